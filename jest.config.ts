@@ -1,0 +1,19 @@
+import type { Config } from 'jest';
+
+const config: Config = {
+  rootDir: '.',
+  testEnvironment: 'node',
+  testMatch: ['<rootDir>/test/**/*.spec.ts'],
+  extensionsToTreatAsEsm: ['.ts'],
+  moduleNameMapper: {
+    '^nestjs-webhook-token$': '<rootDir>/lib/index.ts',
+    '^nestjs-webhook-token/(token|testing)$': '<rootDir>/lib/$1/index.ts',
+    '^(\\.{1,2}/.*)\\.js$': '$1',
+  },
+  transform: { '^.+\\.ts$': ['ts-jest', { useESM: true, tsconfig: 'tsconfig.json' }] },
+  modulePathIgnorePatterns: ['<rootDir>/dist/'],
+  coverageProvider: 'v8',
+  collectCoverageFrom: ['lib/**/*.ts'],
+};
+
+export default config;

@@ -1,0 +1,24 @@
+/** Milliseconds, or a number with a unit: `'250ms'`, `'15s'`, `'5m'`, `'24h'`, `'7d'`. */
+export type Duration = number | string;
+
+const UNITS: Readonly<Record<string, number>> = {
+  ms: 1,
+  s: 1_000,
+  m: 60_000,
+  h: 3_600_000,
+  d: 86_400_000,
+};
+
+/**
+ * Reads a duration.
+ *
+ * @returns milliseconds, or `undefined` when the text or number is not a duration >= 0
+ */
+export function parseDuration(duration: unknown): number | undefined {
+  if (typeof duration === 'number') {
+    return Number.isFinite(duration) && duration >= 0 ? duration : undefined;
+  }
+  if (typeof duration !== 'string') return undefined;
+  const [, amount, unit] = /^(\d{1,12}(?:\.\d{1,6})?)\s?(ms|s|m|h|d)$/.exec(duration) ?? [];
+  return amount === undefined || unit === undefined ? undefined : Number(amount) * UNITS[unit]!;
+}

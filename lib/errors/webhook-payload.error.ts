@@ -1,0 +1,23 @@
+import { WebhookError } from './webhook.error.js';
+
+/** Why a body was refused. */
+export type WebhookPayloadErrorCode =
+  /** A body arrived, and nothing in the token authenticates it. */
+  | 'hash_required'
+  /** The body is not the one the token speaks of. */
+  | 'hash_mismatch'
+  /** The digest's algorithm or form is none of the six, or there is no body it could be checked on. */
+  | 'hash_unsupported'
+  /** The body is larger than the receiver takes. */
+  | 'payload_too_large'
+  /** A content coding or charset the receiver does not decode. */
+  | 'unsupported_encoding'
+  /** The body is authentic and does not parse, or its data does not validate. */
+  | 'invalid_payload'
+  /** The sender went away before the whole body had arrived. */
+  | 'payload_incomplete'
+  /** Something in the application read the body before the webhook guard ran. */
+  | 'payload_consumed';
+
+/** A payload was refused, on its way in or out. */
+export class WebhookPayloadError extends WebhookError<WebhookPayloadErrorCode> {}

@@ -1,0 +1,71 @@
+/** What a receiver wants to remember of one verified event. */
+export interface ReplayClaim {
+  /**
+   * The event's identity: a digest over receiver, issuer and `txn` (else `jti`). At most 64 characters, and
+   * nothing of the token can be read from it.
+   */
+  readonly key: string;
+  /** The token's identity: the same digest over `jti`. Equal to `key` when the token has no `txn`. */
+  readonly tokenKey: string;
+  /** A digest over event name and payload: the same id with another one is an attack or a sender's bug. */
+  readonly fingerprint: string;
+  /** Until then (`exp` + tolerance, epoch milliseconds) an entry is never dropped: the token would still verify. */
+  readonly replayUntil: number;
+  /** Until then (epoch milliseconds, the sender's retry horizon) it is kept as far as the bound allows. */
+  readonly keepUntil: number;
+  /** Milliseconds after which a reservation frees itself unless it is extended: its holder has crashed. */
+  readonly lease: number;
+  /** The issuer, for a store that bounds each one. */
+  readonly issuer: string;
+}
+
+/** Proof of a reservation; a holder whose lease has passed to somebody else can change nothing with it. */
+export interface ReplayReservation {
+  readonly claim: ReplayClaim;
+  /** Unguessable, one per reservation: fences a stale holder. */
+  readonly owner: string;
+}
+
+/** What {@link ReplayStore.reserve} found. */
+export type ReplayVerdict =
+  /** First seen, or its last handler failed: handle it, then commit or release. */
+  | { readonly status: 'reserved'; readonly reservation: ReplayReservation }
+  /** Somebody is handling it now; the lease may end at `retryAt` (epoch milliseconds). */
+  | { readonly status: 'in-progress'; readonly retryAt: number }
+  /** Handled before, with the same content. */
+  | { readonly status: 'done' }
+  /** Seen before with other content, or the token's id was used for another event. */
+  | { readonly status: 'conflict' };
+
+/** A value, or a promise of it: a store in memory need not cost a turn of the event loop. */
+export type MaybePromise<T> = T | Promise<T>;
+
+/**
+ * Remembers which events were handled, so that a copy is answered without being handled again.
+ *
+ * An entry goes `reserved → done`, or `reserved → gone` when the handler failed. Of any number of
+ * concurrent `reserve` calls with one key, over all processes that share the store, exactly one gets
+ * `reserved`. Both keys are taken in one atomic step. `commit` and `release` answer whether the
+ * reservation was still the caller's.
+ *
+ * Every implementation must pass the contract suite of `nestjs-webhook-token/testing`.
+ *
+ * A store that is full or cannot be reached throws {@link WebhookStoreError}; receivers then answer 503
+ * and nothing is handled unchecked.
+ */
+export abstract class ReplayStore {
+  /** How many processes one instance protects; a receiver says so at start-up when it is one. */
+  abstract readonly scope: 'process' | 'shared';
+
+  /** Takes the event for handling, unless it is being or has been handled. */
+  abstract reserve(claim: ReplayClaim): MaybePromise<ReplayVerdict>;
+
+  /** Moves the end of the lease to `lease` milliseconds from now; `false` when it was lost. */
+  abstract extend(reservation: ReplayReservation): MaybePromise<boolean>;
+
+  /** Records the event as handled; `false` when the lease was lost. */
+  abstract commit(reservation: ReplayReservation): MaybePromise<boolean>;
+
+  /** Forgets the event, so that it can be sent again; `false` when the lease was lost. */
+  abstract release(reservation: ReplayReservation): MaybePromise<boolean>;
+}

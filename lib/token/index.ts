@@ -1,0 +1,33 @@
+/** The framework-free core: sign and verify webhook tokens, digest payloads. */
+export { createTokenSigner, signWebhookToken } from './token-signer.js';
+export type { TokenSigner, TokenSignerOptions, WebhookTokenInput } from './token-signer.js';
+export { createTokenVerifier, verifyWebhookToken } from './token-verifier.js';
+export type { TokenVerifier, TokenVerifierOptions } from './token-verifier.js';
+export { createDigest, digest } from './payload-hash.js';
+export type { WebhookDigest } from './payload-hash.js';
+export { verifyWebhookPayload } from './payload-rule.js';
+export type { VerifiedPayload } from './payload-rule.js';
+export { isEventName, matchesEvent } from './event-name.js';
+export type { TrustedIssuer } from './key-ring.js';
+export type { KeyInput, KeyMaterial, KeyPolicy, WebhookKey } from './key-material.js';
+export type { MaybePromise } from './token-key.js';
+export type { TokenClock } from './token-clock.js';
+export type {
+  VerifiedKey,
+  VerifiedWebhookToken,
+  WebhookClaim,
+  WebhookTokenClaims,
+  WebhookTokenHeader,
+} from './webhook-claims.interface.js';
+export type {
+  HashAlgorithm,
+  SignatureAlgorithm,
+  WebhookProfile,
+} from './webhook-token.constants.js';
+export { isWebhookError, WebhookError } from '../errors/webhook.error.js';
+export { WebhookTokenError } from '../errors/webhook-token.error.js';
+export type { WebhookTokenErrorCode } from '../errors/webhook-token.error.js';
+export { WebhookPayloadError } from '../errors/webhook-payload.error.js';
+export type { WebhookPayloadErrorCode } from '../errors/webhook-payload.error.js';
+export { WebhookConfigurationError } from '../errors/webhook-configuration.error.js';
+export type { ConfigurationFault } from '../errors/webhook-configuration.error.js';

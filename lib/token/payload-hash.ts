@@ -1,0 +1,91 @@
+import { timingSafeEqual } from 'node:crypto';
+import { WebhookPayloadError } from '../errors/webhook-payload.error.js';
+import { startDigest } from './digest-engine.js';
+import { HASH_ALGORITHMS, type HashAlgorithm } from './webhook-token.constants.js';
+
+const HEX_LENGTH: Readonly<Record<HashAlgorithm, number>> = {
+  sha256: 64,
+  sha384: 96,
+  sha512: 128,
+  'sha3-256': 64,
+  'sha3-384': 96,
+  'sha3-512': 128,
+};
+
+const HEX = /^[0-9a-fA-F]+$/;
+
+/** A digest over bytes that arrive in pieces. */
+export interface WebhookDigest {
+  update(chunk: Uint8Array): this;
+  /** The digest as the `hash` field spells it, `<algorithm>:<hex>`; ends the computation. */
+  digest(): string;
+}
+
+/** A `hash` field that was taken apart. */
+export interface PayloadHash {
+  readonly algorithm: HashAlgorithm;
+  /** Lower case. */
+  readonly hex: string;
+}
+
+/** Tells whether a text names one of the six digest algorithms. */
+export function isHashAlgorithm(name: unknown): name is HashAlgorithm {
+  return HASH_ALGORITHMS.includes(name as HashAlgorithm);
+}
+
+/**
+ * Starts a digest over bytes that arrive in pieces.
+ *
+ * @throws {@link WebhookPayloadError} `hash_unsupported` for an algorithm that is none of the six
+ */
+export function createDigest(algorithm: HashAlgorithm): WebhookDigest {
+  if (!isHashAlgorithm(algorithm)) throw unsupported();
+  const engine = startDigest(algorithm);
+  return {
+    update(chunk) {
+      engine.update(chunk);
+      return this;
+    },
+    digest: () => `${algorithm}:${engine.hex()}`,
+  };
+}
+
+/**
+ * Digests bytes at once.
+ *
+ * @returns `<algorithm>:<hex>`, lower case
+ * @throws {@link WebhookPayloadError} `hash_unsupported` for an algorithm that is none of the six
+ */
+export function digest(algorithm: HashAlgorithm, bytes: Uint8Array): string {
+  return createDigest(algorithm).update(bytes).digest();
+}
+
+/**
+ * Takes a `hash` field apart: one of the six names in lower case, a colon, hex digits of the exact
+ * length in either case.
+ *
+ * @throws {@link WebhookPayloadError} `hash_unsupported`
+ */
+export function parsePayloadHash(text: string): PayloadHash {
+  const colon = text.indexOf(':');
+  const algorithm = text.slice(0, colon);
+  const hex = text.slice(colon + 1);
+  if (!isHashAlgorithm(algorithm) || hex.length !== HEX_LENGTH[algorithm] || !HEX.test(hex)) {
+    throw unsupported();
+  }
+  return { algorithm, hex: hex.toLowerCase() };
+}
+
+/** Tells whether a computed digest is the expected one, in constant time. */
+export function samePayloadHash(expected: PayloadHash, computed: string): boolean {
+  const wanted = Buffer.from(`${expected.algorithm}:${expected.hex}`);
+  const found = Buffer.from(computed);
+  return wanted.length === found.length && timingSafeEqual(wanted, found);
+}
+
+function unsupported(): WebhookPayloadError {
+  return new WebhookPayloadError(
+    'hash_unsupported',
+    `the hash must be <algorithm>:<hex digest>, with an algorithm of ${HASH_ALGORITHMS.join(', ')}`,
+  );
+}

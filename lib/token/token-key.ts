@@ -1,0 +1,24 @@
+import type { CompactToken } from './compact-token.js';
+import type { SignatureAlgorithm } from './webhook-token.constants.js';
+
+/** A value, or a promise of it: HMAC is synchronous, everything else is not. */
+export type MaybePromise<T> = T | Promise<T>;
+
+/** A key that was parsed and bound to one algorithm, ready to sign. */
+export interface SigningKey {
+  readonly alg: SignatureAlgorithm;
+  readonly kid: string | undefined;
+  /**
+   * @param header - the header's JSON text
+   * @param claims - the claims' JSON text
+   * @returns the compact token
+   */
+  sign(header: string, claims: string): MaybePromise<string>;
+}
+
+/** A key that was parsed and bound to one algorithm, ready to verify. */
+export interface VerificationKey {
+  readonly alg: SignatureAlgorithm;
+  readonly kid: string | undefined;
+  verify(token: CompactToken): MaybePromise<boolean>;
+}

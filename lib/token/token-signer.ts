@@ -1,0 +1,154 @@
+import { randomUUID } from 'node:crypto';
+import {
+  WebhookConfigurationError,
+  type ConfigurationFault,
+} from '../errors/webhook-configuration.error.js';
+import { WebhookTokenError } from '../errors/webhook-token.error.js';
+import { EVENT_NAME_GRAMMAR, isEventName } from './event-name.js';
+import { parseKey, type KeyInput, type KeyPolicy } from './key-material.js';
+import { parsePayloadHash } from './payload-hash.js';
+import { readSeconds, type TokenClock } from './token-clock.js';
+import type { MaybePromise, SigningKey } from './token-key.js';
+import { identifierRule, isIdentifier, isObject } from './validate-claims.js';
+import {
+  DEFAULT_TOKEN_LIFETIME,
+  TOKEN_TYPE,
+  type SignatureAlgorithm,
+} from './webhook-token.constants.js';
+
+/** Who signs, and with what. */
+export interface TokenSignerOptions extends KeyPolicy {
+  /** The `iss` of the tokens; 1 to 255 characters. */
+  readonly issuer: string;
+  /** A shared secret (HS256), or a key with its algorithm. */
+  readonly key: KeyInput;
+  /** Seconds from `iat` to `exp`; default 300. */
+  readonly lifetime?: number | undefined;
+  /** Where the time comes from; default `Date.now`. */
+  readonly now?: TokenClock | undefined;
+}
+
+/** What a token announces. */
+export interface WebhookTokenInput {
+  /** Dotted name, `<entity>.<action>`. */
+  readonly event: string;
+  /** Inline data: a JSON object. */
+  readonly data?: object | undefined;
+  /** Digest of the body, `<algorithm>:<hex>`. */
+  readonly hash?: string | undefined;
+  /** Who the token is meant for. */
+  readonly audience?: string | readonly string[] | undefined;
+  readonly subject?: string | undefined;
+  /** The token's own id (`jti`); default a random UUID. One id, one token: never reuse it. */
+  readonly id?: string | undefined;
+  /** The event's id, the same over all attempts to deliver it. */
+  readonly txn?: string | undefined;
+}
+
+/** Signs tokens with one key. */
+export interface TokenSigner {
+  readonly alg: SignatureAlgorithm;
+  readonly kid?: string;
+  /**
+   * Signs a fresh token: `iat` and `nbf` now, `exp` a lifetime later.
+   *
+   * @returns at once for HMAC keys, a promise for key pairs
+   * @throws {@link WebhookTokenError} `invalid_claim` for input no receiver would accept
+   */
+  sign(input: WebhookTokenInput): MaybePromise<string>;
+}
+
+/**
+ * Makes a signer; the key is parsed here, once.
+ *
+ * @throws {@link WebhookConfigurationError} with every fault and its remedy
+ */
+export function createTokenSigner(options: TokenSignerOptions): TokenSigner {
+  return new KeyTokenSigner(options);
+}
+
+/**
+ * Signs one token.
+ *
+ * @throws {@link WebhookTokenError}, {@link WebhookConfigurationError}
+ */
+export async function signWebhookToken(
+  input: WebhookTokenInput,
+  options: TokenSignerOptions,
+): Promise<string> {
+  return createTokenSigner(options).sign(input);
+}
+
+class KeyTokenSigner implements TokenSigner {
+  readonly alg: SignatureAlgorithm;
+  readonly kid?: string;
+
+  private readonly key: SigningKey;
+  private readonly issuer: string;
+  private readonly lifetime: number;
+  private readonly now: TokenClock;
+  /** The header is the same for every token of a key, so its text is made once. */
+  private readonly header: string;
+
+  constructor(options: TokenSignerOptions) {
+    const faults: ConfigurationFault[] = [];
+    const { key, fault } = parseKey(options.key, 'sign', options);
+    if (fault !== undefined) faults.push({ path: 'key', message: fault });
+    if (!isIdentifier(options.issuer)) {
+      faults.push({ path: 'issuer', message: identifierRule('issuer') });
+    }
+    this.lifetime = options.lifetime ?? DEFAULT_TOKEN_LIFETIME;
+    if (!Number.isInteger(this.lifetime) || this.lifetime <= 0) {
+      faults.push({ path: 'lifetime', message: 'must be a positive whole number of seconds' });
+    }
+    if (key === undefined || faults.length > 0) throw new WebhookConfigurationError(faults);
+    this.key = key;
+    this.alg = key.alg;
+    if (key.kid !== undefined) this.kid = key.kid;
+    this.issuer = options.issuer;
+    this.now = options.now ?? Date.now;
+    this.header = JSON.stringify({ alg: key.alg, typ: TOKEN_TYPE, kid: key.kid });
+  }
+
+  sign(input: WebhookTokenInput): MaybePromise<string> {
+    checkInput(input);
+    const iat = Math.floor(readSeconds(this.now));
+    const claims = JSON.stringify({
+      iss: this.issuer,
+      sub: input.subject,
+      aud: input.audience,
+      iat,
+      nbf: iat,
+      exp: iat + this.lifetime,
+      jti: input.id ?? randomUUID(),
+      txn: input.txn,
+      webhook: { event: input.event, data: input.data, hash: input.hash },
+    });
+    return this.key.sign(this.header, claims);
+  }
+}
+
+function checkInput(input: WebhookTokenInput): void {
+  if (!isEventName(input.event)) {
+    throw invalidInput('webhook.event', `the event's name must be ${EVENT_NAME_GRAMMAR}`);
+  }
+  if (input.data !== undefined && !isObject(input.data)) {
+    throw invalidInput(
+      'webhook.data',
+      'inline data must be an object: send anything else in the body of a POST',
+    );
+  }
+  if (input.hash !== undefined) parsePayloadHash(input.hash);
+  for (const [claim, value] of [
+    ['sub', input.subject],
+    ['jti', input.id],
+    ['txn', input.txn],
+  ] as const) {
+    if (value !== undefined && !isIdentifier(value))
+      throw invalidInput(claim, identifierRule(claim));
+  }
+}
+
+function invalidInput(claim: string, message: string): WebhookTokenError {
+  return new WebhookTokenError('invalid_claim', message, { claim });
+}

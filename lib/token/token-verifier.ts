@@ -1,0 +1,253 @@
+import {
+  WebhookConfigurationError,
+  type ConfigurationFault,
+} from '../errors/webhook-configuration.error.js';
+import { WebhookTokenError } from '../errors/webhook-token.error.js';
+import { decodeBase64url } from './base64url.js';
+import { invalidToken, parseCompactToken, type CompactToken } from './compact-token.js';
+import { isKeyId, type KeyPolicy } from './key-material.js';
+import { KeyRing, type IssuerKeys, type TrustedIssuer } from './key-ring.js';
+import { decodeUtf8, hasPrototypeMember, inspectJson, parseJson } from './strict-json.js';
+import { readSeconds, type TokenClock } from './token-clock.js';
+import type { MaybePromise, VerificationKey } from './token-key.js';
+import { isObject, validateClaims } from './validate-claims.js';
+import type { VerifiedWebhookToken, WebhookTokenHeader } from './webhook-claims.interface.js';
+import {
+  DEFAULT_CLOCK_TOLERANCE,
+  DEFAULT_MAX_TOKEN_LIFETIME,
+  MAX_CLOCK_TOLERANCE,
+  MAX_DATA_DEPTH,
+  TOKEN_TYPE,
+  WEBHOOK_PROFILES,
+  type WebhookProfile,
+} from './webhook-token.constants.js';
+
+/** Whom a verifier trusts, and how strict it is. */
+export interface TokenVerifierOptions extends KeyPolicy {
+  readonly issuers: readonly TrustedIssuer[];
+  /** Seconds by which two clocks may differ, 0 to 300; default 60. */
+  readonly clockTolerance?: number | undefined;
+  /** Seconds between `iat` and `exp` at the most; default 3600. */
+  readonly maxTokenLifetime?: number | undefined;
+  /** Who this receiver is. With one, a token must name it; without, a token that names any is refused. */
+  readonly audience?: string | readonly string[] | undefined;
+  /** Wire formats to accept; default `['webhook-token']`. */
+  readonly profiles?: readonly WebhookProfile[] | undefined;
+  /** Where the time comes from; default `Date.now`. */
+  readonly now?: TokenClock | undefined;
+}
+
+/** Verifies tokens against a fixed set of issuers. */
+export interface TokenVerifier {
+  /**
+   * Verifies a compact token: form, header, signature, then claims. Before the signature holds, an
+   * error says no more than that the token is invalid.
+   *
+   * @returns at once for HMAC keys, a promise for key pairs
+   * @throws {@link WebhookTokenError}, as a rejection where the result is a promise
+   */
+  verify(token: string): MaybePromise<VerifiedWebhookToken>;
+}
+
+/**
+ * Makes a verifier; keys are parsed here, once.
+ *
+ * @throws {@link WebhookConfigurationError} with every fault and its remedy
+ */
+export function createTokenVerifier(options: TokenVerifierOptions): TokenVerifier {
+  return new KeyRingTokenVerifier(options);
+}
+
+/**
+ * Verifies one token.
+ *
+ * @throws {@link WebhookTokenError}, {@link WebhookConfigurationError}
+ */
+export async function verifyWebhookToken(
+  token: string,
+  options: TokenVerifierOptions,
+): Promise<VerifiedWebhookToken> {
+  return createTokenVerifier(options).verify(token);
+}
+
+/** Header texts that were authenticated once, so that a sender's next token need not parse its own. */
+const REMEMBERED_HEADERS = 256;
+
+/** Levels above the data: the claims, and the claim `webhook`. */
+const LEVELS_ABOVE_DATA = 2;
+
+class KeyRingTokenVerifier implements TokenVerifier {
+  private readonly ring: KeyRing;
+  private readonly clockTolerance: number;
+  private readonly maxTokenLifetime: number;
+  private readonly audience: readonly string[];
+  private readonly now: TokenClock;
+  private readonly authenticHeaders = new Map<string, WebhookTokenHeader>();
+
+  constructor(options: TokenVerifierOptions) {
+    const { ring, faults } = KeyRing.build(options.issuers, options);
+    this.ring = ring;
+    this.clockTolerance = options.clockTolerance ?? DEFAULT_CLOCK_TOLERANCE;
+    this.maxTokenLifetime = options.maxTokenLifetime ?? DEFAULT_MAX_TOKEN_LIFETIME;
+    this.audience = audiences(options.audience);
+    this.now = options.now ?? Date.now;
+    faults.push(...optionFaults(options, this.clockTolerance, this.maxTokenLifetime));
+    if (faults.length > 0) throw new WebhookConfigurationError(faults);
+  }
+
+  verify(token: string): MaybePromise<VerifiedWebhookToken> {
+    const compact = parseCompactToken(token);
+    const header = this.authenticHeaders.get(compact.header) ?? parseHeader(compact.header);
+    // With one issuer the key is known before a byte of the claims is parsed. With several, `iss`
+    // must be read to find it; nothing else of the claims is looked at before the signature holds.
+    const issuer = this.ring.sole ?? this.issuerOf(compact);
+    const candidates = issuer.candidates(header.kid);
+    if (candidates.length === 0) throw unknownKey();
+    const verified = this.firstThatVerifies(candidates, header, compact);
+    return verified instanceof Promise
+      ? verified.then((key) => this.accept(compact, header, issuer, key))
+      : this.accept(compact, header, issuer, verified);
+  }
+
+  private issuerOf(compact: CompactToken): IssuerKeys {
+    const claims = parseClaims(compact)?.value;
+    if (!isObject(claims)) throw invalidToken();
+    const iss = claims['iss'];
+    const issuer = typeof iss === 'string' ? this.ring.of(iss) : undefined;
+    if (issuer === undefined) throw new WebhookTokenError('wrong_issuer', 'the token is invalid');
+    return issuer;
+  }
+
+  private firstThatVerifies(
+    candidates: readonly VerificationKey[],
+    header: WebhookTokenHeader,
+    compact: CompactToken,
+    from = 0,
+  ): MaybePromise<VerificationKey> {
+    let algorithmServed = false;
+    for (let i = from; i < candidates.length; i++) {
+      const key = candidates[i]!;
+      // The algorithm is the key's; a token that names another one was not signed with this key.
+      if (key.alg !== header.alg) continue;
+      algorithmServed = true;
+      const holds = key.verify(compact);
+      if (holds === true) return key;
+      if (holds !== false) {
+        return holds.then((held) =>
+          held ? key : this.firstThatVerifies(candidates, header, compact, i + 1),
+        );
+      }
+    }
+    if (!algorithmServed && from === 0) throw invalidToken();
+    throw new WebhookTokenError('bad_signature', 'the token is invalid');
+  }
+
+  private accept(
+    compact: CompactToken,
+    header: WebhookTokenHeader,
+    issuer: IssuerKeys,
+    key: VerificationKey,
+  ): VerifiedWebhookToken {
+    this.rememberHeader(compact.header, header);
+    const parsed = parseClaims(compact);
+    if (parsed === undefined || !isObject(parsed.value)) {
+      throw new WebhookTokenError('invalid_token', 'the claims are not one JSON object in UTF-8');
+    }
+    checkStructure(parsed.text, parsed.value);
+    const claims = validateClaims(parsed.value, {
+      issuer: issuer.issuer,
+      audience: this.audience,
+      now: readSeconds(this.now),
+      clockTolerance: this.clockTolerance,
+      maxTokenLifetime: this.maxTokenLifetime,
+    });
+    return { header, claims, key: describeKey(key, issuer.issuer) };
+  }
+
+  private rememberHeader(segment: string, header: WebhookTokenHeader): void {
+    if (this.authenticHeaders.has(segment)) return;
+    // A key's owner decides what its header says, so the map is bounded by forgetting everything.
+    if (this.authenticHeaders.size >= REMEMBERED_HEADERS) this.authenticHeaders.clear();
+    this.authenticHeaders.set(segment, header);
+  }
+}
+
+function parseHeader(segment: string): WebhookTokenHeader {
+  const text = textOf(segment);
+  const header = text === undefined ? undefined : parseJson(text);
+  if (text === undefined || !isObject(header) || inspectJson(text).duplicate) throw invalidToken();
+  const { alg, typ, kid } = header;
+  if (typeof alg !== 'string' || !isTokenType(typ)) throw invalidToken();
+  if (kid !== undefined && !isKeyId(kid)) throw invalidToken();
+  // Extensions this package does not implement, RFC 7515 section 4.1.11, RFC 7797 and JWE's `zip`.
+  if ('crit' in header || 'b64' in header || 'zip' in header) throw invalidToken();
+  return header as unknown as WebhookTokenHeader;
+}
+
+/** RFC 7515 section 4.1.9: a media type, compared without case, `application/` understood. */
+function isTokenType(typ: unknown): boolean {
+  return typeof typ === 'string' && typ.toUpperCase().replace(/^APPLICATION\//, '') === TOKEN_TYPE;
+}
+
+function textOf(segment: string): string | undefined {
+  const bytes = decodeBase64url(segment);
+  return bytes === undefined ? undefined : decodeUtf8(bytes);
+}
+
+function parseClaims(compact: CompactToken): { text: string; value: unknown } | undefined {
+  const text = textOf(compact.payload);
+  return text === undefined ? undefined : { text, value: parseJson(text) };
+}
+
+function checkStructure(text: string, claims: object): void {
+  const { duplicate, depth } = inspectJson(text, 'webhook');
+  const fault = duplicate
+    ? 'a member stands twice in the claims'
+    : depth > MAX_DATA_DEPTH + LEVELS_ABOVE_DATA
+      ? `the claims nest more than ${MAX_DATA_DEPTH} levels of data`
+      : hasPrototypeMember(text, claims)
+        ? 'the claims have a member that would replace a prototype'
+        : undefined;
+  if (fault !== undefined) throw new WebhookTokenError('invalid_claim', fault);
+}
+
+function describeKey(key: VerificationKey, issuer: string): VerifiedWebhookToken['key'] {
+  return key.kid === undefined ? { issuer, alg: key.alg } : { issuer, alg: key.alg, kid: key.kid };
+}
+
+function unknownKey(): WebhookTokenError {
+  return new WebhookTokenError('unknown_key', 'the token is invalid');
+}
+
+function audiences(audience: TokenVerifierOptions['audience']): readonly string[] {
+  if (audience === undefined) return [];
+  return typeof audience === 'string' ? [audience] : audience;
+}
+
+function optionFaults(
+  options: TokenVerifierOptions,
+  clockTolerance: number,
+  maxTokenLifetime: number,
+): ConfigurationFault[] {
+  const faults: ConfigurationFault[] = [];
+  if (!(clockTolerance >= 0 && clockTolerance <= MAX_CLOCK_TOLERANCE)) {
+    faults.push({
+      path: 'clockTolerance',
+      message: `must be 0 to ${MAX_CLOCK_TOLERANCE} seconds: a wider tolerance keeps expired tokens alive`,
+    });
+  }
+  if (!(Number.isFinite(maxTokenLifetime) && maxTokenLifetime > 0)) {
+    faults.push({ path: 'maxTokenLifetime', message: 'must be a positive number of seconds' });
+  }
+  const unknown = options.profiles?.filter((profile) => !WEBHOOK_PROFILES.includes(profile)) ?? [];
+  if (options.profiles?.length === 0 || unknown.length > 0) {
+    faults.push({
+      path: 'profiles',
+      message: `must name at least one of the profiles this version has: ${WEBHOOK_PROFILES.join(', ')}`,
+    });
+  }
+  if (audiences(options.audience).some((one) => typeof one !== 'string' || one === '')) {
+    faults.push({ path: 'audience', message: 'must be a non-empty text, or a list of them' });
+  }
+  return faults;
+}

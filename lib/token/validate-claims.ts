@@ -1,0 +1,146 @@
+import { WebhookTokenError, type WebhookTokenErrorCode } from '../errors/webhook-token.error.js';
+import { EVENT_NAME_GRAMMAR, isEventName } from './event-name.js';
+import type { WebhookTokenClaims } from './webhook-claims.interface.js';
+import { FIRST_MILLISECOND_TIMESTAMP, MAX_IDENTIFIER_LENGTH } from './webhook-token.constants.js';
+
+/** What the claims are held against. */
+export interface ClaimsExpectation {
+  /** The issuer whose key the token verified under. */
+  readonly issuer: string;
+  /** Audiences this receiver answers to; empty when none is configured. */
+  readonly audience: readonly string[];
+  /** Seconds since the epoch. */
+  readonly now: number;
+  /** Seconds by which the clocks may differ. */
+  readonly clockTolerance: number;
+  /** Seconds a token may live. */
+  readonly maxTokenLifetime: number;
+}
+
+// eslint-disable-next-line no-control-regex
+const CONTROL_CHARACTER = /[\u0000-\u001f\u007f]/;
+
+type Members = Readonly<Record<string, unknown>>;
+
+/**
+ * Checks the claims of a token whose signature holds.
+ *
+ * @throws {@link WebhookTokenError} with the claim at fault
+ */
+export function validateClaims(claims: Members, expected: ClaimsExpectation): WebhookTokenClaims {
+  const { webhook, iss, jti } = claims;
+  requirePresent(claims, ['webhook', 'iss', 'exp', 'iat', 'jti']);
+  if (!isIdentifier(iss)) throw invalid('iss', identifierRule('iss'));
+  if (iss !== expected.issuer) {
+    throw refuse('wrong_issuer', 'iss', 'the token was signed with the key of another issuer');
+  }
+  if (!isIdentifier(jti)) throw invalid('jti', identifierRule('jti'));
+  optionalIdentifier(claims, 'sub');
+  optionalIdentifier(claims, 'txn');
+  validateTimes(claims, expected);
+  validateAudience(claims['aud'], expected.audience);
+  validateWebhook(webhook);
+  return claims as WebhookTokenClaims;
+}
+
+function validateTimes(claims: Members, expected: ClaimsExpectation): void {
+  const { now, clockTolerance, maxTokenLifetime } = expected;
+  const exp = numericDate(claims, 'exp');
+  const iat = numericDate(claims, 'iat');
+  const nbf = claims['nbf'] === undefined ? iat : numericDate(claims, 'nbf');
+  if (iat >= exp) throw invalid('exp', 'exp must lie after iat');
+  if (now >= exp + clockTolerance) throw refuse('token_expired', 'exp', 'the token has expired');
+  if (nbf > now + clockTolerance) {
+    throw refuse('token_not_yet_valid', 'nbf', 'the token is not valid yet');
+  }
+  if (iat > now + clockTolerance) {
+    throw refuse('token_not_yet_valid', 'iat', 'the token was issued in the future');
+  }
+  if (exp - iat > maxTokenLifetime) {
+    throw refuse('token_too_old', 'exp', `the token lives longer than ${maxTokenLifetime} seconds`);
+  }
+}
+
+function validateAudience(aud: unknown, configured: readonly string[]): void {
+  if (aud === undefined) {
+    if (configured.length === 0) return;
+    throw refuse('wrong_audience', 'aud', 'the token names no audience, and this receiver has one');
+  }
+  const named: unknown[] = Array.isArray(aud) ? aud : [aud];
+  if (named.length === 0 || !named.every((one) => typeof one === 'string')) {
+    throw invalid('aud', 'aud must be a text or a list of texts');
+  }
+  if (!named.some((one) => configured.includes(one as string))) {
+    throw refuse('wrong_audience', 'aud', 'the token is meant for another audience');
+  }
+}
+
+function validateWebhook(webhook: unknown): void {
+  if (!isObject(webhook)) throw invalid('webhook', 'webhook must be an object');
+  if (webhook['event'] === undefined) {
+    throw refuse('missing_claim', 'webhook.event', 'the claim webhook.event is missing');
+  }
+  if (!isEventName(webhook['event'])) {
+    throw invalid('webhook.event', `webhook.event must be ${EVENT_NAME_GRAMMAR}`);
+  }
+  if (webhook['data'] !== undefined && !isObject(webhook['data'])) {
+    throw invalid('webhook.data', 'webhook.data must be an object');
+  }
+  if (webhook['hash'] !== undefined && typeof webhook['hash'] !== 'string') {
+    throw invalid('webhook.hash', 'webhook.hash must be a text');
+  }
+}
+
+function requirePresent(claims: Members, names: readonly string[]): void {
+  for (const name of names) {
+    if (claims[name] === undefined) {
+      throw refuse('missing_claim', name, `the claim ${name} is missing`);
+    }
+  }
+}
+
+function optionalIdentifier(claims: Members, name: string): void {
+  if (claims[name] !== undefined && !isIdentifier(claims[name])) {
+    throw invalid(name, identifierRule(name));
+  }
+}
+
+/** RFC 7519 section 2 allows fractions; a webhook's times are whole seconds. */
+function numericDate(claims: Members, name: 'exp' | 'iat' | 'nbf'): number {
+  const value = claims[name];
+  if (typeof value !== 'number' || !Number.isInteger(value) || value < 0) {
+    throw invalid(name, `${name} must be a whole number of seconds`);
+  }
+  if (value >= FIRST_MILLISECOND_TIMESTAMP) {
+    throw invalid(name, `${name} must be in seconds, and looks like milliseconds`);
+  }
+  return value;
+}
+
+/** Tells whether a value can be an `iss`, `jti`, `sub` or `txn`. */
+export function isIdentifier(value: unknown): value is string {
+  return (
+    typeof value === 'string' &&
+    value.length >= 1 &&
+    value.length <= MAX_IDENTIFIER_LENGTH &&
+    !CONTROL_CHARACTER.test(value)
+  );
+}
+
+/** The rule of {@link isIdentifier} in words. */
+export function identifierRule(name: string): string {
+  return `${name} must be a text of 1 to ${MAX_IDENTIFIER_LENGTH} characters without control characters`;
+}
+
+/** Tells whether a value is an object and no array. */
+export function isObject(value: unknown): value is Members {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function invalid(claim: string, message: string): WebhookTokenError {
+  return refuse('invalid_claim', claim, message);
+}
+
+function refuse(code: WebhookTokenErrorCode, claim: string, message: string): WebhookTokenError {
+  return new WebhookTokenError(code, message, { claim });
+}

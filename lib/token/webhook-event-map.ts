@@ -1,0 +1,72 @@
+/**
+ * The events of the application, name to data. Empty until the application declares them:
+ *
+ * ```ts
+ * declare module 'nestjs-webhook-token' {
+ *   interface WebhookEventMap {
+ *     'order.created': { id: string; total: number };
+ *   }
+ * }
+ * ```
+ *
+ * From then on names and data are checked at compile time, in handlers, in `publish` and in the test
+ * helpers. Without a declaration every name is allowed and data is `unknown`.
+ */
+export interface WebhookEventMap {}
+
+/** Names of the declared events; any dotted name until one is declared. */
+export type WebhookEventName = keyof WebhookEventMap extends never
+  ? `${string}.${string}`
+  : Extract<keyof WebhookEventMap, string>;
+
+type Segments<Name extends string> = Name extends `${infer Head}.${infer Rest}`
+  ? [Head, ...Segments<Rest>]
+  : [Name];
+
+type SegmentsMatch<Pattern extends string[], Name extends string[]> = Pattern extends [
+  infer First extends string,
+  ...infer PatternRest extends string[],
+]
+  ? First extends '**'
+    ? SegmentsMatch<PatternRest, Name> extends true
+      ? true
+      : Name extends [string, ...infer NameRest extends string[]]
+        ? SegmentsMatch<Pattern, NameRest>
+        : false
+    : Name extends [infer Segment, ...infer NameRest extends string[]]
+      ? First extends '*' | Segment
+        ? SegmentsMatch<PatternRest, NameRest>
+        : false
+      : false
+  : Name extends []
+    ? true
+    : false;
+
+/** The declared event names a pattern matches: `order.*` gives a union. */
+export type WebhookEventsMatching<Pattern extends string> = keyof WebhookEventMap extends never
+  ? string
+  : Extract<keyof WebhookEventMap, string> extends infer Name
+    ? Name extends string
+      ? SegmentsMatch<Segments<Pattern>, Segments<Name>> extends true
+        ? Name
+        : never
+      : never
+    : never;
+
+/** An event name, or a pattern with `*` for one segment and `**` for any number of them. */
+export type WebhookEventPattern =
+  | WebhookEventName
+  | (keyof WebhookEventMap extends never
+      ? string
+      : | '**'
+        | `${string}.*`
+        | `*.${string}`
+        | `${string}.**`
+        | `**.${string}`
+        | `${string}.*.${string}`
+        | `${string}.**.${string}`);
+
+/** The data of an event, or the union over all events a pattern matches. */
+export type WebhookEventData<Pattern extends string> = keyof WebhookEventMap extends never
+  ? unknown
+  : WebhookEventMap[WebhookEventsMatching<Pattern> & keyof WebhookEventMap];
