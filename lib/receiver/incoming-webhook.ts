@@ -1,0 +1,70 @@
+import type { IncomingMessage } from 'node:http';
+import type { Readable } from 'node:stream';
+
+/** Header access that keeps what Node's own view hides: that a header came twice. */
+export interface RequestHeaders {
+  /** The first value. */
+  get(name: string): string | undefined;
+  /** Every value, one an occurrence. */
+  all(name: string): readonly string[];
+}
+
+/** Where the body's exact octets come from. */
+export type BodySource =
+  | { readonly kind: 'stream'; readonly stream: Readable }
+  | { readonly kind: 'bytes'; readonly bytes: Uint8Array }
+  /** Something read the stream and kept nothing. */
+  | { readonly kind: 'consumed' };
+
+/** A request that claims to be a webhook, seen without its adapter. */
+export interface IncomingWebhook {
+  readonly method: string;
+  readonly headers: RequestHeaders;
+  readonly body: BodySource;
+}
+
+/** Headers as any framework gives them: a plain object, or the Fetch API's. */
+export type HeadersLike =
+  | Readonly<Record<string, string | readonly string[] | undefined>>
+  | { get(name: string): string | null; forEach?: unknown };
+
+/** Sees a Node request, with headers that the body shield had put aside in their place again. */
+export function fromNodeRequest(request: IncomingMessage, body: BodySource): IncomingWebhook {
+  return { method: request.method ?? '', headers: nodeHeaders(request), body };
+}
+
+function nodeHeaders(request: IncomingMessage): RequestHeaders {
+  return {
+    get: (name) => {
+      const value = request.headers[name];
+      return Array.isArray(value) ? value[0] : value;
+    },
+    // `headers` keeps the first Authorization and says nothing of a second one.
+    all: (name) => {
+      const { rawHeaders } = request;
+      const values: string[] = [];
+      for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
+        const key = rawHeaders[i]!;
+        if (key.length === name.length && key.toLowerCase() === name)
+          values.push(rawHeaders[i + 1]!);
+      }
+      return values;
+    },
+  };
+}
+
+/** Sees headers of a request that came another way. */
+export function fromHeaders(headers: HeadersLike): RequestHeaders {
+  if (typeof (headers as { get?: unknown }).get === 'function') {
+    const fetched = headers as { get(name: string): string | null };
+    const get = (name: string): string | undefined => fetched.get(name) ?? undefined;
+    return { get, all: (name) => [get(name)].filter((value) => value !== undefined) };
+  }
+  const values = new Map<string, string[]>();
+  for (const [name, value] of Object.entries(headers as Record<string, string | string[]>)) {
+    if (value === undefined) continue;
+    const key = name.toLowerCase();
+    values.set(key, [...(values.get(key) ?? []), ...(Array.isArray(value) ? value : [value])]);
+  }
+  return { get: (name) => values.get(name)?.[0], all: (name) => values.get(name) ?? [] };
+}

@@ -1,0 +1,82 @@
+import type { ValidationPipeOptions } from '@nestjs/common';
+import type { WebhookClock } from '../clock/webhook-clock.js';
+import type { Duration } from '../clock/duration.js';
+import type { ReplayStore } from '../replay/replay-store.js';
+import type { TrustedIssuer } from '../token/key-ring.js';
+import type { TokenVerifier } from '../token/token-verifier.js';
+import type { WebhookProfile } from '../token/webhook-token.constants.js';
+import type { LeaseKeeper } from './lease-keeper.js';
+
+/** An issuer whose events are received. */
+export interface WebhookIssuer extends TrustedIssuer {
+  /** Patterns of the events this issuer may send; another one is answered 403. Default: every event. */
+  readonly events?: readonly string[] | undefined;
+}
+
+/** What a receiver remembers, and what it does with a copy. */
+export interface WebhookReplayOptions {
+  /** Where handled events are remembered. Default: in memory, which protects one process. */
+  readonly store?: ReplayStore | undefined;
+  /** A copy of a handled event is answered as a success (`acknowledge`, default) or 401 (`reject`). */
+  readonly onDuplicate?: 'acknowledge' | 'reject' | undefined;
+  /** How long a sender may repeat an event, as milliseconds or text; default `'96h'`. */
+  readonly window?: Duration | undefined;
+  /**
+   * After how long an event that a crashed process was handling is free again, as milliseconds or
+   * text; default `'30s'`. A handler may run longer: its lease is extended.
+   */
+  readonly lease?: Duration | undefined;
+}
+
+/** One receiver: whom it trusts, where it listens and how strict it is. */
+export interface WebhookReceiverOptions {
+  /** Names the receiver for handlers and endpoints; default `'default'`. */
+  readonly name?: string | undefined;
+  /** Where HEAD and POST are mounted, under the application's global prefix and version. Without it, only `@WebhookEndpoint()` routes receive. */
+  readonly path?: string | undefined;
+  readonly issuers: readonly WebhookIssuer[];
+  /** Wire formats to accept; default `['webhook-token']`. */
+  readonly profiles?: readonly WebhookProfile[] | undefined;
+  /** Who this receiver is. With one, a token must name it; without, a token that names any is refused. */
+  readonly audience?: string | readonly string[] | undefined;
+  /** Seconds by which two clocks may differ, 0 to 300; default 60. */
+  readonly clockTolerance?: number | undefined;
+  /** Seconds between `iat` and `exp` at the most; default 3600. */
+  readonly maxTokenLifetime?: number | undefined;
+  /** Refuse a body that no digest in the token authenticates; default `true`. */
+  readonly requireHash?: boolean | undefined;
+  /** Bytes of a body at the most; default 33554432 (32 MiB). */
+  readonly maxBodyBytes?: number | undefined;
+  readonly replay?: WebhookReplayOptions | undefined;
+  /** An event without a handler is a success with a warning (`acknowledge`, default) or 422 (`reject`). */
+  readonly unhandledEvent?: 'acknowledge' | 'reject' | undefined;
+  /** Options of the validation of data parameters typed with a class-validator DTO; `false` for none. */
+  readonly validation?: ValidationPipeOptions | false | undefined;
+  /** Take secrets that are too short to be safe, with a warning. For tests only; default `false`. */
+  readonly allowWeakSecrets?: boolean | undefined;
+}
+
+/** A receiver's options, checked and filled, with its keys parsed. Durations are milliseconds. */
+export interface ResolvedReceiver {
+  readonly name: string;
+  /** Without a slash at either end. */
+  readonly path: string | undefined;
+  readonly tokens: TokenVerifier;
+  /** Patterns by issuer; an issuer that is not in it may send every event. */
+  readonly allowedEvents: ReadonlyMap<string, readonly string[]>;
+  readonly clockTolerance: number;
+  readonly requireHash: boolean;
+  readonly maxBodyBytes: number;
+  readonly replayStore: ReplayStore;
+  readonly leases: LeaseKeeper;
+  readonly onDuplicate: 'acknowledge' | 'reject';
+  readonly replayWindow: number;
+  readonly replayLease: number;
+  readonly unhandledEvent: 'acknowledge' | 'reject';
+  readonly validation: ValidationPipeOptions | false;
+  readonly clock: WebhookClock;
+  readonly notices: readonly string[];
+}
+
+/** The receivers of a module, by name. */
+export type ResolvedReceivers = ReadonlyMap<string, ResolvedReceiver>;

@@ -1,0 +1,47 @@
+import { Injectable } from '@nestjs/common';
+
+/**
+ * Counts the requests that are being handled, so that a shutdown can wait for them.
+ */
+@Injectable()
+export class ReceiverDrain {
+  private readonly abort = new AbortController();
+  private inFlight = 0;
+  private closed = false;
+  private onIdle: (() => void) | undefined;
+
+  /** Aborted when the application cannot wait any longer. */
+  get signal(): AbortSignal {
+    return this.abort.signal;
+  }
+
+  /** Whether new requests are refused. */
+  get closing(): boolean {
+    return this.closed;
+  }
+
+  enter(): void {
+    this.inFlight++;
+  }
+
+  leave(): void {
+    this.inFlight--;
+    if (this.inFlight === 0) this.onIdle?.();
+  }
+
+  /**
+   * Refuses what is new and waits for the rest.
+   *
+   * @param deadline - settles when waiting ends; what still runs then has its signal aborted
+   * @returns how many were still running
+   */
+  async close(deadline: Promise<void>): Promise<number> {
+    this.closed = true;
+    if (this.inFlight > 0) {
+      const idle = new Promise<void>((resolve) => (this.onIdle = resolve));
+      await Promise.race([idle, deadline]);
+    }
+    if (this.inFlight > 0) this.abort.abort();
+    return this.inFlight;
+  }
+}

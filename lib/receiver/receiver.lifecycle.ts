@@ -1,0 +1,68 @@
+import {
+  Inject,
+  Injectable,
+  Logger,
+  type BeforeApplicationShutdown,
+  type OnModuleInit,
+} from '@nestjs/common';
+import { DiscoveryService } from '@nestjs/core';
+import { WebhookConfigurationError } from '../errors/webhook-configuration.error.js';
+import type { WebhookClock } from '../clock/webhook-clock.js';
+import type { ResolvedReceivers } from './receiver-options.interface.js';
+import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from './receiver.constants.js';
+import { ReceiverDrain } from './receiver.drain.js';
+import { WebhookExplorer } from './webhook.explorer.js';
+import { WebhookMount } from './webhook.mount.js';
+
+/** How a shutdown waits. */
+export interface ReceiverShutdown {
+  readonly clock: WebhookClock;
+  /** Milliseconds. */
+  readonly timeout: number;
+}
+
+/** Starts the receivers with the application, and ends them with it. */
+@Injectable()
+export class ReceiverLifecycle implements OnModuleInit, BeforeApplicationShutdown {
+  private readonly logger = new Logger('WebhookModule');
+
+  constructor(
+    @Inject(WEBHOOK_RECEIVERS) private readonly receivers: ResolvedReceivers,
+    @Inject(RECEIVER_SHUTDOWN) private readonly shutdown: ReceiverShutdown,
+    private readonly discovery: DiscoveryService,
+    private readonly explorer: WebhookExplorer,
+    private readonly mount: WebhookMount,
+    private readonly drain: ReceiverDrain,
+  ) {}
+
+  onModuleInit(): void {
+    if (this.receivers.size === 0) return;
+    const faults = [...this.explorer.explore(this.receiverNames()), ...this.mount.mountReceivers()];
+    if (faults.length > 0) throw new WebhookConfigurationError(faults);
+    for (const { notices } of this.receivers.values()) {
+      for (const notice of notices) this.logger.warn(notice);
+    }
+  }
+
+  async beforeApplicationShutdown(): Promise<void> {
+    const { clock, timeout } = this.shutdown;
+    let cancel = (): void => undefined;
+    const deadline = new Promise<void>((resolve) => {
+      cancel = clock.wakeAt(clock.now() + timeout, resolve);
+    });
+    const left = await this.drain.close(deadline);
+    cancel();
+    if (left > 0) {
+      this.logger.warn(`${left} webhook(s) were still being handled after ${timeout} ms`);
+    }
+  }
+
+  /** Of every webhook module in the application: a handler may ask for another module's receiver. */
+  private receiverNames(): ReadonlySet<string> {
+    const modules = this.discovery
+      .getProviders()
+      .filter(({ token }) => token === WEBHOOK_RECEIVERS)
+      .map(({ instance }) => instance as ResolvedReceivers | undefined);
+    return new Set(modules.flatMap((receivers) => [...(receivers?.keys() ?? [])]));
+  }
+}

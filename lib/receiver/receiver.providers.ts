@@ -1,0 +1,33 @@
+import type { Provider } from '@nestjs/common';
+import { ReceiverDrain } from './receiver.drain.js';
+import { ReceiverLifecycle } from './receiver.lifecycle.js';
+import { WebhookDispatcher } from './webhook.dispatcher.js';
+import { WebhookExplorer } from './webhook.explorer.js';
+import { WebhookGuard } from './webhook.guard.js';
+import { WebhookHandlerContext } from './webhook-handler.context.js';
+import { WebhookHandlerRegistry } from './webhook-handler.registry.js';
+import { WebhookIntake } from './webhook.intake.js';
+import { WebhookMount } from './webhook.mount.js';
+import { WebhookVerifier } from './webhook.verifier.js';
+
+/** The room's services; WEBHOOK_RECEIVERS and RECEIVER_SHUTDOWN are the module's to provide. */
+export const RECEIVER_PROVIDERS: readonly Provider[] = [
+  WebhookVerifier,
+  WebhookDispatcher,
+  WebhookIntake,
+  WebhookGuard,
+  WebhookHandlerContext,
+  WebhookHandlerRegistry,
+  WebhookExplorer,
+  WebhookMount,
+  ReceiverDrain,
+  ReceiverLifecycle,
+];
+
+/** What applications inject, and what the guard needs where it is bound to their routes. */
+export const RECEIVER_EXPORTS: readonly Provider[] = [
+  WebhookVerifier,
+  WebhookDispatcher,
+  WebhookIntake,
+  WebhookGuard,
+];

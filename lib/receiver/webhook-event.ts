@@ -1,0 +1,87 @@
+import { Readable } from 'node:stream';
+import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
+import type { WebhookEventData, WebhookEventsMatching } from '../token/webhook-event-map.js';
+import type { WebhookProfile } from '../token/webhook-token.constants.js';
+
+/** What a {@link WebhookEvent} is made of. */
+export interface WebhookEventParts {
+  readonly claims: WebhookTokenClaims;
+  readonly data: unknown;
+  readonly body: Buffer;
+  readonly bodyVerified: boolean;
+  readonly contentType: string | undefined;
+  readonly method: 'HEAD' | 'POST';
+  readonly profile: WebhookProfile;
+  readonly receiver: string;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * A verified event: what handlers receive besides its data.
+ *
+ * @typeParam Pattern - the event's name, or the pattern it was subscribed by
+ */
+export class WebhookEvent<Pattern extends string = string> {
+  /** The event's id, the same over all attempts to deliver it: `txn`, else `jti`. */
+  readonly id: string;
+  /** The token's own id. */
+  readonly jti: string;
+  /** The event's name. */
+  readonly event: WebhookEventsMatching<Pattern>;
+  /** The claim's data, or the parsed JSON body, or for other content types the body as a Buffer. */
+  readonly data: WebhookEventData<Pattern>;
+  readonly issuer: string;
+  readonly subject: string | undefined;
+  readonly audience: string | readonly string[] | undefined;
+  readonly issuedAt: Date;
+  readonly expiresAt: Date;
+  /** Name of the receiver it came in by. */
+  readonly receiver: string;
+  /** The wire format it came in. */
+  readonly profile: WebhookProfile;
+  readonly method: 'HEAD' | 'POST';
+  /** Content type of the data; `undefined` where there is none. */
+  readonly contentType: string | undefined;
+  /** Whether the token authenticates the body; `false` only with `requireHash: false`. */
+  readonly bodyVerified: boolean;
+  /** The sender's attempt number, where the wire format carries one. */
+  readonly attempt: number | undefined;
+  /** Every claim, those this package does not know included. */
+  readonly claims: WebhookTokenClaims;
+  /** Aborted when the application shuts down and cannot wait for the handler any longer. */
+  readonly signal: AbortSignal;
+
+  readonly #body: Buffer;
+
+  constructor(parts: WebhookEventParts) {
+    const { claims } = parts;
+    this.id = claims.txn ?? claims.jti;
+    this.jti = claims.jti;
+    this.event = claims.webhook.event as WebhookEventsMatching<Pattern>;
+    this.data = parts.data as WebhookEventData<Pattern>;
+    this.issuer = claims.iss;
+    this.subject = claims.sub;
+    this.audience = claims.aud;
+    this.issuedAt = new Date(claims.iat * 1_000);
+    this.expiresAt = new Date(claims.exp * 1_000);
+    this.receiver = parts.receiver;
+    this.profile = parts.profile;
+    this.method = parts.method;
+    this.contentType = parts.contentType;
+    this.bodyVerified = parts.bodyVerified;
+    this.attempt = undefined;
+    this.claims = claims;
+    this.signal = parts.signal;
+    this.#body = parts.body;
+  }
+
+  /** The request's body, octet for octet; empty for HEAD. */
+  async rawBody(): Promise<Buffer> {
+    return this.#body;
+  }
+
+  /** The request's body as a stream of Buffers; every call starts anew. */
+  stream(): Readable {
+    return Readable.from(this.#body.length === 0 ? [] : [this.#body], { objectMode: false });
+  }
+}

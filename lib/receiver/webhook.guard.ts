@@ -1,0 +1,98 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { Injectable, type CanActivate, type ExecutionContext } from '@nestjs/common';
+import { HttpAdapterHost } from '@nestjs/core';
+import { unshieldBody } from './body-shield.js';
+import { fromNodeRequest, type BodySource } from './incoming-webhook.js';
+import { keepReception, nodeRequest, type AdapterRequest } from './reception-of-request.js';
+import { acknowledge } from './webhook-answer.js';
+import { closesConnection } from './send-answer.js';
+import type { WebhookReception } from './webhook-reception.js';
+import { WebhookException } from './webhook.exception.js';
+import { WebhookIntake } from './webhook.intake.js';
+import { readRoute } from './webhook-subscription.js';
+import { WebhookVerifier } from './webhook.verifier.js';
+
+/**
+ * Lets a request through when it carries a verified event that was not handled before.
+ *
+ * On any route: `@UseGuards(WebhookGuard)`. The event is then at `@WebhookContext()` and `@WebhookData()`,
+ * and its data at `@Body()`. It counts as handled when the answer is a success. `@WebhookEndpoint()`
+ * brings this guard along.
+ */
+@Injectable()
+export class WebhookGuard implements CanActivate {
+  constructor(
+    protected readonly verifier: WebhookVerifier,
+    private readonly intake: WebhookIntake,
+    private readonly adapterHost: HttpAdapterHost,
+  ) {}
+
+  async canActivate(context: ExecutionContext): Promise<boolean> {
+    const http = context.switchToHttp();
+    const request = http.getRequest<AdapterRequest>();
+    const response = http.getResponse<ServerResponse>();
+    const node = nodeRequest(request);
+    unshieldBody(node);
+    try {
+      const reception = await this.intake.admit(
+        fromNodeRequest(node, bodyOf(request, node)),
+        this.verifier.receiver(this.receiverName(context)),
+      );
+      if (reception.duplicate) throw new WebhookException(acknowledge(true));
+      this.letIn(request, response, reception);
+      return true;
+    } catch (error) {
+      const exception = WebhookException.from(error);
+      this.writeHeaders(node, response, exception);
+      throw exception;
+    }
+  }
+
+  /** The receiver whose rules hold; override it to choose one for a route without `@WebhookEndpoint()`. */
+  protected receiverName(context: ExecutionContext): string | undefined {
+    return readRoute(context.getHandler())?.receiver;
+  }
+
+  private letIn(
+    request: AdapterRequest,
+    response: ServerResponse | { raw: ServerResponse },
+    reception: WebhookReception,
+  ): void {
+    keepReception(request, reception);
+    (request as { body?: unknown }).body = reception.event.data;
+    // Whatever answers the request says how it went. The interceptor of @WebhookEndpoint() has
+    // settled it by then; on other routes, and where another guard refuses, this is what does.
+    const node = 'raw' in response ? response.raw : response;
+    node.once('close', () => {
+      if (!reception.unsettled) return;
+      const success = node.writableFinished && node.statusCode >= 200 && node.statusCode < 300;
+      void (success ? reception.complete() : reception.fail());
+    });
+  }
+
+  private writeHeaders(
+    node: IncomingMessage,
+    response: ServerResponse,
+    { answer }: WebhookException,
+  ): void {
+    const adapter = this.adapterHost.httpAdapter;
+    const headers: Record<string, string> = { ...answer.headers };
+    if (answer.problem !== undefined) headers['Content-Type'] = 'application/problem+json';
+    if (closesConnection(node)) headers['Connection'] = 'close';
+    for (const [name, value] of Object.entries(headers)) adapter.setHeader(response, name, value);
+  }
+}
+
+/** The body as it arrives; or, where something has read it, the copy the application was told to keep. */
+function bodyOf(request: AdapterRequest, node: IncomingMessage): BodySource {
+  if (!node.readableDidRead) return { kind: 'stream', stream: node };
+  const kept = (request as { rawBody?: unknown }).rawBody;
+  return Buffer.isBuffer(kept) ? { kind: 'bytes', bytes: kept } : emptyOrConsumed(node);
+}
+
+function emptyOrConsumed(node: IncomingMessage): BodySource {
+  const empty =
+    node.headers['transfer-encoding'] === undefined &&
+    Number(node.headers['content-length'] ?? 0) === 0;
+  return empty ? { kind: 'bytes', bytes: Buffer.alloc(0) } : { kind: 'consumed' };
+}

@@ -1,0 +1,58 @@
+import { parseDuration } from './clock/duration.js';
+import { SystemClock } from './clock/system-clock.js';
+import type { WebhookClock } from './clock/webhook-clock.js';
+import {
+  WebhookConfigurationError,
+  type ConfigurationFault,
+} from './errors/webhook-configuration.error.js';
+import type { ResolvedPublisherOptions } from './publisher/publisher-options.interface.js';
+import { resolvePublisherOptions } from './publisher/publisher-options.resolver.js';
+import type { ResolvedReceivers } from './receiver/receiver-options.interface.js';
+import { resolveReceivers } from './receiver/receiver-options.resolver.js';
+import type { WebhookModuleOptions } from './webhook-module-options.interface.js';
+
+const DEFAULT_SHUTDOWN_TIMEOUT = '10s';
+
+/** The module's options, checked and filled. */
+export interface ResolvedWebhookOptions {
+  readonly receivers: ResolvedReceivers;
+  /** Absent where nothing is published. */
+  readonly publisher: ResolvedPublisherOptions | undefined;
+  readonly clock: WebhookClock;
+  /** Milliseconds. */
+  readonly shutdownTimeout: number;
+}
+
+/**
+ * Checks and fills the options once.
+ *
+ * @throws {@link WebhookConfigurationError} with every fault of every part
+ */
+export function resolveWebhookOptions(options: WebhookModuleOptions): ResolvedWebhookOptions {
+  const clock = options.clock ?? new SystemClock();
+  const faults: ConfigurationFault[] = [];
+  const shutdownTimeout = parseDuration(options.shutdownTimeout ?? DEFAULT_SHUTDOWN_TIMEOUT);
+  if (shutdownTimeout === undefined) {
+    faults.push({
+      path: 'shutdownTimeout',
+      message: 'must be a number of milliseconds or a text like "10s"',
+    });
+  }
+  const receiving = resolveReceivers(options.receiver, clock);
+  const publishing =
+    options.publisher === undefined
+      ? { resolved: undefined, faults: [] }
+      : resolvePublisherOptions(options.publisher, {
+          clock,
+          production: process.env['NODE_ENV'] === 'production',
+        });
+  faults.push(...receiving.faults, ...publishing.faults);
+  if (shutdownTimeout === undefined || faults.length > 0)
+    throw new WebhookConfigurationError(faults);
+  return {
+    receivers: receiving.receivers,
+    publisher: publishing.resolved,
+    clock,
+    shutdownTimeout,
+  };
+}

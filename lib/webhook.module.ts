@@ -1,0 +1,73 @@
+import { Module, type DynamicModule, type Provider } from '@nestjs/common';
+import { DiscoveryModule } from '@nestjs/core';
+import { PUBLISHER_OPTIONS } from './publisher/publisher.constants.js';
+import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from './receiver/receiver.constants.js';
+import { RECEIVER_EXPORTS, RECEIVER_PROVIDERS } from './receiver/receiver.providers.js';
+import type { WebhookModuleOptions } from './webhook-module-options.interface.js';
+import { resolveWebhookOptions, type ResolvedWebhookOptions } from './webhook-options.resolver.js';
+import {
+  ASYNC_OPTIONS_TYPE,
+  ConfigurableModuleClass,
+  MODULE_OPTIONS_TOKEN,
+  OPTIONS_TYPE,
+} from './webhook.module-definition.js';
+
+const RESOLVED_OPTIONS = Symbol('RESOLVED_OPTIONS');
+
+/** Options reach the rooms as providers, so no room knows the module. */
+const OPTION_PROVIDERS: Provider[] = [
+  {
+    provide: RESOLVED_OPTIONS,
+    useFactory: (options: WebhookModuleOptions) => resolveWebhookOptions(options),
+    inject: [MODULE_OPTIONS_TOKEN],
+  },
+  {
+    provide: WEBHOOK_RECEIVERS,
+    useFactory: ({ receivers }: ResolvedWebhookOptions) => receivers,
+    inject: [RESOLVED_OPTIONS],
+  },
+  {
+    provide: RECEIVER_SHUTDOWN,
+    useFactory: ({ clock, shutdownTimeout }: ResolvedWebhookOptions) => ({
+      clock,
+      timeout: shutdownTimeout,
+    }),
+    inject: [RESOLVED_OPTIONS],
+  },
+  {
+    provide: PUBLISHER_OPTIONS,
+    useFactory: ({ publisher }: ResolvedWebhookOptions) => publisher,
+    inject: [RESOLVED_OPTIONS],
+  },
+];
+
+/**
+ * Receives and publishes webhooks authorised by a signed token.
+ *
+ * ```ts
+ * WebhookModule.forRoot({
+ *   receiver: { path: 'webhooks', issuers: [{ issuer: 'https://shop.example', secret }] },
+ *   publisher: { issuer: 'https://billing.example', secret, endpoints: [{ id: 'crm', url }] },
+ * })
+ * ```
+ */
+@Module({
+  imports: [DiscoveryModule],
+  providers: [...OPTION_PROVIDERS, ...RECEIVER_PROVIDERS],
+  exports: [...(RECEIVER_EXPORTS as Provider[])] as never[],
+})
+export class WebhookModule extends ConfigurableModuleClass {
+  /**
+   * Registers the module with options that are known now.
+   *
+   * @throws WebhookConfigurationError at start-up, with every fault and its remedy
+   */
+  static override forRoot(options: typeof OPTIONS_TYPE): DynamicModule {
+    return super.forRoot(options);
+  }
+
+  /** Registers the module with options that are made at start-up: `useFactory`, `useClass`, `useExisting`. */
+  static override forRootAsync(options: typeof ASYNC_OPTIONS_TYPE): DynamicModule {
+    return super.forRootAsync(options);
+  }
+}
