@@ -2,6 +2,8 @@ import { WebhookError } from './webhook.error.js';
 
 /** Why a body was refused. */
 export type WebhookPayloadErrorCode =
+  /** A payload travels by HEAD or POST, and by nothing else. */
+  | 'method_not_allowed'
   /** A body arrived, and nothing in the token authenticates it. */
   | 'hash_required'
   /** The body is not the one the token speaks of. */

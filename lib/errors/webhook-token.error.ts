@@ -23,6 +23,8 @@ export type WebhookTokenErrorCode =
   | 'token_not_yet_valid'
   /** `exp - iat` is longer than the verifier allows. */
   | 'token_too_old'
+  /** The issuer may not send this event. */
+  | 'event_forbidden'
   | 'missing_claim'
   | 'invalid_claim';
 
