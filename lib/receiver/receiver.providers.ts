@@ -30,4 +30,5 @@ export const RECEIVER_EXPORTS: readonly Provider[] = [
   WebhookDispatcher,
   WebhookIntake,
   WebhookGuard,
+  ReceiverDrain,
 ];

@@ -10,6 +10,7 @@ import type { WebhookReception } from './webhook-reception.js';
 import { WebhookException } from './webhook.exception.js';
 import { WebhookIntake } from './webhook.intake.js';
 import { readRoute } from './webhook-subscription.js';
+import { ReceiverDrain } from './receiver.drain.js';
 import { WebhookVerifier } from './webhook.verifier.js';
 
 /**
@@ -24,6 +25,7 @@ export class WebhookGuard implements CanActivate {
   constructor(
     protected readonly verifier: WebhookVerifier,
     private readonly intake: WebhookIntake,
+    private readonly drain: ReceiverDrain,
     private readonly adapterHost: HttpAdapterHost,
   ) {}
 
@@ -63,7 +65,9 @@ export class WebhookGuard implements CanActivate {
     // Whatever answers the request says how it went. The interceptor of @WebhookEndpoint() has
     // settled it by then; on other routes, and where another guard refuses, this is what does.
     const node = 'raw' in response ? response.raw : response;
+    this.drain.enter();
     node.once('close', () => {
+      this.drain.leave();
       if (!reception.unsettled) return;
       const success = node.writableFinished && node.statusCode >= 200 && node.statusCode < 300;
       void (success ? reception.complete() : reception.fail());

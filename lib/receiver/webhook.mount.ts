@@ -98,8 +98,8 @@ export class WebhookMount {
   }
 
   private adapter(): HttpServer | undefined {
-    // Typed as always there, and absent in an application without HTTP.
-    return this.adapterHost.httpAdapter as HttpServer | undefined;
+    // Typed as always there; `null` in an application without HTTP.
+    return (this.adapterHost.httpAdapter as HttpServer | null | undefined) ?? undefined;
   }
 
   private unsupported(): ConfigurationFault[] {

@@ -1,0 +1,338 @@
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import {
+  Catch,
+  ForbiddenException,
+  Inject,
+  Injectable,
+  Scope,
+  UseFilters,
+  UseGuards,
+  UseInterceptors,
+  UsePipes,
+  createParamDecorator,
+  type CallHandler,
+  type CanActivate,
+  type ExceptionFilter,
+  type ExecutionContext,
+  type NestInterceptor,
+  type PipeTransform,
+} from '@nestjs/common';
+import { APP_FILTER, APP_GUARD, APP_INTERCEPTOR, APP_PIPE, REQUEST } from '@nestjs/core';
+import { map, type Observable } from 'rxjs';
+import { z } from 'zod';
+import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
+import {
+  WebhookContext,
+  WebhookData,
+} from '../../lib/receiver/decorators/webhook-data.decorator.js';
+import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
+import { adapters } from '../fixtures/adapters.js';
+import { head, post } from '../fixtures/http-client.js';
+import { signed, signedBody, startApp, type StartedApp } from '../fixtures/receiver-app.js';
+
+let trace: unknown[] = [];
+const note = (entry: unknown): void => void trace.push(entry);
+
+@Injectable()
+class NoteGuard implements CanActivate {
+  canActivate(context: ExecutionContext): boolean {
+    note(['guard', context.getType<string>(), context.getHandler().name, context.getClass().name]);
+    const [event] = context.getArgs<[WebhookEvent]>();
+    return event.event !== 'enhanced.forbidden';
+  }
+}
+
+@Injectable()
+class NoteInterceptor implements NestInterceptor {
+  intercept(_context: ExecutionContext, next: CallHandler): Observable<unknown> {
+    note('interceptor');
+    return next.handle().pipe(map((value: unknown) => value));
+  }
+}
+
+class Doubling implements PipeTransform {
+  transform(value: { n: number }): { n: number } {
+    return { n: value.n * 2 };
+  }
+}
+
+@Catch(RangeError)
+class Forgiving implements ExceptionFilter {
+  catch(): string {
+    note('filter');
+    return 'forgiven';
+  }
+}
+
+const Issuer = createParamDecorator(
+  (_: unknown, context: ExecutionContext) => context.getArgByIndex<WebhookEvent>(0).issuer,
+);
+
+@Injectable()
+class Enhanced {
+  @UseGuards(NoteGuard)
+  @UseInterceptors(NoteInterceptor)
+  @OnWebhookEvent('enhanced.*')
+  guarded(@WebhookData() data: unknown, @Issuer() issuer: string): void {
+    note(['handler', data, issuer]);
+  }
+
+  @UsePipes(Doubling)
+  @OnWebhookEvent('piped.all')
+  piped(data: { n: number }): void {
+    note(data);
+  }
+
+  @OnWebhookEvent('piped.one')
+  pipedOne(@WebhookData('deep', Doubling) data: { n: number }): void {
+    note(data);
+  }
+
+  @OnWebhookEvent('schema.checked')
+  schema(@WebhookData({ schema: z.object({ n: z.coerce.number() }) }) data: unknown): void {
+    note(data);
+  }
+
+  @UseFilters(Forgiving)
+  @OnWebhookEvent('filtered.range')
+  filteredRange(): void {
+    throw new RangeError('known');
+  }
+
+  @UseFilters(Forgiving)
+  @OnWebhookEvent('filtered.other')
+  filteredOther(): void {
+    throw new TypeError('unknown');
+  }
+
+  @OnWebhookEvent('stacked.a')
+  @OnWebhookEvent(['stacked.b', 'stacked.*'])
+  stacked(_: unknown, event: WebhookEvent): void {
+    note(event.event);
+  }
+}
+
+let built = 0;
+
+@Injectable({ scope: Scope.REQUEST })
+class PerEvent {
+  readonly number = ++built;
+  constructor(@Inject(REQUEST) readonly event: WebhookEvent) {}
+}
+
+@Injectable({ scope: Scope.REQUEST })
+class DirectlyScoped {
+  constructor(private readonly perEvent: PerEvent) {}
+
+  @OnWebhookEvent('scoped.event')
+  on(data: unknown): void {
+    note(['direct', this.perEvent.number, this.perEvent.event.event, data]);
+  }
+}
+
+@Injectable()
+class IndirectlyScoped {
+  constructor(private readonly perEvent: PerEvent) {}
+
+  @OnWebhookEvent('scoped.event')
+  on(): void {
+    note(['indirect', this.perEvent.number]);
+  }
+}
+
+@Injectable({ scope: Scope.TRANSIENT })
+class Transient {
+  readonly constructed = true;
+
+  @OnWebhookEvent('scoped.transient')
+  on(): void {
+    note(['transient', this.constructed]);
+  }
+}
+
+class Base {
+  @OnWebhookEvent('inherited.event')
+  on(): void {
+    note(this.constructor.name);
+  }
+}
+@Injectable()
+class Derived extends Base {}
+
+let fail: unknown[] = [];
+
+@Injectable()
+class Several {
+  @OnWebhookEvent('several.all')
+  async first(): Promise<void> {
+    await Promise.resolve();
+    note('first');
+    if (fail.length > 0) throw fail[0];
+  }
+  @OnWebhookEvent('several.*')
+  second(): void {
+    note('second');
+    if (fail.length > 1) throw fail[1];
+  }
+}
+
+@Catch()
+class SwallowAll implements ExceptionFilter {
+  catch(): string {
+    note('global filter');
+    return 'swallowed';
+  }
+}
+@Injectable()
+class RefuseAll implements CanActivate {
+  canActivate(): boolean {
+    note('global guard');
+    return false;
+  }
+}
+@Injectable()
+class NoteGlobally implements NestInterceptor, PipeTransform {
+  intercept(_: ExecutionContext, next: CallHandler): Observable<unknown> {
+    note('global interceptor');
+    return next.handle();
+  }
+  transform(value: unknown): unknown {
+    note('global pipe');
+    return value;
+  }
+}
+
+describe.each(adapters)('handlers on %s', (_, createAdapter) => {
+  let started: StartedApp;
+  const start = async (...providers: unknown[]): Promise<string> => {
+    started = await startApp(createAdapter(), { providers });
+    return started.origin;
+  };
+  const deliver = (origin: string, event: string, data?: object): Promise<{ status: number }> =>
+    head(origin, signed({ event, data }));
+  beforeEach(() => {
+    trace = [];
+    fail = [];
+    built = 0;
+  });
+  afterEach(() => started.app.close());
+
+  it('run inside their own guards and interceptors, of context type "webhook"', async () => {
+    const origin = await start(Enhanced);
+
+    expect((await deliver(origin, 'enhanced.ok', { a: 1 })).status).toBe(204);
+    expect(trace).toEqual([
+      ['guard', 'webhook', 'guarded', 'Enhanced'],
+      'interceptor',
+      ['handler', { a: 1 }, 'https://shop.example'],
+    ]);
+    expect((await deliver(origin, 'enhanced.forbidden')).status).toBe(403);
+  });
+
+  it('get what their own pipes make of the data', async () => {
+    const origin = await start(Enhanced);
+    await deliver(origin, 'piped.all', { n: 2 });
+    await deliver(origin, 'piped.one', { deep: { n: 4 } });
+
+    expect(trace).toEqual([{ n: 4 }, { n: 8 }]);
+  });
+
+  it('get what a standard schema makes of the data, or 422', async () => {
+    const origin = await start(Enhanced);
+
+    expect((await deliver(origin, 'schema.checked', { n: '5' })).status).toBe(204);
+    expect(trace).toEqual([{ n: 5 }]);
+    const refused = await post(origin, signedBody('{"n":"x"}', { event: 'schema.checked' }));
+    expect(refused).toMatchObject({ status: 422, json: { code: 'invalid_payload' } });
+    expect(refused.json?.['errors']).toEqual([expect.stringMatching(/^n: /)]);
+  });
+
+  it('may be forgiven by a filter of their own, for what it catches', async () => {
+    const origin = await start(Enhanced);
+
+    expect((await deliver(origin, 'filtered.range')).status).toBe(204);
+    expect((await deliver(origin, 'filtered.other')).status).toBe(500);
+    expect(trace).toEqual(['filter']);
+  });
+
+  it('run once an event, however many of their patterns match', async () => {
+    const origin = await start(Enhanced);
+    await deliver(origin, 'stacked.a');
+    await deliver(origin, 'stacked.b');
+
+    expect(trace).toEqual(['stacked.a', 'stacked.b']);
+  });
+
+  it('may be request-scoped, and share what is built for the event', async () => {
+    const origin = await start(PerEvent, DirectlyScoped, IndirectlyScoped);
+    await deliver(origin, 'scoped.event', { a: 1 });
+    await deliver(origin, 'scoped.event', { a: 2 });
+
+    expect(trace).toHaveLength(4);
+    expect(trace).toEqual(
+      expect.arrayContaining([
+        ['direct', 1, 'scoped.event', { a: 1 }],
+        ['indirect', 1],
+        ['direct', 2, 'scoped.event', { a: 2 }],
+        ['indirect', 2],
+      ]),
+    );
+  });
+
+  it('may be transient, or inherited', async () => {
+    const origin = await start(Transient, Derived, { provide: 'alias', useExisting: Derived });
+    await deliver(origin, 'scoped.transient');
+    await deliver(origin, 'inherited.event');
+
+    expect(trace).toEqual([['transient', true], 'Derived']);
+  });
+
+  it('all run and settle, and one failure is the answer', async () => {
+    const origin = await start(Several);
+    fail = [new ForbiddenException('not you')];
+
+    expect((await deliver(origin, 'several.all')).status).toBe(403);
+    expect(trace.sort()).toEqual(['first', 'second']);
+  });
+
+  it('answer 500 when several fail, and every failure is logged', async () => {
+    const origin = await start(Several);
+    fail = [new ForbiddenException('one'), new Error('two')];
+
+    expect((await deliver(origin, 'several.all')).status).toBe(500);
+    expect(started.logger.at('error').join()).toMatch(/one[^]*two/);
+  });
+
+  it('are left alone by global guards, pipes, interceptors and filters', async () => {
+    const origin = await start(
+      Several,
+      { provide: APP_GUARD, useClass: RefuseAll },
+      { provide: APP_FILTER, useClass: SwallowAll },
+      { provide: APP_INTERCEPTOR, useClass: NoteGlobally },
+      { provide: APP_PIPE, useClass: NoteGlobally },
+    );
+
+    expect((await deliver(origin, 'several.all')).status).toBe(204);
+    fail = [new Error('failed')];
+    expect((await deliver(origin, 'several.all')).status).toBe(500);
+    expect(trace.filter((entry) => String(entry).startsWith('global'))).toEqual([]);
+  });
+
+  it('never make a success of an HttpException that has a success status', async () => {
+    const origin = await start(Several);
+    const { HttpException } = await import('@nestjs/common');
+    fail = [new HttpException('fine', 200)];
+
+    expect((await deliver(origin, 'several.all')).status).toBe(500);
+  });
+
+  it('are told of by a warning when there is none for an event', async () => {
+    const origin = await start();
+
+    expect((await deliver(origin, 'nobody.cares')).status).toBe(204);
+    expect((await deliver(origin, 'nobody.cares')).status).toBe(204);
+    expect(started.logger.at('warn').filter((line) => line.includes('nobody.cares'))).toHaveLength(
+      1,
+    );
+  });
+});
