@@ -1,0 +1,73 @@
+// The module
+export { WebhookModule } from './webhook.module.js';
+export type {
+  WebhookModuleExtras,
+  WebhookModuleOptions,
+  WebhookOptionsFactory,
+} from './webhook-module-options.interface.js';
+
+// Receiving
+export { OnWebhookEvent } from './receiver/decorators/on-webhook-event.decorator.js';
+export { WebhookEndpoint } from './receiver/decorators/webhook-endpoint.decorator.js';
+export { WebhookContext, WebhookData } from './receiver/decorators/webhook-data.decorator.js';
+export type { WebhookDataOptions } from './receiver/decorators/webhook-data.decorator.js';
+export type { StandardSchema } from './receiver/payload-validator.js';
+export type {
+  WebhookIssuer,
+  WebhookReceiverOptions,
+  WebhookReplayOptions,
+} from './receiver/receiver-options.interface.js';
+export { WEBHOOK_RECEIVED_CHANNEL } from './receiver/receiver.diagnostics.js';
+export type { WebhookReceivedMessage } from './receiver/receiver.diagnostics.js';
+export { WEBHOOK_ANSWERS } from './receiver/webhook-answers.js';
+export type { WebhookAnswerCode, WebhookAnswerRow } from './receiver/webhook-answers.js';
+export { WebhookDispatcher } from './receiver/webhook.dispatcher.js';
+export { WebhookEvent } from './receiver/webhook-event.js';
+export { WebhookException } from './receiver/webhook.exception.js';
+export { WebhookGuard } from './receiver/webhook.guard.js';
+export { WebhookVerifier } from './receiver/webhook.verifier.js';
+export type { WebhookRequestLike } from './receiver/webhook.verifier.js';
+
+// Replay
+export { MemoryReplayStore } from './replay/memory-replay.store.js';
+export { ReplayStore } from './replay/replay-store.js';
+export type { ReplayClaim, ReplayReservation, ReplayVerdict } from './replay/replay-store.js';
+
+// Publishing
+export { DeliveryQueue } from './publisher/delivery-queue.js';
+export { InProcessDeliveryQueue } from './publisher/in-process-delivery.queue.js';
+export { WebhookPublisher } from './publisher/webhook.publisher.js';
+
+// Typed events: `export *`, because only that lets an application merge its own into the interface
+export * from './token/webhook-event-map.js';
+
+// Time
+export { WebhookClock } from './clock/webhook-clock.js';
+export type { CancelWake } from './clock/webhook-clock.js';
+export { SystemClock } from './clock/system-clock.js';
+export type { Duration } from './clock/duration.js';
+
+// Tokens, as the types of what the above hands out; to sign and verify: './token'
+export type { KeyInput, KeyMaterial, WebhookKey } from './token/key-material.js';
+export type {
+  WebhookClaim,
+  WebhookTokenClaims,
+} from './token/webhook-claims.interface.js';
+export type { HashAlgorithm, SignatureAlgorithm, WebhookProfile } from './token/webhook-token.constants.js';
+
+// Errors
+export { isWebhookError, WebhookError } from './errors/webhook.error.js';
+export type { WebhookErrorJson } from './errors/webhook.error.js';
+export { WebhookConfigurationError } from './errors/webhook-configuration.error.js';
+export type { ConfigurationFault } from './errors/webhook-configuration.error.js';
+export { WebhookDeliveryError } from './errors/webhook-delivery.error.js';
+export type { WebhookDeliveryErrorCode } from './errors/webhook-delivery.error.js';
+export { WebhookDestinationBlockedError } from './errors/webhook-destination-blocked.error.js';
+export { WebhookPayloadError } from './errors/webhook-payload.error.js';
+export type { WebhookPayloadErrorCode } from './errors/webhook-payload.error.js';
+export { WebhookReplayError } from './errors/webhook-replay.error.js';
+export type { WebhookReplayErrorCode } from './errors/webhook-replay.error.js';
+export { WebhookStoreError } from './errors/webhook-store.error.js';
+export type { WebhookStoreErrorCode } from './errors/webhook-store.error.js';
+export { WebhookTokenError } from './errors/webhook-token.error.js';
+export type { WebhookTokenErrorCode } from './errors/webhook-token.error.js';

@@ -1,0 +1,22 @@
+import { Module } from '@nestjs/common';
+import { WebhookModule } from 'nestjs-webhook-token';
+import { OrderWebhooks } from './orders.webhooks.js';
+
+@Module({
+  imports: [
+    WebhookModule.forRoot({
+      receiver: {
+        path: 'webhooks',
+        issuers: [{ issuer: 'https://shop.example', secret: process.env.SHOP_SECRET! }],
+      },
+      publisher: {
+        issuer: 'https://billing.example',
+        secret: process.env.SHOP_SECRET!,
+        allowHttp: true,
+        allowedAddresses: ['127.0.0.1/32'],
+      },
+    }),
+  ],
+  providers: [OrderWebhooks],
+})
+export class AppModule {}

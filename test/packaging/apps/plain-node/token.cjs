@@ -1,0 +1,7 @@
+// The framework-free core from CommonJS: no Nest is installed beside it but what npm brings as peers.
+const { createTokenSigner, createTokenVerifier, digest } = require('nestjs-webhook-token/token');
+
+const key = 'a-shared-secret-of-32-bytes-or-more';
+const token = createTokenSigner({ issuer: 'i', key }).sign({ event: 'a.b', data: { n: 1 } });
+const { claims } = createTokenVerifier({ issuers: [{ issuer: 'i', secret: key }] }).verify(token);
+console.log(`commonjs ${claims.webhook.event} ${digest('sha3-256', Buffer.from('x')).length}`);

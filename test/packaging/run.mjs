@@ -1,0 +1,119 @@
+// Packs the package and uses the tarball as strangers do: from CommonJS and from ESM, with Nest 11 and
+// Nest 12, on Express and on Fastify, and in plain node. Needs the npm registry, so it is not part of `npm test`.
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { cpSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { createTokenSigner, digest } from 'nestjs-webhook-token/token';
+
+const here = dirname(fileURLToPath(import.meta.url));
+const root = join(here, '..', '..');
+const SECRET = 'a-shared-secret-of-32-bytes-or-more';
+const workshop = mkdtempSync(join(tmpdir(), 'webhook-token-packaging-'));
+const npm = (cwd, ...args) =>
+  execFileSync('npm', args, { cwd, stdio: ['ignore', 'pipe', 'inherit'], encoding: 'utf8' });
+
+let passed = 0;
+let failed = 0;
+async function check(name, body) {
+  try {
+    await body();
+    passed++;
+    console.log(`ok   ${name}`);
+  } catch (error) {
+    failed++;
+    console.log(`FAIL ${name}\n     ${error instanceof Error ? error.message : error}`);
+  }
+}
+function expectEqual(actual, expected, what) {
+  if (actual !== expected) throw new Error(`${what}: expected ${expected}, got ${actual}`);
+}
+
+const tarball = join(workshop, npm(root, 'pack', '--silent', '--pack-destination', workshop).trim());
+
+function install(app) {
+  const folder = join(workshop, app);
+  cpSync(join(here, 'apps', app), folder, { recursive: true });
+  npm(folder, 'install', '--no-audit', '--no-fund', '--loglevel=error', tarball);
+  return folder;
+}
+
+async function runApp(app) {
+  const folder = install(app);
+  execFileSync('npx', ['tsc', '-p', '.'], { cwd: folder, stdio: ['ignore', 'inherit', 'inherit'] });
+  const sunk = [];
+  const sink = createServer((request, response) => {
+    sunk.push(request.method);
+    response.writeHead(204).end();
+  });
+  await once(sink.listen(0, '127.0.0.1'), 'listening');
+  const child = spawn('node', ['dist/main.js'], {
+    cwd: folder,
+    env: {
+      ...process.env,
+      PORT: '0',
+      SHOP_SECRET: SECRET,
+      SINK: `http://127.0.0.1:${sink.address().port}/in`,
+    },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const lines = createInterface({ input: child.stdout });
+  const seen = [];
+  const line = (pattern) =>
+    new Promise((resolve, reject) => {
+      const found = seen.find((text) => pattern.test(text));
+      if (found !== undefined) return resolve(found);
+      lines.on('line', (text) => pattern.test(text) && resolve(text));
+      child.on('exit', (code) => reject(new Error(`it ended with ${code}:\n${seen.join('\n')}`)));
+    });
+  lines.on('line', (text) => seen.push(text));
+  try {
+    const origin = (await line(/^listening /)).split(' ')[1];
+    const signer = createTokenSigner({ issuer: 'https://shop.example', key: SECRET });
+    const head = signer.sign({ event: 'order.created', data: { id: 'o1', total: 1 } });
+    const answer = await fetch(`${origin}/webhooks`, {
+      method: 'HEAD',
+      headers: { authorization: `Bearer ${head}` },
+    });
+    expectEqual(answer.status, 204, 'HEAD');
+    await line(/^handled order\.created o1 true$/);
+    const body = '{"id":"o2","total":2}';
+    const token = signer.sign({ event: 'order.created', hash: digest('sha256', Buffer.from(body)) });
+    const post = async (sent) =>
+      fetch(`${origin}/webhooks`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+        body: sent,
+      });
+    expectEqual((await post('{"id":"o2","total":3}')).status, 400, 'tampered POST');
+    expectEqual((await post(body)).status, 204, 'POST');
+    await line(/^handled order\.created o2 true$/);
+    await line(/^sent delivered$/);
+    expectEqual(sunk.join(), 'HEAD', 'what the publisher sent');
+  } finally {
+    child.kill();
+    sink.close();
+  }
+}
+
+for (const app of readdirSync(join(here, 'apps')).filter((name) => name.startsWith('nest'))) {
+  await check(`${app}: installs, compiles, receives and publishes`, () => runApp(app));
+}
+
+const plain = install('plain-node');
+await check('plain node: require()', () => {
+  const text = execFileSync('node', ['token.cjs'], { cwd: plain, encoding: 'utf8' });
+  expectEqual(text.trim(), 'commonjs a.b 73', 'output');
+});
+await check('plain node: import', () => {
+  const text = execFileSync('node', ['token.mjs'], { cwd: plain, encoding: 'utf8' });
+  expectEqual(text.trim(), 'esm HS256 function function', 'output');
+});
+
+rmSync(workshop, { recursive: true, force: true });
+console.log(`packaging: ${passed} passed, ${failed} failed`);
+process.exitCode = failed === 0 ? 0 : 1;
