@@ -34,8 +34,40 @@ export { ReplayStore } from './replay/replay-store.js';
 export type { ReplayClaim, ReplayReservation, ReplayVerdict } from './replay/replay-store.js';
 
 // Publishing
+export type {
+  AttemptResult,
+  FailureReason,
+  UnsuccessfulAttempt,
+} from './publisher/attempt-result.interface.js';
 export { DeliveryQueue } from './publisher/delivery-queue.js';
+export type {
+  DeadDelivery,
+  DeliveryHandler,
+  DeliveryOutcome,
+  DeliveryReceipt,
+  EnqueuedDelivery,
+  EnqueueOptions,
+} from './publisher/delivery-queue.js';
 export { InProcessDeliveryQueue } from './publisher/in-process-delivery.queue.js';
+export type { InProcessDeliveryQueueOptions } from './publisher/in-process-delivery.queue.js';
+export type {
+  PublishOptions,
+  PublishResult,
+  SendResult,
+  SignedWebhookRequest,
+  SignOptions,
+} from './publisher/publish-options.interface.js';
+export type {
+  TokenIdScope,
+  WebhookEndpointOptions,
+  WebhookPublisherOptions,
+  WebhookRetryOptions,
+} from './publisher/publisher-options.interface.js';
+export type {
+  DeliveryMethod,
+  DeliveryPayload,
+  WebhookDelivery,
+} from './publisher/webhook-delivery.interface.js';
 export { WebhookPublisher } from './publisher/webhook.publisher.js';
 
 // Typed events: `export *`, because only that lets an application merge its own into the interface
@@ -49,11 +81,12 @@ export type { Duration } from './clock/duration.js';
 
 // Tokens, as the types of what the above hands out; to sign and verify: './token'
 export type { KeyInput, KeyMaterial, WebhookKey } from './token/key-material.js';
+export type { WebhookClaim, WebhookTokenClaims } from './token/webhook-claims.interface.js';
 export type {
-  WebhookClaim,
-  WebhookTokenClaims,
-} from './token/webhook-claims.interface.js';
-export type { HashAlgorithm, SignatureAlgorithm, WebhookProfile } from './token/webhook-token.constants.js';
+  HashAlgorithm,
+  SignatureAlgorithm,
+  WebhookProfile,
+} from './token/webhook-token.constants.js';
 
 // Errors
 export { isWebhookError, WebhookError } from './errors/webhook.error.js';

@@ -1,6 +1,7 @@
 import { Module, type DynamicModule, type Provider } from '@nestjs/common';
 import { DiscoveryModule } from '@nestjs/core';
 import { PUBLISHER_OPTIONS } from './publisher/publisher.constants.js';
+import { PUBLISHER_EXPORTS, PUBLISHER_PROVIDERS } from './publisher/publisher.providers.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from './receiver/receiver.constants.js';
 import { RECEIVER_EXPORTS, RECEIVER_PROVIDERS } from './receiver/receiver.providers.js';
 import type { WebhookModuleOptions } from './webhook-module-options.interface.js';
@@ -53,8 +54,8 @@ const OPTION_PROVIDERS: Provider[] = [
  */
 @Module({
   imports: [DiscoveryModule],
-  providers: [...OPTION_PROVIDERS, ...RECEIVER_PROVIDERS],
-  exports: [...(RECEIVER_EXPORTS as Provider[])] as never[],
+  providers: [...OPTION_PROVIDERS, ...RECEIVER_PROVIDERS, ...PUBLISHER_PROVIDERS],
+  exports: [...RECEIVER_EXPORTS, ...PUBLISHER_EXPORTS],
 })
 export class WebhookModule extends ConfigurableModuleClass {
   /**

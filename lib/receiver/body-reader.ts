@@ -75,7 +75,7 @@ function readStream(stream: Readable, rule: PayloadRule, maxBodyBytes: number): 
       } catch (error) {
         settle();
         stream.pause();
-        reject(error as Error);
+        reject(error);
       }
     };
     const onEnd = (): void => {

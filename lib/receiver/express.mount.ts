@@ -3,6 +3,7 @@ import type { HttpServer } from '@nestjs/common';
 import type { ConfigurationFault } from '../errors/webhook-configuration.error.js';
 import { OTHER_METHODS, type AdapterMount, type NodeHandler } from './adapter-mount.js';
 import { shieldBody } from './body-shield.js';
+import { comesAfterLastRequest, endsInDispute, makeLastRequest } from './last-request.js';
 import type { RouteRecorder } from './route-recorder.js';
 
 type Next = () => void;
@@ -18,12 +19,15 @@ export class ExpressMount implements AdapterMount {
 
   shieldRoutes(recorder: RouteRecorder): void {
     this.adapter.use((request: IncomingMessage, response: ServerResponse, next: Next) => {
+      if (comesAfterLastRequest(request)) return;
       const { method } = request;
       if (method !== 'HEAD' && method !== 'POST') return next();
       const path = pathOf(request.url ?? '/');
       const handler = this.mounted.get(withoutTrailingSlash(path));
+      if (handler === undefined && !recorder.leadsToWebhook(method, path)) return next();
+      if (endsInDispute(request)) makeLastRequest(request, response);
       if (handler !== undefined) return handler(request, response);
-      if (recorder.leadsToWebhook(method, path)) shieldBody(request);
+      shieldBody(request);
       next();
     });
   }
@@ -56,9 +60,9 @@ export class ExpressMount implements AdapterMount {
   }
 }
 
-function pathOf(url: string): string {
-  const query = url.indexOf('?');
-  return query === -1 ? url : url.slice(0, query);
+/** The path in a request's target, which may be a whole URI (RFC 9112, section 3.2.2). */
+function pathOf(target: string): string {
+  return target.replace(/^https?:\/\/[^/?#]*/i, '').replace(/[?#].*$/, '');
 }
 
 function withoutTrailingSlash(path: string): string {

@@ -3,16 +3,17 @@ import type { HttpServer } from '@nestjs/common';
 import type { ConfigurationFault } from '../errors/webhook-configuration.error.js';
 import { OTHER_METHODS, type AdapterMount, type NodeHandler } from './adapter-mount.js';
 import { shieldBody, unshieldBody } from './body-shield.js';
+import { comesAfterLastRequest, endsInDispute, makeLastRequest } from './last-request.js';
 import type { RouteRecorder } from './route-recorder.js';
 
 type Done = () => void;
-type RequestHook = (request: { raw: IncomingMessage }, reply: FastifyReply, done: Done) => void;
-type ParsingHook = (
-  request: { raw: IncomingMessage },
-  reply: unknown,
-  payload: unknown,
-  done: Done,
-) => void;
+type RequestHook = (request: FastifyRequest, reply: FastifyReply, done: Done) => void;
+type ParsingHook = (request: FastifyRequest, reply: unknown, payload: unknown, done: Done) => void;
+
+interface FastifyRequest {
+  readonly raw: IncomingMessage;
+  readonly routeOptions: { readonly url?: string | undefined };
+}
 
 interface FastifyReply {
   readonly raw: ServerResponse;
@@ -30,6 +31,7 @@ interface RouteOptions {
 /** Fastify's instance, as far as it is used here: the package does not depend on Fastify. */
 interface FastifyInstance {
   addHook(name: 'onRoute', hook: (options: RouteOptions) => void): void;
+  addHook(name: 'onRequest', hook: RequestHook): void;
   hasRoute(route: { method: string; url: string }): boolean;
   route(
     options: RouteOptions & {
@@ -46,15 +48,26 @@ interface FastifyInstance {
  */
 export class FastifyMount implements AdapterMount {
   private readonly instance: FastifyInstance;
+  /** The paths that are ours, as their routes spell them. */
+  private readonly paths = new Set<string>();
 
   constructor(adapter: HttpServer) {
     this.instance = adapter.getInstance() as FastifyInstance;
   }
 
   shieldRoutes(recorder: RouteRecorder): void {
+    this.instance.addHook('onRequest', (request, reply, done) => {
+      const { raw } = request;
+      if (comesAfterLastRequest(raw)) return reply.hijack();
+      if (endsInDispute(raw) && this.paths.has(request.routeOptions.url ?? '')) {
+        makeLastRequest(raw, reply.raw);
+      }
+      done();
+    });
     // The hook runs within the registration of a route, so the one being registered is the one it sees.
     this.instance.addHook('onRoute', (options) => {
       if (recorder.registering === undefined) return;
+      this.paths.add(options.url);
       options.preParsing = [
         ({ raw }, _reply, _payload, done) => {
           shieldBody(raw);
@@ -85,6 +98,7 @@ export class FastifyMount implements AdapterMount {
       ];
     }
     this.takeOver(['HEAD', 'POST'], path, handler);
+    this.paths.add(path);
     return [];
   }
 

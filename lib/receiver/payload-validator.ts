@@ -29,7 +29,7 @@ interface StandardIssue {
 }
 
 /** Types the compiler records for parameters that are no DTO. */
-const PLAIN_TYPES: readonly unknown[] = [
+const PLAIN_TYPES: ReadonlySet<unknown> = new Set<unknown>([
   undefined,
   String,
   Boolean,
@@ -38,7 +38,7 @@ const PLAIN_TYPES: readonly unknown[] = [
   Object,
   Buffer,
   Date,
-];
+]);
 
 /** One pipe for each options object: a receiver's options live as long as the application. */
 const pipes = new WeakMap<object, ValidationPipe>();
@@ -65,7 +65,7 @@ export async function validateWithClass(
   metatype: unknown,
   options: ValidationPipeOptions | false,
 ): Promise<unknown> {
-  if (options === false || PLAIN_TYPES.includes(metatype)) return data;
+  if (options === false || PLAIN_TYPES.has(metatype)) return data;
   const metadata: ArgumentMetadata = { type: 'body', metatype: metatype as Type };
   return pipeFor(options).transform(data, metadata);
 }

@@ -25,10 +25,10 @@ export const RECEIVER_PROVIDERS: readonly Provider[] = [
 ];
 
 /** What applications inject, and what the guard needs where it is bound to their routes. */
-export const RECEIVER_EXPORTS: readonly Provider[] = [
+export const RECEIVER_EXPORTS = [
   WebhookVerifier,
   WebhookDispatcher,
   WebhookIntake,
   WebhookGuard,
   ReceiverDrain,
-];
+] as const;

@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { endsInDispute } from './last-request.js';
 import type { WebhookAnswer } from './webhook-answer.js';
 
 /**
@@ -7,8 +8,7 @@ import type { WebhookAnswer } from './webhook-answer.js';
  */
 export function closesConnection(request: IncomingMessage): boolean {
   if (request.httpVersionMajor !== 1) return false;
-  // Node's parser expects no body after HEAD only where none is declared.
-  return !request.complete || (request.method === 'HEAD' && declaresBody(request));
+  return !request.complete || endsInDispute(request);
 }
 
 /** Writes an answer straight to Node's response, past every layer that could change it. */
@@ -32,11 +32,4 @@ export function sendAnswer(
   response.setHeader('Content-Type', 'application/problem+json');
   response.setHeader('Content-Length', body.length);
   response.end(body);
-}
-
-function declaresBody({ headers }: IncomingMessage): boolean {
-  return (
-    headers['transfer-encoding'] !== undefined ||
-    !['0', undefined].includes(headers['content-length'])
-  );
 }

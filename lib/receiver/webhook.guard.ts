@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { finished } from 'node:stream';
 import { Injectable, type CanActivate, type ExecutionContext } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
 import { unshieldBody } from './body-shield.js';
@@ -65,8 +66,10 @@ export class WebhookGuard implements CanActivate {
     // Whatever answers the request says how it went. The interceptor of @WebhookEndpoint() has
     // settled it by then; on other routes, and where another guard refuses, this is what does.
     const node = 'raw' in response ? response.raw : response;
+    node.setHeader('Cache-Control', 'no-store');
     this.drain.enter();
-    node.once('close', () => {
+    // Unlike the event, this also tells of a sender that went away while the event was let in.
+    finished(node, () => {
       this.drain.leave();
       if (!reception.unsettled) return;
       const success = node.writableFinished && node.statusCode >= 200 && node.statusCode < 300;

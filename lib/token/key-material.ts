@@ -140,7 +140,7 @@ function textBytes(text: string): Buffer | string {
     const encoded = text.slice('whsec_'.length);
     const bytes = Buffer.from(encoded, 'base64');
     return bytes.toString('base64').replace(/=+$/, '') === encoded.replace(/=+$/, '')
-      ? bytes
+      ? refuseKeyText(bytes)
       : 'the text behind "whsec_" is not base64';
   }
   return refuseKeyText(Buffer.from(text));
@@ -148,8 +148,8 @@ function textBytes(text: string): Buffer | string {
 
 /** Key text as an HMAC secret is the classic algorithm confusion: a public key is no secret. */
 function refuseKeyText(bytes: Buffer): Buffer | string {
-  const start = bytes.subarray(0, 64).toString('latin1').trimStart();
-  return start.startsWith('-----BEGIN') || /^\{\s*"(?:kty|keys)"/.test(start)
+  const text = bytes.toString('latin1').trimStart();
+  return text.startsWith('-----BEGIN') || /^\{.*"(?:kty|keys)"\s*:/s.test(text)
     ? "the secret is the text of a key (PEM or JWK), which anybody may know: set alg to the key's algorithm, or give a random secret"
     : bytes;
 }

@@ -54,6 +54,7 @@ export interface TokenSigner {
    *
    * @returns at once for HMAC keys, a promise for key pairs
    * @throws {@link WebhookTokenError} `invalid_claim` for input no receiver would accept
+   * @throws {@link WebhookPayloadError} `hash_unsupported` for a hash of another form
    */
   sign(input: WebhookTokenInput): MaybePromise<string>;
 }
@@ -111,7 +112,7 @@ class KeyTokenSigner implements TokenSigner {
   }
 
   sign(input: WebhookTokenInput): MaybePromise<string> {
-    checkInput(input);
+    const hash = checkInput(input);
     const iat = Math.floor(readSeconds(this.now));
     const claims = JSON.stringify({
       iss: this.issuer,
@@ -122,13 +123,14 @@ class KeyTokenSigner implements TokenSigner {
       exp: iat + this.lifetime,
       jti: input.id ?? randomUUID(),
       txn: input.txn,
-      webhook: { event: input.event, data: input.data, hash: input.hash },
+      webhook: { event: input.event, data: input.data, hash },
     });
     return this.key.sign(this.header, claims);
   }
 }
 
-function checkInput(input: WebhookTokenInput): void {
+/** @returns the hash as it goes on the wire, in lower case */
+function checkInput(input: WebhookTokenInput): string | undefined {
   if (!isEventName(input.event)) {
     throw invalidInput('webhook.event', `the event's name must be ${EVENT_NAME_GRAMMAR}`);
   }
@@ -138,7 +140,9 @@ function checkInput(input: WebhookTokenInput): void {
       'inline data must be an object: send anything else in the body of a POST',
     );
   }
-  if (input.hash !== undefined) parsePayloadHash(input.hash);
+  if (input.audience !== undefined && !isAudience(input.audience)) {
+    throw invalidInput('aud', 'the audience must be a non-empty text, or a list of them');
+  }
   for (const [claim, value] of [
     ['sub', input.subject],
     ['jti', input.id],
@@ -147,6 +151,14 @@ function checkInput(input: WebhookTokenInput): void {
     if (value !== undefined && !isIdentifier(value))
       throw invalidInput(claim, identifierRule(claim));
   }
+  if (input.hash === undefined) return undefined;
+  const { algorithm, hex } = parsePayloadHash(input.hash);
+  return `${algorithm}:${hex}`;
+}
+
+function isAudience(audience: unknown): boolean {
+  const named: unknown[] = Array.isArray(audience) ? audience : [audience];
+  return named.length > 0 && named.every((one) => typeof one === 'string' && one !== '');
 }
 
 function invalidInput(claim: string, message: string): WebhookTokenError {

@@ -168,7 +168,8 @@ class KeyRingTokenVerifier implements TokenVerifier {
     if (this.authenticHeaders.has(segment)) return;
     // A key's owner decides what its header says, so the map is bounded by forgetting everything.
     if (this.authenticHeaders.size >= REMEMBERED_HEADERS) this.authenticHeaders.clear();
-    this.authenticHeaders.set(segment, header);
+    // Every token of this header gets the same object, so no caller may change it.
+    this.authenticHeaders.set(segment, Object.freeze(header));
   }
 }
 
@@ -186,7 +187,11 @@ function parseHeader(segment: string): WebhookTokenHeader {
 
 /** RFC 7515 section 4.1.9: a media type, compared without case, `application/` understood. */
 function isTokenType(typ: unknown): boolean {
-  return typeof typ === 'string' && typ.toUpperCase().replace(/^APPLICATION\//, '') === TOKEN_TYPE;
+  // Lower case, because upper case folds the dotless `ı` onto `I`.
+  return (
+    typeof typ === 'string' &&
+    typ.toLowerCase().replace(/^application\//, '') === TOKEN_TYPE.toLowerCase()
+  );
 }
 
 function textOf(segment: string): string | undefined {
@@ -230,7 +235,12 @@ function optionFaults(
   maxTokenLifetime: number,
 ): ConfigurationFault[] {
   const faults: ConfigurationFault[] = [];
-  if (!(clockTolerance >= 0 && clockTolerance <= MAX_CLOCK_TOLERANCE)) {
+  // Finite first: the text '60' compares like a number, and then `exp + '60'` never expires.
+  if (!(
+    Number.isFinite(clockTolerance) &&
+    clockTolerance >= 0 &&
+    clockTolerance <= MAX_CLOCK_TOLERANCE
+  )) {
     faults.push({
       path: 'clockTolerance',
       message: `must be 0 to ${MAX_CLOCK_TOLERANCE} seconds: a wider tolerance keeps expired tokens alive`,

@@ -21,10 +21,7 @@ import { APP_FILTER, APP_GUARD, APP_INTERCEPTOR, APP_PIPE, REQUEST } from '@nest
 import { map, type Observable } from 'rxjs';
 import { z } from 'zod';
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
-import {
-  WebhookContext,
-  WebhookData,
-} from '../../lib/receiver/decorators/webhook-data.decorator.js';
+import { WebhookData } from '../../lib/receiver/decorators/webhook-data.decorator.js';
 import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
 import { adapters } from '../fixtures/adapters.js';
 import { head, post } from '../fixtures/http-client.js';

@@ -1,0 +1,201 @@
+import dns, { type LookupAddress } from 'node:dns';
+import { isIP } from 'node:net';
+import {
+  WebhookConfigurationError,
+  type ConfigurationFault,
+} from '../errors/webhook-configuration.error.js';
+import { WebhookDestinationBlockedError } from '../errors/webhook-destination-blocked.error.js';
+import type { EgressOptions } from './egress-options.interface.js';
+import { parseIpAddress } from './ip-address.js';
+import { IpNetwork } from './ip-network.js';
+import { specialNetworkOf } from './special-networks.js';
+
+const RESOLVER = 'correct what the resolver answers';
+
+/** Names that mean this machine whatever a resolver says, RFC 6761, section 6.3. */
+const LOCALHOST = /(?:^|\.)localhost\.*$/;
+
+/**
+ * Decides where deliveries may go.
+ *
+ * URLs and names are only as good as the address behind them at the moment of the connection: what is
+ * checked here when an endpoint is registered is checked again by {@link createGuardedAgents} on every
+ * attempt.
+ */
+export class EgressPolicy {
+  private readonly allowHttp: boolean;
+  private readonly allowPrivateNetworks: boolean;
+  private readonly allowed: readonly IpNetwork[];
+
+  /**
+   * Lists what is wrong with options, with remedies.
+   *
+   * @returns faults with paths relative to the options: `allowedAddresses[0]`
+   */
+  static faults(options: EgressOptions): ConfigurationFault[] {
+    const { allowHttp, allowPrivateNetworks, allowedAddresses } = options;
+    return [
+      ...switchFaults('allowHttp', allowHttp),
+      ...switchFaults('allowPrivateNetworks', allowPrivateNetworks),
+      ...addressFaults(allowedAddresses),
+    ];
+  }
+
+  /** @throws {@link WebhookConfigurationError} with every fault of the options */
+  constructor(options: EgressOptions) {
+    const faults = EgressPolicy.faults(options);
+    if (faults.length > 0) throw new WebhookConfigurationError(faults);
+    this.allowHttp = options.allowHttp ?? false;
+    this.allowPrivateNetworks = options.allowPrivateNetworks ?? false;
+    this.allowed = (options.allowedAddresses ?? []).map((network) => IpNetwork.of(network));
+  }
+
+  /**
+   * Checks what can be told from the URL alone: its scheme, that it carries no credentials, and its host
+   * when that is an address in any notation or a `localhost` name.
+   *
+   * @returns the URL as the WHATWG parser reads it, which is what must be called
+   * @throws {@link WebhookDestinationBlockedError}
+   */
+  checkUrl(url: string | URL): URL {
+    const parsed = parse(url);
+    if (parsed.protocol !== 'https:' && !(parsed.protocol === 'http:' && this.allowHttp)) {
+      throw new WebhookDestinationBlockedError(
+        parsed.protocol === 'http:'
+          ? 'The destination was refused: plain http: sends the token readable; use https:, or set allowHttp.'
+          : `The destination was refused: its scheme is not ${this.allowHttp ? 'https: or http:' : 'https:'}.`,
+      );
+    }
+    if (parsed.username !== '' || parsed.password !== '') {
+      throw new WebhookDestinationBlockedError(
+        'The destination was refused: a user name or password in the URL would take the place of the token; remove it.',
+      );
+    }
+    const host = hostOf(parsed);
+    if (isIP(host) !== 0) this.checkAddress(host);
+    else if (LOCALHOST.test(host)) this.checkLocalhost(host);
+    return parsed;
+  }
+
+  /**
+   * Checks one address.
+   *
+   * @param family - when known, 4 or 6; it must be the one the address is written in
+   * @throws {@link WebhookDestinationBlockedError}
+   */
+  checkAddress(address: string, family?: number): void {
+    const written = isIP(address);
+    if (family && family !== written) {
+      throw refusal('is', {
+        rule: 'no IP address of the family it is said to be',
+        remedy: RESOLVER,
+      });
+    }
+    const fault = this.faultOf(address);
+    if (fault !== undefined) throw refusal('is', fault, written === 0 ? undefined : address);
+  }
+
+  /**
+   * Checks all addresses a name has; a single bad one refuses the name.
+   *
+   * @throws {@link WebhookDestinationBlockedError}, which tells the rule but not the address: whoever may
+   *   register an endpoint must not learn from it how names resolve inside the network
+   */
+  checkResolved(hostname: string, addresses: readonly LookupAddress[]): void {
+    for (const { address } of addresses) {
+      const fault = this.faultOf(address);
+      if (fault !== undefined) throw refusal('resolves to an address', fault, hostname);
+    }
+  }
+
+  /**
+   * Checks a URL and every address its host resolves to now. A name that does not resolve passes: DNS
+   * may be down for a moment, and every attempt checks again.
+   *
+   * @param lookup - resolves the host's name; default: `dns.lookup`
+   * @returns the URL as the WHATWG parser reads it, which is what must be called
+   * @throws {@link WebhookDestinationBlockedError}
+   */
+  async checkDestination(url: string | URL, lookup: typeof dns.lookup = dns.lookup): Promise<URL> {
+    const parsed = this.checkUrl(url);
+    const host = hostOf(parsed);
+    if (isIP(host) === 0) this.checkResolved(host, await addressesOf(host, lookup));
+    return parsed;
+  }
+
+  /** Passes when either loopback is open: which one the name means is told by the lookup. */
+  private checkLocalhost(host: string): void {
+    const fault = this.faultOf('127.0.0.1');
+    if (fault !== undefined && this.faultOf('::1') !== undefined) throw refusal('is', fault, host);
+  }
+
+  /** The rule that forbids the address, and the option that would lift it. */
+  private faultOf(address: string): Fault | undefined {
+    const ip = parseIpAddress(address);
+    if (ip === undefined) return { rule: 'no IP address', remedy: RESOLVER };
+    if (this.allowed.some((network) => network.contains(ip))) return undefined;
+    const special = specialNetworkOf(ip);
+    if (special === undefined || (special.private && this.allowPrivateNetworks)) return undefined;
+    return {
+      rule: special.rule,
+      remedy: special.private
+        ? 'if that is meant, set allowPrivateNetworks or name it in allowedAddresses'
+        : 'if that is meant, name it in allowedAddresses',
+    };
+  }
+}
+
+interface Fault {
+  /** Completes "it is …". */
+  readonly rule: string;
+  readonly remedy: string;
+}
+
+/** @param host - only what is safe to repeat: a host's name or address, never the URL */
+function refusal(relation: string, { rule, remedy }: Fault, host?: string): Error {
+  const destination = host === undefined ? 'The destination' : `The destination "${host}"`;
+  return new WebhookDestinationBlockedError(
+    `${destination} was refused: it ${relation} ${rule}; ${remedy}.`,
+  );
+}
+
+function parse(url: string | URL): URL {
+  try {
+    return new URL(url);
+  } catch {
+    // The parser's own error repeats its input, which may hold credentials.
+    throw new WebhookDestinationBlockedError(
+      'The destination was refused: it is not an absolute URL; write one such as "https://example.com/webhooks".',
+    );
+  }
+}
+
+/** The host without the brackets around IPv6. */
+function hostOf(url: URL): string {
+  return url.hostname.replace(/^\[|\]$/g, '');
+}
+
+function addressesOf(host: string, lookup: typeof dns.lookup): Promise<LookupAddress[]> {
+  return new Promise((resolve) => {
+    lookup(host, { all: true }, (error, addresses) => resolve(error ? [] : addresses));
+  });
+}
+
+function switchFaults(path: string, value: unknown): ConfigurationFault[] {
+  // The text 'false' of an environment variable would count as true.
+  return value === undefined || typeof value === 'boolean'
+    ? []
+    : [{ path, message: 'write true or false; compare the text of an environment variable first' }];
+}
+
+function addressFaults(addresses: unknown): ConfigurationFault[] {
+  const path = 'allowedAddresses';
+  if (addresses === undefined) return [];
+  if (!Array.isArray(addresses)) {
+    return [{ path, message: 'write a list of addresses and networks, such as ["10.1.0.0/16"]' }];
+  }
+  return addresses.flatMap((address: unknown, index) => {
+    const message = IpNetwork.faultOf(address);
+    return message === undefined ? [] : [{ path: `${path}[${index}]`, message }];
+  });
+}

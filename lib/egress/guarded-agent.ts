@@ -1,0 +1,121 @@
+import dns from 'node:dns';
+import http from 'node:http';
+import https from 'node:https';
+import { isIP, Socket, type TcpNetConnectOpts } from 'node:net';
+import { WebhookDestinationBlockedError } from '../errors/webhook-destination-blocked.error.js';
+import type { EgressPolicy } from './egress-policy.js';
+import { guardedLookup } from './guarded-lookup.js';
+
+/** Certificates for destinations that need their own; a certificate is always verified. */
+export type EgressTlsOptions = Pick<
+  https.AgentOptions,
+  'ca' | 'cert' | 'key' | 'pfx' | 'passphrase'
+>;
+
+export interface GuardedAgentsOptions {
+  /** Resolves names. Default: `dns.lookup`. */
+  readonly lookup?: typeof dns.lookup | undefined;
+  readonly tls?: EgressTlsOptions | undefined;
+  /** Connections to one origin at a time. Default: no limit. */
+  readonly maxSockets?: number | undefined;
+}
+
+/** The agents every delivery goes through. */
+export interface GuardedAgents {
+  readonly httpAgent: http.Agent;
+  readonly httpsAgent: https.Agent;
+  /** Closes all connections, the idle ones kept for reuse included. */
+  destroy(): void;
+}
+
+/**
+ * Creates agents that connect only where the policy allows.
+ *
+ * A refused request fails with a {@link WebhookDestinationBlockedError}; clients that wrap errors keep it
+ * as the cause, see {@link blockedDestination}. Redirects and proxies are the caller's to switch off: an
+ * agent sees the connection it is asked for, not the one a proxy then makes.
+ */
+export function createGuardedAgents(
+  policy: EgressPolicy,
+  options: GuardedAgentsOptions = {},
+): GuardedAgents {
+  const lookup = options.lookup ?? dns.lookup;
+  const pool = { keepAlive: true, maxSockets: options.maxSockets ?? Infinity };
+  const httpAgent = guard(new http.Agent(pool), policy, lookup);
+  const httpsAgent = guard(
+    // Both said outright: the environment (NODE_TLS_REJECT_UNAUTHORIZED, NODE_OPTIONS) can weaken defaults.
+    new https.Agent({ ...options.tls, ...pool, minVersion: 'TLSv1.2', rejectUnauthorized: true }),
+    policy,
+    lookup,
+  );
+  return {
+    httpAgent,
+    httpsAgent,
+    destroy() {
+      httpAgent.destroy();
+      httpsAgent.destroy();
+    },
+  };
+}
+
+function guard<Agent extends http.Agent>(
+  agent: Agent,
+  policy: EgressPolicy,
+  lookup: typeof dns.lookup,
+): Agent {
+  const connect = agent.createConnection.bind(agent);
+  const checkedLookup = guardedLookup(policy, lookup);
+  agent.createConnection = (options, callback) => {
+    const blocked = blockedBy(() => checkTarget(policy, options));
+    if (blocked !== undefined) return refusedSocket(blocked);
+    const socket = connect({ ...options, lookup: checkedLookup }, callback);
+    // The last word has the address the socket got, however it came by it.
+    if (socket instanceof Socket) {
+      socket.prependOnceListener('connect', () => checkPeer(policy, socket));
+    }
+    return socket;
+  };
+  return agent;
+}
+
+/** A literal address is never looked up, so it is checked before the connection. */
+function checkTarget(policy: EgressPolicy, options: http.ClientRequestArgs): void {
+  const { socketPath, path } = options;
+  // Agents get the path of a Unix socket here and not that of the request.
+  if (socketPath || path) {
+    throw new WebhookDestinationBlockedError(
+      'The destination was refused: it is a Unix socket; deliveries go to hosts only.',
+    );
+  }
+  const { host } = options as Partial<TcpNetConnectOpts>;
+  if (host !== undefined && isIP(host) !== 0) policy.checkAddress(host);
+}
+
+function checkPeer(policy: EgressPolicy, socket: Socket): void {
+  const peer = socket.remoteAddress;
+  // A connection that was reset at once has no peer any more; that is a failure, not a refusal.
+  if (peer === undefined) return void socket.destroy();
+  const blocked = blockedBy(() => policy.checkAddress(peer));
+  if (blocked !== undefined) socket.destroy(blocked);
+}
+
+function blockedBy(check: () => void): Error | undefined {
+  try {
+    check();
+    return undefined;
+  } catch (error) {
+    return error as Error;
+  }
+}
+
+/**
+ * A socket that fails before it connects. Unlike an error thrown or called back, it leaves the agent's
+ * queue like any lost connection, so that requests waiting for a free socket are not left hanging.
+ */
+function refusedSocket(error: Error): Socket {
+  const socket = new Socket();
+  socket.on('error', () => undefined); // the request may be gone before it listens
+  // Not at once, for nobody would hear of it; not later, for a write would fail first, with another error.
+  process.nextTick(() => socket.destroy(error));
+  return socket;
+}

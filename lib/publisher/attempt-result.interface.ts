@@ -1,0 +1,54 @@
+/** Why an attempt failed. Plain words, safe to log and to store: never a part of request or answer. */
+export type FailureReason =
+  /** The attempt's deadline passed. */
+  | 'timeout'
+  /** The host's name did not resolve. */
+  | 'dns'
+  | 'connection_refused'
+  | 'connection_reset'
+  /** The certificate does not hold, or the handshake failed. */
+  | 'tls'
+  /** The answer's body, or its head, is larger than a webhook's answer can be. */
+  | 'response_too_large'
+  /** The answer is not HTTP. */
+  | 'malformed_response'
+  /** The egress guard refuses the destination. */
+  | 'destination_blocked'
+  /** The request cannot be made: no key, or a HEAD that cannot carry the payload. */
+  | 'invalid_request'
+  /** The endpoint is not configured any more. */
+  | 'unknown_endpoint'
+  /** The endpoint was disabled: by configuration, or because it answered 410. */
+  | 'endpoint_disabled'
+  /** The application shut down while the attempt ran. */
+  | 'aborted'
+  /** Any other failure between here and the receiver. */
+  | 'network'
+  /** The receiver answered with this status. */
+  | `http_${number}`;
+
+interface AttemptFacts {
+  /** 1 for the first attempt. */
+  readonly attempt: number;
+  /** The method whose answer counts: POST where a HEAD was followed by one. */
+  readonly method: 'HEAD' | 'POST';
+  /** Milliseconds, a HEAD that was followed by a POST included. */
+  readonly durationMs: number;
+  /** Absent when no answer came. */
+  readonly statusCode?: number;
+}
+
+/** How one attempt ended. */
+export type AttemptResult =
+  | (AttemptFacts & { readonly outcome: 'acknowledged'; readonly statusCode: number })
+  | (AttemptFacts & {
+      readonly outcome: 'failed';
+      readonly reason: FailureReason;
+      /** Milliseconds the receiver asks to wait, from its Retry-After. */
+      readonly retryAfter?: number;
+    })
+  /** No later attempt can do better. */
+  | (AttemptFacts & { readonly outcome: 'refused'; readonly reason: FailureReason });
+
+/** An attempt that was not acknowledged. */
+export type UnsuccessfulAttempt = Exclude<AttemptResult, { outcome: 'acknowledged' }>;

@@ -1,0 +1,17 @@
+import { createHash } from 'node:crypto';
+import type { WebhookDelivery } from './webhook-delivery.interface.js';
+
+/**
+ * Names a delivery by its event's id and its destination: the same event published twice is one delivery.
+ *
+ * A digest, since a URL may carry a credential, and ids are logged.
+ */
+export function deliveryId({
+  eventId,
+  endpointId,
+  url,
+  tenant,
+}: Pick<WebhookDelivery, 'eventId' | 'endpointId' | 'url' | 'tenant'>): string {
+  const identity = JSON.stringify([eventId, endpointId ?? null, url ?? null, tenant ?? null]);
+  return createHash('sha256').update(identity).digest('base64url');
+}

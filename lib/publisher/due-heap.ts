@@ -1,0 +1,54 @@
+/** Something that is due at a time; of equals, the lower `order` comes first. */
+export interface Due {
+  readonly due: number;
+  readonly order: number;
+}
+
+/** A binary heap: the earliest is at hand, and a change costs the logarithm of the size. */
+export class DueHeap<Item extends Due> {
+  private readonly items: Item[] = [];
+
+  get size(): number {
+    return this.items.length;
+  }
+
+  peek(): Item | undefined {
+    return this.items[0];
+  }
+
+  push(item: Item): void {
+    let at = this.items.push(item) - 1;
+    while (at > 0) {
+      const parent = (at - 1) >> 1;
+      if (!isBefore(item, this.items[parent]!)) break;
+      this.items[at] = this.items[parent]!;
+      at = parent;
+    }
+    this.items[at] = item;
+  }
+
+  pop(): Item | undefined {
+    const first = this.items[0];
+    const last = this.items.pop();
+    if (last !== undefined && this.items.length > 0) this.sinkFromRoot(last);
+    return first;
+  }
+
+  private sinkFromRoot(item: Item): void {
+    const { items } = this;
+    let at = 0;
+    for (;;) {
+      let child = 2 * at + 1;
+      if (child >= items.length) break;
+      if (child + 1 < items.length && isBefore(items[child + 1]!, items[child]!)) child++;
+      if (!isBefore(items[child]!, item)) break;
+      items[at] = items[child]!;
+      at = child;
+    }
+    items[at] = item;
+  }
+}
+
+function isBefore(a: Due, b: Due): boolean {
+  return a.due < b.due || (a.due === b.due && a.order < b.order);
+}

@@ -1,0 +1,83 @@
+import { randomUUID } from 'node:crypto';
+import { parseDuration } from '../clock/duration.js';
+import { WebhookDeliveryError } from '../errors/webhook-delivery.error.js';
+import { EVENT_NAME_GRAMMAR, isEventName } from '../token/event-name.js';
+import { identifierRule, isIdentifier } from '../token/validate-claims.js';
+import { WEBHOOK_PROFILES } from '../token/webhook-token.constants.js';
+import { isAudience } from './audience.js';
+import { deliveryId } from './delivery-id.js';
+import type { DeliveryTarget } from './delivery-target.js';
+import { encodePayload } from './payload-encoder.js';
+import type { PublishOptions } from './publish-options.interface.js';
+import type { WebhookDelivery } from './webhook-delivery.interface.js';
+
+/** An event that is checked and serialised, before it is known where it goes. */
+export type EventDraft = Omit<WebhookDelivery, 'id' | 'endpointId' | 'url'>;
+
+/**
+ * Checks what the caller gave, and serialises the data.
+ *
+ * @param now - epoch milliseconds
+ * @throws {@link WebhookDeliveryError} `invalid_option`, `invalid_data`, `unsupported_option`
+ */
+export function draftEvent(
+  event: string,
+  data: unknown,
+  options: PublishOptions,
+  now: number,
+): EventDraft {
+  const { id, audience, subject, method, tenant, profile, contentType } = options;
+  if (!isEventName(event)) throw invalid('The event name', `must be ${EVENT_NAME_GRAMMAR}`);
+  for (const [name, value] of Object.entries({ id, subject, tenant })) {
+    if (value !== undefined && !isIdentifier(value)) {
+      throw new WebhookDeliveryError('invalid_option', `${name}: ${identifierRule(name)}`);
+    }
+  }
+  if (audience !== undefined && !isAudience(audience)) {
+    throw invalid('audience', 'must be a text, or a list of texts, each of 1 to 255 characters');
+  }
+  if (method !== undefined && !['auto', 'HEAD', 'POST'].includes(method)) {
+    throw invalid('method', "must be 'auto', 'HEAD' or 'POST'");
+  }
+  if (profile !== undefined && !WEBHOOK_PROFILES.includes(profile)) {
+    throw new WebhookDeliveryError(
+      'unsupported_option',
+      `profile must be one of ${WEBHOOK_PROFILES.join(', ')}.`,
+    );
+  }
+  return {
+    eventId: id ?? randomUUID(),
+    event,
+    payload: encodePayload(data, contentType),
+    createdAt: now,
+    ...(audience !== undefined && { audience }),
+    ...(subject !== undefined && { subject }),
+    ...(method !== undefined && { method }),
+    ...(tenant !== undefined && { tenant }),
+  };
+}
+
+/** Addresses a draft. */
+export function deliveryTo(target: DeliveryTarget, draft: EventDraft): WebhookDelivery {
+  const { endpointId, url } = target;
+  const destination = endpointId === undefined ? { url } : { endpointId };
+  return { ...draft, ...destination, id: deliveryId({ ...draft, ...destination }) };
+}
+
+/**
+ * Reads the option `delay`.
+ *
+ * @returns milliseconds
+ * @throws {@link WebhookDeliveryError} `invalid_option`
+ */
+export function readDelay(delay: PublishOptions['delay']): number {
+  const ms = parseDuration(delay ?? 0);
+  if (ms === undefined) {
+    throw invalid('delay', "must be a duration: milliseconds, or a text like '15s' or '24h'");
+  }
+  return ms;
+}
+
+function invalid(what: string, rule: string): WebhookDeliveryError {
+  return new WebhookDeliveryError('invalid_option', `${what} ${rule}.`);
+}

@@ -1,0 +1,81 @@
+import type { Duration } from '../clock/duration.js';
+import type { WebhookEventData, WebhookEventName } from '../token/webhook-event-map.js';
+import type { WebhookProfile } from '../token/webhook-token.constants.js';
+import type { FailureReason } from './attempt-result.interface.js';
+import type { DeliveryMethod } from './webhook-delivery.interface.js';
+
+/** Choices for one signed request. */
+export interface SignOptions {
+  /** The media type of bytes; required with them. */
+  readonly contentType?: string | undefined;
+  /** The event's id (`txn`); 1 to 255 characters, default a random UUID. Repeated, it publishes once. */
+  readonly id?: string | undefined;
+  /** Overrides the endpoint's `aud`. */
+  readonly audience?: string | readonly string[] | undefined;
+  /** Overrides the endpoint's `sub`. */
+  readonly subject?: string | undefined;
+  /** Overrides the endpoint's choice of method; an explicit HEAD never falls back to POST. */
+  readonly method?: DeliveryMethod | undefined;
+  /** The wire format; `webhook-token` is the only one yet. */
+  readonly profile?: WebhookProfile | undefined;
+}
+
+/** Choices for one event. */
+export interface PublishOptions extends SignOptions {
+  /** The endpoints of this tenant get it and no others; default: the endpoints of none. */
+  readonly tenant?: string | undefined;
+  /** Puts the first attempt off. */
+  readonly delay?: Duration | undefined;
+  /** Aborted before the event is recorded, it records nothing; later, it only ends the waiting of `send`. */
+  readonly signal?: AbortSignal | undefined;
+  /**
+   * A transaction to record the event in; only for `publish`, with a queue that is transactional. `send`
+   * waits for an attempt that could only come after the commit.
+   */
+  readonly tx?: unknown;
+}
+
+/** What was recorded. */
+export interface PublishResult {
+  /** The event's id. */
+  readonly id: string;
+  readonly event: string;
+  /** One for each endpoint that wants the event. */
+  readonly deliveries: readonly { readonly id: string; readonly endpointId: string }[];
+}
+
+/** How the first attempt ended. */
+export interface SendResult {
+  /** The event's id. */
+  readonly id: string;
+  /** `scheduled`: it failed, or had to wait, and will be attempted again. */
+  readonly status: 'delivered' | 'scheduled' | 'failed';
+  /** Attempts made so far. */
+  readonly attempts: number;
+  /** The receiver's status, if it answered. */
+  readonly statusCode?: number;
+  /** Milliseconds the attempt took. */
+  readonly durationMs: number;
+  /** Only when `scheduled`. */
+  readonly nextAttemptAt?: Date;
+  /** Absent when `delivered`. */
+  readonly failureReason?: FailureReason;
+}
+
+/** A request for the caller to send with a client of its own. It holds the token: never log it. */
+export interface SignedWebhookRequest {
+  readonly method: 'HEAD' | 'POST';
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  /** Send exactly these octets; absent for HEAD, and for an event without data. */
+  readonly body?: Buffer;
+  readonly token: string;
+  /** The event's id. */
+  readonly id: string;
+}
+
+/** Data and options; data may be left out where the event is declared without, or not declared. */
+export type EventArguments<Event extends WebhookEventName, Options> =
+  undefined extends WebhookEventData<Event>
+    ? [data?: WebhookEventData<Event>, options?: Options]
+    : [data: WebhookEventData<Event>, options?: Options];

@@ -1,0 +1,54 @@
+/** Injection token of the {@link ResolvedPublisherOptions}. */
+export const PUBLISHER_OPTIONS = Symbol('nestjs-webhook-token/publisher-options');
+
+const SECOND = 1_000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+
+/**
+ * Milliseconds before the first, second, … attempt: 10 attempts over 75 h 35 min.
+ *
+ * @see Standard Webhooks, "Deliverability and reliability"
+ */
+export const DEFAULT_RETRY_SCHEDULE: readonly number[] = [
+  0,
+  5 * SECOND,
+  5 * MINUTE,
+  30 * MINUTE,
+  2 * HOUR,
+  5 * HOUR,
+  10 * HOUR,
+  14 * HOUR,
+  20 * HOUR,
+  24 * HOUR,
+];
+
+/** By how much a wait may differ from the schedule, up or down. */
+export const DEFAULT_RETRY_JITTER = 0.2;
+
+/** Milliseconds for DNS, connection, TLS, request and answer of one attempt. */
+export const DEFAULT_ATTEMPT_TIMEOUT = 15 * SECOND;
+
+/** Milliseconds that a shutdown waits for deliveries. */
+export const DEFAULT_SHUTDOWN_TIMEOUT = 10 * SECOND;
+
+/**
+ * Bytes of a request's whole head up to which HEAD is chosen: below the 8 kB that most servers and
+ * proxies read by default, with room for what a proxy adds.
+ */
+export const DEFAULT_MAX_HEAD_BYTES = 7_168;
+
+/** A receiver cannot put a delivery off by more than this many milliseconds. */
+export const MAX_RETRY_AFTER = 24 * HOUR;
+
+/** Least milliseconds after 429 and after a timeout: the receiver is short of time already. */
+export const OVERLOAD_WAIT = MINUTE;
+
+/** Milliseconds after 409 without Retry-After: another copy is being handled, and is done soon. */
+export const CONFLICT_WAIT = 5 * SECOND;
+
+/** Milliseconds an endpoint's other deliveries wait after 503 without Retry-After. */
+export const UNAVAILABLE_PAUSE = 5 * SECOND;
+
+/** Bytes of an answer that are read; a receiver has nothing to tell beyond its status. */
+export const MAX_ANSWER_BYTES = 65_536;

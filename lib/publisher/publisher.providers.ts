@@ -1,0 +1,59 @@
+import type { FactoryProvider, InjectionToken, Provider } from '@nestjs/common';
+import { HttpService } from '@nestjs/axios';
+import { DeliveryQueue } from './delivery-queue.js';
+import { EndpointRegistry } from './endpoint.registry.js';
+import type { ResolvedPublisherOptions } from './publisher-options.interface.js';
+import { PUBLISHER_OPTIONS } from './publisher.constants.js';
+import { UnconfiguredPublisher } from './unconfigured.publisher.js';
+import { WebhookDeliverer } from './webhook.deliverer.js';
+import { WebhookPublisher } from './webhook.publisher.js';
+import { WebhookSender } from './webhook.sender.js';
+
+/**
+ * The publisher and what it is made of. The module provides {@link PUBLISHER_OPTIONS}, which are
+ * `undefined` where nothing is published, and HttpService.
+ */
+export const PUBLISHER_PROVIDERS: readonly Provider[] = [
+  whenConfigured(DeliveryQueue, (options) => options.queue),
+  whenConfigured(EndpointRegistry, (options) => new EndpointRegistry(options)),
+  whenConfigured(WebhookSender, (options, http: HttpService) => new WebhookSender(options, http), [
+    HttpService,
+  ]),
+  whenConfigured(
+    WebhookDeliverer,
+    (options, endpoints: EndpointRegistry, sender: WebhookSender) =>
+      new WebhookDeliverer(options, endpoints, sender),
+    [EndpointRegistry, WebhookSender],
+  ),
+  {
+    provide: WebhookPublisher,
+    useFactory: (
+      options: ResolvedPublisherOptions | undefined,
+      endpoints: EndpointRegistry,
+      queue: DeliveryQueue,
+      deliverer: WebhookDeliverer,
+      sender: WebhookSender,
+    ) =>
+      options === undefined
+        ? new UnconfiguredPublisher()
+        : new WebhookPublisher(options, endpoints, queue, deliverer, sender),
+    inject: [PUBLISHER_OPTIONS, EndpointRegistry, DeliveryQueue, WebhookDeliverer, WebhookSender],
+  },
+];
+
+/** What applications inject: the publisher, and the queue for its dead deliveries. */
+export const PUBLISHER_EXPORTS = [WebhookPublisher, DeliveryQueue] as const;
+
+/** The options come late (they may be made by a factory), so nothing is built until they are there. */
+function whenConfigured<Dependencies extends unknown[]>(
+  provide: InjectionToken,
+  create: (options: ResolvedPublisherOptions, ...dependencies: Dependencies) => unknown,
+  inject: InjectionToken[] = [],
+): FactoryProvider {
+  return {
+    provide,
+    useFactory: (options: ResolvedPublisherOptions | undefined, ...dependencies: Dependencies) =>
+      options === undefined ? undefined : create(options, ...dependencies),
+    inject: [PUBLISHER_OPTIONS, ...inject],
+  };
+}

@@ -1,0 +1,40 @@
+/** The body of an event, serialised once, when it was published. */
+export interface DeliveryPayload {
+  /** `json` may travel inline in the token; `bytes` are always sent as a body. */
+  readonly kind: 'json' | 'bytes';
+  /** The exact octets every attempt sends; `undefined` for an event without data. */
+  readonly bytes: Uint8Array | undefined;
+  /** The media type of the octets. */
+  readonly contentType: string;
+}
+
+/**
+ * One event on its way to one endpoint: all that a queue stores of it.
+ *
+ * It holds no token and no secret. Each attempt signs anew, with the key of that hour.
+ */
+export interface WebhookDelivery {
+  /** Follows from the event's id and its destination, so that the same event is recorded once. */
+  readonly id: string;
+  /** The event's id: the claim `txn`, the same over all attempts and all endpoints. */
+  readonly eventId: string;
+  /** The event's name. */
+  readonly event: string;
+  /** The configured endpoint; exactly one of `endpointId` and `url` is set. */
+  readonly endpointId?: string;
+  /** A destination named by the caller. It may carry a credential in its query: never log it. */
+  readonly url?: string;
+  readonly payload: DeliveryPayload;
+  /** Overrides the endpoint's audience. */
+  readonly audience?: string | readonly string[];
+  /** Overrides the endpoint's subject. */
+  readonly subject?: string;
+  /** Overrides the endpoint's choice of method. */
+  readonly method?: DeliveryMethod;
+  readonly tenant?: string;
+  /** Epoch milliseconds. */
+  readonly createdAt: number;
+}
+
+/** `auto` prefers HEAD with inline data where it fits. */
+export type DeliveryMethod = 'auto' | 'HEAD' | 'POST';

@@ -1,0 +1,254 @@
+import {
+  Logger,
+  type BeforeApplicationShutdown,
+  type OnApplicationBootstrap,
+} from '@nestjs/common';
+import { WebhookDeliveryError } from '../errors/webhook-delivery.error.js';
+import type { WebhookEventName } from '../token/webhook-event-map.js';
+import type { DeliveryQueue, EnqueuedDelivery } from './delivery-queue.js';
+import type { DeliveryTarget } from './delivery-target.js';
+import type { EndpointRegistry } from './endpoint.registry.js';
+import { deliveryTo, draftEvent, readDelay } from './event-draft.js';
+import { FirstAttempts } from './first-attempts.js';
+import type {
+  EventArguments,
+  PublishOptions,
+  PublishResult,
+  SendResult,
+  SignedWebhookRequest,
+  SignOptions,
+} from './publish-options.interface.js';
+import type { ResolvedPublisherOptions } from './publisher-options.interface.js';
+import { resultOfReceipt, resultOfReport } from './send-result.js';
+import type { WebhookDelivery } from './webhook-delivery.interface.js';
+import type { WebhookDeliverer } from './webhook.deliverer.js';
+import type { WebhookSender } from './webhook.sender.js';
+
+/** Sends events as signed webhooks. */
+export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicationShutdown {
+  private readonly logger = new Logger('WebhookPublisher');
+  private readonly firstAttempts = new FirstAttempts();
+  private consuming: Promise<void> | undefined;
+  private shuttingDown = false;
+
+  constructor(
+    private readonly options: ResolvedPublisherOptions,
+    private readonly endpoints: EndpointRegistry,
+    private readonly queue: DeliveryQueue,
+    private readonly deliverer: WebhookDeliverer,
+    private readonly sender: WebhookSender,
+  ) {
+    deliverer.onReport((report) =>
+      this.firstAttempts.settle(report.delivery.id, () => resultOfReport(report)),
+    );
+  }
+
+  /**
+   * Publishes an event to every endpoint that wants it.
+   *
+   * @param event - its name, `<entity>.<action>`
+   * @param data - a JSON value, or a Buffer or Uint8Array together with the option `contentType`
+   * @returns when every delivery is recorded; not when it is delivered
+   * @throws {@link WebhookDeliveryError} with nothing recorded: `invalid_data`, `invalid_option`,
+   *   `unsupported_option`, `aborted`, `shutting_down`
+   * @throws {@link WebhookStoreError} `store_full`, `store_unavailable`, with nothing recorded
+   *
+   * @example
+   * ```ts
+   * await publisher.publish('order.created', { id: order.id, total: order.total });
+   * ```
+   */
+  async publish<Event extends WebhookEventName>(
+    event: Event,
+    ...[data, options = {}]: EventArguments<Event, PublishOptions>
+  ): Promise<PublishResult> {
+    this.refuseWhenShuttingDown();
+    const draft = draftEvent(event, data, options, this.options.clock.now());
+    const targets = this.endpoints.subscribed(event, options.tenant);
+    const deliveries = targets.map((target) => deliveryTo(target, draft));
+    if (deliveries.length === 0) this.logger.debug(`No endpoint wants "${event}".`);
+    await this.record(deliveries, targets, options);
+    return {
+      id: draft.eventId,
+      event,
+      deliveries: deliveries.map(({ id, endpointId }) => ({ id, endpointId: endpointId! })),
+    };
+  }
+
+  /**
+   * Sends an event to one destination, also to an endpoint that has not subscribed to it.
+   *
+   * The delivery goes through the queue like any other: when its first attempt fails, it is retried.
+   *
+   * @param endpointOrUrl - the id of a configured endpoint; or a URL, which gets the publisher's own key
+   * @returns after the first attempt, or at once when the destination has asked to wait
+   * @throws {@link WebhookDeliveryError}, {@link WebhookStoreError} as {@link publish}, and
+   *   `unknown_endpoint`
+   * @throws {@link WebhookDestinationBlockedError} for a URL that the egress guard refuses
+   */
+  async send<Event extends WebhookEventName>(
+    endpointOrUrl: string | URL,
+    event: Event,
+    ...[data, options = {}]: EventArguments<Event, PublishOptions>
+  ): Promise<SendResult> {
+    this.refuseWhenShuttingDown();
+    if (options.tx !== undefined) {
+      throw new WebhookDeliveryError(
+        'unsupported_option',
+        'send waits for an attempt, which could only come after the commit of tx: use publish.',
+      );
+    }
+    const target = this.targetOf(endpointOrUrl);
+    const draft = draftEvent(event, data, options, this.options.clock.now());
+    const delivery = deliveryTo(target, draft);
+    const result = this.firstAttempts.find(delivery.id) ?? this.sendOnce(delivery, target, options);
+    return unlessAborted(result, options.signal);
+  }
+
+  /**
+   * Signs an event for one destination and leaves the sending to the caller.
+   *
+   * @throws {@link WebhookDeliveryError} `invalid_data`, `invalid_option`, `unknown_endpoint`
+   * @throws {@link WebhookDestinationBlockedError} for a URL that the egress guard refuses
+   */
+  async sign<Event extends WebhookEventName>(
+    endpointOrUrl: string | URL,
+    event: Event,
+    ...[data, options = {}]: EventArguments<Event, SignOptions>
+  ): Promise<SignedWebhookRequest> {
+    const target = this.targetOf(endpointOrUrl);
+    const draft = draftEvent(event, data, options, this.options.clock.now());
+    const request = await this.sender.compose(deliveryTo(target, draft), target);
+    return { ...request, id: draft.eventId };
+  }
+
+  /** @internal */
+  async onApplicationBootstrap(): Promise<void> {
+    if (!this.queue.durable) {
+      this.logger.log(
+        "Deliveries wait in this process's memory: a crash loses what it holds. A durable queue keeps them.",
+      );
+    }
+    if (this.sender.usesForeignAdapter) {
+      this.logger.warn(
+        "HttpService has an axios adapter of the application's own: the egress guard checks URLs, but cannot check the addresses that adapter connects to.",
+      );
+    }
+    await this.consume();
+  }
+
+  /**
+   * Drains here and not in a later hook: the HTTP server still answers, and the hooks after it may wait for
+   * idle connections longer than an orchestrator does.
+   *
+   * @internal
+   */
+  async beforeApplicationShutdown(): Promise<void> {
+    this.shuttingDown = true;
+    const left = await this.queue.stop(this.options.clock.now() + this.options.shutdownTimeout);
+    this.sender.close();
+    this.firstAttempts.failAll(() => shuttingDown());
+    if (left > 0) {
+      this.logger.warn(
+        `${left} deliveries were left unfinished at shutdown; ${this.queue.durable ? 'the queue keeps them' : 'they are lost'}.`,
+      );
+    }
+  }
+
+  private async sendOnce(
+    delivery: WebhookDelivery,
+    target: DeliveryTarget,
+    options: PublishOptions,
+  ): Promise<SendResult> {
+    const result = this.firstAttempts.expect(delivery.id);
+    try {
+      const [receipt] = await this.record([delivery], [target], options);
+      const known = receipt && resultOfReceipt(delivery.eventId, receipt);
+      if (known !== undefined) this.firstAttempts.settle(delivery.id, () => known);
+    } catch (error) {
+      this.firstAttempts.fail(delivery.id, error as Error);
+    }
+    return result;
+  }
+
+  private async record(
+    deliveries: readonly WebhookDelivery[],
+    targets: readonly DeliveryTarget[],
+    { delay, tx, signal }: PublishOptions,
+  ): ReturnType<DeliveryQueue['enqueue']> {
+    if (tx !== undefined && !this.queue.transactional) {
+      throw new WebhookDeliveryError(
+        'unsupported_option',
+        'The queue cannot join a transaction: leave tx out, or use a queue that is transactional.',
+      );
+    }
+    const first = readDelay(delay) + this.options.retry.waitBefore(1);
+    await this.requireThatHeadCanCarry(deliveries, targets);
+    await this.consume();
+    if (signal?.aborted === true) throw aborted(signal);
+    if (deliveries.length === 0) return [];
+    const notBefore = this.options.clock.now() + first;
+    const items: EnqueuedDelivery[] = deliveries.map((delivery) => ({ delivery, notBefore }));
+    return this.queue.enqueue(items, tx === undefined ? undefined : { tx });
+  }
+
+  /** A HEAD on demand that can never be sent is the caller's fault, and is told to the caller, not to a log. */
+  private async requireThatHeadCanCarry(
+    deliveries: readonly WebhookDelivery[],
+    targets: readonly DeliveryTarget[],
+  ): Promise<void> {
+    for (const [index, delivery] of deliveries.entries()) {
+      const target = targets[index]!;
+      if ((delivery.method ?? target.method) === 'HEAD')
+        await this.sender.compose(delivery, target);
+    }
+  }
+
+  private targetOf(endpointOrUrl: string | URL): DeliveryTarget {
+    const known =
+      typeof endpointOrUrl === 'string' ? this.endpoints.endpoint(endpointOrUrl) : undefined;
+    if (known !== undefined) return known;
+    if (endpointOrUrl instanceof URL || /^[a-z][a-z0-9+.-]*:\/\//i.test(endpointOrUrl)) {
+      return this.endpoints.url(this.options.egress.checkUrl(endpointOrUrl));
+    }
+    throw new WebhookDeliveryError(
+      'unknown_endpoint',
+      'The destination is neither the id of a configured endpoint nor a URL.',
+    );
+  }
+
+  /** Begins to take deliveries from the queue, once; after a failure the next caller tries again. */
+  private consume(): Promise<void> {
+    this.consuming ??= this.startConsuming().catch((error: unknown) => {
+      this.consuming = undefined;
+      throw error;
+    });
+    return this.consuming;
+  }
+
+  private async startConsuming(): Promise<void> {
+    await this.queue.consume((delivery, attempt) => this.deliverer.deliver(delivery, attempt));
+  }
+
+  private refuseWhenShuttingDown(): void {
+    if (this.shuttingDown) throw shuttingDown();
+  }
+}
+
+function shuttingDown(): WebhookDeliveryError {
+  return new WebhookDeliveryError('shutting_down', 'The application is shutting down.');
+}
+
+function aborted(signal: AbortSignal): WebhookDeliveryError {
+  return new WebhookDeliveryError('aborted', 'The signal was aborted.', { cause: signal.reason });
+}
+
+async function unlessAborted<T>(result: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (signal === undefined) return result;
+  return new Promise<T>((resolve, reject) => {
+    const abort = (): void => reject(aborted(signal));
+    if (signal.aborted) abort();
+    signal.addEventListener('abort', abort, { once: true });
+    result.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort));
+  });
+}

@@ -1,0 +1,12 @@
+/** Help for the tests of applications, and the contracts that stores and queues must keep. */
+export { signWebhook } from './sign-webhook.js';
+export type { SignedTestWebhook, SignWebhookOptions } from './sign-webhook.js';
+export { InMemoryWebhookTransport } from './in-memory-webhook.transport.js';
+export type {
+  SentWebhook,
+  TransportAnswer,
+  TransportResponder,
+} from './in-memory-webhook.transport.js';
+export { TestClock } from './test-clock.js';
+export { deliveryQueueContract } from './delivery-queue.contract.js';
+export { replayStoreContract } from './replay-store.contract.js';

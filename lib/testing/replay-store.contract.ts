@@ -1,0 +1,360 @@
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { SystemClock } from '../clock/system-clock.js';
+import type { WebhookClock } from '../clock/webhook-clock.js';
+import type {
+  MaybePromise,
+  ReplayClaim,
+  ReplayReservation,
+  ReplayStore,
+  ReplayVerdict,
+} from '../replay/replay-store.js';
+import { TestClock } from './test-clock.js';
+
+/** One clause of a contract, to be run as one test. */
+export interface ContractCase {
+  readonly name: string;
+  /** Rejects, with an `AssertionError` that says what was expected, when the clause is violated. */
+  readonly run: () => Promise<void>;
+}
+
+/** How the contract gets at a store, and at its time. */
+export interface ReplayStoreContractOptions {
+  /** Makes a store for one case. It may be shared with other cases: keys are never used twice. */
+  readonly create: (clock: WebhookClock) => MaybePromise<ReplayStore>;
+  /**
+   * Lets milliseconds pass, for a store whose time is a server's: usually a real wait, of two seconds at
+   * most in one case. Default: `create` gets a clock that is moved on by hand.
+   */
+  readonly advance?: ((ms: number) => Promise<void>) | undefined;
+}
+
+const LONG = 60_000;
+/** Long enough that a busy machine does not lose it between two calls, short enough to wait for. */
+const SHORT = 1_000;
+
+/**
+ * The contract of {@link ReplayStore} as runnable cases, for any test framework.
+ *
+ * @example
+ * ```ts
+ * for (const { name, run } of replayStoreContract((clock) => new MyStore(clock))) it(name, run);
+ *
+ * // With setTimeout of node:timers/promises:
+ * replayStoreContract({ create: () => new RedisReplayStore(redis), advance: (ms) => setTimeout(ms) });
+ * ```
+ */
+export function replayStoreContract(
+  options: ReplayStoreContractOptions | ReplayStoreContractOptions['create'],
+): ContractCase[] {
+  const { create, advance } = typeof options === 'function' ? { create: options } : options;
+  return Object.entries(CASES).map(([name, check]) => ({
+    name,
+    async run() {
+      if (advance !== undefined) {
+        const clock = new SystemClock();
+        return check(new Subject(await create(clock), clock, advance));
+      }
+      const clock = new TestClock();
+      return check(new Subject(await create(clock), clock, (ms) => clock.advance(ms)));
+    },
+  }));
+}
+
+/** A store under test, with the words the cases are written in. */
+class Subject {
+  constructor(
+    readonly store: ReplayStore,
+    readonly clock: WebhookClock,
+    readonly advance: (ms: number) => Promise<void>,
+  ) {}
+
+  /** A claim on an event nobody has seen, whose token is valid for a minute and which is kept for two. */
+  claim(change: Partial<ReplayClaim> & { validFor?: number } = {}): ReplayClaim {
+    const { validFor = LONG, ...fields } = change;
+    const now = this.clock.now();
+    const key = fields.key ?? digest();
+    return {
+      key,
+      tokenKey: key,
+      fingerprint: digest(),
+      replayUntil: now + validFor,
+      keepUntil: now + validFor + LONG,
+      lease: LONG,
+      issuer: 'https://issuer.example',
+      ...fields,
+    };
+  }
+
+  async reserve(claim: ReplayClaim): Promise<ReplayReservation> {
+    const verdict = await this.store.reserve(claim);
+    assert.equal(verdict.status, 'reserved', 'an event nobody holds must be reserved');
+    return (verdict as Extract<ReplayVerdict, { status: 'reserved' }>).reservation;
+  }
+
+  async handle(claim: ReplayClaim): Promise<void> {
+    const reservation = await this.reserve(claim);
+    assert.equal(await this.store.commit(reservation), true, 'a held reservation must commit');
+  }
+
+  async expect(claim: ReplayClaim, status: ReplayVerdict['status'], why: string): Promise<void> {
+    assert.equal((await this.store.reserve(claim)).status, status, why);
+  }
+
+  /** Checks that a reservation is good for nothing. */
+  async expectFenced(reservation: ReplayReservation, why: string): Promise<void> {
+    const { store } = this;
+    assert.equal(await store.extend(reservation), false, `extend: ${why}`);
+    assert.equal(await store.commit(reservation), false, `commit: ${why}`);
+    assert.equal(await store.release(reservation), false, `release: ${why}`);
+  }
+}
+
+const CASES: Readonly<Record<string, (subject: Subject) => Promise<void>>> = {
+  'says how many processes it protects': async ({ store }) => {
+    assert.ok(['process', 'shared'].includes(store.scope), 'scope is "process" or "shared"');
+  },
+
+  'reserves an event that is seen first, under an owner of its own': async (subject) => {
+    const [first, second] = [subject.claim(), subject.claim()];
+    const reservations = [await subject.reserve(first), await subject.reserve(second)];
+
+    assert.deepEqual(reservations[0]!.claim, first);
+    assert.ok(reservations[0]!.owner.length >= 16, 'an owner must be unguessable');
+    assert.notEqual(reservations[0]!.owner, reservations[1]!.owner);
+  },
+
+  'gives one of 20 concurrent calls the reservation': async (subject) => {
+    for (let round = 0; round < 5; round++) {
+      const claim = subject.claim();
+      const verdicts = await Promise.all(
+        Array.from({ length: 20 }, async () => subject.store.reserve({ ...claim })),
+      );
+
+      assert.deepEqual(tally(verdicts), { reserved: 1, 'in-progress': 19 });
+    }
+  },
+
+  'gives one of 20 concurrent events the token they share': async (subject) => {
+    for (let round = 0; round < 5; round++) {
+      const tokenKey = digest();
+      const claims = Array.from({ length: 20 }, () => subject.claim({ tokenKey }));
+      const verdicts = await Promise.all(claims.map(async (claim) => subject.store.reserve(claim)));
+
+      assert.deepEqual(tally(verdicts), { reserved: 1, conflict: 19 });
+    }
+  },
+
+  'says when an event in progress may be tried again': async (subject) => {
+    const claim = subject.claim();
+    const before = subject.clock.now();
+    await subject.reserve(claim);
+    const verdict = await subject.store.reserve(claim);
+
+    assert.equal(verdict.status, 'in-progress');
+    const { retryAt } = verdict as Extract<ReplayVerdict, { status: 'in-progress' }>;
+    assert.ok(retryAt > before, 'retryAt lies in the future');
+    assert.ok(retryAt <= before + claim.lease + SHORT, 'retryAt is no later than the lease ends');
+  },
+
+  'remembers a committed event as done': async (subject) => {
+    const claim = subject.claim();
+    await subject.handle(claim);
+
+    await subject.expect(claim, 'done', 'a committed event must be done');
+    await subject.expect(claim, 'done', 'and stay so');
+  },
+
+  'lets nothing undo a commit': async (subject) => {
+    const claim = subject.claim();
+    const reservation = await subject.reserve(claim);
+    await subject.store.commit(reservation);
+
+    await subject.expectFenced(reservation, 'a reservation ends with its commit');
+    await subject.expect(claim, 'done', 'a committed event must stay done');
+  },
+
+  'takes a reservation that was copied': async (subject) => {
+    const claim = subject.claim();
+    const reservation = await subject.reserve(claim);
+
+    assert.equal(await subject.store.commit(structuredClone(reservation)), true);
+    await subject.expect(claim, 'done', 'a committed event must be done');
+  },
+
+  'forgets a released event, and its token': async (subject) => {
+    const claim = subject.claim({ tokenKey: digest() });
+    const reservation = await subject.reserve(claim);
+    assert.equal(await subject.store.release(reservation), true);
+
+    await subject.expectFenced(reservation, 'a reservation ends with its release');
+    const other = subject.claim({ tokenKey: claim.tokenKey });
+    const second = await subject.reserve(other);
+    assert.equal(await subject.store.release(second), true);
+    await subject.expect(
+      { ...claim, fingerprint: digest() },
+      'reserved',
+      'a released event must be free, also for other content',
+    );
+  },
+
+  'lets nobody but the owner change a reservation': async (subject) => {
+    const claim = subject.claim();
+    const reservation = await subject.reserve(claim);
+
+    await subject.expectFenced({ claim, owner: digest() }, 'a stranger holds nothing');
+    await subject.expectFenced({ claim, owner: '' }, 'no owner is a stranger too');
+    await subject.expect(claim, 'in-progress', 'a stranger must not free the event');
+    assert.equal(await subject.store.commit(reservation), true, 'the owner still holds it');
+  },
+
+  'changes nothing for an event it does not know': async (subject) => {
+    await subject.expectFenced({ claim: subject.claim(), owner: digest() }, 'nothing was reserved');
+  },
+
+  'frees a reservation whose lease has ended, and fences its holder': async (subject) => {
+    const claim = subject.claim({ lease: SHORT });
+    const stale = await subject.reserve(claim);
+    await subject.advance(SHORT + 50);
+    const holder = await subject.reserve({ ...claim, lease: LONG });
+
+    assert.notEqual(holder.owner, stale.owner);
+    await subject.expectFenced(stale, 'the lease has passed to somebody else');
+    await subject.expect(claim, 'in-progress', 'the stale holder must not free the event');
+    assert.equal(await subject.store.commit(holder), true, 'the new holder holds it');
+    await subject.expectFenced(stale, 'the event is done');
+    await subject.expect(claim, 'done', 'the stale holder must not undo the commit');
+  },
+
+  'frees the token, too, of a reservation whose lease has ended': async (subject) => {
+    const claim = subject.claim({ lease: SHORT, tokenKey: digest() });
+    await subject.reserve(claim);
+    await subject.advance(SHORT + 50);
+
+    await subject.expect(
+      subject.claim({ tokenKey: claim.tokenKey, fingerprint: claim.fingerprint }),
+      'reserved',
+      'a token nothing was handled of must be free',
+    );
+  },
+
+  'holds an extended reservation beyond its first lease': async (subject) => {
+    const claim = subject.claim({ lease: SHORT });
+    const reservation = await subject.reserve(claim);
+    await subject.advance(SHORT * 0.6);
+    assert.equal(await subject.store.extend(reservation), true);
+    await subject.advance(SHORT * 0.6);
+
+    await subject.expect(claim, 'in-progress', 'an extended lease must hold');
+    assert.equal(await subject.store.commit(reservation), true);
+    await subject.expect(claim, 'done', 'a committed event must be done');
+  },
+
+  'commits an extended reservation whose token has expired, and keeps it': async (subject) => {
+    const claim = subject.claim({ lease: SHORT, validFor: SHORT * 0.5 });
+    const reservation = await subject.reserve(claim);
+    await subject.advance(SHORT * 0.6);
+    assert.equal(await subject.store.extend(reservation), true);
+    await subject.advance(SHORT * 0.6);
+
+    assert.equal(await subject.store.commit(reservation), true);
+    await subject.expect(claim, 'done', 'it must be kept until keepUntil');
+  },
+
+  'remembers a handled event beyond the lease, and beyond the token': async (subject) => {
+    const claim = subject.claim({ lease: SHORT * 0.5, validFor: SHORT * 1.5 });
+    await subject.handle(claim);
+    await subject.advance(SHORT);
+    await subject.expect(claim, 'done', 'the lease must not end what is done');
+    await subject.advance(SHORT);
+    await subject.expect(claim, 'done', 'it must be kept until keepUntil');
+  },
+
+  'calls other content under a known id a conflict, in progress and done': async (subject) => {
+    const claim = subject.claim();
+    const forged = { ...claim, fingerprint: digest() };
+    const reservation = await subject.reserve(claim);
+
+    await subject.expect(forged, 'conflict', 'the event is in progress with other content');
+    await subject.store.commit(reservation);
+    await subject.expect(forged, 'conflict', 'the event was handled with other content');
+    await subject.expect(claim, 'done', 'a conflict must change nothing');
+  },
+
+  'calls a token that comes with another event a conflict, in progress and done': async (
+    subject,
+  ) => {
+    const claim = subject.claim({ tokenKey: digest() });
+    const reused = subject.claim({ tokenKey: claim.tokenKey, fingerprint: claim.fingerprint });
+    const reservation = await subject.reserve(claim);
+
+    await subject.expect(reused, 'conflict', 'the token is in use');
+    await subject.store.commit(reservation);
+    await subject.expect(reused, 'conflict', 'the token was used');
+  },
+
+  'calls a token a conflict that was an event by itself': async (subject) => {
+    const plain = subject.claim();
+    await subject.handle(plain);
+
+    await subject.expect(
+      subject.claim({ tokenKey: plain.key, fingerprint: plain.fingerprint }),
+      'conflict',
+      'the token was used without an event id',
+    );
+  },
+
+  'calls an event a conflict whose id was the token of another': async (subject) => {
+    const claim = subject.claim({ tokenKey: digest() });
+    await subject.handle(claim);
+
+    await subject.expect(
+      subject.claim({ key: claim.tokenKey, fingerprint: claim.fingerprint }),
+      'conflict',
+      'the token was used with an event id',
+    );
+  },
+
+  'takes neither key when it answers with a conflict': async (subject) => {
+    const claim = subject.claim({ tokenKey: digest() });
+    await subject.handle(claim);
+    const reused = subject.claim({ tokenKey: claim.tokenKey });
+    await subject.expect(reused, 'conflict', 'the token was used');
+    const forged = { ...claim, tokenKey: digest(), fingerprint: digest() };
+    await subject.expect(forged, 'conflict', 'the event was handled with other content');
+
+    await subject.expect({ ...reused, tokenKey: digest() }, 'reserved', 'its event must be free');
+    await subject.expect(
+      subject.claim({ tokenKey: forged.tokenKey }),
+      'reserved',
+      'its token must be free',
+    );
+  },
+
+  'recognises an event that comes again under a new token': async (subject) => {
+    const claim = subject.claim({ tokenKey: digest() });
+    const reservation = await subject.reserve(claim);
+
+    await subject.expect({ ...claim, tokenKey: digest() }, 'in-progress', 'it is being handled');
+    await subject.store.commit(reservation);
+    await subject.expect({ ...claim, tokenKey: digest() }, 'done', 'it was handled');
+  },
+
+  'loses no handled event among a thousand others': async (subject) => {
+    const claims = Array.from({ length: 1_000 }, () => subject.claim({ tokenKey: digest() }));
+    for (const claim of claims) await subject.handle(claim);
+
+    for (const claim of claims) await subject.expect(claim, 'done', 'every one must be done');
+  },
+};
+
+function tally(verdicts: readonly ReplayVerdict[]): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const { status } of verdicts) counts[status] = (counts[status] ?? 0) + 1;
+  return counts;
+}
+
+/** A key as receivers make it: 43 characters that say nothing. */
+function digest(): string {
+  return randomBytes(32).toString('base64url');
+}

@@ -1,0 +1,74 @@
+import { inlinePayload } from '../publisher/method-choice.js';
+import { encodePayload } from '../publisher/payload-encoder.js';
+import type { WebhookEventData, WebhookEventName } from '../token/webhook-event-map.js';
+import { digest } from '../token/payload-hash.js';
+import { createTokenSigner, type TokenSignerOptions } from '../token/token-signer.js';
+import type { HashAlgorithm } from '../token/webhook-token.constants.js';
+
+/** Who signs, and how the request looks. */
+export interface SignWebhookOptions extends Omit<TokenSignerOptions, 'key'> {
+  /** A shared HS256 secret. */
+  readonly secret?: string | undefined;
+  /** A key with its algorithm, in place of `secret`. */
+  readonly key?: TokenSignerOptions['key'] | undefined;
+  /** Default `auto`: HEAD for an object of up to 6000 bytes and for no data, else POST. */
+  readonly method?: 'auto' | 'HEAD' | 'POST' | undefined;
+  /** The media type of bytes; required with them. */
+  readonly contentType?: string | undefined;
+  /** Default `sha256`. */
+  readonly hash?: HashAlgorithm | undefined;
+  /** The event's id (`txn`); default none, so that the event is known by its `jti`. */
+  readonly id?: string | undefined;
+  /** The token's own id; default a random UUID. */
+  readonly jti?: string | undefined;
+  readonly audience?: string | readonly string[] | undefined;
+  readonly subject?: string | undefined;
+}
+
+/** A request as a sender would make it, for any HTTP client. */
+export interface SignedTestWebhook {
+  readonly method: 'HEAD' | 'POST';
+  readonly headers: Record<string, string>;
+  /** The exact bytes to send; `undefined` for HEAD, and for an event without data. */
+  readonly body: Buffer<ArrayBuffer> | undefined;
+  readonly token: string;
+}
+
+/**
+ * Signs an event as a sender would: to be sent to a receiver under test, and changed at will before.
+ *
+ * ```ts
+ * const { method, headers, body } = await signWebhook('order.created', order, { issuer, secret });
+ * await fetch(`${await app.getUrl()}/webhooks`, { method, headers, body });
+ * ```
+ *
+ * @param data - a JSON value, or a Buffer or Uint8Array together with the option `contentType`
+ * @throws {@link WebhookDeliveryError} `invalid_data`; {@link WebhookConfigurationError} for a key that is none
+ */
+export async function signWebhook<Event extends WebhookEventName>(
+  event: Event,
+  data: WebhookEventData<Event> | Uint8Array | undefined,
+  options: SignWebhookOptions,
+): Promise<SignedTestWebhook> {
+  const { secret, key = secret ?? '', method = 'auto', hash = 'sha256' } = options;
+  const signer = createTokenSigner({ ...options, key });
+  const payload = encodePayload(data, options.contentType);
+  const inline = method === 'POST' ? undefined : inlinePayload(payload);
+  const body =
+    inline !== undefined || payload.bytes === undefined ? undefined : Buffer.from(payload.bytes);
+  const token = await signer.sign({
+    event,
+    ...inline,
+    hash: body === undefined ? undefined : digest(hash, body),
+    audience: options.audience,
+    subject: options.subject,
+    id: options.jti,
+    txn: options.id,
+  });
+  return {
+    method: inline === undefined ? 'POST' : 'HEAD',
+    headers: { authorization: `Bearer ${token}`, 'content-type': payload.contentType },
+    body,
+    token,
+  };
+}

@@ -1,0 +1,262 @@
+import type dns from 'node:dns';
+import { describe, expect, it } from '@jest/globals';
+import { EgressPolicy } from '../../lib/egress/egress-policy.js';
+import type { EgressOptions } from '../../lib/egress/egress-options.interface.js';
+import { GOOD_URLS, HOSTILE_URLS } from './hostile-urls.js';
+import { lookupOf } from './scripted-lookup.js';
+
+const BLOCKED = { name: 'WebhookDestinationBlockedError', code: 'destination_blocked' };
+
+function outcome(check: () => unknown): unknown {
+  try {
+    check();
+    return 'passed';
+  } catch (error) {
+    return (error as { code?: unknown }).code;
+  }
+}
+
+describe.each(Object.entries(HOSTILE_URLS))('EgressPolicy refuses %s', (_, urls) => {
+  // Plain http: is allowed here, so that a URL is refused for its trick and not for its scheme.
+  const policy = new EgressPolicy({ allowHttp: true });
+
+  it.each(urls)('%j', (url) => {
+    expect(outcome(() => policy.checkUrl(url))).toBe('destination_blocked');
+  });
+});
+
+describe('EgressPolicy.checkUrl', () => {
+  it.each(GOOD_URLS)('passes %s', (url) => {
+    expect(new EgressPolicy({}).checkUrl(url).href).toBe(new URL(url).href);
+  });
+
+  it('refuses plain http: unless it is allowed', () => {
+    const url = 'http://example.com/webhooks';
+
+    expect(() => new EgressPolicy({}).checkUrl(url)).toThrow(/set allowHttp/);
+    expect(new EgressPolicy({ allowHttp: true }).checkUrl(url).href).toBe(url);
+  });
+
+  it('takes a URL object, and judges it as its text', () => {
+    const policy = new EgressPolicy({});
+
+    expect(policy.checkUrl(new URL('https://example.com/a')).href).toBe('https://example.com/a');
+    expect(() => policy.checkUrl(new URL('https://0x7f.1/'))).toThrow(/127\.0\.0\.1.*loopback/);
+  });
+
+  it.each([
+    ['https://hunter2:hunter3@example.com/?key=hunter4'],
+    ['https://hunter2@127.0.0.1/hunter3?key=hunter4#hunter5'],
+    ['https://127.0.0.1/hunter3?key=hunter4#hunter5'],
+    ['hunter2:hunter3'],
+    ['https://exa mple.com/?key=hunter4'],
+    ['http://example.com/hunter3?key=hunter4'],
+  ])('repeats nothing secret of %s in its message', (url) => {
+    let message = '';
+    try {
+      new EgressPolicy({}).checkUrl(url);
+    } catch (error) {
+      message = String(error) + JSON.stringify(error) + String((error as Error).cause);
+    }
+
+    expect(message).toContain('refused');
+    expect(message).not.toContain('hunter');
+  });
+
+  it.each([
+    [
+      'https://10.1.2.3/',
+      '"10.1.2.3" was refused: it is in 10.0.0.0/8 (private use, RFC 1918)',
+      true,
+    ],
+    ['https://169.254.169.254/', 'it is in 169.254.169.254/32 (cloud metadata)', false],
+    ['https://[4000::1]/', 'it is no global unicast address (2000::/3, RFC 4291)', false],
+    [
+      'https://localhost/',
+      '"localhost" was refused: it is in 127.0.0.0/8 (loopback, RFC 1122)',
+      true,
+    ],
+  ])('names host, rule and remedy for %s', (url, rule, openedWithPrivate) => {
+    const check = () => new EgressPolicy({}).checkUrl(url);
+
+    expect(check).toThrow(rule);
+    expect(check).toThrow(
+      openedWithPrivate
+        ? 'set allowPrivateNetworks or name it in allowedAddresses'
+        : '; if that is meant, name it in allowedAddresses',
+    );
+  });
+});
+
+describe('EgressPolicy.checkAddress', () => {
+  const PRIVATE = [
+    '127.0.0.1',
+    '10.0.0.1',
+    '172.16.0.1',
+    '192.168.0.1',
+    '100.64.0.1',
+    '::1',
+    'fd00::1',
+  ];
+  const NEVER = [
+    '0.0.0.0',
+    '169.254.0.1',
+    '169.254.169.254',
+    '168.63.129.16',
+    '100.100.100.200',
+    'fd00:ec2::254',
+    '192.0.2.1',
+    '224.0.0.1',
+    '255.255.255.255',
+    '::',
+    'fe80::1',
+    'ff02::1',
+    '2001:db8::1',
+    '64:ff9b::a00:1',
+    '2002:a00:1::',
+  ];
+  const PUBLIC = ['8.8.8.8', '2606:4700:4700::1111', '::ffff:8.8.8.8'];
+
+  it.each<[string, EgressOptions, readonly string[]]>([
+    ['no option', {}, PUBLIC],
+    ['allowPrivateNetworks', { allowPrivateNetworks: true }, [...PUBLIC, ...PRIVATE]],
+    ['one private address', { allowedAddresses: ['10.0.0.1'] }, [...PUBLIC, '10.0.0.1']],
+    ['a private network', { allowedAddresses: ['192.168.0.0/16'] }, [...PUBLIC, '192.168.0.1']],
+    [
+      'a link-local address',
+      { allowedAddresses: ['169.254.0.1', 'fe80::1'] },
+      [...PUBLIC, '169.254.0.1', 'fe80::1'],
+    ],
+    [
+      'the metadata address',
+      { allowedAddresses: ['169.254.169.254/32'] },
+      [...PUBLIC, '169.254.169.254'],
+    ],
+    [
+      'a network in mapped notation',
+      { allowedAddresses: ['::ffff:10.0.0.0/104'] },
+      [...PUBLIC, '10.0.0.1'],
+    ],
+    [
+      'private networks and one address more',
+      { allowPrivateNetworks: true, allowedAddresses: ['192.0.2.0/24'] },
+      [...PUBLIC, ...PRIVATE, '192.0.2.1'],
+    ],
+  ])('opens with %s just that', (_, options, expected) => {
+    const policy = new EgressPolicy(options);
+    const open = [...PUBLIC, ...PRIVATE, ...NEVER].filter(
+      (address) => outcome(() => policy.checkAddress(address)) === 'passed',
+    );
+
+    expect(open.sort()).toEqual([...expected].sort());
+  });
+
+  it.each([
+    ['no address', 'example.com', undefined],
+    ['nothing', '', undefined],
+    ['the short notation', '127.1', undefined],
+    ['an address of the other family', '8.8.8.8', 6],
+    ['a mapped address said to be IPv4', '::ffff:8.8.8.8', 4],
+  ])('refuses %s', (_, address, family) => {
+    expect(outcome(() => new EgressPolicy({}).checkAddress(address, family))).toBe(
+      'destination_blocked',
+    );
+  });
+
+  it('looks behind a zone', () => {
+    expect(() => new EgressPolicy({}).checkAddress('fe80::1%eth0')).toThrow(/link-local/);
+  });
+});
+
+describe('EgressPolicy.checkDestination', () => {
+  const policy = new EgressPolicy({});
+  const check = (lookup: typeof dns.lookup, url = 'https://hooks.example/in') =>
+    policy.checkDestination(url, lookup);
+
+  it('passes a name whose addresses are all public', async () => {
+    const url = await check(lookupOf(['8.8.8.8', '2606:4700:4700::1111']));
+
+    expect(url.href).toBe('https://hooks.example/in');
+  });
+
+  it.each([
+    ['one bad address', ['10.0.0.1']],
+    ['one bad among good ones', ['8.8.8.8', '2606:4700:4700::1111', '127.0.0.1']],
+    ['a mapped one', ['::ffff:127.0.0.1']],
+    ['an answer that is no address', ['example.com']],
+  ])('refuses a name with %s', async (_, addresses) => {
+    await expect(check(lookupOf(addresses))).rejects.toMatchObject(BLOCKED);
+  });
+
+  it('does not tell what the name resolves to', async () => {
+    await expect(check(lookupOf(['10.20.30.40']))).rejects.toMatchObject({
+      message: expect.stringMatching(
+        /^(?!.*10\.20\.30\.40).*"hooks\.example".*10\.0\.0\.0\/8/,
+      ) as unknown,
+    });
+  });
+
+  it('leaves a name that does not resolve now to the attempt', async () => {
+    await expect(check(lookupOf('ENOTFOUND'))).resolves.toBeInstanceOf(URL);
+  });
+
+  it('asks no resolver about an address', async () => {
+    const asked: string[] = [];
+    await check(lookupOf(['10.0.0.1'], asked), 'https://8.8.8.8/');
+    await expect(check(lookupOf(['8.8.8.8'], asked), 'https://0x7f.1/')).rejects.toMatchObject(
+      BLOCKED,
+    );
+
+    expect(asked).toEqual([]);
+  });
+
+  it('judges localhost by what it resolves to when one loopback is open', async () => {
+    const ipv4 = new EgressPolicy({ allowedAddresses: ['127.0.0.1'] });
+
+    await expect(
+      ipv4.checkDestination('https://localhost/', lookupOf(['127.0.0.1'])),
+    ).resolves.toBeInstanceOf(URL);
+    await expect(
+      ipv4.checkDestination('https://localhost/', lookupOf(['127.0.0.1', '::1'])),
+    ).rejects.toMatchObject(BLOCKED);
+  });
+});
+
+describe('EgressPolicy.faults', () => {
+  it('finds none in options that work', () => {
+    expect(EgressPolicy.faults({})).toEqual([]);
+    expect(
+      EgressPolicy.faults({
+        allowHttp: true,
+        allowPrivateNetworks: false,
+        allowedAddresses: ['10.0.0.0/8', 'fd00::/8', '127.0.0.1'],
+      }),
+    ).toEqual([]);
+  });
+
+  it('lists every fault with its place and a remedy', () => {
+    const options = {
+      allowHttp: 'false',
+      allowPrivateNetworks: 1,
+      allowedAddresses: ['10.0.0.1', '10.0.0.1/8', 'intern.example'],
+    } as unknown as EgressOptions;
+
+    expect(EgressPolicy.faults(options)).toEqual([
+      { path: 'allowHttp', message: expect.stringContaining('true or false') },
+      { path: 'allowPrivateNetworks', message: expect.stringContaining('true or false') },
+      { path: 'allowedAddresses[1]', message: expect.stringContaining('leave out "/"') },
+      { path: 'allowedAddresses[2]', message: expect.stringContaining('no host name') },
+    ]);
+    expect(() => new EgressPolicy(options)).toThrow(
+      expect.objectContaining({ code: 'invalid_configuration' }),
+    );
+  });
+
+  it('wants a list of addresses', () => {
+    const options = { allowedAddresses: '10.0.0.0/8' } as unknown as EgressOptions;
+
+    expect(EgressPolicy.faults(options)).toEqual([
+      { path: 'allowedAddresses', message: expect.stringContaining('write a list') },
+    ]);
+  });
+});

@@ -1,0 +1,33 @@
+import type dns from 'node:dns';
+import type { LookupAddress, LookupOptions } from 'node:dns';
+import { isIP } from 'node:net';
+
+/** The addresses a name has at one question, or the code of a failure. */
+export type Answer = readonly string[] | string;
+
+type Callback = (error: Error | null, address?: string | LookupAddress[], family?: number) => void;
+
+/** A resolver that gives the same answer to every question, in the form `dns.lookup` would. */
+export function lookupOf(answer: Answer, asked: string[] = []): typeof dns.lookup {
+  return changingLookup([answer], asked);
+}
+
+/** A resolver that answers the n-th question with the n-th answer, and from then on with the last. */
+export function changingLookup(
+  answers: readonly Answer[],
+  asked: string[] = [],
+): typeof dns.lookup {
+  const lookup = (hostname: string, options: LookupOptions, callback: Callback): void => {
+    const answer = answers[Math.min(asked.push(hostname), answers.length) - 1]!;
+    setImmediate(() => {
+      if (typeof answer === 'string') {
+        callback(Object.assign(new Error(`getaddrinfo ${answer} ${hostname}`), { code: answer }));
+        return;
+      }
+      const found = answer.map((address) => ({ address, family: isIP(address) }));
+      if (options.all) callback(null, found);
+      else callback(null, found[0]?.address, found[0]?.family);
+    });
+  };
+  return lookup as typeof dns.lookup;
+}

@@ -1,0 +1,246 @@
+import { describe, expect, it } from '@jest/globals';
+import * as fc from 'fast-check';
+import { WebhookConfigurationError } from '../../lib/errors/webhook-configuration.error.js';
+import { DueHeap } from '../../lib/publisher/due-heap.js';
+import {
+  InProcessDeliveryQueue,
+  type InProcessDeliveryQueueOptions,
+} from '../../lib/publisher/in-process-delivery.queue.js';
+import type { WebhookDelivery } from '../../lib/publisher/webhook-delivery.interface.js';
+import type { DeliveryOutcome } from '../../lib/publisher/delivery-queue.js';
+import { deliveryQueueContract } from '../../lib/testing/delivery-queue.contract.js';
+import { TestClock } from '../../lib/testing/test-clock.js';
+
+describe('InProcessDeliveryQueue keeps the contract', () => {
+  const cases = deliveryQueueContract({
+    create: (clock) => new InProcessDeliveryQueue({ clock, concurrency: 100 }),
+  });
+  for (const rule of cases) it(rule.name, () => rule.run());
+});
+
+describe('the delivery queue contract', () => {
+  class Broken extends InProcessDeliveryQueue {
+    override async enqueue(...args: Parameters<InProcessDeliveryQueue['enqueue']>) {
+      const [deliveries] = args;
+      return super.enqueue(
+        deliveries.map(({ delivery, notBefore }, index) => ({
+          delivery: { ...delivery, id: `${delivery.id}#${index}#${this.size}` },
+          notBefore,
+        })),
+      );
+    }
+  }
+
+  it('finds a queue out that records an id twice', async () => {
+    const cases = deliveryQueueContract({ create: (clock) => new Broken({ clock }) });
+    const rule = cases.find(({ name }) => name.startsWith('records an id once'))!;
+
+    await expect(rule.run()).rejects.toThrow();
+  });
+
+  it('finds a queue out that counts a deferral as an attempt', async () => {
+    class Counting extends InProcessDeliveryQueue {
+      override consume(handler: Parameters<InProcessDeliveryQueue['consume']>[0]): void {
+        super.consume(async (delivery, attempt) => {
+          const outcome = await handler(delivery, attempt);
+          return outcome.type === 'defer'
+            ? { type: 'retry', at: outcome.at, reason: 'network' }
+            : outcome;
+        });
+      }
+    }
+    const cases = deliveryQueueContract({ create: (clock) => new Counting({ clock }) });
+    const rule = cases.find(({ name }) => name.startsWith('counts no attempt'))!;
+
+    await expect(rule.run()).rejects.toThrow();
+  });
+});
+
+describe('InProcessDeliveryQueue', () => {
+  it('refuses what goes over its number, whole batches at a time', async () => {
+    const { queue, enqueue } = bench({ maxPending: 3 });
+    await enqueue('a', 'b');
+
+    await expect(enqueue('c', 'd')).rejects.toMatchObject({ code: 'store_full' });
+    expect(queue.size).toBe(2);
+    await expect(enqueue('a', 'c')).resolves.toHaveLength(2);
+    await expect(enqueue('d')).rejects.toThrow(/raise maxPending/);
+  });
+
+  it('refuses what goes over its bytes', async () => {
+    const { queue, enqueue } = bench({ maxBytes: 10_000 });
+    await enqueue('a');
+
+    await expect(
+      queue.enqueue([{ delivery: delivery('big', 9_000), notBefore: 0 }]),
+    ).rejects.toMatchObject({ code: 'store_full', message: expect.stringContaining('maxBytes') });
+    expect(queue.size).toBe(1);
+  });
+
+  it('runs no more at once than it may', async () => {
+    const { queue, enqueue, clock } = bench({ concurrency: 2 });
+    const open: (() => void)[] = [];
+    let most = 0;
+    queue.consume(async () => {
+      await new Promise<void>((resolve) => {
+        open.push(resolve);
+        most = Math.max(most, open.length);
+      });
+      return { type: 'delivered' };
+    });
+    await enqueue('a', 'b', 'c', 'd', 'e');
+
+    for (let finished = 0; finished < 5; finished++) {
+      await clock.advance(0);
+      expect(open.length).toBeGreaterThan(0);
+      open.shift()!();
+    }
+    await clock.advance(0);
+
+    expect(most).toBe(2);
+    expect(queue.size).toBe(0);
+  });
+
+  it('lets the oldest dead deliveries go when the living need their room', async () => {
+    const { queue, clock } = bench({ maxBytes: 10_000 });
+    let outcome: DeliveryOutcome = { type: 'dead', reason: 'http_500', attempts: 1 };
+    queue.consume(async () => outcome);
+    for (const id of ['old', 'young']) {
+      await queue.enqueue([{ delivery: delivery(id, 3_000), notBefore: 0 }]);
+      await clock.advance(0);
+    }
+    outcome = { type: 'defer', at: Infinity };
+    await queue.enqueue([{ delivery: delivery('alive', 5_000), notBefore: 0 }]);
+    await clock.advance(0);
+
+    expect((await queue.listDead()).map((dead) => dead.delivery.id)).toEqual(['young']);
+    expect(await queue.redrive(['old'])).toEqual([]);
+    const [receipt] = await queue.enqueue([{ delivery: delivery('old'), notBefore: 0 }]);
+    expect(receipt).toMatchObject({ status: 'dead' });
+  });
+
+  it('forgets finished ids beyond its memory, the oldest first', async () => {
+    const { queue, enqueue, clock } = bench({ rememberFinished: 2 });
+    queue.consume(async () => ({ type: 'delivered' }));
+    await enqueue('a', 'b', 'c');
+    await clock.advance(0);
+
+    const receipts = await enqueue('c', 'b', 'a');
+    expect(receipts.map(({ status }) => status)).toEqual(['delivered', 'delivered', 'recorded']);
+  });
+
+  it('arms one wake-up, whatever waits, and none when it is stopped', async () => {
+    const { queue, clock } = bench();
+    queue.consume(async () => ({ type: 'delivered' }));
+    for (const wait of [3_000, 1_000, 2_000]) {
+      const notBefore = clock.now() + wait;
+      await queue.enqueue([{ delivery: delivery(`in ${wait}`), notBefore }]);
+    }
+    expect(clock.waiting).toBe(1);
+
+    await clock.advance(1_000);
+    expect(queue.size).toBe(2);
+    expect(clock.waiting).toBe(1);
+    expect(await queue.stop(clock.now())).toBe(2);
+    expect(clock.waiting).toBe(0);
+  });
+
+  it('runs at its stop what is due by then, since nobody will later', async () => {
+    const { queue, enqueue, clock } = bench({ concurrency: 1 });
+    const ran: string[] = [];
+    queue.consume(async ({ id }) => {
+      ran.push(id);
+      await clock.advance(0);
+      return { type: 'delivered' };
+    });
+    await enqueue('a', 'b', 'c');
+    await queue.enqueue([{ delivery: delivery('later'), notBefore: clock.now() + 60_000 }]);
+
+    expect(await queue.stop(clock.now() + 10_000)).toBe(1);
+    expect(ran).toEqual(['a', 'b', 'c']);
+  });
+
+  it('waits longer after every throw, without counting attempts', async () => {
+    const { queue, enqueue, clock } = bench();
+    const runs: [number, number][] = [];
+    const start = clock.now();
+    queue.consume(async (_, attempt) => {
+      runs.push([clock.now() - start, attempt]);
+      throw new Error('no');
+    });
+    await enqueue('a');
+    await clock.advance(16_000);
+
+    expect(runs).toEqual([
+      [0, 1],
+      [1_000, 1],
+      [3_000, 1],
+      [7_000, 1],
+      [15_000, 1],
+    ]);
+  });
+
+  it('waits anew from the shortest once a run did not throw', async () => {
+    const { queue, enqueue, clock } = bench();
+    const runs: number[] = [];
+    const start = clock.now();
+    queue.consume(async () => {
+      runs.push(clock.now() - start);
+      if (runs.length === 3) return { type: 'retry', at: clock.now() + 10, reason: 'http_500' };
+      throw new Error('no');
+    });
+    await enqueue('a');
+    await clock.advance(4_010);
+
+    expect(runs).toEqual([0, 1_000, 3_000, 3_010, 4_010]);
+  });
+
+  it('serves one publisher', () => {
+    const { queue } = bench();
+    queue.consume(async () => ({ type: 'delivered' }));
+
+    expect(() => queue.consume(async () => ({ type: 'delivered' }))).toThrow(/queue of its own/);
+  });
+
+  it.each([{ concurrency: 0 }, { maxPending: -1 }, { maxBytes: 1.5 }, { rememberFinished: NaN }])(
+    'refuses the bound %j',
+    (options) => {
+      expect(() => new InProcessDeliveryQueue(options)).toThrow(WebhookConfigurationError);
+    },
+  );
+});
+
+describe('DueHeap', () => {
+  it('gives what is due first, equals in their order, as sorting would', () => {
+    fc.assert(
+      fc.property(fc.array(fc.integer({ min: 0, max: 20 })), (times) => {
+        const items = times.map((due, order) => ({ due, order }));
+        const heap = new DueHeap<{ due: number; order: number }>();
+        items.forEach((item) => heap.push(item));
+        const popped = items.map(() => heap.pop());
+
+        expect(popped).toEqual([...items].sort((a, b) => a.due - b.due || a.order - b.order));
+        expect(heap.pop()).toBeUndefined();
+      }),
+    );
+  });
+});
+
+function bench(options: InProcessDeliveryQueueOptions = {}) {
+  const clock = new TestClock();
+  const queue = new InProcessDeliveryQueue({ clock, ...options });
+  const enqueue = (...ids: string[]) =>
+    queue.enqueue(ids.map((id) => ({ delivery: delivery(id), notBefore: clock.now() })));
+  return { clock, queue, enqueue };
+}
+
+function delivery(id: string, size = 10): WebhookDelivery {
+  return {
+    id,
+    eventId: id,
+    event: 'order.created',
+    endpointId: 'crm',
+    payload: { kind: 'bytes', bytes: Buffer.alloc(size), contentType: 'text/plain' },
+    createdAt: 0,
+  };
+}

@@ -1,0 +1,103 @@
+import { HttpModule, HttpService } from '@nestjs/axios';
+import type { LoggerService } from '@nestjs/common';
+import { Test, type TestingModule } from '@nestjs/testing';
+import type { WebhookPublisherOptions } from '../../lib/publisher/publisher-options.interface.js';
+import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
+import { PUBLISHER_OPTIONS } from '../../lib/publisher/publisher.constants.js';
+import { PUBLISHER_PROVIDERS } from '../../lib/publisher/publisher.providers.js';
+import { WebhookDeliverer, type DeliveryReport } from '../../lib/publisher/webhook.deliverer.js';
+import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
+import { DeliveryQueue } from '../../lib/publisher/delivery-queue.js';
+import { TestClock } from '../../lib/testing/test-clock.js';
+
+export const secret = 'a secret of the test that nobody may ever print';
+
+/** A publisher in a Nest module of its own, on a clock that the test moves. */
+export class PublisherBench {
+  readonly reports: DeliveryReport[] = [];
+  readonly logged: unknown[][] = [];
+  private readonly waiting: { readonly count: number; readonly resolve: () => void }[] = [];
+
+  private constructor(
+    readonly module: TestingModule,
+    readonly clock: TestClock,
+    logged: unknown[][],
+  ) {
+    this.logged = logged;
+    module.get(WebhookDeliverer).onReport((report) => {
+      this.reports.push(report);
+      for (const { count, resolve } of this.waiting) if (this.reports.length >= count) resolve();
+    });
+  }
+
+  static async start(
+    options: Partial<WebhookPublisherOptions> = {},
+    http?: Partial<HttpService>,
+  ): Promise<PublisherBench> {
+    const clock = new TestClock();
+    const { resolved, faults } = resolvePublisherOptions(
+      {
+        issuer: 'https://billing.example',
+        secret,
+        allowHttp: true,
+        allowedAddresses: ['127.0.0.1'],
+        ...options,
+        retry: { jitter: 0, ...options.retry },
+      },
+      { clock, production: false },
+    );
+    if (resolved === undefined) throw new Error(JSON.stringify(faults));
+    const logged: unknown[][] = [];
+    let building = Test.createTestingModule({
+      imports: [HttpModule],
+      providers: [{ provide: PUBLISHER_OPTIONS, useValue: resolved }, ...PUBLISHER_PROVIDERS],
+    }).setLogger(noting(logged));
+    if (http !== undefined) building = building.overrideProvider(HttpService).useValue(http);
+    const module = await building.compile();
+    return new PublisherBench(module, clock, logged);
+  }
+
+  get publisher(): WebhookPublisher {
+    return this.module.get(WebhookPublisher);
+  }
+
+  get queue(): DeliveryQueue {
+    return this.module.get(DeliveryQueue);
+  }
+
+  get http(): HttpService {
+    return this.module.get(HttpService, { strict: false });
+  }
+
+  /** Resolves when so many runs have ended since the start. */
+  async reported(count: number): Promise<void> {
+    if (this.reports.length >= count) return;
+    await new Promise<void>((resolve) => this.waiting.push({ count, resolve }));
+  }
+
+  /** What was logged at a level. */
+  logs(level: string): string[] {
+    return this.logged.filter(([at]) => at === level).map(([, message]) => String(message));
+  }
+
+  async stop(): Promise<void> {
+    const closed = this.module.close();
+    await this.clock.advance(60_000);
+    await closed;
+  }
+}
+
+function noting(logged: unknown[][]): LoggerService {
+  const note =
+    (level: string) =>
+    (...args: unknown[]): void =>
+      void logged.push([level, ...args]);
+  return {
+    log: note('log'),
+    error: note('error'),
+    warn: note('warn'),
+    debug: note('debug'),
+    verbose: note('verbose'),
+    fatal: note('fatal'),
+  };
+}

@@ -1,0 +1,186 @@
+import { inspect } from 'node:util';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { throwError } from 'rxjs';
+import { InProcessDeliveryQueue } from '../../lib/publisher/in-process-delivery.queue.js';
+import { WebhookSender } from '../../lib/publisher/webhook.sender.js';
+import { PublisherBench, secret } from './publisher-bench.js';
+import { WireReceiver, type Script } from './wire-receiver.js';
+
+const marker = 'PAYLOAD-THAT-NOBODY-MAY-PRINT';
+const credential = 'CREDENTIAL-IN-THE-QUERY';
+const data = { note: marker };
+
+let receiver: WireReceiver;
+let bench: PublisherBench;
+let shown: unknown[];
+
+beforeEach(async () => {
+  shown = [];
+  receiver = await WireReceiver.start();
+  await start();
+});
+
+afterEach(async () => {
+  await bench.stop();
+  await receiver.stop();
+});
+
+describe('neither token nor secret nor payload is shown', () => {
+  const echo: Script = (request) => ({
+    status: 500,
+    headers: { 'X-Echo': request.token, 'Retry-After': marker, 'WWW-Authenticate': request.token },
+    body: `${request.token} ${request.body.toString()}`,
+  });
+
+  it.each<[string, Script]>([
+    ['an answer that echoes the request', echo],
+    ['410', (request) => ({ ...(echo(request, 0) as object), status: 410 })],
+    ['429', () => ({ status: 429 })],
+    [
+      'a redirect that echoes the token',
+      ({ token }) => ({ status: 302, headers: { Location: token } }),
+    ],
+    ['a reset', () => 'reset'],
+    ['an answer that is not HTTP', ({ token }) => `${token}\r\n\r\n`],
+    ['an answer that is too large', ({ token }) => ({ status: 200, body: token.repeat(1_000) })],
+  ])('after %s', async (_, script) => {
+    receiver.script = script;
+    const { publisher } = bench;
+    await attempt(publisher.send('crm', 'order.created', data));
+    await attempt(publisher.send('crm', 'order.created', [data]));
+    await attempt(publisher.send(`${receiver.url}?key=${credential}`, 'order.created', [data]));
+    await attempt(publisher.publish('order.created', data));
+
+    expectNothingShown();
+  });
+
+  it('after a timeout and a shutdown', async () => {
+    receiver.script = () => 'hang';
+    const first = attempt(bench.publisher.send('crm', 'order.created', data));
+    await receiver.received(1);
+    await bench.clock.advance(15_000);
+    await first;
+    const second = attempt(bench.publisher.send('crm', 'order.created', [data]));
+    await receiver.received(2);
+    await bench.stop();
+    await second;
+    await attempt(bench.publisher.publish('order.created', data));
+
+    expect(bench.logs('warn')).toEqual([expect.stringContaining('left unfinished')]);
+    expectNothingShown();
+  });
+
+  it('by what is refused', async () => {
+    const { publisher } = bench;
+    const cycle: Record<string, unknown> = { [marker]: marker };
+    cycle[marker] = cycle;
+    const refused = [
+      publisher.publish('order.created', cycle),
+      publisher.publish('order.created', { [marker]: 1n }),
+      publisher.publish('order.created', {
+        toJSON: () => {
+          throw new Error(marker);
+        },
+      }),
+      publisher.publish('order.created', Buffer.from(marker)),
+      publisher.publish('order.created', data, { contentType: 'text/csv' }),
+      publisher.publish(`${marker}!.x`, data),
+      publisher.publish('order.created', data, { tx: { marker } }),
+      publisher.send(`https://me:${credential}@crm.example/`, 'order.created', data),
+      publisher.send(`http://10.0.0.1/?key=${credential}`, 'order.created', data),
+      publisher.send('crm', 'order.created', [data], { method: 'HEAD' }),
+      publisher.sign('crm', 'order.created', [data], { method: 'HEAD' }),
+    ];
+    for (const call of refused) await expect(attempt(call)).resolves.toBe('threw');
+
+    expectNothingShown();
+  });
+
+  it('by a queue that is full', async () => {
+    const queue = new InProcessDeliveryQueue({ maxBytes: 100 });
+    await restart({ queue });
+    await expect(attempt(bench.publisher.publish('order.created', data))).resolves.toBe('threw');
+
+    expectNothingShown();
+  });
+
+  it('by an interceptor or a stand-in that throws the request about', async () => {
+    await bench.stop();
+    const request = (config: unknown) =>
+      throwError(() => Object.assign(new Error(inspect(config)), { config }));
+    bench = await PublisherBench.start({}, { request: request as never });
+    await attempt(bench.publisher.send(receiver.url, 'order.created', data));
+
+    expectNothingShown();
+  });
+
+  it('by a signer that fails', async () => {
+    const sender = bench.module.get(WebhookSender);
+    sender.compose = () => Promise.reject(new Error(`${secret} ${marker}`));
+    await bench.publisher.publish('order.created', data);
+    await bench.clock.advance(500);
+
+    expect(bench.logs('error')).toEqual([
+      expect.stringContaining('could not be attempted (Error)'),
+    ]);
+    expectNothingShown();
+  });
+
+  it('by a delivery that was given up', async () => {
+    receiver.script = echo;
+    await restart({ retry: { attempts: 1 } });
+    await attempt(bench.publisher.send('crm', 'order.created', data));
+    await attempt(bench.publisher.send(`${receiver.url}?key=${credential}`, 'order.created', data));
+    await bench.clock.advance(0);
+
+    expect(bench.logs('warn')).toHaveLength(2);
+    expectNothingShown();
+    const dead = JSON.stringify(await bench.queue.listDead());
+    for (const token of tokens()) expect(dead).not.toContain(token);
+    expect(dead).not.toContain(secret);
+  });
+});
+
+it('is looked for where it would be found', () => {
+  shown.push(Object.assign(new Error('x'), { config: { data } }));
+
+  expect(() => expectNothingShown()).toThrow(marker);
+});
+
+async function start(options: Parameters<typeof PublisherBench.start>[0] = {}): Promise<void> {
+  bench = await PublisherBench.start({ endpoints: [{ id: 'crm', url: receiver.url }], ...options });
+}
+
+async function restart(options: Parameters<typeof PublisherBench.start>[0]): Promise<void> {
+  await bench.stop();
+  await start(options);
+}
+
+/** Keeps what a caller of the publisher gets to see. */
+async function attempt(call: Promise<unknown>): Promise<'returned' | 'threw'> {
+  try {
+    shown.push(await call);
+    return 'returned';
+  } catch (error) {
+    shown.push(error);
+    return 'threw';
+  }
+}
+
+function tokens(): string[] {
+  return receiver.requests.flatMap(({ token }) => [token, token.split('.')[2]!]).filter(Boolean);
+}
+
+function expectNothingShown(): void {
+  const everything = [...shown, ...bench.logged, ...bench.reports.map(({ result }) => result)];
+  expect(everything.length).toBeGreaterThan(0);
+  const text = everything
+    .flatMap((value) => [
+      inspect(value, { depth: Infinity, showHidden: true, maxStringLength: Infinity }),
+      JSON.stringify(value),
+      value instanceof Error ? `${value.stack}` : '',
+    ])
+    .join('\n');
+  for (const hidden of [secret, marker, credential, ...tokens()])
+    expect(text).not.toContain(hidden);
+}

@@ -1,0 +1,192 @@
+import { describe, expect, it } from '@jest/globals';
+import { InProcessDeliveryQueue } from '../../lib/publisher/in-process-delivery.queue.js';
+import type { WebhookPublisherOptions } from '../../lib/publisher/publisher-options.interface.js';
+import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
+import { TestClock } from '../../lib/testing/test-clock.js';
+
+const secret = 'a secret of the test that is long enough';
+const weak = 'too-short-to-be-safe';
+const good = { issuer: 'https://billing.example', secret };
+const crm = { id: 'crm', url: 'https://crm.example/webhooks' };
+
+describe('resolvePublisherOptions', () => {
+  it('fills what is left out', () => {
+    const { resolved, faults } = resolve({ ...good, endpoints: [crm] });
+
+    expect(faults).toEqual([]);
+    expect(resolved).toMatchObject({
+      maxHeadBytes: 7_168,
+      shutdownTimeout: 10_000,
+      retry: { attempts: 10, jitter: 0.2 },
+      defaults: { hash: 'sha256', method: 'auto', timeout: 15_000, jti: 'attempt', headers: {} },
+      endpoints: [{ ...crm, events: ['**'], disabled: false, hash: 'sha256', timeout: 15_000 }],
+    });
+    expect(resolved!.queue).toBeInstanceOf(InProcessDeliveryQueue);
+    expect(resolved!.endpoints[0]!.signer).toBe(resolved!.defaults.signer);
+  });
+
+  it('lets an endpoint differ, and lends it the rest', () => {
+    const { resolved } = resolve({
+      ...good,
+      timeout: '3s',
+      hash: 'sha512',
+      method: 'POST',
+      endpoints: [
+        { ...crm, secret: `${secret}, too`, timeout: '1s', audience: 'https://crm.example' },
+        { ...crm, id: 'erp', hash: 'sha3-256', method: 'auto', subject: 'erp', tenant: 'a' },
+      ],
+    });
+
+    expect(resolved!.endpoints).toMatchObject([
+      { timeout: 1_000, hash: 'sha512', method: 'POST', audience: 'https://crm.example' },
+      { timeout: 3_000, hash: 'sha3-256', method: 'auto', subject: 'erp', tenant: 'a' },
+    ]);
+    expect(resolved!.endpoints[0]!.signer).not.toBe(resolved!.defaults.signer);
+  });
+
+  it('keeps the queue it is given, in production too', () => {
+    const queue = new InProcessDeliveryQueue();
+
+    expect(resolve({ ...good, queue }, true).resolved!.queue).toBe(queue);
+  });
+
+  it.each<[string, WebhookPublisherOptions | object, string, RegExp]>([
+    ['no issuer', { secret }, 'publisher.issuer', /issuer/],
+    ['no secret', { issuer: 'us' }, 'publisher.secret', /secret is missing/],
+    ['a weak secret', { ...good, secret: weak }, 'publisher.secret', /at least 32/],
+    ['a weak key', { ...good, secret: undefined, key: { key: weak } }, 'publisher.key', /32/],
+    ['a lifetime that is none', { ...good, tokenLifetime: 0 }, 'publisher.tokenLifetime', /second/],
+    ['an unknown hash', { ...good, hash: 'md5' }, 'publisher.hash', /sha3-512/],
+    ['an unknown method', { ...good, method: 'PUT' }, 'publisher.method', /'HEAD'/],
+    ['a timeout that is none', { ...good, timeout: 'soon' }, 'publisher.timeout', /'15s'/],
+    ['a timeout of nothing', { ...good, timeout: 0 }, 'publisher.timeout', /above 0/],
+    ['a head of no size', { ...good, maxHeadBytes: 0 }, 'publisher.maxHeadBytes', /above 0/],
+    [
+      'a shutdown without end',
+      { ...good, shutdownTimeout: '-1s' },
+      'publisher.shutdownTimeout',
+      /'5m'/,
+    ],
+    ['no attempt', { ...good, retry: { attempts: 0 } }, 'publisher.retry.attempts', /1 to/],
+    ['too much jitter', { ...good, retry: { jitter: 2 } }, 'publisher.retry.jitter', /0 to 1/],
+    [
+      'a predicate that is none',
+      { ...good, retry: { retryIf: true } },
+      'publisher.retry.retryIf',
+      /function/,
+    ],
+    [
+      'an empty schedule',
+      { ...good, retry: { schedule: [] } },
+      'publisher.retry.schedule',
+      /list of/,
+    ],
+    [
+      'a bad schedule',
+      { ...good, retry: { schedule: ['0s', 'x'] } },
+      'publisher.retry.schedule[1]',
+      /'5m'/,
+    ],
+    [
+      'a malformed network',
+      { ...good, allowedAddresses: ['10.0.0.0/99'] },
+      'publisher.allowedAddresses[0]',
+      /./,
+    ],
+    ['a queue that is none', { ...good, queue: {} }, 'publisher.queue', /DeliveryQueue/],
+    ['endpoints that are no list', { ...good, endpoints: crm }, 'publisher.endpoints', /list/],
+    [
+      'an endpoint that is none',
+      { ...good, endpoints: [null] },
+      'publisher.endpoints[0]',
+      /object/,
+    ],
+  ])('names the fault of %s', (_, options, path, message) => {
+    expect(faultsOf(options)).toEqual([{ path, message: expect.stringMatching(message) }]);
+  });
+
+  it.each<[string, object, string, RegExp]>([
+    ['no id', { id: '' }, 'id', /id/],
+    ['plain http', { url: 'http://crm.example/' }, 'url', /./],
+    ['a private address', { url: 'https://10.0.0.1/' }, 'url', /./],
+    ['no URL', { url: undefined }, 'url', /./],
+    ['a password in the URL', { url: 'https://me:hunter2@crm.example/' }, 'url', /./],
+    ['no event', { events: [] }, 'events', /every event/],
+    ['a pattern that is none', { events: ['order.created', 'order.**x'] }, 'events[1]', /segment/],
+    ['a lone star', { events: ['*'] }, 'events[0]', /"\*\*"/],
+    ['a weak secret', { secret: weak }, 'secret', /at least 32/],
+    ['an issuer that is none', { issuer: '' }, 'issuer', /issuer/],
+    ['an audience that is none', { audience: [] }, 'audience', /list/],
+    ['a subject that is none', { subject: '' }, 'subject', /subject/],
+    ['a tenant that is none', { tenant: '' }, 'tenant', /tenant/],
+    ['a jti that is none', { jti: 'never' }, 'jti', /'attempt'/],
+    ['a timeout that is none', { timeout: 'x' }, 'timeout', /'15s'/],
+    ...[
+      'Content-Length',
+      'transfer-encoding',
+      'AUTHORIZATION',
+      'Host',
+      'Connection',
+      'Expect',
+      'Content-Type',
+    ].map((name): [string, object, string, RegExp] => [
+      `the header ${name}`,
+      { headers: { [name]: '1' } },
+      `headers["${name}"]`,
+      /remove it/,
+    ]),
+    ['a header name that is none', { headers: { 'X Y': '1' } }, 'headers["X Y"]', /name/],
+    ['a header that smuggles', { headers: { 'X-Y': 'a\r\nB: c' } }, 'headers["X-Y"]', /carry/],
+  ])('names the fault of an endpoint with %s', (_, change, path, message) => {
+    expect(faultsOf({ ...good, endpoints: [{ ...crm, ...change }] })).toEqual([
+      {
+        path: `publisher.endpoints[0].${path}`,
+        message: expect.stringMatching(message),
+      },
+    ]);
+  });
+
+  it('refuses two endpoints under one id', () => {
+    expect(faultsOf({ ...good, endpoints: [crm, crm] })).toEqual([
+      { path: 'publisher.endpoints[1].id', message: expect.stringContaining('unique') },
+    ]);
+  });
+
+  it('wants the queue chosen in production', () => {
+    expect(resolve(good, true).faults).toEqual([
+      {
+        path: 'publisher.queue',
+        message: expect.stringContaining('new InProcessDeliveryQueue()'),
+      },
+    ]);
+  });
+
+  it('lists all faults at once, each where it lies, and quotes no secret', () => {
+    const faults = faultsOf({
+      issuer: '',
+      secret: weak,
+      retry: { attempts: -1 },
+      endpoints: [
+        { ...crm, issuer: 'own' },
+        { ...crm, id: 'erp', secret: weak, events: ['*'] },
+      ],
+    });
+
+    expect(faults.map(({ path }) => path)).toEqual([
+      'publisher.secret',
+      'publisher.issuer',
+      'publisher.endpoints[1].secret',
+      'publisher.endpoints[1].events[0]',
+      'publisher.retry.attempts',
+    ]);
+    expect(JSON.stringify(faults)).not.toContain(weak);
+  });
+});
+
+function resolve(options: WebhookPublisherOptions, production = false) {
+  return resolvePublisherOptions(options, { clock: new TestClock(), production });
+}
+
+function faultsOf(options: object) {
+  return resolve(options as WebhookPublisherOptions).faults;
+}

@@ -1,0 +1,149 @@
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { Observable, of } from 'rxjs';
+import { WebhookStoreError } from '../../lib/errors/webhook-store.error.js';
+import type { FailureReason } from '../../lib/publisher/attempt-result.interface.js';
+import type { DeliveryHandler } from '../../lib/publisher/delivery-queue.js';
+import { InProcessDeliveryQueue } from '../../lib/publisher/in-process-delivery.queue.js';
+import type { WebhookDelivery } from '../../lib/publisher/webhook-delivery.interface.js';
+import { TestClock } from '../../lib/testing/test-clock.js';
+import { PublisherBench } from './publisher-bench.js';
+import { WireReceiver } from './wire-receiver.js';
+
+let receiver: WireReceiver;
+let bench: PublisherBench;
+
+beforeEach(async () => {
+  receiver = await WireReceiver.start();
+  bench = await PublisherBench.start({ endpoints: [{ id: 'crm', url: receiver.url }] });
+});
+
+afterEach(async () => {
+  await bench.stop();
+  await receiver.stop();
+});
+
+describe('at start-up', () => {
+  it('says once that a crash loses what the queue holds', async () => {
+    await bench.module.init();
+
+    expect(bench.logs('log').filter((line) => line.includes('a crash loses'))).toHaveLength(1);
+  });
+
+  it('begins to deliver what the queue holds already', async () => {
+    await bench.stop();
+    const queue = new InProcessDeliveryQueue({ clock: new TestClock() });
+    await queue.enqueue([{ delivery: recorded({ endpointId: 'crm' }), notBefore: 0 }]);
+    bench = await PublisherBench.start({ endpoints: [{ id: 'crm', url: receiver.url }], queue });
+    await bench.module.init();
+
+    await receiver.received(1);
+    expect(receiver.requests[0]!.claims.txn).toBe('e');
+  });
+
+  it.each<[string, Partial<WebhookDelivery>, FailureReason, number]>([
+    ['an endpoint that is gone', { endpointId: 'gone' }, 'unknown_endpoint', 0],
+    ['a URL that is blocked now', { url: 'http://10.0.0.1/' }, 'destination_blocked', 1],
+  ])('gives up what was recorded for %s', async (_, destination, reason, attempts) => {
+    await bench.stop();
+    const request = () => of({ status: 204 });
+    bench = await PublisherBench.start({}, { request: request as never });
+    await bench.module.init();
+    await bench.queue.enqueue([{ delivery: recorded(destination), notBefore: 0 }]);
+    await bench.reported(1);
+
+    expect(bench.reports[0]!.outcome).toEqual({ type: 'dead', reason, attempts });
+  });
+
+  it('tries again to take from a queue that was not there yet', async () => {
+    class Late extends InProcessDeliveryQueue {
+      private calls = 0;
+
+      override consume(handler: DeliveryHandler): void {
+        if (this.calls++ === 0) throw new WebhookStoreError('store_unavailable', 'not yet');
+        super.consume(handler);
+      }
+    }
+    await bench.stop();
+    bench = await PublisherBench.start({ queue: new Late() });
+    const send = () => bench.publisher.send(receiver.url, 'order.created', {}, { id: 'late' });
+
+    await expect(send()).rejects.toMatchObject({ code: 'store_unavailable' });
+    await expect(send()).resolves.toMatchObject({ status: 'delivered' });
+  });
+});
+
+describe('at shutdown', () => {
+  it('lets running attempts finish', async () => {
+    receiver.script = () => 'hang';
+    const sent = bench.publisher.send('crm', 'order.created', {});
+    await receiver.received(1);
+    const closed = bench.module.close();
+    await bench.clock.advance(9_000);
+    receiver.answerHeld({ status: 204 });
+
+    expect(await sent).toMatchObject({ status: 'delivered' });
+    await closed;
+    expect(bench.logs('warn')).toEqual([]);
+  });
+
+  it('waits no longer than it may, aborts the rest and says how many are left', async () => {
+    receiver.script = () => 'hang';
+    const sent = bench.publisher.send('crm', 'order.created', {});
+    const failed = expect(sent).rejects.toMatchObject({ code: 'shutting_down' });
+    await bench.publisher.publish('order.created', {}, { delay: '1h' });
+    await receiver.received(1);
+    const closed = bench.module.close();
+    await bench.clock.advance(10_000);
+
+    await closed;
+    await failed;
+    expect(bench.logs('warn')).toEqual([expect.stringMatching(/^2 deliveries .* lost\.$/)]);
+  });
+
+  it('lets go of a request that nothing else would end', async () => {
+    let isCancelled = false;
+    const never = new Observable<never>(() => () => (isCancelled = true));
+    await bench.stop();
+    bench = await PublisherBench.start({}, { request: () => never });
+    const sent = bench.publisher.send(receiver.url, 'order.created', {});
+    await bench.clock.advance(0);
+    const failed = expect(sent).rejects.toMatchObject({ code: 'shutting_down' });
+    const closed = bench.module.close();
+    await bench.clock.advance(10_000);
+    await closed;
+    await failed;
+
+    expect(isCancelled).toBe(true);
+  });
+
+  it('refuses everything new', async () => {
+    await bench.module.close();
+
+    for (const call of [
+      bench.publisher.publish('order.created', {}),
+      bench.publisher.send('crm', 'order.created', {}),
+      bench.queue.enqueue([]),
+    ]) {
+      await expect(call).rejects.toMatchObject({ code: 'shutting_down' });
+    }
+  });
+
+  it('leaves no wake-up behind', async () => {
+    await bench.publisher.send('crm', 'order.created', {});
+    await bench.publisher.publish('order.created', {}, { delay: '1h' });
+    await bench.module.close();
+
+    expect(bench.clock.waiting).toBe(0);
+  });
+});
+
+function recorded(destination: Partial<WebhookDelivery>): WebhookDelivery {
+  return {
+    id: 'd',
+    eventId: 'e',
+    event: 'order.created',
+    payload: { kind: 'json', bytes: undefined, contentType: 'application/json' },
+    createdAt: 0,
+    ...destination,
+  };
+}

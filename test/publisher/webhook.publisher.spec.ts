@@ -1,0 +1,319 @@
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { AxiosError } from 'axios';
+import { of, throwError } from 'rxjs';
+import { InProcessDeliveryQueue } from '../../lib/publisher/in-process-delivery.queue.js';
+import { PublisherBench } from './publisher-bench.js';
+import { WireReceiver } from './wire-receiver.js';
+
+let receiver: WireReceiver;
+let bench: PublisherBench;
+
+beforeEach(async () => {
+  receiver = await WireReceiver.start();
+  const { url } = receiver;
+  bench = await PublisherBench.start({
+    endpoints: [
+      { id: 'orders', url: `${url}/orders`, events: ['order.*'], headers: { 'X-Shop': 'a' } },
+      { id: 'all', url: `${url}/all`, audience: ['https://all.example'], subject: 'all' },
+      { id: 'deep', url: `${url}/deep`, events: ['order.**', 'refund.paid'] },
+      { id: 'off', url: `${url}/off`, disabled: true },
+      { id: 'tenant', url: `${url}/tenant`, tenant: 'acme' },
+    ],
+  });
+});
+
+afterEach(async () => {
+  await bench.stop();
+  await receiver.stop();
+});
+
+describe('publish', () => {
+  it.each([
+    ['order.created', ['orders', 'all', 'deep']],
+    ['order.line.added', ['all', 'deep']],
+    ['refund.paid', ['all', 'deep']],
+    ['refund.failed', ['all']],
+  ])('sends %s to %j', async (event, endpoints) => {
+    const result = await bench.publisher.publish(event as 'a.b', { id: 7 });
+    await receiver.received(endpoints.length);
+
+    expect(result).toEqual({
+      id: expect.any(String),
+      event,
+      deliveries: endpoints.map((endpointId) => ({ id: expect.any(String), endpointId })),
+    });
+    const paths = receiver.requests.map(({ path }) => path.replace('/hooks/', ''));
+    expect(paths.sort()).toEqual([...endpoints].sort());
+    expect(new Set(receiver.requests.map(({ claims }) => claims.txn))).toEqual(
+      new Set([result.id]),
+    );
+  });
+
+  it('speaks to each endpoint as it is configured', async () => {
+    await bench.publisher.publish('order.created', { id: 7 });
+    await receiver.received(3);
+
+    const at = (path: string) => receiver.requests.find((request) => request.path.endsWith(path))!;
+    expect(at('/orders').headers).toContainEqual(['X-Shop', 'a']);
+    expect(at('/all').claims).toMatchObject({ aud: ['https://all.example'], sub: 'all' });
+    expect(at('/deep').claims.aud).toBeUndefined();
+  });
+
+  it("crosses no tenant's border", async () => {
+    const { deliveries } = await bench.publisher.publish('order.created', {}, { tenant: 'acme' });
+    const others = await bench.publisher.publish('order.created', {}, { tenant: 'other' });
+
+    expect(deliveries.map(({ endpointId }) => endpointId)).toEqual(['tenant']);
+    expect(others.deliveries).toEqual([]);
+  });
+
+  it('records an event once, however often its id is published', async () => {
+    const first = await bench.publisher.publish('order.created', {}, { id: 'order-7' });
+    const second = await bench.publisher.publish('order.created', {}, { id: 'order-7' });
+    await receiver.received(3);
+    await bench.reported(3);
+    const third = await bench.publisher.publish('order.created', {}, { id: 'order-7' });
+    await bench.clock.advance(60_000);
+
+    expect(second).toEqual(first);
+    expect(third).toEqual(first);
+    expect(first.id).toBe('order-7');
+    expect(receiver.requests).toHaveLength(3);
+  });
+
+  it('waits as long as it is told', async () => {
+    await bench.publisher.publish('order.created', {}, { delay: '10s' });
+    await bench.clock.advance(9_999);
+    expect(bench.reports).toEqual([]);
+    await bench.clock.advance(1);
+
+    await bench.reported(3);
+  });
+
+  it('resolves when it is recorded, before anything is delivered', async () => {
+    receiver.script = () => 'hang';
+
+    await expect(bench.publisher.publish('order.created', {})).resolves.toBeDefined();
+    await receiver.received(3);
+    await bench.clock.advance(15_000);
+    await bench.reported(3);
+  });
+
+  it('refuses what the queue cannot hold, and records nothing of it', async () => {
+    await bench.stop();
+    const endpoints = ['a', 'b', 'c'].map((id) => ({ id, url: receiver.url }));
+    const queue = new InProcessDeliveryQueue({ maxPending: 2 });
+    bench = await PublisherBench.start({ endpoints, queue });
+
+    await expect(bench.publisher.publish('order.created', {})).rejects.toMatchObject({
+      code: 'store_full',
+    });
+    expect(queue.size).toBe(0);
+  });
+});
+
+describe('what cannot be published', () => {
+  const cycle: Record<string, unknown> = {};
+  cycle['self'] = cycle;
+  const aborted = AbortSignal.abort('changed my mind');
+
+  it.each<[string, string, unknown, object, string]>([
+    ['an event of one segment', 'created', {}, {}, 'invalid_option'],
+    ['an event with a space', 'order. created', {}, {}, 'invalid_option'],
+    ['a pattern', 'order.*', {}, {}, 'invalid_option'],
+    ['an event that is too long', `order.${'x'.repeat(128)}`, {}, {}, 'invalid_option'],
+    ['a function', 'order.created', () => {}, {}, 'invalid_data'],
+    ['a symbol', 'order.created', Symbol('s'), {}, 'invalid_data'],
+    ['a BigInt', 'order.created', { total: 1n }, {}, 'invalid_data'],
+    ['a cycle', 'order.created', cycle, {}, 'invalid_data'],
+    ['bytes without a type', 'order.created', Buffer.from('x'), {}, 'invalid_data'],
+    ['bytes of no type', 'order.created', Buffer.from('x'), { contentType: 'csv' }, 'invalid_data'],
+    [
+      'a smuggled header',
+      'order.created',
+      Buffer.from('x'),
+      { contentType: 'a/b;\r\nX: y' },
+      'invalid_data',
+    ],
+    ['JSON as CSV', 'order.created', {}, { contentType: 'text/csv' }, 'invalid_data'],
+    ['an empty id', 'order.created', {}, { id: '' }, 'invalid_option'],
+    ['a long id', 'order.created', {}, { id: 'x'.repeat(256) }, 'invalid_option'],
+    ['an id with a control character', 'order.created', {}, { id: 'a\nb' }, 'invalid_option'],
+    ['an empty audience', 'order.created', {}, { audience: [] }, 'invalid_option'],
+    ['a subject that is none', 'order.created', {}, { subject: 7 }, 'invalid_option'],
+    ['a method that is none', 'order.created', {}, { method: 'PUT' }, 'invalid_option'],
+    ['a delay that is none', 'order.created', {}, { delay: 'soon' }, 'invalid_option'],
+    ['an unknown profile', 'order.created', {}, { profile: 'swt-draft-07' }, 'unsupported_option'],
+    ['a transaction', 'order.created', {}, { tx: {} }, 'unsupported_option'],
+    ['an aborted event', 'order.created', {}, { signal: aborted }, 'aborted'],
+  ])('%s is refused by publish and send', async (_, event, data, options, code) => {
+    const { publisher } = bench;
+    const name = event as 'order.created';
+
+    await expect(publisher.publish(name, data, options)).rejects.toMatchObject({ code });
+    await expect(publisher.send('all', name, data, options)).rejects.toMatchObject({ code });
+    await bench.clock.advance(60_000);
+    expect(receiver.requests).toEqual([]);
+  });
+});
+
+describe('send', () => {
+  it('reaches an endpoint that has not subscribed', async () => {
+    const result = await bench.publisher.send('orders', 'refund.paid', { id: 7 }, { id: 'r7' });
+
+    expect(result).toEqual({
+      id: 'r7',
+      status: 'delivered',
+      attempts: 1,
+      statusCode: 204,
+      durationMs: 0,
+    });
+    expect(receiver.requests.map(({ path }) => path)).toEqual(['/hooks/orders']);
+  });
+
+  it.each([
+    ['text', (url: string) => url],
+    ['URL', (url: string) => new URL(url)],
+  ])('reaches a URL given as %s', async (_, make) => {
+    await bench.publisher.send(make(`${receiver.url}?a=b`), 'order.created', {});
+
+    expect(receiver.requests[0]!.path).toBe('/hooks?a=b');
+  });
+
+  it.each([
+    ['a name nobody configured', 'crm', 'unknown_endpoint'],
+    ['a scheme without a host', 'mailto:a@b.example', 'unknown_endpoint'],
+    ['a private address', 'http://10.0.0.1/', 'destination_blocked'],
+    ['a metadata service', 'http://169.254.169.254/latest', 'destination_blocked'],
+    ['another scheme', 'ftp://crm.example/', 'destination_blocked'],
+    ['a URL with a password', 'http://me:hunter2@127.0.0.1/', 'destination_blocked'],
+  ])('refuses %s', async (_, destination, code) => {
+    await expect(bench.publisher.send(destination, 'order.created', {})).rejects.toMatchObject({
+      code,
+    });
+    await expect(bench.publisher.sign(destination, 'order.created', {})).rejects.toMatchObject({
+      code,
+    });
+  });
+
+  it('gives up at once where a name resolves to an address that is blocked', async () => {
+    await bench.stop();
+    bench = await PublisherBench.start({ allowedAddresses: [] });
+    const url = `http://localhost.:${receiver.port}/`;
+    const sent = bench.publisher.send(url, 'order.created', {});
+
+    await expect(
+      sent.then(
+        ({ failureReason }) => failureReason,
+        ({ code }) => code,
+      ),
+    ).resolves.toBe('destination_blocked');
+    expect(receiver.requests).toEqual([]);
+  });
+
+  it('gives the same result for the same id, at once and later', async () => {
+    receiver.script = () => ({ status: 500 });
+    const send = () => bench.publisher.send('all', 'order.created', {}, { id: 'once' });
+    const [first, second] = await Promise.all([send(), send()]);
+
+    expect(second).toEqual(first);
+    expect(await send()).toEqual(first);
+    expect(receiver.requests).toHaveLength(1);
+  });
+
+  it('tells what the queue remembers of an event that was published before', async () => {
+    await bench.publisher.publish('refund.failed', {}, { id: 'known' });
+    await bench.reported(1);
+    await bench.clock.advance(0);
+
+    expect(await bench.publisher.send('all', 'refund.failed', {}, { id: 'known' })).toEqual({
+      id: 'known',
+      status: 'delivered',
+      attempts: 1,
+      durationMs: 0,
+    });
+    expect(receiver.requests).toHaveLength(1);
+  });
+
+  it('stops waiting when it is aborted; the delivery goes on', async () => {
+    receiver.script = () => 'hang';
+    const abort = new AbortController();
+    const sent = bench.publisher.send('all', 'order.created', {}, { signal: abort.signal });
+    await receiver.received(1);
+    abort.abort(new Error('gone'));
+
+    await expect(sent).rejects.toMatchObject({ code: 'aborted', cause: new Error('gone') });
+    await bench.clock.advance(15_000);
+    await bench.reported(1);
+    expect(bench.reports[0]!.outcome.type).toBe('retry');
+  });
+});
+
+describe("an application's own HttpService", () => {
+  it.each([
+    ['an answer', () => of({ status: 202, headers: {} }), { status: 'delivered', statusCode: 202 }],
+    [
+      'an error with an answer',
+      () => {
+        const response = { status: 503, headers: { 'retry-after': '7' } };
+        return throwError(() => new AxiosError('no', 'X', undefined, undefined, response as any));
+      },
+      { status: 'scheduled', statusCode: 503, failureReason: 'http_503' },
+    ],
+    [
+      'an error without one',
+      () => throwError(() => Object.assign(new Error('no'), { code: 'EAI_AGAIN' })),
+      { status: 'scheduled', failureReason: 'dns' },
+    ],
+    [
+      'a throw',
+      () => {
+        throw new Error('no');
+      },
+      { status: 'scheduled', failureReason: 'network' },
+    ],
+    ['nothing', () => of(), { status: 'scheduled', failureReason: 'network' }],
+    ['nonsense', () => of('yes'), { status: 'scheduled', failureReason: 'network' }],
+  ])('may be a stand-in that gives %s', async (_, request, expected) => {
+    await bench.stop();
+    const configs: any[] = [];
+    bench = await PublisherBench.start(
+      {},
+      {
+        request: ((config: unknown) => {
+          configs.push(config);
+          return request();
+        }) as never,
+      },
+    );
+    const result = await bench.publisher.send('http://127.0.0.1:1/x', 'order.created', {});
+
+    expect(result).toMatchObject(expected);
+    expect(configs[0]).toMatchObject({
+      method: 'HEAD',
+      url: 'http://127.0.0.1:1/x',
+      maxRedirects: 0,
+      proxy: false,
+      decompress: false,
+      maxContentLength: 65_536,
+      responseType: 'arraybuffer',
+      adapter: 'http',
+      timeout: 0,
+    });
+  });
+
+  it('keeps an adapter of its own, and is told what the guard cannot watch', async () => {
+    const urls: unknown[] = [];
+    bench.http.axiosRef.defaults.adapter = async (config) => {
+      urls.push(config.url);
+      return { data: '', status: 204, statusText: '', headers: {}, config };
+    };
+    await bench.module.init();
+    const result = await bench.publisher.send('all', 'order.created', {});
+    delete bench.http.axiosRef.defaults.adapter;
+
+    expect(result.status).toBe('delivered');
+    expect(urls).toEqual([`${receiver.url}/all`]);
+    expect(bench.logs('warn')).toEqual([expect.stringContaining('egress guard')]);
+  });
+});

@@ -1,0 +1,199 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, it } from '@jest/globals';
+import type { WebhookClock } from '../../lib/clock/webhook-clock.js';
+import { MemoryReplayStore } from '../../lib/replay/memory-replay.store.js';
+import {
+  ReplayStore,
+  type ReplayClaim,
+  type ReplayReservation,
+  type ReplayVerdict,
+} from '../../lib/replay/replay-store.js';
+import { replayStoreContract } from '../../lib/testing/replay-store.contract.js';
+
+/** What people write first: look, wait for the answer, then write. */
+class GetThenSetStore extends ReplayStore {
+  override readonly scope = 'shared';
+  private readonly records = new Map<string, ReplayReservation | 'done'>();
+
+  override async reserve(claim: ReplayClaim): Promise<ReplayVerdict> {
+    const record = this.records.get(claim.key);
+    await Promise.resolve();
+    if (record === 'done') return { status: 'done' };
+    if (record) return { status: 'in-progress', retryAt: claim.replayUntil };
+    const reservation = { claim, owner: `${Math.random()} of this process` };
+    this.records.set(claim.key, reservation);
+    return { status: 'reserved', reservation };
+  }
+
+  override async extend(): Promise<boolean> {
+    return true;
+  }
+
+  override async commit({ claim }: ReplayReservation): Promise<boolean> {
+    this.records.set(claim.key, 'done');
+    return true;
+  }
+
+  override async release({ claim }: ReplayReservation): Promise<boolean> {
+    return this.records.delete(claim.key);
+  }
+}
+
+/** A correct store, to put one fault into. */
+class FaultyStore extends MemoryReplayStore {
+  constructor(clock: WebhookClock) {
+    super({ clock });
+  }
+}
+
+class LooksAtNoFingerprint extends FaultyStore {
+  override reserve(claim: ReplayClaim): ReplayVerdict {
+    return super.reserve({ ...claim, fingerprint: '' });
+  }
+}
+
+class LooksAtNoToken extends FaultyStore {
+  override reserve(claim: ReplayClaim): ReplayVerdict {
+    return super.reserve({ ...claim, tokenKey: claim.key });
+  }
+}
+
+class HasNoLease extends FaultyStore {
+  override reserve(claim: ReplayClaim): ReplayVerdict {
+    return super.reserve({ ...claim, lease: 1e9 });
+  }
+}
+
+class ForgetsWithTheToken extends FaultyStore {
+  override reserve(claim: ReplayClaim): ReplayVerdict {
+    return super.reserve({ ...claim, keepUntil: claim.replayUntil });
+  }
+  override commit({ claim, owner }: ReplayReservation): boolean {
+    return super.commit({ claim: { ...claim, keepUntil: claim.replayUntil }, owner });
+  }
+}
+
+class ExtendsNothing extends FaultyStore {
+  override extend(): boolean {
+    return true;
+  }
+}
+
+class ReleasesNothing extends FaultyStore {
+  override release(): boolean {
+    return true;
+  }
+}
+
+class FencesNobody extends FaultyStore {
+  private readonly latest = new Map<string, ReplayReservation>();
+
+  override reserve(claim: ReplayClaim): ReplayVerdict {
+    const verdict = super.reserve(claim);
+    if (verdict.status === 'reserved') this.latest.set(claim.key, verdict.reservation);
+    return verdict;
+  }
+  override commit({ claim }: ReplayReservation): boolean {
+    const latest = this.latest.get(claim.key);
+    return latest !== undefined && super.commit(latest);
+  }
+}
+
+/** What a cache does: it starts over, or lets the oldest go, where a store must refuse. */
+class EvictsWhenFull extends ReplayStore {
+  override readonly scope = 'process';
+  private inner: MemoryReplayStore;
+
+  constructor(private readonly clock: WebhookClock) {
+    super();
+    this.inner = this.empty();
+  }
+
+  override reserve(claim: ReplayClaim): ReplayVerdict {
+    try {
+      return this.inner.reserve(claim);
+    } catch {
+      this.inner = this.empty();
+      return this.inner.reserve(claim);
+    }
+  }
+
+  override extend(reservation: ReplayReservation): boolean {
+    return this.inner.extend(reservation);
+  }
+
+  override commit(reservation: ReplayReservation): boolean {
+    return this.inner.commit(reservation);
+  }
+
+  override release(reservation: ReplayReservation): boolean {
+    return this.inner.release(reservation);
+  }
+
+  private empty(): MemoryReplayStore {
+    return new MemoryReplayStore({ clock: this.clock, maxEntries: 500 });
+  }
+}
+
+async function violations(create: (clock: WebhookClock) => ReplayStore): Promise<string[]> {
+  const violated: string[] = [];
+  for (const { name, run } of replayStoreContract(create)) {
+    await run().catch((error: Error) => {
+      expect(error.name).toBe('AssertionError');
+      violated.push(name);
+    });
+  }
+  return violated;
+}
+
+describe('the contract of replay stores', () => {
+  it('is violated by a store that looks before it writes', async () => {
+    expect(await violations(() => new GetThenSetStore())).toContain(
+      'gives one of 20 concurrent calls the reservation',
+    );
+  });
+
+  it.each([
+    [LooksAtNoFingerprint, 'calls other content under a known id a conflict, in progress and done'],
+    [
+      LooksAtNoToken,
+      'calls a token that comes with another event a conflict, in progress and done',
+    ],
+    [LooksAtNoToken, 'gives one of 20 concurrent events the token they share'],
+    [HasNoLease, 'frees a reservation whose lease has ended, and fences its holder'],
+    [ForgetsWithTheToken, 'remembers a handled event beyond the lease, and beyond the token'],
+    [ExtendsNothing, 'holds an extended reservation beyond its first lease'],
+    [ReleasesNothing, 'forgets a released event, and its token'],
+    [FencesNobody, 'frees a reservation whose lease has ended, and fences its holder'],
+    [FencesNobody, 'lets nobody but the owner change a reservation'],
+    [EvictsWhenFull, 'loses no handled event among a thousand others'],
+  ])('is violated by a store that %p, in "%s"', async (Faulty, clause) => {
+    expect(await violations((clock) => new Faulty(clock))).toContain(clause);
+  });
+
+  it('is kept by the store those are made from', async () => {
+    expect(await violations((clock) => new FaultyStore(clock))).toEqual([]);
+  });
+
+  it('waits for real when it is told how', async () => {
+    const waits: number[] = [];
+    const contract = replayStoreContract({
+      create: (clock) => new MemoryReplayStore({ clock }),
+      async advance(ms) {
+        waits.push(ms);
+        await sleep(0);
+      },
+    });
+    const clause = contract.find(({ name }) => name.startsWith('frees the token'))!;
+
+    // The wait was cut short, so that a store on the machine's clock still holds the lease.
+    await expect(clause.run()).rejects.toThrow('a token nothing was handled of must be free');
+    expect(waits).toEqual([expect.any(Number)]);
+  });
+
+  it('names each clause once', () => {
+    const names = replayStoreContract(() => new GetThenSetStore()).map(({ name }) => name);
+
+    expect(new Set(names).size).toBe(names.length);
+  });
+});
