@@ -1,6 +1,6 @@
-import { parseDuration } from './clock/duration.js';
 import { SystemClock } from './clock/system-clock.js';
 import type { WebhookClock } from './clock/webhook-clock.js';
+import { ConfigurationFaults } from './errors/configuration-faults.js';
 import {
   WebhookConfigurationError,
   type ConfigurationFault,
@@ -11,7 +11,8 @@ import type { ResolvedReceivers } from './receiver/receiver-options.interface.js
 import { resolveReceivers } from './receiver/receiver-options.resolver.js';
 import type { WebhookModuleOptions } from './webhook-module-options.interface.js';
 
-const DEFAULT_SHUTDOWN_TIMEOUT = '10s';
+/** Milliseconds. */
+const DEFAULT_SHUTDOWN_TIMEOUT = 10_000;
 
 /** The module's options, checked and filled. */
 export interface ResolvedWebhookOptions {
@@ -31,13 +32,11 @@ export interface ResolvedWebhookOptions {
 export function resolveWebhookOptions(options: WebhookModuleOptions): ResolvedWebhookOptions {
   const clock = options.clock ?? new SystemClock();
   const faults: ConfigurationFault[] = [];
-  const shutdownTimeout = parseDuration(options.shutdownTimeout ?? DEFAULT_SHUTDOWN_TIMEOUT);
-  if (shutdownTimeout === undefined) {
-    faults.push({
-      path: 'shutdownTimeout',
-      message: 'must be a number of milliseconds or a text like "10s"',
-    });
-  }
+  const shutdownTimeout = new ConfigurationFaults('', faults).duration(
+    'shutdownTimeout',
+    options.shutdownTimeout,
+    DEFAULT_SHUTDOWN_TIMEOUT,
+  );
   const receiving = resolveReceivers(options.receiver, clock);
   const publishing =
     options.publisher === undefined
@@ -47,8 +46,7 @@ export function resolveWebhookOptions(options: WebhookModuleOptions): ResolvedWe
           production: process.env['NODE_ENV'] === 'production',
         });
   faults.push(...receiving.faults, ...publishing.faults);
-  if (shutdownTimeout === undefined || faults.length > 0)
-    throw new WebhookConfigurationError(faults);
+  if (faults.length > 0) throw new WebhookConfigurationError(faults);
   return {
     receivers: receiving.receivers,
     publisher: publishing.resolved,

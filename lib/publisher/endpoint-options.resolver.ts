@@ -12,7 +12,7 @@ import {
 import { identifierRule, isIdentifier } from '../token/validate-claims.js';
 import { HASH_ALGORITHMS } from '../token/webhook-token.constants.js';
 import { isAudience } from './audience.js';
-import type { ConfigurationFaults } from './configuration-faults.js';
+import type { ConfigurationFaults } from '../errors/configuration-faults.js';
 import { headerFault } from './endpoint-headers.js';
 import type {
   ResolvedDestination,

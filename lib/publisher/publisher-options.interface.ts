@@ -2,6 +2,7 @@ import type { Duration } from '../clock/duration.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { EgressOptions } from '../egress/egress-options.interface.js';
 import type { EgressPolicy } from '../egress/egress-policy.js';
+import type { EgressTlsOptions } from '../egress/guarded-agent.js';
 import type { KeyInput } from '../token/key-material.js';
 import type { TokenSigner } from '../token/token-signer.js';
 import type { HashAlgorithm } from '../token/webhook-token.constants.js';
@@ -90,6 +91,8 @@ export interface WebhookPublisherOptions extends EgressOptions {
   readonly retry?: WebhookRetryOptions | undefined;
   /** Default an {@link InProcessDeliveryQueue}; in production it must be chosen explicitly. */
   readonly queue?: DeliveryQueue | undefined;
+  /** Authorities to trust and a certificate to show, as node:tls takes them; default: those of Node. */
+  readonly tls?: EgressTlsOptions | undefined;
   /** How long a shutdown waits for deliveries; default `'10s'`. */
   readonly shutdownTimeout?: Duration | undefined;
 }
@@ -124,6 +127,7 @@ export interface ResolvedPublisherOptions {
   readonly retry: RetryPolicy;
   readonly queue: DeliveryQueue;
   readonly egress: EgressPolicy;
+  readonly tls: EgressTlsOptions | undefined;
   readonly clock: WebhookClock;
   readonly shutdownTimeout: number;
 }

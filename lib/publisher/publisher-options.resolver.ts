@@ -1,7 +1,9 @@
+import { createSecureContext } from 'node:tls';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { EgressPolicy } from '../egress/egress-policy.js';
+import type { EgressTlsOptions } from '../egress/guarded-agent.js';
 import type { ConfigurationFault } from '../errors/webhook-configuration.error.js';
-import { ConfigurationFaults } from './configuration-faults.js';
+import { ConfigurationFaults } from '../errors/configuration-faults.js';
 import { resolveDefaults, resolveEndpoints } from './endpoint-options.resolver.js';
 import { InProcessDeliveryQueue } from './in-process-delivery.queue.js';
 import type {
@@ -45,6 +47,7 @@ export function resolvePublisherOptions(
     options.shutdownTimeout,
     DEFAULT_SHUTDOWN_TIMEOUT,
   );
+  checkTls(options.tls, faults);
   checkQueue(options.queue, production, faults);
   if (faults.all.length > 0 || egress === undefined) {
     return { faults: faults.all };
@@ -56,6 +59,7 @@ export function resolvePublisherOptions(
       maxHeadBytes,
       retry,
       egress,
+      tls: options.tls,
       clock,
       shutdownTimeout,
       queue: options.queue ?? new InProcessDeliveryQueue({ clock }),
@@ -71,6 +75,19 @@ function resolveEgress(
   const wrong = EgressPolicy.faults(options);
   for (const { path, message } of wrong) faults.add(path, message);
   return wrong.length > 0 ? undefined : new EgressPolicy(options);
+}
+
+function checkTls(tls: EgressTlsOptions | undefined, faults: ConfigurationFaults): void {
+  if (tls === undefined) return;
+  try {
+    createSecureContext(tls);
+  } catch {
+    // The error may quote the key or the passphrase, so it ends here.
+    faults.add(
+      'tls',
+      'cannot be read: give certificates and keys as PEM, and the right passphrase',
+    );
+  }
 }
 
 function checkQueue(queue: unknown, production: boolean, faults: ConfigurationFaults): void {

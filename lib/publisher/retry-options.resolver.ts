@@ -1,5 +1,5 @@
 import { parseDuration } from '../clock/duration.js';
-import type { ConfigurationFaults } from './configuration-faults.js';
+import type { ConfigurationFaults } from '../errors/configuration-faults.js';
 import type { WebhookRetryOptions } from './publisher-options.interface.js';
 import { DEFAULT_RETRY_JITTER, DEFAULT_RETRY_SCHEDULE } from './publisher.constants.js';
 import type { RetryPolicy } from './retry-policy.js';

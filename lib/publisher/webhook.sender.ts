@@ -32,7 +32,7 @@ export class WebhookSender {
     private readonly options: ResolvedPublisherOptions,
     private readonly http: HttpService,
   ) {
-    this.agents = createGuardedAgents(options.egress);
+    this.agents = createGuardedAgents(options.egress, { tls: options.tls });
   }
 
   /** Whether requests leave by an adapter of the application's own, which the egress guard cannot watch. */

@@ -1,5 +1,5 @@
-import { parseDuration } from '../clock/duration.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
+import { ConfigurationFaults } from '../errors/configuration-faults.js';
 import {
   WebhookConfigurationError,
   type ConfigurationFault,
@@ -18,8 +18,10 @@ import type {
 import { DEFAULT_RECEIVER } from './receiver.constants.js';
 
 const DEFAULT_MAX_BODY_BYTES = 32 * 1024 * 1024;
-const DEFAULT_REPLAY_WINDOW = '96h';
-const DEFAULT_REPLAY_LEASE = '30s';
+/** Milliseconds: 96 hours, the longest that senders of the family retry. */
+const DEFAULT_REPLAY_WINDOW = 96 * 3_600_000;
+/** Milliseconds. */
+const DEFAULT_REPLAY_LEASE = 30_000;
 
 /** A path of plain segments: what both adapters understand alike. */
 const MOUNTABLE_PATH = /^[A-Za-z0-9._~-]+(?:\/[A-Za-z0-9._~-]+)*$/;
@@ -34,56 +36,55 @@ export function resolveReceivers(
   options: WebhookReceiverOptions | readonly WebhookReceiverOptions[] | undefined,
   clock: WebhookClock,
 ): { receivers: ResolvedReceivers; faults: ConfigurationFault[] } {
-  const faults: ConfigurationFault[] = [];
+  const all: ConfigurationFault[] = [];
   const receivers = new Map<string, ResolvedReceiver>();
   const mounted = new Map<string, string>();
   const list = options === undefined ? [] : Array.isArray(options) ? options : [options];
   (list as readonly WebhookReceiverOptions[]).forEach((one, index) => {
-    const at = Array.isArray(options) ? `receiver[${index}]` : 'receiver';
-    const fault = (path: string, message: string): void => {
-      faults.push({ path: `${at}.${path}`, message });
-    };
-    const receiver = resolveReceiver(one, clock, fault);
+    const faults = new ConfigurationFaults(
+      Array.isArray(options) ? `receiver[${index}]` : 'receiver',
+      all,
+    );
+    const receiver = resolveReceiver(one, clock, faults);
     if (receiver === undefined) return;
-    if (receivers.has(receiver.name)) {
-      fault('name', `another receiver is named "${receiver.name}": give each its own name`);
-    }
-    if (receiver.path !== undefined && mounted.has(receiver.path)) {
-      fault('path', `the receiver "${mounted.get(receiver.path)}" is mounted there already`);
-    }
-    receivers.set(receiver.name, receiver);
-    if (receiver.path !== undefined) mounted.set(receiver.path, receiver.name);
+    const { name, path } = receiver;
+    faults.require(
+      !receivers.has(name),
+      'name',
+      `another receiver is named "${name}": give each its own name`,
+    );
+    receivers.set(name, receiver);
+    if (path === undefined) return;
+    faults.require(
+      !mounted.has(path),
+      'path',
+      `the receiver "${mounted.get(path)}" is mounted there already`,
+    );
+    mounted.set(path, name);
   });
-  return { receivers, faults };
+  return { receivers, faults: all };
 }
-
-type ReportFault = (path: string, message: string) => void;
 
 function resolveReceiver(
   options: WebhookReceiverOptions,
   clock: WebhookClock,
-  fault: ReportFault,
+  faults: ConfigurationFaults,
 ): ResolvedReceiver | undefined {
-  const tokens = resolveTokens(options, clock, fault);
-  const path = resolvePath(options.path, fault);
-  const replayWindow = resolveDuration(
-    'replay.window',
-    options.replay?.window ?? DEFAULT_REPLAY_WINDOW,
-    fault,
-  );
-  const replayLease = resolveDuration(
-    'replay.lease',
-    options.replay?.lease ?? DEFAULT_REPLAY_LEASE,
-    fault,
-  );
+  const { replay = {} } = options;
+  const tokens = resolveTokens(options, clock, faults);
+  const path = resolvePath(options.path, faults);
+  const replayFaults = faults.below('replay');
+  const replayWindow = replayFaults.duration('window', replay.window, DEFAULT_REPLAY_WINDOW);
+  const replayLease = replayFaults.duration('lease', replay.lease, DEFAULT_REPLAY_LEASE);
   const maxBodyBytes = options.maxBodyBytes ?? DEFAULT_MAX_BODY_BYTES;
-  if (!Number.isSafeInteger(maxBodyBytes) || maxBodyBytes < 0) {
-    fault('maxBodyBytes', 'must be a whole number of bytes');
-  }
-  const allowedEvents = resolveAllowedEvents(options.issuers ?? [], fault);
-  if (tokens === undefined || replayWindow === undefined || replayLease === undefined)
-    return undefined;
-  const replayStore = options.replay?.store ?? new MemoryReplayStore({ clock });
+  faults.require(
+    Number.isSafeInteger(maxBodyBytes) && maxBodyBytes >= 0,
+    'maxBodyBytes',
+    'must be a whole number of bytes',
+  );
+  const allowedEvents = resolveAllowedEvents(options.issuers ?? [], faults);
+  if (tokens === undefined) return undefined;
+  const replayStore = replay.store ?? new MemoryReplayStore({ clock });
   return {
     name: options.name ?? DEFAULT_RECEIVER,
     path,
@@ -94,7 +95,7 @@ function resolveReceiver(
     maxBodyBytes,
     replayStore,
     leases: new LeaseKeeper(replayStore, clock, replayLease),
-    onDuplicate: options.replay?.onDuplicate ?? 'acknowledge',
+    onDuplicate: replay.onDuplicate ?? 'acknowledge',
     replayWindow,
     replayLease,
     unhandledEvent: options.unhandledEvent ?? 'acknowledge',
@@ -107,7 +108,7 @@ function resolveReceiver(
 function resolveTokens(
   options: WebhookReceiverOptions,
   clock: WebhookClock,
-  fault: ReportFault,
+  faults: ConfigurationFaults,
 ): TokenVerifier | undefined {
   try {
     return createTokenVerifier({
@@ -121,42 +122,31 @@ function resolveTokens(
     });
   } catch (error) {
     if (!(error instanceof WebhookConfigurationError)) throw error;
-    for (const { path, message } of error.faults) fault(path, message);
+    for (const { path, message } of error.faults) faults.add(path, message);
     return undefined;
   }
 }
 
-function resolvePath(path: string | undefined, fault: ReportFault): string | undefined {
-  if (path === undefined) return undefined;
-  const plain = path.replace(/^\/+|\/+$/g, '');
-  if (!MOUNTABLE_PATH.test(plain)) {
-    fault(
-      'path',
-      'must be plain segments like "webhooks" or "hooks/billing"; for a path with parameters put @WebhookEndpoint() on a controller method',
-    );
-  }
+function resolvePath(path: string | undefined, faults: ConfigurationFaults): string | undefined {
+  const plain = path?.replace(/^\/+|\/+$/g, '');
+  faults.require(
+    plain === undefined || MOUNTABLE_PATH.test(plain),
+    'path',
+    'must be plain segments like "webhooks" or "hooks/billing"; for a path with parameters put @WebhookEndpoint() on a controller method',
+  );
   return plain;
-}
-
-function resolveDuration(path: string, value: unknown, fault: ReportFault): number | undefined {
-  const milliseconds = parseDuration(value);
-  if (milliseconds === undefined || milliseconds === 0) {
-    fault(path, 'must be a positive number of milliseconds or a text like "30s", "5m", "96h"');
-    return undefined;
-  }
-  return milliseconds;
 }
 
 function resolveAllowedEvents(
   issuers: readonly WebhookIssuer[],
-  fault: ReportFault,
+  faults: ConfigurationFaults,
 ): ReadonlyMap<string, readonly string[]> {
   const allowed = new Map<string, readonly string[]>();
   issuers.forEach(({ issuer, events }, index) => {
     if (events === undefined) return;
     events.forEach((pattern, i) => {
       const message = eventPatternFault(pattern);
-      if (message !== undefined) fault(`issuers[${index}].events[${i}]`, message);
+      if (message !== undefined) faults.add(`issuers[${index}].events[${i}]`, message);
     });
     allowed.set(issuer, events);
   });

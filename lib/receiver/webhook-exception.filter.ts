@@ -25,7 +25,8 @@ export class WebhookExceptionFilter implements ExceptionFilter {
     const { answer } = WebhookException.from(error);
     const reception = receptionOf(request);
     await reception?.fail();
-    this.intake.report(answer, reception?.event, error);
+    // What the guard refused it has told already.
+    if (!(error instanceof WebhookException)) this.intake.report(answer, reception?.event, error);
     if (adapter.isHeadersSent(response)) return;
     for (const [name, value] of Object.entries(answer.headers)) {
       adapter.setHeader(response, name, value);

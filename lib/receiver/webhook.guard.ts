@@ -5,7 +5,7 @@ import { HttpAdapterHost } from '@nestjs/core';
 import { unshieldBody } from './body-shield.js';
 import { fromNodeRequest, type BodySource } from './incoming-webhook.js';
 import { keepReception, nodeRequest, type AdapterRequest } from './reception-of-request.js';
-import { acknowledge } from './webhook-answer.js';
+import { acknowledge, refuse } from './webhook-answer.js';
 import { closesConnection } from './send-answer.js';
 import type { WebhookReception } from './webhook-reception.js';
 import { WebhookException } from './webhook.exception.js';
@@ -47,6 +47,7 @@ export class WebhookGuard implements CanActivate {
     } catch (error) {
       const exception = WebhookException.from(error);
       this.writeHeaders(node, response, exception);
+      this.intake.report(exception.answer);
       throw exception;
     }
   }
@@ -68,12 +69,19 @@ export class WebhookGuard implements CanActivate {
     const node = 'raw' in response ? response.raw : response;
     node.setHeader('Cache-Control', 'no-store');
     this.drain.enter();
-    // Unlike the event, this also tells of a sender that went away while the event was let in.
+    // A sender may have gone while its event was let in: `close` has passed by then, and what is
+    // written all the same counts as sent.
+    const gone = node.destroyed;
     finished(node, () => {
       this.drain.leave();
-      if (!reception.unsettled) return;
-      const success = node.writableFinished && node.statusCode >= 200 && node.statusCode < 300;
-      void (success ? reception.complete() : reception.fail());
+      const success =
+        !gone && node.writableFinished && node.statusCode >= 200 && node.statusCode < 300;
+      const { event, unsettled } = reception;
+      if (success) this.intake.report(acknowledge(false), event);
+      else if (unsettled) {
+        this.intake.report(refuse('handler_failed', { status: node.statusCode }), event);
+      }
+      if (unsettled) void (success ? reception.complete() : reception.fail());
     });
   }
 

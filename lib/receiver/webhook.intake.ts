@@ -68,6 +68,9 @@ export class WebhookIntake {
     }));
     if (error instanceof HandlerFailure && answer.situation === 'handler_failed') {
       this.logFailure(error.cause, event);
+    } else if (answer.situation === 'payload_consumed') {
+      // No sender's doing: the application is set up so that no webhook with a body can get in.
+      this.logger.error(answer.problem?.detail);
     } else if (answer.problem !== undefined) {
       // Anybody can have a request refused: at a louder level the log would be theirs to fill.
       this.logger.debug(`Refused: ${answer.status} ${answer.situation}`);

@@ -26,9 +26,6 @@ interface Mounted {
 
 const mounted = new WeakMap<HttpServer, Mounted>();
 
-const refuseMethod: NodeHandler = (request, response) =>
-  sendAnswer(request, response, refuse('method_not_allowed'), { close: false });
-
 /**
  * Brings the receivers onto the application's HTTP adapter. Twice: as soon as the adapter is known, which
  * is before the application's body parsers exist; and at start-up, when prefix, versions and the
@@ -66,7 +63,7 @@ export class WebhookMount {
             void this.intake.handle(request, response, receiver);
           }),
         );
-        mount.refuseOtherMethods(path, refuseMethod);
+        mount.refuseOtherMethods(path, this.refuseMethod);
       }
     }
     recorder.restore();
@@ -74,10 +71,16 @@ export class WebhookMount {
       ({ isWebhook, method }) => isWebhook && method === 'post',
     );
     for (const path of new Set(endpoints.map((route) => route.path))) {
-      mount.refuseOtherMethods(path, refuseMethod);
+      mount.refuseOtherMethods(path, this.refuseMethod);
     }
     return faults;
   }
+
+  private readonly refuseMethod: NodeHandler = (request, response) => {
+    const answer = refuse('method_not_allowed');
+    sendAnswer(request, response, answer, { close: false });
+    this.intake.report(answer);
+  };
 
   private prepare(): void {
     const adapter = this.adapter();

@@ -42,15 +42,26 @@ type SegmentsMatch<Pattern extends string[], Name extends string[]> = Pattern ex
     ? true
     : false;
 
-/** The declared event names a pattern matches: `order.*` gives a union. */
+type NamesMatching<Pattern extends string, Name = WebhookEventName> = Pattern extends string
+  ? Name extends string
+    ? SegmentsMatch<Segments<Pattern>, Segments<Name>> extends true
+      ? Name
+      : never
+    : never
+  : never;
+
+/**
+ * The declared event names a pattern matches: `order.*` gives a union, and so does a union of patterns.
+ * A pattern that is any text, as in `WebhookEvent` without an argument, matches every name.
+ */
+// The first condition always holds. A template literal in it makes TypeScript compare two `WebhookEvent<…>`
+// by their members; without, it compares the patterns, and `order.created` is no subtype of `order.*`.
 export type WebhookEventsMatching<Pattern extends string> = keyof WebhookEventMap extends never
   ? string
-  : Extract<keyof WebhookEventMap, string> extends infer Name
-    ? Name extends string
-      ? SegmentsMatch<Segments<Pattern>, Segments<Name>> extends true
-        ? Name
-        : never
-      : never
+  : `.${Pattern}` extends `.${string}`
+    ? string extends Pattern
+      ? WebhookEventName
+      : NamesMatching<Pattern>
     : never;
 
 /** An event name, or a pattern with `*` for one segment and `**` for any number of them. */

@@ -93,6 +93,7 @@ describe('resolvePublisherOptions', () => {
       'publisher.allowedAddresses[0]',
       /./,
     ],
+    ['a certificate that is none', { ...good, tls: { cert: 'nonsense' } }, 'publisher.tls', /PEM/],
     ['a queue that is none', { ...good, queue: {} }, 'publisher.queue', /DeliveryQueue/],
     ['endpoints that are no list', { ...good, endpoints: crm }, 'publisher.endpoints', /list/],
     [

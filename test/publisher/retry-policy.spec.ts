@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
 import type { AttemptResult, FailureReason } from '../../lib/publisher/attempt-result.interface.js';
-import { ConfigurationFaults } from '../../lib/publisher/configuration-faults.js';
+import { ConfigurationFaults } from '../../lib/errors/configuration-faults.js';
 import { resolveRetryOptions } from '../../lib/publisher/retry-options.resolver.js';
 import { decideRetry } from '../../lib/publisher/retry-policy.js';
 

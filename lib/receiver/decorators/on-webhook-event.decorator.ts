@@ -41,14 +41,15 @@ type FitsByDecorator<Parameters, Pattern extends string> = Parameters extends [
       ? FitsByDecorator<Rest, Pattern>
       : Accepts<First, WebhookEventData<Pattern>> extends true
         ? FitsByDecorator<Rest, Pattern>
-        : MemberOf<WebhookEventData<Pattern>> extends infer Member
-          ? [Extract<Member, First>] extends [never]
-            ? false
-            : FitsByDecorator<Rest, Pattern>
+        : true extends AcceptsMember<First, WebhookEventData<Pattern>>
+          ? FitsByDecorator<Rest, Pattern>
           : false
   : true;
 
-type MemberOf<Data> = Data extends unknown ? Data[keyof Data] : never;
+/** Member by member: in their union, a narrow type would disappear in a wide one beside it. */
+type AcceptsMember<Parameter, Data> = Data extends unknown
+  ? { [Key in keyof Data]-?: Accepts<Parameter, Data[Key]> }[keyof Data]
+  : never;
 
 type Fits<Method extends AnyMethod, Pattern extends string> = keyof WebhookEventMap extends never
   ? true

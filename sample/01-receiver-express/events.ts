@@ -1,0 +1,22 @@
+/** What the shop sends about a new order. */
+export interface OrderCreated {
+  readonly id: string;
+  readonly customer: string;
+  /** In cents. */
+  readonly total: number;
+}
+
+export type OrderStatus = 'paid' | 'shipped' | 'cancelled';
+
+export interface OrderUpdated {
+  readonly id: string;
+  readonly status: OrderStatus;
+}
+
+// From here on the compiler knows which events exist and what each carries.
+declare module 'nestjs-webhook-token' {
+  interface WebhookEventMap {
+    'order.created': OrderCreated;
+    'order.updated': OrderUpdated;
+  }
+}

@@ -1,0 +1,15 @@
+import { IsInt, IsNotEmpty, IsPositive, IsString } from 'class-validator';
+import type { OrderCreated } from './events.js';
+
+export class OrderCreatedDto implements OrderCreated {
+  @IsString()
+  @IsNotEmpty()
+  readonly id!: string;
+
+  @IsString()
+  readonly customer!: string;
+
+  @IsInt()
+  @IsPositive()
+  readonly total!: number;
+}

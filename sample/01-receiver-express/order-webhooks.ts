@@ -1,0 +1,29 @@
+import { Injectable, Logger } from '@nestjs/common';
+import { OnWebhookEvent, WebhookContext, WebhookData, WebhookEvent } from 'nestjs-webhook-token';
+import { OrderCreatedDto } from './order-created.dto.js';
+
+@Injectable()
+export class OrderWebhooks {
+  private readonly logger = new Logger(OrderWebhooks.name);
+
+  /** The DTO's decorators are checked first; what does not hold them is answered 422. */
+  @OnWebhookEvent('order.created')
+  onCreated(order: OrderCreatedDto, event: WebhookEvent<'order.created'>): void {
+    this.logger.log(`Order ${order.id} of ${order.total} cents, reported by ${event.issuer}`);
+  }
+
+  /** The sender gets its success when the promise resolves, and sends again when it rejects. */
+  @OnWebhookEvent('order.updated')
+  async onUpdated(
+    @WebhookData('id') id: string,
+    @WebhookContext() event: WebhookEvent<'order.updated'>,
+  ): Promise<void> {
+    this.logger.log(`Order ${id} is ${event.data.status}`);
+  }
+
+  /** Runs beside the two above. `event.id` stays the same when the sender repeats the event. */
+  @OnWebhookEvent('order.*')
+  onAny(@WebhookContext() event: WebhookEvent<'order.*'>): void {
+    this.logger.log(`${event.event} ${event.id} came by ${event.method}`);
+  }
+}

@@ -1,0 +1,18 @@
+import { Controller, Logger } from '@nestjs/common';
+import { WebhookContext, WebhookData, WebhookEndpoint, WebhookEvent } from 'nestjs-webhook-token';
+import { Payment } from './payment.schema.js';
+
+@Controller('payments')
+export class PaymentsController {
+  private readonly logger = new Logger(PaymentsController.name);
+
+  /** A route like any other, HEAD and POST at once; only what is verified reaches the method. */
+  @WebhookEndpoint('webhooks', { receiver: 'payments' })
+  receive(
+    @WebhookData({ schema: Payment }) payment: Payment,
+    @WebhookContext() event: WebhookEvent<'payment.*'>,
+  ): void {
+    const { id, amount, paidAt } = payment;
+    this.logger.log(`${event.event}: ${id}, ${amount} cents at ${paidAt.toISOString()}`);
+  }
+}

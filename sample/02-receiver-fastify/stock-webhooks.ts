@@ -1,0 +1,14 @@
+import { Injectable, Logger } from '@nestjs/common';
+import { OnWebhookEvent, WebhookEvent } from 'nestjs-webhook-token';
+
+@Injectable()
+export class StockWebhooks {
+  private readonly logger = new Logger(StockWebhooks.name);
+
+  /** `receiver` keeps the bank's events out, whatever names it gives them. */
+  @OnWebhookEvent('stock.exported', { receiver: 'warehouse' })
+  onExported(csv: Buffer, event: WebhookEvent<'stock.exported'>): void {
+    const [, ...articles] = csv.toString().trimEnd().split('\n');
+    this.logger.log(`${articles.length} articles in ${csv.length} bytes of ${event.contentType}`);
+  }
+}

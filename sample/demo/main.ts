@@ -1,0 +1,63 @@
+import { randomBytes } from 'node:crypto';
+import type { Stage } from './act.js';
+import { DELIVERIES } from './deliveries.js';
+import { DemoProcess } from './demo-process.js';
+import { REFUSALS } from './refusals.js';
+import { RETRY } from './retry.js';
+import type { PublisherSkills, ReceiverSkills } from './skills.js';
+import { tellAct, tellLines } from './story.js';
+
+const ACTS = [...DELIVERIES, ...REFUSALS, RETRY];
+
+/** What the two processes share; the secret is made for this run. */
+const SHARED = {
+  DEMO_ISSUER: 'https://shop.example',
+  DEMO_SECRET: randomBytes(32).toString('hex'),
+};
+
+/** @returns how many acts went as they should */
+async function playAll(stage: Stage): Promise<number> {
+  let good = 0;
+  for (const [index, act] of ACTS.entries()) {
+    const scene = await act.play(stage).catch((error: Error) => {
+      throw new Error(`${act.title} ${error.message}`, { cause: error });
+    });
+    tellAct(index + 1, act, scene);
+    if (scene.faults.length === 0) good++;
+  }
+  return good;
+}
+
+async function run(): Promise<number> {
+  const processes: { stop(): Promise<void> }[] = [];
+  try {
+    const receiver = await DemoProcess.start<ReceiverSkills>('receiver', SHARED);
+    processes.push(receiver.process);
+    const publisher = await DemoProcess.start<PublisherSkills>('publisher', {
+      ...SHARED,
+      DEMO_RECEIVER_URL: receiver.address,
+    });
+    processes.push(publisher.process);
+    tellLines('Two processes on this machine share a secret.', [
+      ['publisher', `process ${publisher.process.pid}, signs as ${publisher.address}`],
+      ['receiver', `process ${receiver.process.pid}, listens on ${receiver.address}`],
+    ]);
+    return await playAll({
+      publisher: publisher.process,
+      receiver: receiver.process,
+      url: receiver.address,
+      issuer: publisher.address,
+    });
+  } finally {
+    await Promise.all(processes.map((process) => process.stop()));
+  }
+}
+
+try {
+  const good = await run();
+  console.log(`${good} of ${ACTS.length} went as they should.`);
+  process.exitCode = good === ACTS.length ? 0 : 1;
+} catch (error) {
+  console.error(`The demo stopped: ${(error as Error).message}`);
+  process.exitCode = 1;
+}

@@ -1,0 +1,23 @@
+import { Module } from '@nestjs/common';
+import { WebhookModule } from 'nestjs-webhook-token';
+import { ParcelService } from './parcel.service.js';
+
+@Module({
+  imports: [
+    WebhookModule.forRoot({
+      publisher: {
+        issuer: process.env.DEMO_ISSUER!,
+        secret: process.env.DEMO_SECRET!,
+        endpoints: [{ id: 'receiver', url: process.env.DEMO_RECEIVER_URL! }],
+        // The default waits 5 seconds before the second attempt: right for a receiver in trouble,
+        // long for a demo.
+        retry: { schedule: ['0s', '250ms'] },
+        // For a receiver on this machine only.
+        allowHttp: true,
+        allowedAddresses: ['127.0.0.1'],
+      },
+    }),
+  ],
+  providers: [ParcelService],
+})
+export class AppModule {}

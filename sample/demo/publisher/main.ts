@@ -1,0 +1,15 @@
+import { NestFactory } from '@nestjs/core';
+import { answerQuestions } from '../answer-questions.js';
+import { AppModule } from './app.module.js';
+import { ParcelService } from './parcel.service.js';
+
+async function bootstrap(): Promise<void> {
+  // No HTTP server of its own: publishing needs none. Silent, as the demo tells the story.
+  const app = await NestFactory.createApplicationContext(AppModule, {
+    logger: false,
+    abortOnError: false,
+  });
+  answerQuestions(app, app.get(ParcelService), process.env.DEMO_ISSUER!);
+}
+
+await bootstrap();

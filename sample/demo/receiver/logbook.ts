@@ -1,0 +1,29 @@
+import { EventEmitter, once } from 'node:events';
+import { Injectable } from '@nestjs/common';
+import type { WebhookEvent } from 'nestjs-webhook-token';
+import { fingerprintOf } from '../fingerprint.js';
+import type { HandlerRun, ReceiverSkills } from '../skills.js';
+
+/** Remembers every run of a handler, for the demo to compare with what was sent. */
+@Injectable()
+export class Logbook implements ReceiverSkills {
+  private readonly runs: HandlerRun[] = [];
+  private readonly entries = new EventEmitter();
+
+  enter(event: WebhookEvent, succeeded: boolean): void {
+    // Loses an event on purpose, to show that the demo notices.
+    if (event.event === process.env.DEMO_LOSE) return;
+    const { id, jti, method, contentType } = event;
+    this.runs.push({ id, jti, method, contentType, succeeded, ...fingerprintOf(event.data) });
+    this.entries.emit(id);
+  }
+
+  runsFor(id: string): readonly HandlerRun[] {
+    return this.runs.filter((run) => run.id === id);
+  }
+
+  async runsUntilHandled(id: string): Promise<readonly HandlerRun[]> {
+    while (!this.runsFor(id).some(({ succeeded }) => succeeded)) await once(this.entries, id);
+    return this.runsFor(id);
+  }
+}

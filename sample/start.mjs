@@ -1,0 +1,18 @@
+// Starts a compiled sample with the settings of sample.env: npm run sample -- 01-receiver-express
+import { existsSync, readdirSync } from 'node:fs';
+import { loadEnvFile } from 'node:process';
+import { fileURLToPath } from 'node:url';
+
+const compiled = new URL('../build/sample/', import.meta.url);
+const name = process.argv[2] ?? '';
+const main = new URL(`${name}/main.js`, compiled);
+
+if (name === '' || !existsSync(main)) {
+  const known = existsSync(compiled) ? readdirSync(compiled).join(', ') : 'none is compiled yet';
+  console.error(`Usage: npm run sample -- <name>\nSamples: ${known}`);
+  process.exit(1);
+}
+
+// What the environment says already wins.
+loadEnvFile(fileURLToPath(new URL('sample.env', import.meta.url)));
+await import(main.href);

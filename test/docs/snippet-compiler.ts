@@ -1,0 +1,121 @@
+import { join } from 'node:path';
+import ts from 'typescript';
+import { ROOT } from './documents.js';
+import type { CodeBlock } from './markdown.js';
+
+/** A block of TypeScript in a document. */
+export interface Snippet extends CodeBlock {
+  /** The document's path. */
+  readonly document: string;
+}
+
+/**
+ * What a snippet may lean on without declaring it. Kept as a text, since a declaration file in this
+ * folder would declare all this for every test of the project too.
+ */
+const PREAMBLE = `
+declare const env: Readonly<Record<string, string>> & {
+  readonly [Name in 'BANK_OLD_SECRET' | 'BANK_SECRET' | 'BILLING_SECRET' | 'CRM_SECRET' | 'SHOP_OLD_SECRET' | 'SHOP_SECRET']: string;
+};
+declare const app: import('@nestjs/common').INestApplication;
+declare const publisher: import('nestjs-webhook-token').WebhookPublisher;
+declare const deliveryQueue: import('nestjs-webhook-token').DeliveryQueue;
+`;
+
+const FOLDER = join(ROOT, 'test', 'docs', 'snippets');
+const PREAMBLE_FILE = join(FOLDER, 'preamble.d.ts');
+
+/**
+ * Type-checks snippets against the sources of the package, as strictly as those are.
+ *
+ * Every snippet is a module of its own. One that declares events is a program of its own: what it merges
+ * into WebhookEventMap would hold for all the others.
+ */
+export class SnippetCompiler {
+  private readonly options: ts.CompilerOptions;
+  private readonly parsed = new Map<string, ts.SourceFile | undefined>();
+
+  constructor() {
+    const path = join(ROOT, 'tsconfig.json');
+    const { config } = ts.readConfigFile(path, (file) => ts.sys.readFile(file));
+    this.options = {
+      ...ts.parseJsonConfigFileContent(
+        config,
+        { ...ts.sys, readDirectory: () => [] },
+        ROOT,
+        {},
+        path,
+      ).options,
+      noEmit: true,
+      // A snippet shows a declaration and leaves its use to the reader.
+      noUnusedLocals: false,
+      noUnusedParameters: false,
+      // Hardly any application has it, and it forbids what is idiomatic without it.
+      exactOptionalPropertyTypes: false,
+    };
+  }
+
+  /** @returns what is wrong, each with document and line */
+  check(snippets: readonly Snippet[]): string[] {
+    const declaring = snippets.filter(({ code }) => code.includes('WebhookEventMap'));
+    const others = snippets.filter((snippet) => !declaring.includes(snippet));
+    return [others, ...declaring.map((snippet) => [snippet])]
+      .filter((group) => group.length > 0)
+      .flatMap((group) => this.compile(group));
+  }
+
+  private compile(snippets: readonly Snippet[]): string[] {
+    const files = new Map(
+      snippets.map((snippet, index) => [join(FOLDER, `${index}.ts`), snippet] as const),
+    );
+    const texts = new Map<string, string>([
+      [PREAMBLE_FILE, PREAMBLE],
+      // Behind the code, so that lines stay what they are; it makes a module of the snippet.
+      ...[...files].map(([name, { code }]) => [name, `${code}\nexport {};\n`] as const),
+    ]);
+    const program = ts.createProgram({
+      rootNames: [...texts.keys()],
+      options: this.options,
+      host: this.host(texts),
+    });
+    return [...texts.keys()].flatMap((name) => {
+      const file = program.getSourceFile(name);
+      if (file === undefined) throw new Error(`${name} is not part of the program`);
+      return [
+        ...program.getSyntacticDiagnostics(file),
+        ...program.getSemanticDiagnostics(file),
+      ].map((diagnostic) => describeFault(diagnostic, file, files.get(name)));
+    });
+  }
+
+  private host(texts: ReadonlyMap<string, string>): ts.CompilerHost {
+    const host = ts.createCompilerHost(this.options);
+    const target = { languageVersion: ts.ScriptTarget.ES2022 };
+    return {
+      ...host,
+      fileExists: (name) => texts.has(name) || host.fileExists(name),
+      readFile: (name) => texts.get(name) ?? host.readFile(name),
+      directoryExists: (name) => name === FOLDER || (host.directoryExists?.(name) ?? true),
+      getSourceFile: (name, languageVersion) => {
+        const text = texts.get(name);
+        const format = { impliedNodeFormat: ts.ModuleKind.ESNext as const };
+        if (text !== undefined) return ts.createSourceFile(name, text, { ...target, ...format });
+        // The library and its types are the same in every program: read once.
+        if (!this.parsed.has(name))
+          this.parsed.set(name, host.getSourceFile(name, languageVersion));
+        return this.parsed.get(name);
+      },
+    };
+  }
+}
+
+function describeFault(
+  { start = 0, code, messageText }: ts.Diagnostic,
+  file: ts.SourceFile,
+  snippet: Snippet | undefined,
+): string {
+  const { line } = file.getLineAndCharacterOfPosition(start);
+  const place =
+    snippet === undefined ? `preamble:${line}` : `${snippet.document}:${snippet.line + line}`;
+  return `${place}: TS${code} ${ts.flattenDiagnosticMessageText(messageText, ' ')}`;
+}

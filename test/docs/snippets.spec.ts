@@ -1,0 +1,69 @@
+import { beforeAll, describe, expect, it } from '@jest/globals';
+import { documents } from './documents.js';
+import { MarkdownDocument } from './markdown.js';
+import { SnippetCompiler, type Snippet } from './snippet-compiler.js';
+
+/** Spellings that would slip past the compiler. */
+const OTHER_TYPESCRIPT = new Set(['typescript', 'tsx', 'js', 'javascript', 'mjs', '']);
+
+function snippetsOf({ path, blocks }: MarkdownDocument): Snippet[] {
+  return blocks
+    .filter(({ language }) => language === 'ts')
+    .map((block) => ({ ...block, document: path }));
+}
+
+describe('snippets of the documents', () => {
+  let compiler: SnippetCompiler;
+  beforeAll(() => {
+    compiler = new SnippetCompiler();
+  });
+
+  it('compile', () => {
+    const snippets = documents().flatMap(snippetsOf);
+
+    expect(snippets.length).toBeGreaterThan(10);
+    expect(compiler.check(snippets)).toEqual([]);
+  }, 120_000);
+
+  it('are all seen by the compiler', () => {
+    const unseen = documents().flatMap(({ path, blocks }) =>
+      blocks
+        .filter(
+          ({ language, code }) =>
+            OTHER_TYPESCRIPT.has(language) || code.trimStart().startsWith('// not compiled'),
+        )
+        .map(({ line }) => `${path}:${line}`),
+    );
+
+    expect(unseen).toEqual([]);
+  });
+
+  it.each([
+    [
+      'an option of the wrong type',
+      "import { WebhookModule } from 'nestjs-webhook-token';\nWebhookModule.forRoot({ receiver: { path: 1, issuers: [] } });",
+      /^page\.md:4: TS\d+ .*'number'/,
+    ],
+    [
+      'a name that is not exported',
+      "import { WebhookHook } from 'nestjs-webhook-token';",
+      /^page\.md:3: TS\d+ .*WebhookHook/,
+    ],
+    ['what is no TypeScript', 'const = 1;', /^page\.md:3: TS/],
+    [
+      'data that is not what the snippet declares',
+      "declare module 'nestjs-webhook-token' {\n  interface WebhookEventMap {\n    'a.b': { id: string };\n  }\n}\nawait publisher.publish('a.b', { id: 1 });",
+      /^page\.md:8: TS\d+ .*'number'/,
+    ],
+  ])(
+    'are refused for %s',
+    (_, code, fault) => {
+      const page = new MarkdownDocument('page.md', `# Page\n\`\`\`ts\n${code}\n\`\`\`\n`);
+
+      const faults = compiler.check(snippetsOf(page));
+
+      expect(faults[0]).toMatch(fault);
+    },
+    120_000,
+  );
+});

@@ -1,0 +1,77 @@
+import { describe, expect, it } from '@jest/globals';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { SystemClock } from '../../lib/clock/system-clock.js';
+import type { ConfigurationFault } from '../../lib/errors/webhook-configuration.error.js';
+import type { WebhookPublisherOptions } from '../../lib/publisher/publisher-options.interface.js';
+import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
+import type { WebhookReceiverOptions } from '../../lib/receiver/receiver-options.interface.js';
+import { resolveReceivers } from '../../lib/receiver/receiver-options.resolver.js';
+import { ROOT } from './documents.js';
+
+const SECRET = 'a-shared-secret-of-32-bytes-or-more';
+const clock = new SystemClock();
+
+/** Everything wrong that the table says of the options. */
+const receivers = [
+  {
+    name: 'a',
+    path: 'hooks',
+    profiles: ['swt-draft-00'],
+    clockTolerance: '60',
+    issuers: [
+      { issuer: 'https://a.example', secret: undefined },
+      { issuer: 'https://a.example', secret: SECRET },
+      { issuer: 'https://b.example', secret: 'twelve-bytes' },
+      { issuer: 'https://c.example', secret: `${SECRET}\n` },
+      { issuer: 'https://d.example', secret: '-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA' },
+      { issuer: 'https://e.example', secret: Array<string>(5).fill(SECRET) },
+    ],
+  },
+  { name: 'b', path: 'hooks/:tenant', issuers: [] },
+  { name: 'a', path: 'c', issuers: [{ issuer: 'https://a.example', secret: SECRET }] },
+  { name: 'a', path: 'c', issuers: [{ issuer: 'https://a.example', secret: SECRET }] },
+] as unknown as WebhookReceiverOptions[];
+
+const publisher: WebhookPublisherOptions = {
+  issuer: 'https://shop.example',
+  secret: SECRET,
+  endpoints: [{ id: 'crm', url: 'http://crm.example', headers: { Host: 'crm.example' } }],
+};
+
+/** Messages of these rows come when handlers and routes are known: the module's own tests have them. */
+const LATER =
+  /^(?:Class\.method|HEAD \/path|receiver path|receiver: the HTTP|publisher\.queue: serves)/;
+
+describe('the table of start-up messages in docs/operations.md', () => {
+  it('has what the options are refused with', () => {
+    const messages = [
+      ...resolveReceivers(receivers, clock).faults,
+      ...resolvePublisherOptions(publisher, { clock, production: true }).faults,
+    ].map(({ path, message }: ConfigurationFault) => `${path}: ${message}`);
+
+    const documented = documentedMessages().filter((text) => !LATER.test(text));
+
+    expect(documented.length).toBeGreaterThan(12);
+    expect(documented.filter((text) => !messages.some((one) => patternOf(text).test(one)))).toEqual(
+      [],
+    );
+  });
+});
+
+/** The code in the first column; `…` stands for any text. */
+function documentedMessages(): string[] {
+  const page = readFileSync(join(ROOT, 'docs', 'operations.md'), 'utf8');
+  const table = page.slice(page.indexOf('| Message'), page.indexOf('These warn and let'));
+  return table
+    .split('\n')
+    .slice(2)
+    .flatMap((row) =>
+      [...(row.split('|')[1] ?? '').matchAll(/`([^`]+)`/g)].map(([, text]) => text!),
+    );
+}
+
+function patternOf(text: string): RegExp {
+  const literal = text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
+  return new RegExp(`^${literal.replaceAll('…', '.*')}`, 's');
+}

@@ -1,0 +1,81 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { Controller, Injectable, Post, UseGuards } from '@nestjs/common';
+import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
+import { WebhookEndpoint } from '../../lib/receiver/decorators/webhook-endpoint.decorator.js';
+import { WEBHOOK_RECEIVED_CHANNEL } from '../../lib/receiver/receiver.diagnostics.js';
+import { WebhookGuard } from '../../lib/receiver/webhook.guard.js';
+import { adapters } from '../fixtures/adapters.js';
+import { head, post, send } from '../fixtures/http-client.js';
+import { signed, signedBody, startApp, type StartedApp } from '../fixtures/receiver-app.js';
+
+@Injectable()
+class Orders {
+  @OnWebhookEvent('order.*')
+  on(): void {}
+  @OnWebhookEvent('failing.event')
+  fail(): void {
+    throw new Error('no');
+  }
+}
+
+@Controller('own')
+class Own {
+  @WebhookEndpoint('endpoint')
+  endpoint(): void {}
+  @WebhookEndpoint('failing')
+  failing(): void {
+    throw new Error('no');
+  }
+  @UseGuards(WebhookGuard)
+  @Post('guarded')
+  guarded(): void {}
+}
+
+describe.each(adapters)('the diagnostics channel on %s', (_, createAdapter) => {
+  let started: StartedApp;
+  let told: string[];
+  const listen = (message: unknown): void => {
+    const { situation, status, event, unhandled } = message as Record<string, unknown>;
+    told.push([situation, status, event, unhandled ? 'unhandled' : ''].join(' ').trim());
+  };
+  beforeEach(async () => {
+    told = [];
+    subscribe(WEBHOOK_RECEIVED_CHANNEL, listen);
+    started = await startApp(createAdapter(), { providers: [Orders], controllers: [Own] });
+  });
+  afterEach(async () => {
+    unsubscribe(WEBHOOK_RECEIVED_CHANNEL, listen);
+    await started.app.close();
+  });
+
+  it('tells of every request once, on every kind of route', async () => {
+    const { origin } = started;
+    const token = signed();
+    await head(origin, token);
+    await head(origin, token);
+    await head(origin, signed({ event: 'nobody.cares' }));
+    await head(origin, signed({ event: 'failing.event' }));
+    await send(origin, { method: 'GET' });
+    await send(origin, { body: '{}' });
+    await head(origin, signed(), { path: '/own/endpoint' });
+    await head(origin, signed(), { path: '/own/failing' });
+    await send(origin, { path: '/own/endpoint', body: '{}' });
+    await post(origin, signedBody('{}'), { path: '/own/guarded' });
+    await send(origin, { path: '/own/guarded', body: '{}' });
+
+    expect(told).toEqual([
+      'processed 204 order.created',
+      'duplicate 204 order.created',
+      'processed 204 nobody.cares unhandled',
+      'handler_failed 500 failing.event',
+      'method_not_allowed 405',
+      'missing_token 401',
+      'processed 204 order.created',
+      'handler_failed 500 order.created',
+      'missing_token 401',
+      'processed 204 order.created',
+      'missing_token 401',
+    ]);
+  });
+});

@@ -1,0 +1,95 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { EventEmitter, once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+
+const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+
+/** A script of the samples that runs in a process of its own, and all it has printed. */
+export class SampleProcess {
+  readonly lines: string[] = [];
+
+  private readonly news = new EventEmitter();
+  private readonly closed: Promise<void>;
+
+  private constructor(private readonly child: ChildProcess) {
+    for (const stream of [child.stdout!, child.stderr!]) {
+      createInterface(stream).on('line', (line) => {
+        this.lines.push(line);
+        this.news.emit('news');
+      });
+    }
+    // Not 'exit': what was printed last may come after it.
+    this.closed = once(child, 'close').then(() => {
+      this.news.emit('news');
+    });
+  }
+
+  /**
+   * Runs a script with node.
+   *
+   * @param args - the script's path from the root of the package, and its arguments
+   */
+  static run(args: readonly string[], env: Readonly<Record<string, string>> = {}): SampleProcess {
+    requireCompiledSamples();
+    const child = spawn(process.execPath, args, {
+      cwd: ROOT,
+      env: { PATH: process.env['PATH'], NO_COLOR: '1', ...env },
+    });
+    return new SampleProcess(child);
+  }
+
+  /** Starts a sample application on a free port. */
+  static start(name: string, env: Readonly<Record<string, string>> = {}): SampleProcess {
+    return SampleProcess.run(['sample/start.mjs', name], { PORT: '0', ...env });
+  }
+
+  /** @returns where the application says it listens, without a path */
+  async origin(): Promise<string> {
+    const [origin] = await this.printed(/http:\/\/127\.0\.0\.1:\d+/);
+    return origin;
+  }
+
+  /** Waits until a line matches. */
+  async printed(pattern: RegExp): Promise<RegExpExecArray> {
+    for (;;) {
+      for (const line of this.lines) {
+        const match = pattern.exec(line);
+        if (match !== null) return match;
+      }
+      if (this.hasEnded) throw new Error(`It ended without printing ${pattern}:\n${this.output}`);
+      await once(this.news, 'news');
+    }
+  }
+
+  /** Waits for its end. */
+  async exitCode(): Promise<number | null> {
+    await this.closed;
+    return this.child.exitCode;
+  }
+
+  /** Asks it to end, as an orchestrator does. */
+  async stop(): Promise<void> {
+    this.child.kill('SIGTERM');
+    await this.closed;
+  }
+
+  get output(): string {
+    return this.lines.join('\n');
+  }
+
+  private get hasEnded(): boolean {
+    return this.child.exitCode !== null || this.child.signalCode !== null;
+  }
+}
+
+function requireCompiledSamples(): void {
+  const compiled = ['dist/index.js', 'build/sample/demo/main.js'];
+  const missing = compiled.filter((file) => !existsSync(`${ROOT}/${file}`));
+  if (missing.length > 0) {
+    throw new Error(
+      `The samples are not compiled (${missing.join(', ')}): run npm run build && npm run build:samples first.`,
+    );
+  }
+}

@@ -1,0 +1,46 @@
+import { afterAll, beforeAll, describe, expect, it, jest } from '@jest/globals';
+import { SampleProcess } from './sample-process.js';
+
+jest.setTimeout(60_000);
+
+/** What the samples' READMEs tell their readers to type, with the settings of sample.env. */
+describe('send.mjs', () => {
+  let sample: SampleProcess;
+  let url: string;
+
+  beforeAll(async () => {
+    sample = SampleProcess.start('01-receiver-express');
+    url = `${await sample.origin()}/webhooks`;
+  });
+  afterAll(() => sample.stop());
+
+  const run = async (...args: string[]): Promise<string> => {
+    const sending = SampleProcess.run(['sample/send.mjs', ...args]);
+    await sending.exitCode();
+    return sending.output;
+  };
+
+  it.each([
+    ['inline', ['order.created', '{"id":"o-1","customer":"Ada","total":4200}'], /^204 /],
+    ['data that does not validate', ['order.created', '{"id":"o-1"}'], /^422 invalid_payload/],
+    [
+      'a changed body',
+      ['order.updated', '{"id":"o-1","status":"paid"}', '--tamper'],
+      /^400 hash_mismatch .*"code":"hash_mismatch"/,
+    ],
+    ['as somebody else', ['order.created', '{}', '--as', 'BANK'], /^401 /],
+  ])('sends %s, and prints the answer', async (_, args, answer) => {
+    expect(await run(url, ...args)).toMatch(answer);
+  });
+
+  it('says how it is used', async () => {
+    expect(await run()).toMatch(/^Usage: node sample\/send\.mjs/);
+  });
+});
+
+it.each([[[]], [['no-such-sample']]])('start.mjs %j lists the samples', async (args) => {
+  const starting = SampleProcess.run(['sample/start.mjs', ...args]);
+
+  expect(await starting.exitCode()).toBe(1);
+  expect(starting.output).toMatch(/01-receiver-express, 02-receiver-fastify, 03-publisher/);
+});
