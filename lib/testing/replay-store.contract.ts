@@ -89,7 +89,7 @@ class Subject {
   async reserve(claim: ReplayClaim): Promise<ReplayReservation> {
     const verdict = await this.store.reserve(claim);
     assert.equal(verdict.status, 'reserved', 'an event nobody holds must be reserved');
-    return (verdict as Extract<ReplayVerdict, { status: 'reserved' }>).reservation;
+    return verdict.reservation;
   }
 
   async handle(claim: ReplayClaim): Promise<void> {
@@ -152,7 +152,7 @@ const CASES: Readonly<Record<string, (subject: Subject) => Promise<void>>> = {
     const verdict = await subject.store.reserve(claim);
 
     assert.equal(verdict.status, 'in-progress');
-    const { retryAt } = verdict as Extract<ReplayVerdict, { status: 'in-progress' }>;
+    const { retryAt } = verdict;
     assert.ok(retryAt > before, 'retryAt lies in the future');
     assert.ok(retryAt <= before + claim.lease + SHORT, 'retryAt is no later than the lease ends');
   },

@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { parseIpAddress } from '../../lib/egress/ip-address.js';
 import { IpNetwork } from '../../lib/egress/ip-network.js';
 

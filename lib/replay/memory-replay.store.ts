@@ -1,0 +1,269 @@
+import { randomUUID } from 'node:crypto';
+import { SystemClock } from '../clock/system-clock.js';
+import type { WebhookClock } from '../clock/webhook-clock.js';
+import {
+  WebhookConfigurationError,
+  type ConfigurationFault,
+} from '../errors/webhook-configuration.error.js';
+import { WebhookStoreError } from '../errors/webhook-store.error.js';
+import { fingerprintMark } from './fingerprint-mark.js';
+import { IssuerShares } from './issuer-shares.js';
+import { KeyIndex } from './key-index.js';
+import { EntryState, ReplayEntries } from './replay-entries.js';
+import {
+  ReplayStore,
+  type ReplayClaim,
+  type ReplayReservation,
+  type ReplayVerdict,
+} from './replay-store.js';
+import { NONE, SlotLinks, TimeBuckets } from './time-buckets.js';
+
+const DEFAULT_MAX_ENTRIES = 250_000;
+const LARGEST_MAX_ENTRIES = 2 ** 24;
+
+/** Milliseconds. Leases and tokens end within minutes, what is kept for retries after days. */
+const PENDING_BUCKET = 1_024;
+const KEPT_BUCKET = 65_536;
+
+/** Entries of each state an operation clears away: more than it can add, so that no load outruns it. */
+const SWEEP_SLICE = 4;
+/** Entries a full store looks at for the best one to drop; it may so refuse for a second too long. */
+const SEARCH_LIMIT = 16;
+
+export interface MemoryReplayStoreOptions {
+  /** How many events are remembered at most, 1 to 16,777,216. Default: 250,000, about 35 MB when full. */
+  readonly maxEntries?: number | undefined;
+  /** How many of them may be of one issuer, so that none can fill the store. Default: no bound of its own. */
+  readonly maxEntriesPerIssuer?: number | undefined;
+  /** Default: the machine's clock. */
+  readonly clock?: WebhookClock | undefined;
+}
+
+/**
+ * Remembers events in this process's memory: right for one process, and until it ends.
+ *
+ * Within its bound it forgets nothing early. A full store first drops what no token could be replayed of
+ * any more, the shortest to keep first (beyond a handful of them: to the minute); when all it holds is
+ * still needed, it takes no more. There is no timer: each call clears away a few entries that have ended.
+ *
+ * A reservation is over the moment its lease ends, whether or not somebody takes the event then.
+ */
+export class MemoryReplayStore extends ReplayStore {
+  override readonly scope = 'process';
+
+  private readonly maxEntries: number;
+  private readonly clock: WebhookClock;
+
+  private readonly entries: ReplayEntries;
+  private readonly events = new KeyIndex();
+  /** Only tokens whose key is not the event's. */
+  private readonly tokens = new KeyIndex();
+
+  /** Each entry by when its state ends. */
+  private readonly reserved: TimeBuckets;
+  private readonly protected: TimeBuckets;
+  private readonly kept: TimeBuckets;
+  private readonly shares: IssuerShares | undefined;
+
+  /** @throws {@link WebhookConfigurationError} when a bound is not a whole number in its range */
+  constructor(options: MemoryReplayStoreOptions = {}) {
+    super();
+    const maxEntries = options.maxEntries ?? DEFAULT_MAX_ENTRIES;
+    const maxEntriesPerIssuer = options.maxEntriesPerIssuer ?? maxEntries;
+    const faults = [
+      ...boundFaults('maxEntries', maxEntries),
+      ...boundFaults('maxEntriesPerIssuer', maxEntriesPerIssuer),
+    ];
+    if (faults.length > 0) throw new WebhookConfigurationError(faults);
+    this.maxEntries = maxEntries;
+    this.clock = options.clock ?? new SystemClock();
+    this.entries = new ReplayEntries(maxEntries);
+    const links = new SlotLinks(maxEntries);
+    this.reserved = new TimeBuckets(PENDING_BUCKET, links);
+    this.protected = new TimeBuckets(PENDING_BUCKET, links);
+    this.kept = new TimeBuckets(KEPT_BUCKET, links);
+    if (maxEntriesPerIssuer < maxEntries) {
+      this.shares = new IssuerShares(maxEntriesPerIssuer, KEPT_BUCKET, maxEntries);
+    }
+  }
+
+  /** How many events are held, some of which may have ended without having been cleared away yet. */
+  get size(): number {
+    return this.entries.size;
+  }
+
+  override reserve(claim: ReplayClaim): ReplayVerdict {
+    const { entries } = this;
+    const now = this.clock.now();
+    this.sweep(now);
+
+    const fingerprint = fingerprintMark(claim.fingerprint);
+    const known = this.alive(this.events.get(claim.key), now);
+    const tokenUser = this.tokenUser(claim, known, now);
+    if (tokenUser !== NONE && tokenUser !== known) return { status: 'conflict' };
+    if (known !== NONE) {
+      if (entries.fingerprint[known] !== fingerprint) return { status: 'conflict' };
+      if (entries.state[known] !== EntryState.reserved) return { status: 'done' };
+      return { status: 'in-progress', retryAt: entries.until[known]! };
+    }
+
+    this.makeRoom(claim.issuer, now);
+    const reservation: ReplayReservation = { claim, owner: randomUUID() };
+    const slot = entries.take(reservation, fingerprint);
+    this.events.add(claim.key, slot);
+    if (claim.tokenKey !== claim.key) this.tokens.add(claim.tokenKey, slot);
+    this.shares?.take(slot, claim.issuer);
+    entries.until[slot] = now + claim.lease;
+    this.reserved.add(slot, entries.until[slot]);
+    return { status: 'reserved', reservation };
+  }
+
+  override extend(reservation: ReplayReservation): boolean {
+    const { until } = this.entries;
+    const now = this.clock.now();
+    const slot = this.held(reservation, now);
+    if (slot === NONE) return false;
+    this.reserved.remove(slot, until[slot]!);
+    until[slot] = now + reservation.claim.lease;
+    this.reserved.add(slot, until[slot]);
+    return true;
+  }
+
+  override commit(reservation: ReplayReservation): boolean {
+    const { entries } = this;
+    const now = this.clock.now();
+    this.sweep(now);
+    const slot = this.held(reservation, now);
+    if (slot === NONE) return false;
+    const { replayUntil, keepUntil } = reservation.claim;
+    this.reserved.remove(slot, entries.until[slot]!);
+    entries.settle(slot, replayUntil, keepUntil);
+    this.protected.add(slot, replayUntil);
+    return true;
+  }
+
+  override release(reservation: ReplayReservation): boolean {
+    const slot = this.held(reservation, this.clock.now());
+    if (slot === NONE) return false;
+    this.drop(slot);
+    return true;
+  }
+
+  /** The slot of a reservation that is still its holder's. */
+  private held({ claim, owner }: ReplayReservation, now: number): number {
+    const slot = this.alive(this.events.get(claim.key), now);
+    return slot !== NONE && this.entries.reservationOf(slot)?.owner === owner ? slot : NONE;
+  }
+
+  /** The event that came with the claim's token. */
+  private tokenUser({ key, tokenKey }: ReplayClaim, known: number, now: number): number {
+    const other = this.alive(this.tokens.get(tokenKey), now);
+    if (other !== NONE) return other;
+    const own = tokenKey === key ? known : this.alive(this.events.get(tokenKey), now);
+    return own !== NONE && this.entries.keysOf(own).tokenKey === tokenKey ? own : NONE;
+  }
+
+  /** The slot if it still says anything; what has ended is forgotten on sight. */
+  private alive(slot: number | undefined, now: number): number {
+    if (slot === undefined) return NONE;
+    if (this.entries.isAlive(slot, now)) return slot;
+    this.drop(slot);
+    return NONE;
+  }
+
+  private makeRoom(issuer: string, now: number): void {
+    const { shares } = this;
+    const shareIsFull = () => shares?.isFull(issuer) ?? false;
+    const isFull = () => this.size >= this.maxEntries;
+    if (!shareIsFull() && !isFull()) return;
+
+    this.sweepThisSecond(now);
+    if (shareIsFull()) this.dropOldest(shares?.keptOf(issuer), now);
+    if (isFull()) this.dropOldest(this.kept, now);
+    if (shareIsFull()) {
+      throw new WebhookStoreError(
+        'store_full',
+        `The issuer "${issuer}" has as many entries in the replay store as it may, and each is still needed to refuse a replay; raise maxEntriesPerIssuer.`,
+      );
+    }
+    if (isFull()) {
+      throw new WebhookStoreError(
+        'store_full',
+        `The replay store has its ${this.maxEntries} entries, and each is still needed to refuse a replay; raise maxEntries, or use a shared store.`,
+      );
+    }
+  }
+
+  private dropOldest(kept: TimeBuckets | undefined, now: number): void {
+    const { until, keepUntil } = this.entries;
+    let oldest = NONE;
+    for (const slot of kept?.firstFew(SEARCH_LIMIT) ?? []) {
+      // A clock that was set back makes tokens valid again.
+      const isNeeded = until[slot]! > now;
+      if (!isNeeded && (oldest === NONE || keepUntil[slot]! < keepUntil[oldest]!)) oldest = slot;
+    }
+    if (oldest !== NONE) this.drop(oldest);
+  }
+
+  private sweep(now: number): void {
+    for (let left = SWEEP_SLICE; left > 0; left--) {
+      const lapsed = this.reserved.firstOverdue(now);
+      const expired = this.protected.firstOverdue(now);
+      const ended = this.kept.firstOverdue(now);
+      if (lapsed === NONE && expired === NONE && ended === NONE) return;
+      if (lapsed !== NONE) this.drop(lapsed);
+      if (expired !== NONE) this.unprotect(expired, now);
+      if (ended !== NONE) this.drop(ended);
+    }
+  }
+
+  /** Looks into the buckets that are not wholly past yet, where a full store may find what can go. */
+  private sweepThisSecond(now: number): void {
+    const { until } = this.entries;
+    for (const slot of this.reserved.firstFew(SEARCH_LIMIT)) {
+      if (until[slot]! <= now) this.drop(slot);
+    }
+    for (const slot of this.protected.firstFew(SEARCH_LIMIT)) {
+      if (until[slot]! <= now) this.unprotect(slot, now);
+    }
+  }
+
+  private unprotect(slot: number, now: number): void {
+    const { entries } = this;
+    if (!entries.isAlive(slot, now)) return this.drop(slot);
+    const keepUntil = entries.keepUntil[slot]!;
+    this.protected.remove(slot, entries.until[slot]!);
+    entries.state[slot] = EntryState.kept;
+    this.kept.add(slot, keepUntil);
+    this.shares?.keep(slot, keepUntil);
+  }
+
+  private drop(slot: number): void {
+    const { entries } = this;
+    this.unfile(slot);
+    const { key, tokenKey } = entries.keysOf(slot);
+    this.events.delete(key);
+    if (tokenKey !== key) this.tokens.delete(tokenKey);
+    this.shares?.giveBack(slot);
+    entries.giveBack(slot);
+  }
+
+  private unfile(slot: number): void {
+    const { state, until, keepUntil } = this.entries;
+    switch (state[slot]) {
+      case EntryState.reserved:
+        return this.reserved.remove(slot, until[slot]!);
+      case EntryState.protected:
+        return this.protected.remove(slot, until[slot]!);
+      default:
+        this.kept.remove(slot, keepUntil[slot]!);
+        this.shares?.unkeep(slot, keepUntil[slot]!);
+    }
+  }
+}
+
+function boundFaults(path: string, bound: number): ConfigurationFault[] {
+  return Number.isInteger(bound) && bound >= 1 && bound <= LARGEST_MAX_ENTRIES
+    ? []
+    : [{ path, message: `write a whole number from 1 to ${LARGEST_MAX_ENTRIES}` }];
+}

@@ -1,0 +1,87 @@
+import type { ReplayReservation } from './replay-store.js';
+import { SlotValues } from './slot-values.js';
+
+/** The states of an entry, in the order it passes through them. */
+export const EntryState = {
+  /** Being handled; ended when its lease has. */
+  reserved: 1,
+  /** Handled, and its token may still verify. */
+  protected: 2,
+  /** Handled, and kept to recognise the sender's retries. */
+  kept: 3,
+} as const;
+
+interface EventKeys {
+  readonly key: string;
+  readonly tokenKey: string;
+}
+
+/** The reservation while there is one; then no more than is needed to forget the event: one text, mostly. */
+type Occupant = ReplayReservation | EventKeys | string;
+
+/**
+ * The remembered events as columns, a slot each: an object for every one would take three times the
+ * memory, and the garbage collector would have to look at them all.
+ */
+export class ReplayEntries {
+  readonly state: Uint8Array;
+  /** End of the lease while reserved, `replayUntil` afterwards; epoch milliseconds. */
+  readonly until: Float64Array;
+  readonly keepUntil: Float64Array;
+  readonly fingerprint: Float64Array;
+  private readonly occupants = new SlotValues<Occupant>();
+  private readonly free: number[] = [];
+  private used = 0;
+
+  constructor(slots: number) {
+    this.state = new Uint8Array(slots);
+    this.until = new Float64Array(slots);
+    this.keepUntil = new Float64Array(slots);
+    this.fingerprint = new Float64Array(slots);
+  }
+
+  get size(): number {
+    return this.used - this.free.length;
+  }
+
+  /** Takes a slot; the caller has made sure that there is one. */
+  take(reservation: ReplayReservation, fingerprint: number): number {
+    const slot = this.free.pop() ?? this.used++;
+    this.state[slot] = EntryState.reserved;
+    this.fingerprint[slot] = fingerprint;
+    this.occupants.set(slot, reservation);
+    return slot;
+  }
+
+  giveBack(slot: number): void {
+    this.occupants.set(slot, undefined);
+    this.free.push(slot);
+  }
+
+  /** The keys of the event, and of the token it came with. */
+  keysOf(slot: number): EventKeys {
+    const occupant = this.occupants.get(slot)!;
+    if (typeof occupant === 'string') return { key: occupant, tokenKey: occupant };
+    return 'claim' in occupant ? occupant.claim : occupant;
+  }
+
+  reservationOf(slot: number): ReplayReservation | undefined {
+    const occupant = this.occupants.get(slot)!;
+    return typeof occupant === 'object' && 'claim' in occupant ? occupant : undefined;
+  }
+
+  /** Ends the reservation by success. */
+  settle(slot: number, replayUntil: number, keepUntil: number): void {
+    const { key, tokenKey } = this.keysOf(slot);
+    this.occupants.set(slot, tokenKey === key ? key : { key, tokenKey });
+    this.state[slot] = EntryState.protected;
+    this.until[slot] = replayUntil;
+    this.keepUntil[slot] = Math.max(replayUntil, keepUntil);
+  }
+
+  /** Whether the entry still says anything: a lease that ended, and a time of keeping, leave nothing. */
+  isAlive(slot: number, now: number): boolean {
+    const end = this.state[slot] === EntryState.reserved ? this.until : this.keepUntil;
+    return end[slot]! > now;
+  }
+}

@@ -1,0 +1,335 @@
+import { describe, expect, it } from '@jest/globals';
+import * as fc from 'fast-check';
+import {
+  MemoryReplayStore,
+  type MemoryReplayStoreOptions,
+} from '../../lib/replay/memory-replay.store.js';
+import type { ReplayClaim, ReplayReservation } from '../../lib/replay/replay-store.js';
+import { replayStoreContract } from '../../lib/testing/replay-store.contract.js';
+import { TestClock } from '../../lib/testing/test-clock.js';
+import { NaiveReplayModel } from './naive-replay.model.js';
+
+const SECOND = 1_000;
+const HOUR = 3_600 * SECOND;
+
+describe('MemoryReplayStore keeps the contract of replay stores', () => {
+  for (const { name, run } of replayStoreContract((clock) => new MemoryReplayStore({ clock }))) {
+    it(name, run);
+  }
+});
+
+function setup(options: MemoryReplayStoreOptions = {}) {
+  const clock = new TestClock();
+  const store = new MemoryReplayStore({ clock, ...options });
+  const claim = (key: string, change: Partial<ReplayClaim> = {}): ReplayClaim => ({
+    key,
+    tokenKey: key,
+    fingerprint: `content of ${key}`,
+    replayUntil: clock.now() + 360 * SECOND,
+    keepUntil: clock.now() + 96 * HOUR,
+    lease: 30 * SECOND,
+    issuer: 'https://issuer.example',
+    ...change,
+  });
+  const reserve = (key: string, change?: Partial<ReplayClaim>): ReplayReservation => {
+    const verdict = store.reserve(claim(key, change));
+    if (verdict.status !== 'reserved') throw new Error(`${key} is ${verdict.status}`);
+    return verdict.reservation;
+  };
+  const handle = (key: string, change?: Partial<ReplayClaim>): void => {
+    expect(store.commit(reserve(key, change))).toBe(true);
+  };
+  const statusOf = (key: string) => store.reserve(claim(key)).status;
+  return { clock, store, claim, reserve, handle, statusOf };
+}
+
+const FULL = expect.objectContaining({ name: 'WebhookStoreError', code: 'store_full' });
+
+describe('MemoryReplayStore', () => {
+  it('answers at once, without a promise', () => {
+    const { store, claim } = setup();
+    const verdict = store.reserve(claim('a'));
+
+    expect(verdict).toMatchObject({ status: 'reserved' });
+  });
+
+  it('says exactly until when a reservation holds', async () => {
+    const { clock, store, claim, reserve } = setup();
+    const stale = reserve('a');
+    const retryAt = clock.now() + 30 * SECOND;
+    await clock.advance(30 * SECOND - 1);
+    expect(store.reserve(claim('a'))).toEqual({ status: 'in-progress', retryAt });
+
+    await clock.advance(1);
+    expect(store.commit(stale)).toBe(false);
+    expect(store.reserve(claim('a')).status).toBe('reserved');
+  });
+
+  it('forgets a handled event at keepUntil and not before', async () => {
+    const { clock, handle, statusOf } = setup();
+    handle('a');
+
+    await clock.advance(96 * HOUR - 1);
+    expect(statusOf('a')).toBe('done');
+    await clock.advance(1);
+    expect(statusOf('a')).toBe('reserved');
+  });
+
+  it('keeps an entry until replayUntil when keepUntil is earlier', async () => {
+    const { clock, handle, statusOf } = setup();
+    handle('a', { keepUntil: 0 });
+
+    await clock.advance(360 * SECOND - 1);
+    expect(statusOf('a')).toBe('done');
+  });
+
+  it('leaves no wake-up with its clock', () => {
+    const { clock, handle, reserve } = setup();
+    handle('a');
+    reserve('b');
+
+    expect(clock.waiting).toBe(0);
+  });
+
+  it('clears away what has ended, a little with each call', async () => {
+    const { clock, store, handle, reserve } = setup();
+    const handleSome = (label: string, count: number): number[] =>
+      Array.from({ length: count }, (_, n) => {
+        handle(`${label} ${n}`);
+        return store.size;
+      });
+    handleSome('early', 500);
+    for (let n = 0; n < 500; n++) reserve(`crashed ${n}`);
+    expect(store.size).toBe(1_000);
+
+    await clock.advance(HOUR);
+    const [afterOne] = handleSome('later', 200);
+    expect(afterOne).toBeGreaterThan(950);
+    expect(store.size).toBe(700);
+
+    await clock.advance(100 * HOUR);
+    handleSome('latest', 200);
+    expect(store.size).toBe(200);
+  });
+});
+
+describe('A full MemoryReplayStore', () => {
+  it('takes no more while every token could still be replayed', async () => {
+    const { clock, store, claim, handle, statusOf } = setup({ maxEntries: 2 });
+    handle('a');
+    handle('b');
+
+    await clock.advance(360 * SECOND - 1);
+    expect(() => store.reserve(claim('c'))).toThrow(FULL);
+    expect([statusOf('a'), statusOf('b')]).toEqual(['done', 'done']);
+  });
+
+  it('takes no more while every entry is being handled', async () => {
+    const { clock, store, claim, reserve } = setup({ maxEntries: 2 });
+    const reservations = [reserve('a', { replayUntil: 0 }), reserve('b', { replayUntil: 0 })];
+
+    await clock.advance(30 * SECOND - 1);
+    expect(() => store.reserve(claim('c'))).toThrow(FULL);
+    expect(reservations.map((reservation) => store.commit(reservation))).toEqual([true, true]);
+  });
+
+  it('takes the place of a reservation whose lease has ended', async () => {
+    const { clock, store, reserve } = setup({ maxEntries: 1 });
+    const stale = reserve('a');
+
+    await clock.advance(30 * SECOND);
+    reserve('b');
+    expect(store.commit(stale)).toBe(false);
+    expect(store.size).toBe(1);
+  });
+
+  it('drops what may go, the shortest to keep first', async () => {
+    const { clock, handle, statusOf } = setup({ maxEntries: 4 });
+    handle('third', { keepUntil: clock.now() + 30 * HOUR });
+    handle('first', { keepUntil: clock.now() + 10 * HOUR });
+    handle('second', { keepUntil: clock.now() + 10 * HOUR + 1 });
+    await clock.advance(360 * SECOND);
+    handle('needed', { keepUntil: clock.now() + HOUR });
+
+    handle('d');
+    expect(statusOf('second')).toBe('done');
+    handle('e');
+    expect(statusOf('third')).toBe('done');
+    handle('f');
+    expect(statusOf('needed')).toBe('done');
+    expect(() => statusOf('first')).toThrow(FULL);
+  });
+
+  it('drops nothing for an event it knows', async () => {
+    const { clock, handle, statusOf } = setup({ maxEntries: 2 });
+    handle('a');
+    handle('b');
+    await clock.advance(HOUR);
+
+    expect([statusOf('a'), statusOf('b'), statusOf('a')]).toEqual(['done', 'done', 'done']);
+  });
+
+  it('drops nothing a clock that was set back makes valid again', async () => {
+    const { clock, store, claim, handle } = setup({ maxEntries: 2 });
+    handle('a');
+    handle('b');
+    const start = clock.now();
+    await clock.advance(HOUR);
+    handle('c'); // in the place of one that may go
+    clock.set(start);
+
+    expect(() => store.reserve(claim('d'))).toThrow(FULL);
+  });
+
+  it('says what to do, and names no id', () => {
+    const { store, claim, handle } = setup({ maxEntries: 1 });
+    handle('secret-id-1');
+
+    expect(() => store.reserve(claim('secret-id-2'))).toThrow(
+      /^(?!.*secret-id).*raise maxEntries, or use a shared store/,
+    );
+  });
+
+  it('lets no issuer take more than its share', async () => {
+    const { clock, store, claim, handle, statusOf } = setup({
+      maxEntries: 10,
+      maxEntriesPerIssuer: 2,
+    });
+    const other = { issuer: 'https://other.example' };
+    handle('other 1', other);
+    handle('other 2', other);
+    handle('a');
+    handle('b');
+    expect(() => store.reserve(claim('c'))).toThrow(
+      /"https:\/\/issuer\.example".*raise maxEntriesPerIssuer/,
+    );
+
+    await clock.advance(360 * SECOND);
+    handle('c');
+    expect(store.size).toBe(4);
+    expect(statusOf('b')).toBe('done');
+    expect(
+      [claim('other 1', other), claim('other 2', other)].map((c) => store.reserve(c).status),
+    ).toEqual(['done', 'done']);
+  });
+
+  it('gives an issuer its share back when entries go', () => {
+    const { store, reserve } = setup({ maxEntries: 10, maxEntriesPerIssuer: 1 });
+
+    for (let n = 0; n < 20; n++) expect(store.release(reserve(`${n}`))).toBe(true);
+    expect(store.size).toBe(0);
+  });
+
+  it.each([
+    0,
+    -1,
+    1.5,
+    Number.NaN,
+    Number.POSITIVE_INFINITY,
+    2 ** 24 + 1,
+    '10' as unknown as number,
+  ])('cannot be bounded by %p', (bound) => {
+    expect(() => new MemoryReplayStore({ maxEntries: bound, maxEntriesPerIssuer: bound })).toThrow(
+      expect.objectContaining({
+        code: 'invalid_configuration',
+        faults: [
+          expect.objectContaining({ path: 'maxEntries' }),
+          expect.objectContaining({ path: 'maxEntriesPerIssuer' }),
+        ],
+      }),
+    );
+  });
+});
+
+describe('MemoryReplayStore and a naive model of it', () => {
+  // Few keys, so that they meet; times around the widths of the store's buckets.
+  const span = fc.constantFrom(
+    0,
+    1,
+    500,
+    1_023,
+    1_024,
+    1_025,
+    30_000,
+    65_535,
+    65_536,
+    70_000,
+    200_000,
+  );
+  const claims = fc.record({
+    key: fc.constantFrom('k1', 'k2', 'k3', 'k4', 'k5', 'k6', 'k7'),
+    token: fc.constantFrom(undefined, undefined, 't1', 't2', 't3', 't4', 'k1', 'k2'),
+    fingerprint: fc.constantFrom('f1', 'f1', 'f1', 'f2'),
+    issuer: fc.constantFrom('i1', 'i2'),
+    replayIn: span,
+    keepFor: span,
+    lease: fc.constantFrom(1, 1_000, 1_024, 30_000),
+  });
+  const steps = fc.oneof(
+    { weight: 5, arbitrary: fc.record({ do: fc.constant('reserve' as const), claim: claims }) },
+    {
+      weight: 4,
+      arbitrary: fc.record({
+        do: fc.constantFrom(
+          'commit' as const,
+          'commit' as const,
+          'release' as const,
+          'extend' as const,
+        ),
+        which: fc.nat(),
+      }),
+    },
+    { weight: 2, arbitrary: fc.record({ do: fc.constant('advance' as const), ms: span }) },
+  );
+
+  it.each([
+    [{ maxEntries: 100 }, 100],
+    [{ maxEntries: 3 }, 3],
+    [{ maxEntries: 4, maxEntriesPerIssuer: 2 }, 2],
+  ])('agree on every answer with %j', (options, perIssuer) => {
+    fc.assert(
+      fc.property(fc.array(steps, { maxLength: 120 }), (sequence) => {
+        const { clock, store } = setup(options);
+        const model = new NaiveReplayModel(options.maxEntries, perIssuer);
+        const reservations: ReplayReservation[] = [];
+        for (const step of sequence) {
+          const now = clock.now();
+          if (step.do === 'advance') clock.set(now + step.ms);
+          else if (step.do === 'reserve') {
+            const { token, replayIn, keepFor, ...rest } = step.claim;
+            const replayUntil = now + replayIn;
+            // Every time to keep differs, so that there is one right answer to which is the oldest.
+            const keepUntil = replayUntil + keepFor + reservations.length / 1_000;
+            const claim = { ...rest, tokenKey: token ?? rest.key, replayUntil, keepUntil };
+            const [status, owner] = attempt(store, claim, reservations);
+            expect(status).toBe(model.reserve(claim, owner, now));
+          } else if (reservations.length > 0) {
+            const reservation = reservations[step.which % reservations.length]!;
+            expect(store[step.do](reservation)).toBe(
+              model[step.do](reservation.claim, reservation.owner, now),
+            );
+          }
+          model.forgetEnded(clock.now());
+          expect(store.size).toBeGreaterThanOrEqual(model.size);
+          expect(store.size).toBeLessThanOrEqual(options.maxEntries);
+        }
+      }),
+      { numRuns: 400 },
+    );
+  });
+});
+
+function attempt(
+  store: MemoryReplayStore,
+  claim: ReplayClaim,
+  reservations: ReplayReservation[],
+): [status: string, owner: string] {
+  try {
+    const verdict = store.reserve(claim);
+    if (verdict.status !== 'reserved') return [verdict.status, ''];
+    reservations.push(verdict.reservation);
+    return ['reserved', verdict.reservation.owner];
+  } catch (error) {
+    return [(error as { code: string }).code, ''];
+  }
+}
