@@ -30,6 +30,7 @@ export type { WebhookRequestLike } from './receiver/webhook.verifier.js';
 
 // Replay
 export { MemoryReplayStore } from './replay/memory-replay.store.js';
+export type { MaybePromise } from './token/token-key.js';
 export { ReplayStore } from './replay/replay-store.js';
 export type { ReplayClaim, ReplayReservation, ReplayVerdict } from './replay/replay-store.js';
 

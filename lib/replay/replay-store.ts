@@ -1,3 +1,5 @@
+import type { MaybePromise } from '../token/token-key.js';
+
 /** What a receiver wants to remember of one verified event. */
 export interface ReplayClaim {
   /**
@@ -37,9 +39,6 @@ export type ReplayVerdict =
   /** Seen before with other content, or the token's id was used for another event. */
   | { readonly status: 'conflict' };
 
-/** A value, or a promise of it: a store in memory need not cost a turn of the event loop. */
-export type MaybePromise<T> = T | Promise<T>;
-
 /**
  * Remembers which events were handled, so that a copy is answered without being handled again.
  *
@@ -48,7 +47,7 @@ export type MaybePromise<T> = T | Promise<T>;
  * `reserved`. Both keys are taken in one atomic step. `commit` and `release` answer whether the
  * reservation was still the caller's.
  *
- * Every implementation must pass the contract suite of `nestjs-webhook-token/testing`.
+ * A store in memory may answer at once, without a promise. Every implementation must pass the contract suite of `nestjs-webhook-token/testing`.
  *
  * A store that is full or cannot be reached throws {@link WebhookStoreError}; receivers then answer 503
  * and nothing is handled unchecked.

@@ -7,6 +7,7 @@ import type {
   DeliveryReceipt,
 } from '../publisher/delivery-queue.js';
 import type { WebhookDelivery } from '../publisher/webhook-delivery.interface.js';
+import type { ContractCase } from './contract-case.interface.js';
 import { TestClock } from './test-clock.js';
 
 /** How to get at the queue under test. */
@@ -18,12 +19,6 @@ export interface DeliveryQueueContractOptions {
    * real here.
    */
   readonly advance?: ((ms: number) => Promise<void>) | undefined;
-}
-
-/** One rule of the contract; it throws when the queue breaks it. */
-export interface DeliveryQueueContractCase {
-  readonly name: string;
-  run(): Promise<void>;
 }
 
 /** Milliseconds that pass while a case waits for something to happen. */
@@ -42,9 +37,7 @@ const LONG_STEP = 1_000;
  * }
  * ```
  */
-export function deliveryQueueContract(
-  options: DeliveryQueueContractOptions,
-): DeliveryQueueContractCase[] {
+export function deliveryQueueContract(options: DeliveryQueueContractOptions): ContractCase[] {
   return Object.entries(RULES).map(([name, rule]) => ({
     name,
     run: async () => {

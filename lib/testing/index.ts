@@ -8,5 +8,8 @@ export type {
   TransportResponder,
 } from './in-memory-webhook.transport.js';
 export { TestClock } from './test-clock.js';
+export type { ContractCase } from './contract-case.interface.js';
 export { deliveryQueueContract } from './delivery-queue.contract.js';
+export type { DeliveryQueueContractOptions } from './delivery-queue.contract.js';
 export { replayStoreContract } from './replay-store.contract.js';
+export type { ReplayStoreContractOptions } from './replay-store.contract.js';

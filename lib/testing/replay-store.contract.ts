@@ -3,20 +3,14 @@ import { randomBytes } from 'node:crypto';
 import { SystemClock } from '../clock/system-clock.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type {
-  MaybePromise,
   ReplayClaim,
   ReplayReservation,
   ReplayStore,
   ReplayVerdict,
 } from '../replay/replay-store.js';
+import type { MaybePromise } from '../token/token-key.js';
+import type { ContractCase } from './contract-case.interface.js';
 import { TestClock } from './test-clock.js';
-
-/** One clause of a contract, to be run as one test. */
-export interface ContractCase {
-  readonly name: string;
-  /** Rejects, with an `AssertionError` that says what was expected, when the clause is violated. */
-  readonly run: () => Promise<void>;
-}
 
 /** How the contract gets at a store, and at its time. */
 export interface ReplayStoreContractOptions {
