@@ -1,0 +1,445 @@
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { once } from 'node:events';
+import type { IncomingMessage } from 'node:http';
+import { Controller, HttpException, Injectable, type Type } from '@nestjs/common';
+import type { AbstractHttpAdapter } from '@nestjs/core';
+import { IsInt } from 'class-validator';
+import { WebhookStoreError } from '../../lib/errors/webhook-store.error.js';
+import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
+import {
+  WebhookContext,
+  WebhookData,
+} from '../../lib/receiver/decorators/webhook-data.decorator.js';
+import { WebhookEndpoint } from '../../lib/receiver/decorators/webhook-endpoint.decorator.js';
+import {
+  WEBHOOK_RECEIVED_CHANNEL,
+  type WebhookReceivedMessage,
+} from '../../lib/receiver/receiver.diagnostics.js';
+import {
+  WEBHOOK_ANSWERS,
+  type WebhookAnswerRow,
+  type WebhookSituation,
+} from '../../lib/receiver/webhook-answers.js';
+import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
+import { digest } from '../../lib/token/index.js';
+import { adapters } from '../fixtures/adapters.js';
+import { forged } from '../fixtures/forged-token.js';
+import { Gate } from '../fixtures/gate.js';
+import { send, type Answer, type Sending } from '../fixtures/http-client.js';
+import { RawConnection } from '../fixtures/raw-client.js';
+import {
+  ISSUER,
+  receiverOptions,
+  SECRET,
+  signed,
+  signedBody,
+  startApp,
+  type StartedApp,
+} from '../fixtures/receiver-app.js';
+import { ScriptedReplayStore } from '../fixtures/scripted-replay.store.js';
+
+type Method = 'HEAD' | 'POST';
+
+const ways = ['/webhooks', '/endpoint'] as const;
+type Way = (typeof ways)[number];
+
+class Amount {
+  @IsInt() amount!: number;
+}
+
+/** What every way in does with an event, by its name. */
+@Injectable()
+class Work {
+  readonly handled: string[] = [];
+  /** Where `order.held` waits. */
+  gate = new Gate();
+
+  async do({ event, id }: WebhookEvent): Promise<void> {
+    this.handled.push(id);
+    if (event === 'order.failing') throw new Error('the database said something secret');
+    if (event === 'order.teapot') throw new HttpException('short and stout', 418);
+    if (event === 'order.held') await this.gate.pass();
+  }
+}
+
+@Injectable()
+class Handlers {
+  constructor(private readonly work: Work) {}
+
+  @OnWebhookEvent(['order.created', 'order.failing', 'order.teapot', 'order.held'])
+  on(@WebhookContext() event: WebhookEvent): Promise<void> {
+    return this.work.do(event);
+  }
+
+  @OnWebhookEvent('order.amount')
+  onAmount(_amount: Amount): void {
+    return;
+  }
+}
+
+@Controller('endpoint')
+class Endpoint {
+  constructor(private readonly work: Work) {}
+
+  @WebhookEndpoint()
+  receive(@WebhookContext() event: WebhookEvent): Promise<void> {
+    return this.work.do(event);
+  }
+
+  @WebhookEndpoint('amount')
+  receiveAmount(@WebhookData() _amount: Amount): void {
+    return;
+  }
+}
+
+interface Target extends StartedApp {
+  readonly store: ScriptedReplayStore;
+  readonly work: Work;
+}
+
+async function startTarget(adapter: AbstractHttpAdapter): Promise<Target> {
+  const store = new ScriptedReplayStore();
+  const started = await startApp(adapter, {
+    options: receiverOptions({
+      issuers: [
+        {
+          issuer: ISSUER,
+          keys: [{ key: SECRET, kid: 'a' }],
+          events: ['order.*', 'refund.*'],
+        },
+        { issuer: 'https://other.example', secret: 'another-secret-of-32-characters!' },
+      ],
+      maxBodyBytes: 1_000,
+      unhandledEvent: 'reject',
+      replay: { store },
+    }),
+    providers: [Work, Handlers],
+    controllers: [Endpoint] as Type[],
+  });
+  return { ...started, store, work: started.app.get(Work) };
+}
+
+/** How one row of the table comes about. */
+interface Scenario {
+  /** Default: both. */
+  readonly methods?: readonly Method[];
+  /** Only one of the two ways in can come there. */
+  readonly only?: Way;
+  /** What is sent, where a request alone does it. */
+  readonly request?: (method: Method) => Sending;
+  /** What has to happen besides; `undefined` where nobody is left to read the answer. */
+  readonly produce?: (scene: Scene) => Promise<Answer | undefined>;
+}
+
+interface Scene extends Target {
+  readonly method: Method;
+  readonly path: Way;
+  readonly createAdapter: () => AbstractHttpAdapter;
+}
+
+const iat = Math.floor(Date.now() / 1_000);
+const token = (claims: Record<string, unknown>): Sending => ({ token: forged({ claims }) });
+const withBody = (sending: { token: string; body: Buffer }): Sending => sending;
+
+const scenarios: Record<WebhookSituation, Scenario> = {
+  processed: { request: () => ({ token: signed() }) },
+  duplicate: {
+    produce: async ({ origin, method, path }) => {
+      const copy = { method, path, token: signed() };
+      await send(origin, copy);
+      return send(origin, copy);
+    },
+  },
+  missing_token: { request: () => ({ headers: { authorization: 'Basic dXNlcjpwYXNz' } }) },
+  malformed_authorization: {
+    request: () => ({ headers: { authorization: `Bearer ${signed()}, Bearer ${signed()}` } }),
+  },
+  invalid_token: { request: () => ({ token: 'a.b.c' }) },
+  bad_signature: { request: () => ({ token: forged({ secret: 'not the secret' }) }) },
+  unknown_key: { request: () => ({ token: forged({ header: { kid: 'b' } }) }) },
+  wrong_issuer: { request: () => token({ iss: 'https://nobody.example' }) },
+  wrong_audience: { request: () => token({ aud: 'https://somebody.example' }) },
+  token_expired: { request: () => token({ iat: iat - 700, exp: iat - 400 }) },
+  token_not_yet_valid: { request: () => token({ nbf: iat + 200 }) },
+  token_too_old: { request: () => token({ exp: iat + 90_000 }) },
+  missing_claim: { request: () => token({ jti: undefined }) },
+  invalid_claim: { request: () => token({ webhook: { event: 'no dots' } }) },
+  replayed: {
+    produce: async ({ origin, method, path }) => {
+      const id = crypto.randomUUID();
+      await send(origin, { method, path, token: signed({ id, data: { a: 1 } }) });
+      return send(origin, { method, path, token: signed({ id, data: { a: 2 } }) });
+    },
+  },
+  event_forbidden: { request: () => ({ token: signed({ event: 'payout.made' }) }) },
+  hash_required: {
+    methods: ['POST'],
+    request: () => withBody({ token: signed(), body: Buffer.from('{}') }),
+  },
+  hash_mismatch: {
+    methods: ['POST'],
+    request: () => withBody({ ...signedBody('{"a":1}'), body: Buffer.from('{"a":2}') }),
+  },
+  hash_unsupported: {
+    request: (method) =>
+      method === 'HEAD'
+        ? { token: signed({ hash: digest('sha256', Buffer.alloc(0)) }) }
+        : token({
+            webhook: { event: 'order.created', hash: 'md5:d41d8cd98f00b204e9800998ecf8427e' },
+          }),
+  },
+  invalid_payload: { methods: ['POST'], request: () => withBody(signedBody('{"a":')) },
+  payload_incomplete: {
+    methods: ['POST'],
+    produce: async ({ port, path }) => {
+      const reported = nextReport();
+      const connection = await RawConnection.open(port);
+      const { token, body } = signedBody('{"a":1}');
+      connection
+        .write([`POST ${path} HTTP/1.1`, 'Host: receiver.example'])
+        .write([`Authorization: Bearer ${token}`, `Content-Length: ${body.length}`, ''])
+        .write('{"a"')
+        .end();
+
+      expect(await reported).toMatchObject({ situation: 'payload_incomplete', status: 400 });
+      connection.destroy();
+      return undefined;
+    },
+  },
+  method_not_allowed: { methods: ['POST'], request: () => ({ method: 'PUT' }) },
+  in_progress: {
+    produce: async ({ origin, method, path, work }) => {
+      work.gate = new Gate();
+      const copy = { method, path, token: signed({ event: 'order.held' }) };
+      const first = send(origin, copy);
+      await work.gate.reached;
+      const second = await send(origin, copy);
+      work.gate.open();
+      expect((await first).status).toBe(204);
+      return second;
+    },
+  },
+  payload_too_large: { methods: ['POST'], request: () => withBody(signedBody('x'.repeat(1_001))) },
+  unsupported_encoding: {
+    methods: ['POST'],
+    request: () => ({ ...signedBody('{}'), headers: { 'content-encoding': 'gzip' } }),
+  },
+  validation_failed: {
+    produce: ({ origin, method, path }) => {
+      const way = path === '/endpoint' ? '/endpoint/amount' : path;
+      const invalid = signed({ event: 'order.amount', data: { amount: 'many' } });
+      return send(origin, { method, path: way, token: invalid });
+    },
+  },
+  event_unhandled: {
+    only: '/webhooks',
+    request: () => ({ token: signed({ event: 'refund.made' }) }),
+  },
+  token_too_large: {
+    produce: ({ app, origin, method, path }) => {
+      // Node's own limit for a request's head is lower, and its 431 would come first.
+      (app.getHttpServer() as { maxHeaderSize: number }).maxHeaderSize = 65_536;
+      return send(origin, { method, path, token: signed({ data: { text: 'x'.repeat(16_384) } }) });
+    },
+  },
+  handler_failed: { request: () => ({ token: signed({ event: 'order.failing' }) }) },
+  payload_consumed: {
+    only: '/endpoint',
+    methods: ['POST'],
+    produce: async ({ path, createAdapter }) => {
+      const reading = await startTarget(bodiesRead(createAdapter()));
+      const answer = await send(reading.origin, { path, ...signedBody('{"a":1}') });
+      await reading.app.close();
+      return answer;
+    },
+  },
+  store_unavailable: {
+    produce: async ({ origin, method, path, store }) => {
+      store.failure = new WebhookStoreError('store_full', 'the store takes no more');
+      const answer = await send(origin, { method, path, token: signed() });
+      store.failure = undefined;
+      return answer;
+    },
+  },
+  shutting_down: {
+    produce: async ({ method, path, createAdapter }) => {
+      const { app, origin, work } = await startTarget(createAdapter());
+      const first = send(origin, { path, token: signed({ event: 'order.held' }) });
+      await work.gate.reached;
+      const closed = app.close();
+      // The application tells nobody when its shutdown has come to the receiver.
+      let answer: Answer;
+      do answer = await send(origin, { method, path, token: signed() });
+      while (answer.status === 204);
+      work.gate.open();
+      expect((await first).status).toBe(204);
+      await closed;
+      return answer;
+    },
+  },
+};
+
+const cases = Object.entries(scenarios).flatMap(([situation, scenario]) =>
+  ways
+    .filter((way) => scenario.only === undefined || scenario.only === way)
+    .flatMap((way) =>
+      (scenario.methods ?? (['HEAD', 'POST'] as const)).map(
+        (method) => [situation as WebhookSituation, method, way] as const,
+      ),
+    ),
+);
+
+describe.each(adapters)('the answers of a receiver on %s', (_, createAdapter) => {
+  let receiver: Target;
+
+  beforeAll(async () => (receiver = await startTarget(createAdapter())));
+  afterAll(() => receiver.app.close());
+
+  it.each(cases)('%s to %s %s', async (situation, method, path) => {
+    const { produce, request } = scenarios[situation];
+
+    const answer = await (produce?.({ ...receiver, method, path, createAdapter }) ??
+      send(receiver.origin, { method, path, ...request!(method) }));
+
+    if (answer !== undefined) expectRow(answer, situation, method);
+  });
+
+  it.each(ways)('%s gives the status of an HttpException that a handler threw', async (path) => {
+    const teapot = await send(receiver.origin, { path, token: signed({ event: 'order.teapot' }) });
+
+    expect(teapot).toMatchObject({
+      status: 418,
+      headers: { 'webhook-error': 'handler_failed' },
+      json: { code: 'handler_failed', status: 418, detail: 'short and stout' },
+    });
+  });
+
+  it.each(ways)('%s says nothing of what a handler threw otherwise', async (path) => {
+    const failed = await send(receiver.origin, { path, token: signed({ event: 'order.failing' }) });
+
+    expect(failed.text).not.toContain('secret');
+  });
+
+  it.each(ways)('%s fails closed when the store throws anything at all', async (path) => {
+    receiver.store.failure = new TypeError('the driver is confused');
+    const answer = await send(receiver.origin, { path, token: signed() });
+    receiver.store.failure = undefined;
+
+    expectRow(answer, 'store_unavailable', 'POST');
+    expect(answer.text).not.toContain('driver');
+  });
+
+  it.each(ways)('%s runs one of twenty copies that come at once', async (path) => {
+    const { origin, work } = receiver;
+    work.gate = new Gate();
+    const copy = { method: 'HEAD', path, token: signed({ event: 'order.held' }) };
+    const before = work.handled.length;
+    const statuses: number[] = [];
+
+    await Promise.all(
+      Array.from({ length: 20 }, async () => {
+        const { status } = await send(origin, copy);
+        // Nineteen are answered while one is held; only then is that one let go.
+        if (statuses.push(status) === 19) work.gate.open();
+      }),
+    );
+
+    expect(statuses).toEqual([...Array<number>(19).fill(409), 204]);
+    expect(work.handled).toHaveLength(before + 1);
+  });
+});
+
+it('has a scenario for every row', () => {
+  expect(Object.keys(scenarios).sort()).toEqual(Object.keys(WEBHOOK_ANSWERS).sort());
+});
+
+it('a body that Express had read already is taken where its bytes were kept', async () => {
+  const [, createExpress] = adapters[0]!;
+  const adapter = createExpress();
+  adapter.registerParserMiddleware('', true);
+  const { app, origin } = await startTarget(adapter);
+
+  const good = await send(origin, { path: '/endpoint', ...signedBody('{ "a": 1 }') });
+  const changed = await send(origin, {
+    path: '/endpoint',
+    ...signedBody('{ "a": 1 }'),
+    body: '{ "a": 2 }',
+  });
+  await app.close();
+
+  expect(good.status).toBe(204);
+  expectRow(changed, 'hash_mismatch', 'POST');
+});
+
+function expectRow(answer: Answer, situation: WebhookSituation, method: Method): void {
+  const row: WebhookAnswerRow = WEBHOOK_ANSWERS[situation];
+  const { headers, json } = answer;
+  expect(answer.status).toBe(row.status);
+  expect(headers['cache-control']).toBe('no-store');
+  for (const name of ['Allow', 'Retry-After', 'Webhook-Duplicate']) {
+    expect([name, headers[name.toLowerCase()]]).toEqual([name, row.headers?.[name]]);
+  }
+  expect(headers['webhook-error']).toBe(row.code);
+  expectChallenge(headers['www-authenticate'], row);
+  if (row.code === undefined || method === 'HEAD') {
+    expect(answer.text).toBe('');
+    return;
+  }
+  expect(headers['content-type']).toMatch(/^application\/problem\+json(?:; charset=utf-8)?$/);
+  expect(json).toMatchObject({
+    type: 'about:blank',
+    title: row.title,
+    status: row.status,
+    detail: expect.any(String),
+    code: row.code,
+  });
+}
+
+/** RFC 9110 section 11.6.1 and RFC 6750 section 3: one challenge, its parameters quoted. */
+function expectChallenge(header: string | undefined, row: WebhookAnswerRow): void {
+  if (row.challenge === undefined) return expect(header).toBeUndefined();
+  const parameter = '[a-z_]+="[\\x20\\x21\\x23-\\x5b\\x5d-\\x7e]*"';
+  expect(header).toMatch(new RegExp(`^Bearer ${parameter}(?:, ${parameter})*$`));
+  const parameters = [...header!.matchAll(/([a-z_]+)="([^"]*)"/g)].map(([, name, value]) => [
+    name,
+    value,
+  ]);
+  expect(Object.fromEntries(parameters)).toEqual(
+    row.challenge === 'plain'
+      ? { realm: 'webhooks' }
+      : {
+          realm: 'webhooks',
+          error: row.challenge,
+          error_description: expect.any(String),
+          code: row.code,
+        },
+  );
+}
+
+/** What the receiver says of the next request, to log and metrics. */
+function nextReport(): Promise<WebhookReceivedMessage> {
+  return new Promise((resolve) => {
+    const listener = (message: unknown): void => {
+      unsubscribe(WEBHOOK_RECEIVED_CHANNEL, listener);
+      resolve(message as WebhookReceivedMessage);
+    };
+    subscribe(WEBHOOK_RECEIVED_CHANNEL, listener);
+  });
+}
+
+/** An application in which something reads every body before the guard can, and keeps nothing. */
+function bodiesRead(adapter: AbstractHttpAdapter): AbstractHttpAdapter {
+  if (adapter.getType() === 'express') {
+    adapter.registerParserMiddleware('', false);
+    return adapter;
+  }
+  const fastify = adapter.getInstance<{
+    addHook(name: string, hook: (request: { raw: IncomingMessage }) => Promise<void>): void;
+  }>();
+  fastify.addHook('onRequest', async ({ raw }) => {
+    raw.resume();
+    await once(raw, 'end');
+  });
+  return adapter;
+}

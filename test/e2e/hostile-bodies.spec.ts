@@ -1,0 +1,238 @@
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import type { Socket } from 'node:net';
+import { gzipSync } from 'node:zlib';
+import { digest } from '../../lib/token/index.js';
+import { adapters } from '../fixtures/adapters.js';
+import { forged, goodClaims } from '../fixtures/forged-token.js';
+import { HostileTarget, outcome, requestHead, WAYS } from '../fixtures/hostile-target.js';
+import type { RawConnection } from '../fixtures/raw-client.js';
+import { signed, signedBody } from '../fixtures/receiver-app.js';
+
+const MEBIBYTE = 1024 * 1024;
+/** What a receiver reads of a body it never wants: some packets, that were on their way. */
+const A_FEW_PACKETS = 2 * MEBIBYTE;
+
+type Outcome = [status: number, code: string | undefined];
+
+const deep = (levels: number): string => '{"a":'.repeat(levels) + '1' + '}'.repeat(levels);
+
+describe.each(adapters)('bodies of a hostile sender on %s', (_, createAdapter) => {
+  let target: HostileTarget;
+
+  beforeAll(async () => (target = await HostileTarget.start(createAdapter())));
+  afterAll(() => target.close());
+
+  describe.each(WAYS)('at %s', (way) => {
+    const postHead = (token: string, headers: string[]): string =>
+      requestHead('POST', way, [`Authorization: Bearer ${token}`, ...headers]);
+
+    it('a body that drips in, byte by byte', async () => {
+      await target.survives(way, 1, async () => {
+        const { token, body } = signedBody('{"slow":true}');
+        const [connection, socket] = await target.connectBothEnds();
+        connection.write(postHead(token, ['Content-Type: application/json', 'Content-Length: 13']));
+        for (let i = 0; i < body.length; i++) {
+          await arrived(connection, socket);
+          connection.write(body.subarray(i, i + 1));
+        }
+
+        expect(outcome(await connection.answer())).toEqual([204, undefined]);
+        connection.destroy();
+        expect(target.events.at(-1)?.data).toEqual({ slow: true });
+      });
+    });
+
+    it('chunks beyond the limit are refused at the limit', async () => {
+      await target.survives(way, 0, async () => {
+        const token = signed({ hash: digest('sha256', Buffer.alloc(40 * MEBIBYTE)) });
+        const [connection, socket] = await target.connectBothEnds();
+        const piece = chunk(64 * 1024);
+        connection.write(postHead(token, ['Transfer-Encoding: chunked']));
+        for (let i = 0; i < 40 * 16 && !connection.closed; i++) {
+          await connection.writeAll(piece);
+          await arrived(connection, socket);
+        }
+
+        const answer = await connection.answer();
+        expect(outcome(answer)).toEqual([413, 'payload_too_large']);
+        expect(answer?.headers['connection']).toBe('close');
+        expect(socket.bytesRead).toBeLessThan(33 * MEBIBYTE);
+        connection.destroy();
+      });
+    });
+
+    it('a declared length beyond the limit is refused before a byte of it is read', async () => {
+      await target.survives(way, 0, async (connection) => {
+        connection.write(postHead(signedBody('{}').token, ['Content-Length: 40000000']));
+
+        const answer = await connection.answer();
+        expect(outcome(answer)).toEqual([413, 'payload_too_large']);
+        expect(answer?.headers['connection']).toBe('close');
+      });
+    });
+
+    it.each<[string, string[]]>([
+      ['declared by a length', [`Content-Length: ${256 * MEBIBYTE}`]],
+      ['in chunks', ['Transfer-Encoding: chunked']],
+    ])('256 MB under a bad token, %s, are left where they are', async (_name, framing) => {
+      await target.survives(way, 0, async () => {
+        const [connection, socket] = await target.connectBothEnds();
+        connection.write(postHead('a.b.c', framing));
+        const answer = await connection.answer();
+        const piece = framing[0]!.startsWith('T') ? chunk(MEBIBYTE) : Buffer.alloc(MEBIBYTE);
+        for (let i = 0; i < 256 && !connection.closed; i++) await connection.writeAll(piece);
+
+        expect(outcome(answer)).toEqual([401, 'invalid_token']);
+        expect(answer?.headers['connection']).toBe('close');
+        expect(socket.bytesRead).toBeLessThan(A_FEW_PACKETS);
+        connection.destroy();
+      });
+    });
+
+    it('256 MB of a sender that pushes and does not listen are cut off', async () => {
+      await target.survives(way, 0, async () => {
+        const [connection, socket] = await target.connectBothEnds();
+        connection.write(postHead('a.b.c', [`Content-Length: ${256 * MEBIBYTE}`]));
+        for (let i = 0; i < 256 && !connection.closed; i++) {
+          await connection.writeAll(Buffer.alloc(MEBIBYTE));
+        }
+
+        expect(connection.closed).toBe(true);
+        expect(socket.bytesRead).toBeLessThan(A_FEW_PACKETS);
+        connection.destroy();
+      });
+    });
+
+    it('a bomb in gzip is not even looked at', async () => {
+      await target.survives(way, 0, async (connection) => {
+        const bomb = gzipSync(Buffer.alloc(64 * MEBIBYTE));
+        const { token } = signedBody(bomb);
+        connection.write(
+          postHead(token, [
+            'Content-Type: application/json',
+            'Content-Encoding: gzip',
+            `Content-Length: ${bomb.length}`,
+          ]),
+        );
+
+        expect(outcome(await connection.answer())).toEqual([415, 'unsupported_encoding']);
+      });
+    });
+
+    const json = 'application/json';
+    it.each<[string, string | undefined, Buffer, Outcome, unknown]>([
+      ['JSON', json, Buffer.from('{"a":1}'), [204, undefined], { a: 1 }],
+      ['JSON by another name', 'application/vnd.x+json', Buffer.from('[1]'), [204, undefined], [1]],
+      ['JSON in capitals', 'APPLICATION/JSON;CHARSET=UTF-8', Buffer.from('1'), [204, undefined], 1],
+      ['64 levels', json, Buffer.from(deep(64)), [204, undefined], JSON.parse(deep(64))],
+      ['65 levels', json, Buffer.from(deep(65)), [400, 'invalid_payload'], undefined],
+      ['3,000 levels', json, Buffer.from(deep(3_000)), [400, 'invalid_payload'], undefined],
+      ['a million brackets', json, Buffer.alloc(1e6, '['), [400, 'invalid_payload'], undefined],
+      ['half of it', json, Buffer.from('{"a":'), [400, 'invalid_payload'], undefined],
+      ['two values', json, Buffer.from('{}{}'), [400, 'invalid_payload'], undefined],
+      ['a prototype', json, Buffer.from('{"__proto__":{}}'), [400, 'invalid_payload'], undefined],
+      [
+        'bytes that are no UTF-8',
+        json,
+        Buffer.from([0x22, 0xff, 0x22]),
+        [400, 'invalid_payload'],
+        undefined,
+      ],
+      ['a byte order mark', json, Buffer.from('\ufeff{}'), [400, 'invalid_payload'], undefined],
+      [
+        'UTF-16, declared',
+        `${json}; charset=utf-16le`,
+        Buffer.from('{"ü":1}', 'utf16le'),
+        [204, undefined],
+        { ü: 1 },
+      ],
+      [
+        'UTF-16, not declared',
+        json,
+        Buffer.from('{"a":1}', 'utf16le'),
+        [400, 'invalid_payload'],
+        undefined,
+      ],
+      [
+        'a charset nobody knows',
+        `${json}; charset=klingon`,
+        Buffer.from('{}'),
+        [415, 'unsupported_encoding'],
+        undefined,
+      ],
+      [
+        'no content type',
+        undefined,
+        Buffer.from('{"a":1}'),
+        [204, undefined],
+        Buffer.from('{"a":1}'),
+      ],
+      ['an empty content type', '', Buffer.from('{}'), [204, undefined], Buffer.from('{}')],
+      [
+        'nonsense for a content type',
+        ';;=/\u00e9',
+        Buffer.from('{}'),
+        [204, undefined],
+        Buffer.from('{}'),
+      ],
+      [
+        'a content type of 8 kB',
+        `x/${'y'.repeat(8_000)}`,
+        Buffer.from('{}'),
+        [204, undefined],
+        Buffer.from('{}'),
+      ],
+    ])('%s', async (_name, type, body, expected, data) => {
+      await target.survives(way, expected[0] === 204 ? 1 : 0, async (connection) => {
+        const head = postHead(signedBody(body).token, [
+          ...(type === undefined ? [] : [`Content-Type: ${type}`]),
+          `Content-Length: ${body.length}`,
+        ]);
+        connection.write(Buffer.from(head, 'latin1')).write(body);
+
+        expect(outcome(await connection.answer())).toEqual(expected);
+        if (expected[0] === 204) expect(target.events.at(-1)?.data).toEqual(data);
+      });
+    });
+
+    it.each(['HEAD', 'POST'])('3,000 levels in the claims of a %s', async (method) => {
+      await target.survives(way, 0, async (connection) => {
+        const text = JSON.stringify({ ...goodClaims(), deep: 0 });
+        const token = forged({ claimsText: text.replace('"deep":0', `"deep":${nested(3_000)}`) });
+        connection.write(requestHead(method, way, [`Authorization: Bearer ${token}`]));
+
+        expect(outcome(await connection.answer(method))).toEqual([401, 'invalid_claim']);
+      });
+    });
+
+    it('a body nobody signed, whatever is in it', async () => {
+      await target.survives(way, 0, async (connection) => {
+        connection.write(postHead(signed(), ['Content-Length: 9', 'Content-Type: text/plain']));
+
+        const answer = await connection.answer();
+        expect(outcome(answer)).toEqual([400, 'hash_required']);
+        expect(answer?.headers['connection']).toBe('close');
+      });
+    });
+  });
+});
+
+/** Settles when all that was written has come to the other end, or the connection is over. */
+async function arrived(connection: RawConnection, socket: Socket): Promise<void> {
+  // At least one turn: what has come back meanwhile is then read before anything more is written.
+  do await new Promise((turn) => setImmediate(turn));
+  while (!connection.closed && !socket.destroyed && socket.bytesRead < connection.bytesWritten);
+}
+
+/** A chunk of zeroes, as RFC 9112 section 7.1 frames it. */
+function chunk(length: number): Buffer {
+  return Buffer.concat([
+    Buffer.from(`${length.toString(16)}\r\n`),
+    Buffer.alloc(length),
+    Buffer.from('\r\n'),
+  ]);
+}
+
+function nested(levels: number): string {
+  return '['.repeat(levels) + ']'.repeat(levels);
+}

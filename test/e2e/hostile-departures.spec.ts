@@ -1,0 +1,60 @@
+import { beforeEach, describe, expect, it } from '@jest/globals';
+import { adapters } from '../fixtures/adapters.js';
+import { Gate } from '../fixtures/gate.js';
+import { HostileTarget, requestHead, WAYS } from '../fixtures/hostile-target.js';
+import { receiverOptions, signed } from '../fixtures/receiver-app.js';
+import { ScriptedReplayStore } from '../fixtures/scripted-replay.store.js';
+
+describe.each(adapters)('a sender that goes before it is answered, on %s', (_, createAdapter) => {
+  let store: ScriptedReplayStore;
+  let target: HostileTarget;
+
+  beforeEach(async () => {
+    store = new ScriptedReplayStore();
+    target = await HostileTarget.start(createAdapter(), {
+      // What is left over after a millisecond is reported, so that nothing must be waited for.
+      options: { ...receiverOptions({ replay: { store } }), shutdownTimeout: 1 },
+    });
+  });
+
+  /** Sends a webhook and is gone when the store is asked for it. */
+  const sendAndGo = async (request: string): Promise<void> => {
+    store.gate = new Gate();
+    const [connection, socket] = await target.connectBothEnds();
+    const gone = new Promise((resolve) => socket.once('close', resolve));
+    connection.write(request);
+    await store.gate.reached;
+    connection.reset();
+    await gone;
+    store.gate.open();
+    store.gate = undefined;
+  };
+
+  it.each([
+    // The handler of a route that settles by itself has had the event, whoever reads the answer.
+    [WAYS[0], 204, 1],
+    [WAYS[1], 204, 1],
+    // A route with the guard alone is told by its answer whether it succeeded, and there is none.
+    ['/guarded', 201, 2],
+  ])('leaves no reservation behind at %s', async (path, status, runs) => {
+    const request = requestHead('POST', path, [`Authorization: Bearer ${signed()}`]);
+    await sendAndGo(request);
+
+    const connection = await target.connect();
+    const again = await connection.write(request).answer();
+    connection.destroy();
+    await target.close();
+
+    expect(again?.status).toBe(status);
+    expect(target.events).toHaveLength(runs);
+  });
+
+  it.each([...WAYS, '/guarded'])('holds up no shutdown at %s', async (path) => {
+    await sendAndGo(requestHead('POST', path, [`Authorization: Bearer ${signed()}`]));
+    await target.idle();
+
+    await target.close();
+
+    expect(target.log.at('warn').join()).not.toContain('still being handled');
+  });
+});

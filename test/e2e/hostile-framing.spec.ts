@@ -1,0 +1,323 @@
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { once } from 'node:events';
+import { adapters } from '../fixtures/adapters.js';
+import {
+  HostileTarget,
+  outcome,
+  postRequest,
+  requestHead,
+  WAYS,
+} from '../fixtures/hostile-target.js';
+import type { RawConnection } from '../fixtures/raw-client.js';
+import { signed, signedBody } from '../fixtures/receiver-app.js';
+
+/** Text a stranger hides where one parser sees a body and another a request. */
+const STRAY = requestHead('GET', '/stray', []);
+
+describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) => {
+  let target: HostileTarget;
+
+  beforeAll(async () => (target = await HostileTarget.start(createAdapter())));
+  afterAll(() => target.close());
+
+  describe.each(WAYS)('at %s', (way) => {
+    const authorization = (token = signed()): string => `Authorization: Bearer ${token}`;
+
+    /** A POST framed as the test says, under a token for `text`. */
+    const framed = (text: string, headers: string[], wire: string): string =>
+      requestHead('POST', way, [
+        authorization(signedBody(text).token),
+        'Content-Type: application/json',
+        ...headers,
+      ]) + wire;
+
+    describe('refused by Node before a handler runs', () => {
+      it.each<[string, string[], string]>([
+        ['two lengths that agree', ['Content-Length: 2', 'Content-Length: 2'], '{}'],
+        ['two lengths that differ', ['Content-Length: 2', 'Content-Length: 3'], '{} '],
+        ['lengths in a list', ['Content-Length: 2, 2'], '{}'],
+        ['a signed length', ['Content-Length: +2'], '{}'],
+        ['a negative length', ['Content-Length: -2'], '{}'],
+        ['a length in hexadecimal', ['Content-Length: 0x2'], '{}'],
+        [
+          'a length and chunks',
+          ['Content-Length: 2', 'Transfer-Encoding: chunked'],
+          '2\r\n{}\r\n0\r\n\r\n',
+        ],
+        [
+          'chunks and a length',
+          ['Transfer-Encoding: chunked', 'Content-Length: 2'],
+          '2\r\n{}\r\n0\r\n\r\n',
+        ],
+        ['chunks that are not the last coding', ['Transfer-Encoding: chunked, gzip'], '0\r\n\r\n'],
+        ['a coding nobody knows', ['Transfer-Encoding: xchunked'], '2\r\n{}\r\n0\r\n\r\n'],
+        ['a chunk size that is no number', ['Transfer-Encoding: chunked'], 'zz\r\n{}\r\n'],
+        ['a chunk size with a sign', ['Transfer-Encoding: chunked'], '-2\r\n{}\r\n0\r\n\r\n'],
+        ['a chunk size beyond all bounds', ['Transfer-Encoding: chunked'], `${'f'.repeat(20)}\r\n`],
+        ['a chunk longer than its size', ['Transfer-Encoding: chunked'], '1\r\n{}\r\n0\r\n\r\n'],
+      ])('%s', async (_name, headers, wire) => {
+        await target.survives(way, 0, async (connection) => {
+          connection.write(framed('{}', headers, wire));
+
+          expect(outcome(await connection.answer())).toEqual([400, undefined]);
+          expect(await connection.rest()).toBe('');
+        });
+      });
+    });
+
+    it.each<[string, string[]]>([
+      ['a length', ['Content-Length: 7']],
+      ['a length far beyond what comes', ['Content-Length: 20000000']],
+      ['chunks', ['Transfer-Encoding: chunked']],
+    ])('a body that ends early (FIN), declared by %s', async (_name, headers) => {
+      await target.survives(way, 0, async (connection) => {
+        const part = headers[0]!.startsWith('T') ? '7\r\n{"a":' : '{"a":';
+        connection.write(framed('{"a":1}', headers, part)).end();
+
+        expect(outcome(await connection.answer())).toEqual([400, undefined]);
+      });
+    });
+
+    it.each<[string, string[]]>([
+      ['a length', ['Content-Length: 7']],
+      ['chunks', ['Transfer-Encoding: chunked']],
+    ])('a connection that is reset within a body declared by %s', async (_name, headers) => {
+      await target.survives(way, 0, async (connection) => {
+        const requested = once(target.server, 'request');
+        const part = headers[0]!.startsWith('T') ? '7\r\n{"a":' : '{"a":';
+        connection.write(framed('{"a":1}', headers, part));
+        await requested;
+        connection.reset();
+      });
+    });
+
+    it('a length that is too small: what comes after is no part of the event', async () => {
+      await target.survives(way, 1, async (connection) => {
+        connection.write(framed('{}', ['Content-Length: 2'], '{}'));
+        expect(outcome(await connection.answer())).toEqual([204, undefined]);
+
+        connection.write(',"more":1}');
+        expect(outcome(await connection.answer())).toEqual([400, undefined]);
+        expect(await connection.rest()).toBe('');
+      });
+    });
+
+    it('a length that is too small: in one packet, what is left costs the sender its answer', async () => {
+      await target.survives(way, 1, async (connection) => {
+        connection.write(framed('{}', ['Content-Length: 2'], '{},"more":1}'));
+
+        expect(outcome(await connection.answer())).toEqual([400, undefined]);
+        expect(await connection.rest()).toBe('');
+      });
+    });
+
+    it('a length that is too small: a second webhook behind it needs a token of its own', async () => {
+      await target.survives(way, 1, async (connection) => {
+        const hidden = requestHead('POST', way, ['Content-Length: 2']) + '{}';
+        connection.write(framed('{}', ['Content-Length: 2'], `{}${hidden}`));
+
+        expect(outcome(await connection.answer())).toEqual([204, undefined]);
+        expect(outcome(await connection.answer())).toEqual([401, 'missing_token']);
+      });
+    });
+
+    it('a request hidden in the body of another', async () => {
+      await target.survives(way, 1, async (connection) => {
+        connection.write(framed(STRAY, [`Content-Length: ${STRAY.length}`], STRAY));
+
+        expect(outcome(await connection.answer())).toEqual([400, 'invalid_payload']);
+        connection.write(postRequest(way, '{}'));
+        expect(outcome(await connection.answer())).toEqual([204, undefined]);
+      });
+    });
+
+    it('chunks of one byte, with extensions and trailers', async () => {
+      await target.survives(way, 1, async (connection) => {
+        const text = '{"a":[1,2,3]}';
+        const chunks = text
+          .split('')
+          .map((byte) => `1;name=value\r\n${byte}\r\n`)
+          .join('');
+        const trailers = 'Authorization: Bearer x\r\nContent-Type: text/plain\r\n';
+        connection.write(
+          framed(text, ['Transfer-Encoding: chunked'], `${chunks}0\r\n${trailers}\r\n`),
+        );
+
+        expect(outcome(await connection.answer())).toEqual([204, undefined]);
+        expect(target.events.at(-1)?.data).toEqual({ a: [1, 2, 3] });
+      });
+    });
+
+    describe('a HEAD that declares a body is answered, and is the last of its connection', () => {
+      const headDeclaring = (headers: string[]): string =>
+        requestHead('HEAD', way, [authorization(), 'Content-Type: application/json', ...headers]);
+
+      const expectLastAnswer = async (connection: RawConnection): Promise<void> => {
+        const answer = await connection.answer('HEAD');
+        expect(outcome(answer)).toEqual([204, undefined]);
+        expect(answer?.headers['connection']).toBe('close');
+        expect(await connection.rest()).toBe('');
+      };
+
+      it.each<[string, string[]]>([
+        ['a length', ['Content-Length: 245']],
+        ['a length of more zeroes', ['Content-Length: 00']],
+        ['chunks', ['Transfer-Encoding: chunked']],
+        ['an expectation', ['Content-Length: 245', 'Expect: 100-continue']],
+      ])('by %s, without sending one', async (_name, headers) => {
+        await target.survives(way, 1, async (connection) => {
+          connection.write(headDeclaring(headers));
+
+          if (headers.length === 2) expect((await connection.answer())?.status).toBe(100);
+          await expectLastAnswer(connection);
+        });
+      });
+
+      it('and the next request, sent upon the answer, is not taken for its body', async () => {
+        await target.survives(way, 1, async (connection) => {
+          connection.write(headDeclaring(['Content-Length: 245']));
+          const answer = await connection.answer('HEAD');
+          connection.write(`${'x'.repeat(245)}${STRAY}`);
+
+          expect(answer?.headers['connection']).toBe('close');
+          expect(await connection.rest()).toBe('');
+        });
+      });
+
+      it.each<[string, string[], string]>([
+        ['a body that spells a request', [`Content-Length: ${STRAY.length}`], STRAY],
+        ['a body with a request behind it', ['Content-Length: 245'], 'x'.repeat(245) + STRAY],
+        [
+          'the next request, with another inside it at the length',
+          ['Content-Length: 245'],
+          'GET /stray HTTP/1.1\r\nX: '.padEnd(245, 'x') + STRAY,
+        ],
+        ['chunks with a request in them', ['Transfer-Encoding: chunked'], `0\r\n\r\n${STRAY}`],
+        [
+          'webhooks behind a body',
+          ['Content-Length: 5'],
+          `xxxxx${postRequest(way, '{}')}${postRequest(way, '{}')}`,
+        ],
+      ])('nothing in the same packet runs: %s', async (_name, headers, wire) => {
+        await target.survives(way, 1, async (connection) => {
+          connection.write(headDeclaring(headers) + wire);
+
+          await expectLastAnswer(connection);
+        });
+      });
+
+      it('so is one that is refused', async () => {
+        await target.survives(way, 0, async (connection) => {
+          const refused = requestHead('HEAD', way, ['Content-Length: 245']);
+          connection.write(`${refused}${'x'.repeat(245)}${STRAY}`);
+
+          const answer = await connection.answer('HEAD');
+          expect(outcome(answer)).toEqual([401, 'missing_token']);
+          expect(answer?.headers['connection']).toBe('close');
+          expect(await connection.rest()).toBe('');
+        });
+      });
+    });
+
+    it('a HEAD that declares no body leaves its connection open', async () => {
+      await target.survives(way, 2, async (connection) => {
+        for (let i = 0; i < 2; i++) {
+          connection.write(requestHead('HEAD', way, [authorization(), 'Content-Length: 0']));
+          expect(outcome(await connection.answer('HEAD'))).toEqual([204, undefined]);
+        }
+      });
+    });
+
+    it('five good requests in one packet are five events, answered in their order', async () => {
+      await target.survives(way, 5, async (connection) => {
+        const texts = [1, 2, 3, 4, 5].map((n) => `{"n":${n}}`);
+        connection.write(texts.map((text) => postRequest(way, text)).join(''));
+
+        for (let i = 0; i < texts.length; i++) {
+          expect(outcome(await connection.answer())).toEqual([204, undefined]);
+        }
+        expect(target.events.slice(-5).map(({ data }) => data)).toEqual(
+          texts.map((text) => JSON.parse(text) as unknown),
+        );
+      });
+    });
+
+    describe('Expect', () => {
+      it('100-continue: the body may come after', async () => {
+        await target.survives(way, 1, async (connection) => {
+          connection.write(framed('{}', ['Content-Length: 2', 'Expect: 100-continue'], ''));
+
+          expect((await connection.answer())?.status).toBe(100);
+          connection.write('{}');
+          expect(outcome(await connection.answer())).toEqual([204, undefined]);
+        });
+      });
+
+      it('100-continue: who is refused need not send the body', async () => {
+        await target.survives(way, 0, async (connection) => {
+          const head = requestHead('POST', way, ['Content-Length: 9', 'Expect: 100-continue']);
+          connection.write(head);
+
+          expect((await connection.answer())?.status).toBe(100);
+          const answer = await connection.answer();
+          expect(outcome(answer)).toEqual([401, 'missing_token']);
+          expect(answer?.headers['connection']).toBe('close');
+        });
+      });
+
+      it('anything else: Node answers 417', async () => {
+        await target.survives(way, 0, async (connection) => {
+          connection.write(framed('{}', ['Content-Length: 2', 'Expect: the-best'], '{}'));
+
+          expect(outcome(await connection.answer())).toEqual([417, undefined]);
+        });
+      });
+    });
+
+    describe('the target of the request', () => {
+      const postTo = (requestTarget: string): string =>
+        requestHead('POST', requestTarget, [
+          authorization(signedBody('{}').token),
+          'Content-Type: application/json',
+          'Content-Length: 2',
+        ]) + '{}';
+
+      it.each([
+        ['with a query', `${way}?a=1&b=%00`],
+        ['with a fragment', `${way}#stray`],
+        ['as a whole URI', `http://receiver.example${way}`],
+        ['as a whole URI of somebody else', `HTTP://else.example:1${way}?a`],
+      ])('%s is the same path', async (_name, requestTarget) => {
+        await target.survives(way, 1, async (connection) => {
+          connection.write(postTo(requestTarget));
+
+          expect(outcome(await connection.answer())).toEqual([204, undefined]);
+        });
+      });
+
+      it.each([
+        ['two slashes first', `/${way}`],
+        ['dots', `/x/..${way}`],
+        ['an encoded slash after', `${way}%2f`],
+        ['an encoded NUL', `${way}%00`],
+        ['a path parameter', `${way};a=1`],
+        ['a path below', `${way}/below`],
+        ['an asterisk', '*'],
+        ['half an escape', `${way}%`],
+      ])('%s is another path', async (_name, requestTarget) => {
+        await target.survives(way, 0, async (connection) => {
+          connection.write(postTo(requestTarget));
+
+          expect([400, 404]).toContain((await connection.answer())?.status);
+        });
+      });
+    });
+
+    it('a thousand connections that say nothing and go', async () => {
+      await target.survives(way, 0, async () => {
+        const silent = await Promise.all(Array.from({ length: 1_000 }, () => target.connect()));
+        for (const connection of silent) connection.destroy();
+      });
+    });
+  });
+});

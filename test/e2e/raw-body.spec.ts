@@ -1,0 +1,254 @@
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import type { AddressInfo } from 'node:net';
+import { gzipSync } from 'node:zlib';
+import {
+  Body,
+  Controller,
+  Module,
+  Post,
+  type INestApplication,
+  type NestApplicationOptions,
+  type Type,
+} from '@nestjs/common';
+import { NestFactory, type AbstractHttpAdapter } from '@nestjs/core';
+import { WebhookContext } from '../../lib/receiver/decorators/webhook-data.decorator.js';
+import { WebhookEndpoint } from '../../lib/receiver/decorators/webhook-endpoint.decorator.js';
+import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
+import { adapters } from '../fixtures/adapters.js';
+import { send, type Answer } from '../fixtures/http-client.js';
+import { outcome, requestHead } from '../fixtures/hostile-target.js';
+import { RawConnection } from '../fixtures/raw-client.js';
+import { signedBody, startApp, type StartedApp } from '../fixtures/receiver-app.js';
+
+const received: WebhookEvent[] = [];
+
+@Controller('endpoint')
+class Endpoint {
+  @WebhookEndpoint()
+  receive(@WebhookContext() event: WebhookEvent): void {
+    received.push(event);
+  }
+}
+
+@Controller('neighbour')
+class Neighbour {
+  @Post()
+  echo(@Body() body: unknown): unknown {
+    return { type: Buffer.isBuffer(body) ? 'bytes' : typeof body, body: String(body).slice(0, 80) };
+  }
+}
+
+/** How an application may be set up to read bodies. */
+interface Host {
+  readonly nest?: NestApplicationOptions;
+  readonly configure?: (app: INestApplication) => void;
+}
+
+type WithParsers = INestApplication & { useBodyParser(type: string, options?: object): void };
+type ParserDone = (error: Error | null, body?: unknown) => void;
+interface FastifyParsers {
+  removeAllContentTypeParsers(): void;
+  addContentTypeParser(
+    type: string | string[] | RegExp,
+    options: { parseAs: 'string' },
+    parser: (request: unknown, body: string, done: ParserDone) => void,
+  ): void;
+}
+
+const parsersOf = (app: INestApplication): FastifyParsers =>
+  app.getHttpAdapter().getInstance() as FastifyParsers;
+
+const anyHost: [string, Host][] = [
+  ['as it comes', {}],
+  ['with rawBody', { nest: { rawBody: true } }],
+  ['without a body parser', { nest: { bodyParser: false } }],
+];
+
+const hosts: Record<string, [string, Host][]> = {
+  Express: [
+    ...anyHost,
+    ...['json', 'raw', 'text'].map((parser): [string, Host] => [
+      `with a ${parser} parser for every type`,
+      {
+        configure: (app) =>
+          (app as WithParsers).useBodyParser(parser, { type: () => true, limit: '50mb' }),
+      },
+    ]),
+  ],
+  Fastify: [
+    ...anyHost,
+    [
+      'with a parser for every type',
+      { configure: (app) => (app as WithParsers).useBodyParser('*') },
+    ],
+    [
+      'with parsers of strings',
+      {
+        configure: (app) =>
+          parsersOf(app).addContentTypeParser(
+            ['text/plain', 'application/xml', 'application/octet-stream'],
+            { parseAs: 'string' },
+            (_request, body, done) => done(null, body),
+          ),
+      },
+    ],
+    [
+      'without any parser',
+      {
+        nest: { bodyParser: false },
+        configure: (app) => parsersOf(app).removeAllContentTypeParsers(),
+      },
+    ],
+  ],
+};
+
+type Outcome = [status: number, code: string | undefined];
+const GOOD: Outcome = [204, undefined];
+const json = 'application/json';
+const long = (length: number): string => JSON.stringify({ text: 'x'.repeat(length) });
+
+/** A body on the wire, and what becomes of it. */
+interface Wire {
+  readonly headers: readonly string[];
+  readonly bytes: Buffer;
+  /** Default: it is handled. */
+  readonly expected?: Outcome;
+  /** Default: the bytes. */
+  readonly data?: unknown;
+}
+
+const of = (type: string, text: string | Buffer, more: Partial<Wire> = {}): Wire => ({
+  headers: [`Content-Type: ${type}`],
+  bytes: Buffer.from(text as string),
+  ...more,
+});
+
+const bodies: [string, Wire][] = [
+  ['JSON', of(json, '{ "a" : 1 }', { data: { a: 1 } })],
+  ['+json', of('application/x+json', '[1]', { data: [1] })],
+  [
+    'JSON in gzip',
+    {
+      headers: [`Content-Type: ${json}`, 'Content-Encoding: gzip'],
+      bytes: gzipSync('{}'),
+      expected: [415, 'unsupported_encoding'],
+    },
+  ],
+  ['bad JSON', of(json, '{"a":', { expected: [400, 'invalid_payload'] })],
+  [
+    'JSON in UTF-16',
+    of(`${json}; charset=utf-16le`, Buffer.from('{"a":1}', 'utf16le'), { data: { a: 1 } }),
+  ],
+  ['200 kB of JSON', of(json, long(2e5), { data: JSON.parse(long(2e5)) })],
+  ['2 MB of JSON', of(json, long(2e6), { data: JSON.parse(long(2e6)) })],
+  ['text', of('text/plain; charset=utf-8', 'grüße')],
+  ['XML', of('application/xml', '<a/>')],
+  ['octets', of('application/octet-stream', Buffer.from([0, 255, 13, 10]))],
+  ['a form', of('application/x-www-form-urlencoded', 'a=1&b=%20')],
+  [
+    'a form in parts',
+    of(
+      'multipart/form-data; boundary=b',
+      '--b\r\nContent-Disposition: form-data; name="a"\r\n\r\n1\r\n--b--\r\n',
+    ),
+  ],
+  ['no content type', { headers: [], bytes: Buffer.from('{"a":1}') }],
+  ['a bad content type', of(';;nonsense', '{"a":1}')],
+  ['no body', of(json, '')],
+  [
+    'chunks',
+    {
+      headers: [`Content-Type: ${json}`, 'Transfer-Encoding: chunked'],
+      bytes: Buffer.from('{"a":[1,2]}'),
+      data: { a: [1, 2] },
+    },
+  ],
+];
+
+describe.each(adapters)('a webhook route of an application on %s', (name, createAdapter) => {
+  describe.each(hosts[name]!)('%s', (_host, { nest = {}, configure = () => undefined }) => {
+    let started: StartedApp;
+    let without: INestApplication;
+
+    beforeAll(async () => {
+      const controllers = [Endpoint, Neighbour] as Type[];
+      started = await startApp(createAdapter(), { controllers, nest, configure });
+      without = await startWithoutWebhooks(createAdapter(), { nest, configure });
+    });
+    afterAll(() => Promise.all([started.app.close(), without.close()]));
+
+    it.each(bodies)('has the exact bytes of %s', async (_body, wire) => {
+      const { headers, bytes, expected = GOOD, data } = wire;
+      received.length = 0;
+      const { token } = signedBody(bytes);
+      const chunked = headers.some((line) => line.startsWith('Transfer-Encoding'));
+      const connection = await RawConnection.open(started.port);
+      connection.write(
+        requestHead('POST', '/endpoint', [
+          `Authorization: Bearer ${token}`,
+          ...headers,
+          ...(chunked ? [] : [`Content-Length: ${bytes.length}`]),
+        ]),
+      );
+      const size = bytes.length.toString(16);
+      await connection.writeAll(
+        chunked ? Buffer.from(`${size}\r\n${bytes.toString()}\r\n0\r\n\r\n`) : bytes,
+      );
+
+      const answer = await connection.answer();
+      connection.destroy();
+      expect(outcome(answer)).toEqual(expected);
+      if (expected !== GOOD) return expect(received).toEqual([]);
+      expect(received).toHaveLength(1);
+      // Jest would compare two megabytes one by one.
+      expect(bytes.equals(await received[0]!.rawBody())).toBe(true);
+      if (bytes.length > 0) expect(received[0]!.data).toEqual(data ?? bytes);
+    });
+
+    it.each<[string, string, string]>([
+      ['JSON', json, '{"a":1}'],
+      ['bad JSON', json, '{"a":'],
+      ['200 kB of JSON', json, long(2e5)],
+      ['2 MB of JSON', json, long(2e6)],
+      ['text', 'text/plain', 'hello'],
+      ['a form', 'application/x-www-form-urlencoded', 'a=1'],
+    ])('leaves %s of its neighbours to the application', async (_body, type, body) => {
+      const sending = { path: '/neighbour', body, headers: { 'content-type': type } };
+      const { port } = without.getHttpServer().address() as AddressInfo;
+
+      const answer = await send(started.origin, sending);
+      const expected = await send(`http://127.0.0.1:${port}`, sending);
+
+      expect(seen(answer)).toEqual(seen(expected));
+    });
+  });
+
+  it('leaves the application its own limits and refusals', async () => {
+    const { app, origin } = await startApp(createAdapter(), { controllers: [Neighbour] });
+    const statuses = await Promise.all(
+      ['{"a":1}', '{"a":', long(2e6)].map(
+        async (body) => (await send(origin, { path: '/neighbour', body })).status,
+      ),
+    );
+    await app.close();
+
+    expect(statuses).toEqual([201, 400, 413]);
+  });
+});
+
+/** The same application, but for the module. */
+async function startWithoutWebhooks(
+  adapter: AbstractHttpAdapter,
+  { nest, configure }: Required<Host>,
+): Promise<INestApplication> {
+  class Bare {}
+  Module({ controllers: [Neighbour] })(Bare);
+  const app = await NestFactory.create(Bare, adapter, { logger: false, ...nest });
+  configure(app);
+  await app.listen(0, '127.0.0.1');
+  return app;
+}
+
+function seen({ status, text }: Answer): unknown {
+  return [status, text];
+}
