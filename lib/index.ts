@@ -11,7 +11,7 @@ export { OnWebhookEvent } from './receiver/decorators/on-webhook-event.decorator
 export { WebhookEndpoint } from './receiver/decorators/webhook-endpoint.decorator.js';
 export { WebhookContext, WebhookData } from './receiver/decorators/webhook-data.decorator.js';
 export type { WebhookDataOptions } from './receiver/decorators/webhook-data.decorator.js';
-export type { StandardSchema } from './receiver/payload-validator.js';
+export type { StandardSchema } from './receiver/handlers/payload-validator.js';
 export type {
   WebhookIssuer,
   WebhookReceiverOptions,
@@ -19,11 +19,11 @@ export type {
 } from './receiver/receiver-options.interface.js';
 export { WEBHOOK_RECEIVED_CHANNEL } from './receiver/receiver.diagnostics.js';
 export type { WebhookReceivedMessage } from './receiver/receiver.diagnostics.js';
-export { WEBHOOK_ANSWERS } from './receiver/webhook-answers.js';
-export type { WebhookAnswerCode, WebhookAnswerRow } from './receiver/webhook-answers.js';
-export { WebhookDispatcher } from './receiver/webhook.dispatcher.js';
+export { WEBHOOK_ANSWERS } from './receiver/answers/webhook-answers.js';
+export type { WebhookAnswerCode, WebhookAnswerRow } from './receiver/answers/webhook-answers.js';
+export { WebhookDispatcher } from './receiver/handlers/webhook.dispatcher.js';
 export { WebhookEvent } from './receiver/webhook-event.js';
-export { WebhookException } from './receiver/webhook.exception.js';
+export { WebhookException } from './receiver/answers/webhook.exception.js';
 export { WebhookGuard } from './receiver/webhook.guard.js';
 export { WebhookVerifier } from './receiver/webhook.verifier.js';
 export type { WebhookRequestLike } from './receiver/webhook.verifier.js';
@@ -39,8 +39,8 @@ export type {
   AttemptResult,
   FailureReason,
   UnsuccessfulAttempt,
-} from './publisher/attempt-result.interface.js';
-export { DeliveryQueue } from './publisher/delivery-queue.js';
+} from './publisher/attempt/attempt-result.interface.js';
+export { DeliveryQueue } from './publisher/queue/delivery-queue.js';
 export type {
   DeadDelivery,
   DeliveryHandler,
@@ -48,9 +48,9 @@ export type {
   DeliveryReceipt,
   EnqueuedDelivery,
   EnqueueOptions,
-} from './publisher/delivery-queue.js';
-export { InProcessDeliveryQueue } from './publisher/in-process-delivery.queue.js';
-export type { InProcessDeliveryQueueOptions } from './publisher/in-process-delivery.queue.js';
+} from './publisher/queue/delivery-queue.js';
+export { InProcessDeliveryQueue } from './publisher/queue/in-process-delivery.queue.js';
+export type { InProcessDeliveryQueueOptions } from './publisher/queue/in-process-delivery.queue.js';
 export type {
   PublishOptions,
   PublishResult,
@@ -63,12 +63,12 @@ export type {
   WebhookEndpointOptions,
   WebhookPublisherOptions,
   WebhookRetryOptions,
-} from './publisher/publisher-options.interface.js';
+} from './publisher/options/publisher-options.interface.js';
 export type {
   DeliveryMethod,
   DeliveryPayload,
   WebhookDelivery,
-} from './publisher/webhook-delivery.interface.js';
+} from './publisher/queue/webhook-delivery.interface.js';
 export { WebhookPublisher } from './publisher/webhook.publisher.js';
 
 // Typed events: `export *`, because only that lets an application merge its own into the interface

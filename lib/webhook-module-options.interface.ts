@@ -1,7 +1,7 @@
 import type { DynamicModule, Type } from '@nestjs/common';
 import type { Duration } from './clock/duration.js';
 import type { WebhookClock } from './clock/webhook-clock.js';
-import type { WebhookPublisherOptions } from './publisher/publisher-options.interface.js';
+import type { WebhookPublisherOptions } from './publisher/options/publisher-options.interface.js';
 import type { WebhookReceiverOptions } from './receiver/receiver-options.interface.js';
 
 /** What the module does: receive, publish, or both. */
@@ -25,5 +25,6 @@ export interface WebhookModuleExtras {
 
 /** Makes the options; for `forRootAsync({ useClass })` and `useExisting`. */
 export interface WebhookOptionsFactory {
+  /** Called once, at start-up. */
   createWebhookOptions(): WebhookModuleOptions | Promise<WebhookModuleOptions>;
 }

@@ -5,8 +5,8 @@ import {
   WebhookConfigurationError,
   type ConfigurationFault,
 } from './errors/webhook-configuration.error.js';
-import type { ResolvedPublisherOptions } from './publisher/publisher-options.interface.js';
-import { resolvePublisherOptions } from './publisher/publisher-options.resolver.js';
+import type { ResolvedPublisherOptions } from './publisher/options/publisher-options.interface.js';
+import { resolvePublisherOptions } from './publisher/options/publisher-options.resolver.js';
 import type { ResolvedReceivers } from './receiver/receiver-options.interface.js';
 import { resolveReceivers } from './receiver/receiver-options.resolver.js';
 import type { WebhookModuleOptions } from './webhook-module-options.interface.js';

@@ -1,4 +1,4 @@
-import type { ResolvedDestination } from './publisher-options.interface.js';
+import type { ResolvedDestination } from './options/publisher-options.interface.js';
 
 /**
  * What the publisher has learnt of a destination. It lives in memory only: after a restart it is learnt

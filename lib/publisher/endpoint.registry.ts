@@ -1,7 +1,10 @@
 import { matchesEvent } from '../token/event-name.js';
 import { DestinationState, type DeliveryTarget } from './delivery-target.js';
-import type { ResolvedEndpoint, ResolvedPublisherOptions } from './publisher-options.interface.js';
-import type { WebhookDelivery } from './webhook-delivery.interface.js';
+import type {
+  ResolvedEndpoint,
+  ResolvedPublisherOptions,
+} from './options/publisher-options.interface.js';
+import type { WebhookDelivery } from './queue/webhook-delivery.interface.js';
 
 /** URLs whose state is remembered; the one not used for longest is forgotten first. */
 const MAX_REMEMBERED_URLS = 1_000;

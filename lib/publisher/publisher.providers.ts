@@ -1,13 +1,13 @@
 import type { FactoryProvider, InjectionToken, Provider } from '@nestjs/common';
 import { HttpService } from '@nestjs/axios';
-import { DeliveryQueue } from './delivery-queue.js';
+import { DeliveryQueue } from './queue/delivery-queue.js';
 import { EndpointRegistry } from './endpoint.registry.js';
-import type { ResolvedPublisherOptions } from './publisher-options.interface.js';
+import type { ResolvedPublisherOptions } from './options/publisher-options.interface.js';
 import { PUBLISHER_OPTIONS } from './publisher.constants.js';
 import { UnconfiguredPublisher } from './unconfigured.publisher.js';
 import { WebhookDeliverer } from './webhook.deliverer.js';
 import { WebhookPublisher } from './webhook.publisher.js';
-import { WebhookSender } from './webhook.sender.js';
+import { WebhookSender } from './attempt/webhook.sender.js';
 
 /**
  * The publisher and what it is made of. The module provides {@link PUBLISHER_OPTIONS}, which are

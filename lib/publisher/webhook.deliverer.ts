@@ -1,12 +1,12 @@
 import { Logger } from '@nestjs/common';
-import type { AttemptResult, FailureReason } from './attempt-result.interface.js';
-import type { DeliveryOutcome } from './delivery-queue.js';
+import type { AttemptResult, FailureReason } from './attempt/attempt-result.interface.js';
+import type { DeliveryOutcome } from './queue/delivery-queue.js';
 import type { DeliveryTarget } from './delivery-target.js';
 import type { EndpointRegistry } from './endpoint.registry.js';
-import type { ResolvedPublisherOptions } from './publisher-options.interface.js';
-import { decideRetry, type RetryDecision } from './retry-policy.js';
-import type { WebhookDelivery } from './webhook-delivery.interface.js';
-import type { WebhookSender } from './webhook.sender.js';
+import type { ResolvedPublisherOptions } from './options/publisher-options.interface.js';
+import { decideRetry, type RetryDecision } from './attempt/retry-policy.js';
+import type { WebhookDelivery } from './queue/webhook-delivery.interface.js';
+import type { WebhookSender } from './attempt/webhook.sender.js';
 
 /** What became of a delivery in one run. */
 export interface DeliveryReport {

@@ -5,7 +5,7 @@ import {
 } from '@nestjs/common';
 import { WebhookDeliveryError } from '../errors/webhook-delivery.error.js';
 import type { WebhookEventName } from '../token/webhook-event-map.js';
-import type { DeliveryQueue, EnqueuedDelivery } from './delivery-queue.js';
+import type { DeliveryQueue, EnqueuedDelivery } from './queue/delivery-queue.js';
 import type { DeliveryTarget } from './delivery-target.js';
 import type { EndpointRegistry } from './endpoint.registry.js';
 import { deliveryTo, draftEvent, readDelay } from './event-draft.js';
@@ -18,11 +18,11 @@ import type {
   SignedWebhookRequest,
   SignOptions,
 } from './publish-options.interface.js';
-import type { ResolvedPublisherOptions } from './publisher-options.interface.js';
+import type { ResolvedPublisherOptions } from './options/publisher-options.interface.js';
 import { resultOfReceipt, resultOfReport } from './send-result.js';
-import type { WebhookDelivery } from './webhook-delivery.interface.js';
+import type { WebhookDelivery } from './queue/webhook-delivery.interface.js';
 import type { WebhookDeliverer } from './webhook.deliverer.js';
-import type { WebhookSender } from './webhook.sender.js';
+import type { WebhookSender } from './attempt/webhook.sender.js';
 
 /** Sends events as signed webhooks. */
 export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicationShutdown {

@@ -5,7 +5,7 @@ import type { ReplayStore } from '../replay/replay-store.js';
 import type { TrustedIssuer } from '../token/key-ring.js';
 import type { TokenVerifier } from '../token/token-verifier.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';
-import type { LeaseKeeper } from './lease-keeper.js';
+import type { LeaseKeeper } from './replay/lease-keeper.js';
 
 /** An issuer whose events are received. */
 export interface WebhookIssuer extends TrustedIssuer {

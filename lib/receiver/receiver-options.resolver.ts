@@ -8,7 +8,7 @@ import { MemoryReplayStore } from '../replay/memory-replay.store.js';
 import { eventPatternFault } from '../token/event-name.js';
 import { createTokenVerifier, type TokenVerifier } from '../token/token-verifier.js';
 import { DEFAULT_CLOCK_TOLERANCE } from '../token/webhook-token.constants.js';
-import { LeaseKeeper } from './lease-keeper.js';
+import { LeaseKeeper } from './replay/lease-keeper.js';
 import type {
   ResolvedReceiver,
   ResolvedReceivers,

@@ -11,8 +11,8 @@ import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { ResolvedReceivers } from './receiver-options.interface.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from './receiver.constants.js';
 import { ReceiverDrain } from './receiver.drain.js';
-import { WebhookExplorer } from './webhook.explorer.js';
-import { WebhookMount } from './webhook.mount.js';
+import { WebhookExplorer } from './handlers/webhook.explorer.js';
+import { WebhookMount } from './mount/webhook.mount.js';
 
 /** How a shutdown waits. */
 export interface ReceiverShutdown {

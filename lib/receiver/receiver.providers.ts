@@ -1,13 +1,13 @@
 import type { Provider } from '@nestjs/common';
 import { ReceiverDrain } from './receiver.drain.js';
 import { ReceiverLifecycle } from './receiver.lifecycle.js';
-import { WebhookDispatcher } from './webhook.dispatcher.js';
-import { WebhookExplorer } from './webhook.explorer.js';
+import { WebhookDispatcher } from './handlers/webhook.dispatcher.js';
+import { WebhookExplorer } from './handlers/webhook.explorer.js';
 import { WebhookGuard } from './webhook.guard.js';
-import { WebhookHandlerContext } from './webhook-handler.context.js';
-import { WebhookHandlerRegistry } from './webhook-handler.registry.js';
+import { WebhookHandlerContext } from './handlers/webhook-handler.context.js';
+import { WebhookHandlerRegistry } from './handlers/webhook-handler.registry.js';
 import { WebhookIntake } from './webhook.intake.js';
-import { WebhookMount } from './webhook.mount.js';
+import { WebhookMount } from './mount/webhook.mount.js';
 import { WebhookVerifier } from './webhook.verifier.js';
 
 /** The room's services; WEBHOOK_RECEIVERS and RECEIVER_SHUTDOWN are the module's to provide. */

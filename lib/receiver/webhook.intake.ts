@@ -1,18 +1,18 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Injectable, Logger } from '@nestjs/common';
-import { HandlerFailure } from './handler-failure.js';
-import { fromNodeRequest, type IncomingWebhook } from './incoming-webhook.js';
+import { HandlerFailure } from './answers/handler-failure.js';
+import { fromNodeRequest, type IncomingWebhook } from './request/incoming-webhook.js';
 import { publishReceived } from './receiver.diagnostics.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import type { ResolvedReceiver } from './receiver-options.interface.js';
-import { sendAnswer } from './send-answer.js';
-import { acknowledge, answerTo, refuse, type WebhookAnswer } from './webhook-answer.js';
-import { WebhookDispatcher } from './webhook.dispatcher.js';
-import { WebhookException } from './webhook.exception.js';
+import { sendAnswer } from './answers/send-answer.js';
+import { acknowledge, answerTo, refuse, type WebhookAnswer } from './answers/webhook-answer.js';
+import { WebhookDispatcher } from './handlers/webhook.dispatcher.js';
+import { WebhookException } from './answers/webhook.exception.js';
 import type { WebhookEvent } from './webhook-event.js';
-import type { WebhookReception } from './webhook-reception.js';
+import type { WebhookReception } from './replay/webhook-reception.js';
 import { WebhookVerifier } from './webhook.verifier.js';
-import { keepValidation } from './receiver-validation.js';
+import { keepValidation } from './handlers/receiver-validation.js';
 
 /** Event names a warning was given for; beyond them, one more says that there are others. */
 const WARNED_EVENTS = 100;

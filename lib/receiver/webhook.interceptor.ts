@@ -5,8 +5,8 @@ import {
   type NestInterceptor,
 } from '@nestjs/common';
 import { catchError, mergeMap, type Observable } from 'rxjs';
-import { HandlerFailure } from './handler-failure.js';
-import { receptionOf, type AdapterRequest } from './reception-of-request.js';
+import { HandlerFailure } from './answers/handler-failure.js';
+import { receptionOf, type AdapterRequest } from './request/reception-of-request.js';
 
 /**
  * Settles the event of a `@WebhookEndpoint()` route before its answer is sent, so that a sender that

@@ -9,21 +9,21 @@ import type { ReplayVerdict } from '../replay/replay-store.js';
 import { matchesEvent } from '../token/event-name.js';
 import { checkPayload, payloadRule } from '../token/payload-rule.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
-import { readBearerToken } from './bearer-token.js';
-import { checkDeclaredBody, readBody } from './body-reader.js';
+import { readBearerToken } from './request/bearer-token.js';
+import { checkDeclaredBody, readBody } from './request/body-reader.js';
 import {
   fromHeaders,
   type BodySource,
   type HeadersLike,
   type IncomingWebhook,
-} from './incoming-webhook.js';
-import { isJsonType, parseJsonPayload } from './json-payload.js';
+} from './request/incoming-webhook.js';
+import { isJsonType, parseJsonPayload } from './request/json-payload.js';
 import type { ResolvedReceiver, ResolvedReceivers } from './receiver-options.interface.js';
 import { DEFAULT_RECEIVER, WEBHOOK_RECEIVERS } from './receiver.constants.js';
 import { ReceiverDrain } from './receiver.drain.js';
-import { replayClaim } from './replay-identity.js';
+import { replayClaim } from './replay/replay-identity.js';
 import { WebhookEvent } from './webhook-event.js';
-import { WebhookReception } from './webhook-reception.js';
+import { WebhookReception } from './replay/webhook-reception.js';
 
 /** A request that came by another way than an HTTP route of this application. */
 export interface WebhookRequestLike {

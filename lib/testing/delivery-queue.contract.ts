@@ -5,8 +5,8 @@ import type {
   DeliveryOutcome,
   DeliveryQueue,
   DeliveryReceipt,
-} from '../publisher/delivery-queue.js';
-import type { WebhookDelivery } from '../publisher/webhook-delivery.interface.js';
+} from '../publisher/queue/delivery-queue.js';
+import type { WebhookDelivery } from '../publisher/queue/webhook-delivery.interface.js';
 import type { ContractCase } from './contract-case.interface.js';
 import { TestClock } from './test-clock.js';
 

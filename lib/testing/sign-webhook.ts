@@ -1,5 +1,5 @@
-import { inlinePayload } from '../publisher/method-choice.js';
-import { encodePayload } from '../publisher/payload-encoder.js';
+import { inlinePayload } from '../publisher/attempt/method-choice.js';
+import { encodePayload } from '../publisher/attempt/payload-encoder.js';
 import type { WebhookEventData, WebhookEventName } from '../token/webhook-event-map.js';
 import { digest } from '../token/payload-hash.js';
 import { createTokenSigner, type TokenSignerOptions } from '../token/token-signer.js';

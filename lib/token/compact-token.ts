@@ -17,12 +17,7 @@ export interface CompactToken {
  */
 export function parseCompactToken(token: unknown): CompactToken {
   if (typeof token !== 'string') throw invalidToken();
-  if (token.length > MAX_TOKEN_BYTES) {
-    throw new WebhookTokenError(
-      'token_too_large',
-      `the token is longer than ${MAX_TOKEN_BYTES} bytes: send the data in the body of a POST`,
-    );
-  }
+  if (token.length > MAX_TOKEN_BYTES) throw tokenTooLarge();
   const first = token.indexOf('.');
   const second = token.indexOf('.', first + 1);
   if (first <= 0 || second <= first + 1 || second === token.length - 1) throw invalidToken();
@@ -38,4 +33,12 @@ export function parseCompactToken(token: unknown): CompactToken {
 /** The one thing that is said of a token whose signature has not held. */
 export function invalidToken(): WebhookTokenError {
   return new WebhookTokenError('invalid_token', 'the token is invalid');
+}
+
+/** Said on both ends of the way. */
+export function tokenTooLarge(): WebhookTokenError {
+  return new WebhookTokenError(
+    'token_too_large',
+    `the token is longer than ${MAX_TOKEN_BYTES} bytes: send the data in the body of a POST`,
+  );
 }

@@ -16,6 +16,7 @@ const HEX = /^[0-9a-fA-F]+$/;
 
 /** A digest over bytes that arrive in pieces. */
 export interface WebhookDigest {
+  /** Takes the next piece in. */
   update(chunk: Uint8Array): this;
   /** The digest as the `hash` field spells it, `<algorithm>:<hex>`; ends the computation. */
   digest(): string;

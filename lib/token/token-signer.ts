@@ -4,6 +4,7 @@ import {
   type ConfigurationFault,
 } from '../errors/webhook-configuration.error.js';
 import { WebhookTokenError } from '../errors/webhook-token.error.js';
+import { tokenTooLarge } from './compact-token.js';
 import { EVENT_NAME_GRAMMAR, isEventName } from './event-name.js';
 import { parseKey, type KeyInput, type KeyPolicy } from './key-material.js';
 import { parsePayloadHash } from './payload-hash.js';
@@ -12,6 +13,7 @@ import type { MaybePromise, SigningKey } from './token-key.js';
 import { identifierRule, isIdentifier, isObject } from './validate-claims.js';
 import {
   DEFAULT_TOKEN_LIFETIME,
+  MAX_TOKEN_BYTES,
   TOKEN_TYPE,
   type SignatureAlgorithm,
 } from './webhook-token.constants.js';
@@ -53,7 +55,7 @@ export interface TokenSigner {
    * Signs a fresh token: `iat` and `nbf` now, `exp` a lifetime later.
    *
    * @returns at once for HMAC keys, a promise for key pairs
-   * @throws {@link WebhookTokenError} `invalid_claim` for input no receiver would accept
+   * @throws {@link WebhookTokenError} `invalid_claim` for input no receiver would accept, `token_too_large`
    * @throws {@link WebhookPayloadError} `hash_unsupported` for a hash of another form
    */
   sign(input: WebhookTokenInput): MaybePromise<string>;
@@ -114,7 +116,7 @@ class KeyTokenSigner implements TokenSigner {
   sign(input: WebhookTokenInput): MaybePromise<string> {
     const hash = checkInput(input);
     const iat = Math.floor(readSeconds(this.now));
-    const claims = JSON.stringify({
+    const claims = serialize({
       iss: this.issuer,
       sub: input.subject,
       aud: input.audience,
@@ -125,8 +127,27 @@ class KeyTokenSigner implements TokenSigner {
       txn: input.txn,
       webhook: { event: input.event, data: input.data, hash },
     });
-    return this.key.sign(this.header, claims);
+    const token = this.key.sign(this.header, claims);
+    return token instanceof Promise ? token.then(requireSendable) : requireSendable(token);
   }
+}
+
+/** JSON.stringify's own error names members of the data, so it ends here. */
+function serialize(claims: object): string {
+  try {
+    return JSON.stringify(claims);
+  } catch {
+    throw invalidInput(
+      'webhook.data',
+      'the data is not JSON: it has a cycle, a BigInt, or a toJSON that throws',
+    );
+  }
+}
+
+/** A token that every receiver refuses for its size is told to whoever signs it, not to a log over there. */
+function requireSendable(token: string): string {
+  if (token.length <= MAX_TOKEN_BYTES) return token;
+  throw tokenTooLarge();
 }
 
 /** @returns the hash as it goes on the wire, in lower case */

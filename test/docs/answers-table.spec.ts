@@ -1,6 +1,9 @@
 import { describe, expect, it } from '@jest/globals';
 import { readFileSync } from 'node:fs';
-import { WEBHOOK_ANSWERS, type WebhookAnswerRow } from '../../lib/receiver/webhook-answers.js';
+import {
+  WEBHOOK_ANSWERS,
+  type WebhookAnswerRow,
+} from '../../lib/receiver/answers/webhook-answers.js';
 
 const DOCUMENT = new URL('../../docs/answers.md', import.meta.url);
 

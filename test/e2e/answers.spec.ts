@@ -20,7 +20,7 @@ import {
   WEBHOOK_ANSWERS,
   type WebhookAnswerRow,
   type WebhookSituation,
-} from '../../lib/receiver/webhook-answers.js';
+} from '../../lib/receiver/answers/webhook-answers.js';
 import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
 import { digest } from '../../lib/token/index.js';
 import { adapters } from '../fixtures/adapters.js';
@@ -240,7 +240,11 @@ const scenarios: Record<WebhookSituation, Scenario> = {
     produce: ({ app, origin, method, path }) => {
       // Node's own limit for a request's head is lower, and its 431 would come first.
       (app.getHttpServer() as { maxHeaderSize: number }).maxHeaderSize = 65_536;
-      return send(origin, { method, path, token: signed({ data: { text: 'x'.repeat(16_384) } }) });
+      return send(origin, {
+        method,
+        path,
+        token: forged({ claims: { more: 'x'.repeat(16_384) } }),
+      });
     },
   },
   handler_failed: { request: () => ({ token: signed({ event: 'order.failing' }) }) },

@@ -289,7 +289,7 @@ describe.each(adapters)('handlers on %s', (_, createAdapter) => {
     fail = [new ForbiddenException('not you')];
 
     expect((await deliver(origin, 'several.all')).status).toBe(403);
-    expect(trace.sort()).toEqual(['first', 'second']);
+    expect(trace).toEqual(expect.arrayContaining(['first', 'second']));
   });
 
   it('answer 500 when several fail, and every failure is logged', async () => {

@@ -19,7 +19,7 @@ class Order {
 @Injectable()
 class Orders {
   @OnWebhookEvent('order.created')
-  onCreated(_: Order): void {}
+  onCreated(_order: Order): void {}
   @OnWebhookEvent('order.failing')
   onFailing(): void {
     throw new Error('the database is away');

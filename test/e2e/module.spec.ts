@@ -110,7 +110,7 @@ describe.each(adapters)('the module on %s', (_, createAdapter) => {
   ])('takes its options from %s, the path included', async (_how, asyncOptions) => {
     @Module({ imports: [WebhookModule.forRootAsync(asyncOptions)], providers: [Everything] })
     class Root {}
-    app = await NestFactory.create<INestApplication>(Root, createAdapter(), { logger: false });
+    app = await NestFactory.create(Root, createAdapter(), { logger: false });
     app.setGlobalPrefix('api');
     await app.listen(0, '127.0.0.1');
     const { port } = app.getHttpServer().address() as AddressInfo;

@@ -2,8 +2,8 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { HttpModule, HttpService } from '@nestjs/axios';
 import { Injectable } from '@nestjs/common';
 import { Test } from '@nestjs/testing';
-import { InProcessDeliveryQueue } from '../../lib/publisher/in-process-delivery.queue.js';
-import type { WebhookPublisherOptions } from '../../lib/publisher/publisher-options.interface.js';
+import { InProcessDeliveryQueue } from '../../lib/publisher/queue/in-process-delivery.queue.js';
+import type { WebhookPublisherOptions } from '../../lib/publisher/options/publisher-options.interface.js';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
 import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
@@ -92,7 +92,7 @@ describe.each(adapters)('from a publisher to a receiver on %s', (_, createAdapte
     ]);
     // Compared as text: a matcher walks five million bytes one by one.
     const text = (data: unknown): string =>
-      Buffer.isBuffer(data) ? data.toString('latin1') : String(JSON.stringify(data));
+      Buffer.isBuffer(data) ? data.toString('latin1') : (JSON.stringify(data) ?? 'nothing');
     expect(
       seen.map(({ data }) => text(data)).join() ===
         [{ id: 1 }, large, [1, 2], csv, binary, undefined].map(text).join(),

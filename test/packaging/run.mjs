@@ -33,7 +33,10 @@ function expectEqual(actual, expected, what) {
   if (actual !== expected) throw new Error(`${what}: expected ${expected}, got ${actual}`);
 }
 
-const tarball = join(workshop, npm(root, 'pack', '--silent', '--pack-destination', workshop).trim());
+const tarball = join(
+  workshop,
+  npm(root, 'pack', '--silent', '--pack-destination', workshop).trim(),
+);
 
 function install(app) {
   const folder = join(workshop, app);
@@ -82,7 +85,10 @@ async function runApp(app) {
     expectEqual(answer.status, 204, 'HEAD');
     await line(/^handled order\.created o1 true$/);
     const body = '{"id":"o2","total":2}';
-    const token = signer.sign({ event: 'order.created', hash: digest('sha256', Buffer.from(body)) });
+    const token = signer.sign({
+      event: 'order.created',
+      hash: digest('sha256', Buffer.from(body)),
+    });
     const post = async (sent) =>
       fetch(`${origin}/webhooks`, {
         method: 'POST',

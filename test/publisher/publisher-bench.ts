@@ -1,13 +1,13 @@
 import { HttpModule, HttpService } from '@nestjs/axios';
 import type { LoggerService } from '@nestjs/common';
 import { Test, type TestingModule } from '@nestjs/testing';
-import type { WebhookPublisherOptions } from '../../lib/publisher/publisher-options.interface.js';
-import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
+import type { WebhookPublisherOptions } from '../../lib/publisher/options/publisher-options.interface.js';
+import { resolvePublisherOptions } from '../../lib/publisher/options/publisher-options.resolver.js';
 import { PUBLISHER_OPTIONS } from '../../lib/publisher/publisher.constants.js';
 import { PUBLISHER_PROVIDERS } from '../../lib/publisher/publisher.providers.js';
 import { WebhookDeliverer, type DeliveryReport } from '../../lib/publisher/webhook.deliverer.js';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
-import { DeliveryQueue } from '../../lib/publisher/delivery-queue.js';
+import { DeliveryQueue } from '../../lib/publisher/queue/delivery-queue.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 
 export const secret = 'a secret of the test that nobody may ever print';

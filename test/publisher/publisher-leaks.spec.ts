@@ -1,8 +1,8 @@
 import { inspect } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { throwError } from 'rxjs';
-import { InProcessDeliveryQueue } from '../../lib/publisher/in-process-delivery.queue.js';
-import { WebhookSender } from '../../lib/publisher/webhook.sender.js';
+import { InProcessDeliveryQueue } from '../../lib/publisher/queue/in-process-delivery.queue.js';
+import { WebhookSender } from '../../lib/publisher/attempt/webhook.sender.js';
 import { PublisherBench, secret } from './publisher-bench.js';
 import { WireReceiver, type Script } from './wire-receiver.js';
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
-import { InProcessDeliveryQueue } from '../../lib/publisher/in-process-delivery.queue.js';
-import type { WebhookPublisherOptions } from '../../lib/publisher/publisher-options.interface.js';
-import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
+import { InProcessDeliveryQueue } from '../../lib/publisher/queue/in-process-delivery.queue.js';
+import type { WebhookPublisherOptions } from '../../lib/publisher/options/publisher-options.interface.js';
+import { resolvePublisherOptions } from '../../lib/publisher/options/publisher-options.resolver.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 
 const secret = 'a secret of the test that is long enough';

@@ -1,9 +1,12 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
-import type { AttemptResult, FailureReason } from '../../lib/publisher/attempt-result.interface.js';
+import type {
+  AttemptResult,
+  FailureReason,
+} from '../../lib/publisher/attempt/attempt-result.interface.js';
 import { ConfigurationFaults } from '../../lib/errors/configuration-faults.js';
-import { resolveRetryOptions } from '../../lib/publisher/retry-options.resolver.js';
-import { decideRetry } from '../../lib/publisher/retry-policy.js';
+import { resolveRetryOptions } from '../../lib/publisher/options/retry-options.resolver.js';
+import { decideRetry } from '../../lib/publisher/attempt/retry-policy.js';
 
 const now = 1_767_225_600_000;
 const MIDDLE = 0.5;

@@ -4,7 +4,7 @@ import type {
   WebhookEventPattern,
 } from '../../token/webhook-event-map.js';
 import type { WebhookEvent } from '../webhook-event.js';
-import { addSubscription } from '../webhook-subscription.js';
+import { addSubscription } from '../handlers/webhook-subscription.js';
 import { WebhookContext, WebhookData } from './webhook-data.decorator.js';
 
 /** Where Nest keeps the parameter decorators of a method, on its class. */
@@ -35,15 +35,15 @@ type FitsByDecorator<Parameters, Pattern extends string> = Parameters extends [
   infer First,
   ...infer Rest,
 ]
-  ? First extends WebhookEvent<never> | WebhookEvent<Pattern>
-    ? FitsByDecorator<Rest, Pattern>
-    : WebhookEvent<Pattern> extends First
+  ? First extends WebhookEvent
+    ? Accepts<First, WebhookEvent<Pattern>> extends true
       ? FitsByDecorator<Rest, Pattern>
-      : Accepts<First, WebhookEventData<Pattern>> extends true
+      : false
+    : Accepts<First, WebhookEventData<Pattern>> extends true
+      ? FitsByDecorator<Rest, Pattern>
+      : true extends AcceptsMember<First, WebhookEventData<Pattern>>
         ? FitsByDecorator<Rest, Pattern>
-        : true extends AcceptsMember<First, WebhookEventData<Pattern>>
-          ? FitsByDecorator<Rest, Pattern>
-          : false
+        : false
   : true;
 
 /** Member by member: in their union, a narrow type would disappear in a wide one beside it. */

@@ -8,10 +8,10 @@ import {
   validateWithClass,
   validateWithSchema,
   type StandardSchema,
-} from '../payload-validator.js';
+} from '../handlers/payload-validator.js';
 import { WEBHOOK_CONTEXT_TYPE } from '../receiver.constants.js';
-import { receptionOf, type AdapterRequest } from '../reception-of-request.js';
-import { validationOf } from '../receiver-validation.js';
+import { receptionOf, type AdapterRequest } from '../request/reception-of-request.js';
+import { validationOf } from '../handlers/receiver-validation.js';
 import type { WebhookEvent } from '../webhook-event.js';
 
 /** What `@WebhookData` takes. */

@@ -1,6 +1,6 @@
 import { Head, HttpCode, Post, UseFilters, UseGuards, UseInterceptors } from '@nestjs/common';
-import { WebhookExceptionFilter } from '../webhook-exception.filter.js';
-import { markRoute } from '../webhook-subscription.js';
+import { WebhookExceptionFilter } from '../answers/webhook-exception.filter.js';
+import { markRoute } from '../handlers/webhook-subscription.js';
 import { WebhookGuard } from '../webhook.guard.js';
 import { WebhookInterceptor } from '../webhook.interceptor.js';
 

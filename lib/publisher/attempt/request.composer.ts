@@ -1,0 +1,127 @@
+import { WebhookDeliveryError } from '../../errors/webhook-delivery.error.js';
+import { digest } from '../../token/payload-hash.js';
+import type { WebhookTokenInput } from '../../token/token-signer.js';
+import type { DeliveryTarget } from '../delivery-target.js';
+import { inlinePayload, requestHeadBytes, type InlinePayload } from './method-choice.js';
+import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
+
+const USER_AGENT = 'nestjs-webhook-token';
+
+/** A request that is signed and ready to be sent. It holds the token: never log it. */
+export interface ComposedRequest {
+  readonly method: 'HEAD' | 'POST';
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body?: Buffer;
+  readonly token: string;
+}
+
+/** What bounds the choice of the method. */
+export interface CompositionLimits {
+  readonly maxHeadBytes: number;
+  /** Headers that the HTTP client adds on its own; they count for the head's size. */
+  readonly inheritedHeaders?: Readonly<Record<string, string>> | undefined;
+}
+
+/**
+ * Signs a delivery anew and chooses how it travels: HEAD with inline data where the whole head is small
+ * enough for the servers and proxies in between, else POST.
+ *
+ * @throws {@link WebhookDeliveryError} `invalid_option` when HEAD is demanded and cannot carry the payload
+ */
+export async function composeRequest(
+  delivery: WebhookDelivery,
+  target: DeliveryTarget,
+  limits: CompositionLimits,
+): Promise<ComposedRequest> {
+  const wanted = wantedMethod(delivery, target);
+  if (wanted === 'POST') return composePost(delivery, target);
+  const inline = inlinePayload(delivery.payload);
+  const head = inline && (await composeHead(delivery, target, inline, limits));
+  if (head !== undefined) return head;
+  if (wanted === 'auto') return composePost(delivery, target);
+  throw new WebhookDeliveryError(
+    'invalid_option',
+    `HEAD cannot carry this payload to ${target.label}: it takes a JSON object of at most 6000 bytes in a request head of at most ${limits.maxHeadBytes} bytes. Use the method 'auto'.`,
+  );
+}
+
+/** Signs a delivery anew, as a POST. */
+export async function composePost(
+  delivery: WebhookDelivery,
+  target: DeliveryTarget,
+): Promise<ComposedRequest> {
+  const { bytes, contentType } = delivery.payload;
+  // A view of exactly these octets: axios sends the whole memory behind any other Uint8Array.
+  const body = bytes && Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const token = await sign(delivery, target, body && { hash: digest(target.hash, body) });
+  return {
+    method: 'POST',
+    url: target.url,
+    headers: headersFor(target, token, contentType, body?.byteLength ?? 0),
+    ...(body !== undefined && { body }),
+    token,
+  };
+}
+
+/** What the delivery, else the destination, asks for; a destination that needs POST gets no `auto`. */
+export function wantedMethod(
+  delivery: WebhookDelivery,
+  target: DeliveryTarget,
+): 'auto' | 'HEAD' | 'POST' {
+  const wanted = delivery.method ?? target.method;
+  return wanted === 'auto' && target.state.needsPost ? 'POST' : wanted;
+}
+
+/** @returns `undefined` when the head would be too large */
+async function composeHead(
+  delivery: WebhookDelivery,
+  target: DeliveryTarget,
+  inline: InlinePayload,
+  { maxHeadBytes, inheritedHeaders }: CompositionLimits,
+): Promise<ComposedRequest | undefined> {
+  // Base64url grows by a third: what cannot fit is not worth a signature, which may be a remote call.
+  const payloadBytes = delivery.payload.bytes?.byteLength ?? 0;
+  if ((payloadBytes * 4) / 3 > maxHeadBytes) return undefined;
+  const token = await sign(delivery, target, inline);
+  // Length 0, spelt out: a HEAD that declares another length desynchronises the connection.
+  const headers = headersFor(target, token, 'application/json', 0);
+  return requestHeadBytes('HEAD', target.url, { ...inheritedHeaders, ...headers }) > maxHeadBytes
+    ? undefined
+    : { method: 'HEAD', url: target.url, headers, token };
+}
+
+async function sign(
+  delivery: WebhookDelivery,
+  target: DeliveryTarget,
+  carried: Pick<WebhookTokenInput, 'data' | 'hash'> | undefined,
+): Promise<string> {
+  return target.signer.sign({
+    ...carried,
+    event: delivery.event,
+    txn: delivery.eventId,
+    audience: delivery.audience ?? target.audience,
+    subject: delivery.subject ?? target.subject,
+    id: target.jti === 'delivery' ? delivery.id : undefined,
+  });
+}
+
+function headersFor(
+  target: DeliveryTarget,
+  token: string,
+  contentType: string,
+  contentLength: number,
+): Record<string, string> {
+  const own = new Set(Object.keys(target.headers).map((name) => name.toLowerCase()));
+  // All that a client would add is said here, so that the head's size is known before it is sent.
+  const defaults = { Accept: '*/*', 'Accept-Encoding': 'identity', 'User-Agent': USER_AGENT };
+  return {
+    ...Object.fromEntries(
+      Object.entries(defaults).filter(([name]) => !own.has(name.toLowerCase())),
+    ),
+    ...target.headers,
+    Authorization: `Bearer ${token}`,
+    'Content-Type': contentType,
+    'Content-Length': String(contentLength),
+  };
+}

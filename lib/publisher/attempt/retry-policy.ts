@@ -1,0 +1,98 @@
+import type { AttemptResult, UnsuccessfulAttempt } from './attempt-result.interface.js';
+import type { DeliveryOutcome } from '../queue/delivery-queue.js';
+import {
+  CONFLICT_WAIT,
+  MAX_RETRY_AFTER,
+  OVERLOAD_WAIT,
+  UNAVAILABLE_PAUSE,
+} from '../publisher.constants.js';
+
+/** When to attempt a delivery again; durations in milliseconds. */
+export interface RetryPolicy {
+  /** Attempts in total. */
+  readonly attempts: number;
+  /** Milliseconds before attempt `n`, `n` from 1. */
+  readonly waitBefore: (attempt: number) => number;
+  /** By how much a wait may differ from the schedule, up or down: 0.2 is ±20 %. */
+  readonly jitter: number;
+  /** Ends a delivery early: `false` gives it up. */
+  readonly retryIf?: (result: UnsuccessfulAttempt) => boolean;
+}
+
+/** What follows from one attempt. */
+export interface RetryDecision {
+  readonly outcome: DeliveryOutcome;
+  /** Until then (epoch milliseconds) the endpoint's other deliveries wait: it has said it is overloaded. */
+  readonly pauseEndpointUntil?: number;
+  /** The endpoint is gone for good (410). */
+  readonly disableEndpoint?: boolean;
+}
+
+const CONFLICT = 409;
+const GONE = 410;
+const TOO_MANY_REQUESTS = 429;
+const SERVICE_UNAVAILABLE = 503;
+
+/**
+ * Decides what follows from an attempt. Pure: the same input gives the same decision.
+ *
+ * Everything that is not acknowledged is tried again, 401, 403 and 404 too: a receiver in the middle of a
+ * deploy answers them, and nothing may be lost by it.
+ *
+ * @param now - epoch milliseconds
+ * @param random - in [0, 1), for the jitter
+ */
+export function decideRetry(
+  policy: RetryPolicy,
+  result: AttemptResult,
+  now: number,
+  random: number,
+): RetryDecision {
+  if (result.outcome === 'acknowledged') return { outcome: { type: 'delivered' } };
+  if (result.outcome === 'refused') return giveUp(result);
+  if (result.statusCode === GONE) return { ...giveUp(result), disableEndpoint: true };
+
+  const pause = pauseOf(result);
+  const decision =
+    result.attempt >= policy.attempts || policy.retryIf?.(result) === false
+      ? giveUp(result)
+      : retryAt(now + waitAfter(policy, result, random), result);
+  return pause === undefined ? decision : { ...decision, pauseEndpointUntil: now + pause };
+}
+
+function giveUp({ reason, attempt }: UnsuccessfulAttempt): RetryDecision {
+  return { outcome: { type: 'dead', reason, attempts: attempt } };
+}
+
+function retryAt(at: number, { reason }: UnsuccessfulAttempt): RetryDecision {
+  return { outcome: { type: 'retry', at: Math.round(at), reason } };
+}
+
+type FailedAttempt = Extract<AttemptResult, { outcome: 'failed' }>;
+
+function waitAfter(policy: RetryPolicy, result: FailedAttempt, random: number): number {
+  const isBareConflict = result.statusCode === CONFLICT && result.retryAfter === undefined;
+  const scheduled = isBareConflict ? CONFLICT_WAIT : policy.waitBefore(result.attempt + 1);
+  const spread = scheduled * (1 + policy.jitter * (2 * random - 1));
+  // Jitter may shorten our own schedule, never what the receiver asks for.
+  return Math.max(spread, askedWait(result), leastWait(result));
+}
+
+function askedWait({ retryAfter = 0 }: FailedAttempt): number {
+  return Math.min(retryAfter, MAX_RETRY_AFTER);
+}
+
+function leastWait({ statusCode, reason }: FailedAttempt): number {
+  return statusCode === TOO_MANY_REQUESTS || reason === 'timeout' ? OVERLOAD_WAIT : 0;
+}
+
+function pauseOf(result: FailedAttempt): number | undefined {
+  switch (result.statusCode) {
+    case TOO_MANY_REQUESTS:
+      return Math.max(askedWait(result), OVERLOAD_WAIT);
+    case SERVICE_UNAVAILABLE:
+      return result.retryAfter === undefined ? UNAVAILABLE_PAUSE : askedWait(result);
+    default:
+      return undefined;
+  }
+}

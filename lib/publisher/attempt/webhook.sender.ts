@@ -1,0 +1,241 @@
+import type { HttpService } from '@nestjs/axios';
+import type { AxiosRequestConfig } from 'axios';
+import { createGuardedAgents, type GuardedAgents } from '../../egress/guarded-agent.js';
+import { isWebhookError } from '../../errors/webhook.error.js';
+import type { AttemptResult, FailureReason } from './attempt-result.interface.js';
+import type { DeliveryTarget } from '../delivery-target.js';
+import type { ResolvedPublisherOptions } from '../options/publisher-options.interface.js';
+import { MAX_ANSWER_BYTES } from '../publisher.constants.js';
+import {
+  isAcknowledged,
+  isInconclusive,
+  readAnswer,
+  type NoAnswer,
+  type ReceiverAnswer,
+} from './receiver-answer.js';
+import {
+  composePost,
+  composeRequest,
+  wantedMethod,
+  type ComposedRequest,
+} from './request.composer.js';
+import { parseRetryAfter } from './retry-after.js';
+import { transportFailure } from './transport-failure.js';
+import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
+
+/** Makes one attempt: signs, sends through HttpService, and says in plain words how it ended. */
+export class WebhookSender {
+  private readonly agents: GuardedAgents;
+  private readonly running = new Set<AbortController>();
+
+  constructor(
+    private readonly options: ResolvedPublisherOptions,
+    private readonly http: HttpService,
+  ) {
+    this.agents = createGuardedAgents(options.egress, { tls: options.tls });
+  }
+
+  /** Whether requests leave by an adapter of the application's own, which the egress guard cannot watch. */
+  get usesForeignAdapter(): boolean {
+    return typeof this.axiosDefaults?.adapter === 'function';
+  }
+
+  /**
+   * Signs a delivery anew without sending it.
+   *
+   * @throws {@link WebhookDeliveryError} `invalid_option` when HEAD is demanded and cannot carry the payload
+   */
+  compose(delivery: WebhookDelivery, target: DeliveryTarget): Promise<ComposedRequest> {
+    return composeRequest(delivery, target, {
+      maxHeadBytes: this.options.maxHeadBytes,
+      inheritedHeaders: this.inheritedHeaders(),
+    });
+  }
+
+  /** Attempts a delivery once; a HEAD that gets nowhere is followed by a POST within the same attempt. */
+  async attempt(
+    delivery: WebhookDelivery,
+    target: DeliveryTarget,
+    attempt: number,
+  ): Promise<AttemptResult> {
+    const { clock } = this.options;
+    const startedAt = clock.now();
+    const deadline = new AbortController();
+    this.running.add(deadline);
+    const cancel = clock.wakeAt(startedAt + target.timeout, () => deadline.abort('timeout'));
+    try {
+      const { method, answer, refused } = await this.converse(delivery, target, deadline.signal);
+      const now = clock.now();
+      const facts = { attempt, method, durationMs: Math.max(0, now - startedAt) };
+      return refused === undefined
+        ? resultOf(facts, answer, now)
+        : { ...facts, outcome: 'refused', reason: refused };
+    } finally {
+      cancel();
+      this.running.delete(deadline);
+    }
+  }
+
+  /** Aborts what still runs, and closes the connections. */
+  close(): void {
+    for (const attempt of this.running) attempt.abort('aborted');
+    this.agents.destroy();
+  }
+
+  private async converse(
+    delivery: WebhookDelivery,
+    target: DeliveryTarget,
+    signal: AbortSignal,
+  ): Promise<Conversation> {
+    let method: 'HEAD' | 'POST' = 'POST';
+    try {
+      this.options.egress.checkUrl(target.url);
+      const request = await this.compose(delivery, target);
+      ({ method } = request);
+      const answer = await this.exchange(request, signal);
+      const mayFallBack = method === 'HEAD' && wantedMethod(delivery, target) === 'auto';
+      if (isAcknowledged(method, answer) || !mayFallBack || !isInconclusive(answer)) {
+        return conversation(method, answer);
+      }
+      method = 'POST';
+      const second = await this.exchange(await composePost(delivery, target), signal);
+      // Only a POST that worked shows that HEAD was the trouble: while a receiver is being deployed, both
+      // get 404, and the next attempt should find it as it was.
+      if (isAcknowledged('POST', second)) target.state.needsPost = true;
+      return conversation(method, second);
+    } catch (error) {
+      // Anything else, say a signing service that is down, is no verdict: the queue runs it again.
+      if (!isWebhookError(error)) throw error;
+      const refused = error.code === 'destination_blocked' ? error.code : 'invalid_request';
+      return { method, answer: { reason: refused }, refused };
+    }
+  }
+
+  private exchange(
+    request: ComposedRequest,
+    signal: AbortSignal,
+  ): Promise<ReceiverAnswer | NoAnswer> {
+    return new Promise((resolve) => {
+      if (signal.aborted) return resolve({ reason: signal.reason as FailureReason });
+      try {
+        const subscription = this.http.request<unknown>(this.configFor(request, signal)).subscribe({
+          next: (response) => resolve(readAnswer(response) ?? { reason: 'network' }),
+          error: (error: unknown) => resolve(answerFromError(error)),
+          complete: () => resolve({ reason: 'network' }),
+        });
+        signal.addEventListener(
+          'abort',
+          () => {
+            resolve({ reason: signal.reason as FailureReason });
+            subscription.unsubscribe();
+          },
+          { once: true },
+        );
+      } catch (error) {
+        resolve(answerFromError(error));
+      }
+    });
+  }
+
+  private configFor(
+    { method, url, headers, body }: ComposedRequest,
+    signal: AbortSignal,
+  ): AxiosRequestConfig {
+    return {
+      method,
+      url,
+      headers: { ...headers },
+      // Without a body `data` must stay away: axios would send '' as `""` and null as `null`.
+      ...(body !== undefined && { data: body }),
+      transformRequest: [(data: unknown) => data],
+      responseType: 'arraybuffer',
+      validateStatus: () => true,
+      decompress: false,
+      maxContentLength: MAX_ANSWER_BYTES,
+      maxBodyLength: Infinity,
+      maxRedirects: 0,
+      // A proxy from the environment would connect in our place, past the egress guard.
+      proxy: false,
+      httpAgent: this.agents.httpAgent,
+      httpsAgent: this.agents.httpsAgent,
+      // The attempt's own deadline; axios' timeout only counts silence, and a dripping answer is none.
+      signal,
+      timeout: 0,
+      ...(!this.usesForeignAdapter && { adapter: 'http' }),
+      ...NEUTRAL,
+    };
+  }
+
+  /** What every request of the application's HttpService carries, and so ours too. */
+  private inheritedHeaders(): Record<string, string> {
+    const headers = (this.axiosDefaults?.headers ?? {}) as unknown as Record<string, unknown>;
+    const inherited = { ...(headers['common'] as object), ...(headers['head'] as object) };
+    return Object.fromEntries(
+      Object.entries(inherited).filter(
+        (entry): entry is [string, string] => typeof entry[1] === 'string',
+      ),
+    );
+  }
+
+  /** A stand-in for HttpService in somebody's test need not have an axios behind it. */
+  private get axiosDefaults(): Partial<HttpService['axiosRef']['defaults']> | undefined {
+    return (this.http as Partial<HttpService>).axiosRef?.defaults;
+  }
+}
+
+interface Conversation {
+  /** The method whose answer counts. */
+  readonly method: 'HEAD' | 'POST';
+  readonly answer: ReceiverAnswer | NoAnswer;
+  readonly refused?: FailureReason;
+}
+
+/**
+ * Defaults that an application may have set on its HttpService for another purpose, and that would replace
+ * our Authorization, send the token elsewhere, or go round the egress guard.
+ */
+const NEUTRAL = {
+  auth: null,
+  baseURL: '',
+  params: null,
+  socketPath: null,
+  transport: null,
+} as unknown as AxiosRequestConfig;
+
+function conversation(method: 'HEAD' | 'POST', answer: ReceiverAnswer | NoAnswer): Conversation {
+  const isBlocked = answer.statusCode === undefined && answer.reason === 'destination_blocked';
+  return { method, answer, ...(isBlocked && { refused: answer.reason }) };
+}
+
+/**
+ * An error that brings an answer along is that answer: interceptors and stand-ins throw it. Not so with a
+ * 2xx, which is an answer that was cut off.
+ */
+function answerFromError(error: unknown): ReceiverAnswer | NoAnswer {
+  const answer = readAnswer((error as { response?: unknown } | null | undefined)?.response);
+  return answer !== undefined && answer.statusCode >= 300
+    ? answer
+    : { reason: transportFailure(error) };
+}
+
+function resultOf(
+  facts: { attempt: number; method: 'HEAD' | 'POST'; durationMs: number },
+  answer: ReceiverAnswer | NoAnswer,
+  now: number,
+): AttemptResult {
+  if (answer.statusCode === undefined) {
+    return { ...facts, outcome: 'failed', reason: answer.reason };
+  }
+  const { statusCode } = answer;
+  if (isAcknowledged(facts.method, answer)) {
+    return { ...facts, outcome: 'acknowledged', statusCode };
+  }
+  const retryAfter = parseRetryAfter(answer.retryAfter, now);
+  return {
+    ...facts,
+    outcome: 'failed',
+    statusCode,
+    reason: `http_${statusCode}`,
+    ...(retryAfter !== undefined && { retryAfter }),
+  };
+}

@@ -1,0 +1,227 @@
+import type { EgressPolicy } from '../../egress/egress-policy.js';
+import type { WebhookConfigurationError } from '../../errors/webhook-configuration.error.js';
+import { isWebhookError } from '../../errors/webhook.error.js';
+import { eventPatternFault } from '../../token/event-name.js';
+import type { KeyInput } from '../../token/key-material.js';
+import { isHashAlgorithm } from '../../token/payload-hash.js';
+import {
+  createTokenSigner,
+  type TokenSigner,
+  type TokenSignerOptions,
+} from '../../token/token-signer.js';
+import { identifierRule, isIdentifier } from '../../token/validate-claims.js';
+import { HASH_ALGORITHMS } from '../../token/webhook-token.constants.js';
+import { isAudience } from './audience.js';
+import type { ConfigurationFaults } from '../../errors/configuration-faults.js';
+import { headerFault } from './endpoint-headers.js';
+import type {
+  ResolvedDestination,
+  ResolvedEndpoint,
+  WebhookEndpointOptions,
+  WebhookPublisherOptions,
+} from './publisher-options.interface.js';
+import { DEFAULT_ATTEMPT_TIMEOUT } from '../publisher.constants.js';
+
+const METHODS: ReadonlySet<unknown> = new Set(['auto', 'HEAD', 'POST']);
+
+/** What all destinations of a publisher share. */
+export interface DestinationContext {
+  readonly publisher: WebhookPublisherOptions;
+  /** Epoch milliseconds, for the tokens' times. */
+  readonly now: () => number;
+  /** Absent when its own options are at fault; URLs are not checked then. */
+  readonly egress: EgressPolicy | undefined;
+}
+
+type DestinationOptions = Omit<WebhookEndpointOptions, 'id' | 'url' | 'events'>;
+
+/**
+ * Resolves the publisher's own settings: for URLs that callers name, and for what endpoints leave out.
+ *
+ * On a fault the values are stand-ins, which nothing but further checks may use.
+ */
+export function resolveDefaults(
+  { publisher, now }: DestinationContext,
+  faults: ConfigurationFaults,
+): ResolvedDestination {
+  const { issuer, secret, key, hash, method, timeout } = publisher;
+  const signer = resolveSigner(
+    { issuer, key: key ?? (secret as KeyInput), lifetime: publisher.tokenLifetime, now },
+    { issuer: 'issuer', key: key === undefined ? 'secret' : 'key', lifetime: 'tokenLifetime' },
+    faults,
+  );
+  const fallback: ResolvedDestination = {
+    // A missing signer is a fault, and with a fault nobody gets to sign.
+    signer: signer as TokenSigner,
+    hash: 'sha256',
+    method: 'auto',
+    timeout: DEFAULT_ATTEMPT_TIMEOUT,
+    headers: {},
+    jti: 'attempt',
+  };
+  return applySettings(fallback, { hash, method, timeout }, faults);
+}
+
+/** Checks and fills the endpoints. */
+export function resolveEndpoints(
+  endpoints: readonly WebhookEndpointOptions[],
+  context: DestinationContext,
+  defaults: ResolvedDestination,
+  faults: ConfigurationFaults,
+): ResolvedEndpoint[] {
+  if (!Array.isArray(endpoints)) {
+    faults.add('endpoints', 'must be a list of endpoints');
+    return [];
+  }
+  const ids = new Set<unknown>();
+  return endpoints.flatMap((endpoint: WebhookEndpointOptions | null | undefined, index) => {
+    const at = faults.below(`endpoints[${index}]`);
+    if (typeof endpoint !== 'object' || endpoint === null) {
+      at.add('', 'must be an object with at least an id and a url');
+      return [];
+    }
+    at.require(!ids.has(endpoint.id), 'id', 'is used by another endpoint: ids are unique');
+    ids.add(endpoint.id);
+    return resolveEndpoint(endpoint, context, defaults, at);
+  });
+}
+
+function resolveEndpoint(
+  endpoint: WebhookEndpointOptions,
+  context: DestinationContext,
+  defaults: ResolvedDestination,
+  faults: ConfigurationFaults,
+): ResolvedEndpoint {
+  const { id, tenant, disabled = false } = endpoint;
+  faults.require(isIdentifier(id), 'id', identifierRule('id'));
+  faults.require(tenant === undefined || isIdentifier(tenant), 'tenant', identifierRule('tenant'));
+  const signer = resolveOwnSigner(endpoint, context, faults) ?? defaults.signer;
+  return {
+    ...applySettings({ ...defaults, signer }, endpoint, faults),
+    id,
+    url: resolveUrl(endpoint.url, context.egress, faults),
+    events: resolvePatterns(endpoint.events, faults),
+    disabled,
+    ...(tenant !== undefined && { tenant }),
+  };
+}
+
+function applySettings(
+  fallback: ResolvedDestination,
+  options: DestinationOptions,
+  faults: ConfigurationFaults,
+): ResolvedDestination {
+  const { hash, method, jti, headers, audience, subject, timeout } = options;
+  faults.require(
+    hash === undefined || isHashAlgorithm(hash),
+    'hash',
+    `must be one of ${HASH_ALGORITHMS.join(', ')}`,
+  );
+  faults.require(
+    method === undefined || METHODS.has(method),
+    'method',
+    "must be 'auto', 'HEAD' or 'POST'",
+  );
+  faults.require(
+    jti === undefined || jti === 'attempt' || jti === 'delivery',
+    'jti',
+    "must be 'attempt' or 'delivery'",
+  );
+  faults.require(
+    audience === undefined || isAudience(audience),
+    'audience',
+    'must be a text, or a list of texts, each of 1 to 255 characters',
+  );
+  faults.require(
+    subject === undefined || isIdentifier(subject),
+    'subject',
+    identifierRule('subject'),
+  );
+  for (const [name, value] of Object.entries(headers ?? {})) {
+    const fault = headerFault(name, value);
+    if (fault !== undefined) faults.add(`headers[${JSON.stringify(name)}]`, fault);
+  }
+  return {
+    signer: fallback.signer,
+    hash: hash ?? fallback.hash,
+    method: method ?? fallback.method,
+    timeout: faults.duration('timeout', timeout, fallback.timeout),
+    headers: headers ?? fallback.headers,
+    jti: jti ?? fallback.jti,
+    ...(audience !== undefined && { audience }),
+    ...(subject !== undefined && { subject }),
+  };
+}
+
+function resolveOwnSigner(
+  { secret, key, issuer }: WebhookEndpointOptions,
+  { publisher, now }: DestinationContext,
+  faults: ConfigurationFaults,
+): TokenSigner | undefined {
+  if (secret === undefined && key === undefined && issuer === undefined) return undefined;
+  const own = key ?? secret;
+  // A fault in what the endpoint takes over from the publisher is listed there, once.
+  const paths: SignerPaths = {
+    ...(issuer !== undefined && { issuer: 'issuer' }),
+    ...(own !== undefined && { key: key === undefined ? 'secret' : 'key' }),
+  };
+  return resolveSigner(
+    {
+      issuer: issuer ?? publisher.issuer,
+      key: own ?? publisher.key ?? (publisher.secret as KeyInput),
+      lifetime: publisher.tokenLifetime,
+      now,
+    },
+    paths,
+    faults,
+  );
+}
+
+/** Where the signer's faults lie in this configuration; what is missing here is listed elsewhere. */
+type SignerPaths = Partial<Record<string, string>>;
+
+function resolveSigner(
+  options: TokenSignerOptions,
+  paths: SignerPaths,
+  faults: ConfigurationFaults,
+): TokenSigner | undefined {
+  try {
+    return createTokenSigner(options);
+  } catch (error) {
+    if (!isWebhookError(error, 'invalid_configuration')) throw error;
+    for (const { path, message } of (error as WebhookConfigurationError).faults) {
+      const known = paths[path];
+      if (known !== undefined) faults.add(known, message);
+    }
+    return undefined;
+  }
+}
+
+function resolveUrl(
+  url: unknown,
+  egress: EgressPolicy | undefined,
+  faults: ConfigurationFaults,
+): string {
+  try {
+    return egress?.checkUrl(url as string).href ?? '';
+  } catch (error) {
+    if (!isWebhookError(error, 'destination_blocked')) throw error;
+    faults.add('url', error.message);
+    return '';
+  }
+}
+
+function resolvePatterns(
+  patterns: readonly string[] = ['**'],
+  faults: ConfigurationFaults,
+): readonly string[] {
+  if (!Array.isArray(patterns) || patterns.length === 0) {
+    faults.add('events', 'must be a list of event names or patterns; leave it out for every event');
+    return [];
+  }
+  patterns.forEach((pattern: string, index) => {
+    const fault = eventPatternFault(pattern);
+    if (fault !== undefined) faults.add(`events[${index}]`, fault);
+  });
+  return patterns;
+}

@@ -1,0 +1,133 @@
+import type { Duration } from '../../clock/duration.js';
+import type { WebhookClock } from '../../clock/webhook-clock.js';
+import type { EgressOptions } from '../../egress/egress-options.interface.js';
+import type { EgressPolicy } from '../../egress/egress-policy.js';
+import type { EgressTlsOptions } from '../../egress/guarded-agent.js';
+import type { KeyInput } from '../../token/key-material.js';
+import type { TokenSigner } from '../../token/token-signer.js';
+import type { HashAlgorithm } from '../../token/webhook-token.constants.js';
+import type { UnsuccessfulAttempt } from '../attempt/attempt-result.interface.js';
+import type { DeliveryQueue } from '../queue/delivery-queue.js';
+import type { RetryPolicy } from '../attempt/retry-policy.js';
+import type { DeliveryMethod } from '../queue/webhook-delivery.interface.js';
+
+/** Which `jti` the attempts of one delivery carry. */
+export type TokenIdScope = 'attempt' | 'delivery';
+
+/** Where events are sent, and which. */
+export interface WebhookEndpointOptions {
+  /** Names the endpoint in results, logs and queues; 1 to 255 characters, unique. */
+  readonly id: string;
+  /** `https:`, without user name and password. */
+  readonly url: string;
+  /** Names or patterns of the events sent here: `order.*`, `refund.**`; default `['**']`, every event. */
+  readonly events?: readonly string[] | undefined;
+  /** The secret shared with this endpoint; default the publisher's. */
+  readonly secret?: string | undefined;
+  /** A key with its algorithm, in place of `secret`. */
+  readonly key?: KeyInput | undefined;
+  /** The `iss` of its tokens; default the publisher's. */
+  readonly issuer?: string | undefined;
+  /** The `aud` of its tokens. */
+  readonly audience?: string | readonly string[] | undefined;
+  /** The `sub` of its tokens. */
+  readonly subject?: string | undefined;
+  /** Headers of every request; none that frame or authenticate it. */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+  /** Default the publisher's. */
+  readonly method?: DeliveryMethod | undefined;
+  /** Gets the events published for this tenant and no others; default: the events published for none. */
+  readonly tenant?: string | undefined;
+  /** For one attempt; default the publisher's. */
+  readonly timeout?: Duration | undefined;
+  /** Digest of a POST's body; default the publisher's. */
+  readonly hash?: HashAlgorithm | undefined;
+  /**
+   * Default `'attempt'`: a fresh `jti` for every attempt, since receivers burn one before they process the
+   * event. `'delivery'` keeps it, for receivers that tell duplicates by it.
+   */
+  readonly jti?: TokenIdScope | undefined;
+  /** Gets nothing; default `false`. */
+  readonly disabled?: boolean | undefined;
+}
+
+/** How often and when a failed delivery is attempted again. */
+export interface WebhookRetryOptions {
+  /** Attempts in total; default 10. */
+  readonly attempts?: number | undefined;
+  /**
+   * The wait before attempt 1, 2, …; the last repeats. Or a function of the attempt's number. Default
+   * 0, 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h.
+   */
+  readonly schedule?: readonly Duration[] | ((attempt: number) => Duration) | undefined;
+  /** By how much a wait may differ from the schedule: 0 to 1, default 0.2 for ±20 %. */
+  readonly jitter?: number | undefined;
+  /**
+   * Answers `false` to give a delivery up early. Should it throw, the delivery is retried: a fault in here
+   * must not lose an event.
+   */
+  readonly retryIf?: ((result: UnsuccessfulAttempt) => boolean) | undefined;
+}
+
+/** The publishing half of the module's options. */
+export interface WebhookPublisherOptions extends EgressOptions {
+  /** The `iss` of every token: who sends. 1 to 255 characters, by custom an https URL. */
+  readonly issuer: string;
+  /** The default key: a shared secret of at least 32 bytes (HS256). */
+  readonly secret?: string | undefined;
+  /** A key with its algorithm, in place of `secret`. */
+  readonly key?: KeyInput | undefined;
+  /** Seconds from `iat` to `exp`; default 300. */
+  readonly tokenLifetime?: number | undefined;
+  /** Digest of a POST's body; default `sha256`. */
+  readonly hash?: HashAlgorithm | undefined;
+  /** Default `auto`: HEAD with inline data where it fits, else POST. */
+  readonly method?: DeliveryMethod | undefined;
+  /** Bytes of a HEAD request's whole head; above it POST is used. Default 7168. */
+  readonly maxHeadBytes?: number | undefined;
+  readonly endpoints?: readonly WebhookEndpointOptions[] | undefined;
+  /** For DNS, connection, TLS, request and answer of one attempt; default `'15s'`. */
+  readonly timeout?: Duration | undefined;
+  readonly retry?: WebhookRetryOptions | undefined;
+  /** Default an {@link InProcessDeliveryQueue}; in production it must be chosen explicitly. */
+  readonly queue?: DeliveryQueue | undefined;
+  /** Authorities to trust and a certificate to show, as node:tls takes them; default: those of Node. */
+  readonly tls?: EgressTlsOptions | undefined;
+  /** How long a shutdown waits for deliveries; default `'10s'`. */
+  readonly shutdownTimeout?: Duration | undefined;
+}
+
+/** How a destination is spoken to; durations in milliseconds. */
+export interface ResolvedDestination {
+  readonly signer: TokenSigner;
+  readonly hash: HashAlgorithm;
+  readonly method: DeliveryMethod;
+  readonly timeout: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly audience?: string | readonly string[];
+  readonly subject?: string;
+  readonly jti: TokenIdScope;
+}
+
+/** A configured endpoint, checked. */
+export interface ResolvedEndpoint extends ResolvedDestination {
+  readonly id: string;
+  readonly url: string;
+  readonly events: readonly string[];
+  readonly tenant?: string;
+  readonly disabled: boolean;
+}
+
+/** The publisher's options, checked and filled; durations in milliseconds. */
+export interface ResolvedPublisherOptions {
+  readonly endpoints: readonly ResolvedEndpoint[];
+  /** For destinations the caller names by URL. */
+  readonly defaults: ResolvedDestination;
+  readonly maxHeadBytes: number;
+  readonly retry: RetryPolicy;
+  readonly queue: DeliveryQueue;
+  readonly egress: EgressPolicy;
+  readonly tls: EgressTlsOptions | undefined;
+  readonly clock: WebhookClock;
+  readonly shutdownTimeout: number;
+}

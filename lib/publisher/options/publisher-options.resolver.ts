@@ -1,0 +1,108 @@
+import { createSecureContext } from 'node:tls';
+import type { WebhookClock } from '../../clock/webhook-clock.js';
+import { EgressPolicy } from '../../egress/egress-policy.js';
+import type { EgressTlsOptions } from '../../egress/guarded-agent.js';
+import type { ConfigurationFault } from '../../errors/webhook-configuration.error.js';
+import { ConfigurationFaults } from '../../errors/configuration-faults.js';
+import { resolveDefaults, resolveEndpoints } from './endpoint-options.resolver.js';
+import { InProcessDeliveryQueue } from '../queue/in-process-delivery.queue.js';
+import type {
+  ResolvedPublisherOptions,
+  WebhookPublisherOptions,
+} from './publisher-options.interface.js';
+import { DEFAULT_MAX_HEAD_BYTES, DEFAULT_SHUTDOWN_TIMEOUT } from '../publisher.constants.js';
+import { resolveRetryOptions } from './retry-options.resolver.js';
+
+/** What the options do not say about the process they are for. */
+export interface PublisherOptionsContext {
+  readonly clock: WebhookClock;
+  /** Whether this is production, where the queue must be chosen explicitly. */
+  readonly production: boolean;
+}
+
+/** The options, or everything that is wrong with them. */
+export type PublisherOptionsResolution =
+  | { readonly resolved: ResolvedPublisherOptions; readonly faults: readonly [] }
+  | { readonly resolved?: undefined; readonly faults: readonly ConfigurationFault[] };
+
+/** Checks and fills the publisher's options. It throws nothing: all faults are listed, with their remedies. */
+export function resolvePublisherOptions(
+  options: WebhookPublisherOptions,
+  { clock, production }: PublisherOptionsContext,
+): PublisherOptionsResolution {
+  const faults = new ConfigurationFaults('publisher');
+  const egress = resolveEgress(options, faults);
+  const maxHeadBytes = options.maxHeadBytes ?? DEFAULT_MAX_HEAD_BYTES;
+  faults.require(
+    Number.isInteger(maxHeadBytes) && maxHeadBytes > 0,
+    'maxHeadBytes',
+    'must be a whole number of bytes above 0',
+  );
+  const context = { publisher: options, now: () => clock.now(), egress };
+  const defaults = resolveDefaults(context, faults);
+  const endpoints = resolveEndpoints(options.endpoints ?? [], context, defaults, faults);
+  const retry = resolveRetryOptions(options.retry ?? {}, faults.below('retry'));
+  const shutdownTimeout = faults.duration(
+    'shutdownTimeout',
+    options.shutdownTimeout,
+    DEFAULT_SHUTDOWN_TIMEOUT,
+  );
+  checkTls(options.tls, faults);
+  checkQueue(options.queue, production, faults);
+  if (faults.all.length > 0 || egress === undefined) {
+    return { faults: faults.all };
+  }
+  return {
+    resolved: {
+      endpoints,
+      defaults,
+      maxHeadBytes,
+      retry,
+      egress,
+      tls: options.tls,
+      clock,
+      shutdownTimeout,
+      queue: options.queue ?? new InProcessDeliveryQueue({ clock }),
+    },
+    faults: [],
+  };
+}
+
+function resolveEgress(
+  options: WebhookPublisherOptions,
+  faults: ConfigurationFaults,
+): EgressPolicy | undefined {
+  const wrong = EgressPolicy.faults(options);
+  for (const { path, message } of wrong) faults.add(path, message);
+  return wrong.length > 0 ? undefined : new EgressPolicy(options);
+}
+
+function checkTls(tls: EgressTlsOptions | undefined, faults: ConfigurationFaults): void {
+  if (tls === undefined) return;
+  try {
+    createSecureContext(tls);
+  } catch {
+    // The error may quote the key or the passphrase, so it ends here.
+    faults.add(
+      'tls',
+      'cannot be read: give certificates and keys as PEM, and the right passphrase',
+    );
+  }
+}
+
+function checkQueue(queue: unknown, production: boolean, faults: ConfigurationFaults): void {
+  if (queue === undefined) {
+    faults.require(
+      !production,
+      'queue',
+      'must be chosen in production: set `queue: new InProcessDeliveryQueue()` to accept that a crash loses what it holds, or a durable queue',
+    );
+    return;
+  }
+  const { enqueue, consume } = (queue ?? {}) as { enqueue?: unknown; consume?: unknown };
+  faults.require(
+    typeof enqueue === 'function' && typeof consume === 'function',
+    'queue',
+    'must be a DeliveryQueue',
+  );
+}

@@ -1,0 +1,266 @@
+import { SystemClock } from '../../clock/system-clock.js';
+import type { CancelWake, WebhookClock } from '../../clock/webhook-clock.js';
+import { WebhookConfigurationError } from '../../errors/webhook-configuration.error.js';
+import { WebhookDeliveryError } from '../../errors/webhook-delivery.error.js';
+import {
+  DeliveryQueue,
+  type DeadDelivery,
+  type DeliveryHandler,
+  type DeliveryOutcome,
+  type DeliveryReceipt,
+  type EnqueuedDelivery,
+} from './delivery-queue.js';
+import { FinishedDeliveries } from './finished-deliveries.js';
+import { PendingDeliveries, type PendingDelivery } from './pending-deliveries.js';
+import type { WebhookDelivery } from './webhook-delivery.interface.js';
+
+/** Bounds of the queue in memory. */
+export interface InProcessDeliveryQueueOptions {
+  /** Attempts that run at once; default 50. */
+  readonly concurrency?: number | undefined;
+  /** Deliveries held, running ones included; default 10,000. */
+  readonly maxPending?: number | undefined;
+  /** Bytes of payload held; default 64 MiB. Dead deliveries give way when it is reached. */
+  readonly maxBytes?: number | undefined;
+  /** Finished deliveries whose ids are remembered, dead ones included; default 10,000. */
+  readonly rememberFinished?: number | undefined;
+  /** Where the time comes from; default the machine's clock. */
+  readonly clock?: WebhookClock | undefined;
+}
+
+const FIRST_WAIT_AFTER_THROW = 1_000;
+const LONGEST_WAIT_AFTER_THROW = 300_000;
+
+/**
+ * Keeps deliveries in this process's memory. **A crash loses what it holds**: good for development, for
+ * tests, and for events that may be lost.
+ *
+ * It is bounded in number and bytes, and refuses what it cannot hold. Each instance serves one publisher.
+ */
+export class InProcessDeliveryQueue extends DeliveryQueue {
+  override readonly durable = false;
+  override readonly transactional = false;
+
+  private readonly concurrency: number;
+  private readonly clock: WebhookClock;
+  private readonly pending: PendingDeliveries;
+  private readonly finished: FinishedDeliveries;
+
+  private handler: DeliveryHandler | undefined;
+  private running = 0;
+  private pumpScheduled = false;
+  private armed: { readonly at: number; readonly cancel: CancelWake } | undefined;
+  private stopping = false;
+  private closed = false;
+  private onProgress: (() => void) | undefined;
+
+  /** @throws {@link WebhookConfigurationError} for a bound that is no positive whole number */
+  constructor(options: InProcessDeliveryQueueOptions = {}) {
+    super();
+    const {
+      concurrency = 50,
+      maxPending = 10_000,
+      maxBytes = 64 * 1024 * 1024,
+      rememberFinished = 10_000,
+      clock = new SystemClock(),
+    } = options;
+    const faults = Object.entries({ concurrency, maxPending, maxBytes, rememberFinished })
+      .filter(([, bound]) => !Number.isSafeInteger(bound) || bound < 1)
+      .map(([name]) => ({ path: `queue.${name}`, message: 'must be a whole number above 0' }));
+    if (faults.length > 0) throw new WebhookConfigurationError(faults);
+    this.concurrency = concurrency;
+    this.clock = clock;
+    this.pending = new PendingDeliveries(maxPending, maxBytes);
+    this.finished = new FinishedDeliveries(rememberFinished);
+  }
+
+  /** Deliveries held, running ones included. */
+  get size(): number {
+    return this.pending.size;
+  }
+
+  override async enqueue(
+    deliveries: readonly EnqueuedDelivery[],
+  ): Promise<readonly DeliveryReceipt[]> {
+    this.refuseWhenStopping();
+    const fresh = new Map(
+      deliveries
+        .filter(({ delivery }) => this.receiptOf(delivery.id) === undefined)
+        .map(({ delivery }) => [delivery.id, delivery]),
+    );
+    this.pending.requireRoomFor([...fresh.values()]);
+    const receipts = deliveries.map(
+      ({ delivery, notBefore }) => this.receiptOf(delivery.id) ?? this.add(delivery, notBefore),
+    );
+    this.schedulePump();
+    return receipts;
+  }
+
+  override consume(handler: DeliveryHandler): void {
+    if (this.handler !== undefined) {
+      throw new WebhookConfigurationError([
+        {
+          path: 'publisher.queue',
+          message: 'serves a publisher already: give every publisher a queue of its own',
+        },
+      ]);
+    }
+    this.handler = handler;
+    this.schedulePump();
+  }
+
+  override async listDead(): Promise<readonly DeadDelivery[]> {
+    return this.finished.listDead();
+  }
+
+  override async redrive(ids: readonly string[]): Promise<readonly string[]> {
+    this.refuseWhenStopping();
+    const dead = [...new Set(ids)].flatMap((id) => this.finished.findDead(id)?.delivery ?? []);
+    this.pending.requireRoomFor(dead);
+    for (const delivery of dead) {
+      this.finished.forget(delivery.id);
+      this.add(delivery, this.clock.now());
+    }
+    this.schedulePump();
+    return dead.map(({ id }) => id);
+  }
+
+  override async stop(deadline: number): Promise<number> {
+    this.stopping = true;
+    await this.drain(deadline);
+    this.closed = true;
+    this.disarm();
+    return this.pending.size;
+  }
+
+  private async drain(deadline: number): Promise<void> {
+    let cancel: CancelWake = () => {};
+    await new Promise<void>((resolve) => {
+      this.onProgress = () => {
+        if (this.isDrained()) resolve();
+      };
+      cancel = this.clock.wakeAt(deadline, resolve);
+      this.onProgress();
+    });
+    cancel();
+    this.onProgress = undefined;
+  }
+
+  private isDrained(): boolean {
+    if (this.running > 0) return false;
+    const { nextDue } = this.pending;
+    return this.handler === undefined || nextDue === undefined || nextDue > this.clock.now();
+  }
+
+  private refuseWhenStopping(): void {
+    if (this.stopping) {
+      throw new WebhookDeliveryError('shutting_down', 'The delivery queue is stopped.');
+    }
+  }
+
+  private receiptOf(id: string): DeliveryReceipt | undefined {
+    return this.pending.receipt(id) ?? this.finished.receipt(id);
+  }
+
+  private add(delivery: WebhookDelivery, due: number): DeliveryReceipt {
+    this.pending.add(delivery, due);
+    this.finished.shrinkTo(this.pending.freeBytes);
+    return { id: delivery.id, status: 'recorded' };
+  }
+
+  /** Never runs a handler within the caller's own turn: `enqueue` must be over before an attempt begins. */
+  private schedulePump(): void {
+    const { nextDue } = this.pending;
+    if (
+      nextDue === undefined ||
+      this.handler === undefined ||
+      this.closed ||
+      this.running >= this.concurrency
+    ) {
+      return;
+    }
+    if (nextDue <= this.clock.now()) {
+      if (this.pumpScheduled) return;
+      this.pumpScheduled = true;
+      queueMicrotask(() => {
+        this.pumpScheduled = false;
+        this.pump();
+      });
+    } else if (this.armed === undefined || nextDue < this.armed.at) {
+      this.disarm();
+      this.armed = { at: nextDue, cancel: this.clock.wakeAt(nextDue, () => this.wake()) };
+    }
+  }
+
+  private wake(): void {
+    this.armed = undefined;
+    this.pump();
+  }
+
+  private disarm(): void {
+    this.armed?.cancel();
+    this.armed = undefined;
+  }
+
+  private pump(): void {
+    const now = this.clock.now();
+    while (!this.closed && this.running < this.concurrency) {
+      const entry = this.pending.takeDue(now);
+      if (entry === undefined) break;
+      void this.run(entry);
+    }
+    this.schedulePump();
+  }
+
+  private async run(entry: PendingDelivery): Promise<void> {
+    this.running++;
+    let outcome: DeliveryOutcome | undefined;
+    try {
+      outcome = await this.handler!(entry.delivery, entry.attempts + 1);
+    } catch {
+      // The handler's own affair, and it has logged it: here it only means "again".
+    }
+    this.running--;
+    this.settle(entry, outcome);
+    this.schedulePump();
+    this.onProgress?.();
+  }
+
+  private settle(entry: PendingDelivery, outcome: DeliveryOutcome | undefined): void {
+    switch (outcome?.type) {
+      case 'delivered':
+        this.pending.remove(entry);
+        this.finished.addDelivered(entry.delivery.id, entry.attempts + 1);
+        break;
+      case 'dead':
+        this.bury(entry, outcome);
+        break;
+      case 'retry':
+        entry.attempts++;
+        entry.throws = 0;
+        entry.reason = outcome.reason;
+        this.pending.putBack(entry, outcome.at);
+        break;
+      case 'defer':
+        entry.throws = 0;
+        this.pending.putBack(entry, outcome.at);
+        break;
+      default:
+        this.pending.putBack(entry, this.clock.now() + waitAfterThrow(entry.throws++));
+    }
+  }
+
+  private bury(
+    entry: PendingDelivery,
+    { attempts, reason }: Extract<DeliveryOutcome, { type: 'dead' }>,
+  ): void {
+    const { delivery, bytes } = entry;
+    this.pending.remove(entry);
+    this.finished.addDead({ delivery, attempts, reason, diedAt: this.clock.now() }, bytes);
+    this.finished.shrinkTo(this.pending.freeBytes);
+  }
+}
+
+function waitAfterThrow(throws: number): number {
+  return Math.min(FIRST_WAIT_AFTER_THROW * 2 ** Math.min(throws, 16), LONGEST_WAIT_AFTER_THROW);
+}

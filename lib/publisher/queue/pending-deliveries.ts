@@ -1,0 +1,111 @@
+import { WebhookStoreError } from '../../errors/webhook-store.error.js';
+import type { FailureReason } from '../attempt/attempt-result.interface.js';
+import type { DeliveryReceipt } from './delivery-queue.js';
+import { DueHeap, type Due } from './due-heap.js';
+import type { WebhookDelivery } from './webhook-delivery.interface.js';
+
+/** A delivery on its way, and where it stands. */
+export interface PendingDelivery extends Due {
+  readonly delivery: WebhookDelivery;
+  readonly bytes: number;
+  due: number;
+  attempts: number;
+  /** Throws in a row: they space the runs out, and are no attempts. */
+  throws: number;
+  reason?: FailureReason;
+}
+
+/** What an entry costs beside its payload: ids, strings and the places it stands in. */
+const ENTRY_OVERHEAD = 512;
+
+/** The deliveries that are not done: those that wait for their time, and those that run. */
+export class PendingDeliveries {
+  private readonly known = new Map<string, PendingDelivery>();
+  private readonly waiting = new DueHeap<PendingDelivery>();
+  private recorded = 0;
+  private heldBytes = 0;
+
+  constructor(
+    private readonly maxPending: number,
+    private readonly maxBytes: number,
+  ) {}
+
+  get size(): number {
+    return this.known.size;
+  }
+
+  /** Bytes left below the bound. */
+  get freeBytes(): number {
+    return this.maxBytes - this.heldBytes;
+  }
+
+  /** When the next one is due (epoch milliseconds); `undefined` when none waits. */
+  get nextDue(): number | undefined {
+    return this.waiting.peek()?.due;
+  }
+
+  receipt(id: string): DeliveryReceipt | undefined {
+    const entry = this.known.get(id);
+    return (
+      entry && {
+        id,
+        status: 'pending',
+        attempts: entry.attempts,
+        nextAttemptAt: entry.due,
+        ...(entry.reason !== undefined && { reason: entry.reason }),
+      }
+    );
+  }
+
+  /** @throws {@link WebhookStoreError} `store_full` unless all of them fit */
+  requireRoomFor(deliveries: readonly WebhookDelivery[]): void {
+    if (deliveries.length === 0) return;
+    if (this.size + deliveries.length > this.maxPending) {
+      throw new WebhookStoreError(
+        'store_full',
+        `The delivery queue holds ${this.size} of ${this.maxPending} deliveries: publish more slowly, raise maxPending, or use a durable queue.`,
+      );
+    }
+    const bytes = deliveries.reduce((sum, delivery) => sum + sizeOf(delivery), 0);
+    if (bytes > this.freeBytes) {
+      throw new WebhookStoreError(
+        'store_full',
+        `The delivery queue holds ${this.heldBytes} of ${this.maxBytes} bytes, and ${bytes} more do not fit: publish more slowly, raise maxBytes, or use a durable queue.`,
+      );
+    }
+  }
+
+  add(delivery: WebhookDelivery, due: number): void {
+    const entry: PendingDelivery = {
+      delivery,
+      bytes: sizeOf(delivery),
+      due,
+      order: this.recorded++,
+      attempts: 0,
+      throws: 0,
+    };
+    this.known.set(delivery.id, entry);
+    this.heldBytes += entry.bytes;
+    this.waiting.push(entry);
+  }
+
+  /** Takes the next one that is due, to run it; it stays known until it is removed. */
+  takeDue(now: number): PendingDelivery | undefined {
+    const due = this.nextDue;
+    return due !== undefined && due <= now ? this.waiting.pop() : undefined;
+  }
+
+  putBack(entry: PendingDelivery, due: number): void {
+    entry.due = due;
+    this.waiting.push(entry);
+  }
+
+  remove(entry: PendingDelivery): void {
+    this.known.delete(entry.delivery.id);
+    this.heldBytes -= entry.bytes;
+  }
+}
+
+function sizeOf(delivery: WebhookDelivery): number {
+  return ENTRY_OVERHEAD + (delivery.payload.bytes?.byteLength ?? 0);
+}

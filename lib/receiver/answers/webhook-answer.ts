@@ -1,0 +1,132 @@
+import { HttpException } from '@nestjs/common';
+import { isWebhookError } from '../../errors/webhook.error.js';
+import { HandlerFailure } from './handler-failure.js';
+import {
+  WEBHOOK_ANSWERS,
+  type BearerChallenge,
+  type WebhookAnswerRow,
+  type WebhookSituation,
+} from './webhook-answers.js';
+
+/** Body of a refusal, RFC 9457. */
+export interface WebhookProblem {
+  readonly type: string;
+  readonly title: string;
+  readonly status: number;
+  readonly detail: string;
+  readonly code?: string;
+  /** What the validation found, one text a constraint. */
+  readonly errors?: readonly string[];
+}
+
+/** What goes back to the sender: made from the table, independent of any adapter. */
+export interface WebhookAnswer {
+  readonly situation: WebhookSituation;
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  /** Absent on success. A HEAD answer never carries it, which is why the code is in the headers too. */
+  readonly problem?: WebhookProblem;
+}
+
+const REALM = 'Bearer realm="webhooks"';
+
+/** Answers in caches must never stand in for a second delivery. */
+const NO_STORE = { 'Cache-Control': 'no-store' } as const;
+
+const PROCESSED = acknowledgement('processed');
+const DUPLICATE = acknowledgement('duplicate');
+
+/** The answer to an event that was handled now, or before. */
+export function acknowledge(duplicate: boolean): WebhookAnswer {
+  return duplicate ? DUPLICATE : PROCESSED;
+}
+
+/** The answer to whatever was thrown on the way of a request. */
+export function answerTo(error: unknown): WebhookAnswer {
+  if (error instanceof HandlerFailure) return answerToFailedHandler(error.cause);
+  if (error instanceof HttpException) return answerToForeignRefusal(error);
+  if (isWebhookError(error)) {
+    const situation = situationOf(error.code);
+    if (situation !== undefined) return refuse(situation, { detail: error.message });
+  }
+  return refuse('handler_failed');
+}
+
+/** The answer of a table row. */
+export function refuse(
+  situation: WebhookSituation,
+  more: {
+    readonly detail?: string | undefined;
+    readonly status?: number | undefined;
+    readonly errors?: readonly string[] | undefined;
+  } = {},
+): WebhookAnswer {
+  const row: WebhookAnswerRow = WEBHOOK_ANSWERS[situation];
+  const status = more.status ?? row.status;
+  const detail = more.detail ?? row.title;
+  const headers: Record<string, string> = { ...NO_STORE, ...row.headers };
+  if (row.code !== undefined) headers['Webhook-Error'] = row.code;
+  if (row.challenge !== undefined) {
+    headers['WWW-Authenticate'] = challenge(row.challenge, detail, row.code);
+  }
+  const problem = {
+    type: 'about:blank',
+    title: row.title,
+    status,
+    detail,
+    ...(row.code === undefined ? {} : { code: row.code }),
+    ...(more.errors === undefined ? {} : { errors: more.errors }),
+  };
+  return { situation, status, headers, problem };
+}
+
+function acknowledgement(situation: 'processed' | 'duplicate'): WebhookAnswer {
+  const row: WebhookAnswerRow = WEBHOOK_ANSWERS[situation];
+  return { situation, status: row.status, headers: { ...NO_STORE, ...row.headers } };
+}
+
+function situationOf(code: string): WebhookSituation | undefined {
+  if (code === 'store_full') return 'store_unavailable';
+  return Object.hasOwn(WEBHOOK_ANSWERS, code) ? (code as WebhookSituation) : undefined;
+}
+
+function challenge(kind: BearerChallenge, detail: string, code: string | undefined): string {
+  if (kind === 'plain') return REALM;
+  // RFC 6750 allows printable ASCII without quotes and backslashes; our own messages have nothing else.
+  const description = detail.replace(/[^\x20-\x21\x23-\x5b\x5d-\x7e]/g, "'");
+  return `${REALM}, error="${kind}", error_description="${description}", code="${code}"`;
+}
+
+function answerToFailedHandler(cause: unknown): WebhookAnswer {
+  if (!(cause instanceof HttpException)) return refuse('handler_failed', { detail: FAILED });
+  const status = cause.getStatus();
+  // A handler that throws a success or a redirect has failed all the same.
+  if (status < 400 || status > 599) return refuse('handler_failed', { detail: FAILED });
+  const errors = validationErrors(cause);
+  return errors === undefined
+    ? refuse('handler_failed', { status, detail: cause.message })
+    : refuse('validation_failed', { errors });
+}
+
+const FAILED = 'a handler of the event failed';
+
+/** Refusals of the application's own guards and pipes keep their status and get no code of ours. */
+function answerToForeignRefusal(exception: HttpException): WebhookAnswer {
+  const answer = answerToFailedHandler(exception);
+  if (answer.situation === 'validation_failed') return answer;
+  const { 'Webhook-Error': _code, ...headers } = answer.headers;
+  const { status } = answer;
+  return {
+    ...answer,
+    headers,
+    problem: { type: 'about:blank', title: exception.name, status, detail: exception.message },
+  };
+}
+
+/** ValidationPipe answers 400 or 422 with a list of messages. */
+function validationErrors(exception: HttpException): readonly string[] | undefined {
+  if (![400, 422].includes(exception.getStatus())) return undefined;
+  const body = exception.getResponse();
+  const messages = typeof body === 'object' ? (body as { message?: unknown }).message : undefined;
+  return Array.isArray(messages) ? messages.map(String) : undefined;
+}

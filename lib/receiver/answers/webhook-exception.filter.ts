@@ -1,0 +1,39 @@
+import type { ServerResponse } from 'node:http';
+import { Catch, type ArgumentsHost, type ExceptionFilter } from '@nestjs/common';
+import { HttpAdapterHost } from '@nestjs/core';
+import { nodeRequest, receptionOf, type AdapterRequest } from '../request/reception-of-request.js';
+import { WebhookException } from './webhook.exception.js';
+import { WebhookIntake } from '../webhook.intake.js';
+
+/**
+ * Answers for a `@WebhookEndpoint()` route whatever went wrong on it, by the answer table. It is bound to
+ * the method, so it comes before the application's global filters: one of those that answers every
+ * error with a 200 would tell the sender that a failed event was handled.
+ */
+@Catch()
+export class WebhookExceptionFilter implements ExceptionFilter {
+  constructor(
+    private readonly adapterHost: HttpAdapterHost,
+    private readonly intake: WebhookIntake,
+  ) {}
+
+  async catch(error: unknown, host: ArgumentsHost): Promise<void> {
+    const http = host.switchToHttp();
+    const request = http.getRequest<AdapterRequest>();
+    const response = http.getResponse<ServerResponse>();
+    const adapter = this.adapterHost.httpAdapter;
+    const { answer } = WebhookException.from(error);
+    const reception = receptionOf(request);
+    await reception?.fail();
+    // What the guard refused it has told already.
+    if (!(error instanceof WebhookException)) this.intake.report(answer, reception?.event, error);
+    if (adapter.isHeadersSent(response)) return;
+    for (const [name, value] of Object.entries(answer.headers)) {
+      adapter.setHeader(response, name, value);
+    }
+    const body = answer.problem === undefined ? undefined : JSON.stringify(answer.problem);
+    if (body !== undefined) adapter.setHeader(response, 'Content-Type', 'application/problem+json');
+    const isHead = nodeRequest(request).method === 'HEAD';
+    adapter.reply(response, isHead ? undefined : body, answer.status);
+  }
+}

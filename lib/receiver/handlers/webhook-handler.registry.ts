@@ -1,0 +1,32 @@
+import { Injectable } from '@nestjs/common';
+import { EventRouter } from '../../token/event-router.js';
+import type { WebhookHandler } from './webhook-handler.js';
+
+/** Which handlers take an event: filled by the explorer at start-up, asked by the dispatcher. */
+@Injectable()
+export class WebhookHandlerRegistry {
+  private readonly anyReceiver = new EventRouter<WebhookHandler>();
+  private readonly byReceiver = new Map<string, EventRouter<WebhookHandler>>();
+
+  /** @param receiver - the receiver whose events the handler takes; every one when absent */
+  add(pattern: string, receiver: string | undefined, handler: WebhookHandler): void {
+    this.router(receiver).add(pattern, handler);
+  }
+
+  find(receiver: string, event: string): readonly WebhookHandler[] {
+    const any = this.anyReceiver.find(event);
+    const own = this.byReceiver.get(receiver)?.find(event);
+    if (own === undefined || own.length === 0) return any;
+    return any.length === 0 ? own : [...new Set([...any, ...own])];
+  }
+
+  private router(receiver: string | undefined): EventRouter<WebhookHandler> {
+    if (receiver === undefined) return this.anyReceiver;
+    let router = this.byReceiver.get(receiver);
+    if (router === undefined) {
+      router = new EventRouter();
+      this.byReceiver.set(receiver, router);
+    }
+    return router;
+  }
+}

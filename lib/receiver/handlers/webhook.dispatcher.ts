@@ -1,0 +1,52 @@
+import { Injectable } from '@nestjs/common';
+import { ContextIdFactory, ModuleRef, type ContextId } from '@nestjs/core';
+import { WebhookHandlerRegistry } from './webhook-handler.registry.js';
+import type { WebhookEvent } from '../webhook-event.js';
+
+/**
+ * Runs the handlers of an event. All of them run and settle; what fails travels back to the answer.
+ */
+@Injectable()
+export class WebhookDispatcher {
+  constructor(
+    private readonly registry: WebhookHandlerRegistry,
+    private readonly moduleRef: ModuleRef,
+  ) {}
+
+  /**
+   * @returns how many handlers ran
+   * @throws what the handler threw, or an AggregateError when several failed
+   */
+  async dispatch(event: WebhookEvent): Promise<number> {
+    const handlers = this.registry.find(event.receiver, event.event);
+    const scope = this.scopeOf(event);
+    if (handlers.length === 1) {
+      await handlers[0]!.run(event, scope);
+      return 1;
+    }
+    const results = await Promise.allSettled(
+      handlers.map(async (handler) => handler.run(event, scope)),
+    );
+    const failures = results.filter((result) => result.status === 'rejected');
+    if (failures.length === 1) throw failures[0]!.reason;
+    if (failures.length > 1) {
+      throw new AggregateError(
+        failures.map(({ reason }) => reason as unknown),
+        `${failures.length} of ${handlers.length} handlers failed`,
+      );
+    }
+    return handlers.length;
+  }
+
+  /** One scope an event, made when the first request-scoped handler asks for it. */
+  private scopeOf(event: WebhookEvent): () => ContextId {
+    let scope: ContextId | undefined;
+    return () => {
+      if (scope === undefined) {
+        scope = ContextIdFactory.create();
+        this.moduleRef.registerRequestByContextId(event, scope);
+      }
+      return scope;
+    };
+  }
+}

@@ -1,0 +1,138 @@
+import { finished, type Readable } from 'node:stream';
+import { WebhookPayloadError } from '../../errors/webhook-payload.error.js';
+import { createDigest } from '../../token/payload-hash.js';
+import { hashRequired, type PayloadRule } from '../../token/payload-rule.js';
+import type { BodySource, RequestHeaders } from './incoming-webhook.js';
+
+/** A body that was read to its end. */
+export interface ReadBody {
+  readonly bytes: Buffer;
+  /** `<algorithm>:<hex>` under the rule's algorithm; only for a `digest` rule. */
+  readonly computed: string | undefined;
+}
+
+/**
+ * Refuses what can be refused from the headers, before a byte is read.
+ *
+ * @throws {@link WebhookPayloadError} `hash_required`, `payload_too_large` or `unsupported_encoding`
+ */
+export function checkDeclaredBody(
+  headers: RequestHeaders,
+  rule: PayloadRule,
+  maxBodyBytes: number,
+): void {
+  const declared = Number(headers.get('content-length') ?? 0);
+  if (declared > maxBodyBytes) throw tooLarge(maxBodyBytes);
+  if (declared > 0 && rule.kind === 'empty') throw hashRequired();
+  const encoding = headers.get('content-encoding')?.trim().toLowerCase() ?? 'identity';
+  if (encoding !== 'identity' && encoding !== '') {
+    throw new WebhookPayloadError(
+      'unsupported_encoding',
+      'the body has a content encoding: send it as it is, the hash is over the bytes on the wire',
+    );
+  }
+}
+
+/**
+ * Reads a body and digests it as it streams in.
+ *
+ * @throws {@link WebhookPayloadError} `payload_too_large` as soon as it is, `hash_required` at the first
+ *   byte that nothing authenticates, `payload_incomplete`, `payload_consumed`
+ */
+export function readBody(
+  source: BodySource,
+  rule: PayloadRule,
+  maxBodyBytes: number,
+): Promise<ReadBody> {
+  switch (source.kind) {
+    case 'stream':
+      return readStream(source.stream, rule, maxBodyBytes);
+    case 'bytes':
+      return Promise.resolve(source.bytes).then((bytes) => takeBytes(bytes, rule, maxBodyBytes));
+    case 'consumed':
+      return Promise.reject(
+        new WebhookPayloadError(
+          'payload_consumed',
+          'the body was read before the webhook guard ran, so its exact bytes are gone: mount body parsers after the application was created, or on other paths',
+        ),
+      );
+  }
+}
+
+function takeBytes(bytes: Uint8Array, rule: PayloadRule, maxBodyBytes: number): ReadBody {
+  const intake = new Intake(rule, maxBodyBytes);
+  if (bytes.length > 0) intake.take(Buffer.from(bytes));
+  return intake.end();
+}
+
+function readStream(stream: Readable, rule: PayloadRule, maxBodyBytes: number): Promise<ReadBody> {
+  return new Promise((resolve, reject) => {
+    const intake = new Intake(rule, maxBodyBytes);
+    // `for await` would destroy the request on the first refusal, and with it the answer's socket.
+    const onData = (chunk: Buffer): void => {
+      try {
+        intake.take(chunk);
+      } catch (error) {
+        settle();
+        stream.pause();
+        reject(error);
+      }
+    };
+    const onEnd = (): void => {
+      settle();
+      resolve(intake.end());
+    };
+    const unwatch = finished(stream, { writable: false }, (error) => {
+      if (!error) return;
+      settle();
+      reject(
+        new WebhookPayloadError(
+          'payload_incomplete',
+          'the connection ended before the whole body had arrived',
+        ),
+      );
+    });
+    const settle = (): void => {
+      stream.off('data', onData);
+      stream.off('end', onEnd);
+      unwatch();
+    };
+    stream.on('end', onEnd);
+    stream.on('data', onData);
+  });
+}
+
+/** Takes the body in, piece by piece, and holds each piece against rule and bound. */
+class Intake {
+  private readonly chunks: Buffer[] = [];
+  private length = 0;
+  private readonly digest;
+
+  constructor(
+    private readonly rule: PayloadRule,
+    private readonly maxBodyBytes: number,
+  ) {
+    this.digest = rule.kind === 'digest' ? createDigest(rule.hash.algorithm) : undefined;
+  }
+
+  take(chunk: Buffer): void {
+    this.length += chunk.length;
+    if (this.length > this.maxBodyBytes) throw tooLarge(this.maxBodyBytes);
+    if (this.rule.kind === 'empty') throw hashRequired();
+    this.digest?.update(chunk);
+    this.chunks.push(chunk);
+  }
+
+  end(): ReadBody {
+    const bytes =
+      this.chunks.length === 1 ? this.chunks[0]! : Buffer.concat(this.chunks, this.length);
+    return { bytes, computed: this.digest?.digest() };
+  }
+}
+
+function tooLarge(maxBodyBytes: number): WebhookPayloadError {
+  return new WebhookPayloadError(
+    'payload_too_large',
+    `the body is larger than the ${maxBodyBytes} bytes this receiver takes`,
+  );
+}

@@ -1,0 +1,175 @@
+import { describe, expect, it } from '@jest/globals';
+import * as fc from 'fast-check';
+import { eventPatternFault, isEventName, matchesEvent } from '../../lib/token/event-name.js';
+import { EventRouter } from '../../lib/token/event-router.js';
+import { matchesNaively } from './naive-event-match.js';
+
+const LETTERS = new Set('ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-');
+
+/** The grammar of event names, a character at a time. */
+function isNameByCharacter(text: string): boolean {
+  let segments = 1;
+  let lengthOfSegment = 0;
+  for (const character of text) {
+    if (character === '.') {
+      if (lengthOfSegment === 0) return false;
+      segments++;
+      lengthOfSegment = 0;
+    } else if (LETTERS.has(character)) {
+      lengthOfSegment++;
+    } else {
+      return false;
+    }
+  }
+  return lengthOfSegment > 0 && segments >= 2 && text.length <= 128;
+}
+
+const segment = fc.constantFrom('a', 'b', 'c', 'order', 'a-b', 'A');
+const eventName = fc.array(segment, { minLength: 2, maxLength: 6 }).map((parts) => parts.join('.'));
+const pattern = fc
+  .array(fc.oneof(segment, fc.constantFrom('*', '**', '**')), { minLength: 1, maxLength: 6 })
+  .map((parts) => parts.join('.'))
+  .filter((text) => eventPatternFault(text) === undefined);
+
+describe('isEventName', () => {
+  it('follows the grammar, character by character', () => {
+    const nearly = fc.string({
+      unit: fc.constantFrom('a', 'Z', '0', '_', '-', '.', '.', ' ', '*', 'é', '\n', '\u0000'),
+      maxLength: 12,
+    });
+    fc.assert(
+      fc.property(fc.oneof(nearly, fc.string(), eventName), (text) => {
+        expect(isEventName(text)).toBe(isNameByCharacter(text));
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  it.each([
+    ['128 characters', `a.${'b'.repeat(126)}`, true],
+    ['129 characters', `a.${'b'.repeat(127)}`, false],
+    ['a number', 1, false],
+    ['null', null, false],
+    ['a list', ['order.created'], false],
+    ['an object that reads as a name', { toString: () => 'order.created' }, false],
+  ])('judges %s', (_, name, verdict) => {
+    expect(isEventName(name)).toBe(verdict);
+  });
+});
+
+describe('matchesEvent', () => {
+  it('agrees with the naive definition', () => {
+    fc.assert(
+      fc.property(pattern, eventName, (wanted, event) => {
+        expect(matchesEvent(wanted, event)).toBe(
+          matchesNaively(wanted.split('.'), event.split('.')),
+        );
+      }),
+      { numRuns: 5_000 },
+    );
+  });
+
+  it.each([
+    ['order.created', 'order.created', true],
+    ['order.created', 'Order.created', false],
+    ['order.*', 'order.created', true],
+    ['order.*', 'order.item.created', false],
+    ['order.**', 'order.item.created', true],
+    ['order.**.created', 'order.created', true],
+    ['**.created', 'order.item.created', true],
+    ['**', 'order.created', true],
+    ['*.*', 'order.item.created', false],
+    ['**.*.**', 'order.created', true],
+    ['order.created.**', 'order.created', true],
+  ])('%s on %s: %s', (wanted, event, verdict) => {
+    expect(matchesEvent(wanted, event)).toBe(verdict);
+  });
+});
+
+describe('eventPatternFault', () => {
+  it('has nothing against an event name', () => {
+    fc.assert(fc.property(eventName, (name) => eventPatternFault(name) === undefined));
+  });
+
+  it.each([
+    ['', 'non-empty'],
+    [1, 'non-empty'],
+    ['a'.repeat(129), '128'],
+    ['*', '"**" for every event'],
+    ['order', '"order.*" or "order.**"'],
+    ['order.', 'no event pattern'],
+    ['order.cre*', 'one whole segment'],
+    ['order.***', 'no event pattern'],
+    ['order created', 'no event pattern'],
+  ])('names the remedy for %p', (text, remedy) => {
+    expect(eventPatternFault(text)).toContain(remedy);
+  });
+});
+
+describe('EventRouter', () => {
+  const registrations = fc.array(pattern, { maxLength: 12 });
+
+  function routerOf(patterns: readonly string[]): EventRouter<number> {
+    const router = new EventRouter<number>();
+    patterns.forEach((wanted, index) => router.add(wanted, index));
+    return router;
+  }
+
+  it('finds exactly what matches, each once', () => {
+    fc.assert(
+      fc.property(registrations, eventName, (patterns, event) => {
+        const expected = patterns.flatMap((wanted, index) =>
+          matchesEvent(wanted, event) ? [index] : [],
+        );
+        const found = routerOf(patterns).find(event);
+
+        expect([...found].sort((a, b) => a - b)).toEqual(expected);
+      }),
+      { numRuns: 3_000 },
+    );
+  });
+
+  it('forgets its answers when something is added', () => {
+    const router = routerOf(['order.*']);
+    expect(router.find('order.created')).toEqual([0]);
+
+    router.add('**', 1);
+
+    expect(new Set(router.find('order.created'))).toEqual(new Set([0, 1]));
+  });
+
+  it('gives a value once, however many of its patterns match', () => {
+    const router = new EventRouter<string>();
+    for (const wanted of ['order.created', 'order.*', '**', '**.created', '*.**']) {
+      router.add(wanted, 'handler');
+    }
+
+    expect(router.find('order.created')).toEqual(['handler']);
+  });
+
+  it('keeps the order of registration within a pattern', () => {
+    const router = new EventRouter<string>();
+    for (const value of ['first', 'second', 'third']) router.add('order.*', value);
+
+    expect(router.find('order.created')).toEqual(['first', 'second', 'third']);
+  });
+
+  it('answers the same after more names than it remembers', () => {
+    const router = routerOf(['order.*', 'order.**']);
+    const before = router.find('order.created');
+
+    for (let i = 0; i < 5_000; i++) router.find(`order.n${i}`);
+
+    expect(router.find('order.created')).toEqual(before);
+  });
+
+  it.each(['toString.constructor', '__proto__.x'])('has nothing for %s by itself', (event) => {
+    expect(routerOf(['order.*']).find(event)).toEqual([]);
+  });
+
+  it('is not blown up by many wildcards', () => {
+    const router = routerOf([`${'**.a.'.repeat(25)}b`, '**.'.repeat(40) + 'b']);
+
+    expect(router.find(Array.from({ length: 60 }, () => 'a').join('.'))).toEqual([]);
+  });
+});

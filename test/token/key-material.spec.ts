@@ -1,0 +1,329 @@
+import { describe, expect, it, jest } from '@jest/globals';
+import {
+  createSecretKey,
+  generateKeyPairSync,
+  KeyObject,
+  webcrypto,
+  type JsonWebKey,
+} from 'node:crypto';
+import {
+  createTokenSigner,
+  createTokenVerifier,
+  WebhookConfigurationError,
+  type ConfigurationFault,
+  type KeyMaterial,
+  type SignatureAlgorithm,
+  type TrustedIssuer,
+} from '../../lib/token/index.js';
+
+const ISSUER = 'https://shop.example';
+const SECRET = 'a-secret-of-this-test-alone-long-enough-for-each-of-the-three-!!';
+const INPUT = { event: 'order.created' };
+
+const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 });
+const weakRsa = generateKeyPairSync('rsa', { modulusLength: 1024 });
+const ec = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+const p384 = generateKeyPairSync('ec', { namedCurve: 'P-384' });
+const ed = generateKeyPairSync('ed25519');
+
+function pem(key: KeyObject): string {
+  return key.export({ type: key.type === 'private' ? 'pkcs8' : 'spki', format: 'pem' }) as string;
+}
+
+function jwk(key: KeyObject): JsonWebKey {
+  return key.export({ format: 'jwk' });
+}
+
+function faultsOf(make: () => unknown): readonly ConfigurationFault[] {
+  try {
+    make();
+    return [];
+  } catch (error) {
+    if (error instanceof WebhookConfigurationError) return error.faults;
+    throw error;
+  }
+}
+
+function verifierFaults(...issuers: TrustedIssuer[]): readonly ConfigurationFault[] {
+  return faultsOf(() => createTokenVerifier({ issuers }));
+}
+
+function secretFault(secret: string | Uint8Array): string | undefined {
+  return verifierFaults({ issuer: ISSUER, secret })[0]?.message;
+}
+
+function keyFault(alg: SignatureAlgorithm, key: KeyMaterial): string | undefined {
+  return verifierFaults({ issuer: ISSUER, keys: [{ alg, key }] })[0]?.message;
+}
+
+function signingFault(alg: SignatureAlgorithm, key: KeyMaterial): string | undefined {
+  return faultsOf(() => createTokenSigner({ issuer: ISSUER, key: { alg, key } }))[0]?.message;
+}
+
+describe('a secret', () => {
+  it.each([
+    ['31 bytes for HS256', 'HS256', 31, 'has 31 bytes and HS256 wants at least 32'],
+    ['47 bytes for HS384', 'HS384', 47, 'has 47 bytes and HS384 wants at least 48'],
+    ['63 bytes for HS512', 'HS512', 63, 'has 63 bytes and HS512 wants at least 64'],
+    ['no byte', 'HS256', 0, 'openssl rand -base64 32'],
+  ] as const)('of %s is too short', (_, alg, length, remedy) => {
+    expect(keyFault(alg, Buffer.alloc(length, 7))).toContain(remedy);
+    expect(signingFault(alg, Buffer.alloc(length, 7))).toContain(remedy);
+  });
+
+  it.each([
+    ['HS256', 32],
+    ['HS384', 48],
+    ['HS512', 64],
+  ] as const)('of the least length serves %s', (alg, length) => {
+    expect(keyFault(alg, Buffer.alloc(length, 7))).toBeUndefined();
+  });
+
+  it('is counted in bytes, not characters', () => {
+    expect(secretFault('é'.repeat(16))).toBeUndefined();
+    expect(secretFault('e'.repeat(16))).toContain('16 bytes');
+  });
+
+  it.each([
+    ['PEM', pem(rsa.publicKey)],
+    ['PEM of a private key', pem(ec.privateKey)],
+    ['a JWK', JSON.stringify(jwk(ec.publicKey))],
+    ['a JWK with kty further on', JSON.stringify({ use: 'sig', kid: 'a', ...jwk(ec.publicKey) })],
+    ['a JWK, indented', JSON.stringify(jwk(rsa.publicKey), null, 2)],
+    ['a key set', JSON.stringify({ keys: [jwk(ec.publicKey)] })],
+  ])('is never %s', (_, text) => {
+    const remedy = 'the text of a key';
+    const bytes = Buffer.from(text);
+
+    expect(secretFault(text.trim())).toContain(remedy);
+    expect(secretFault(bytes)).toContain(remedy);
+    expect(secretFault(new Uint8Array(bytes))).toContain(remedy);
+    expect(secretFault(`whsec_${bytes.toString('base64')}`)).toContain(remedy);
+    expect(keyFault('HS256', createSecretKey(bytes))).toContain(remedy);
+    expect(signingFault('HS256', bytes)).toContain(remedy);
+  });
+
+  it.each([` ${SECRET}`, `${SECRET}\n`, `\t${SECRET} `])('has no white space around it', (text) => {
+    expect(secretFault(text)).toContain('trim it where it is read');
+  });
+
+  it('is decoded behind "whsec_"', () => {
+    const bytes = Buffer.alloc(32, 0xfb);
+    const token = createTokenSigner({ issuer: ISSUER, key: bytes }).sign(INPUT) as string;
+
+    for (const text of [bytes.toString('base64'), bytes.toString('base64').replace(/=+$/, '')]) {
+      const verifier = createTokenVerifier({
+        issuers: [{ issuer: ISSUER, secret: `whsec_${text}` }],
+      });
+      expect(verifier.verify(token)).toMatchObject({ claims: { iss: ISSUER } });
+    }
+  });
+
+  it.each([
+    ['whsec_!!!!', 'is not base64'],
+    [`whsec_${Buffer.alloc(33, 0xfb).toString('base64url')}`, 'is not base64'],
+    ['whsec_', 'has 0 bytes'],
+    [`whsec_${Buffer.alloc(16).toString('base64')}`, 'has 16 bytes'],
+  ])('behind "whsec_" is base64 and long enough: %s', (text, remedy) => {
+    expect(secretFault(text)).toContain(remedy);
+  });
+
+  it.each([
+    ['a public key', ec.publicKey, 'public key cannot be a shared secret'],
+    ['a private key', ec.privateKey, 'private key cannot be a shared secret'],
+    ['missing', undefined as unknown as string, 'the secret is missing'],
+    ['a number', 1 as unknown as string, 'the secret is missing'],
+  ])('is not %s', (_, key, remedy) => {
+    expect(keyFault('HS256', key)).toContain(remedy);
+  });
+
+  it('may be a text, bytes, a KeyObject or a CryptoKey', async () => {
+    const bytes = Buffer.from(SECRET);
+    const cryptoKey = await webcrypto.subtle.importKey(
+      'raw',
+      bytes,
+      { name: 'HMAC', hash: 'SHA-256' },
+      true,
+      ['sign', 'verify'],
+    );
+    const tokens = [SECRET, bytes, new Uint8Array(bytes), createSecretKey(bytes), cryptoKey].map(
+      (key) =>
+        createTokenSigner({ issuer: ISSUER, key, now: () => 1e9 }).sign({ ...INPUT, id: 'same' }),
+    );
+
+    expect(new Set(tokens).size).toBe(1);
+  });
+});
+
+describe('a weak secret', () => {
+  it('is taken where a test allows it, with a warning that does not show it', () => {
+    const warn = jest.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
+    try {
+      const policy = { allowWeakSecrets: true };
+      const token = createTokenSigner({ issuer: ISSUER, key: 'weak-one', ...policy }).sign(INPUT);
+      const verifier = createTokenVerifier({
+        issuers: [{ issuer: ISSUER, secret: 'weak-one' }],
+        ...policy,
+      });
+
+      expect(verifier.verify(token as string)).toMatchObject({ claims: { iss: ISSUER } });
+      expect(warn).toHaveBeenCalledTimes(2);
+      for (const [message, options] of warn.mock.calls) {
+        expect(message).toContain('Never set it in production');
+        expect(message).not.toContain('weak-one');
+        expect(options).toEqual({ code: 'WEBHOOK_WEAK_SECRET' });
+      }
+    } finally {
+      warn.mockRestore();
+    }
+  });
+
+  it('has at least one byte all the same', () => {
+    const faults = faultsOf(() =>
+      createTokenSigner({ issuer: ISSUER, key: '', allowWeakSecrets: true }),
+    );
+
+    expect(faults).toHaveLength(1);
+  });
+
+  it('is refused with allowWeakSecrets false', () => {
+    const faults = faultsOf(() =>
+      createTokenSigner({ issuer: ISSUER, key: 'weak-one', allowWeakSecrets: false }),
+    );
+
+    expect(faults).toHaveLength(1);
+  });
+});
+
+describe('a key pair', () => {
+  it.each([
+    ['RS256', rsa],
+    ['ES256', ec],
+    ['EdDSA', ed],
+  ] as const)('of %s may come as PEM, JWK, KeyObject or CryptoKey', async (alg, pair) => {
+    const algorithm = {
+      RS256: { name: 'RSASSA-PKCS1-v1_5', hash: 'SHA-256' },
+      ES256: { name: 'ECDSA', namedCurve: 'P-256' },
+      EdDSA: { name: 'Ed25519' },
+    }[alg];
+    const { subtle } = webcrypto;
+    const cryptoKey = await subtle.importKey('jwk', jwk(pair.publicKey), algorithm, true, [
+      'verify',
+    ]);
+    const privateForms = [pair.privateKey, pem(pair.privateKey), jwk(pair.privateKey)];
+    const publicForms = [
+      pair.publicKey,
+      pem(pair.publicKey),
+      Buffer.from(pem(pair.publicKey)),
+      jwk(pair.publicKey),
+      cryptoKey,
+    ];
+
+    for (const key of privateForms) {
+      const token = await createTokenSigner({ issuer: ISSUER, key: { alg, key } }).sign(INPUT);
+      for (const form of publicForms) {
+        const verifier = createTokenVerifier({
+          issuers: [{ issuer: ISSUER, keys: [{ alg, key: form }] }],
+        });
+        expect(await verifier.verify(token)).toMatchObject({ key: { alg } });
+      }
+    }
+  });
+
+  it.each([
+    ['RS256', rsa],
+    ['ES256', ec],
+    ['EdDSA', ed],
+  ] as const)('of %s is used by halves', (alg, pair) => {
+    for (const key of [pair.privateKey, pem(pair.privateKey), jwk(pair.privateKey)]) {
+      expect(keyFault(alg, key)).toContain('a receiver must never hold it');
+    }
+    for (const key of [pair.publicKey, pem(pair.publicKey), jwk(pair.publicKey)]) {
+      expect(signingFault(alg, key)).toContain('wants a private key');
+    }
+  });
+
+  it.each([
+    ['RS256', ec.publicKey, 'wants an RSA key, and this is ec'],
+    ['RS256', weakRsa.publicKey, 'at least 2048 bits, and this has 1024'],
+    ['ES256', rsa.publicKey, 'on the curve P-256'],
+    ['ES256', p384.publicKey, 'on the curve P-256'],
+    ['ES256', ed.publicKey, 'on the curve P-256'],
+    ['EdDSA', ec.publicKey, 'wants an Ed25519 key, and this is ec'],
+    ['EdDSA', generateKeyPairSync('ed448').publicKey, 'and this is ed448'],
+    ['EdDSA', generateKeyPairSync('x25519').publicKey, 'and this is x25519'],
+    ['RS256', createSecretKey(Buffer.alloc(32)), 'this is a secret one'],
+    ['ES256', SECRET, 'cannot be read'],
+    ['ES256', pem(ec.publicKey).replace(/[A-Z]/, ''), 'cannot be read'],
+    ['ES256', { kty: 'EC', crv: 'P-256' }, 'cannot be read'],
+    ['ES256', {}, 'cannot be read'],
+    ['ES256', undefined as unknown as string, 'cannot be read'],
+  ] as const)('of %s must fit its algorithm', (alg, key, remedy) => {
+    expect(keyFault(alg, key)).toContain(remedy);
+  });
+});
+
+describe('a key', () => {
+  it.each(['none', 'PS256', 'hs256', '__proto__', null])('has no algorithm %p', (alg) => {
+    expect(keyFault(alg as 'HS256', SECRET)).toBe(
+      'alg must be one of HS256, HS384, HS512, RS256, ES256, EdDSA',
+    );
+  });
+
+  it.each(['', 'k'.repeat(257), 'a\nb', 1, null])('has no name %p', (kid) => {
+    const [fault] = verifierFaults({
+      issuer: ISSUER,
+      keys: [{ kid: kid as string, key: SECRET }],
+    });
+
+    expect(fault?.message).toContain('kid must be a text of 1 to 256 characters');
+  });
+});
+
+describe('a list of issuers', () => {
+  it('tells every fault at once, with its place', () => {
+    const faults = verifierFaults(
+      { issuer: ISSUER, secret: 'short' },
+      { issuer: ISSUER, secret: SECRET },
+      { issuer: '', secret: SECRET },
+      { issuer: 'https://a.example' },
+      { issuer: 'https://b.example', secret: [SECRET, 'short'] },
+      {
+        issuer: 'https://c.example',
+        keys: [{ key: SECRET }, { alg: 'ES256', key: p384.publicKey }],
+      },
+      { issuer: 'https://d.example', secret: Array.from({ length: 5 }, (_, i) => `${i}${SECRET}`) },
+    );
+
+    expect(faults.map(({ path }) => path)).toEqual([
+      'issuers[0].secret',
+      'issuers[1].issuer',
+      'issuers[2].issuer',
+      'issuers[3]',
+      'issuers[4].secret[1]',
+      'issuers[5].keys[1]',
+      'issuers[6]',
+    ]);
+    expect(faults.map(({ message }) => message)).toEqual([
+      expect.stringContaining('HS256 wants at least 32'),
+      expect.stringContaining('stands in the list twice'),
+      expect.stringContaining('1 to 255 characters'),
+      expect.stringContaining('has no key'),
+      expect.stringContaining('HS256 wants at least 32'),
+      expect.stringContaining('P-256'),
+      expect.stringContaining('at most 4 keys without kid'),
+    ]);
+  });
+
+  it('is not empty', () => {
+    expect(verifierFaults()).toEqual([
+      { path: 'issuers', message: expect.stringContaining('nobody is trusted') },
+    ]);
+  });
+
+  it('lets four keys go without a name', () => {
+    const secret = Array.from({ length: 4 }, (_, i) => `${i}${SECRET}`);
+
+    expect(verifierFaults({ issuer: ISSUER, secret })).toEqual([]);
+  });
+});

@@ -1,0 +1,154 @@
+import { describe, expect, it } from '@jest/globals';
+import * as fc from 'fast-check';
+import {
+  decodeUtf8,
+  hasPrototypeMember,
+  inspectJson,
+  parseJson,
+} from '../../lib/token/strict-json.js';
+
+/** JSON as a tree that, unlike a JavaScript object, can have a member twice. */
+type Tree =
+  | { readonly kind: 'leaf'; readonly text: string }
+  | { readonly kind: 'list'; readonly items: readonly Tree[] }
+  | { readonly kind: 'object'; readonly members: readonly Member[] };
+
+interface Member {
+  readonly name: string;
+  /** Written with a `\u` escape for each character. */
+  readonly escaped: boolean;
+  readonly value: Tree;
+}
+
+const NAMES = ['a', 'b', 'webhook', '', '"', '\\', '{', 'é', '__proto__', 'x":1,"a'];
+const TEXTS = ['', '"', '\\', '\\\\"', '{"a":[', '}]},', '":', ',"a":1'];
+
+const { tree } = fc.letrec<{ tree: Tree; member: Member }>((tie) => ({
+  tree: fc.oneof(
+    { maxDepth: 5, withCrossShrink: true },
+    fc
+      .oneof(fc.constantFrom(...TEXTS), fc.integer(), fc.boolean(), fc.constant(null))
+      .map((value): Tree => ({ kind: 'leaf', text: JSON.stringify(value) })),
+    fc.array(tie('tree'), { maxLength: 3 }).map((items): Tree => ({ kind: 'list', items })),
+    fc.array(tie('member'), { maxLength: 4 }).map((members): Tree => ({ kind: 'object', members })),
+  ),
+  member: fc.record({
+    name: fc.constantFrom(...NAMES),
+    escaped: fc.boolean(),
+    value: tie('tree'),
+  }),
+}));
+
+function write(node: Tree, space: string): string {
+  if (node.kind === 'leaf') return node.text;
+  if (node.kind === 'list') {
+    return `[${space}${node.items.map((item) => write(item, space)).join(`${space},`)}${space}]`;
+  }
+  const members = node.members.map(
+    ({ name, escaped, value }) =>
+      `${space}${escaped ? escapedText(name) : JSON.stringify(name)}${space}:${space}${write(value, space)}`,
+  );
+  return `{${members.join(`${space},`)}${space}}`;
+}
+
+function escapedText(name: string): string {
+  const units = Array.from({ length: name.length }, (_, i) => name.charCodeAt(i));
+  return `"${units.map((unit) => `\\u${unit.toString(16).padStart(4, '0')}`).join('')}"`;
+}
+
+function depthOf(node: Tree): number {
+  if (node.kind === 'leaf') return 0;
+  const children = node.kind === 'list' ? node.items : node.members.map(({ value }) => value);
+  return 1 + Math.max(0, ...children.map(depthOf));
+}
+
+function hasTwice(node: Tree): boolean {
+  return (
+    node.kind === 'object' &&
+    new Set(node.members.map(({ name }) => name)).size !== node.members.length
+  );
+}
+
+function membersOf(node: Tree, name: string): Tree[] {
+  return node.kind === 'object'
+    ? node.members.filter((member) => member.name === name).map(({ value }) => value)
+    : [];
+}
+
+describe('inspectJson', () => {
+  it('sees members that stand twice, and depth, as the tree has them', () => {
+    fc.assert(
+      fc.property(tree, fc.constantFrom('', ' ', '\n\t'), (root, space) => {
+        const text = write(root, space);
+        expect(parseJson(text)).not.toBeUndefined();
+
+        expect(inspectJson(text)).toEqual({ duplicate: hasTwice(root), depth: depthOf(root) });
+        expect(inspectJson(text, 'webhook')).toEqual({
+          duplicate: [root, ...membersOf(root, 'webhook')].some(hasTwice),
+          depth: depthOf(root),
+        });
+      }),
+      { numRuns: 3_000 },
+    );
+  });
+
+  it.each([
+    ['{"a":1,"a":1}', true],
+    ['{"a":1,"\\u0061":1}', true],
+    ['{"a":{"a":1}}', false],
+    ['{"a":{"b":1,"b":1}}', false],
+    ['{"webhook":{"b":1,"b":1}}', true],
+    ['{"webhook":{"b":{"c":1,"c":1}}}', false],
+    ['{"x":{"webhook":{"b":1,"b":1}}}', false],
+    ['{"webhook":[{"b":1,"b":1}]}', false],
+    ['[{"a":1,"a":1}]', false],
+    ['{"a":"\\\\","a":1}', true],
+    ['{"a":"\\",\\"a\\":1"}', false],
+  ])('%s: %s', (text, duplicate) => {
+    expect(inspectJson(text, 'webhook').duplicate).toBe(duplicate);
+  });
+});
+
+describe('hasPrototypeMember', () => {
+  it.each([
+    ['{"__proto__":1}', true],
+    ['{"a":[{"__proto__":{}}]}', true],
+    ['{"\\u005f_proto__":1}', true],
+    ['{"constructor":{"prototype":{}}}', true],
+    ['{"constructor":{"prototypes":{}}}', false],
+    ['{"constructor":"ACME"}', false],
+    ['{"constructor":null}', false],
+    ['{"prototype":{}}', false],
+    ['{"a":"__proto__"}', false],
+    ['null', false],
+  ])('%s: %s', (text, verdict) => {
+    expect(hasPrototypeMember(text, JSON.parse(text))).toBe(verdict);
+  });
+});
+
+describe('decodeUtf8', () => {
+  it('gives back any text', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'grapheme' }), (text) => {
+        expect(decodeUtf8(Buffer.from(text))).toBe(text);
+      }),
+    );
+  });
+
+  it.each([
+    ['a lone continuation', [0x80]],
+    ['an overlong slash', [0xc0, 0xaf]],
+    ['a surrogate', [0xed, 0xa0, 0x80]],
+    ['a cut sequence', [0xe2, 0x82]],
+    ['beyond Unicode', [0xf4, 0x90, 0x80, 0x80]],
+  ])('refuses %s', (_, bytes) => {
+    expect(decodeUtf8(Uint8Array.from(bytes))).toBeUndefined();
+  });
+
+  it('keeps a byte order mark, so that parsing refuses it', () => {
+    const text = decodeUtf8(Uint8Array.from([0xef, 0xbb, 0xbf, 0x7b, 0x7d]));
+
+    expect(text).toBe('\ufeff{}');
+    expect(parseJson(text!)).toBeUndefined();
+  });
+});

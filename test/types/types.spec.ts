@@ -1,0 +1,67 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it } from '@jest/globals';
+import ts from 'typescript';
+
+interface Report {
+  readonly file: string;
+  /** From 1, as editors count. */
+  readonly line: number;
+  readonly message: string;
+}
+
+/** Compiles one of the programs beside this file, and reports what is wrong with its own files. */
+function compile(folder: string): Report[] {
+  const directory = join(import.meta.dirname, folder);
+  const config = ts.getParsedCommandLineOfConfigFile(join(directory, 'tsconfig.json'), undefined, {
+    ...ts.sys,
+    onUnRecoverableConfigFileDiagnostic: (diagnostic) => {
+      throw new Error(ts.flattenDiagnosticMessageText(diagnostic.messageText, '\n'));
+    },
+  });
+  if (config === undefined || config.fileNames.length === 0) throw new Error(`no ${folder}`);
+  const program = ts.createProgram(config.fileNames, config.options);
+  return config.fileNames.flatMap((name) => {
+    const file = program.getSourceFile(name)!;
+    return [...program.getSyntacticDiagnostics(file), ...program.getSemanticDiagnostics(file)].map(
+      ({ start = 0, messageText }) => ({
+        file: name.slice(directory.length + 1),
+        line: file.getLineAndCharacterOfPosition(start).line + 1,
+        message: ts.flattenDiagnosticMessageText(messageText, '\n'),
+      }),
+    );
+  });
+}
+
+describe('typed events', () => {
+  it('compile where they are right, and only there, with declared events', () => {
+    expect(compile('declared')).toEqual([]);
+  }, 60_000);
+
+  it('take anything where no event is declared', () => {
+    expect(compile('undeclared')).toEqual([]);
+  }, 60_000);
+});
+
+describe('wrong events and data', () => {
+  let reports: Report[];
+
+  beforeAll(() => {
+    reports = compile('wrong');
+  }, 60_000);
+
+  it('are reported on each wrong line and no other', () => {
+    const lines = readFileSync(join(import.meta.dirname, 'wrong/wrong.ts'), 'utf8').split('\n');
+    const wrong = lines.flatMap((line, index) => (line.endsWith('// wrong') ? [index + 1] : []));
+
+    expect([...new Set(reports.map(({ line }) => line))]).toEqual(wrong);
+    expect(wrong).toHaveLength(4);
+  });
+
+  it('are reported by the name of the event', () => {
+    const messages = reports.map(({ message }) => message).join('\n');
+
+    expect(messages).toContain('HandlerDoesNotFit<"order.created">');
+    expect(messages).toContain('"order.creatd"');
+  });
+});

@@ -1,0 +1,28 @@
+/* oxlint-disable no-unused-vars -- what is declared here is only compiled, never run */
+/** Every line marked so must be reported: were it not, the other programs here would prove nothing. */
+import { OnWebhookEvent, WebhookPublisher } from 'nestjs-webhook-token';
+
+declare module 'nestjs-webhook-token' {
+  interface WebhookEventMap {
+    'order.created': { id: string };
+  }
+}
+
+declare const publisher: WebhookPublisher;
+
+export class Handlers {
+  @OnWebhookEvent('order.creatd') // wrong
+  misspelt(): void {}
+
+  @OnWebhookEvent('order.created') // wrong
+  mistyped(order: { id: number }): void {}
+
+  @OnWebhookEvent('order.created')
+  right(order: { id: string }): void {}
+}
+
+export async function publish(): Promise<void> {
+  await publisher.publish('order.created', { id: 1 }); // wrong
+  await publisher.publish('order.creatd', { id: '1' }); // wrong
+  await publisher.publish('order.created', { id: '1' });
+}

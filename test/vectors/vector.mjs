@@ -1,0 +1,38 @@
+import { ISSUER, NOW, SECRET } from './forge.mjs';
+
+/** Trusts one issuer by one HS256 secret; everything else is at its default. */
+export const BY_DEFAULT = { issuers: [{ issuer: ISSUER, secrets: [SECRET] }] };
+
+/** Trusts one issuer by public keys. */
+export function trusting(...keys) {
+  return { issuers: [{ issuer: ISSUER, keys }] };
+}
+
+/** A case in which the token, and the body if any, are accepted. */
+export function accepted(
+  name,
+  reason,
+  token,
+  { payload = 'data', bodyVerified = true, ...rest } = {},
+) {
+  return vector(name, reason, token, rest, { accepted: true, payload, bodyVerified });
+}
+
+/** A case in which the token or the body is refused. */
+export function refused(name, code, reason, token, rest = {}) {
+  return vector(name, reason, token, rest, { accepted: false, code });
+}
+
+function vector(name, reason, token, request, expect) {
+  const { method = 'HEAD', body, now = NOW, verifier = BY_DEFAULT } = request;
+  return {
+    name,
+    reason,
+    token,
+    method,
+    ...(body === undefined ? {} : { body: Buffer.from(body).toString('base64') }),
+    now,
+    verifier,
+    expect,
+  };
+}
