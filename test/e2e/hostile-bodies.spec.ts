@@ -97,7 +97,8 @@ describe.each(adapters)('bodies of a hostile sender on %s', (_, createAdapter) =
           await connection.writeAll(Buffer.alloc(MEBIBYTE));
         }
 
-        expect(connection.closed).toBe(true);
+        // A failed write may be told before the end of the connection is.
+        await connection.rest();
         expect(socket.bytesRead).toBeLessThan(A_FEW_PACKETS);
         connection.destroy();
       });

@@ -286,7 +286,7 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
         ['with a query', `${way}?a=1&b=%00`],
         ['with a fragment', `${way}#stray`],
         ['as a whole URI', `http://receiver.example${way}`],
-        ['as a whole URI of somebody else', `HTTP://else.example:1${way}?a`],
+        ['as a whole URI of somebody else', `http://else.example:1${way}?a`],
       ])('%s is the same path', async (_name, requestTarget) => {
         await target.survives(way, 1, async (connection) => {
           connection.write(postTo(requestTarget));

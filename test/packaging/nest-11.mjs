@@ -1,0 +1,38 @@
+// Runs the suites that boot an application once more, on Nest 11: the package's own tree has Nest 12. Needs
+// the npm registry, so it is not part of `npm test`.
+import { execFileSync, spawnSync } from 'node:child_process';
+import { cpSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const LEFT_BEHIND = new Set(['node_modules', 'dist', 'build', 'coverage', '.git']);
+const NEST_11 = [
+  ...['core', 'common', 'platform-express', 'platform-fastify', 'testing'].map(
+    (name) => `@nestjs/${name}@11`,
+  ),
+  '@nestjs/axios@4',
+];
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
+const workshop = mkdtempSync(join(tmpdir(), 'webhook-token-nest-11-'));
+cpSync(root, workshop, {
+  recursive: true,
+  filter: (path) => path === root || !LEFT_BEHIND.has(basename(path)),
+});
+const npm = (...args) =>
+  execFileSync('npm', [...args, '--no-audit', '--no-fund', '--loglevel=error'], {
+    cwd: workshop,
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
+
+npm('ci');
+// The tree holds tools that want Nest 12; only the suites' own needs count here.
+npm('install', '--legacy-peer-deps', '--save-dev', ...NEST_11);
+const { status } = spawnSync(
+  'node',
+  ['--experimental-vm-modules', 'node_modules/jest/bin/jest.js', 'test/e2e', 'test/publisher'],
+  { cwd: workshop, stdio: 'inherit' },
+);
+rmSync(workshop, { recursive: true, force: true });
+process.exitCode = status ?? 1;
