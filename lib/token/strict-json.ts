@@ -1,18 +1,13 @@
 const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
 const COMMA = 0x2c;
+const BACKSLASH = 0x5c;
 const OPEN_BRACE = 0x7b;
-const CLOSE_BRACE = 0x7d;
-const OPEN_BRACKET = 0x5b;
-const CLOSE_BRACKET = 0x5d;
 
-/** What JSON.parse hides: it drops the first of two members, and does not say how deep the text nests. */
-export interface JsonStructure {
-  /** A member stands twice in the outermost object, or in the object of a member named by the caller. */
-  readonly duplicate: boolean;
-  /** Levels of objects and arrays. */
-  readonly depth: number;
-}
+/** Brackets and braces differ in this bit only; digits, commas and colons all lie below `[`. */
+const BRACE_BIT = 0x20;
+const BEFORE_BRACKETS = 0x5a;
+const OPENING = 0x7b;
+const CLOSING = 0x7d;
 
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
@@ -43,52 +38,57 @@ export function parseJson(text: string): unknown {
 }
 
 /**
- * Looks at the text of an object that JSON.parse has accepted.
+ * Tells whether a member stands twice in the outermost object, or in the object of one of its members:
+ * JSON.parse drops the first of two, so the members in the text are counted against those in the value.
  *
  * @param text - valid JSON
- * @param nested - a member whose object is searched for duplicates too
+ * @param value - what JSON.parse made of it
+ * @param nested - a member whose object is looked into too
  */
-export function inspectJson(text: string, nested?: string): JsonStructure {
-  let depth = 0;
-  let deepest = 0;
-  let duplicate = false;
-  // Whether the object open at a level is one whose members are watched, and the members seen in it.
-  const watched: (Set<string> | undefined)[] = [];
-  let expectsKey = false;
-  let lastKey = '';
+export function hasDuplicateMember(text: string, value: unknown, nested?: string): boolean {
+  if (!isPlainObject(value)) return false;
+  const inner = nested === undefined ? undefined : value[nested];
+  const counted = countMembers(text, isPlainObject(inner) ? nested : undefined);
+  return (
+    counted.outer !== Object.keys(value).length ||
+    (isPlainObject(inner) && counted.inner !== Object.keys(inner).length)
+  );
+}
 
+function countMembers(text: string, nested: string | undefined): { outer: number; inner: number } {
+  const counted = { outer: 0, inner: 0 };
+  let depth = 0;
+  // Members are counted at level 1, and at level 2 within the nested object.
+  let countsInner = false;
+  let expectsKey = false;
+  let lastKeyIsNested = false;
   for (let i = 0; i < text.length; i++) {
     const code = text.charCodeAt(i);
     if (code === QUOTE) {
       const end = endOfString(text, i);
-      if (expectsKey) {
-        const members = watched[depth];
-        if (members !== undefined) {
-          lastKey = keyOf(text.slice(i, end + 1));
-          if (members.has(lastKey)) duplicate = true;
-          members.add(lastKey);
-        }
+      if (expectsKey && depth === 1) {
+        counted.outer++;
+        lastKeyIsNested = nested !== undefined && keyOf(text, i, end) === nested;
+      } else if (expectsKey && countsInner && depth === 2) {
+        counted.inner++;
+      }
+      expectsKey = false;
+      i = end;
+    } else if (code === COMMA) {
+      expectsKey = depth === 1 || (countsInner && depth === 2);
+    } else if (code > BEFORE_BRACKETS) {
+      const folded = code | BRACE_BIT;
+      if (folded === OPENING) {
+        depth++;
+        if (depth === 2) countsInner = lastKeyIsNested && code === OPEN_BRACE;
+        expectsKey = code === OPEN_BRACE && (depth === 1 || (depth === 2 && countsInner));
+      } else if (folded === CLOSING) {
+        depth--;
         expectsKey = false;
       }
-      i = end;
-    } else if (code === OPEN_BRACE || code === OPEN_BRACKET) {
-      depth++;
-      if (depth > deepest) deepest = depth;
-      const isObject = code === OPEN_BRACE;
-      watched[depth] =
-        isObject && (depth === 1 || (depth === 2 && watched[1] !== undefined && lastKey === nested))
-          ? new Set()
-          : undefined;
-      expectsKey = isObject;
-    } else if (code === CLOSE_BRACE || code === CLOSE_BRACKET) {
-      depth--;
-      expectsKey = false;
-    } else if (code === COMMA) {
-      // In an object that nobody watches, keys are skipped like any other text.
-      expectsKey = watched[depth] !== undefined;
     }
   }
-  return { duplicate, depth: deepest };
+  return counted;
 }
 
 function endOfString(text: string, start: number): number {
@@ -105,8 +105,25 @@ function isEscaped(text: string, at: number): boolean {
   return backslashes % 2 === 1;
 }
 
-function keyOf(quoted: string): string {
-  return quoted.includes('\\') ? (JSON.parse(quoted) as string) : quoted.slice(1, -1);
+function keyOf(text: string, start: number, end: number): string {
+  const key = text.slice(start + 1, end);
+  return key.includes('\\') ? (JSON.parse(text.slice(start, end + 1)) as string) : key;
+}
+
+/**
+ * Tells whether objects and arrays nest more than so many levels, counting the value itself as one.
+ *
+ * @param value - what JSON.parse has made; it is walked no deeper than the levels
+ */
+export function nestsDeeper(value: unknown, levels: number): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  if (levels === 0) return true;
+  if (Array.isArray(value)) return value.some((item) => nestsDeeper(item, levels - 1));
+  for (const name in value) {
+    const member = (value as Members)[name];
+    if (typeof member === 'object' && nestsDeeper(member, levels - 1)) return true;
+  }
+  return false;
 }
 
 /**
@@ -116,7 +133,8 @@ function keyOf(quoted: string): string {
  * @param text - the JSON text the value was parsed from; the value is walked only where the text hints at them
  */
 export function hasPrototypeMember(text: string, value: unknown): boolean {
-  return /__proto__|constructor|\\u/.test(text) && findPrototypeMember(value);
+  const hinted = text.includes('__proto__') || text.includes('constructor') || text.includes('\\u');
+  return hinted && findPrototypeMember(value);
 }
 
 function findPrototypeMember(value: unknown): boolean {
@@ -129,4 +147,10 @@ function findPrototypeMember(value: unknown): boolean {
       return true;
   }
   return Object.values(value).some(findPrototypeMember);
+}
+
+type Members = Readonly<Record<string, unknown>>;
+
+function isPlainObject(value: unknown): value is Members {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

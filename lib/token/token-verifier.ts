@@ -4,10 +4,17 @@ import {
 } from '../errors/webhook-configuration.error.js';
 import { WebhookTokenError } from '../errors/webhook-token.error.js';
 import { decodeBase64url } from './base64url.js';
+import { parseClaimsJson, type ClaimsJson } from './claims-json.js';
 import { invalidToken, parseCompactToken, type CompactToken } from './compact-token.js';
 import { isKeyId, type KeyPolicy } from './key-material.js';
 import { KeyRing, type IssuerKeys, type TrustedIssuer } from './key-ring.js';
-import { decodeUtf8, hasPrototypeMember, inspectJson, parseJson } from './strict-json.js';
+import {
+  decodeUtf8,
+  hasDuplicateMember,
+  hasPrototypeMember,
+  nestsDeeper,
+  parseJson,
+} from './strict-json.js';
 import { readSeconds, type TokenClock } from './token-clock.js';
 import type { MaybePromise, VerificationKey } from './token-key.js';
 import { isObject, validateClaims } from './validate-claims.js';
@@ -153,7 +160,7 @@ class KeyRingTokenVerifier implements TokenVerifier {
     if (parsed === undefined || !isObject(parsed.value)) {
       throw new WebhookTokenError('invalid_token', 'the claims are not one JSON object in UTF-8');
     }
-    checkStructure(parsed.text, parsed.value);
+    checkStructure(parsed.text, parsed.outline, parsed.value);
     const claims = validateClaims(parsed.value, {
       issuer: issuer.issuer,
       audience: this.audience,
@@ -176,7 +183,8 @@ class KeyRingTokenVerifier implements TokenVerifier {
 function parseHeader(segment: string): WebhookTokenHeader {
   const text = textOf(segment);
   const header = text === undefined ? undefined : parseJson(text);
-  if (text === undefined || !isObject(header) || inspectJson(text).duplicate) throw invalidToken();
+  if (text === undefined || !isObject(header) || hasDuplicateMember(text, header))
+    throw invalidToken();
   const { alg, typ, kid } = header;
   if (typeof alg !== 'string' || !isTokenType(typ)) throw invalidToken();
   if (kid !== undefined && !isKeyId(kid)) throw invalidToken();
@@ -199,16 +207,15 @@ function textOf(segment: string): string | undefined {
   return bytes === undefined ? undefined : decodeUtf8(bytes);
 }
 
-function parseClaims(compact: CompactToken): { text: string; value: unknown } | undefined {
+function parseClaims(compact: CompactToken): (ClaimsJson & { text: string }) | undefined {
   const text = textOf(compact.payload);
-  return text === undefined ? undefined : { text, value: parseJson(text) };
+  return text === undefined ? undefined : { text, ...parseClaimsJson(text) };
 }
 
-function checkStructure(text: string, claims: object): void {
-  const { duplicate, depth } = inspectJson(text, 'webhook');
-  const fault = duplicate
+function checkStructure(text: string, outline: string, claims: object): void {
+  const fault = hasDuplicateMember(outline, claims, 'webhook')
     ? 'a member stands twice in the claims'
-    : depth > MAX_DATA_DEPTH + LEVELS_ABOVE_DATA
+    : nestsDeeper(claims, MAX_DATA_DEPTH + LEVELS_ABOVE_DATA)
       ? `the claims nest more than ${MAX_DATA_DEPTH} levels of data`
       : hasPrototypeMember(text, claims)
         ? 'the claims have a member that would replace a prototype'

@@ -2,8 +2,9 @@ import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
 import {
   decodeUtf8,
+  hasDuplicateMember,
   hasPrototypeMember,
-  inspectJson,
+  nestsDeeper,
   parseJson,
 } from '../../lib/token/strict-json.js';
 
@@ -56,10 +57,9 @@ function escapedText(name: string): string {
   return `"${units.map((unit) => `\\u${unit.toString(16).padStart(4, '0')}`).join('')}"`;
 }
 
-function depthOf(node: Tree): number {
-  if (node.kind === 'leaf') return 0;
-  const children = node.kind === 'list' ? node.items : node.members.map(({ value }) => value);
-  return 1 + Math.max(0, ...children.map(depthOf));
+function depthOfValue(value: unknown): number {
+  if (typeof value !== 'object' || value === null) return 0;
+  return 1 + Math.max(0, ...Object.values(value).map(depthOfValue));
 }
 
 function hasTwice(node: Tree): boolean {
@@ -75,18 +75,18 @@ function membersOf(node: Tree, name: string): Tree[] {
     : [];
 }
 
-describe('inspectJson', () => {
-  it('sees members that stand twice, and depth, as the tree has them', () => {
+describe('hasDuplicateMember', () => {
+  it('sees members that stand twice, as the tree has them', () => {
     fc.assert(
       fc.property(tree, fc.constantFrom('', ' ', '\n\t'), (root, space) => {
         const text = write(root, space);
-        expect(parseJson(text)).not.toBeUndefined();
+        const value = parseJson(text);
+        expect(value).not.toBeUndefined();
 
-        expect(inspectJson(text)).toEqual({ duplicate: hasTwice(root), depth: depthOf(root) });
-        expect(inspectJson(text, 'webhook')).toEqual({
-          duplicate: [root, ...membersOf(root, 'webhook')].some(hasTwice),
-          depth: depthOf(root),
-        });
+        expect(hasDuplicateMember(text, value)).toBe(hasTwice(root));
+        expect(hasDuplicateMember(text, value, 'webhook')).toBe(
+          [root, ...membersOf(root, 'webhook')].some(hasTwice),
+        );
       }),
       { numRuns: 3_000 },
     );
@@ -105,7 +105,27 @@ describe('inspectJson', () => {
     ['{"a":"\\\\","a":1}', true],
     ['{"a":"\\",\\"a\\":1"}', false],
   ])('%s: %s', (text, duplicate) => {
-    expect(inspectJson(text, 'webhook').duplicate).toBe(duplicate);
+    expect(hasDuplicateMember(text, parseJson(text), 'webhook')).toBe(duplicate);
+  });
+});
+
+describe('nestsDeeper', () => {
+  it('counts the levels that JSON.parse has kept', () => {
+    fc.assert(
+      fc.property(tree, (root) => {
+        const value = parseJson(write(root, ''));
+        const depth = depthOfValue(value);
+
+        expect(nestsDeeper(value, depth)).toBe(false);
+        if (depth > 0) expect(nestsDeeper(value, depth - 1)).toBe(true);
+      }),
+    );
+  });
+
+  it('walks no deeper than it was asked about', () => {
+    const deep = parseJson('['.repeat(1e6) + ']'.repeat(1e6));
+
+    expect(nestsDeeper(deep, 64)).toBe(true);
   });
 });
 

@@ -1,4 +1,4 @@
-import { hasPrototypeMember, inspectJson, parseJson } from '../../token/strict-json.js';
+import { hasPrototypeMember, nestsDeeper, parseJson } from '../../token/strict-json.js';
 import { MAX_DATA_DEPTH, MAX_INLINE_BYTES } from '../../token/webhook-token.constants.js';
 import type { DeliveryPayload } from '../queue/webhook-delivery.interface.js';
 
@@ -25,7 +25,7 @@ export function inlinePayload({
   if (bytes.byteLength > MAX_INLINE_BYTES || bytes[0] !== OPEN_BRACE) return undefined;
   const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString();
   const data = parseJson(text) as object;
-  if (inspectJson(text).depth > MAX_DATA_DEPTH || hasPrototypeMember(text, data)) return undefined;
+  if (nestsDeeper(data, MAX_DATA_DEPTH) || hasPrototypeMember(text, data)) return undefined;
   return { data };
 }
 

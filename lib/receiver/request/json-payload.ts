@@ -1,5 +1,5 @@
 import { WebhookPayloadError } from '../../errors/webhook-payload.error.js';
-import { hasPrototypeMember, inspectJson, parseJson } from '../../token/strict-json.js';
+import { hasPrototypeMember, nestsDeeper, parseJson } from '../../token/strict-json.js';
 import { MAX_DATA_DEPTH } from '../../token/webhook-token.constants.js';
 
 const JSON_TYPE = /^application\/(?:json|[^\s;]+\+json)$/;
@@ -19,7 +19,7 @@ export function parseJsonPayload(bytes: Buffer, contentType: string): unknown {
   const text = decode(bytes, charset(contentType));
   const value = parseJson(text);
   if (value === undefined) throw invalid('the body is not JSON');
-  if (inspectJson(text).depth > MAX_DATA_DEPTH) {
+  if (nestsDeeper(value, MAX_DATA_DEPTH)) {
     throw invalid(`the body nests more than ${MAX_DATA_DEPTH} levels`);
   }
   if (hasPrototypeMember(text, value)) {

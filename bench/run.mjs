@@ -1,0 +1,29 @@
+// npm run bench [-- SCENARIO] [--quick] [--json FILE]
+import { readdirSync, writeFileSync } from 'node:fs';
+import { cpus } from 'node:os';
+import { parseArgs } from 'node:util';
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { quick: { type: 'boolean', default: false }, json: { type: 'string' } },
+});
+const known = readdirSync(new URL('scenarios', import.meta.url)).map((file) =>
+  file.replace('.mjs', ''),
+);
+const chosen = positionals.length === 0 ? known : positionals;
+const unknown = chosen.filter((name) => !known.includes(name));
+if (unknown.length > 0) {
+  console.error(`There is no scenario ${unknown.join(', ')}: name one of ${known.join(', ')}.`);
+  process.exit(2);
+}
+const machine = `${cpus()[0]?.model ?? 'unknown'}, ${cpus().length} cores, Node ${process.version}`;
+console.log(`${machine}${values.quick ? ', quick: the figures are rough' : ''}`);
+const results = {};
+for (const name of chosen) {
+  const { run } = await import(`./scenarios/${name}.mjs`);
+  results[name] = await run({ quick: values.quick });
+}
+if (values.json !== undefined) {
+  const report = { machine, date: new Date().toISOString(), results };
+  writeFileSync(values.json, `${JSON.stringify(report, null, 2)}\n`);
+}
