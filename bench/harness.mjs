@@ -25,7 +25,7 @@ export async function compare(title, variants, { quick = false } = {}) {
 
   const samples = new Map(runs.map(({ name }) => [name, []]));
   for (let round = 0; round < ROUNDS[mode]; round++) {
-    for (const { name, run } of round % 2 === 0 ? runs : [...runs].reverse()) {
+    for (const { name, run } of round % 2 === 0 ? runs : runs.toReversed()) {
       samples.get(name).push(await microseconds(run, count.get(name)));
     }
   }

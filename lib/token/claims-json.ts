@@ -35,10 +35,10 @@ function parseInParts(text: string): ClaimsJson | undefined {
     return undefined;
   const outline = `${text.slice(0, start)}${PLACEHOLDER}${ENDS}`;
   const value = parseJson(outline);
-  const webhook = isObject(value) ? (value['webhook'] as Record<string, unknown>) : undefined;
+  const webhook = isObject(value) ? value['webhook'] : undefined;
   if (!isObject(webhook) || JSON.stringify(webhook['data']) !== PLACEHOLDER) return undefined;
   const data = parseJson(text.slice(start, end));
   if (data === undefined) return undefined;
-  (webhook as Record<string, unknown>)['data'] = data;
+  Object.assign(webhook, { data });
   return { value, outline };
 }
