@@ -1,3 +1,4 @@
+import type { Readable } from 'node:stream';
 import { Inject, Injectable } from '@nestjs/common';
 import { WebhookConfigurationError } from '../errors/webhook-configuration.error.js';
 import { WebhookPayloadError } from '../errors/webhook-payload.error.js';
@@ -216,7 +217,7 @@ function bodySource(body: WebhookRequestLike['body']): BodySource {
   if (body === undefined) return { kind: 'bytes', bytes: Buffer.alloc(0) };
   if (typeof body === 'string') return { kind: 'bytes', bytes: Buffer.from(body) };
   if (body instanceof Uint8Array) return { kind: 'bytes', bytes: body };
-  return { kind: 'stream', stream: body as import('node:stream').Readable };
+  return { kind: 'stream', stream: body as Readable };
 }
 
 function replayed(): WebhookReplayError {
