@@ -7,12 +7,24 @@ import {
 } from './errors/webhook-configuration.error.js';
 import type { ResolvedPublisherOptions } from './publisher/options/publisher-options.interface.js';
 import { resolvePublisherOptions } from './publisher/options/publisher-options.resolver.js';
+import { checkShape, hasMethods, isOptions, type OptionShape } from './receiver/option-shape.js';
 import type { ResolvedReceivers } from './receiver/receiver-options.interface.js';
 import { resolveReceivers } from './receiver/receiver-options.resolver.js';
 import type { WebhookModuleOptions } from './webhook-module-options.interface.js';
 
 /** Milliseconds. */
 const DEFAULT_SHUTDOWN_TIMEOUT = 10_000;
+
+const MODULE: OptionShape<WebhookModuleOptions> = {
+  receiver: undefined,
+  publisher: { holds: isOptions, message: 'must be an object: { issuer, secret, endpoints }' },
+  shutdownTimeout: undefined,
+  clock: {
+    holds: (value) => hasMethods(value, ['now', 'wakeAt']),
+    message:
+      "must be a WebhookClock: an object with now and wakeAt; leave it out for the machine's",
+  },
+};
 
 /** The module's options, checked and filled. */
 export interface ResolvedWebhookOptions {
@@ -30,27 +42,40 @@ export interface ResolvedWebhookOptions {
  * @throws {@link WebhookConfigurationError} with every fault of every part
  */
 export function resolveWebhookOptions(options: WebhookModuleOptions): ResolvedWebhookOptions {
-  const clock = options.clock ?? new SystemClock();
-  const faults: ConfigurationFault[] = [];
-  const shutdownTimeout = new ConfigurationFaults('', faults).duration(
-    'shutdownTimeout',
-    options.shutdownTimeout,
-    DEFAULT_SHUTDOWN_TIMEOUT,
-  );
-  const receiving = resolveReceivers(options.receiver, clock);
+  if (!isOptions(options)) throw noOptions();
+  const all: ConfigurationFault[] = [];
+  const faults = new ConfigurationFaults('', all);
+  const {
+    receiver,
+    publisher,
+    clock = new SystemClock(),
+    shutdownTimeout: shutdown,
+  } = checkShape(options, MODULE, faults);
+  const shutdownTimeout = faults.duration('shutdownTimeout', shutdown, DEFAULT_SHUTDOWN_TIMEOUT);
+  const receiving = resolveReceivers(receiver, clock);
   const publishing =
-    options.publisher === undefined
+    publisher === undefined
       ? { resolved: undefined, faults: [] }
-      : resolvePublisherOptions(options.publisher, {
+      : resolvePublisherOptions(publisher, {
           clock,
           production: process.env['NODE_ENV'] === 'production',
         });
-  faults.push(...receiving.faults, ...publishing.faults);
-  if (faults.length > 0) throw new WebhookConfigurationError(faults);
+  all.push(...receiving.faults, ...publishing.faults);
+  if (all.length > 0) throw new WebhookConfigurationError(all);
   return {
     receivers: receiving.receivers,
     publisher: publishing.resolved,
     clock,
     shutdownTimeout,
   };
+}
+
+function noOptions(): WebhookConfigurationError {
+  return new WebhookConfigurationError([
+    {
+      path: 'WebhookModule',
+      message:
+        'has no options: give forRoot an object, or return one from the factory of forRootAsync',
+    },
+  ]);
 }

@@ -13,7 +13,10 @@ import {
   OPTIONS_TYPE,
 } from './webhook.module-definition.js';
 
-const RESOLVED_OPTIONS = Symbol('RESOLVED_OPTIONS');
+/** Its name is what Nest says cannot be resolved where the class is imported as it is. */
+const RESOLVED_OPTIONS = Symbol(
+  'options of WebhookModule: import WebhookModule.forRoot(), not WebhookModule',
+);
 
 /** Options reach the rooms as providers, so no room knows the module. */
 const OPTION_PROVIDERS: Provider[] = [

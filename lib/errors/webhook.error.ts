@@ -21,7 +21,8 @@ export abstract class WebhookError<Code extends string = string> extends Error {
     options?: ErrorOptions,
   ) {
     super(message, options);
-    // On the prototype the name would be lost to minifiers, and `new.target` keeps it for subclasses.
+    // The name of the class that is thrown, without each of them having to say it; not enumerable, so that
+    // it is printed once. A bundler that renames classes renames it too: `code` is what to compare.
     Object.defineProperty(this, 'name', { value: new.target.name, configurable: true });
   }
 

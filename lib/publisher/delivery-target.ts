@@ -5,7 +5,7 @@ import type { ResolvedDestination } from './options/publisher-options.interface.
  * again, at the price of one request.
  */
 export class DestinationState {
-  /** Epoch milliseconds until which deliveries wait: the receiver has said that it is overloaded. */
+  /** Epoch milliseconds until which deliveries wait: the receiver is overloaded, or lets requests time out. */
   pausedUntil = 0;
 
   /** A HEAD got nowhere, and the POST behind it was acknowledged: HEAD is not worth trying again. */

@@ -38,6 +38,9 @@ export const DEFAULT_SHUTDOWN_TIMEOUT = 10 * SECOND;
  */
 export const DEFAULT_MAX_HEAD_BYTES = 7_168;
 
+/** No schedule puts an attempt off by more than this many milliseconds, 30 days. */
+export const MAX_RETRY_WAIT = 30 * 24 * HOUR;
+
 /** A receiver cannot put a delivery off by more than this many milliseconds. */
 export const MAX_RETRY_AFTER = 24 * HOUR;
 

@@ -1,9 +1,9 @@
-import { Logger } from '@nestjs/common';
 import type { AttemptResult, FailureReason } from './attempt/attempt-result.interface.js';
 import type { DeliveryOutcome } from './queue/delivery-queue.js';
 import type { DeliveryTarget } from './delivery-target.js';
 import type { EndpointRegistry } from './endpoint.registry.js';
 import type { ResolvedPublisherOptions } from './options/publisher-options.interface.js';
+import { PublisherLog } from './publisher-log.js';
 import { decideRetry, type RetryDecision } from './attempt/retry-policy.js';
 import type { WebhookDelivery } from './queue/webhook-delivery.interface.js';
 import type { WebhookSender } from './attempt/webhook.sender.js';
@@ -21,7 +21,7 @@ export type DeliveryListener = (report: DeliveryReport) => void;
 
 /** Takes a delivery from the queue through one attempt to an outcome. */
 export class WebhookDeliverer {
-  private readonly logger = new Logger('WebhookPublisher');
+  private readonly logger = new PublisherLog();
   private readonly listeners: DeliveryListener[] = [];
 
   constructor(
@@ -65,7 +65,9 @@ export class WebhookDeliverer {
     } catch (error) {
       // Its name only: whatever failed here had the token or the payload in its hands.
       const name = error instanceof Error ? error.name : typeof error;
-      this.logger.error(`Delivery ${delivery.id} could not be attempted (${name}); it runs again.`);
+      this.logger.error(
+        () => `Delivery ${delivery.id} could not be attempted (${name}); it runs again.`,
+      );
       throw error;
     }
   }
@@ -89,7 +91,8 @@ export class WebhookDeliverer {
     if (decision.disableEndpoint === true && target.endpointId !== undefined && !state.disabled) {
       state.disabled = true;
       this.logger.warn(
-        `${target.label} answered 410 Gone and is disabled: remove it from the configuration, or restart to try it again.`,
+        () =>
+          `${target.label} answered 410 Gone and is disabled: remove it from the configuration, or restart to try it again.`,
       );
     }
   }
@@ -102,17 +105,27 @@ export class WebhookDeliverer {
   ): void {
     if (outcome.type === 'dead') {
       this.logger.warn(
-        `Delivery ${id} of "${event}" to ${label} failed for good after ${outcome.attempts} attempts: ${outcome.reason}`,
+        () =>
+          `Delivery ${id} of "${event}" to ${label} failed for good after ${outcome.attempts} attempts: ${outcome.reason}`,
       );
     } else if (outcome.type === 'retry') {
       this.logger.debug(
-        `Delivery ${id} of "${event}" to ${label}, attempt ${result?.attempt}: ${outcome.reason}; next at ${new Date(outcome.at).toISOString()}`,
+        () =>
+          `Delivery ${id} of "${event}" to ${label}, attempt ${result?.attempt}: ${outcome.reason}; next at ${new Date(outcome.at).toISOString()}`,
       );
     }
   }
 
   private report(report: DeliveryReport): DeliveryOutcome {
-    for (const listener of this.listeners) listener(report);
+    for (const listener of this.listeners) {
+      try {
+        listener(report);
+      } catch (error) {
+        // The outcome stands, whatever a listener makes of it: thrown on, it would repeat the attempt.
+        const name = error instanceof Error ? error.name : typeof error;
+        this.logger.error(() => `A listener failed on delivery ${report.delivery.id} (${name}).`);
+      }
+    }
     return report.outcome;
   }
 }

@@ -4,6 +4,7 @@ import {
   type OnApplicationBootstrap,
 } from '@nestjs/common';
 import { WebhookDeliveryError } from '../errors/webhook-delivery.error.js';
+import { isWebhookError } from '../errors/webhook.error.js';
 import type { WebhookEventName } from '../token/webhook-event-map.js';
 import type { DeliveryQueue, EnqueuedDelivery } from './queue/delivery-queue.js';
 import type { DeliveryTarget } from './delivery-target.js';
@@ -101,8 +102,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     const target = this.targetOf(endpointOrUrl);
     const draft = draftEvent(event, data, options, this.options.clock.now());
     const delivery = deliveryTo(target, draft);
-    const result = this.firstAttempts.find(delivery.id) ?? this.sendOnce(delivery, target, options);
-    return unlessAborted(result, options.signal);
+    return unlessAborted(this.sendOrJoin(delivery, target, options), options.signal);
   }
 
   /**
@@ -152,6 +152,22 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
       this.logger.warn(
         `${left} deliveries were left unfinished at shutdown; ${this.queue.durable ? 'the queue keeps them' : 'they are lost'}.`,
       );
+    }
+  }
+
+  /** Shares the attempt of a call that is under way; takes its place when its caller has aborted it. */
+  private async sendOrJoin(
+    delivery: WebhookDelivery,
+    target: DeliveryTarget,
+    options: PublishOptions,
+  ): Promise<SendResult> {
+    const joined = this.firstAttempts.find(delivery.id);
+    if (joined === undefined) return this.sendOnce(delivery, target, options);
+    try {
+      return await joined;
+    } catch (error) {
+      if (!isWebhookError(error, 'aborted')) throw error;
+      return this.sendOrJoin(delivery, target, options);
     }
   }
 

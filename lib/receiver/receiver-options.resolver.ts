@@ -9,6 +9,7 @@ import { eventPatternFault } from '../token/event-name.js';
 import { createTokenVerifier, type TokenVerifier } from '../token/token-verifier.js';
 import { DEFAULT_CLOCK_TOLERANCE } from '../token/webhook-token.constants.js';
 import { LeaseKeeper } from './replay/lease-keeper.js';
+import { checkReceiverOptions } from './receiver-options.checks.js';
 import type {
   ResolvedReceiver,
   ResolvedReceivers,
@@ -40,7 +41,8 @@ export function resolveReceivers(
   const receivers = new Map<string, ResolvedReceiver>();
   const mounted = new Map<string, string>();
   const list = options === undefined ? [] : Array.isArray(options) ? options : [options];
-  (list as readonly WebhookReceiverOptions[]).forEach((one, index) => {
+  // Array.from, as forEach would pass over a hole.
+  Array.from(list as readonly unknown[]).forEach((one, index) => {
     const faults = new ConfigurationFaults(
       Array.isArray(options) ? `receiver[${index}]` : 'receiver',
       all,
@@ -66,12 +68,14 @@ export function resolveReceivers(
 }
 
 function resolveReceiver(
-  options: WebhookReceiverOptions,
+  given: unknown,
   clock: WebhookClock,
   faults: ConfigurationFaults,
 ): ResolvedReceiver | undefined {
+  const { options, faults: misshapen } = checkReceiverOptions(given);
+  for (const { path, message } of misshapen) faults.add(path, message);
   const { replay = {} } = options;
-  const tokens = resolveTokens(options, clock, faults);
+  const tokens = resolveTokens(options, clock, faults, misshapen);
   const path = resolvePath(options.path, faults);
   const replayFaults = faults.below('replay');
   const replayWindow = replayFaults.duration('window', replay.window, DEFAULT_REPLAY_WINDOW);
@@ -82,8 +86,8 @@ function resolveReceiver(
     'maxBodyBytes',
     'must be a whole number of bytes',
   );
-  const allowedEvents = resolveAllowedEvents(options.issuers ?? [], faults);
-  if (tokens === undefined) return undefined;
+  const allowedEvents = resolveAllowedEvents(options.issuers, faults);
+  if (tokens === undefined || misshapen.length > 0) return undefined;
   const replayStore = replay.store ?? new MemoryReplayStore({ clock });
   return {
     name: options.name ?? DEFAULT_RECEIVER,
@@ -109,10 +113,11 @@ function resolveTokens(
   options: WebhookReceiverOptions,
   clock: WebhookClock,
   faults: ConfigurationFaults,
+  misshapen: readonly ConfigurationFault[],
 ): TokenVerifier | undefined {
   try {
     return createTokenVerifier({
-      issuers: options.issuers ?? [],
+      issuers: options.issuers,
       clockTolerance: options.clockTolerance,
       maxTokenLifetime: options.maxTokenLifetime,
       audience: options.audience,
@@ -122,9 +127,18 @@ function resolveTokens(
     });
   } catch (error) {
     if (!(error instanceof WebhookConfigurationError)) throw error;
-    for (const { path, message } of error.faults) faults.add(path, message);
+    for (const { path, message } of error.faults) {
+      // What is said of a misshapen option already is not said twice.
+      if (!misshapen.some((known) => concern(known.path, path))) faults.add(path, message);
+    }
     return undefined;
   }
+}
+
+/** Whether one path is the other, or leads to it. */
+function concern(one: string, other: string): boolean {
+  const [short, long] = one.length < other.length ? [one, other] : [other, one];
+  return short === '' || (long.startsWith(short) && /^(?:[.[]|$)/.test(long.slice(short.length)));
 }
 
 function resolvePath(path: string | undefined, faults: ConfigurationFaults): string | undefined {

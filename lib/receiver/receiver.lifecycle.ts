@@ -5,13 +5,17 @@ import {
   type BeforeApplicationShutdown,
   type OnModuleInit,
 } from '@nestjs/common';
-import { DiscoveryService } from '@nestjs/core';
-import { WebhookConfigurationError } from '../errors/webhook-configuration.error.js';
+import { DiscoveryService, MetadataScanner } from '@nestjs/core';
+import {
+  WebhookConfigurationError,
+  type ConfigurationFault,
+} from '../errors/webhook-configuration.error.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { ResolvedReceivers } from './receiver-options.interface.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from './receiver.constants.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import { WebhookExplorer } from './handlers/webhook.explorer.js';
+import { unservedRoutes } from './mount/unserved-routes.js';
 import { WebhookMount } from './mount/webhook.mount.js';
 
 /** How a shutdown waits. */
@@ -30,14 +34,18 @@ export class ReceiverLifecycle implements OnModuleInit, BeforeApplicationShutdow
     @Inject(WEBHOOK_RECEIVERS) private readonly receivers: ResolvedReceivers,
     @Inject(RECEIVER_SHUTDOWN) private readonly shutdown: ReceiverShutdown,
     private readonly discovery: DiscoveryService,
+    private readonly scanner: MetadataScanner,
     private readonly explorer: WebhookExplorer,
     private readonly mount: WebhookMount,
     private readonly drain: ReceiverDrain,
   ) {}
 
   onModuleInit(): void {
-    if (this.receivers.size === 0) return;
-    const faults = [...this.explorer.explore(this.receiverNames()), ...this.mount.mountReceivers()];
+    const faults = [
+      ...this.severalGlobalModules(),
+      ...this.startReceivers(),
+      ...unservedRoutes(this.discovery, this.scanner),
+    ];
     if (faults.length > 0) throw new WebhookConfigurationError(faults);
     for (const { notices } of this.receivers.values()) {
       for (const notice of notices) this.logger.warn(notice);
@@ -57,12 +65,35 @@ export class ReceiverLifecycle implements OnModuleInit, BeforeApplicationShutdow
     }
   }
 
+  private startReceivers(): ConfigurationFault[] {
+    if (this.receivers.size > 0) {
+      return [...this.explorer.explore(this.receiverNames()), ...this.mount.mountReceivers()];
+    }
+    this.mount.stopRecording();
+    return [];
+  }
+
+  /** Of two global modules, the order of imports would decide whose publisher and guard are injected. */
+  private severalGlobalModules(): ConfigurationFault[] {
+    const globals = this.webhookModules().filter(({ host }) => host?.isGlobal === true);
+    if (globals.length < 2) return [];
+    return [
+      {
+        path: 'WebhookModule',
+        message: `${globals.length} of them are global, and injecting would find one or the other: give receiver and publisher to one forRoot, or set isGlobal: false and import each where it is used`,
+      },
+    ];
+  }
+
+  private webhookModules(): ReturnType<DiscoveryService['getProviders']> {
+    return this.discovery.getProviders().filter(({ token }) => token === WEBHOOK_RECEIVERS);
+  }
+
   /** Of every webhook module in the application: a handler may ask for another module's receiver. */
   private receiverNames(): ReadonlySet<string> {
-    const modules = this.discovery
-      .getProviders()
-      .filter(({ token }) => token === WEBHOOK_RECEIVERS)
-      .map(({ instance }) => instance as ResolvedReceivers | undefined);
+    const modules = this.webhookModules().map(
+      ({ instance }) => instance as ResolvedReceivers | undefined,
+    );
     return new Set(modules.flatMap((receivers) => [...(receivers?.keys() ?? [])]));
   }
 }

@@ -4,7 +4,12 @@ import { Injectable, type CanActivate, type ExecutionContext } from '@nestjs/com
 import { HttpAdapterHost } from '@nestjs/core';
 import { unshieldBody } from './mount/body-shield.js';
 import { fromNodeRequest, type BodySource } from './request/incoming-webhook.js';
-import { keepReception, nodeRequest, type AdapterRequest } from './request/reception-of-request.js';
+import {
+  keepReception,
+  nodeRequest,
+  receptionOf,
+  type AdapterRequest,
+} from './request/reception-of-request.js';
 import { acknowledge, refuse } from './answers/webhook-answer.js';
 import { closesConnection } from './answers/send-answer.js';
 import type { WebhookReception } from './replay/webhook-reception.js';
@@ -35,13 +40,22 @@ export class WebhookGuard implements CanActivate {
     const request = http.getRequest<AdapterRequest>();
     const response = http.getResponse<ServerResponse>();
     const node = nodeRequest(request);
+    // Bound to the class and to the method, the guard runs twice.
+    if (receptionOf(request) !== undefined) return true;
     unshieldBody(node);
+    this.drain.enter();
+    finished(nodeResponse(response), () => this.drain.leave());
     try {
       const reception = await this.intake.admit(
         fromNodeRequest(node, bodyOf(request, node)),
         this.verifier.receiver(this.receiverName(context)),
       );
       if (reception.duplicate) throw new WebhookException(acknowledge(true));
+      // The sender may have gone while the store was asked: nothing was begun, so nothing is.
+      if (nodeResponse(response).destroyed) {
+        await reception.fail();
+        throw new WebhookException(refuse('payload_incomplete'));
+      }
       this.letIn(request, response, reception);
       return true;
     } catch (error) {
@@ -66,22 +80,20 @@ export class WebhookGuard implements CanActivate {
     (request as { body?: unknown }).body = reception.event.data;
     // Whatever answers the request says how it went. The interceptor of @WebhookEndpoint() has
     // settled it by then; on other routes, and where another guard refuses, this is what does.
-    const node = 'raw' in response ? response.raw : response;
+    const node = nodeResponse(response);
     node.setHeader('Cache-Control', 'no-store');
-    this.drain.enter();
-    // A sender may have gone while its event was let in: `close` has passed by then, and what is
-    // written all the same counts as sent.
-    const gone = node.destroyed;
     finished(node, () => {
-      this.drain.leave();
-      const success =
-        !gone && node.writableFinished && node.statusCode >= 200 && node.statusCode < 300;
-      const { event, unsettled } = reception;
+      const complete = node.writableFinished;
+      const success = complete && node.statusCode >= 200 && node.statusCode < 300;
+      const { event, unsettled, running } = reception;
       if (success) this.intake.report(acknowledge(false), event);
-      else if (unsettled) {
-        this.intake.report(refuse('handler_failed', { status: node.statusCode }), event);
-      }
-      if (unsettled) void (success ? reception.complete() : reception.fail());
+      // The interceptor of @WebhookEndpoint() waits for its handler, whatever became of the connection.
+      if (!unsettled || running) return;
+      if (success) return void this.intake.complete(reception);
+      this.intake.report(refuse('handler_failed', { status: node.statusCode }), event);
+      // Without an answer nobody knows whether the handler is still at it: its lease frees the event.
+      if (complete) void reception.fail();
+      else reception.abandon();
     });
   }
 
@@ -93,9 +105,13 @@ export class WebhookGuard implements CanActivate {
     const adapter = this.adapterHost.httpAdapter;
     const headers: Record<string, string> = { ...answer.headers };
     if (answer.problem !== undefined) headers['Content-Type'] = 'application/problem+json';
-    if (closesConnection(node)) headers['Connection'] = 'close';
+    if (this.drain.closing || closesConnection(node)) headers['Connection'] = 'close';
     for (const [name, value] of Object.entries(headers)) adapter.setHeader(response, name, value);
   }
+}
+
+function nodeResponse(response: ServerResponse | { raw: ServerResponse }): ServerResponse {
+  return 'raw' in response ? response.raw : response;
 }
 
 /** The body as it arrives; or, where something has read it, the copy the application was told to keep. */

@@ -1,18 +1,21 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Injectable, Logger } from '@nestjs/common';
 import { HandlerFailure } from './answers/handler-failure.js';
-import { fromNodeRequest, type IncomingWebhook } from './request/incoming-webhook.js';
+import {
+  fromNodeRequest,
+  type BodySource,
+  type IncomingWebhook,
+} from './request/incoming-webhook.js';
 import { publishReceived } from './receiver.diagnostics.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import type { ResolvedReceiver } from './receiver-options.interface.js';
 import { sendAnswer } from './answers/send-answer.js';
-import { acknowledge, answerTo, refuse, type WebhookAnswer } from './answers/webhook-answer.js';
+import { acknowledge, refuse, type WebhookAnswer } from './answers/webhook-answer.js';
 import { WebhookDispatcher } from './handlers/webhook.dispatcher.js';
 import { WebhookException } from './answers/webhook.exception.js';
 import type { WebhookEvent } from './webhook-event.js';
 import type { WebhookReception } from './replay/webhook-reception.js';
 import { WebhookVerifier } from './webhook.verifier.js';
-import { keepValidation } from './handlers/receiver-validation.js';
 
 /** Event names a warning was given for; beyond them, one more says that there are others. */
 const WARNED_EVENTS = 100;
@@ -25,6 +28,8 @@ const WARNED_EVENTS = 100;
 export class WebhookIntake {
   private readonly logger = new Logger('WebhookReceiver');
   private readonly warned = new Set<string>();
+  /** Whether the last that was heard of the replay store was a failure: told once, not for each request. */
+  private storeInTrouble = false;
 
   constructor(
     private readonly verifier: WebhookVerifier,
@@ -38,11 +43,14 @@ export class WebhookIntake {
     response: ServerResponse,
     receiver: ResolvedReceiver,
   ): Promise<void> {
-    const incoming = fromNodeRequest(request, { kind: 'stream', stream: request });
     this.drain.enter();
     try {
-      const answer = await this.answer(incoming, receiver);
+      const answer = await this.answer(fromNodeRequest(request, bodyOf(request)), receiver);
       sendAnswer(request, response, answer, { close: this.drain.closing });
+    } catch (error) {
+      // Nothing above is meant to throw; a sender is answered all the same, and the process lives on.
+      this.logger.error('A webhook could not be answered', stackOf(error));
+      sendAnswer(request, response, refuse('handler_failed'), { close: true });
     } finally {
       this.drain.leave();
     }
@@ -51,9 +59,12 @@ export class WebhookIntake {
   /** Lets an event in on a route of the application; the shared part of both ways. */
   async admit(incoming: IncomingWebhook, receiver: ResolvedReceiver): Promise<WebhookReception> {
     if (this.drain.closing) throw new WebhookException(refuse('shutting_down'));
-    const reception = await this.verifier.admit(incoming, receiver);
-    keepValidation(reception.event, receiver.validation);
-    return reception;
+    return this.verifier.admit(incoming, receiver);
+  }
+
+  /** Records an event as handled; says so where the record could not be made. */
+  async complete(reception: WebhookReception): Promise<void> {
+    if (!(await reception.complete())) this.warnUnrecorded(reception.event);
   }
 
   /** Tells log and diagnostics how a request ended. */
@@ -68,12 +79,17 @@ export class WebhookIntake {
     }));
     if (error instanceof HandlerFailure && answer.situation === 'handler_failed') {
       this.logFailure(error.cause, event);
+    } else if (answer.situation === 'store_unavailable') {
+      this.logStoreTrouble(error);
     } else if (answer.situation === 'payload_consumed') {
       // No sender's doing: the application is set up so that no webhook with a body can get in.
       this.logger.error(answer.problem?.detail);
     } else if (answer.problem !== undefined) {
       // Anybody can have a request refused: at a louder level the log would be theirs to fill.
       this.logger.debug(`Refused: ${answer.status} ${answer.situation}`);
+    } else if (this.storeInTrouble) {
+      this.storeInTrouble = false;
+      this.logger.log('The replay store works again');
     }
   }
 
@@ -92,12 +108,12 @@ export class WebhookIntake {
         throw new WebhookException(refuse('event_unhandled'));
       }
       if (unhandled) this.warnUnhandled(reception.event);
-      if (!(await reception.complete())) this.warnUnrecorded(reception.event);
+      await this.complete(reception);
       answer = acknowledge(reception.duplicate);
     } catch (error) {
       failure = error;
       await reception?.fail();
-      answer = error instanceof WebhookException ? error.answer : answerTo(error);
+      answer = WebhookException.answerTo(error);
     }
     this.report(answer, reception?.event, failure, unhandled);
     return answer;
@@ -111,12 +127,20 @@ export class WebhookIntake {
     }
   }
 
+  private logStoreTrouble(error: unknown): void {
+    if (this.storeInTrouble) return;
+    this.storeInTrouble = true;
+    const { message, cause } = error as Error;
+    const why = cause instanceof Error ? `: ${cause.message}` : '';
+    this.logger.error(`Webhooks are answered 503: ${message}${why}`);
+  }
+
   private logFailure(cause: unknown, event: WebhookEvent | undefined): void {
     const failures: readonly unknown[] = cause instanceof AggregateError ? cause.errors : [cause];
     for (const failure of failures) {
       this.logger.error(
         `A handler of ${event?.event ?? 'an event'} failed (id ${event?.id ?? 'unknown'})`,
-        failure instanceof Error ? failure.stack : undefined,
+        stackOf(failure),
       );
     }
   }
@@ -136,4 +160,13 @@ export class WebhookIntake {
       `${event} (id ${id}) was handled, but the replay store did not take the record: a copy may be handled again`,
     );
   }
+}
+
+/** Middleware ahead of ours may have read the body, on an Express instance that the application made itself. */
+function bodyOf(request: IncomingMessage): BodySource {
+  return request.readableDidRead ? { kind: 'consumed' } : { kind: 'stream', stream: request };
+}
+
+function stackOf(error: unknown): string | undefined {
+  return error instanceof Error ? error.stack : undefined;
 }

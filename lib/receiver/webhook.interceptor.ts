@@ -4,27 +4,41 @@ import {
   type ExecutionContext,
   type NestInterceptor,
 } from '@nestjs/common';
-import { catchError, mergeMap, type Observable } from 'rxjs';
-import { HandlerFailure } from './answers/handler-failure.js';
+import { defer, lastValueFrom, type Observable } from 'rxjs';
+import { ReceiverDrain } from './receiver.drain.js';
 import { receptionOf, type AdapterRequest } from './request/reception-of-request.js';
+import { WebhookIntake } from './webhook.intake.js';
 
 /**
  * Settles the event of a `@WebhookEndpoint()` route before its answer is sent, so that a sender that
- * repeats itself at once finds it on record. Pipes run inside, so their refusals free the event too.
+ * repeats itself at once finds it on record. Pipes run inside, so their refusals free the event too; and
+ * a sender that goes away meanwhile changes nothing: the handler ends first, then the event is settled.
  */
 @Injectable()
 export class WebhookInterceptor implements NestInterceptor {
+  constructor(
+    private readonly intake: WebhookIntake,
+    private readonly drain: ReceiverDrain,
+  ) {}
+
   intercept(context: ExecutionContext, next: CallHandler): Observable<unknown> {
+    return defer(() => this.handle(context, next));
+  }
+
+  private async handle(context: ExecutionContext, next: CallHandler): Promise<unknown> {
     const reception = receptionOf(context.switchToHttp().getRequest<AdapterRequest>());
-    return next.handle().pipe(
-      mergeMap(async (value: unknown) => {
-        await reception?.complete();
-        return value;
-      }),
-      catchError(async (error: unknown) => {
-        await reception?.fail();
-        throw new HandlerFailure(error);
-      }),
-    );
+    reception?.begin();
+    this.drain.enter();
+    try {
+      // To its end: a stream of values may fail after the first.
+      const value: unknown = await lastValueFrom(next.handle(), { defaultValue: undefined });
+      if (reception !== undefined) await this.intake.complete(reception);
+      return value;
+    } catch (error) {
+      await reception?.failHandler();
+      throw error;
+    } finally {
+      this.drain.leave();
+    }
   }
 }

@@ -21,6 +21,7 @@ import {
 import { isJsonType, parseJsonPayload } from './request/json-payload.js';
 import type { ResolvedReceiver, ResolvedReceivers } from './receiver-options.interface.js';
 import { DEFAULT_RECEIVER, WEBHOOK_RECEIVERS } from './receiver.constants.js';
+import { keepValidation } from './handlers/receiver-validation.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import { replayClaim } from './replay/replay-identity.js';
 import { WebhookEvent } from './webhook-event.js';
@@ -121,6 +122,7 @@ export class WebhookVerifier {
       receiver: receiver.name,
       signal: this.drain.signal,
     });
+    keepValidation(event, receiver.validation);
     return this.reserve(event, receiver);
   }
 

@@ -47,6 +47,13 @@ export interface MemoryReplayStoreOptions {
  * still needed, it takes no more. There is no timer: each call clears away a few entries that have ended.
  *
  * A reservation is over the moment its lease ends, whether or not somebody takes the event then.
+ *
+ * A receiver makes one by itself. Where it trusts several issuers, give it one with a share for each, so
+ * that none of them can fill the store for the others:
+ *
+ * ```ts
+ * replay: { store: new MemoryReplayStore({ maxEntries: 250_000, maxEntriesPerIssuer: 50_000 }) }
+ * ```
  */
 export class MemoryReplayStore extends ReplayStore {
   override readonly scope = 'process';
@@ -103,8 +110,9 @@ export class MemoryReplayStore extends ReplayStore {
     if (tokenUser !== NONE && tokenUser !== known) return { status: 'conflict' };
     if (known !== NONE) {
       if (entries.fingerprint[known] !== fingerprint) return { status: 'conflict' };
+      this.prolong(known, claim, now);
       if (entries.state[known] !== EntryState.reserved) return { status: 'done' };
-      return { status: 'in-progress', retryAt: entries.until[known]! };
+      return { status: 'in-progress', retryAt: entries.leaseUntil[known]! };
     }
 
     this.makeRoom(claim.issuer, now);
@@ -113,32 +121,30 @@ export class MemoryReplayStore extends ReplayStore {
     this.events.add(claim.key, slot);
     if (claim.tokenKey !== claim.key) this.tokens.add(claim.tokenKey, slot);
     this.shares?.take(slot, claim.issuer);
-    entries.until[slot] = now + claim.lease;
-    this.reserved.add(slot, entries.until[slot]);
+    entries.leaseUntil[slot] = now + claim.lease;
+    this.file(slot);
     return { status: 'reserved', reservation };
   }
 
   override extend(reservation: ReplayReservation): boolean {
-    const { until } = this.entries;
     const now = this.clock.now();
     const slot = this.held(reservation, now);
     if (slot === NONE) return false;
-    this.reserved.remove(slot, until[slot]!);
-    until[slot] = now + reservation.claim.lease;
-    this.reserved.add(slot, until[slot]);
+    this.unfile(slot);
+    this.entries.leaseUntil[slot] = now + reservation.claim.lease;
+    this.file(slot);
     return true;
   }
 
   override commit(reservation: ReplayReservation): boolean {
-    const { entries } = this;
     const now = this.clock.now();
     this.sweep(now);
     const slot = this.held(reservation, now);
     if (slot === NONE) return false;
-    const { replayUntil, keepUntil } = reservation.claim;
-    this.reserved.remove(slot, entries.until[slot]!);
-    entries.settle(slot, replayUntil, keepUntil);
-    this.protected.add(slot, replayUntil);
+    this.unfile(slot);
+    // The times are those of the claim, or of a copy's that came in the meantime and lives longer.
+    this.entries.settle(slot);
+    this.file(slot);
     return true;
   }
 
@@ -195,11 +201,11 @@ export class MemoryReplayStore extends ReplayStore {
   }
 
   private dropOldest(kept: TimeBuckets | undefined, now: number): void {
-    const { until, keepUntil } = this.entries;
+    const { replayUntil, keepUntil } = this.entries;
     let oldest = NONE;
     for (const slot of kept?.firstFew(SEARCH_LIMIT) ?? []) {
       // A clock that was set back makes tokens valid again.
-      const isNeeded = until[slot]! > now;
+      const isNeeded = replayUntil[slot]! > now;
       if (!isNeeded && (oldest === NONE || keepUntil[slot]! < keepUntil[oldest]!)) oldest = slot;
     }
     if (oldest !== NONE) this.drop(oldest);
@@ -219,23 +225,37 @@ export class MemoryReplayStore extends ReplayStore {
 
   /** Looks into the buckets that are not wholly past yet, where a full store may find what can go. */
   private sweepThisSecond(now: number): void {
-    const { until } = this.entries;
+    const { leaseUntil, replayUntil } = this.entries;
     for (const slot of this.reserved.firstFew(SEARCH_LIMIT)) {
-      if (until[slot]! <= now) this.drop(slot);
+      if (leaseUntil[slot]! <= now) this.drop(slot);
     }
     for (const slot of this.protected.firstFew(SEARCH_LIMIT)) {
-      if (until[slot]! <= now) this.unprotect(slot, now);
+      if (replayUntil[slot]! <= now) this.unprotect(slot, now);
     }
   }
 
   private unprotect(slot: number, now: number): void {
     const { entries } = this;
     if (!entries.isAlive(slot, now)) return this.drop(slot);
-    const keepUntil = entries.keepUntil[slot]!;
-    this.protected.remove(slot, entries.until[slot]!);
+    this.unfile(slot);
     entries.state[slot] = EntryState.kept;
-    this.kept.add(slot, keepUntil);
-    this.shares?.keep(slot, keepUntil);
+    this.file(slot);
+  }
+
+  /**
+   * A copy may come with a token that verifies for longer than the one that was handled. Dropping the event
+   * before that token has expired would let the copy in as a new one.
+   */
+  private prolong(slot: number, claim: ReplayClaim, now: number): void {
+    const { entries } = this;
+    if (!entries.isOutlivedBy(slot, claim)) return;
+    this.unfile(slot);
+    entries.prolong(slot, claim);
+    const isNeeded = entries.replayUntil[slot]! > now;
+    if (isNeeded && entries.state[slot] === EntryState.kept) {
+      entries.state[slot] = EntryState.protected;
+    }
+    this.file(slot);
   }
 
   private drop(slot: number): void {
@@ -248,13 +268,28 @@ export class MemoryReplayStore extends ReplayStore {
     entries.giveBack(slot);
   }
 
-  private unfile(slot: number): void {
-    const { state, until, keepUntil } = this.entries;
+  /** Puts the entry where its state and its times say that it belongs. */
+  private file(slot: number): void {
+    const { state, leaseUntil, replayUntil, keepUntil } = this.entries;
     switch (state[slot]) {
       case EntryState.reserved:
-        return this.reserved.remove(slot, until[slot]!);
+        return this.reserved.add(slot, leaseUntil[slot]!);
       case EntryState.protected:
-        return this.protected.remove(slot, until[slot]!);
+        return this.protected.add(slot, replayUntil[slot]!);
+      default:
+        this.kept.add(slot, keepUntil[slot]!);
+        this.shares?.keep(slot, keepUntil[slot]!);
+    }
+  }
+
+  /** Takes the entry from where it was put; its state and times must still be the same. */
+  private unfile(slot: number): void {
+    const { state, leaseUntil, replayUntil, keepUntil } = this.entries;
+    switch (state[slot]) {
+      case EntryState.reserved:
+        return this.reserved.remove(slot, leaseUntil[slot]!);
+      case EntryState.protected:
+        return this.protected.remove(slot, replayUntil[slot]!);
       default:
         this.kept.remove(slot, keepUntil[slot]!);
         this.shares?.unkeep(slot, keepUntil[slot]!);

@@ -1,4 +1,4 @@
-import type { ReplayReservation } from './replay-store.js';
+import type { ReplayClaim, ReplayReservation } from './replay-store.js';
 import { SlotValues } from './slot-values.js';
 
 /** The states of an entry, in the order it passes through them. */
@@ -25,8 +25,11 @@ type Occupant = ReplayReservation | EventKeys | string;
  */
 export class ReplayEntries {
   readonly state: Uint8Array;
-  /** End of the lease while reserved, `replayUntil` afterwards; epoch milliseconds. */
-  readonly until: Float64Array;
+  /** Meaningful while reserved only; like the other times in epoch milliseconds. */
+  readonly leaseUntil: Float64Array;
+  /** The latest of all claims that were made on the event. */
+  readonly replayUntil: Float64Array;
+  /** Never before `replayUntil`. */
   readonly keepUntil: Float64Array;
   readonly fingerprint: Float64Array;
   private readonly occupants = new SlotValues<Occupant>();
@@ -35,7 +38,8 @@ export class ReplayEntries {
 
   constructor(slots: number) {
     this.state = new Uint8Array(slots);
-    this.until = new Float64Array(slots);
+    this.leaseUntil = new Float64Array(slots);
+    this.replayUntil = new Float64Array(slots);
     this.keepUntil = new Float64Array(slots);
     this.fingerprint = new Float64Array(slots);
   }
@@ -49,6 +53,8 @@ export class ReplayEntries {
     const slot = this.free.pop() ?? this.used++;
     this.state[slot] = EntryState.reserved;
     this.fingerprint[slot] = fingerprint;
+    this.replayUntil[slot] = this.keepUntil[slot] = 0;
+    this.prolong(slot, reservation.claim);
     this.occupants.set(slot, reservation);
     return slot;
   }
@@ -70,18 +76,28 @@ export class ReplayEntries {
     return typeof occupant === 'object' && 'claim' in occupant ? occupant : undefined;
   }
 
+  /** Whether the claim wants the event remembered for longer than it is. */
+  isOutlivedBy(slot: number, { replayUntil, keepUntil }: ReplayClaim): boolean {
+    return replayUntil > this.replayUntil[slot]! || keepUntil > this.keepUntil[slot]!;
+  }
+
+  /** Remembers the event for as long as the claim wants it, too. */
+  prolong(slot: number, claim: ReplayClaim): void {
+    const replayUntil = Math.max(this.replayUntil[slot]!, claim.replayUntil);
+    this.replayUntil[slot] = replayUntil;
+    this.keepUntil[slot] = Math.max(this.keepUntil[slot]!, replayUntil, claim.keepUntil);
+  }
+
   /** Ends the reservation by success. */
-  settle(slot: number, replayUntil: number, keepUntil: number): void {
+  settle(slot: number): void {
     const { key, tokenKey } = this.keysOf(slot);
     this.occupants.set(slot, tokenKey === key ? key : { key, tokenKey });
     this.state[slot] = EntryState.protected;
-    this.until[slot] = replayUntil;
-    this.keepUntil[slot] = Math.max(replayUntil, keepUntil);
   }
 
   /** Whether the entry still says anything: a lease that ended, and a time of keeping, leave nothing. */
   isAlive(slot: number, now: number): boolean {
-    const end = this.state[slot] === EntryState.reserved ? this.until : this.keepUntil;
+    const end = this.state[slot] === EntryState.reserved ? this.leaseUntil : this.keepUntil;
     return end[slot]! > now;
   }
 }

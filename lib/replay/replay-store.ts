@@ -47,6 +47,11 @@ export type ReplayVerdict =
  * `reserved`. Both keys are taken in one atomic step. `commit` and `release` answer whether the
  * reservation was still the caller's.
  *
+ * A copy of a known event may bring a token of its own, which expires later. With every `in-progress` and `done`
+ * the entry's `replayUntil` and `keepUntil` therefore rise to the claim's where those are later, and a later
+ * `commit` does not take them back: an entry dropped at the times of the first token would let the copy's
+ * token through as a new event. A conflict changes nothing.
+ *
  * A store in memory may answer at once, without a promise. Every implementation must pass the contract suite of `nestjs-webhook-token/testing`.
  *
  * A store that is full or cannot be reached throws {@link WebhookStoreError}; receivers then answer 503

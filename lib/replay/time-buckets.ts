@@ -22,7 +22,9 @@ interface Bucket {
 
 /**
  * Slots in the order of their times, to the width of a bucket; within a bucket, as they were added.
- * Adding and removing take constant time, and no bucket is ever walked as a whole.
+ * No bucket is ever walked as a whole. Adding and removing take constant time where the bucket exists or is
+ * the latest; one in between, or emptied at the front, moves the list of buckets, which is short: one entry
+ * for each width of the time that is remembered.
  */
 export class TimeBuckets {
   private readonly buckets = new Map<number, Bucket>();

@@ -334,6 +334,31 @@ const CASES: Readonly<Record<string, (subject: Subject) => Promise<void>>> = {
     await subject.expect({ ...claim, tokenKey: digest() }, 'done', 'it was handled');
   },
 
+  'remembers a handled event for as long as the token of a copy': async (subject) => {
+    const now = subject.clock.now();
+    const first = subject.claim({ validFor: SHORT, keepUntil: now + SHORT, tokenKey: digest() });
+    await subject.handle(first);
+    const copy = { ...first, tokenKey: digest(), replayUntil: now + LONG, keepUntil: now + LONG };
+    await subject.expect(copy, 'done', 'a copy under a new token is the same event');
+
+    await subject.advance(SHORT + 50);
+    await subject.expect(copy, 'done', 'the token of the copy still verifies');
+  },
+
+  'remembers an event for as long as the token of a copy that came while it was handled': async (
+    subject,
+  ) => {
+    const now = subject.clock.now();
+    const first = subject.claim({ validFor: SHORT, keepUntil: now + SHORT, tokenKey: digest() });
+    const reservation = await subject.reserve(first);
+    const copy = { ...first, tokenKey: digest(), replayUntil: now + LONG, keepUntil: now + LONG };
+    await subject.expect(copy, 'in-progress', 'it is being handled');
+    assert.equal(await subject.store.commit(reservation), true);
+
+    await subject.advance(SHORT + 50);
+    await subject.expect(copy, 'done', 'the token of the copy still verifies');
+  },
+
   'loses no handled event among a thousand others': async (subject) => {
     const claims = Array.from({ length: 1_000 }, () => subject.claim({ tokenKey: digest() }));
     for (const claim of claims) await subject.handle(claim);

@@ -1,3 +1,4 @@
+import type { WebhookClock } from '../clock/webhook-clock.js';
 import { inlinePayload } from '../publisher/attempt/method-choice.js';
 import { encodePayload } from '../publisher/attempt/payload-encoder.js';
 import type { WebhookEventData, WebhookEventName } from '../token/webhook-event-map.js';
@@ -23,6 +24,8 @@ export interface SignWebhookOptions extends Omit<TokenSignerOptions, 'key'> {
   readonly jti?: string | undefined;
   readonly audience?: string | readonly string[] | undefined;
   readonly subject?: string | undefined;
+  /** Holds the token's time, as a `TestClock` of the receiver does; `now` goes before it. Default: the machine's. */
+  readonly clock?: WebhookClock | undefined;
 }
 
 /** A request as a sender would make it, for any HTTP client. */
@@ -50,8 +53,9 @@ export async function signWebhook<Event extends WebhookEventName>(
   data: WebhookEventData<Event> | Uint8Array | undefined,
   options: SignWebhookOptions,
 ): Promise<SignedTestWebhook> {
-  const { secret, key = secret ?? '', method = 'auto', hash = 'sha256' } = options;
-  const signer = createTokenSigner({ ...options, key });
+  const { secret, key = secret ?? '', method = 'auto', hash = 'sha256', clock } = options;
+  const now = options.now ?? (clock && (() => clock.now()));
+  const signer = createTokenSigner({ ...options, key, now });
   const payload = encodePayload(data, options.contentType);
   const inline = method === 'POST' ? undefined : inlinePayload(payload);
   const body =

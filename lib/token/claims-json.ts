@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
+import { isObject } from './json-object.js';
 import { parseJson } from './strict-json.js';
-import { isObject } from './validate-claims.js';
 
 /** The claims of a token, parsed. */
 export interface ClaimsJson {

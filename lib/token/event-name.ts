@@ -42,7 +42,8 @@ export function matchesEvent(pattern: string, event: string): boolean {
 }
 
 function segmentsMatch(pattern: readonly string[], event: readonly string[]): boolean {
-  // The classic two-pointer wildcard walk: linear but for the last `**`, so no pattern can blow it up.
+  // The classic two-pointer wildcard walk. It only ever goes back to the last `**`, so that the worst pattern
+  // costs the product of the two lengths, which are those of 128 characters at most.
   let p = 0;
   let e = 0;
   let resumePattern = -1;

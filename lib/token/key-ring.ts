@@ -1,7 +1,7 @@
 import type { ConfigurationFault } from '../errors/webhook-configuration.error.js';
+import { identifierRule, isIdentifier } from './identifier.js';
 import { parseKey, type KeyInput, type KeyPolicy, type WebhookKey } from './key-material.js';
 import type { VerificationKey } from './token-key.js';
-import { identifierRule, isIdentifier } from './validate-claims.js';
 import { MAX_KEYS_TRIED } from './webhook-token.constants.js';
 
 /** An issuer that is trusted, with its keys. */

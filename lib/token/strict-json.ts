@@ -1,3 +1,5 @@
+import { isObject } from './json-object.js';
+
 const QUOTE = 0x22;
 const COMMA = 0x2c;
 const BACKSLASH = 0x5c;
@@ -46,12 +48,12 @@ export function parseJson(text: string): unknown {
  * @param nested - a member whose object is looked into too
  */
 export function hasDuplicateMember(text: string, value: unknown, nested?: string): boolean {
-  if (!isPlainObject(value)) return false;
+  if (!isObject(value)) return false;
   const inner = nested === undefined ? undefined : value[nested];
-  const counted = countMembers(text, isPlainObject(inner) ? nested : undefined);
+  const counted = countMembers(text, isObject(inner) ? nested : undefined);
   return (
     counted.outer !== Object.keys(value).length ||
-    (isPlainObject(inner) && counted.inner !== Object.keys(inner).length)
+    (isObject(inner) && counted.inner !== Object.keys(inner).length)
   );
 }
 
@@ -120,10 +122,40 @@ export function nestsDeeper(value: unknown, levels: number): boolean {
   if (levels === 0) return true;
   if (Array.isArray(value)) return value.some((item) => nestsDeeper(item, levels - 1));
   for (const name in value) {
-    const member = (value as Members)[name];
+    const member = (value as Readonly<Record<string, unknown>>)[name];
     if (typeof member === 'object' && nestsDeeper(member, levels - 1)) return true;
   }
   return false;
+}
+
+/**
+ * Tells the same as {@link nestsDeeper} of a value from its text, without parsing it.
+ *
+ * @param text - valid JSON
+ */
+export function textNestsDeeper(text: string, levels: number): boolean {
+  // Most texts open no more objects and arrays than may nest, and are not looked through at all.
+  if (opens(text, '{', levels) + opens(text, '[', levels) <= levels) return false;
+  let depth = 0;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code === QUOTE) i = endOfString(text, i);
+    else if (code > BEFORE_BRACKETS) {
+      const folded = code | BRACE_BIT;
+      if (folded === OPENING && ++depth > levels) return true;
+      if (folded === CLOSING) depth--;
+    }
+  }
+  return false;
+}
+
+/** Counts a bracket, those in strings included, up to one more than the limit. */
+function opens(text: string, bracket: string, limit: number): number {
+  let count = 0;
+  for (let at = text.indexOf(bracket); at !== -1 && count <= limit; count++) {
+    at = text.indexOf(bracket, at + 1);
+  }
+  return count;
 }
 
 /**
@@ -133,8 +165,12 @@ export function nestsDeeper(value: unknown, levels: number): boolean {
  * @param text - the JSON text the value was parsed from; the value is walked only where the text hints at them
  */
 export function hasPrototypeMember(text: string, value: unknown): boolean {
-  const hinted = text.includes('__proto__') || text.includes('constructor') || text.includes('\\u');
-  return hinted && findPrototypeMember(value);
+  return hintsAtPrototype(text) && findPrototypeMember(value);
+}
+
+/** Tells cheaply whether a JSON text could have a member that {@link hasPrototypeMember} finds. */
+export function hintsAtPrototype(text: string): boolean {
+  return text.includes('__proto__') || text.includes('constructor') || text.includes('\\u');
 }
 
 function findPrototypeMember(value: unknown): boolean {
@@ -147,10 +183,4 @@ function findPrototypeMember(value: unknown): boolean {
       return true;
   }
   return Object.values(value).some(findPrototypeMember);
-}
-
-type Members = Readonly<Record<string, unknown>>;
-
-function isPlainObject(value: unknown): value is Members {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

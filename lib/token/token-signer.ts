@@ -4,15 +4,19 @@ import {
   type ConfigurationFault,
 } from '../errors/webhook-configuration.error.js';
 import { WebhookTokenError } from '../errors/webhook-token.error.js';
+import { isAudience } from './audience.js';
 import { tokenTooLarge } from './compact-token.js';
 import { EVENT_NAME_GRAMMAR, isEventName } from './event-name.js';
+import { identifierRule, isIdentifier } from './identifier.js';
+import { isObject } from './json-object.js';
 import { parseKey, type KeyInput, type KeyPolicy } from './key-material.js';
 import { parsePayloadHash } from './payload-hash.js';
+import { hasPrototypeMember, hintsAtPrototype, parseJson, textNestsDeeper } from './strict-json.js';
 import { readSeconds, type TokenClock } from './token-clock.js';
 import type { MaybePromise, SigningKey } from './token-key.js';
-import { identifierRule, isIdentifier, isObject } from './validate-claims.js';
 import {
   DEFAULT_TOKEN_LIFETIME,
+  MAX_DATA_DEPTH,
   MAX_TOKEN_BYTES,
   TOKEN_TYPE,
   type SignatureAlgorithm,
@@ -24,7 +28,7 @@ export interface TokenSignerOptions extends KeyPolicy {
   readonly issuer: string;
   /** A shared secret (HS256), or a key with its algorithm. */
   readonly key: KeyInput;
-  /** Seconds from `iat` to `exp`; default 300. */
+  /** Seconds from `iat` to `exp`; default 300. Receivers refuse more than 3600 unless they are told otherwise. */
   readonly lifetime?: number | undefined;
   /** Where the time comes from; default `Date.now`. */
   readonly now?: TokenClock | undefined;
@@ -34,11 +38,11 @@ export interface TokenSignerOptions extends KeyPolicy {
 export interface WebhookTokenInput {
   /** Dotted name, `<entity>.<action>`. */
   readonly event: string;
-  /** Inline data: a JSON object. */
+  /** Inline data: an object whose JSON is an object, nested at most 64 levels. */
   readonly data?: object | undefined;
   /** Digest of the body, `<algorithm>:<hex>`. */
   readonly hash?: string | undefined;
-  /** Who the token is meant for. */
+  /** Who the token is meant for; each name 1 to 255 characters. */
   readonly audience?: string | readonly string[] | undefined;
   readonly subject?: string | undefined;
   /** The token's own id (`jti`); default a random UUID. One id, one token: never reuse it. */
@@ -115,8 +119,9 @@ class KeyTokenSigner implements TokenSigner {
 
   sign(input: WebhookTokenInput): MaybePromise<string> {
     const hash = checkInput(input);
+    const data = input.data === undefined ? undefined : dataText(input.data);
     const iat = Math.floor(readSeconds(this.now));
-    const claims = serialize({
+    const claims = JSON.stringify({
       iss: this.issuer,
       sub: input.subject,
       aud: input.audience,
@@ -125,18 +130,53 @@ class KeyTokenSigner implements TokenSigner {
       exp: iat + this.lifetime,
       jti: input.id ?? randomUUID(),
       txn: input.txn,
-      webhook: { event: input.event, data: input.data, hash },
     });
-    const token = this.key.sign(this.header, claims);
+    const webhook = webhookText(input.event, data, hash);
+    const token = this.key.sign(this.header, `${claims.slice(0, -1)},"webhook":${webhook}}`);
     return token instanceof Promise ? token.then(requireSendable) : requireSendable(token);
   }
 }
 
-/** JSON.stringify's own error names members of the data, so it ends here. */
-function serialize(claims: object): string {
+/**
+ * The claim `webhook` around data that was written before. Event and hash have been held against grammars
+ * in which nothing wants escaping.
+ */
+function webhookText(event: string, data: string | undefined, hash: string | undefined): string {
+  const hashMember = hash === undefined ? '' : `,"hash":"${hash}"`;
+  const dataMember = data === undefined ? '' : `,"data":${data}`;
+  return `{"event":"${event}"${hashMember}${dataMember}}`;
+}
+
+/**
+ * Writes the data once, and holds the text against what verifiers accept: what an object becomes as JSON
+ * is up to its toJSON.
+ */
+function dataText(data: object): string {
+  const text = serialize(data);
+  if (!text?.startsWith('{')) {
+    throw invalidInput(
+      'webhook.data',
+      'the JSON of inline data must be an object: send anything else in the body of a POST',
+    );
+  }
+  if (textNestsDeeper(text, MAX_DATA_DEPTH)) {
+    throw invalidInput('webhook.data', `inline data nests at most ${MAX_DATA_DEPTH} levels`);
+  }
+  if (hintsAtPrototype(text) && hasPrototypeMember(text, parseJson(text))) {
+    throw invalidInput(
+      'webhook.data',
+      'the data has a member that would replace a prototype: __proto__, or prototype in constructor',
+    );
+  }
+  return text;
+}
+
+/** @returns `undefined` where a toJSON gives no value */
+function serialize(data: object): string | undefined {
   try {
-    return JSON.stringify(claims);
+    return JSON.stringify(data);
   } catch {
+    // JSON.stringify's own error names members of the data, so it ends here.
     throw invalidInput(
       'webhook.data',
       'the data is not JSON: it has a cycle, a BigInt, or a toJSON that throws',
@@ -162,7 +202,7 @@ function checkInput(input: WebhookTokenInput): string | undefined {
     );
   }
   if (input.audience !== undefined && !isAudience(input.audience)) {
-    throw invalidInput('aud', 'the audience must be a non-empty text, or a list of them');
+    throw invalidInput('aud', `${identifierRule('the audience')}, or a list of such texts`);
   }
   for (const [claim, value] of [
     ['sub', input.subject],
@@ -175,11 +215,6 @@ function checkInput(input: WebhookTokenInput): string | undefined {
   if (input.hash === undefined) return undefined;
   const { algorithm, hex } = parsePayloadHash(input.hash);
   return `${algorithm}:${hex}`;
-}
-
-function isAudience(audience: unknown): boolean {
-  const named: unknown[] = Array.isArray(audience) ? audience : [audience];
-  return named.length > 0 && named.every((one) => typeof one === 'string' && one !== '');
 }
 
 function invalidInput(claim: string, message: string): WebhookTokenError {

@@ -6,7 +6,9 @@ import { WebhookTokenError } from '../errors/webhook-token.error.js';
 import { decodeBase64url } from './base64url.js';
 import { parseClaimsJson, type ClaimsJson } from './claims-json.js';
 import { invalidToken, parseCompactToken, type CompactToken } from './compact-token.js';
-import { isKeyId, type KeyPolicy } from './key-material.js';
+import { isKeyId } from './identifier.js';
+import { isObject } from './json-object.js';
+import type { KeyPolicy } from './key-material.js';
 import { KeyRing, type IssuerKeys, type TrustedIssuer } from './key-ring.js';
 import {
   decodeUtf8,
@@ -17,7 +19,7 @@ import {
 } from './strict-json.js';
 import { readSeconds, type TokenClock } from './token-clock.js';
 import type { MaybePromise, VerificationKey } from './token-key.js';
-import { isObject, validateClaims } from './validate-claims.js';
+import { validateClaims } from './validate-claims.js';
 import type { VerifiedWebhookToken, WebhookTokenHeader } from './webhook-claims.interface.js';
 import {
   DEFAULT_CLOCK_TOLERANCE,
@@ -47,8 +49,10 @@ export interface TokenVerifierOptions extends KeyPolicy {
 /** Verifies tokens against a fixed set of issuers. */
 export interface TokenVerifier {
   /**
-   * Verifies a compact token: form, header, signature, then claims. Before the signature holds, an
-   * error says no more than that the token is invalid.
+   * Verifies a compact token: form, header, signature, then claims. Until the signature holds, an
+   * error's message says no more than that the token is invalid (or too large), and names no claim. Its
+   * code still tells which step refused the token: `invalid_token`, `unknown_key`, `wrong_issuer` or
+   * `bad_signature`, since issuers and the names of keys are no secrets.
    *
    * @returns at once for HMAC keys, a promise for key pairs
    * @throws {@link WebhookTokenError}, as a rejection where the result is a promise

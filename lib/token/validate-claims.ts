@@ -1,7 +1,9 @@
 import { WebhookTokenError, type WebhookTokenErrorCode } from '../errors/webhook-token.error.js';
 import { EVENT_NAME_GRAMMAR, isEventName } from './event-name.js';
+import { identifierRule, isIdentifier } from './identifier.js';
+import { isObject } from './json-object.js';
 import type { WebhookTokenClaims } from './webhook-claims.interface.js';
-import { FIRST_MILLISECOND_TIMESTAMP, MAX_IDENTIFIER_LENGTH } from './webhook-token.constants.js';
+import { FIRST_MILLISECOND_TIMESTAMP } from './webhook-token.constants.js';
 
 /** What the claims are held against. */
 export interface ClaimsExpectation {
@@ -16,9 +18,6 @@ export interface ClaimsExpectation {
   /** Seconds a token may live. */
   readonly maxTokenLifetime: number;
 }
-
-// eslint-disable-next-line no-control-regex
-const CONTROL_CHARACTER = /[\u0000-\u001f\u007f]/;
 
 type Members = Readonly<Record<string, unknown>>;
 
@@ -116,26 +115,6 @@ function numericDate(claims: Members, name: 'exp' | 'iat' | 'nbf'): number {
     throw invalid(name, `${name} must be in seconds, and looks like milliseconds`);
   }
   return value;
-}
-
-/** Tells whether a value can be an `iss`, `jti`, `sub` or `txn`. */
-export function isIdentifier(value: unknown): value is string {
-  return (
-    typeof value === 'string' &&
-    value.length >= 1 &&
-    value.length <= MAX_IDENTIFIER_LENGTH &&
-    !CONTROL_CHARACTER.test(value)
-  );
-}
-
-/** The rule of {@link isIdentifier} in words. */
-export function identifierRule(name: string): string {
-  return `${name} must be a text of 1 to ${MAX_IDENTIFIER_LENGTH} characters without control characters`;
-}
-
-/** Tells whether a value is an object and no array. */
-export function isObject(value: unknown): value is Members {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function invalid(claim: string, message: string): WebhookTokenError {

@@ -14,9 +14,9 @@
  */
 export interface WebhookEventMap {}
 
-/** Names of the declared events; any dotted name until one is declared. */
+/** Names of the declared events; any text until one is declared. */
 export type WebhookEventName = keyof WebhookEventMap extends never
-  ? `${string}.${string}`
+  ? string
   : Extract<keyof WebhookEventMap, string>;
 
 type Segments<Name extends string> = Name extends `${infer Head}.${infer Rest}`
@@ -65,17 +65,16 @@ export type WebhookEventsMatching<Pattern extends string> = keyof WebhookEventMa
     : never;
 
 /** An event name, or a pattern with `*` for one segment and `**` for any number of them. */
-export type WebhookEventPattern =
-  | WebhookEventName
-  | (keyof WebhookEventMap extends never
-      ? string
-      : | '**'
-        | `${string}.*`
-        | `*.${string}`
-        | `${string}.**`
-        | `**.${string}`
-        | `${string}.*.${string}`
-        | `${string}.**.${string}`);
+export type WebhookEventPattern = keyof WebhookEventMap extends never
+  ? string
+  : | WebhookEventName
+    | '**'
+    | `${string}.*`
+    | `*.${string}`
+    | `${string}.**`
+    | `**.${string}`
+    | `${string}.*.${string}`
+    | `${string}.**.${string}`;
 
 /** The data of an event, or the union over all events a pattern matches. */
 export type WebhookEventData<Pattern extends string> = keyof WebhookEventMap extends never

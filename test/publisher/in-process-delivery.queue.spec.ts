@@ -78,7 +78,7 @@ describe('InProcessDeliveryQueue', () => {
   });
 
   it('runs no more at once than it may', async () => {
-    const { queue, enqueue, clock } = bench({ concurrency: 2 });
+    const { queue, enqueue, clock } = bench({ concurrency: 2, concurrencyPerDestination: 2 });
     const open: (() => void)[] = [];
     let most = 0;
     queue.consume(async () => {
@@ -99,6 +99,96 @@ describe('InProcessDeliveryQueue', () => {
 
     expect(most).toBe(2);
     expect(queue.size).toBe(0);
+  });
+
+  it.each<[string, (index: number) => object]>([
+    ['an endpoint', () => ({ endpointId: 'black-hole' })],
+    ['an origin', (index) => ({ endpointId: undefined, url: `https://hole.example/${index}` })],
+  ])('keeps %s that answers nobody from holding up the others', async (_, destination) => {
+    const { queue, clock } = bench({ concurrency: 8 });
+    const stuck: string[] = [];
+    const answered: string[] = [];
+    const free: (() => void)[] = [];
+    queue.consume(async ({ id, endpointId }) => {
+      if (endpointId === 'healthy') {
+        answered.push(id);
+      } else {
+        stuck.push(id);
+        await new Promise<void>((resolve) => free.push(resolve));
+      }
+      return { type: 'delivered' };
+    });
+    const lost = Array.from({ length: 1_000 }, (__, index) => ({
+      delivery: { ...delivery(`lost-${index}`), ...destination(index) } as WebhookDelivery,
+      notBefore: clock.now(),
+    }));
+    const well = ['a', 'b', 'c'].map((id) => ({
+      delivery: { ...delivery(id), endpointId: 'healthy' },
+      notBefore: clock.now(),
+    }));
+    await queue.enqueue([...lost, ...well]);
+    await clock.advance(0);
+
+    expect(answered).toEqual(['a', 'b', 'c']);
+    expect(stuck).toEqual(['lost-0', 'lost-1']);
+    free[1]!();
+    await clock.advance(0);
+    expect(stuck).toEqual(['lost-0', 'lost-1', 'lost-2']);
+  });
+
+  it('gives every destination its turns, and no more than its slots, until all are done', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.record({ to: fc.constantFrom('a', 'b', 'c'), wait: fc.nat({ max: 3 }) })),
+        fc.integer({ min: 1, max: 4 }),
+        fc.integer({ min: 1, max: 3 }),
+        async (items, concurrency, concurrencyPerDestination) => {
+          const { queue, clock } = bench({ concurrency, concurrencyPerDestination });
+          const running = new Map<string, number>();
+          let most = 0;
+          let done = 0;
+          queue.consume(async ({ endpointId }) => {
+            const now = (running.get(endpointId!) ?? 0) + 1;
+            running.set(endpointId!, now);
+            most = Math.max(most, now);
+            await new Promise<void>((resolve) => setImmediate(resolve));
+            running.set(endpointId!, running.get(endpointId!)! - 1);
+            done++;
+            return { type: 'delivered' };
+          });
+          await queue.enqueue(
+            items.map(({ to, wait }, index) => ({
+              delivery: { ...delivery(String(index)), endpointId: to },
+              notBefore: clock.now() + wait,
+            })),
+          );
+          await clock.advance(3);
+
+          expect(await queue.stop(clock.now() + 1)).toBe(0);
+          expect(done).toBe(items.length);
+          expect(most).toBeLessThanOrEqual(concurrencyPerDestination);
+        },
+      ),
+    );
+  });
+
+  it('keeps dead deliveries however many succeed after them, up to a bound of their own', async () => {
+    const { queue, enqueue, clock } = bench({ rememberFinished: 1, rememberDead: 2 });
+    queue.consume(async ({ id }) =>
+      id.startsWith('dead')
+        ? { type: 'dead', reason: 'http_500', attempts: 1 }
+        : { type: 'delivered' },
+    );
+    const dead = async () => (await queue.listDead()).map((entry) => entry.delivery.id);
+    await enqueue('dead-1', 'dead-2', 'a', 'b', 'c');
+    await clock.advance(0);
+    expect(await dead()).toEqual(['dead-1', 'dead-2']);
+
+    await enqueue('dead-3');
+    await clock.advance(0);
+    expect(await dead()).toEqual(['dead-2', 'dead-3']);
+    const [forgotten] = await enqueue('dead-1');
+    expect(forgotten).toMatchObject({ status: 'recorded' });
   });
 
   it('lets the oldest dead deliveries go when the living need their room', async () => {
@@ -202,12 +292,16 @@ describe('InProcessDeliveryQueue', () => {
     expect(() => queue.consume(async () => ({ type: 'delivered' }))).toThrow(/queue of its own/);
   });
 
-  it.each([{ concurrency: 0 }, { maxPending: -1 }, { maxBytes: 1.5 }, { rememberFinished: NaN }])(
-    'refuses the bound %j',
-    (options) => {
-      expect(() => new InProcessDeliveryQueue(options)).toThrow(WebhookConfigurationError);
-    },
-  );
+  it.each([
+    { concurrency: 0 },
+    { concurrencyPerDestination: 0 },
+    { maxPending: -1 },
+    { maxBytes: 1.5 },
+    { rememberFinished: NaN },
+    { rememberDead: 0 },
+  ])('refuses the bound %j', (options) => {
+    expect(() => new InProcessDeliveryQueue(options)).toThrow(WebhookConfigurationError);
+  });
 });
 
 describe('DueHeap', () => {

@@ -88,6 +88,12 @@ describe('resolvePublisherOptions', () => {
       /'5m'/,
     ],
     [
+      'a schedule of ages',
+      { ...good, retry: { schedule: ['0s', '30d', '31d'] } },
+      'publisher.retry.schedule[2]',
+      /30 days/,
+    ],
+    [
       'a malformed network',
       { ...good, allowedAddresses: ['10.0.0.0/99'] },
       'publisher.allowedAddresses[0]',
@@ -130,6 +136,13 @@ describe('resolvePublisherOptions', () => {
       'Connection',
       'Expect',
       'Content-Type',
+      'Content-Encoding',
+      'Upgrade',
+      'Trailer',
+      'TE',
+      'Proxy-Connection',
+      'Keep-Alive',
+      'Proxy-Authorization',
     ].map((name): [string, object, string, RegExp] => [
       `the header ${name}`,
       { headers: { [name]: '1' } },

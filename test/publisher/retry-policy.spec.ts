@@ -66,11 +66,24 @@ describe('decideRetry, by result', () => {
     ['tls', 5 * SECOND],
     ['response_too_large', 5 * SECOND],
     ['network', 5 * SECOND],
-    ['aborted', 5 * SECOND],
-    ['timeout', MINUTE],
   ])('retries after %s in %i ms', (reason, wait) => {
     expect(decideRetry(standard, unanswered(reason), now, MIDDLE)).toEqual({
       outcome: { type: 'retry', at: now + wait, reason },
+    });
+  });
+
+  it('retries after a timeout in a minute, and pauses the endpoint as long', () => {
+    expect(decideRetry(standard, unanswered('timeout'), now, MIDDLE)).toEqual({
+      outcome: { type: 'retry', at: now + MINUTE, reason: 'timeout' },
+      pauseEndpointUntil: now + MINUTE,
+    });
+  });
+
+  it('counts no attempt that our own shutdown cut off, whatever retryIf says', () => {
+    const picky = policy({ retryIf: () => false });
+
+    expect(decideRetry(picky, { ...unanswered('aborted'), attempt: 10 }, now, MIDDLE)).toEqual({
+      outcome: { type: 'defer', at: now },
     });
   });
 
@@ -198,10 +211,35 @@ describe('decideRetry, by option', () => {
     expect(decideRetry(faulty, answered(500), now, MIDDLE).outcome.type).toBe('retry');
   });
 
+  it('hears the rejection of functions that should have been synchronous', async () => {
+    const unheard: unknown[] = [];
+    const hear = (reason: unknown): void => void unheard.push(reason);
+    process.on('unhandledRejection', hear);
+    const late = (async () => {
+      throw new Error('a fault of the application');
+    }) as never;
+    const { outcome } = decideRetry(
+      policy({ retryIf: late, schedule: late }),
+      answered(500),
+      now,
+      MIDDLE,
+    );
+    await new Promise((resolve) => setImmediate(resolve));
+    process.off('unhandledRejection', hear);
+
+    expect(outcome).toEqual({ type: 'retry', at: now + 5 * SECOND, reason: 'http_500' });
+    expect(unheard).toEqual([]);
+  });
+
   it.each([
     ['a list, whose last repeats', ['0s', '1s', '2m'], [0, SECOND, 2 * MINUTE, 2 * MINUTE]],
     ['milliseconds', [5, 10], [5, 10, 10, 10]],
     ['a function', (attempt: number) => `${attempt}s`, [1_000, 2_000, 3_000, 4_000]],
+    [
+      'a function that gives ages, cut to 30 days',
+      () => Number.MAX_VALUE,
+      Array.from({ length: 4 }, () => 30 * 24 * HOUR),
+    ],
     [
       'a function that fails, by the default',
       () => {

@@ -116,6 +116,40 @@ describe('at shutdown', () => {
     expect(isCancelled).toBe(true);
   });
 
+  it('counts no attempt that it cuts off, and gives nothing up for it', async () => {
+    await bench.stop();
+    bench = await PublisherBench.start({
+      endpoints: [{ id: 'crm', url: receiver.url, timeout: '60s' }],
+      retry: { attempts: 1 },
+    });
+    receiver.script = () => 'hang';
+    await bench.publisher.publish('order.created', {});
+    await receiver.received(1);
+    const closed = bench.module.close();
+    await bench.clock.advance(10_000);
+    await closed;
+    await bench.reported(1);
+
+    expect(bench.reports[0]).toMatchObject({
+      outcome: { type: 'defer' },
+      result: { reason: 'aborted' },
+    });
+    expect(await bench.queue.listDead()).toEqual([]);
+  });
+
+  it('survives an interceptor whose teardown throws', async () => {
+    const never = new Observable<never>(() => () => {
+      throw new Error('a fault of the application');
+    });
+    await bench.stop();
+    bench = await PublisherBench.start({}, { request: () => never });
+    await bench.publisher.publish('order.created', {});
+    const sent = bench.publisher.send(receiver.url, 'order.created', {});
+    await bench.clock.advance(15_000);
+
+    expect(await sent).toMatchObject({ status: 'scheduled', failureReason: 'timeout' });
+  });
+
   it('refuses everything new', async () => {
     await bench.module.close();
 

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { WebhookDeliverer } from '../../lib/publisher/webhook.deliverer.js';
 import { PublisherBench } from './publisher-bench.js';
 import { WireReceiver, type WireAnswer } from './wire-receiver.js';
 
@@ -87,6 +88,49 @@ describe('a delivery that fails', () => {
     expect(receiver.requests).toHaveLength(3);
     expect(bench.reports.at(-1)!.outcome).toEqual({ type: 'delivered' });
     expect(bench.logs('warn')).toEqual([]);
+  });
+});
+
+describe('the outcome of an attempt', () => {
+  it.each<[string, () => void]>([
+    [
+      'a listener',
+      () => {
+        bench.module.get(WebhookDeliverer).onReport(() => {
+          throw new Error('a fault of the application');
+        });
+      },
+    ],
+    [
+      'a logger',
+      () => {
+        const fail = (): never => {
+          throw new Error('a fault of the application');
+        };
+        bench.module.useLogger({ log: fail, error: fail, warn: fail, debug: fail });
+      },
+    ],
+  ])('stands when %s throws', async (_, spoil) => {
+    receiver.script = (__, index) => ({ status: index === 0 ? 500 : 204 });
+    spoil();
+    await bench.publisher.publish('order.created', ['x'], { id: 'once' });
+    await attempts(2);
+    await bench.clock.advance(HOUR);
+
+    expect(bench.reports.map(({ outcome }) => outcome.type)).toEqual(['retry', 'delivered']);
+    expect(receiver.requests).toHaveLength(2);
+  });
+
+  it('is a time that can be told, whatever the schedule says', async () => {
+    receiver.script = () => ({ status: 500 });
+    bench = await restarted({
+      retry: { jitter: 0, schedule: (attempt) => (attempt === 1 ? 0 : Number.MAX_VALUE) },
+    });
+
+    expect(await bench.publisher.send('crm', 'order.created', ['x'])).toMatchObject({
+      status: 'scheduled',
+      nextAttemptAt: new Date(bench.clock.now() + 30 * 24 * HOUR),
+    });
   });
 });
 
@@ -209,6 +253,21 @@ describe('the other deliveries of an endpoint', () => {
       outcome: { type: 'delivered' },
       result: { attempt: 1 },
     });
+  });
+
+  it('wait a minute after a timeout', async () => {
+    receiver.script = () => 'hang';
+    const first = bench.publisher.send('crm', 'order.created', ['first']);
+    await receiver.received(1);
+    await bench.clock.advance(15_000);
+    await first;
+
+    expect(await bench.publisher.send('crm', 'order.created', ['second'])).toMatchObject({
+      status: 'scheduled',
+      attempts: 0,
+      nextAttemptAt: new Date(bench.clock.now() + MINUTE),
+    });
+    expect(receiver.requests).toHaveLength(1);
   });
 
   it('wait no longer than 503 asks, and other endpoints do not wait', async () => {

@@ -235,6 +235,22 @@ describe('send', () => {
     expect(receiver.requests).toHaveLength(1);
   });
 
+  it('aborts nobody but the caller whose signal it is', async () => {
+    const abort = new AbortController();
+    const send = (signal?: AbortSignal) =>
+      bench.publisher.send('all', 'order.created', {}, { id: 'shared', signal });
+    const first = send(abort.signal);
+    const joined = [send(), send()];
+    abort.abort();
+
+    await expect(first).rejects.toMatchObject({ code: 'aborted' });
+    expect(await Promise.all(joined)).toMatchObject([
+      { status: 'delivered' },
+      { status: 'delivered' },
+    ]);
+    expect(receiver.requests).toHaveLength(1);
+  });
+
   it('stops waiting when it is aborted; the delivery goes on', async () => {
     receiver.script = () => 'hang';
     const abort = new AbortController();
@@ -273,7 +289,22 @@ describe("an application's own HttpService", () => {
       { status: 'scheduled', failureReason: 'network' },
     ],
     ['nothing', () => of(), { status: 'scheduled', failureReason: 'network' }],
-    ['nonsense', () => of('yes'), { status: 'scheduled', failureReason: 'network' }],
+    ['nonsense', () => of('yes'), { status: 'scheduled', failureReason: 'malformed_response' }],
+    [
+      'an answer whose header is no text',
+      () => of({ status: 503, headers: { 'retry-after': Object.create(null) } }),
+      { status: 'scheduled', statusCode: 503 },
+    ],
+    [
+      'an answer that throws when it is read',
+      () => of(unreadable('status')),
+      { status: 'scheduled', failureReason: 'malformed_response' },
+    ],
+    [
+      'an error that throws when it is read',
+      () => throwError(() => unreadable('response')),
+      { status: 'scheduled', failureReason: 'network' },
+    ],
   ])('may be a stand-in that gives %s', async (_, request, expected) => {
     await bench.stop();
     const configs: any[] = [];
@@ -317,3 +348,11 @@ describe("an application's own HttpService", () => {
     expect(bench.logs('warn')).toEqual([expect.stringContaining('egress guard')]);
   });
 });
+
+function unreadable(member: string): object {
+  return Object.defineProperty({}, member, {
+    get() {
+      throw new Error('a fault of the application');
+    },
+  });
+}

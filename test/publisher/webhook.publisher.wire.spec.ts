@@ -1,4 +1,8 @@
-import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import dns from 'node:dns';
+import { once } from 'node:events';
+import { createServer as createHttp2Server } from 'node:http2';
+import type { AddressInfo } from 'node:net';
+import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
 import { createTokenVerifier } from '../../lib/token/token-verifier.js';
 import { digest } from '../../lib/token/payload-hash.js';
 import { PublisherBench, secret } from './publisher-bench.js';
@@ -13,6 +17,7 @@ beforeEach(async () => {
 });
 
 afterEach(async () => {
+  restorePreset();
   await bench.stop();
   await receiver.stop();
 });
@@ -276,9 +281,7 @@ describe('HEAD falls back to POST within the attempt', () => {
 
 describe("whatever the application's HttpService is set up for", () => {
   it('neither replaces the token nor the destination', async () => {
-    const { defaults } = bench.http.axiosRef;
-    const before = { ...defaults };
-    Object.assign(defaults, {
+    preset({
       auth: { username: 'me', password: 'hunter2' },
       baseURL: 'http://127.0.0.1:1/elsewhere',
       allowAbsoluteUrls: false,
@@ -289,12 +292,76 @@ describe("whatever the application's HttpService is set up for", () => {
       validateStatus: () => false,
     });
     const result = await bench.publisher.send(receiver.url, 'order.created', [1, 2]);
-    for (const key of Object.keys(defaults)) delete (defaults as any)[key];
-    Object.assign(defaults, before);
 
     expect(result.status).toBe('delivered');
     expect(receiver.requests[0]).toMatchObject({ path: '/hooks', body: Buffer.from('[1,2]') });
     expect(receiver.requests[0]!.claims.webhook.event).toBe('order.created');
+  });
+
+  it('opens no HTTP/2 session past the egress guard', async () => {
+    let sessions = 0;
+    const server = createHttp2Server()
+      .on('session', () => sessions++)
+      .on('stream', (stream) => {
+        stream.respond({ ':status': 204 });
+        stream.end();
+      })
+      .listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const lookup = jest.spyOn(dns, 'lookup').mockImplementation(((
+      _host: string,
+      options: { all?: boolean },
+      done: (...args: unknown[]) => void,
+    ) => {
+      if (options.all === true) done(null, [{ address: '127.0.0.1', family: 4 }]);
+      else done(null, '127.0.0.1', 4);
+    }) as never);
+    try {
+      await bench.stop();
+      bench = await PublisherBench.start({ allowedAddresses: [] });
+      preset({ httpVersion: 2, http2Options: { sessionTimeout: 1 } });
+      const url = `http://inside.example.com:${(server.address() as AddressInfo).port}/`;
+      const result = await bench.publisher.send(url, 'order.created', {});
+
+      expect(result).toMatchObject({ status: 'failed', failureReason: 'destination_blocked' });
+      expect(sessions).toBe(0);
+    } finally {
+      lookup.mockRestore();
+      server.close();
+    }
+  });
+
+  it('parses answers strictly', async () => {
+    preset({ insecureHTTPParser: true });
+    receiver.script = () => 'HTTP/1.1 204 x\r\nX-Odd: a\u0001b\r\n\r\n';
+
+    expect(await bench.publisher.send(receiver.url, 'order.created', [1])).toMatchObject({
+      status: 'scheduled',
+      failureReason: 'malformed_response',
+    });
+  });
+
+  it('takes an empty 204 for what it is', async () => {
+    preset({ transformResponse: [(data: string) => JSON.parse(data)] });
+
+    expect(await bench.publisher.send(receiver.url, 'order.created', {})).toMatchObject({
+      status: 'delivered',
+      statusCode: 204,
+    });
+  });
+
+  it('names an interceptor that hides the answers, once', async () => {
+    const { response } = bench.http.axiosRef.interceptors;
+    const unwrap = response.use(({ data }) => data);
+    const send = () => bench.publisher.send(receiver.url, 'order.created', {});
+    const results = [await send(), await send()];
+    response.eject(unwrap);
+
+    for (const result of results) {
+      expect(result).toMatchObject({ status: 'scheduled', failureReason: 'malformed_response' });
+    }
+    expect(receiver.requests.map(({ method }) => method)).toEqual(['HEAD', 'HEAD']);
+    expect(bench.logs('warn')).toEqual([expect.stringMatching(/interceptor.*response\.data/)]);
   });
 
   it('goes by no proxy of the environment', async () => {
@@ -362,6 +429,19 @@ describe('sign', () => {
     ).rejects.toMatchObject({ code: 'invalid_option' });
   });
 });
+
+let restorePreset = (): void => {};
+
+/** Sets what every request of the application's HttpService has by default, until the end of the test. */
+function preset(values: object): void {
+  const { defaults } = bench.http.axiosRef;
+  const before = { ...defaults };
+  Object.assign(defaults, values);
+  restorePreset = () => {
+    for (const key of Object.keys(defaults)) delete (defaults as any)[key];
+    Object.assign(defaults, before);
+  };
+}
 
 /** An object whose JSON has so many bytes. */
 function large(bytes: number): object {

@@ -39,7 +39,9 @@ function setup(options: MemoryReplayStoreOptions = {}) {
   const handle = (key: string, change?: Partial<ReplayClaim>): void => {
     expect(store.commit(reserve(key, change))).toBe(true);
   };
-  const statusOf = (key: string) => store.reserve(claim(key)).status;
+  /** Asks with a token that wants nothing remembered for longer. */
+  const statusOf = (key: string) =>
+    store.reserve(claim(key, { replayUntil: 0, keepUntil: 0 })).status;
   return { clock, store, claim, reserve, handle, statusOf };
 }
 
@@ -158,6 +160,59 @@ describe('A full MemoryReplayStore', () => {
     handle('f');
     expect(statusOf('needed')).toBe('done');
     expect(() => statusOf('first')).toThrow(FULL);
+  });
+
+  it.each([
+    ['right away', 0],
+    ['when the first token has expired', HOUR],
+  ])('drops nothing a copy can be replayed of that came %s', async (_, later) => {
+    const { clock, store, claim, handle } = setup({ maxEntries: 2, maxEntriesPerIssuer: 1 });
+    handle('a');
+    await clock.advance(later);
+    handle('other', { issuer: 'https://other.example' }); // clears away what may go
+    const copy = claim('a', { replayUntil: clock.now() + 3 * HOUR });
+    expect(store.reserve(copy).status).toBe('done');
+
+    await clock.advance(3 * HOUR - 1);
+    expect(() => store.reserve(claim('b'))).toThrow(FULL);
+    expect(store.reserve(copy).status).toBe('done');
+    await clock.advance(1);
+    handle('b');
+  });
+
+  it('drops nothing a copy can be replayed of that came while the event was handled', async () => {
+    const { clock, store, claim, reserve } = setup({ maxEntries: 1 });
+    const reservation = reserve('a');
+    const copy = claim('a', { replayUntil: clock.now() + HOUR });
+    expect(store.reserve(copy).status).toBe('in-progress');
+    expect(store.commit(reservation)).toBe(true);
+
+    await clock.advance(HOUR - 1);
+    expect(() => store.reserve(claim('b'))).toThrow(FULL);
+  });
+
+  it('finds what may go behind many entries that are needed again', async () => {
+    const { clock, store, claim, handle, statusOf } = setup({ maxEntries: 41 });
+    const names = Array.from({ length: 40 }, (_, n) => `copied ${n}`);
+    for (const name of names) handle(name, { keepUntil: clock.now() + 10 * HOUR });
+    handle('not copied');
+    await clock.advance(HOUR);
+    for (const name of names) expect(statusOf(name)).toBe('done');
+    const replayUntil = clock.now() + HOUR;
+    for (const name of names) store.reserve(claim(name, { replayUntil, keepUntil: 0 }));
+
+    handle('new');
+    expect(names.map(statusOf)).toEqual(names.map(() => 'done'));
+  });
+
+  it('lets a conflict prolong nothing', async () => {
+    const { clock, store, claim, handle } = setup({ maxEntries: 1 });
+    handle('a');
+    const forged = { fingerprint: 'other content', replayUntil: clock.now() + HOUR };
+    expect(store.reserve(claim('a', forged)).status).toBe('conflict');
+
+    await clock.advance(360 * SECOND);
+    handle('b');
   });
 
   it('drops nothing for an event it knows', async () => {
@@ -292,6 +347,7 @@ describe('MemoryReplayStore and a naive model of it', () => {
         const { clock, store } = setup(options);
         const model = new NaiveReplayModel(options.maxEntries, perIssuer);
         const reservations: ReplayReservation[] = [];
+        let claimed = 0;
         for (const step of sequence) {
           const now = clock.now();
           if (step.do === 'advance') clock.set(now + step.ms);
@@ -299,7 +355,7 @@ describe('MemoryReplayStore and a naive model of it', () => {
             const { token, replayIn, keepFor, ...rest } = step.claim;
             const replayUntil = now + replayIn;
             // Every time to keep differs, so that there is one right answer to which is the oldest.
-            const keepUntil = replayUntil + keepFor + reservations.length / 1_000;
+            const keepUntil = replayUntil + keepFor + ++claimed / 1_000;
             const claim = { ...rest, tokenKey: token ?? rest.key, replayUntil, keepUntil };
             const [status, owner] = attempt(store, claim, reservations);
             expect(status).toBe(model.reserve(claim, owner, now));

@@ -2,6 +2,8 @@ import type { ReplayClaim, ReplayVerdict } from '../../lib/replay/replay-store.j
 
 interface Entry {
   readonly claim: ReplayClaim;
+  replayUntil: number;
+  keepUntil: number;
   owner: string | undefined;
   leaseUntil: number;
 }
@@ -26,6 +28,8 @@ export class NaiveReplayModel {
     if (user && user !== known) return 'conflict';
     if (known) {
       if (known.claim.fingerprint !== claim.fingerprint) return 'conflict';
+      known.replayUntil = Math.max(known.replayUntil, claim.replayUntil);
+      known.keepUntil = Math.max(known.keepUntil, claim.keepUntil);
       return known.owner === undefined ? 'done' : 'in-progress';
     }
     const ofIssuer = this.entries.filter((entry) => entry.claim.issuer === claim.issuer);
@@ -35,7 +39,8 @@ export class NaiveReplayModel {
     if (rest.length >= this.maxEntriesPerIssuer || this.entries.length >= this.maxEntries) {
       return 'store_full';
     }
-    this.entries.push({ claim, owner, leaseUntil: now + claim.lease });
+    const { replayUntil, keepUntil, lease } = claim;
+    this.entries.push({ claim, replayUntil, keepUntil, owner, leaseUntil: now + lease });
     return 'reserved';
   }
 
@@ -58,8 +63,8 @@ export class NaiveReplayModel {
   }
 
   forgetEnded(now: number): void {
-    this.entries = this.entries.filter(({ owner, leaseUntil, claim }) =>
-      owner === undefined ? claim.keepUntil > now : leaseUntil > now,
+    this.entries = this.entries.filter(({ owner, leaseUntil, keepUntil }) =>
+      owner === undefined ? keepUntil > now : leaseUntil > now,
     );
   }
 
@@ -70,8 +75,8 @@ export class NaiveReplayModel {
 
   private dropOldest(among: readonly Entry[], now: number): void {
     const [oldest] = among
-      .filter(({ owner, claim }) => owner === undefined && claim.replayUntil <= now)
-      .sort((a, b) => a.claim.keepUntil - b.claim.keepUntil);
+      .filter(({ owner, replayUntil }) => owner === undefined && replayUntil <= now)
+      .sort((a, b) => a.keepUntil - b.keepUntil);
     this.entries = this.entries.filter((entry) => entry !== oldest);
   }
 }

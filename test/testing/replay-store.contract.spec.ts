@@ -73,6 +73,32 @@ class ForgetsWithTheToken extends FaultyStore {
   }
 }
 
+class LooksAtTheFirstTokenOnly extends FaultyStore {
+  private readonly first = new Map<string, ReplayClaim>();
+
+  override reserve(claim: ReplayClaim): ReplayVerdict {
+    const { replayUntil, keepUntil } = this.first.get(claim.key) ?? claim;
+    const verdict = super.reserve({ ...claim, replayUntil, keepUntil });
+    if (verdict.status === 'reserved') this.first.set(claim.key, claim);
+    return verdict;
+  }
+}
+
+class TakesTheTimesOfTheCommit extends FaultyStore {
+  private readonly open = new Set<string>();
+
+  override reserve(claim: ReplayClaim): ReplayVerdict {
+    if (this.open.has(claim.key)) return { status: 'in-progress', retryAt: claim.replayUntil };
+    const verdict = super.reserve(claim);
+    if (verdict.status === 'reserved') this.open.add(claim.key);
+    return verdict;
+  }
+  override commit(reservation: ReplayReservation): boolean {
+    this.open.delete(reservation.claim.key);
+    return super.commit(reservation);
+  }
+}
+
 class ExtendsNothing extends FaultyStore {
   override extend(): boolean {
     return true;
@@ -162,6 +188,11 @@ describe('the contract of replay stores', () => {
     [LooksAtNoToken, 'gives one of 20 concurrent events the token they share'],
     [HasNoLease, 'frees a reservation whose lease has ended, and fences its holder'],
     [ForgetsWithTheToken, 'remembers a handled event beyond the lease, and beyond the token'],
+    [LooksAtTheFirstTokenOnly, 'remembers a handled event for as long as the token of a copy'],
+    [
+      TakesTheTimesOfTheCommit,
+      'remembers an event for as long as the token of a copy that came while it was handled',
+    ],
     [ExtendsNothing, 'holds an extended reservation beyond its first lease'],
     [ReleasesNothing, 'forgets a released event, and its token'],
     [FencesNobody, 'frees a reservation whose lease has ended, and fences its holder'],

@@ -107,6 +107,31 @@ describe('a secret', () => {
     expect(secretFault(text)).toContain('trim it where it is read');
   });
 
+  it('may be a JWK of type "oct"', () => {
+    const bytes = Buffer.alloc(32, 0xfb);
+    const key: JsonWebKey = { kty: 'oct', k: bytes.toString('base64url') };
+    const token = createTokenSigner({ issuer: ISSUER, key: bytes }).sign(INPUT) as string;
+    const verifier = createTokenVerifier({ issuers: [{ issuer: ISSUER, keys: [{ key }] }] });
+
+    expect(verifier.verify(token)).toMatchObject({ claims: { iss: ISSUER } });
+    expect(createTokenSigner({ issuer: ISSUER, key }).alg).toBe('HS256');
+  });
+
+  it.each([
+    ['of a key pair', jwk(ec.publicKey), 'set alg to RS256, ES256 or EdDSA'],
+    ['without k', { kty: 'oct' }, 'is not base64url'],
+    ['with padding', { kty: 'oct', k: `${'A'.repeat(43)}=` }, 'is not base64url'],
+    ['that is short', { kty: 'oct', k: 'A'.repeat(40) }, 'has 30 bytes'],
+    [
+      'around the text of a key',
+      { kty: 'oct', k: Buffer.from(pem(rsa.publicKey)).toString('base64url') },
+      'the text of a key',
+    ],
+  ])('is not a JWK %s', (_, key, remedy) => {
+    expect(keyFault('HS256', key)).toContain(remedy);
+    expect(signingFault('HS256', key)).toContain(remedy);
+  });
+
   it('is decoded behind "whsec_"', () => {
     const bytes = Buffer.alloc(32, 0xfb);
     const token = createTokenSigner({ issuer: ISSUER, key: bytes }).sign(INPUT) as string;

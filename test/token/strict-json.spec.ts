@@ -6,6 +6,7 @@ import {
   hasPrototypeMember,
   nestsDeeper,
   parseJson,
+  textNestsDeeper,
 } from '../../lib/token/strict-json.js';
 
 /** JSON as a tree that, unlike a JavaScript object, can have a member twice. */
@@ -126,6 +127,27 @@ describe('nestsDeeper', () => {
     const deep = parseJson('['.repeat(1e6) + ']'.repeat(1e6));
 
     expect(nestsDeeper(deep, 64)).toBe(true);
+  });
+});
+
+describe('textNestsDeeper', () => {
+  it('tells of a text what nestsDeeper tells of its value', () => {
+    fc.assert(
+      fc.property(tree, fc.nat({ max: 6 }), (root, levels) => {
+        const value = parseJson(write(root, ' '));
+
+        expect(textNestsDeeper(JSON.stringify(value), levels)).toBe(nestsDeeper(value, levels));
+      }),
+    );
+  });
+
+  it.each([
+    ['{"a":"[[[["}', 1, false],
+    ['{"a":"\\"[[[["}', 1, false],
+    ['[[],[],[]]', 2, false],
+    ['[[],[],[{}]]', 2, true],
+  ])('of %s with %d levels: %p', (text, levels, deeper) => {
+    expect(textNestsDeeper(text, levels)).toBe(deeper);
   });
 });
 

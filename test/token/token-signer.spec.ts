@@ -30,7 +30,7 @@ function signed(input: Partial<WebhookTokenInput> = {}, change: Partial<TokenSig
 const identifier = fc
   .string({ unit: 'binary', minLength: 1, maxLength: 100 })
   // eslint-disable-next-line no-control-regex
-  .filter((text) => text.length <= 255 && !/[\u0000-\u001f\u007f]/.test(text));
+  .filter((text) => text.length <= 255 && !/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/.test(text));
 
 const data = fc
   .dictionary(fc.string(), fc.jsonValue({ maxDepth: 3 }), { maxKeys: 4 })
@@ -156,6 +156,27 @@ describe('a signed token', () => {
   });
 });
 
+describe('the signer takes what its verifier takes', () => {
+  const verifier = createTokenVerifier({
+    issuers: [{ issuer: ISSUER, secret: SECRET }],
+    now: () => NOW,
+  });
+
+  it.each([
+    ['64 levels of objects', nested(64, '{"a":', '}')],
+    ['64 levels of both kinds', nested(32, '{"a":[', ']}')],
+    ['many objects side by side', { list: Array.from({ length: 200 }, (_, n) => ({ n })) }],
+    ['brackets in a text', { text: '{['.repeat(200) }],
+    ['words that only look like a prototype', { text: '__proto__ of a constructor', b: '\u0001' }],
+    ['an object by its toJSON', { toJSON: () => ({ a: 1 }) }],
+    ['no member', {}],
+  ])('%s', (_, inline) => {
+    expect(verifier.verify(signed({ data: inline }))).toMatchObject({
+      claims: { webhook: { data: asWritten(inline) } },
+    });
+  });
+});
+
 describe('the signer refuses', () => {
   it.each([
     ['an event without a dot', { event: 'order' }, 'invalid_claim', 'webhook.event'],
@@ -178,6 +199,46 @@ describe('the signer refuses', () => {
       'hash_unsupported',
       undefined,
     ],
+    ['an id with a C1 control character', { id: 'a\u009b' }, 'invalid_claim', 'jti'],
+    ['a txn with a line separator', { txn: 'a\u2028' }, 'invalid_claim', 'txn'],
+    ['a txn with a lone surrogate', { txn: 'a\ud800' }, 'invalid_claim', 'txn'],
+    ['an audience of 256 characters', { audience: 'x'.repeat(256) }, 'invalid_claim', 'aud'],
+    ['an audience with a newline', { audience: ['a\nb'] }, 'invalid_claim', 'aud'],
+    ['data that is a text as JSON', { data: new Date(0) }, 'invalid_claim', 'webhook.data'],
+    [
+      'data that is a list as JSON',
+      { data: { toJSON: () => [1] } },
+      'invalid_claim',
+      'webhook.data',
+    ],
+    [
+      'data that is nothing as JSON',
+      { data: { toJSON: () => undefined } },
+      'invalid_claim',
+      'webhook.data',
+    ],
+    ['a function as data', { data: () => 1 }, 'invalid_claim', 'webhook.data'],
+    [
+      'data with a member __proto__',
+      { data: JSON.parse('{"a":[{"__proto__":{"admin":true}}]}') as object },
+      'invalid_claim',
+      'webhook.data',
+    ],
+    [
+      'data with a prototype in its constructor',
+      { data: { constructor: { prototype: 1 } } },
+      'invalid_claim',
+      'webhook.data',
+    ],
+    ['objects in 65 levels', { data: nested(65, '{"a":', '}') }, 'invalid_claim', 'webhook.data'],
+    ['lists in 65 levels', { data: { a: nested(64, '[', ']') } }, 'invalid_claim', 'webhook.data'],
+    [
+      'levels of both kinds that are 65',
+      { data: nested(33, '{"a":[', ']}') },
+      'invalid_claim',
+      'webhook.data',
+    ],
+    ['data with a cycle in it', { data: cyclic() }, 'invalid_claim', 'webhook.data'],
     ['data with a BigInt', { data: { n: 1n } }, 'invalid_claim', 'webhook.data'],
     [
       'more data than a token may hold',
@@ -197,6 +258,17 @@ describe('the signer refuses', () => {
     });
   });
 });
+
+function nested(levels: number, open: string, close: string): object {
+  const innermost = open.endsWith(':') ? '1' : '';
+  return JSON.parse(`${open.repeat(levels)}${innermost}${close.repeat(levels)}`) as object;
+}
+
+function cyclic(): object {
+  const data: { self?: object } = {};
+  data.self = data;
+  return data;
+}
 
 /** As JSON has it: without members that are undefined. */
 function asWritten(value: object): unknown {

@@ -55,7 +55,7 @@ describe('wrong events and data', () => {
     const wrong = lines.flatMap((line, index) => (line.endsWith('// wrong') ? [index + 1] : []));
 
     expect([...new Set(reports.map(({ line }) => line))]).toEqual(wrong);
-    expect(wrong).toHaveLength(4);
+    expect(wrong).toHaveLength(5);
   });
 
   it('are reported by the name of the event', () => {
@@ -63,5 +63,6 @@ describe('wrong events and data', () => {
 
     expect(messages).toContain('HandlerDoesNotFit<"order.created">');
     expect(messages).toContain('"order.creatd"');
+    expect(messages).toContain('NoSuchEvent<"nothing.*">');
   });
 });

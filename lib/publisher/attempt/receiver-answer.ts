@@ -11,6 +11,8 @@ export interface ReceiverAnswer {
 export interface NoAnswer {
   readonly statusCode?: undefined;
   readonly reason: FailureReason;
+  /** The receiver did answer, but the application's HttpService does not give the answer on. */
+  readonly isUnreadable?: true;
 }
 
 /** HEAD is acknowledged by these only: any route for GET answers HEAD with 200, and proves nothing. */
@@ -34,6 +36,7 @@ export function isAcknowledged(
 /** Tells whether the answer to a HEAD, which was no acknowledgement, leaves open what a POST would get. */
 export function isInconclusive(answer: ReceiverAnswer | NoAnswer): boolean {
   if (answer.statusCode === undefined) {
+    if (answer.isUnreadable === true) return false;
     // Some servers close the connection on a long head, or answer HEAD with a body, which is not HTTP.
     return answer.reason === 'connection_reset' || answer.reason === 'malformed_response';
   }
@@ -43,23 +46,36 @@ export function isInconclusive(answer: ReceiverAnswer | NoAnswer): boolean {
   return HEAD_UNSUPPORTED.has(statusCode);
 }
 
-/** Reads an answer as axios gives it, or as a test's stand-in does. */
+/**
+ * Reads an answer as axios gives it, or as a test's stand-in does.
+ *
+ * @returns `undefined` for what is no answer; it never throws, whatever an interceptor has made of it
+ */
 export function readAnswer(response: unknown): ReceiverAnswer | undefined {
-  const { status, headers } = (response ?? {}) as { status?: unknown; headers?: unknown };
-  if (typeof status !== 'number') return undefined;
-  return {
-    statusCode: status,
-    retryAfter: headerOf(headers, 'retry-after'),
-    challenge: headerOf(headers, 'www-authenticate'),
-  };
+  try {
+    const { status, headers } = (response ?? {}) as { status?: unknown; headers?: unknown };
+    if (!Number.isInteger(status)) return undefined;
+    return {
+      statusCode: status as number,
+      retryAfter: headerOf(headers, 'retry-after'),
+      challenge: headerOf(headers, 'www-authenticate'),
+    };
+  } catch {
+    return undefined;
+  }
 }
 
 function headerOf(headers: unknown, wanted: string): string | undefined {
   for (const [name, value] of Object.entries(headers ?? {})) {
     if (name.toLowerCase() !== wanted) continue;
-    return Array.isArray(value) ? value.join(', ') : String(value);
+    const values = (Array.isArray(value) ? value : [value]) as unknown[];
+    return values.filter(isText).join(', ');
   }
   return undefined;
+}
+
+function isText(value: unknown): value is string | number {
+  return typeof value === 'string' || typeof value === 'number';
 }
 
 function isSuccess(status: number): boolean {

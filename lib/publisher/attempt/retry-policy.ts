@@ -22,7 +22,7 @@ export interface RetryPolicy {
 /** What follows from one attempt. */
 export interface RetryDecision {
   readonly outcome: DeliveryOutcome;
-  /** Until then (epoch milliseconds) the endpoint's other deliveries wait: it has said it is overloaded. */
+  /** Until then (epoch milliseconds) the endpoint's other deliveries wait: it has no time for them. */
   readonly pauseEndpointUntil?: number;
   /** The endpoint is gone for good (410). */
   readonly disableEndpoint?: boolean;
@@ -50,6 +50,8 @@ export function decideRetry(
 ): RetryDecision {
   if (result.outcome === 'acknowledged') return { outcome: { type: 'delivered' } };
   if (result.outcome === 'refused') return giveUp(result);
+  // Our own shutdown cut it off, which says nothing about the receiver and counts as no attempt.
+  if (result.reason === 'aborted') return { outcome: { type: 'defer', at: now } };
   if (result.statusCode === GONE) return { ...giveUp(result), disableEndpoint: true };
 
   const pause = pauseOf(result);
@@ -87,6 +89,8 @@ function leastWait({ statusCode, reason }: FailedAttempt): number {
 }
 
 function pauseOf(result: FailedAttempt): number | undefined {
+  // A destination that swallows requests would hold its slots of the queue for a whole deadline each.
+  if (result.reason === 'timeout') return OVERLOAD_WAIT;
   switch (result.statusCode) {
     case TOO_MANY_REQUESTS:
       return Math.max(askedWait(result), OVERLOAD_WAIT);

@@ -6,6 +6,7 @@ import type { AttemptResult, FailureReason } from './attempt-result.interface.js
 import type { DeliveryTarget } from '../delivery-target.js';
 import type { ResolvedPublisherOptions } from '../options/publisher-options.interface.js';
 import { MAX_ANSWER_BYTES } from '../publisher.constants.js';
+import { PublisherLog } from '../publisher-log.js';
 import {
   isAcknowledged,
   isInconclusive,
@@ -27,6 +28,8 @@ import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 export class WebhookSender {
   private readonly agents: GuardedAgents;
   private readonly running = new Set<AbortController>();
+  private readonly log = new PublisherLog();
+  private hasToldOfUnreadable = false;
 
   constructor(
     private readonly options: ResolvedPublisherOptions,
@@ -119,7 +122,7 @@ export class WebhookSender {
       if (signal.aborted) return resolve({ reason: signal.reason as FailureReason });
       try {
         const subscription = this.http.request<unknown>(this.configFor(request, signal)).subscribe({
-          next: (response) => resolve(readAnswer(response) ?? { reason: 'network' }),
+          next: (response) => resolve(readAnswer(response) ?? this.unreadable()),
           error: (error: unknown) => resolve(answerFromError(error)),
           complete: () => resolve({ reason: 'network' }),
         });
@@ -127,7 +130,11 @@ export class WebhookSender {
           'abort',
           () => {
             resolve({ reason: signal.reason as FailureReason });
-            subscription.unsubscribe();
+            try {
+              subscription.unsubscribe();
+            } catch {
+              // A fault in an interceptor's teardown; out of an event listener it would end the process.
+            }
           },
           { once: true },
         );
@@ -135,6 +142,17 @@ export class WebhookSender {
         resolve(answerFromError(error));
       }
     });
+  }
+
+  private unreadable(): NoAnswer {
+    if (!this.hasToldOfUnreadable) {
+      this.hasToldOfUnreadable = true;
+      this.log.warn(
+        () =>
+          'HttpService gives what is no axios response (malformed_response): an interceptor that unwraps answers, like `(response) => response.data`, hides whether they acknowledge, and every delivery is sent again. Give the publisher an HttpService without it, by the option httpModule.',
+      );
+    }
+    return { reason: 'malformed_response', isUnreadable: true };
   }
 
   private configFor(
@@ -148,6 +166,8 @@ export class WebhookSender {
       // Without a body `data` must stay away: axios would send '' as `""` and null as `null`.
       ...(body !== undefined && { data: body }),
       transformRequest: [(data: unknown) => data],
+      // One that parses JSON fails on an empty 204: the event was taken, and would be sent again.
+      transformResponse: [(data: unknown) => data],
       responseType: 'arraybuffer',
       validateStatus: () => true,
       decompress: false,
@@ -192,11 +212,15 @@ interface Conversation {
 
 /**
  * Defaults that an application may have set on its HttpService for another purpose, and that would replace
- * our Authorization, send the token elsewhere, or go round the egress guard.
+ * our Authorization, send the token elsewhere, or go round the egress guard. For HTTP/2, axios opens sessions
+ * without any agent, and so without the guard.
  */
 const NEUTRAL = {
   auth: null,
   baseURL: '',
+  http2Options: null,
+  httpVersion: 1,
+  insecureHTTPParser: false,
   params: null,
   socketPath: null,
   transport: null,
@@ -212,10 +236,15 @@ function conversation(method: 'HEAD' | 'POST', answer: ReceiverAnswer | NoAnswer
  * 2xx, which is an answer that was cut off.
  */
 function answerFromError(error: unknown): ReceiverAnswer | NoAnswer {
-  const answer = readAnswer((error as { response?: unknown } | null | undefined)?.response);
-  return answer !== undefined && answer.statusCode >= 300
-    ? answer
-    : { reason: transportFailure(error) };
+  try {
+    const answer = readAnswer((error as { response?: unknown } | null | undefined)?.response);
+    return answer !== undefined && answer.statusCode >= 300
+      ? answer
+      : { reason: transportFailure(error) };
+  } catch {
+    // Anything can be thrown, also what throws when it is looked at.
+    return { reason: 'network' };
+  }
 }
 
 function resultOf(

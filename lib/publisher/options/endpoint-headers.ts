@@ -1,14 +1,24 @@
 import { validateHeaderName, validateHeaderValue } from 'node:http';
 
-/** They frame the request or authenticate it: a second opinion on either is how requests are smuggled. */
+/**
+ * They frame the request or its body, authenticate it, or are for one connection: a second opinion on any of it
+ * is how requests are smuggled.
+ */
 const REFUSED = new Set([
   'authorization',
   'connection',
+  'content-encoding',
   'content-length',
   'content-type',
   'expect',
   'host',
+  'keep-alive',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
   'transfer-encoding',
+  'upgrade',
 ]);
 
 /** Says what is wrong with a header the user configured, and what to do; `undefined` for a good one. */

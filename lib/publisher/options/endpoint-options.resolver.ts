@@ -9,9 +9,9 @@ import {
   type TokenSigner,
   type TokenSignerOptions,
 } from '../../token/token-signer.js';
-import { identifierRule, isIdentifier } from '../../token/validate-claims.js';
+import { identifierRule, isIdentifier } from '../../token/identifier.js';
 import { HASH_ALGORITHMS } from '../../token/webhook-token.constants.js';
-import { isAudience } from './audience.js';
+import { isAudience } from '../../token/audience.js';
 import type { ConfigurationFaults } from '../../errors/configuration-faults.js';
 import { headerFault } from './endpoint-headers.js';
 import type {

@@ -56,15 +56,16 @@ export interface WebhookRetryOptions {
   /** Attempts in total; default 10. */
   readonly attempts?: number | undefined;
   /**
-   * The wait before attempt 1, 2, …; the last repeats. Or a function of the attempt's number. Default
-   * 0, 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h.
+   * The wait before attempt 1, 2, …, each of at most 30 days; the last repeats. Or a function of the attempt's
+   * number. It must answer synchronously: where it throws, or gives a promise or no duration, the default serves;
+   * more than 30 days are taken as 30. Default 0, 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h.
    */
   readonly schedule?: readonly Duration[] | ((attempt: number) => Duration) | undefined;
   /** By how much a wait may differ from the schedule: 0 to 1, default 0.2 for ±20 %. */
   readonly jitter?: number | undefined;
   /**
-   * Answers `false` to give a delivery up early. Should it throw, the delivery is retried: a fault in here
-   * must not lose an event.
+   * Answers `false` to give a delivery up early. It must answer synchronously: should it throw or give a promise,
+   * the delivery is retried, since a fault in here must not lose an event.
    */
   readonly retryIf?: ((result: UnsuccessfulAttempt) => boolean) | undefined;
 }

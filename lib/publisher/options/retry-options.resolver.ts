@@ -1,7 +1,11 @@
 import { parseDuration } from '../../clock/duration.js';
 import type { ConfigurationFaults } from '../../errors/configuration-faults.js';
 import type { WebhookRetryOptions } from './publisher-options.interface.js';
-import { DEFAULT_RETRY_JITTER, DEFAULT_RETRY_SCHEDULE } from '../publisher.constants.js';
+import {
+  DEFAULT_RETRY_JITTER,
+  DEFAULT_RETRY_SCHEDULE,
+  MAX_RETRY_WAIT,
+} from '../publisher.constants.js';
 import type { RetryPolicy } from '../attempt/retry-policy.js';
 
 const MOST_ATTEMPTS = 1_000;
@@ -47,8 +51,11 @@ function resolveSchedule(
   if (typeof schedule === 'function') {
     // A schedule that gives nonsense for one attempt must not stop a delivery: the default serves then.
     return (attempt) =>
-      parseDuration(orUndefined(() => schedule(attempt))) ??
-      entryFor(DEFAULT_RETRY_SCHEDULE, attempt);
+      Math.min(
+        parseDuration(orUndefined(() => schedule(attempt))) ??
+          entryFor(DEFAULT_RETRY_SCHEDULE, attempt),
+        MAX_RETRY_WAIT,
+      );
   }
   if (!Array.isArray(schedule) || schedule.length === 0) {
     faults.add('schedule', "must be a list of durations like ['0s', '5s', '5m'], or a function");
@@ -61,6 +68,8 @@ function resolveSchedule(
         `schedule[${index}]`,
         "is no duration: write milliseconds, or a text like '15s' or '5m'",
       );
+    } else if (ms > MAX_RETRY_WAIT) {
+      faults.add(`schedule[${index}]`, 'must be at most 30 days');
     }
     return ms ?? 0;
   });
@@ -77,10 +86,19 @@ function retryUnlessRefused(
   return (result) => orUndefined(() => retryIf(result)) ?? true;
 }
 
+/** What the application's function answers; nothing where it throws, or answers later than it was asked. */
 function orUndefined<T>(produce: () => T): T | undefined {
   try {
-    return produce();
+    const value = produce();
+    if (!isThenable(value)) return value;
+    // Unheard, its rejection would end the process.
+    Promise.resolve(value).catch(() => {});
+    return undefined;
   } catch {
     return undefined;
   }
+}
+
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof (value as { then?: unknown } | null | undefined)?.then === 'function';
 }

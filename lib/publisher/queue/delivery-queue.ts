@@ -75,8 +75,9 @@ export interface EnqueueOptions {
  *   handler that throws, a worker that dies, a lease that ends: it runs again, as the same attempt, when
  *   the engine sees fit. A worker whose lease went to another can change nothing with its outcome.
  * - **Attempts are counted by outcomes.** `retry` counts one, `defer` and a throw count none.
- * - **In order, roughly.** Of the deliveries that are due, the one due first is started first; equals
- *   start in the order they were recorded. Nothing waits for its predecessor's success.
+ * - **In order, roughly.** Of the deliveries that are due to one destination, the one due first is started
+ *   first; equals start in the order they were recorded. Those of another destination may pass by, so that a
+ *   slow one does not hold them up. Nothing waits for its predecessor's success.
  *
  * Every implementation must pass the contract suite of `nestjs-webhook-token/testing`.
  */

@@ -1,76 +1,82 @@
 import type { DeadDelivery, DeliveryReceipt } from './delivery-queue.js';
 
-type FinishedReceipt = Extract<DeliveryReceipt, { status: 'delivered' | 'dead' }>;
+type Receipt<Status extends DeliveryReceipt['status']> = Extract<
+  DeliveryReceipt,
+  { status: Status }
+>;
 
-interface Finished {
-  readonly receipt: FinishedReceipt;
-  /** Absent for a delivered one, and for a dead one whose payload had to go. */
-  dead?: DeadDelivery;
+interface Dead {
+  readonly receipt: Receipt<'dead'>;
+  /** Absent where the payload had to go. */
+  delivery?: DeadDelivery;
   bytes: number;
 }
 
-/** What became of the last deliveries, bounded in number; dead ones are kept whole while there is room. */
+/**
+ * What became of the last deliveries. Delivered and dead ones are bounded apart, so that success does not push
+ * out what somebody still has to look at; dead ones are kept whole while there is room.
+ */
 export class FinishedDeliveries {
-  private readonly known = new Map<string, Finished>();
-  private readonly deadIds = new Set<string>();
+  private readonly delivered = new Map<string, Receipt<'delivered'>>();
+  private readonly dead = new Map<string, Dead>();
+  /** The dead ones that are whole, the oldest first. */
+  private readonly whole = new Set<string>();
+  /** What the whole ones hold. */
   private heldBytes = 0;
 
-  constructor(private readonly limit: number) {}
+  constructor(
+    private readonly maxDelivered: number,
+    private readonly maxDead: number,
+  ) {}
 
-  /** Bytes that dead deliveries hold. */
-  get bytes(): number {
-    return this.heldBytes;
-  }
-
-  receipt(id: string): FinishedReceipt | undefined {
-    return this.known.get(id)?.receipt;
+  receipt(id: string): Receipt<'delivered' | 'dead'> | undefined {
+    return this.delivered.get(id) ?? this.dead.get(id)?.receipt;
   }
 
   addDelivered(id: string, attempts: number): void {
-    this.add(id, { receipt: { id, status: 'delivered', attempts }, bytes: 0 });
+    this.delivered.set(id, { id, status: 'delivered', attempts });
+    if (this.delivered.size > this.maxDelivered) {
+      this.delivered.delete(this.delivered.keys().next().value!);
+    }
   }
 
-  addDead(dead: DeadDelivery, bytes: number): void {
-    const { attempts, reason, delivery } = dead;
-    const { id } = delivery;
-    this.deadIds.add(id);
+  addDead(delivery: DeadDelivery, bytes: number): void {
+    const { attempts, reason } = delivery;
+    const { id } = delivery.delivery;
+    this.dead.set(id, { receipt: { id, status: 'dead', attempts, reason }, delivery, bytes });
+    this.whole.add(id);
     this.heldBytes += bytes;
-    this.add(id, { receipt: { id, status: 'dead', attempts, reason }, dead, bytes });
+    if (this.dead.size > this.maxDead) this.forgetDead(this.dead.keys().next().value!);
   }
 
   /** The dead deliveries that can be redriven, the oldest first. */
   listDead(): DeadDelivery[] {
-    return [...this.deadIds].map((id) => this.known.get(id)!.dead!);
+    return [...this.whole].map((id) => this.dead.get(id)!.delivery!);
   }
 
   findDead(id: string): DeadDelivery | undefined {
-    return this.known.get(id)?.dead;
+    return this.dead.get(id)?.delivery;
   }
 
-  forget(id: string): void {
-    const finished = this.known.get(id);
-    if (finished === undefined) return;
-    this.letGo(id, finished);
-    this.known.delete(id);
+  forgetDead(id: string): void {
+    const dead = this.dead.get(id);
+    if (dead === undefined) return;
+    this.letGo(id, dead);
+    this.dead.delete(id);
   }
 
   /** Lets the oldest dead deliveries go until at most so many bytes are held; their ids stay known. */
   shrinkTo(bytes: number): void {
-    for (const id of this.deadIds) {
+    for (const id of this.whole) {
       if (this.heldBytes <= bytes) return;
-      this.letGo(id, this.known.get(id)!);
+      this.letGo(id, this.dead.get(id)!);
     }
   }
 
-  private add(id: string, finished: Finished): void {
-    this.known.set(id, finished);
-    if (this.known.size > this.limit) this.forget(this.known.keys().next().value!);
-  }
-
-  private letGo(id: string, finished: Finished): void {
-    this.deadIds.delete(id);
-    this.heldBytes -= finished.bytes;
-    finished.bytes = 0;
-    delete finished.dead;
+  private letGo(id: string, dead: Dead): void {
+    this.whole.delete(id);
+    this.heldBytes -= dead.bytes;
+    dead.bytes = 0;
+    delete dead.delivery;
   }
 }

@@ -18,12 +18,22 @@ import type { WebhookDelivery } from './webhook-delivery.interface.js';
 export interface InProcessDeliveryQueueOptions {
   /** Attempts that run at once; default 50. */
   readonly concurrency?: number | undefined;
+  /**
+   * Attempts that run at once to one endpoint, or to one origin of URLs that callers name; default a quarter of
+   * `concurrency`, at least 1. While a destination has all of its own, what is due for others passes by.
+   */
+  readonly concurrencyPerDestination?: number | undefined;
   /** Deliveries held, running ones included; default 10,000. */
   readonly maxPending?: number | undefined;
   /** Bytes of payload held; default 64 MiB. Dead deliveries give way when it is reached. */
   readonly maxBytes?: number | undefined;
-  /** Finished deliveries whose ids are remembered, dead ones included; default 10,000. */
+  /** Delivered ones whose ids are remembered, the last ones; default 10,000. */
   readonly rememberFinished?: number | undefined;
+  /**
+   * Dead deliveries that are remembered, the last ones; default 10,000. Beyond it the oldest is forgotten
+   * without a word: it is not listed any more, and its id is recorded anew.
+   */
+  readonly rememberDead?: number | undefined;
   /** Where the time comes from; default the machine's clock. */
   readonly clock?: WebhookClock | undefined;
 }
@@ -59,19 +69,29 @@ export class InProcessDeliveryQueue extends DeliveryQueue {
     super();
     const {
       concurrency = 50,
+      concurrencyPerDestination = Math.max(1, Math.floor(concurrency / 4)),
       maxPending = 10_000,
       maxBytes = 64 * 1024 * 1024,
       rememberFinished = 10_000,
+      rememberDead = 10_000,
       clock = new SystemClock(),
     } = options;
-    const faults = Object.entries({ concurrency, maxPending, maxBytes, rememberFinished })
+    const bounds = {
+      concurrency,
+      ...(options.concurrencyPerDestination !== undefined && { concurrencyPerDestination }),
+      maxPending,
+      maxBytes,
+      rememberFinished,
+      rememberDead,
+    };
+    const faults = Object.entries(bounds)
       .filter(([, bound]) => !Number.isSafeInteger(bound) || bound < 1)
       .map(([name]) => ({ path: `queue.${name}`, message: 'must be a whole number above 0' }));
     if (faults.length > 0) throw new WebhookConfigurationError(faults);
     this.concurrency = concurrency;
     this.clock = clock;
-    this.pending = new PendingDeliveries(maxPending, maxBytes);
-    this.finished = new FinishedDeliveries(rememberFinished);
+    this.pending = new PendingDeliveries(maxPending, maxBytes, concurrencyPerDestination);
+    this.finished = new FinishedDeliveries(rememberFinished, rememberDead);
   }
 
   /** Deliveries held, running ones included. */
@@ -118,7 +138,7 @@ export class InProcessDeliveryQueue extends DeliveryQueue {
     const dead = [...new Set(ids)].flatMap((id) => this.finished.findDead(id)?.delivery ?? []);
     this.pending.requireRoomFor(dead);
     for (const delivery of dead) {
-      this.finished.forget(delivery.id);
+      this.finished.forgetDead(delivery.id);
       this.add(delivery, this.clock.now());
     }
     this.schedulePump();
@@ -221,6 +241,7 @@ export class InProcessDeliveryQueue extends DeliveryQueue {
       // The handler's own affair, and it has logged it: here it only means "again".
     }
     this.running--;
+    this.pending.release(entry);
     this.settle(entry, outcome);
     this.schedulePump();
     this.onProgress?.();

@@ -1,11 +1,12 @@
 import { WebhookStoreError } from '../../errors/webhook-store.error.js';
 import type { FailureReason } from '../attempt/attempt-result.interface.js';
 import type { DeliveryReceipt } from './delivery-queue.js';
-import { DueHeap, type Due } from './due-heap.js';
+import { DestinationSlots, type Addressed } from './destination-slots.js';
+import { DueHeap } from './due-heap.js';
 import type { WebhookDelivery } from './webhook-delivery.interface.js';
 
 /** A delivery on its way, and where it stands. */
-export interface PendingDelivery extends Due {
+export interface PendingDelivery extends Addressed {
   readonly delivery: WebhookDelivery;
   readonly bytes: number;
   due: number;
@@ -22,13 +23,17 @@ const ENTRY_OVERHEAD = 512;
 export class PendingDeliveries {
   private readonly known = new Map<string, PendingDelivery>();
   private readonly waiting = new DueHeap<PendingDelivery>();
+  private readonly slots: DestinationSlots<PendingDelivery>;
   private recorded = 0;
   private heldBytes = 0;
 
   constructor(
     private readonly maxPending: number,
     private readonly maxBytes: number,
-  ) {}
+    perDestination: number,
+  ) {
+    this.slots = new DestinationSlots(perDestination);
+  }
 
   get size(): number {
     return this.known.size;
@@ -39,7 +44,10 @@ export class PendingDeliveries {
     return this.maxBytes - this.heldBytes;
   }
 
-  /** When the next one is due (epoch milliseconds); `undefined` when none waits. */
+  /**
+   * When the next one is due (epoch milliseconds); `undefined` when none waits. Those whose destination is full
+   * count for nothing, until a run to it ends.
+   */
   get nextDue(): number | undefined {
     return this.waiting.peek()?.due;
   }
@@ -78,6 +86,7 @@ export class PendingDeliveries {
   add(delivery: WebhookDelivery, due: number): void {
     const entry: PendingDelivery = {
       delivery,
+      destination: destinationOf(delivery),
       bytes: sizeOf(delivery),
       due,
       order: this.recorded++,
@@ -89,10 +98,22 @@ export class PendingDeliveries {
     this.waiting.push(entry);
   }
 
-  /** Takes the next one that is due, to run it; it stays known until it is removed. */
+  /**
+   * Takes the next one that is due and whose destination has a slot, to run it; it stays known until it is
+   * removed. Every one taken is given up by `release`.
+   */
   takeDue(now: number): PendingDelivery | undefined {
-    const due = this.nextDue;
-    return due !== undefined && due <= now ? this.waiting.pop() : undefined;
+    for (let due = this.nextDue; due !== undefined && due <= now; due = this.nextDue) {
+      const entry = this.waiting.pop()!;
+      if (this.slots.start(entry)) return entry;
+    }
+    return undefined;
+  }
+
+  /** Its run is over: frees its slot. */
+  release(entry: PendingDelivery): void {
+    const next = this.slots.end(entry.destination);
+    if (next !== undefined) this.waiting.push(next);
   }
 
   putBack(entry: PendingDelivery, due: number): void {
@@ -104,6 +125,12 @@ export class PendingDeliveries {
     this.known.delete(entry.delivery.id);
     this.heldBytes -= entry.bytes;
   }
+}
+
+/** The endpoint, or the origin of a URL: one server, whatever paths it is called by. */
+function destinationOf({ endpointId, url = '' }: WebhookDelivery): string {
+  if (endpointId !== undefined) return `endpoint ${endpointId}`;
+  return URL.canParse(url) ? `origin ${new URL(url).origin}` : 'unknown';
 }
 
 function sizeOf(delivery: WebhookDelivery): number {

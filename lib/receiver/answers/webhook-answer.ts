@@ -47,7 +47,9 @@ export function answerTo(error: unknown): WebhookAnswer {
   if (error instanceof HttpException) return answerToForeignRefusal(error);
   if (isWebhookError(error)) {
     const situation = situationOf(error.code);
-    if (situation !== undefined) return refuse(situation, { detail: error.message });
+    // How full our store is, or where it is, is nothing to tell a stranger.
+    const detail = situation === 'store_unavailable' ? undefined : error.message;
+    if (situation !== undefined) return refuse(situation, { detail });
   }
   return refuse('handler_failed');
 }
@@ -98,17 +100,49 @@ function challenge(kind: BearerChallenge, detail: string, code: string | undefin
 }
 
 function answerToFailedHandler(cause: unknown): WebhookAnswer {
-  if (!(cause instanceof HttpException)) return refuse('handler_failed', { detail: FAILED });
-  const status = cause.getStatus();
-  // A handler that throws a success or a redirect has failed all the same.
-  if (status < 400 || status > 599) return refuse('handler_failed', { detail: FAILED });
-  const errors = validationErrors(cause);
-  return errors === undefined
-    ? refuse('handler_failed', { status, detail: cause.message })
-    : refuse('validation_failed', { errors });
+  const causes: readonly unknown[] = cause instanceof AggregateError ? cause.errors : [cause];
+  const refusals = causes.map(readRefusal);
+  const [first] = refusals;
+  // Several handlers may have refused for one reason; where the reasons differ, none is the answer.
+  if (first === undefined || !refusals.every((refusal) => refusal?.status === first.status)) {
+    return refuse('handler_failed', { detail: FAILED });
+  }
+  const { status, detail } = first;
+  const errors = refusals.flatMap((refusal) => refusal?.errors ?? []);
+  return errors.length > 0
+    ? refuse('validation_failed', { errors: [...new Set(errors)] })
+    : refuse('handler_failed', { status, detail });
 }
 
 const FAILED = 'a handler of the event failed';
+
+/** What a handler said by throwing an HttpException. */
+interface HandlerRefusal {
+  readonly status: number;
+  readonly detail: string;
+  /** What validation found; the status of such a refusal is 422, whatever pipe it came from. */
+  readonly errors: readonly string[] | undefined;
+}
+
+/**
+ * Reads what was thrown, which may be anything: a status that is a text, a getter that throws. What
+ * cannot be read is a failure like any other.
+ */
+function readRefusal(cause: unknown): HandlerRefusal | undefined {
+  try {
+    if (!(cause instanceof HttpException)) return undefined;
+    const status: unknown = cause.getStatus();
+    // A handler that throws a success or a redirect has failed all the same.
+    if (!Number.isInteger(status) || (status as number) < 400 || (status as number) > 599) {
+      return undefined;
+    }
+    const errors = validationErrors(cause);
+    if (errors !== undefined) return { status: 422, detail: '', errors };
+    return { status: status as number, detail: String(cause.message), errors };
+  } catch {
+    return undefined;
+  }
+}
 
 /** Refusals of the application's own guards and pipes keep their status and get no code of ours. */
 function answerToForeignRefusal(exception: HttpException): WebhookAnswer {
@@ -116,11 +150,9 @@ function answerToForeignRefusal(exception: HttpException): WebhookAnswer {
   if (answer.situation === 'validation_failed') return answer;
   const { 'Webhook-Error': _code, ...headers } = answer.headers;
   const { status } = answer;
-  return {
-    ...answer,
-    headers,
-    problem: { type: 'about:blank', title: exception.name, status, detail: exception.message },
-  };
+  const detail = answer.problem?.detail ?? FAILED;
+  const title = 'The application refused the request';
+  return { ...answer, headers, problem: { type: 'about:blank', title, status, detail } };
 }
 
 /** ValidationPipe answers 400 or 422 with a list of messages. */
@@ -128,5 +160,7 @@ function validationErrors(exception: HttpException): readonly string[] | undefin
   if (![400, 422].includes(exception.getStatus())) return undefined;
   const body = exception.getResponse();
   const messages = typeof body === 'object' ? (body as { message?: unknown }).message : undefined;
-  return Array.isArray(messages) ? messages.map(String) : undefined;
+  if (!Array.isArray(messages)) return undefined;
+  // A custom exceptionFactory may give ValidationErrors instead of texts: nothing of them is sent.
+  return messages.map((one: unknown) => (typeof one === 'string' ? one : 'does not validate'));
 }

@@ -2,6 +2,8 @@ import type { ServerResponse } from 'node:http';
 import { Catch, type ArgumentsHost, type ExceptionFilter } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
 import { nodeRequest, receptionOf, type AdapterRequest } from '../request/reception-of-request.js';
+import { HandlerFailure } from './handler-failure.js';
+import type { WebhookAnswer } from './webhook-answer.js';
 import { WebhookException } from './webhook.exception.js';
 import { WebhookIntake } from '../webhook.intake.js';
 
@@ -20,20 +22,25 @@ export class WebhookExceptionFilter implements ExceptionFilter {
   async catch(error: unknown, host: ArgumentsHost): Promise<void> {
     const http = host.switchToHttp();
     const request = http.getRequest<AdapterRequest>();
-    const response = http.getResponse<ServerResponse>();
-    const adapter = this.adapterHost.httpAdapter;
-    const { answer } = WebhookException.from(error);
     const reception = receptionOf(request);
+    const failure = reception?.handlerFailed === true ? new HandlerFailure(error) : error;
+    const answer = WebhookException.answerTo(failure);
     await reception?.fail();
     // What the guard refused it has told already.
-    if (!(error instanceof WebhookException)) this.intake.report(answer, reception?.event, error);
+    if (!(failure instanceof WebhookException)) {
+      this.intake.report(answer, reception?.event, failure);
+    }
+    this.write(answer, http.getResponse<ServerResponse>(), nodeRequest(request).method === 'HEAD');
+  }
+
+  private write(answer: WebhookAnswer, response: ServerResponse, isHead: boolean): void {
+    const adapter = this.adapterHost.httpAdapter;
     if (adapter.isHeadersSent(response)) return;
     for (const [name, value] of Object.entries(answer.headers)) {
       adapter.setHeader(response, name, value);
     }
     const body = answer.problem === undefined ? undefined : JSON.stringify(answer.problem);
     if (body !== undefined) adapter.setHeader(response, 'Content-Type', 'application/problem+json');
-    const isHead = nodeRequest(request).method === 'HEAD';
     adapter.reply(response, isHead ? undefined : body, answer.status);
   }
 }

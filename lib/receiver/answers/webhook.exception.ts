@@ -21,4 +21,13 @@ export class WebhookException extends HttpException {
   static from(error: unknown): WebhookException {
     return error instanceof WebhookException ? error : new WebhookException(answerTo(error));
   }
+
+  /**
+   * The answer to whatever the way of a request threw.
+   *
+   * @internal
+   */
+  static answerTo(error: unknown): WebhookAnswer {
+    return error instanceof WebhookException ? error.answer : answerTo(error);
+  }
 }

@@ -1,7 +1,9 @@
+import { WebhookConfigurationError } from '../../errors/webhook-configuration.error.js';
 import type {
   WebhookEventData,
   WebhookEventMap,
   WebhookEventPattern,
+  WebhookEventsMatching,
 } from '../../token/webhook-event-map.js';
 import type { WebhookEvent } from '../webhook-event.js';
 import { addSubscription } from '../handlers/webhook-subscription.js';
@@ -19,45 +21,121 @@ interface HandlerDoesNotFit<Pattern extends string> {
 
 type Accepts<Parameter, Value> = [Value] extends [Parameter] ? true : false;
 
-/** `(data, event)`, with fewer or no parameters too. */
-type FitsByPosition<Parameters, Pattern extends string> = Parameters extends []
-  ? true
-  : Parameters extends [infer Data, ...infer Rest]
-    ? Accepts<Data, WebhookEventData<Pattern>> extends true
-      ? Rest extends [infer Event, ...unknown[]]
-        ? Accepts<Event, WebhookEvent<Pattern>>
-        : true
-      : false
-    : true;
+/** Every member name of the objects in a union; `keyof` alone gives those they share. */
+type MemberNames<Type> = Type extends object ? keyof Type : never;
 
-/** Parameters in any order, each the data, one member of it, or the event: they have decorators. */
-type FitsByDecorator<Parameters, Pattern extends string> = Parameters extends [
-  infer First,
-  ...infer Rest,
+type SharesMemberNames<Parameter, Value> = [MemberNames<Parameter> & MemberNames<Value>] extends [
+  never,
 ]
-  ? First extends WebhookEvent
-    ? Accepts<First, WebhookEvent<Pattern>> extends true
-      ? FitsByDecorator<Rest, Pattern>
-      : false
-    : Accepts<First, WebhookEventData<Pattern>> extends true
-      ? FitsByDecorator<Rest, Pattern>
-      : true extends AcceptsMember<First, WebhookEventData<Pattern>>
-        ? FitsByDecorator<Rest, Pattern>
-        : false
+  ? false
   : true;
 
-/** Member by member: in their union, a narrow type would disappear in a wide one beside it. */
-type AcceptsMember<Parameter, Data> = Data extends unknown
-  ? { [Key in keyof Data]-?: Accepts<Parameter, Data[Key]> }[keyof Data]
+/** What one event's data may be turned into: by its names, since pipes and schemas change types. */
+type CanBeMadeFrom<Parameter, Value> = unknown extends Value
+  ? true
+  : Accepts<Parameter, Value> extends true
+    ? true
+    : // A text or number has no names to go by, and a schema may read anything out of it.
+      [Extract<Value, string | number | boolean>] extends [never]
+      ? SharesMemberNames<Parameter, Value>
+      : true;
+
+/** The events whose data the parameter cannot be: each one a pattern matches has to fit. */
+type EventsThatDoNotFit<Parameter, Name> = Name extends keyof WebhookEventMap
+  ? CanBeMadeFrom<Parameter, WebhookEventMap[Name]> extends true
+    ? never
+    : Name
   : never;
+
+/** Member by member: in their union, a narrow type would disappear in a wide one beside it. */
+type MemberFits<Parameter, Data> = Data extends unknown
+  ? {
+      [Key in keyof Data]-?: Accepts<Parameter, Data[Key]> extends true
+        ? true
+        : SharesMemberNames<Parameter, Data[Key]>;
+    }[keyof Data]
+  : never;
+
+type CanBeData<Parameter, Pattern extends string> = [
+  EventsThatDoNotFit<Parameter, WebhookEventsMatching<Pattern>>,
+] extends [never]
+  ? true
+  : false;
+
+type IsEvent<Parameter> = [Parameter] extends [WebhookEvent] ? true : false;
+
+/** A parameter typed as the event of another name: whatever decorates it, it will never be that one. */
+type IsOtherEvent<Parameter, Pattern extends string> =
+  IsEvent<Parameter> extends true
+    ? Accepts<Parameter, WebhookEvent<Pattern>> extends true
+      ? false
+      : true
+    : false;
+
+type HasOtherEvent<Parameters extends readonly unknown[], Pattern extends string> = true extends {
+  [Index in keyof Parameters]: IsOtherEvent<Parameters[Index], Pattern>;
+}[number]
+  ? true
+  : false;
+
+/** Among `(data, event)` none but the first can be the data, so that then the parameters have decorators. */
+type HasDataLater<Rest extends readonly unknown[], Pattern extends string> = true extends {
+  [Index in keyof Rest]: IsEvent<Rest[Index]> extends true
+    ? false
+    : SharesMemberNames<Rest[Index], WebhookEventData<Pattern>>;
+}[number]
+  ? true
+  : false;
+
+type FirstFits<First, Rest extends readonly unknown[], Pattern extends string> =
+  IsEvent<First> extends true
+    ? true
+    : CanBeData<First, Pattern> extends true
+      ? true
+      : true extends MemberFits<First, WebhookEventData<Pattern>>
+        ? true
+        : HasDataLater<Rest, Pattern>;
+
+type ParametersFit<Parameters extends readonly unknown[], Pattern extends string> =
+  HasOtherEvent<Parameters, Pattern> extends true
+    ? false
+    : Parameters extends readonly [infer First, ...infer Rest]
+      ? FirstFits<First, Rest, Pattern>
+      : true;
 
 type Fits<Method extends AnyMethod, Pattern extends string> = keyof WebhookEventMap extends never
   ? true
-  : FitsByPosition<Parameters<Method>, Pattern> extends true
-    ? true
-    : FitsByDecorator<Parameters<Method>, Pattern>;
+  : ParametersFit<Required<Parameters<Method>>, Pattern>;
 
-/** A method decorator that checks the method's parameters against the declared events. */
+/** Told for a wildcard that no declared event matches. */
+interface NoSuchEvent<Pattern extends string> {
+  readonly 'no declared event matches': Pattern;
+}
+
+/** Has every member of a form, and no literal one for certain. */
+interface EveryName {
+  readonly [name: string]: true;
+}
+
+/** A pattern that is only known to be a text of some form may match, so only literal ones are told. */
+type Unmatched<Pattern extends string> = Pattern extends string
+  ? EveryName extends { [Name in Pattern]: true }
+    ? never
+    : [WebhookEventsMatching<Pattern>] extends [never]
+      ? Pattern
+      : never
+  : never;
+
+type Matched<Pattern extends string> = [Unmatched<Pattern>] extends [never]
+  ? unknown
+  : NoSuchEvent<Unmatched<Pattern>>;
+
+/**
+ * A method decorator that checks the method's parameters against the declared events.
+ *
+ * Refused are a first parameter that is neither the event, nor a member of the data, nor shares a member name with it (unless
+ * a later one does), and an event of another name. Types of members are not compared: pipes and schemas change them.
+ */
 export type WebhookHandlerDecorator<Pattern extends string> = <Method extends AnyMethod>(
   target: object,
   key: string | symbol,
@@ -74,16 +152,28 @@ export type WebhookHandlerDecorator<Pattern extends string> = <Method extends An
  *
  * @param events - a name, a pattern (`order.*` one segment, `refund.**` any number), or several
  * @param options.receiver - take only the events of this receiver; default: of every one
+ * @throws {@link WebhookConfigurationError} when the class is defined, for an empty list of events
  */
 export function OnWebhookEvent<const Pattern extends WebhookEventPattern>(
-  events: Pattern | readonly Pattern[],
+  events: (Pattern | readonly Pattern[]) & Matched<Pattern>,
   options: { readonly receiver?: string | undefined } = {},
 ): WebhookHandlerDecorator<Pattern> {
-  const patterns = typeof events === 'string' ? [events] : [...events];
+  const patterns: readonly string[] = typeof events === 'string' ? [events] : [...events];
   return (target, key, descriptor) => {
+    if (patterns.length === 0) throw noEvents(target, key);
     takeByPosition(target, key);
     addSubscription(descriptor.value as object, { patterns, receiver: options.receiver });
   };
+}
+
+function noEvents(target: object, key: string | symbol): WebhookConfigurationError {
+  return new WebhookConfigurationError([
+    {
+      path: `${target.constructor.name}.${String(key)}`,
+      message:
+        'handles no event, so that it would never run: name one in @OnWebhookEvent, or "**" for every event',
+    },
+  ]);
 }
 
 /** Parameter decorators run before method decorators: with none so far, the two usual ones are put. */

@@ -1,3 +1,4 @@
+import { WebhookConfigurationError } from '../../errors/webhook-configuration.error.js';
 import {
   UnprocessableEntityException,
   ValidationPipe,
@@ -66,9 +67,36 @@ export async function validateWithClass(
   metatype: unknown,
   options: ValidationPipeOptions | false,
 ): Promise<unknown> {
-  if (options === false || PLAIN_TYPES.has(metatype)) return data;
+  if (options === false || PLAIN_TYPES.has(metatype) || !(await canValidate())) return data;
   const metadata: ArgumentMetadata = { type: 'body', metatype: metatype as Type };
   return pipeFor(options).transform(data, metadata);
+}
+
+let validators: Promise<boolean> | undefined;
+
+/**
+ * Whether class-validator is there. It is an optional peer: without it no class can have a constraint, so
+ * there is nothing to check. Nest's ValidationPipe is not asked, because it ends the process instead.
+ *
+ * @throws {@link WebhookConfigurationError} where it is there and class-transformer, which it needs, is not
+ */
+function canValidate(): Promise<boolean> {
+  validators ??= import('class-validator').then(
+    async () => {
+      await import('class-transformer').catch(() => {
+        throw new WebhookConfigurationError([
+          {
+            path: 'receiver.validation',
+            message:
+              'needs class-transformer beside class-validator: install it, or set validation: false',
+          },
+        ]);
+      });
+      return true;
+    },
+    () => false,
+  );
+  return validators;
 }
 
 function pipeFor(options: ValidationPipeOptions): ValidationPipe {

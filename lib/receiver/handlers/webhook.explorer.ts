@@ -16,6 +16,7 @@ type Wrapper = ReturnType<DiscoveryService['getProviders']>[number];
 @Injectable()
 export class WebhookExplorer {
   private readonly logger = new Logger('WebhookModule');
+  private readonly known = new WeakMap<object, Set<string>>();
 
   constructor(
     private readonly discovery: DiscoveryService,
@@ -53,7 +54,7 @@ export class WebhookExplorer {
     const method = prototype[methodName];
     if (typeof method !== 'function') return;
     const subscriptions = readSubscriptions(method);
-    if (subscriptions.length === 0) return;
+    if (subscriptions.length === 0 || this.isKnown(wrapper, methodName)) return;
     const name = `${wrapper.name}.${methodName}`;
     // One handler a method, however many subscriptions lead to it: an event runs it once.
     const handler: WebhookHandler = { name, run: this.runner(wrapper, methodName) };
@@ -71,6 +72,17 @@ export class WebhookExplorer {
       }
       this.logger.log(`Mapped {${patterns.join(', ')}} to ${name}`);
     }
+  }
+
+  /** A factory may give the same instance under a second token. */
+  private isKnown(wrapper: Wrapper, methodName: string): boolean {
+    if (isScoped(wrapper)) return false;
+    const instance = wrapper.instance as object;
+    const known = this.known.get(instance) ?? new Set();
+    this.known.set(instance, known);
+    if (known.has(methodName)) return true;
+    known.add(methodName);
+    return false;
   }
 
   private runner(wrapper: Wrapper, methodName: string): WebhookHandler['run'] {

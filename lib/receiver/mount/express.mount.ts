@@ -4,6 +4,7 @@ import type { ConfigurationFault } from '../../errors/webhook-configuration.erro
 import { OTHER_METHODS, type AdapterMount, type NodeHandler } from './adapter-mount.js';
 import { shieldBody } from './body-shield.js';
 import { comesAfterLastRequest, endsInDispute, makeLastRequest } from './last-request.js';
+import { pathMatcher, type PathMatcher, type RouterSettings } from './path-matcher.js';
 import type { RouteRecorder } from './route-recorder.js';
 
 type Next = () => void;
@@ -13,9 +14,12 @@ type Next = () => void;
  * of a request that the router is going to hand to a webhook route.
  */
 export class ExpressMount implements AdapterMount {
-  private readonly mounted = new Map<string, NodeHandler>();
+  private readonly mounted: { matches: PathMatcher; handler: NodeHandler }[] = [];
 
-  constructor(private readonly adapter: HttpServer) {}
+  constructor(
+    private readonly adapter: HttpServer,
+    private readonly settings: RouterSettings,
+  ) {}
 
   shieldRoutes(recorder: RouteRecorder): void {
     this.adapter.use((request: IncomingMessage, response: ServerResponse, next: Next) => {
@@ -23,8 +27,8 @@ export class ExpressMount implements AdapterMount {
       const { method } = request;
       if (method !== 'HEAD' && method !== 'POST') return next();
       const path = pathOf(request.url ?? '/');
-      const handler = this.mounted.get(withoutTrailingSlash(path));
-      if (handler === undefined && !recorder.leadsToWebhook(method, path)) return next();
+      const handler = this.mounted.find(({ matches }) => matches(path))?.handler;
+      if (handler === undefined && !recorder.leadsToWebhook(method, path, request)) return next();
       if (endsInDispute(request)) makeLastRequest(request, response);
       if (handler !== undefined) return handler(request, response);
       shieldBody(request);
@@ -33,7 +37,7 @@ export class ExpressMount implements AdapterMount {
   }
 
   mount(path: string, handler: NodeHandler): ConfigurationFault[] {
-    this.mounted.set(path, handler);
+    this.mounted.push({ matches: pathMatcher(path, this.settings), handler });
     return [];
   }
 
@@ -46,10 +50,10 @@ export class ExpressMount implements AdapterMount {
 
   shadowedRoutes(recorder: RouteRecorder): ConfigurationFault[] {
     const faults: ConfigurationFault[] = [];
-    for (const { method, path, isWebhook } of recorder.routes) {
+    for (const { method, path, version, isWebhook } of recorder.routes) {
       if (!isWebhook || method === 'get' || method === 'all') continue;
       const verb = method === 'head' ? 'HEAD' : 'POST';
-      const first = recorder.firstMatch(verb, probe(path));
+      const first = recorder.firstForVersion(verb, probe(path), version);
       if (first === undefined || first.isWebhook) continue;
       faults.push({
         path: `${verb} ${path}`,
@@ -63,10 +67,6 @@ export class ExpressMount implements AdapterMount {
 /** The path in a request's target, which may be a whole URI (RFC 9112, section 3.2.2). */
 function pathOf(target: string): string {
   return target.replace(/^https?:\/\/[^/?#]*/i, '').replace(/[?#].*$/, '');
-}
-
-function withoutTrailingSlash(path: string): string {
-  return path.length > 1 && path.endsWith('/') ? path.slice(0, -1) : path;
 }
 
 /** A path that the route would match: its parameters filled in. */

@@ -31,8 +31,13 @@ export function markGuardedRoutes(discovery: DiscoveryService, scanner: Metadata
 }
 
 function hasGuard(target: object): boolean {
+  return guardsOf(target).length > 0;
+}
+
+/** The webhook guards bound to a class or a method: the classes, or what stands in for them. */
+export function guardsOf(target: object): unknown[] {
   const guards = (Reflect.getMetadata(GUARDS, target) as unknown[] | undefined) ?? [];
-  return guards.some(
+  return guards.filter(
     (guard) =>
       guard === WebhookGuard ||
       guard instanceof WebhookGuard ||

@@ -1,27 +1,32 @@
-import { pathToRegexp } from 'path-to-regexp';
+import type { IncomingMessage } from 'node:http';
 import { readRoute } from '../handlers/webhook-subscription.js';
+import { pathMatcher, type PathMatcher, type RouterSettings } from './path-matcher.js';
+import {
+  keepVersions,
+  versionOf,
+  versionsOverlap,
+  type RouteVersion,
+  type VersioningAdapter,
+} from './route-version.js';
 
 /** The routes that can answer HEAD or POST; a GET route answers HEAD on Express. */
 const RECORDED_METHODS = ['get', 'head', 'post', 'all'] as const;
 
 type RecordedMethod = (typeof RECORDED_METHODS)[number];
 
-/** How the application's router compares paths. */
-export interface RouterSettings {
-  readonly caseSensitive: boolean;
-  readonly strict: boolean;
-}
-
 /** A route of the application, in the order of registration. */
 export interface RecordedRoute {
   readonly method: RecordedMethod;
   readonly path: string;
+  /** Where the path does not tell it; absent for a route that takes every request. */
+  readonly version: RouteVersion | undefined;
   /** The guard reads its body. */
   readonly isWebhook: boolean;
 }
 
 /** The part of an adapter that Nest registers routes by. */
-export type RoutingAdapter = Record<RecordedMethod, (...args: unknown[]) => unknown>;
+export type RoutingAdapter = Record<RecordedMethod, (...args: unknown[]) => unknown> &
+  VersioningAdapter;
 
 /**
  * Learns the final path of every route while Nest registers it: prefix, version and module path
@@ -32,11 +37,13 @@ export class RouteRecorder {
   /** The webhook route that is being registered at this moment. */
   registering: RecordedRoute | undefined;
 
-  private readonly matchers: { route: RecordedRoute; matches: (path: string) => boolean }[] = [];
+  private hasWebhook = false;
+  private readonly matchers: { route: RecordedRoute; matches: PathMatcher }[] = [];
   private readonly restorations: (() => void)[] = [];
 
   constructor(adapter: RoutingAdapter, settings: RouterSettings) {
     for (const method of RECORDED_METHODS) this.standInFor(adapter, method, settings);
+    this.restorations.push(keepVersions(adapter));
   }
 
   /** Gives the adapter its own methods back. */
@@ -45,14 +52,29 @@ export class RouteRecorder {
   }
 
   /** Whether the first route that matches the request is one of ours, as the router will find. */
-  leadsToWebhook(method: 'HEAD' | 'POST', path: string): boolean {
-    return this.firstMatch(method, path)?.isWebhook ?? false;
+  leadsToWebhook(method: 'HEAD' | 'POST', path: string, request: IncomingMessage): boolean {
+    if (!this.hasWebhook) return false;
+    const found = this.firstMatch(method, path, ({ version }) => version?.takes(request) ?? true);
+    return found?.isWebhook ?? false;
   }
 
-  /** The first route that answers the method on a path. */
-  firstMatch(method: 'HEAD' | 'POST', path: string): RecordedRoute | undefined {
-    return this.matchers.find(({ route, matches }) => answers(route, method) && matches(path))
-      ?.route;
+  /** The first route that answers some request of the method and the version on a path. */
+  firstForVersion(
+    method: 'HEAD' | 'POST',
+    path: string,
+    wanted: RouteVersion | undefined,
+  ): RecordedRoute | undefined {
+    return this.firstMatch(method, path, ({ version }) => versionsOverlap(version, wanted));
+  }
+
+  private firstMatch(
+    method: 'HEAD' | 'POST',
+    path: string,
+    isFor: (route: RecordedRoute) => boolean,
+  ): RecordedRoute | undefined {
+    return this.matchers.find(
+      ({ route, matches }) => answers(route, method) && matches(path) && isFor(route),
+    )?.route;
   }
 
   private standInFor(
@@ -67,7 +89,9 @@ export class RouteRecorder {
       if (typeof path !== 'string' || typeof handler !== 'function') {
         return original.apply(adapter, args);
       }
-      const route = { method, path, isWebhook: readRoute(handler) !== undefined };
+      const isWebhook = readRoute(handler) !== undefined;
+      const route = { method, path, version: versionOf(handler), isWebhook };
+      this.hasWebhook ||= isWebhook;
       this.routes.push(route);
       this.matchers.push({ route, matches: pathMatcher(path, settings) });
       this.registering = route.isWebhook ? route : undefined;
@@ -87,17 +111,4 @@ export class RouteRecorder {
 function answers({ method }: RecordedRoute, wanted: 'HEAD' | 'POST'): boolean {
   if (method === 'all') return true;
   return wanted === 'POST' ? method === 'post' : method === 'head' || method === 'get';
-}
-
-function pathMatcher(path: string, settings: RouterSettings): (path: string) => boolean {
-  try {
-    const { regexp } = pathToRegexp(path, {
-      sensitive: settings.caseSensitive,
-      trailing: !settings.strict,
-    });
-    return (candidate) => regexp.test(candidate);
-  } catch {
-    // The router refuses the path too, and with a better message.
-    return () => false;
-  }
 }

@@ -1,4 +1,4 @@
-import { Inject, Injectable, type HttpServer } from '@nestjs/common';
+import { Inject, Injectable, Logger, type HttpServer } from '@nestjs/common';
 import {
   ApplicationConfig,
   DiscoveryService,
@@ -11,7 +11,8 @@ import { ExpressMount } from './express.mount.js';
 import { FastifyMount } from './fastify.mount.js';
 import { markGuardedRoutes } from './guarded-routes.js';
 import { mountPaths } from './mount-path.js';
-import type { ResolvedReceivers } from '../receiver-options.interface.js';
+import type { RouterSettings } from './path-matcher.js';
+import type { ResolvedReceiver, ResolvedReceivers } from '../receiver-options.interface.js';
 import { WEBHOOK_RECEIVERS } from '../receiver.constants.js';
 import { RouteRecorder, type RoutingAdapter } from './route-recorder.js';
 import { sendAnswer } from '../answers/send-answer.js';
@@ -22,6 +23,9 @@ import { WebhookIntake } from '../webhook.intake.js';
 interface Mounted {
   readonly mount: AdapterMount;
   readonly recorder: RouteRecorder;
+  readonly settings: RouterSettings;
+  /** Who is mounted where, with paths as the router compares them. */
+  readonly receivers: Map<string, { readonly name: string; readonly module: WebhookMount }>;
 }
 
 const mounted = new WeakMap<HttpServer, Mounted>();
@@ -33,6 +37,8 @@ const mounted = new WeakMap<HttpServer, Mounted>();
  */
 @Injectable()
 export class WebhookMount {
+  private readonly logger = new Logger('WebhookModule');
+
   constructor(
     @Inject(WEBHOOK_RECEIVERS) private readonly receivers: ResolvedReceivers,
     private readonly adapterHost: HttpAdapterHost,
@@ -52,21 +58,17 @@ export class WebhookMount {
 
   /** Mounts the receivers, and says what stands in the way. */
   mountReceivers(): ConfigurationFault[] {
-    const { mount, recorder } = this.prepared() ?? {};
-    if (mount === undefined || recorder === undefined) return this.unsupported();
+    this.stopRecording();
+    const prepared = this.prepared();
+    if (prepared === undefined) return this.unsupported();
+    const { mount, recorder } = prepared;
     const faults = mount.shadowedRoutes(recorder);
     for (const receiver of this.receivers.values()) {
       if (receiver.path === undefined) continue;
       for (const path of mountPaths(receiver.path, this.config)) {
-        faults.push(
-          ...mount.mount(path, (request, response) => {
-            void this.intake.handle(request, response, receiver);
-          }),
-        );
-        mount.refuseOtherMethods(path, this.refuseMethod);
+        faults.push(...this.mountReceiver(receiver, path, prepared));
       }
     }
-    recorder.restore();
     const endpoints = recorder.routes.filter(
       ({ isWebhook, method }) => isWebhook && method === 'post',
     );
@@ -74,6 +76,37 @@ export class WebhookMount {
       mount.refuseOtherMethods(path, this.refuseMethod);
     }
     return faults;
+  }
+
+  /** Leaves the adapter as it was: Nest has registered the application's routes. */
+  stopRecording(): void {
+    this.prepared()?.recorder.restore();
+  }
+
+  private mountReceiver(
+    receiver: ResolvedReceiver,
+    path: string,
+    { mount, receivers, settings }: Mounted,
+  ): ConfigurationFault[] {
+    const compared = settings.caseSensitive ? path : path.toLowerCase();
+    const there = receivers.get(compared);
+    if (there !== undefined) {
+      const whose = there.module === this ? '' : ' of another webhook module';
+      return [
+        {
+          path: `receiver path ${path}`,
+          message: `the receiver "${there.name}"${whose} is mounted there already: give one of them another path`,
+        },
+      ];
+    }
+    receivers.set(compared, { name: receiver.name, module: this });
+    const faults = mount.mount(path, (request, response) => {
+      void this.intake.handle(request, response, receiver);
+    });
+    if (faults.length > 0) return faults;
+    mount.refuseOtherMethods(path, this.refuseMethod);
+    this.logger.log(`Mapped {${path}, HEAD and POST} to receiver "${receiver.name}"`);
+    return [];
   }
 
   private readonly refuseMethod: NodeHandler = (request, response) => {
@@ -85,14 +118,12 @@ export class WebhookMount {
   private prepare(): void {
     const adapter = this.adapter();
     if (adapter === undefined || mounted.has(adapter)) return;
-    const mount = mountFor(adapter);
+    const settings = routerSettings(adapter);
+    const mount = mountFor(adapter, settings);
     if (mount === undefined) return;
-    const recorder = new RouteRecorder(
-      adapter as unknown as RoutingAdapter,
-      routerSettings(adapter),
-    );
+    const recorder = new RouteRecorder(adapter as unknown as RoutingAdapter, settings);
     mount.shieldRoutes(recorder);
-    mounted.set(adapter, { mount, recorder });
+    mounted.set(adapter, { mount, recorder, settings, receivers: new Map() });
   }
 
   private prepared(): Mounted | undefined {
@@ -117,10 +148,10 @@ export class WebhookMount {
   }
 }
 
-function mountFor(adapter: HttpServer): AdapterMount | undefined {
+function mountFor(adapter: HttpServer, settings: RouterSettings): AdapterMount | undefined {
   switch (adapter.getType()) {
     case 'express':
-      return new ExpressMount(adapter);
+      return new ExpressMount(adapter, settings);
     case 'fastify':
       return new FastifyMount(adapter);
     default:
@@ -128,10 +159,10 @@ function mountFor(adapter: HttpServer): AdapterMount | undefined {
   }
 }
 
-/** Express keeps how it compares paths in its settings; Fastify's router is asked by nobody here. */
-function routerSettings(adapter: HttpServer): { caseSensitive: boolean; strict: boolean } {
+/** Express keeps how it compares paths in its settings; Fastify's router refuses what it finds taken. */
+function routerSettings(adapter: HttpServer): RouterSettings {
+  if (adapter.getType() !== 'express') return { caseSensitive: true, strict: true };
   const instance = adapter.getInstance() as { get?: (name: string) => unknown } | undefined;
-  const setting = (name: string): boolean =>
-    adapter.getType() === 'express' && instance?.get?.(name) === true;
+  const setting = (name: string): boolean => instance?.get?.(name) === true;
   return { caseSensitive: setting('case sensitive routing'), strict: setting('strict routing') };
 }

@@ -1,8 +1,8 @@
 import type { CancelWake, WebhookClock } from '../../clock/webhook-clock.js';
 import type { ReplayReservation, ReplayStore } from '../../replay/replay-store.js';
 
-/** Leases are extended when a third of them has passed: two extensions may fail before one ends. */
-const EXTENSIONS_PER_LEASE = 3;
+/** Leases are extended when a quarter of them has passed: two extensions may fail, and the third comes in time. */
+const EXTENSIONS_PER_LEASE = 4;
 
 /**
  * Extends the leases of the events that are being handled, so that a long handler is not taken for a
@@ -10,6 +10,8 @@ const EXTENSIONS_PER_LEASE = 3;
  */
 export class LeaseKeeper {
   private readonly held = new Set<ReplayReservation>();
+  /** Those whose extension the store has not answered yet. Weak, as some stores never will. */
+  private readonly extending = new WeakSet<ReplayReservation>();
   private cancel: CancelWake | undefined;
 
   constructor(
@@ -36,9 +38,18 @@ export class LeaseKeeper {
   }
 
   private async extendAll(): Promise<void> {
-    // A store that fails now is asked again at the next wake-up; the lease outlives two failures.
-    await Promise.allSettled(
-      [...this.held].map(async (reservation) => this.store.extend(reservation)),
-    );
+    await Promise.allSettled([...this.held].map(async (reservation) => this.extend(reservation)));
+  }
+
+  private async extend(reservation: ReplayReservation): Promise<void> {
+    // Asked again, a store that hangs would only have one more call to answer when it recovers.
+    if (this.extending.has(reservation)) return;
+    this.extending.add(reservation);
+    try {
+      // A store that fails now is asked again at the next wake-up; the lease outlives two failures.
+      await this.store.extend(reservation);
+    } finally {
+      this.extending.delete(reservation);
+    }
   }
 }

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { ReplayClaim } from '../../replay/replay-store.js';
+import { canonicalJson } from '../../token/canonical-json.js';
 import type { WebhookEvent } from '../webhook-event.js';
 
 /** How long what is remembered. */
@@ -40,11 +41,12 @@ function identity(...parts: readonly string[]): string {
 
 /**
  * Digests what happened, not how it was sent: the same event may first come inline and then, after a
- * proxy refused so long a header, as a body. JSON is therefore compared as its parsed value.
+ * proxy refused so long a header, as a body, and a sender that builds it anew may order its members in
+ * another way. JSON is therefore compared as its parsed value, an object being a set of members.
  */
 function fingerprint(event: WebhookEvent): string {
   const hash = createHash('sha256').update(`${event.event}\n`);
   if (Buffer.isBuffer(event.data)) hash.update(event.data);
-  else hash.update(JSON.stringify(event.data) ?? '');
+  else hash.update(canonicalJson(event.data));
   return hash.digest('base64url');
 }

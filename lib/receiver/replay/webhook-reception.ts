@@ -7,6 +7,8 @@ import type { WebhookEvent } from '../webhook-event.js';
  */
 export class WebhookReception {
   private open: boolean;
+  private handling = false;
+  private failed = false;
 
   constructor(
     readonly event: WebhookEvent,
@@ -29,6 +31,35 @@ export class WebhookReception {
     return this.open;
   }
 
+  /** Whether a handler is at work, which will say itself how it ended. */
+  get running(): boolean {
+    return this.handling;
+  }
+
+  /** Whether it was the handler that failed, and nothing before it. */
+  get handlerFailed(): boolean {
+    return this.failed;
+  }
+
+  /** Says that a handler begins: from now on nobody else settles the event. */
+  begin(): void {
+    this.handling = true;
+  }
+
+  /** Says that the handler failed. */
+  async failHandler(): Promise<void> {
+    this.failed = true;
+    await this.fail();
+  }
+
+  /**
+   * Leaves the event to its lease: whoever handles it cannot be asked any more, and may be at it still.
+   */
+  abandon(): void {
+    this.open = false;
+    if (this.reservation !== undefined) this.leases.drop(this.reservation);
+  }
+
   /**
    * Records the event as handled.
    *
@@ -49,6 +80,7 @@ export class WebhookReception {
   ): Promise<boolean> {
     if (!this.open || this.reservation === undefined) return true;
     this.open = false;
+    this.handling = false;
     this.leases.drop(this.reservation);
     try {
       return await step(this.reservation);

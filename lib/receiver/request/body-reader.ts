@@ -50,12 +50,7 @@ export function readBody(
     case 'bytes':
       return Promise.resolve(source.bytes).then((bytes) => takeBytes(bytes, rule, maxBodyBytes));
     case 'consumed':
-      return Promise.reject(
-        new WebhookPayloadError(
-          'payload_consumed',
-          'the body was read before the webhook guard ran, so its exact bytes are gone: mount body parsers after the application was created, or on other paths',
-        ),
-      );
+      return Promise.reject(consumed());
   }
 }
 
@@ -66,12 +61,14 @@ function takeBytes(bytes: Uint8Array, rule: PayloadRule, maxBodyBytes: number): 
 }
 
 function readStream(stream: Readable, rule: PayloadRule, maxBodyBytes: number): Promise<ReadBody> {
+  if (stream.readableEnded) return Promise.reject(consumed());
   return new Promise((resolve, reject) => {
     const intake = new Intake(rule, maxBodyBytes);
     // `for await` would destroy the request on the first refusal, and with it the answer's socket.
-    const onData = (chunk: Buffer): void => {
+    const onData = (chunk: Buffer | string): void => {
       try {
-        intake.take(chunk);
+        // A stream of the caller's own may give texts.
+        intake.take(typeof chunk === 'string' ? Buffer.from(chunk) : chunk);
       } catch (error) {
         settle();
         stream.pause();
@@ -128,6 +125,13 @@ class Intake {
       this.chunks.length === 1 ? this.chunks[0]! : Buffer.concat(this.chunks, this.length);
     return { bytes, computed: this.digest?.digest() };
   }
+}
+
+function consumed(): WebhookPayloadError {
+  return new WebhookPayloadError(
+    'payload_consumed',
+    'the body was read before the webhook guard ran, so its exact bytes are gone: mount body parsers after the application was created, or on other paths',
+  );
 }
 
 function tooLarge(maxBodyBytes: number): WebhookPayloadError {

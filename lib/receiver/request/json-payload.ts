@@ -17,15 +17,50 @@ export function isJsonType(contentType: string | undefined): boolean {
  */
 export function parseJsonPayload(bytes: Buffer, contentType: string): unknown {
   const text = decode(bytes, charset(contentType));
+  if (text.length > WORTH_A_LOOK && opensDeeper(text, MAX_DATA_DEPTH)) throw tooDeep();
   const value = parseJson(text);
   if (value === undefined) throw invalid('the body is not JSON');
   if (nestsDeeper(value, MAX_DATA_DEPTH)) {
-    throw invalid(`the body nests more than ${MAX_DATA_DEPTH} levels`);
+    throw tooDeep();
   }
   if (hasPrototypeMember(text, value)) {
     throw invalid('the body has a member that would replace a prototype');
   }
   return value;
+}
+
+function tooDeep(): WebhookPayloadError {
+  return invalid(`the body nests more than ${MAX_DATA_DEPTH} levels`);
+}
+
+/** Characters from which a body that is nothing but brackets would hold the event loop while it is parsed. */
+const WORTH_A_LOOK = 65_536;
+
+/** Tells whether brackets open deeper than so many levels, in a text that may not be JSON. */
+function opensDeeper(text: string, levels: number): boolean {
+  let depth = 0;
+  for (let i = 0; i < text.length; i++) {
+    const character = text[i];
+    if (character === '"') {
+      i = endOfString(text, i);
+      if (i === -1) return false;
+    } else if (character === '{' || character === '[') {
+      if (++depth > levels) return true;
+    } else if (character === '}' || character === ']') {
+      depth--;
+    }
+  }
+  return false;
+}
+
+/** @returns `-1` for a string that has no end */
+function endOfString(text: string, start: number): number {
+  for (let end = text.indexOf('"', start + 1); end !== -1; end = text.indexOf('"', end + 1)) {
+    let backslashes = 0;
+    while (text[end - 1 - backslashes] === '\\') backslashes++;
+    if (backslashes % 2 === 0) return end;
+  }
+  return -1;
 }
 
 function decode(bytes: Buffer, label: string): string {

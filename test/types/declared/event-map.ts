@@ -12,6 +12,10 @@ export interface ItemAdded {
   item: string;
 }
 
+export interface Customer {
+  since: string;
+}
+
 declare module 'nestjs-webhook-token' {
   interface WebhookEventMap {
     'order.created': OrderCreated;
@@ -20,5 +24,8 @@ declare module 'nestjs-webhook-token' {
     'refund.paid': { refund: string };
     'batch.done': readonly string[];
     'ping.sent': undefined;
+    'user.joined': { createdAt: string; customer: Customer };
+    'price.set': string;
+    'note.left': { text: string } | undefined;
   }
 }

@@ -1,12 +1,16 @@
 /* oxlint-disable no-unused-vars -- what is declared here is only compiled, never run */
+import { createParamDecorator } from '@nestjs/common';
+import { Type } from 'class-transformer';
+import { z } from 'zod';
 import {
   OnWebhookEvent,
   WebhookContext,
   WebhookData,
   WebhookEvent,
   type WebhookEventData,
+  type WebhookEventPattern,
 } from 'nestjs-webhook-token';
-import type { ItemAdded, OrderCancelled, OrderCreated } from './event-map.js';
+import type { Customer, ItemAdded, OrderCancelled, OrderCreated } from './event-map.js';
 
 /** As class-validator wants it: a class of the declared shape. */
 class OrderCreatedDto implements OrderCreated {
@@ -18,6 +22,27 @@ class OrderCreatedDto implements OrderCreated {
 class OrderIdDto {
   id!: string;
 }
+
+/** The wire has a text where the class has a Date. */
+class UserJoinedDto {
+  @Type(() => Date) createdAt!: Date;
+  customer!: CustomerDto;
+}
+
+class CustomerDto {
+  @Type(() => Date) since!: Date;
+}
+
+class Tenant {
+  schemaName!: string;
+}
+
+/** Read from somewhere at start-up. */
+declare const anyPattern: WebhookEventPattern;
+
+const CurrentTenant = createParamDecorator(() => new Tenant());
+const Flag = createParamDecorator(() => true);
+const CoercedOrder = z.object({ id: z.coerce.number(), total: z.coerce.date() });
 
 class StrangerDto {
   stranger!: boolean;
@@ -89,6 +114,61 @@ export class RightHandlers {
 
   @OnWebhookEvent('order.created')
   memberAfterEvent(@WebhookContext() event: WebhookEvent, @WebhookData('id') id: string): void {}
+
+  @OnWebhookEvent('order.created')
+  tenant(@WebhookData() order: OrderCreatedDto, @CurrentTenant() tenant: Tenant): void {}
+
+  @OnWebhookEvent('order.created')
+  flag(@WebhookData() order: OrderCreatedDto, @Flag() flag: boolean): void {}
+
+  @OnWebhookEvent('order.created')
+  tenantFirst(@CurrentTenant() tenant: Tenant, @WebhookData() order: OrderCreatedDto): void {}
+
+  @OnWebhookEvent('order.created')
+  flagFirst(
+    @Flag() flag: boolean,
+    @WebhookContext() event: WebhookEvent<'order.created'>,
+    @WebhookData() order: OrderCreatedDto,
+  ): void {}
+
+  @OnWebhookEvent('user.joined')
+  transformed(user: UserJoinedDto, event: WebhookEvent<'user.joined'>): void {}
+
+  @OnWebhookEvent('user.joined')
+  transformedMember(@WebhookData('customer') customer: CustomerDto): void {}
+
+  @OnWebhookEvent('user.joined')
+  objectMember(@WebhookData('customer') customer: Customer): void {}
+
+  @OnWebhookEvent('order.created')
+  coerced(@WebhookData({ schema: CoercedOrder }) order: z.infer<typeof CoercedOrder>): void {}
+
+  @OnWebhookEvent('price.set')
+  coercedText(@WebhookData({ schema: z.coerce.number() }) price: number): void {}
+
+  @OnWebhookEvent('note.left')
+  required(note: { text: string }): void {}
+
+  @OnWebhookEvent(anyPattern)
+  computed(data: unknown, event: WebhookEvent): void {}
+
+  @OnWebhookEvent('order.created')
+  optional(order?: OrderCreated, event?: WebhookEvent<'order.created'>): void {}
+}
+
+/** Wrong without a pipe or schema that makes it right, and nobody can see from here whether there is one. */
+export class BenefitOfTheDoubt {
+  @OnWebhookEvent('order.created')
+  wrongMemberType(order: { id: number; total: number }): void {}
+
+  @OnWebhookEvent('order.created')
+  namesInCommon(order: OrderCancelled): void {}
+
+  @OnWebhookEvent('order.*')
+  namesInCommonWithEach(order: OrderCreated): void {}
+
+  @OnWebhookEvent('order.created')
+  laterParameter(@WebhookContext() event: WebhookEvent, @WebhookData('id') id: boolean): void {}
 }
 
 /** Events of one kind are events of any kind that takes them in; never the other way round. */
@@ -117,10 +197,6 @@ export class WrongHandlers {
   @OnWebhookEvent(['order.created', 'order.nothing'])
   oneMisspelt(): void {}
 
-  // @ts-expect-error data of another event
-  @OnWebhookEvent('order.created')
-  otherData(order: OrderCancelled): void {}
-
   // @ts-expect-error a DTO that has nothing to do with it
   @OnWebhookEvent('order.created')
   strangerDto(order: StrangerDto): void {}
@@ -132,10 +208,6 @@ export class WrongHandlers {
   // @ts-expect-error another event's context
   @OnWebhookEvent('order.created')
   otherEvent(order: OrderCreated, event: WebhookEvent<'refund.paid'>): void {}
-
-  // @ts-expect-error one of two possible shapes
-  @OnWebhookEvent('order.*')
-  onlyOneOfThePattern(order: OrderCreated): void {}
 
   // @ts-expect-error two segments deep is not one
   @OnWebhookEvent('order.**')
@@ -151,5 +223,41 @@ export class WrongHandlers {
 
   // @ts-expect-error the data has no member of this type
   @OnWebhookEvent('order.created')
-  wrongMember(@WebhookContext() event: WebhookEvent, @WebhookData('id') id: boolean): void {}
+  wrongMember(@WebhookData('id') id: boolean): void {}
+
+  // @ts-expect-error another event's context, whatever decorates it
+  @OnWebhookEvent('order.created')
+  otherEventFirst(@WebhookContext() event: WebhookEvent<'refund.paid'>): void {}
+
+  // @ts-expect-error another event's context, behind what cannot be judged
+  @OnWebhookEvent('order.created')
+  otherEventLast(
+    order: OrderCreatedDto,
+    @CurrentTenant() tenant: Tenant,
+    event: WebhookEvent<'refund.paid'>,
+  ): void {}
+
+  // @ts-expect-error one event of those the pattern matches
+  @OnWebhookEvent('order.*')
+  oneEventOfThePattern(data: unknown, event: WebhookEvent<'order.created'>): void {}
+
+  // @ts-expect-error nothing to do with it, though optional
+  @OnWebhookEvent('order.created')
+  optionalStranger(order?: StrangerDto): void {}
+
+  // @ts-expect-error an object where the event has no data
+  @OnWebhookEvent('ping.sent')
+  strangerForNothing(data: StrangerDto): void {}
+
+  // @ts-expect-error a stranger where the event takes the place of the data
+  @OnWebhookEvent('order.created')
+  strangerAndEvent(data: StrangerDto, event: WebhookEvent<'order.created'>): void {}
+
+  // @ts-expect-error no declared event matches
+  @OnWebhookEvent('nothing.*')
+  unmatched(): void {}
+
+  // @ts-expect-error one of the patterns matches no declared event
+  @OnWebhookEvent(['order.*', '**.nothing'])
+  oneUnmatched(): void {}
 }

@@ -69,6 +69,9 @@ export type Names = All<
       | 'refund.paid'
       | 'batch.done'
       | 'ping.sent'
+      | 'user.joined'
+      | 'price.set'
+      | 'note.left'
     >,
     Same<WebhookEventsMatching<'order.created'>, 'order.created'>,
     Same<WebhookEventsMatching<'order.*'>, 'order.created' | 'order.cancelled'>,

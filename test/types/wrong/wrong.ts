@@ -15,7 +15,10 @@ export class Handlers {
   misspelt(): void {}
 
   @OnWebhookEvent('order.created') // wrong
-  mistyped(order: { id: number }): void {}
+  strange(order: { stranger: boolean }): void {}
+
+  @OnWebhookEvent('nothing.*') // wrong
+  unmatched(): void {}
 
   @OnWebhookEvent('order.created')
   right(order: { id: string }): void {}

@@ -62,6 +62,22 @@ function members() {
   ];
 }
 
+const UNSAFE_CHARACTERS = {
+  'a delete character': '\u007f',
+  'the first C1 control character': '\u0080',
+  'a C1 control sequence introducer': '\u009b',
+  'the last C1 control character': '\u009f',
+  'a line separator': '\u2028',
+  'a paragraph separator': '\u2029',
+};
+
+const LONE_SURROGATES = {
+  'a high surrogate at its end': 'a\ud800',
+  'another high surrogate at its end': 'a\ud801',
+  'a low surrogate at its beginning': '\udc00a',
+  'surrogates the wrong way round': 'a\ude00\ud83d',
+};
+
 function identifiers() {
   return [
     ...['iss', 'jti'].flatMap((name) =>
@@ -82,6 +98,24 @@ function identifiers() {
         ),
       ),
     ),
+    ...['iss', 'jti', 'sub', 'txn'].flatMap((name) => [
+      ...Object.entries(UNSAFE_CHARACTERS).map(([kind, character]) =>
+        refused(
+          `${name} with ${kind}`,
+          'invalid_claim',
+          `${name} is logged, and has no control characters and no separators of lines.`,
+          token(claims({ [name]: `a${character}b` })),
+        ),
+      ),
+      ...Object.entries(LONE_SURROGATES).map(([kind, text]) =>
+        refused(
+          `${name} with ${kind}`,
+          'invalid_claim',
+          `${name} is compared, and as UTF-8 all lone surrogates are the same character.`,
+          token(claims({ [name]: text })),
+        ),
+      ),
+    ]),
     ...['sub', 'txn'].flatMap((name) => [
       accepted(
         `${name} a string`,
@@ -114,7 +148,7 @@ function identifiers() {
     ),
     accepted(
       'jti outside ASCII',
-      'jti is any text without control characters.',
+      'jti is any well-formed text without control characters and separators of lines.',
       token(claims({ jti: 'Größe-\u6f22-\ud83d\ude00' })),
     ),
   ];

@@ -300,6 +300,30 @@ function keyIds() {
       'A kid has no control characters.',
       named('k\u007f'),
     ),
+    refused(
+      'kid with a C1 control character',
+      'invalid_token',
+      'A kid has no control characters.',
+      named('k\u009b1'),
+    ),
+    refused(
+      'kid with a line separator',
+      'invalid_token',
+      'A kid has no separators of lines.',
+      named('k\u20281'),
+    ),
+    refused(
+      'kid with a paragraph separator',
+      'invalid_token',
+      'A kid has no separators of lines.',
+      named('k\u20291'),
+    ),
+    refused(
+      'kid with a lone surrogate',
+      'invalid_token',
+      'A kid is well-formed: as UTF-8 all lone surrogates are the same character.',
+      named('k\ud800'),
+    ),
     accepted(
       'kid that looks like a path',
       'A kid is only ever compared; here the key has no name and serves any.',

@@ -1,4 +1,4 @@
-import { isIdentifier } from '../../token/validate-claims.js';
+import { isIdentifier } from './identifier.js';
 
 /**
  * Tells whether a value can be the claim `aud`: one name, or a list of at least one.

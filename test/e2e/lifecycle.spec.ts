@@ -1,0 +1,305 @@
+import { request as httpRequest } from 'node:http';
+import { Readable } from 'node:stream';
+import { setImmediate as turn } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import {
+  Catch,
+  Controller,
+  HttpException,
+  Injectable,
+  NotFoundException,
+  Post,
+  UseGuards,
+  UseFilters,
+  UseInterceptors,
+  type ArgumentsHost,
+  type CallHandler,
+  type NestInterceptor,
+} from '@nestjs/common';
+import { BaseExceptionFilter } from '@nestjs/core';
+import { IsString } from 'class-validator';
+import { catchError, concat, EMPTY, of, throwError, type Observable } from 'rxjs';
+import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
+import { WebhookEndpoint } from '../../lib/receiver/decorators/webhook-endpoint.decorator.js';
+import { WebhookDispatcher } from '../../lib/receiver/handlers/webhook.dispatcher.js';
+import { WebhookGuard } from '../../lib/receiver/webhook.guard.js';
+import { WebhookVerifier } from '../../lib/receiver/webhook.verifier.js';
+import { adapters } from '../fixtures/adapters.js';
+import { head, post } from '../fixtures/http-client.js';
+import { ScriptedReplayStore } from '../fixtures/scripted-replay.store.js';
+import {
+  receiverOptions,
+  signed,
+  signedBody,
+  startApp,
+  type StartedApp,
+} from '../fixtures/receiver-app.js';
+
+let runs: string[] = [];
+let thrown: unknown;
+let stream: () => Observable<unknown> = () => EMPTY;
+let onSlow: () => Promise<void> = () => Promise.resolve();
+
+class Order {
+  @IsString() id!: string;
+}
+
+class Known extends Error {}
+
+@Catch(Known)
+class KnownFilter extends BaseExceptionFilter {
+  override catch(_error: Known, host: ArgumentsHost): void {
+    super.catch(new NotFoundException('unknown to us'), host);
+  }
+}
+
+@Injectable()
+class SeesErrors implements NestInterceptor {
+  intercept(_: unknown, next: CallHandler): Observable<unknown> {
+    return next.handle().pipe(
+      catchError((error: unknown) => {
+        runs.push(`interceptor ${(error as object).constructor.name}`);
+        return throwError(() => error);
+      }),
+    );
+  }
+}
+
+@Injectable()
+class Handlers {
+  @OnWebhookEvent('throws.anything')
+  onThrows(): void {
+    throw thrown;
+  }
+  @OnWebhookEvent('order.created')
+  onOrder(_order: Order): void {
+    runs.push('one');
+  }
+  @OnWebhookEvent('order.*')
+  onAnyOrder(_order: Order): void {
+    runs.push('two');
+  }
+}
+
+@Controller()
+class Routes {
+  @WebhookEndpoint('throws')
+  throws(): void {
+    throw thrown;
+  }
+  @WebhookEndpoint('stream')
+  streams(): Observable<unknown> {
+    runs.push('stream');
+    return stream();
+  }
+  @WebhookEndpoint('slow')
+  async slow(): Promise<void> {
+    runs.push('slow');
+    await onSlow();
+  }
+  @WebhookEndpoint('known')
+  @UseFilters(KnownFilter)
+  known(): void {
+    throw thrown;
+  }
+  @UseInterceptors(SeesErrors)
+  @WebhookEndpoint('seen')
+  seen(): void {
+    throw thrown;
+  }
+}
+
+@UseGuards(WebhookGuard)
+@Controller('guarded')
+class GuardedTwice {
+  @WebhookEndpoint('endpoint')
+  endpoint(): void {
+    runs.push('endpoint');
+  }
+  @UseGuards(WebhookGuard)
+  @Post('route')
+  route(): void {
+    runs.push('route');
+  }
+}
+
+describe.each(adapters)('on %s', (_, createAdapter) => {
+  let started: StartedApp;
+  let store: ScriptedReplayStore;
+  beforeEach(async () => {
+    runs = [];
+    store = new ScriptedReplayStore();
+    started = await startApp(createAdapter(), {
+      options: receiverOptions({ replay: { store } }),
+      providers: [Handlers],
+      controllers: [Routes, GuardedTwice],
+    });
+  });
+  afterEach(() => started.app.close());
+
+  const status = (value: unknown): HttpException => new HttpException('no', value as number);
+  it.each<[string, () => unknown]>([
+    ['a status that is a text', () => status('ECONNREFUSED')],
+    ['a status that is no status', () => status(99)],
+    ['no status', () => status(undefined)],
+    [
+      'a getter that throws',
+      () =>
+        Object.assign(status(400), {
+          getStatus: () => {
+            throw new Error('getter');
+          },
+        }),
+    ],
+    ['a message that is no text', () => Object.assign(status(400), { message: 1n })],
+    [
+      'messages that are no texts',
+      () => new HttpException({ message: [Object.create(null)] }, 400),
+    ],
+    ['nothing', () => undefined],
+  ])('a handler that throws %s is answered, and the process lives on', async (_name, make) => {
+    thrown = make();
+    const { origin } = started;
+
+    const answers = [
+      await head(origin, signed({ event: 'throws.anything' })),
+      await head(origin, signed(), { path: '/throws' }),
+    ];
+
+    for (const answer of answers) expect([400, 422, 500]).toContain(answer.status);
+    thrown = new NotFoundException('gone');
+    expect((await head(origin, signed({ event: 'throws.anything' }))).status).toBe(404);
+  });
+
+  it('two handlers that refuse the data for its form are one 422', async () => {
+    const answer = await post(started.origin, signedBody('{"id":1}'));
+
+    expect(answer).toMatchObject({
+      status: 422,
+      json: { code: 'invalid_payload', errors: ['id must be a string'] },
+    });
+    expect(started.logger.at('error')).toEqual([]);
+  });
+
+  it('a stream that fails after its first value is a failure, an empty one a success', async () => {
+    const { origin } = started;
+    const token = signed();
+    stream = () =>
+      concat(
+        of(1),
+        throwError(() => new Error('late')),
+      );
+    expect((await head(origin, token, { path: '/stream' })).status).toBe(500);
+    stream = () => EMPTY;
+    expect((await head(origin, token, { path: '/stream' })).status).toBe(204);
+    expect(runs).toEqual(['stream', 'stream']);
+  });
+
+  it('a sender that goes away does not free the event its handler is still at', async () => {
+    const { origin } = started;
+    const token = signed();
+    let finish = (): void => undefined;
+    const entered = new Promise<void>((enter) => {
+      onSlow = () => {
+        enter();
+        return new Promise((resolve) => (finish = resolve));
+      };
+    });
+    const gone = httpRequest(`${origin}/slow`, {
+      method: 'HEAD',
+      headers: { authorization: `Bearer ${token}` },
+    });
+    gone.on('error', () => undefined);
+    gone.end();
+    await entered;
+    gone.destroy();
+    await turn();
+
+    expect((await head(origin, token, { path: '/slow' })).status).toBe(409);
+    finish();
+    let answer = await head(origin, token, { path: '/slow' });
+    while (answer.status === 409) answer = await head(origin, token, { path: '/slow' });
+    expect([answer.status, answer.headers['webhook-duplicate']]).toEqual([204, 'true']);
+    expect(runs).toEqual(['slow']);
+  });
+
+  it("an endpoint's interceptors see what its method threw, and its answer follows it", async () => {
+    thrown = new Known('for those who know it');
+
+    expect((await head(started.origin, signed(), { path: '/seen' })).status).toBe(500);
+    expect(runs).toEqual(['interceptor Known']);
+  });
+
+  it("an endpoint's own filters come before ours, for what they catch", async () => {
+    const { origin } = started;
+    thrown = new Known('for those who know it');
+    const token = signed();
+
+    expect(await post(origin, signedBody('{}'), { path: '/known' })).toMatchObject({ status: 404 });
+    expect((await head(origin, token, { path: '/known' })).status).toBe(404);
+    thrown = new Error('unknown');
+    // The event was freed, so its copy is handled again.
+    expect((await head(origin, token, { path: '/known' })).status).toBe(500);
+  });
+
+  it('the guard bound twice verifies once', async () => {
+    const { origin } = started;
+
+    expect((await post(origin, signedBody('{}'), { path: '/guarded/endpoint' })).status).toBe(204);
+    expect((await post(origin, signedBody('{}'), { path: '/guarded/route' })).status).toBe(201);
+    expect(runs).toEqual(['endpoint', 'route']);
+  });
+
+  it('a store in trouble is told to the operator once, and not to the sender', async () => {
+    const { origin, logger } = started;
+    store.failure = new Error('connect ECONNREFUSED to the store');
+
+    const answers = [
+      await post(origin, signedBody('{"id":"1"}')),
+      await post(origin, signedBody('{"id":"2"}')),
+    ];
+    store.failure = undefined;
+    expect((await post(origin, signedBody('{"id":"3"}'))).status).toBe(204);
+
+    expect(answers.map(({ status: code }) => code)).toEqual([503, 503]);
+    expect(answers.map(({ text }) => text).join()).not.toContain('ECONNREFUSED');
+    expect(logger.at('error').filter((line) => line.includes('ECONNREFUSED'))).toHaveLength(1);
+    expect(logger.lines).toContainEqual(expect.stringContaining('works again'));
+  });
+
+  it('what was verified another way is validated when it is dispatched', async () => {
+    const { app } = started;
+    const { token, body } = signedBody('{"id":42}');
+    const event = await app.get(WebhookVerifier).verify({
+      method: 'POST',
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+      body,
+    });
+
+    await expect(app.get(WebhookDispatcher).dispatch(event)).rejects.toThrow();
+    expect(runs).toEqual([]);
+  });
+
+  it('a stream of texts is read like one of bytes, and one that has ended is refused', async () => {
+    const verifier = started.app.get(WebhookVerifier);
+    const { token } = signedBody('ab');
+    const request = { method: 'POST', headers: { authorization: `Bearer ${token}` } };
+    const ended = Readable.from(['ab']);
+    for await (const _chunk of ended) void _chunk;
+
+    await expect(verifier.verify({ ...request, body: ended })).rejects.toMatchObject({
+      code: 'payload_consumed',
+    });
+    const event = await verifier.verify({ ...request, body: Readable.from(['a', 'b']) });
+    expect(event.data).toEqual(Buffer.from('ab'));
+  });
+
+  it('a large body that is nothing but brackets is refused before it is parsed', async () => {
+    const brackets = Buffer.alloc(200_000, '[');
+
+    expect(await post(started.origin, signedBody(brackets))).toMatchObject({
+      status: 400,
+      json: { code: 'invalid_payload', detail: 'the body nests more than 64 levels' },
+    });
+  });
+});

@@ -1,0 +1,101 @@
+import { describe, expect, it } from '@jest/globals';
+import { LeaseKeeper } from '../../lib/receiver/replay/lease-keeper.js';
+import { MemoryReplayStore } from '../../lib/replay/memory-replay.store.js';
+import type { ReplayReservation } from '../../lib/replay/replay-store.js';
+import { TestClock } from '../../lib/testing/test-clock.js';
+
+const LEASE = 30_000;
+const WAKE = LEASE / 4;
+
+type Answer = 'extends' | 'fails' | 'hangs';
+
+/** A store whose next extensions are answered as a test wants them. */
+class ExtensionsStore extends MemoryReplayStore {
+  answer: Answer = 'extends';
+  readonly asked: string[] = [];
+  private recoveries: (() => void)[] = [];
+
+  override extend(reservation: ReplayReservation): never {
+    this.asked.push(reservation.claim.key);
+    if (this.answer === 'fails') throw new Error('the connection was lost');
+    const extended = (): boolean => super.extend(reservation);
+    // The base class answers at once; whoever calls a store must take both.
+    if (this.answer === 'extends') return extended() as never;
+    return new Promise<boolean>((resolve) => {
+      this.recoveries.push(() => resolve(extended()));
+    }) as never;
+  }
+
+  recover(): void {
+    this.answer = 'extends';
+    for (const resume of this.recoveries.splice(0)) resume();
+  }
+}
+
+function setup() {
+  const clock = new TestClock();
+  const store = new ExtensionsStore({ clock });
+  const keeper = new LeaseKeeper(store, clock, LEASE);
+  const hold = (key: string): ReplayReservation => {
+    const verdict = store.reserve({
+      key,
+      tokenKey: key,
+      fingerprint: '',
+      replayUntil: clock.now() + 10 * LEASE,
+      keepUntil: clock.now() + 10 * LEASE,
+      lease: LEASE,
+      issuer: 'https://issuer.example',
+    });
+    if (verdict.status !== 'reserved') throw new Error(`${key} is ${verdict.status}`);
+    keeper.hold(verdict.reservation);
+    return verdict.reservation;
+  };
+  return { clock, store, keeper, hold };
+}
+
+describe('LeaseKeeper', () => {
+  it('keeps a lease for as long as it is held', async () => {
+    const { clock, store, keeper, hold } = setup();
+    const reservation = hold('a');
+
+    await clock.advance(5 * LEASE);
+    keeper.drop(reservation);
+    expect(store.commit(reservation)).toBe(true);
+    await clock.advance(WAKE);
+    expect(clock.waiting).toBe(0);
+  });
+
+  it('outlives two failures of the store', async () => {
+    const { clock, store, hold } = setup();
+    const reservation = hold('a');
+    store.answer = 'fails';
+    for (let ms = 0; ms < LEASE && store.asked.length < 2; ms += 500) await clock.advance(500);
+    expect(store.asked).toEqual(['a', 'a']);
+    store.answer = 'extends';
+    await clock.advance(LEASE);
+
+    expect(store.commit(reservation)).toBe(true);
+  });
+
+  it('has one extension open for each lease, however long the store hangs', async () => {
+    const { clock, store, hold } = setup();
+    hold('a');
+    store.answer = 'hangs';
+    await clock.advance(WAKE);
+    hold('b');
+    await clock.advance(20 * WAKE);
+
+    expect(store.asked).toEqual(['a', 'b']);
+  });
+
+  it('goes on extending once the store has answered', async () => {
+    const { clock, store, hold } = setup();
+    hold('a');
+    store.answer = 'hangs';
+    await clock.advance(2 * WAKE);
+    store.recover();
+
+    await clock.advance(2 * WAKE);
+    expect(store.asked).toEqual(['a', 'a', 'a']);
+  });
+});
