@@ -15,7 +15,7 @@ function faultsOf(options: unknown): string[] {
   }
 }
 
-const receiver = (change: object): unknown => receiverOptions(change as never);
+const receiver = (change: object): unknown => receiverOptions(change);
 const issuer = (change: object): unknown =>
   receiver({ issuers: [{ issuer: ISSUER, secret: SECRET, ...change }] });
 const replay = (change: object): unknown => receiver({ replay: change });

@@ -308,7 +308,7 @@ describe('versions that the path does not tell, on Express', () => {
     ['one in common', ['1', '2']],
     ['every one', VERSION_NEUTRAL],
   ])('do not hide that a route would take the requests: %s', async (_name, version) => {
-    @Controller({ version: version as string })
+    @Controller({ version })
     class Earlier {
       @Post('shared')
       take(): void {}

@@ -138,7 +138,9 @@ function readRefusal(cause: unknown): HandlerRefusal | undefined {
     }
     const errors = validationErrors(cause);
     if (errors !== undefined) return { status: 422, detail: '', errors };
-    return { status: status as number, detail: String(cause.message), errors };
+    // Typed as a text; it is whatever the handler has put there.
+    const message: unknown = cause.message;
+    return { status: status as number, detail: String(message), errors };
   } catch {
     return undefined;
   }

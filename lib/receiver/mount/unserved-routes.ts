@@ -29,9 +29,9 @@ export function unservedRoutes(
     for (const name of scanner.getAllMethodNames(prototype)) {
       const method = prototype[name];
       if (typeof method !== 'function' || !isRoute(method)) continue;
-      const [guard] = [...guardsOf(metatype), ...guardsOf(method)]
+      const guard = [...guardsOf(metatype), ...guardsOf(method)]
         .map((one) => instanceOf(one, controller))
-        .filter((one) => one !== undefined);
+        .find((one) => one !== undefined);
       if (guard === undefined) continue;
       for (const message of receiverFaults(guard, readRoute(method)?.receiver)) {
         faults.push({ path: `${controller.name}.${name}`, message });
