@@ -111,14 +111,14 @@ export class WebhookVerifier {
    */
   async admit(incoming: IncomingWebhook, receiver: ResolvedReceiver): Promise<WebhookReception> {
     const method = webhookMethod(incoming.method);
-    const { claims } = await receiver.tokens.verify(readBearerToken(incoming.headers));
+    const { claims, profile } = await receiver.tokens.verify(readBearerToken(incoming.headers));
     checkAllowed(receiver, claims);
     const payload = await this.readPayload(incoming, method, receiver, claims);
     const event = new WebhookEvent({
       ...payload,
       claims,
       method,
-      profile: 'webhook-token',
+      profile,
       receiver: receiver.name,
       signal: this.drain.signal,
     });

@@ -1,6 +1,7 @@
 import type { ConfigurationFault } from '../errors/webhook-configuration.error.js';
 import { identifierRule, isIdentifier } from './identifier.js';
 import { parseKey, type KeyInput, type KeyPolicy, type WebhookKey } from './key-material.js';
+import type { IssuerKeys, KeySource } from './key-source.js';
 import type { VerificationKey } from './token-key.js';
 import { MAX_KEYS_TRIED } from './webhook-token.constants.js';
 
@@ -14,8 +15,8 @@ export interface TrustedIssuer {
   readonly keys?: readonly WebhookKey[] | undefined;
 }
 
-/** The keys of one issuer. */
-export class IssuerKeys {
+/** The keys of one issuer that stand in the options. */
+export class StaticIssuerKeys implements IssuerKeys {
   private readonly named = new Map<string, VerificationKey[]>();
   private readonly unnamed: VerificationKey[] = [];
   private readonly all: VerificationKey[] = [];
@@ -45,7 +46,7 @@ export class IssuerKeys {
 }
 
 /** The keys of every trusted issuer; finding one costs the same for one issuer and for ten thousand. */
-export class KeyRing {
+export class KeyRing implements KeySource {
   /** The only issuer, when there is just one. */
   readonly sole: IssuerKeys | undefined;
 
@@ -55,6 +56,10 @@ export class KeyRing {
 
   of(issuer: string): IssuerKeys | undefined {
     return this.issuers.get(issuer);
+  }
+
+  ring(): this {
+    return this;
   }
 
   /** Parses every key once, and says everything that is wrong with them. */
@@ -77,7 +82,7 @@ export class KeyRing {
         });
         return;
       }
-      const keys = new IssuerKeys(entry.issuer);
+      const keys = new StaticIssuerKeys(entry.issuer);
       issuers.set(entry.issuer, keys);
       addKeys(keys, entry, path, policy, faults);
     });
@@ -92,7 +97,7 @@ export class KeyRing {
 }
 
 function addKeys(
-  keys: IssuerKeys,
+  keys: StaticIssuerKeys,
   entry: TrustedIssuer,
   path: string,
   policy: KeyPolicy,

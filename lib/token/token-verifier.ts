@@ -9,7 +9,8 @@ import { invalidToken, parseCompactToken, type CompactToken } from './compact-to
 import { isKeyId } from './identifier.js';
 import { isObject } from './json-object.js';
 import type { KeyPolicy } from './key-material.js';
-import { KeyRing, type IssuerKeys, type TrustedIssuer } from './key-ring.js';
+import { KeyRing, type TrustedIssuer } from './key-ring.js';
+import type { IssuerKeys, KeySource, TrustedIssuers } from './key-source.js';
 import {
   decodeUtf8,
   hasDuplicateMember,
@@ -33,7 +34,8 @@ import {
 
 /** Whom a verifier trusts, and how strict it is. */
 export interface TokenVerifierOptions extends KeyPolicy {
-  readonly issuers: readonly TrustedIssuer[];
+  /** Everybody whose tokens are taken, with their keys; or where to find both. */
+  readonly issuers: readonly TrustedIssuer[] | KeySource;
   /** Seconds by which two clocks may differ, 0 to 300; default 60. */
   readonly clockTolerance?: number | undefined;
   /** Seconds between `iat` and `exp` at the most; default 3600. */
@@ -88,7 +90,7 @@ const REMEMBERED_HEADERS = 256;
 const LEVELS_ABOVE_DATA = 2;
 
 class KeyRingTokenVerifier implements TokenVerifier {
-  private readonly ring: KeyRing;
+  private readonly keys: KeySource;
   private readonly clockTolerance: number;
   private readonly maxTokenLifetime: number;
   private readonly audience: readonly string[];
@@ -96,8 +98,8 @@ class KeyRingTokenVerifier implements TokenVerifier {
   private readonly authenticHeaders = new Map<string, WebhookTokenHeader>();
 
   constructor(options: TokenVerifierOptions) {
-    const { ring, faults } = KeyRing.build(options.issuers, options);
-    this.ring = ring;
+    const { keys, faults } = keySource(options);
+    this.keys = keys;
     this.clockTolerance = options.clockTolerance ?? DEFAULT_CLOCK_TOLERANCE;
     this.maxTokenLifetime = options.maxTokenLifetime ?? DEFAULT_MAX_TOKEN_LIFETIME;
     this.audience = audiences(options.audience);
@@ -109,24 +111,30 @@ class KeyRingTokenVerifier implements TokenVerifier {
   verify(token: string): MaybePromise<VerifiedWebhookToken> {
     const compact = parseCompactToken(token);
     const header = this.authenticHeaders.get(compact.header) ?? parseHeader(compact.header);
-    // With one issuer the key is known before a byte of the claims is parsed. With several, `iss`
-    // must be read to find it; nothing else of the claims is looked at before the signature holds.
-    const issuer = this.ring.sole ?? this.issuerOf(compact);
-    const candidates = issuer.candidates(header.kid);
-    if (candidates.length === 0) throw unknownKey();
-    const verified = this.firstThatVerifies(candidates, header, compact);
-    return verified instanceof Promise
-      ? verified.then((key) => this.accept(compact, header, issuer, key))
-      : this.accept(compact, header, issuer, verified);
+    const ring = this.keys.ring();
+    return ring instanceof Promise
+      ? ring.then((trusted) => this.verifyWith(trusted, compact, header))
+      : this.verifyWith(ring, compact, header);
   }
 
-  private issuerOf(compact: CompactToken): IssuerKeys {
-    const claims = parseClaims(compact)?.value;
-    if (!isObject(claims)) throw invalidToken();
-    const iss = claims['iss'];
-    const issuer = typeof iss === 'string' ? this.ring.of(iss) : undefined;
-    if (issuer === undefined) throw new WebhookTokenError('wrong_issuer', 'the token is invalid');
-    return issuer;
+  private verifyWith(
+    trusted: TrustedIssuers,
+    compact: CompactToken,
+    header: WebhookTokenHeader,
+  ): MaybePromise<VerifiedWebhookToken> {
+    // With one issuer the key is known before a byte of the claims is parsed. With several, `iss`
+    // must be read to find it; nothing else of the claims is looked at before the signature holds.
+    const issuer = trusted.sole ?? issuerOf(compact, trusted);
+    const now = readSeconds(this.now);
+    const candidates = issuer.candidates(header.kid, now);
+    const verified =
+      candidates instanceof Promise
+        ? candidates.then((keys) => this.firstThatVerifies(keys, header, compact))
+        : this.firstThatVerifies(candidates, header, compact);
+    // The times hold or not at the moment the token came; a key that takes a while changes nothing.
+    return verified instanceof Promise
+      ? verified.then((key) => this.accept(compact, header, issuer, key, now))
+      : this.accept(compact, header, issuer, verified, now);
   }
 
   private firstThatVerifies(
@@ -135,6 +143,7 @@ class KeyRingTokenVerifier implements TokenVerifier {
     compact: CompactToken,
     from = 0,
   ): MaybePromise<VerificationKey> {
+    if (candidates.length === 0) throw unknownKey();
     let algorithmServed = false;
     for (let i = from; i < candidates.length; i++) {
       const key = candidates[i]!;
@@ -158,6 +167,7 @@ class KeyRingTokenVerifier implements TokenVerifier {
     header: WebhookTokenHeader,
     issuer: IssuerKeys,
     key: VerificationKey,
+    now: number,
   ): VerifiedWebhookToken {
     this.rememberHeader(compact.header, header);
     const parsed = parseClaims(compact);
@@ -168,11 +178,11 @@ class KeyRingTokenVerifier implements TokenVerifier {
     const claims = validateClaims(parsed.value, {
       issuer: issuer.issuer,
       audience: this.audience,
-      now: readSeconds(this.now),
+      now,
       clockTolerance: this.clockTolerance,
       maxTokenLifetime: this.maxTokenLifetime,
     });
-    return { header, claims, key: describeKey(key, issuer.issuer) };
+    return { header, claims, key: describeKey(key, issuer.issuer), profile: 'webhook-token' };
   }
 
   private rememberHeader(segment: string, header: WebhookTokenHeader): void {
@@ -182,6 +192,25 @@ class KeyRingTokenVerifier implements TokenVerifier {
     // Every token of this header gets the same object, so no caller may change it.
     this.authenticHeaders.set(segment, Object.freeze(header));
   }
+}
+
+function keySource(options: TokenVerifierOptions): {
+  keys: KeySource;
+  faults: ConfigurationFault[];
+} {
+  const { issuers } = options;
+  if ('ring' in issuers) return { keys: issuers, faults: [] };
+  const { ring, faults } = KeyRing.build(issuers, options);
+  return { keys: ring, faults };
+}
+
+function issuerOf(compact: CompactToken, trusted: TrustedIssuers): IssuerKeys {
+  const claims = parseClaims(compact)?.value;
+  if (!isObject(claims)) throw invalidToken();
+  const iss = claims['iss'];
+  const issuer = typeof iss === 'string' ? trusted.of(iss) : undefined;
+  if (issuer === undefined) throw new WebhookTokenError('wrong_issuer', 'the token is invalid');
+  return issuer;
 }
 
 function parseHeader(segment: string): WebhookTokenHeader {

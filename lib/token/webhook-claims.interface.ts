@@ -1,4 +1,4 @@
-import type { SignatureAlgorithm } from './webhook-token.constants.js';
+import type { SignatureAlgorithm, WebhookProfile } from './webhook-token.constants.js';
 
 /** The protected header of a webhook token, after verification. */
 export interface WebhookTokenHeader {
@@ -45,4 +45,6 @@ export interface VerifiedWebhookToken {
   readonly header: WebhookTokenHeader;
   readonly claims: WebhookTokenClaims;
   readonly key: VerifiedKey;
+  /** The wire format it is written in. */
+  readonly profile: WebhookProfile;
 }

@@ -75,6 +75,7 @@ describe('a signed token', () => {
           expect(verified).toEqual({
             header: asWritten({ alg, typ: 'JWT', kid: name }),
             key: asWritten({ issuer: ISSUER, alg, kid: name }),
+            profile: 'webhook-token',
             claims: asWritten({
               iss: ISSUER,
               sub: subject,

@@ -24,7 +24,7 @@ const CLAIMS = {
   webhook: { event: 'order.created' },
 };
 
-const trusting: TokenVerifierOptions = {
+const trusting = {
   issuers: [{ issuer: ISSUER, secret: SECRET }],
   now: () => NOW,
 };
@@ -116,6 +116,7 @@ describe('the result', () => {
       header: { alg: 'HS256', typ: 'JWT' },
       claims: CLAIMS,
       key: { issuer: ISSUER, alg: 'HS256' },
+      profile: 'webhook-token',
     });
   });
 
