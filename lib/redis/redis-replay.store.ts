@@ -1,0 +1,149 @@
+import { createHash, randomUUID } from 'node:crypto';
+import type { Duration } from '../clock/duration.js';
+import { SystemClock } from '../clock/system-clock.js';
+import type { WebhookClock } from '../clock/webhook-clock.js';
+import { ConfigurationFaults } from '../errors/configuration-faults.js';
+import { WebhookConfigurationError } from '../errors/webhook-configuration.error.js';
+import { WebhookStoreError } from '../errors/webhook-store.error.js';
+import {
+  ReplayStore,
+  type ReplayClaim,
+  type ReplayReservation,
+  type ReplayVerdict,
+} from '../replay/replay-store.js';
+import { isRedisClient, type RedisClient } from './redis-client.interface.js';
+import { COMMIT, EXTEND, RELEASE, RESERVE } from './replay.scripts.js';
+import type { RedisScript } from './redis-script.js';
+
+/** Milliseconds. */
+const DEFAULT_TIMEOUT = 2_000;
+const DEFAULT_PREFIX = 'webhook-replay';
+
+export interface RedisReplayStoreOptions {
+  /** What every key begins with; default `webhook-replay`. Applications that share a server need one each. */
+  readonly prefix?: string | undefined;
+  /** How long the server may take to answer before the webhook is answered 503; default `'2s'`. */
+  readonly timeout?: Duration | undefined;
+  /** Default: the machine's clock. How long entries live is told by the server's. */
+  readonly clock?: WebhookClock | undefined;
+}
+
+/**
+ * Remembers events in Redis, for any number of processes.
+ *
+ * Every step is one Lua script, so it is atomic whoever else is at it. What is remembered expires by itself.
+ * The server must not evict: with a `maxmemory-policy` other than `noeviction` it forgets handled events
+ * when it is full, and their copies would be handled again. When it is full and does not evict, or
+ * cannot be reached, webhooks are answered 503 and sent again later.
+ *
+ * All keys of one issuer lie in one slot of a cluster. An event takes about 220 bytes, 450 with a `txn`.
+ *
+ * ```ts
+ * replay: { store: new RedisReplayStore(new Redis({ enableOfflineQueue: false })) }
+ * ```
+ */
+export class RedisReplayStore extends ReplayStore {
+  override readonly scope = 'shared';
+
+  private readonly prefix: string;
+  private readonly timeout: number;
+  private readonly clock: WebhookClock;
+
+  /**
+   * @param client - of ioredis, or of node-redis and connected; closing it stays the application's
+   * @throws {@link WebhookConfigurationError} for a client that is none, and for options out of range
+   */
+  constructor(
+    private readonly client: RedisClient,
+    options: RedisReplayStoreOptions = {},
+  ) {
+    super();
+    const faults = new ConfigurationFaults('RedisReplayStore');
+    faults.require(
+      isRedisClient(client),
+      'client',
+      'must be a client of ioredis or node-redis: it has eval, and evalsha or evalSha',
+    );
+    this.prefix = options.prefix ?? DEFAULT_PREFIX;
+    faults.require(
+      typeof this.prefix === 'string' && /^[^\s{}]{1,64}$/.test(this.prefix),
+      'prefix',
+      'must be 1 to 64 characters without white space and braces',
+    );
+    this.timeout = faults.duration('timeout', options.timeout, DEFAULT_TIMEOUT);
+    if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
+    this.clock = options.clock ?? new SystemClock();
+  }
+
+  override async reserve(claim: ReplayClaim): Promise<ReplayVerdict> {
+    const now = this.clock.now();
+    const owner = randomUUID();
+    const [event, token] = this.keys(claim);
+    const keep = Math.max(claim.replayUntil, claim.keepUntil) - now;
+    const [status, remaining] = (await this.run(
+      RESERVE,
+      [event, token, this.key(claim, 'event', claim.tokenKey)],
+      [claim.fingerprint, owner, wholeMs(claim.lease), wholeMs(keep)],
+    )) as [ReplayVerdict['status'], number?];
+    switch (status) {
+      case 'reserved':
+        return { status, reservation: { claim, owner } };
+      case 'in-progress':
+        return { status, retryAt: now + Math.max(1, remaining ?? 0) };
+      case 'done':
+      case 'conflict':
+        return { status };
+    }
+  }
+
+  override async extend({ claim, owner }: ReplayReservation): Promise<boolean> {
+    return this.change(EXTEND, claim, [owner, wholeMs(claim.lease)]);
+  }
+
+  override async commit({ claim, owner }: ReplayReservation): Promise<boolean> {
+    return this.change(COMMIT, claim, [owner]);
+  }
+
+  override async release({ claim, owner }: ReplayReservation): Promise<boolean> {
+    return this.change(RELEASE, claim, [owner]);
+  }
+
+  private async change(
+    script: RedisScript,
+    claim: ReplayClaim,
+    values: string[],
+  ): Promise<boolean> {
+    return (await this.run(script, [...this.keys(claim)], values)) === 1;
+  }
+
+  private keys(claim: ReplayClaim): readonly [event: string, token: string] {
+    return [this.key(claim, 'event', claim.key), this.key(claim, 'token', claim.tokenKey)];
+  }
+
+  /** The braces put an issuer's keys into one slot, so that a script may touch two of them in a cluster. */
+  private key({ issuer }: ReplayClaim, kind: 'event' | 'token', id: string): string {
+    const slot = createHash('sha256').update(issuer).digest('base64url').slice(0, 16);
+    return `${this.prefix}:{${slot}}:${kind}:${id}`;
+  }
+
+  /** A client may wait for its server for ever; a sender is answered in time all the same. */
+  private async run(script: RedisScript, keys: string[], values: string[]): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      const cancel = this.clock.wakeAt(this.clock.now() + this.timeout, () =>
+        reject(unavailable('Redis did not answer in time')),
+      );
+      script
+        .run(this.client, keys, values)
+        .then(resolve, (cause: unknown) => reject(unavailable('Redis cannot be used', cause)))
+        .finally(cancel);
+    });
+  }
+}
+
+function unavailable(message: string, cause?: unknown): WebhookStoreError {
+  return new WebhookStoreError('store_unavailable', message, { cause });
+}
+
+function wholeMs(ms: number): string {
+  return String(Math.max(1, Math.ceil(ms)));
+}

@@ -1,0 +1,190 @@
+import { randomBytes } from 'node:crypto';
+import { createServer, type AddressInfo, type Server } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { Redis } from 'ioredis';
+import { createClient } from 'redis';
+import { RedisReplayStore, type RedisClient } from '../../lib/redis/index.js';
+import type { ReplayClaim, ReplayVerdict } from '../../lib/replay/replay-store.js';
+import { replayStoreContract } from '../../lib/testing/replay-store.contract.js';
+import { TestClock } from '../../lib/testing/test-clock.js';
+import { describeWith, urlOf } from '../fixtures/services.js';
+
+const prefix = `test-${randomBytes(6).toString('hex')}`;
+const closing: (() => unknown)[] = [];
+afterAll(async () => Promise.all(closing.map((close) => close())));
+
+function ioredis(): Redis {
+  const client = new Redis(urlOf('Redis'), { enableOfflineQueue: true });
+  closing.push(() => client.disconnect());
+  return client;
+}
+
+async function nodeRedis(): Promise<RedisClient> {
+  const client = createClient({ url: urlOf('Redis') });
+  await client.connect();
+  closing.push(() => client.destroy());
+  return client;
+}
+
+function claim(change: Partial<ReplayClaim> = {}): ReplayClaim {
+  const key = randomBytes(32).toString('base64url');
+  return {
+    key,
+    tokenKey: key,
+    fingerprint: key,
+    replayUntil: Date.now() + 60_000,
+    keepUntil: Date.now() + 60_000,
+    lease: 30_000,
+    issuer: 'https://issuer.example',
+    ...change,
+  };
+}
+
+const describeRedis = await describeWith('Redis');
+
+describeRedis.each<[string, () => RedisClient | Promise<RedisClient>]>([
+  ['ioredis', ioredis],
+  ['node-redis', nodeRedis],
+])('RedisReplayStore through %s', (_, connectClient) => {
+  // One connection for all cases: what is under test is the store.
+  let client: RedisClient;
+  beforeAll(async () => {
+    client = await connectClient();
+  });
+
+  const contract = replayStoreContract({
+    create: () => new RedisReplayStore(client, { prefix }),
+    advance: (ms) => sleep(ms),
+  });
+  for (const { name, run } of contract) it(name, run);
+
+  it.each([2, 4])('lets %d replicas that race on 2,000 events handle each once', async (count) => {
+    const stores = await Promise.all(
+      Array.from(
+        { length: count },
+        async () => new RedisReplayStore(await connectClient(), { prefix }),
+      ),
+    );
+    const handled: string[] = [];
+    const claims = Array.from({ length: 2_000 }, () => claim());
+    await Promise.all(
+      claims.flatMap((one, index) =>
+        stores.map(async (store) => {
+          const verdict = await store.reserve(one);
+          if (verdict.status !== 'reserved') return;
+          // Every tenth handler fails, and its event is sent again to another replica.
+          if (index % 10 === 0) {
+            await store.release(verdict.reservation);
+            const again = await stores[(index + 1) % count]!.reserve(one);
+            if (again.status !== 'reserved') return;
+            handled.push(one.key);
+            await stores[(index + 1) % count]!.commit(again.reservation);
+            return;
+          }
+          handled.push(one.key);
+          await store.commit(verdict.reservation);
+        }),
+      ),
+    );
+
+    expect(new Set(handled).size).toBe(claims.length);
+    expect(handled).toHaveLength(claims.length);
+  });
+
+  it('runs its scripts on a server that has forgotten them', async () => {
+    const store = new RedisReplayStore(client, { prefix });
+    const admin = ioredis();
+    await admin.script('FLUSH');
+
+    expect(await store.reserve(claim())).toMatchObject({ status: 'reserved' });
+  });
+});
+
+describeRedis('What RedisReplayStore leaves on the server', () => {
+  it('expires by itself: with the lease while reserved, with the window when done', async () => {
+    const redis = ioredis();
+    const store = new RedisReplayStore(redis, { prefix });
+    const first = claim({ tokenKey: randomBytes(32).toString('base64url'), lease: 5_000 });
+    const verdict = (await store.reserve(first)) as Extract<ReplayVerdict, { status: 'reserved' }>;
+    const keys = await redis.keys(`${prefix}:*${first.key}`);
+    keys.push(...(await redis.keys(`${prefix}:*${first.tokenKey}`)));
+    const reserved = await Promise.all(keys.map((key) => redis.pttl(key)));
+    await store.commit(verdict.reservation);
+    const done = await Promise.all(keys.map((key) => redis.pttl(key)));
+
+    expect(keys).toHaveLength(2);
+    for (const ttl of reserved) expect(ttl).toBeLessThanOrEqual(5_000);
+    for (const ttl of done) expect(ttl).toBeGreaterThan(5_000);
+    for (const ttl of done) expect(ttl).toBeLessThanOrEqual(60_000);
+  });
+
+  it('lies in one slot of a cluster for each issuer, and tells nothing of it', async () => {
+    const redis = ioredis();
+    const store = new RedisReplayStore(redis, { prefix });
+    const one = claim({ issuer: 'https://secret-customer.example' });
+    await store.reserve(one);
+    const [key] = await redis.keys(`${prefix}:*${one.key}`);
+
+    expect(key).toMatch(new RegExp(`^${prefix}:\\{[\\w-]{16}\\}:event:`));
+    expect(await redis.keys('*secret-customer*')).toEqual([]);
+  });
+});
+
+describe('RedisReplayStore without its server', () => {
+  async function silentServer(): Promise<Server> {
+    const server = createServer((socket) => socket.resume());
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    closing.push(() => server.close());
+    return server;
+  }
+
+  it('says so in time where the server does not answer', async () => {
+    const { port } = (await silentServer()).address() as AddressInfo;
+    const client = new Redis({ host: '127.0.0.1', port, retryStrategy: () => null });
+    closing.push(() => client.disconnect());
+    client.on('error', () => undefined);
+    const clock = new TestClock();
+    const answer = new RedisReplayStore(client, { clock, timeout: '2s' }).reserve(claim());
+    const refusal = expect(answer).rejects.toMatchObject({ code: 'store_unavailable' });
+    await clock.advance(2_000);
+
+    await refusal;
+  });
+
+  it('says so at once where there is no server, and keeps its error as the cause', async () => {
+    const server = await silentServer();
+    const { port } = server.address() as AddressInfo;
+    await new Promise((resolve) => server.close(resolve));
+    const client = new Redis({
+      host: '127.0.0.1',
+      port,
+      maxRetriesPerRequest: 0,
+      retryStrategy: () => null,
+    });
+    client.on('error', () => undefined);
+
+    await expect(new RedisReplayStore(client).reserve(claim())).rejects.toMatchObject({
+      code: 'store_unavailable',
+      cause: expect.any(Error),
+    });
+  });
+});
+
+describe('new RedisReplayStore', () => {
+  const client = { eval: async () => 1, evalsha: async () => 1 };
+
+  it.each([
+    ['no client', {}, {}, 'client'],
+    ['a prefix with braces, which would choose the slot', client, { prefix: '{a}' }, 'prefix'],
+    ['an empty prefix', client, { prefix: '' }, 'prefix'],
+    ['a timeout that is none', client, { timeout: '0s' }, 'timeout'],
+  ])('refuses %s', (_, given, options, path) => {
+    expect(() => new RedisReplayStore(given as never, options)).toThrow(
+      expect.objectContaining({
+        code: 'invalid_configuration',
+        faults: [expect.objectContaining({ path: `RedisReplayStore.${path}` })],
+      }),
+    );
+  });
+});
