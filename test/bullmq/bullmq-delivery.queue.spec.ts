@@ -1,0 +1,51 @@
+import { randomBytes } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, describe, expect, it } from '@jest/globals';
+import { Queue } from 'bullmq';
+import { BullMqDeliveryQueue } from '../../lib/bullmq/index.js';
+import { deliveryQueueContract } from '../../lib/testing/delivery-queue.contract.js';
+import { describeWith, urlOf } from '../fixtures/services.js';
+
+const queues: Queue[] = [];
+afterAll(async () => {
+  for (const queue of queues) {
+    await queue.obliterate({ force: true });
+    await queue.close();
+  }
+});
+
+function bullQueue(): Queue {
+  const queue = new Queue(`webhooks-${randomBytes(6).toString('hex')}`, {
+    connection: { url: urlOf('Redis') },
+  });
+  queues.push(queue);
+  return queue;
+}
+
+(await describeWith('Redis'))('BullMqDeliveryQueue', () => {
+  const contract = deliveryQueueContract({
+    create: () => new BullMqDeliveryQueue(bullQueue()),
+    advance: (ms) => sleep(ms),
+  });
+  for (const { name, run } of contract) it(name, run, 20_000);
+});
+
+describe('new BullMqDeliveryQueue', () => {
+  const queue = { addBulk: async () => [] } as unknown as Queue;
+
+  it.each([
+    ['no queue', {}, {}, 'queue'],
+    ['no concurrency', queue, { concurrency: 0 }, 'concurrency'],
+    ['a lease that ends before an attempt may', queue, { lease: '1s' }, 'lease'],
+    ['a duration that is none', queue, { keepDelivered: 'long' }, 'keepDelivered'],
+  ])('refuses %s', (_, given, options, path) => {
+    expect(() => new BullMqDeliveryQueue(given as Queue, options)).toThrow(
+      expect.objectContaining({
+        code: 'invalid_configuration',
+        faults: expect.arrayContaining([
+          expect.objectContaining({ path: `BullMqDeliveryQueue.${path}` }),
+        ]),
+      }),
+    );
+  });
+});
