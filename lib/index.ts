@@ -48,6 +48,7 @@ export type {
   DeliveryReceipt,
   EnqueuedDelivery,
   EnqueueOptions,
+  KnownDelivery,
 } from './publisher/queue/delivery-queue.js';
 export { InProcessDeliveryQueue } from './publisher/queue/in-process-delivery.queue.js';
 export type { InProcessDeliveryQueueOptions } from './publisher/queue/in-process-delivery.queue.js';

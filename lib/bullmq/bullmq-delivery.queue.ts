@@ -13,7 +13,9 @@ import {
   type DeliveryOutcome,
   type DeliveryReceipt,
   type EnqueuedDelivery,
+  type KnownDelivery,
 } from '../publisher/queue/delivery-queue.js';
+import { durabilityFaults } from './redis-durability.js';
 import { deliveryLane, LaneCounts } from './delivery-lanes.js';
 import {
   deadDelivery,
@@ -66,6 +68,7 @@ const JOB = 'delivery';
  */
 export class BullMqDeliveryQueue extends DeliveryQueue {
   override readonly durable = true;
+  override readonly shared = true;
   override readonly transactional = false;
 
   private readonly clock: WebhookClock;
@@ -155,6 +158,11 @@ export class BullMqDeliveryQueue extends DeliveryQueue {
     // BullMQ reconnects by itself; without a listener an error of its connection would end the process.
     this.worker.on('error', () => {});
     await this.worker.waitUntilReady();
+    await this.warnOfLosses();
+  }
+
+  override async find(ids: readonly string[]): Promise<readonly (KnownDelivery | undefined)[]> {
+    return this.ask(async () => Promise.all(ids.map(async (id) => this.receipt(id))));
   }
 
   override async listDead(): Promise<readonly DeadDelivery[]> {
@@ -216,6 +224,16 @@ export class BullMqDeliveryQueue extends DeliveryQueue {
     return this.settle(job, token, outcome);
   }
 
+  private async warnOfLosses(): Promise<void> {
+    // A server that does not let itself be asked is not for that reason a bad one.
+    const faults = await durabilityFaults(this.queue).catch(() => []);
+    for (const fault of faults) {
+      process.emitWarning(`Webhook deliveries can be lost in Redis: ${fault}.`, {
+        code: 'WEBHOOK_QUEUE_MAY_LOSE',
+      });
+    }
+  }
+
   private async settle(
     job: DeliveryJob,
     token: string | undefined,
@@ -270,7 +288,7 @@ export class BullMqDeliveryQueue extends DeliveryQueue {
     };
   }
 
-  private async receipt(id: string): Promise<DeliveryReceipt | undefined> {
+  private async receipt(id: string): Promise<KnownDelivery | undefined> {
     const job = (await this.queue.getJob(id)) as DeliveryJob | undefined;
     return job === undefined ? undefined : receiptOf(job, await job.getState());
   }

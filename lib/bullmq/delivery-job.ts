@@ -1,6 +1,6 @@
 import type { Job } from 'bullmq';
 import type { FailureReason } from '../publisher/attempt/attempt-result.interface.js';
-import type { DeadDelivery, DeliveryReceipt } from '../publisher/queue/delivery-queue.js';
+import type { DeadDelivery, KnownDelivery } from '../publisher/queue/delivery-queue.js';
 import type { WebhookDelivery } from '../publisher/queue/webhook-delivery.interface.js';
 
 /** What a job holds: the delivery, its octets as base64, and what became of its attempts. No token, no secret. */
@@ -45,7 +45,7 @@ function readFailure(text: string): { reason: FailureReason; attempts: number } 
 }
 
 /** What the queue knows of a job it has. */
-export function receiptOf(job: DeliveryJob, state: string): DeliveryReceipt {
+export function receiptOf(job: DeliveryJob, state: string): KnownDelivery {
   const id = job.id!;
   if (state === 'completed') return { id, status: 'delivered', attempts: job.returnvalue };
   if (state === 'failed') return { id, status: 'dead', ...readFailure(job.failedReason) };

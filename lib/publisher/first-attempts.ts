@@ -33,6 +33,11 @@ export class FirstAttempts {
     return result;
   }
 
+  /** Whether somebody waits for it still. */
+  awaits(deliveryId: string): boolean {
+    return this.expected.has(deliveryId);
+  }
+
   settle(deliveryId: string, makeResult: () => SendResult): void {
     const expectation = this.expected.get(deliveryId);
     if (expectation === undefined) return;

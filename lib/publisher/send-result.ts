@@ -53,15 +53,21 @@ export function resultOfReceipt(id: string, receipt: DeliveryReceipt): SendResul
         failureReason: receipt.reason,
       };
     case 'pending':
-      return receipt.attempts === 0
-        ? undefined
-        : {
-            id,
-            status: 'scheduled',
-            attempts: receipt.attempts,
-            durationMs: 0,
-            nextAttemptAt: new Date(receipt.nextAttemptAt),
-            ...(receipt.reason !== undefined && { failureReason: receipt.reason }),
-          };
+      return receipt.attempts === 0 ? undefined : resultOfWait(id, receipt);
   }
+}
+
+/** Tells that a delivery waits for its next attempt, which may be the first. */
+export function resultOfWait(
+  id: string,
+  receipt: Extract<DeliveryReceipt, { status: 'pending' }>,
+): SendResult {
+  return {
+    id,
+    status: 'scheduled',
+    attempts: receipt.attempts,
+    durationMs: 0,
+    nextAttemptAt: new Date(receipt.nextAttemptAt),
+    ...(receipt.reason !== undefined && { failureReason: receipt.reason }),
+  };
 }

@@ -20,6 +20,7 @@ import type {
   SignOptions,
 } from './publish-options.interface.js';
 import type { ResolvedPublisherOptions } from './options/publisher-options.interface.js';
+import { SharedAttempts } from './shared-attempts.js';
 import { resultOfReceipt, resultOfReport } from './send-result.js';
 import type { WebhookDelivery } from './queue/webhook-delivery.interface.js';
 import type { WebhookDeliverer } from './webhook.deliverer.js';
@@ -29,6 +30,7 @@ import type { WebhookSender } from './attempt/webhook.sender.js';
 export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicationShutdown {
   private readonly logger = new Logger('WebhookPublisher');
   private readonly firstAttempts = new FirstAttempts();
+  private readonly sharedAttempts: SharedAttempts;
   private consuming: Promise<void> | undefined;
   private shuttingDown = false;
 
@@ -39,6 +41,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     private readonly deliverer: WebhookDeliverer,
     private readonly sender: WebhookSender,
   ) {
+    this.sharedAttempts = new SharedAttempts(queue, this.firstAttempts, options.clock);
     deliverer.onReport((report) =>
       this.firstAttempts.settle(report.delivery.id, () => resultOfReport(report)),
     );
@@ -181,6 +184,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
       const [receipt] = await this.record([delivery], [target], options);
       const known = receipt && resultOfReceipt(delivery.eventId, receipt);
       if (known !== undefined) this.firstAttempts.settle(delivery.id, () => known);
+      this.sharedAttempts.watch(delivery, this.options.clock.now() + readDelay(options.delay));
     } catch (error) {
       this.firstAttempts.fail(delivery.id, error as Error);
     }

@@ -170,6 +170,19 @@ const RULES: Record<string, (bench: Bench) => Promise<void>> = {
     assert.equal(bench.runs.length, 1);
   },
 
+  'tells what it knows of an id, and records nothing by it': async (bench) => {
+    await bench.consume(() => ({ type: 'dead', reason: 'http_500', attempts: 1 }));
+    await bench.enqueue('asked');
+    await bench.until(async () => (await bench.queue.listDead()).length === 1);
+
+    assert.deepEqual(await bench.queue.find(['nobody', 'asked', 'nobody']), [
+      undefined,
+      { id: 'asked', status: 'dead', attempts: 1, reason: 'http_500' },
+      undefined,
+    ]);
+    assert.equal((await bench.receiptOf('nobody')).status, 'recorded');
+  },
+
   'hands nothing over before its time': async (bench) => {
     await bench.consume();
     const notBefore = bench.now() + 2_000;

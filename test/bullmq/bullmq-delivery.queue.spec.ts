@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, describe, expect, it } from '@jest/globals';
 import { Queue } from 'bullmq';
 import { BullMqDeliveryQueue } from '../../lib/bullmq/index.js';
+import { durabilityFaults } from '../../lib/bullmq/redis-durability.js';
 import { deliveryQueueContract } from '../../lib/testing/delivery-queue.contract.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 
@@ -28,6 +29,24 @@ function bullQueue(): Queue {
     advance: (ms) => sleep(ms),
   });
   for (const { name, run } of contract) it(name, run, 20_000);
+});
+
+describe('BullMqDeliveryQueue on a server', () => {
+  async function warningsOn(persistence: string, memory: string): Promise<string[]> {
+    const info = async (section: string) => (section === 'memory' ? memory : persistence);
+    return durabilityFaults({ client: Promise.resolve({ info }) } as unknown as Queue);
+  }
+
+  it.each([
+    ['without an append-only file', 'aof_enabled:0', 'maxmemory_policy:noeviction', /appendonly/],
+    ['that evicts', 'aof_enabled:1', 'maxmemory_policy:allkeys-lru', /allkeys-lru/],
+  ])('%s warns of what it may lose', async (_, persistence, memory, expected) => {
+    expect(await warningsOn(persistence, memory)).toEqual([expect.stringMatching(expected)]);
+  });
+
+  it('that is set up for it says nothing', async () => {
+    expect(await warningsOn('aof_enabled:1', 'maxmemory_policy:noeviction')).toEqual([]);
+  });
 });
 
 describe('new BullMqDeliveryQueue', () => {

@@ -40,6 +40,9 @@ export type DeliveryReceipt =
       readonly reason: FailureReason;
     };
 
+/** What the queue knows of a delivery it has had before. */
+export type KnownDelivery = Exclude<DeliveryReceipt, { status: 'recorded' }>;
+
 /** A delivery that was given up. */
 export interface DeadDelivery {
   readonly delivery: WebhookDelivery;
@@ -85,6 +88,9 @@ export abstract class DeliveryQueue {
   /** Whether recorded deliveries survive a crash of this process. */
   abstract readonly durable: boolean;
 
+  /** Whether other processes take deliveries from it too, so that an attempt may be made elsewhere. */
+  abstract readonly shared: boolean;
+
   /** Whether `enqueue` can join a transaction of the caller's. */
   abstract readonly transactional: boolean;
 
@@ -104,6 +110,13 @@ export abstract class DeliveryQueue {
    * Starts handing due deliveries to the handler; called once. Until then deliveries are only recorded.
    */
   abstract consume(handler: DeliveryHandler): void | Promise<void>;
+
+  /**
+   * Tells what it knows of deliveries, without recording anything.
+   *
+   * @returns one receipt for each id, in their order; `undefined` for an id it does not know
+   */
+  abstract find(ids: readonly string[]): Promise<readonly (KnownDelivery | undefined)[]>;
 
   /** The deliveries that were given up, the oldest first. */
   abstract listDead(): Promise<readonly DeadDelivery[]>;

@@ -1,9 +1,6 @@
-import type { DeadDelivery, DeliveryReceipt } from './delivery-queue.js';
+import type { DeadDelivery, KnownDelivery } from './delivery-queue.js';
 
-type Receipt<Status extends DeliveryReceipt['status']> = Extract<
-  DeliveryReceipt,
-  { status: Status }
->;
+type Receipt<Status extends KnownDelivery['status']> = Extract<KnownDelivery, { status: Status }>;
 
 interface Dead {
   readonly receipt: Receipt<'dead'>;

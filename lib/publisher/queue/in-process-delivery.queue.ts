@@ -9,6 +9,7 @@ import {
   type DeliveryOutcome,
   type DeliveryReceipt,
   type EnqueuedDelivery,
+  type KnownDelivery,
 } from './delivery-queue.js';
 import { FinishedDeliveries } from './finished-deliveries.js';
 import { PendingDeliveries, type PendingDelivery } from './pending-deliveries.js';
@@ -49,6 +50,7 @@ const LONGEST_WAIT_AFTER_THROW = 300_000;
  */
 export class InProcessDeliveryQueue extends DeliveryQueue {
   override readonly durable = false;
+  override readonly shared = false;
   override readonly transactional = false;
 
   private readonly concurrency: number;
@@ -129,6 +131,10 @@ export class InProcessDeliveryQueue extends DeliveryQueue {
     this.schedulePump();
   }
 
+  override async find(ids: readonly string[]): Promise<readonly (KnownDelivery | undefined)[]> {
+    return ids.map((id) => this.receiptOf(id));
+  }
+
   override async listDead(): Promise<readonly DeadDelivery[]> {
     return this.finished.listDead();
   }
@@ -178,7 +184,7 @@ export class InProcessDeliveryQueue extends DeliveryQueue {
     }
   }
 
-  private receiptOf(id: string): DeliveryReceipt | undefined {
+  private receiptOf(id: string): KnownDelivery | undefined {
     return this.pending.receipt(id) ?? this.finished.receipt(id);
   }
 

@@ -1,6 +1,6 @@
 import { WebhookStoreError } from '../../errors/webhook-store.error.js';
 import type { FailureReason } from '../attempt/attempt-result.interface.js';
-import type { DeliveryReceipt } from './delivery-queue.js';
+import type { KnownDelivery } from './delivery-queue.js';
 import { DestinationSlots, type Addressed } from './destination-slots.js';
 import { DueHeap } from './due-heap.js';
 import type { WebhookDelivery } from './webhook-delivery.interface.js';
@@ -52,7 +52,7 @@ export class PendingDeliveries {
     return this.waiting.peek()?.due;
   }
 
-  receipt(id: string): DeliveryReceipt | undefined {
+  receipt(id: string): KnownDelivery | undefined {
     const entry = this.known.get(id);
     return (
       entry && {
