@@ -32,9 +32,10 @@ function bullQueue(): Queue {
 });
 
 describe('BullMqDeliveryQueue on a server', () => {
-  async function warningsOn(persistence: string, memory: string): Promise<string[]> {
-    const info = async (section: string) => (section === 'memory' ? memory : persistence);
-    return durabilityFaults({ client: Promise.resolve({ info }) } as unknown as Queue);
+  async function warningsOn(...lines: string[]): Promise<string[]> {
+    const info = async (): Promise<string> => lines.join('\r\n');
+    const backend = { client: Promise.resolve({ info }) };
+    return durabilityFaults({ getBackend: () => backend } as unknown as Queue);
   }
 
   it.each([
