@@ -241,7 +241,7 @@ describe('the profile', () => {
       profile: NEW,
       endpoints: [
         { id: 'a', url: wire.url },
-        { id: 'b', url: wire.url, profile: 'webhook-token', method: 'POST' },
+        { id: 'b', url: wire.url, profile: 'webhook-token', method: 'POST', hash: 'sha384' },
       ],
     });
 
@@ -252,6 +252,11 @@ describe('the profile', () => {
       ['event', 'hash', 'retry_count'],
       ['event', 'hash'],
       ['event', 'data', 'hash'],
+    ]);
+    expect(wire.requests.map(({ claims }) => claims.webhook.hash.split(':')[0])).toEqual([
+      'sha-256',
+      'sha384',
+      'sha384',
     ]);
   });
 

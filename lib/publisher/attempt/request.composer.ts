@@ -80,17 +80,13 @@ export async function composePost(
   };
 }
 
-/**
- * What the delivery, else the destination, asks for; `auto` is POST where the wire format has no HEAD, and
- * for a destination that needs it.
- */
+/** What the delivery, else the destination, asks for; a destination that needs POST gets no `auto`. */
 export function wantedMethod(
   delivery: WebhookDelivery,
   target: DeliveryTarget,
 ): 'auto' | 'HEAD' | 'POST' {
   const wanted = delivery.method ?? target.method;
-  const needsPost = target.state.needsPost || !rulesFor(delivery, target).methods.has('HEAD');
-  return wanted === 'auto' && needsPost ? 'POST' : wanted;
+  return wanted === 'auto' && target.state.needsPost ? 'POST' : wanted;
 }
 
 function rulesFor({ profile }: WebhookDelivery, target: DeliveryTarget): ProfileRules {
