@@ -22,4 +22,16 @@ export type WebhookPayloadErrorCode =
   | 'payload_consumed';
 
 /** A payload was refused, on its way in or out. */
-export class WebhookPayloadError extends WebhookError<WebhookPayloadErrorCode> {}
+export class WebhookPayloadError extends WebhookError<WebhookPayloadErrorCode> {
+  /** The methods the token's wire format has; only with `method_not_allowed`. */
+  readonly methods?: readonly string[];
+
+  constructor(
+    code: WebhookPayloadErrorCode,
+    message: string,
+    options?: ErrorOptions & { methods?: readonly string[] },
+  ) {
+    super(code, message, options);
+    if (options?.methods !== undefined) this.methods = options.methods;
+  }
+}

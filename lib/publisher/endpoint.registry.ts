@@ -65,10 +65,10 @@ export class EndpointRegistry {
 }
 
 function targetOf(endpoint: ResolvedEndpoint): DeliveryTarget {
-  const { signer, hash, method, timeout, headers, jti, audience, subject, url } = endpoint;
+  const { signer, hash, profile, method, timeout, headers, jti, audience, subject, url } = endpoint;
   return {
     signer,
-    hash,
+    profile,
     method,
     timeout,
     headers,
@@ -77,6 +77,7 @@ function targetOf(endpoint: ResolvedEndpoint): DeliveryTarget {
     endpointId: endpoint.id,
     label: `endpoint "${endpoint.id}"`,
     state: new DestinationState(endpoint.disabled),
+    ...(hash !== undefined && { hash }),
     ...(audience !== undefined && { audience }),
     ...(subject !== undefined && { subject }),
   };

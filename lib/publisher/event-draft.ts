@@ -7,6 +7,7 @@ import { WEBHOOK_PROFILES } from '../token/webhook-token.constants.js';
 import { isAudience } from '../token/audience.js';
 import { deliveryId } from './queue/delivery-id.js';
 import type { DeliveryTarget } from './delivery-target.js';
+import { profileUseFault } from './options/destination-profile.js';
 import { encodePayload } from './attempt/payload-encoder.js';
 import type { PublishOptions } from './publish-options.interface.js';
 import type { WebhookDelivery } from './queue/webhook-delivery.interface.js';
@@ -53,15 +54,30 @@ export function draftEvent(
     ...(audience !== undefined && { audience }),
     ...(subject !== undefined && { subject }),
     ...(method !== undefined && { method }),
+    ...(profile !== undefined && { profile }),
     ...(tenant !== undefined && { tenant }),
   };
 }
 
-/** Addresses a draft. */
+/**
+ * Addresses a draft.
+ *
+ * @throws {@link WebhookDeliveryError} `invalid_option` where the destination cannot be sent the wire format,
+ *   or not by the method, that the caller asks for
+ */
 export function deliveryTo(target: DeliveryTarget, draft: EventDraft): WebhookDelivery {
   const { endpointId, url } = target;
+  if (draft.profile !== undefined || draft.method !== undefined) requireProfile(target, draft);
   const destination = endpointId === undefined ? { url } : { endpointId };
   return { ...draft, ...destination, id: deliveryId({ ...draft, ...destination }) };
+}
+
+function requireProfile(target: DeliveryTarget, draft: EventDraft): void {
+  const { profile = target.profile, method = target.method } = draft;
+  const fault = profileUseFault({ profile, method, signer: target.signer });
+  if (fault !== undefined) {
+    throw new WebhookDeliveryError('invalid_option', `profile for ${target.label}: ${fault}.`);
+  }
 }
 
 /**

@@ -16,7 +16,7 @@ export interface SignOptions {
   readonly subject?: string | undefined;
   /** Overrides the endpoint's choice of method; an explicit HEAD never falls back to POST. */
   readonly method?: DeliveryMethod | undefined;
-  /** The wire format; `webhook-token` is the only one yet. */
+  /** Overrides the endpoint's wire format. */
   readonly profile?: WebhookProfile | undefined;
 }
 

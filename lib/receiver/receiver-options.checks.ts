@@ -22,7 +22,10 @@ const RECEIVER: OptionShape<WebhookReceiverOptions> = {
     holds: Array.isArray,
     message: 'must be a list: [{ issuer, secret }], with one issuer too',
   },
-  profiles: { holds: Array.isArray, message: "must be a list: ['webhook-token']" },
+  profiles: {
+    holds: Array.isArray,
+    message: "must be a list: ['webhook-token', 'swt-draft-00', 'swt-draft-02']",
+  },
   audience: {
     holds: (value) => isText(value) || (isTexts(value) && (value as []).length > 0),
     message:

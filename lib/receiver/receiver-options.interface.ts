@@ -35,15 +35,19 @@ export interface WebhookReceiverOptions {
   /** Where HEAD and POST are mounted, under the application's global prefix and version. Without it, only `@WebhookEndpoint()` routes receive. */
   readonly path?: string | undefined;
   readonly issuers: readonly WebhookIssuer[];
-  /** Wire formats to accept; default `['webhook-token']`. */
+  /**
+   * Wire formats to accept, one or several: `'webhook-token'`, `'swt-draft-00'`, `'swt-draft-02'`; default
+   * `['webhook-token']`. A token is held against the rules of one of them, chosen by its `typ` and by the form
+   * of its data.
+   */
   readonly profiles?: readonly WebhookProfile[] | undefined;
   /** Who this receiver is. With one, a token must name it; without, a token that names any is refused. */
   readonly audience?: string | readonly string[] | undefined;
-  /** Seconds by which two clocks may differ, 0 to 300; default 60. */
+  /** Seconds by which two clocks may differ, 0 to 300; default 60. `swt-draft-00` has none. */
   readonly clockTolerance?: number | undefined;
   /** Seconds between `iat` and `exp` at the most; default 3600. */
   readonly maxTokenLifetime?: number | undefined;
-  /** Refuse a body that no digest in the token authenticates; default `true`. */
+  /** Refuse a body that no digest in the token authenticates; default `true`. The drafts always require one. */
   readonly requireHash?: boolean | undefined;
   /** Bytes of a body at the most; default 33554432 (32 MiB). */
   readonly maxBodyBytes?: number | undefined;

@@ -6,6 +6,7 @@ import type { WebhookProfile } from '../token/webhook-token.constants.js';
 /** What a {@link WebhookEvent} is made of. */
 export interface WebhookEventParts {
   readonly claims: WebhookTokenClaims;
+  readonly attempt: number | undefined;
   readonly data: unknown;
   readonly body: Buffer;
   readonly bodyVerified: boolean;
@@ -44,7 +45,7 @@ export class WebhookEvent<Pattern extends string = string> {
   readonly contentType: string | undefined;
   /** Whether the token authenticates the body; `false` only with `requireHash: false`. */
   readonly bodyVerified: boolean;
-  /** The sender's attempt number, where the wire format carries one. */
+  /** The sender's attempt number, from 1, where the token carries one: `swt-draft-02` may. */
   readonly attempt: number | undefined;
   /** Every claim, those this package does not know included. */
   readonly claims: WebhookTokenClaims;
@@ -69,7 +70,7 @@ export class WebhookEvent<Pattern extends string = string> {
     this.method = parts.method;
     this.contentType = parts.contentType;
     this.bodyVerified = parts.bodyVerified;
-    this.attempt = undefined;
+    this.attempt = parts.attempt;
     this.claims = claims;
     this.signal = parts.signal;
     this.#body = parts.body;

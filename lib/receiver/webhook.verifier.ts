@@ -9,7 +9,12 @@ import { isWebhookError } from '../errors/webhook.error.js';
 import type { ReplayVerdict } from '../replay/replay-store.js';
 import { matchesEvent } from '../token/event-name.js';
 import { checkPayload, payloadRule } from '../token/payload-rule.js';
-import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
+import { rulesOf } from '../token/profiles/profile-registry.js';
+import type {
+  VerifiedWebhookToken,
+  WebhookClaim,
+  WebhookTokenClaims,
+} from '../token/webhook-claims.interface.js';
 import { readBearerToken } from './request/bearer-token.js';
 import { checkDeclaredBody, readBody } from './request/body-reader.js';
 import {
@@ -111,14 +116,16 @@ export class WebhookVerifier {
    */
   async admit(incoming: IncomingWebhook, receiver: ResolvedReceiver): Promise<WebhookReception> {
     const method = webhookMethod(incoming.method);
-    const { claims, profile } = await receiver.tokens.verify(readBearerToken(incoming.headers));
+    const token = await receiver.tokens.verify(readBearerToken(incoming.headers));
+    const { claims, profile } = token;
     checkAllowed(receiver, claims);
-    const payload = await this.readPayload(incoming, method, receiver, claims);
+    const payload = await this.readPayload(incoming, method, receiver, token);
     const event = new WebhookEvent({
       ...payload,
       claims,
       method,
       profile,
+      attempt: rulesOf(profile).attempt(claims.webhook),
       receiver: receiver.name,
       signal: this.drain.signal,
     });
@@ -130,15 +137,17 @@ export class WebhookVerifier {
     incoming: IncomingWebhook,
     method: 'HEAD' | 'POST',
     receiver: ResolvedReceiver,
-    claims: WebhookTokenClaims,
+    { claims, profile }: VerifiedWebhookToken,
   ): Promise<Payload> {
     const { webhook } = claims;
-    const rule = payloadRule(webhook, method, receiver);
-    if (rule.kind === 'no-body') return inlinePayload(claims, true);
-    checkDeclaredBody(incoming.headers, rule, receiver.maxBodyBytes);
+    const rule = payloadRule(webhook, method, { requireHash: receiver.requireHash, profile });
+    if (rule.kind === 'no-body') return inlinePayload(webhook.data, true);
+    checkDeclaredBody(incoming, rule, receiver.maxBodyBytes);
     const { bytes, computed } = await readBody(incoming.body, rule, receiver.maxBodyBytes);
     const { source, bodyVerified } = checkPayload(webhook, rule, bytes.length, computed);
-    if (source !== 'body') return inlinePayload(claims, bodyVerified);
+    if (source !== 'body') {
+      return inlinePayload(source === 'data' ? webhook.data : undefined, bodyVerified);
+    }
     const contentType = incoming.headers.get('content-type');
     const data =
       contentType !== undefined && isJsonType(contentType)
@@ -184,9 +193,9 @@ interface Payload {
   readonly contentType: string | undefined;
 }
 
-function inlinePayload({ webhook }: WebhookTokenClaims, bodyVerified: boolean): Payload {
-  const contentType = webhook.data === undefined ? undefined : 'application/json';
-  return { data: webhook.data, body: Buffer.alloc(0), bodyVerified, contentType };
+function inlinePayload(data: WebhookClaim['data'], bodyVerified: boolean): Payload {
+  const contentType = data === undefined ? undefined : 'application/json';
+  return { data, body: Buffer.alloc(0), bodyVerified, contentType };
 }
 
 function webhookMethod(method: string): 'HEAD' | 'POST' {

@@ -87,7 +87,7 @@ function readWebhook({ method, url, headers, data }: AxiosRequestConfig): SentWe
     token,
     claims,
     event: claims.webhook.event,
-    data: body === undefined ? claims.webhook.data : readBody(body, sent['Content-Type']),
+    data: method === 'HEAD' ? claims.webhook.data : body && readBody(body, sent['Content-Type']),
   };
 }
 

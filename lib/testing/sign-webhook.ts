@@ -4,7 +4,8 @@ import { encodePayload } from '../publisher/attempt/payload-encoder.js';
 import type { WebhookEventData, WebhookEventName } from '../token/webhook-event-map.js';
 import { digest } from '../token/payload-hash.js';
 import { createTokenSigner, type TokenSignerOptions } from '../token/token-signer.js';
-import type { HashAlgorithm } from '../token/webhook-token.constants.js';
+import { rulesOf } from '../token/profiles/profile-registry.js';
+import { DEFAULT_PROFILE, type HashAlgorithm } from '../token/webhook-token.constants.js';
 
 /** Who signs, and how the request looks. */
 export interface SignWebhookOptions extends Omit<TokenSignerOptions, 'key'> {
@@ -12,16 +13,18 @@ export interface SignWebhookOptions extends Omit<TokenSignerOptions, 'key'> {
   readonly secret?: string | undefined;
   /** A key with its algorithm, in place of `secret`. */
   readonly key?: TokenSignerOptions['key'] | undefined;
-  /** Default `auto`: HEAD for an object of up to 6000 bytes and for no data, else POST. */
+  /** Default `auto`: HEAD, where the profile has it, for an object of up to 6000 bytes and for no data; else POST. */
   readonly method?: 'auto' | 'HEAD' | 'POST' | undefined;
   /** The media type of bytes; required with them. */
   readonly contentType?: string | undefined;
-  /** Default `sha256`. */
+  /** Default `sha256`, and `sha3-256` for the profile `swt-draft-00`. */
   readonly hash?: HashAlgorithm | undefined;
   /** The event's id (`txn`); default none, so that the event is known by its `jti`. */
   readonly id?: string | undefined;
   /** The token's own id; default a random UUID. */
   readonly jti?: string | undefined;
+  /** Attempts made before this one; sent by the profile `swt-draft-02` alone. */
+  readonly retryCount?: number | undefined;
   readonly audience?: string | readonly string[] | undefined;
   readonly subject?: string | undefined;
   /** Holds the token's time, as a `TestClock` of the receiver does; `now` goes before it. Default: the machine's. */
@@ -53,17 +56,25 @@ export async function signWebhook<Event extends WebhookEventName>(
   data: WebhookEventData<Event> | Uint8Array | undefined,
   options: SignWebhookOptions,
 ): Promise<SignedTestWebhook> {
-  const { secret, key = secret ?? '', method = 'auto', hash = 'sha256', clock } = options;
+  const { secret, key = secret ?? '', method = 'auto', clock } = options;
+  const rules = rulesOf(options.profile ?? DEFAULT_PROFILE);
+  const hash = options.hash ?? rules.defaultHash;
   const now = options.now ?? (clock && (() => clock.now()));
   const signer = createTokenSigner({ ...options, key, now });
   const payload = encodePayload(data, options.contentType);
-  const inline = method === 'POST' ? undefined : inlinePayload(payload);
+  const byHead = method !== 'POST' && rules.methods.has('HEAD');
+  const inline = byHead ? inlinePayload(payload) : undefined;
   const body =
     inline !== undefined || payload.bytes === undefined ? undefined : Buffer.from(payload.bytes);
+  const isHashed = inline === undefined && (body !== undefined || rules.hashesEmptyBody);
   const token = await signer.sign({
     event,
     ...inline,
-    hash: body === undefined ? undefined : digest(hash, body),
+    ...(isHashed && {
+      hash: digest(hash, body ?? Buffer.alloc(0)),
+      size: body?.byteLength ?? 0,
+    }),
+    retryCount: options.retryCount,
     audience: options.audience,
     subject: options.subject,
     id: options.jti,

@@ -61,18 +61,43 @@ export function digest(algorithm: HashAlgorithm, bytes: Uint8Array): string {
   return createDigest(algorithm).update(bytes).digest();
 }
 
+/** How a wire format spells the six algorithms. */
+export type HashNames = Readonly<Record<HashAlgorithm, string>>;
+
+/** The specification's names, which are this package's own. */
+export const PLAIN_HASH_NAMES = Object.fromEntries(
+  HASH_ALGORITHMS.map((algorithm) => [algorithm, algorithm]),
+) as HashNames;
+
 /**
- * Takes a `hash` field apart: one of the six names in lower case, a colon, hex digits of the exact
- * length in either case.
+ * Takes a `hash` field apart: one of the six names, a colon, hex digits of the exact length in either case.
  *
+ * @param names - how the wire format spells the algorithms, compared exactly
  * @throws {@link WebhookPayloadError} `hash_unsupported`
  */
-export function parsePayloadHash(text: string): PayloadHash {
+export function parsePayloadHash(text: string, names: HashNames = PLAIN_HASH_NAMES): PayloadHash {
   const colon = text.indexOf(':');
-  const algorithm = text.slice(0, colon);
-  const hex = text.slice(colon + 1);
-  if (!isHashAlgorithm(algorithm) || hex.length !== HEX_LENGTH[algorithm] || !HEX.test(hex)) {
-    throw unsupported();
+  return payloadHash(algorithmNamed(text.slice(0, colon), names), text.slice(colon + 1), names);
+}
+
+/** Finds an algorithm by the name a wire format gives it. */
+export function algorithmNamed(name: string, names: HashNames): HashAlgorithm | undefined {
+  return HASH_ALGORITHMS.find((algorithm) => names[algorithm] === name);
+}
+
+/**
+ * Puts a digest together from its parts.
+ *
+ * @param algorithm - `undefined` where the wire names none of the six
+ * @throws {@link WebhookPayloadError} `hash_unsupported`
+ */
+export function payloadHash(
+  algorithm: HashAlgorithm | undefined,
+  hex: string,
+  names: HashNames = PLAIN_HASH_NAMES,
+): PayloadHash {
+  if (algorithm === undefined || hex.length !== HEX_LENGTH[algorithm] || !HEX.test(hex)) {
+    throw unsupported(names);
   }
   return { algorithm, hex: hex.toLowerCase() };
 }
@@ -84,9 +109,9 @@ export function samePayloadHash(expected: PayloadHash, computed: string): boolea
   return wanted.length === found.length && timingSafeEqual(wanted, found);
 }
 
-function unsupported(): WebhookPayloadError {
+function unsupported(names: HashNames = PLAIN_HASH_NAMES): WebhookPayloadError {
   return new WebhookPayloadError(
     'hash_unsupported',
-    `the hash must be <algorithm>:<hex digest>, with an algorithm of ${HASH_ALGORITHMS.join(', ')}`,
+    `the hash must be <algorithm>:<hex digest>, with an algorithm of ${Object.values(names).join(', ')}`,
   );
 }

@@ -1,17 +1,11 @@
 import { WebhookPayloadError } from '../errors/webhook-payload.error.js';
-import { digest, parsePayloadHash, samePayloadHash, type PayloadHash } from './payload-hash.js';
+import { BodyDigests } from './body-digests.js';
+import { samePayloadHash } from './payload-hash.js';
+import { hashMismatch, hashOnEmptyBody, hashRequired } from './payload-refusals.js';
+import type { PayloadRule } from './payload-rule.interface.js';
+import { rulesOf } from './profiles/profile-registry.js';
 import type { WebhookClaim } from './webhook-claims.interface.js';
-
-/** What a verified token demands of the request's body. */
-export type PayloadRule =
-  /** HEAD: there is no body; the payload is the claim's data. */
-  | { readonly kind: 'no-body' }
-  /** The body must have this digest. */
-  | { readonly kind: 'digest'; readonly hash: PayloadHash }
-  /** Nothing authenticates a body, so there must be none. */
-  | { readonly kind: 'empty' }
-  /** Nothing authenticates a body, and the receiver was told to take it all the same. */
-  | { readonly kind: 'unverified' };
+import { DEFAULT_PROFILE, type WebhookProfile } from './webhook-token.constants.js';
 
 /** What carries the event's data. */
 export interface VerifiedPayload {
@@ -24,66 +18,72 @@ export interface VerifiedPayload {
 /**
  * Says what the body must be, from the token alone: before a byte of it is read.
  *
- * @throws {@link WebhookPayloadError} `hash_unsupported` for a digest on HEAD, or one that cannot be checked
+ * @param options.profile - the wire format the token was read by
+ * @throws {@link WebhookPayloadError} `hash_unsupported` for a digest on HEAD, or one that cannot be checked;
+ *   `hash_required` where the wire format wants one; `method_not_allowed` where it has no such method
  */
 export function payloadRule(
   claim: WebhookClaim,
   method: 'HEAD' | 'POST',
-  options: { readonly requireHash: boolean },
+  options: { readonly requireHash: boolean; readonly profile: WebhookProfile },
 ): PayloadRule {
-  if (method === 'HEAD') {
-    if (claim.hash !== undefined) {
-      throw new WebhookPayloadError(
-        'hash_unsupported',
-        'a HEAD request has no body that a hash could be checked on: send POST, or inline data',
-      );
-    }
-    return { kind: 'no-body' };
+  const rules = rulesOf(options.profile);
+  if (!rules.methods.has(method)) {
+    const methods = [...rules.methods];
+    throw new WebhookPayloadError(
+      'method_not_allowed',
+      `a token of ${rules.name} is sent by ${methods.join(' or ')}`,
+      { methods },
+    );
   }
-  if (claim.hash !== undefined) return { kind: 'digest', hash: parsePayloadHash(claim.hash) };
-  return options.requireHash ? { kind: 'empty' } : { kind: 'unverified' };
+  return rules.payloadRule(claim, method, options);
 }
 
 /**
  * Holds the body against the rule.
  *
  * @param length - bytes of the body
- * @param computed - digest of the body under the rule's algorithm, as `<algorithm>:<hex>`; only for a `digest` rule
- * @throws {@link WebhookPayloadError} `hash_mismatch` or `hash_required`
+ * @param computed - digests of the body, as `<algorithm>:<hex>`, one for each hash of a `digest` rule
+ * @throws {@link WebhookPayloadError} `hash_mismatch`, `hash_required` or `hash_unsupported`
  */
 export function checkPayload(
   claim: WebhookClaim,
   rule: PayloadRule,
   length: number,
-  computed: string | undefined,
+  computed: readonly string[],
 ): VerifiedPayload {
-  if (rule.kind === 'digest' && (computed === undefined || !samePayloadHash(rule.hash, computed))) {
-    throw new WebhookPayloadError(
-      'hash_mismatch',
-      'the body is not the one the token was issued for',
-    );
+  const inline = claim.data === undefined ? 'none' : 'data';
+  switch (rule.kind) {
+    case 'no-body':
+      return { source: inline, bodyVerified: true };
+    case 'digest': {
+      const holds =
+        (rule.size === undefined || rule.size === length) &&
+        rule.hashes.every((hash, i) => samePayloadHash(hash, computed[i] ?? ''));
+      if (!holds) throw hashMismatch();
+      if (length > 0) return { source: 'body', bodyVerified: true };
+      if (rule.emptyBody === 'refused') throw hashOnEmptyBody();
+      return { source: rule.emptyBody === 'none' ? 'none' : inline, bodyVerified: true };
+    }
+    case 'empty':
+      if (length > 0) throw hashRequired();
+      return { source: inline, bodyVerified: true };
+    case 'unverified':
+      return length > 0
+        ? { source: 'body', bodyVerified: false }
+        : { source: inline, bodyVerified: true };
   }
-  if (length === 0) {
-    return { source: claim.data === undefined ? 'none' : 'data', bodyVerified: true };
-  }
-  if (rule.kind === 'empty') throw hashRequired();
-  return { source: 'body', bodyVerified: rule.kind === 'digest' };
-}
-
-/** The refusal of a body that no digest authenticates. */
-export function hashRequired(): WebhookPayloadError {
-  return new WebhookPayloadError(
-    'hash_required',
-    'the request has a body and the token has no webhook.hash that authenticates it',
-  );
 }
 
 /**
  * Checks a body that is at hand against a verified token: rule and check in one.
  *
  * @param request.body - the exact bytes after transfer decoding, before any other decoding
- * @param request.requireHash - refuse a body that no digest authenticates; default `true`
- * @throws {@link WebhookPayloadError} `hash_required`, `hash_mismatch` or `hash_unsupported`
+ * @param request.requireHash - refuse a body that no digest authenticates; default `true`. The profiles of
+ *   the drafts have no body without a digest, whatever is said here
+ * @param request.profile - the verified token's `profile`; default `'webhook-token'`
+ * @throws {@link WebhookPayloadError} `hash_required`, `hash_mismatch`, `hash_unsupported` or
+ *   `method_not_allowed`
  */
 export function verifyWebhookPayload(
   claims: { readonly webhook: WebhookClaim },
@@ -91,13 +91,15 @@ export function verifyWebhookPayload(
     readonly method: 'HEAD' | 'POST';
     readonly body?: Uint8Array | undefined;
     readonly requireHash?: boolean | undefined;
+    readonly profile?: WebhookProfile | undefined;
   },
 ): VerifiedPayload {
   const rule = payloadRule(claims.webhook, request.method, {
     requireHash: request.requireHash ?? true,
+    profile: request.profile ?? DEFAULT_PROFILE,
   });
   // What a HEAD request declares to carry is never read, so it cannot become the payload either.
   const body = rule.kind === 'no-body' ? new Uint8Array() : (request.body ?? new Uint8Array());
-  const computed = rule.kind === 'digest' ? digest(rule.hash.algorithm, body) : undefined;
+  const computed = new BodyDigests(rule).update(body).digests();
   return checkPayload(claims.webhook, rule, body.length, computed);
 }

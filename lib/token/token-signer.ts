@@ -5,21 +5,26 @@ import {
 } from '../errors/webhook-configuration.error.js';
 import { WebhookTokenError } from '../errors/webhook-token.error.js';
 import { isAudience } from './audience.js';
+import { invalidClaim as invalidInput } from './claim-refusals.js';
 import { tokenTooLarge } from './compact-token.js';
 import { EVENT_NAME_GRAMMAR, isEventName } from './event-name.js';
 import { identifierRule, isIdentifier } from './identifier.js';
 import { isObject } from './json-object.js';
 import { parseKey, type KeyInput, type KeyPolicy } from './key-material.js';
-import { parsePayloadHash } from './payload-hash.js';
+import { parsePayloadHash, type PayloadHash } from './payload-hash.js';
+import type { ProfileRules } from './profiles/profile-rules.interface.js';
+import { profileFault } from './profile-fault.js';
+import { rulesOf } from './profiles/profile-registry.js';
 import { hasPrototypeMember, hintsAtPrototype, parseJson, textNestsDeeper } from './strict-json.js';
 import { readSeconds, type TokenClock } from './token-clock.js';
 import type { MaybePromise, SigningKey } from './token-key.js';
 import {
+  DEFAULT_PROFILE,
   DEFAULT_TOKEN_LIFETIME,
   MAX_DATA_DEPTH,
   MAX_TOKEN_BYTES,
-  TOKEN_TYPE,
   type SignatureAlgorithm,
+  type WebhookProfile,
 } from './webhook-token.constants.js';
 
 /** Who signs, and with what. */
@@ -30,6 +35,8 @@ export interface TokenSignerOptions extends KeyPolicy {
   readonly key: KeyInput;
   /** Seconds from `iat` to `exp`; default 300. Receivers refuse more than 3600 unless they are told otherwise. */
   readonly lifetime?: number | undefined;
+  /** The wire format of its tokens, unless one is named for a token; default `'webhook-token'`. */
+  readonly profile?: WebhookProfile | undefined;
   /** Where the time comes from; default `Date.now`. */
   readonly now?: TokenClock | undefined;
 }
@@ -40,8 +47,14 @@ export interface WebhookTokenInput {
   readonly event: string;
   /** Inline data: an object whose JSON is an object, nested at most 64 levels. */
   readonly data?: object | undefined;
-  /** Digest of the body, `<algorithm>:<hex>`. */
+  /** Digest of the body, `<algorithm>:<hex>`, as `digest` gives it for any wire format. */
   readonly hash?: string | undefined;
+  /** Bytes of the body; needed with a hash by `swt-draft-00`, and sent by it alone. */
+  readonly size?: number | undefined;
+  /** Attempts made before this one; sent by `swt-draft-02` alone. */
+  readonly retryCount?: number | undefined;
+  /** The wire format of this token; default the signer's. */
+  readonly profile?: WebhookProfile | undefined;
   /** Who the token is meant for; each name 1 to 255 characters. */
   readonly audience?: string | readonly string[] | undefined;
   readonly subject?: string | undefined;
@@ -59,7 +72,8 @@ export interface TokenSigner {
    * Signs a fresh token: `iat` and `nbf` now, `exp` a lifetime later.
    *
    * @returns at once for HMAC keys, a promise for key pairs
-   * @throws {@link WebhookTokenError} `invalid_claim` for input no receiver would accept, `token_too_large`
+   * @throws {@link WebhookTokenError} `invalid_claim` for input no receiver would accept, `invalid_token` for a
+   *   wire format that has no such algorithm as the key's, `token_too_large`
    * @throws {@link WebhookPayloadError} `hash_unsupported` for a hash of another form
    */
   sign(input: WebhookTokenInput): MaybePromise<string>;
@@ -94,8 +108,9 @@ class KeyTokenSigner implements TokenSigner {
   private readonly issuer: string;
   private readonly lifetime: number;
   private readonly now: TokenClock;
-  /** The header is the same for every token of a key, so its text is made once. */
-  private readonly header: string;
+  private readonly rules: ProfileRules;
+  /** The header is the same for every token of a key and a type, so its text is made once. */
+  private readonly headers: Readonly<Record<ProfileRules['typ'], string>>;
 
   constructor(options: TokenSignerOptions) {
     const faults: ConfigurationFault[] = [];
@@ -108,16 +123,25 @@ class KeyTokenSigner implements TokenSigner {
     if (!Number.isInteger(this.lifetime) || this.lifetime <= 0) {
       faults.push({ path: 'lifetime', message: 'must be a positive whole number of seconds' });
     }
+    const profile = options.profile ?? DEFAULT_PROFILE;
+    const unfit = profileFault(profile, key?.alg);
+    if (unfit !== undefined) faults.push({ path: 'profile', message: unfit });
     if (key === undefined || faults.length > 0) throw new WebhookConfigurationError(faults);
     this.key = key;
     this.alg = key.alg;
     if (key.kid !== undefined) this.kid = key.kid;
     this.issuer = options.issuer;
     this.now = options.now ?? Date.now;
-    this.header = JSON.stringify({ alg: key.alg, typ: TOKEN_TYPE, kid: key.kid });
+    this.rules = rulesOf(profile);
+    const { alg, kid } = key;
+    this.headers = {
+      JWT: JSON.stringify({ alg, typ: 'JWT', kid }),
+      SWT: JSON.stringify({ alg, typ: 'SWT', kid }),
+    };
   }
 
   sign(input: WebhookTokenInput): MaybePromise<string> {
+    const rules = input.profile === undefined ? this.rules : this.rulesFor(input.profile);
     const hash = checkInput(input);
     const data = input.data === undefined ? undefined : dataText(input.data);
     const iat = Math.floor(readSeconds(this.now));
@@ -131,20 +155,20 @@ class KeyTokenSigner implements TokenSigner {
       jti: input.id ?? randomUUID(),
       txn: input.txn,
     });
-    const webhook = webhookText(input.event, data, hash);
-    const token = this.key.sign(this.header, `${claims.slice(0, -1)},"webhook":${webhook}}`);
+    const { size, retryCount } = input;
+    const webhook = rules.writeClaim(input.event, { data, hash, size, retryCount });
+    const token = this.key.sign(
+      this.headers[rules.typ],
+      `${claims.slice(0, -1)},"webhook":${webhook}}`,
+    );
     return token instanceof Promise ? token.then(requireSendable) : requireSendable(token);
   }
-}
 
-/**
- * The claim `webhook` around data that was written before. Event and hash have been held against grammars
- * in which nothing wants escaping.
- */
-function webhookText(event: string, data: string | undefined, hash: string | undefined): string {
-  const hashMember = hash === undefined ? '' : `,"hash":"${hash}"`;
-  const dataMember = data === undefined ? '' : `,"data":${data}`;
-  return `{"event":"${event}"${hashMember}${dataMember}}`;
+  private rulesFor(profile: WebhookProfile): ProfileRules {
+    const fault = profileFault(profile, this.alg);
+    if (fault !== undefined) throw new WebhookTokenError('invalid_token', `the profile ${fault}`);
+    return rulesOf(profile);
+  }
 }
 
 /**
@@ -190,8 +214,7 @@ function requireSendable(token: string): string {
   throw tokenTooLarge();
 }
 
-/** @returns the hash as it goes on the wire, in lower case */
-function checkInput(input: WebhookTokenInput): string | undefined {
+function checkInput(input: WebhookTokenInput): PayloadHash | undefined {
   if (!isEventName(input.event)) {
     throw invalidInput('webhook.event', `the event's name must be ${EVENT_NAME_GRAMMAR}`);
   }
@@ -212,11 +235,13 @@ function checkInput(input: WebhookTokenInput): string | undefined {
     if (value !== undefined && !isIdentifier(value))
       throw invalidInput(claim, identifierRule(claim));
   }
-  if (input.hash === undefined) return undefined;
-  const { algorithm, hex } = parsePayloadHash(input.hash);
-  return `${algorithm}:${hex}`;
+  requireCount('webhook.data.size', 'the size', input.size);
+  requireCount('webhook.retry_count', 'the retry count', input.retryCount);
+  return input.hash === undefined ? undefined : parsePayloadHash(input.hash);
 }
 
-function invalidInput(claim: string, message: string): WebhookTokenError {
-  return new WebhookTokenError('invalid_claim', message, { claim });
+function requireCount(claim: string, name: string, value: number | undefined): void {
+  if (value !== undefined && !(Number.isSafeInteger(value) && value >= 0)) {
+    throw invalidInput(claim, `${name} must be a whole number from 0`);
+  }
 }

@@ -19,6 +19,7 @@ import {
   parseJson,
 } from './strict-json.js';
 import { readSeconds, type TokenClock } from './token-clock.js';
+import { ProfileChoice } from './profile-choice.js';
 import type { MaybePromise, VerificationKey } from './token-key.js';
 import { validateClaims } from './validate-claims.js';
 import type { VerifiedWebhookToken, WebhookTokenHeader } from './webhook-claims.interface.js';
@@ -27,7 +28,6 @@ import {
   DEFAULT_MAX_TOKEN_LIFETIME,
   MAX_CLOCK_TOLERANCE,
   MAX_DATA_DEPTH,
-  TOKEN_TYPE,
   WEBHOOK_PROFILES,
   type WebhookProfile,
 } from './webhook-token.constants.js';
@@ -42,7 +42,10 @@ export interface TokenVerifierOptions extends KeyPolicy {
   readonly maxTokenLifetime?: number | undefined;
   /** Who this receiver is. With one, a token must name it; without, a token that names any is refused. */
   readonly audience?: string | readonly string[] | undefined;
-  /** Wire formats to accept; default `['webhook-token']`. */
+  /**
+   * Wire formats to accept; default `['webhook-token']`. Each token is held against the rules of one of them,
+   * chosen by `typ` and by the form of its data.
+   */
   readonly profiles?: readonly WebhookProfile[] | undefined;
   /** Where the time comes from; default `Date.now`. */
   readonly now?: TokenClock | undefined;
@@ -95,6 +98,7 @@ class KeyRingTokenVerifier implements TokenVerifier {
   private readonly maxTokenLifetime: number;
   private readonly audience: readonly string[];
   private readonly now: TokenClock;
+  private readonly profiles: ProfileChoice;
   private readonly authenticHeaders = new Map<string, WebhookTokenHeader>();
 
   constructor(options: TokenVerifierOptions) {
@@ -104,13 +108,15 @@ class KeyRingTokenVerifier implements TokenVerifier {
     this.maxTokenLifetime = options.maxTokenLifetime ?? DEFAULT_MAX_TOKEN_LIFETIME;
     this.audience = audiences(options.audience);
     this.now = options.now ?? Date.now;
+    this.profiles = new ProfileChoice(options.profiles);
     faults.push(...optionFaults(options, this.clockTolerance, this.maxTokenLifetime));
     if (faults.length > 0) throw new WebhookConfigurationError(faults);
   }
 
   verify(token: string): MaybePromise<VerifiedWebhookToken> {
     const compact = parseCompactToken(token);
-    const header = this.authenticHeaders.get(compact.header) ?? parseHeader(compact.header);
+    const header =
+      this.authenticHeaders.get(compact.header) ?? parseHeader(compact.header, this.profiles);
     const ring = this.keys.ring();
     return ring instanceof Promise
       ? ring.then((trusted) => this.verifyWith(trusted, compact, header))
@@ -175,14 +181,22 @@ class KeyRingTokenVerifier implements TokenVerifier {
       throw new WebhookTokenError('invalid_token', 'the claims are not one JSON object in UTF-8');
     }
     checkStructure(parsed.text, parsed.outline, parsed.value);
+    const rules = this.profiles.choose(header.typ, parsed.value['webhook']);
+    if (!rules.algorithms.has(key.alg)) {
+      throw new WebhookTokenError(
+        'invalid_token',
+        `a token of ${rules.name} is not signed by ${key.alg}`,
+      );
+    }
     const claims = validateClaims(parsed.value, {
+      rules,
       issuer: issuer.issuer,
       audience: this.audience,
       now,
       clockTolerance: this.clockTolerance,
       maxTokenLifetime: this.maxTokenLifetime,
     });
-    return { header, claims, key: describeKey(key, issuer.issuer), profile: 'webhook-token' };
+    return { header, claims, key: describeKey(key, issuer.issuer), profile: rules.name };
   }
 
   private rememberHeader(segment: string, header: WebhookTokenHeader): void {
@@ -213,26 +227,17 @@ function issuerOf(compact: CompactToken, trusted: TrustedIssuers): IssuerKeys {
   return issuer;
 }
 
-function parseHeader(segment: string): WebhookTokenHeader {
+function parseHeader(segment: string, profiles: ProfileChoice): WebhookTokenHeader {
   const text = textOf(segment);
   const header = text === undefined ? undefined : parseJson(text);
   if (text === undefined || !isObject(header) || hasDuplicateMember(text, header))
     throw invalidToken();
   const { alg, typ, kid } = header;
-  if (typeof alg !== 'string' || !isTokenType(typ)) throw invalidToken();
+  if (typeof alg !== 'string' || !profiles.admits(typ)) throw invalidToken();
   if (kid !== undefined && !isKeyId(kid)) throw invalidToken();
   // Extensions this package does not implement, RFC 7515 section 4.1.11, RFC 7797 and JWE's `zip`.
   if ('crit' in header || 'b64' in header || 'zip' in header) throw invalidToken();
   return header as unknown as WebhookTokenHeader;
-}
-
-/** RFC 7515 section 4.1.9: a media type, compared without case, `application/` understood. */
-function isTokenType(typ: unknown): boolean {
-  // Lower case, because upper case folds the dotless `ı` onto `I`.
-  return (
-    typeof typ === 'string' &&
-    typ.toLowerCase().replace(/^application\//, '') === TOKEN_TYPE.toLowerCase()
-  );
 }
 
 function textOf(segment: string): string | undefined {

@@ -1,12 +1,16 @@
 import { WebhookTokenError, type WebhookTokenErrorCode } from '../errors/webhook-token.error.js';
+import { invalidClaim as invalid } from './claim-refusals.js';
 import { EVENT_NAME_GRAMMAR, isEventName } from './event-name.js';
 import { identifierRule, isIdentifier } from './identifier.js';
 import { isObject } from './json-object.js';
-import type { WebhookTokenClaims } from './webhook-claims.interface.js';
+import type { Members, ProfileRules } from './profiles/profile-rules.interface.js';
+import type { WebhookClaim, WebhookTokenClaims } from './webhook-claims.interface.js';
 import { FIRST_MILLISECOND_TIMESTAMP } from './webhook-token.constants.js';
 
 /** What the claims are held against. */
 export interface ClaimsExpectation {
+  /** The rules of the wire format the token is written in. */
+  readonly rules: ProfileRules;
   /** The issuer whose key the token verified under. */
   readonly issuer: string;
   /** Audiences this receiver answers to; empty when none is configured. */
@@ -19,8 +23,6 @@ export interface ClaimsExpectation {
   readonly maxTokenLifetime: number;
 }
 
-type Members = Readonly<Record<string, unknown>>;
-
 /**
  * Checks the claims of a token whose signature holds.
  *
@@ -28,7 +30,7 @@ type Members = Readonly<Record<string, unknown>>;
  */
 export function validateClaims(claims: Members, expected: ClaimsExpectation): WebhookTokenClaims {
   const { webhook, iss, jti } = claims;
-  requirePresent(claims, ['webhook', 'iss', 'exp', 'iat', 'jti']);
+  requirePresent(claims, expected.rules.requiredClaims);
   if (!isIdentifier(iss)) throw invalid('iss', identifierRule('iss'));
   if (iss !== expected.issuer) {
     throw refuse('wrong_issuer', 'iss', 'the token was signed with the key of another issuer');
@@ -38,12 +40,13 @@ export function validateClaims(claims: Members, expected: ClaimsExpectation): We
   optionalIdentifier(claims, 'txn');
   validateTimes(claims, expected);
   validateAudience(claims['aud'], expected.audience);
-  validateWebhook(webhook);
-  return claims as WebhookTokenClaims;
+  const claim = validateWebhook(webhook, expected.rules);
+  return (claim === webhook ? claims : { ...claims, webhook: claim }) as WebhookTokenClaims;
 }
 
 function validateTimes(claims: Members, expected: ClaimsExpectation): void {
-  const { now, clockTolerance, maxTokenLifetime } = expected;
+  const { now, rules, maxTokenLifetime } = expected;
+  const clockTolerance = rules.toleratesSkew ? expected.clockTolerance : 0;
   const exp = numericDate(claims, 'exp');
   const iat = numericDate(claims, 'iat');
   const nbf = claims['nbf'] === undefined ? undefined : numericDate(claims, 'nbf');
@@ -75,7 +78,7 @@ function validateAudience(aud: unknown, configured: readonly string[]): void {
   }
 }
 
-function validateWebhook(webhook: unknown): void {
+function validateWebhook(webhook: unknown, rules: ProfileRules): WebhookClaim {
   if (!isObject(webhook)) throw invalid('webhook', 'webhook must be an object');
   if (webhook['event'] === undefined) {
     throw refuse('missing_claim', 'webhook.event', 'the claim webhook.event is missing');
@@ -83,12 +86,7 @@ function validateWebhook(webhook: unknown): void {
   if (!isEventName(webhook['event'])) {
     throw invalid('webhook.event', `webhook.event must be ${EVENT_NAME_GRAMMAR}`);
   }
-  if (webhook['data'] !== undefined && !isObject(webhook['data'])) {
-    throw invalid('webhook.data', 'webhook.data must be an object');
-  }
-  if (webhook['hash'] !== undefined && typeof webhook['hash'] !== 'string') {
-    throw invalid('webhook.hash', 'webhook.hash must be a text');
-  }
+  return rules.readClaim(webhook);
 }
 
 function requirePresent(claims: Members, names: readonly string[]): void {
@@ -115,10 +113,6 @@ function numericDate(claims: Members, name: 'exp' | 'iat' | 'nbf'): number {
     throw invalid(name, `${name} must be in seconds, and looks like milliseconds`);
   }
   return value;
-}
-
-function invalid(claim: string, message: string): WebhookTokenError {
-  return refuse('invalid_claim', claim, message);
 }
 
 function refuse(code: WebhookTokenErrorCode, claim: string, message: string): WebhookTokenError {

@@ -3,7 +3,8 @@ import type { SignatureAlgorithm, WebhookProfile } from './webhook-token.constan
 /** The protected header of a webhook token, after verification. */
 export interface WebhookTokenHeader {
   readonly alg: SignatureAlgorithm;
-  readonly typ: string;
+  /** Absent only where the wire format does not check it: `swt-draft-00`. */
+  readonly typ?: string;
   readonly kid?: string;
 }
 
@@ -11,10 +12,15 @@ export interface WebhookTokenHeader {
 export interface WebhookClaim {
   /** Dotted name, `<entity>.<action>`. */
   readonly event: string;
-  /** Inline event data. */
+  /**
+   * Inline event data. Of `swt-draft-00`: decoded, where it came as base64; with a body, the reference
+   * `{ hash, hashAlg?, size }` to it.
+   */
   readonly data?: Readonly<Record<string, unknown>>;
-  /** Digest of the body, `<algorithm>:<hex>`. */
+  /** Digest of the body, `<algorithm>:<hex>`, with the algorithm as the wire format spells it. */
   readonly hash?: string;
+  /** Of `swt-draft-02`: attempts made before this one. */
+  readonly retry_count?: number;
 }
 
 /** The claims of a webhook token, after verification. Times are seconds since the epoch. */

@@ -17,14 +17,17 @@ export const HASH_ALGORITHMS = [
 /** Name of a digest algorithm, as the `hash` field spells it. */
 export type HashAlgorithm = (typeof HASH_ALGORITHMS)[number];
 
-/** Wire formats this verifier understands; `webhook-token` is the specification's. */
-export const WEBHOOK_PROFILES = ['webhook-token'] as const;
+/**
+ * Wire formats this package speaks: the specification's, and those of the Internet-Drafts
+ * draft-knauer-secure-webhook-token-00 (as its Go reference puts it on the wire) and -02.
+ */
+export const WEBHOOK_PROFILES = ['webhook-token', 'swt-draft-00', 'swt-draft-02'] as const;
 
 /** Name of a wire format. */
 export type WebhookProfile = (typeof WEBHOOK_PROFILES)[number];
 
-/** The `typ` of a webhook token's header. */
-export const TOKEN_TYPE = 'JWT';
+/** The wire format of the specification: what is spoken unless another one is named. */
+export const DEFAULT_PROFILE: WebhookProfile = 'webhook-token';
 
 /** Bytes of a compact token; a longer one is refused before anything of it is looked at. */
 export const MAX_TOKEN_BYTES = 16_384;

@@ -17,7 +17,7 @@ const receivers = [
   {
     name: 'a',
     path: 'hooks',
-    profiles: ['swt-draft-00'],
+    profiles: ['swt-draft-07'],
     clockTolerance: '60',
     requireHash: 'false',
     audience: [],

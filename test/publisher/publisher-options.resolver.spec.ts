@@ -18,8 +18,16 @@ describe('resolvePublisherOptions', () => {
       maxHeadBytes: 7_168,
       shutdownTimeout: 10_000,
       retry: { attempts: 10, jitter: 0.2 },
-      defaults: { hash: 'sha256', method: 'auto', timeout: 15_000, jti: 'attempt', headers: {} },
-      endpoints: [{ ...crm, events: ['**'], disabled: false, hash: 'sha256', timeout: 15_000 }],
+      defaults: {
+        profile: 'webhook-token',
+        method: 'auto',
+        timeout: 15_000,
+        jti: 'attempt',
+        headers: {},
+      },
+      endpoints: [
+        { ...crm, events: ['**'], disabled: false, profile: 'webhook-token', timeout: 15_000 },
+      ],
     });
     expect(resolved!.queue).toBeInstanceOf(InProcessDeliveryQueue);
     expect(resolved!.endpoints[0]!.signer).toBe(resolved!.defaults.signer);

@@ -1,7 +1,10 @@
 import { afterEach, describe, expect, it } from '@jest/globals';
 import { signWebhook } from '../../lib/testing/sign-webhook.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
+import { verifyWebhookPayload } from '../../lib/token/payload-rule.js';
 import { createTokenVerifier } from '../../lib/token/token-verifier.js';
+import type { VerifiedWebhookToken } from '../../lib/token/webhook-claims.interface.js';
+import type { WebhookProfile } from '../../lib/token/webhook-token.constants.js';
 import { adapters } from '../fixtures/adapters.js';
 import {
   ISSUER,
@@ -38,6 +41,33 @@ describe('signWebhook', () => {
     const { claims } = await createTokenVerifier({ issuers: [signing] }).verify(token);
 
     expect(claims.iat).toBeGreaterThanOrEqual(before);
+  });
+});
+
+describe('signWebhook, in the words of a profile,', () => {
+  it.each<[WebhookProfile, 'auto' | 'POST', object | undefined, string, string]>([
+    ['webhook-token', 'auto', { id: 'o1' }, 'HEAD', 'data'],
+    ['webhook-token', 'POST', { id: 'o1' }, 'POST', 'body'],
+    ['webhook-token', 'POST', undefined, 'POST', 'none'],
+    ['swt-draft-00', 'auto', { id: 'o1' }, 'HEAD', 'data'],
+    ['swt-draft-00', 'POST', { id: 'o1' }, 'POST', 'body'],
+    ['swt-draft-00', 'POST', undefined, 'POST', 'none'],
+    ['swt-draft-02', 'auto', { id: 'o1' }, 'POST', 'body'],
+    ['swt-draft-02', 'auto', undefined, 'POST', 'none'],
+  ])('makes of %s, %s and %j a %s with its %s', async (profile, wanted, data, method, source) => {
+    const signed = await signWebhook('order.created', data, {
+      ...signing,
+      profile,
+      method: wanted,
+    });
+    const verifier = createTokenVerifier({ issuers: [signing], profiles: [profile] });
+    const { claims } = verifier.verify(signed.token) as VerifiedWebhookToken;
+
+    expect(signed.method).toBe(method);
+    expect(verifyWebhookPayload(claims, { ...signed, profile })).toEqual({
+      source,
+      bodyVerified: true,
+    });
   });
 });
 

@@ -1,5 +1,7 @@
 import { WebhookDeliveryError } from '../../errors/webhook-delivery.error.js';
 import { digest } from '../../token/payload-hash.js';
+import { rulesOf } from '../../token/profiles/profile-registry.js';
+import type { ProfileRules } from '../../token/profiles/profile-rules.interface.js';
 import type { WebhookTokenInput } from '../../token/token-signer.js';
 import type { DeliveryTarget } from '../delivery-target.js';
 import { inlinePayload, requestHeadBytes, type InlinePayload } from './method-choice.js';
@@ -19,6 +21,8 @@ export interface ComposedRequest {
 /** What bounds the choice of the method. */
 export interface CompositionLimits {
   readonly maxHeadBytes: number;
+  /** Counts from 1. */
+  readonly attempt: number;
   /** Headers that the HTTP client adds on its own; they count for the head's size. */
   readonly inheritedHeaders?: Readonly<Record<string, string>> | undefined;
 }
@@ -35,26 +39,38 @@ export async function composeRequest(
   limits: CompositionLimits,
 ): Promise<ComposedRequest> {
   const wanted = wantedMethod(delivery, target);
-  if (wanted === 'POST') return composePost(delivery, target);
-  const inline = inlinePayload(delivery.payload);
+  if (wanted === 'POST') return composePost(delivery, target, limits.attempt);
+  const hasHead = rulesFor(delivery, target).methods.has('HEAD');
+  const inline = hasHead ? inlinePayload(delivery.payload) : undefined;
   const head = inline && (await composeHead(delivery, target, inline, limits));
   if (head !== undefined) return head;
-  if (wanted === 'auto') return composePost(delivery, target);
+  if (wanted === 'auto') return composePost(delivery, target, limits.attempt);
   throw new WebhookDeliveryError(
     'invalid_option',
     `HEAD cannot carry this payload to ${target.label}: it takes a JSON object of at most 6000 bytes in a request head of at most ${limits.maxHeadBytes} bytes. Use the method 'auto'.`,
   );
 }
 
-/** Signs a delivery anew, as a POST. */
+/**
+ * Signs a delivery anew, as a POST.
+ *
+ * @param attempt - counts from 1
+ */
 export async function composePost(
   delivery: WebhookDelivery,
   target: DeliveryTarget,
+  attempt: number,
 ): Promise<ComposedRequest> {
   const { bytes, contentType } = delivery.payload;
   // A view of exactly these octets: axios sends the whole memory behind any other Uint8Array.
   const body = bytes && Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const token = await sign(delivery, target, body && { hash: digest(target.hash, body) });
+  const rules = rulesFor(delivery, target);
+  const hash = target.hash ?? rules.defaultHash;
+  const hashed = body ?? (rules.hashesEmptyBody ? Buffer.alloc(0) : undefined);
+  const token = await sign(delivery, target, {
+    ...(hashed && { hash: digest(hash, hashed), size: hashed.byteLength }),
+    retryCount: attempt - 1,
+  });
   return {
     method: 'POST',
     url: target.url,
@@ -71,6 +87,10 @@ export function wantedMethod(
 ): 'auto' | 'HEAD' | 'POST' {
   const wanted = delivery.method ?? target.method;
   return wanted === 'auto' && target.state.needsPost ? 'POST' : wanted;
+}
+
+function rulesFor({ profile }: WebhookDelivery, target: DeliveryTarget): ProfileRules {
+  return rulesOf(profile ?? target.profile);
 }
 
 /** @returns `undefined` when the head would be too large */
@@ -94,10 +114,11 @@ async function composeHead(
 async function sign(
   delivery: WebhookDelivery,
   target: DeliveryTarget,
-  carried: Pick<WebhookTokenInput, 'data' | 'hash'> | undefined,
+  carried: Pick<WebhookTokenInput, 'data' | 'hash' | 'size' | 'retryCount'>,
 ): Promise<string> {
   return target.signer.sign({
     ...carried,
+    profile: delivery.profile ?? target.profile,
     event: delivery.event,
     txn: delivery.eventId,
     audience: delivery.audience ?? target.audience,

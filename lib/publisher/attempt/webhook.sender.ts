@@ -46,10 +46,16 @@ export class WebhookSender {
   /**
    * Signs a delivery anew without sending it.
    *
+   * @param attempt - counts from 1; some wire formats carry it
    * @throws {@link WebhookDeliveryError} `invalid_option` when HEAD is demanded and cannot carry the payload
    */
-  compose(delivery: WebhookDelivery, target: DeliveryTarget): Promise<ComposedRequest> {
+  compose(
+    delivery: WebhookDelivery,
+    target: DeliveryTarget,
+    attempt = 1,
+  ): Promise<ComposedRequest> {
     return composeRequest(delivery, target, {
+      attempt,
       maxHeadBytes: this.options.maxHeadBytes,
       inheritedHeaders: this.inheritedHeaders(),
     });
@@ -67,7 +73,12 @@ export class WebhookSender {
     this.running.add(deadline);
     const cancel = clock.wakeAt(startedAt + target.timeout, () => deadline.abort('timeout'));
     try {
-      const { method, answer, refused } = await this.converse(delivery, target, deadline.signal);
+      const { method, answer, refused } = await this.converse(
+        delivery,
+        target,
+        attempt,
+        deadline.signal,
+      );
       const now = clock.now();
       const facts = { attempt, method, durationMs: Math.max(0, now - startedAt) };
       return refused === undefined
@@ -88,12 +99,13 @@ export class WebhookSender {
   private async converse(
     delivery: WebhookDelivery,
     target: DeliveryTarget,
+    attempt: number,
     signal: AbortSignal,
   ): Promise<Conversation> {
     let method: 'HEAD' | 'POST' = 'POST';
     try {
       this.options.egress.checkUrl(target.url);
-      const request = await this.compose(delivery, target);
+      const request = await this.compose(delivery, target, attempt);
       ({ method } = request);
       const answer = await this.exchange(request, signal);
       const mayFallBack = method === 'HEAD' && wantedMethod(delivery, target) === 'auto';
@@ -101,7 +113,7 @@ export class WebhookSender {
         return conversation(method, answer);
       }
       method = 'POST';
-      const second = await this.exchange(await composePost(delivery, target), signal);
+      const second = await this.exchange(await composePost(delivery, target, attempt), signal);
       // Only a POST that worked shows that HEAD was the trouble: while a receiver is being deployed, both
       // get 404, and the next attempt should find it as it was.
       if (isAcknowledged('POST', second)) target.state.needsPost = true;

@@ -10,10 +10,11 @@ import {
   type TokenSignerOptions,
 } from '../../token/token-signer.js';
 import { identifierRule, isIdentifier } from '../../token/identifier.js';
-import { HASH_ALGORITHMS } from '../../token/webhook-token.constants.js';
+import { DEFAULT_PROFILE, HASH_ALGORITHMS } from '../../token/webhook-token.constants.js';
 import { isAudience } from '../../token/audience.js';
 import type { ConfigurationFaults } from '../../errors/configuration-faults.js';
 import { headerFault } from './endpoint-headers.js';
+import { checkProfile } from './destination-profile.js';
 import type {
   ResolvedDestination,
   ResolvedEndpoint,
@@ -44,7 +45,7 @@ export function resolveDefaults(
   { publisher, now }: DestinationContext,
   faults: ConfigurationFaults,
 ): ResolvedDestination {
-  const { issuer, secret, key, hash, method, timeout } = publisher;
+  const { issuer, secret, key, hash, method, profile, timeout } = publisher;
   const signer = resolveSigner(
     { issuer, key: key ?? (secret as KeyInput), lifetime: publisher.tokenLifetime, now },
     { issuer: 'issuer', key: key === undefined ? 'secret' : 'key', lifetime: 'tokenLifetime' },
@@ -53,13 +54,15 @@ export function resolveDefaults(
   const fallback: ResolvedDestination = {
     // A missing signer is a fault, and with a fault nobody gets to sign.
     signer: signer as TokenSigner,
-    hash: 'sha256',
+    profile: DEFAULT_PROFILE,
     method: 'auto',
     timeout: DEFAULT_ATTEMPT_TIMEOUT,
     headers: {},
     jti: 'attempt',
   };
-  return applySettings(fallback, { hash, method, timeout }, faults);
+  const settled = applySettings(fallback, { hash, method, profile, timeout }, faults);
+  checkProfile(settled, faults);
+  return settled;
 }
 
 /** Checks and fills the endpoints. */
@@ -95,9 +98,14 @@ function resolveEndpoint(
   const { id, tenant, disabled = false } = endpoint;
   faults.require(isIdentifier(id), 'id', identifierRule('id'));
   faults.require(tenant === undefined || isIdentifier(tenant), 'tenant', identifierRule('tenant'));
-  const signer = resolveOwnSigner(endpoint, context, faults) ?? defaults.signer;
+  const own = resolveOwnSigner(endpoint, context, faults);
+  const settled = applySettings({ ...defaults, signer: own ?? defaults.signer }, endpoint, faults);
+  // What an endpoint takes over from the publisher unchanged is at fault there, once.
+  if (own !== undefined || endpoint.profile !== undefined || endpoint.method !== undefined) {
+    checkProfile(settled, faults);
+  }
   return {
-    ...applySettings({ ...defaults, signer }, endpoint, faults),
+    ...settled,
     id,
     url: resolveUrl(endpoint.url, context.egress, faults),
     events: resolvePatterns(endpoint.events, faults),
@@ -111,7 +119,7 @@ function applySettings(
   options: DestinationOptions,
   faults: ConfigurationFaults,
 ): ResolvedDestination {
-  const { hash, method, jti, headers, audience, subject, timeout } = options;
+  const { hash, profile, method, jti, headers, audience, subject, timeout } = options;
   faults.require(
     hash === undefined || isHashAlgorithm(hash),
     'hash',
@@ -141,13 +149,15 @@ function applySettings(
     const fault = headerFault(name, value);
     if (fault !== undefined) faults.add(`headers[${JSON.stringify(name)}]`, fault);
   }
+  const chosenHash = hash ?? fallback.hash;
   return {
     signer: fallback.signer,
-    hash: hash ?? fallback.hash,
+    profile: profile ?? fallback.profile,
     method: method ?? fallback.method,
     timeout: faults.duration('timeout', timeout, fallback.timeout),
     headers: headers ?? fallback.headers,
     jti: jti ?? fallback.jti,
+    ...(chosenHash !== undefined && { hash: chosenHash }),
     ...(audience !== undefined && { audience }),
     ...(subject !== undefined && { subject }),
   };

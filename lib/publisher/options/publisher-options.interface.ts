@@ -5,7 +5,7 @@ import type { EgressPolicy } from '../../egress/egress-policy.js';
 import type { EgressTlsOptions } from '../../egress/guarded-agent.js';
 import type { KeyInput } from '../../token/key-material.js';
 import type { TokenSigner } from '../../token/token-signer.js';
-import type { HashAlgorithm } from '../../token/webhook-token.constants.js';
+import type { HashAlgorithm, WebhookProfile } from '../../token/webhook-token.constants.js';
 import type { UnsuccessfulAttempt } from '../attempt/attempt-result.interface.js';
 import type { DeliveryQueue } from '../queue/delivery-queue.js';
 import type { RetryPolicy } from '../attempt/retry-policy.js';
@@ -42,6 +42,8 @@ export interface WebhookEndpointOptions {
   readonly timeout?: Duration | undefined;
   /** Digest of a POST's body; default the publisher's. */
   readonly hash?: HashAlgorithm | undefined;
+  /** The wire format it is sent; default the publisher's. */
+  readonly profile?: WebhookProfile | undefined;
   /**
    * Default `'attempt'`: a fresh `jti` for every attempt, since receivers burn one before they process the
    * event. `'delivery'` keeps it, for receivers that tell duplicates by it.
@@ -80,8 +82,10 @@ export interface WebhookPublisherOptions extends EgressOptions {
   readonly key?: KeyInput | undefined;
   /** Seconds from `iat` to `exp`; default 300. */
   readonly tokenLifetime?: number | undefined;
-  /** Digest of a POST's body; default `sha256`. */
+  /** Digest of a POST's body; default `sha256`, and `sha3-256` for `swt-draft-00`. */
   readonly hash?: HashAlgorithm | undefined;
+  /** The wire format of its events: `'webhook-token'` (default), `'swt-draft-00'` or `'swt-draft-02'`. */
+  readonly profile?: WebhookProfile | undefined;
   /** Default `auto`: HEAD with inline data where it fits, else POST. */
   readonly method?: DeliveryMethod | undefined;
   /** Bytes of a HEAD request's whole head; above it POST is used. Default 7168. */
@@ -101,7 +105,9 @@ export interface WebhookPublisherOptions extends EgressOptions {
 /** How a destination is spoken to; durations in milliseconds. */
 export interface ResolvedDestination {
   readonly signer: TokenSigner;
-  readonly hash: HashAlgorithm;
+  /** Absent, the wire format's own default. */
+  readonly hash?: HashAlgorithm;
+  readonly profile: WebhookProfile;
   readonly method: DeliveryMethod;
   readonly timeout: number;
   readonly headers: Readonly<Record<string, string>>;

@@ -1,3 +1,5 @@
+import type { WebhookProfile } from '../../token/webhook-token.constants.js';
+
 /** The body of an event, serialised once, when it was published. */
 export interface DeliveryPayload {
   /** `json` may travel inline in the token; `bytes` are always sent as a body. */
@@ -31,6 +33,8 @@ export interface WebhookDelivery {
   readonly subject?: string;
   /** Overrides the endpoint's choice of method. */
   readonly method?: DeliveryMethod;
+  /** Overrides the endpoint's wire format. */
+  readonly profile?: WebhookProfile;
   readonly tenant?: string;
   /** Epoch milliseconds. */
   readonly createdAt: number;

@@ -1,5 +1,5 @@
 import { HttpException } from '@nestjs/common';
-import { isWebhookError } from '../../errors/webhook.error.js';
+import { isWebhookError, type WebhookError } from '../../errors/webhook.error.js';
 import { HandlerFailure } from './handler-failure.js';
 import {
   WEBHOOK_ANSWERS,
@@ -49,7 +49,7 @@ export function answerTo(error: unknown): WebhookAnswer {
     const situation = situationOf(error.code);
     // How full our store is, or where it is, is nothing to tell a stranger.
     const detail = situation === 'store_unavailable' ? undefined : error.message;
-    if (situation !== undefined) return refuse(situation, { detail });
+    if (situation !== undefined) return refuse(situation, { detail, allow: allowOf(error) });
   }
   return refuse('handler_failed');
 }
@@ -61,12 +61,15 @@ export function refuse(
     readonly detail?: string | undefined;
     readonly status?: number | undefined;
     readonly errors?: readonly string[] | undefined;
+    /** Methods in place of the row's. */
+    readonly allow?: string | undefined;
   } = {},
 ): WebhookAnswer {
   const row: WebhookAnswerRow = WEBHOOK_ANSWERS[situation];
   const status = more.status ?? row.status;
   const detail = more.detail ?? row.title;
   const headers: Record<string, string> = { ...NO_STORE, ...row.headers };
+  if (more.allow !== undefined) headers['Allow'] = more.allow;
   if (row.code !== undefined) headers['Webhook-Error'] = row.code;
   if (row.challenge !== undefined) {
     headers['WWW-Authenticate'] = challenge(row.challenge, detail, row.code);
@@ -90,6 +93,11 @@ function acknowledgement(situation: 'processed' | 'duplicate'): WebhookAnswer {
 function situationOf(code: string): WebhookSituation | undefined {
   if (code === 'store_full') return 'store_unavailable';
   return Object.hasOwn(WEBHOOK_ANSWERS, code) ? (code as WebhookSituation) : undefined;
+}
+
+/** A wire format may have one method only, and its sender is told so. */
+function allowOf(error: WebhookError): string | undefined {
+  return (error as { methods?: readonly string[] }).methods?.join(', ');
 }
 
 function challenge(kind: BearerChallenge, detail: string, code: string | undefined): string {

@@ -127,7 +127,7 @@ export const WEBHOOK_ANSWERS = {
     status: 400,
     code: 'hash_unsupported',
     challenge: 'invalid_request',
-    title: 'The hash cannot be checked: unknown algorithm or form, or sent with HEAD',
+    title: 'The hash cannot be checked: unknown algorithm or form, or no body it could be of',
   },
   invalid_payload: {
     status: 400,
@@ -143,7 +143,7 @@ export const WEBHOOK_ANSWERS = {
     status: 405,
     code: 'method_not_allowed',
     headers: { Allow: 'HEAD, POST' },
-    title: 'Another method than HEAD or POST',
+    title: 'Another method than HEAD or POST, or one the wire format does not have',
   },
   in_progress: {
     status: 409,

@@ -1,28 +1,35 @@
 import { finished, type Readable } from 'node:stream';
 import { WebhookPayloadError } from '../../errors/webhook-payload.error.js';
-import { createDigest } from '../../token/payload-hash.js';
-import { hashRequired, type PayloadRule } from '../../token/payload-rule.js';
-import type { BodySource, RequestHeaders } from './incoming-webhook.js';
+import { BodyDigests } from '../../token/body-digests.js';
+import { hashMismatch, hashRequired, sizeMismatch } from '../../token/payload-refusals.js';
+import type { PayloadRule } from '../../token/payload-rule.interface.js';
+import type { BodySource, IncomingWebhook } from './incoming-webhook.js';
 
 /** A body that was read to its end. */
 export interface ReadBody {
   readonly bytes: Buffer;
-  /** `<algorithm>:<hex>` under the rule's algorithm; only for a `digest` rule. */
-  readonly computed: string | undefined;
+  /** `<algorithm>:<hex>`, one for each hash of a `digest` rule. */
+  readonly computed: readonly string[];
 }
 
 /**
  * Refuses what can be refused from the headers, before a byte is read.
  *
- * @throws {@link WebhookPayloadError} `hash_required`, `payload_too_large` or `unsupported_encoding`
+ * @throws {@link WebhookPayloadError} `hash_required`, `hash_mismatch` for another size than the token names,
+ *   `payload_too_large` or `unsupported_encoding`
  */
 export function checkDeclaredBody(
-  headers: RequestHeaders,
+  { headers, body }: IncomingWebhook,
   rule: PayloadRule,
   maxBodyBytes: number,
 ): void {
-  const declared = Number(headers.get('content-length') ?? 0);
+  const atHand = body.kind === 'bytes' ? body.bytes.length : 0;
+  const declared = Number(headers.get('content-length') ?? atHand);
   if (declared > maxBodyBytes) throw tooLarge(maxBodyBytes);
+  // Where the token names the size, a body without a declared one (chunked) is refused too.
+  if (rule.kind === 'digest' && rule.size !== undefined && rule.size !== declared) {
+    throw sizeMismatch();
+  }
   if (declared > 0 && rule.kind === 'empty') throw hashRequired();
   const encoding = headers.get('content-encoding')?.trim().toLowerCase() ?? 'identity';
   if (encoding !== 'identity' && encoding !== '') {
@@ -37,7 +44,8 @@ export function checkDeclaredBody(
  * Reads a body and digests it as it streams in.
  *
  * @throws {@link WebhookPayloadError} `payload_too_large` as soon as it is, `hash_required` at the first
- *   byte that nothing authenticates, `payload_incomplete`, `payload_consumed`
+ *   byte that nothing authenticates, `hash_mismatch` at the first beyond the size the token names,
+ *   `payload_incomplete`, `payload_consumed`
  */
 export function readBody(
   source: BodySource,
@@ -103,27 +111,30 @@ function readStream(stream: Readable, rule: PayloadRule, maxBodyBytes: number): 
 class Intake {
   private readonly chunks: Buffer[] = [];
   private length = 0;
-  private readonly digest;
+  private readonly digests: BodyDigests;
+  private readonly size: number;
 
   constructor(
     private readonly rule: PayloadRule,
     private readonly maxBodyBytes: number,
   ) {
-    this.digest = rule.kind === 'digest' ? createDigest(rule.hash.algorithm) : undefined;
+    this.digests = new BodyDigests(rule);
+    this.size = (rule.kind === 'digest' ? rule.size : undefined) ?? Infinity;
   }
 
   take(chunk: Buffer): void {
     this.length += chunk.length;
     if (this.length > this.maxBodyBytes) throw tooLarge(this.maxBodyBytes);
     if (this.rule.kind === 'empty') throw hashRequired();
-    this.digest?.update(chunk);
+    if (this.length > this.size) throw hashMismatch();
+    this.digests.update(chunk);
     this.chunks.push(chunk);
   }
 
   end(): ReadBody {
     const bytes =
       this.chunks.length === 1 ? this.chunks[0]! : Buffer.concat(this.chunks, this.length);
-    return { bytes, computed: this.digest?.digest() };
+    return { bytes, computed: this.digests.digests() };
   }
 }
 
