@@ -70,6 +70,12 @@ export type {
   DeliveryPayload,
   WebhookDelivery,
 } from './publisher/queue/webhook-delivery.interface.js';
+export { OnWebhookDelivery } from './publisher/reactions/on-webhook-delivery.decorator.js';
+export { WebhookDeliveryEvents } from './publisher/reactions/webhook-delivery.events.js';
+export type {
+  WebhookDeliveryEvent,
+  WebhookDeliveryEventType,
+} from './publisher/reactions/webhook-delivery-event.interface.js';
 export { WebhookPublisher } from './publisher/webhook.publisher.js';
 
 // Typed events: `export *`, because only that lets an application merge its own into the interface

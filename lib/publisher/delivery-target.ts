@@ -1,3 +1,4 @@
+import { EndpointCircuit } from './circuit/endpoint-circuit.js';
 import type { ResolvedDestination } from './options/publisher-options.interface.js';
 
 /**
@@ -7,6 +8,9 @@ import type { ResolvedDestination } from './options/publisher-options.interface.
 export class DestinationState {
   /** Epoch milliseconds until which deliveries wait: the receiver is overloaded, or lets requests time out. */
   pausedUntil = 0;
+
+  /** Gives it a rest while it keeps failing. */
+  readonly circuit = new EndpointCircuit();
 
   /** A HEAD got nowhere, and the POST behind it was acknowledged: HEAD is not worth trying again. */
   needsPost = false;

@@ -55,3 +55,9 @@ export const UNAVAILABLE_PAUSE = 5 * SECOND;
 
 /** Bytes of an answer that are read; a receiver has nothing to tell beyond its status. */
 export const MAX_ANSWER_BYTES = 65_536;
+
+/** Milliseconds of nothing but failures after which an endpoint is disabled: 5 days. */
+export const DEFAULT_DISABLE_AFTER = 5 * 24 * HOUR;
+
+/** Metadata of a method: what it reacts to. */
+export const DELIVERY_REACTIONS = Symbol('nestjs-webhook-token:delivery-reactions');

@@ -1,9 +1,12 @@
 import type { FactoryProvider, InjectionToken, Provider } from '@nestjs/common';
 import { HttpService } from '@nestjs/axios';
+import { DiscoveryService, MetadataScanner } from '@nestjs/core';
 import { DeliveryQueue } from './queue/delivery-queue.js';
 import { EndpointRegistry } from './endpoint.registry.js';
 import type { ResolvedPublisherOptions } from './options/publisher-options.interface.js';
 import { PUBLISHER_OPTIONS } from './publisher.constants.js';
+import { DeliveryReactionExplorer } from './reactions/delivery-reaction.explorer.js';
+import { WebhookDeliveryEvents } from './reactions/webhook-delivery.events.js';
 import { UnconfiguredPublisher } from './unconfigured.publisher.js';
 import { WebhookDeliverer } from './webhook.deliverer.js';
 import { WebhookPublisher } from './webhook.publisher.js';
@@ -21,10 +24,21 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
   ]),
   whenConfigured(
     WebhookDeliverer,
-    (options, endpoints: EndpointRegistry, sender: WebhookSender) =>
-      new WebhookDeliverer(options, endpoints, sender),
-    [EndpointRegistry, WebhookSender],
+    (options, endpoints: EndpointRegistry, sender: WebhookSender, events: WebhookDeliveryEvents) =>
+      new WebhookDeliverer(options, endpoints, sender, events),
+    [EndpointRegistry, WebhookSender, WebhookDeliveryEvents],
   ),
+  // Also where nothing is published: an application may react to what only some deployments send.
+  { provide: WebhookDeliveryEvents, useFactory: () => new WebhookDeliveryEvents() },
+  {
+    provide: DeliveryReactionExplorer,
+    useFactory: (
+      discovery: DiscoveryService,
+      scanner: MetadataScanner,
+      events: WebhookDeliveryEvents,
+    ) => new DeliveryReactionExplorer(discovery, scanner, events),
+    inject: [DiscoveryService, MetadataScanner, WebhookDeliveryEvents],
+  },
   {
     provide: WebhookPublisher,
     useFactory: (
@@ -42,7 +56,7 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
 ];
 
 /** What applications inject: the publisher, and the queue for its dead deliveries. */
-export const PUBLISHER_EXPORTS = [WebhookPublisher, DeliveryQueue] as const;
+export const PUBLISHER_EXPORTS = [WebhookPublisher, DeliveryQueue, WebhookDeliveryEvents] as const;
 
 /** The options come late (they may be made by a factory), so nothing is built until they are there. */
 function whenConfigured<Dependencies extends unknown[]>(

@@ -7,6 +7,14 @@ import { PublisherLog } from './publisher-log.js';
 import { decideRetry, type RetryDecision } from './attempt/retry-policy.js';
 import type { WebhookDelivery } from './queue/webhook-delivery.interface.js';
 import type { WebhookSender } from './attempt/webhook.sender.js';
+import type {
+  WebhookDeliveryEvent,
+  WebhookDeliveryEventType,
+} from './reactions/webhook-delivery-event.interface.js';
+import type { WebhookDeliveryEvents } from './reactions/webhook-delivery.events.js';
+
+const CONFLICT = 409;
+const GONE = 410;
 
 /** What became of a delivery in one run. */
 export interface DeliveryReport {
@@ -28,6 +36,7 @@ export class WebhookDeliverer {
     private readonly options: ResolvedPublisherOptions,
     private readonly endpoints: EndpointRegistry,
     private readonly sender: WebhookSender,
+    private readonly events: WebhookDeliveryEvents,
   ) {}
 
   onReport(listener: DeliveryListener): void {
@@ -39,20 +48,20 @@ export class WebhookDeliverer {
     const made = attempt - 1;
     if (target === undefined) return this.giveUpUnattempted(delivery, 'unknown_endpoint', made);
     if (target.state.disabled) return this.giveUpUnattempted(delivery, 'endpoint_disabled', made);
-    const { pausedUntil } = target.state;
-    if (pausedUntil > this.options.clock.now()) {
-      return this.report({ delivery, outcome: { type: 'defer', at: pausedUntil } });
+    const now = this.options.clock.now();
+    const { pausedUntil, circuit } = target.state;
+    const waitUntil = pausedUntil > now ? pausedUntil : circuit.admit(now);
+    if (waitUntil !== undefined) {
+      return this.report({ delivery, outcome: { type: 'defer', at: waitUntil } });
     }
     const result = await this.attempt(delivery, target, attempt);
-    const decision = decideRetry(
-      this.options.retry,
-      result,
-      this.options.clock.now(),
-      Math.random(),
-    );
+    const ended = this.options.clock.now();
+    const decision = decideRetry(this.options.retry, result, ended, Math.random());
     this.learn(target, decision);
     this.log(delivery, target.label, decision.outcome, result);
-    return this.report({ delivery, outcome: decision.outcome, result });
+    const outcome = this.report({ delivery, outcome: decision.outcome, result });
+    this.judge(target, delivery, result, ended);
+    return outcome;
   }
 
   private async attempt(
@@ -63,6 +72,7 @@ export class WebhookDeliverer {
     try {
       return await this.sender.attempt(delivery, target, attempt);
     } catch (error) {
+      target.state.circuit.abstain(this.options.clock.now());
       // Its name only: whatever failed here had the token or the payload in its hands.
       const name = error instanceof Error ? error.name : typeof error;
       this.logger.error(
@@ -87,14 +97,48 @@ export class WebhookDeliverer {
     if (decision.pauseEndpointUntil !== undefined) {
       state.pausedUntil = Math.max(state.pausedUntil, decision.pauseEndpointUntil);
     }
-    // A URL that a caller named is no endpoint: it is asked again when somebody names it again.
-    if (decision.disableEndpoint === true && target.endpointId !== undefined && !state.disabled) {
-      state.disabled = true;
-      this.logger.warn(
-        () =>
-          `${target.label} answered 410 Gone and is disabled: remove it from the configuration, or restart to try it again.`,
-      );
+  }
+
+  /** Draws from an attempt what it tells of the endpoint: whether to give it a rest, or to give it up. */
+  private judge(
+    target: DeliveryTarget,
+    delivery: WebhookDelivery,
+    result: AttemptResult,
+    now: number,
+  ): void {
+    const { circuit } = target.state;
+    const change = tellsOfEndpoint(result)
+      ? circuit.record(result.outcome !== 'acknowledged', now)
+      : circuit.abstain(now);
+    const tell = (type: WebhookDeliveryEventType): void =>
+      this.tell(type, delivery, { attempts: result.attempt, result });
+    if (change === 'opened') {
+      this.logger.warn(() => `${target.label} keeps failing: its deliveries wait until it works.`);
+      tell('circuit-opened');
+    } else if (change === 'closed') {
+      tell('circuit-closed');
     }
+    if (result.statusCode === GONE) this.disable(target, 'answered 410 Gone', tell);
+    const { failingSince } = circuit;
+    if (failingSince !== undefined && now - failingSince >= this.options.disableAfter) {
+      const days = Math.floor((now - failingSince) / 86_400_000);
+      this.disable(target, `has failed every attempt for ${days} days`, tell);
+    }
+  }
+
+  private disable(
+    { state, endpointId, label }: DeliveryTarget,
+    why: string,
+    tell: (type: WebhookDeliveryEventType) => void,
+  ): void {
+    // A URL that a caller named is no endpoint: it is asked again when somebody names it again.
+    if (endpointId === undefined || state.disabled) return;
+    state.disabled = true;
+    this.logger.warn(
+      () =>
+        `${label} ${why} and is disabled: remove it from the configuration, or restart to try it again.`,
+    );
+    tell('endpoint-disabled');
   }
 
   private log(
@@ -117,6 +161,7 @@ export class WebhookDeliverer {
   }
 
   private report(report: DeliveryReport): DeliveryOutcome {
+    this.tellOutcome(report);
     for (const listener of this.listeners) {
       try {
         listener(report);
@@ -128,4 +173,62 @@ export class WebhookDeliverer {
     }
     return report.outcome;
   }
+
+  private tellOutcome({ delivery, outcome, result }: DeliveryReport): void {
+    switch (outcome.type) {
+      case 'delivered':
+        return this.tell('delivered', delivery, { attempts: result?.attempt ?? 0, result });
+      case 'retry':
+        return this.tell('retry-scheduled', delivery, {
+          attempts: result?.attempt ?? 0,
+          result,
+          reason: outcome.reason,
+          nextAttemptAt: new Date(outcome.at),
+        });
+      case 'dead': {
+        const type = outcome.reason === 'destination_blocked' ? outcome.reason : 'exhausted';
+        const { attempts, reason } = outcome;
+        return this.tell(type === 'exhausted' ? type : 'destination-blocked', delivery, {
+          attempts,
+          result,
+          reason,
+        });
+      }
+      case 'defer':
+      // Nothing has happened yet.
+    }
+  }
+
+  private tell(
+    type: WebhookDeliveryEventType,
+    { id, eventId, event, endpointId, tenant }: WebhookDelivery,
+    facts: Pick<WebhookDeliveryEvent, 'attempts' | 'reason' | 'nextAttemptAt'> & {
+      readonly result: AttemptResult | undefined;
+    },
+  ): void {
+    const { result, ...told } = facts;
+    try {
+      this.events.tell({
+        type,
+        at: new Date(this.options.clock.now()),
+        deliveryId: id,
+        eventId,
+        event,
+        ...(endpointId !== undefined && { endpointId }),
+        ...(tenant !== undefined && { tenant }),
+        ...(result?.statusCode !== undefined && { statusCode: result.statusCode }),
+        ...told,
+      });
+    } catch {
+      // rxjs reports what a subscriber throws by itself, later; the outcome stands whatever it is.
+    }
+  }
+}
+
+/** A fault of our own, or our own shutdown, says nothing of the endpoint; 409 says that it is at work. */
+function tellsOfEndpoint(result: AttemptResult): boolean {
+  if (result.outcome === 'acknowledged') return true;
+  return (
+    result.outcome === 'failed' && result.reason !== 'aborted' && result.statusCode !== CONFLICT
+  );
 }

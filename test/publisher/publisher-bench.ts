@@ -1,5 +1,6 @@
 import { HttpModule, HttpService } from '@nestjs/axios';
 import type { LoggerService } from '@nestjs/common';
+import { DiscoveryModule } from '@nestjs/core';
 import { Test, type TestingModule } from '@nestjs/testing';
 import type { WebhookPublisherOptions } from '../../lib/publisher/options/publisher-options.interface.js';
 import { resolvePublisherOptions } from '../../lib/publisher/options/publisher-options.resolver.js';
@@ -49,7 +50,7 @@ export class PublisherBench {
     if (resolved === undefined) throw new Error(JSON.stringify(faults));
     const logged: unknown[][] = [];
     let building = Test.createTestingModule({
-      imports: [HttpModule],
+      imports: [HttpModule, DiscoveryModule],
       providers: [{ provide: PUBLISHER_OPTIONS, useValue: resolved }, ...PUBLISHER_PROVIDERS],
     }).setLogger(noting(logged));
     if (http !== undefined) building = building.overrideProvider(HttpService).useValue(http);

@@ -50,6 +50,7 @@ describe('a delivery that fails', () => {
     await bench.clock.advance(0);
     expect(await bench.queue.listDead()).toMatchObject([{ reason: 'http_500', attempts: 10 }]);
     expect(bench.logs('warn')).toEqual([
+      expect.stringMatching(/^endpoint "crm" keeps failing/),
       expect.stringMatching(/"order.created" to endpoint "crm" failed .* 10 attempts: http_500$/),
     ]);
   });

@@ -94,6 +94,8 @@ export interface WebhookPublisherOptions extends EgressOptions {
   /** For DNS, connection, TLS, request and answer of one attempt; default `'15s'`. */
   readonly timeout?: Duration | undefined;
   readonly retry?: WebhookRetryOptions | undefined;
+  /** How long an endpoint may fail every attempt before it is disabled; default `'5d'`. */
+  readonly disableAfter?: Duration | undefined;
   /** Default an {@link InProcessDeliveryQueue}; in production it must be chosen explicitly. */
   readonly queue?: DeliveryQueue | undefined;
   /** Authorities to trust and a certificate to show, as node:tls takes them; default: those of Node. */
@@ -132,6 +134,7 @@ export interface ResolvedPublisherOptions {
   readonly defaults: ResolvedDestination;
   readonly maxHeadBytes: number;
   readonly retry: RetryPolicy;
+  readonly disableAfter: number;
   readonly queue: DeliveryQueue;
   readonly egress: EgressPolicy;
   readonly tls: EgressTlsOptions | undefined;

@@ -10,7 +10,11 @@ import type {
   ResolvedPublisherOptions,
   WebhookPublisherOptions,
 } from './publisher-options.interface.js';
-import { DEFAULT_MAX_HEAD_BYTES, DEFAULT_SHUTDOWN_TIMEOUT } from '../publisher.constants.js';
+import {
+  DEFAULT_DISABLE_AFTER,
+  DEFAULT_MAX_HEAD_BYTES,
+  DEFAULT_SHUTDOWN_TIMEOUT,
+} from '../publisher.constants.js';
 import { resolveRetryOptions } from './retry-options.resolver.js';
 
 /** What the options do not say about the process they are for. */
@@ -47,6 +51,7 @@ export function resolvePublisherOptions(
     options.shutdownTimeout,
     DEFAULT_SHUTDOWN_TIMEOUT,
   );
+  const disableAfter = faults.duration('disableAfter', options.disableAfter, DEFAULT_DISABLE_AFTER);
   checkTls(options.tls, faults);
   checkQueue(options.queue, production, faults);
   if (faults.all.length > 0 || egress === undefined) {
@@ -58,6 +63,7 @@ export function resolvePublisherOptions(
       defaults,
       maxHeadBytes,
       retry,
+      disableAfter,
       egress,
       tls: options.tls,
       clock,

@@ -1,0 +1,97 @@
+import { FailureWindow } from './failure-window.js';
+
+/** When an endpoint is given a rest, and for how long; milliseconds. */
+export const CIRCUIT = {
+  /** Failures in a row after which it opens. */
+  failuresInRow: 5,
+  /** Or this share of at least so many attempts within the window. */
+  failureShare: 0.7,
+  leastAttempts: 10,
+  window: 5 * 60_000,
+  /** The first rest; each trial that fails doubles it. */
+  rest: 30_000,
+  longestRest: 5 * 60_000,
+  /** How long the others wait for the outcome of a trial, before they are looked at again. */
+  trial: 5_000,
+} as const;
+
+/** What an attempt has changed. */
+export type CircuitChange = 'opened' | 'closed' | undefined;
+
+/**
+ * Gives an endpoint that keeps failing a rest, so that what waits for it uses up neither its attempts nor the queue's
+ * slots. After the rest one attempt is let through as a trial; its outcome decides for the others.
+ *
+ * It knows no clock: every question brings the time, in epoch milliseconds.
+ */
+export class EndpointCircuit {
+  private phase: 'closed' | 'open' | 'trial' = 'closed';
+  private failuresInRow = 0;
+  private readonly window = new FailureWindow(CIRCUIT.window);
+  private rest: number = CIRCUIT.rest;
+  private restsUntil = 0;
+  private since: number | undefined;
+
+  /** When the failures began that no success has ended yet, in epoch milliseconds. */
+  get failingSince(): number | undefined {
+    return this.since;
+  }
+
+  /**
+   * Asks for leave to attempt. Whoever gets it must {@link record} or {@link abstain}.
+   *
+   * @returns `undefined` for leave; else when to ask again, in epoch milliseconds
+   */
+  admit(now: number): number | undefined {
+    if (this.phase === 'closed') return undefined;
+    if (now < this.restsUntil) return this.restsUntil;
+    // A trial that never comes back, as its process was stopped, is followed by another one.
+    this.phase = 'trial';
+    this.restsUntil = now + CIRCUIT.trial;
+    return undefined;
+  }
+
+  /** Records how an attempt ended. */
+  record(failed: boolean, now: number): CircuitChange {
+    this.window.add(failed, now);
+    return failed ? this.fail(now) : this.succeed();
+  }
+
+  /** Says that an attempt came to nothing that tells of the endpoint. */
+  abstain(now: number): void {
+    if (this.phase === 'trial') this.restsUntil = now;
+  }
+
+  private succeed(): CircuitChange {
+    const wasOpen = this.phase !== 'closed';
+    this.phase = 'closed';
+    this.failuresInRow = 0;
+    this.rest = CIRCUIT.rest;
+    this.since = undefined;
+    if (!wasOpen) return undefined;
+    this.window.clear();
+    return 'closed';
+  }
+
+  private fail(now: number): CircuitChange {
+    this.failuresInRow++;
+    this.since ??= now;
+    if (this.phase === 'trial') {
+      this.rest = Math.min(this.rest * 2, CIRCUIT.longestRest);
+      this.open(now);
+      return undefined;
+    }
+    const isBad =
+      this.failuresInRow >= CIRCUIT.failuresInRow ||
+      this.window.share(CIRCUIT.leastAttempts) >= CIRCUIT.failureShare;
+    // One that was under way when it opened says nothing new.
+    if (this.phase === 'open' || !isBad) return undefined;
+    this.open(now);
+    return 'opened';
+  }
+
+  private open(now: number): void {
+    this.phase = 'open';
+    this.restsUntil = now + this.rest;
+  }
+}

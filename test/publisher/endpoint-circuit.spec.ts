@@ -1,0 +1,120 @@
+import { describe, expect, it } from '@jest/globals';
+import fc from 'fast-check';
+import { CIRCUIT, EndpointCircuit } from '../../lib/publisher/circuit/endpoint-circuit.js';
+
+const START = 1_767_225_600_000;
+
+function failing(times: number, from = START): EndpointCircuit {
+  const circuit = new EndpointCircuit();
+  for (let i = 0; i < times; i++) {
+    circuit.admit(from);
+    circuit.record(true, from);
+  }
+  return circuit;
+}
+
+describe('a circuit', () => {
+  it('lets everything through until five attempts in a row have failed', () => {
+    expect(failing(4).admit(START)).toBeUndefined();
+    expect(failing(5).admit(START)).toBe(START + 30_000);
+  });
+
+  it('says once that it has opened, and once that it has closed', () => {
+    const circuit = new EndpointCircuit();
+    const changes = Array.from({ length: 8 }, () => circuit.record(true, START));
+
+    expect(changes).toEqual([...Array(4).fill(undefined), 'opened', ...Array(3).fill(undefined)]);
+    expect(circuit.record(false, START)).toBe('closed');
+    expect(circuit.record(false, START)).toBeUndefined();
+  });
+
+  it('opens for 70 % of at least ten attempts within five minutes', () => {
+    const circuit = new EndpointCircuit();
+    // Never five in a row: two successes among ten.
+    const outcomes = [true, true, true, false, true, true, true, false, true, true];
+    const changes = outcomes.map((failed, i) => circuit.record(failed, START + i * 1_000));
+
+    expect(changes.indexOf('opened')).toBe(9);
+  });
+
+  it('forgets what is longer ago than five minutes', () => {
+    const circuit = new EndpointCircuit();
+    for (const failed of [true, true, true, false, true, true, true, false, true]) {
+      circuit.record(failed, START);
+    }
+
+    expect(circuit.record(true, START + CIRCUIT.window + 30_000)).toBeUndefined();
+  });
+
+  it('lets one trial through after its rest, and the others wait for its outcome', () => {
+    const circuit = failing(5);
+
+    expect(circuit.admit(START + 29_999)).toBe(START + 30_000);
+    expect(circuit.admit(START + 30_000)).toBeUndefined();
+    expect(circuit.admit(START + 30_001)).toBe(START + 35_000);
+  });
+
+  it('doubles its rest with every trial that fails, up to five minutes', () => {
+    const circuit = failing(5);
+    let now = START + 30_000;
+    const rests = Array.from({ length: 6 }, () => {
+      circuit.admit(now);
+      circuit.record(true, now);
+      const rest = circuit.admit(now)! - now;
+      now += rest;
+      return rest / 1_000;
+    });
+
+    expect(rests).toEqual([60, 120, 240, 300, 300, 300]);
+  });
+
+  it('closes with a trial that succeeds, and begins anew', () => {
+    const circuit = failing(5);
+    circuit.admit(START + 30_000);
+
+    expect(circuit.record(false, START + 30_000)).toBe('closed');
+    expect(circuit.admit(START + 30_000)).toBeUndefined();
+    expect(circuit.failingSince).toBeUndefined();
+    for (let i = 0; i < 5; i++) circuit.record(true, START + 40_000);
+    expect(circuit.admit(START + 40_000)).toBe(START + 70_000);
+  });
+
+  it('gives the trial to another attempt when the first came to nothing', () => {
+    const circuit = failing(5);
+    circuit.admit(START + 30_000);
+    circuit.abstain(START + 31_000);
+
+    expect(circuit.admit(START + 31_000)).toBeUndefined();
+  });
+
+  it('knows since when it has been failing', () => {
+    const circuit = failing(3, START);
+    circuit.record(true, START + 60_000);
+
+    expect(circuit.failingSince).toBe(START);
+  });
+
+  it('never makes anybody wait longer than five minutes, nor for a time that has passed', () => {
+    const step = fc.record({ after: fc.nat(600_000), failed: fc.boolean(), used: fc.boolean() });
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
+        const circuit = new EndpointCircuit();
+        let now = START;
+        for (const { after, failed, used } of steps) {
+          now += after;
+          const until = circuit.admit(now);
+          if (until !== undefined) {
+            expect(until).toBeGreaterThan(now);
+            expect(until - now).toBeLessThanOrEqual(CIRCUIT.longestRest);
+          } else if (used) {
+            circuit.record(failed, now);
+          } else {
+            circuit.abstain(now);
+          }
+        }
+        // Left alone for its longest rest, it always gives another chance.
+        expect(circuit.admit(now + CIRCUIT.longestRest)).toBeUndefined();
+      }),
+    );
+  });
+});
