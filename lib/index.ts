@@ -26,7 +26,7 @@ export { WebhookEvent } from './receiver/webhook-event.js';
 export { WebhookException } from './receiver/answers/webhook.exception.js';
 export { WebhookGuard } from './receiver/webhook.guard.js';
 export { WebhookVerifier } from './receiver/webhook.verifier.js';
-export type { WebhookRequestLike } from './receiver/webhook.verifier.js';
+export type { WebhookRequestLike } from './receiver/request/webhook-request-like.js';
 
 // Replay
 export { MemoryReplayStore } from './replay/memory-replay.store.js';
