@@ -28,6 +28,18 @@ export { WebhookGuard } from './receiver/webhook.guard.js';
 export { WebhookVerifier } from './receiver/webhook.verifier.js';
 export type { WebhookRequestLike } from './receiver/request/webhook-request-like.js';
 
+// Explaining
+export type {
+  ExplanationHint,
+  ExplanationHintCode,
+  ExplanationStep,
+  ExplanationStepName,
+  WebhookExplanation,
+} from './explain/webhook-explanation.interface.js';
+export { compareReceipts } from './token/compare-receipts.js';
+export type { ReceiptDifference } from './token/compare-receipts.js';
+export type { ReceivedReceipt, WebhookReceipt } from './token/webhook-receipt.interface.js';
+
 // Replay
 export { MemoryReplayStore } from './replay/memory-replay.store.js';
 export type { MaybePromise } from './token/token-key.js';

@@ -3,6 +3,8 @@ import { WebhookConfigurationError } from '../errors/webhook-configuration.error
 import { WebhookReplayError } from '../errors/webhook-replay.error.js';
 import { WebhookStoreError } from '../errors/webhook-store.error.js';
 import { isWebhookError } from '../errors/webhook.error.js';
+import { explainRequest } from '../explain/explain-request.js';
+import type { WebhookExplanation } from '../explain/webhook-explanation.interface.js';
 import type { ReplayVerdict } from '../replay/replay-store.js';
 import type { IncomingWebhook } from './request/incoming-webhook.js';
 import { openRequest } from './request/open-request.js';
@@ -55,6 +57,22 @@ export class WebhookVerifier {
     }
     await reception.complete();
     return reception.event;
+  }
+
+  /**
+   * Explains why {@link verify} accepts or refuses a request, step by step, with what can be observed of the
+   * cause. Nothing is reserved or handled, so whether the event came before is not looked at; a body that
+   * is a stream is read. For operators: never give the result to a sender, whom it would help to forge.
+   *
+   * @param options.receiver - name of the receiver whose rules hold; default: the only one, or `'default'`
+   * @returns plain JSON without secret, token and payload
+   * @throws {@link WebhookConfigurationError} for a receiver that there is not; for a bad request nothing
+   */
+  async explain(
+    request: WebhookRequestLike,
+    options: { readonly receiver?: string | undefined } = {},
+  ): Promise<WebhookExplanation> {
+    return explainRequest(fromRequestLike(request), this.receiver(options.receiver));
   }
 
   /**

@@ -1,11 +1,16 @@
 import { WebhookDeliveryError } from '../../errors/webhook-delivery.error.js';
 import { digest } from '../../token/payload-hash.js';
 import type { WebhookTokenInput } from '../../token/token-signer.js';
+import type { WebhookReceipt } from '../../token/webhook-receipt.interface.js';
+import { receiptOf } from '../../token/webhook-receipt.js';
 import type { DeliveryTarget } from '../delivery-target.js';
 import { inlinePayload, requestHeadBytes, type InlinePayload } from './method-choice.js';
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 
 const USER_AGENT = 'nestjs-webhook-token';
+
+/** The wire format that is signed. */
+const PROFILE = 'webhook-token';
 
 /** A request that is signed and ready to be sent. It holds the token: never log it. */
 export interface ComposedRequest {
@@ -14,6 +19,8 @@ export interface ComposedRequest {
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: Buffer;
   readonly token: string;
+  /** What the receiver can be compared with; the one part of it that is safe to log. */
+  readonly receipt: WebhookReceipt;
 }
 
 /** What bounds the choice of the method. */
@@ -55,12 +62,14 @@ export async function composePost(
   // A view of exactly these octets: axios sends the whole memory behind any other Uint8Array.
   const body = bytes && Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const token = await sign(delivery, target, body && { hash: digest(target.hash, body) });
+  const bodyBytes = body?.byteLength ?? 0;
   return {
     method: 'POST',
     url: target.url,
-    headers: headersFor(target, token, contentType, body?.byteLength ?? 0),
+    headers: headersFor(target, token, contentType, bodyBytes),
     ...(body !== undefined && { body }),
     token,
+    receipt: receiptOf(token, { method: 'POST', bodyBytes, contentType, profile: PROFILE }),
   };
 }
 
@@ -86,9 +95,12 @@ async function composeHead(
   const token = await sign(delivery, target, inline);
   // Length 0, spelt out: a HEAD that declares another length desynchronises the connection.
   const headers = headersFor(target, token, 'application/json', 0);
-  return requestHeadBytes('HEAD', target.url, { ...inheritedHeaders, ...headers }) > maxHeadBytes
-    ? undefined
-    : { method: 'HEAD', url: target.url, headers, token };
+  if (requestHeadBytes('HEAD', target.url, { ...inheritedHeaders, ...headers }) > maxHeadBytes) {
+    return undefined;
+  }
+  const facts = { bodyBytes: 0, contentType: 'application/json', profile: PROFILE } as const;
+  const receipt = receiptOf(token, { method: 'HEAD', ...facts });
+  return { method: 'HEAD', url: target.url, headers, token, receipt };
 }
 
 async function sign(

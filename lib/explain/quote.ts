@@ -1,0 +1,16 @@
+/** Characters of a name that a stranger wrote and an operator is shown. */
+const LONGEST = 100;
+
+/** Shows a name that anybody may have written, unless it would break a line or give orders to a terminal. */
+export function quote(name: unknown): string {
+  return typeof name === 'string' &&
+    name.length <= LONGEST &&
+    /^[\p{L}\p{N}\p{P}\p{S} ]+$/u.test(name)
+    ? `"${name}"`
+    : 'a name that cannot be shown';
+}
+
+/** A duration in words, from whole seconds up. */
+export function seconds(value: number): string {
+  return `${Math.round(value)} s`;
+}
