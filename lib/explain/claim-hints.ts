@@ -23,8 +23,10 @@ export function claimHints(
 
 function ageHints(
   { anatomy, now }: ObservedRequest,
-  { authenticated }: Refusal,
+  { authenticated, step }: Refusal,
 ): ExplanationHint[] {
+  // Where the times have held, their step says it.
+  if (authenticated && step !== 'times') return [];
   const { iat, exp } = anatomy.claims ?? {};
   if (!isTime(iat) || !isTime(exp)) return [];
   const unproven = authenticated ? '' : ' (as the token says, which is not authenticated)';

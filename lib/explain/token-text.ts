@@ -47,7 +47,7 @@ const REPAIRS: readonly Repair[] = [
   },
   {
     code: 'scheme_other',
-    detail: 'the token stands behind another scheme than Bearer',
+    detail: 'the token stands behind another word than "Bearer" and a space',
     undo: (text) =>
       text.replace(/^(?!bearer\s)[A-Za-z][\w-]{0,15}[:\s]+(?=\S+\.\S+\.)/i, 'Bearer '),
   },

@@ -80,13 +80,18 @@ function faultOf({ observed }: TraceFacts, { step, message, authenticated }: Ref
         : `iss is ${quote(anatomy.claims['iss'])}, whom this receiver does not trust`;
     case 'key':
       return candidates.length === 0
-        ? `no key of ${issuer === undefined ? 'the issuer' : quote(issuer.issuer)} can be tried for ${anatomy.header?.['kid'] === undefined ? 'a token without kid' : `kid ${quote(anatomy.header['kid'])}`}`
+        ? `no key of ${issuer === undefined ? 'the issuer' : quote(issuer.issuer)} can be tried for ${kidOf(anatomy)}`
         : `the token is signed by ${quote(anatomy.header?.['alg'])}, and no key that can be tried serves it`;
     case 'signature':
       return `the signature holds under none of the ${candidates.length} keys that can be tried`;
     default:
       return message;
   }
+}
+
+function kidOf({ header }: ObservedRequest['anatomy']): string {
+  const kid = header?.['kid'];
+  return kid === undefined ? 'a token without kid' : `kid ${quote(kid)}`;
 }
 
 const TELL: Readonly<Record<ExplanationStepName, (facts: TraceFacts) => Outcome>> = {
