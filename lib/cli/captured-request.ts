@@ -41,9 +41,21 @@ function fromJson(bytes: Buffer): CapturedRequest {
   return {
     method,
     headers: headers as CapturedRequest['headers'],
-    body:
-      typeof bodyBase64 === 'string' ? Buffer.from(bodyBase64, 'base64') : Buffer.from(body ?? ''),
+    body: bodyBase64 === undefined ? Buffer.from(body ?? '') : fromBase64(bodyBase64),
   };
+}
+
+/** Node's decoder skips what it does not know, and the digest would be that of other bytes. */
+function fromBase64(text: unknown): Buffer {
+  const bytes = typeof text === 'string' ? Buffer.from(text, 'base64') : undefined;
+  if (bytes === undefined || unpadded(bytes.toString('base64')) !== unpadded(text as string)) {
+    throw new UnreadableCaptureError('The member "bodyBase64" is no base64.');
+  }
+  return bytes;
+}
+
+function unpadded(base64: string): string {
+  return base64.replace(/=+$/, '');
 }
 
 function parsed(bytes: Buffer): Record<string, unknown> {

@@ -1,7 +1,7 @@
 import { isAudience } from '../token/audience.js';
 import { FIRST_MILLISECOND_TIMESTAMP } from '../token/webhook-token.constants.js';
 import type { ObservedRequest } from './observed-request.js';
-import { quote, seconds } from './quote.js';
+import { distance, expiry, quote, seconds } from './quote.js';
 import type { Refusal } from './refusal.js';
 import type { ExplanationHint } from './webhook-explanation.interface.js';
 
@@ -33,7 +33,7 @@ function ageHints(
   return [
     {
       code: 'token_age',
-      detail: `by the clock of this receiver, ${new Date(now * 1_000).toISOString()}, the token was issued ${distance(now - iat, 'ago', 'ahead')} and ${exp > now ? `expires in ${seconds(exp - now)}` : `expired ${seconds(now - exp)} ago`}${unproven}`,
+      detail: `by the clock of this receiver, ${new Date(now * 1_000).toISOString()}, the token was issued ${distance(now - iat)} and ${expiry(exp - now)}${unproven}`,
     },
   ];
 }
@@ -126,8 +126,4 @@ function isTime(value: unknown): value is number {
     value >= 0 &&
     value < FIRST_MILLISECOND_TIMESTAMP
   );
-}
-
-function distance(value: number, past: string, future: string): string {
-  return value >= 0 ? `${seconds(value)} ${past}` : `${seconds(-value)} ${future}`;
 }

@@ -10,7 +10,17 @@ export function quote(name: unknown): string {
     : 'a name that cannot be shown';
 }
 
-/** A duration in words, from whole seconds up. */
+/** A duration in words. */
 export function seconds(value: number): string {
   return `${Math.round(value)} s`;
+}
+
+/** How far a moment lies behind the receiver's clock, or before it. */
+export function distance(past: number): string {
+  return past >= 0 ? `${seconds(past)} ago` : `${seconds(-past)} ahead`;
+}
+
+/** How long a token still lives, or is dead. */
+export function expiry(left: number): string {
+  return left > 0 ? `expires in ${seconds(left)}` : `expired ${seconds(-left)} ago`;
 }

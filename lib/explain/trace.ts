@@ -1,7 +1,7 @@
 import type { OpenedRequest } from '../receiver/request/open-request.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 import type { ObservedRequest } from './observed-request.js';
-import { quote, seconds } from './quote.js';
+import { distance, expiry, quote, seconds } from './quote.js';
 import type { Refusal } from './refusal.js';
 import {
   EXPLANATION_STEPS,
@@ -152,6 +152,6 @@ function tellTimes({ observed }: TraceFacts): Outcome {
   const { iat, exp } = observed.anatomy.claims ?? {};
   const { now, tokenRules } = observed;
   return passed(
-    `issued ${seconds(now - Number(iat))} ago, expires in ${seconds(Number(exp) - now)}, tolerance ${seconds(tokenRules?.clockTolerance ?? 0)}`,
+    `issued ${distance(now - Number(iat))}, ${expiry(Number(exp) - now)}, tolerance ${seconds(tokenRules?.clockTolerance ?? 0)}`,
   );
 }

@@ -33,47 +33,51 @@ export interface ExplanationStep {
 }
 
 /** What an observation is about. Stable; a new version may add some. */
-export type ExplanationHintCode =
-  | 'authorization_missing'
-  | 'authorization_moved'
-  | 'authorization_repeated'
-  | 'scheme_missing'
-  | 'scheme_doubled'
-  | 'scheme_other'
-  | 'token_quoted'
-  | 'token_url_encoded'
-  | 'token_split'
-  | 'token_padded'
-  | 'token_base64'
-  | 'issuer_unknown'
-  | 'issuer_nearly'
-  | 'kid_unknown'
-  | 'algorithm_mismatch'
-  | 'secret_form'
-  | 'other_key'
-  | 'other_issuer'
-  | 'token_age'
-  | 'expired'
-  | 'clock_behind'
-  | 'clock_ahead'
-  | 'milliseconds'
-  | 'lifetime'
-  | 'audience'
-  | 'events_allowed'
-  | 'hash_on_head'
-  | 'body_unauthenticated'
-  | 'body_length'
-  | 'body_digest'
-  | 'body_dropped'
-  | 'body_added'
-  | 'body_reserialized'
-  | 'body_newline'
-  | 'body_line_endings'
-  | 'body_bom'
-  | 'body_charset'
-  | 'body_compressed'
-  | 'digest_algorithm'
-  | 'digest_encoding';
+export const EXPLANATION_HINTS = [
+  'authorization_missing',
+  'authorization_moved',
+  'authorization_repeated',
+  'scheme_missing',
+  'scheme_doubled',
+  'scheme_other',
+  'token_quoted',
+  'token_url_encoded',
+  'token_split',
+  'token_padded',
+  'token_base64',
+  'issuer_unknown',
+  'issuer_nearly',
+  'kid_unknown',
+  'algorithm_mismatch',
+  'secret_form',
+  'other_key',
+  'other_issuer',
+  'token_age',
+  'expired',
+  'clock_behind',
+  'clock_ahead',
+  'milliseconds',
+  'lifetime',
+  'audience',
+  'events_allowed',
+  'hash_on_head',
+  'body_unauthenticated',
+  'body_length',
+  'body_digest',
+  'body_dropped',
+  'body_added',
+  'body_reserialized',
+  'body_newline',
+  'body_line_endings',
+  'body_bom',
+  'body_charset',
+  'body_compressed',
+  'digest_algorithm',
+  'digest_encoding',
+] as const;
+
+/** Name of an observation. */
+export type ExplanationHintCode = (typeof EXPLANATION_HINTS)[number];
 
 /** An observation that may lead to the cause. */
 export interface ExplanationHint {

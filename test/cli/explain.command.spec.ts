@@ -170,6 +170,7 @@ describe('explain, on the command line', () => {
     ['JSON that is none', AT, `{"x": ${MARKER}`, /no JSON/],
     ['JSON that is no request', AT, '{"x": 1}', /no request/],
     ['a header that is no text', AT, '{"method": "POST", "headers": {"a": 1}}', /no text/],
+    ['no base64', AT, '{"method": "POST", "headers": {}, "bodyBase64": "a b"}', /no base64/],
     [
       'a body that was parsed',
       AT,
