@@ -1,7 +1,8 @@
-import { digest, parsePayloadHash } from '../token/payload-hash.js';
+import { digest, type PayloadHash } from '../token/payload-hash.js';
 import { HASH_ALGORITHMS } from '../token/webhook-token.constants.js';
 import type { VerifiedWebhookToken } from '../token/webhook-claims.interface.js';
 import { BODY_VARIANTS } from './body-variants.js';
+import { expectedHash } from './expected-hash.js';
 import type { ObservedRequest } from './observed-request.js';
 import type { Refusal } from './refusal.js';
 import type { ExplanationHint } from './webhook-explanation.interface.js';
@@ -47,7 +48,8 @@ export function bodyHints(
       } else if (body !== undefined && hash !== undefined) hints.push(...spellingHints(body, hash));
       break;
     case 'hash_mismatch':
-      if (body !== undefined && hash !== undefined) hints.push(...mismatchHints(body, hash));
+      if (body !== undefined)
+        hints.push(...mismatchHints(body, expectedHash({ ...claims.webhook })));
       break;
     default:
   }
@@ -90,8 +92,9 @@ function spellingHints(body: Buffer, hash: string): ExplanationHint[] {
   return [];
 }
 
-function mismatchHints(body: Buffer, hash: string): ExplanationHint[] {
-  const { algorithm, hex } = parsePayloadHash(hash);
+function mismatchHints(body: Buffer, hash: PayloadHash | undefined): ExplanationHint[] {
+  if (hash === undefined) return [];
+  const { algorithm, hex } = hash;
   const expected = `${algorithm}:${hex}`;
   const found = digest(algorithm, body);
   const hints: ExplanationHint[] = [
