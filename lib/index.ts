@@ -26,7 +26,19 @@ export { WebhookEvent } from './receiver/webhook-event.js';
 export { WebhookException } from './receiver/answers/webhook.exception.js';
 export { WebhookGuard } from './receiver/webhook.guard.js';
 export { WebhookVerifier } from './receiver/webhook.verifier.js';
-export type { WebhookRequestLike } from './receiver/webhook.verifier.js';
+export type { WebhookRequestLike } from './receiver/request/webhook-request-like.js';
+
+// Explaining
+export type {
+  ExplanationHint,
+  ExplanationHintCode,
+  ExplanationStep,
+  ExplanationStepName,
+  WebhookExplanation,
+} from './explain/webhook-explanation.interface.js';
+export { compareReceipts } from './token/compare-receipts.js';
+export type { ReceiptDifference } from './token/compare-receipts.js';
+export type { ReceivedReceipt, WebhookReceipt } from './token/webhook-receipt.interface.js';
 
 // Replay
 export { MemoryReplayStore } from './replay/memory-replay.store.js';

@@ -1,5 +1,6 @@
 import type { Duration } from '../clock/duration.js';
 import type { WebhookEventData, WebhookEventName } from '../token/webhook-event-map.js';
+import type { WebhookReceipt } from '../token/webhook-receipt.interface.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';
 import type { FailureReason } from './attempt/attempt-result.interface.js';
 import type { DeliveryMethod } from './queue/webhook-delivery.interface.js';
@@ -60,6 +61,11 @@ export interface SendResult {
   readonly nextAttemptAt?: Date;
   /** Absent when `delivered`. */
   readonly failureReason?: FailureReason;
+  /**
+   * What the receiver can be compared with, of the last request that was made; absent when none was, or when
+   * only the queue remembers the attempt.
+   */
+  readonly receipt?: WebhookReceipt;
 }
 
 /** A request for the caller to send with a client of its own. It holds the token: never log it. */
@@ -72,6 +78,8 @@ export interface SignedWebhookRequest {
   readonly token: string;
   /** The event's id. */
   readonly id: string;
+  /** What the receiver can be compared with; the one part of the request that is safe to log. */
+  readonly receipt: WebhookReceipt;
 }
 
 /** Data and options; data may be left out where the event is declared without, or not declared. */

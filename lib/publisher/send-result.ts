@@ -8,6 +8,7 @@ export function resultOfReport({ delivery, outcome, result }: DeliveryReport): S
     id: delivery.eventId,
     durationMs: result?.durationMs ?? 0,
     ...(result?.statusCode !== undefined && { statusCode: result.statusCode }),
+    ...(result?.receipt !== undefined && { receipt: result.receipt }),
   };
   const attempts = result?.attempt ?? 0;
   switch (outcome.type) {

@@ -1,29 +1,15 @@
-import type { Readable } from 'node:stream';
 import { Inject, Injectable } from '@nestjs/common';
 import { WebhookConfigurationError } from '../errors/webhook-configuration.error.js';
-import { WebhookPayloadError } from '../errors/webhook-payload.error.js';
 import { WebhookReplayError } from '../errors/webhook-replay.error.js';
 import { WebhookStoreError } from '../errors/webhook-store.error.js';
-import { WebhookTokenError } from '../errors/webhook-token.error.js';
 import { isWebhookError } from '../errors/webhook.error.js';
+import { explainRequest } from '../explain/explain-request.js';
+import type { WebhookExplanation } from '../explain/webhook-explanation.interface.js';
 import type { ReplayVerdict } from '../replay/replay-store.js';
-import { matchesEvent } from '../token/event-name.js';
-import { checkPayload, payloadRule } from '../token/payload-rule.js';
 import { rulesOf } from '../token/profiles/profile-registry.js';
-import type {
-  VerifiedWebhookToken,
-  WebhookClaim,
-  WebhookTokenClaims,
-} from '../token/webhook-claims.interface.js';
-import { readBearerToken } from './request/bearer-token.js';
-import { checkDeclaredBody, readBody } from './request/body-reader.js';
-import {
-  fromHeaders,
-  type BodySource,
-  type HeadersLike,
-  type IncomingWebhook,
-} from './request/incoming-webhook.js';
-import { isJsonType, parseJsonPayload } from './request/json-payload.js';
+import type { IncomingWebhook } from './request/incoming-webhook.js';
+import { openRequest } from './request/open-request.js';
+import { fromRequestLike, type WebhookRequestLike } from './request/webhook-request-like.js';
 import type { ResolvedReceiver, ResolvedReceivers } from './receiver-options.interface.js';
 import { DEFAULT_RECEIVER, WEBHOOK_RECEIVERS } from './receiver.constants.js';
 import { keepValidation } from './handlers/receiver-validation.js';
@@ -31,14 +17,6 @@ import { ReceiverDrain } from './receiver.drain.js';
 import { replayClaim } from './replay/replay-identity.js';
 import { WebhookEvent } from './webhook-event.js';
 import { WebhookReception } from './replay/webhook-reception.js';
-
-/** A request that came by another way than an HTTP route of this application. */
-export interface WebhookRequestLike {
-  readonly method: string;
-  readonly headers: HeadersLike;
-  /** The exact octets after transfer decoding; a text is taken as UTF-8. */
-  readonly body?: Uint8Array | string | NodeJS.ReadableStream | undefined;
-}
 
 /**
  * Turns a request into a verified event: token, then body, then replay, in this order, so that nobody
@@ -70,12 +48,7 @@ export class WebhookVerifier {
     } = {},
   ): Promise<WebhookEvent> {
     const receiver = this.receiver(options.receiver);
-    const incoming: IncomingWebhook = {
-      method: request.method.toUpperCase(),
-      headers: fromHeaders(request.headers),
-      body: bodySource(request.body),
-    };
-    const reception = await this.admit(incoming, receiver);
+    const reception = await this.admit(fromRequestLike(request), receiver);
     if (reception.duplicate) throw replayed();
     try {
       await options.handle?.(reception.event);
@@ -85,6 +58,22 @@ export class WebhookVerifier {
     }
     await reception.complete();
     return reception.event;
+  }
+
+  /**
+   * Explains why {@link verify} accepts or refuses a request, step by step, with what can be observed of the
+   * cause. Nothing is reserved or handled, so whether the event came before is not looked at; a body that
+   * is a stream is read. For operators: never give the result to a sender, whom it would help to forge.
+   *
+   * @param options.receiver - name of the receiver whose rules hold; default: the only one, or `'default'`
+   * @returns plain JSON without secret, token and payload
+   * @throws {@link WebhookConfigurationError} for a receiver that there is not; for a bad request nothing
+   */
+  async explain(
+    request: WebhookRequestLike,
+    options: { readonly receiver?: string | undefined } = {},
+  ): Promise<WebhookExplanation> {
+    return explainRequest(fromRequestLike(request), this.receiver(options.receiver));
   }
 
   /**
@@ -115,45 +104,18 @@ export class WebhookVerifier {
    * @internal
    */
   async admit(incoming: IncomingWebhook, receiver: ResolvedReceiver): Promise<WebhookReception> {
-    const method = webhookMethod(incoming.method);
-    const token = await receiver.tokens.verify(readBearerToken(incoming.headers));
-    const { claims, profile } = token;
-    checkAllowed(receiver, claims);
-    const payload = await this.readPayload(incoming, method, receiver, token);
+    const { method, token, payload } = await openRequest(incoming, receiver);
     const event = new WebhookEvent({
       ...payload,
-      claims,
+      claims: token.claims,
       method,
-      profile,
-      attempt: rulesOf(profile).attempt(claims.webhook),
+      profile: token.profile,
+      attempt: rulesOf(token.profile).attempt(token.claims.webhook),
       receiver: receiver.name,
       signal: this.drain.signal,
     });
     keepValidation(event, receiver.validation);
     return this.reserve(event, receiver);
-  }
-
-  private async readPayload(
-    incoming: IncomingWebhook,
-    method: 'HEAD' | 'POST',
-    receiver: ResolvedReceiver,
-    { claims, profile }: VerifiedWebhookToken,
-  ): Promise<Payload> {
-    const { webhook } = claims;
-    const rule = payloadRule(webhook, method, { requireHash: receiver.requireHash, profile });
-    if (rule.kind === 'no-body') return inlinePayload(webhook.data, true);
-    checkDeclaredBody(incoming, rule, receiver.maxBodyBytes);
-    const { bytes, computed } = await readBody(incoming.body, rule, receiver.maxBodyBytes);
-    const { source, bodyVerified } = checkPayload(webhook, rule, bytes.length, computed);
-    if (source !== 'body') {
-      return inlinePayload(source === 'data' ? webhook.data : undefined, bodyVerified);
-    }
-    const contentType = incoming.headers.get('content-type');
-    const data =
-      contentType !== undefined && isJsonType(contentType)
-        ? parseJsonPayload(bytes, contentType)
-        : bytes;
-    return { data, body: bytes, bodyVerified, contentType };
   }
 
   private async reserve(
@@ -185,33 +147,6 @@ export class WebhookVerifier {
   }
 }
 
-/** What the request carries. */
-interface Payload {
-  readonly data: unknown;
-  readonly body: Buffer;
-  readonly bodyVerified: boolean;
-  readonly contentType: string | undefined;
-}
-
-function inlinePayload(data: WebhookClaim['data'], bodyVerified: boolean): Payload {
-  const contentType = data === undefined ? undefined : 'application/json';
-  return { data, body: Buffer.alloc(0), bodyVerified, contentType };
-}
-
-function webhookMethod(method: string): 'HEAD' | 'POST' {
-  if (method === 'HEAD' || method === 'POST') return method;
-  throw new WebhookPayloadError('method_not_allowed', 'a webhook is sent by HEAD or POST');
-}
-
-function checkAllowed(receiver: ResolvedReceiver, claims: WebhookTokenClaims): void {
-  const patterns = receiver.allowedEvents.get(claims.iss);
-  if (patterns?.some((pattern) => matchesEvent(pattern, claims.webhook.event)) === false) {
-    throw new WebhookTokenError('event_forbidden', 'the issuer may not send this event', {
-      claim: 'webhook.event',
-    });
-  }
-}
-
 /** A store of somebody else's may throw anything; whatever it is, nothing is handled unchecked. */
 async function askStore(ask: () => ReplayVerdict | Promise<ReplayVerdict>): Promise<ReplayVerdict> {
   try {
@@ -222,13 +157,6 @@ async function askStore(ask: () => ReplayVerdict | Promise<ReplayVerdict>): Prom
       cause: error,
     });
   }
-}
-
-function bodySource(body: WebhookRequestLike['body']): BodySource {
-  if (body === undefined) return { kind: 'bytes', bytes: Buffer.alloc(0) };
-  if (typeof body === 'string') return { kind: 'bytes', bytes: Buffer.from(body) };
-  if (body instanceof Uint8Array) return { kind: 'bytes', bytes: body };
-  return { kind: 'stream', stream: body as Readable };
 }
 
 function replayed(): WebhookReplayError {

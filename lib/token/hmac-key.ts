@@ -1,4 +1,4 @@
-import { createHmac, timingSafeEqual, type KeyObject } from 'node:crypto';
+import { createHmac, createSecretKey, timingSafeEqual, type KeyObject } from 'node:crypto';
 import type { CompactToken } from './compact-token.js';
 import type { SigningKey, VerificationKey } from './token-key.js';
 
@@ -39,6 +39,23 @@ export class HmacKey implements SigningKey, VerificationKey {
     const expected = Buffer.from(this.mac(token.signingInput));
     const found = Buffer.from(token.signature);
     return expected.length === found.length && timingSafeEqual(expected, found);
+  }
+
+  /**
+   * Tells whether a token was signed with another form of this secret, for whoever explains a refusal.
+   *
+   * @param change - makes the other form; the bytes it is given and gives are overwritten afterwards
+   */
+  verifiesUnder(token: CompactToken, change: (secret: Buffer) => Buffer | undefined): boolean {
+    const secret = this.secret.export();
+    const changed = change(secret);
+    try {
+      if (changed === undefined || changed.length === 0) return false;
+      return new HmacKey(this.alg, createSecretKey(changed), this.kid).verify(token);
+    } finally {
+      changed?.fill(0);
+      secret.fill(0);
+    }
   }
 
   private mac(input: string): string {

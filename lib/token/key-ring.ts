@@ -40,6 +40,10 @@ export class StaticIssuerKeys implements IssuerKeys {
     return this.unnamed.length === 0 ? named : [...named, ...this.unnamed];
   }
 
+  known(): readonly VerificationKey[] {
+    return this.all;
+  }
+
   get unnamedCount(): number {
     return this.unnamed.length;
   }
@@ -56,6 +60,10 @@ export class KeyRing implements KeySource {
 
   of(issuer: string): IssuerKeys | undefined {
     return this.issuers.get(issuer);
+  }
+
+  all(): Iterable<IssuerKeys> {
+    return this.issuers.values();
   }
 
   ring(): this {

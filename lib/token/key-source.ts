@@ -11,6 +11,8 @@ export interface IssuerKeys {
    * @returns at once where the keys are at hand
    */
   candidates(kid: string | undefined, now: number): MaybePromise<readonly VerificationKey[]>;
+  /** Every key at hand, where the source can list them: for explanations only. */
+  known?(): readonly VerificationKey[];
 }
 
 /** The issuers that are trusted at one moment; finding one costs the same for one and for ten thousand. */
@@ -18,6 +20,8 @@ export interface TrustedIssuers {
   /** The only issuer, when there is just one. */
   readonly sole: IssuerKeys | undefined;
   of(issuer: string): IssuerKeys | undefined;
+  /** Every issuer, where the source can list them: for explanations only. */
+  all?(): Iterable<IssuerKeys>;
 }
 
 /** Where a verifier finds keys; they may change while it is in use. */

@@ -86,18 +86,34 @@ export async function verifyWebhookToken(
   return createTokenVerifier(options).verify(token);
 }
 
+/** What a verifier holds a token against, for whoever explains its refusals. */
+export interface TokenRules {
+  readonly keys: KeySource;
+  /** Seconds. */
+  readonly clockTolerance: number;
+  /** Seconds. */
+  readonly maxTokenLifetime: number;
+  readonly audience: readonly string[];
+  readonly now: TokenClock;
+}
+
+/** The rules of a verifier; `undefined` for one that is not this package's. */
+export function rulesOf(verifier: TokenVerifier): TokenRules | undefined {
+  return verifier instanceof KeyRingTokenVerifier ? verifier : undefined;
+}
+
 /** Header texts that were authenticated once, so that a sender's next token need not parse its own. */
 const REMEMBERED_HEADERS = 256;
 
 /** Levels above the data: the claims, and the claim `webhook`. */
 const LEVELS_ABOVE_DATA = 2;
 
-class KeyRingTokenVerifier implements TokenVerifier {
-  private readonly keys: KeySource;
-  private readonly clockTolerance: number;
-  private readonly maxTokenLifetime: number;
-  private readonly audience: readonly string[];
-  private readonly now: TokenClock;
+class KeyRingTokenVerifier implements TokenVerifier, TokenRules {
+  readonly keys: KeySource;
+  readonly clockTolerance: number;
+  readonly maxTokenLifetime: number;
+  readonly audience: readonly string[];
+  readonly now: TokenClock;
   private readonly profiles: ProfileChoice;
   private readonly authenticHeaders = new Map<string, WebhookTokenHeader>();
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { CIRCUIT, EndpointCircuit } from '../../lib/publisher/circuit/endpoint-circuit.js';
 
 const START = 1_767_225_600_000;

@@ -167,6 +167,7 @@ describe('send', () => {
       attempts: 1,
       statusCode: 204,
       durationMs: 0,
+      receipt: expect.objectContaining({ id: 'r7', method: 'HEAD' }),
     });
     expect(receiver.requests.map(({ path }) => path)).toEqual(['/hooks/orders']);
   });

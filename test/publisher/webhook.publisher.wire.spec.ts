@@ -411,6 +411,7 @@ describe('sign', () => {
       }),
       token: expect.stringMatching(/^[\w-]+\.[\w-]+\.[\w-]+$/),
       id: 'e1',
+      receipt: expect.objectContaining({ id: 'e1', method: 'HEAD' }),
     });
     expect(receiver.requests).toEqual([]);
   });

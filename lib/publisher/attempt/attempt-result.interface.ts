@@ -1,3 +1,5 @@
+import type { WebhookReceipt } from '../../token/webhook-receipt.interface.js';
+
 /** Why an attempt failed. Plain words, safe to log and to store: never a part of request or answer. */
 export type FailureReason =
   /** The attempt's deadline passed. */
@@ -36,6 +38,8 @@ interface AttemptFacts {
   readonly durationMs: number;
   /** Absent when no answer came. */
   readonly statusCode?: number;
+  /** Of the request whose answer counts; absent when none could be made. */
+  readonly receipt?: WebhookReceipt;
 }
 
 /** How one attempt ended. */

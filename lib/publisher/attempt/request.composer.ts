@@ -3,6 +3,8 @@ import { digest } from '../../token/payload-hash.js';
 import { rulesOf } from '../../token/profiles/profile-registry.js';
 import type { ProfileRules } from '../../token/profiles/profile-rules.interface.js';
 import type { WebhookTokenInput } from '../../token/token-signer.js';
+import type { WebhookReceipt } from '../../token/webhook-receipt.interface.js';
+import { receiptOf } from '../../token/webhook-receipt.js';
 import type { DeliveryTarget } from '../delivery-target.js';
 import { inlinePayload, requestHeadBytes, type InlinePayload } from './method-choice.js';
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
@@ -16,6 +18,8 @@ export interface ComposedRequest {
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: Buffer;
   readonly token: string;
+  /** What the receiver can be compared with; the one part of it that is safe to log. */
+  readonly receipt: WebhookReceipt;
 }
 
 /** What bounds the choice of the method. */
@@ -66,6 +70,7 @@ export async function composePost(
   const body = bytes && Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const rules = rulesFor(delivery, target);
   const hash = target.hash ?? rules.defaultHash;
+  const bodyBytes = body?.byteLength ?? 0;
   const hashed = body ?? (rules.hashesEmptyBody ? Buffer.alloc(0) : undefined);
   const token = await sign(delivery, target, {
     ...(hashed && { hash: digest(hash, hashed), size: hashed.byteLength }),
@@ -74,9 +79,15 @@ export async function composePost(
   return {
     method: 'POST',
     url: target.url,
-    headers: headersFor(target, token, contentType, body?.byteLength ?? 0),
+    headers: headersFor(target, token, contentType, bodyBytes),
     ...(body !== undefined && { body }),
     token,
+    receipt: receiptOf(token, {
+      method: 'POST',
+      bodyBytes,
+      contentType,
+      profile: rules.name,
+    }),
   };
 }
 
@@ -106,9 +117,16 @@ async function composeHead(
   const token = await sign(delivery, target, inline);
   // Length 0, spelt out: a HEAD that declares another length desynchronises the connection.
   const headers = headersFor(target, token, 'application/json', 0);
-  return requestHeadBytes('HEAD', target.url, { ...inheritedHeaders, ...headers }) > maxHeadBytes
-    ? undefined
-    : { method: 'HEAD', url: target.url, headers, token };
+  if (requestHeadBytes('HEAD', target.url, { ...inheritedHeaders, ...headers }) > maxHeadBytes) {
+    return undefined;
+  }
+  const facts = {
+    bodyBytes: 0,
+    contentType: 'application/json',
+    profile: rulesFor(delivery, target).name,
+  } as const;
+  const receipt = receiptOf(token, { method: 'HEAD', ...facts });
+  return { method: 'HEAD', url: target.url, headers, token, receipt };
 }
 
 async function sign(

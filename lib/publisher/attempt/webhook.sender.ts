@@ -2,6 +2,7 @@ import type { HttpService } from '@nestjs/axios';
 import type { AxiosRequestConfig } from 'axios';
 import { createGuardedAgents, type GuardedAgents } from '../../egress/guarded-agent.js';
 import { isWebhookError } from '../../errors/webhook.error.js';
+import type { WebhookReceipt } from '../../token/webhook-receipt.interface.js';
 import type { AttemptResult, FailureReason } from './attempt-result.interface.js';
 import type { DeliveryTarget } from '../delivery-target.js';
 import type { ResolvedPublisherOptions } from '../options/publisher-options.interface.js';
@@ -73,14 +74,15 @@ export class WebhookSender {
     this.running.add(deadline);
     const cancel = clock.wakeAt(startedAt + target.timeout, () => deadline.abort('timeout'));
     try {
-      const { method, answer, refused } = await this.converse(
+      const { method, receipt, answer, refused } = await this.converse(
         delivery,
         target,
         attempt,
         deadline.signal,
       );
       const now = clock.now();
-      const facts = { attempt, method, durationMs: Math.max(0, now - startedAt) };
+      const durationMs = Math.max(0, now - startedAt);
+      const facts = { attempt, method, durationMs, ...(receipt !== undefined && { receipt }) };
       return refused === undefined
         ? resultOf(facts, answer, now)
         : { ...facts, outcome: 'refused', reason: refused };
@@ -103,26 +105,29 @@ export class WebhookSender {
     signal: AbortSignal,
   ): Promise<Conversation> {
     let method: 'HEAD' | 'POST' = 'POST';
+    let receipt: WebhookReceipt | undefined;
     try {
       this.options.egress.checkUrl(target.url);
       const request = await this.compose(delivery, target, attempt);
-      ({ method } = request);
+      ({ method, receipt } = request);
       const answer = await this.exchange(request, signal);
       const mayFallBack = method === 'HEAD' && wantedMethod(delivery, target) === 'auto';
       if (isAcknowledged(method, answer) || !mayFallBack || !isInconclusive(answer)) {
-        return conversation(method, answer);
+        return conversation(request, answer);
       }
       method = 'POST';
-      const second = await this.exchange(await composePost(delivery, target, attempt), signal);
+      const post = await composePost(delivery, target, attempt);
+      ({ receipt } = post);
+      const second = await this.exchange(post, signal);
       // Only a POST that worked shows that HEAD was the trouble: while a receiver is being deployed, both
       // get 404, and the next attempt should find it as it was.
       if (isAcknowledged('POST', second)) target.state.needsPost = true;
-      return conversation(method, second);
+      return conversation(post, second);
     } catch (error) {
       // Anything else, say a signing service that is down, is no verdict: the queue runs it again.
       if (!isWebhookError(error)) throw error;
       const refused = error.code === 'destination_blocked' ? error.code : 'invalid_request';
-      return { method, answer: { reason: refused }, refused };
+      return { method, receipt, answer: { reason: refused }, refused };
     }
   }
 
@@ -218,6 +223,8 @@ export class WebhookSender {
 interface Conversation {
   /** The method whose answer counts. */
   readonly method: 'HEAD' | 'POST';
+  /** Of the last request that was made. */
+  readonly receipt: WebhookReceipt | undefined;
   readonly answer: ReceiverAnswer | NoAnswer;
   readonly refused?: FailureReason;
 }
@@ -238,9 +245,12 @@ const NEUTRAL = {
   transport: null,
 } as unknown as AxiosRequestConfig;
 
-function conversation(method: 'HEAD' | 'POST', answer: ReceiverAnswer | NoAnswer): Conversation {
+function conversation(
+  { method, receipt }: ComposedRequest,
+  answer: ReceiverAnswer | NoAnswer,
+): Conversation {
   const isBlocked = answer.statusCode === undefined && answer.reason === 'destination_blocked';
-  return { method, answer, ...(isBlocked && { refused: answer.reason }) };
+  return { method, receipt, answer, ...(isBlocked && { refused: answer.reason }) };
 }
 
 /**
@@ -260,7 +270,7 @@ function answerFromError(error: unknown): ReceiverAnswer | NoAnswer {
 }
 
 function resultOf(
-  facts: { attempt: number; method: 'HEAD' | 'POST'; durationMs: number },
+  facts: Pick<AttemptResult, 'attempt' | 'method' | 'durationMs' | 'receipt'>,
   answer: ReceiverAnswer | NoAnswer,
   now: number,
 ): AttemptResult {

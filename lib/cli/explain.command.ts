@@ -1,0 +1,195 @@
+import { readFile } from 'node:fs/promises';
+import type { Readable, Writable } from 'node:stream';
+import { parseArgs } from 'node:util';
+import { WebhookConfigurationError } from '../errors/webhook-configuration.error.js';
+import { explainRequest } from '../explain/explain-request.js';
+import { fromRequestLike } from '../receiver/request/webhook-request-like.js';
+import { compareReceipts } from '../token/compare-receipts.js';
+import type { TrustedIssuer } from '../token/key-ring.js';
+import type { KeyMaterial } from '../token/key-material.js';
+import { createTokenVerifier, type TokenVerifier } from '../token/token-verifier.js';
+import type { WebhookReceipt } from '../token/webhook-receipt.interface.js';
+import type { SignatureAlgorithm, WebhookProfile } from '../token/webhook-token.constants.js';
+import { readCapturedRequest, UnreadableCaptureError } from './captured-request.js';
+import { printExplanation } from './explanation.printer.js';
+
+/** What a command is given of its process. */
+export interface CommandIo {
+  readonly stdin: Readable;
+  readonly stdout: Writable;
+  readonly stderr: Writable;
+  readonly env: Readonly<Record<string, string | undefined>>;
+}
+
+/** How to call it. */
+export const EXPLAIN_USAGE = `Usage: nestjs-webhook-token explain [file] --issuer <iss> [options]
+
+Says step by step why a captured request is accepted or refused. The file, or standard input, holds the
+request as raw HTTP text, or as JSON { method, headers, body | bodyBase64 }.
+
+  --issuer <iss>         who is trusted
+  --secret-file <file>   its shared secret; one line feed at the end is not part of it
+  --secret <text>        the same; other users of the machine can read it. Or set WEBHOOK_SECRET
+  --key <file>           its key in place of a secret: PEM or JWK; with --alg
+  --alg <name>           algorithm of the key or secret; default HS256
+  --kid <name>           name of the key
+  --audience <name>      who the receiver is; may be repeated
+  --profile <name>       wire format; may be repeated
+  --now <ISO time>       the receiver's clock when the request came; default: now
+  --receipt <file>       JSON of the sender's receipt, to compare
+  --json                 print JSON: the explanation, and the differences
+
+Exit code: 0 accepted, 1 refused, 2 wrong usage.
+`;
+
+const OPTIONS = {
+  issuer: { type: 'string' },
+  secret: { type: 'string' },
+  'secret-file': { type: 'string' },
+  key: { type: 'string' },
+  alg: { type: 'string' },
+  kid: { type: 'string' },
+  audience: { type: 'string', multiple: true },
+  profile: { type: 'string', multiple: true },
+  now: { type: 'string' },
+  receipt: { type: 'string' },
+  json: { type: 'boolean' },
+  help: { type: 'boolean', short: 'h' },
+} as const;
+
+type Options = ReturnType<typeof parseArgs<{ options: typeof OPTIONS }>>['values'];
+
+/** Bytes of a body at the most: as a receiver by default. */
+const MAX_BODY_BYTES = 32 * 1024 * 1024;
+
+/** The arguments do not make sense; the message names the remedy. */
+class UsageError extends Error {}
+
+/**
+ * Explains a captured request.
+ *
+ * @returns the exit code: 0 accepted, 1 refused, 2 wrong usage
+ */
+export async function run(args: readonly string[], io: CommandIo): Promise<number> {
+  try {
+    return await explain(args, io);
+  } catch (error) {
+    const isUsage =
+      error instanceof UsageError ||
+      error instanceof UnreadableCaptureError ||
+      error instanceof WebhookConfigurationError;
+    if (!isUsage) throw error;
+    io.stderr.write(`${error.message}\nSee: nestjs-webhook-token explain --help\n`);
+    return 2;
+  }
+}
+
+async function explain(args: readonly string[], io: CommandIo): Promise<number> {
+  const { values, positionals } = parsedArguments(args);
+  if (values.help === true) {
+    io.stdout.write(EXPLAIN_USAGE);
+    return 0;
+  }
+  if (positionals.length > 1)
+    throw new UsageError('There is more than one file: explain them one by one.');
+  const tokens = await verifierFrom(values, io.env);
+  const sent = values.receipt === undefined ? undefined : await receiptFrom(values.receipt);
+  const [file = '-'] = positionals;
+  const capture = readCapturedRequest(file === '-' ? await allOf(io.stdin) : await contentOf(file));
+  const explanation = await explainRequest(fromRequestLike(capture), {
+    tokens,
+    allowedEvents: new Map(),
+    requireHash: true,
+    maxBodyBytes: MAX_BODY_BYTES,
+  });
+  const differences = sent && compareReceipts(sent, explanation.receipt ?? {});
+  io.stdout.write(
+    values.json === true
+      ? `${JSON.stringify({ ...explanation, ...(differences && { differences }) }, undefined, 2)}\n`
+      : printExplanation(explanation, differences),
+  );
+  return explanation.verdict === 'accepted' ? 0 : 1;
+}
+
+function parsedArguments(args: readonly string[]): { values: Options; positionals: string[] } {
+  try {
+    return parseArgs({ args: [...args], options: OPTIONS, allowPositionals: true });
+  } catch (error) {
+    // parseArgs names the option, and never its value.
+    throw new UsageError((error as Error).message);
+  }
+}
+
+async function verifierFrom(values: Options, env: CommandIo['env']): Promise<TokenVerifier> {
+  const { issuer, alg, kid, audience, profile, now } = values;
+  if (issuer === undefined)
+    throw new UsageError('Say who is trusted: --issuer https://shop.example');
+  const key = await keyFrom(values, env);
+  const time = now === undefined ? undefined : Date.parse(now);
+  if (Number.isNaN(time)) {
+    throw new UsageError('--now is no time: write ISO 8601, as in 2026-01-31T12:00:00Z');
+  }
+  const trusted: TrustedIssuer = {
+    issuer,
+    keys: [{ key, kid, alg: alg as SignatureAlgorithm | undefined }],
+  };
+  return createTokenVerifier({
+    issuers: [trusted],
+    audience,
+    profiles: profile as readonly WebhookProfile[] | undefined,
+    now: time === undefined ? undefined : () => time,
+  });
+}
+
+async function keyFrom(values: Options, env: CommandIo['env']): Promise<KeyMaterial> {
+  const { secret, key, 'secret-file': secretFile } = values;
+  if ([secret, key, secretFile].filter((one) => one !== undefined).length > 1) {
+    throw new UsageError('Give one of --secret, --secret-file and --key.');
+  }
+  if (key !== undefined) {
+    const text = (await contentOf(key)).toString();
+    return text.trimStart().startsWith('{') ? (jsonOf(text, key) as KeyMaterial) : text;
+  }
+  // Editors end a file with a line feed; one that belongs to the secret would be a second one.
+  const text =
+    secretFile === undefined
+      ? undefined
+      : (await contentOf(secretFile)).toString().replace(/\r?\n$/, '');
+  const found = text ?? secret ?? env['WEBHOOK_SECRET'];
+  if (found !== undefined && found !== '') return found;
+  throw new UsageError(
+    'There is no key to verify with: give --secret-file, --key with --alg, or set WEBHOOK_SECRET.',
+  );
+}
+
+async function receiptFrom(file: string): Promise<Partial<WebhookReceipt>> {
+  const value = jsonOf((await contentOf(file)).toString(), file);
+  if (typeof value === 'object' && value !== null) return value;
+  throw new UsageError(
+    `${file} is no receipt: write the member receipt of the sender's result as JSON.`,
+  );
+}
+
+function jsonOf(text: string, file: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new UsageError(`${file} is no JSON.`);
+  }
+}
+
+async function contentOf(file: string): Promise<Buffer> {
+  try {
+    return await readFile(file);
+  } catch (error) {
+    throw new UsageError(`${file} cannot be read (${(error as NodeJS.ErrnoException).code}).`);
+  }
+}
+
+async function allOf(stream: Readable): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of stream as AsyncIterable<Buffer | string>) {
+    chunks.push(Buffer.from(chunk as string));
+  }
+  return Buffer.concat(chunks);
+}

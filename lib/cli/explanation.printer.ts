@@ -1,0 +1,63 @@
+import type { WebhookExplanation } from '../explain/webhook-explanation.interface.js';
+import type { ReceiptDifference } from '../token/compare-receipts.js';
+
+const MARKS = { passed: 'ok', failed: 'FAILED', skipped: '-' } as const;
+
+/** Columns from which a line is continued on the next one. */
+const WIDTH = 110;
+
+/** Writes an explanation as text: verdict, steps, hints, differences. */
+export function printExplanation(
+  explanation: WebhookExplanation,
+  differences: readonly ReceiptDifference[] | undefined,
+): string {
+  const { verdict, code, status, steps, hints } = explanation;
+  const lines = [code === undefined ? verdict : `${verdict}: ${code} (${status})`, ''];
+  lines.push(...table(steps.map(({ step, outcome, detail }) => [step, MARKS[outcome], detail])));
+  if (hints.length > 0) {
+    lines.push('', 'hints', ...table(hints.map((hint) => [hint.code, hint.detail])));
+  }
+  if (differences !== undefined) {
+    lines.push(
+      '',
+      differences.length === 0 ? 'the receipts agree' : 'differences to the receipt of the sender',
+    );
+    lines.push(
+      ...table(
+        differences.map(({ field, sent, received }) => [
+          field,
+          `sent ${shown(sent)}, received ${shown(received)}`,
+        ]),
+      ),
+    );
+  }
+  return `${lines.join('\n')}\n`;
+}
+
+/** Lines of aligned columns, indented; the last column is wrapped. */
+function table(rows: readonly (readonly string[])[]): string[] {
+  const widths = (rows[0] ?? []).map((_, column) =>
+    Math.max(...rows.map((row) => row[column]!.length)),
+  );
+  return rows.flatMap((row) => {
+    const columns = row.slice(0, -1).map((cell, column) => cell.padEnd(widths[column]!));
+    const head = `  ${columns.join('  ')}  `;
+    return wrapped(row.at(-1)!, WIDTH - head.length).map((line, index) =>
+      index === 0 ? `${head}${line}` : `${' '.repeat(head.length)}${line}`,
+    );
+  });
+}
+
+function wrapped(text: string, width: number): string[] {
+  const lines = [''];
+  for (const word of text.split(' ')) {
+    const line = lines.at(-1)!;
+    if (line !== '' && line.length + 1 + word.length > width) lines.push(word);
+    else lines[lines.length - 1] = line === '' ? word : `${line} ${word}`;
+  }
+  return lines;
+}
+
+function shown(value: unknown): string {
+  return value === undefined ? 'nothing' : JSON.stringify(value);
+}

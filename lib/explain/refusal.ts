@@ -1,0 +1,120 @@
+import { isWebhookError, type WebhookError } from '../errors/webhook.error.js';
+import { WEBHOOK_ANSWERS } from '../receiver/answers/webhook-answers.js';
+import type { ObservedRequest } from './observed-request.js';
+import type { ExplanationStepName } from './webhook-explanation.interface.js';
+
+/** A refusal, and where on the way it was spoken. */
+export interface Refusal {
+  readonly code: string;
+  readonly status: number;
+  readonly message: string;
+  /** The claim at fault, where the signature held. */
+  readonly claim: string | undefined;
+  readonly step: ExplanationStepName;
+  /** Whether the signature is known to hold. */
+  readonly authenticated: boolean;
+}
+
+const STEP_OF_CODE: Readonly<Record<string, ExplanationStepName>> = {
+  missing_token: 'authorization',
+  malformed_authorization: 'authorization',
+  token_too_large: 'token-form',
+  wrong_issuer: 'issuer',
+  unknown_key: 'key',
+  bad_signature: 'signature',
+  missing_claim: 'claims',
+  token_expired: 'times',
+  token_not_yet_valid: 'times',
+  token_too_old: 'times',
+  wrong_audience: 'audience',
+  event_forbidden: 'event',
+  method_not_allowed: 'method',
+  payload_too_large: 'body-length',
+  payload_incomplete: 'body-length',
+  payload_consumed: 'body-length',
+  hash_required: 'body-digest',
+  hash_mismatch: 'body-digest',
+  hash_unsupported: 'body-digest',
+  unsupported_encoding: 'body-digest',
+  invalid_payload: 'payload',
+};
+
+const STEP_OF_CLAIM: Readonly<Record<string, ExplanationStepName>> = {
+  exp: 'times',
+  iat: 'times',
+  nbf: 'times',
+  aud: 'audience',
+  'webhook.event': 'event',
+};
+
+/** Steps that come before the signature holds; of them, a refusal names no claim. */
+const BEFORE_SIGNATURE: ReadonlySet<ExplanationStepName> = new Set([
+  'authorization',
+  'token-form',
+  'header',
+  'issuer',
+  'key',
+  'signature',
+]);
+
+/**
+ * Reads from what the verifier threw where it stood: the error is the verdict, and nothing here judges anew.
+ *
+ * @throws the error itself where it is none of this package: then the receiver is at fault, not the request
+ */
+export function refusalOf(error: unknown, observed: ObservedRequest): Refusal {
+  if (!isWebhookError(error)) throw error;
+  const claim = (error as { claim?: string }).claim;
+  const step = stepOf(error, claim, observed);
+  return {
+    code: error.code,
+    status: statusOf(error.code),
+    message: error.message,
+    claim,
+    step,
+    authenticated: claim !== undefined || isAfterSignature(step, observed),
+  };
+}
+
+function stepOf(
+  error: WebhookError,
+  claim: string | undefined,
+  observed: ObservedRequest,
+): ExplanationStepName {
+  if (error.code === 'invalid_token') return stepOfInvalidToken(observed);
+  if (error.code === 'invalid_claim') return STEP_OF_CLAIM[claim ?? ''] ?? 'claims';
+  if (error.code === 'missing_claim' && claim === 'webhook.event') return 'event';
+  if (error.code === 'unsupported_encoding' && !hasContentEncoding(observed)) return 'payload';
+  // What a key source of another make says when it cannot give a key.
+  return STEP_OF_CODE[error.code] ?? 'key';
+}
+
+/** One code for all that is wrong before the signature holds; what can be read of the token tells which. */
+function stepOfInvalidToken({
+  anatomy,
+  candidates,
+  trusted,
+}: ObservedRequest): ExplanationStepName {
+  if (anatomy.compact === undefined) return 'token-form';
+  if (anatomy.headerFault !== undefined) return 'header';
+  const alg = anatomy.header?.['alg'];
+  if (candidates.length > 0 && candidates.every((key) => key.alg !== alg)) return 'key';
+  // With one issuer the claims are parsed once the signature holds; with several, to find the key.
+  if (anatomy.claims === undefined) return trusted?.sole === undefined ? 'issuer' : 'claims';
+  return 'header';
+}
+
+function hasContentEncoding({ incoming }: ObservedRequest): boolean {
+  const encoding = incoming.headers.get('content-encoding')?.trim().toLowerCase() ?? '';
+  return encoding !== '' && encoding !== 'identity';
+}
+
+function isAfterSignature(step: ExplanationStepName, { incoming }: ObservedRequest): boolean {
+  if (step === 'method') return incoming.method === 'HEAD' || incoming.method === 'POST';
+  return !BEFORE_SIGNATURE.has(step);
+}
+
+function statusOf(code: string): number {
+  const rows: Readonly<Record<string, { readonly status: number }>> = WEBHOOK_ANSWERS;
+  return (rows[code] ?? WEBHOOK_ANSWERS.handler_failed).status;
+}

@@ -1,0 +1,103 @@
+import type { ReceivedReceipt } from '../token/webhook-receipt.interface.js';
+
+/** What a receiver looks at, in the order in which an explanation tells it. */
+export const EXPLANATION_STEPS = [
+  'authorization',
+  'token-form',
+  'header',
+  'issuer',
+  'key',
+  'signature',
+  'claims',
+  'times',
+  'audience',
+  'event',
+  'method',
+  'body-length',
+  'body-digest',
+  'payload',
+  'replay',
+] as const;
+
+/** Name of a step. */
+export type ExplanationStepName = (typeof EXPLANATION_STEPS)[number];
+
+/** One step, and how it went. */
+export interface ExplanationStep {
+  readonly step: ExplanationStepName;
+  /** `skipped`: not reached, or nothing to look at. */
+  readonly outcome: 'passed' | 'failed' | 'skipped';
+  /** The code of the refusal; only for the step that failed. */
+  readonly code?: string;
+  readonly detail: string;
+}
+
+/** What an observation is about. Stable; a new version may add some. */
+export const EXPLANATION_HINTS = [
+  'authorization_missing',
+  'authorization_moved',
+  'authorization_repeated',
+  'scheme_missing',
+  'scheme_doubled',
+  'scheme_other',
+  'token_quoted',
+  'token_url_encoded',
+  'token_split',
+  'token_padded',
+  'token_base64',
+  'issuer_unknown',
+  'issuer_nearly',
+  'kid_unknown',
+  'algorithm_mismatch',
+  'secret_form',
+  'other_key',
+  'other_issuer',
+  'token_age',
+  'expired',
+  'clock_behind',
+  'clock_ahead',
+  'milliseconds',
+  'lifetime',
+  'audience',
+  'events_allowed',
+  'hash_on_head',
+  'body_unauthenticated',
+  'body_length',
+  'body_digest',
+  'body_dropped',
+  'body_added',
+  'body_reserialized',
+  'body_newline',
+  'body_line_endings',
+  'body_bom',
+  'body_charset',
+  'body_compressed',
+  'digest_algorithm',
+  'digest_encoding',
+] as const;
+
+/** Name of an observation. */
+export type ExplanationHintCode = (typeof EXPLANATION_HINTS)[number];
+
+/** An observation that may lead to the cause. */
+export interface ExplanationHint {
+  readonly code: ExplanationHintCode;
+  readonly detail: string;
+}
+
+/**
+ * Why a request is accepted or refused: plain JSON for operators. It holds no secret, no token and no
+ * payload, and still is not for senders: it tells a forger how close a guess came.
+ */
+export interface WebhookExplanation {
+  readonly verdict: 'accepted' | 'refused';
+  /** The code of the refusal, as `verify` throws it and the answer names it. */
+  readonly code?: string;
+  /** The status a sender gets for it. */
+  readonly status?: number;
+  /** Every step, in the order of {@link EXPLANATION_STEPS}; exactly one has failed where the verdict is `refused`. */
+  readonly steps: readonly ExplanationStep[];
+  readonly hints: readonly ExplanationHint[];
+  /** To compare with the sender's; absent where no token can be read. */
+  readonly receipt?: ReceivedReceipt;
+}

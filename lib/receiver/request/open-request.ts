@@ -1,0 +1,96 @@
+import { WebhookPayloadError } from '../../errors/webhook-payload.error.js';
+import { WebhookTokenError } from '../../errors/webhook-token.error.js';
+import { matchesEvent } from '../../token/event-name.js';
+import { checkPayload, payloadRule } from '../../token/payload-rule.js';
+import type { TokenVerifier } from '../../token/token-verifier.js';
+import type {
+  VerifiedWebhookToken,
+  WebhookClaim,
+  WebhookTokenClaims,
+} from '../../token/webhook-claims.interface.js';
+import { readBearerToken } from './bearer-token.js';
+import { checkDeclaredBody, readBody } from './body-reader.js';
+import type { IncomingWebhook } from './incoming-webhook.js';
+import { isJsonType, parseJsonPayload } from './json-payload.js';
+
+/** What a request is held against: the part of a receiver that needs neither Nest nor a store. */
+export interface RequestRules {
+  readonly tokens: TokenVerifier;
+  /** Patterns by issuer; an issuer that is not in it may send every event. */
+  readonly allowedEvents: ReadonlyMap<string, readonly string[]>;
+  readonly requireHash: boolean;
+  readonly maxBodyBytes: number;
+}
+
+/** A request whose token and body hold. */
+export interface OpenedRequest {
+  readonly method: 'HEAD' | 'POST';
+  readonly token: VerifiedWebhookToken;
+  readonly payload: RequestPayload;
+}
+
+/** What a request carries. */
+export interface RequestPayload {
+  readonly data: unknown;
+  readonly body: Buffer;
+  readonly bodyVerified: boolean;
+  readonly contentType: string | undefined;
+}
+
+/**
+ * Verifies a request but for its replay: method, token, event, then the body, in this order.
+ *
+ * @throws {@link WebhookTokenError}, {@link WebhookPayloadError}
+ */
+export async function openRequest(
+  incoming: IncomingWebhook,
+  rules: RequestRules,
+): Promise<OpenedRequest> {
+  const method = webhookMethod(incoming.method);
+  const token = await rules.tokens.verify(readBearerToken(incoming.headers));
+  checkAllowed(rules, token.claims);
+  const payload = await readPayload(incoming, method, rules, token);
+  return { method, token, payload };
+}
+
+async function readPayload(
+  incoming: IncomingWebhook,
+  method: 'HEAD' | 'POST',
+  rules: RequestRules,
+  { claims, profile }: VerifiedWebhookToken,
+): Promise<RequestPayload> {
+  const { webhook } = claims;
+  const rule = payloadRule(webhook, method, { requireHash: rules.requireHash, profile });
+  if (rule.kind === 'no-body') return inlinePayload(webhook.data, true);
+  checkDeclaredBody(incoming, rule, rules.maxBodyBytes);
+  const { bytes, computed } = await readBody(incoming.body, rule, rules.maxBodyBytes);
+  const { source, bodyVerified } = checkPayload(webhook, rule, bytes.length, computed);
+  if (source !== 'body') {
+    return inlinePayload(source === 'data' ? webhook.data : undefined, bodyVerified);
+  }
+  const contentType = incoming.headers.get('content-type');
+  const data =
+    contentType !== undefined && isJsonType(contentType)
+      ? parseJsonPayload(bytes, contentType)
+      : bytes;
+  return { data, body: bytes, bodyVerified, contentType };
+}
+
+function inlinePayload(data: WebhookClaim['data'], bodyVerified: boolean): RequestPayload {
+  const contentType = data === undefined ? undefined : 'application/json';
+  return { data, body: Buffer.alloc(0), bodyVerified, contentType };
+}
+
+function webhookMethod(method: string): 'HEAD' | 'POST' {
+  if (method === 'HEAD' || method === 'POST') return method;
+  throw new WebhookPayloadError('method_not_allowed', 'a webhook is sent by HEAD or POST');
+}
+
+function checkAllowed(rules: RequestRules, claims: WebhookTokenClaims): void {
+  const patterns = rules.allowedEvents.get(claims.iss);
+  if (patterns?.some((pattern) => matchesEvent(pattern, claims.webhook.event)) === false) {
+    throw new WebhookTokenError('event_forbidden', 'the issuer may not send this event', {
+      claim: 'webhook.event',
+    });
+  }
+}

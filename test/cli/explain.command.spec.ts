@@ -1,0 +1,201 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Readable, Writable } from 'node:stream';
+import { generateKeyPairSync } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { run } from '../../lib/cli/explain.command.js';
+import { createTokenSigner } from '../../lib/token/index.js';
+import { hashOf, ISSUER, MARKER, NOW, SECRET, tokenOf } from '../explain/receiver-bench.js';
+
+class Sink extends Writable {
+  text = '';
+  override _write(chunk: Buffer, _encoding: string, done: () => void): void {
+    this.text += chunk.toString();
+    done();
+  }
+}
+
+interface Ended {
+  readonly exit: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+async function explain(
+  args: readonly string[],
+  stdin: string | Buffer = '',
+  env: Record<string, string> = { WEBHOOK_SECRET: SECRET },
+): Promise<Ended> {
+  const [stdout, stderr] = [new Sink(), new Sink()];
+  const exit = await run(args, {
+    stdin: Readable.from([Buffer.from(stdin as string)]),
+    stdout,
+    stderr,
+    env,
+  });
+  for (const hidden of [SECRET, MARKER]) expect(stdout.text + stderr.text).not.toContain(hidden);
+  return { exit, out: stdout.text, err: stderr.text };
+}
+
+const AT = ['--issuer', ISSUER, '--now', new Date(NOW).toISOString()];
+const BODY = JSON.stringify({ id: 7, note: MARKER });
+const TOKEN = tokenOf({ hash: hashOf(BODY) });
+
+function http(body: string, token = TOKEN, more = ''): string {
+  return `POST /webhooks HTTP/1.1\r\nHost: crm.example\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\n${more}\r\n${body}`;
+}
+
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'webhook-explain-'));
+});
+afterAll(() => rm(folder, { recursive: true }));
+
+async function file(name: string, content: string): Promise<string> {
+  const path = join(folder, name);
+  await writeFile(path, content);
+  return path;
+}
+
+describe('explain, on the command line', () => {
+  it.each<[string, () => string]>([
+    ['raw HTTP', () => http(BODY)],
+    ['raw HTTP with bare line feeds', () => http(BODY).replaceAll('\r\n', '\n')],
+    [
+      'chunks',
+      () =>
+        http(
+          `${BODY.length.toString(16)}\r\n${BODY}\r\n0\r\n\r\n`,
+          TOKEN,
+          'Transfer-Encoding: chunked\r\n',
+        ),
+    ],
+    ['chunks put together already', () => http(BODY, TOKEN, 'Transfer-Encoding: chunked\r\n')],
+    [
+      'JSON',
+      () =>
+        JSON.stringify({
+          method: 'post',
+          headers: { Authorization: `Bearer ${TOKEN}`, 'content-type': 'application/json' },
+          body: BODY,
+        }),
+    ],
+    [
+      'JSON with base64',
+      () =>
+        JSON.stringify({
+          method: 'POST',
+          headers: { authorization: [`Bearer ${TOKEN}`] },
+          bodyBase64: Buffer.from(BODY).toString('base64'),
+        }),
+    ],
+  ])('accepts a captured request as %s', async (_, capture) => {
+    const { exit, out, err } = await explain(AT, capture());
+
+    expect([exit, err]).toEqual([0, '']);
+    expect(out).toMatch(/^accepted\n/);
+    expect(out).toMatch(/^ {2}signature {6}ok {2}the signature holds$/m);
+  });
+
+  it('refuses one, with hints and the differences to a receipt', async () => {
+    const receipt = await file(
+      'sent.json',
+      JSON.stringify({ jti: 'another', bodyBytes: BODY.length }),
+    );
+    const capture = await file('request.http', http(`${BODY}\n`));
+    const { exit, out } = await explain([capture, ...AT, '--receipt', receipt]);
+
+    expect(exit).toBe(1);
+    expect(out).toMatch(/^refused: hash_mismatch \(400\)\n/);
+    expect(out).toMatch(/^ {2}body-digest {4}FAILED {2}the body is not the one/m);
+    expect(out).toMatch(/^ {2}body_newline {2}the hash is that of the body without the line feed/m);
+    expect(out).toMatch(/^ {2}bodyBytes {4}sent 31, received 32$/m);
+    expect(out).toMatch(/^ {2}jti {10}sent "another", received "/m);
+  });
+
+  it('prints JSON', async () => {
+    const { exit, out } = await explain([...AT, '--json'], http(''));
+
+    expect(exit).toBe(1);
+    expect(JSON.parse(out)).toMatchObject({
+      verdict: 'refused',
+      code: 'hash_mismatch',
+      hints: expect.arrayContaining([expect.objectContaining({ code: 'body_dropped' })]),
+      receipt: { authenticated: true, bodyBytes: 0 },
+    });
+  });
+
+  it('takes a secret from a file, without the line feed an editor adds', async () => {
+    const secret = await file('secret', `${SECRET}\n`);
+
+    expect(await explain([...AT, '--secret-file', secret], http(BODY), {})).toMatchObject({
+      exit: 0,
+    });
+  });
+
+  it.each(['pem', 'jwk'] as const)('takes a public key as %s', async (form) => {
+    const { publicKey, privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+    const text =
+      form === 'pem'
+        ? (publicKey.export({ type: 'spki', format: 'pem' }) as string)
+        : JSON.stringify(publicKey.export({ format: 'jwk' }));
+    const key = await file(`key.${form}`, text);
+    const token = await createTokenSigner({
+      issuer: ISSUER,
+      key: { alg: 'ES256', kid: 'k1', key: privateKey },
+      now: () => NOW,
+    }).sign({ event: 'order.created' });
+
+    const ended = await explain(
+      [...AT, '--key', key, '--alg', 'ES256', '--kid', 'k1'],
+      http('', token),
+      {},
+    );
+
+    expect(ended).toMatchObject({ exit: 0, err: '' });
+  });
+
+  it.each<[string, string[], string, RegExp]>([
+    ['no issuer', [], '', /--issuer https/],
+    ['an unknown option', [...AT, '--secrt', SECRET], '', /--secrt/],
+    ['two files', [...AT, 'a', 'b'], '', /one by one/],
+    ['two keys', [...AT, '--secret', SECRET, '--key', 'x'], '', /one of --secret/],
+    ['a file that is not there', [...AT, '/nowhere/at-all'], '', /ENOENT/],
+    ['no time', ['--issuer', ISSUER, '--now', 'noon'], '', /ISO 8601/],
+    ['a short secret', [...AT, '--secret', 'short'], '', /at least 32/],
+    ['an unknown profile', [...AT, '--profile', 'v9'], '', /webhook-token/],
+    ['a capture that is none', AT, 'hello', /request line/],
+    ['a line that is no header', AT, `POST / HTTP/1.1\r\n${MARKER}\r\n\r\n`, /no header/],
+    ['JSON that is none', AT, `{"x": ${MARKER}`, /no JSON/],
+    ['JSON that is no request', AT, '{"x": 1}', /no request/],
+    ['a header that is no text', AT, '{"method": "POST", "headers": {"a": 1}}', /no text/],
+    ['no base64', AT, '{"method": "POST", "headers": {}, "bodyBase64": "a b"}', /no base64/],
+    [
+      'a body that was parsed',
+      AT,
+      '{"method": "POST", "headers": {}, "body": {}}',
+      /exactly as it came/,
+    ],
+  ])('says what is wrong with %s', async (_, args, stdin, message) => {
+    const { exit, out, err } = await explain(args, stdin);
+
+    expect([exit, out]).toEqual([2, '']);
+    expect(err).toMatch(message);
+    expect(err).toMatch(/explain --help/);
+  });
+
+  it('needs a key', async () => {
+    expect(await explain(AT, '', {})).toMatchObject({
+      exit: 2,
+      err: expect.stringMatching(/WEBHOOK_SECRET/),
+    });
+  });
+
+  it('helps', async () => {
+    expect(await explain(['--help'])).toMatchObject({
+      exit: 0,
+      out: expect.stringMatching(/--receipt/),
+    });
+  });
+});

@@ -1,0 +1,33 @@
+import { readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from '@jest/globals';
+
+const LIB = fileURLToPath(new URL('../../lib/', import.meta.url));
+/** Imports and re-exports that are there at run time; one that starts with `type` is not. */
+const IMPORT = /^(?:import|export)\s+(?!type\b)(?:[^'";]*?\sfrom\s+)?'([^']+)'/gm;
+
+/** Every package that a file loads, through the files it imports. */
+function loaded(file: string, seen = new Set<string>(), packages = new Set<string>()): Set<string> {
+  if (seen.has(file)) return packages;
+  seen.add(file);
+  for (const [, target] of readFileSync(file, 'utf8').matchAll(IMPORT)) {
+    if (target!.startsWith('.')) {
+      loaded(join(dirname(file), target!.replace(/\.js$/, '.ts')), seen, packages);
+    } else packages.add(target!);
+  }
+  return packages;
+}
+
+describe('the command line', () => {
+  it('explains without loading Nest', () => {
+    const packages = [...loaded(join(LIB, 'cli/explain.command.ts'))];
+
+    expect(packages).toContain('jose');
+    expect(packages.filter((name) => name.startsWith('@nestjs') || name === 'rxjs')).toEqual([]);
+  });
+
+  it('would be caught loading it', () => {
+    expect([...loaded(join(LIB, 'receiver/webhook.verifier.ts'))]).toContain('@nestjs/common');
+  });
+});

@@ -1,0 +1,59 @@
+import type { WebhookExplanation } from '../../lib/explain/webhook-explanation.interface.js';
+import { ReceiverDrain } from '../../lib/receiver/receiver.drain.js';
+import type { WebhookReceiverOptions } from '../../lib/receiver/receiver-options.interface.js';
+import { resolveReceivers } from '../../lib/receiver/receiver-options.resolver.js';
+import { WebhookVerifier } from '../../lib/receiver/webhook.verifier.js';
+import { TestClock } from '../../lib/testing/test-clock.js';
+import {
+  createTokenSigner,
+  digest,
+  type KeyInput,
+  type WebhookTokenInput,
+} from '../../lib/token/index.js';
+
+export const ISSUER = 'https://shop.example';
+export const SECRET = 'explained-secret-of-thirty-two-bytes';
+/** Stands wherever a payload can be, and may be in no explanation. */
+export const MARKER = 'CUSTOMER-4711';
+/** Milliseconds. */
+export const NOW = Date.UTC(2026, 0, 1);
+
+/** A verifier by itself, at a time of the test's choice. */
+export function verifierOf(options: Partial<WebhookReceiverOptions> = {}): WebhookVerifier {
+  const { receivers, faults } = resolveReceivers(
+    { issuers: [{ issuer: ISSUER, secret: SECRET }], ...options },
+    new TestClock(NOW),
+  );
+  if (faults.length > 0) throw new Error(JSON.stringify(faults));
+  return new WebhookVerifier(receivers, new ReceiverDrain());
+}
+
+interface Signing {
+  readonly issuer?: string;
+  readonly key?: KeyInput;
+  /** Milliseconds by which the sender's clock is ahead. */
+  readonly ahead?: number;
+  readonly lifetime?: number;
+}
+
+/** A token of the trusted issuer, unless it is told otherwise. */
+export function tokenOf(input: Partial<WebhookTokenInput> = {}, signing: Signing = {}): string {
+  const { issuer = ISSUER, key = SECRET, ahead = 0, lifetime } = signing;
+  return createTokenSigner({
+    issuer,
+    key,
+    lifetime,
+    allowWeakSecrets: true,
+    now: () => NOW + ahead,
+  }).sign({ event: 'order.created', ...input }) as string;
+}
+
+/** The digest of what a sender means to send. */
+export function hashOf(body: string | Buffer): string {
+  return digest('sha256', Buffer.from(body as string));
+}
+
+/** The hints of an explanation, by code. */
+export function hintsOf({ hints }: WebhookExplanation): Record<string, string> {
+  return Object.fromEntries(hints.map(({ code, detail }) => [code, detail]));
+}

@@ -1,0 +1,205 @@
+import { describe, expect, it } from '@jest/globals';
+import type { WebhookReceiverOptions } from '../../lib/receiver/receiver-options.interface.js';
+import { hintsOf, ISSUER, MARKER, SECRET, tokenOf, verifierOf } from './receiver-bench.js';
+
+const data = { note: MARKER };
+const token = tokenOf({ data });
+const [header, claims, signature] = token.split('.') as [string, string, string];
+
+describe('an explanation of the Authorization header', () => {
+  it.each<[string, Record<string, string | string[]>, string[]]>([
+    ['without one', {}, ['authorization_missing']],
+    [
+      'moved by a proxy',
+      { 'x-forwarded-authorization': `Bearer ${token}` },
+      ['authorization_moved'],
+    ],
+    ['twice', { authorization: [`Bearer ${token}`, 'Basic eA=='] }, ['authorization_repeated']],
+    ['joined', { authorization: `Bearer ${token}, Bearer ${token}` }, ['authorization_repeated']],
+    ['without scheme', { authorization: token }, ['scheme_missing']],
+    ['doubled', { authorization: `Bearer Bearer ${token}` }, ['scheme_doubled']],
+    ['with a colon', { authorization: `Bearer: ${token}` }, ['scheme_other']],
+    ['of another scheme', { authorization: `JWT ${token}` }, ['scheme_other']],
+    ['quoted', { authorization: `Bearer "${token}"` }, ['token_quoted']],
+    ['quoted whole', { authorization: `'Bearer ${token}'` }, ['token_quoted']],
+    ['URL-encoded', { authorization: `Bearer%20${token}` }, ['token_url_encoded']],
+    ['quoted without scheme', { authorization: `"${token}"` }, ['token_quoted', 'scheme_missing']],
+    ['wrapped', { authorization: `Bearer ${header}.\n ${claims}.${signature}` }, ['token_split']],
+    ['padded', { authorization: `Bearer ${token}=` }, ['token_padded']],
+  ])('%s', async (_, headers, expected) => {
+    const explanation = await verifierOf().explain({ method: 'HEAD', headers });
+    const hints = hintsOf(explanation);
+
+    expect(explanation.verdict).toBe('refused');
+    for (const code of expected) {
+      expect(Object.keys(hints)).toContain(code);
+      if (!code.startsWith('authorization_m')) {
+        expect(hints[code]).toMatch(/with that undone, the signature holds$/);
+      }
+    }
+    expect(JSON.stringify(explanation)).not.toContain(MARKER);
+    expect(JSON.stringify(explanation)).not.toContain(claims);
+  });
+
+  it('says where undoing it does not help', async () => {
+    const foreign = tokenOf({}, { key: 'the-key-of-somebody-else-entirely' });
+    const explanation = await verifierOf().explain({
+      method: 'HEAD',
+      headers: { authorization: foreign },
+    });
+
+    expect(hintsOf(explanation)['scheme_missing']).toMatch(/the signature does not hold$/);
+    expect(explanation.receipt).toMatchObject({ authenticated: false, issuer: ISSUER });
+  });
+
+  it('finds nothing wrong with a scheme in lower case', async () => {
+    const explanation = await verifierOf().explain({
+      method: 'head',
+      headers: new Headers({ authorization: `bearer ${token}` }),
+    });
+
+    expect(explanation).toMatchObject({ verdict: 'accepted', hints: [] });
+  });
+});
+
+describe('an explanation of the signature', () => {
+  const HEX = 'b5bb9d8014a0f9b1d61e21e796d78dccdf1352f23cd32812f4850b878ae4944c';
+  const bytes = Buffer.from(HEX, 'hex');
+
+  it.each<[string, string, string | Buffer, RegExp]>([
+    ['a line feed at its end', SECRET, Buffer.from(`${SECRET}\n`), /line feed follows/],
+    ['a space before it', SECRET, Buffer.from(` ${SECRET}`), /space precedes/],
+    ['quotes around it', SECRET, `"${SECRET}"`, /double quotes/],
+    [
+      'its text as bytes',
+      `whsec_${bytes.toString('base64')}`,
+      Buffer.from(`whsec_${bytes.toString('base64')}`),
+      /"whsec_…" itself/,
+    ],
+    [
+      'its base64 text as bytes',
+      `whsec_${bytes.toString('base64')}`,
+      Buffer.from(bytes.toString('base64')),
+      /base64 text/,
+    ],
+    [
+      'base64 decoded',
+      bytes.toString('base64'),
+      bytes,
+      /decoded from base64$|decoded from base64:/,
+    ],
+    ['hexadecimal decoded', HEX, bytes, /decoded from hexadecimal/],
+  ])('recognises a secret with %s', async (_, ours, theirs, premise) => {
+    const explanation = await verifierOf({ issuers: [{ issuer: ISSUER, secret: ours }] }).explain({
+      method: 'HEAD',
+      headers: { authorization: `Bearer ${tokenOf({ data }, { key: theirs })}` },
+    });
+    const text = JSON.stringify(explanation);
+
+    expect(explanation.code).toBe('bad_signature');
+    expect(hintsOf(explanation)['secret_form']).toMatch(premise);
+    for (const secret of [ours, theirs.toString(), bytes.toString('base64'), HEX]) {
+      expect(text).not.toContain(secret.trim());
+    }
+  });
+
+  it('recognises a receiver whose secret was read with its line feed', async () => {
+    const explanation = await verifierOf({
+      issuers: [{ issuer: ISSUER, secret: Buffer.from(`${SECRET}\n`) }],
+    }).explain({ method: 'HEAD', headers: { authorization: `Bearer ${token}` } });
+
+    expect(hintsOf(explanation)['secret_form']).toMatch(/secret of this receiver is left out/);
+  });
+
+  const OTHER = 'https://billing.example';
+  const two: WebhookReceiverOptions['issuers'] = [
+    {
+      issuer: ISSUER,
+      keys: [
+        { kid: 'old', key: SECRET },
+        { kid: 'new', key: `${SECRET}-new` },
+      ],
+    },
+    { issuer: OTHER, secret: `${SECRET}-billing` },
+  ];
+
+  it.each<[string, string, string, string, RegExp]>([
+    [
+      'another kid',
+      tokenOf({}, { key: { kid: 'new', key: SECRET } }),
+      'bad_signature',
+      'other_key',
+      /key "old"/,
+    ],
+    [
+      'an unknown kid',
+      tokenOf({}, { key: { kid: 'k9', key: SECRET } }),
+      'unknown_key',
+      'kid_unknown',
+      /"k9".*"old", "new"/,
+    ],
+    [
+      'an unknown kid, key known',
+      tokenOf({}, { key: { kid: 'k9', key: SECRET } }),
+      'unknown_key',
+      'other_key',
+      /key "old"/,
+    ],
+    [
+      'the key of another issuer',
+      tokenOf({}, { key: `${SECRET}-billing` }),
+      'bad_signature',
+      'other_issuer',
+      /billing\.example/,
+    ],
+    [
+      'the wrong name',
+      tokenOf({}, { issuer: 'x', key: SECRET }),
+      'wrong_issuer',
+      'issuer_unknown',
+      /"x"/,
+    ],
+    [
+      'the wrong name, key known',
+      tokenOf({}, { issuer: 'x', key: SECRET }),
+      'wrong_issuer',
+      'other_issuer',
+      /shop\.example/,
+    ],
+    [
+      'a slash too many',
+      tokenOf({}, { issuer: `${ISSUER}/` }),
+      'wrong_issuer',
+      'issuer_nearly',
+      /shop\.example\/".*shop\.example"/,
+    ],
+    [
+      'another algorithm',
+      tokenOf({}, { key: { alg: 'HS384', kid: 'old', key: `${SECRET}${SECRET}` } }),
+      'invalid_token',
+      'algorithm_mismatch',
+      /"HS384".*HS256/,
+    ],
+  ])('recognises %s', async (_, presented, code, hint, detail) => {
+    const explanation = await verifierOf({ issuers: two }).explain({
+      method: 'HEAD',
+      headers: { authorization: `Bearer ${presented}` },
+    });
+
+    expect(explanation.code).toBe(code);
+    expect(hintsOf(explanation)[hint]).toMatch(detail);
+    expect(explanation.receipt?.authenticated).toBe(false);
+  });
+
+  it('shows no name that could give orders to a terminal', async () => {
+    const name = '\u001b[2Jpwned';
+    const forged = `${header}.${Buffer.from(JSON.stringify({ iss: name })).toString('base64url')}.${signature}`;
+    const explanation = await verifierOf({ issuers: two }).explain({
+      method: 'HEAD',
+      headers: { authorization: `Bearer ${forged}` },
+    });
+
+    expect(hintsOf(explanation)['issuer_unknown']).toMatch(/a name that cannot be shown/);
+    expect(JSON.stringify(explanation)).not.toContain('pwned');
+  });
+});
