@@ -9,9 +9,12 @@ import { tokenTooLarge } from './compact-token.js';
 import { EVENT_NAME_GRAMMAR, isEventName } from './event-name.js';
 import { identifierRule, isIdentifier } from './identifier.js';
 import { isObject } from './json-object.js';
-import { parseKey, type KeyInput, type KeyPolicy } from './key-material.js';
+import type { KeyPolicy } from './key-material.js';
+import type { KeyWindow } from './key-window.js';
 import { parsePayloadHash } from './payload-hash.js';
 import { hasPrototypeMember, hintsAtPrototype, parseJson, textNestsDeeper } from './strict-json.js';
+import { parseSigningKey, type SigningKeyInput } from './signing-key.js';
+import { maySign, noSigningKey } from './signing-time.js';
 import { readSeconds, type TokenClock } from './token-clock.js';
 import type { MaybePromise, SigningKey } from './token-key.js';
 import {
@@ -26,8 +29,8 @@ import {
 export interface TokenSignerOptions extends KeyPolicy {
   /** The `iss` of the tokens; 1 to 255 characters. */
   readonly issuer: string;
-  /** A shared secret (HS256), or a key with its algorithm. */
-  readonly key: KeyInput;
+  /** A shared secret (HS256), a key with its algorithm, or a {@link WebhookSigner} that holds one elsewhere. */
+  readonly key: SigningKeyInput;
   /** Seconds from `iat` to `exp`; default 300. Receivers refuse more than 3600 unless they are told otherwise. */
   readonly lifetime?: number | undefined;
   /** Where the time comes from; default `Date.now`. */
@@ -54,13 +57,16 @@ export interface WebhookTokenInput {
 /** Signs tokens with one key. */
 export interface TokenSigner {
   readonly alg: SignatureAlgorithm;
-  readonly kid?: string;
+  readonly kid?: string | undefined;
+  /** Bytes of inline data that are worth signing: set for a {@link WebhookSigner}, which is not at hand. */
+  readonly inlineLimit?: number | undefined;
   /**
    * Signs a fresh token: `iat` and `nbf` now, `exp` a lifetime later.
    *
-   * @returns at once for HMAC keys, a promise for key pairs
+   * @returns at once for HMAC keys, a promise for key pairs; for a {@link WebhookSigner} as it answers
    * @throws {@link WebhookTokenError} `invalid_claim` for input no receiver would accept, `token_too_large`
    * @throws {@link WebhookPayloadError} `hash_unsupported` for a hash of another form
+   * @throws {@link WebhookSigningError} `no_signing_key` outside the key's window, `signing_failed`
    */
   sign(input: WebhookTokenInput): MaybePromise<string>;
 }
@@ -86,11 +92,26 @@ export async function signWebhookToken(
   return createTokenSigner(options).sign(input);
 }
 
+/** What is wrong with the options, whatever the key. */
+export function sharedFaults({
+  issuer,
+  lifetime = DEFAULT_TOKEN_LIFETIME,
+}: Omit<TokenSignerOptions, 'key'>): ConfigurationFault[] {
+  const faults: ConfigurationFault[] = [];
+  if (!isIdentifier(issuer)) faults.push({ path: 'issuer', message: identifierRule('issuer') });
+  if (!Number.isInteger(lifetime) || lifetime <= 0) {
+    faults.push({ path: 'lifetime', message: 'must be a positive whole number of seconds' });
+  }
+  return faults;
+}
+
 class KeyTokenSigner implements TokenSigner {
   readonly alg: SignatureAlgorithm;
   readonly kid?: string;
+  readonly inlineLimit?: number;
 
   private readonly key: SigningKey;
+  private readonly window: KeyWindow | undefined;
   private readonly issuer: string;
   private readonly lifetime: number;
   private readonly now: TokenClock;
@@ -98,20 +119,16 @@ class KeyTokenSigner implements TokenSigner {
   private readonly header: string;
 
   constructor(options: TokenSignerOptions) {
-    const faults: ConfigurationFault[] = [];
-    const { key, fault } = parseKey(options.key, 'sign', options);
+    const faults = sharedFaults(options);
+    const { key, window, fault } = parseSigningKey(options.key, options);
     if (fault !== undefined) faults.push({ path: 'key', message: fault });
-    if (!isIdentifier(options.issuer)) {
-      faults.push({ path: 'issuer', message: identifierRule('issuer') });
-    }
     this.lifetime = options.lifetime ?? DEFAULT_TOKEN_LIFETIME;
-    if (!Number.isInteger(this.lifetime) || this.lifetime <= 0) {
-      faults.push({ path: 'lifetime', message: 'must be a positive whole number of seconds' });
-    }
     if (key === undefined || faults.length > 0) throw new WebhookConfigurationError(faults);
     this.key = key;
+    this.window = window;
     this.alg = key.alg;
     if (key.kid !== undefined) this.kid = key.kid;
+    if (key.inlineLimit !== undefined) this.inlineLimit = key.inlineLimit;
     this.issuer = options.issuer;
     this.now = options.now ?? Date.now;
     this.header = JSON.stringify({ alg: key.alg, typ: TOKEN_TYPE, kid: key.kid });
@@ -120,7 +137,9 @@ class KeyTokenSigner implements TokenSigner {
   sign(input: WebhookTokenInput): MaybePromise<string> {
     const hash = checkInput(input);
     const data = input.data === undefined ? undefined : dataText(input.data);
-    const iat = Math.floor(readSeconds(this.now));
+    const now = readSeconds(this.now);
+    if (!maySign(this.window, now)) throw noSigningKey();
+    const iat = Math.floor(now);
     const claims = JSON.stringify({
       iss: this.issuer,
       sub: input.subject,
