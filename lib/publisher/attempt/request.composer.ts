@@ -2,7 +2,12 @@ import { WebhookDeliveryError } from '../../errors/webhook-delivery.error.js';
 import { digest } from '../../token/payload-hash.js';
 import type { WebhookTokenInput } from '../../token/token-signer.js';
 import type { DeliveryTarget } from '../delivery-target.js';
-import { inlinePayload, requestHeadBytes, type InlinePayload } from './method-choice.js';
+import {
+  inlineLimit,
+  inlinePayload,
+  requestHeadBytes,
+  type InlinePayload,
+} from './method-choice.js';
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 
 const USER_AGENT = 'nestjs-webhook-token';
@@ -36,13 +41,37 @@ export async function composeRequest(
 ): Promise<ComposedRequest> {
   const wanted = wantedMethod(delivery, target);
   if (wanted === 'POST') return composePost(delivery, target);
-  const inline = inlinePayload(delivery.payload);
+  const limit = inlineLimit(target.signer);
+  const inline = inlinePayload(delivery.payload, limit);
   const head = inline && (await composeHead(delivery, target, inline, limits));
   if (head !== undefined) return head;
   if (wanted === 'auto') return composePost(delivery, target);
-  throw new WebhookDeliveryError(
+  throw headCannotCarry(target, limits);
+}
+
+/**
+ * Tells, without a signature, whether a HEAD on demand could carry a delivery.
+ *
+ * @throws {@link WebhookDeliveryError} `invalid_option`
+ */
+export function requireInline(
+  delivery: WebhookDelivery,
+  target: DeliveryTarget,
+  limits: CompositionLimits,
+): void {
+  const inline = inlinePayload(delivery.payload, inlineLimit(target.signer));
+  if (inline === undefined) throw headCannotCarry(target, limits);
+}
+
+function headCannotCarry(
+  target: DeliveryTarget,
+  { maxHeadBytes }: CompositionLimits,
+): WebhookDeliveryError {
+  const limit = inlineLimit(target.signer);
+  const origin = target.signer.inlineLimit === undefined ? '' : " (its signer's inlineLimit)";
+  return new WebhookDeliveryError(
     'invalid_option',
-    `HEAD cannot carry this payload to ${target.label}: it takes a JSON object of at most 6000 bytes in a request head of at most ${limits.maxHeadBytes} bytes. Use the method 'auto'.`,
+    `HEAD cannot carry this payload to ${target.label}: it takes a JSON object of at most ${limit} bytes${origin} in a request head of at most ${maxHeadBytes} bytes. Use the method 'auto'.`,
   );
 }
 

@@ -1,0 +1,88 @@
+import type { HttpServer, OnModuleInit } from '@nestjs/common';
+import type { HttpAdapterHost } from '@nestjs/core';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { WebhookConfigurationError } from '../../errors/webhook-configuration.error.js';
+import { PublisherLog } from '../publisher-log.js';
+import { JwksAnswer } from './jwks-answer.js';
+import type { ResolvedJwks } from './jwks-options.interface.js';
+import type { WebhookJwks } from './webhook.jwks.js';
+
+const OTHER_METHODS = ['post', 'put', 'patch', 'delete'] as const;
+
+/** What the adapters hand to a route's handler: Node's objects, or Fastify's around them. */
+type RouteRequest = IncomingMessage | { readonly raw: IncomingMessage };
+type RouteResponse = ServerResponse | { readonly raw: ServerResponse; hijack(): void };
+
+/** Fastify's instance, as far as it is used here. */
+interface FastifyRoutes {
+  hasRoute?(route: { method: string; url: string }): boolean;
+}
+
+/**
+ * Serves the key set on the application's HTTP adapter: past its prefix, versions and guards, which are not made for
+ * the well-known paths of RFC 8615.
+ */
+export class JwksRoute implements OnModuleInit {
+  private readonly log = new PublisherLog();
+
+  constructor(
+    private readonly options: ResolvedJwks,
+    private readonly jwks: WebhookJwks,
+    private readonly adapterHost: HttpAdapterHost,
+  ) {}
+
+  /**
+   * At this hook the application's own routes are registered, and the answer 404 for all others is not yet.
+   *
+   * @internal
+   */
+  onModuleInit(): void {
+    // Typed as always there; `null` in an application without HTTP, which may publish as well.
+    const adapter = this.adapterHost.httpAdapter as HttpServer | null | undefined;
+    if (adapter === null || adapter === undefined) return;
+    const { path, maxAge } = this.options;
+    this.requireFree(adapter, path);
+    const answer = new JwksAnswer(maxAge);
+    const serve = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+      try {
+        answer.send(request, response, await this.jwks.document());
+      } catch (error) {
+        const name = error instanceof Error ? error.name : typeof error;
+        this.log.error(() => `The public keys could not be served (${name}).`);
+        answer.sendUnavailable(response);
+      }
+    };
+    adapter.get(
+      path,
+      onNode((request, response) => void serve(request, response)),
+    );
+    for (const method of OTHER_METHODS) {
+      adapter[method](
+        path,
+        onNode((_, response) => answer.refuseMethod(response)),
+      );
+    }
+    this.log.log(() => `Mapped {${path}, GET} to the publisher's public keys`);
+  }
+
+  /** Only Fastify tells; on Express the application's route comes first, as everywhere. */
+  private requireFree(adapter: HttpServer, path: string): void {
+    const instance = adapter.getInstance() as FastifyRoutes | undefined;
+    if (adapter.getType() !== 'fastify') return;
+    if (instance?.hasRoute?.({ method: 'GET', url: path }) !== true) return;
+    throw new WebhookConfigurationError([
+      {
+        path: 'publisher.jwks.path',
+        message: `the application has a route for GET ${path} already: give one of them another path`,
+      },
+    ]);
+  }
+}
+
+/** Gives a handler Node's own objects, whichever the adapter. */
+function onNode(handler: (request: IncomingMessage, response: ServerResponse) => void) {
+  return (request: RouteRequest, response: RouteResponse): void => {
+    if ('hijack' in response) response.hijack();
+    handler('raw' in request ? request.raw : request, 'raw' in response ? response.raw : response);
+  };
+}
