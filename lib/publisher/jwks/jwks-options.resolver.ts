@@ -33,7 +33,7 @@ export function resolveJwks(
     "must be plain segments behind a slash, such as '/.well-known/webhook-keys'",
   );
   // Keys that are at fault, or not loaded yet, would look as if they were missing.
-  const isKnown = faults.all.length === 0 && signing.provided.length === 0;
+  const isKnown = !signing.hasFaults && signing.provided.length === 0;
   if (isKnown) {
     for (const message of keySetFaults(signing.sources.map(({ known }) => known))) {
       faults.add('jwks', message);

@@ -7,7 +7,7 @@ import { JwksAnswer } from './jwks-answer.js';
 import type { ResolvedJwks } from './jwks-options.interface.js';
 import type { WebhookJwks } from './webhook.jwks.js';
 
-const OTHER_METHODS = ['post', 'put', 'patch', 'delete'] as const;
+const OTHER_METHODS = ['POST', 'PUT', 'PATCH', 'DELETE'] as const;
 
 /** What the adapters hand to a route's handler: Node's objects, or Fastify's around them. */
 type RouteRequest = IncomingMessage | { readonly raw: IncomingMessage };
@@ -41,7 +41,7 @@ export class JwksRoute implements OnModuleInit {
     const adapter = this.adapterHost.httpAdapter as HttpServer | null | undefined;
     if (adapter === null || adapter === undefined) return;
     const { path, maxAge } = this.options;
-    this.requireFree(adapter, path);
+    if (isTaken(adapter, 'GET', path)) throw pathTaken(path);
     const answer = new JwksAnswer(maxAge);
     const serve = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
       try {
@@ -57,26 +57,31 @@ export class JwksRoute implements OnModuleInit {
       onNode((request, response) => void serve(request, response)),
     );
     for (const method of OTHER_METHODS) {
-      adapter[method](
+      if (isTaken(adapter, method, path)) continue;
+      const register = method.toLowerCase() as Lowercase<typeof method>;
+      adapter[register](
         path,
         onNode((_, response) => answer.refuseMethod(response)),
       );
     }
     this.log.log(() => `Mapped {${path}, GET} to the publisher's public keys`);
   }
+}
 
-  /** Only Fastify tells; on Express the application's route comes first, as everywhere. */
-  private requireFree(adapter: HttpServer, path: string): void {
-    const instance = adapter.getInstance() as FastifyRoutes | undefined;
-    if (adapter.getType() !== 'fastify') return;
-    if (instance?.hasRoute?.({ method: 'GET', url: path }) !== true) return;
-    throw new WebhookConfigurationError([
-      {
-        path: 'publisher.jwks.path',
-        message: `the application has a route for GET ${path} already: give one of them another path`,
-      },
-    ]);
-  }
+/** Only Fastify tells, and must be asked; on Express the application's route comes first, as everywhere. */
+function isTaken(adapter: HttpServer, method: string, path: string): boolean {
+  if (adapter.getType() !== 'fastify') return false;
+  const instance = adapter.getInstance() as FastifyRoutes | undefined;
+  return instance?.hasRoute?.({ method, url: path }) === true;
+}
+
+function pathTaken(path: string): WebhookConfigurationError {
+  return new WebhookConfigurationError([
+    {
+      path: 'publisher.jwks.path',
+      message: `the application has a route for GET ${path} already: give one of them another path`,
+    },
+  ]);
 }
 
 /** Gives a handler Node's own objects, whichever the adapter. */

@@ -44,6 +44,7 @@ const MATERIAL = ['secret', 'key', 'keys'] as const satisfies (keyof Material)[]
 export class SigningResolver {
   private readonly providers = new Map<object, ProvidedSigningKeys>();
   private readonly published = new Set<SigningKeySource>();
+  private failed = false;
 
   constructor(private readonly context: SigningContext) {}
 
@@ -57,8 +58,23 @@ export class SigningResolver {
     return [...this.published];
   }
 
+  /** Whether some signer could not be made, so that what is known is not all. */
+  get hasFaults(): boolean {
+    return this.failed;
+  }
+
   /** @returns `undefined` where there is a fault; it is listed */
   resolve(
+    options: SigningOptions,
+    paths: SigningPaths,
+    faults: ConfigurationFaults,
+  ): DestinationSigner | undefined {
+    const signer = this.signerOf(options, paths, faults);
+    this.failed ||= signer === undefined;
+    return signer;
+  }
+
+  private signerOf(
     options: SigningOptions,
     paths: SigningPaths,
     faults: ConfigurationFaults,
