@@ -30,7 +30,8 @@ export class TroubleLog {
 /** What may be said of an error: our own messages; of a stranger's, which may hold anything, its name and code. */
 export function reasonOf(error: unknown): string {
   if (isWebhookError(error)) return error.message;
-  if (!(error instanceof Error)) return 'something that is no Error was thrown';
+  // By shape: an error may be of another realm.
+  if (typeof error !== 'object' || error === null) return 'something that is no Error was thrown';
   const { name, code } = error as { name?: unknown; code?: unknown };
   const called = isWord(name) ? name : 'an Error';
   return isWord(code) ? `${called} (${code})` : called;

@@ -273,6 +273,29 @@ describe.each(adapters)('the public keys on %s', (name, createAdapter) => {
     expect(kids(await get())).toEqual(['ed-2']);
   });
 
+  it('are not to be had for a moment when the provider has been away for a day', async () => {
+    const clock = new TestClock();
+    class Provider extends KeyProvider<readonly SigningKeyInput[]> {
+      isAway = false;
+      override async load(): Promise<readonly SigningKeyInput[]> {
+        if (this.isAway) throw new Error('what the database says');
+        return [pair('ed-1', 'EdDSA', ed.privateKey)];
+      }
+    }
+    const provider = new Provider();
+    const { logger } = await start({ key: undefined, keys: provider }, { clock });
+    provider.isAway = true;
+    clock.set(clock.now() + 25 * 60 * MINUTE);
+    const { status, headers, text } = await get();
+
+    expect([status, text, headers['cache-control']]).toEqual([503, '', 'no-store']);
+    expect(headers['retry-after']).toBe('5');
+    await get();
+    const told = logger.at('error').filter((line) => line.includes('could not be served'));
+    expect(told).toEqual([expect.stringContaining('(WebhookStoreError)')]);
+    expect(logger.lines.join()).not.toContain('what the database says');
+  });
+
   it('are there to be served elsewhere, where nothing is mounted', async () => {
     const { app } = await start({ jwks: undefined });
 

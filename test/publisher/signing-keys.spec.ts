@@ -242,6 +242,20 @@ describe('keys of a provider', () => {
     expect(JSON.stringify(bench.logged)).not.toContain(MARKER);
   });
 
+  it('are not signed with once nobody has been able to renew them for a day', async () => {
+    const provider = new ScriptedProvider(() => [key('old')]);
+    await start({ keys: provider });
+    provider.give = () => {
+      throw new Error(MARKER);
+    };
+    bench.clock.set(START + 24 * 60 * MINUTE);
+    const before = await kidOfNext();
+    await bench.clock.advance(MINUTE);
+
+    expect([before, await kidOfNext()]).toEqual(['old', 'no_signing_key']);
+    expect(bench.reports.at(-1)!.outcome.type).toBe('retry');
+  });
+
   it.each<[string, SigningKeyInput[]]>([
     ['an empty list', []],
     ['a list whose keys are all over', [key('old', -2, -1)]],

@@ -24,6 +24,7 @@ interface FastifyRoutes {
  */
 export class JwksRoute implements OnModuleInit {
   private readonly log = new PublisherLog();
+  private hasToldOfFailure = false;
 
   constructor(
     private readonly options: ResolvedJwks,
@@ -46,9 +47,9 @@ export class JwksRoute implements OnModuleInit {
     const serve = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
       try {
         answer.send(request, response, await this.jwks.document());
+        this.hasToldOfFailure = false;
       } catch (error) {
-        const name = error instanceof Error ? error.name : typeof error;
-        this.log.error(() => `The public keys could not be served (${name}).`);
+        this.tellOfFailure(error);
         answer.sendUnavailable(response);
       }
     };
@@ -65,6 +66,14 @@ export class JwksRoute implements OnModuleInit {
       );
     }
     this.log.log(() => `Mapped {${path}, GET} to the publisher's public keys`);
+  }
+
+  /** Once, until they can be served again: anybody may ask, as often as they like. */
+  private tellOfFailure(error: unknown): void {
+    if (this.hasToldOfFailure) return;
+    this.hasToldOfFailure = true;
+    const name = error instanceof Error ? error.name : typeof error;
+    this.log.error(() => `The public keys could not be served (${name}).`);
   }
 }
 
