@@ -20,6 +20,8 @@ export class SignerKey implements SigningKey {
   readonly kid: string | undefined;
   readonly inlineLimit: number;
   private readonly modulusBytes: number | undefined;
+  /** The application's own, with a client and its credentials perhaps: printed with nothing of ours. */
+  readonly #signer: WebhookSigner;
 
   /** Checks all of a signer that can be checked without asking it to sign. */
   static of(signer: WebhookSigner): ParsedSigner {
@@ -42,9 +44,10 @@ export class SignerKey implements SigningKey {
   }
 
   private constructor(
-    private readonly signer: WebhookSigner,
+    signer: WebhookSigner,
     private readonly publicHalf: KeyObject | undefined,
   ) {
+    this.#signer = signer;
     this.alg = signer.alg;
     this.kid = signer.kid;
     this.inlineLimit = signer.inlineLimit ?? DEFAULT_INLINE_LIMIT;
@@ -60,7 +63,7 @@ export class SignerKey implements SigningKey {
     const input = `${encode(header)}.${encode(claims)}`;
     let given: MaybePromise<Uint8Array>;
     try {
-      given = this.signer.sign(Buffer.from(input));
+      given = this.#signer.sign(Buffer.from(input));
     } catch (error) {
       throw this.failure(error);
     }

@@ -1,8 +1,8 @@
 import type { PublicJwk } from '../../token/public-jwk.js';
-import type { SigningKeyInput } from '../../token/signing-key.js';
+import type { HeldSigningKeys } from '../signing/held-signing-keys.js';
 import { publishedKeys } from './published-keys.js';
 
-type KeyLists = readonly (readonly SigningKeyInput[])[];
+type KeyLists = readonly HeldSigningKeys[];
 
 /**
  * The public keys that receivers need at a time: those that sign now, those that will, and no more those whose time
@@ -12,7 +12,7 @@ type KeyLists = readonly (readonly SigningKeyInput[])[];
  */
 export function keySet(lists: KeyLists, now: number): PublicJwk[] {
   const keys = new Map<string, PublicJwk>();
-  for (const { jwk, closes } of lists.flatMap(publishedKeys)) {
+  for (const { jwk, closes } of lists.flatMap(({ keys: held }) => publishedKeys(held))) {
     if (now < closes) keys.set(JSON.stringify(jwk), jwk);
   }
   return [...keys.values()];

@@ -30,7 +30,7 @@ export class WebhookJwks {
    */
   async document(): Promise<WebhookKeySet> {
     const lists = await Promise.all(this.sources.map(async (source) => source.current()));
-    const faults = lists.flatMap(publicationFaults);
+    const faults = lists.flatMap(({ keys }) => publicationFaults(keys));
     if (faults.length > 0) throw new WebhookConfigurationError(faults);
     return { keys: keySet(lists, this.clock.now() / MS_PER_SECOND) };
   }

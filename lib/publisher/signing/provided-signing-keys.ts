@@ -11,11 +11,14 @@ import { spentKeyFaults } from '../../token/signing-key-list.js';
 import type { SigningKeyInput } from '../../token/signing-key.js';
 import type { MaybePromise } from '../../token/token-key.js';
 import { PublisherLog } from '../publisher-log.js';
+import { HeldSigningKeys } from './held-signing-keys.js';
 import type { SigningKeySource } from './signing-key-source.js';
 
 const MS_PER_SECOND = 1_000;
 
 type Keys = readonly SigningKeyInput[];
+
+const NONE = new HeldSigningKeys([]);
 
 export interface ProvidedSigningKeysOptions {
   /** Where the provider stands, for messages: `publisher.keys`. */
@@ -28,7 +31,7 @@ export interface ProvidedSigningKeysOptions {
 /** The keys of a provider: loaded once before anything is signed, and anew as they grow old. */
 export class ProvidedSigningKeys implements SigningKeySource {
   private readonly log = new PublisherLog();
-  private readonly held: ProvidedKeys<Keys, Keys>;
+  private readonly held: ProvidedKeys<Keys, HeldSigningKeys>;
 
   constructor(
     provider: KeyProvider<Keys>,
@@ -48,8 +51,8 @@ export class ProvidedSigningKeys implements SigningKeySource {
     });
   }
 
-  get known(): Keys {
-    return this.held.latest ?? [];
+  get known(): HeldSigningKeys {
+    return this.held.latest ?? NONE;
   }
 
   /**
@@ -60,19 +63,18 @@ export class ProvidedSigningKeys implements SigningKeySource {
   async start(): Promise<void> {
     await this.held.start();
     const now = this.options.clock.now() / MS_PER_SECOND;
-    const faults = spentKeyFaults(this.known, now);
+    const faults = spentKeyFaults(this.known.keys, now);
     if (faults.length > 0) throw new WebhookConfigurationError(this.placed(faults));
   }
 
-  current(): MaybePromise<Keys> {
+  current(): MaybePromise<HeldSigningKeys> {
     return this.held.current();
   }
 
-  private read(keys: Keys): Keys {
+  private read(keys: Keys): HeldSigningKeys {
     const faults = this.options.faultsOf(keys);
     if (faults.length > 0) throw new WebhookConfigurationError(this.placed(faults));
-    // A copy: whoever loaded it may go on changing its list.
-    return [...keys];
+    return new HeldSigningKeys(keys);
   }
 
   private placed(faults: readonly ConfigurationFault[]): ConfigurationFault[] {

@@ -1,16 +1,17 @@
 import type { SigningKeyInput } from '../../token/signing-key.js';
 import type { MaybePromise } from '../../token/token-key.js';
+import { HeldSigningKeys } from './held-signing-keys.js';
 
-/** The keys of one option, as they are now. A list that has not changed is the same list. */
+/** The keys of one option, as they are now. While they do not change, they are the same object. */
 export interface SigningKeySource {
   /** What was known last; for what must not wait. */
-  readonly known: readonly SigningKeyInput[];
+  readonly known: HeldSigningKeys;
   /** @returns at once, unless what is known is too old to be relied on */
-  current(): MaybePromise<readonly SigningKeyInput[]>;
+  current(): MaybePromise<HeldSigningKeys>;
 }
 
-/** Keys that the options name one by one. A copy: the application may go on changing its list. */
+/** Keys that the options name one by one. */
 export function listedKeys(keys: readonly SigningKeyInput[]): SigningKeySource {
-  const known = [...keys];
+  const known = new HeldSigningKeys(keys);
   return { known, current: () => known };
 }

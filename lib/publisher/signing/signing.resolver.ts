@@ -95,7 +95,7 @@ export class SigningResolver {
     if (issuer === this.context.issuer) this.published.add(source);
     // A key alone is at hand at once, also where it is the only one ever looked for.
     return keys === undefined
-      ? createTokenSigner({ ...shared, key: source.known[0]! })
+      ? createTokenSigner({ ...shared, key: source.known.keys[0]! })
       : new SourcedTokenSigner(source, shared);
   }
 

@@ -1,13 +1,13 @@
 import { RotatingTokenSigner } from '../../token/rotating-token-signer.js';
-import type { SigningKeyInput } from '../../token/signing-key.js';
 import type { MaybePromise } from '../../token/token-key.js';
 import type { TokenSignerOptions, WebhookTokenInput } from '../../token/token-signer.js';
 import type { DestinationSigner } from '../options/publisher-options.interface.js';
+import type { HeldSigningKeys } from './held-signing-keys.js';
 import type { SigningKeySource } from './signing-key-source.js';
 
 /** Signs for one issuer with keys that may be others tomorrow. They are parsed once for each list. */
 export class SourcedTokenSigner implements DestinationSigner {
-  private keys: readonly SigningKeyInput[] | undefined;
+  private held: HeldSigningKeys | undefined;
   private signer: RotatingTokenSigner | undefined;
 
   constructor(
@@ -20,16 +20,16 @@ export class SourcedTokenSigner implements DestinationSigner {
   }
 
   sign(input: WebhookTokenInput): MaybePromise<string> {
-    const keys = this.source.current();
-    return keys instanceof Promise
-      ? keys.then((loaded) => this.signerFor(loaded).sign(input))
-      : this.signerFor(keys).sign(input);
+    const held = this.source.current();
+    return held instanceof Promise
+      ? held.then((loaded) => this.signerFor(loaded).sign(input))
+      : this.signerFor(held).sign(input);
   }
 
-  private signerFor(keys: readonly SigningKeyInput[]): RotatingTokenSigner {
-    if (this.signer === undefined || this.keys !== keys) {
-      this.signer = new RotatingTokenSigner({ ...this.options, keys });
-      this.keys = keys;
+  private signerFor(held: HeldSigningKeys): RotatingTokenSigner {
+    if (this.signer === undefined || this.held !== held) {
+      this.signer = new RotatingTokenSigner({ ...this.options, keys: held.keys });
+      this.held = held;
     }
     return this.signer;
   }
