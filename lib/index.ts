@@ -72,6 +72,7 @@ export type {
   SignOptions,
 } from './publisher/publish-options.interface.js';
 export type {
+  PublisherKeys,
   TokenIdScope,
   WebhookEndpointOptions,
   WebhookPublisherOptions,
@@ -88,7 +89,13 @@ export type {
   WebhookDeliveryEvent,
   WebhookDeliveryEventType,
 } from './publisher/reactions/webhook-delivery-event.interface.js';
+export { WebhookJwks } from './publisher/jwks/webhook.jwks.js';
+export type { WebhookKeySet } from './publisher/jwks/webhook.jwks.js';
+export type { WebhookJwksOptions } from './publisher/jwks/jwks-options.interface.js';
 export { WebhookPublisher } from './publisher/webhook.publisher.js';
+
+// Keys that change
+export { KeyProvider } from './keys/key-provider.js';
 
 // Typed events: `export *`, because only that lets an application merge its own into the interface
 export * from './token/webhook-event-map.js';
@@ -101,6 +108,9 @@ export type { Duration } from './clock/duration.js';
 
 // Tokens, as the types of what the above hands out; to sign and verify: './token'
 export type { KeyInput, KeyMaterial, WebhookKey } from './token/key-material.js';
+export type { PublicJwk } from './token/public-jwk.js';
+export type { SigningKeyInput } from './token/signing-key.js';
+export { WebhookSigner } from './token/webhook-signer.js';
 export type { WebhookClaim, WebhookTokenClaims } from './token/webhook-claims.interface.js';
 export type {
   HashAlgorithm,
@@ -120,6 +130,8 @@ export { WebhookPayloadError } from './errors/webhook-payload.error.js';
 export type { WebhookPayloadErrorCode } from './errors/webhook-payload.error.js';
 export { WebhookReplayError } from './errors/webhook-replay.error.js';
 export type { WebhookReplayErrorCode } from './errors/webhook-replay.error.js';
+export { WebhookSigningError } from './errors/webhook-signing.error.js';
+export type { WebhookSigningErrorCode } from './errors/webhook-signing.error.js';
 export { WebhookStoreError } from './errors/webhook-store.error.js';
 export type { WebhookStoreErrorCode } from './errors/webhook-store.error.js';
 export { WebhookTokenError } from './errors/webhook-token.error.js';

@@ -21,6 +21,11 @@ export class ConfigurationFaults {
     return new ConfigurationFaults(this.join(path), this.collected);
   }
 
+  /** Where an option stands, from the root. */
+  at(path: string): string {
+    return this.join(path);
+  }
+
   add(path: string, message: string): void {
     this.collected.push({ path: this.join(path), message });
   }

@@ -15,6 +15,10 @@ export class PublisherLog {
     quietly(() => this.logger.warn(message()));
   }
 
+  log(message: () => string): void {
+    quietly(() => this.logger.log(message()));
+  }
+
   debug(message: () => string): void {
     quietly(() => this.logger.debug(message()));
   }

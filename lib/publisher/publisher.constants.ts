@@ -53,6 +53,12 @@ export const CONFLICT_WAIT = 5 * SECOND;
 /** Milliseconds an endpoint's other deliveries wait after 503 without Retry-After. */
 export const UNAVAILABLE_PAUSE = 5 * SECOND;
 
+/** Where the publisher's public keys are served. */
+export const DEFAULT_JWKS_PATH = '/.well-known/webhook-keys';
+
+/** Milliseconds for which receivers and caches may keep them. */
+export const DEFAULT_JWKS_MAX_AGE = 5 * MINUTE;
+
 /** Bytes of an answer that are read; a receiver has nothing to tell beyond its status. */
 export const MAX_ANSWER_BYTES = 65_536;
 

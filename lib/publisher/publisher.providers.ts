@@ -1,12 +1,16 @@
 import type { FactoryProvider, InjectionToken, Provider } from '@nestjs/common';
 import { HttpService } from '@nestjs/axios';
-import { DiscoveryService, MetadataScanner } from '@nestjs/core';
+import { DiscoveryService, HttpAdapterHost, MetadataScanner } from '@nestjs/core';
+import { SystemClock } from '../clock/system-clock.js';
 import { DeliveryQueue } from './queue/delivery-queue.js';
+import { JwksRoute } from './jwks/jwks.route.js';
+import { WebhookJwks } from './jwks/webhook.jwks.js';
 import { EndpointRegistry } from './endpoint.registry.js';
 import type { ResolvedPublisherOptions } from './options/publisher-options.interface.js';
 import { PUBLISHER_OPTIONS } from './publisher.constants.js';
 import { DeliveryReactionExplorer } from './reactions/delivery-reaction.explorer.js';
 import { WebhookDeliveryEvents } from './reactions/webhook-delivery.events.js';
+import { loadSigningKeys, SIGNING_KEYS } from './signing/load-signing-keys.js';
 import { UnconfiguredPublisher } from './unconfigured.publisher.js';
 import { WebhookDeliverer } from './webhook.deliverer.js';
 import { WebhookPublisher } from './webhook.publisher.js';
@@ -17,6 +21,7 @@ import { WebhookSender } from './attempt/webhook.sender.js';
  * `undefined` where nothing is published, and HttpService.
  */
 export const PUBLISHER_PROVIDERS: readonly Provider[] = [
+  whenConfigured(SIGNING_KEYS, loadSigningKeys),
   whenConfigured(DeliveryQueue, (options) => options.queue),
   whenConfigured(EndpointRegistry, (options) => new EndpointRegistry(options)),
   whenConfigured(WebhookSender, (options, http: HttpService) => new WebhookSender(options, http), [
@@ -51,12 +56,37 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
       options === undefined
         ? new UnconfiguredPublisher()
         : new WebhookPublisher(options, endpoints, queue, deliverer, sender),
-    inject: [PUBLISHER_OPTIONS, EndpointRegistry, DeliveryQueue, WebhookDeliverer, WebhookSender],
+    inject: [
+      PUBLISHER_OPTIONS,
+      EndpointRegistry,
+      DeliveryQueue,
+      WebhookDeliverer,
+      WebhookSender,
+      // Not used by it, and waited for: before the keys are there nobody gets to publish.
+      SIGNING_KEYS,
+    ],
   },
+  {
+    provide: WebhookJwks,
+    useFactory: (options: ResolvedPublisherOptions | undefined) =>
+      new WebhookJwks(options?.ownKeys ?? [], options?.clock ?? new SystemClock()),
+    inject: [PUBLISHER_OPTIONS, SIGNING_KEYS],
+  },
+  whenConfigured(
+    JwksRoute,
+    ({ jwks }, keys: WebhookJwks, adapterHost: HttpAdapterHost) =>
+      jwks && new JwksRoute(jwks, keys, adapterHost),
+    [WebhookJwks, HttpAdapterHost],
+  ),
 ];
 
-/** What applications inject: the publisher, and the queue for its dead deliveries. */
-export const PUBLISHER_EXPORTS = [WebhookPublisher, DeliveryQueue, WebhookDeliveryEvents] as const;
+/** What applications inject: the publisher, the queue for its dead deliveries, what happens, and the public keys. */
+export const PUBLISHER_EXPORTS = [
+  WebhookPublisher,
+  DeliveryQueue,
+  WebhookDeliveryEvents,
+  WebhookJwks,
+] as const;
 
 /** The options come late (they may be made by a factory), so nothing is built until they are there. */
 function whenConfigured<Dependencies extends unknown[]>(

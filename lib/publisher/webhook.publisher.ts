@@ -112,6 +112,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
    * Signs an event for one destination and leaves the sending to the caller.
    *
    * @throws {@link WebhookDeliveryError} `invalid_data`, `invalid_option`, `unknown_endpoint`
+   * @throws {@link WebhookSigningError} `signing_failed`, `no_signing_key`; a signer's time is not bounded here
    * @throws {@link WebhookDestinationBlockedError} for a URL that the egress guard refuses
    */
   async sign<Event extends WebhookEventName>(
@@ -220,7 +221,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     for (const [index, delivery] of deliveries.entries()) {
       const target = targets[index]!;
       if ((delivery.method ?? target.method) === 'HEAD')
-        await this.sender.compose(delivery, target);
+        await this.sender.requireThatHeadCanCarry(delivery, target);
     }
   }
 

@@ -1,6 +1,8 @@
 /** The framework-free core: sign and verify webhook tokens, digest payloads. */
 export { createTokenSigner, signWebhookToken } from './token-signer.js';
 export type { TokenSigner, TokenSignerOptions, WebhookTokenInput } from './token-signer.js';
+export { WebhookSigner } from './webhook-signer.js';
+export type { SigningKeyInput } from './signing-key.js';
 export { createTokenVerifier, verifyWebhookToken } from './token-verifier.js';
 export type { TokenVerifier, TokenVerifierOptions } from './token-verifier.js';
 export { createDigest, digest } from './payload-hash.js';
@@ -27,6 +29,8 @@ export type {
 export { isWebhookError, WebhookError } from '../errors/webhook.error.js';
 export { WebhookTokenError } from '../errors/webhook-token.error.js';
 export type { WebhookTokenErrorCode } from '../errors/webhook-token.error.js';
+export { WebhookSigningError } from '../errors/webhook-signing.error.js';
+export type { WebhookSigningErrorCode } from '../errors/webhook-signing.error.js';
 export { WebhookPayloadError } from '../errors/webhook-payload.error.js';
 export type { WebhookPayloadErrorCode } from '../errors/webhook-payload.error.js';
 export { WebhookConfigurationError } from '../errors/webhook-configuration.error.js';

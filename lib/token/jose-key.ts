@@ -1,5 +1,5 @@
 import { Buffer } from 'node:buffer';
-import type { KeyObject } from 'node:crypto';
+import { createPublicKey, type KeyObject } from 'node:crypto';
 import { FlattenedSign, flattenedVerify, type JWSHeaderParameters } from 'jose';
 import { decodeBase64url } from './base64url.js';
 import type { CompactToken } from './compact-token.js';
@@ -13,6 +13,10 @@ export class JoseKey implements SigningKey, VerificationKey {
     private readonly key: KeyObject,
     readonly kid: string | undefined,
   ) {}
+
+  publicKey(): KeyObject {
+    return this.key.type === 'private' ? createPublicKey(this.key) : this.key;
+  }
 
   async sign(header: string, claims: string): Promise<string> {
     const jws = await new FlattenedSign(Buffer.from(claims))

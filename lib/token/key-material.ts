@@ -26,6 +26,16 @@ export interface WebhookKey {
   /** Default `HS256`. A key serves one algorithm, whatever a token's header says. */
   readonly alg?: SignatureAlgorithm | undefined;
   readonly key: KeyMaterial;
+  /**
+   * From when the key is used: a Date, or ISO 8601 text with its offset (`'2026-01-31T00:00:00Z'`) or without a
+   * time (`'2026-01-31'`, midnight UTC). A receiver takes it earlier by its clock tolerance. Default: always.
+   */
+  readonly notBefore?: Date | string | undefined;
+  /**
+   * From when the key is used no more, in the same form. Exact: no tolerance prolongs a key that was
+   * revoked. Default: never.
+   */
+  readonly notAfter?: Date | string | undefined;
 }
 
 /** Key material alone is an HS256 secret. */

@@ -1,3 +1,4 @@
+import type { KeyObject } from 'node:crypto';
 import type { CompactToken } from './compact-token.js';
 import type { SignatureAlgorithm } from './webhook-token.constants.js';
 
@@ -8,6 +9,10 @@ export type MaybePromise<T> = T | Promise<T>;
 export interface SigningKey {
   readonly alg: SignatureAlgorithm;
   readonly kid: string | undefined;
+  /** Bytes of inline data that are worth signing; absent where the key is at hand. */
+  readonly inlineLimit?: number;
+  /** The half that may be published; absent for HMAC, and where it is not known. */
+  publicKey?(): KeyObject | undefined;
   /**
    * @param header - the header's JSON text
    * @param claims - the claims' JSON text

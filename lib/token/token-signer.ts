@@ -10,12 +10,15 @@ import { tokenTooLarge } from './compact-token.js';
 import { EVENT_NAME_GRAMMAR, isEventName } from './event-name.js';
 import { identifierRule, isIdentifier } from './identifier.js';
 import { isObject } from './json-object.js';
-import { parseKey, type KeyInput, type KeyPolicy } from './key-material.js';
 import { parsePayloadHash, type PayloadHash } from './payload-hash.js';
 import type { ProfileRules } from './profiles/profile-rules.interface.js';
 import { profileFault } from './profile-fault.js';
 import { rulesOf } from './profiles/profile-registry.js';
+import type { KeyPolicy } from './key-material.js';
+import type { KeyWindow } from './key-window.js';
 import { hasPrototypeMember, hintsAtPrototype, parseJson, textNestsDeeper } from './strict-json.js';
+import { parseSigningKey, type SigningKeyInput } from './signing-key.js';
+import { maySign, noSigningKey } from './signing-time.js';
 import { readSeconds, type TokenClock } from './token-clock.js';
 import type { MaybePromise, SigningKey } from './token-key.js';
 import {
@@ -31,8 +34,8 @@ import {
 export interface TokenSignerOptions extends KeyPolicy {
   /** The `iss` of the tokens; 1 to 255 characters. */
   readonly issuer: string;
-  /** A shared secret (HS256), or a key with its algorithm. */
-  readonly key: KeyInput;
+  /** A shared secret (HS256), a key with its algorithm, or a {@link WebhookSigner} that holds one elsewhere. */
+  readonly key: SigningKeyInput;
   /** Seconds from `iat` to `exp`; default 300. Receivers refuse more than 3600 unless they are told otherwise. */
   readonly lifetime?: number | undefined;
   /** The wire format of its tokens, unless one is named for a token; default `'webhook-token'`. */
@@ -67,7 +70,9 @@ export interface WebhookTokenInput {
 /** Signs tokens with one key. */
 export interface TokenSigner {
   readonly alg: SignatureAlgorithm;
-  readonly kid?: string;
+  readonly kid?: string | undefined;
+  /** Bytes of inline data that are worth signing: set for a {@link WebhookSigner}, which is not at hand. */
+  readonly inlineLimit?: number | undefined;
   /**
    * Signs a fresh token: `iat` and `nbf` now, `exp` a lifetime later.
    *
@@ -75,6 +80,7 @@ export interface TokenSigner {
    * @throws {@link WebhookTokenError} `invalid_claim` for input no receiver would accept, `invalid_token` for a
    *   wire format that has no such algorithm as the key's, `token_too_large`
    * @throws {@link WebhookPayloadError} `hash_unsupported` for a hash of another form
+   * @throws {@link WebhookSigningError} `no_signing_key` outside the key's window, `signing_failed`
    */
   sign(input: WebhookTokenInput): MaybePromise<string>;
 }
@@ -100,11 +106,26 @@ export async function signWebhookToken(
   return createTokenSigner(options).sign(input);
 }
 
+/** What is wrong with the options, whatever the key. */
+export function sharedFaults({
+  issuer,
+  lifetime = DEFAULT_TOKEN_LIFETIME,
+}: Omit<TokenSignerOptions, 'key'>): ConfigurationFault[] {
+  const faults: ConfigurationFault[] = [];
+  if (!isIdentifier(issuer)) faults.push({ path: 'issuer', message: identifierRule('issuer') });
+  if (!Number.isInteger(lifetime) || lifetime <= 0) {
+    faults.push({ path: 'lifetime', message: 'must be a positive whole number of seconds' });
+  }
+  return faults;
+}
+
 class KeyTokenSigner implements TokenSigner {
   readonly alg: SignatureAlgorithm;
   readonly kid?: string;
+  readonly inlineLimit?: number;
 
   private readonly key: SigningKey;
+  private readonly window: KeyWindow | undefined;
   private readonly issuer: string;
   private readonly lifetime: number;
   private readonly now: TokenClock;
@@ -113,23 +134,19 @@ class KeyTokenSigner implements TokenSigner {
   private readonly headers: Readonly<Record<ProfileRules['typ'], string>>;
 
   constructor(options: TokenSignerOptions) {
-    const faults: ConfigurationFault[] = [];
-    const { key, fault } = parseKey(options.key, 'sign', options);
+    const faults = sharedFaults(options);
+    const { key, window, fault } = parseSigningKey(options.key, options);
     if (fault !== undefined) faults.push({ path: 'key', message: fault });
-    if (!isIdentifier(options.issuer)) {
-      faults.push({ path: 'issuer', message: identifierRule('issuer') });
-    }
     this.lifetime = options.lifetime ?? DEFAULT_TOKEN_LIFETIME;
-    if (!Number.isInteger(this.lifetime) || this.lifetime <= 0) {
-      faults.push({ path: 'lifetime', message: 'must be a positive whole number of seconds' });
-    }
     const profile = options.profile ?? DEFAULT_PROFILE;
     const unfit = profileFault(profile, key?.alg);
     if (unfit !== undefined) faults.push({ path: 'profile', message: unfit });
     if (key === undefined || faults.length > 0) throw new WebhookConfigurationError(faults);
     this.key = key;
+    this.window = window;
     this.alg = key.alg;
     if (key.kid !== undefined) this.kid = key.kid;
+    if (key.inlineLimit !== undefined) this.inlineLimit = key.inlineLimit;
     this.issuer = options.issuer;
     this.now = options.now ?? Date.now;
     this.rules = rulesOf(profile);
@@ -144,7 +161,9 @@ class KeyTokenSigner implements TokenSigner {
     const rules = input.profile === undefined ? this.rules : this.rulesFor(input.profile);
     const hash = checkInput(input);
     const data = input.data === undefined ? undefined : dataText(input.data);
-    const iat = Math.floor(readSeconds(this.now));
+    const now = readSeconds(this.now);
+    if (!maySign(this.window, now)) throw noSigningKey();
+    const iat = Math.floor(now);
     const claims = JSON.stringify({
       iss: this.issuer,
       sub: input.subject,

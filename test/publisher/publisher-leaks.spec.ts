@@ -1,6 +1,12 @@
+import { createHmac } from 'node:crypto';
 import { inspect } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { throwError } from 'rxjs';
+import { KeyProvider } from '../../lib/keys/key-provider.js';
+import { WebhookJwks } from '../../lib/publisher/jwks/webhook.jwks.js';
+import { PUBLISHER_OPTIONS } from '../../lib/publisher/publisher.constants.js';
+import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
+import type { SigningKeyInput } from '../../lib/token/signing-key.js';
 import { InProcessDeliveryQueue } from '../../lib/publisher/queue/in-process-delivery.queue.js';
 import { WebhookSender } from '../../lib/publisher/attempt/webhook.sender.js';
 import { PublisherBench, secret } from './publisher-bench.js';
@@ -142,6 +148,48 @@ describe('neither token nor secret nor payload is shown', () => {
     expect(dead).not.toContain(secret);
   });
 });
+
+class Keys extends KeyProvider<readonly SigningKeyInput[]> {
+  override async load(): Promise<readonly SigningKeyInput[]> {
+    return [{ kid: 'provided', key: secret }, secret];
+  }
+}
+
+/** A signer of the application, with what it signs in at its service. */
+const signer = {
+  alg: 'HS256' as const,
+  password: secret,
+  sign: (bytes: Uint8Array) => createHmac('sha256', secret).update(bytes).digest(),
+};
+
+it.each<[string, Parameters<typeof PublisherBench.start>[0]]>([
+  ['a secret', {}],
+  ['a key', { secret: undefined, key: { kid: 'a', key: secret } }],
+  ['keys', { secret: undefined, keys: [secret, { kid: 'a', key: secret }] }],
+  ['a provider', { secret: undefined, keys: new Keys() }],
+  ['a signer', { secret: undefined, key: signer }],
+])('a publisher with %s does not hold it where it would be printed', async (_, options) => {
+  await restart(options);
+  await bench.publisher.send('crm', 'order.created', data);
+  const parts = [WebhookPublisher, WebhookSender, WebhookJwks, PUBLISHER_OPTIONS].map((part) =>
+    bench.module.get<unknown>(part),
+  );
+
+  const text = parts
+    .map((part) => inspect(part, { depth: Infinity, showHidden: true }) + toJson(part))
+    .join('\n');
+  // Not toContain: the text is all of the publisher, and nobody would read it in a message.
+  expect([text.includes('crm'), text.includes(secret)]).toEqual([true, false]);
+});
+
+/** As far as it goes: what has a cycle is not printed as JSON. */
+function toJson(value: unknown): string {
+  try {
+    return JSON.stringify(value);
+  } catch {
+    return '';
+  }
+}
 
 it('is looked for where it would be found', () => {
   shown.push(Object.assign(new Error('x'), { config: { data } }));

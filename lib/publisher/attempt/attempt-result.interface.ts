@@ -16,12 +16,16 @@ export type FailureReason =
   | 'malformed_response'
   /** The egress guard refuses the destination. */
   | 'destination_blocked'
-  /** The request cannot be made: no key, or a HEAD that cannot carry the payload. */
+  /** The request cannot be made, as a HEAD that cannot carry the payload. */
   | 'invalid_request'
   /** The endpoint is not configured any more. */
   | 'unknown_endpoint'
   /** The endpoint was disabled: by configuration, or because it answered 410. */
   | 'endpoint_disabled'
+  /** The signer failed, gave what is no signature, or took longer than the attempt may. */
+  | 'signing_failed'
+  /** No key may be signed with at this time: a gap between two windows, or a provider that cannot give any. */
+  | 'no_signing_key'
   /** The application shut down while the attempt ran. */
   | 'aborted'
   /** Any other failure between here and the receiver. */

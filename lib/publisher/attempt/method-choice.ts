@@ -4,6 +4,15 @@ import type { DeliveryPayload } from '../queue/webhook-delivery.interface.js';
 
 const OPEN_BRACE = 0x7b;
 
+/** Bytes of inline data that a signer's tokens carry: it may be elsewhere, and paid by the byte. */
+export function inlineLimit({
+  inlineLimit: limit = MAX_INLINE_BYTES,
+}: {
+  readonly inlineLimit?: number | undefined;
+}): number {
+  return Math.min(limit, MAX_INLINE_BYTES);
+}
+
 /** Payload that fits into a token: nothing at all, or an object. */
 export interface InlinePayload {
   readonly data?: object;
@@ -12,17 +21,17 @@ export interface InlinePayload {
 /**
  * Reads the payload as the token's inline data.
  *
- * @returns `undefined` where it must be sent as a body: anything but an object, more than 6000 bytes, or
+ * @param limit - bytes that may be signed; default 6000
+ * @returns `undefined` where it must be sent as a body: anything but an object, more bytes than the limit, or
  * something that receivers refuse in a token
  */
-export function inlinePayload({
-  kind,
-  bytes,
-  contentType,
-}: DeliveryPayload): InlinePayload | undefined {
+export function inlinePayload(
+  { kind, bytes, contentType }: DeliveryPayload,
+  limit = MAX_INLINE_BYTES,
+): InlinePayload | undefined {
   if (kind !== 'json' || contentType !== 'application/json') return undefined;
   if (bytes === undefined) return {};
-  if (bytes.byteLength > MAX_INLINE_BYTES || bytes[0] !== OPEN_BRACE) return undefined;
+  if (bytes.byteLength > limit || bytes[0] !== OPEN_BRACE) return undefined;
   const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString();
   const data = parseJson(text) as object;
   if (nestsDeeper(data, MAX_DATA_DEPTH) || hasPrototypeMember(text, data)) return undefined;

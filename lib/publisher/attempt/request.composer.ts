@@ -6,7 +6,12 @@ import type { WebhookTokenInput } from '../../token/token-signer.js';
 import type { WebhookReceipt } from '../../token/webhook-receipt.interface.js';
 import { receiptOf } from '../../token/webhook-receipt.js';
 import type { DeliveryTarget } from '../delivery-target.js';
-import { inlinePayload, requestHeadBytes, type InlinePayload } from './method-choice.js';
+import {
+  inlineLimit,
+  inlinePayload,
+  requestHeadBytes,
+  type InlinePayload,
+} from './method-choice.js';
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 
 const USER_AGENT = 'nestjs-webhook-token';
@@ -44,14 +49,42 @@ export async function composeRequest(
 ): Promise<ComposedRequest> {
   const wanted = wantedMethod(delivery, target);
   if (wanted === 'POST') return composePost(delivery, target, limits.attempt);
-  const hasHead = rulesFor(delivery, target).methods.has('HEAD');
-  const inline = hasHead ? inlinePayload(delivery.payload) : undefined;
+  const inline = inlineOf(delivery, target);
   const head = inline && (await composeHead(delivery, target, inline, limits));
   if (head !== undefined) return head;
   if (wanted === 'auto') return composePost(delivery, target, limits.attempt);
-  throw new WebhookDeliveryError(
+  throw headCannotCarry(target, limits);
+}
+
+/**
+ * Tells, without a signature, whether a HEAD on demand could carry a delivery.
+ *
+ * @throws {@link WebhookDeliveryError} `invalid_option`
+ */
+export function requireInline(
+  delivery: WebhookDelivery,
+  target: DeliveryTarget,
+  limits: Pick<CompositionLimits, 'maxHeadBytes'>,
+): void {
+  if (inlineOf(delivery, target) === undefined) throw headCannotCarry(target, limits);
+}
+
+/** What a HEAD would carry; `undefined` where none can. */
+function inlineOf(delivery: WebhookDelivery, target: DeliveryTarget): InlinePayload | undefined {
+  return rulesFor(delivery, target).methods.has('HEAD')
+    ? inlinePayload(delivery.payload, inlineLimit(target.signer))
+    : undefined;
+}
+
+function headCannotCarry(
+  target: DeliveryTarget,
+  { maxHeadBytes }: Pick<CompositionLimits, 'maxHeadBytes'>,
+): WebhookDeliveryError {
+  const limit = inlineLimit(target.signer);
+  const origin = target.signer.inlineLimit === undefined ? '' : " (its signer's inlineLimit)";
+  return new WebhookDeliveryError(
     'invalid_option',
-    `HEAD cannot carry this payload to ${target.label}: it takes a JSON object of at most 6000 bytes in a request head of at most ${limits.maxHeadBytes} bytes. Use the method 'auto'.`,
+    `HEAD cannot carry this payload to ${target.label}: it takes a JSON object of at most ${limit} bytes${origin} in a request head of at most ${maxHeadBytes} bytes. Use the method 'auto'.`,
   );
 }
 

@@ -1,7 +1,7 @@
 import type { HttpService } from '@nestjs/axios';
 import type { AxiosRequestConfig } from 'axios';
 import { createGuardedAgents, type GuardedAgents } from '../../egress/guarded-agent.js';
-import { isWebhookError } from '../../errors/webhook.error.js';
+import { isWebhookError, type WebhookError } from '../../errors/webhook.error.js';
 import type { WebhookReceipt } from '../../token/webhook-receipt.interface.js';
 import type { AttemptResult, FailureReason } from './attempt-result.interface.js';
 import type { DeliveryTarget } from '../delivery-target.js';
@@ -18,10 +18,13 @@ import {
 import {
   composePost,
   composeRequest,
+  requireInline,
   wantedMethod,
   type ComposedRequest,
+  type CompositionLimits,
 } from './request.composer.js';
 import { parseRetryAfter } from './retry-after.js';
+import { signingFailure, within } from './signing-deadline.js';
 import { transportFailure } from './transport-failure.js';
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 
@@ -31,6 +34,7 @@ export class WebhookSender {
   private readonly running = new Set<AbortController>();
   private readonly log = new PublisherLog();
   private hasToldOfUnreadable = false;
+  private toldOfSigning: string | undefined;
 
   constructor(
     private readonly options: ResolvedPublisherOptions,
@@ -55,11 +59,24 @@ export class WebhookSender {
     target: DeliveryTarget,
     attempt = 1,
   ): Promise<ComposedRequest> {
-    return composeRequest(delivery, target, {
-      attempt,
-      maxHeadBytes: this.options.maxHeadBytes,
-      inheritedHeaders: this.inheritedHeaders(),
-    });
+    return composeRequest(delivery, target, { ...this.limits(), attempt });
+  }
+
+  /**
+   * Refuses a HEAD that can never carry the delivery. A signer that is elsewhere is not asked for it: an event is
+   * recorded although it is down.
+   *
+   * @throws {@link WebhookDeliveryError} `invalid_option`
+   */
+  async requireThatHeadCanCarry(delivery: WebhookDelivery, target: DeliveryTarget): Promise<void> {
+    requireInline(delivery, target, this.limits());
+    if (target.signer.inlineLimit !== undefined) return;
+    try {
+      await this.compose(delivery, target);
+    } catch (error) {
+      // Time will bring a key; the attempt waits for it.
+      if (signingFailure(error) === undefined) throw error;
+    }
   }
 
   /** Attempts a delivery once; a HEAD that gets nowhere is followed by a POST within the same attempt. */
@@ -108,7 +125,8 @@ export class WebhookSender {
     let receipt: WebhookReceipt | undefined;
     try {
       this.options.egress.checkUrl(target.url);
-      const request = await this.compose(delivery, target, attempt);
+      const request = await within(signal, this.compose(delivery, target, attempt));
+      this.toldOfSigning = undefined;
       ({ method, receipt } = request);
       const answer = await this.exchange(request, signal);
       const mayFallBack = method === 'HEAD' && wantedMethod(delivery, target) === 'auto';
@@ -116,7 +134,7 @@ export class WebhookSender {
         return conversation(request, answer);
       }
       method = 'POST';
-      const post = await composePost(delivery, target, attempt);
+      const post = await within(signal, composePost(delivery, target, attempt));
       ({ receipt } = post);
       const second = await this.exchange(post, signal);
       // Only a POST that worked shows that HEAD was the trouble: while a receiver is being deployed, both
@@ -124,8 +142,13 @@ export class WebhookSender {
       if (isAcknowledged('POST', second)) target.state.needsPost = true;
       return conversation(post, second);
     } catch (error) {
-      // Anything else, say a signing service that is down, is no verdict: the queue runs it again.
+      // Anything unforeseen is no verdict: the queue runs it again.
       if (!isWebhookError(error)) throw error;
+      const unsigned = signingFailure(error);
+      if (unsigned !== undefined) {
+        if (unsigned !== 'aborted') this.tellOfSigning(error);
+        return { method, receipt, answer: { reason: unsigned } };
+      }
       const refused = error.code === 'destination_blocked' ? error.code : 'invalid_request';
       return { method, receipt, answer: { reason: refused }, refused };
     }
@@ -159,6 +182,22 @@ export class WebhookSender {
         resolve(answerFromError(error));
       }
     });
+  }
+
+  /** Once, until something is signed again: a key service that is down fails every delivery. */
+  private tellOfSigning({ code, message }: WebhookError): void {
+    if (code === this.toldOfSigning) return;
+    this.toldOfSigning = code;
+    this.log.warn(
+      () => `Deliveries cannot be signed and are tried again by the schedule (${code}): ${message}`,
+    );
+  }
+
+  private limits(): Omit<CompositionLimits, 'attempt'> {
+    return {
+      maxHeadBytes: this.options.maxHeadBytes,
+      inheritedHeaders: this.inheritedHeaders(),
+    };
   }
 
   private unreadable(): NoAnswer {

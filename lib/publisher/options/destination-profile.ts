@@ -2,7 +2,7 @@ import type { ConfigurationFaults } from '../../errors/configuration-faults.js';
 import { profileFault } from '../../token/profile-fault.js';
 import { rulesOf } from '../../token/profiles/profile-registry.js';
 import type { WebhookProfile } from '../../token/webhook-token.constants.js';
-import type { TokenSigner } from '../../token/token-signer.js';
+import type { DestinationSigner } from './publisher-options.interface.js';
 import type { DeliveryMethod } from '../queue/webhook-delivery.interface.js';
 
 /** How a destination is to be sent a wire format. */
@@ -10,13 +10,16 @@ export interface ProfileUse {
   readonly profile: WebhookProfile;
   readonly method: DeliveryMethod;
   /** Absent where the key itself is at fault. */
-  readonly signer: Pick<TokenSigner, 'alg'> | undefined;
+  readonly signer: Pick<DestinationSigner, 'algorithms'> | undefined;
 }
 
 /** Says what is wrong with sending in a wire format, and what to do; `undefined` where nothing is. */
 export function profileUseFault({ profile, method, signer }: ProfileUse): string | undefined {
-  const fault = profileFault(profile, signer?.alg);
-  if (fault !== undefined) return fault;
+  // Without a key the profile's name is still to be looked at.
+  for (const algorithm of signer?.algorithms ?? [undefined]) {
+    const fault = profileFault(profile, algorithm);
+    if (fault !== undefined) return fault;
+  }
   return method === 'HEAD' && !rulesOf(profile).methods.has('HEAD')
     ? `${profile} has no HEAD: leave the method 'auto', or choose another profile`
     : undefined;

@@ -1,21 +1,16 @@
 import type { EgressPolicy } from '../../egress/egress-policy.js';
-import type { WebhookConfigurationError } from '../../errors/webhook-configuration.error.js';
 import { isWebhookError } from '../../errors/webhook.error.js';
 import { eventPatternFault } from '../../token/event-name.js';
-import type { KeyInput } from '../../token/key-material.js';
 import { isHashAlgorithm } from '../../token/payload-hash.js';
-import {
-  createTokenSigner,
-  type TokenSigner,
-  type TokenSignerOptions,
-} from '../../token/token-signer.js';
 import { identifierRule, isIdentifier } from '../../token/identifier.js';
 import { DEFAULT_PROFILE, HASH_ALGORITHMS } from '../../token/webhook-token.constants.js';
 import { isAudience } from '../../token/audience.js';
 import type { ConfigurationFaults } from '../../errors/configuration-faults.js';
+import type { SigningResolver } from '../signing/signing.resolver.js';
 import { headerFault } from './endpoint-headers.js';
 import { checkProfile } from './destination-profile.js';
 import type {
+  DestinationSigner,
   ResolvedDestination,
   ResolvedEndpoint,
   WebhookEndpointOptions,
@@ -23,13 +18,15 @@ import type {
 } from './publisher-options.interface.js';
 import { DEFAULT_ATTEMPT_TIMEOUT } from '../publisher.constants.js';
 
+/** Here options and faults have the same names. */
+const MATERIAL_PATHS = { secret: 'secret', key: 'key', keys: 'keys' };
+
 const METHODS: ReadonlySet<unknown> = new Set(['auto', 'HEAD', 'POST']);
 
 /** What all destinations of a publisher share. */
 export interface DestinationContext {
   readonly publisher: WebhookPublisherOptions;
-  /** Epoch milliseconds, for the tokens' times. */
-  readonly now: () => number;
+  readonly signing: SigningResolver;
   /** Absent when its own options are at fault; URLs are not checked then. */
   readonly egress: EgressPolicy | undefined;
 }
@@ -42,18 +39,15 @@ type DestinationOptions = Omit<WebhookEndpointOptions, 'id' | 'url' | 'events'>;
  * On a fault the values are stand-ins, which nothing but further checks may use.
  */
 export function resolveDefaults(
-  { publisher, now }: DestinationContext,
+  { publisher, signing }: DestinationContext,
   faults: ConfigurationFaults,
 ): ResolvedDestination {
-  const { issuer, secret, key, hash, method, profile, timeout } = publisher;
-  const signer = resolveSigner(
-    { issuer, key: key ?? (secret as KeyInput), lifetime: publisher.tokenLifetime, now },
-    { issuer: 'issuer', key: key === undefined ? 'secret' : 'key', lifetime: 'tokenLifetime' },
-    faults,
-  );
+  const { hash, method, profile, timeout } = publisher;
+  const paths = { issuer: 'issuer', lifetime: 'tokenLifetime', ...MATERIAL_PATHS };
+  const signer = signing.resolve(publisher, paths, faults);
   const fallback: ResolvedDestination = {
     // A missing signer is a fault, and with a fault nobody gets to sign.
-    signer: signer as TokenSigner,
+    signer: signer as DestinationSigner,
     profile: DEFAULT_PROFILE,
     method: 'auto',
     timeout: DEFAULT_ATTEMPT_TIMEOUT,
@@ -164,47 +158,19 @@ function applySettings(
 }
 
 function resolveOwnSigner(
-  { secret, key, issuer }: WebhookEndpointOptions,
-  { publisher, now }: DestinationContext,
+  { secret, key, keys, issuer }: WebhookEndpointOptions,
+  { publisher, signing }: DestinationContext,
   faults: ConfigurationFaults,
-): TokenSigner | undefined {
-  if (secret === undefined && key === undefined && issuer === undefined) return undefined;
-  const own = key ?? secret;
+): DestinationSigner | undefined {
+  const hasKey = [secret, key, keys].some((one) => one !== undefined);
+  if (!hasKey && issuer === undefined) return undefined;
+  const material = hasKey ? { secret, key, keys } : publisher;
   // A fault in what the endpoint takes over from the publisher is listed there, once.
-  const paths: SignerPaths = {
+  const paths = {
     ...(issuer !== undefined && { issuer: 'issuer' }),
-    ...(own !== undefined && { key: key === undefined ? 'secret' : 'key' }),
+    ...(hasKey && MATERIAL_PATHS),
   };
-  return resolveSigner(
-    {
-      issuer: issuer ?? publisher.issuer,
-      key: own ?? publisher.key ?? (publisher.secret as KeyInput),
-      lifetime: publisher.tokenLifetime,
-      now,
-    },
-    paths,
-    faults,
-  );
-}
-
-/** Where the signer's faults lie in this configuration; what is missing here is listed elsewhere. */
-type SignerPaths = Partial<Record<string, string>>;
-
-function resolveSigner(
-  options: TokenSignerOptions,
-  paths: SignerPaths,
-  faults: ConfigurationFaults,
-): TokenSigner | undefined {
-  try {
-    return createTokenSigner(options);
-  } catch (error) {
-    if (!isWebhookError(error, 'invalid_configuration')) throw error;
-    for (const { path, message } of (error as WebhookConfigurationError).faults) {
-      const known = paths[path];
-      if (known !== undefined) faults.add(known, message);
-    }
-    return undefined;
-  }
+  return signing.resolve({ ...material, issuer: issuer ?? publisher.issuer }, paths, faults);
 }
 
 function resolveUrl(

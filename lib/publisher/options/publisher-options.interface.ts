@@ -3,16 +3,33 @@ import type { WebhookClock } from '../../clock/webhook-clock.js';
 import type { EgressOptions } from '../../egress/egress-options.interface.js';
 import type { EgressPolicy } from '../../egress/egress-policy.js';
 import type { EgressTlsOptions } from '../../egress/guarded-agent.js';
-import type { KeyInput } from '../../token/key-material.js';
+import type { KeyProvider } from '../../keys/key-provider.js';
+import type { SigningKeyInput } from '../../token/signing-key.js';
 import type { TokenSigner } from '../../token/token-signer.js';
-import type { HashAlgorithm, WebhookProfile } from '../../token/webhook-token.constants.js';
+import type {
+  HashAlgorithm,
+  SignatureAlgorithm,
+  WebhookProfile,
+} from '../../token/webhook-token.constants.js';
 import type { UnsuccessfulAttempt } from '../attempt/attempt-result.interface.js';
+import type { ResolvedJwks, WebhookJwksOptions } from '../jwks/jwks-options.interface.js';
+import type { SigningKeySource } from '../signing/signing-key-source.js';
+import type { ProvidedSigningKeys } from '../signing/provided-signing-keys.js';
 import type { DeliveryQueue } from '../queue/delivery-queue.js';
 import type { RetryPolicy } from '../attempt/retry-policy.js';
 import type { DeliveryMethod } from '../queue/webhook-delivery.interface.js';
 
 /** Which `jti` the attempts of one delivery carry. */
 export type TokenIdScope = 'attempt' | 'delivery';
+
+/** Keys to sign with in turn, or where they are loaded from. */
+export type PublisherKeys = readonly SigningKeyInput[] | KeyProvider<readonly SigningKeyInput[]>;
+
+/** What a destination needs of a signer. */
+export interface DestinationSigner extends Pick<TokenSigner, 'inlineLimit' | 'sign'> {
+  /** Of the keys it may sign with, as far as they are known: a provider is asked later. */
+  readonly algorithms: readonly SignatureAlgorithm[];
+}
 
 /** Where events are sent, and which. */
 export interface WebhookEndpointOptions {
@@ -24,8 +41,10 @@ export interface WebhookEndpointOptions {
   readonly events?: readonly string[] | undefined;
   /** The secret shared with this endpoint; default the publisher's. */
   readonly secret?: string | undefined;
-  /** A key with its algorithm, in place of `secret`. */
-  readonly key?: KeyInput | undefined;
+  /** A key with its algorithm, or a signer, in place of `secret`. */
+  readonly key?: SigningKeyInput | undefined;
+  /** Keys that replace each other, as {@link WebhookPublisherOptions.keys}, in place of `secret`. */
+  readonly keys?: PublisherKeys | undefined;
   /** The `iss` of its tokens; default the publisher's. */
   readonly issuer?: string | undefined;
   /** The `aud` of its tokens. */
@@ -78,8 +97,19 @@ export interface WebhookPublisherOptions extends EgressOptions {
   readonly issuer: string;
   /** The default key: a shared secret of at least 32 bytes (HS256). */
   readonly secret?: string | undefined;
-  /** A key with its algorithm, in place of `secret`. */
-  readonly key?: KeyInput | undefined;
+  /** A key with its algorithm, or a {@link WebhookSigner} that holds one elsewhere, in place of `secret`. */
+  readonly key?: SigningKeyInput | undefined;
+  /**
+   * Keys that replace each other, in place of `secret`. Each signing takes the newest that may be used: of those
+   * whose `notBefore` has come and whose `notAfter` has not, the one whose `notBefore` came last; of two alike, the
+   * later in the list. A provider is asked for the list at start-up, and again when its ttl is over.
+   */
+  readonly keys?: PublisherKeys | undefined;
+  /**
+   * Serves the public halves of the publisher's keys, so that receivers need no secret: `true` for
+   * `/.well-known/webhook-keys`. Default: not served.
+   */
+  readonly jwks?: boolean | WebhookJwksOptions | undefined;
   /** Seconds from `iat` to `exp`; default 300. */
   readonly tokenLifetime?: number | undefined;
   /** Digest of a POST's body; default `sha256`, and `sha3-256` for `swt-draft-00`. */
@@ -106,7 +136,7 @@ export interface WebhookPublisherOptions extends EgressOptions {
 
 /** How a destination is spoken to; durations in milliseconds. */
 export interface ResolvedDestination {
-  readonly signer: TokenSigner;
+  readonly signer: DestinationSigner;
   /** Absent, the wire format's own default. */
   readonly hash?: HashAlgorithm;
   readonly profile: WebhookProfile;
@@ -132,6 +162,12 @@ export interface ResolvedPublisherOptions {
   readonly endpoints: readonly ResolvedEndpoint[];
   /** For destinations the caller names by URL. */
   readonly defaults: ResolvedDestination;
+  /** Keys that are loaded before anything is published. */
+  readonly provided: readonly ProvidedSigningKeys[];
+  /** The keys of the publisher's own issuer: its default ones, and those of endpoints. */
+  readonly ownKeys: readonly SigningKeySource[];
+  /** Absent where no JWKS is served. */
+  readonly jwks: ResolvedJwks | undefined;
   readonly maxHeadBytes: number;
   readonly retry: RetryPolicy;
   readonly disableAfter: number;

@@ -4,6 +4,8 @@ import { EgressPolicy } from '../../egress/egress-policy.js';
 import type { EgressTlsOptions } from '../../egress/guarded-agent.js';
 import type { ConfigurationFault } from '../../errors/webhook-configuration.error.js';
 import { ConfigurationFaults } from '../../errors/configuration-faults.js';
+import { isServed, resolveJwks } from '../jwks/jwks-options.resolver.js';
+import { SigningResolver } from '../signing/signing.resolver.js';
 import { resolveDefaults, resolveEndpoints } from './endpoint-options.resolver.js';
 import { InProcessDeliveryQueue } from '../queue/in-process-delivery.queue.js';
 import type {
@@ -42,9 +44,16 @@ export function resolvePublisherOptions(
     'maxHeadBytes',
     'must be a whole number of bytes above 0',
   );
-  const context = { publisher: options, now: () => clock.now(), egress };
+  const signing = new SigningResolver({
+    issuer: options.issuer,
+    lifetime: options.tokenLifetime,
+    clock,
+    isPublished: isServed(options.jwks),
+  });
+  const context = { publisher: options, signing, egress };
   const defaults = resolveDefaults(context, faults);
   const endpoints = resolveEndpoints(options.endpoints ?? [], context, defaults, faults);
+  const jwks = resolveJwks(options.jwks, signing, faults);
   const retry = resolveRetryOptions(options.retry ?? {}, faults.below('retry'));
   const shutdownTimeout = faults.duration(
     'shutdownTimeout',
@@ -61,6 +70,9 @@ export function resolvePublisherOptions(
     resolved: {
       endpoints,
       defaults,
+      provided: signing.provided,
+      ownKeys: signing.sources,
+      jwks,
       maxHeadBytes,
       retry,
       disableAfter,

@@ -1,0 +1,72 @@
+import type { KeyWindow } from './key-window.js';
+import { signingWindow, type SigningKeyInput } from './signing-key.js';
+import { maySign, noSigningKey } from './signing-time.js';
+import { readSeconds, type TokenClock } from './token-clock.js';
+import type { MaybePromise } from './token-key.js';
+import type { SignatureAlgorithm } from './webhook-token.constants.js';
+import {
+  createTokenSigner,
+  type TokenSigner,
+  type TokenSignerOptions,
+  type WebhookTokenInput,
+} from './token-signer.js';
+
+/** Who signs, and with which keys in turn. */
+export interface RotatingTokenSignerOptions extends Omit<TokenSignerOptions, 'key'> {
+  /** None: nothing can be signed. */
+  readonly keys: readonly SigningKeyInput[];
+}
+
+interface RotatingKey {
+  readonly signer: TokenSigner;
+  readonly window: KeyWindow | undefined;
+}
+
+/**
+ * Signs with the newest of the keys that may be used now: the one whose `notBefore` has come last, and of two that
+ * came together the later in the list. It is chosen at each signing, so a rotation needs no timer.
+ */
+export class RotatingTokenSigner implements Pick<TokenSigner, 'inlineLimit' | 'sign'> {
+  /** Newest first. */
+  private readonly keys: readonly RotatingKey[];
+  private readonly now: TokenClock;
+
+  /** @throws {@link WebhookConfigurationError} as {@link createTokenSigner}, for the first key that is at fault */
+  constructor({ keys, ...shared }: RotatingTokenSignerOptions) {
+    this.now = shared.now ?? Date.now;
+    const rotating = keys.map((key) => ({
+      signer: createTokenSigner({ ...shared, key }),
+      window: signingWindow(key).window,
+    }));
+    // Reversed first: the sort is stable, and of two keys of one age the later in the list is the newer.
+    this.keys = rotating.toReversed().sort(newerFirst);
+  }
+
+  /** Of all keys, whenever they may be used. */
+  get algorithms(): readonly SignatureAlgorithm[] {
+    return this.keys.map(({ signer }) => signer.alg);
+  }
+
+  /** Of the key that is used now. */
+  get inlineLimit(): number | undefined {
+    return this.active()?.inlineLimit;
+  }
+
+  sign(input: WebhookTokenInput): MaybePromise<string> {
+    const signer = this.active();
+    if (signer === undefined) throw noSigningKey();
+    return signer.sign(input);
+  }
+
+  private active(): TokenSigner | undefined {
+    const now = readSeconds(this.now);
+    return this.keys.find(({ window }) => maySign(window, now))?.signer;
+  }
+}
+
+/** Not a difference: most windows are open, and infinities have none. */
+function newerFirst(a: RotatingKey, b: RotatingKey): number {
+  const [first, second] = [a.window?.opens ?? -Infinity, b.window?.opens ?? -Infinity];
+  if (first === second) return 0;
+  return first > second ? -1 : 1;
+}

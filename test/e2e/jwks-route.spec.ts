@@ -1,0 +1,341 @@
+import { generateKeyPairSync, type KeyObject } from 'node:crypto';
+import { afterEach, describe, expect, it } from '@jest/globals';
+import { Controller, Get, Injectable, Post, type CanActivate, type Type } from '@nestjs/common';
+import { APP_GUARD, NestFactory } from '@nestjs/core';
+import { compactVerify, createLocalJWKSet, type JSONWebKeySet } from 'jose';
+import {
+  KeyProvider,
+  WebhookJwks,
+  WebhookModule,
+  WebhookPublisher,
+  type SigningKeyInput,
+  type WebhookPublisherOptions,
+} from '../../lib/index.js';
+import { TestClock } from '../../lib/testing/test-clock.js';
+import { adapters } from '../fixtures/adapters.js';
+import { send, type Answer } from '../fixtures/http-client.js';
+import { startApp, type StartedApp, type StartOptions } from '../fixtures/receiver-app.js';
+import { RemoteSigner } from '../fixtures/remote-signer.js';
+
+const ISSUER = 'https://billing.example';
+const PATH = '/.well-known/webhook-keys';
+const SECRET = 'a shared secret of the test that nobody may ever serve';
+const MINUTE = 60_000;
+
+const ec = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+const rsa = generateKeyPairSync('rsa', { modulusLength: 2_048 });
+const ed = generateKeyPairSync('ed25519');
+const spare = generateKeyPairSync('ed25519');
+const PRIVATE_KEYS = [ec, rsa, ed, spare].map(({ privateKey }) => privateKey);
+
+/** Every member of the keys that nobody may see, as a JWK and as PEM spell them. */
+function privateTexts(): string[] {
+  return [
+    SECRET,
+    Buffer.from(SECRET).toString('base64url'),
+    ...PRIVATE_KEYS.flatMap((key) => {
+      const { d, p, q, dp, dq, qi } = key.export({ format: 'jwk' });
+      const pem = key.export({ type: 'pkcs8', format: 'pem' }) as string;
+      return [d, p, q, dp, dq, qi, ...pem.split('\n').slice(1, -2)].filter(
+        (text): text is string => typeof text === 'string' && text.length > 8,
+      );
+    }),
+  ];
+}
+
+function pair(kid: string, alg: 'ES256' | 'RS256' | 'EdDSA', key: KeyObject, more: object = {}) {
+  return { kid, alg, key, ...more };
+}
+
+function publisherOptions(more: Partial<WebhookPublisherOptions>): WebhookPublisherOptions {
+  return {
+    issuer: ISSUER,
+    key: pair('ed-1', 'EdDSA', ed.privateKey),
+    jwks: true,
+    ...more,
+  };
+}
+
+@Injectable()
+class Nobody implements CanActivate {
+  canActivate(): boolean {
+    return false;
+  }
+}
+
+@Controller('orders')
+class Orders {
+  @Get()
+  list(): string {
+    return 'orders';
+  }
+}
+
+@Controller()
+class Taken {
+  @Get('keys')
+  keys(): string {
+    return 'taken';
+  }
+
+  @Post(PATH)
+  post(): string {
+    return 'own';
+  }
+}
+
+describe.each(adapters)('the public keys on %s', (name, createAdapter) => {
+  let started: StartedApp | undefined;
+  let signer: RemoteSigner | undefined;
+
+  afterEach(async () => {
+    await started?.app.close();
+    await signer?.stop();
+    started = signer = undefined;
+  });
+
+  async function start(
+    more: Partial<WebhookPublisherOptions> = {},
+    app: StartOptions & { clock?: TestClock } = {},
+  ): Promise<StartedApp> {
+    const { clock, ...rest } = app;
+    started = await startApp(createAdapter(), {
+      options: { publisher: publisherOptions(more), clock },
+      ...rest,
+    });
+    return started;
+  }
+
+  function get(path = PATH, headers: Record<string, string> = {}, method = 'GET'): Promise<Answer> {
+    return send(started!.origin, { method, path, headers });
+  }
+
+  const kids = ({ json }: Answer): unknown[] =>
+    (json as unknown as JSONWebKeySet).keys.map(({ kid }) => kid);
+
+  it('are served with what caches and receivers need', async () => {
+    await start();
+    const { status, headers, text } = await get();
+
+    const { x } = ed.publicKey.export({ format: 'jwk' });
+    expect(status).toBe(200);
+    expect(JSON.parse(text)).toEqual({
+      keys: [{ kty: 'OKP', crv: 'Ed25519', x, kid: 'ed-1', alg: 'EdDSA', use: 'sig' }],
+    });
+    expect(headers).toMatchObject({
+      'content-type': 'application/jwk-set+json',
+      'content-length': String(Buffer.byteLength(text)),
+      'cache-control': 'public, max-age=300',
+      etag: expect.stringMatching(/^"[\w-]{43}"$/),
+    });
+    expect(headers).not.toHaveProperty('set-cookie');
+    expect(headers).not.toHaveProperty('vary');
+  });
+
+  it('are no more than public halves, of every key there is', async () => {
+    signer = await RemoteSigner.start('ES256', { kid: 'kms-1' });
+    await start({
+      key: undefined,
+      keys: [
+        pair('ec-1', 'ES256', ec.privateKey),
+        { kid: 'rsa-1', alg: 'RS256', key: rsa.privateKey.export({ format: 'jwk' }) },
+        { kid: 'ed-1', alg: 'EdDSA', key: ed.privateKey.export({ type: 'pkcs8', format: 'pem' }) },
+        { kid: 'hmac-1', key: SECRET },
+        signer,
+      ] as SigningKeyInput[],
+      endpoints: [
+        { id: 'a', url: 'https://a.example', key: pair('ed-2', 'EdDSA', spare.privateKey) },
+        { id: 'b', url: 'https://b.example', key: pair('ed-1', 'EdDSA', ed.privateKey) },
+        { id: 'c', url: 'https://c.example', secret: SECRET },
+        {
+          id: 'd',
+          url: 'https://d.example',
+          issuer: 'https://eu.example',
+          key: pair('eu-1', 'EdDSA', spare.privateKey),
+        },
+      ],
+    });
+    const answer = await get();
+
+    expect(kids(answer)).toEqual(['ec-1', 'rsa-1', 'ed-1', 'kms-1', 'ed-2']);
+    const members = (answer.json as any).keys.map((key: object) => Object.keys(key).sort());
+    expect(members).toEqual([
+      ['alg', 'crv', 'kid', 'kty', 'use', 'x', 'y'],
+      ['alg', 'e', 'kid', 'kty', 'n', 'use'],
+      ['alg', 'crv', 'kid', 'kty', 'use', 'x'],
+      ['alg', 'crv', 'kid', 'kty', 'use', 'x', 'y'],
+      ['alg', 'crv', 'kid', 'kty', 'use', 'x'],
+    ]);
+    expect(privateTexts().length).toBeGreaterThan(20);
+    for (const text of privateTexts()) expect(answer.text).not.toContain(text);
+  });
+
+  it('verify what the publisher signs, through another library', async () => {
+    signer = await RemoteSigner.start('RS256', { kid: 'kms-1' });
+    const { app } = await start({ key: undefined, keys: [signer] });
+    const { token } = await app.get(WebhookPublisher).sign('https://a.example/', 'order.created');
+    const { json } = await get();
+
+    const { protectedHeader } = await compactVerify(
+      token,
+      createLocalJWKSet(json as unknown as JSONWebKeySet),
+    );
+
+    expect(protectedHeader).toMatchObject({ kid: 'kms-1', alg: 'RS256' });
+  });
+
+  it('are not sent again to whom has them', async () => {
+    await start();
+    const { headers } = await get();
+    const etag = headers.etag!;
+
+    for (const known of [etag, `W/${etag}`, `"x", ${etag}`, '*']) {
+      const answer = await get(PATH, { 'if-none-match': known });
+      expect([answer.status, answer.text, answer.headers.etag]).toEqual([304, '', etag]);
+      expect(answer.headers['cache-control']).toBe('public, max-age=300');
+    }
+    expect((await get(PATH, { 'if-none-match': '"other"' })).status).toBe(200);
+  });
+
+  it('answer HEAD as GET, without the body', async () => {
+    await start();
+    const [got, asked] = [await get(), await get(PATH, {}, 'HEAD')];
+
+    const told = ['content-type', 'content-length', 'cache-control', 'etag'];
+    const of = ({ headers }: Answer) => told.map((header) => headers[header]);
+    expect([asked.status, asked.text]).toEqual([200, '']);
+    expect(of(asked)).toEqual(of(got));
+  });
+
+  it.each(['POST', 'PUT', 'PATCH', 'DELETE'])('refuse %s', async (method) => {
+    await start();
+    const answer = await get(PATH, {}, method);
+
+    expect([answer.status, answer.headers.allow]).toEqual([405, 'GET, HEAD']);
+  });
+
+  it('lie outside of prefix, versions and guards, and leave other routes as they are', async () => {
+    await start(
+      { jwks: { path: '/keys/webhooks.json', maxAge: '1h' } },
+      {
+        controllers: [Orders] as Type[],
+        providers: [{ provide: APP_GUARD, useClass: Nobody }],
+        configure: (app) => void app.setGlobalPrefix('api').enableVersioning(),
+      },
+    );
+    const answer = await get('/keys/webhooks.json');
+
+    expect([answer.status, answer.headers['cache-control']]).toEqual([200, 'public, max-age=3600']);
+    expect((await get('/api/keys/webhooks.json')).status).toBe(404);
+    expect((await get(PATH)).status).toBe(404);
+    expect((await get('/api/orders')).status).toBe(403);
+  });
+
+  it('come before they are used, and go when their time is over', async () => {
+    const clock = new TestClock();
+    const at = (minutes: number): Date => new Date(clock.now() + minutes * MINUTE);
+    await start(
+      {
+        key: undefined,
+        keys: [
+          pair('old', 'EdDSA', ed.privateKey, { notAfter: at(20) }),
+          pair('next', 'EdDSA', spare.privateKey, { notBefore: at(10) }),
+        ],
+      },
+      { clock },
+    );
+    const first = await get();
+    clock.set(at(20).getTime());
+    const later = await get();
+
+    expect(kids(first)).toEqual(['old', 'next']);
+    expect(kids(later)).toEqual(['next']);
+    expect(later.headers.etag).not.toBe(first.headers.etag);
+  });
+
+  it('change with the provider', async () => {
+    class Provider extends KeyProvider<readonly SigningKeyInput[]> {
+      keys: readonly SigningKeyInput[] = [pair('ed-1', 'EdDSA', ed.privateKey)];
+      override load(): readonly SigningKeyInput[] {
+        return this.keys;
+      }
+    }
+    const provider = new Provider();
+    await start({ key: undefined, keys: provider });
+    const before = kids(await get());
+    provider.keys = [pair('ed-2', 'EdDSA', spare.privateKey)];
+    await provider.refresh();
+    const after = kids(await get());
+    provider.keys = [{ alg: 'EdDSA', key: ed.privateKey }];
+
+    expect([before, after]).toEqual([['ed-1'], ['ed-2']]);
+    await expect(provider.refresh()).rejects.toThrow(/publisher\.keys\[0\]: has no kid/);
+    expect(kids(await get())).toEqual(['ed-2']);
+  });
+
+  it('are not to be had for a moment when the provider has been away for a day', async () => {
+    const clock = new TestClock();
+    class Provider extends KeyProvider<readonly SigningKeyInput[]> {
+      isAway = false;
+      override async load(): Promise<readonly SigningKeyInput[]> {
+        if (this.isAway) throw new Error('what the database says');
+        return [pair('ed-1', 'EdDSA', ed.privateKey)];
+      }
+    }
+    const provider = new Provider();
+    const { logger } = await start({ key: undefined, keys: provider }, { clock });
+    provider.isAway = true;
+    clock.set(clock.now() + 25 * 60 * MINUTE);
+    const { status, headers, text } = await get();
+
+    expect([status, text, headers['cache-control']]).toEqual([503, '', 'no-store']);
+    expect(headers['retry-after']).toBe('5');
+    await get();
+    const told = logger.at('error').filter((line) => line.includes('could not be served'));
+    expect(told).toEqual([expect.stringContaining('(WebhookStoreError)')]);
+    expect(logger.lines.join()).not.toContain('what the database says');
+  });
+
+  it('are there to be served elsewhere, where nothing is mounted', async () => {
+    const { app } = await start({ jwks: undefined });
+
+    expect((await get()).status).toBe(404);
+    expect(await app.get(WebhookJwks).document()).toEqual({
+      keys: [expect.objectContaining({ kid: 'ed-1' })],
+    });
+  });
+
+  it('are refused to be served elsewhere without what receivers need', async () => {
+    const { app } = await start({ jwks: undefined, key: { alg: 'EdDSA', key: ed.privateKey } });
+
+    await expect(app.get(WebhookJwks).document()).rejects.toThrow(/has no kid/);
+  });
+
+  it('do not take a path that is taken', async () => {
+    const starting = start({ jwks: { path: '/keys' } }, { controllers: [Taken] as Type[] });
+    if (name === 'Fastify') {
+      await expect(starting).rejects.toThrow(/publisher\.jwks\.path: .*GET \/keys already/);
+    } else {
+      await starting;
+      expect((await get('/keys')).text).toBe('taken');
+    }
+  });
+
+  it('leave the other methods of the path to the application', async () => {
+    await start({}, { controllers: [Taken] as Type[] });
+
+    expect((await get(PATH, {}, 'POST')).text).toBe('own');
+    expect((await get()).status).toBe(200);
+  });
+});
+
+it('an application without HTTP publishes as well', async () => {
+  class Worker {}
+  const app = await NestFactory.createApplicationContext(
+    { module: Worker, imports: [WebhookModule.forRoot({ publisher: publisherOptions({}) })] },
+    { logger: false, abortOnError: false },
+  );
+
+  expect((await app.get(WebhookJwks).document()).keys).toHaveLength(1);
+  await app.close();
+});
