@@ -41,6 +41,11 @@ export class HmacKey implements SigningKey, VerificationKey {
     return expected.length === found.length && timingSafeEqual(expected, found);
   }
 
+  /** Whether both hold the same secret, whatever their algorithms and names. */
+  holdsSame(other: VerificationKey): boolean {
+    return other instanceof HmacKey && this.secret.equals(other.secret);
+  }
+
   private mac(input: string): string {
     return createHmac(this.hash, this.secret).update(input).digest('base64url');
   }

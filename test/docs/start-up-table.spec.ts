@@ -30,7 +30,7 @@ const receivers = [
       { issuer: 'https://b.example', secret: 'twelve-bytes' },
       { issuer: 'https://c.example', secret: `${SECRET}\n` },
       { issuer: 'https://d.example', secret: '-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA' },
-      { issuer: 'https://e.example', secret: Array<string>(5).fill(SECRET) },
+      { issuer: 'https://e.example', secret: [1, 2, 3, 4, 5].map((n) => `${SECRET}${n}`) },
     ],
   },
   { name: 'b', path: 'hooks/:tenant', issuers: [] },
