@@ -13,7 +13,6 @@ export { WebhookContext, WebhookData } from './receiver/decorators/webhook-data.
 export type { WebhookDataOptions } from './receiver/decorators/webhook-data.decorator.js';
 export type { StandardSchema } from './receiver/handlers/payload-validator.js';
 export type {
-  WebhookIssuer,
   WebhookReceiverOptions,
   WebhookReplayOptions,
 } from './receiver/receiver-options.interface.js';
@@ -27,6 +26,11 @@ export { WebhookException } from './receiver/answers/webhook.exception.js';
 export { WebhookGuard } from './receiver/webhook.guard.js';
 export { WebhookVerifier } from './receiver/webhook.verifier.js';
 export type { WebhookRequestLike } from './receiver/webhook.verifier.js';
+
+// Keys
+export { KeyProvider } from './keys/key-provider.js';
+export type { JwksFetchOptions } from './keys/jwks-options.js';
+export type { WebhookIssuer } from './keys/webhook-issuer.interface.js';
 
 // Replay
 export { MemoryReplayStore } from './replay/memory-replay.store.js';

@@ -1,7 +1,13 @@
 import { WebhookError } from './webhook.error.js';
 
-/** `store_unavailable`: it cannot be reached. `store_full`: its bound is reached and nothing may be dropped. */
-export type WebhookStoreErrorCode = 'store_unavailable' | 'store_full';
+/**
+ * `store_unavailable`: it cannot be reached. `store_full`: its bound is reached and nothing may be dropped.
+ * `keys_unavailable`: the keys a token would be checked with cannot be had now.
+ */
+export type WebhookStoreErrorCode = 'store_unavailable' | 'store_full' | 'keys_unavailable';
 
-/** A replay store or a delivery queue cannot take more; the caller fails closed and may try again. */
+/**
+ * A replay store, a delivery queue or a source of keys does not do its part; the caller fails closed and may
+ * try again.
+ */
 export class WebhookStoreError extends WebhookError<WebhookStoreErrorCode> {}

@@ -1,0 +1,128 @@
+import type { WebhookClock } from '../clock/webhook-clock.js';
+import { WebhookStoreError } from '../errors/webhook-store.error.js';
+import type { MaybePromise } from '../token/token-key.js';
+import type { KeyProvider } from './key-provider.js';
+import type { TroubleLog } from './trouble-log.js';
+
+/** Milliseconds a provider may take; longer is as if it had failed. */
+const LOAD_TIMEOUT = 10_000;
+/** Milliseconds after a failure in which nobody's request sets off another load. */
+const PAUSE_AFTER_FAILURE = 5_000;
+
+export interface ProvidedKeysOptions<Keys, Value> {
+  readonly provider: KeyProvider<Keys>;
+  /**
+   * Makes of what was loaded what is then used.
+   *
+   * @throws WebhookConfigurationError for keys with a fault
+   */
+  readonly read: (keys: Keys) => Value;
+  readonly clock: WebhookClock;
+  /** The provider's durations in milliseconds. */
+  readonly ttl: number;
+  readonly maxStale: number;
+  readonly log: TroubleLog;
+}
+
+/**
+ * What a provider gave last, and when to ask it again. Nothing runs by itself: whoever needs keys
+ * sets the loading off, one for all.
+ */
+export class ProvidedKeys<Keys, Value> {
+  private held: { readonly value: Value; readonly since: number } | undefined;
+  private loading: Promise<Value> | undefined;
+  private failedAt = -Infinity;
+  /** Loads are counted, so that one that was overtaken by a later one changes nothing. */
+  private begun = 0;
+  private applied = 0;
+
+  constructor(private readonly options: ProvidedKeysOptions<Keys, Value>) {
+    options.provider.subscribe(async () => void (await this.load()));
+  }
+
+  /** What is held, however old; `undefined` before the first load. */
+  get latest(): Value | undefined {
+    return this.held?.value;
+  }
+
+  /** Loads for the first time. @throws what the provider or the reading of its keys threw */
+  async start(): Promise<void> {
+    await this.load();
+  }
+
+  /**
+   * @returns at once unless what is held is older than twice its ttl
+   * @throws {@link WebhookStoreError} `keys_unavailable` where nothing can be relied on
+   */
+  current(): MaybePromise<Value> {
+    const { held } = this;
+    const { clock, ttl, maxStale } = this.options;
+    const age = held === undefined ? Infinity : clock.now() - held.since;
+    // A clock that was set back makes an answer from the future, whose age nobody knows.
+    if (held !== undefined && age >= 0 && age <= ttl) return held.value;
+    const kept = held !== undefined && age <= maxStale ? held : undefined;
+    if (this.pausing()) {
+      if (kept === undefined) throw unavailable();
+      return kept.value;
+    }
+    const loading = this.loadOnce();
+    if (kept !== undefined && age <= 2 * ttl) {
+      loading.catch(() => undefined);
+      return kept.value;
+    }
+    return loading.catch(() => {
+      if (kept === undefined) throw unavailable();
+      return kept.value;
+    });
+  }
+
+  private pausing(): boolean {
+    const since = this.options.clock.now() - this.failedAt;
+    return since >= 0 && since < PAUSE_AFTER_FAILURE;
+  }
+
+  private loadOnce(): Promise<Value> {
+    this.loading ??= this.load().finally(() => (this.loading = undefined));
+    return this.loading;
+  }
+
+  private async load(): Promise<Value> {
+    const { provider, read, clock, log } = this.options;
+    const turn = ++this.begun;
+    const since = clock.now();
+    try {
+      const value = read(await within(LOAD_TIMEOUT, clock, () => provider.load()));
+      if (turn < this.applied) return this.held?.value ?? value;
+      this.applied = turn;
+      // As old as the question: what changed after it may not be in the answer.
+      this.held = { value, since };
+      this.failedAt = -Infinity;
+      log.ended();
+      return value;
+    } catch (error) {
+      if (turn < this.applied) throw error;
+      this.failedAt = clock.now();
+      // At start-up, and to whoever asked for the refresh, the error itself says it.
+      if (this.held !== undefined) log.trouble(error);
+      throw error;
+    }
+  }
+}
+
+async function within<T>(ms: number, clock: WebhookClock, work: () => T | Promise<T>): Promise<T> {
+  let cancel = (): void => undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    cancel = clock.wakeAt(clock.now() + ms, () =>
+      reject(new WebhookStoreError('keys_unavailable', `load() did not settle within ${ms} ms`)),
+    );
+  });
+  try {
+    return await Promise.race([work(), late]);
+  } finally {
+    cancel();
+  }
+}
+
+function unavailable(): WebhookStoreError {
+  return new WebhookStoreError('keys_unavailable', 'the keys cannot be had now: try again later');
+}
