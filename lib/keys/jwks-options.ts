@@ -87,7 +87,7 @@ function checkCertificates(ca: JwksFetchOptions['ca'], faults: ConfigurationFaul
   if (ca === undefined) return;
   try {
     // Node itself passes over what it cannot read, and then nobody is trusted.
-    for (const certificate of [ca].flat()) new X509Certificate(certificate);
+    [ca].flat().forEach((certificate) => new X509Certificate(certificate));
   } catch {
     faults.add('ca', 'cannot be read: give certificates as PEM');
   }
