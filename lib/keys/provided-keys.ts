@@ -56,24 +56,27 @@ export class ProvidedKeys<Keys, Value> {
    */
   current(): MaybePromise<Value> {
     const { held } = this;
-    const { clock, ttl, maxStale } = this.options;
-    const age = held === undefined ? Infinity : clock.now() - held.since;
+    const { ttl } = this.options;
+    const age = this.age();
     // A clock that was set back makes an answer from the future, whose age nobody knows.
     if (held !== undefined && age >= 0 && age <= ttl) return held.value;
-    const kept = held !== undefined && age <= maxStale ? held : undefined;
-    if (this.pausing()) {
-      if (kept === undefined) throw unavailable();
-      return kept.value;
-    }
-    const loading = this.loadOnce();
-    if (kept !== undefined && age <= 2 * ttl) {
-      loading.catch(() => undefined);
-      return kept.value;
-    }
-    return loading.catch(() => {
-      if (kept === undefined) throw unavailable();
-      return kept.value;
-    });
+    if (this.pausing()) return this.kept();
+    // What a refresh has brought meanwhile holds, also where this load fails.
+    const loaded = this.loadOnce().catch(() => this.kept());
+    if (held === undefined || age > Math.min(2 * ttl, this.options.maxStale)) return loaded;
+    loaded.catch(() => undefined);
+    return held.value;
+  }
+
+  /** What is held, unless it is too old to be relied on. */
+  private kept(): Value {
+    if (this.held !== undefined && this.age() <= this.options.maxStale) return this.held.value;
+    throw new WebhookStoreError('keys_unavailable', 'the keys cannot be had now: try again later');
+  }
+
+  /** Milliseconds. */
+  private age(): number {
+    return this.held === undefined ? Infinity : this.options.clock.now() - this.held.since;
   }
 
   private pausing(): boolean {
@@ -121,8 +124,4 @@ async function within<T>(ms: number, clock: WebhookClock, work: () => T | Promis
   } finally {
     cancel();
   }
-}
-
-function unavailable(): WebhookStoreError {
-  return new WebhookStoreError('keys_unavailable', 'the keys cannot be had now: try again later');
 }

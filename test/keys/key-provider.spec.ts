@@ -216,6 +216,24 @@ describe.each(adapters)('a provider of issuers, on %s', (_, createAdapter) => {
     expect(await outcome(NEXT)).toBe('204');
   });
 
+  it('is not relied on for what was revoked while it failed', async () => {
+    await start();
+    const gate = new Gate();
+    issuers.rows = async () => {
+      await gate.pass();
+      throw new Error('the database is away');
+    };
+    await clock.advance(2 * MINUTE + 1);
+    const waiting = outcome(SECRET);
+    await gate.reached;
+
+    issuers.holds({ issuer: ISSUER, secret: NEXT });
+    await issuers.refresh();
+    gate.open();
+
+    expect(await waiting).toBe('401 bad_signature');
+  });
+
   it('tells who refreshes it what went wrong, and keeps what was known', async () => {
     await start();
     issuers.fails();
