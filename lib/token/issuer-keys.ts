@@ -14,8 +14,8 @@ export class StaticIssuerKeys implements IssuerKeys {
   private readonly named = new Map<string, readonly VerificationKey[]>();
   private readonly unnamed: readonly VerificationKey[];
   private readonly all: readonly VerificationKey[];
-  /** Only keys that have a window; empty for most issuers, whose keys then cost no look at the time. */
-  private readonly windows = new Map<VerificationKey, KeyWindow>();
+  /** Of the keys that have one; most issuers have none, and then no key costs a look at the time. */
+  private readonly windows: ReadonlyMap<VerificationKey, KeyWindow> | undefined;
 
   /** @param clockTolerance - seconds by which a window opens earlier; it closes when it says */
   constructor(
@@ -30,7 +30,10 @@ export class StaticIssuerKeys implements IssuerKeys {
       this.named.set(key.kid, [...(this.named.get(key.kid) ?? []), key]);
     }
     for (const [kid, named] of this.named) this.named.set(kid, [...named, ...this.unnamed]);
-    for (const { key, window } of keys) if (window !== undefined) this.windows.set(key, window);
+    const windows = keys.flatMap(({ key, window }) =>
+      window === undefined ? [] : [[key, window] as const],
+    );
+    this.windows = windows.length === 0 ? undefined : new Map(windows);
   }
 
   /**
@@ -40,7 +43,8 @@ export class StaticIssuerKeys implements IssuerKeys {
    */
   candidates(kid: string | undefined, now: number): readonly VerificationKey[] {
     const known = kid === undefined ? this.all : (this.named.get(kid) ?? this.unnamed);
-    const open = this.windows.size === 0 ? known : known.filter((key) => this.holds(key, now));
+    if (this.windows === undefined && known.length <= MAX_KEYS_TRIED) return known;
+    const open = known.filter((key) => this.holds(key, now));
     return kid === undefined && open.length > MAX_KEYS_TRIED ? [] : open;
   }
 
@@ -51,7 +55,7 @@ export class StaticIssuerKeys implements IssuerKeys {
 
   /** Whether every key's window has closed. */
   hasEnded(now: number): boolean {
-    return this.all.every((key) => (this.windows.get(key)?.closes ?? Infinity) <= now);
+    return this.all.every((key) => (this.windows?.get(key)?.closes ?? Infinity) <= now);
   }
 
   /** The most keys without a name that are ever valid at one time. */
@@ -65,11 +69,11 @@ export class StaticIssuerKeys implements IssuerKeys {
   }
 
   private holds(key: VerificationKey, now: number): boolean {
-    const window = this.windows.get(key);
+    const window = this.windows?.get(key);
     return window === undefined || (this.opening(key) <= now && now < window.closes);
   }
 
   private opening(key: VerificationKey): number {
-    return (this.windows.get(key)?.opens ?? -Infinity) - this.clockTolerance;
+    return (this.windows?.get(key)?.opens ?? -Infinity) - this.clockTolerance;
   }
 }
