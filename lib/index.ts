@@ -13,7 +13,6 @@ export { WebhookContext, WebhookData } from './receiver/decorators/webhook-data.
 export type { WebhookDataOptions } from './receiver/decorators/webhook-data.decorator.js';
 export type { StandardSchema } from './receiver/handlers/payload-validator.js';
 export type {
-  WebhookIssuer,
   WebhookReceiverOptions,
   WebhookReplayOptions,
 } from './receiver/receiver-options.interface.js';
@@ -39,6 +38,11 @@ export type {
 export { compareReceipts } from './token/compare-receipts.js';
 export type { ReceiptDifference } from './token/compare-receipts.js';
 export type { ReceivedReceipt, WebhookReceipt } from './token/webhook-receipt.interface.js';
+
+// Keys
+export { KeyProvider } from './keys/key-provider.js';
+export type { JwksFetchOptions } from './keys/jwks-options.js';
+export type { WebhookIssuer } from './keys/webhook-issuer.interface.js';
 
 // Replay
 export { MemoryReplayStore } from './replay/memory-replay.store.js';
@@ -93,9 +97,6 @@ export { WebhookJwks } from './publisher/jwks/webhook.jwks.js';
 export type { WebhookKeySet } from './publisher/jwks/webhook.jwks.js';
 export type { WebhookJwksOptions } from './publisher/jwks/jwks-options.interface.js';
 export { WebhookPublisher } from './publisher/webhook.publisher.js';
-
-// Keys that change
-export { KeyProvider } from './keys/key-provider.js';
 
 // Typed events: `export *`, because only that lets an application merge its own into the interface
 export * from './token/webhook-event-map.js';

@@ -12,8 +12,16 @@ export interface ConfigurationFault {
  * The configuration cannot work. Start-up fails with every fault listed, each with its remedy.
  */
 export class WebhookConfigurationError extends WebhookError<'invalid_configuration'> {
-  constructor(readonly faults: readonly ConfigurationFault[]) {
-    super('invalid_configuration', describe(faults));
+  /** @param options.cause - what a source of configuration failed with */
+  constructor(
+    readonly faults: readonly ConfigurationFault[],
+    options: ErrorOptions = {},
+  ) {
+    super(
+      'invalid_configuration',
+      describe(faults),
+      options.cause === undefined ? undefined : options,
+    );
   }
 }
 

@@ -137,6 +137,14 @@ function keyHints(
       },
     ];
   }
+  if (kid !== undefined && known.some((key) => key.kid === kid)) {
+    return [
+      {
+        code: 'key_out_of_window',
+        detail: `the issuer has the key ${quote(kid)}, and its time has not come, or is over: see its notBefore and notAfter`,
+      },
+    ];
+  }
   const names = known
     .flatMap((key) => (key.kid === undefined ? [] : [quote(key.kid)]))
     .slice(0, 10);

@@ -48,6 +48,7 @@ export const EXPLANATION_HINTS = [
   'issuer_unknown',
   'issuer_nearly',
   'kid_unknown',
+  'key_out_of_window',
   'algorithm_mismatch',
   'secret_form',
   'other_key',

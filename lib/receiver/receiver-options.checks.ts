@@ -1,15 +1,15 @@
 import { ConfigurationFaults } from '../errors/configuration-faults.js';
 import type { ConfigurationFault } from '../errors/webhook-configuration.error.js';
+import type { JwksFetchOptions } from '../keys/jwks-options.js';
 import { checkShape, hasMethods, isOptions, type OptionShape } from './option-shape.js';
-import type {
-  WebhookIssuer,
-  WebhookReceiverOptions,
-  WebhookReplayOptions,
-} from './receiver-options.interface.js';
+import { checkIssuers } from './issuer-options.checks.js';
+import type { WebhookReceiverOptions, WebhookReplayOptions } from './receiver-options.interface.js';
 
 const isText = (value: unknown): boolean => typeof value === 'string' && value !== '';
 const isTexts = (value: unknown): boolean => Array.isArray(value) && value.every(isText);
 const isBoolean = (value: unknown): boolean => typeof value === 'boolean';
+/** By its methods, so that one that extends another copy of the class is one too. */
+const isProvider = (value: unknown): boolean => hasMethods(value, ['load', 'refresh', 'subscribe']);
 const isOneOf =
   (...words: string[]) =>
   (value: unknown): boolean =>
@@ -19,8 +19,13 @@ const RECEIVER: OptionShape<WebhookReceiverOptions> = {
   name: { holds: isText, message: 'must be a text that is not empty' },
   path: { holds: (value) => typeof value === 'string', message: 'must be a text like "webhooks"' },
   issuers: {
-    holds: Array.isArray,
-    message: 'must be a list: [{ issuer, secret }], with one issuer too',
+    holds: (value) => Array.isArray(value) || isProvider(value),
+    message:
+      'must be a list: [{ issuer, secret }], with one issuer too; or an instance of a class that extends KeyProvider',
+  },
+  jwks: {
+    holds: isOptions,
+    message: 'must be an object: { timeout, cooldown, maxAge, maxStale, ca }',
   },
   profiles: {
     holds: Array.isArray,
@@ -64,15 +69,16 @@ const REPLAY: OptionShape<WebhookReplayOptions> = {
   lease: undefined,
 };
 
-const ISSUER: OptionShape<WebhookIssuer> = {
-  issuer: undefined,
-  secret: undefined,
-  keys: { holds: Array.isArray, message: 'must be a list: [{ kid, alg, key }], with one key too' },
-  events: { holds: isTexts, message: "must be a list of event patterns: ['order.*']" },
+const JWKS: OptionShape<JwksFetchOptions> = {
+  allowHttp: undefined,
+  allowPrivateNetworks: undefined,
+  allowedAddresses: undefined,
+  timeout: undefined,
+  cooldown: undefined,
+  maxAge: undefined,
+  maxStale: undefined,
+  ca: undefined,
 };
-
-/** Stands in for an issuer that is none, so that the others keep their places in the list. */
-const NO_ISSUER: WebhookIssuer = { issuer: '' };
 
 /**
  * Checks that a receiver's options are what their types say, before anything is done with them.
@@ -89,29 +95,14 @@ export function checkReceiverOptions(options: unknown): {
     return { options: { issuers: [] }, faults: faults.all };
   }
   const fit = checkShape(options, RECEIVER, faults);
-  const issuers = (fit.issuers ?? []).map((issuer, index) =>
-    checkIssuer(issuer, faults.below(`issuers[${index}]`)),
-  );
+  const { issuers: given = [] } = fit;
+  const issuers = isList(given) ? checkIssuers(given, faults) : given;
   const replay = checkShape(fit.replay ?? {}, REPLAY, faults.below('replay'));
-  return { options: { ...fit, issuers, replay }, faults: faults.all };
+  const jwks = checkShape(fit.jwks ?? {}, JWKS, faults.below('jwks'));
+  return { options: { ...fit, issuers, replay, jwks }, faults: faults.all };
 }
 
-function checkIssuer(issuer: unknown, faults: ConfigurationFaults): WebhookIssuer {
-  if (!isOptions(issuer)) {
-    faults.add('', 'must be an object: { issuer, secret }');
-    return NO_ISSUER;
-  }
-  const { keys, secret } = issuer as Partial<WebhookIssuer>;
-  const fit = { ...NO_ISSUER, ...checkShape(issuer, ISSUER, faults) };
-  const missing = (value: unknown): string =>
-    `the secret of ${isText(fit.issuer) ? `"${fit.issuer}"` : 'this issuer'} is ${String(value)}: is the environment variable set?`;
-  if (secret === null || (secret === undefined && keys === undefined)) {
-    faults.add('secret', missing(secret));
-  }
-  if (Array.isArray(secret)) {
-    secret.forEach((one: unknown, index) => {
-      if (one === undefined || one === null) faults.add(`secret[${index}]`, missing(one));
-    });
-  }
-  return fit;
+/** Array.isArray, for lists that are readonly. */
+export function isList<Item>(value: readonly Item[] | object): value is readonly Item[] {
+  return Array.isArray(value);
 }

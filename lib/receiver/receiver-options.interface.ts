@@ -1,17 +1,14 @@
 import type { ValidationPipeOptions } from '@nestjs/common';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { Duration } from '../clock/duration.js';
+import type { JwksFetchOptions } from '../keys/jwks-options.js';
+import type { KeyProvider } from '../keys/key-provider.js';
+import type { WebhookIssuer } from '../keys/webhook-issuer.interface.js';
 import type { ReplayStore } from '../replay/replay-store.js';
-import type { TrustedIssuer } from '../token/key-ring.js';
 import type { TokenVerifier } from '../token/token-verifier.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';
+import type { AllowedEvents, ReceiverIssuers } from './receiver-issuers.js';
 import type { LeaseKeeper } from './replay/lease-keeper.js';
-
-/** An issuer whose events are received. */
-export interface WebhookIssuer extends TrustedIssuer {
-  /** Patterns of the events this issuer may send; another one is answered 403. Default: every event. */
-  readonly events?: readonly string[] | undefined;
-}
 
 /** What a receiver remembers, and what it does with a copy. */
 export interface WebhookReplayOptions {
@@ -34,7 +31,13 @@ export interface WebhookReceiverOptions {
   readonly name?: string | undefined;
   /** Where HEAD and POST are mounted, under the application's global prefix and version. Without it, only `@WebhookEndpoint()` routes receive. */
   readonly path?: string | undefined;
-  readonly issuers: readonly WebhookIssuer[];
+  /**
+   * Everybody whose events are received; or a provider that gives this list, and gives it anew while the
+   * application runs. The provider is asked when modules are initialised.
+   */
+  readonly issuers: readonly WebhookIssuer[] | KeyProvider<readonly WebhookIssuer[]>;
+  /** How the key sets of issuers with a `jwksUri` are fetched. */
+  readonly jwks?: JwksFetchOptions | undefined;
   /**
    * Wire formats to accept, one or several: `'webhook-token'`, `'swt-draft-00'`, `'swt-draft-02'`; default
    * `['webhook-token']`. A token is held against the rules of one of them, chosen by its `typ` and by the form
@@ -66,8 +69,8 @@ export interface ResolvedReceiver {
   /** Without a slash at either end. */
   readonly path: string | undefined;
   readonly tokens: TokenVerifier;
-  /** Patterns by issuer; an issuer that is not in it may send every event. */
-  readonly allowedEvents: ReadonlyMap<string, readonly string[]>;
+  readonly allowedEvents: AllowedEvents;
+  readonly issuers: ReceiverIssuers;
   readonly clockTolerance: number;
   readonly requireHash: boolean;
   readonly maxBodyBytes: number;

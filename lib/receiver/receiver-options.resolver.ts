@@ -1,19 +1,23 @@
+import { Logger } from '@nestjs/common';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { ConfigurationFaults } from '../errors/configuration-faults.js';
 import {
   WebhookConfigurationError,
   type ConfigurationFault,
 } from '../errors/webhook-configuration.error.js';
+import { resolveJwksOptions } from '../keys/jwks-options.js';
+import { RemoteKeySets } from '../keys/remote-key-sets.js';
+import type { KeyLog } from '../keys/trouble-log.js';
 import { MemoryReplayStore } from '../replay/memory-replay.store.js';
-import { eventPatternFault } from '../token/event-name.js';
+import type { KeySource } from '../token/key-source.js';
 import { createTokenVerifier, type TokenVerifier } from '../token/token-verifier.js';
 import { DEFAULT_CLOCK_TOLERANCE } from '../token/webhook-token.constants.js';
 import { LeaseKeeper } from './replay/lease-keeper.js';
-import { checkReceiverOptions } from './receiver-options.checks.js';
+import { listedIssuers, providedIssuers, type ReceiverIssuers } from './receiver-issuers.js';
+import { checkReceiverOptions, isList } from './receiver-options.checks.js';
 import type {
   ResolvedReceiver,
   ResolvedReceivers,
-  WebhookIssuer,
   WebhookReceiverOptions,
 } from './receiver-options.interface.js';
 import { DEFAULT_RECEIVER } from './receiver.constants.js';
@@ -23,6 +27,10 @@ const DEFAULT_MAX_BODY_BYTES = 32 * 1024 * 1024;
 const DEFAULT_REPLAY_WINDOW = 96 * 3_600_000;
 /** Milliseconds. */
 const DEFAULT_REPLAY_LEASE = 30_000;
+
+/** Milliseconds, of a KeyProvider that does not say. */
+const DEFAULT_TTL = 300_000;
+const DEFAULT_MAX_STALE = 86_400_000;
 
 /** A path of plain segments: what both adapters understand alike. */
 const MOUNTABLE_PATH = /^[A-Za-z0-9._~-]+(?:\/[A-Za-z0-9._~-]+)*$/;
@@ -75,7 +83,8 @@ function resolveReceiver(
   const { options, faults: misshapen } = checkReceiverOptions(given);
   for (const { path, message } of misshapen) faults.add(path, message);
   const { replay = {} } = options;
-  const tokens = resolveTokens(options, clock, faults, misshapen);
+  const issuers = resolveIssuers(options, clock, faults, misshapen);
+  const tokens = resolveTokens(options, issuers.keys, clock, faults, misshapen);
   const path = resolvePath(options.path, faults);
   const replayFaults = faults.below('replay');
   const replayWindow = replayFaults.duration('window', replay.window, DEFAULT_REPLAY_WINDOW);
@@ -86,14 +95,14 @@ function resolveReceiver(
     'maxBodyBytes',
     'must be a whole number of bytes',
   );
-  const allowedEvents = resolveAllowedEvents(options.issuers, faults);
   if (tokens === undefined || misshapen.length > 0) return undefined;
   const replayStore = replay.store ?? new MemoryReplayStore({ clock });
   return {
     name: options.name ?? DEFAULT_RECEIVER,
     path,
     tokens,
-    allowedEvents,
+    allowedEvents: issuers.allowedEvents,
+    issuers,
     clockTolerance: options.clockTolerance ?? DEFAULT_CLOCK_TOLERANCE,
     requireHash: options.requireHash ?? true,
     maxBodyBytes,
@@ -109,29 +118,69 @@ function resolveReceiver(
   };
 }
 
+function resolveIssuers(
+  options: WebhookReceiverOptions,
+  clock: WebhookClock,
+  faults: ConfigurationFaults,
+  misshapen: readonly ConfigurationFault[],
+): ReceiverIssuers {
+  const { issuers, clockTolerance, allowWeakSecrets, jwks = {} } = options;
+  const logger = new Logger('WebhookReceiver');
+  const log: KeyLog = (level, line) => logger[level](line);
+  const context = {
+    keyOptions: { clockTolerance, allowWeakSecrets },
+    remote: new RemoteKeySets(resolveJwksOptions(jwks, faults.below('jwks')), clock, log),
+    clock,
+    log,
+    name: `receiver "${options.name ?? DEFAULT_RECEIVER}"`,
+  };
+  if (isList(issuers)) {
+    const listed = listedIssuers(issuers, context);
+    addUnknown(listed.faults, faults, misshapen);
+    return listed.issuers;
+  }
+  const providerFaults = faults.below('issuers');
+  const ttl = providerFaults.duration('ttl', issuers.ttl, DEFAULT_TTL);
+  const maxStale = providerFaults.duration('maxStale', issuers.maxStale, DEFAULT_MAX_STALE);
+  providerFaults.require(
+    maxStale >= ttl,
+    'maxStale',
+    'must be at least ttl: what is still fresh is not too old',
+  );
+  return providedIssuers(issuers, { ttl, maxStale }, context);
+}
+
 function resolveTokens(
   options: WebhookReceiverOptions,
+  issuers: KeySource,
   clock: WebhookClock,
   faults: ConfigurationFaults,
   misshapen: readonly ConfigurationFault[],
 ): TokenVerifier | undefined {
   try {
     return createTokenVerifier({
-      issuers: options.issuers,
+      issuers,
       clockTolerance: options.clockTolerance,
       maxTokenLifetime: options.maxTokenLifetime,
       audience: options.audience,
       profiles: options.profiles,
-      allowWeakSecrets: options.allowWeakSecrets,
       now: () => clock.now(),
     });
   } catch (error) {
     if (!(error instanceof WebhookConfigurationError)) throw error;
-    for (const { path, message } of error.faults) {
-      // What is said of a misshapen option already is not said twice.
-      if (!misshapen.some((known) => concern(known.path, path))) faults.add(path, message);
-    }
+    addUnknown(error.faults, faults, misshapen);
     return undefined;
+  }
+}
+
+/** What is said of a misshapen option already is not said twice. */
+function addUnknown(
+  found: readonly ConfigurationFault[],
+  faults: ConfigurationFaults,
+  misshapen: readonly ConfigurationFault[],
+): void {
+  for (const { path, message } of found) {
+    if (!misshapen.some((known) => concern(known.path, path))) faults.add(path, message);
   }
 }
 
@@ -149,22 +198,6 @@ function resolvePath(path: string | undefined, faults: ConfigurationFaults): str
     'must be plain segments like "webhooks" or "hooks/billing"; for a path with parameters put @WebhookEndpoint() on a controller method',
   );
   return plain;
-}
-
-function resolveAllowedEvents(
-  issuers: readonly WebhookIssuer[],
-  faults: ConfigurationFaults,
-): ReadonlyMap<string, readonly string[]> {
-  const allowed = new Map<string, readonly string[]>();
-  issuers.forEach(({ issuer, events }, index) => {
-    if (events === undefined) return;
-    events.forEach((pattern, i) => {
-      const message = eventPatternFault(pattern);
-      if (message !== undefined) faults.add(`issuers[${index}].events[${i}]`, message);
-    });
-    allowed.set(issuer, events);
-  });
-  return allowed;
 }
 
 function notices(options: WebhookReceiverOptions, scope: 'process' | 'shared'): readonly string[] {

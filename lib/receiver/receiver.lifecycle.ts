@@ -40,13 +40,15 @@ export class ReceiverLifecycle implements OnModuleInit, BeforeApplicationShutdow
     private readonly drain: ReceiverDrain,
   ) {}
 
-  onModuleInit(): void {
+  async onModuleInit(): Promise<void> {
+    const keys = await this.loadKeys();
     const faults = [
+      ...keys.faults,
       ...this.severalGlobalModules(),
       ...this.startReceivers(),
       ...unservedRoutes(this.discovery, this.scanner),
     ];
-    if (faults.length > 0) throw new WebhookConfigurationError(faults);
+    if (faults.length > 0) throw new WebhookConfigurationError(faults, { cause: keys.cause });
     for (const { notices } of this.receivers.values()) {
       for (const notice of notices) this.logger.warn(notice);
     }
@@ -63,6 +65,24 @@ export class ReceiverLifecycle implements OnModuleInit, BeforeApplicationShutdow
     if (left > 0) {
       this.logger.warn(`${left} webhook(s) were still being handled after ${timeout} ms`);
     }
+  }
+
+  /** Before the first request may come: a receiver without keys would refuse what it should take. */
+  private async loadKeys(): Promise<{ faults: ConfigurationFault[]; cause: unknown }> {
+    const faults: ConfigurationFault[] = [];
+    let cause: unknown;
+    for (const { name, issuers } of this.receivers.values()) {
+      try {
+        await issuers.start();
+      } catch (error) {
+        if (!(error instanceof WebhookConfigurationError)) throw error;
+        cause ??= error.cause;
+        for (const { path, message } of error.faults) {
+          faults.push({ path: `receiver "${name}".${path}`, message });
+        }
+      }
+    }
+    return { faults, cause };
   }
 
   private startReceivers(): ConfigurationFault[] {

@@ -58,6 +58,11 @@ export class HmacKey implements SigningKey, VerificationKey {
     }
   }
 
+  /** Whether both hold the same secret, whatever their algorithms and names. */
+  holdsSame(other: VerificationKey): boolean {
+    return other instanceof HmacKey && this.secret.equals(other.secret);
+  }
+
   private mac(input: string): string {
     return createHmac(this.hash, this.secret).update(input).digest('base64url');
   }

@@ -39,4 +39,9 @@ export class JoseKey implements SigningKey, VerificationKey {
       return false;
     }
   }
+
+  /** Whether both hold the same half of a key pair, whatever their algorithms and names. */
+  holdsSame(other: VerificationKey): boolean {
+    return other instanceof JoseKey && this.key.equals(other.key);
+  }
 }

@@ -19,6 +19,7 @@ export interface IssuerKeys {
 export interface TrustedIssuers {
   /** The only issuer, when there is just one. */
   readonly sole: IssuerKeys | undefined;
+  /** @returns `undefined` for an issuer that is not trusted */
   of(issuer: string): IssuerKeys | undefined;
   /** Every issuer, where the source can list them: for explanations only. */
   all?(): Iterable<IssuerKeys>;

@@ -25,5 +25,6 @@ export interface SigningKey {
 export interface VerificationKey {
   readonly alg: SignatureAlgorithm;
   readonly kid: string | undefined;
+  /** Whether the token's signature is this key's; never rejects for a signature that is not. */
   verify(token: CompactToken): MaybePromise<boolean>;
 }

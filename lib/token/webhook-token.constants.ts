@@ -1,5 +1,14 @@
 /** Signature algorithms, RFC 7518 section 3.1 and RFC 8037. */
-export const SIGNATURE_ALGORITHMS = ['HS256', 'HS384', 'HS512', 'RS256', 'ES256', 'EdDSA'] as const;
+export const SIGNATURE_ALGORITHMS = [
+  'HS256',
+  'HS384',
+  'HS512',
+  'RS256',
+  'PS256',
+  'ES256',
+  'ES384',
+  'EdDSA',
+] as const;
 
 /** Name of a signature algorithm, as the token's header spells it. */
 export type SignatureAlgorithm = (typeof SIGNATURE_ALGORITHMS)[number];

@@ -1,4 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
+import { webcrypto } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { SystemClock } from '../../lib/clock/system-clock.js';
@@ -11,6 +12,13 @@ import { ROOT } from './documents.js';
 
 const SECRET = 'a-shared-secret-of-32-bytes-or-more';
 const clock = new SystemClock();
+const cryptoKey = await webcrypto.subtle.importKey(
+  'raw',
+  Buffer.from(SECRET),
+  { name: 'HMAC', hash: 'SHA-256' },
+  true,
+  ['verify'],
+);
 
 /** Everything wrong that the table says of the options. */
 const receivers = [
@@ -30,7 +38,24 @@ const receivers = [
       { issuer: 'https://b.example', secret: 'twelve-bytes' },
       { issuer: 'https://c.example', secret: `${SECRET}\n` },
       { issuer: 'https://d.example', secret: '-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA' },
-      { issuer: 'https://e.example', secret: Array<string>(5).fill(SECRET) },
+      {
+        issuer: 'https://g.example',
+        keys: [
+          { alg: 'ES256', key: '-----BEGIN PUBLIC KEY-----\\nMCowBQYDK2VwAyEA' },
+          { alg: 'ES256', key: { kty: 'EC', use: 'enc' } },
+          { alg: 'ES256', key: cryptoKey },
+        ],
+      },
+      {
+        issuer: 'https://h.example',
+        keys: [
+          { kid: 'a', key: SECRET, notAfter: 1 },
+          { kid: 'b', key: SECRET },
+          { kid: 'b', key: `${SECRET}-2` },
+        ],
+      },
+      { issuer: 'https://i.example', jwksUri: 'http://i.example/keys' },
+      { issuer: 'https://e.example', secret: [1, 2, 3, 4, 5].map((n) => `${SECRET}${n}`) },
     ],
   },
   { name: 'b', path: 'hooks/:tenant', issuers: [] },
@@ -46,7 +71,7 @@ const publisher: WebhookPublisherOptions = {
 
 /** Messages of these rows come when handlers and routes are known: the module's own tests have them. */
 const LATER =
-  /^(?:Class\.method|HEAD \/path|receiver path|receiver: the HTTP|publisher\.queue: serves|WebhookModule: 2|Nest can't)/;
+  /^(?:Class\.method|HEAD \/path|receiver path|receiver: the HTTP|publisher\.queue: serves|WebhookModule: 2|Nest can't|receiver "a"\.issuers)/;
 
 describe('the table of start-up messages in docs/operations.md', () => {
   it('has what the options are refused with', () => {

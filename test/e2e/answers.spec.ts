@@ -108,8 +108,11 @@ async function startTarget(adapter: AbstractHttpAdapter): Promise<Target> {
           keys: [{ key: SECRET, kid: 'a' }],
           events: ['order.*', 'refund.*'],
         },
+        // Nobody listens on the discard port.
+        { issuer: 'https://away.example', jwksUri: 'https://127.0.0.1:9/keys' },
         { issuer: 'https://other.example', secret: 'another-secret-of-32-characters!' },
       ],
+      jwks: { allowPrivateNetworks: true },
       maxBodyBytes: 1_000,
       unhandledEvent: 'reject',
       replay: { store },
@@ -266,6 +269,7 @@ const scenarios: Record<WebhookSituation, Scenario> = {
       return answer;
     },
   },
+  keys_unavailable: { request: () => token({ iss: 'https://away.example' }) },
   shutting_down: {
     produce: async ({ method, path, createAdapter }) => {
       const { app, origin, work } = await startTarget(createAdapter());

@@ -118,7 +118,7 @@ describe('a secret', () => {
   });
 
   it.each([
-    ['of a key pair', jwk(ec.publicKey), 'set alg to RS256, ES256 or EdDSA'],
+    ['of a key pair', jwk(ec.publicKey), 'set alg to RS256, PS256, ES256, ES384 or EdDSA'],
     ['without k', { kty: 'oct' }, 'is not base64url'],
     ['with padding', { kty: 'oct', k: `${'A'.repeat(43)}=` }, 'is not base64url'],
     ['that is short', { kty: 'oct', k: 'A'.repeat(40) }, 'has 30 bytes'],
@@ -289,9 +289,9 @@ describe('a key pair', () => {
 });
 
 describe('a key', () => {
-  it.each(['none', 'PS256', 'hs256', '__proto__', null])('has no algorithm %p', (alg) => {
+  it.each(['none', 'PS512', 'hs256', '__proto__', null])('has no algorithm %p', (alg) => {
     expect(keyFault(alg as 'HS256', SECRET)).toBe(
-      'alg must be one of HS256, HS384, HS512, RS256, ES256, EdDSA',
+      'alg must be one of HS256, HS384, HS512, RS256, PS256, ES256, ES384, EdDSA',
     );
   });
 

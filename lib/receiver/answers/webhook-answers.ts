@@ -192,6 +192,12 @@ export const WEBHOOK_ANSWERS = {
     headers: LATER,
     title: 'The replay store is full or cannot be reached',
   },
+  keys_unavailable: {
+    status: 503,
+    code: 'keys_unavailable',
+    headers: LATER,
+    title: 'The keys of the issuer cannot be had now',
+  },
   shutting_down: {
     status: 503,
     code: 'store_unavailable',

@@ -17,7 +17,7 @@ import { isJsonType, parseJsonPayload } from './json-payload.js';
 export interface RequestRules {
   readonly tokens: TokenVerifier;
   /** Patterns by issuer; an issuer that is not in it may send every event. */
-  readonly allowedEvents: ReadonlyMap<string, readonly string[]>;
+  readonly allowedEvents: { get(issuer: string): readonly string[] | undefined };
   readonly requireHash: boolean;
   readonly maxBodyBytes: number;
 }

@@ -1,0 +1,94 @@
+import { X509Certificate } from 'node:crypto';
+import type { Duration } from '../clock/duration.js';
+import { EgressPolicy } from '../egress/egress-policy.js';
+import type { EgressOptions } from '../egress/egress-options.interface.js';
+import type { EgressTlsOptions } from '../egress/guarded-agent.js';
+import type { ConfigurationFaults } from '../errors/configuration-faults.js';
+
+/**
+ * How key sets of issuers (`jwksUri`) are fetched. Durations are milliseconds, or text such as `'30s'`.
+ *
+ * The address of a set stands in the configuration, or in your database: where others may write it, leave
+ * `allowHttp` and `allowPrivateNetworks` off.
+ */
+export interface JwksFetchOptions extends EgressOptions {
+  /** One fetch, everything included; default `'5s'`. */
+  readonly timeout?: Duration | undefined;
+  /** The least time between two fetches of one set, failed ones included, and at most `maxAge`; default `'30s'`. */
+  readonly cooldown?: Duration | undefined;
+  /** How long a set is used without being read anew; default `'10m'`. */
+  readonly maxAge?: Duration | undefined;
+  /** How long the last good set serves its keys while it cannot be read anew; default `'24h'`. */
+  readonly maxStale?: Duration | undefined;
+  /** Certificates of authorities to trust in place of Node's, as PEM. */
+  readonly ca?: EgressTlsOptions['ca'];
+}
+
+/** The same, checked and filled. Durations are milliseconds. */
+export interface ResolvedJwksOptions {
+  readonly policy: EgressPolicy;
+  readonly allowHttp: boolean;
+  readonly timeout: number;
+  readonly cooldown: number;
+  readonly maxAge: number;
+  readonly maxStale: number;
+  readonly ca: EgressTlsOptions['ca'];
+}
+
+const DEFAULT_TIMEOUT = 5_000;
+const DEFAULT_COOLDOWN = 30_000;
+const DEFAULT_MAX_AGE = 600_000;
+const DEFAULT_MAX_STALE = 86_400_000;
+
+/** Checks and fills the options; on a fault it goes on with the defaults, so that all faults are found. */
+export function resolveJwksOptions(
+  options: JwksFetchOptions,
+  faults: ConfigurationFaults,
+): ResolvedJwksOptions {
+  const wrong = EgressPolicy.faults(options);
+  for (const { path, message } of wrong) faults.add(path, message);
+  const maxAge = faults.duration('maxAge', options.maxAge, DEFAULT_MAX_AGE);
+  const maxStale = faults.duration(
+    'maxStale',
+    options.maxStale,
+    Math.max(DEFAULT_MAX_STALE, maxAge),
+  );
+  faults.require(
+    maxStale >= maxAge,
+    'maxStale',
+    'must be at least maxAge: a set that is still fresh is not too old',
+  );
+  const cooldown = faults.duration(
+    'cooldown',
+    options.cooldown,
+    Math.min(DEFAULT_COOLDOWN, maxAge),
+  );
+  faults.require(
+    cooldown <= maxAge,
+    'cooldown',
+    'must be at most maxAge: it would keep a set in use that is no longer fresh',
+  );
+  checkCertificates(options.ca, faults);
+  return {
+    policy: new EgressPolicy(wrong.length > 0 ? {} : options),
+    allowHttp: options.allowHttp === true,
+    // setTimeout has no longer ones; jose takes whole milliseconds.
+    timeout: Math.ceil(
+      Math.min(faults.duration('timeout', options.timeout, DEFAULT_TIMEOUT), 2 ** 31 - 1),
+    ),
+    cooldown,
+    maxAge,
+    maxStale,
+    ca: options.ca,
+  };
+}
+
+function checkCertificates(ca: JwksFetchOptions['ca'], faults: ConfigurationFaults): void {
+  if (ca === undefined) return;
+  try {
+    // Node itself passes over what it cannot read, and then nobody is trusted.
+    [ca].flat().forEach((certificate) => new X509Certificate(certificate));
+  } catch {
+    faults.add('ca', 'cannot be read: give certificates as PEM');
+  }
+}

@@ -1,0 +1,127 @@
+import type { WebhookClock } from '../clock/webhook-clock.js';
+import { ConfigurationFaults } from '../errors/configuration-faults.js';
+import {
+  WebhookConfigurationError,
+  type ConfigurationFault,
+} from '../errors/webhook-configuration.error.js';
+import { IssuerList } from '../keys/issuer-list.js';
+import type { KeyProvider } from '../keys/key-provider.js';
+import { ProvidedKeys } from '../keys/provided-keys.js';
+import type { RemoteKeySets } from '../keys/remote-key-sets.js';
+import { reasonOf, TroubleLog, type KeyLog } from '../keys/trouble-log.js';
+import type { WebhookIssuer } from '../keys/webhook-issuer.interface.js';
+import type { KeyRingOptions } from '../token/key-ring.js';
+import type { KeySource } from '../token/key-source.js';
+import { checkIssuers } from './issuer-options.checks.js';
+
+/** Whom a receiver trusts, now and after every change. */
+export interface ReceiverIssuers {
+  readonly keys: KeySource;
+  /** The events an issuer may send, by the list its key is taken from. */
+  readonly allowedEvents: AllowedEvents;
+  /**
+   * Has the keys ready before the first request.
+   *
+   * @throws {@link WebhookConfigurationError} with every fault, paths below the receiver
+   */
+  start(): Promise<void>;
+}
+
+/** Patterns by issuer. */
+export interface AllowedEvents {
+  /** @returns `undefined` for an issuer that may send every event */
+  get(issuer: string): readonly string[] | undefined;
+}
+
+export interface ReceiverIssuersContext {
+  readonly keyOptions: KeyRingOptions;
+  readonly remote: RemoteKeySets;
+  readonly clock: WebhookClock;
+  readonly log: KeyLog;
+  /** The receiver in words, for the log. */
+  readonly name: string;
+}
+
+/** Issuers that stand in the options. */
+export function listedIssuers(
+  issuers: readonly WebhookIssuer[],
+  { keyOptions, remote, clock, log }: ReceiverIssuersContext,
+): { issuers: ReceiverIssuers; faults: readonly ConfigurationFault[] } {
+  const { list, faults } = IssuerList.read(issuers, keyOptions, remote);
+  return {
+    issuers: {
+      keys: list.ring,
+      allowedEvents: { get: (issuer) => list.eventsOf(issuer) },
+      start: async () => {
+        for (const notice of list.notices(clock.now() / 1_000)) log('warn', notice);
+      },
+    },
+    faults,
+  };
+}
+
+/** Issuers that a provider gives, and goes on giving. */
+export function providedIssuers(
+  provider: KeyProvider<readonly WebhookIssuer[]>,
+  durations: { readonly ttl: number; readonly maxStale: number },
+  { keyOptions, remote, clock, log, name }: ReceiverIssuersContext,
+): ReceiverIssuers {
+  const told = new Set<string>();
+  const provided = new ProvidedKeys({
+    provider,
+    ...durations,
+    clock,
+    log: new TroubleLog(`The issuers of ${name}`, log),
+    read: (given: unknown) => {
+      const list = readIssuers(given, keyOptions, remote);
+      const notices = list.notices(clock.now() / 1_000);
+      for (const notice of notices) if (!told.has(notice)) log('warn', notice);
+      told.clear();
+      for (const notice of notices) told.add(notice);
+      return list;
+    },
+  });
+  return {
+    keys: {
+      ring() {
+        const list = provided.current();
+        return list instanceof Promise ? list.then(({ ring }) => ring) : list.ring;
+      },
+    },
+    // The list that is held: a token that was verified a moment ago with one that has been replaced is
+    // allowed what its issuer may send now.
+    allowedEvents: {
+      get: (issuer) => (provided.latest === undefined ? [] : provided.latest.eventsOf(issuer)),
+    },
+    async start() {
+      try {
+        await provided.start();
+      } catch (error) {
+        if (error instanceof WebhookConfigurationError) throw error;
+        throw new WebhookConfigurationError(
+          [
+            {
+              path: 'issuers',
+              message: `the KeyProvider could not load them (${reasonOf(error)}): start the application when its source can be reached`,
+            },
+          ],
+          { cause: error },
+        );
+      }
+    },
+  };
+}
+
+function readIssuers(given: unknown, options: KeyRingOptions, remote: RemoteKeySets): IssuerList {
+  const faults = new ConfigurationFaults('');
+  if (!Array.isArray(given)) {
+    faults.add('issuers', 'load() of the KeyProvider must give a list: [{ issuer, secret }]');
+    throw new WebhookConfigurationError(faults.all);
+  }
+  const issuers = checkIssuers(given as readonly unknown[], faults);
+  // What is misshapen already would be said to be wrong in other ways too.
+  if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
+  const { list, faults: wrong } = IssuerList.read(issuers, options, remote);
+  if (wrong.length > 0) throw new WebhookConfigurationError(wrong);
+  return list;
+}

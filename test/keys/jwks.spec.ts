@@ -1,0 +1,493 @@
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { generateKeyPairSync, type JsonWebKey, type KeyObject } from 'node:crypto';
+import { setImmediate } from 'node:timers/promises';
+import { Injectable } from '@nestjs/common';
+import type { AbstractHttpAdapter } from '@nestjs/core';
+import {
+  OnWebhookEvent,
+  type JwksFetchOptions,
+  type SignatureAlgorithm,
+  type WebhookIssuer,
+  type WebhookReceiverOptions,
+} from '../../lib/index.js';
+import { signWebhook, TestClock } from '../../lib/testing/index.js';
+import { adapters } from '../fixtures/adapters.js';
+import { Gate } from '../fixtures/gate.js';
+import { head, type Answer } from '../fixtures/http-client.js';
+import { JWKS_CA, JwksServer } from '../fixtures/jwks-server.js';
+import {
+  ISSUER,
+  receiverOptions,
+  SECRET,
+  startApp,
+  type StartedApp,
+} from '../fixtures/receiver-app.js';
+
+interface Pair {
+  readonly publicKey: KeyObject;
+  readonly privateKey: KeyObject;
+}
+
+const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 });
+const pairs: Partial<Record<SignatureAlgorithm, Pair>> = {
+  RS256: rsa,
+  PS256: rsa,
+  ES256: generateKeyPairSync('ec', { namedCurve: 'P-256' }),
+  ES384: generateKeyPairSync('ec', { namedCurve: 'P-384' }),
+  EdDSA: generateKeyPairSync('ed25519'),
+};
+const algorithms = Object.keys(pairs) as SignatureAlgorithm[];
+const other = generateKeyPairSync('ed25519');
+
+function jwk({ publicKey }: Pair, more: object = {}): JsonWebKey {
+  return { ...publicKey.export({ format: 'jwk' }), ...more };
+}
+
+const KEY = jwk(pairs.EdDSA!, { kid: 'a', alg: 'EdDSA', use: 'sig' });
+const OTHER = jwk(other, { kid: 'b' });
+
+@Injectable()
+class Orders {
+  @OnWebhookEvent('order.created')
+  onCreated(): void {}
+}
+
+describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAdapter) => {
+  let clock: TestClock;
+  let server: JwksServer;
+  let started: StartedApp | undefined;
+
+  beforeEach(async () => {
+    clock = new TestClock();
+    server = await JwksServer.start([KEY]);
+  });
+  afterEach(async () => {
+    await started?.app.close();
+    started = undefined;
+    await server.close();
+  });
+
+  async function start(
+    jwks: JwksFetchOptions = {},
+    issuer: Partial<WebhookIssuer> = {},
+    adapter: AbstractHttpAdapter = createAdapter(),
+  ): Promise<StartedApp> {
+    const receiver = receiverOptions({
+      issuers: [{ issuer: ISSUER, jwksUri: server.uri, ...issuer }],
+      jwks: { allowPrivateNetworks: true, ca: JWKS_CA, ...jwks },
+    });
+    started = await startApp(adapter, { options: { ...receiver, clock }, providers: [Orders] });
+    return started;
+  }
+
+  async function token(kid: string | undefined, pair: Pair = pairs.EdDSA!, alg = 'EdDSA') {
+    const key = { kid, alg: alg as SignatureAlgorithm, key: pair.privateKey };
+    return (await signWebhook('order.created', undefined, { issuer: ISSUER, key, clock })).token;
+  }
+
+  async function deliver(kid?: string, pair?: Pair, alg?: string): Promise<Answer> {
+    return head(started!.origin, await token(kid, pair, alg));
+  }
+
+  /** The status and the code: `204`, or `401 unknown_key`. */
+  async function outcome(kid?: string, pair?: Pair, alg?: string): Promise<string> {
+    const { status, headers } = await deliver(kid, pair, alg);
+    return [status, headers['webhook-error'] ?? []].flat().join(' ');
+  }
+
+  it.each(algorithms)('is verified with its keys of %s', async (alg) => {
+    const pair = pairs[alg]!;
+    server.publish([OTHER, jwk(pair, { kid: 'mine', alg, use: 'sig', key_ops: ['verify'] })]);
+    await start();
+
+    expect(server.hits).toBe(0);
+    expect(await outcome('mine', pair, alg)).toBe('204');
+    expect(await outcome('mine', pair, alg)).toBe('204');
+    expect(await outcome(undefined, pair, alg)).toBe('204');
+    // A key of one algorithm does not even look at a token of another.
+    const refused = alg === 'EdDSA' ? '401 bad_signature' : '401 invalid_token';
+    expect(await outcome('mine', other)).toBe(refused);
+    expect(server.hits).toBe(1);
+  });
+
+  it.each([
+    ['RSA', 'RS256'],
+    ['EC on P-256', 'ES256'],
+    ['EC on P-384', 'ES384'],
+    ['Ed25519', 'EdDSA'],
+  ] as const)('may leave out the algorithm of a key of %s', async (_kind, alg) => {
+    server.publish([jwk(pairs[alg]!, { kid: 'a' })]);
+    await start();
+
+    expect(await outcome('a', pairs[alg], alg)).toBe('204');
+  });
+
+  it('may be down when the application starts', async () => {
+    server.answer(500);
+    await start();
+
+    const answer = await deliver('a');
+
+    expect(answer.status).toBe(503);
+    expect(answer.headers).toMatchObject({
+      'webhook-error': 'keys_unavailable',
+      'retry-after': '5',
+    });
+  });
+
+  it('is asked once by a flood of names, and once more after the cooldown', async () => {
+    await start();
+    const flood = async (): Promise<string[]> =>
+      Promise.all(Array.from({ length: 20 }, (__, i) => outcome(`forged-${i}`, other)));
+
+    expect(await outcome('a')).toBe('204');
+    expect(new Set(await flood())).toEqual(new Set(['401 unknown_key']));
+    expect(server.hits).toBe(1);
+    await clock.advance(29_999);
+    await flood();
+    expect(server.hits).toBe(1);
+    await clock.advance(1);
+    await flood();
+    await flood();
+    expect(server.hits).toBe(2);
+  });
+
+  it('is asked once a cooldown while it is down too, and serves the names that are known', async () => {
+    await start();
+    await outcome('a');
+    server.answer(503);
+    await clock.advance(30_000);
+    const flood = async (): Promise<void> => {
+      const outcomes = Array.from({ length: 10 }, (__, i) => outcome(`forged-${i}`, other));
+      expect(new Set(await Promise.all(outcomes))).toEqual(new Set(['503 keys_unavailable']));
+      expect(await outcome('a')).toBe('204');
+    };
+
+    await flood();
+    await flood();
+    expect(server.hits).toBe(2);
+    await clock.advance(30_000);
+    await flood();
+    expect(server.hits).toBe(3);
+    expect(started!.logger.at('error')).toEqual([
+      expect.stringMatching(/^error: The keys at 127\.0\.0\.1:\d+ are not renewed.* status 503/),
+    ]);
+    server.publish([KEY]);
+    await clock.advance(30_000);
+    expect(await outcome('forged', other)).toBe('401 unknown_key');
+    expect(started!.logger.at('log').join()).toContain('are renewed again');
+  });
+
+  it('is believed for a day while it is down, and no longer', async () => {
+    await start();
+    await outcome('a');
+    server.answer(500);
+
+    await clock.advance(23 * 3_600_000);
+    expect(await outcome('a')).toBe('204');
+    await clock.advance(3_600_000);
+    expect(await outcome('a')).toBe('204');
+    await clock.advance(30_000);
+    expect(await outcome('a')).toBe('503 keys_unavailable');
+    expect(await outcome('b', other)).toBe('503 keys_unavailable');
+  });
+
+  it('adds a key, which is found at its first use', async () => {
+    await start();
+    expect(await outcome('a')).toBe('204');
+    server.publish([KEY, OTHER]);
+    await clock.advance(30_000);
+
+    expect(await outcome('b', other)).toBe('204');
+    expect(await outcome('a')).toBe('204');
+    expect(server.hits).toBe(2);
+  });
+
+  it('removes a key, which is refused once the set was read anew', async () => {
+    await start();
+    expect(await outcome('a')).toBe('204');
+    server.publish([OTHER]);
+    await clock.advance(600_000);
+    expect(await outcome('a')).toBe('204');
+    expect(server.hits).toBe(1);
+    await clock.advance(1);
+
+    // Fresh no more: served while the set is being read.
+    expect(await outcome('a')).toBe('204');
+    expect(await outcome('b', other)).toBe('204');
+    expect(await outcome('a')).toBe('401 unknown_key');
+    expect(server.hits).toBe(2);
+  });
+
+  it('removes a key while nobody sends: the next token waits for the set', async () => {
+    await start();
+    expect(await outcome('a')).toBe('204');
+    server.publish([OTHER]);
+    await clock.advance(20 * 60_000 + 1);
+
+    const outcomes = await Promise.all([outcome('a'), outcome('a'), outcome('a')]);
+
+    expect(outcomes).toEqual(Array(3).fill('401 unknown_key'));
+    expect(server.hits).toBe(2);
+  });
+
+  it('holds up nobody with a known key while it hangs', async () => {
+    await start({ timeout: 60_000 });
+    await outcome('a');
+    const gate = new Gate();
+    server.respond = (response) => void gate.pass().then(() => response.destroy());
+    await clock.advance(600_001);
+
+    expect(await outcome('a')).toBe('204');
+    await gate.reached;
+    expect(await outcome('a')).toBe('204');
+    gate.open();
+    while (started!.logger.at('error').length === 0) await setImmediate();
+  });
+
+  it.each<[string, (server: JwksServer) => void, RegExp]>([
+    ['no JSON', (it) => it.answer(200, '<html>'), /is not JSON/],
+    ['no list', (it) => it.answer(200, '{"keys":{}}'), /no key set/],
+    ['a list of texts', (it) => it.answer(200, '{"keys":["a"]}'), /no key set/],
+    ['an array', (it) => it.answer(200, '[]'), /no key set/],
+    ['another status', (it) => it.answer(404, JSON.stringify({ keys: [KEY] })), /has status 404/],
+    ['no content', (it) => it.answer(204), /has status 204/],
+    ['too much, as declared', (it) => it.answer(200, 'x'.repeat(65_537)), /more than 65536 bytes/],
+    [
+      'too much, in chunks',
+      (it) =>
+        (it.respond = (response) => {
+          for (let i = 0; i < 70; i++) response.write(' '.repeat(1_000));
+          response.end('{}');
+        }),
+      /more than 65536 bytes/,
+    ],
+    [
+      'too many keys',
+      (it) => it.publish(Array.from({ length: 101 }, () => ({ kty: 'EC' }))),
+      /more than 100 keys/,
+    ],
+    [
+      'another encoding',
+      (it) => it.answer(200, '{"keys":[]}', { 'content-encoding': 'gzip' }),
+      /is compressed/,
+    ],
+    ['an answer that breaks off', breakOff, /the request failed/],
+    ['nothing', (it) => (it.respond = (response) => response.destroy()), /failed, Error \(ECONN/],
+  ])('may publish %s: nothing is known then', async (_what, publish, reason) => {
+    publish(server);
+    await start();
+
+    expect(await outcome('a')).toBe('503 keys_unavailable');
+    expect(started!.logger.at('error')).toEqual([expect.stringMatching(reason)]);
+
+    server.publish([KEY]);
+    await clock.advance(30_000);
+    expect(await outcome('a')).toBe('204');
+    publish(server);
+    await clock.advance(30_000);
+    expect(await outcome('b', other)).toBe('503 keys_unavailable');
+    expect(await outcome('a')).toBe('204');
+  });
+
+  it('is not followed elsewhere', async () => {
+    const elsewhere = await JwksServer.start([KEY]);
+    server.answer(302, '', { location: elsewhere.uri });
+    await start();
+
+    expect(await outcome('a')).toBe('503 keys_unavailable');
+    expect(started!.logger.at('error').join()).toContain('redirects are not followed');
+    expect(elsewhere.hits).toBe(0);
+    await elsewhere.close();
+  });
+
+  it('has its time to answer', async () => {
+    server.respond = (response) => void response.writeHead(200).write('{');
+    await start({ timeout: 20 });
+
+    expect(await outcome('a')).toBe('503 keys_unavailable');
+    expect(started!.logger.at('error').join()).toContain('no complete answer came in time');
+  });
+
+  it('is heard over a connection of its own certificate only', async () => {
+    await start({ ca: undefined });
+
+    expect(await outcome('a')).toBe('503 keys_unavailable');
+    expect(server.hits).toBe(0);
+  });
+
+  it.each<[string, JsonWebKey, RegExp | undefined]>([
+    ['a private key', { ...other.privateKey.export({ format: 'jwk' }), kid: 'b' }, /must replace/],
+    ['a secret', { kty: 'oct', k: Buffer.from(SECRET).toString('base64url'), kid: 'b' }, /must re/],
+    ['a key for encryption', { ...OTHER, use: 'enc' }, undefined],
+    ['a key for other work', { ...OTHER, key_ops: ['deriveBits'] }, undefined],
+    ['a key of a foreign algorithm', { ...OTHER, alg: 'ES256K' }, undefined],
+    ['a key of a foreign kind', { kty: 'AKP', pub: 'AAAA', kid: 'b' }, undefined],
+    ['a name that is none', { ...OTHER, kid: '\n' }, /kid that is none/],
+    ['half a key', { kty: 'OKP', crv: 'Ed25519', kid: 'b' }, /is not used: .* cannot be read/],
+    ['a public key for HMAC', { ...OTHER, alg: 'HS256' }, /is not used: .*shared secret/],
+    [
+      'a weak key',
+      jwk(generateKeyPairSync('rsa', { modulusLength: 1024 }), { kid: 'b' }),
+      /at least 2048 bits/,
+    ],
+  ])('publishes %s beside a good one: it is left out', async (_what, bad, notice) => {
+    server.publish([bad, KEY]);
+    await start();
+
+    expect(await outcome('a')).toBe('204');
+    expect(await outcome('b', other)).toBe('401 unknown_key');
+    await clock.advance(30_000);
+    expect(await outcome('b', other)).toBe('401 unknown_key');
+    expect(server.hits).toBe(2);
+    const warned = started!.logger.at('warn').filter((line) => line.includes('The key set at'));
+    expect(warned).toEqual(notice === undefined ? [] : [expect.stringMatching(notice)]);
+    expect(warned.join()).not.toContain(bad.d ?? bad.k ?? SECRET);
+  });
+
+  it('publishes nothing of use: every key is revoked', async () => {
+    await start();
+    await outcome('a');
+    server.publish([]);
+    await clock.advance(30_000);
+
+    expect(await outcome('b', other)).toBe('401 unknown_key');
+    expect(await outcome('a')).toBe('401 unknown_key');
+    expect(started!.logger.at('warn').join()).toContain('no key of the set can verify');
+  });
+
+  it('has keys of one name for several algorithms', async () => {
+    const { ES256 } = pairs;
+    server.publish([KEY, KEY, jwk(ES256!, { kid: 'a' })]);
+    await start();
+
+    expect(await outcome('a')).toBe('204');
+    expect(await outcome('a', ES256, 'ES256')).toBe('204');
+  });
+
+  it('moves from a secret to published keys without a gap', async () => {
+    await start({}, { secret: SECRET, keys: [{ kid: 'old', key: `${SECRET}-2` }] });
+    const bySecret = async (key: string | { kid: string; key: string }): Promise<number> => {
+      const sent = await signWebhook('order.created', undefined, { issuer: ISSUER, key, clock });
+      return (await head(started!.origin, sent.token)).status;
+    };
+
+    expect(await bySecret(SECRET)).toBe(204);
+    expect(await bySecret({ kid: 'old', key: `${SECRET}-2` })).toBe(204);
+    expect(server.hits).toBe(0);
+    expect(await outcome('a')).toBe('204');
+    expect(await bySecret({ kid: 'a', key: SECRET })).toBe(401);
+  });
+
+  it('shares an address with others: one fetch, and each speaks for itself', async () => {
+    const issuers = ['https://a.example', 'https://b.example'].map((issuer) => ({
+      issuer,
+      jwksUri: server.uri,
+    }));
+    const { receiver } = receiverOptions({
+      issuers,
+      jwks: { allowPrivateNetworks: true, ca: JWKS_CA },
+    });
+    started = await startApp(createAdapter(), {
+      options: { receiver, clock },
+      providers: [Orders],
+    });
+    const key = { kid: 'a', alg: 'EdDSA', key: pairs.EdDSA!.privateKey } as const;
+
+    for (const { issuer } of issuers) {
+      const sent = await signWebhook('order.created', undefined, { issuer, key, clock });
+      expect((await head(started.origin, sent.token)).status).toBe(204);
+    }
+    expect(server.hits).toBe(1);
+  });
+
+  it('prints and answers no key, however wrong things go', async () => {
+    const { d } = other.privateKey.export({ format: 'jwk' });
+    server.publish([{ ...other.privateKey.export({ format: 'jwk' }), kid: 'b' }]);
+    await start();
+    const answers = [await deliver('b', other), await deliver('a')];
+    server.answer(200, JSON.stringify({ keys: d }));
+    await clock.advance(30_000);
+    answers.push(await deliver('b', other));
+
+    const printed = [...started!.logger.lines, ...answers.map((it) => JSON.stringify(it))].join();
+    for (const text of [d!, OTHER.x!, KEY.x!]) expect(printed).not.toContain(text);
+  });
+});
+
+describe('the address of a key set', () => {
+  const start = (jwksUri: unknown, jwks?: JwksFetchOptions): Promise<StartedApp> => {
+    const [, createAdapter] = adapters[0]!;
+    const receiver: Partial<WebhookReceiverOptions> = {
+      issuers: [{ issuer: ISSUER, jwksUri: jwksUri as string }],
+      jwks,
+    };
+    return startApp(createAdapter(), { options: receiverOptions(receiver) });
+  };
+
+  it.each<[string, unknown, JwksFetchOptions | undefined, RegExp]>([
+    ['plain HTTP', 'http://keys.example/', undefined, /jwksUri: must be an https: address/],
+    ['no address', 'keys.example', undefined, /jwksUri: .*not an absolute URL/],
+    ['a number', 1, undefined, /jwksUri: must be a text/],
+    ['credentials', 'https://me:secret@keys.example/', undefined, /user name or password/],
+    ['a file', 'file:///etc/keys', undefined, /its scheme is not https/],
+    ['loopback', 'https://127.0.0.1/keys', undefined, /set allowPrivateNetworks/],
+    ['metadata', 'https://169.254.169.254/', { allowPrivateNetworks: true }, /allowedAddresses/],
+  ])('is not %s', async (_, uri, jwks, fault) => {
+    await expect(start(uri, jwks)).rejects.toThrow(fault);
+  });
+
+  it.each<[JwksFetchOptions, RegExp]>([
+    [{ timeout: 'soon' }, /receiver\.jwks\.timeout: is no duration/],
+    [{ cooldown: '1h' }, /receiver\.jwks\.cooldown: must be at most maxAge/],
+    [{ maxStale: '1m' }, /receiver\.jwks\.maxStale: must be at least maxAge/],
+    [{ ca: '-----BEGIN CERTIFICATE-----\nAAAA' }, /receiver\.jwks\.ca: cannot be read/],
+    [{ allowedAddresses: ['everywhere'] }, /receiver\.jwks\.allowedAddresses\[0\]/],
+    [{ maxage: '1m' } as JwksFetchOptions, /receiver\.jwks\.maxage: .* did you mean maxAge/],
+  ])('comes with options that make sense: %j', async (jwks, fault) => {
+    await expect(start('https://keys.example/', jwks)).rejects.toThrow(fault);
+  });
+
+  it('of a private network is refused at the connection too', async () => {
+    const [, createAdapter] = adapters[0]!;
+    const server = await JwksServer.start([KEY]);
+    const uri = server.uri.replace('127.0.0.1', 'localhost');
+    const options = receiverOptions({
+      issuers: [{ issuer: ISSUER, jwksUri: uri }],
+      // Opens the name, since ::1 is one of its addresses, and not what it resolves to.
+      jwks: { allowedAddresses: ['::1'], ca: JWKS_CA },
+    });
+    const { app, origin, logger } = await startApp(createAdapter(), { options });
+    const key = { kid: 'a', alg: 'EdDSA', key: pairs.EdDSA!.privateKey } as const;
+    const { token } = await signWebhook('order.created', undefined, { issuer: ISSUER, key });
+
+    expect((await head(origin, token)).status).toBe(503);
+    expect(server.hits).toBe(0);
+    expect(logger.at('error').join()).toMatch(/resolves to an address|ECONNREFUSED/);
+    await app.close();
+    await server.close();
+  });
+
+  it('may be plain HTTP for a test', async () => {
+    const [, createAdapter] = adapters[0]!;
+    const server = await JwksServer.start([KEY], false);
+    const options = receiverOptions({
+      issuers: [{ issuer: ISSUER, jwksUri: server.uri }],
+      jwks: { allowHttp: true, allowPrivateNetworks: true },
+    });
+    const { app, origin } = await startApp(createAdapter(), { options });
+    const key = { kid: 'a', alg: 'EdDSA', key: pairs.EdDSA!.privateKey } as const;
+    const { token } = await signWebhook('order.created', undefined, { issuer: ISSUER, key });
+
+    expect((await head(origin, token)).status).toBe(204);
+    await app.close();
+    await server.close();
+  });
+});
+
+function breakOff(server: JwksServer): void {
+  server.respond = (response) => {
+    response.writeHead(200, { 'content-length': '100' });
+    response.write('{"keys":', () => response.destroy());
+  };
+}

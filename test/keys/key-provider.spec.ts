@@ -1,0 +1,389 @@
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { setImmediate } from 'node:timers/promises';
+import { Injectable } from '@nestjs/common';
+import {
+  KeyProvider,
+  OnWebhookEvent,
+  WebhookVerifier,
+  type Duration,
+  type WebhookIssuer,
+} from '../../lib/index.js';
+import { signWebhook, TestClock } from '../../lib/testing/index.js';
+import { adapters } from '../fixtures/adapters.js';
+import { Gate } from '../fixtures/gate.js';
+import { head } from '../fixtures/http-client.js';
+import { JWKS_CA, JwksServer } from '../fixtures/jwks-server.js';
+import {
+  ISSUER,
+  receiverOptions,
+  SECRET,
+  startApp,
+  type StartedApp,
+} from '../fixtures/receiver-app.js';
+
+const OTHER = 'https://other.example';
+const NEXT = 'the-next-secret-of-this-test-alone';
+const MINUTE = 60_000;
+
+type Issuers = readonly WebhookIssuer[];
+
+/** A table of a database, as a test has it at the moment. */
+class TestIssuers extends KeyProvider<Issuers> {
+  override readonly ttl: Duration = '1m';
+  override readonly maxStale: Duration = '1h';
+  loads = 0;
+  rows: () => Issuers | Promise<Issuers> = () => [{ issuer: ISSUER, secret: SECRET }];
+
+  override load(): Issuers | Promise<Issuers> {
+    this.loads++;
+    return this.rows();
+  }
+
+  holds(...rows: readonly WebhookIssuer[]): void {
+    this.rows = () => rows;
+  }
+
+  fails(): void {
+    this.rows = () => {
+      throw Object.assign(new Error('postgres://user:hunter2@db is away'), {
+        code: 'ECONNREFUSED',
+      });
+    };
+  }
+}
+
+@Injectable()
+class Orders {
+  @OnWebhookEvent('**')
+  onAny(): void {}
+}
+
+describe.each(adapters)('a provider of issuers, on %s', (_, createAdapter) => {
+  let clock: TestClock;
+  let issuers: TestIssuers;
+  let started: StartedApp | undefined;
+
+  beforeEach(() => {
+    clock = new TestClock();
+    issuers = new TestIssuers();
+  });
+  afterEach(async () => {
+    await started?.app.close();
+    started = undefined;
+  });
+
+  async function start(change: Parameters<typeof receiverOptions>[0] = {}): Promise<StartedApp> {
+    const options = { ...receiverOptions({ issuers, ...change }), clock };
+    started = await startApp(createAdapter(), { options, providers: [Orders] });
+    return started;
+  }
+
+  async function outcome(secret = SECRET, issuer = ISSUER, event = 'order.created') {
+    const { token } = await signWebhook(event, undefined, { issuer, secret, clock });
+    const { status, headers } = await head(started!.origin, token);
+    return [status, headers['webhook-error'] ?? []].flat().join(' ');
+  }
+
+  it('is asked before the application listens, and once', async () => {
+    await start();
+
+    expect(issuers.loads).toBe(1);
+    expect(await outcome()).toBe('204');
+    expect(issuers.loads).toBe(1);
+  });
+
+  it('ends the start where it fails, without its words', async () => {
+    issuers.fails();
+
+    const failure = await start().catch((error: Error) => error);
+
+    expect((failure as Error).message).toMatch(
+      /receiver "default"\.issuers: the KeyProvider could not load them \(Error \(ECONNREFUSED\)\)/,
+    );
+    expect((failure as Error).message).not.toContain('hunter2');
+  });
+
+  it('ends the start where it does not answer', async () => {
+    const gate = new Gate();
+    issuers.rows = async () => {
+      await gate.pass();
+      return [];
+    };
+    const failing = expect(start()).rejects.toThrow(/did not settle within 10000 ms/);
+    await gate.reached;
+    await clock.advance(10_000);
+
+    await failing;
+    expect(clock.waiting).toBe(0);
+  });
+
+  it('ends the start with every fault of its list', async () => {
+    issuers.holds(
+      { issuer: ISSUER, secret: 'too-short' },
+      { issuer: ISSUER, secret: SECRET },
+      { issuer: OTHER, secret: SECRET, events: ['order'] },
+    );
+
+    const failure = (await start().catch((error: Error) => error)) as Error;
+
+    expect(failure.message).toContain(
+      'receiver "default".issuers[0].secret: the secret has 9 bytes',
+    );
+    expect(failure.message).toContain('receiver "default".issuers[1].issuer: the issuer stands');
+    expect(failure.message).toContain('receiver "default".issuers[2].events[0]');
+    expect(failure.message).not.toContain('too-short');
+  });
+
+  it.each<[string, unknown, RegExp]>([
+    ['no list', undefined, /issuers: load\(\) of the KeyProvider must give a list/],
+    ['an empty list', [], /issuers: nobody is trusted/],
+    ['a list of texts', [ISSUER], /issuers\[0\]: must be an object/],
+    ['a misspelt member', [{ issuer: ISSUER, secrets: [] }], /issuers\[0\]\.secrets: is no opt/],
+    ['a secret of null', [{ issuer: ISSUER, secret: null }], /issuers\[0\]\.secret: .* is null/],
+  ])('ends the start where it gives %s', async (_what, rows, fault) => {
+    issuers.rows = () => rows as Issuers;
+
+    await expect(start()).rejects.toThrow(fault);
+  });
+
+  it('gives a new list: asked for in the background first, and waited for later', async () => {
+    await start();
+    issuers.holds({ issuer: ISSUER, secret: NEXT });
+
+    await clock.advance(MINUTE);
+    expect(await outcome(NEXT)).toBe('401 bad_signature');
+    expect(issuers.loads).toBe(1);
+    await clock.advance(1);
+    // Older than its ttl: this request is served by what is known, the next one by what is new.
+    expect(await outcome(SECRET)).toBe('204');
+    expect(await outcome(NEXT)).toBe('204');
+    expect(await outcome(SECRET)).toBe('401 bad_signature');
+    expect(issuers.loads).toBe(2);
+
+    issuers.holds({ issuer: ISSUER, secret: SECRET });
+    await clock.advance(2 * MINUTE + 1);
+    // Older than twice its ttl: nobody is served by it.
+    expect(await outcome(NEXT)).toBe('401 bad_signature');
+    expect(issuers.loads).toBe(3);
+  });
+
+  it('is asked once by all who wait', async () => {
+    await start();
+    const gate = new Gate();
+    issuers.rows = async () => {
+      await gate.pass();
+      return [{ issuer: ISSUER, secret: NEXT }];
+    };
+    await clock.advance(2 * MINUTE + 1);
+
+    const waiting = Promise.all(Array.from({ length: 10 }, () => outcome(NEXT)));
+    await gate.reached;
+    gate.open();
+
+    expect(await waiting).toEqual(Array(10).fill('204'));
+    expect(issuers.loads).toBe(2);
+  });
+
+  it('revokes at once with refresh()', async () => {
+    await start();
+    issuers.holds({ issuer: OTHER, secret: NEXT });
+
+    await issuers.refresh();
+
+    expect(await outcome(SECRET)).toMatch(/^401/);
+    expect(await outcome(NEXT, OTHER)).toBe('204');
+    expect(issuers.loads).toBe(2);
+  });
+
+  it('is refreshed by a load of its own: an older one that ends later changes nothing', async () => {
+    await start();
+    const gate = new Gate();
+    const old = [{ issuer: ISSUER, secret: SECRET }];
+    issuers.rows = async () => {
+      await gate.pass();
+      return old;
+    };
+    await clock.advance(MINUTE + 1);
+    expect(await outcome()).toBe('204');
+    await gate.reached;
+
+    issuers.holds({ issuer: ISSUER, secret: NEXT });
+    await issuers.refresh();
+    gate.open();
+    await setImmediate();
+
+    expect(await outcome(SECRET)).toBe('401 bad_signature');
+    expect(await outcome(NEXT)).toBe('204');
+  });
+
+  it('is not relied on for what was revoked while it failed', async () => {
+    await start();
+    const gate = new Gate();
+    issuers.rows = async () => {
+      await gate.pass();
+      throw new Error('the database is away');
+    };
+    await clock.advance(2 * MINUTE + 1);
+    const waiting = outcome(SECRET);
+    await gate.reached;
+
+    issuers.holds({ issuer: ISSUER, secret: NEXT });
+    await issuers.refresh();
+    gate.open();
+
+    expect(await waiting).toBe('401 bad_signature');
+  });
+
+  it('tells who refreshes it what went wrong, and keeps what was known', async () => {
+    await start();
+    issuers.fails();
+    await expect(issuers.refresh()).rejects.toThrow('is away');
+    issuers.holds({ issuer: ISSUER, secret: 'too-short' });
+    await expect(issuers.refresh()).rejects.toMatchObject({
+      code: 'invalid_configuration',
+      faults: [{ path: 'issuers[0].secret' }],
+    });
+
+    expect(await outcome()).toBe('204');
+  });
+
+  it('is relied on while it fails, up to maxStale, and told of once', async () => {
+    await start();
+    issuers.fails();
+
+    for (let minute = 0; minute < 60; minute += 5) {
+      await clock.advance(5 * MINUTE);
+      expect(await outcome()).toBe('204');
+    }
+    expect(started!.logger.at('error')).toEqual([
+      expect.stringMatching(/The issuers of receiver "default" are not renewed.*ECONNREFUSED/),
+    ]);
+    await clock.advance(5 * MINUTE);
+    expect(await outcome()).toBe('503 keys_unavailable');
+
+    issuers.holds({ issuer: ISSUER, secret: SECRET });
+    await clock.advance(5_000);
+    expect(await outcome()).toBe('204');
+    expect(started!.logger.at('log').join()).toContain('are renewed again');
+    expect(started!.logger.lines.join()).not.toContain('hunter2');
+  });
+
+  it('is not asked by every request while it fails', async () => {
+    await start();
+    issuers.fails();
+    await clock.advance(10 * MINUTE);
+
+    for (let i = 0; i < 10; i++) await outcome();
+    expect(issuers.loads).toBe(2);
+    await clock.advance(5_000);
+    await outcome();
+    expect(issuers.loads).toBe(3);
+  });
+
+  it('gives a list with a fault: the old one stays, and the fault is told once', async () => {
+    await start();
+    issuers.holds({ issuer: ISSUER, secret: 'too-short' });
+
+    for (let i = 0; i < 3; i++) {
+      await clock.advance(5 * MINUTE);
+      expect(await outcome()).toBe('204');
+    }
+    const errors = started!.logger.at('error');
+    expect(errors).toEqual([expect.stringContaining('issuers[0].secret: the secret has 9 bytes')]);
+    expect(errors.join()).not.toContain('too-short');
+  });
+
+  it('says what each issuer may send, by the list that holds now', async () => {
+    issuers.holds(
+      { issuer: ISSUER, secret: SECRET, events: ['order.*'] },
+      { issuer: OTHER, secret: NEXT },
+    );
+    await start();
+
+    expect(await outcome(SECRET, ISSUER, 'payout.made')).toBe('403 event_forbidden');
+    expect(await outcome(NEXT, OTHER, 'payout.made')).toBe('204');
+    issuers.holds(
+      { issuer: ISSUER, secret: SECRET },
+      { issuer: OTHER, secret: NEXT, events: ['order.*'] },
+    );
+    await issuers.refresh();
+    expect(await outcome(SECRET, ISSUER, 'payout.made')).toBe('204');
+    expect(await outcome(NEXT, OTHER, 'payout.made')).toBe('403 event_forbidden');
+  });
+
+  it('warns of an issuer whose keys have all ended', async () => {
+    const ended = { issuer: OTHER, keys: [{ key: NEXT, notAfter: '2025-12-31' }] };
+    issuers.holds({ issuer: ISSUER, secret: SECRET }, ended);
+    await start();
+    await issuers.refresh();
+
+    const warned = started!.logger.at('warn').filter((line) => line.includes('notAfter'));
+    expect(warned).toEqual([expect.stringContaining(`Every key of the issuer "${OTHER}" is past`)]);
+  });
+
+  it('keeps what is known of a key set over a new list', async () => {
+    const server = await JwksServer.start();
+    issuers.holds({ issuer: ISSUER, jwksUri: server.uri });
+    await start({ jwks: { allowPrivateNetworks: true, ca: JWKS_CA } });
+
+    expect(await outcome()).toBe('401 unknown_key');
+    await issuers.refresh();
+    expect(await outcome()).toBe('401 unknown_key');
+    expect(server.hits).toBe(1);
+    issuers.holds({ issuer: OTHER, jwksUri: server.uri.replace('keys', 'others') });
+    await issuers.refresh();
+    expect(await outcome(SECRET, OTHER)).toBe('401 unknown_key');
+    expect(server.hits).toBe(2);
+    await server.close();
+  });
+});
+
+describe('a provider', () => {
+  const [, createAdapter] = adapters[0]!;
+
+  it.each<[string, object, RegExp]>([
+    ['a ttl that is none', { ttl: 'often' }, /receiver\.issuers\.ttl: is no duration/],
+    ['a maxStale below its ttl', { maxStale: '30s' }, /receiver\.issuers\.maxStale: must be at l/],
+  ])('has no %s', async (_, change, fault) => {
+    const issuers = Object.assign(new TestIssuers(), change);
+
+    await expect(
+      startApp(createAdapter(), { options: receiverOptions({ issuers }) }),
+    ).rejects.toThrow(fault);
+  });
+
+  it('is an instance of the class: an object that only loads cannot be refreshed', async () => {
+    const issuers = { load: () => [], ttl: 1 } as unknown as TestIssuers;
+
+    await expect(
+      startApp(createAdapter(), { options: receiverOptions({ issuers }) }),
+    ).rejects.toThrow(/receiver\.issuers: .* extends KeyProvider/);
+  });
+
+  it('serves several receivers, and refreshes all of them', async () => {
+    const issuers = new TestIssuers();
+    const { app } = await startApp(createAdapter(), {
+      options: {
+        receiver: ['one', 'two'].map((name) => ({ name, path: name, issuers })),
+      },
+      providers: [Orders],
+    });
+    const verifier = app.get(WebhookVerifier);
+    const verify = async (secret: string, receiver: string): Promise<string> => {
+      const signed = await signWebhook('order.created', undefined, { issuer: ISSUER, secret });
+      return verifier.verify(signed, { receiver }).then(
+        () => 'accepted',
+        ({ code }: { code: string }) => code,
+      );
+    };
+
+    expect(issuers.loads).toBe(2);
+    issuers.holds({ issuer: ISSUER, secret: NEXT });
+    await issuers.refresh();
+    for (const receiver of ['one', 'two']) {
+      expect(await verify(SECRET, receiver)).toBe('bad_signature');
+      expect(await verify(NEXT, receiver)).toBe('accepted');
+    }
+    await app.close();
+  });
+});

@@ -1,0 +1,41 @@
+import { describe, expect, it, jest } from '@jest/globals';
+import { KeyRing, type TrustedIssuer } from '../../lib/token/key-ring.js';
+import { createTokenSigner, createTokenVerifier } from '../../lib/token/index.js';
+
+const secretOf = (n: number): string => `the-secret-of-issuer-number-${n}-alone`;
+const issuerOf = (n: number): string => `https://shop-${n}.example`;
+
+/** Counts what one verification looks up among this many issuers, and how many keys it tries. */
+function workAmong(count: number): { lookUps: number; walks: number; tried: number } {
+  const trusted = Array.from({ length: count }, (_, n): TrustedIssuer => {
+    return { issuer: issuerOf(n), secret: secretOf(n) };
+  });
+  const { ring } = KeyRing.build(trusted, {});
+  const verifier = createTokenVerifier({ issuers: ring });
+  const last = count - 1;
+  const signer = createTokenSigner({ issuer: issuerOf(last), key: secretOf(last) });
+  const token = signer.sign({ event: 'order.created' }) as string;
+  const of = jest.spyOn(ring, 'of');
+  const walks = (['forEach', 'values', 'entries', 'keys'] as const).map((name) =>
+    jest.spyOn(Map.prototype, name),
+  );
+  const keys = ring.of(issuerOf(last))!.candidates(undefined, 0) as readonly object[];
+  of.mockClear();
+  try {
+    expect(verifier.verify(token)).toMatchObject({ claims: { iss: issuerOf(last) } });
+    return {
+      lookUps: of.mock.calls.length,
+      walks: walks.reduce((sum, spy) => sum + spy.mock.calls.length, 0),
+      tried: keys.length,
+    };
+  } finally {
+    for (const spy of [of, ...walks]) spy.mockRestore();
+  }
+}
+
+describe('ten thousand issuers', () => {
+  it('cost a verification what two cost', () => {
+    expect(workAmong(10_000)).toEqual(workAmong(2));
+    expect(workAmong(10_000)).toEqual({ lookUps: 1, walks: 0, tried: 1 });
+  });
+});

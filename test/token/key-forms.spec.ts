@@ -1,0 +1,353 @@
+import { describe, expect, it } from '@jest/globals';
+import {
+  createPublicKey,
+  createSecretKey,
+  generateKeyPairSync,
+  webcrypto,
+  type JsonWebKey,
+  type KeyObject,
+} from 'node:crypto';
+import {
+  createTokenSigner,
+  createTokenVerifier,
+  WebhookConfigurationError,
+  type KeyMaterial,
+  type SignatureAlgorithm,
+  type WebhookKey,
+} from '../../lib/token/index.js';
+import { targetCertificate } from '../egress/target-server.js';
+
+const ISSUER = 'https://shop.example';
+const SECRET = 'a-secret-of-this-test-alone-long-enough-for-each-of-the-three-!!';
+
+const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 });
+const p256 = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+const p384 = generateKeyPairSync('ec', { namedCurve: 'P-384' });
+
+function pem(key: KeyObject): string {
+  return key.export({ type: key.type === 'private' ? 'pkcs8' : 'spki', format: 'pem' }) as string;
+}
+
+function jwk(key: KeyObject): JsonWebKey {
+  return key.export({ format: 'jwk' });
+}
+
+function messageOf(make: () => unknown): string | undefined {
+  try {
+    make();
+    return undefined;
+  } catch (error) {
+    if (error instanceof WebhookConfigurationError) return error.faults[0]?.message;
+    throw error;
+  }
+}
+
+function keyFault(alg: SignatureAlgorithm, key: KeyMaterial): string | undefined {
+  return messageOf(() =>
+    createTokenVerifier({ issuers: [{ issuer: ISSUER, keys: [{ alg, key }] }] }),
+  );
+}
+
+function keysFault(...keys: WebhookKey[]): string | undefined {
+  return messageOf(() => createTokenVerifier({ issuers: [{ issuer: ISSUER, keys }] }));
+}
+
+function signingFault(alg: SignatureAlgorithm, key: KeyMaterial): string | undefined {
+  return messageOf(() => createTokenSigner({ issuer: ISSUER, key: { alg, key } }));
+}
+
+/** What only whoever has the key knows: no line of it may be in a message. */
+function expectUnquoted(message: string | undefined, text: string): void {
+  for (const line of text.split(/\\n|\s+/)) {
+    if (line.length > 30 && !line.startsWith('-----')) expect(message).not.toContain(line);
+  }
+}
+
+describe('PS256 and ES384', () => {
+  it.each([
+    ['PS256', rsa, { name: 'RSA-PSS', hash: 'SHA-256' }],
+    ['ES384', p384, { name: 'ECDSA', namedCurve: 'P-384' }],
+  ] as const)('%s signs and verifies, whatever form its key has', async (alg, pair, algorithm) => {
+    const cryptoKey = await webcrypto.subtle.importKey(
+      'jwk',
+      jwk(pair.publicKey),
+      algorithm,
+      true,
+      ['verify'],
+    );
+    const token = await createTokenSigner({
+      issuer: ISSUER,
+      key: { alg, key: pair.privateKey },
+    }).sign({ event: 'order.created' });
+
+    for (const key of [pair.publicKey, pem(pair.publicKey), jwk(pair.publicKey), cryptoKey]) {
+      const verifier = createTokenVerifier({ issuers: [{ issuer: ISSUER, keys: [{ alg, key }] }] });
+      expect(await verifier.verify(token)).toMatchObject({ header: { alg }, key: { alg } });
+    }
+  });
+
+  it('are not taken for RS256 and ES256', async () => {
+    const key = { alg: 'PS256', key: rsa.privateKey } as const;
+    const token = await createTokenSigner({ issuer: ISSUER, key }).sign({ event: 'order.created' });
+    const verifier = createTokenVerifier({
+      issuers: [{ issuer: ISSUER, keys: [{ alg: 'RS256', key: rsa.publicKey }] }],
+    });
+
+    await expect(async () => verifier.verify(token)).rejects.toMatchObject({
+      code: 'invalid_token',
+    });
+  });
+
+  it.each([
+    ['PS256', p256.publicKey, 'PS256 wants an RSA key, and this is ec'],
+    [
+      'PS256',
+      generateKeyPairSync('rsa', { modulusLength: 1024 }).publicKey,
+      'at least 2048 bits, and this has 1024',
+    ],
+    [
+      'PS256',
+      generateKeyPairSync('rsa-pss', { modulusLength: 2048 }).publicKey,
+      'of the kind rsa-pss: make one with "openssl genpkey',
+    ],
+    ['ES384', p256.publicKey, 'ES384 wants an EC key on the curve P-384'],
+    ['ES384', rsa.publicKey, 'ES384 wants an EC key on the curve P-384'],
+    ['ES256', p384.publicKey, 'ES256 wants an EC key on the curve P-256'],
+  ] as const)('%s has a key that fits', (alg, key, remedy) => {
+    expect(keyFault(alg, key)).toContain(remedy);
+  });
+});
+
+describe('an RSA key', () => {
+  const { n } = jwk(rsa.publicKey);
+  const exponent = (value: bigint): string => {
+    const hex = value.toString(16);
+    return Buffer.from(hex.padStart(hex.length + (hex.length % 2), '0'), 'hex').toString(
+      'base64url',
+    );
+  };
+
+  it.each([1n, 3n, 65_536n, 65_538n, 2n ** 256n + 1n])('has no public exponent %p', (value) => {
+    const key = { kty: 'RSA', n: n!, e: exponent(value) };
+
+    expect(keyFault('RS256', key)).toMatch(/public exponent is odd|cannot be read/);
+    expect(keyFault('PS256', key)).toMatch(/public exponent is odd|cannot be read/);
+  });
+
+  it('may have any sane exponent', () => {
+    expect(keyFault('RS256', { kty: 'RSA', n: n!, e: exponent(2n ** 255n + 1n) })).toBeUndefined();
+  });
+
+  it('is not so large that it slows down every verification', () => {
+    const key = {
+      kty: 'RSA',
+      n: Buffer.alloc(1_025, 0xff).toString('base64url'),
+      e: exponent(65_537n),
+    };
+
+    expect(keyFault('RS256', key)).toContain('at most 8192 bits');
+  });
+});
+
+describe('PEM', () => {
+  const good = pem(p256.publicKey);
+
+  it.each<[string, string]>([
+    ['as it is', good],
+    ['with CRLF, as RFC 7468 allows', good.replaceAll('\n', '\r\n')],
+    ['without a newline at its end', good.trim()],
+    ['behind empty lines and text', `\n\nsigning key of 2026\n${good}`],
+    ['with white space behind its lines', good.replaceAll('\n', '  \n')],
+  ])('is read %s', (_, text) => {
+    expect(keyFault('ES256', text)).toBeUndefined();
+    expect(keyFault('ES256', Buffer.from(text))).toBeUndefined();
+  });
+
+  it.each<[string, string, string]>([
+    ['indented, as in YAML', good.replace(/^(?=.)/gm, '  '), 'remove the indentation'],
+    ['indented but for its first line', good.replace(/\n(?=.)/g, '\n\t'), 'remove the indentation'],
+    ['with "\\n" for newlines', good.replaceAll('\n', '\\n'), 'replaceAll("\\\\n", "\\n")'],
+    ['in quotation marks', `"${good}"`, 'quotation marks'],
+    ['without its END line', good.replace(/-----END.*/, ''), 'has no END line'],
+    ['in one line', good.replaceAll('\n', ''), 'has lost its line breaks'],
+    ['folded with spaces', good.replaceAll('\n', ' ').trim(), 'has lost its line breaks'],
+    ['with old line ends', good.replaceAll('\n', '\r'), 'has lost its line breaks'],
+    ['with empty lines', good.replaceAll('\n', '\n\n'), 'has empty lines'],
+    ['twice', good + pem(p384.publicKey), 'holds 2 blocks'],
+    ['of parameters', good.replaceAll('PUBLIC KEY', 'DH PARAMETERS'), 'is no key'],
+    ['of OpenSSH', good.replaceAll('PUBLIC KEY', 'OPENSSH PRIVATE KEY'), 'ssh-keygen -p -m PKCS8'],
+    ['with a character lost', good.replace(/\n./, '\n'), 'cannot be read'],
+  ])('is refused %s, with the remedy', (_, text, remedy) => {
+    const message = keyFault('ES256', text);
+
+    expect(message).toContain(remedy);
+    expect(keyFault('ES256', Buffer.from(text))).toBe(message);
+    expectUnquoted(message, text);
+  });
+
+  it('is refused when its own damage is not the only one', () => {
+    expect(signingFault('ES256', pem(p256.privateKey).replaceAll('\n', '\\n'))).toContain(
+      'the two characters "\\n"',
+    );
+  });
+
+  it.each([
+    ['PKCS#8', { type: 'pkcs8', format: 'pem', cipher: 'aes-256-cbc', passphrase: 'x' }],
+    ['PKCS#1', { type: 'pkcs1', format: 'pem', cipher: 'aes-256-cbc', passphrase: 'x' }],
+  ] as const)('that is encrypted is refused, %s', (_, form) => {
+    const text = rsa.privateKey.export(form as never) as unknown as string;
+
+    expect(signingFault('RS256', text)).toContain('createPrivateKey({ key, passphrase })');
+    expect(keyFault('RS256', text)).toContain('createPrivateKey({ key, passphrase })');
+  });
+
+  it('of a certificate is refused: nobody would look at its dates', () => {
+    expect(keyFault('RS256', targetCertificate())).toContain('openssl x509 -pubkey -noout');
+  });
+
+  it('of EC with parameters ahead, as openssl writes it, is read', () => {
+    const key = p256.privateKey.export({ type: 'sec1', format: 'pem' }) as string;
+    const parameters =
+      '-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n';
+
+    expect(signingFault('ES256', parameters + key)).toBeUndefined();
+  });
+});
+
+describe('a public key', () => {
+  const der = p256.publicKey.export({ type: 'spki', format: 'der' });
+
+  it.each<[string, KeyMaterial]>([
+    ['the inside of its PEM', der.toString('base64')],
+    ['the inside of its PEM, with line ends', der.toString('base64').replace(/.{64}/g, '$&\n')],
+    ['DER', der],
+    ['DER in a KeyObject', createSecretKey(der)],
+    [
+      'of Ed25519',
+      generateKeyPairSync('ed25519').publicKey.export({ type: 'spki', format: 'der' }),
+    ],
+    ['of SSH', `ssh-ed25519 ${'A'.repeat(68)} me@example`],
+  ])('is no shared secret: %s', (_, key) => {
+    expect(keyFault('HS256', key)).toContain('anybody may know');
+  });
+
+  it('is not seen in a secret that only begins like one', () => {
+    const random = Buffer.concat([Buffer.from([0x30, 0x59]), Buffer.alloc(62, 7)]);
+
+    expect(keyFault('HS256', random)).toBeUndefined();
+    expect(keyFault('HS256', random.toString('base64'))).toBeUndefined();
+  });
+});
+
+describe('a JWK', () => {
+  const key = jwk(p256.publicKey);
+  const secret = { kty: 'oct', k: Buffer.from(SECRET).toString('base64url') };
+
+  it.each<[string, SignatureAlgorithm, JsonWebKey, string]>([
+    ['for encryption', 'ES256', { ...key, use: 'enc' }, '"use" is not "sig"'],
+    ['for other work', 'ES256', { ...key, key_ops: ['deriveKey'] }, '"verify" is not among it'],
+    ['with operations that are none', 'ES256', { ...key, key_ops: 'verify' }, '("key_ops")'],
+    ['of another algorithm', 'ES256', { ...key, alg: 'ECDH-ES' }, "set alg to the JWK's"],
+    ['for RS256', 'PS256', { ...jwk(rsa.publicKey), alg: 'RS256' }, "set alg to the JWK's"],
+    ['a secret for encryption', 'HS256', { ...secret, use: 'enc' }, '"use" is not "sig"'],
+    ['a secret of HS512', 'HS256', { ...secret, alg: 'HS512' }, "set alg to the JWK's"],
+  ])('is refused %s', (_, alg, material, remedy) => {
+    expect(keyFault(alg, material)).toContain(remedy);
+  });
+
+  it.each<[SignatureAlgorithm, JsonWebKey]>([
+    ['ES256', { ...key, use: 'sig', key_ops: ['verify'], alg: 'ES256' }],
+    ['HS256', { ...secret, use: 'sig', alg: 'HS256' }],
+  ])('of %s may say what it is for', (alg, material) => {
+    expect(keyFault(alg, material)).toBeUndefined();
+  });
+
+  it('with a private key is refused for that, whatever else it says', () => {
+    expect(keyFault('ES256', { ...jwk(p256.privateKey), use: 'enc' })).toContain(
+      'a receiver must never hold it',
+    );
+  });
+
+  it('is no text', () => {
+    expect(keyFault('ES256', JSON.stringify(key))).toContain('give what JSON.parse makes of it');
+  });
+});
+
+describe('a CryptoKey', () => {
+  const { subtle } = webcrypto;
+  const rsaJwk = jwk(rsa.publicKey);
+  const made = (algorithm: object, usages: string[], material: JsonWebKey = rsaJwk) =>
+    subtle.importKey('jwk', material, algorithm as never, true, usages as never);
+
+  it.each([
+    ['PS256', { name: 'RSASSA-PKCS1-v1_5', hash: 'SHA-256' }, ['verify'], 'RSASSA-PKCS1-v1_5 with'],
+    ['RS256', { name: 'RSASSA-PKCS1-v1_5', hash: 'SHA-512' }, ['verify'], 'with SHA-512'],
+    ['RS256', { name: 'RSA-OAEP', hash: 'SHA-256' }, ['encrypt'], 'was made for RSA-OAEP'],
+  ] as const)('of another algorithm does not serve %s', async (alg, algorithm, usages, found) => {
+    expect(keyFault(alg, await made(algorithm, [...usages]))).toContain(found);
+  });
+
+  it('for HMAC has the digest of its algorithm', async () => {
+    const hmac = (hash: string) =>
+      subtle.importKey('raw', Buffer.from(SECRET), { name: 'HMAC', hash }, true, ['sign']);
+
+    expect(keyFault('HS256', await hmac('SHA-512'))).toContain('HMAC with SHA-512');
+    expect(keyFault('HS512', await hmac('SHA-512'))).toBeUndefined();
+  });
+});
+
+describe('keys of one issuer', () => {
+  it('have a name each', () => {
+    expect(keysFault({ kid: 'a', key: SECRET }, { kid: 'a', key: `${SECRET}-2` })).toContain(
+      'another key of the issuer has this kid',
+    );
+  });
+
+  it('serve one algorithm each', () => {
+    const { publicKey } = rsa;
+    const twice = [
+      { kid: 'a', alg: 'RS256', key: publicKey },
+      { kid: 'b', alg: 'PS256', key: createPublicKey(pem(publicKey)) },
+    ] as const;
+
+    expect(keysFault(...twice)).toContain('the same key stands here for RS256 already');
+    expect(keysFault({ key: SECRET }, { alg: 'HS512', key: SECRET })).toContain(
+      'for HS256 already',
+    );
+  });
+
+  it('may repeat one another: before a rotation, old and new are the same', () => {
+    const secret = Array<string>(5).fill(SECRET);
+
+    expect(
+      messageOf(() => createTokenVerifier({ issuers: [{ issuer: ISSUER, secret }] })),
+    ).toBeUndefined();
+    expect(keysFault({ kid: 'a', key: SECRET }, { key: SECRET }, { kid: 'a', key: SECRET })).toBe(
+      undefined,
+    );
+  });
+
+  it('do not revoke and keep the same key at once', () => {
+    const message = messageOf(() =>
+      createTokenVerifier({
+        issuers: [
+          { issuer: ISSUER, secret: SECRET, keys: [{ key: SECRET, notAfter: '2026-01-01' }] },
+        ],
+      }),
+    );
+
+    expect(message).toContain('the same key stands here already, with another notBefore');
+  });
+
+  it('have no member that is misspelt', () => {
+    expect(keysFault({ key: SECRET, notafter: '2026-01-01' } as WebhookKey)).toContain(
+      'none of kid, alg, key, notBefore, notAfter',
+    );
+  });
+});
+
+it('the core fetches no keys, and says so', () => {
+  const issuers = [{ issuer: ISSUER, jwksUri: 'https://shop.example/keys' }] as never;
+
+  expect(messageOf(() => createTokenVerifier({ issuers }))).toContain('use WebhookModule');
+});

@@ -1,0 +1,156 @@
+import { describe, expect, it } from '@jest/globals';
+import {
+  createTokenSigner,
+  createTokenVerifier,
+  WebhookConfigurationError,
+  type TokenVerifier,
+  type TokenVerifierOptions,
+  type WebhookKey,
+} from '../../lib/token/index.js';
+
+const ISSUER = 'https://shop.example';
+const SECRET = 'a-secret-of-this-test-alone-long-enough-for-all-its-keys';
+const FROM = Date.parse('2026-03-01T00:00:00Z') / 1_000;
+const UNTIL = Date.parse('2026-06-01T00:00:00Z') / 1_000;
+const WINDOW = { notBefore: '2026-03-01T00:00:00Z', notAfter: '2026-06-01T00:00:00Z' };
+
+/** Verifies, at a time, a token that was signed at that time. */
+function codeAt(
+  seconds: number,
+  keys: readonly WebhookKey[],
+  signedWith: WebhookKey = keys[0]!,
+  options: Partial<TokenVerifierOptions> = {},
+): string {
+  const now = (): number => seconds;
+  const { kid, key } = signedWith;
+  const signer = createTokenSigner({ issuer: ISSUER, key: { kid, key }, now });
+  const verifier: TokenVerifier = createTokenVerifier({
+    issuers: [{ issuer: ISSUER, keys }],
+    now,
+    ...options,
+  });
+  try {
+    void verifier.verify(signer.sign({ event: 'order.created' }) as string);
+    return 'accepted';
+  } catch (error) {
+    return (error as { code: string }).code;
+  }
+}
+
+function faultOf(...keys: object[]): string | undefined {
+  try {
+    createTokenVerifier({ issuers: [{ issuer: ISSUER, keys: keys as WebhookKey[] }] });
+    return undefined;
+  } catch (error) {
+    return (error as WebhookConfigurationError).faults[0]?.message;
+  }
+}
+
+describe('the window of a key', () => {
+  const key = { kid: 'a', key: SECRET, ...WINDOW };
+
+  it.each<[string, number, string]>([
+    ['a second before the tolerance lets it open', FROM - 61, 'unknown_key'],
+    ['when the tolerance lets it open', FROM - 60, 'accepted'],
+    ['when it opens', FROM, 'accepted'],
+    ['a second before it closes', UNTIL - 1, 'accepted'],
+    ['when it closes, without tolerance', UNTIL, 'unknown_key'],
+    ['a second after', UNTIL + 1, 'unknown_key'],
+  ])('%s', (_, seconds, code) => {
+    expect(codeAt(seconds, [key])).toBe(code);
+    // A key without a name is not tried either.
+    expect(codeAt(seconds, [{ key: SECRET, ...WINDOW }])).toBe(code);
+  });
+
+  it('opens when it says where there is no tolerance', () => {
+    expect(codeAt(FROM - 1, [key], key, { clockTolerance: 0 })).toBe('unknown_key');
+    expect(codeAt(FROM, [key], key, { clockTolerance: 0 })).toBe('accepted');
+  });
+
+  it.each<[string, object]>([
+    ['a Date', { notBefore: new Date(FROM * 1_000), notAfter: new Date(UNTIL * 1_000) }],
+    ['a day', { notBefore: '2026-03-01', notAfter: '2026-06-01' }],
+    ['an offset', { notBefore: '2026-03-01T02:00+02:00', notAfter: '2026-05-31T22:00:00-02:00' }],
+  ])('may be written as %s', (_, window) => {
+    const written = { kid: 'a', key: SECRET, ...window };
+
+    expect(codeAt(FROM - 61, [written])).toBe('unknown_key');
+    expect(codeAt(FROM - 60, [written])).toBe('accepted');
+    expect(codeAt(UNTIL - 1, [written])).toBe('accepted');
+    expect(codeAt(UNTIL, [written])).toBe('unknown_key');
+  });
+
+  it('of one key says nothing of another', () => {
+    const old = { kid: 'old', key: SECRET, notAfter: WINDOW.notAfter };
+    const next = { kid: 'next', key: `${SECRET}-2`, notBefore: WINDOW.notBefore };
+    const always = { key: `${SECRET}-3` };
+    const keys = [old, next, always];
+
+    expect(keys.map((one) => codeAt(FROM - 61, keys, one))).toEqual([
+      'accepted',
+      // Its name is not known yet, so the keys without a name are tried.
+      'bad_signature',
+      'accepted',
+    ]);
+    expect(keys.map((one) => codeAt(FROM, keys, one))).toEqual(Array(3).fill('accepted'));
+    expect(keys.map((one) => codeAt(UNTIL, keys, one))).toEqual([
+      'bad_signature',
+      'accepted',
+      'accepted',
+    ]);
+  });
+
+  it.each<[string, object, string]>([
+    ['seconds', { notAfter: UNTIL }, 'notAfter must be a Date'],
+    ['milliseconds', { notBefore: UNTIL * 1_000 }, 'notBefore must be a Date'],
+    ['a local time', { notAfter: '2026-06-01T00:00:00' }, 'with its offset'],
+    ['a day of another form', { notAfter: 'June 1, 2026' }, 'ISO 8601'],
+    ['a day that no calendar has', { notAfter: '2026-02-30' }, 'ISO 8601'],
+    ['a month that no calendar has', { notAfter: '2026-13-01T00:00:00Z' }, 'ISO 8601'],
+    ['an hour that no day has', { notAfter: '2026-06-01T25:00:00Z' }, 'ISO 8601'],
+    ['a Date that is none', { notAfter: new Date('soon') }, 'notAfter must be a Date'],
+    ['null', { notAfter: null }, 'notAfter must be a Date'],
+    [
+      'its end for its beginning',
+      { notBefore: '2026-06-01', notAfter: '2026-03-01' },
+      'later than',
+    ],
+    ['no time between', { notBefore: '2026-06-01', notAfter: '2026-06-01' }, 'later than'],
+  ])('is not %s', (_, window, remedy) => {
+    expect(faultOf({ key: SECRET, ...window })).toContain(remedy);
+  });
+
+  it('may have closed before start-up: rotations leave such keys', () => {
+    expect(faultOf({ key: SECRET, notAfter: '2001-01-01' })).toBeUndefined();
+  });
+});
+
+describe('keys without a name', () => {
+  const month = (n: number): string => `2026-${String(n).padStart(2, '0')}-01`;
+  const monthly = (n: number, months: number): WebhookKey => ({
+    key: `${SECRET}-${n}`,
+    notBefore: month(n),
+    notAfter: month(n + months),
+  });
+
+  it('are at most four at a time', () => {
+    const overlapping = Array.from({ length: 8 }, (_, i) => monthly(i + 1, 3));
+
+    expect(faultOf(...overlapping)).toBeUndefined();
+    for (const [i, key] of overlapping.entries()) {
+      expect(codeAt(Date.parse(month(i + 1)) / 1_000, overlapping, key)).toBe('accepted');
+    }
+    expect(faultOf(...Array.from({ length: 8 }, (_, i) => monthly(i + 1, 4)))).toContain(
+      'at most 4 keys without kid',
+    );
+  });
+
+  it('are counted with the tolerance by which windows open', () => {
+    // Three hold to the end of the fourth month, and the next two begin then.
+    const before = [1, 2, 3].map((n) => monthly(n, 5 - n));
+    const after = [5, 5].map((n, i) => ({ ...monthly(n, 1), key: `${SECRET}-after-${i}` }));
+
+    expect(faultOf(...before, ...after)).toContain('at most 4 keys without kid');
+    expect(faultOf(...before, after[0]!)).toBeUndefined();
+  });
+});
