@@ -43,7 +43,7 @@ export async function report(
   ...more: readonly string[]
 ): Promise<CommandRun & { report: Report }> {
   const args = [url, '--issuer', ISSUER, '--json', ...more];
-  const result = await conformance(args);
+  const result = await conformance(args, more.includes('--key') ? {} : undefined);
   return { ...result, report: JSON.parse(result.stdout) as Report };
 }
 
@@ -52,7 +52,8 @@ export function ids({ probes }: Report, ...verdicts: readonly ProbeRow['verdict'
   return probes.filter(({ verdict }) => verdicts.includes(verdict)).map(({ id }) => id);
 }
 
-class Sink extends Writable {
+/** Keeps what is printed. */
+export class Sink extends Writable {
   text = '';
 
   override _write(chunk: Buffer, _encoding: string, done: () => void): void {

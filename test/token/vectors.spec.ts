@@ -38,11 +38,13 @@ const RECEIVED = [...GROUPS, ...DRAFT_GROUPS.filter(implemented)];
 
 /** Token first, then the body, as a receiver does it. */
 function payloadOutcome(vector: Vector, verified: VerifiedWebhookToken): Outcome {
-  const { source, bodyVerified } = verifyWebhookPayload(verified.claims, {
+  const request = {
     method: vector.method,
     body: vector.body === undefined ? undefined : Buffer.from(vector.body, 'base64'),
     requireHash: vector.verifier.requireHash,
-  });
+    profile: verified.profile,
+  };
+  const { source, bodyVerified } = verifyWebhookPayload(verified.claims, request);
   return { accepted: true, payload: source, bodyVerified };
 }
 

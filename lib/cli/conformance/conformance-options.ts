@@ -68,7 +68,7 @@ export function readConformanceCall(
   const faults: string[] = [];
   const url = readUrl(positionals, values, faults);
   const signer = readSigner(values, env, faults);
-  const timeout = parseDuration(values.timeout as `${number}s`);
+  const timeout = parseDuration(values.timeout);
   if (values.issuer === undefined || values.issuer === '') {
     faults.push('--issuer is missing: name the issuer that the receiver trusts');
   }

@@ -251,10 +251,10 @@ function bodies() {
   const sha256 = hashOf('sha-256', BODY);
   const hex = sha256.slice('sha-256:'.length);
   const bytes = Buffer.from([0, 255, 10, 13, 128]);
-  const with_ = (body) => ({ body, payload: 'body' });
+  const sent = (body) => ({ body, payload: 'body' });
   return [
     ...Object.keys(ALGORITHMS).map((name) =>
-      accepted(`body with ${name}`, grammar, carrying(hashOf(name, BODY)), with_(BODY)),
+      accepted(`body with ${name}`, grammar, carrying(hashOf(name, BODY)), sent(BODY)),
     ),
     ...Object.keys(ALGORITHMS).map((name) =>
       refused(
@@ -262,11 +262,11 @@ function bodies() {
         'hash_mismatch',
         exact,
         carrying(hashOf(name, BODY)),
-        with_(`${BODY} `),
+        sent(`${BODY} `),
       ),
     ),
-    accepted('a body of bytes', exact, carrying(hashOf('sha-256', bytes)), with_(bytes)),
-    accepted('hex in upper case', grammar, carrying(`sha-256:${hex.toUpperCase()}`), with_(BODY)),
+    accepted('a body of bytes', exact, carrying(hashOf('sha-256', bytes)), sent(bytes)),
+    accepted('hex in upper case', grammar, carrying(`sha-256:${hex.toUpperCase()}`), sent(BODY)),
     ...[
       ['sha256', `sha256:${hex}`],
       ['upper-case name', `SHA-256:${hex}`],
@@ -276,21 +276,21 @@ function bodies() {
       ['no name', hex],
       ['empty', ''],
     ].map(([name, hash]) =>
-      refused(`hash: ${name}`, 'hash_unsupported', grammar, carrying(hash), with_(BODY)),
+      refused(`hash: ${name}`, 'hash_unsupported', grammar, carrying(hash), sent(BODY)),
     ),
     refused(
       'body without hash',
       'hash_required',
       'Nothing authenticates that body.',
       signed(),
-      with_(BODY),
+      sent(BODY),
     ),
     refused(
       'one byte without hash',
       'hash_required',
       'Nothing authenticates that body.',
       signed(),
-      with_(' '),
+      sent(' '),
     ),
     refused('the body did not arrive', 'hash_mismatch', exact, carrying(sha256)),
     refused(
@@ -298,7 +298,7 @@ function bodies() {
       'hash_mismatch',
       exact,
       carrying(hashOf('sha-256', '')),
-      with_(BODY),
+      sent(BODY),
     ),
     accepted('no body, no hash', 'An empty body has no hash.', signed()),
     accepted('an empty body, no hash', 'An empty body has no hash.', signed(), { body: '' }),

@@ -95,6 +95,7 @@ export function sendDraft00() {
       hash: `${hash}:${hex(hash, body)}`,
     }),
     heads: true,
+    hashesNothing: true,
   });
   return [
     make('an object', 'A small object travels in the token, by HEAD.', { data: ORDER }),
@@ -106,6 +107,9 @@ export function sendDraft00() {
       contentType: 'application/octet-stream',
     }),
     make('POST on demand', 'The sender may be told to use POST.', { data: ORDER, method: 'POST' }),
+    make('POST on demand, no data', 'An empty body has the digest of zero bytes and size 0.', {
+      method: 'POST',
+    }),
     ...HASHES.map((hash) =>
       make(`POST with ${hash}`, 'hashAlg names the digest.', { data: ORDER, method: 'POST', hash }),
     ),
@@ -160,13 +164,13 @@ function maker(profile, format) {
     const octets = bytes ?? (data === undefined ? undefined : Buffer.from(JSON.stringify(data)));
     const inline = data === undefined ? bytes === undefined : isInline(data, octets);
     const head = format.heads && method !== 'POST' && inline;
-    const digestOf = octets === undefined ? undefined : (hash ?? format.hash ?? 'sha256');
+    const digested = octets ?? (format.hashesNothing ? Buffer.alloc(0) : undefined);
     const iat = Math.floor(now);
     const carried = head
       ? { ...(data !== undefined && { data }) }
-      : octets === undefined
+      : digested === undefined
         ? {}
-        : format.stamp(octets, digestOf);
+        : format.stamp(digested, hash ?? format.hash ?? 'sha256');
     return {
       name,
       profile,
