@@ -30,6 +30,7 @@ if (!Number.isSafeInteger(seed) || !Number.isSafeInteger(count) || count < 1) {
 
 const ERRORS = new Set(['WebhookTokenError', 'WebhookPayloadError', 'WebhookConfigurationError']);
 const MOST_PROMISES_AT_ONCE = 256;
+const CLOCKS = [0, 0, 0, 0, -61, -60, 299, 300, 359, 360, 4_000];
 
 const chance = new Chance(seed);
 const pairs = [
@@ -50,7 +51,9 @@ const samples = {
   ]),
 };
 
-const now = () => NOW * 1_000;
+/** Seconds by which the receiver's clock is off. */
+let off = 0;
+const now = () => (NOW + off) * 1_000;
 const own = { issuer: ISSUER, secret: SECRET };
 const named = ['HS256', 'HS384', 'HS512'].map((alg) => ({ kid: alg, alg, key: SECRET }));
 const other = { issuer: 'https://bank.example', secret: `${SECRET}-other` };
@@ -136,6 +139,7 @@ const started = process.hrtime.bigint();
 let waiting = [];
 for (let index = 0; index < count; index++) {
   const sample = anyToken(chance, chance.pick(WEBHOOK_PROFILES));
+  off = chance.pick(CLOCKS);
   const verifier = chance.oneIn(50) ? promising : chance.pick(verifiers);
   try {
     const verified = verifier.verify(sample.token);
