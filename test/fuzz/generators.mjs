@@ -111,7 +111,8 @@ const MORE_GRAMMAR = [
   '//',
 ];
 const ALL_GRAMMAR = [...GRAMMAR, ...MORE_GRAMMAR];
-const TOKEN_NOISE = [...'AZaz09-_=+/. \n\r\t%', 'é', 'Ł', '😀', '\u0000', '..', '=='];
+const ASCII_NOISE = 'AZaz09-_=+/. \n\r\t%'.split('');
+const TOKEN_NOISE = [...ASCII_NOISE, 'é', 'Ł', '😀', '\u0000', '..', '=='];
 
 /** Any JSON value, also ones that JSON.stringify cannot give. */
 export function anyValue(chance, depth = 0) {

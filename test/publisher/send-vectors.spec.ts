@@ -2,14 +2,11 @@ import { Test, type TestingModule } from '@nestjs/testing';
 import { describe, expect, it } from '@jest/globals';
 import { compactVerify, decodeProtectedHeader, importJWK, type JWK } from 'jose';
 import { InProcessDeliveryQueue } from '../../lib/publisher/queue/in-process-delivery.queue.js';
-import type {
-  SignedWebhookRequest,
-  SignOptions,
-} from '../../lib/publisher/publish-options.interface.js';
+import type { SignedWebhookRequest } from '../../lib/publisher/publish-options.interface.js';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
 import { signWebhook } from '../../lib/testing/sign-webhook.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
-import { WEBHOOK_PROFILES } from '../../lib/token/webhook-token.constants.js';
+import { WEBHOOK_PROFILES, type WebhookProfile } from '../../lib/token/webhook-token.constants.js';
 import { WebhookModule } from '../../lib/webhook.module.js';
 import { readSendVectors, SEND_GROUPS, type SendVector } from '../token/vector-file.js';
 
@@ -69,8 +66,9 @@ describe('vectors: sending webhook-token by signWebhook', () => {
 });
 
 async function publisherSigns(vector: SendVector): Promise<SignedWebhookRequest> {
-  const { sender, event, profile, now } = vector;
-  const endpoint = { id: 'receiver', url: URL, events: ['**'], hash: sender.hash, profile };
+  const { sender, event, now } = vector;
+  const wire = { profile: vector.profile as WebhookProfile };
+  const endpoint = { id: 'receiver', url: URL, events: ['**'], hash: sender.hash, ...wire };
   const options = {
     clock: new TestClock(now * 1_000),
     publisher: {
@@ -91,7 +89,7 @@ async function publisherSigns(vector: SendVector): Promise<SignedWebhookRequest>
       contentType: event.contentType,
       audience: event.audience,
       subject: event.subject,
-      profile: profile as SignOptions['profile'],
+      ...wire,
     });
   } finally {
     await module.close();

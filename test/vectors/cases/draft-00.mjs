@@ -300,6 +300,12 @@ function bodies() {
         post(BODY.replace('42', '43')),
       ),
     ),
+    accepted(
+      'POST with hashAlg in lower case',
+      'The reference implementation sends the name as its caller wrote it, and ignores its case.',
+      sent({ ...stamp(BODY, 'SHA-256'), hashAlg: 'sha-256' }),
+      asBody(BODY),
+    ),
     accepted('POST of bytes', exact, sent(stamp(bytes)), asBody(bytes)),
     accepted(
       'POST of nothing',

@@ -170,6 +170,12 @@ function claimSets() {
         verifier: { ...BY_DEFAULT, audience: AUDIENCE },
       },
     ),
+    refused(
+      'with data',
+      'invalid_claim',
+      'The payload is the body: this format has no inline data.',
+      carrying(undefined, { data: { id: 'o-1' } }),
+    ),
     ...[0, 1, 9].map((value) =>
       accepted(`retry_count ${value}`, count, carrying(undefined, { retry_count: value })),
     ),
@@ -304,7 +310,7 @@ function bodies() {
     accepted('an empty body, no hash', 'An empty body has no hash.', signed(), { body: '' }),
     refused(
       'no body, the digest of nothing',
-      'hash_mismatch',
+      'hash_unsupported',
       'An empty body has no hash.',
       carrying(hashOf('sha-256', '')),
     ),
