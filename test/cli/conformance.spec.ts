@@ -199,6 +199,40 @@ describe('conformance of a receiver that is right but for one thing', () => {
   });
 });
 
+describe('conformance of a receiver of another format', () => {
+  it('finds what the format of -00 has and the default one has not', async () => {
+    const receiver = await WeakReceiver.start();
+    try {
+      const { code, report: found } = await report(receiver.url, '--profile', 'swt-draft-00');
+
+      expect(code).toBe(1);
+      expect(ids(found, 'fail')).toEqual(
+        expect.arrayContaining([
+          'accepts.post-json',
+          'accepts.base64-data',
+          'accepts.no-hash-alg',
+          'accepts.no-typ',
+          'token.no-nbf',
+          'token.expired-seconds',
+        ]),
+      );
+    } finally {
+      await receiver.stop();
+    }
+  });
+
+  it('stops where its plainest event is refused', async () => {
+    const receiver = await WeakReceiver.start();
+    try {
+      const { code, report: found } = await report(receiver.url, '--profile', 'swt-draft-02');
+
+      expect([code, found.end, found.probes.length]).toEqual([1, 'refused', 1]);
+    } finally {
+      await receiver.stop();
+    }
+  });
+});
+
 describe('conformance of a receiver written in an afternoon', () => {
   it('finds what is missing', async () => {
     const receiver = await startNaiveReceiver();

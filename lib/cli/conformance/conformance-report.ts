@@ -30,8 +30,9 @@ export function reportJson(subject: ReportSubject, run: ConformanceRun): object 
   };
 }
 
-/** The run as a table for people: faults with their reason, and the totals at the end. */
+/** The run as a table for people: faults with their reason, and the totals at the end; empty where no probe was made. */
 export function reportText(subject: ReportSubject, run: ConformanceRun): string {
+  if (run.results.length === 0) return '';
   const width = Math.max(0, ...run.results.map(({ probe }) => probe.id.length));
   const rows = run.results.map((result) => row(result, width));
   const counts = totals(run.results);
@@ -44,7 +45,7 @@ export function reportText(subject: ReportSubject, run: ConformanceRun): string 
     '',
     ...rows,
     '',
-    `${run.results.length} probes: ${sums.join(', ') || 'none'}`,
+    `${run.results.length} ${run.results.length === 1 ? 'probe' : 'probes'}: ${sums.join(', ')}`,
     '',
   ].join('\n');
 }

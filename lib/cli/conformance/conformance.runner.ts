@@ -3,6 +3,7 @@ import { exchange, type ExchangeTarget } from './http-exchange.js';
 import type { ProbeContext } from './probe.context.js';
 import type {
   Probe,
+  ProbeAnswer,
   ProbeGroup,
   ProbeOutcome,
   ProbeResult,
@@ -29,6 +30,9 @@ export interface ConformanceRun {
   readonly results: readonly ProbeResult[];
 }
 
+/** Characters of what a receiver says that are shown. */
+const MOST_WORDS = 200;
+
 /** Makes the probes of a format one after the other; the first one decides whether the others are worth it. */
 export async function runConformance(
   context: ProbeContext,
@@ -51,7 +55,7 @@ export async function runConformance(
   const first = judge(guard!, [outcome], context);
   const known = clockSkew === undefined ? {} : { clockSkew };
   if (first.verdict !== 'pass') {
-    const reason = `a plain event was answered ${outcome.status}${said(outcome)}`;
+    const reason = `a plain event was answered ${outcome.status}${said(outcome)}${challenge(outcome)}`;
     return { end: 'refused', reason, ...known, results: [first] };
   }
   const results = [first];
@@ -93,6 +97,15 @@ function judge(
     detail: fault ?? '',
     statuses: outcomes.flatMap((outcome) => (typeof outcome === 'string' ? [] : [outcome.status])),
   };
+}
+
+/** The receiver's challenge: its words, so only what can be printed, and nothing like a token. */
+function challenge({ headers }: ProbeAnswer): string {
+  const text = (headers.get('www-authenticate') ?? '')
+    .replace(/[^\x20-\x7e]/g, '?')
+    .replace(/[\w-]{8,}\.[\w-]{8,}\.[\w-]*/g, '<token>')
+    .slice(0, MOST_WORDS);
+  return text === '' ? '' : `, with ${text}`;
 }
 
 /** The message of a socket's error holds a name and an address, and nothing that was sent. */

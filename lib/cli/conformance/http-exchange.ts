@@ -1,6 +1,6 @@
 import { connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
-import type { ProbeAnswer, ProbeOutcome, ProbeRequest } from './probe.interface.js';
+import type { ProbeOutcome, ProbeRequest } from './probe.interface.js';
 import { parseAnswer } from './parse-answer.js';
 
 /** Where the receiver listens. */
@@ -97,28 +97,25 @@ class Connection {
   }
 
   private async answer(method: string): Promise<ProbeOutcome> {
-    const deadline = Date.now() + this.target.timeout;
-    for (;;) {
-      const parsed = parseAnswer(this.received, method, this.ended);
-      if (parsed !== undefined) {
-        this.received = this.received.subarray(parsed.length);
-        return parsed.answer satisfies ProbeAnswer;
+    let expired = false;
+    const timer = setTimeout(() => {
+      expired = true;
+      this.wake();
+    }, this.target.timeout);
+    try {
+      for (;;) {
+        const parsed = parseAnswer(this.received, method, this.ended);
+        if (parsed !== undefined) {
+          this.received = this.received.subarray(parsed.length);
+          return parsed.answer;
+        }
+        if (this.ended) return 'closed';
+        if (expired) return 'timeout';
+        await new Promise<void>((resolve) => (this.wake = resolve));
       }
-      if (this.ended) return 'closed';
-      const left = deadline - Date.now();
-      if (left <= 0) return 'timeout';
-      await this.progress(left);
+    } finally {
+      clearTimeout(timer);
     }
-  }
-
-  private progress(milliseconds: number): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = setTimeout(resolve, milliseconds);
-      this.wake = () => {
-        clearTimeout(timer);
-        resolve();
-      };
-    });
   }
 }
 
