@@ -1,5 +1,5 @@
+import type { Readable } from 'node:stream';
 import { readFile } from 'node:fs/promises';
-import type { Readable, Writable } from 'node:stream';
 import { parseArgs } from 'node:util';
 import { WebhookConfigurationError } from '../errors/webhook-configuration.error.js';
 import { explainRequest } from '../explain/explain-request.js';
@@ -10,16 +10,9 @@ import type { KeyMaterial } from '../token/key-material.js';
 import { createTokenVerifier, type TokenVerifier } from '../token/token-verifier.js';
 import type { WebhookReceipt } from '../token/webhook-receipt.interface.js';
 import type { SignatureAlgorithm, WebhookProfile } from '../token/webhook-token.constants.js';
+import type { CommandIo } from './command.interface.js';
 import { readCapturedRequest, UnreadableCaptureError } from './captured-request.js';
 import { printExplanation } from './explanation.printer.js';
-
-/** What a command is given of its process. */
-export interface CommandIo {
-  readonly stdin: Readable;
-  readonly stdout: Writable;
-  readonly stderr: Writable;
-  readonly env: Readonly<Record<string, string | undefined>>;
-}
 
 /** How to call it. */
 export const EXPLAIN_USAGE = `Usage: nestjs-webhook-token explain [file] --issuer <iss> [options]

@@ -119,6 +119,16 @@ await check('plain node: import', () => {
   const text = execFileSync('node', ['token.mjs'], { cwd: plain, encoding: 'utf8' });
   expectEqual(text.trim(), 'esm HS256 function function', 'output');
 });
+await check('plain node: the vectors', () => {
+  const script = "require('nestjs-webhook-token/vectors/times.json').direction";
+  const text = execFileSync('node', ['-p', script], { cwd: plain, encoding: 'utf8' });
+  expectEqual(text.trim(), 'receive', 'output');
+});
+await check('plain node: the command line', () => {
+  const args = ['--no-install', 'nestjs-webhook-token', '--version'];
+  const text = execFileSync('npx', args, { cwd: plain, encoding: 'utf8' });
+  expectEqual(/^\d+\.\d+\.\d+/.test(text), true, 'a version');
+});
 
 rmSync(workshop, { recursive: true, force: true });
 console.log(`packaging: ${passed} passed, ${failed} failed`);

@@ -2,17 +2,25 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { JsonWebKey } from 'node:crypto';
 import type {
+  HashAlgorithm,
   SignatureAlgorithm,
   TokenVerifierOptions,
   TrustedIssuer,
   WebhookKey,
+  WebhookProfile,
 } from '../../lib/token/index.js';
 
 /** Where the published vectors are. */
 export const VECTORS = join(import.meta.dirname, '../vectors');
 
-/** The published groups, one file each. */
+/** The published groups about the default wire format, one file each. */
 export const GROUPS = ['compact-form', 'header', 'key-choice', 'claims', 'times', 'payload'];
+
+/** Those about the wire formats of the drafts: one file a format. */
+export const DRAFT_GROUPS = ['swt-draft-00', 'swt-draft-02'];
+
+/** What a sender makes of an event: one file a wire format. */
+export const SEND_GROUPS = ['send-webhook-token', 'send-swt-draft-00', 'send-swt-draft-02'];
 
 interface VectorKey {
   readonly kid?: string;
@@ -24,6 +32,7 @@ interface VectorKey {
 /** One case, as test/vectors/README.md describes it. */
 export interface Vector {
   readonly name: string;
+  readonly profile: string;
   readonly reason: string;
   readonly token: string;
   readonly method: 'HEAD' | 'POST';
@@ -45,16 +54,62 @@ export interface Vector {
     | { readonly accepted: false; readonly code: string };
 }
 
+/** One case of the sending direction. */
+export interface SendVector {
+  readonly name: string;
+  readonly profile: string;
+  readonly reason: string;
+  readonly now: number;
+  readonly sender: {
+    readonly issuer: string;
+    readonly key: {
+      readonly kid?: string;
+      readonly alg: SignatureAlgorithm;
+      readonly secret?: string;
+      readonly privateJwk?: JsonWebKey;
+    };
+    readonly tokenLifetime: number;
+    readonly hash?: HashAlgorithm;
+    readonly method: 'auto' | 'HEAD' | 'POST';
+  };
+  readonly event: {
+    readonly name: string;
+    readonly id: string;
+    readonly jti: string;
+    readonly audience?: string | readonly string[];
+    readonly subject?: string;
+    readonly data?: unknown;
+    readonly bytes?: string;
+    readonly contentType?: string;
+  };
+  readonly expect: {
+    readonly method: 'HEAD' | 'POST';
+    readonly headers: Readonly<Record<string, string>>;
+    readonly body?: string;
+    readonly header: Readonly<Record<string, string>>;
+    readonly claims: Readonly<Record<string, unknown>>;
+  };
+}
+
 export function readVectors(group: string): readonly Vector[] {
+  return readCases(group) as readonly Vector[];
+}
+
+export function readSendVectors(group: string): readonly SendVector[] {
+  return readCases(group) as readonly SendVector[];
+}
+
+function readCases(group: string): readonly unknown[] {
   const text = readFileSync(join(VECTORS, `${group}.json`), 'utf8');
-  return (JSON.parse(text) as { cases: Vector[] }).cases;
+  return (JSON.parse(text) as { cases: unknown[] }).cases;
 }
 
 /** A case's verifier as options of this package. */
-export function verifierOptions({ verifier, now }: Vector): TokenVerifierOptions {
+export function verifierOptions({ profile, verifier, now }: Vector): TokenVerifierOptions {
   const { issuers, requireHash: _, ...rest } = verifier;
   return {
     ...rest,
+    profiles: [profile as WebhookProfile],
     now: () => now,
     issuers: issuers.map(({ issuer, secrets, keys }): TrustedIssuer => ({
       issuer,

@@ -12,17 +12,32 @@ import {
   verifyWebhookToken,
   type VerifiedWebhookToken,
 } from '../../lib/token/index.js';
-import { GROUPS, readVectors, VECTORS, verifierOptions, type Vector } from './vector-file.js';
+import { WEBHOOK_PROFILES } from '../../lib/token/webhook-token.constants.js';
+import {
+  DRAFT_GROUPS,
+  GROUPS,
+  readSendVectors,
+  readVectors,
+  SEND_GROUPS,
+  VECTORS,
+  verifierOptions,
+  type Vector,
+} from './vector-file.js';
+import { faultsOfFile } from './vector-schema.js';
 
 type Outcome = Vector['expect'];
 
+const RECEIVED = [...GROUPS, ...DRAFT_GROUPS];
+
 /** Token first, then the body, as a receiver does it. */
-function payloadOutcome(vector: Vector, { claims }: VerifiedWebhookToken): Outcome {
-  const { source, bodyVerified } = verifyWebhookPayload(claims, {
+function payloadOutcome(vector: Vector, verified: VerifiedWebhookToken): Outcome {
+  const request = {
     method: vector.method,
     body: vector.body === undefined ? undefined : Buffer.from(vector.body, 'base64'),
     requireHash: vector.verifier.requireHash,
-  });
+    profile: verified.profile,
+  };
+  const { source, bodyVerified } = verifyWebhookPayload(verified.claims, request);
   return { accepted: true, payload: source, bodyVerified };
 }
 
@@ -32,7 +47,7 @@ function refusal(error: unknown): Outcome {
   return { accepted: false, code: error.code };
 }
 
-describe.each(GROUPS)('vectors: %s', (group) => {
+describe.each(RECEIVED)('vectors: %s', (group) => {
   const vectors = readVectors(group);
   const table = vectors.map((vector): [string, Vector] => [vector.name, vector]);
 
@@ -80,13 +95,57 @@ describe.each(GROUPS)('vectors: %s', (group) => {
 });
 
 describe('vector files', () => {
+  it('are about every wire format, and no other', () => {
+    const profiles = [...GROUPS, ...DRAFT_GROUPS]
+      .flatMap((group) => readVectors(group))
+      .concat(SEND_GROUPS.flatMap((group) => readSendVectors(group)) as never[])
+      .map(({ profile }) => profile);
+
+    expect([...new Set(profiles)].sort()).toEqual([...WEBHOOK_PROFILES].sort());
+  });
+
+  it('hold enough for an implementation to be judged by', () => {
+    const counts = new Map<string, number>();
+    for (const { profile } of [...GROUPS, ...DRAFT_GROUPS].flatMap((group) => readVectors(group))) {
+      counts.set(profile, (counts.get(profile) ?? 0) + 1);
+    }
+
+    expect(counts.get('webhook-token')).toBeGreaterThan(430);
+    expect(counts.get('swt-draft-00')).toBeGreaterThan(60);
+    expect(counts.get('swt-draft-02')).toBeGreaterThan(60);
+    expect(SEND_GROUPS.flatMap((group) => readSendVectors(group)).length).toBeGreaterThan(40);
+  });
+
+  it.each([...GROUPS, ...DRAFT_GROUPS, ...SEND_GROUPS])(
+    'follow their schema: %s',
+    async (group) => {
+      expect(faultsOfFile(await readFile(join(VECTORS, `${group}.json`), 'utf8'))).toEqual([]);
+    },
+  );
+
+  it.each([
+    ['a member nobody knows', '"name":', '"color": "red", "name":'],
+    ['a missing member', '"reason":', '"color":'],
+    ['a wrong method', '"method": "HEAD"', '"method": "GET"'],
+    ['a number as a text', '"now": 1760000000', '"now": "1760000000"'],
+    ['an unknown wire format', '"profile": "webhook-token"', '"profile": "swt"'],
+    ['an unknown algorithm', '"alg": "RS256"', '"alg": "none"'],
+    ['a code of another form', '"code": "invalid_token"', '"code": "Invalid token"'],
+  ])('do not follow it with %s', async (_, found, changed) => {
+    const text = await readFile(join(VECTORS, 'header.json'), 'utf8');
+
+    expect(text).toContain(found);
+    expect(faultsOfFile(text.replace(found, changed))).not.toEqual([]);
+  });
+
   it('are what the generator makes', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'webhook-vectors-'));
     try {
       await promisify(execFile)(process.execPath, [join(VECTORS, 'generate.mjs'), directory]);
       const made = (await readdir(directory)).sort();
 
-      expect(made).toEqual(GROUPS.map((group) => `${group}.json`).sort());
+      const published = [...GROUPS, ...DRAFT_GROUPS, ...SEND_GROUPS];
+      expect(made).toEqual(published.map((group) => `${group}.json`).sort());
       for (const name of made) {
         const committed = await readFile(join(VECTORS, name), 'utf8');
         expect([name, (await readFile(join(directory, name), 'utf8')) === committed]).toEqual([

@@ -23,10 +23,27 @@ export function refused(name, code, reason, token, rest = {}) {
   return vector(name, reason, token, rest, { accepted: false, code });
 }
 
+/** The same two, for another wire format. */
+export function casesOf(profile, defaults = {}) {
+  return {
+    accepted: (name, reason, token, rest = {}) =>
+      accepted(name, reason, token, { profile, ...defaults, ...rest }),
+    refused: (name, code, reason, token, rest = {}) =>
+      refused(name, code, reason, token, { profile, ...defaults, ...rest }),
+  };
+}
+
 function vector(name, reason, token, request, expect) {
-  const { method = 'HEAD', body, now = NOW, verifier = BY_DEFAULT } = request;
+  const {
+    profile = 'webhook-token',
+    method = 'HEAD',
+    body,
+    now = NOW,
+    verifier = BY_DEFAULT,
+  } = request;
   return {
     name,
+    profile,
     reason,
     token,
     method,

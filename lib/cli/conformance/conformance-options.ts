@@ -1,0 +1,188 @@
+import { readFileSync } from 'node:fs';
+import { parseArgs } from 'node:util';
+import { parseDuration } from '../../clock/duration.js';
+import { isEventName } from '../../token/event-name.js';
+import { parseKey } from '../../token/key-material.js';
+import type { SignatureAlgorithm } from '../../token/webhook-token.constants.js';
+import type { ExchangeTarget } from './http-exchange.js';
+import type { ProbeSettings } from './probe.context.js';
+import {
+  CONFORMANCE_PROFILES,
+  PROBE_GROUPS,
+  type ConformanceProfile,
+  type ProbeGroup,
+} from './probe.interface.js';
+import { hmacSigner, keyPairSigner, secretBytes, type ProbeSigner } from './probe.signer.js';
+
+/** Names the environment variable with the shared secret. */
+export const SECRET_VARIABLE = 'WEBHOOK_SECRET';
+
+const DEFAULT_TIMEOUT = '5s';
+const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
+
+const OPTIONS = {
+  issuer: { type: 'string' },
+  secret: { type: 'string' },
+  'secret-file': { type: 'string' },
+  key: { type: 'string' },
+  alg: { type: 'string' },
+  kid: { type: 'string' },
+  audience: { type: 'string' },
+  event: { type: 'string', default: 'order.created' },
+  profile: { type: 'string', default: 'webhook-token' },
+  only: { type: 'string' },
+  timeout: { type: 'string', default: DEFAULT_TIMEOUT },
+  'allow-http': { type: 'boolean', default: false },
+  'insecure-ca': { type: 'string' },
+  json: { type: 'boolean', default: false },
+  help: { type: 'boolean', short: 'h', default: false },
+} as const;
+
+type Values = ReturnType<typeof readValues>['values'];
+
+/** What a call asks for. */
+export type ConformanceCall =
+  | { readonly kind: 'help' }
+  | { readonly kind: 'faults'; readonly faults: readonly string[] }
+  | {
+      readonly kind: 'run';
+      readonly settings: Omit<ProbeSettings, 'now'>;
+      readonly target: ExchangeTarget;
+      readonly only: ProbeGroup | undefined;
+      readonly json: boolean;
+    };
+
+/** Reads the command line; every fault of it is collected, and none quotes a secret. */
+export function readConformanceCall(
+  args: readonly string[],
+  env: Readonly<Record<string, string | undefined>>,
+): ConformanceCall {
+  let parsed: ReturnType<typeof readValues>;
+  try {
+    parsed = readValues(args);
+  } catch (error) {
+    return { kind: 'faults', faults: [unknownOption(error)] };
+  }
+  const { values, positionals } = parsed;
+  if (values.help) return { kind: 'help' };
+  const faults: string[] = [];
+  const url = readUrl(positionals, values, faults);
+  const signer = readSigner(values, env, faults);
+  const timeout = parseDuration(values.timeout);
+  if (values.issuer === undefined || values.issuer === '') {
+    faults.push('--issuer is missing: name the issuer that the receiver trusts');
+  }
+  if (!isEventName(values.event)) faults.push("--event must be a name like 'order.created'");
+  if (!isOneOf(CONFORMANCE_PROFILES, values.profile)) {
+    faults.push(`--profile must be one of ${CONFORMANCE_PROFILES.join(', ')}`);
+  }
+  if (values.only !== undefined && !isOneOf(PROBE_GROUPS, values.only)) {
+    faults.push(`--only must be one of ${PROBE_GROUPS.join(', ')}`);
+  }
+  if (timeout === undefined || timeout <= 0) {
+    faults.push("--timeout must be a duration like '5s' or '500ms'");
+  }
+  const ca = values['insecure-ca'] && readText(values['insecure-ca'], '--insecure-ca', faults);
+  if (faults.length > 0 || url === undefined || signer === undefined || timeout === undefined) {
+    return { kind: 'faults', faults };
+  }
+  const { issuer = '', audience, event, kid } = values;
+  return {
+    kind: 'run',
+    settings: {
+      profile: values.profile as ConformanceProfile,
+      issuer,
+      audience,
+      event,
+      kid,
+      signer,
+    },
+    target: { url, timeout, ca },
+    only: values.only as ProbeGroup | undefined,
+    json: values.json,
+  };
+}
+
+function readValues(args: readonly string[]) {
+  return parseArgs({ args: [...args], options: OPTIONS, allowPositionals: true });
+}
+
+/** parseArgs quotes what it does not know, which may be a secret that was mistyped into an option. */
+function unknownOption(error: unknown): string {
+  const { code, message } = error as { code?: string; message: string };
+  if (code === 'ERR_PARSE_ARGS_UNKNOWN_OPTION') {
+    const option = /'(--?[A-Za-z-]{1,30})'/.exec(message)?.[1];
+    return `the option ${option ?? 'given'} is unknown`;
+  }
+  const option = /'(?:-\w, )?(--[a-z-]{1,30})/.exec(message)?.[1];
+  return option === undefined
+    ? 'the options cannot be read'
+    : `${option} has a wrong value, or none: write ${option}=<value>`;
+}
+
+function readUrl(
+  positionals: readonly string[],
+  values: Values,
+  faults: string[],
+): URL | undefined {
+  const [text] = positionals;
+  if (text === undefined || positionals.length > 1) {
+    faults.push('give one URL: that of the webhook path, such as https://crm.example/webhooks');
+    return undefined;
+  }
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url === undefined || !['http:', 'https:'].includes(url.protocol) || url.username !== '') {
+    faults.push('the URL must begin with https:// or http://, and name no user');
+    return undefined;
+  }
+  if (url.protocol === 'http:' && !LOOPBACK.test(url.hostname) && !values['allow-http']) {
+    faults.push('over http:// anybody on the way reads the tokens: use https://, or --allow-http');
+  }
+  return url;
+}
+
+function readSigner(
+  values: Values,
+  env: Readonly<Record<string, string | undefined>>,
+  faults: string[],
+): ProbeSigner | undefined {
+  const alg = (values.alg ?? 'HS256') as SignatureAlgorithm;
+  const pem = values.key && readText(values.key, '--key', faults);
+  const file = values['secret-file'] && readText(values['secret-file'], '--secret-file', faults);
+  const given = [values.key, values['secret-file'], values.secret].filter(Boolean);
+  if (given.length > 1) {
+    faults.push('give one of --secret, --secret-file and --key');
+    return undefined;
+  }
+  // A newline at the end of a file belongs to the file, not to the secret.
+  const secret =
+    file?.replace(/\r?\n$/, '') ?? values.secret ?? (pem ? undefined : env[SECRET_VARIABLE]);
+  const material = pem ?? secret;
+  if (material === undefined || material === '') {
+    if (given.length === 0) {
+      faults.push(`the key is missing: set ${SECRET_VARIABLE}, or give --secret-file or --key`);
+    }
+    return undefined;
+  }
+  const { fault } = parseKey({ alg, kid: values.kid, key: material }, 'sign');
+  if (fault !== undefined) {
+    faults.push(`the key cannot be used: ${fault}`);
+    return undefined;
+  }
+  return alg.startsWith('HS')
+    ? hmacSigner(secretBytes(material), alg)
+    : keyPairSigner(material, alg);
+}
+
+function readText(path: string, option: string, faults: string[]): string | undefined {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    faults.push(`${option}: the file cannot be read`);
+    return undefined;
+  }
+}
+
+function isOneOf<T extends string>(all: readonly T[], value: unknown): value is T {
+  return all.includes(value as T);
+}

@@ -1,0 +1,151 @@
+import { createHash, randomUUID } from 'node:crypto';
+import type { HashAlgorithm } from '../../token/webhook-token.constants.js';
+import type { ConformanceProfile, ProbeRequest } from './probe.interface.js';
+import type { ProbeSigner } from './probe.signer.js';
+
+/** JSON members; one that is `undefined` falls away. */
+export type Members = Readonly<Record<string, unknown>>;
+
+/** What the receiver was set up with. */
+export interface ProbeSettings {
+  readonly profile: ConformanceProfile;
+  readonly issuer: string;
+  readonly event: string;
+  readonly audience?: string | undefined;
+  readonly kid?: string | undefined;
+  readonly signer: ProbeSigner;
+  /** Epoch milliseconds. */
+  now(): number;
+}
+
+/** How a request differs from a good one. What is made after the change is made right. */
+export interface Forgery {
+  readonly method?: string;
+  /** Over the header's members. */
+  readonly header?: Members;
+  /** Over the claims. */
+  readonly claims?: Members;
+  /** Over the claim `webhook`. */
+  readonly webhook?: Members;
+  /** Changes the text of the header or of the claims before it is encoded. */
+  readonly headerText?: (text: string) => string | Buffer;
+  readonly claimsText?: (text: string) => string | Buffer;
+  /** Changes what is signed. */
+  readonly input?: (input: string) => string;
+  /** Changes the finished token. */
+  readonly token?: (token: string) => string;
+  readonly signer?: ProbeSigner;
+  /** The body that is sent; nothing of the token follows from it. */
+  readonly body?: string | Buffer | undefined;
+  readonly headers?: readonly (readonly [string, string])[];
+  readonly contentLength?: number | null;
+  readonly sameConnection?: boolean;
+}
+
+/** Names of the digests in the two drafts. */
+const DRAFT_00_NAMES: Readonly<Record<HashAlgorithm, string>> = {
+  sha256: 'SHA-256',
+  sha384: 'SHA-384',
+  sha512: 'SHA-512',
+  'sha3-256': 'SHA3-256',
+  'sha3-384': 'SHA3-384',
+  'sha3-512': 'SHA3-512',
+};
+
+const LIFETIME = 300;
+
+/** Makes requests: good ones, and good ones but for one thing. */
+export class ProbeContext {
+  constructor(readonly settings: ProbeSettings) {}
+
+  get profile(): ConformanceProfile {
+    return this.settings.profile;
+  }
+
+  /** Seconds since the epoch. */
+  get now(): number {
+    return Math.floor(this.settings.now() / 1_000);
+  }
+
+  /** The format's plainest request: inline by HEAD where it knows that, else a POST with a body. */
+  request(forgery: Forgery = {}): ProbeRequest {
+    if (this.profile === 'swt-draft-02') return this.post(BODY, forgery);
+    const webhook = { data: { conformance: true }, ...forgery.webhook };
+    return this.raw({ ...forgery, webhook });
+  }
+
+  /** A POST whose token carries the digest of a body; `forgery.body` is what is sent in its place. */
+  post(
+    body: string | Buffer,
+    forgery: Forgery = {},
+    algorithm: HashAlgorithm = 'sha256',
+  ): ProbeRequest {
+    const webhook = { ...this.stamp(body, algorithm), ...forgery.webhook };
+    return this.raw({ method: 'POST', body, ...forgery, webhook });
+  }
+
+  /** A request with nothing in `webhook` but the event. */
+  raw(forgery: Forgery = {}): ProbeRequest {
+    const { method = 'HEAD', body, headers, contentLength, sameConnection } = forgery;
+    return {
+      method,
+      authorization: [`Bearer ${this.token(forgery)}`],
+      headers: headers ?? [['Content-Type', 'application/json']],
+      body: body === undefined ? undefined : Buffer.from(body as string),
+      contentLength,
+      sameConnection,
+    };
+  }
+
+  /** The members of `webhook` that authenticate a body. */
+  stamp(
+    body: string | Buffer,
+    algorithm: HashAlgorithm = 'sha256',
+    profile: ConformanceProfile = this.profile,
+  ): Members {
+    const hex = createHash(algorithm).update(body).digest('hex');
+    switch (profile) {
+      case 'webhook-token':
+        return { hash: `${algorithm}:${hex}` };
+      case 'swt-draft-00': {
+        const size = Buffer.byteLength(body);
+        return { data: { hash: hex, hashAlg: DRAFT_00_NAMES[algorithm], size } };
+      }
+      case 'swt-draft-02':
+        return { hash: `${algorithm.replace(/^sha(?=\d+$)/, 'sha-')}:${hex}` };
+    }
+  }
+
+  private token(forgery: Forgery): string {
+    const { audience, issuer, kid, event, signer: own } = this.settings;
+    const signer = forgery.signer ?? own;
+    const now = this.now;
+    const header = JSON.stringify({
+      alg: signer.alg,
+      typ: this.profile === 'swt-draft-02' ? 'SWT' : 'JWT',
+      kid,
+      ...forgery.header,
+    });
+    const claims = JSON.stringify({
+      iss: issuer,
+      aud: audience,
+      iat: now,
+      nbf: now,
+      exp: now + LIFETIME,
+      jti: randomUUID(),
+      webhook: { event, ...forgery.webhook },
+      ...forgery.claims,
+    });
+    const text = `${encode(forgery.headerText?.(header) ?? header)}.${encode(forgery.claimsText?.(claims) ?? claims)}`;
+    const input = forgery.input?.(text) ?? text;
+    const token = `${input}.${signer.sign(input)}`;
+    return forgery.token?.(token) ?? token;
+  }
+}
+
+/** A JSON body as small as can be. */
+export const BODY = '{"conformance":true,"n":1}';
+
+function encode(text: string | Buffer): string {
+  return Buffer.from(text as string).toString('base64url');
+}

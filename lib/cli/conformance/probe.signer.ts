@@ -1,0 +1,52 @@
+import { createHmac, createPrivateKey, createPublicKey, sign } from 'node:crypto';
+import type { SignatureAlgorithm } from '../../token/webhook-token.constants.js';
+
+/** Signs whatever it is given, also what no signer of the package would. */
+export interface ProbeSigner {
+  readonly alg: string;
+  /** The public key, for the confusion of it with a secret; absent for a secret. */
+  readonly publicPem?: string;
+  /** The same secret under another algorithm; absent for a key pair. */
+  withAlgorithm?(alg: string): ProbeSigner;
+  /** @returns the signature in base64url */
+  sign(input: string): string;
+}
+
+const DIGESTS: Readonly<Record<string, string>> = {
+  HS256: 'sha256',
+  HS384: 'sha384',
+  HS512: 'sha512',
+  RS256: 'sha256',
+  PS256: 'sha256',
+  ES256: 'sha256',
+  ES384: 'sha384',
+};
+
+/** An HMAC by any secret, also one that is too short. */
+export function hmacSigner(secret: string | Buffer, alg = 'HS256'): ProbeSigner {
+  const hash = DIGESTS[alg] ?? 'sha256';
+  const sign = (input: string): string =>
+    createHmac(hash, secret).update(input).digest('base64url');
+  return { alg, sign, withAlgorithm: (other) => hmacSigner(secret, other) };
+}
+
+/** The octets behind a shared secret, as the package reads it. */
+export function secretBytes(secret: string): Buffer {
+  return secret.startsWith('whsec_')
+    ? Buffer.from(secret.slice('whsec_'.length), 'base64')
+    : Buffer.from(secret);
+}
+
+/** Signs with a private key that was found to fit the algorithm. */
+export function keyPairSigner(pem: string, alg: SignatureAlgorithm): ProbeSigner {
+  const key = createPrivateKey(pem);
+  const digest = alg === 'EdDSA' ? null : (DIGESTS[alg] ?? 'sha256');
+  const options = alg.startsWith('PS')
+    ? { key, padding: 6, saltLength: 32 }
+    : { key, dsaEncoding: 'ieee-p1363' as const };
+  return {
+    alg,
+    publicPem: createPublicKey(key).export({ type: 'spki', format: 'pem' }) as string,
+    sign: (input) => sign(digest, Buffer.from(input), options).toString('base64url'),
+  };
+}

@@ -1,0 +1,248 @@
+import { HASH_ALGORITHMS } from '../../../token/webhook-token.constants.js';
+import { ALL_ACCEPTED } from '../expectations.js';
+import { BODY } from '../probe.context.js';
+import type { Probe } from '../probe.interface.js';
+import { ADVISED, DEFAULT_ONLY, HASHED, INLINE, probesOf, TOLERANT } from './define-probe.js';
+
+const { accepted } = probesOf('accepts');
+
+const BYTES = Buffer.from([0, 255, 254, 13, 10, 0, 128, 34, 92]);
+const OCTETS = [['Content-Type', 'application/octet-stream']] as const;
+const DRAFT_00 = { profiles: ['swt-draft-00'] } as const;
+const DRAFT_02 = { profiles: ['swt-draft-02'] } as const;
+const COMPACT_LARGE = JSON.stringify({ note: 'x'.repeat(100_000) });
+
+/** What a sender that does everything right may send. */
+export const ACCEPTS_PROBES: readonly Probe[] = [
+  // The first one guards all others: without it their refusals say nothing.
+  accepted('plain', 'a plain event', 'What a right sender sends is accepted.', {}),
+  accepted('no-data', 'an event without data', 'An event may have no data.', (c) =>
+    c.profile === 'swt-draft-02' ? c.raw({ method: 'POST' }) : c.raw(),
+  ),
+  accepted('post-json', 'POST with JSON', 'Larger data travels in the body.', (c) => c.post(BODY)),
+  accepted('post-bytes', 'POST with bytes that are no text', 'The digest is over octets.', (c) =>
+    c.post(BYTES, { headers: OCTETS }),
+  ),
+  ...HASH_ALGORITHMS.map((algorithm) =>
+    accepted(`digest-${algorithm}`, `POST with ${algorithm}`, 'Six digests are known.', (c) =>
+      c.post(BODY, {}, algorithm),
+    ),
+  ),
+  accepted(
+    'hash-upper-hex',
+    'a digest in upper-case hex',
+    'Hex digits have two cases.',
+    (c) => {
+      const { hash } = c.stamp(BODY) as { hash: string };
+      const [name = '', hex = ''] = hash.split(':');
+      return c.post(BODY, { webhook: { hash: `${name}:${hex.toUpperCase()}` } });
+    },
+    HASHED,
+  ),
+  accepted(
+    'post-data',
+    'POST without a body, with data',
+    'Without a body the payload is the data.',
+    (c) => c.raw({ method: 'POST', webhook: { data: { conformance: true } } }),
+    DEFAULT_ONLY,
+  ),
+  accepted(
+    'post-empty',
+    'POST without body and data',
+    'An event may have no data.',
+    (c) => c.raw({ method: 'POST' }),
+    DEFAULT_ONLY,
+  ),
+  accepted(
+    'post-empty-digest',
+    'POST of nothing, with the digest of nothing',
+    'The digest of zero bytes holds where there are none.',
+    (c) => c.raw({ method: 'POST', webhook: c.stamp('') }),
+    INLINE,
+  ),
+  accepted(
+    'post-data-and-hash',
+    'POST with body, data and hash',
+    'The hash holds, and the payload is the body.',
+    (c) => c.post(BODY, { webhook: { data: { n: 2 } } }),
+    DEFAULT_ONLY,
+  ),
+  accepted(
+    'dual-stamp',
+    'POST with the digests of both formats',
+    'A sender may speak to receivers of either format at once.',
+    (c) =>
+      c.post(BODY, {
+        webhook: { ...c.stamp(BODY), ...c.stamp(BODY, 'sha3-256', 'swt-draft-00') },
+      }),
+    DEFAULT_ONLY,
+  ),
+  accepted(
+    'base64-data',
+    'HEAD with data as base64 of the JSON',
+    'The reference implementation of the draft sends it so.',
+    { webhook: { data: Buffer.from('{"conformance":true}').toString('base64') } },
+    DRAFT_00,
+  ),
+  accepted(
+    'no-hash-alg',
+    'POST without hashAlg',
+    'Without a name it is SHA3-256.',
+    (c) => {
+      const { data } = c.stamp(BODY, 'sha3-256') as { data: object };
+      return c.post(BODY, { webhook: { data: { ...data, hashAlg: undefined } } });
+    },
+    DRAFT_00,
+  ),
+  accepted(
+    'no-typ',
+    'no typ',
+    'typ is not checked in this format.',
+    { header: { typ: undefined } },
+    DRAFT_00,
+  ),
+  accepted(
+    'retry-count',
+    'retry_count 3',
+    'Attempts are counted.',
+    { webhook: { retry_count: 3 } },
+    DRAFT_02,
+  ),
+  accepted(
+    'post-chunked',
+    'POST in chunks',
+    'A body may come without Content-Length (RFC 9112, section 7.1).',
+    (c) => ({
+      ...c.post(BODY, {
+        headers: [...OCTETS, ['Transfer-Encoding', 'chunked']],
+        contentLength: null,
+      }),
+      body: Buffer.from(`${Buffer.byteLength(BODY).toString(16)}\r\n${BODY}\r\n0\r\n\r\n`),
+    }),
+    { ...ADVISED, ...TOLERANT },
+  ),
+  accepted('post-large', 'POST with 100 kB', 'POST is for larger data.', (c) =>
+    c.post(COMPACT_LARGE),
+  ),
+  accepted(
+    'head-large',
+    'HEAD with 4 kB of data',
+    'Up to 6 kB may be inline.',
+    {
+      webhook: { data: { note: 'x'.repeat(4_000) } },
+    },
+    INLINE,
+  ),
+  accepted('unicode', 'other scripts', 'JSON is UTF-8.', (c) =>
+    c.profile === 'swt-draft-02'
+      ? c.post(JSON.stringify({ name: 'Łódź 日本 😀' }))
+      : c.request({ webhook: { data: { name: 'Łódź 日本 😀', quote: '"\\\n' } } }),
+  ),
+  accepted(
+    'content-type-charset',
+    'a content type with charset',
+    'It names what JSON is anyway.',
+    (c) => c.post(BODY, { headers: [['Content-Type', 'application/json; charset=utf-8']] }),
+  ),
+  accepted(
+    'unknown-claim',
+    'a claim nobody knows',
+    'Unknown claims are ignored (RFC 7519, section 4).',
+    {
+      claims: { color: 'red', nested: { a: [1] } },
+    },
+  ),
+  accepted(
+    'unknown-header',
+    'a header member nobody knows',
+    'It is ignored (RFC 7515, section 4).',
+    {
+      header: { 'x-color': 'red' },
+    },
+  ),
+  accepted('with-sub', 'with sub', 'sub is registered, and optional.', {
+    claims: { sub: 'customer-7' },
+  }),
+  accepted('with-txn', 'with txn', 'txn is the event (RFC 8417, section 2.2).', (c) =>
+    c.request({ claims: { txn: crypto.randomUUID() } }),
+  ),
+  accepted(
+    'no-nbf',
+    'no nbf',
+    "The specification's own example has none.",
+    { claims: { nbf: undefined } },
+    DEFAULT_ONLY,
+  ),
+  accepted(
+    'typ-lower-case',
+    'typ in lower case',
+    'typ is a media type (RFC 7515, section 4.1.9).',
+    { header: { typ: 'jwt' } },
+    { ...ADVISED, ...DEFAULT_ONLY },
+  ),
+  accepted(
+    'typ-application',
+    'typ application/jwt',
+    'typ is a media type (RFC 7515, section 4.1.9).',
+    { header: { typ: 'application/jwt' } },
+    { ...ADVISED, ...DEFAULT_ONLY },
+  ),
+  accepted(
+    'no-kid',
+    'no kid',
+    'kid is optional: all keys of the issuer are tried.',
+    (c) => (c.settings.kid === undefined ? undefined : c.request({ header: { kid: undefined } })),
+    ADVISED,
+  ),
+  accepted(
+    'audience-list',
+    'the audience among others',
+    'aud may be a list (RFC 7519, section 4.1.3).',
+    (c) => {
+      const { audience } = c.settings;
+      if (audience === undefined) return undefined;
+      return c.request({ claims: { aud: ['https://other.example', audience] } });
+    },
+  ),
+  accepted(
+    'expired-just-now',
+    'expired half a minute ago',
+    'Clocks differ by up to a minute.',
+    (c) => c.request({ claims: { iat: c.now - 300, nbf: c.now - 300, exp: c.now - 30 } }),
+    { ...ADVISED, ...TOLERANT },
+  ),
+  accepted(
+    'issued-soon',
+    'issued in half a minute',
+    'Clocks differ by up to a minute.',
+    (c) => c.request({ claims: { iat: c.now + 30, nbf: c.now + 30 } }),
+    { ...ADVISED, ...TOLERANT },
+  ),
+  accepted(
+    'hour-long',
+    'a token that lives an hour',
+    "The draft's own example lives an hour.",
+    (c) => c.request({ claims: { exp: c.now + 3_600 } }),
+    ADVISED,
+  ),
+  accepted(
+    'scheme-lower-case',
+    'the scheme in lower case',
+    'Schemes have no case (RFC 9110, section 11.1).',
+    (c) => {
+      const request = c.request();
+      return {
+        ...request,
+        authorization: request.authorization.map((one) => one.replace('Bearer', 'bearer')),
+      };
+    },
+    TOLERANT,
+  ),
+  accepted(
+    'kept-connection',
+    'two events on one connection',
+    'A connection may be used again.',
+    (c) => [c.request(), c.request({ sameConnection: true })],
+    { ...ADVISED, expect: ALL_ACCEPTED },
+  ),
+];

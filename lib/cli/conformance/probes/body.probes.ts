@@ -1,0 +1,207 @@
+import { gzipSync } from 'node:zlib';
+import { BODY } from '../probe.context.js';
+import type { Probe } from '../probe.interface.js';
+import { ADVISED, DEFAULT_ONLY, HASHED, probesOf } from './define-probe.js';
+
+const { refused } = probesOf('body');
+
+const EXACT = 'The digest is over the exact octets of the body.';
+const GRAMMAR = 'One name of the six, a colon, and hex of the exact length.';
+const UNAUTHENTICATED = 'Nothing authenticates that body.';
+const DRAFT_00 = { profiles: ['swt-draft-00'] } as const;
+const DRAFT_02 = { profiles: ['swt-draft-02'] } as const;
+
+const OTHER = BODY.replace('1', '2');
+const REWRITTEN = '{"n":1,"conformance":true}';
+const SPACED = '{ "conformance": true, "n": 1 }';
+
+const hash = (change: (hash: string) => unknown) => (stamp: object) => ({
+  webhook: { hash: change((stamp as { hash: string }).hash) },
+});
+
+/** A body is the one that the token was issued for, or is refused. */
+export const BODY_PROBES: readonly Probe[] = [
+  refused('other', 'another body of the same length', EXACT, (c) => c.post(BODY, { body: OTHER })),
+  refused('cut', 'a body cut off', EXACT, (c) => c.post(BODY, { body: BODY.slice(0, -1) })),
+  refused('longer', 'a body with one byte more', EXACT, (c) => c.post(BODY, { body: `${BODY}\n` })),
+  refused('rewritten', 'the same JSON with its members in another order', EXACT, (c) =>
+    c.post(BODY, { body: REWRITTEN }),
+  ),
+  refused('spaced', 'the same JSON with white space', EXACT, (c) => c.post(BODY, { body: SPACED })),
+  refused('bytes', 'other bytes that become the same text', EXACT, (c) =>
+    c.post(Buffer.from([0x22, 0xef, 0xbf, 0xbd, 0x22]), { body: Buffer.from([0x22, 0xff, 0x22]) }),
+  ),
+  refused('missing', 'no body where a digest speaks of one', EXACT, (c) =>
+    c.raw({ method: 'POST', webhook: c.stamp(BODY) }),
+  ),
+  refused('digest-of-nothing', 'a body under the digest of nothing', EXACT, (c) =>
+    c.post(BODY, { webhook: c.stamp('') }),
+  ),
+  refused('no-hash', 'a body without a digest', UNAUTHENTICATED, (c) =>
+    c.raw({ method: 'POST', body: BODY }),
+  ),
+  refused('no-hash-byte', 'one byte without a digest', UNAUTHENTICATED, (c) =>
+    c.raw({ method: 'POST', body: ' ' }),
+  ),
+  refused(
+    'no-hash-data',
+    'a body with data and without a digest',
+    UNAUTHENTICATED,
+    (c) => c.raw({ method: 'POST', body: BODY, webhook: { data: { n: 1 } } }),
+    { profiles: ['webhook-token', 'swt-draft-00'] },
+  ),
+  refused(
+    'data-and-other',
+    'data, and a body that fails its digest',
+    EXACT,
+    (c) => c.post(BODY, { body: OTHER, webhook: { data: { n: 1 } } }),
+    DEFAULT_ONLY,
+  ),
+  refused(
+    'head-hash',
+    'a digest on HEAD',
+    'HEAD has no body that could be checked.',
+    (c) => c.raw({ webhook: c.stamp(BODY) }),
+    DEFAULT_ONLY,
+  ),
+  refused(
+    'empty-hash',
+    'the digest of nothing, and no body',
+    'An empty body has no hash.',
+    (c) => c.raw({ method: 'POST', webhook: c.stamp('') }),
+    DRAFT_02,
+  ),
+  ...(
+    [
+      ['hash-md5', 'md5', 'md5:d41d8cd98f00b204e9800998ecf8427e'],
+      ['hash-sha1', 'sha1', 'sha1:da39a3ee5e6b4b0d3255bfef95601890afd80709'],
+      ['hash-empty', 'an empty digest', ''],
+      ['hash-prototype', 'a digest named __proto__', `__proto__:${'0'.repeat(64)}`],
+    ] as const
+  ).map(([name, title, value]) =>
+    refused(name, title, GRAMMAR, (c) => c.post(BODY, { webhook: { hash: value } }), HASHED),
+  ),
+  refused(
+    'hash-short',
+    'a digest of half the length',
+    GRAMMAR,
+    (c) => c.post(BODY, hash((text) => text.slice(0, -32))(c.stamp(BODY))),
+    HASHED,
+  ),
+  refused(
+    'hash-one-digit',
+    'a digest one digit short',
+    GRAMMAR,
+    (c) => c.post(BODY, hash((text) => text.slice(0, -1))(c.stamp(BODY))),
+    HASHED,
+  ),
+  refused(
+    'hash-other-name',
+    'a digest under the name of another algorithm',
+    GRAMMAR,
+    (c) => c.post(BODY, hash((text) => text.replace(/^[^:]+/, 'sha3-256'))(c.stamp(BODY))),
+    HASHED,
+  ),
+  refused(
+    'hash-two',
+    'two digests in one text',
+    GRAMMAR,
+    (c) => c.post(BODY, hash((text) => `${text},${text}`)(c.stamp(BODY))),
+    HASHED,
+  ),
+  refused(
+    'hash-upper-name',
+    'the name in upper case',
+    GRAMMAR,
+    (c) => c.post(BODY, hash((text) => text.replace(/^sha/, 'SHA'))(c.stamp(BODY))),
+    { ...ADVISED, ...HASHED },
+  ),
+  refused(
+    'hash-list',
+    'a list as hash',
+    GRAMMAR,
+    (c) => c.post(BODY, hash((text) => [text])(c.stamp(BODY))),
+    HASHED,
+  ),
+  refused(
+    'hash-foreign-name',
+    'the name of the other format',
+    'Formats are never mixed.',
+    (c) => {
+      const other = c.profile === 'webhook-token' ? 'swt-draft-02' : 'webhook-token';
+      return c.post(BODY, { webhook: c.stamp(BODY, 'sha256', other) });
+    },
+    HASHED,
+  ),
+  refused(
+    'draft-stamp-alone',
+    "the draft's digest alone",
+    'Formats are never mixed.',
+    (c) =>
+      c.raw({ method: 'POST', body: BODY, webhook: c.stamp(BODY, 'sha3-256', 'swt-draft-00') }),
+    DEFAULT_ONLY,
+  ),
+  ...([-1, 1] as const).map((off) =>
+    refused(
+      `size${off === -1 ? '-less' : '-more'}`,
+      `size off by ${off}`,
+      'size is the length of the body.',
+      (c) => {
+        const { data } = c.stamp(BODY) as { data: { size: number } };
+        return c.post(BODY, { webhook: { data: { ...data, size: data.size + off } } });
+      },
+      DRAFT_00,
+    ),
+  ),
+  refused(
+    'hash-alg-unknown',
+    'hashAlg MD5',
+    'hashAlg is one of six.',
+    (c) => {
+      const { data } = c.stamp(BODY) as { data: object };
+      return c.post(BODY, { webhook: { data: { ...data, hashAlg: 'MD5' } } });
+    },
+    DRAFT_00,
+  ),
+  refused(
+    'hash-alg-other',
+    'the name of another algorithm of the length',
+    EXACT,
+    (c) => {
+      const { data } = c.stamp(BODY) as { data: object };
+      return c.post(BODY, { webhook: { data: { ...data, hashAlg: 'SHA3-256' } } });
+    },
+    DRAFT_00,
+  ),
+  refused('encoded', 'a compressed body under the digest of its text', EXACT, (c) =>
+    c.post(BODY, {
+      body: gzipSync(BODY),
+      headers: [
+        ['Content-Type', 'application/json'],
+        ['Content-Encoding', 'gzip'],
+      ],
+    }),
+  ),
+  refused(
+    'encoded-digested',
+    'a compressed body under the digest of its octets',
+    'Two readings of such a digest exist: neither is taken.',
+    (c) => {
+      const zipped = gzipSync(BODY);
+      return c.post(zipped, {
+        headers: [
+          ['Content-Type', 'application/json'],
+          ['Content-Encoding', 'gzip'],
+        ],
+      });
+    },
+    { ...ADVISED, ...DEFAULT_ONLY },
+  ),
+  refused(
+    'not-json',
+    'an authentic body that is no JSON, declared as JSON',
+    'It cannot be handled.',
+    (c) => c.post('{"conformance":'),
+    ADVISED,
+  ),
+];

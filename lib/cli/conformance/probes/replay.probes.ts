@@ -1,0 +1,93 @@
+import { randomUUID } from 'node:crypto';
+import { ALL_ACCEPTED, REFUSED, unanswered } from '../expectations.js';
+import { BODY } from '../probe.context.js';
+import type { Expectation, Probe, ProbeRequest } from '../probe.interface.js';
+import { ADVISED, probesOf, TOLERANT } from './define-probe.js';
+
+const { accepted, refused } = probesOf('replay');
+
+const ONCE = 'An event is handled once.';
+
+/** A copy is acknowledged as one, or refused; from outside nothing more can be seen. */
+const RECOGNISED: Expectation = ([first, second]) => {
+  if (typeof first === 'string') return unanswered(first);
+  if (typeof second === 'string') return unanswered(second);
+  if (first === undefined || second === undefined || first.status >= 300) {
+    return `the first was answered ${first?.status}`;
+  }
+  if (second.status >= 400 && second.status < 500) return undefined;
+  if (second.status >= 300) return `the copy was answered ${second.status}`;
+  return second.headers.has('webhook-duplicate')
+    ? undefined
+    : `the copy was answered ${second.status} like the first: whether it was handled twice cannot be seen`;
+};
+
+/** A copy is answered in a way that tells the sender what to do. */
+const ANSWERED: Expectation = ([first, second]) => {
+  if (typeof first === 'string') return unanswered(first);
+  if (typeof second === 'string') return unanswered(second);
+  const { status } = second!;
+  return (status >= 200 && status < 300) || (status >= 400 && status < 500)
+    ? undefined
+    : `the copy was answered ${status}`;
+};
+
+const twice = (request: ProbeRequest): ProbeRequest[] => [request, request];
+
+/** What happens to copies. */
+export const REPLAY_PROBES: readonly Probe[] = [
+  accepted('same-token', 'the same token twice', ONCE, (c) => twice(c.request()), {
+    expect: ANSWERED,
+  }),
+  accepted(
+    'same-token-seen',
+    'the same token twice, seen as a copy',
+    ONCE,
+    (c) => twice(c.request()),
+    {
+      ...ADVISED,
+      expect: RECOGNISED,
+    },
+  ),
+  accepted('same-post', 'the same POST twice', ONCE, (c) => twice(c.post(BODY)), {
+    expect: ANSWERED,
+  }),
+  accepted(
+    'same-txn-seen',
+    'one event under two tokens, seen as a copy',
+    'txn is the event, jti the token.',
+    (c) => {
+      const claims = { txn: randomUUID() };
+      return [c.request({ claims }), c.request({ claims })];
+    },
+    { ...ADVISED, ...TOLERANT, expect: RECOGNISED },
+  ),
+  refused(
+    'same-id-other-content',
+    'one jti for two events',
+    'An id that comes back with other content is no retry.',
+    (c) => {
+      const claims = { jti: randomUUID() };
+      return [c.post(BODY, { claims }), c.post('{"conformance":false}', { claims })];
+    },
+    { ...ADVISED, expect: REFUSED },
+  ),
+  accepted(
+    'two-events',
+    'two events',
+    'Two tokens are two events.',
+    (c) => [c.request(), c.request()],
+    {
+      expect: ALL_ACCEPTED,
+    },
+  ),
+  accepted(
+    'tampered-first',
+    'a tampered copy, then the event',
+    'A changed body burns nothing.',
+    (c) => {
+      const right = c.post(BODY);
+      return [{ ...right, body: Buffer.from(BODY.replace('1', '2')) }, right];
+    },
+  ),
+];

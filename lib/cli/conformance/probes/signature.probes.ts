@@ -1,0 +1,223 @@
+import { hmacSigner } from '../probe.signer.js';
+import type { Probe } from '../probe.interface.js';
+import { ADVISED, DEFAULT_ONLY, probesOf, TOLERANT } from './define-probe.js';
+
+const { refused } = probesOf('token');
+
+const ALGORITHM = 'The key decides the algorithm, never the token (RFC 8725, section 3.1).';
+const COMPACT =
+  'Three parts of base64url, each in its one spelling (RFC 7515, sections 2 and 7.1).';
+const COVERED = 'The signature covers header and claims.';
+const EXTENSION = 'An extension that is not implemented is not skipped (RFC 7515, section 4.1.11).';
+const BROUGHT = 'The sender does not bring the key that vouches for it (RFC 8725, section 3.10).';
+const TWICE = 'Two parsers read two different tokens where a member stands twice.';
+
+const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
+
+const parts = (change: (header: string, claims: string, signature: string) => string) => ({
+  token: (token: string): string => {
+    const [header = '', claims = '', signature = ''] = token.split('.');
+    return change(header, claims, signature);
+  },
+});
+
+/** The first character becomes another one, so that the bytes differ. */
+const flip = (text: string): string =>
+  ALPHABET.charAt(ALPHABET.indexOf(text.charAt(0)) ^ 1) + text.slice(1);
+
+const unsigned = (alg: string): object => ({
+  header: { alg },
+  ...parts((header, claims) => `${header}.${claims}.`),
+});
+
+const member = (text: string, json: string): string => `{${text},${json.slice(1)}`;
+
+/** Header and signature: whatever the claims say, nobody else than the issuer has said it. */
+export const SIGNATURE_PROBES: readonly Probe[] = [
+  refused('alg-none', 'alg none, no signature', ALGORITHM, unsigned('none')),
+  refused('alg-none-case', 'alg nOnE, no signature', ALGORITHM, unsigned('nOnE')),
+  refused('alg-none-signed', 'alg none, with a signature', ALGORITHM, { header: { alg: 'none' } }),
+  refused('alg-missing', 'no alg', ALGORITHM, { header: { alg: undefined } }),
+  refused('alg-list', 'alg as a list', ALGORITHM, (c) =>
+    c.request({ header: { alg: [c.settings.signer.alg] } }),
+  ),
+  refused('alg-lower-case', 'alg in lower case', ALGORITHM, (c) =>
+    c.request({ header: { alg: c.settings.signer.alg.toLowerCase() } }),
+  ),
+  refused('alg-other-name', 'the name of another algorithm', ALGORITHM, (c) =>
+    c.request({ header: { alg: c.settings.signer.alg === 'HS512' ? 'HS256' : 'HS512' } }),
+  ),
+  refused('alg-other', 'another algorithm with the same secret', ALGORITHM, (c) => {
+    const { signer } = c.settings;
+    if (signer.withAlgorithm === undefined) return undefined;
+    return c.request({ signer: signer.withAlgorithm(signer.alg === 'HS512' ? 'HS256' : 'HS512') });
+  }),
+  refused('alg-confusion', 'HMAC with the public key as its secret', ALGORITHM, (c) => {
+    const { publicPem } = c.settings.signer;
+    return publicPem === undefined ? undefined : c.request({ signer: hmacSigner(publicPem) });
+  }),
+  refused('secret-empty', 'signed with an empty secret', 'Only the key of the issuer signs.', {
+    signer: hmacSigner(''),
+  }),
+  refused('secret-other', 'signed with another secret', 'Only the key of the issuer signs.', {
+    signer: hmacSigner('another-secret-that-nobody-has-shared-with-anybody-at-all-0000000'),
+  }),
+  refused(
+    'signature-missing',
+    'no signature',
+    COVERED,
+    parts((h, c) => `${h}.${c}.`),
+  ),
+  refused(
+    'signature-changed',
+    'a changed signature',
+    COVERED,
+    parts((h, c, s) => `${h}.${c}.${flip(s)}`),
+  ),
+  refused(
+    'signature-cut',
+    'a signature cut in half',
+    COVERED,
+    parts((h, c, s) => `${h}.${c}.${s.slice(0, s.length >> 1)}`),
+  ),
+  refused(
+    'signature-longer',
+    'a signature with more behind it',
+    COVERED,
+    parts((h, c, s) => `${h}.${c}.${s}AAAA`),
+  ),
+  refused('claims-changed', 'changed claims', COVERED, (c) => {
+    const claims = { jti: 'somebody-elses' };
+    return c.request({
+      token: (token) => {
+        const [header = '', payload = '', signature = ''] = token.split('.');
+        const json = Buffer.from(payload, 'base64url').toString();
+        const changed = JSON.stringify({ ...(JSON.parse(json) as object), ...claims });
+        return `${header}.${Buffer.from(changed).toString('base64url')}.${signature}`;
+      },
+    });
+  }),
+  refused('header-changed', 'a changed header', COVERED, (c) =>
+    c.request(
+      parts((header, claims, signature) => {
+        const json = Buffer.from(header, 'base64url').toString();
+        const changed = JSON.stringify({ ...(JSON.parse(json) as object), x: 1 });
+        return `${Buffer.from(changed).toString('base64url')}.${claims}.${signature}`;
+      }),
+    ),
+  ),
+  refused(
+    'padding',
+    'a padded signature',
+    COMPACT,
+    parts((h, c, s) => `${h}.${c}.${s}=`),
+  ),
+  refused('unused-bits', 'unused bits of the signature', COMPACT, (c) => {
+    const last = c.request().authorization[0]!.at(-1)!;
+    // Without spare bits the change is one of the signature itself: refused too, for another reason.
+    if (ALPHABET.indexOf(last) % 4 !== 0) return undefined;
+    return c.request({
+      token: (token) => token.slice(0, -1) + ALPHABET.charAt(ALPHABET.indexOf(token.at(-1)!) | 1),
+    });
+  }),
+  refused('standard-alphabet', 'the characters + and /', COMPACT, {
+    header: { x: '???>>>~~~' },
+    input: (input) => input.replaceAll('-', '+').replaceAll('_', '/'),
+  }),
+  refused('padded-claims', 'padded claims under a signature that holds', COMPACT, {
+    input: (input) => `${input}=`,
+  }),
+  refused(
+    'two-parts',
+    'two parts',
+    COMPACT,
+    parts((h, c) => `${h}.${c}`),
+  ),
+  refused(
+    'four-parts',
+    'four parts',
+    COMPACT,
+    parts((h, c, s) => `${h}.${c}.${s}.${s}`),
+  ),
+  refused(
+    'five-parts',
+    'five parts, as of an encrypted token',
+    COMPACT,
+    parts((h, c, s) => `${h}..${c}.${s}.${s}`),
+  ),
+  refused(
+    'json-serialization',
+    'the JSON form of a signature',
+    COMPACT,
+    parts((h, c, s) => JSON.stringify({ protected: h, payload: c, signature: s })),
+  ),
+  refused(
+    'typ-other',
+    'the typ of another kind of token',
+    'A token for another purpose is no webhook (RFC 8725, section 3.11).',
+    {
+      header: { typ: 'at+jwt' },
+    },
+    TOLERANT,
+  ),
+  refused('typ-missing', 'no typ', 'typ is required.', { header: { typ: undefined } }, TOLERANT),
+  refused(
+    'typ-default',
+    'typ JWT',
+    'typ is exactly SWT.',
+    { header: { typ: 'JWT' } },
+    { profiles: ['swt-draft-02'] },
+  ),
+  refused(
+    'typ-draft',
+    'typ SWT',
+    'Formats are never mixed (RFC 8725, section 3.12).',
+    { header: { typ: 'SWT' } },
+    DEFAULT_ONLY,
+  ),
+  refused('crit', 'crit', EXTENSION, { header: { crit: ['exp'], exp: 1 } }),
+  refused('b64', 'b64 false', EXTENSION, { header: { b64: false } }),
+  refused('b64-crit', 'b64 false in crit', EXTENSION, { header: { b64: false, crit: ['b64'] } }),
+  refused('zip', 'zip', EXTENSION, { header: { zip: 'DEF' } }, ADVISED),
+  refused('jwk', 'a key in the header, and signed with it', BROUGHT, {
+    header: { jwk: { kty: 'oct', k: Buffer.from('x'.repeat(32)).toString('base64url') } },
+    signer: hmacSigner('x'.repeat(32)),
+  }),
+  refused('jku', 'the URL of a key in the header', BROUGHT, {
+    header: { jku: 'https://keys.invalid/jwks.json' },
+    signer: hmacSigner('x'.repeat(32)),
+  }),
+  refused('kid-unknown', 'a kid nobody has', 'kid is looked up, and never followed.', (c) =>
+    c.settings.kid === undefined
+      ? undefined
+      : c.request({ header: { kid: 'nobodys' }, signer: hmacSigner('') }),
+  ),
+  refused('kid-path', 'a path as kid, an empty secret', 'kid is looked up, and never followed.', {
+    header: { kid: '../../../../dev/null' },
+    signer: hmacSigner(''),
+  }),
+  refused(
+    'kid-control',
+    'a kid with a control character',
+    'kid reaches logs.',
+    { header: { kid: 'a\nb' } },
+    ADVISED,
+  ),
+  refused(
+    'kid-number',
+    'a number as kid',
+    'kid is a text (RFC 7515, section 4.1.4).',
+    { header: { kid: 7 } },
+    ADVISED,
+  ),
+  refused(
+    'header-twice',
+    'alg twice',
+    TWICE,
+    { headerText: (json) => member('"alg":"none"', json) },
+    ADVISED,
+  ),
+  refused('header-list', 'a list as header', 'The header is a JSON object.', {
+    headerText: (json) => `[${json}]`,
+  }),
+];

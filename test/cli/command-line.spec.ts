@@ -1,0 +1,399 @@
+import { execFile } from 'node:child_process';
+import { createServer } from 'node:http';
+import { generateKeyPairSync } from 'node:crypto';
+import { once } from 'node:events';
+import { existsSync, readFileSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { Readable } from 'node:stream';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import type { INestApplication } from '@nestjs/common';
+import { ExpressAdapter } from '@nestjs/platform-express';
+import { runCommandLine } from '../../lib/cli/command-line.js';
+import { WebhookModule } from '../../lib/webhook.module.js';
+import { PATH, ISSUER, SECRET, startApp } from '../fixtures/receiver-app.js';
+import { conformance, report, Sink, type Report } from './conformance-run.js';
+
+const ROOT = join(import.meta.dirname, '../..');
+
+let app: INestApplication;
+let url: string;
+let folder: string;
+
+beforeAll(async () => {
+  const started = await startApp(new ExpressAdapter());
+  ({ app } = started);
+  url = `${started.origin}${PATH}`;
+  folder = await mkdtemp(join(tmpdir(), 'webhook-cli-'));
+});
+afterAll(async () => {
+  await app.close();
+  await rm(folder, { recursive: true });
+});
+
+async function commandLine(
+  ...args: string[]
+): Promise<{ code: number; stdout: string; stderr: string }> {
+  const [stdout, stderr] = [new Sink(), new Sink()];
+  const code = await runCommandLine(args, { stdin: Readable.from([]), stdout, stderr, env: {} });
+  return { code, stdout: stdout.text, stderr: stderr.text };
+}
+
+describe('the command line', () => {
+  it('prints its help', async () => {
+    const { code, stdout } = await commandLine('--help');
+
+    expect([code, stdout]).toEqual([0, expect.stringContaining('conformance')]);
+  });
+
+  it('prints the version of the package', async () => {
+    const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
+      version: string;
+    };
+
+    expect(await commandLine('--version')).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' });
+  });
+
+  it('wants a command', async () => {
+    const { code, stderr } = await commandLine();
+
+    expect([code, stderr]).toEqual([2, expect.stringContaining('Usage:')]);
+  });
+
+  it.each(['conform', '--verbose', '__proto__'])('does not know %s', async (name) => {
+    const { code, stdout, stderr } = await commandLine(name);
+
+    expect([code, stdout]).toEqual([2, '']);
+    expect(stderr).toContain(`"${name}"`);
+    expect(stderr).toContain('--help');
+  });
+
+  it('prints the help of a command', async () => {
+    const { code, stdout } = await commandLine('conformance', '--help');
+
+    expect([code, stdout]).toEqual([0, expect.stringContaining('--secret-file')]);
+  });
+});
+
+describe('the command conformance', () => {
+  const good = (): string[] => [url, '--issuer', ISSUER];
+
+  it.each<[string, string[], Record<string, string>, RegExp]>([
+    ['no URL', ['--issuer', ISSUER], { WEBHOOK_SECRET: SECRET }, /give one URL/],
+    [
+      'two URLs',
+      ['http://localhost', 'http://localhost', '--issuer', 'a'],
+      { WEBHOOK_SECRET: SECRET },
+      /give one URL/,
+    ],
+    [
+      'what is no URL',
+      ['localhost:3000', '--issuer', ISSUER],
+      { WEBHOOK_SECRET: SECRET },
+      /https:\/\//,
+    ],
+    [
+      'http to another host',
+      ['http://crm.example/in', '--issuer', ISSUER],
+      { WEBHOOK_SECRET: SECRET },
+      /--allow-http/,
+    ],
+    ['no issuer', ['http://localhost'], { WEBHOOK_SECRET: SECRET }, /--issuer is missing/],
+    ['no key', ['http://localhost', '--issuer', ISSUER], {}, /WEBHOOK_SECRET/],
+    [
+      'a short secret',
+      ['http://localhost', '--issuer', ISSUER, '--secret', 'short-one'],
+      {},
+      /at least 32/,
+    ],
+    [
+      'two keys',
+      ['http://localhost', '--issuer', ISSUER, '--secret', 'short-one', '--key', 'x'],
+      {},
+      /give one of/,
+    ],
+    [
+      'a file that is not there',
+      ['http://localhost', '--issuer', ISSUER, '--secret-file', 'no/such'],
+      {},
+      /cannot be read/,
+    ],
+    ['an unknown option', ['http://localhost', '--isuer', ISSUER], {}, /--isuer is unknown/],
+    [
+      'an option without its value',
+      ['http://localhost', '--issuer'],
+      {},
+      /--issuer has a wrong value/,
+    ],
+    [
+      'an unknown profile',
+      ['http://localhost', '--issuer', ISSUER, '--profile', 'x'],
+      { WEBHOOK_SECRET: SECRET },
+      /--profile must be/,
+    ],
+    [
+      'an unknown group',
+      ['http://localhost', '--issuer', ISSUER, '--only', 'x'],
+      { WEBHOOK_SECRET: SECRET },
+      /--only must be/,
+    ],
+    [
+      'an unknown alg',
+      ['http://localhost', '--issuer', ISSUER, '--alg', 'HS1'],
+      { WEBHOOK_SECRET: SECRET },
+      /alg must be one of/,
+    ],
+    [
+      'no event name',
+      ['http://localhost', '--issuer', ISSUER, '--event', 'x'],
+      { WEBHOOK_SECRET: SECRET },
+      /--event/,
+    ],
+    [
+      'no duration',
+      ['http://localhost', '--issuer', ISSUER, '--timeout', 'long'],
+      { WEBHOOK_SECRET: SECRET },
+      /--timeout/,
+    ],
+  ])('refuses %s and names the remedy', async (_, args, env, remedy) => {
+    const { code, stdout, stderr } = await conformance(args, env);
+
+    expect([code, stdout]).toEqual([2, '']);
+    expect(stderr).toMatch(remedy);
+    expect(stderr).not.toContain('short-one');
+  });
+
+  it('names every fault at once', async () => {
+    const { stderr } = await conformance(['--profile', 'x'], {});
+
+    expect(stderr.trim().split('\n').length).toBeGreaterThan(3);
+  });
+
+  it('says where a probe stands, and prints neither secret nor token', async () => {
+    const { code, stdout, stderr } = await conformance([...good(), '--only', 'token']);
+
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^pass +token\.expired +expired an hour ago$/m);
+    expect(stdout).toMatch(/probes: \d+ pass/);
+    expect(stdout).toMatch(/Clock of the receiver: /);
+    expect(`${stdout}${stderr}`).not.toContain(SECRET);
+    expect(`${stdout}${stderr}`).not.toMatch(/eyJ/);
+  });
+
+  it('takes the secret from a file, without the newline at its end', async () => {
+    const path = join(folder, 'secret');
+    await writeFile(path, `${SECRET}\n`);
+
+    const args = [...good(), '--secret-file', path, '--only', 'replay'];
+    expect((await conformance(args, {})).code).toBe(0);
+  });
+
+  it('stops where a right event is refused, and says what to look at', async () => {
+    const other = 'another-secret-of-32-bytes-or-more-0002';
+    const { code, stdout, stderr } = await conformance(good(), { WEBHOOK_SECRET: other });
+
+    expect(code).toBe(1);
+    expect(stdout).toContain('refused with 401 (bad_signature)');
+    expect(stdout).toContain('1 probe: 1 fail');
+    expect(stderr).toMatch(/with Bearer realm="webhooks", error="invalid_token"/);
+    expect(stderr).toMatch(/Check URL, secret, issuer/);
+    expect(stderr).not.toContain(other);
+  });
+
+  it('says that nobody answers', async () => {
+    const server = createServer();
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    const { port } = server.address() as AddressInfo;
+    await new Promise((resolve) => server.close(resolve));
+
+    const { code, stderr } = await conformance([`http://127.0.0.1:${port}/`, '--issuer', ISSUER]);
+    expect([code, stderr]).toEqual([3, expect.stringContaining('ECONNREFUSED')]);
+  });
+
+  it('says that no answer comes', async () => {
+    const server = createServer(() => undefined);
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    const { port } = server.address() as AddressInfo;
+    const args = [`http://127.0.0.1:${port}/`, '--issuer', ISSUER, '--timeout', '100ms'];
+
+    const { code, stderr } = await conformance(args);
+    expect([code, stderr]).toEqual([3, expect.stringContaining('no answer came in time')]);
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+  });
+
+  it('prints nothing of a token that the receiver gives back, and no control characters', async () => {
+    const server = createServer(({ headers }, response) => {
+      const words = `Bearer error="\u009b31m${headers.authorization}"`;
+      response.writeHead(401, { 'WWW-Authenticate': words }).end();
+    });
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    const { port } = server.address() as AddressInfo;
+    const args = [`http://127.0.0.1:${port}/`, '--issuer', ISSUER];
+
+    const { code, stdout, stderr } = await conformance(args);
+    expect([code, stderr]).toEqual([1, expect.stringContaining('Bearer <token>')]);
+    expect(`${stdout}${stderr}`).not.toMatch(/eyJ|\u009b/);
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+  });
+
+  it('speaks TLS, with an authority of its own', async () => {
+    const certificates = join(ROOT, 'test/egress/certificates');
+    const cert = readFileSync(join(certificates, 'hooks.test.cert.pem'), 'utf8');
+    const key = readFileSync(join(certificates, 'hooks.test.key.pem'), 'utf8');
+    const { app: secure, port } = await startApp(new ExpressAdapter(), {
+      nest: { httpsOptions: { key, cert } },
+    });
+    const path = join(folder, 'ca.pem');
+    await writeFile(path, cert);
+    const target = `https://127.0.0.1:${port}${PATH}`;
+    try {
+      const trusted = await report(target, '--insecure-ca', path, '--only', 'http');
+      expect([trusted.code, trusted.report.totals.warn]).toEqual([0, 0]);
+
+      const { code, stderr } = await conformance([target, '--issuer', ISSUER]);
+      expect([code, stderr]).toEqual([3, expect.stringContaining('SELF_SIGNED')]);
+    } finally {
+      await secure.close();
+    }
+  });
+
+  it('tells by how much the clock of the receiver differs', async () => {
+    const server = createServer((_request, response) => {
+      response.writeHead(401, { Date: new Date(Date.now() + 600_000).toUTCString() }).end();
+    });
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    const { port } = server.address() as AddressInfo;
+
+    const { code, stdout, stderr } = await conformance([
+      `http://127.0.0.1:${port}/`,
+      '--issuer',
+      ISSUER,
+    ]);
+    expect(code).toBe(1);
+    expect(stdout).toMatch(/Clock of the receiver: (?:59|60)\d s ahead/);
+    expect(stderr).toMatch(/Its clock differs by/);
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+  });
+
+  it.each(['ES256', 'RS256', 'EdDSA'] as const)('signs with a key of %s', async (alg) => {
+    const { publicKey, privateKey } = keyPair(alg);
+    const path = join(folder, `${alg}.pem`);
+    await writeFile(path, privateKey.export({ type: 'pkcs8', format: 'pem' }));
+    const issuers = [{ issuer: ISSUER, keys: [{ kid: 'k1', alg, key: publicKey }] }];
+    const started = await startApp(new ExpressAdapter(), {
+      options: { receiver: { path: 'webhooks', issuers } },
+    });
+    try {
+      const { code, report: found } = await report(
+        `${started.origin}${PATH}`,
+        '--key',
+        path,
+        '--alg',
+        alg,
+        '--kid',
+        'k1',
+      );
+
+      expect(found.probes.filter(({ verdict }) => !['pass', 'skipped'].includes(verdict))).toEqual(
+        [],
+      );
+      expect(code).toBe(0);
+      const asked = found.probes.filter(({ verdict }) => verdict === 'pass').map(({ id }) => id);
+      expect(asked).toEqual(
+        expect.arrayContaining(['token.alg-confusion', 'token.kid-unknown', 'accepts.no-kid']),
+      );
+    } finally {
+      await started.app.close();
+    }
+  });
+});
+
+function keyPair(alg: 'ES256' | 'RS256' | 'EdDSA'): ReturnType<typeof generateKeyPairSync> {
+  switch (alg) {
+    case 'ES256':
+      return generateKeyPairSync('ec', { namedCurve: 'P-256' });
+    case 'RS256':
+      return generateKeyPairSync('rsa', { modulusLength: 2_048 });
+    case 'EdDSA':
+      return generateKeyPairSync('ed25519');
+  }
+}
+
+describe('the program that is built', () => {
+  const main = join(ROOT, 'dist/cli/main.js');
+
+  function program(args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
+    const env = { ...process.env, WEBHOOK_SECRET: SECRET };
+    return new Promise((done) => {
+      execFile(process.execPath, [main, ...args], { env }, (error, stdout, stderr) => {
+        done({ code: typeof error?.code === 'number' ? error.code : 0, stdout, stderr });
+      });
+    });
+  }
+
+  it('ends with the exit code of its command', async () => {
+    expect(await program(['conformance', url, '--issuer', ISSUER])).toMatchObject({ code: 0 });
+    expect(await program(['conformance', url, '--issuer', 'nobody'])).toMatchObject({ code: 1 });
+    expect(await program(['conformance', url])).toMatchObject({ code: 2 });
+    expect(await program(['conformance', 'http://127.0.0.1:1', '--issuer', ISSUER])).toMatchObject({
+      code: 3,
+    });
+  });
+
+  it('prints JSON, whole', async () => {
+    const { stdout } = await program(['conformance', url, '--issuer', ISSUER, '--json']);
+    const found = JSON.parse(stdout) as Report;
+
+    expect(found).toMatchObject({ end: 'complete', profile: 'webhook-token' });
+    expect(found.totals.pass).toBeGreaterThan(80);
+  });
+
+  it('is what package.json runs, and names node', () => {
+    const { bin } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
+      bin: Record<string, string>;
+    };
+
+    expect(join(ROOT, bin['nestjs-webhook-token']!)).toBe(main);
+    expect(readFileSync(main, 'utf8').split('\n')[0]).toBe('#!/usr/bin/env node');
+  });
+});
+
+describe('starting the program', () => {
+  it('loads nothing of Nest', () => {
+    const loaded = staticImports(join(ROOT, 'lib/cli/main.ts'));
+
+    expect([...loaded].filter((name) => /^@nestjs|^rxjs|^reflect-metadata/.test(name))).toEqual([]);
+    expect(loaded.size).toBeGreaterThan(1);
+    // The same look at a file that does.
+    const module = staticImports(join(ROOT, 'lib/webhook.module.ts'));
+    expect([...module]).toContain('@nestjs/common');
+    expect(WebhookModule).toBeDefined();
+  });
+
+  it('nor does the command conformance', () => {
+    const loaded = staticImports(join(ROOT, 'lib/cli/conformance.command.ts'));
+
+    expect([...loaded].filter((name) => /^@nestjs|^rxjs|^reflect-metadata/.test(name))).toEqual([]);
+    expect(loaded.size).toBeGreaterThan(10);
+  });
+});
+
+/** Every module that is loaded with a file: paths of this package, names of others. */
+function staticImports(file: string, seen = new Set<string>()): Set<string> {
+  if (seen.has(file) || !existsSync(file)) return seen;
+  seen.add(file);
+  const text = readFileSync(file, 'utf8');
+  for (const [, name = ''] of text.matchAll(/^(?:import|export)(?! type)[^;]*?from '([^']+)'/gm)) {
+    if (name.startsWith('.')) {
+      staticImports(resolve(dirname(file), name.replace(/\.js$/, '.ts')), seen);
+    } else {
+      seen.add(name);
+    }
+  }
+  return seen;
+}

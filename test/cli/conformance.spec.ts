@@ -1,0 +1,268 @@
+import type { INestApplication } from '@nestjs/common';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import {
+  CONFORMANCE_PROFILES,
+  type ConformanceProfile,
+} from '../../lib/cli/conformance/probe.interface.js';
+import { probesFor } from '../../lib/cli/conformance/probes/all-probes.js';
+import { WEBHOOK_PROFILES, type WebhookProfile } from '../../lib/token/webhook-token.constants.js';
+import { adapters } from '../fixtures/adapters.js';
+import { PATH, receiverOptions, startApp } from '../fixtures/receiver-app.js';
+import { startNaiveReceiver } from '../fixtures/naive-receiver.js';
+import { WeakReceiver, type Weakness } from '../fixtures/weak-receiver.js';
+import { ids, report } from './conformance-run.js';
+
+const AUDIENCE = 'https://crm.example';
+
+/** The formats that the receiver of this package reads; each of them is held against its own probes. */
+const READ = CONFORMANCE_PROFILES.filter((profile) =>
+  (WEBHOOK_PROFILES as readonly string[]).includes(profile),
+);
+
+describe.each(adapters)('conformance of the receiver on %s', (_, createAdapter) => {
+  describe.each(READ)('as %s', (profile) => {
+    let app: INestApplication;
+    let url: string;
+
+    beforeAll(async () => {
+      const options = receiverOptions({
+        profiles: [profile as WebhookProfile],
+        audience: AUDIENCE,
+      });
+      const started = await startApp(createAdapter(), { options });
+      ({ app } = started);
+      url = `${started.origin}${PATH}`;
+    });
+    afterAll(() => app.close());
+
+    it('holds every must and every should', async () => {
+      const {
+        code,
+        report: found,
+        stderr,
+      } = await report(url, '--audience', AUDIENCE, '--profile', profile);
+
+      expect(found.probes.filter(({ verdict }) => !['pass', 'skipped'].includes(verdict))).toEqual(
+        [],
+      );
+      expect([code, found.end, stderr]).toEqual([0, 'complete', '']);
+      expect(Math.abs(found.clockSkewSeconds!)).toBeLessThan(60);
+    });
+
+    it('is asked alone for a group, behind the guard', async () => {
+      const { report: found } = await report(
+        url,
+        '--audience',
+        AUDIENCE,
+        '--profile',
+        profile,
+        '--only',
+        'replay',
+      );
+
+      expect(found.probes[0]!.id).toBe('accepts.plain');
+      expect(new Set(found.probes.slice(1).map(({ id }) => id.split('.')[0]))).toEqual(
+        new Set(['replay']),
+      );
+    });
+  });
+});
+
+describe('probes', () => {
+  it.each<[ConformanceProfile, number]>([
+    ['webhook-token', 80],
+    ['swt-draft-00', 30],
+    ['swt-draft-02', 30],
+  ])('of %s are at least %i, each with its own id', (profile, least) => {
+    const probes = probesFor(profile);
+
+    expect(probes.length).toBeGreaterThanOrEqual(least);
+    expect(new Set(probes.map(({ id }) => id)).size).toBe(probes.length);
+    for (const { id, group } of probes) expect(id.startsWith(`${group}.`)).toBe(true);
+  });
+});
+
+/** The musts that fail and the shoulds that warn. */
+async function findings(url: string): Promise<{ code: number; fails: string[]; warns: string[] }> {
+  const { code, report: found } = await report(url, '--timeout', '300ms');
+  return { code, fails: ids(found, 'fail', 'error'), warns: ids(found, 'warn') };
+}
+
+describe('conformance of a receiver that is right but for one thing', () => {
+  it('finds nothing where there is nothing', async () => {
+    const receiver = await WeakReceiver.start();
+    try {
+      expect(await findings(receiver.url)).toEqual({ code: 0, fails: [], warns: [] });
+    } finally {
+      await receiver.stop();
+    }
+  });
+
+  it.each<[Weakness, fails: string[], warns: string[]]>([
+    ['takes alg none', ['token.alg-none', 'token.alg-none-case', 'token.alg-none-signed'], []],
+    ['takes any HMAC algorithm the token names', ['token.alg-other'], []],
+    ['looks at no typ', ['token.typ-other', 'token.typ-missing', 'token.typ-draft'], []],
+    [
+      'ignores the times',
+      ['token.expired', 'token.expired-minutes', 'token.iat-future', 'token.long-lived'],
+      [],
+    ],
+    [
+      'ignores the issuer',
+      ['token.iss-other'],
+      ['http.status-401', 'http.no-store-refused', 'http.unauthenticated-body'],
+    ],
+    ['ignores the audience', ['token.aud-other'], []],
+    ['asks for no jti', ['token.no-jti'], []],
+    ['trusts what the header brings', ['token.jwk'], []],
+    [
+      'decodes base64 leniently',
+      [
+        'token.signature-longer',
+        'token.padding',
+        'token.unused-bits',
+        'token.standard-alphabet',
+        'token.padded-claims',
+        'token.four-parts',
+      ],
+      [],
+    ],
+    [
+      'takes a body without a digest',
+      ['body.no-hash', 'body.no-hash-data', 'body.draft-stamp-alone'],
+      [],
+    ],
+    ['digests the JSON written anew', ['body.longer', 'body.rewritten', 'body.spaced'], []],
+    ['burns the id before the body is checked', ['replay.tampered-first'], []],
+    [
+      'never forgets nor recognises',
+      [],
+      ['replay.same-token-seen', 'replay.same-txn-seen', 'replay.same-id-other-content'],
+    ],
+    [
+      'answers every method',
+      ['http.method-get', 'http.method-put', 'http.method-patch', 'http.method-delete'],
+      ['http.status-405'],
+    ],
+    ['takes the first of two credentials', ['http.two-headers', 'http.joined-headers'], []],
+    ['sends no challenge', ['http.challenge'], ['http.status-405']],
+    ['reads the body of a HEAD', ['http.head-with-length'], []],
+    [
+      'reads all before it looks at the token',
+      ['http.head-with-length'],
+      ['http.large-before-read', 'http.unauthenticated-body'],
+    ],
+    ['lets answers be cached', [], ['http.no-store', 'http.no-store-refused']],
+  ])('finds that it %s', async (weakness, fails, warns) => {
+    const receiver = await WeakReceiver.start(weakness);
+    try {
+      expect(await findings(receiver.url)).toEqual({
+        code: fails.length === 0 ? 0 : 1,
+        fails,
+        warns,
+      });
+    } finally {
+      await receiver.stop();
+    }
+  });
+
+  it('finds that it never checks the digest, by every probe of a body', async () => {
+    const receiver = await WeakReceiver.start('never checks the digest');
+    try {
+      const { code, fails, warns } = await findings(receiver.url);
+      // A hash that is a list is a wrong claim already, before there is a digest to check.
+      const bodies = probesFor('webhook-token', 'body').filter(
+        ({ group, id }) => group === 'body' && id !== 'body.hash-list',
+      );
+
+      expect(code).toBe(1);
+      expect([...fails, ...warns].filter((id) => id.startsWith('body.')).sort()).toEqual(
+        bodies.map(({ id }) => id).sort(),
+      );
+    } finally {
+      await receiver.stop();
+    }
+  });
+
+  it('finds that it redirects in place of a refusal', async () => {
+    const receiver = await WeakReceiver.start('answers redirects');
+    try {
+      const { report: found } = await report(receiver.url);
+
+      expect(found.probes.find(({ id }) => id === 'token.expired')).toMatchObject({
+        verdict: 'fail',
+        detail: 'answered 302, not 4xx',
+      });
+    } finally {
+      await receiver.stop();
+    }
+  });
+});
+
+describe('conformance of a receiver of another format', () => {
+  it('finds what the format of -00 has and the default one has not', async () => {
+    const receiver = await WeakReceiver.start();
+    try {
+      const { code, report: found } = await report(receiver.url, '--profile', 'swt-draft-00');
+
+      expect(code).toBe(1);
+      expect(ids(found, 'fail')).toEqual(
+        expect.arrayContaining([
+          'accepts.post-json',
+          'accepts.base64-data',
+          'accepts.no-hash-alg',
+          'accepts.no-typ',
+          'token.no-nbf',
+          'token.expired-seconds',
+        ]),
+      );
+    } finally {
+      await receiver.stop();
+    }
+  });
+
+  it('stops where its plainest event is refused', async () => {
+    const receiver = await WeakReceiver.start();
+    try {
+      const { code, report: found } = await report(receiver.url, '--profile', 'swt-draft-02');
+
+      expect([code, found.end, found.probes.length]).toEqual([1, 'refused', 1]);
+    } finally {
+      await receiver.stop();
+    }
+  });
+});
+
+describe('conformance of a receiver written in an afternoon', () => {
+  it('finds what is missing', async () => {
+    const receiver = await startNaiveReceiver();
+    try {
+      const { code, fails, warns } = await findings(receiver.url);
+
+      expect(code).toBe(1);
+      expect(fails).toEqual(
+        expect.arrayContaining([
+          'token.alg-none',
+          'token.alg-other',
+          'token.expired',
+          'token.exp-infinite',
+          'token.crit',
+          'token.typ-other',
+          'token.iss-other',
+          'token.aud-other',
+          'token.no-jti',
+          'token.exp-twice',
+          'body.other',
+          'body.no-hash',
+          'http.method-get',
+        ]),
+      );
+      expect(warns).toEqual(expect.arrayContaining(['http.head-status', 'http.no-store']));
+      // It does check signatures, and is not said not to.
+      expect(fails).not.toContain('token.secret-other');
+      expect(fails).not.toContain('token.claims-changed');
+    } finally {
+      await receiver.stop();
+    }
+  });
+});

@@ -1,0 +1,172 @@
+/**
+ * Throws generated tokens, bodies and keys at the built package: `node test/fuzz/run.mjs [--seed n] [--count n]`.
+ *
+ * Whatever comes, an error is one of the package's own, no message shows what was in the token or the key, and
+ * nothing is accepted whose signature does not hold. A failure names seed and number: the same seed gives it again.
+ */
+import { generateKeyPairSync } from 'node:crypto';
+import { parseArgs } from 'node:util';
+import {
+  createTokenVerifier,
+  isWebhookError,
+  verifyWebhookPayload,
+} from '../../dist/token/index.js';
+import { parseKey } from '../../dist/token/key-material.js';
+import { WEBHOOK_PROFILES } from '../../dist/token/webhook-token.constants.js';
+import { anyKey, anyToken, anyValue, CANARY, Chance, ISSUER, NOW, SECRET } from './generators.mjs';
+
+const { values } = parseArgs({
+  options: {
+    seed: { type: 'string', default: '1' },
+    count: { type: 'string', default: '1000000' },
+  },
+});
+const seed = Number(values.seed);
+const count = Number(values.count);
+if (!Number.isSafeInteger(seed) || !Number.isSafeInteger(count) || count < 1) {
+  console.error('--seed and --count are whole numbers');
+  process.exit(2);
+}
+
+const ERRORS = new Set(['WebhookTokenError', 'WebhookPayloadError', 'WebhookConfigurationError']);
+const MOST_PROMISES_AT_ONCE = 256;
+const CLOCKS = [0, 0, 0, 0, -61, -60, 299, 300, 359, 360, 4_000];
+
+const chance = new Chance(seed);
+const pairs = [
+  generateKeyPairSync('ec', { namedCurve: 'P-256' }),
+  generateKeyPairSync('ec', { namedCurve: 'secp256k1' }),
+  generateKeyPairSync('rsa', { modulusLength: 2_048 }),
+  generateKeyPairSync('rsa', { modulusLength: 1_024 }),
+  generateKeyPairSync('ed25519'),
+];
+const samples = {
+  jwks: pairs.flatMap((pair) => [
+    pair.publicKey.export({ format: 'jwk' }),
+    pair.privateKey.export({ format: 'jwk' }),
+  ]),
+  pems: pairs.flatMap((pair) => [
+    pair.publicKey.export({ type: 'spki', format: 'pem' }),
+    pair.privateKey.export({ type: 'pkcs8', format: 'pem' }),
+  ]),
+};
+
+/** Seconds by which the receiver's clock is off. */
+let off = 0;
+const now = () => (NOW + off) * 1_000;
+const own = { issuer: ISSUER, secret: SECRET };
+const named = ['HS256', 'HS384', 'HS512'].map((alg) => ({ kid: alg, alg, key: SECRET }));
+const other = { issuer: 'https://bank.example', secret: `${SECRET}-other` };
+const asymmetric = { issuer: ISSUER, keys: [{ alg: 'ES256', key: pairs[0].publicKey }] };
+const verifiers = [...WEBHOOK_PROFILES.map((profile) => [profile]), [...WEBHOOK_PROFILES]].flatMap(
+  (profiles) =>
+    [[own], [{ issuer: ISSUER, keys: named }], [own, other]].map((issuers) =>
+      createTokenVerifier({ issuers, profiles, now }),
+    ),
+);
+/** Its keys are asked off the event loop; it has the least part, being the slowest. */
+const promising = createTokenVerifier({ issuers: [asymmetric], now });
+
+const counts = new Map();
+const tally = (name) => counts.set(name, (counts.get(name) ?? 0) + 1);
+
+function fail(index, what, subject) {
+  console.error(`seed ${seed}, number ${index}: ${what}`);
+  console.error(subject);
+  process.exit(1);
+}
+
+/** An error is one of ours, and shows nothing. */
+function refused(index, error, subject) {
+  if (!isWebhookError(error) || !ERRORS.has(error.name))
+    fail(index, `threw ${error?.stack ?? error}`, subject);
+  if (`${error.message}${JSON.stringify(error)}`.includes(CANARY))
+    fail(index, 'the error shows it', subject);
+  tally(error.code);
+}
+
+function accepted(index, sample, verified) {
+  if (!sample.holds) fail(index, 'a token was accepted whose signature does not hold', sample);
+  tally(`token accepted (${verified.profile})`);
+  const body = chance.oneIn(3) ? chance.bytes(chance.below(40)) : sample.body;
+  const method = chance.oneIn(5) ? chance.pick(['HEAD', 'POST']) : sample.method;
+  const { profile } = verified;
+  try {
+    const { source } = verifyWebhookPayload(verified.claims, {
+      method,
+      body,
+      profile,
+      requireHash: !chance.oneIn(5),
+    });
+    tally(`payload accepted (${source})`);
+  } catch (error) {
+    refused(index, error, { ...sample, method, body });
+  }
+}
+
+function tryKey(index) {
+  const input = anyKey(chance, samples);
+  let parsed;
+  try {
+    parsed = parseKey(input, chance.pick(['sign', 'verify']));
+  } catch (error) {
+    fail(index, `parseKey threw ${error?.stack ?? error}`, input);
+  }
+  if ((parsed.key === undefined) === (parsed.fault === undefined))
+    fail(index, 'neither key nor fault', input);
+  if (parsed.fault?.includes(CANARY)) fail(index, 'the fault shows the key', input);
+  tally(parsed.fault === undefined ? 'key taken' : 'key refused');
+}
+
+function tryConfiguration(index) {
+  const issuers = Array.from({ length: chance.below(3) }, () => ({
+    issuer: chance.oneIn(2) ? ISSUER : anyValue(chance),
+    keys: [anyKey(chance, samples)].map((key) => (key?.key === undefined ? { key } : key)),
+  }));
+  try {
+    createTokenVerifier({
+      issuers,
+      clockTolerance: anyValue(chance),
+      audience: chance.pick([undefined, 'a', '']),
+    });
+    tally('configuration taken');
+  } catch (error) {
+    refused(index, error, issuers);
+  }
+}
+
+const started = performance.now();
+let waiting = [];
+for (let index = 0; index < count; index++) {
+  const sample = anyToken(chance, chance.pick(WEBHOOK_PROFILES));
+  off = chance.pick(CLOCKS);
+  const verifier = chance.oneIn(50) ? promising : chance.pick(verifiers);
+  try {
+    const verified = verifier.verify(sample.token);
+    if (verified instanceof Promise) {
+      waiting.push(
+        verified.then(
+          () => fail(index, 'a MAC was taken for a signature', sample),
+          (error) => refused(index, error, sample),
+        ),
+      );
+    } else {
+      accepted(index, sample, verified);
+    }
+  } catch (error) {
+    refused(index, error, sample);
+  }
+  if (chance.oneIn(10)) tryKey(index);
+  if (chance.oneIn(1_000)) tryConfiguration(index);
+  if (waiting.length >= MOST_PROMISES_AT_ONCE) {
+    await Promise.all(waiting);
+    waiting = [];
+  }
+}
+await Promise.all(waiting);
+
+const seconds = (performance.now() - started) / 1_000;
+for (const [name, times] of [...counts].sort(([, a], [, b]) => b - a)) {
+  console.log(`${String(times).padStart(9)}  ${name}`);
+}
+console.log(`${count} tokens, seed ${seed}, ${seconds.toFixed(1)} s: nothing unexpected`);
