@@ -97,7 +97,7 @@ interface Answer {
 async function send({
   url,
   ...request
-}: Omit<SignedWebhookRequest, 'token' | 'id'>): Promise<Answer> {
+}: Pick<SignedWebhookRequest, 'method' | 'url' | 'headers' | 'body'>): Promise<Answer> {
   const { status, headers } = await fetch(url, request);
   return {
     status,

@@ -5,7 +5,7 @@ import {
   type ConformanceProfile,
 } from '../../lib/cli/conformance/probe.interface.js';
 import { probesFor } from '../../lib/cli/conformance/probes/all-probes.js';
-import { WEBHOOK_PROFILES, type WebhookProfile } from '../../lib/token/webhook-token.constants.js';
+import { WEBHOOK_PROFILES } from '../../lib/token/webhook-token.constants.js';
 import { adapters } from '../fixtures/adapters.js';
 import { PATH, receiverOptions, startApp } from '../fixtures/receiver-app.js';
 import { startNaiveReceiver } from '../fixtures/naive-receiver.js';
@@ -26,7 +26,7 @@ describe.each(adapters)('conformance of the receiver on %s', (_, createAdapter) 
 
     beforeAll(async () => {
       const options = receiverOptions({
-        profiles: [profile as WebhookProfile],
+        profiles: [profile],
         audience: AUDIENCE,
       });
       const started = await startApp(createAdapter(), { options });

@@ -187,7 +187,7 @@ describe('publishing', () => {
       options: {
         publisher: publisherOptions(),
         httpModule: HttpModule.register({ headers: { 'x-from': 'given module' } }),
-      } as never,
+      },
       providers: [Everything],
     });
     await expect(app.get(WebhookPublisher).send('http://10.0.0.1/', 'a.b')).rejects.toMatchObject({

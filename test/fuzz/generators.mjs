@@ -241,11 +241,17 @@ const HASHES = new Map([
   ['HS512', 'sha512'],
 ]);
 
+/** A key serves one algorithm, so each has its own. */
+export function secretOf(alg) {
+  return alg === 'HS256' ? SECRET : `${SECRET}-${alg}`;
+}
+
 /** Signs by the algorithm the header names, where HMAC has it, else by HS256. */
 function signed(header, claims) {
   const input = `${encode(header)}.${encode(claims)}`;
   const hash = HASHES.get(header?.alg) ?? 'sha256';
-  const mac = createHmac(hash, SECRET).update(input).digest('base64url');
+  const secret = secretOf(HASHES.has(header?.alg) ? header.alg : 'HS256');
+  const mac = createHmac(hash, secret).update(input).digest('base64url');
   return { token: `${input}.${mac}`, holds: true };
 }
 

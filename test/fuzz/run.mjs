@@ -13,7 +13,17 @@ import {
 } from '../../dist/token/index.js';
 import { parseKey } from '../../dist/token/key-material.js';
 import { WEBHOOK_PROFILES } from '../../dist/token/webhook-token.constants.js';
-import { anyKey, anyToken, anyValue, CANARY, Chance, ISSUER, NOW, SECRET } from './generators.mjs';
+import {
+  anyKey,
+  anyToken,
+  anyValue,
+  CANARY,
+  Chance,
+  ISSUER,
+  NOW,
+  SECRET,
+  secretOf,
+} from './generators.mjs';
 
 const { values } = parseArgs({
   options: {
@@ -55,7 +65,11 @@ const samples = {
 let off = 0;
 const now = () => (NOW + off) * 1_000;
 const own = { issuer: ISSUER, secret: SECRET };
-const named = ['HS256', 'HS384', 'HS512'].map((alg) => ({ kid: alg, alg, key: SECRET }));
+const named = ['HS256', 'HS384', 'HS512'].map((alg) => ({
+  kid: alg,
+  alg,
+  key: secretOf(alg),
+}));
 const other = { issuer: 'https://bank.example', secret: `${SECRET}-other` };
 const asymmetric = { issuer: ISSUER, keys: [{ alg: 'ES256', key: pairs[0].publicKey }] };
 const verifiers = [...WEBHOOK_PROFILES.map((profile) => [profile]), [...WEBHOOK_PROFILES]].flatMap(

@@ -63,7 +63,7 @@ describeRedis.each<[string, () => RedisClient | Promise<RedisClient>]>([
     const stores = await Promise.all(
       Array.from(
         { length: count },
-        async () => new RedisReplayStore(await connectClient(), { prefix }),
+        async () => new RedisReplayStore(await connectClient(), { prefix, timeout: '1m' }),
       ),
     );
     const handled: string[] = [];
