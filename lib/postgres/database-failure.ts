@@ -1,5 +1,7 @@
 import { WebhookStoreError } from '../errors/webhook-store.error.js';
 
+const BROKEN = 'the connection broke';
+
 /** What the SQLSTATEs and system errors that an operator can mend mean. */
 const REASONS: Readonly<Record<string, string>> = {
   '28P01': 'it refuses the credentials',
@@ -16,14 +18,17 @@ const REASONS: Readonly<Record<string, string>> = {
   ENOTFOUND: 'its host is not known',
   EAI_AGAIN: 'its host is not known',
   ETIMEDOUT: 'its address does not answer',
+  ECONNRESET: BROKEN,
+  EPIPE: BROKEN,
 };
 
-/** How pg-boss says that it may not bring its schema up to date itself. */
-const BOSS_REASONS: readonly (readonly [RegExp, string])[] = [
+/** Faults without a code: of pg-boss, which may not bring its schema up to date itself, and of node-postgres. */
+const MESSAGES: readonly (readonly [RegExp, string])[] = [
   [
     /not installed/,
     'the schema of pg-boss is missing: run npx pg-boss create, or leave migrate on',
   ],
+  [/^Connection terminated/, BROKEN],
   [
     /requires migrations/,
     'the schema is of another version of pg-boss: run npx pg-boss migrate, or leave migrate on',
@@ -47,5 +52,5 @@ export function databaseFailure(what: string, cause: unknown): WebhookStoreError
 function reasonOf(cause: unknown): string | undefined {
   const { code, message } = (cause ?? {}) as { code?: unknown; message?: unknown };
   if (typeof code === 'string' && REASONS[code] !== undefined) return REASONS[code];
-  return BOSS_REASONS.find(([pattern]) => pattern.test(String(message)))?.[1];
+  return MESSAGES.find(([pattern]) => pattern.test(String(message)))?.[1];
 }

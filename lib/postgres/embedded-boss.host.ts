@@ -79,7 +79,7 @@ async function startBoss(pglite: PGlite, schema: string): Promise<PgBoss> {
 function sayWhatItIs(directory: string): void {
   process.emitWarning(
     `Webhook deliveries are kept in ${directory} by an embedded database. It is for one process, survives its crash but not a ` +
-      'power cut, and takes 300 to 550 MB of memory.',
+      'power cut, and takes 300 to 850 MB of memory, most of it at its first start.',
     { code: 'WEBHOOK_QUEUE_EMBEDDED' },
   );
 }

@@ -8,6 +8,7 @@ import type { JobDeliveryQueueOptions } from './job-delivery-queue-options.inter
 import { JobDeliveryQueue } from './job-delivery.queue.js';
 import { resolveJobQueueOptions } from './job-queue-options.resolver.js';
 
+/** A directory, and what every queue on PostgreSQL takes. */
 export interface EmbeddedDeliveryQueueOptions extends JobDeliveryQueueOptions {
   /** Where the database lies; made where it does not exist. One process at a time. */
   readonly directory: string;
@@ -16,7 +17,7 @@ export interface EmbeddedDeliveryQueueOptions extends JobDeliveryQueueOptions {
 /**
  * Keeps deliveries in an embedded PostgreSQL, PGlite, through pg-boss: no server, for one process.
  *
- * They survive a crash of the process, not a power cut: PGlite does not flush to the disk. It takes 300 to 550 MB of memory,
+ * They survive a crash of the process, not a power cut: PGlite does not flush to the disk. It takes 300 to 850 MB of memory,
  * and the first start some seconds. A process that finds another one in its directory does not start.
  *
  * ```ts

@@ -19,6 +19,9 @@ import { deadDelivery, jobId, jobOf, jobQueueOptions, receiptOf } from './job-re
 import { JOB_QUEUE, JobStatements, type ClaimedJob } from './job-statements.js';
 import { Settlements } from './settlements.js';
 
+/** Milliseconds, after the deadline if it has passed. */
+const TIME_TO_CLOSE = 2_000;
+
 /** What is open once the database was reached. */
 interface OpenJobs {
   readonly boss: PgBoss;
@@ -118,17 +121,23 @@ export abstract class JobDeliveryQueue extends DeliveryQueue {
 
   override async stop(deadline: number): Promise<number> {
     this.stopping = true;
+    await this.before(deadline, this.loop?.stop());
+    this.cancelHeartbeat();
+    this.settlements.close();
+    const left = this.loop?.running.length ?? 0;
+    // A server that is away must not hold up the shutdown; what is open ends with the process.
+    const closed = this.opening?.then(async () => this.host.close()).catch(() => {});
+    await this.before(Math.max(deadline, this.options.clock.now() + TIME_TO_CLOSE), closed);
+    return left;
+  }
+
+  private async before(deadline: number, end: Promise<void> | undefined): Promise<void> {
     let cancel = (): void => {};
     const late = new Promise<void>((resolve) => {
       cancel = this.options.clock.wakeAt(deadline, resolve);
     });
-    await Promise.race([this.loop?.stop(), late]);
+    await Promise.race([end, late]);
     cancel();
-    this.cancelHeartbeat();
-    this.settlements.close();
-    const left = this.loop?.running.length ?? 0;
-    await this.opening?.then(async () => this.host.close()).catch(() => {});
-    return left;
   }
 
   /** Once it is open it is so for good: a connection that is lost is the driver's affair. */
@@ -138,11 +147,6 @@ export abstract class JobDeliveryQueue extends DeliveryQueue {
       throw error;
     });
     return this.opening;
-  }
-
-  /** Whether it is open, so that joining a transaction asks nothing outside of it. */
-  protected get isOpen(): boolean {
-    return this.jobs !== undefined;
   }
 
   private async openJobs(): Promise<OpenJobs> {

@@ -3,6 +3,7 @@ import type { JobDeliveryQueueOptions } from './job-delivery-queue-options.inter
 
 /** The part of a `Pool` of node-postgres that is used. */
 export interface PostgresPool {
+  /** As node-postgres has it. */
   query(text: string, values?: unknown[]): Promise<unknown>;
 }
 

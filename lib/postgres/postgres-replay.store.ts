@@ -19,9 +19,11 @@ import { rowsOf } from './transactions/query-result.js';
 
 /** Anything that runs a statement by itself: a `Pool` of node-postgres, a PGlite. */
 export interface PostgresClient {
+  /** @returns `{ rows }`, or the list of such that several statements give */
   query(text: string, values?: unknown[]): Promise<unknown>;
 }
 
+/** All optional. */
 export interface PostgresReplayStoreOptions {
   /** Where the table `replay` lies; default `webhooks`. */
   readonly schema?: string | undefined;

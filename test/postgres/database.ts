@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto';
-import pg from 'pg';
+import { Pool } from 'pg';
 import { urlOf } from '../fixtures/services.js';
 
 /** A pool of the tests' own server, and schemas that are dropped with it. */
 export class TestDatabase {
-  readonly pool = new pg.Pool({ connectionString: urlOf('PostgreSQL'), max: 12 });
+  readonly pool = new Pool({ connectionString: urlOf('PostgreSQL'), max: 12 });
   private readonly schemas: string[] = [];
 
   /** A name nobody has, of a schema that is dropped in the end. */

@@ -93,16 +93,16 @@ const connectionString = urlOf('PostgreSQL');
 
   it('changes nothing with the outcome of a worker whose lease went to another', async () => {
     await withQueue({}, async (queue, { schema }) => {
-      let runs = 0;
+      const runs: number[] = [];
       let finish!: () => void;
       const stale = new Promise<void>((resolve) => (finish = resolve));
       await queue.consume(async () => {
-        if (++runs > 1) return { type: 'retry', at: Date.now() + 60_000, reason: 'http_500' };
+        if (runs.push(1) > 1) return { type: 'retry', at: Date.now() + 60_000, reason: 'http_500' };
         await stale;
         return { type: 'delivered' };
       });
       await queue.enqueue([due('fenced')]);
-      while (runs < 1) await sleep(10);
+      while (runs.length < 1) await sleep(10);
       // As pg-boss does to a job whose heartbeat has ended, and as another process then claims it.
       await database.pool.query(
         `UPDATE ${schema}.job SET retry_count = retry_count + 1, started_on = now()`,
@@ -211,25 +211,26 @@ const connectionString = urlOf('PostgreSQL');
 
   it('records where its server was away at first, once it is back', async () => {
     const schema = database.newSchema();
-    let isAway = true;
+    const server = { isAway: true };
     const pool = {
       query: async (text: string, values?: unknown[]): Promise<unknown> => {
-        if (isAway) throw Object.assign(new Error('away'), { code: 'ECONNREFUSED' });
+        if (server.isAway) throw Object.assign(new Error('away'), { code: 'ECONNREFUSED' });
         return database.pool.query(text, values);
       },
     };
     const queue = new PgBossDeliveryQueue({ pool, schema, pollInterval: '100ms' });
     await expect(queue.enqueue([due('away')])).rejects.toMatchObject({ code: 'store_unavailable' });
-    isAway = false;
+    server.isAway = false;
     const delivered: string[] = [];
     await queue.enqueue([due('back')]);
     await queue.consume(async ({ id }) => {
-      delivered.push(id);
-      isAway = delivered.length === 1;
-      setTimeout(() => (isAway = false), 300);
+      // Away again as the outcome is to be written.
+      if (delivered.push(id) === 1) server.isAway = true;
       return { type: 'delivered' };
     });
-    while (delivered.length < 1 || isAway) await sleep(10);
+    while (!server.isAway) await sleep(10);
+    await sleep(300);
+    server.isAway = false;
     await queue.enqueue([due('again')]);
     while (delivered.length < 2) await sleep(10);
     while ((await queue.find(['back']))[0]?.status !== 'delivered') await sleep(10);

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
-import pg from 'pg';
+import type { PoolClient } from 'pg';
 import { PgBossDeliveryQueue } from '../../lib/postgres/index.js';
 import { describeWith } from '../fixtures/services.js';
 import { TestDatabase } from './database.js';
@@ -10,7 +10,7 @@ import { ORMS, type RunStatement } from './orm-twins.js';
 (await describeWith('PostgreSQL'))('A transaction of the caller', () => {
   const database = new TestDatabase();
   let queue: PgBossDeliveryQueue;
-  let client: pg.PoolClient;
+  let client: PoolClient;
   const delivered: string[] = [];
   beforeAll(async () => {
     const { pool } = database;
@@ -81,21 +81,24 @@ import { ORMS, type RunStatement } from './orm-twins.js';
 
   it.each<[string, () => unknown]>([
     ['a pool', () => database.pool],
-    ['a client without a transaction', () => new pg.Client()],
     ...ORMS.map(({ name, closed }): [string, () => unknown] => [`${name} itself`, closed]),
   ])('is not %s', async (_, open) => {
-    let tx = open();
-    if (tx instanceof pg.Client) {
-      await client.query('ROLLBACK');
-      tx = client;
-    }
-    const refusal = queue.enqueue([due('outside')], { tx });
+    const refusal = queue.enqueue([due('outside')], { tx: open() });
 
     await expect(refusal).rejects.toMatchObject({
       code: 'unsupported_option',
       message: expect.stringMatching(/no transaction is open on it: /),
     });
     expect(await queue.find(['outside'])).toEqual([undefined]);
+  });
+
+  it('is not a client on which none was begun', async () => {
+    await client.query('ROLLBACK');
+
+    await expect(queue.enqueue([due('outside')], { tx: client })).rejects.toMatchObject({
+      code: 'unsupported_option',
+      message: expect.stringMatching(/no transaction is open on it: .*BEGIN/),
+    });
   });
 
   it.each([
