@@ -94,6 +94,20 @@ async function reserve(
     expect(rows).toEqual([{ id: kept.claim.key }]);
   });
 
+  it('holds a token for as long as the event, though a copy has brought it', async () => {
+    const token = randomBytes(32).toString('base64url');
+    const first = await reserve(store);
+    const copy = { ...first.claim, tokenKey: token, lease: 500 };
+    expect(await store.reserve(copy)).toMatchObject({ status: 'in-progress' });
+    await store.release(first);
+    const again = await reserve(store, { ...copy, lease: 30_000 });
+    await sleep(600);
+
+    expect(await store.reserve(claim({ tokenKey: token }))).toEqual({ status: 'conflict' });
+    expect(await store.commit(again)).toBe(true);
+    expect(await store.reserve(claim({ tokenKey: token }))).toEqual({ status: 'conflict' });
+  });
+
   it('stores digests, and nothing of the issuer', async () => {
     const one = claim({ issuer: 'https://secret-customer.example' });
     await reserve(store, one);

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import type { PoolClient } from 'pg';
 import { PgBossDeliveryQueue } from '../../lib/postgres/index.js';
+import { joinTransaction } from '../../lib/postgres/transactions/join-transaction.js';
 import { describeWith } from '../fixtures/services.js';
 import { TestDatabase } from './database.js';
 import { due, dueAtUrl } from './deliveries.js';
@@ -109,6 +110,15 @@ import { ORMS, type RunStatement } from './orm-twins.js';
     await expect(queue.enqueue([due('unknown')], { tx })).rejects.toMatchObject({
       code: 'unsupported_option',
       message: expect.stringMatching(/node-postgres.*/),
+    });
+  });
+
+  it('of Knex keeps a question mark that is an operator', async () => {
+    const knex = ORMS.find(({ name }) => name === 'Knex')!.open(run);
+    const statement = `SELECT '{"a":1}'::jsonb ? $1 AS has`;
+
+    expect(await joinTransaction(knex).executeSql(statement, ['a'])).toEqual({
+      rows: [{ has: true }],
     });
   });
 
