@@ -7,7 +7,7 @@ const config: Config = {
   extensionsToTreatAsEsm: ['.ts'],
   moduleNameMapper: {
     '^nestjs-webhook-token$': '<rootDir>/lib/index.ts',
-    '^nestjs-webhook-token/(token|bullmq|redis|testing)$': '<rootDir>/lib/$1/index.ts',
+    '^nestjs-webhook-token/(token|bullmq|postgres|redis|testing)$': '<rootDir>/lib/$1/index.ts',
     '^(\\.{1,2}/.*)\\.js$': '$1',
   },
   transform: { '^.+\\.ts$': ['ts-jest', { useESM: true, tsconfig: 'tsconfig.json' }] },

@@ -15,8 +15,9 @@ import {
   type EnqueuedDelivery,
   type KnownDelivery,
 } from '../publisher/queue/delivery-queue.js';
+import { deliveryLane } from '../publisher/queue/delivery-lane.js';
 import { durabilityFaults } from './redis-durability.js';
-import { deliveryLane, LaneCounts } from './delivery-lanes.js';
+import { LaneCounts } from './delivery-lanes.js';
 import {
   deadDelivery,
   deliveryOf,

@@ -1,13 +1,16 @@
 import type { Job } from 'bullmq';
 import type { FailureReason } from '../publisher/attempt/attempt-result.interface.js';
 import type { DeadDelivery, KnownDelivery } from '../publisher/queue/delivery-queue.js';
+import {
+  deliveryOfStored,
+  storedDelivery,
+  type StoredDelivery,
+} from '../publisher/queue/stored-delivery.js';
 import type { WebhookDelivery } from '../publisher/queue/webhook-delivery.interface.js';
 
-/** What a job holds: the delivery, its octets as base64, and what became of its attempts. No token, no secret. */
+/** What a job holds: the delivery, and what became of its attempts. */
 export interface DeliveryJobData {
-  readonly delivery: Omit<WebhookDelivery, 'payload'> & {
-    readonly payload: { kind: 'json' | 'bytes'; contentType: string; base64?: string };
-  };
+  readonly delivery: StoredDelivery;
   /** Attempts that have failed in this round. */
   readonly attempts: number;
   /** Why the last of them failed. */
@@ -22,16 +25,11 @@ export interface DeliveryJobData {
 export type DeliveryJob = Job<DeliveryJobData, number>;
 
 export function jobData(delivery: WebhookDelivery, dueAt: number): DeliveryJobData {
-  const { kind, contentType, bytes } = delivery.payload;
-  const base64 = bytes === undefined ? undefined : Buffer.from(bytes).toString('base64');
-  const payload = { kind, contentType, ...(base64 !== undefined && { base64 }) };
-  return { delivery: { ...delivery, payload }, attempts: 0, dueAt, throws: 0 };
+  return { delivery: storedDelivery(delivery), attempts: 0, dueAt, throws: 0 };
 }
 
 export function deliveryOf({ delivery }: DeliveryJobData): WebhookDelivery {
-  const { kind, contentType, base64 } = delivery.payload;
-  const bytes = base64 === undefined ? undefined : Buffer.from(base64, 'base64');
-  return { ...delivery, payload: { kind, contentType, bytes } };
+  return deliveryOfStored(delivery);
 }
 
 /** How a job that was given up says why: read by people in a dashboard, and by {@link readFailure}. */

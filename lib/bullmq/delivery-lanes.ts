@@ -1,11 +1,3 @@
-import type { WebhookDelivery } from '../publisher/queue/webhook-delivery.interface.js';
-
-/** Where a delivery goes, as far as its slots are concerned: an endpoint, or the origin of a URL. */
-export function deliveryLane({ endpointId, url, tenant }: WebhookDelivery): string {
-  if (endpointId === undefined) return new URL(url!).origin;
-  return JSON.stringify([endpointId, tenant ?? null]);
-}
-
 /** Counts what runs to each destination, so that one that answers nobody cannot take every slot. */
 export class LaneCounts {
   private readonly running = new Map<string, number>();

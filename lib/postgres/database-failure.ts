@@ -1,0 +1,56 @@
+import { WebhookStoreError } from '../errors/webhook-store.error.js';
+
+const BROKEN = 'the connection broke';
+
+/** What the SQLSTATEs and system errors that an operator can mend mean. */
+const REASONS: Readonly<Record<string, string>> = {
+  '28P01': 'it refuses the credentials',
+  '28000': 'it refuses the credentials',
+  '3D000': 'the database does not exist',
+  '3F000': 'the schema does not exist: let migrate create it',
+  '42P01': 'the tables do not exist: let migrate create them',
+  '42501': 'the user may not do that: grant it the schema',
+  '53300': 'it has no connection left',
+  '53100': 'its disk is full',
+  '57P01': 'it is shutting down',
+  '57P03': 'it is starting up',
+  ECONNREFUSED: 'nothing listens at its address',
+  ENOTFOUND: 'its host is not known',
+  EAI_AGAIN: 'its host is not known',
+  ETIMEDOUT: 'its address does not answer',
+  ECONNRESET: BROKEN,
+  EPIPE: BROKEN,
+};
+
+/** Faults without a code: of pg-boss, which may not bring its schema up to date itself, and of node-postgres. */
+const MESSAGES: readonly (readonly [RegExp, string])[] = [
+  [
+    /not installed/,
+    'the schema of pg-boss is missing: run npx pg-boss create, or leave migrate on',
+  ],
+  [/^Connection terminated/, BROKEN],
+  [
+    /requires migrations/,
+    'the schema is of another version of pg-boss: run npx pg-boss migrate, or leave migrate on',
+  ],
+];
+
+/**
+ * Says why the database could not be used, in words of ours: the driver's own may quote a value.
+ *
+ * @param what - the subject of the sentence: 'The delivery queue'
+ */
+export function databaseFailure(what: string, cause: unknown): WebhookStoreError {
+  if (cause instanceof WebhookStoreError) return cause;
+  const reason = reasonOf(cause);
+  const because = reason === undefined ? '.' : `: ${reason}.`;
+  return new WebhookStoreError('store_unavailable', `${what} cannot use PostgreSQL${because}`, {
+    cause,
+  });
+}
+
+function reasonOf(cause: unknown): string | undefined {
+  const { code, message } = (cause ?? {}) as { code?: unknown; message?: unknown };
+  if (typeof code === 'string' && REASONS[code] !== undefined) return REASONS[code];
+  return MESSAGES.find(([pattern]) => pattern.test(String(message)))?.[1];
+}

@@ -1,0 +1,12 @@
+/** Durable deliveries and a shared replay store on PostgreSQL, also on an embedded one. */
+export { PgBossDeliveryQueue } from './pg-boss-delivery.queue.js';
+export type {
+  PgBossDeliveryQueueOptions,
+  PostgresPool,
+} from './pg-boss-delivery-queue-options.interface.js';
+export { EmbeddedDeliveryQueue } from './embedded-delivery.queue.js';
+export type { EmbeddedDeliveryQueueOptions } from './embedded-delivery.queue.js';
+export { JobDeliveryQueue } from './job-delivery.queue.js';
+export type { JobDeliveryQueueOptions } from './job-delivery-queue-options.interface.js';
+export { PostgresReplayStore } from './postgres-replay.store.js';
+export type { PostgresClient, PostgresReplayStoreOptions } from './postgres-replay.store.js';

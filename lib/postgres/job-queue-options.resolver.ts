@@ -1,0 +1,48 @@
+import { SystemClock } from '../clock/system-clock.js';
+import type { WebhookClock } from '../clock/webhook-clock.js';
+import type { ConfigurationFaults } from '../errors/configuration-faults.js';
+import type { JobDeliveryQueueOptions } from './job-delivery-queue-options.interface.js';
+
+/** Every option, checked; durations in milliseconds. */
+export interface ResolvedJobQueueOptions {
+  readonly concurrency: number;
+  readonly concurrencyPerDestination: number;
+  readonly keepDelivered: number;
+  readonly lease: number;
+  readonly pollInterval: number;
+  readonly clock: WebhookClock;
+}
+
+/** Milliseconds. */
+const DEFAULT_KEEP = 96 * 3_600_000;
+const DEFAULT_LEASE = 30_000;
+/** The shortest heartbeat that pg-boss takes. */
+const LEAST_LEASE = 10_000;
+const DEFAULT_POLL = 1_000;
+const LEAST_POLL = 100;
+
+export function resolveJobQueueOptions(
+  options: JobDeliveryQueueOptions,
+  faults: ConfigurationFaults,
+): ResolvedJobQueueOptions {
+  const { concurrency = 50 } = options;
+  const concurrencyPerDestination =
+    options.concurrencyPerDestination ?? Math.max(1, Math.floor(concurrency / 4));
+  for (const [name, bound] of Object.entries({ concurrency, concurrencyPerDestination })) {
+    const isCount = Number.isSafeInteger(bound) && bound > 0;
+    faults.require(isCount, name, 'must be a whole number above 0');
+  }
+  const keepDelivered = faults.duration('keepDelivered', options.keepDelivered, DEFAULT_KEEP);
+  const lease = faults.duration('lease', options.lease, DEFAULT_LEASE);
+  faults.require(lease >= LEAST_LEASE, 'lease', "must be at least '10s'");
+  const pollInterval = faults.duration('pollInterval', options.pollInterval, DEFAULT_POLL);
+  faults.require(pollInterval >= LEAST_POLL, 'pollInterval', "must be at least '100ms'");
+  return {
+    concurrency,
+    concurrencyPerDestination,
+    keepDelivered,
+    lease,
+    pollInterval,
+    clock: options.clock ?? new SystemClock(),
+  };
+}

@@ -1,0 +1,23 @@
+import { randomBytes } from 'node:crypto';
+import { Pool } from 'pg';
+import { urlOf } from '../fixtures/services.js';
+
+/** A pool of the tests' own server, and schemas that are dropped with it. */
+export class TestDatabase {
+  readonly pool = new Pool({ connectionString: urlOf('PostgreSQL'), max: 12 });
+  private readonly schemas: string[] = [];
+
+  /** A name nobody has, of a schema that is dropped in the end. */
+  newSchema(): string {
+    const schema = `test_${randomBytes(6).toString('hex')}`;
+    this.schemas.push(schema);
+    return schema;
+  }
+
+  async close(): Promise<void> {
+    for (const schema of this.schemas) {
+      await this.pool.query(`DROP SCHEMA IF EXISTS ${schema} CASCADE`);
+    }
+    await this.pool.end();
+  }
+}

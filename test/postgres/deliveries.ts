@@ -1,0 +1,28 @@
+import type { EnqueuedDelivery } from '../../lib/publisher/queue/delivery-queue.js';
+
+/** A delivery that is due. */
+export function due(id: string, endpointId = 'crm'): EnqueuedDelivery {
+  return {
+    delivery: {
+      id,
+      eventId: `event-${id}`,
+      event: 'order.created',
+      endpointId,
+      payload: {
+        kind: 'json',
+        bytes: Buffer.from('{"what?":"it\'s $1 \\\\ :name"}'),
+        contentType: 'application/json',
+      },
+      createdAt: Date.now(),
+    },
+    notBefore: Date.now(),
+  };
+}
+
+/** A destination whose URL has all that a binding could stumble over. */
+export function dueAtUrl(id: string): EnqueuedDelivery {
+  const { delivery, notBefore } = due(id);
+  const { endpointId: _, ...rest } = delivery;
+  const url = 'https://crm.example/hooks?a=\'$1\'&b=:name&c="\\"';
+  return { delivery: { ...rest, url }, notBefore };
+}

@@ -1,0 +1,207 @@
+import { randomBytes } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { PGlite } from '@electric-sql/pglite';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { PostgresReplayStore } from '../../lib/postgres/index.js';
+import type { ReplayClaim, ReplayReservation } from '../../lib/replay/replay-store.js';
+import { replayStoreContract } from '../../lib/testing/replay-store.contract.js';
+import { TestClock } from '../../lib/testing/test-clock.js';
+import { describeWith } from '../fixtures/services.js';
+import { TestDatabase } from './database.js';
+
+function claim(change: Partial<ReplayClaim> = {}): ReplayClaim {
+  const key = randomBytes(32).toString('base64url');
+  return {
+    key,
+    tokenKey: key,
+    fingerprint: key,
+    replayUntil: Date.now() + 60_000,
+    keepUntil: Date.now() + 60_000,
+    lease: 30_000,
+    issuer: 'https://issuer.example',
+    ...change,
+  };
+}
+
+async function reserve(
+  store: PostgresReplayStore,
+  one: ReplayClaim = claim(),
+): Promise<ReplayReservation> {
+  const verdict = await store.reserve(one);
+  if (verdict.status !== 'reserved') throw new Error(`expected it reserved: ${verdict.status}`);
+  return verdict.reservation;
+}
+
+(await describeWith('PostgreSQL'))('PostgresReplayStore', () => {
+  const database = new TestDatabase();
+  const schema = database.newSchema();
+  const store = new PostgresReplayStore(database.pool, { schema });
+  beforeAll(async () => store.migrate());
+  afterAll(async () => database.close());
+
+  const contract = replayStoreContract({ create: () => store, advance: (ms) => sleep(ms) });
+  for (const { name, run } of contract) it(name, run, 20_000);
+
+  it.each([2, 4])(
+    'lets %d replicas that race on 2,000 events handle each once',
+    async (count) => {
+      const stores = Array.from(
+        { length: count },
+        () => new PostgresReplayStore(database.pool, { schema, timeout: '30s' }),
+      );
+      const handled: string[] = [];
+      const claims = Array.from({ length: 2_000 }, () =>
+        claim({ tokenKey: randomBytes(32).toString('base64url') }),
+      );
+      await Promise.all(
+        claims.flatMap((one, index) =>
+          stores.map(async (mine) => {
+            const verdict = await mine.reserve(one);
+            if (verdict.status !== 'reserved') return;
+            // Every tenth handler fails, and its event is sent again to another replica.
+            if (index % 10 === 0) {
+              await mine.release(verdict.reservation);
+              const other = stores[(index + 1) % count]!;
+              const again = await other.reserve(one);
+              if (again.status !== 'reserved') return;
+              handled.push(one.key);
+              await other.commit(again.reservation);
+              return;
+            }
+            handled.push(one.key);
+            await mine.commit(verdict.reservation);
+          }),
+        ),
+      );
+
+      expect(new Set(handled).size).toBe(claims.length);
+      expect(handled).toHaveLength(claims.length);
+    },
+    60_000,
+  );
+
+  it('removes what has expired, and nothing else', async () => {
+    const now = Date.now();
+    const keys = Array.from({ length: 6 }, () => claim({ replayUntil: now, keepUntil: now + 1 }));
+    for (const one of keys) await store.commit(await reserve(store, one));
+    const kept = await reserve(store);
+    for (let round = 0; round < 20; round++) await reserve(store);
+    const { rows } = await database.pool.query<{ id: string }>(
+      `SELECT id FROM ${schema}.replay WHERE id = ANY ($1)`,
+      [[...keys, kept.claim].map(({ key }) => key)],
+    );
+
+    expect(rows).toEqual([{ id: kept.claim.key }]);
+  });
+
+  it('holds a token for as long as the event, though a copy has brought it', async () => {
+    const token = randomBytes(32).toString('base64url');
+    const first = await reserve(store);
+    const copy = { ...first.claim, tokenKey: token, lease: 500 };
+    expect(await store.reserve(copy)).toMatchObject({ status: 'in-progress' });
+    await store.release(first);
+    const again = await reserve(store, { ...copy, lease: 30_000 });
+    await sleep(600);
+
+    expect(await store.reserve(claim({ tokenKey: token }))).toEqual({ status: 'conflict' });
+    expect(await store.commit(again)).toBe(true);
+    expect(await store.reserve(claim({ tokenKey: token }))).toEqual({ status: 'conflict' });
+  });
+
+  it('stores digests, and nothing of the issuer', async () => {
+    const one = claim({ issuer: 'https://secret-customer.example' });
+    await reserve(store, one);
+    const { rows } = await database.pool.query(`SELECT * FROM ${schema}.replay WHERE id = $1`, [
+      one.key,
+    ]);
+
+    expect(JSON.stringify(rows)).not.toContain('secret-customer');
+  });
+
+  describe('commitWith', () => {
+    it.each(['COMMIT', 'ROLLBACK'])('is as the transaction is: %s', async (end) => {
+      const reservation = await reserve(store);
+      const client = await database.pool.connect();
+      await client.query('BEGIN');
+      expect(await store.commitWith(client, reservation)).toBe(true);
+      await client.query(end);
+      client.release();
+
+      expect(await store.reserve(reservation.claim)).toMatchObject({
+        status: end === 'COMMIT' ? 'done' : 'in-progress',
+      });
+    });
+
+    it('says that the lease was lost', async () => {
+      const { claim: one } = await reserve(store);
+      const client = await database.pool.connect();
+      await client.query('BEGIN');
+      const committed = await store.commitWith(client, { claim: one, owner: 'a stranger' });
+      await client.query('ROLLBACK');
+      client.release();
+
+      expect(committed).toBe(false);
+    });
+
+    it('refuses a client that would commit by itself', async () => {
+      const reservation = await reserve(store);
+
+      await expect(store.commitWith(database.pool, reservation)).rejects.toMatchObject({
+        code: 'unsupported_option',
+      });
+    });
+  });
+
+  it('can make its table again, and says so where it is missing', async () => {
+    await store.migrate();
+    const elsewhere = new PostgresReplayStore(database.pool, { schema: database.newSchema() });
+
+    await expect(elsewhere.reserve(claim())).rejects.toMatchObject({
+      code: 'store_unavailable',
+      message: expect.stringMatching(/tables do not exist/),
+    });
+  });
+});
+
+describe('PostgresReplayStore on PGlite', () => {
+  let database: PGlite;
+  let store: PostgresReplayStore;
+  beforeAll(async () => {
+    database = await PGlite.create();
+    store = new PostgresReplayStore(database, { timeout: '30s' });
+    await database.exec(store.schemaSql);
+  }, 60_000);
+  afterAll(async () => database.close());
+
+  const contract = replayStoreContract({ create: () => store, advance: (ms) => sleep(ms) });
+  for (const { name, run } of contract) it(name, run, 30_000);
+});
+
+describe('PostgresReplayStore without its server', () => {
+  it('says so in time where the server does not answer', async () => {
+    const clock = new TestClock();
+    const client = { query: async () => new Promise(() => {}) };
+    const answer = new PostgresReplayStore(client, { clock, timeout: '2s' }).reserve(claim());
+    const refusal = expect(answer).rejects.toMatchObject({ code: 'store_unavailable' });
+    await clock.advance(2_000);
+
+    await refusal;
+  });
+});
+
+describe('new PostgresReplayStore', () => {
+  const client = { query: async () => ({ rows: [] }) };
+
+  it.each<[string, unknown, object, string]>([
+    ['no client', {}, {}, 'client'],
+    ['a schema that would have to be quoted', client, { schema: 'a"b' }, 'schema'],
+    ['a timeout that is none', client, { timeout: '0s' }, 'timeout'],
+  ])('refuses %s', (_, given, options, path) => {
+    expect(() => new PostgresReplayStore(given as never, options)).toThrow(
+      expect.objectContaining({
+        code: 'invalid_configuration',
+        faults: [expect.objectContaining({ path: `PostgresReplayStore.${path}` })],
+      }),
+    );
+  });
+});

@@ -1,0 +1,71 @@
+import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import { ExpressAdapter } from '@nestjs/platform-express';
+import { PgBossDeliveryQueue } from '../../lib/postgres/index.js';
+import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
+import { SECRET, startApp, type StartedApp } from '../fixtures/receiver-app.js';
+import { describeWith } from '../fixtures/services.js';
+import { WireReceiver } from '../publisher/wire-receiver.js';
+import { TestDatabase } from './database.js';
+
+(await describeWith('PostgreSQL'))('publish in a transaction', () => {
+  const database = new TestDatabase();
+  const orders = `${database.newSchema()}.orders`;
+  let receiver: WireReceiver;
+  let started: StartedApp;
+
+  beforeAll(async () => {
+    receiver = await WireReceiver.start();
+    await database.pool.query(`CREATE SCHEMA ${orders.split('.')[0]}`);
+    await database.pool.query(`CREATE TABLE ${orders} (id text)`);
+    started = await startApp(new ExpressAdapter(), {
+      options: {
+        publisher: {
+          issuer: 'https://billing.example',
+          secret: SECRET,
+          endpoints: [{ id: 'crm', url: receiver.url }],
+          allowHttp: true,
+          allowedAddresses: ['127.0.0.1'],
+          queue: new PgBossDeliveryQueue({
+            pool: database.pool,
+            schema: database.newSchema(),
+            pollInterval: '100ms',
+          }),
+        },
+      },
+    });
+  });
+  afterAll(async () => {
+    await started.app.close();
+    await receiver.stop();
+    await database.close();
+  });
+
+  /** An order and its event, in one transaction. */
+  async function placeOrder(id: string, end: 'COMMIT' | 'ROLLBACK'): Promise<void> {
+    const client = await database.pool.connect();
+    await client.query('BEGIN');
+    await client.query(`INSERT INTO ${orders} VALUES ($1)`, [id]);
+    await started.app
+      .get(WebhookPublisher)
+      .publish('order.created', { id }, { id: `event-${id}`, tx: client });
+    await client.query(end);
+    client.release();
+  }
+
+  it('sends the event of an order that exists, and none of one that does not', async () => {
+    await placeOrder('undone', 'ROLLBACK');
+    await placeOrder('placed', 'COMMIT');
+    await receiver.received(1);
+    await new Promise((resolve) => setTimeout(resolve, 300));
+
+    expect(receiver.requests).toHaveLength(1);
+    const { rows } = await database.pool.query(`SELECT id FROM ${orders}`);
+    expect(rows).toEqual([{ id: 'placed' }]);
+  });
+
+  it('tells by send what was attempted', async () => {
+    const result = await started.app.get(WebhookPublisher).send('crm', 'order.created', { id: 1 });
+
+    expect(result).toMatchObject({ status: 'delivered', attempts: 1 });
+  });
+});
