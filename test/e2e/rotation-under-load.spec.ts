@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { HttpService } from '@nestjs/axios';
+import { HttpModule, HttpService } from '@nestjs/axios';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { Injectable } from '@nestjs/common';
 import {
@@ -86,6 +86,8 @@ describe.each(adapters)('keys that rotate under load, on %s', (_, createAdapter)
     });
     sender = await startApp(createAdapter(), {
       options: {
+        // An axios of its own: the plain module has the one of the whole process.
+        httpModule: HttpModule.register({}),
         clock,
         publisher: {
           issuer: ISSUER,
