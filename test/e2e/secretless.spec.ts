@@ -1,0 +1,107 @@
+import { generateKeyPairSync } from 'node:crypto';
+import { afterEach, describe, expect, it } from '@jest/globals';
+import { Injectable } from '@nestjs/common';
+import {
+  KeyProvider,
+  OnWebhookEvent,
+  WebhookPublisher,
+  type SignatureAlgorithm,
+  type SigningKeyInput,
+  type WebhookEvent,
+} from '../../lib/index.js';
+import { TestClock } from '../../lib/testing/test-clock.js';
+import { adapters } from '../fixtures/adapters.js';
+import { ISSUER, receiverOptions, startApp, type StartedApp } from '../fixtures/receiver-app.js';
+
+const PAIRS: Partial<Record<SignatureAlgorithm, () => ReturnType<typeof generateKeyPairSync>>> = {
+  RS256: () => generateKeyPairSync('rsa', { modulusLength: 2048 }),
+  PS256: () => generateKeyPairSync('rsa', { modulusLength: 2048 }),
+  ES256: () => generateKeyPairSync('ec', { namedCurve: 'P-256' }),
+  ES384: () => generateKeyPairSync('ec', { namedCurve: 'P-384' }),
+  EdDSA: () => generateKeyPairSync('ed25519'),
+};
+
+let events: WebhookEvent[] = [];
+
+@Injectable()
+class Everything {
+  @OnWebhookEvent('**')
+  on(_: unknown, event: WebhookEvent): void {
+    events.push(event);
+  }
+}
+
+class StoredKeys extends KeyProvider<readonly SigningKeyInput[]> {
+  constructor(public keys: readonly SigningKeyInput[]) {
+    super();
+  }
+
+  override load(): readonly SigningKeyInput[] {
+    return this.keys;
+  }
+}
+
+function keyOf(alg: SignatureAlgorithm, kid: string): SigningKeyInput {
+  return { kid, alg, key: PAIRS[alg]!().privateKey };
+}
+
+describe.each(adapters)('a sender and a receiver on %s that share no secret', (_, make) => {
+  const clock = new TestClock();
+  const running: StartedApp[] = [];
+  afterEach(async () => {
+    await Promise.all(running.splice(0).map(({ app }) => app.close()));
+    events = [];
+  });
+
+  /** A sender that serves its public keys, and a receiver that knows nothing but where. */
+  async function start(keys: StoredKeys): Promise<{ send(id: number): Promise<unknown> }> {
+    const local = { allowHttp: true, allowedAddresses: ['127.0.0.1'] };
+    const sender = await startApp(make(), {
+      options: { clock, publisher: { issuer: ISSUER, keys, jwks: true, ...local } },
+    });
+    const jwksUri = `${sender.origin}/.well-known/webhook-keys`;
+    const receiver = await startApp(make(), {
+      options: {
+        ...receiverOptions({ issuers: [{ issuer: ISSUER, jwksUri }], jwks: local }),
+        clock,
+      },
+      providers: [Everything],
+    });
+    running.push(receiver, sender);
+    const publisher = sender.app.get(WebhookPublisher);
+    return { send: (id) => publisher.send(`${receiver.origin}/webhooks`, 'order.created', { id }) };
+  }
+
+  it.each(Object.keys(PAIRS) as SignatureAlgorithm[])(
+    'understand each other by %s',
+    async (alg) => {
+      const { send } = await start(new StoredKeys([keyOf(alg, 'k1')]));
+
+      expect(await send(1)).toMatchObject({ status: 'delivered', receipt: { alg, kid: 'k1' } });
+      expect(events).toMatchObject([{ issuer: ISSUER, data: { id: 1 } }]);
+    },
+  );
+
+  it('go on when the sender takes a new key, and the old one is worth nothing once it is gone', async () => {
+    const [first, second] = [keyOf('ES256', 'k1'), keyOf('EdDSA', 'k2')];
+    const keys = new StoredKeys([first]);
+    const { send } = await start(keys);
+    await send(1);
+
+    keys.keys = [first, second];
+    await keys.refresh();
+    // The receiver has looked a moment ago, and does so again when its cooldown is over.
+    await clock.advance(30_000);
+    expect(await send(2)).toMatchObject({ status: 'delivered', receipt: { kid: 'k2' } });
+
+    keys.keys = [second];
+    await keys.refresh();
+    await clock.advance(20 * 60_000 + 1_000);
+    await send(3);
+    keys.keys = [first];
+    await keys.refresh();
+    // Within the cooldown the receiver does not look, and it has forgotten the key.
+    expect(await send(4)).toMatchObject({ status: 'scheduled', statusCode: 401 });
+    expect(events.map(({ data }) => (data as { id: number }).id)).toEqual([1, 2, 3]);
+  });
+});
