@@ -14,9 +14,9 @@ const NOBLE = {
 
 export async function run(options) {
   const results = [];
-  for (const [size, bytes] of [
-    ['1 kB', Buffer.alloc(1_000, 7)],
-    ['1 MB', Buffer.alloc(1_000_000, 7)],
+  for (const { size, bytes } of [
+    { size: '1 kB', bytes: Buffer.alloc(1_000, 7) },
+    { size: '1 MB', bytes: Buffer.alloc(1_000_000, 7) },
   ]) {
     for (const [algorithm, noble] of Object.entries(NOBLE)) {
       results.push(
