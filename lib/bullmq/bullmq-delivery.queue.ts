@@ -27,6 +27,7 @@ import {
   type DeliveryJob,
 } from './delivery-job.js';
 
+/** How much runs at once, and what is kept. */
 export interface BullMqDeliveryQueueOptions {
   /** Attempts that this process runs at once; default 50. */
   readonly concurrency?: number | undefined;

@@ -19,6 +19,7 @@ import type { RedisScript } from './redis-script.js';
 const DEFAULT_TIMEOUT = 2_000;
 const DEFAULT_PREFIX = 'webhook-replay';
 
+/** Where entries lie, and how long the server may take. */
 export interface RedisReplayStoreOptions {
   /** What every key begins with; default `webhook-replay`. Applications that share a server need one each. */
   readonly prefix?: string | undefined;
