@@ -283,6 +283,9 @@ export class BullMqDeliveryQueue extends DeliveryQueue {
       data: jobData(delivery, notBefore),
       opts: {
         jobId: delivery.id,
+        // What BullMQ itself stumbles over, say a server that is full or failing over, must end no delivery.
+        attempts: NEVER,
+        backoff: { type: 'fixed', delay: FIRST_WAIT_AFTER_THROW },
         delay: Math.max(0, notBefore - this.clock.now()),
         removeOnComplete: this.keep,
         removeOnFail: false,

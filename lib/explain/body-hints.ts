@@ -49,7 +49,7 @@ export function bodyHints(
       break;
     case 'hash_mismatch':
       if (body !== undefined)
-        hints.push(...mismatchHints(body, expectedHash({ ...claims.webhook })));
+        hints.push(...mismatchHints(body, expectedHash({ ...claims.webhook }), data?.['size']));
       break;
     default:
   }
@@ -92,11 +92,28 @@ function spellingHints(body: Buffer, hash: string): ExplanationHint[] {
   return [];
 }
 
-function mismatchHints(body: Buffer, hash: PayloadHash | undefined): ExplanationHint[] {
+function mismatchHints(
+  body: Buffer,
+  hash: PayloadHash | undefined,
+  size: unknown,
+): ExplanationHint[] {
   if (hash === undefined) return [];
   const { algorithm, hex } = hash;
   const expected = `${algorithm}:${hex}`;
   const found = digest(algorithm, body);
+  // A wire format may name more of the body than one digest.
+  if (found === expected) {
+    const other =
+      typeof size === 'number' && size !== body.length
+        ? `webhook.data.size says ${size}`
+        : 'the other digest in the token is that of another body, or the request does not declare its length';
+    return [
+      {
+        code: 'body_size',
+        detail: `the ${body.length} bytes that arrived have ${found}, as the token names; but ${other}`,
+      },
+    ];
+  }
   const hints: ExplanationHint[] = [
     {
       code: 'body_digest',

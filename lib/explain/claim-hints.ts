@@ -1,6 +1,6 @@
 import { isAudience } from '../token/audience.js';
 import { FIRST_MILLISECOND_TIMESTAMP } from '../token/webhook-token.constants.js';
-import type { ObservedRequest } from './observed-request.js';
+import { toleranceOf, type ObservedRequest } from './observed-request.js';
 import { distance, expiry, quote, seconds } from './quote.js';
 import type { Refusal } from './refusal.js';
 import type { ExplanationHint } from './webhook-explanation.interface.js';
@@ -38,10 +38,8 @@ function ageHints(
   ];
 }
 
-function timeHints(
-  { anatomy, now, tokenRules }: ObservedRequest,
-  { step, code }: Refusal,
-): ExplanationHint[] {
+function timeHints(observed: ObservedRequest, { step, code }: Refusal): ExplanationHint[] {
+  const { anatomy, now, tokenRules } = observed;
   if (step !== 'times') return [];
   const { iat, exp, nbf } = anatomy.claims ?? {};
   if (
@@ -55,7 +53,7 @@ function timeHints(
     ];
   }
   if (!isTime(iat) || !isTime(exp)) return [];
-  const tolerance = tokenRules?.clockTolerance ?? 0;
+  const tolerance = toleranceOf(observed);
   switch (code) {
     case 'token_expired':
       return [

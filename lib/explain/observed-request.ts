@@ -105,3 +105,10 @@ async function readUpTo(stream: Readable, maxBytes: number): Promise<Buffer> {
   }
   return Buffer.concat(chunks, length);
 }
+
+/** Seconds by which clocks may differ for this token. */
+export function toleranceOf({ anatomy, tokenRules }: ObservedRequest): number {
+  const { typ } = anatomy.header ?? {};
+  const claimed = typeof typ === 'string' ? typ : undefined;
+  return tokenRules?.toleranceFor(claimed, anatomy.claims?.['webhook']) ?? 0;
+}

@@ -1,6 +1,7 @@
 import type { OpenedRequest } from '../receiver/request/open-request.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
-import type { ObservedRequest } from './observed-request.js';
+import { toleranceOf, type ObservedRequest } from './observed-request.js';
+import { expectedHash } from './expected-hash.js';
 import { distance, expiry, quote, seconds } from './quote.js';
 import type { Refusal } from './refusal.js';
 import {
@@ -128,7 +129,8 @@ const TELL: Readonly<Record<ExplanationStepName, (facts: TraceFacts) => Outcome>
       : passed(`${body?.length ?? 0} bytes, of at most ${rules.maxBodyBytes}`),
   'body-digest': ({ observed, claims, opened }) => {
     if (observed.incoming.method === 'HEAD') return skipped('HEAD has no body');
-    if (claims?.webhook.hash !== undefined) return passed('the body is the one the token names');
+    if (claims !== undefined && expectedHash({ ...claims.webhook }) !== undefined)
+      return passed('the body is the one the token names');
     return opened?.payload.bodyVerified === false
       ? skipped('nothing authenticates the body, and this receiver takes it all the same')
       : passed('no body, and no digest of one');
@@ -150,8 +152,8 @@ const TELL: Readonly<Record<ExplanationStepName, (facts: TraceFacts) => Outcome>
 
 function tellTimes({ observed }: TraceFacts): Outcome {
   const { iat, exp } = observed.anatomy.claims ?? {};
-  const { now, tokenRules } = observed;
+  const { now } = observed;
   return passed(
-    `issued ${distance(now - Number(iat))}, ${expiry(Number(exp) - now)}, tolerance ${seconds(tokenRules?.clockTolerance ?? 0)}`,
+    `issued ${distance(now - Number(iat))}, ${expiry(Number(exp) - now)}, tolerance ${seconds(toleranceOf(observed))}`,
   );
 }

@@ -64,6 +64,7 @@ export const EXPLANATION_HINTS = [
   'hash_on_head',
   'body_unauthenticated',
   'body_length',
+  'body_size',
   'body_digest',
   'body_dropped',
   'body_added',

@@ -94,8 +94,10 @@ export class ProvidedKeys<Keys, Value> {
     const turn = ++this.begun;
     const since = clock.now();
     try {
-      const value = read(await within(LOAD_TIMEOUT, clock, () => provider.load()));
-      if (turn < this.applied) return this.held?.value ?? value;
+      const given = await within(LOAD_TIMEOUT, clock, () => provider.load());
+      // Not even read: to read a list of issuers changes what is known of their key sets.
+      if (turn < this.applied && this.held !== undefined) return this.held.value;
+      const value = read(given);
       this.applied = turn;
       // As old as the question: what changed after it may not be in the answer.
       this.held = { value, since };

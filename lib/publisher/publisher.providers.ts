@@ -38,11 +38,16 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
   {
     provide: DeliveryReactionExplorer,
     useFactory: (
+      options: ResolvedPublisherOptions | undefined,
       discovery: DiscoveryService,
       scanner: MetadataScanner,
       events: WebhookDeliveryEvents,
-    ) => new DeliveryReactionExplorer(discovery, scanner, events),
-    inject: [DiscoveryService, MetadataScanner, WebhookDeliveryEvents],
+    ) =>
+      new DeliveryReactionExplorer(discovery, scanner, events, {
+        clock: options?.clock ?? new SystemClock(),
+        shutdownTimeout: options?.shutdownTimeout ?? 0,
+      }),
+    inject: [PUBLISHER_OPTIONS, DiscoveryService, MetadataScanner, WebhookDeliveryEvents],
   },
   {
     provide: WebhookPublisher,

@@ -1,3 +1,4 @@
+import { WebhookStoreError } from '../errors/webhook-store.error.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { FirstAttempts } from './first-attempts.js';
 import type { DeliveryQueue } from './queue/delivery-queue.js';
@@ -34,12 +35,30 @@ export class SharedAttempts {
   private async ask({ id, eventId }: WebhookDelivery, notBefore: number): Promise<void> {
     if (!this.firstAttempts.awaits(id)) return;
     // A queue that cannot be reached is asked again, for as long as somebody waits.
-    const [receipt] = await this.queue.find([id]).catch(() => []);
-    if (receipt === undefined) return;
+    const found = await this.find(id);
+    if (found === undefined) return;
+    const [receipt] = found;
+    if (receipt === undefined) return this.firstAttempts.fail(id, forgotten());
     const putOff =
       receipt.status === 'pending' &&
       receipt.nextAttemptAt > Math.max(notBefore, this.clock.now()) + PUT_OFF;
     const result = putOff ? resultOfWait(eventId, receipt) : resultOfReceipt(eventId, receipt);
     if (result !== undefined) this.firstAttempts.settle(id, () => result);
   }
+
+  /** @returns `undefined` where the queue cannot be asked */
+  private async find(id: string): Promise<Awaited<ReturnType<DeliveryQueue['find']>> | undefined> {
+    try {
+      return await this.queue.find([id]);
+    } catch {
+      return undefined;
+    }
+  }
+}
+
+function forgotten(): WebhookStoreError {
+  return new WebhookStoreError(
+    'store_unavailable',
+    'The delivery was recorded, and the queue does not know it any more: what became of it cannot be told.',
+  );
 }

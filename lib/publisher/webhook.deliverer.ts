@@ -52,6 +52,9 @@ export class WebhookDeliverer {
     const { pausedUntil, circuit } = target.state;
     const waitUntil = pausedUntil > now ? pausedUntil : circuit.admit(now);
     if (waitUntil !== undefined) {
+      if (this.hasGivenUp(target, now)) {
+        return this.giveUpUnattempted(delivery, 'endpoint_disabled', made);
+      }
       return this.report({ delivery, outcome: { type: 'defer', at: waitUntil } });
     }
     const result = await this.attempt(delivery, target, attempt);
@@ -119,11 +122,20 @@ export class WebhookDeliverer {
       tell('circuit-closed');
     }
     if (result.statusCode === GONE) this.disable(target, 'answered 410 Gone', tell);
-    const { failingSince } = circuit;
-    if (failingSince !== undefined && now - failingSince >= this.options.disableAfter) {
-      const days = Math.floor((now - failingSince) / 86_400_000);
+    if (this.hasFailedForGood(target, now)) {
+      const days = Math.floor(this.options.disableAfter / 86_400_000);
       this.disable(target, `has failed every attempt for ${days} days`, tell);
     }
+  }
+
+  /** Nobody can disable a URL; what would wait for it for ever gets no further, until a trial succeeds. */
+  private hasGivenUp(target: DeliveryTarget, now: number): boolean {
+    return target.endpointId === undefined && this.hasFailedForGood(target, now);
+  }
+
+  private hasFailedForGood({ state }: DeliveryTarget, now: number): boolean {
+    const { failingSince } = state.circuit;
+    return failingSince !== undefined && now - failingSince >= this.options.disableAfter;
   }
 
   private disable(
@@ -225,10 +237,17 @@ export class WebhookDeliverer {
   }
 }
 
-/** A fault of our own, or our own shutdown, says nothing of the endpoint; 409 says that it is at work. */
+/** What fails on this side: a key service that is down, no key for now, our own shutdown. */
+const OUR_OWN: ReadonlySet<FailureReason> = new Set([
+  'aborted',
+  'signing_failed',
+  'no_signing_key',
+]);
+
+/** A fault of our own says nothing of the endpoint; 409 says that it is at work. */
 function tellsOfEndpoint(result: AttemptResult): boolean {
   if (result.outcome === 'acknowledged') return true;
   return (
-    result.outcome === 'failed' && result.reason !== 'aborted' && result.statusCode !== CONFLICT
+    result.outcome === 'failed' && !OUR_OWN.has(result.reason) && result.statusCode !== CONFLICT
   );
 }

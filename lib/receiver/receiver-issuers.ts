@@ -87,6 +87,7 @@ export function providedIssuers(
         const list = provided.current();
         return list instanceof Promise ? list.then(({ ring }) => ring) : list.ring;
       },
+      latest: () => provided.latest?.ring,
     },
     // The list that is held: a token that was verified a moment ago with one that has been replaced is
     // allowed what its issuer may send now.

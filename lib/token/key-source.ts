@@ -29,4 +29,6 @@ export interface TrustedIssuers {
 export interface KeySource {
   /** @returns at once unless what is known is too old to be relied on */
   ring(): MaybePromise<TrustedIssuers>;
+  /** What is known last, where that can change; it is another object once it has. */
+  latest?(): TrustedIssuers | undefined;
 }

@@ -95,6 +95,13 @@ export interface TokenRules {
   readonly maxTokenLifetime: number;
   readonly audience: readonly string[];
   readonly now: TokenClock;
+  /**
+   * Seconds by which clocks may differ for a token, which its wire format decides.
+   *
+   * @param typ - of its header
+   * @param webhook - its claim, unchecked
+   */
+  toleranceFor(typ: string | undefined, webhook: unknown): number;
 }
 
 /** The rules of a verifier; `undefined` for one that is not this package's. */
@@ -127,6 +134,10 @@ class KeyRingTokenVerifier implements TokenVerifier, TokenRules {
     this.profiles = new ProfileChoice(options.profiles);
     faults.push(...optionFaults(options, this.clockTolerance, this.maxTokenLifetime));
     if (faults.length > 0) throw new WebhookConfigurationError(faults);
+  }
+
+  toleranceFor(typ: string | undefined, webhook: unknown): number {
+    return this.profiles.choose(typ, webhook).toleratesSkew ? this.clockTolerance : 0;
   }
 
   verify(token: string): MaybePromise<VerifiedWebhookToken> {

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { PassThrough } from 'node:stream';
 import { setImmediate } from 'node:timers/promises';
 import { Injectable } from '@nestjs/common';
 import {
@@ -193,6 +194,25 @@ describe.each(adapters)('a provider of issuers, on %s', (_, createAdapter) => {
     expect(await outcome(SECRET)).toMatch(/^401/);
     expect(await outcome(NEXT, OTHER)).toBe('204');
     expect(issuers.loads).toBe(2);
+  });
+
+  it('revokes also for a request whose body is still on its way', async () => {
+    const { app } = await start();
+    const { headers, body } = await signWebhook('order.created', ['a', 'list'], {
+      issuer: ISSUER,
+      secret: SECRET,
+      method: 'POST',
+      clock,
+    });
+    const stream = new PassThrough();
+    stream.write(body!.subarray(0, 3));
+    const verified = app.get(WebhookVerifier).verify({ method: 'POST', headers, body: stream });
+    const refusal = expect(verified).rejects.toMatchObject({ code: 'bad_signature' });
+    issuers.holds({ issuer: ISSUER, secret: NEXT });
+    await issuers.refresh();
+    stream.end(body!.subarray(3));
+
+    await refusal;
   });
 
   it('is refreshed by a load of its own: an older one that ends later changes nothing', async () => {

@@ -7,6 +7,7 @@ import {
   WebhookDeliveryEvents,
   WebhookDestinationBlockedError,
   WebhookPublisher,
+  WebhookSigner,
   type WebhookDeliveryEvent,
   type WebhookModuleExtras,
   type WebhookEndpointOptions,
@@ -176,6 +177,22 @@ describe('an endpoint that keeps failing', () => {
     expect(told.map(({ type }) => type)).toContain('circuit-closed');
     expect(delivered).toHaveLength(10);
     expect(delivered.filter(({ attempts }) => attempts === 1)).toHaveLength(5);
+  });
+
+  it('is not the one at fault where a key service is down', async () => {
+    class Down extends WebhookSigner {
+      readonly alg = 'ES256';
+      async sign(): Promise<Uint8Array> {
+        throw new Error('the key service is down');
+      }
+    }
+    await start({ key: new Down() }, 10);
+    for (let i = 0; i < 8; i++) await publish();
+    await untilTold(8, 0);
+
+    expect(new Set(told.map(({ type, reason }) => `${type} ${reason}`))).toEqual(
+      new Set(['retry-scheduled signing_failed']),
+    );
   });
 
   it('is disabled after five days of nothing but failures', async () => {

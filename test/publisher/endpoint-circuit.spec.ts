@@ -87,11 +87,25 @@ describe('a circuit', () => {
     expect(circuit.admit(START + 31_000)).toBeUndefined();
   });
 
-  it('knows since when it has been failing', () => {
-    const circuit = failing(3, START);
+  it('knows since when it has been failing, once that is more than a few failures', () => {
+    const circuit = failing(4, START);
+    expect(circuit.failingSince).toBeUndefined();
     circuit.record(true, START + 60_000);
 
     expect(circuit.failingSince).toBe(START);
+  });
+
+  it('takes failures that lie days apart for no proof of failing in between', () => {
+    const circuit = failing(5, START);
+    circuit.record(true, START + 6 * 86_400_000);
+
+    expect(circuit.failingSince).toBe(START + 6 * 86_400_000);
+  });
+
+  it('rests no longer because the clock was set back', () => {
+    const circuit = failing(5, START);
+
+    expect(circuit.admit(START - 86_400_000)).toBeUndefined();
   });
 
   it('never makes anybody wait longer than five minutes, nor for a time that has passed', () => {

@@ -71,9 +71,10 @@ export function requireInline(
 
 /** What a HEAD would carry; `undefined` where none can. */
 function inlineOf(delivery: WebhookDelivery, target: DeliveryTarget): InlinePayload | undefined {
-  return rulesFor(delivery, target).methods.has('HEAD')
-    ? inlinePayload(delivery.payload, inlineLimit(target.signer))
-    : undefined;
+  const rules = rulesFor(delivery, target);
+  if (!rules.methods.has('HEAD')) return undefined;
+  const inline = inlinePayload(delivery.payload, inlineLimit(target.signer));
+  return inline !== undefined && rules.reserves(inline.data) ? undefined : inline;
 }
 
 function headCannotCarry(

@@ -32,6 +32,8 @@ export function signingFailure(error: unknown): FailureReason | undefined {
   if (isWebhookError(error, 'no_signing_key') || isWebhookError(error, 'keys_unavailable')) {
     return 'no_signing_key';
   }
+  // The provider's key of the hour does not fit the wire format: another one may.
+  if (isWebhookError(error, 'invalid_token')) return 'no_signing_key';
   if (!isWebhookError(error, 'signing_failed')) return undefined;
   return error.cause === 'aborted' ? 'aborted' : 'signing_failed';
 }

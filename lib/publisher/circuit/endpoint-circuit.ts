@@ -11,6 +11,8 @@ export const CIRCUIT = {
   /** The first rest; each trial that fails doubles it. */
   rest: 30_000,
   longestRest: 5 * 60_000,
+  /** After so long without a failure, those before it prove nothing; longer than the longest wait of the schedule. */
+  memory: 36 * 3_600_000,
   /** How long the others wait for the outcome of a trial, before they are looked at again. */
   trial: 5_000,
 } as const;
@@ -31,10 +33,14 @@ export class EndpointCircuit {
   private rest: number = CIRCUIT.rest;
   private restsUntil = 0;
   private since: number | undefined;
+  private lastFailure = -Infinity;
 
-  /** When the failures began that no success has ended yet, in epoch milliseconds. */
+  /**
+   * When the failures began that no success has ended yet, in epoch milliseconds; `undefined` while they are too
+   * few, or too far apart, to tell.
+   */
   get failingSince(): number | undefined {
-    return this.since;
+    return this.failuresInRow >= CIRCUIT.failuresInRow ? this.since : undefined;
   }
 
   /**
@@ -44,7 +50,9 @@ export class EndpointCircuit {
    */
   admit(now: number): number | undefined {
     if (this.phase === 'closed') return undefined;
-    if (now < this.restsUntil) return this.restsUntil;
+    // A clock that was set back makes the rest no longer.
+    if (now < this.restsUntil && this.restsUntil - now <= CIRCUIT.longestRest)
+      return this.restsUntil;
     // A trial that never comes back, as its process was stopped, is followed by another one.
     this.phase = 'trial';
     this.restsUntil = now + CIRCUIT.trial;
@@ -74,6 +82,8 @@ export class EndpointCircuit {
   }
 
   private fail(now: number): CircuitChange {
+    if (now - this.lastFailure > CIRCUIT.memory) this.since = now;
+    this.lastFailure = now;
     this.failuresInRow++;
     this.since ??= now;
     if (this.phase === 'trial') {

@@ -46,11 +46,13 @@ export class JwksRoute implements OnModuleInit {
     const answer = new JwksAnswer(maxAge);
     const serve = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
       try {
-        answer.send(request, response, await this.jwks.document());
+        const keys = await this.jwks.document();
         this.hasToldOfFailure = false;
+        // Something of the application's, say a time limit, may have answered meanwhile.
+        if (!response.headersSent) answer.send(request, response, keys);
       } catch (error) {
         this.tellOfFailure(error);
-        answer.sendUnavailable(response);
+        if (!response.headersSent) answer.sendUnavailable(response);
       }
     };
     adapter.get(

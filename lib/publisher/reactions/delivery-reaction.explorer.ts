@@ -1,13 +1,10 @@
-import {
-  Logger,
-  type BeforeApplicationShutdown,
-  type OnApplicationBootstrap,
-} from '@nestjs/common';
+import { Logger, type OnApplicationShutdown, type OnApplicationBootstrap } from '@nestjs/common';
 import type { DiscoveryService, MetadataScanner } from '@nestjs/core';
 import {
   WebhookConfigurationError,
   type ConfigurationFault,
 } from '../../errors/webhook-configuration.error.js';
+import type { WebhookClock } from '../../clock/webhook-clock.js';
 import { DELIVERY_REACTIONS } from '../publisher.constants.js';
 import {
   WEBHOOK_DELIVERY_EVENTS,
@@ -19,7 +16,7 @@ type Wrapper = ReturnType<DiscoveryService['getProviders']>[number];
 type Reaction = (event: WebhookDeliveryEvent) => unknown;
 
 /** Finds the methods under `@OnWebhookDelivery()` at start-up, and runs them. */
-export class DeliveryReactionExplorer implements OnApplicationBootstrap, BeforeApplicationShutdown {
+export class DeliveryReactionExplorer implements OnApplicationBootstrap, OnApplicationShutdown {
   private readonly logger = new Logger('WebhookPublisher');
   private readonly running = new Set<Promise<void>>();
 
@@ -27,6 +24,7 @@ export class DeliveryReactionExplorer implements OnApplicationBootstrap, BeforeA
     private readonly discovery: DiscoveryService,
     private readonly scanner: MetadataScanner,
     private readonly events: WebhookDeliveryEvents,
+    private readonly limits: { readonly clock: WebhookClock; readonly shutdownTimeout: number },
   ) {}
 
   /** @internal */
@@ -38,9 +36,20 @@ export class DeliveryReactionExplorer implements OnApplicationBootstrap, BeforeA
     if (faults.length > 0) throw new WebhookConfigurationError(faults);
   }
 
-  /** @internal */
-  async beforeApplicationShutdown(): Promise<void> {
-    await Promise.all(this.running);
+  /**
+   * Waits for the reactions to the last deliveries; after the publisher has drained, as hooks run in this order.
+   *
+   * @internal
+   */
+  async onApplicationShutdown(): Promise<void> {
+    const { clock, shutdownTimeout } = this.limits;
+    let cancel = (): void => {};
+    const late = new Promise<void>((resolve) => {
+      cancel = clock.wakeAt(clock.now() + shutdownTimeout, resolve);
+    });
+    this.events.close();
+    await Promise.race([Promise.all(this.running), late]);
+    cancel();
   }
 
   private explore(wrapper: Wrapper, faults: ConfigurationFault[]): void {

@@ -6,7 +6,7 @@ import type { WebhookDeliveryEvent } from './webhook-delivery-event.interface.js
  * events, `@OnWebhookDelivery()` is shorter.
  *
  * Only this process's attempts are told of. It is told as it happens and not kept: who subscribes later
- * has missed it.
+ * has missed it. What a subscriber throws is rxjs's to report, as an uncaught exception: catch it there.
  */
 export class WebhookDeliveryEvents {
   private readonly subject = new Subject<WebhookDeliveryEvent>();

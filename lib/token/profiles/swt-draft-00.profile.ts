@@ -30,7 +30,8 @@ export const SWT_DRAFT_00: ProfileRules = {
 
   payloadRule({ data, hash }, method) {
     if (method === 'HEAD') {
-      if (hash !== undefined) throw hashOnHead();
+      // A reference to a body is no data: it would be handled as some, and the POST it is for be a copy of it.
+      if (hash !== undefined || looksLikeBodyReference(data)) throw hashOnHead();
       return { kind: 'no-body' };
     }
     const reference = readBodyReference(data);
@@ -43,6 +44,8 @@ export const SWT_DRAFT_00: ProfileRules = {
       emptyBody: 'none',
     };
   },
+
+  reserves: looksLikeBodyReference,
 
   attempt: () => undefined,
 

@@ -39,6 +39,8 @@ export const WEBHOOK_TOKEN: ProfileRules = {
     return requireHash ? { kind: 'empty' } : { kind: 'unverified' };
   },
 
+  reserves: () => false,
+
   attempt: () => undefined,
 
   writeClaim(event, { data, hash }) {

@@ -214,6 +214,12 @@ function inline() {
       sent(null),
       { payload: 'none' },
     ),
+    refused(
+      'HEAD with a reference to a body',
+      'hash_unsupported',
+      'A HEAD has no body; taken for data, the reference would use up the token of the POST it belongs to.',
+      sent(stamp(BODY)),
+    ),
     refused('HEAD with base64url', 'invalid_claim', strict, sent('eyJhIjoiPz8_In0_')),
     refused(
       'HEAD with base64 without padding',
