@@ -6,26 +6,13 @@ import { PostgresReplayStore } from '../../lib/postgres/index.js';
 import type { ReplayClaim, ReplayReservation } from '../../lib/replay/replay-store.js';
 import { replayStoreContract } from '../../lib/testing/replay-store.contract.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
+import { newClaim, race } from '../fixtures/racing-replicas.js';
 import { describeWith } from '../fixtures/services.js';
 import { TestDatabase } from './database.js';
 
-function claim(change: Partial<ReplayClaim> = {}): ReplayClaim {
-  const key = randomBytes(32).toString('base64url');
-  return {
-    key,
-    tokenKey: key,
-    fingerprint: key,
-    replayUntil: Date.now() + 60_000,
-    keepUntil: Date.now() + 60_000,
-    lease: 30_000,
-    issuer: 'https://issuer.example',
-    ...change,
-  };
-}
-
 async function reserve(
   store: PostgresReplayStore,
-  one: ReplayClaim = claim(),
+  one: ReplayClaim = newClaim(),
 ): Promise<ReplayReservation> {
   const verdict = await store.reserve(one);
   if (verdict.status !== 'reserved') throw new Error(`expected it reserved: ${verdict.status}`);
@@ -49,30 +36,10 @@ async function reserve(
         { length: count },
         () => new PostgresReplayStore(database.pool, { schema, timeout: '30s' }),
       );
-      const handled: string[] = [];
       const claims = Array.from({ length: 2_000 }, () =>
-        claim({ tokenKey: randomBytes(32).toString('base64url') }),
+        newClaim({ tokenKey: randomBytes(32).toString('base64url') }),
       );
-      await Promise.all(
-        claims.flatMap((one, index) =>
-          stores.map(async (mine) => {
-            const verdict = await mine.reserve(one);
-            if (verdict.status !== 'reserved') return;
-            // Every tenth handler fails, and its event is sent again to another replica.
-            if (index % 10 === 0) {
-              await mine.release(verdict.reservation);
-              const other = stores[(index + 1) % count]!;
-              const again = await other.reserve(one);
-              if (again.status !== 'reserved') return;
-              handled.push(one.key);
-              await other.commit(again.reservation);
-              return;
-            }
-            handled.push(one.key);
-            await mine.commit(verdict.reservation);
-          }),
-        ),
-      );
+      const handled = await race(stores, claims);
 
       expect(new Set(handled).size).toBe(claims.length);
       expect(handled).toHaveLength(claims.length);
@@ -82,7 +49,9 @@ async function reserve(
 
   it('removes what has expired, and nothing else', async () => {
     const now = Date.now();
-    const keys = Array.from({ length: 6 }, () => claim({ replayUntil: now, keepUntil: now + 1 }));
+    const keys = Array.from({ length: 6 }, () =>
+      newClaim({ replayUntil: now, keepUntil: now + 1 }),
+    );
     for (const one of keys) await store.commit(await reserve(store, one));
     const kept = await reserve(store);
     for (let round = 0; round < 20; round++) await reserve(store);
@@ -103,13 +72,13 @@ async function reserve(
     const again = await reserve(store, { ...copy, lease: 30_000 });
     await sleep(600);
 
-    expect(await store.reserve(claim({ tokenKey: token }))).toEqual({ status: 'conflict' });
+    expect(await store.reserve(newClaim({ tokenKey: token }))).toEqual({ status: 'conflict' });
     expect(await store.commit(again)).toBe(true);
-    expect(await store.reserve(claim({ tokenKey: token }))).toEqual({ status: 'conflict' });
+    expect(await store.reserve(newClaim({ tokenKey: token }))).toEqual({ status: 'conflict' });
   });
 
   it('stores digests, and nothing of the issuer', async () => {
-    const one = claim({ issuer: 'https://secret-customer.example' });
+    const one = newClaim({ issuer: 'https://secret-customer.example' });
     await reserve(store, one);
     const { rows } = await database.pool.query(`SELECT * FROM ${schema}.replay WHERE id = $1`, [
       one.key,
@@ -156,7 +125,7 @@ async function reserve(
     await store.migrate();
     const elsewhere = new PostgresReplayStore(database.pool, { schema: database.newSchema() });
 
-    await expect(elsewhere.reserve(claim())).rejects.toMatchObject({
+    await expect(elsewhere.reserve(newClaim())).rejects.toMatchObject({
       code: 'store_unavailable',
       message: expect.stringMatching(/tables do not exist/),
     });
@@ -181,7 +150,7 @@ describe('PostgresReplayStore without its server', () => {
   it('says so in time where the server does not answer', async () => {
     const clock = new TestClock();
     const client = { query: async () => new Promise(() => {}) };
-    const answer = new PostgresReplayStore(client, { clock, timeout: '2s' }).reserve(claim());
+    const answer = new PostgresReplayStore(client, { clock, timeout: '2s' }).reserve(newClaim());
     const refusal = expect(answer).rejects.toMatchObject({ code: 'store_unavailable' });
     await clock.advance(2_000);
 

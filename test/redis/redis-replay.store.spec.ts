@@ -5,9 +5,10 @@ import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { createClient } from 'redis';
 import { RedisReplayStore, type RedisClient } from '../../lib/redis/index.js';
-import type { ReplayClaim, ReplayVerdict } from '../../lib/replay/replay-store.js';
+import type { ReplayVerdict } from '../../lib/replay/replay-store.js';
 import { replayStoreContract } from '../../lib/testing/replay-store.contract.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
+import { newClaim, race } from '../fixtures/racing-replicas.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 
 const prefix = `test-${randomBytes(6).toString('hex')}`;
@@ -25,20 +26,6 @@ async function nodeRedis(): Promise<RedisClient> {
   await client.connect();
   closing.push(() => client.destroy());
   return client;
-}
-
-function claim(change: Partial<ReplayClaim> = {}): ReplayClaim {
-  const key = randomBytes(32).toString('base64url');
-  return {
-    key,
-    tokenKey: key,
-    fingerprint: key,
-    replayUntil: Date.now() + 60_000,
-    keepUntil: Date.now() + 60_000,
-    lease: 30_000,
-    issuer: 'https://issuer.example',
-    ...change,
-  };
 }
 
 const describeRedis = await describeWith('Redis');
@@ -66,27 +53,8 @@ describeRedis.each<[string, () => RedisClient | Promise<RedisClient>]>([
         async () => new RedisReplayStore(await connectClient(), { prefix, timeout: '1m' }),
       ),
     );
-    const handled: string[] = [];
-    const claims = Array.from({ length: 2_000 }, () => claim());
-    await Promise.all(
-      claims.flatMap((one, index) =>
-        stores.map(async (store) => {
-          const verdict = await store.reserve(one);
-          if (verdict.status !== 'reserved') return;
-          // Every tenth handler fails, and its event is sent again to another replica.
-          if (index % 10 === 0) {
-            await store.release(verdict.reservation);
-            const again = await stores[(index + 1) % count]!.reserve(one);
-            if (again.status !== 'reserved') return;
-            handled.push(one.key);
-            await stores[(index + 1) % count]!.commit(again.reservation);
-            return;
-          }
-          handled.push(one.key);
-          await store.commit(verdict.reservation);
-        }),
-      ),
-    );
+    const claims = Array.from({ length: 2_000 }, () => newClaim());
+    const handled = await race(stores, claims);
 
     expect(new Set(handled).size).toBe(claims.length);
     expect(handled).toHaveLength(claims.length);
@@ -97,7 +65,7 @@ describeRedis.each<[string, () => RedisClient | Promise<RedisClient>]>([
     const admin = ioredis();
     await admin.script('FLUSH');
 
-    expect(await store.reserve(claim())).toMatchObject({ status: 'reserved' });
+    expect(await store.reserve(newClaim())).toMatchObject({ status: 'reserved' });
   });
 });
 
@@ -105,7 +73,7 @@ describeRedis('What RedisReplayStore leaves on the server', () => {
   it('expires by itself: with the lease while reserved, with the window when done', async () => {
     const redis = ioredis();
     const store = new RedisReplayStore(redis, { prefix });
-    const first = claim({ tokenKey: randomBytes(32).toString('base64url'), lease: 5_000 });
+    const first = newClaim({ tokenKey: randomBytes(32).toString('base64url'), lease: 5_000 });
     const verdict = (await store.reserve(first)) as Extract<ReplayVerdict, { status: 'reserved' }>;
     const keys = await redis.keys(`${prefix}:*${first.key}`);
     keys.push(...(await redis.keys(`${prefix}:*${first.tokenKey}`)));
@@ -122,7 +90,7 @@ describeRedis('What RedisReplayStore leaves on the server', () => {
   it('lies in one slot of a cluster for each issuer, and tells nothing of it', async () => {
     const redis = ioredis();
     const store = new RedisReplayStore(redis, { prefix });
-    const one = claim({ issuer: 'https://secret-customer.example' });
+    const one = newClaim({ issuer: 'https://secret-customer.example' });
     await store.reserve(one);
     const [key] = await redis.keys(`${prefix}:*${one.key}`);
 
@@ -145,7 +113,7 @@ describe('RedisReplayStore without its server', () => {
     closing.push(() => client.disconnect());
     client.on('error', () => undefined);
     const clock = new TestClock();
-    const answer = new RedisReplayStore(client, { clock, timeout: '2s' }).reserve(claim());
+    const answer = new RedisReplayStore(client, { clock, timeout: '2s' }).reserve(newClaim());
     const refusal = expect(answer).rejects.toMatchObject({ code: 'store_unavailable' });
     await clock.advance(2_000);
 
@@ -164,7 +132,7 @@ describe('RedisReplayStore without its server', () => {
     });
     client.on('error', () => undefined);
 
-    await expect(new RedisReplayStore(client).reserve(claim())).rejects.toMatchObject({
+    await expect(new RedisReplayStore(client).reserve(newClaim())).rejects.toMatchObject({
       code: 'store_unavailable',
       cause: expect.any(Error),
     });
