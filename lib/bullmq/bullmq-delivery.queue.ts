@@ -1,4 +1,5 @@
 import { DelayedError, UnrecoverableError, Worker, type Queue } from 'bullmq';
+import { waitUntil } from '../clock/deadline.js';
 import type { Duration } from '../clock/duration.js';
 import { SystemClock } from '../clock/system-clock.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
@@ -6,6 +7,9 @@ import { ConfigurationFaults } from '../errors/configuration-faults.js';
 import { WebhookConfigurationError } from '../errors/webhook-configuration.error.js';
 import { WebhookDeliveryError } from '../errors/webhook-delivery.error.js';
 import { WebhookStoreError } from '../errors/webhook-store.error.js';
+import { FIRST_WAIT_AFTER_THROW, progressAfter } from '../publisher/queue/delivery-progress.js';
+import { LaneSlots } from '../publisher/queue/lane-slots.js';
+import { requireCount, resolveConcurrency } from '../publisher/queue/queue-concurrency.js';
 import {
   DeliveryQueue,
   type DeadDelivery,
@@ -17,7 +21,6 @@ import {
 } from '../publisher/queue/delivery-queue.js';
 import { deliveryLane } from '../publisher/queue/delivery-lane.js';
 import { durabilityFaults } from './redis-durability.js';
-import { LaneCounts } from './delivery-lanes.js';
 import {
   deadDelivery,
   deliveryOf,
@@ -49,8 +52,6 @@ const DEFAULT_LEASE = 30_000;
 const LEAST_LEASE = 5_000;
 /** Until a delivery whose destination has all its slots is looked at again. */
 const LANE_WAIT = 200;
-const FIRST_WAIT_AFTER_THROW = 1_000;
-const LONGEST_WAIT_AFTER_THROW = 300_000;
 /** A crash costs a job one of these, and must never cost a delivery its life. */
 const NEVER = Number.MAX_SAFE_INTEGER;
 
@@ -77,7 +78,7 @@ export class BullMqDeliveryQueue extends DeliveryQueue {
   private readonly concurrency: number;
   private readonly keep: { age: number; count: number };
   private readonly lease: number;
-  private readonly lanes: LaneCounts;
+  private readonly lanes: LaneSlots;
   private worker: Worker | undefined;
   private stopping = false;
   private running = 0;
@@ -92,21 +93,10 @@ export class BullMqDeliveryQueue extends DeliveryQueue {
     options: BullMqDeliveryQueueOptions = {},
   ) {
     super();
-    const { concurrency = 50, maxDelivered = 100_000, clock = new SystemClock() } = options;
-    const perDestination =
-      options.concurrencyPerDestination ?? Math.max(1, Math.floor(concurrency / 4));
+    const { maxDelivered = 100_000, clock = new SystemClock() } = options;
     const faults = new ConfigurationFaults('BullMqDeliveryQueue');
-    for (const [name, bound] of Object.entries({
-      concurrency,
-      concurrencyPerDestination: perDestination,
-      maxDelivered,
-    })) {
-      faults.require(
-        Number.isSafeInteger(bound) && bound > 0,
-        name,
-        'must be a whole number above 0',
-      );
-    }
+    const { concurrency, concurrencyPerDestination } = resolveConcurrency(options, faults);
+    requireCount('maxDelivered', maxDelivered, faults);
     const age = faults.duration('keepDelivered', options.keepDelivered, DEFAULT_KEEP);
     this.lease = faults.duration('lease', options.lease, DEFAULT_LEASE);
     faults.require(this.lease >= LEAST_LEASE, 'lease', "must be at least '5s'");
@@ -118,7 +108,7 @@ export class BullMqDeliveryQueue extends DeliveryQueue {
     if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
     this.concurrency = concurrency;
     this.keep = { age: Math.ceil(age / 1_000), count: maxDelivered };
-    this.lanes = new LaneCounts(perDestination);
+    this.lanes = new LaneSlots(concurrencyPerDestination);
     this.clock = clock;
   }
 
@@ -193,12 +183,7 @@ export class BullMqDeliveryQueue extends DeliveryQueue {
     this.stopping = true;
     const { worker } = this;
     if (worker === undefined) return 0;
-    let cancel = (): void => {};
-    const late = new Promise<void>((resolve) => {
-      cancel = this.clock.wakeAt(deadline, resolve);
-    });
-    await Promise.race([worker.close(), late]);
-    cancel();
+    await waitUntil(this.clock, deadline, worker.close());
     const left = this.running;
     // What still runs is given up here; its lease ends, and another process takes it.
     if (left > 0) void worker.close(true).catch(() => {});
@@ -212,7 +197,10 @@ export class BullMqDeliveryQueue extends DeliveryQueue {
   ): Promise<number> {
     const delivery = deliveryOf(job.data);
     const lane = deliveryLane(delivery);
-    if (!this.lanes.enter(lane)) return this.putOff(job, token, this.clock.now() + LANE_WAIT);
+    if (!this.lanes.hasRoom(lane)) {
+      return this.putOff(job, token, { dueAt: this.clock.now() + LANE_WAIT });
+    }
+    this.lanes.enter(lane);
     this.running++;
     let outcome: DeliveryOutcome | undefined;
     try {
@@ -241,24 +229,13 @@ export class BullMqDeliveryQueue extends DeliveryQueue {
     token: string | undefined,
     outcome: DeliveryOutcome | undefined,
   ): Promise<number> {
-    const { attempts, throws } = job.data;
     switch (outcome?.type) {
       case 'delivered':
-        return attempts + 1;
+        return job.data.attempts + 1;
       case 'dead':
         throw new UnrecoverableError(failureText(outcome.reason, outcome.attempts));
-      case 'retry':
-        return this.putOff(job, token, outcome.at, {
-          attempts: attempts + 1,
-          reason: outcome.reason,
-          throws: 0,
-        });
-      case 'defer':
-        return this.putOff(job, token, outcome.at, { throws: 0 });
       default:
-        return this.putOff(job, token, this.clock.now() + waitAfterThrow(throws), {
-          throws: throws + 1,
-        });
+        return this.putOff(job, token, progressAfter(job.data, outcome, this.clock.now()));
     }
   }
 
@@ -266,11 +243,10 @@ export class BullMqDeliveryQueue extends DeliveryQueue {
   private async putOff(
     job: DeliveryJob,
     token: string | undefined,
-    at: number,
-    change: Partial<DeliveryJob['data']> = {},
+    change: ReturnType<typeof progressAfter>,
   ): Promise<never> {
-    await job.moveToDelayed(at, token);
-    await job.updateData({ ...job.data, ...change, dueAt: at });
+    await job.moveToDelayed(change.dueAt, token);
+    await job.updateData({ ...job.data, ...change });
     throw new DelayedError();
   }
 
@@ -313,8 +289,4 @@ export class BullMqDeliveryQueue extends DeliveryQueue {
       throw new WebhookDeliveryError('shutting_down', 'The delivery queue is stopped.');
     }
   }
-}
-
-function waitAfterThrow(throws: number): number {
-  return Math.min(FIRST_WAIT_AFTER_THROW * 2 ** Math.min(throws, 16), LONGEST_WAIT_AFTER_THROW);
 }

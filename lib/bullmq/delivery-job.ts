@@ -1,5 +1,6 @@
 import type { Job } from 'bullmq';
 import type { FailureReason } from '../publisher/attempt/attempt-result.interface.js';
+import { pendingReceipt, type DeliveryProgress } from '../publisher/queue/delivery-progress.js';
 import type { DeadDelivery, KnownDelivery } from '../publisher/queue/delivery-queue.js';
 import {
   deliveryOfStored,
@@ -9,16 +10,8 @@ import {
 import type { WebhookDelivery } from '../publisher/queue/webhook-delivery.interface.js';
 
 /** What a job holds: the delivery, and what became of its attempts. */
-export interface DeliveryJobData {
+export interface DeliveryJobData extends DeliveryProgress {
   readonly delivery: StoredDelivery;
-  /** Attempts that have failed in this round. */
-  readonly attempts: number;
-  /** Why the last of them failed. */
-  readonly reason?: FailureReason;
-  /** When it is due, in epoch milliseconds. */
-  readonly dueAt: number;
-  /** Times in a row that the handler itself has thrown. */
-  readonly throws: number;
 }
 
 /** A job of the queue; its result is the number of attempts that delivered it. */
@@ -47,9 +40,7 @@ export function receiptOf(job: DeliveryJob, state: string): KnownDelivery {
   const id = job.id!;
   if (state === 'completed') return { id, status: 'delivered', attempts: job.returnvalue };
   if (state === 'failed') return { id, status: 'dead', ...readFailure(job.failedReason) };
-  const { attempts, reason, dueAt: nextAttemptAt } = job.data;
-  const pending = { id, status: 'pending', attempts, nextAttemptAt } as const;
-  return reason === undefined ? pending : { ...pending, reason };
+  return pendingReceipt(id, job.data);
 }
 
 export function deadDelivery(job: DeliveryJob): DeadDelivery {

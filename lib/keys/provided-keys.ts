@@ -1,3 +1,4 @@
+import { inTime } from '../clock/deadline.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookStoreError } from '../errors/webhook-store.error.js';
 import type { MaybePromise } from '../token/token-key.js';
@@ -94,7 +95,7 @@ export class ProvidedKeys<Keys, Value> {
     const turn = ++this.begun;
     const since = clock.now();
     try {
-      const given = await within(LOAD_TIMEOUT, clock, () => provider.load());
+      const given = await inTime(clock, LOAD_TIMEOUT, () => provider.load(), tooLong);
       // Not even read: to read a list of issuers changes what is known of their key sets.
       if (turn < this.applied && this.held !== undefined) return this.held.value;
       const value = read(given);
@@ -114,16 +115,9 @@ export class ProvidedKeys<Keys, Value> {
   }
 }
 
-async function within<T>(ms: number, clock: WebhookClock, work: () => T | Promise<T>): Promise<T> {
-  let cancel = (): void => undefined;
-  const late = new Promise<never>((_resolve, reject) => {
-    cancel = clock.wakeAt(clock.now() + ms, () =>
-      reject(new WebhookStoreError('keys_unavailable', `load() did not settle within ${ms} ms`)),
-    );
-  });
-  try {
-    return await Promise.race([work(), late]);
-  } finally {
-    cancel();
-  }
+function tooLong(): WebhookStoreError {
+  return new WebhookStoreError(
+    'keys_unavailable',
+    `load() did not settle within ${LOAD_TIMEOUT} ms`,
+  );
 }

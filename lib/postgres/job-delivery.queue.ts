@@ -1,4 +1,5 @@
 import type { Db, PgBoss } from 'pg-boss';
+import { waitUntil } from '../clock/deadline.js';
 import { WebhookDeliveryError } from '../errors/webhook-delivery.error.js';
 import {
   DeliveryQueue,
@@ -121,23 +122,15 @@ export abstract class JobDeliveryQueue extends DeliveryQueue {
 
   override async stop(deadline: number): Promise<number> {
     this.stopping = true;
-    await this.before(deadline, this.loop?.stop());
+    const { clock } = this.options;
+    await waitUntil(clock, deadline, this.loop?.stop());
     this.cancelHeartbeat();
     this.settlements.close();
     const left = this.loop?.running.length ?? 0;
     // A server that is away must not hold up the shutdown; what is open ends with the process.
     const closed = this.opening?.then(async () => this.host.close()).catch(() => {});
-    await this.before(Math.max(deadline, this.options.clock.now() + TIME_TO_CLOSE), closed);
+    await waitUntil(clock, Math.max(deadline, clock.now() + TIME_TO_CLOSE), closed);
     return left;
-  }
-
-  private async before(deadline: number, end: Promise<void> | undefined): Promise<void> {
-    let cancel = (): void => {};
-    const late = new Promise<void>((resolve) => {
-      cancel = this.options.clock.wakeAt(deadline, resolve);
-    });
-    await Promise.race([end, late]);
-    cancel();
   }
 
   /** Once it is open it is so for good: a connection that is lost is the driver's affair. */

@@ -1,12 +1,11 @@
 import { SystemClock } from '../clock/system-clock.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { ConfigurationFaults } from '../errors/configuration-faults.js';
+import { resolveConcurrency, type QueueConcurrency } from '../publisher/queue/queue-concurrency.js';
 import type { JobDeliveryQueueOptions } from './job-delivery-queue-options.interface.js';
 
 /** Every option, checked; durations in milliseconds. */
-export interface ResolvedJobQueueOptions {
-  readonly concurrency: number;
-  readonly concurrencyPerDestination: number;
+export interface ResolvedJobQueueOptions extends QueueConcurrency {
   readonly keepDelivered: number;
   readonly lease: number;
   readonly pollInterval: number;
@@ -25,21 +24,13 @@ export function resolveJobQueueOptions(
   options: JobDeliveryQueueOptions,
   faults: ConfigurationFaults,
 ): ResolvedJobQueueOptions {
-  const { concurrency = 50 } = options;
-  const concurrencyPerDestination =
-    options.concurrencyPerDestination ?? Math.max(1, Math.floor(concurrency / 4));
-  for (const [name, bound] of Object.entries({ concurrency, concurrencyPerDestination })) {
-    const isCount = Number.isSafeInteger(bound) && bound > 0;
-    faults.require(isCount, name, 'must be a whole number above 0');
-  }
   const keepDelivered = faults.duration('keepDelivered', options.keepDelivered, DEFAULT_KEEP);
   const lease = faults.duration('lease', options.lease, DEFAULT_LEASE);
   faults.require(lease >= LEAST_LEASE, 'lease', "must be at least '10s'");
   const pollInterval = faults.duration('pollInterval', options.pollInterval, DEFAULT_POLL);
   faults.require(pollInterval >= LEAST_POLL, 'pollInterval', "must be at least '100ms'");
   return {
-    concurrency,
-    concurrencyPerDestination,
+    ...resolveConcurrency(options, faults),
     keepDelivered,
     lease,
     pollInterval,

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import type { JobInsert } from 'pg-boss';
 import type { FailureReason } from '../publisher/attempt/attempt-result.interface.js';
 import { deliveryLane } from '../publisher/queue/delivery-lane.js';
+import { pendingReceipt, type DeliveryProgress } from '../publisher/queue/delivery-progress.js';
 import type {
   DeadDelivery,
   EnqueuedDelivery,
@@ -13,20 +14,8 @@ import {
   type StoredDelivery,
 } from '../publisher/queue/stored-delivery.js';
 
-/** What has become of a delivery's attempts, while it is on its way. */
-export interface JobProgress {
-  /** Attempts that have failed in this round. */
-  readonly attempts: number;
-  /** Why the last of them failed. */
-  readonly reason?: FailureReason | null;
-  /** When it is due, in epoch milliseconds. */
-  readonly dueAt: number;
-  /** Times in a row that the handler itself has thrown. */
-  readonly throws: number;
-}
-
 /** What a job holds. No token, no secret. */
-export interface JobData extends JobProgress {
+export interface JobData extends DeliveryProgress {
   readonly delivery: StoredDelivery;
 }
 
@@ -40,7 +29,7 @@ export interface JobOutput {
 export interface JobState {
   readonly id: string;
   readonly state: 'created' | 'retry' | 'active' | 'completed' | 'cancelled' | 'failed';
-  readonly progress: JobProgress;
+  readonly progress: DeliveryProgress;
   readonly output: JobOutput | null;
 }
 
@@ -108,9 +97,7 @@ export function receiptOf(id: string, { state, progress, output }: JobState): Kn
   if (state === 'failed' || state === 'cancelled') {
     return { id, status: 'dead', attempts, reason: output?.reason ?? CANCELLED };
   }
-  const { reason, dueAt: nextAttemptAt } = progress;
-  const pending = { id, status: 'pending', attempts: progress.attempts, nextAttemptAt } as const;
-  return reason === undefined || reason === null ? pending : { ...pending, reason };
+  return pendingReceipt(id, progress);
 }
 
 /** Ended by somebody who used pg-boss itself, a dashboard for one. */

@@ -1,12 +1,6 @@
+import type { DeliveryProgress } from '../publisher/queue/delivery-progress.js';
 import type { Db } from 'pg-boss';
-import {
-  jobId,
-  priorityAt,
-  type JobData,
-  type JobOutput,
-  type JobProgress,
-  type JobState,
-} from './job-record.js';
+import { jobId, priorityAt, type JobData, type JobOutput, type JobState } from './job-record.js';
 
 /** A job in this process's hands. */
 export interface ClaimedJob {
@@ -30,7 +24,7 @@ export interface Settlement {
   readonly id: string;
   readonly claim: number;
   readonly state: 'completed' | 'failed' | 'retry';
-  readonly change?: Partial<JobProgress>;
+  readonly change?: Partial<DeliveryProgress>;
   readonly output?: JobOutput;
 }
 
@@ -157,7 +151,7 @@ export class JobStatements {
     now: number,
     keep: number,
   ): Promise<ReadonlySet<string>> {
-    const fresh: JobProgress = { attempts: 0, reason: null, dueAt: now, throws: 0 };
+    const fresh: DeliveryProgress = { attempts: 0, reason: null, dueAt: now, throws: 0 };
     const { rows } = await db.executeSql(
       `UPDATE ${this.table} SET
         state = 'retry', data = data || $3::text::jsonb, output = NULL, completed_on = NULL,

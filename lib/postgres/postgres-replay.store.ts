@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { inTime } from '../clock/deadline.js';
 import type { Duration } from '../clock/duration.js';
 import { SystemClock } from '../clock/system-clock.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
@@ -156,18 +157,19 @@ export class PostgresReplayStore extends ReplayStore {
 
   /** A driver may wait for its server for ever; a sender is answered in time all the same. */
   private async ask(statement: string, values: string[]): Promise<Record<string, unknown>[]> {
-    return new Promise((resolve, reject) => {
-      const cancel = this.clock.wakeAt(this.clock.now() + this.timeout, () =>
-        reject(new WebhookStoreError('store_unavailable', 'PostgreSQL did not answer in time.')),
-      );
-      this.client
-        .query(statement, values)
-        .then(
-          (result) => resolve(rowsOf(result)),
-          (cause: unknown) => reject(databaseFailure('The replay store', cause)),
-        )
-        .finally(cancel);
-    });
+    const ask = async (): Promise<Record<string, unknown>[]> => {
+      try {
+        return rowsOf(await this.client.query(statement, values));
+      } catch (cause) {
+        throw databaseFailure('The replay store', cause);
+      }
+    };
+    return inTime(
+      this.clock,
+      this.timeout,
+      ask,
+      () => new WebhookStoreError('store_unavailable', 'PostgreSQL did not answer in time.'),
+    );
   }
 }
 

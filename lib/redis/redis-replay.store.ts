@@ -1,4 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto';
+import { inTime } from '../clock/deadline.js';
 import type { Duration } from '../clock/duration.js';
 import { SystemClock } from '../clock/system-clock.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
@@ -129,15 +130,11 @@ export class RedisReplayStore extends ReplayStore {
 
   /** A client may wait for its server for ever; a sender is answered in time all the same. */
   private async run(script: RedisScript, keys: string[], values: string[]): Promise<unknown> {
-    return new Promise((resolve, reject) => {
-      const cancel = this.clock.wakeAt(this.clock.now() + this.timeout, () =>
-        reject(unavailable('Redis did not answer in time')),
-      );
-      script
-        .run(this.client, keys, values)
-        .then(resolve, (cause: unknown) => reject(unavailable('Redis cannot be used', cause)))
-        .finally(cancel);
-    });
+    const ask = (): Promise<unknown> =>
+      script.run(this.client, keys, values).catch((cause: unknown) => {
+        throw unavailable('Redis cannot be used', cause);
+      });
+    return inTime(this.clock, this.timeout, ask, () => unavailable('Redis did not answer in time'));
   }
 }
 

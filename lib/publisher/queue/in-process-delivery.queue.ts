@@ -11,6 +11,7 @@ import {
   type EnqueuedDelivery,
   type KnownDelivery,
 } from './delivery-queue.js';
+import { waitAfterThrow } from './delivery-progress.js';
 import { FinishedDeliveries } from './finished-deliveries.js';
 import { PendingDeliveries, type PendingDelivery } from './pending-deliveries.js';
 import type { WebhookDelivery } from './webhook-delivery.interface.js';
@@ -38,9 +39,6 @@ export interface InProcessDeliveryQueueOptions {
   /** Where the time comes from; default the machine's clock. */
   readonly clock?: WebhookClock | undefined;
 }
-
-const FIRST_WAIT_AFTER_THROW = 1_000;
-const LONGEST_WAIT_AFTER_THROW = 300_000;
 
 /**
  * Keeps deliveries in this process's memory. **A crash loses what it holds**: good for development, for
@@ -286,8 +284,4 @@ export class InProcessDeliveryQueue extends DeliveryQueue {
     this.finished.addDead({ delivery, attempts, reason, diedAt: this.clock.now() }, bytes);
     this.finished.shrinkTo(this.pending.freeBytes);
   }
-}
-
-function waitAfterThrow(throws: number): number {
-  return Math.min(FIRST_WAIT_AFTER_THROW * 2 ** Math.min(throws, 16), LONGEST_WAIT_AFTER_THROW);
 }

@@ -17,6 +17,10 @@ export class LaneSlots {
     return false;
   }
 
+  hasRoom(lane: string): boolean {
+    return (this.running.get(lane) ?? 0) < this.perLane;
+  }
+
   enter(lane: string): void {
     this.running.set(lane, (this.running.get(lane) ?? 0) + 1);
   }

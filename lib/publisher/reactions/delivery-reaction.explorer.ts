@@ -4,6 +4,7 @@ import {
   WebhookConfigurationError,
   type ConfigurationFault,
 } from '../../errors/webhook-configuration.error.js';
+import { waitUntil } from '../../clock/deadline.js';
 import type { WebhookClock } from '../../clock/webhook-clock.js';
 import { DELIVERY_REACTIONS } from '../publisher.constants.js';
 import {
@@ -43,13 +44,8 @@ export class DeliveryReactionExplorer implements OnApplicationBootstrap, OnAppli
    */
   async onApplicationShutdown(): Promise<void> {
     const { clock, shutdownTimeout } = this.limits;
-    let cancel = (): void => {};
-    const late = new Promise<void>((resolve) => {
-      cancel = clock.wakeAt(clock.now() + shutdownTimeout, resolve);
-    });
     this.events.close();
-    await Promise.race([Promise.all(this.running), late]);
-    cancel();
+    await waitUntil(clock, clock.now() + shutdownTimeout, Promise.all(this.running));
   }
 
   private explore(wrapper: Wrapper, faults: ConfigurationFault[]): void {
