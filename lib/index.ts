@@ -53,10 +53,10 @@ export type { ReplayClaim, ReplayReservation, ReplayVerdict } from './replay/rep
 // Publishing
 export type {
   AttemptResult,
-  FailureReason,
   UnsuccessfulAttempt,
 } from './publisher/attempt/attempt-result.interface.js';
-export { DeliveryQueue } from './publisher/queue/delivery-queue.js';
+export type { FailureReason } from './queue/failure-reason.js';
+export { DeliveryQueue } from './queue/delivery-queue.js';
 export type {
   DeadDelivery,
   DeliveryHandler,
@@ -65,9 +65,9 @@ export type {
   EnqueuedDelivery,
   EnqueueOptions,
   KnownDelivery,
-} from './publisher/queue/delivery-queue.js';
-export { InProcessDeliveryQueue } from './publisher/queue/in-process-delivery.queue.js';
-export type { InProcessDeliveryQueueOptions } from './publisher/queue/in-process-delivery.queue.js';
+} from './queue/delivery-queue.js';
+export { InProcessDeliveryQueue } from './queue/in-process-delivery.queue.js';
+export type { InProcessDeliveryQueueOptions } from './queue/in-process-delivery.queue.js';
 export type {
   PublishOptions,
   PublishResult,
@@ -86,7 +86,7 @@ export type {
   DeliveryMethod,
   DeliveryPayload,
   WebhookDelivery,
-} from './publisher/queue/webhook-delivery.interface.js';
+} from './queue/webhook-delivery.interface.js';
 export { OnWebhookDelivery } from './publisher/reactions/on-webhook-delivery.decorator.js';
 export { WebhookDeliveryEvents } from './publisher/reactions/webhook-delivery.events.js';
 export type {

@@ -7,9 +7,9 @@ import { ConfigurationFaults } from '../errors/configuration-faults.js';
 import { WebhookConfigurationError } from '../errors/webhook-configuration.error.js';
 import { WebhookDeliveryError } from '../errors/webhook-delivery.error.js';
 import { WebhookStoreError } from '../errors/webhook-store.error.js';
-import { FIRST_WAIT_AFTER_THROW, progressAfter } from '../publisher/queue/delivery-progress.js';
-import { LaneSlots } from '../publisher/queue/lane-slots.js';
-import { requireCount, resolveConcurrency } from '../publisher/queue/queue-concurrency.js';
+import { FIRST_WAIT_AFTER_THROW, progressAfter } from '../queue/delivery-progress.js';
+import { LaneSlots } from '../queue/lane-slots.js';
+import { requireCount, resolveConcurrency } from '../queue/queue-concurrency.js';
 import {
   DeliveryQueue,
   type DeadDelivery,
@@ -18,8 +18,8 @@ import {
   type DeliveryReceipt,
   type EnqueuedDelivery,
   type KnownDelivery,
-} from '../publisher/queue/delivery-queue.js';
-import { deliveryLane } from '../publisher/queue/delivery-lane.js';
+} from '../queue/delivery-queue.js';
+import { deliveryLane } from '../queue/delivery-lane.js';
 import { durabilityFaults } from './redis-durability.js';
 import {
   deadDelivery,

@@ -1,13 +1,9 @@
 import type { Job } from 'bullmq';
-import type { FailureReason } from '../publisher/attempt/attempt-result.interface.js';
-import { pendingReceipt, type DeliveryProgress } from '../publisher/queue/delivery-progress.js';
-import type { DeadDelivery, KnownDelivery } from '../publisher/queue/delivery-queue.js';
-import {
-  deliveryOfStored,
-  storedDelivery,
-  type StoredDelivery,
-} from '../publisher/queue/stored-delivery.js';
-import type { WebhookDelivery } from '../publisher/queue/webhook-delivery.interface.js';
+import type { FailureReason } from '../queue/failure-reason.js';
+import { pendingReceipt, type DeliveryProgress } from '../queue/delivery-progress.js';
+import type { DeadDelivery, KnownDelivery } from '../queue/delivery-queue.js';
+import { deliveryOfStored, storedDelivery, type StoredDelivery } from '../queue/stored-delivery.js';
+import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 
 /** What a job holds: the delivery, and what became of its attempts. */
 export interface DeliveryJobData extends DeliveryProgress {

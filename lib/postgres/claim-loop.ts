@@ -1,8 +1,8 @@
 import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
-import { deliveryLane } from '../publisher/queue/delivery-lane.js';
-import { deliveryOfStored } from '../publisher/queue/stored-delivery.js';
+import { deliveryLane } from '../queue/delivery-lane.js';
+import { deliveryOfStored } from '../queue/stored-delivery.js';
 import type { ClaimedJob, ClaimRequest } from './job-statements.js';
-import { LaneSlots } from '../publisher/queue/lane-slots.js';
+import { LaneSlots } from '../queue/lane-slots.js';
 
 /** What the loop is made of. */
 export interface ClaimLoopParts {

@@ -9,8 +9,8 @@ import {
   type EnqueuedDelivery,
   type EnqueueOptions,
   type KnownDelivery,
-} from '../publisher/queue/delivery-queue.js';
-import { deliveryOfStored } from '../publisher/queue/stored-delivery.js';
+} from '../queue/delivery-queue.js';
+import { deliveryOfStored } from '../queue/stored-delivery.js';
 import type { BossHost } from './boss-host.js';
 import { ClaimLoop } from './claim-loop.js';
 import { databaseFailure } from './database-failure.js';

@@ -1,5 +1,5 @@
-import { progressAfter } from '../publisher/queue/delivery-progress.js';
-import type { DeliveryOutcome } from '../publisher/queue/delivery-queue.js';
+import { progressAfter } from '../queue/delivery-progress.js';
+import type { DeliveryOutcome } from '../queue/delivery-queue.js';
 import type { ClaimedJob, Settlement } from './job-statements.js';
 
 /**

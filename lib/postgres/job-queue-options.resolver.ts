@@ -1,7 +1,7 @@
 import { SystemClock } from '../clock/system-clock.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { ConfigurationFaults } from '../errors/configuration-faults.js';
-import { resolveConcurrency, type QueueConcurrency } from '../publisher/queue/queue-concurrency.js';
+import { resolveConcurrency, type QueueConcurrency } from '../queue/queue-concurrency.js';
 import type { JobDeliveryQueueOptions } from './job-delivery-queue-options.interface.js';
 
 /** Every option, checked; durations in milliseconds. */

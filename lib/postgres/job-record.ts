@@ -1,18 +1,10 @@
 import { createHash } from 'node:crypto';
 import type { JobInsert } from 'pg-boss';
-import type { FailureReason } from '../publisher/attempt/attempt-result.interface.js';
-import { deliveryLane } from '../publisher/queue/delivery-lane.js';
-import { pendingReceipt, type DeliveryProgress } from '../publisher/queue/delivery-progress.js';
-import type {
-  DeadDelivery,
-  EnqueuedDelivery,
-  KnownDelivery,
-} from '../publisher/queue/delivery-queue.js';
-import {
-  deliveryOfStored,
-  storedDelivery,
-  type StoredDelivery,
-} from '../publisher/queue/stored-delivery.js';
+import type { FailureReason } from '../queue/failure-reason.js';
+import { deliveryLane } from '../queue/delivery-lane.js';
+import { pendingReceipt, type DeliveryProgress } from '../queue/delivery-progress.js';
+import type { DeadDelivery, EnqueuedDelivery, KnownDelivery } from '../queue/delivery-queue.js';
+import { deliveryOfStored, storedDelivery, type StoredDelivery } from '../queue/stored-delivery.js';
 
 /** What a job holds. No token, no secret. */
 export interface JobData extends DeliveryProgress {

@@ -1,4 +1,4 @@
-import type { DeliveryProgress } from '../publisher/queue/delivery-progress.js';
+import type { DeliveryProgress } from '../queue/delivery-progress.js';
 import type { Db } from 'pg-boss';
 import { jobId, priorityAt, type JobData, type JobOutput, type JobState } from './job-record.js';
 

@@ -4,7 +4,7 @@ import type {
   ResolvedEndpoint,
   ResolvedPublisherOptions,
 } from './options/publisher-options.interface.js';
-import type { WebhookDelivery } from './queue/webhook-delivery.interface.js';
+import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 
 /** URLs whose state is remembered; the one not used for longest is forgotten first. */
 const MAX_REMEMBERED_URLS = 1_000;

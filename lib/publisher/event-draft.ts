@@ -5,12 +5,12 @@ import { EVENT_NAME_GRAMMAR, isEventName } from '../token/event-name.js';
 import { identifierRule, isIdentifier } from '../token/identifier.js';
 import { WEBHOOK_PROFILES } from '../token/webhook-token.constants.js';
 import { isAudience } from '../token/audience.js';
-import { deliveryId } from './queue/delivery-id.js';
+import { deliveryId } from '../queue/delivery-id.js';
 import type { DeliveryTarget } from './delivery-target.js';
 import { profileUseFault } from './options/destination-profile.js';
 import { encodePayload } from './attempt/payload-encoder.js';
 import type { PublishOptions } from './publish-options.interface.js';
-import type { WebhookDelivery } from './queue/webhook-delivery.interface.js';
+import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 
 /** An event that is checked and serialised, before it is known where it goes. */
 export type EventDraft = Omit<WebhookDelivery, 'id' | 'endpointId' | 'url'>;

@@ -2,7 +2,7 @@ import type { FactoryProvider, InjectionToken, Provider } from '@nestjs/common';
 import { HttpService } from '@nestjs/axios';
 import { DiscoveryService, HttpAdapterHost, MetadataScanner } from '@nestjs/core';
 import { SystemClock } from '../clock/system-clock.js';
-import { DeliveryQueue } from './queue/delivery-queue.js';
+import { DeliveryQueue } from '../queue/delivery-queue.js';
 import { JwksRoute } from './jwks/jwks.route.js';
 import { WebhookJwks } from './jwks/webhook.jwks.js';
 import { EndpointRegistry } from './endpoint.registry.js';

@@ -1,4 +1,4 @@
-import type { DeliveryReceipt } from './queue/delivery-queue.js';
+import type { DeliveryReceipt } from '../queue/delivery-queue.js';
 import type { SendResult } from './publish-options.interface.js';
 import type { DeliveryReport } from './webhook.deliverer.js';
 

@@ -1,8 +1,8 @@
 import { WebhookStoreError } from '../errors/webhook-store.error.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { FirstAttempts } from './first-attempts.js';
-import type { DeliveryQueue } from './queue/delivery-queue.js';
-import type { WebhookDelivery } from './queue/webhook-delivery.interface.js';
+import type { DeliveryQueue } from '../queue/delivery-queue.js';
+import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 import { resultOfReceipt, resultOfWait } from './send-result.js';
 
 /** Milliseconds between two questions: most attempts are over within the first. */

@@ -1,11 +1,12 @@
-import type { AttemptResult, FailureReason } from './attempt/attempt-result.interface.js';
-import type { DeliveryOutcome } from './queue/delivery-queue.js';
+import type { AttemptResult } from './attempt/attempt-result.interface.js';
+import type { FailureReason } from '../queue/failure-reason.js';
+import type { DeliveryOutcome } from '../queue/delivery-queue.js';
 import type { DeliveryTarget } from './delivery-target.js';
 import type { EndpointRegistry } from './endpoint.registry.js';
 import type { ResolvedPublisherOptions } from './options/publisher-options.interface.js';
 import { PublisherLog } from './publisher-log.js';
 import { decideRetry, type RetryDecision } from './attempt/retry-policy.js';
-import type { WebhookDelivery } from './queue/webhook-delivery.interface.js';
+import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 import type { WebhookSender } from './attempt/webhook.sender.js';
 import type {
   WebhookDeliveryEvent,

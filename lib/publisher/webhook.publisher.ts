@@ -6,7 +6,7 @@ import {
 import { WebhookDeliveryError } from '../errors/webhook-delivery.error.js';
 import { isWebhookError } from '../errors/webhook.error.js';
 import type { WebhookEventName } from '../token/webhook-event-map.js';
-import type { DeliveryQueue, EnqueuedDelivery } from './queue/delivery-queue.js';
+import type { DeliveryQueue, EnqueuedDelivery } from '../queue/delivery-queue.js';
 import type { DeliveryTarget } from './delivery-target.js';
 import type { EndpointRegistry } from './endpoint.registry.js';
 import { deliveryTo, draftEvent, readDelay } from './event-draft.js';
@@ -22,7 +22,7 @@ import type {
 import type { ResolvedPublisherOptions } from './options/publisher-options.interface.js';
 import { SharedAttempts } from './shared-attempts.js';
 import { resultOfReceipt, resultOfReport } from './send-result.js';
-import type { WebhookDelivery } from './queue/webhook-delivery.interface.js';
+import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 import type { WebhookDeliverer } from './webhook.deliverer.js';
 import type { WebhookSender } from './attempt/webhook.sender.js';
 

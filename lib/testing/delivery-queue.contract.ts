@@ -1,12 +1,8 @@
 import assert from 'node:assert/strict';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { isWebhookError } from '../errors/webhook.error.js';
-import type {
-  DeliveryOutcome,
-  DeliveryQueue,
-  DeliveryReceipt,
-} from '../publisher/queue/delivery-queue.js';
-import type { WebhookDelivery } from '../publisher/queue/webhook-delivery.interface.js';
+import type { DeliveryOutcome, DeliveryQueue, DeliveryReceipt } from '../queue/delivery-queue.js';
+import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 import type { ContractCase } from './contract-case.interface.js';
 import { TestClock } from './test-clock.js';
 

@@ -1,13 +1,13 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
 import { WebhookConfigurationError } from '../../lib/errors/webhook-configuration.error.js';
-import { DueHeap } from '../../lib/publisher/queue/due-heap.js';
+import { DueHeap } from '../../lib/queue/due-heap.js';
 import {
   InProcessDeliveryQueue,
   type InProcessDeliveryQueueOptions,
-} from '../../lib/publisher/queue/in-process-delivery.queue.js';
-import type { WebhookDelivery } from '../../lib/publisher/queue/webhook-delivery.interface.js';
-import type { DeliveryOutcome } from '../../lib/publisher/queue/delivery-queue.js';
+} from '../../lib/queue/in-process-delivery.queue.js';
+import type { WebhookDelivery } from '../../lib/queue/webhook-delivery.interface.js';
+import type { DeliveryOutcome } from '../../lib/queue/delivery-queue.js';
 import { deliveryQueueContract } from '../../lib/testing/delivery-queue.contract.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 

@@ -8,7 +8,7 @@ import { PUBLISHER_OPTIONS } from '../../lib/publisher/publisher.constants.js';
 import { PUBLISHER_PROVIDERS } from '../../lib/publisher/publisher.providers.js';
 import { WebhookDeliverer, type DeliveryReport } from '../../lib/publisher/webhook.deliverer.js';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
-import { DeliveryQueue } from '../../lib/publisher/queue/delivery-queue.js';
+import { DeliveryQueue } from '../../lib/queue/delivery-queue.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 
 export const secret = 'a secret of the test that nobody may ever print';

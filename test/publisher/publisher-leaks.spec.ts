@@ -7,7 +7,7 @@ import { WebhookJwks } from '../../lib/publisher/jwks/webhook.jwks.js';
 import { PUBLISHER_OPTIONS } from '../../lib/publisher/publisher.constants.js';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
 import type { SigningKeyInput } from '../../lib/token/signing-key.js';
-import { InProcessDeliveryQueue } from '../../lib/publisher/queue/in-process-delivery.queue.js';
+import { InProcessDeliveryQueue } from '../../lib/queue/in-process-delivery.queue.js';
 import { WebhookSender } from '../../lib/publisher/attempt/webhook.sender.js';
 import { PublisherBench, secret } from './publisher-bench.js';
 import { WireReceiver, type Script } from './wire-receiver.js';

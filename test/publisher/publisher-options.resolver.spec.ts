@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { InProcessDeliveryQueue } from '../../lib/publisher/queue/in-process-delivery.queue.js';
+import { InProcessDeliveryQueue } from '../../lib/queue/in-process-delivery.queue.js';
 import type { WebhookPublisherOptions } from '../../lib/publisher/options/publisher-options.interface.js';
 import { resolvePublisherOptions } from '../../lib/publisher/options/publisher-options.resolver.js';
 import { TestClock } from '../../lib/testing/test-clock.js';

@@ -1,9 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
-import type {
-  AttemptResult,
-  FailureReason,
-} from '../../lib/publisher/attempt/attempt-result.interface.js';
+import type { AttemptResult } from '../../lib/publisher/attempt/attempt-result.interface.js';
+import type { FailureReason } from '../../lib/queue/failure-reason.js';
 import { ConfigurationFaults } from '../../lib/errors/configuration-faults.js';
 import { resolveRetryOptions } from '../../lib/publisher/options/retry-options.resolver.js';
 import { decideRetry } from '../../lib/publisher/attempt/retry-policy.js';

@@ -1,7 +1,7 @@
 import { Test, type TestingModule } from '@nestjs/testing';
 import { describe, expect, it } from '@jest/globals';
 import { compactVerify, decodeProtectedHeader, importJWK, type JWK } from 'jose';
-import { InProcessDeliveryQueue } from '../../lib/publisher/queue/in-process-delivery.queue.js';
+import { InProcessDeliveryQueue } from '../../lib/queue/in-process-delivery.queue.js';
 import type { SignedWebhookRequest } from '../../lib/publisher/publish-options.interface.js';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
 import { signWebhook } from '../../lib/testing/sign-webhook.js';

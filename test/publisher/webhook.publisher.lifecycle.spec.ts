@@ -1,10 +1,10 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { Observable, of } from 'rxjs';
 import { WebhookStoreError } from '../../lib/errors/webhook-store.error.js';
-import type { FailureReason } from '../../lib/publisher/attempt/attempt-result.interface.js';
-import type { DeliveryHandler } from '../../lib/publisher/queue/delivery-queue.js';
-import { InProcessDeliveryQueue } from '../../lib/publisher/queue/in-process-delivery.queue.js';
-import type { WebhookDelivery } from '../../lib/publisher/queue/webhook-delivery.interface.js';
+import type { FailureReason } from '../../lib/queue/failure-reason.js';
+import type { DeliveryHandler } from '../../lib/queue/delivery-queue.js';
+import { InProcessDeliveryQueue } from '../../lib/queue/in-process-delivery.queue.js';
+import type { WebhookDelivery } from '../../lib/queue/webhook-delivery.interface.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { PublisherBench } from './publisher-bench.js';
 import { WireReceiver } from './wire-receiver.js';

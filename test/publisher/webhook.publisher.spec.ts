@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { AxiosError } from 'axios';
 import { of, throwError } from 'rxjs';
-import { InProcessDeliveryQueue } from '../../lib/publisher/queue/in-process-delivery.queue.js';
+import { InProcessDeliveryQueue } from '../../lib/queue/in-process-delivery.queue.js';
 import { PublisherBench } from './publisher-bench.js';
 import { WireReceiver } from './wire-receiver.js';
 

@@ -1,6 +1,6 @@
 import { hasPrototypeMember, nestsDeeper, parseJson } from '../../token/strict-json.js';
 import { MAX_DATA_DEPTH, MAX_INLINE_BYTES } from '../../token/webhook-token.constants.js';
-import type { DeliveryPayload } from '../queue/webhook-delivery.interface.js';
+import type { DeliveryPayload } from '../../queue/webhook-delivery.interface.js';
 
 const OPEN_BRACE = 0x7b;
 

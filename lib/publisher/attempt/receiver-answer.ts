@@ -1,4 +1,4 @@
-import type { FailureReason } from './attempt-result.interface.js';
+import type { FailureReason } from '../../queue/failure-reason.js';
 
 /** What is kept of a receiver's answer. Nothing of its body: it may echo the token or the payload. */
 export interface ReceiverAnswer {

@@ -12,7 +12,7 @@ import {
   requestHeadBytes,
   type InlinePayload,
 } from './method-choice.js';
-import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
+import type { WebhookDelivery } from '../../queue/webhook-delivery.interface.js';
 
 const USER_AGENT = 'nestjs-webhook-token';
 

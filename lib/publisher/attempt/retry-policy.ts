@@ -1,5 +1,5 @@
 import type { AttemptResult, UnsuccessfulAttempt } from './attempt-result.interface.js';
-import type { DeliveryOutcome } from '../queue/delivery-queue.js';
+import type { DeliveryOutcome } from '../../queue/delivery-queue.js';
 import {
   CONFLICT_WAIT,
   MAX_RETRY_AFTER,

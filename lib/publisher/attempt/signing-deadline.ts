@@ -1,6 +1,6 @@
 import { isWebhookError } from '../../errors/webhook.error.js';
 import { WebhookSigningError } from '../../errors/webhook-signing.error.js';
-import type { FailureReason } from './attempt-result.interface.js';
+import type { FailureReason } from '../../queue/failure-reason.js';
 
 /**
  * Waits for a signature as long as the attempt lasts. What comes later is dropped.

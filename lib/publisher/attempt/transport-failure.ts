@@ -1,5 +1,5 @@
 import { blockedDestination } from '../../egress/blocked-destination.js';
-import type { FailureReason } from './attempt-result.interface.js';
+import type { FailureReason } from '../../queue/failure-reason.js';
 
 const REASONS: Readonly<Record<string, FailureReason>> = {
   ENOTFOUND: 'dns',

@@ -3,7 +3,8 @@ import type { AxiosRequestConfig } from 'axios';
 import { createGuardedAgents, type GuardedAgents } from '../../egress/guarded-agent.js';
 import { isWebhookError, type WebhookError } from '../../errors/webhook.error.js';
 import type { WebhookReceipt } from '../../token/webhook-receipt.interface.js';
-import type { AttemptResult, FailureReason } from './attempt-result.interface.js';
+import type { AttemptResult } from './attempt-result.interface.js';
+import type { FailureReason } from '../../queue/failure-reason.js';
 import type { DeliveryTarget } from '../delivery-target.js';
 import type { ResolvedPublisherOptions } from '../options/publisher-options.interface.js';
 import { MAX_ANSWER_BYTES } from '../publisher.constants.js';
@@ -26,7 +27,7 @@ import {
 import { parseRetryAfter } from './retry-after.js';
 import { signingFailure, within } from './signing-deadline.js';
 import { transportFailure } from './transport-failure.js';
-import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
+import type { WebhookDelivery } from '../../queue/webhook-delivery.interface.js';
 
 /** Makes one attempt: signs, sends through HttpService, and says in plain words how it ended. */
 export class WebhookSender {

@@ -3,7 +3,7 @@ import { profileFault } from '../../token/profile-fault.js';
 import { rulesOf } from '../../token/profiles/profile-registry.js';
 import type { WebhookProfile } from '../../token/webhook-token.constants.js';
 import type { DestinationSigner } from './publisher-options.interface.js';
-import type { DeliveryMethod } from '../queue/webhook-delivery.interface.js';
+import type { DeliveryMethod } from '../../queue/webhook-delivery.interface.js';
 
 /** How a destination is to be sent a wire format. */
 export interface ProfileUse {

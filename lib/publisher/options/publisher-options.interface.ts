@@ -15,9 +15,9 @@ import type { UnsuccessfulAttempt } from '../attempt/attempt-result.interface.js
 import type { ResolvedJwks, WebhookJwksOptions } from '../jwks/jwks-options.interface.js';
 import type { SigningKeySource } from '../signing/signing-key-source.js';
 import type { ProvidedSigningKeys } from '../signing/provided-signing-keys.js';
-import type { DeliveryQueue } from '../queue/delivery-queue.js';
+import type { DeliveryQueue } from '../../queue/delivery-queue.js';
 import type { RetryPolicy } from '../attempt/retry-policy.js';
-import type { DeliveryMethod } from '../queue/webhook-delivery.interface.js';
+import type { DeliveryMethod } from '../../queue/webhook-delivery.interface.js';
 
 /** Which `jti` the attempts of one delivery carry. */
 export type TokenIdScope = 'attempt' | 'delivery';

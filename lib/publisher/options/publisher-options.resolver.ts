@@ -7,7 +7,7 @@ import { ConfigurationFaults } from '../../errors/configuration-faults.js';
 import { isServed, resolveJwks } from '../jwks/jwks-options.resolver.js';
 import { SigningResolver } from '../signing/signing.resolver.js';
 import { resolveDefaults, resolveEndpoints } from './endpoint-options.resolver.js';
-import { InProcessDeliveryQueue } from '../queue/in-process-delivery.queue.js';
+import { InProcessDeliveryQueue } from '../../queue/in-process-delivery.queue.js';
 import type {
   ResolvedPublisherOptions,
   WebhookPublisherOptions,

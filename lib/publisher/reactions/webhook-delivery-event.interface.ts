@@ -1,4 +1,4 @@
-import type { FailureReason } from '../attempt/attempt-result.interface.js';
+import type { FailureReason } from '../../queue/failure-reason.js';
 
 /** What can be told of deliveries. */
 export const WEBHOOK_DELIVERY_EVENTS = [

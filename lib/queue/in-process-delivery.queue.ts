@@ -1,7 +1,7 @@
-import { SystemClock } from '../../clock/system-clock.js';
-import type { CancelWake, WebhookClock } from '../../clock/webhook-clock.js';
-import { WebhookConfigurationError } from '../../errors/webhook-configuration.error.js';
-import { WebhookDeliveryError } from '../../errors/webhook-delivery.error.js';
+import { SystemClock } from '../clock/system-clock.js';
+import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
+import { WebhookConfigurationError } from '../errors/webhook-configuration.error.js';
+import { WebhookDeliveryError } from '../errors/webhook-delivery.error.js';
 import {
   DeliveryQueue,
   type DeadDelivery,

@@ -1,4 +1,5 @@
-import type { WebhookProfile } from '../../token/webhook-token.constants.js';
+import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
+import type { WebhookProfile } from '../token/webhook-token.constants.js';
 
 /** The body of an event, serialised once, when it was published. */
 export interface DeliveryPayload {
@@ -10,8 +11,20 @@ export interface DeliveryPayload {
   readonly contentType: string;
 }
 
+/** What a receiver knows of a verified event besides its body; the token itself is not kept. All of it is JSON. */
+export interface ReceivedEvent {
+  /** Name of the receiver whose handlers get it. */
+  readonly receiver: string;
+  readonly claims: WebhookTokenClaims;
+  readonly method: 'HEAD' | 'POST';
+  readonly profile: WebhookProfile;
+  /** Of the data; absent where there is none. */
+  readonly contentType?: string;
+  readonly bodyVerified: boolean;
+}
+
 /**
- * One event on its way to one endpoint: all that a queue stores of it.
+ * One event on its way to one destination, an endpoint or the handlers of a receiver: all that a queue stores of it.
  *
  * It holds no token and no secret. Each attempt signs anew, with the key of that hour.
  */
@@ -22,10 +35,12 @@ export interface WebhookDelivery {
   readonly eventId: string;
   /** The event's name. */
   readonly event: string;
-  /** The configured endpoint; exactly one of `endpointId` and `url` is set. */
+  /** The endpoint's id; exactly one of `endpointId`, `url` and `received` is set. */
   readonly endpointId?: string;
   /** A destination named by the caller. It may carry a credential in its query: never log it. */
   readonly url?: string;
+  /** For an event that came in, was verified and acknowledged, and now goes to this process's handlers. */
+  readonly received?: ReceivedEvent;
   readonly payload: DeliveryPayload;
   /** Overrides the endpoint's audience. */
   readonly audience?: string | readonly string[];
@@ -36,6 +51,8 @@ export interface WebhookDelivery {
   /** Overrides the endpoint's wire format. */
   readonly profile?: WebhookProfile;
   readonly tenant?: string;
+  /** 2 and more for an event that is sent again on demand, which makes it another delivery; absent for the first. */
+  readonly round?: number;
   /** Epoch milliseconds. */
   readonly createdAt: number;
 }

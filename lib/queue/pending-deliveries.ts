@@ -1,5 +1,5 @@
-import { WebhookStoreError } from '../../errors/webhook-store.error.js';
-import type { FailureReason } from '../attempt/attempt-result.interface.js';
+import { WebhookStoreError } from '../errors/webhook-store.error.js';
+import type { FailureReason } from './failure-reason.js';
 import type { KnownDelivery } from './delivery-queue.js';
 import { DestinationSlots, type Addressed } from './destination-slots.js';
 import { DueHeap } from './due-heap.js';

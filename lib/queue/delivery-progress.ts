@@ -1,4 +1,4 @@
-import type { FailureReason } from '../attempt/attempt-result.interface.js';
+import type { FailureReason } from './failure-reason.js';
 import type { DeliveryOutcome, KnownDelivery } from './delivery-queue.js';
 
 /** What an engine keeps of a delivery's attempts while it is on its way. */

@@ -11,7 +11,13 @@ export function deliveryId({
   endpointId,
   url,
   tenant,
-}: Pick<WebhookDelivery, 'eventId' | 'endpointId' | 'url' | 'tenant'>): string {
-  const identity = JSON.stringify([eventId, endpointId ?? null, url ?? null, tenant ?? null]);
+  round,
+}: Pick<WebhookDelivery, 'eventId' | 'endpointId' | 'url' | 'tenant' | 'round'>): string {
+  const destination = [endpointId ?? null, url ?? null, tenant ?? null];
+  const identity = JSON.stringify([
+    eventId,
+    ...destination,
+    ...(round === undefined ? [] : [round]),
+  ]);
   return createHash('sha256').update(identity).digest('base64url');
 }

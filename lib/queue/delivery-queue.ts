@@ -1,4 +1,4 @@
-import type { FailureReason } from '../attempt/attempt-result.interface.js';
+import type { FailureReason } from './failure-reason.js';
 import type { WebhookDelivery } from './webhook-delivery.interface.js';
 
 /** A delivery to record, and the time before which it must not be attempted. */
