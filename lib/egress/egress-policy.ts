@@ -71,6 +71,11 @@ export class EgressPolicy {
         'The destination was refused: a user name or password in the URL would take the place of the token; remove it.',
       );
     }
+    if (parsed.port === '0') {
+      throw new WebhookDestinationBlockedError(
+        'The destination was refused: nothing can listen at port 0; leave the port out, or write the one that is meant.',
+      );
+    }
     const host = hostOf(parsed);
     if (isIP(host) !== 0) this.checkAddress(host);
     else if (LOCALHOST.test(host)) this.checkLocalhost(host);

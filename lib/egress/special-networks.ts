@@ -61,8 +61,19 @@ const UNASSIGNED: SpecialNetwork = {
   private: false,
 };
 
+const ISATAP: SpecialNetwork = {
+  network: IpNetwork.of('::/0'),
+  rule: 'an IPv4 address in an IPv6 one (ISATAP, RFC 5214)',
+  private: false,
+};
+
+/** The 32 bits before an embedded IPv4 address; the bit that says "unique" may be set or not. */
+const ISATAP_MARKS: ReadonlySet<bigint> = new Set([0x0000_5efen, 0x0200_5efen]);
+
 /** Finds what an address is, unless it is an ordinary public one. */
 export function specialNetworkOf(address: IpAddress): SpecialNetwork | undefined {
+  // Under any prefix: the machine, or a router of its network, takes the IPv4 packet out and sends it on.
+  if (ISATAP_MARKS.has((address >> 32n) & 0xffff_ffffn)) return ISATAP;
   const found = SPECIAL_NETWORKS.find(({ network }) => network.contains(address));
   if (found !== undefined) return found;
   return isIpv4(address) || GLOBAL_UNICAST.contains(address) ? undefined : UNASSIGNED;

@@ -42,17 +42,17 @@ export class EndpointRegistry {
     return this.subscriptions.get(id)?.target;
   }
 
-  /** The destination of a URL that the egress policy has let pass, under the publisher's own key. */
-  url(url: URL): DeliveryTarget {
-    const known = this.urls.get(url.href);
-    this.urls.delete(url.href);
+  /** The destination of a URL, under the publisher's own key; the egress guard judges it at every attempt. */
+  url(url: string): DeliveryTarget {
+    const known = this.urls.get(url);
+    this.urls.delete(url);
     const target = known ?? {
       ...this.options.defaults,
-      url: url.href,
-      label: url.origin,
+      url,
+      label: URL.canParse(url) ? new URL(url).origin : 'no URL',
       state: new DestinationState(),
     };
-    this.urls.set(url.href, target);
+    this.urls.set(url, target);
     if (this.urls.size > MAX_REMEMBERED_URLS) this.urls.delete(this.urls.keys().next().value!);
     return target;
   }
@@ -60,7 +60,7 @@ export class EndpointRegistry {
   /** Where a recorded delivery goes; `undefined` when its endpoint is not configured any more. */
   targetOf({ endpointId, url }: WebhookDelivery): DeliveryTarget | undefined {
     if (endpointId !== undefined) return this.endpoint(endpointId);
-    return url === undefined ? undefined : this.url(new URL(url));
+    return url === undefined ? undefined : this.url(url);
   }
 }
 

@@ -230,7 +230,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
       typeof endpointOrUrl === 'string' ? this.endpoints.endpoint(endpointOrUrl) : undefined;
     if (known !== undefined) return known;
     if (endpointOrUrl instanceof URL || /^[a-z][a-z0-9+.-]*:\/\//i.test(endpointOrUrl)) {
-      return this.endpoints.url(this.options.egress.checkUrl(endpointOrUrl));
+      return this.endpoints.url(this.options.egress.checkUrl(endpointOrUrl).href);
     }
     throw new WebhookDeliveryError(
       'unknown_endpoint',

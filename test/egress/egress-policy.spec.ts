@@ -25,6 +25,16 @@ describe.each(Object.entries(HOSTILE_URLS))('EgressPolicy refuses %s', (_, urls)
   });
 });
 
+describe('the lists of URLs', () => {
+  const hostile = Object.values(HOSTILE_URLS).flat();
+
+  it('hold enough of both kinds, each once', () => {
+    expect(new Set(hostile).size).toBe(hostile.length);
+    expect(hostile.length).toBeGreaterThanOrEqual(200);
+    expect(new Set(GOOD_URLS).size).toBeGreaterThanOrEqual(40);
+  });
+});
+
 describe('EgressPolicy.checkUrl', () => {
   it.each(GOOD_URLS)('passes %s', (url) => {
     expect(new EgressPolicy({}).checkUrl(url).href).toBe(new URL(url).href);
