@@ -2,6 +2,7 @@ import dns from 'node:dns';
 import http from 'node:http';
 import https from 'node:https';
 import { isIP, Socket, type TcpNetConnectOpts } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { WebhookDestinationBlockedError } from '../errors/webhook-destination-blocked.error.js';
 import type { EgressPolicy } from './egress-policy.js';
 import { guardedLookup } from './guarded-lookup.js';
@@ -75,7 +76,28 @@ function guard<Agent extends http.Agent>(
     }
     return socket;
   };
+  watchIdleSockets(agent);
   return agent;
+}
+
+/**
+ * What a server says before it was asked would be taken for the answer to the next request on the connection: an
+ * idle one that says anything is closed.
+ */
+function watchIdleSockets(agent: http.Agent): void {
+  const keep = agent.keepSocketAlive.bind(agent);
+  const reuse = agent.reuseSocket.bind(agent);
+  const close = function (this: Duplex): void {
+    this.destroy();
+  };
+  agent.keepSocketAlive = (socket) => {
+    socket.on('data', close);
+    return keep(socket);
+  };
+  agent.reuseSocket = (socket, request) => {
+    socket.off('data', close);
+    reuse(socket, request);
+  };
 }
 
 /** A literal address is never looked up, so it is checked before the connection. */

@@ -3,7 +3,7 @@ import http, { type Server } from 'node:http';
 import https, { type ServerOptions } from 'node:https';
 import type { AddressInfo } from 'node:net';
 
-/** What must, or must not, be reached: a server on 127.0.0.1 that counts. */
+/** What must, or must not, be reached: a server on loopback that counts. */
 export interface TargetServer {
   readonly port: number;
   readonly connections: number;
@@ -11,14 +11,18 @@ export interface TargetServer {
   close(): Promise<void>;
 }
 
-export function startTarget(): Promise<TargetServer> {
-  return listen(http.createServer());
+export function startTarget(host = '127.0.0.1', port = 0): Promise<TargetServer> {
+  return listen(http.createServer(), host, port);
 }
 
 /** Serves with the certificate of `hooks.test` and 127.0.0.1, which nobody signed. */
-export function startTlsTarget(options: ServerOptions = {}): Promise<TargetServer> {
+export function startTlsTarget(
+  options: ServerOptions = {},
+  host = '127.0.0.1',
+  port = 0,
+): Promise<TargetServer> {
   const key = readFileSync(new URL('./certificates/hooks.test.key.pem', import.meta.url));
-  return listen(https.createServer({ cert: targetCertificate(), key, ...options }));
+  return listen(https.createServer({ cert: targetCertificate(), key, ...options }), host, port);
 }
 
 /** The certificate to trust for {@link startTlsTarget}. */
@@ -26,7 +30,7 @@ export function targetCertificate(): Buffer {
   return readFileSync(new URL('./certificates/hooks.test.cert.pem', import.meta.url));
 }
 
-async function listen(server: Server): Promise<TargetServer> {
+async function listen(server: Server, host: string, port: number): Promise<TargetServer> {
   let connections = 0;
   let requests = 0;
   server.on('connection', () => connections++);
@@ -34,7 +38,7 @@ async function listen(server: Server): Promise<TargetServer> {
     requests++;
     response.writeHead(204).end();
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  await new Promise<void>((resolve) => server.listen(port, host, resolve));
   return {
     port: (server.address() as AddressInfo).port,
     get connections() {
