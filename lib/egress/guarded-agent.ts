@@ -1,9 +1,9 @@
 import dns from 'node:dns';
 import http from 'node:http';
 import https from 'node:https';
-import { isIP, Socket, type TcpNetConnectOpts } from 'node:net';
+import { Socket, type TcpNetConnectOpts } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { WebhookDestinationBlockedError } from '../errors/webhook-destination-blocked.error.js';
+import { blockedBy, checkTarget, watchPeer } from './connection-checks.js';
 import type { EgressPolicy } from './egress-policy.js';
 import { guardedLookup } from './guarded-lookup.js';
 
@@ -67,13 +67,14 @@ function guard<Agent extends http.Agent>(
   const connect = agent.createConnection.bind(agent);
   const checkedLookup = guardedLookup(policy, lookup);
   agent.createConnection = (options, callback) => {
-    const blocked = blockedBy(() => checkTarget(policy, options));
+    const { host } = options as Partial<TcpNetConnectOpts>;
+    const { socketPath, path } = options;
+    // Agents get the path of a Unix socket here and not that of the request.
+    const blocked = blockedBy(() => checkTarget(policy, { host, socketPath, path }));
     if (blocked !== undefined) return refusedSocket(blocked);
     const socket = connect({ ...options, lookup: checkedLookup }, callback);
     // The last word has the address the socket got, however it came by it.
-    if (socket instanceof Socket) {
-      socket.prependOnceListener('connect', () => checkPeer(policy, socket));
-    }
+    if (socket instanceof Socket) watchPeer(policy, socket);
     return socket;
   };
   watchIdleSockets(agent);
@@ -98,36 +99,6 @@ function watchIdleSockets(agent: http.Agent): void {
     socket.off('data', close);
     reuse(socket, request);
   };
-}
-
-/** A literal address is never looked up, so it is checked before the connection. */
-function checkTarget(policy: EgressPolicy, options: http.ClientRequestArgs): void {
-  const { socketPath, path } = options;
-  // Agents get the path of a Unix socket here and not that of the request.
-  if (socketPath || path) {
-    throw new WebhookDestinationBlockedError(
-      'The destination was refused: it is a Unix socket; deliveries go to hosts only.',
-    );
-  }
-  const { host } = options as Partial<TcpNetConnectOpts>;
-  if (host !== undefined && isIP(host) !== 0) policy.checkAddress(host);
-}
-
-function checkPeer(policy: EgressPolicy, socket: Socket): void {
-  const peer = socket.remoteAddress;
-  // A connection that was reset at once has no peer any more; that is a failure, not a refusal.
-  if (peer === undefined) return void socket.destroy();
-  const blocked = blockedBy(() => policy.checkAddress(peer));
-  if (blocked !== undefined) socket.destroy(blocked);
-}
-
-function blockedBy(check: () => void): Error | undefined {
-  try {
-    check();
-    return undefined;
-  } catch (error) {
-    return error as Error;
-  }
 }
 
 /**

@@ -24,9 +24,11 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
   whenConfigured(SIGNING_KEYS, loadSigningKeys),
   whenConfigured(DeliveryQueue, (options) => options.queue),
   whenConfigured(EndpointRegistry, (options) => new EndpointRegistry(options)),
-  whenConfigured(WebhookSender, (options, http: HttpService) => new WebhookSender(options, http), [
-    HttpService,
-  ]),
+  whenConfigured(
+    WebhookSender,
+    (options, http: HttpService) => new WebhookSender(options, http).chooseTransport(),
+    [HttpService],
+  ),
   whenConfigured(
     WebhookDeliverer,
     (options, endpoints: EndpointRegistry, sender: WebhookSender, events: WebhookDeliveryEvents) =>

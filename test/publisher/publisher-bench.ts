@@ -42,6 +42,8 @@ export class PublisherBench {
         secret,
         allowHttp: true,
         allowedAddresses: ['127.0.0.1'],
+        // What undici does is the matter of one specification of its own.
+        transport: 'axios',
         ...options,
         retry: { jitter: 0, ...options.retry },
       },

@@ -14,6 +14,9 @@ const REASONS: Readonly<Record<string, FailureReason>> = {
   EPIPE: 'connection_reset',
   ETIMEDOUT: 'timeout',
   HPE_HEADER_OVERFLOW: 'response_too_large',
+  UND_ERR_HEADERS_OVERFLOW: 'response_too_large',
+  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: 'malformed_response',
+  UND_ERR_SOCKET: 'connection_reset',
   EPROTO: 'tls',
   CERT_HAS_EXPIRED: 'tls',
   CERT_NOT_YET_VALID: 'tls',
@@ -50,6 +53,7 @@ export function transportFailure(error: unknown): FailureReason {
     const reason = REASONS[code] ?? FAMILIES.find(([prefix]) => code.startsWith(prefix))?.[1];
     if (reason !== undefined) return reason;
   }
+  if (isUnparsable(error)) return 'malformed_response';
   return isCutOff(error) ? 'connection_reset' : 'network';
 }
 
@@ -75,6 +79,12 @@ function codesOf(error: unknown): string[] {
 /** axios gives these two no code of their own. */
 function isOversize(error: unknown): boolean {
   return messageOf(error).startsWith('maxContentLength size of ');
+}
+
+/** undici gives some of these a code, and all of them a name. */
+function isUnparsable(error: unknown): boolean {
+  const { name, cause } = (error ?? {}) as { name?: unknown; cause?: { name?: unknown } };
+  return name === 'HTTPParserError' || cause?.name === 'HTTPParserError';
 }
 
 function isCutOff(error: unknown): boolean {

@@ -1,5 +1,5 @@
 import type { HttpService } from '@nestjs/axios';
-import type { AxiosRequestConfig } from 'axios';
+import type { AxiosRequestConfig, CancelToken } from 'axios';
 import { createGuardedAgents, type GuardedAgents } from '../../egress/guarded-agent.js';
 import { isWebhookError, type WebhookError } from '../../errors/webhook.error.js';
 import type { WebhookReceipt } from '../../token/webhook-receipt.interface.js';
@@ -26,6 +26,7 @@ import {
 } from './request.composer.js';
 import { parseRetryAfter } from './retry-after.js';
 import { signingFailure, within } from './signing-deadline.js';
+import { loadUndici, type UndiciTransport } from './undici.transport.js';
 import { transportFailure } from './transport-failure.js';
 import type { WebhookDelivery } from '../../queue/webhook-delivery.interface.js';
 
@@ -37,11 +38,22 @@ export class WebhookSender {
   private hasToldOfUnreadable = false;
   private toldOfSigning: string | undefined;
 
+  private transport: UndiciTransport | undefined;
+
   constructor(
     private readonly options: ResolvedPublisherOptions,
     private readonly http: HttpService,
   ) {
     this.agents = createGuardedAgents(options.egress, { tls: options.tls });
+  }
+
+  /** Chooses how requests leave: over undici where the application has it and has not said otherwise. */
+  async chooseTransport(): Promise<this> {
+    const { egress, tls, transport } = this.options;
+    if (transport === 'auto') {
+      this.transport = await loadUndici(egress, { agents: this.agents, tls });
+    }
+    return this;
   }
 
   /** Whether requests leave by an adapter of the application's own, which the egress guard cannot watch. */
@@ -114,6 +126,7 @@ export class WebhookSender {
   close(): void {
     for (const attempt of this.running) attempt.abort('aborted');
     this.agents.destroy();
+    this.transport?.close();
   }
 
   private async converse(
@@ -238,7 +251,8 @@ export class WebhookSender {
       // The attempt's own deadline; axios' timeout only counts silence, and a dripping answer is none.
       signal,
       timeout: 0,
-      ...(!this.usesForeignAdapter && { adapter: 'http' }),
+      ...(!this.usesForeignAdapter && { adapter: this.transport?.adapter ?? 'http' }),
+      cancelToken: NEVER_CANCELLED,
       ...NEUTRAL,
     };
   }
@@ -268,6 +282,17 @@ interface Conversation {
   readonly answer: ReceiverAnswer | NoAnswer;
   readonly refused?: FailureReason;
 }
+
+/**
+ * HttpService makes a token of its own otherwise, and cancels with it after every success: an error with a stack for
+ * nothing (benchmark `send`). Attempts are cancelled by their signal.
+ */
+const NEVER_CANCELLED = {
+  promise: new Promise<never>(() => {}),
+  throwIfRequested: () => {},
+  subscribe: () => {},
+  unsubscribe: () => {},
+} as unknown as CancelToken;
 
 /**
  * Defaults that an application may have set on its HttpService for another purpose, and that would replace

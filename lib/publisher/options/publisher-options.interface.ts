@@ -126,6 +126,11 @@ export interface WebhookPublisherOptions extends EgressOptions {
   readonly retry?: WebhookRetryOptions | undefined;
   /** How long an endpoint may fail every attempt before it is disabled; default `'5d'`. */
   readonly disableAfter?: Duration | undefined;
+  /**
+   * By what HttpService sends: `'auto'` (default) takes undici, version 7 or later, where the application has it installed,
+   * and otherwise axios's own adapter, as `'axios'` does. An adapter that the application has set is left alone.
+   */
+  readonly transport?: 'auto' | 'axios' | undefined;
   /** Default an {@link InProcessDeliveryQueue}; in production it must be chosen explicitly. */
   readonly queue?: DeliveryQueue | undefined;
   /** Authorities to trust and a certificate to show, as node:tls takes them; default: those of Node. */
@@ -174,6 +179,7 @@ export interface ResolvedPublisherOptions {
   readonly queue: DeliveryQueue;
   readonly egress: EgressPolicy;
   readonly tls: EgressTlsOptions | undefined;
+  readonly transport: 'auto' | 'axios';
   readonly clock: WebhookClock;
   readonly shutdownTimeout: number;
 }

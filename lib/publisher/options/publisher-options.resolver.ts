@@ -61,6 +61,12 @@ export function resolvePublisherOptions(
     DEFAULT_SHUTDOWN_TIMEOUT,
   );
   const disableAfter = faults.duration('disableAfter', options.disableAfter, DEFAULT_DISABLE_AFTER);
+  const { transport = 'auto' } = options;
+  faults.require(
+    transport === 'auto' || transport === 'axios',
+    'transport',
+    "must be 'auto' or 'axios'",
+  );
   checkTls(options.tls, faults);
   checkQueue(options.queue, production, faults);
   if (faults.all.length > 0 || egress === undefined) {
@@ -78,6 +84,7 @@ export function resolvePublisherOptions(
       disableAfter,
       egress,
       tls: options.tls,
+      transport,
       clock,
       shutdownTimeout,
       queue: options.queue ?? new InProcessDeliveryQueue({ clock }),
