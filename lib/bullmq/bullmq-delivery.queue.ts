@@ -2,11 +2,10 @@ import { DelayedError, UnrecoverableError, Worker, type Queue } from 'bullmq';
 import { waitUntil } from '../clock/deadline.js';
 import type { Duration } from '../clock/duration.js';
 import { SystemClock } from '../clock/system-clock.js';
-import type { WebhookClock } from '../clock/webhook-clock.js';
+import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
 import { ConfigurationFaults } from '../errors/configuration-faults.js';
 import { WebhookConfigurationError } from '../errors/webhook-configuration.error.js';
 import { WebhookDeliveryError } from '../errors/webhook-delivery.error.js';
-import { WebhookStoreError } from '../errors/webhook-store.error.js';
 import { FIRST_WAIT_AFTER_THROW, progressAfter } from '../queue/delivery-progress.js';
 import { LaneSlots } from '../queue/lane-slots.js';
 import { requireCount, resolveConcurrency } from '../queue/queue-concurrency.js';
@@ -20,6 +19,7 @@ import {
   type KnownDelivery,
 } from '../queue/delivery-queue.js';
 import { deliveryLane } from '../queue/delivery-lane.js';
+import { redisFailure } from './redis-failure.js';
 import { durabilityFaults } from './redis-durability.js';
 import {
   deadDelivery,
@@ -50,6 +50,8 @@ export interface BullMqDeliveryQueueOptions {
 const DEFAULT_KEEP = 96 * 3_600_000;
 const DEFAULT_LEASE = 30_000;
 const LEAST_LEASE = 5_000;
+/** Until somebody who waits for Redis is told that it is away. */
+const LONGEST_SILENCE = 10_000;
 /** Until a delivery whose destination has all its slots is looked at again. */
 const LANE_WAIT = 200;
 /** A crash costs a job one of these, and must never cost a delivery its life. */
@@ -82,6 +84,8 @@ export class BullMqDeliveryQueue extends DeliveryQueue {
   private worker: Worker | undefined;
   private stopping = false;
   private running = 0;
+  /** What BullMQ reported last of its connection: it connects again for ever, and keeps everybody waiting. */
+  private outage: unknown;
 
   /**
    * @param queue - for deliveries alone; closing it stays the application's. Its connection should have
@@ -110,6 +114,8 @@ export class BullMqDeliveryQueue extends DeliveryQueue {
     this.keep = { age: Math.ceil(age / 1_000), count: maxDelivered };
     this.lanes = new LaneSlots(concurrencyPerDestination);
     this.clock = clock;
+    // Heard here, and told to whoever waits; without a listener BullMQ prints it.
+    (queue as Partial<Queue>).on?.('error', (error) => (this.outage = error));
   }
 
   override async enqueue(
@@ -135,7 +141,8 @@ export class BullMqDeliveryQueue extends DeliveryQueue {
 
   override async consume(handler: DeliveryHandler): Promise<void> {
     const { connection, prefix } = this.queue.opts;
-    this.worker = new Worker(
+    // Made once: one that Redis has kept waiting begins by itself when it is back.
+    this.worker ??= new Worker(
       this.queue.name,
       async (job: DeliveryJob, token) => this.run(job, token, handler),
       {
@@ -147,9 +154,10 @@ export class BullMqDeliveryQueue extends DeliveryQueue {
         maxStalledCount: NEVER,
       },
     );
+    const { worker } = this;
     // BullMQ reconnects by itself; without a listener an error of its connection would end the process.
-    this.worker.on('error', () => {});
-    await this.worker.waitUntilReady();
+    worker.on('error', (error) => (this.outage = error));
+    await this.ask(async () => worker.waitUntilReady());
     await this.warnOfLosses();
   }
 
@@ -275,12 +283,17 @@ export class BullMqDeliveryQueue extends DeliveryQueue {
   }
 
   private async ask<T>(question: () => Promise<T>): Promise<T> {
+    let cancel: CancelWake = () => {};
+    const silence = new Promise<never>((_, reject) => {
+      const end = this.clock.now() + LONGEST_SILENCE;
+      cancel = this.clock.wakeAt(end, () => reject(this.outage ?? new Error('no answer')));
+    });
     try {
-      return await question();
+      return await Promise.race([question(), silence]);
     } catch (cause) {
-      throw new WebhookStoreError('store_unavailable', 'The delivery queue cannot reach Redis.', {
-        cause,
-      });
+      throw redisFailure(cause);
+    } finally {
+      cancel();
     }
   }
 

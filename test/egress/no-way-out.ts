@@ -24,7 +24,7 @@ export class NoWayOut {
         return this;
       }
       return Reflect.apply(connect, this, args) as Socket;
-    } as typeof connect;
+    };
   }
 
   /** Puts Node's own back. */

@@ -26,3 +26,12 @@ export function dueAtUrl(id: string): EnqueuedDelivery {
   const url = 'https://crm.example/hooks?a=\'$1\'&b=:name&c="\\"';
   return { delivery: { ...rest, url }, notBefore };
 }
+
+/** A delivery with so many octets, each of them told by its place. */
+export function large(id: string, size: number): EnqueuedDelivery {
+  const { delivery, notBefore } = due(id);
+  const bytes = Buffer.alloc(size);
+  for (let at = 0; at < size; at++) bytes[at] = (at * 31 + (at >> 8)) & 0xff;
+  const payload = { kind: 'bytes', bytes, contentType: 'application/octet-stream' } as const;
+  return { delivery: { ...delivery, payload }, notBefore };
+}

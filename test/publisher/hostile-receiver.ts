@@ -113,7 +113,9 @@ export class HostileReceiver {
 function endOf(text: string): number | undefined {
   const head = text.indexOf('\r\n\r\n');
   if (head < 0) return undefined;
-  const length = /^POST/.test(text) ? Number(/\r\nContent-Length: (\d+)/i.exec(text)?.[1] ?? 0) : 0;
+  const length = text.startsWith('POST')
+    ? Number(/\r\nContent-Length: (\d+)/i.exec(text)?.[1] ?? 0)
+    : 0;
   const end = head + 4 + length;
   return text.length < end ? undefined : end;
 }

@@ -34,8 +34,8 @@ export class PublisherBench {
   static async start(
     options: Partial<WebhookPublisherOptions> = {},
     http?: Partial<HttpService>,
+    clock = new TestClock(),
   ): Promise<PublisherBench> {
-    const clock = new TestClock();
     const { resolved, faults } = resolvePublisherOptions(
       {
         issuer: 'https://billing.example',

@@ -24,6 +24,7 @@ import {
   type ComposedRequest,
   type CompositionLimits,
 } from './request.composer.js';
+import { guardBypass } from './guard-bypass.js';
 import { parseRetryAfter } from './retry-after.js';
 import { signingFailure, within } from './signing-deadline.js';
 import { loadUndici, type UndiciTransport } from './undici.transport.js';
@@ -36,6 +37,7 @@ export class WebhookSender {
   private readonly running = new Set<AbortController>();
   private readonly log = new PublisherLog();
   private hasToldOfUnreadable = false;
+  private hasToldOfBypass = false;
   private toldOfSigning: string | undefined;
 
   private transport: UndiciTransport | undefined;
@@ -175,9 +177,16 @@ export class WebhookSender {
     return new Promise((resolve) => {
       if (signal.aborted) return resolve({ reason: signal.reason as FailureReason });
       try {
-        const subscription = this.http.request<unknown>(this.configFor(request, signal)).subscribe({
-          next: (response) => resolve(readAnswer(response) ?? this.unreadable()),
-          error: (error: unknown) => resolve(answerFromError(error)),
+        const config = this.configFor(request, signal);
+        const subscription = this.http.request<unknown>(config).subscribe({
+          next: (response) => {
+            this.tellOfBypass(config, response);
+            resolve(readAnswer(response) ?? this.unreadable());
+          },
+          error: (error: unknown) => {
+            this.tellOfBypass(config, error);
+            resolve(answerFromError(error));
+          },
           complete: () => resolve({ reason: 'network' }),
         });
         signal.addEventListener(
@@ -204,6 +213,18 @@ export class WebhookSender {
     this.toldOfSigning = code;
     this.log.warn(
       () => `Deliveries cannot be signed and are tried again by the schedule (${code}): ${message}`,
+    );
+  }
+
+  /** Once: an application that has set it on purpose, say for a proxy, knows already. */
+  private tellOfBypass(config: AxiosRequestConfig, outcome: unknown): void {
+    if (this.hasToldOfBypass) return;
+    const setting = guardBypass(config, outcome);
+    if (setting === undefined) return;
+    this.hasToldOfBypass = true;
+    this.log.warn(
+      () =>
+        `An interceptor of HttpService replaces ${setting}: the egress guard checks the URLs of deliveries, but cannot check the addresses they are sent to. If that is not meant, give the publisher an HttpService without it, by the option httpModule.`,
     );
   }
 

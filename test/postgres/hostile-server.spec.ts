@@ -1,0 +1,102 @@
+import { randomBytes } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { Pool } from 'pg';
+import { InProcessDeliveryQueue } from '../../lib/queue/in-process-delivery.queue.js';
+import { PgBossDeliveryQueue } from '../../lib/postgres/index.js';
+import type { DeliveryQueue } from '../../lib/queue/delivery-queue.js';
+import { describeWith, urlOf } from '../fixtures/services.js';
+import { TestDatabase } from './database.js';
+import { due, large } from './deliveries.js';
+
+const TEN_MEGABYTES = 10 * 1024 * 1024;
+
+/** Records it, and gives what an attempt gets. */
+async function passThrough(queue: DeliveryQueue): Promise<Buffer> {
+  const item = large('large', TEN_MEGABYTES);
+  await queue.enqueue([item]);
+  const received = await new Promise<Uint8Array>((resolve, reject) => {
+    Promise.resolve(
+      queue.consume(async ({ payload }) => {
+        resolve(payload.bytes!);
+        return { type: 'delivered' };
+      }),
+    ).catch(reject);
+  });
+  await queue.stop(Date.now() + 1_000);
+  return Buffer.from(received);
+}
+
+describe('an event of 10 MB', () => {
+  it('comes out of the queue in memory octet by octet', async () => {
+    const received = await passThrough(new InProcessDeliveryQueue());
+
+    expect(received.equals(large('large', TEN_MEGABYTES).delivery.payload.bytes!)).toBe(true);
+  });
+});
+
+(await describeWith('PostgreSQL'))('A PostgreSQL that is at fault', () => {
+  const database = new TestDatabase();
+  const role = `reader_${randomBytes(6).toString('hex')}`;
+  beforeAll(async () => {
+    await database.pool.query(`CREATE ROLE ${role} LOGIN SUPERUSER`);
+    await database.pool.query(`ALTER ROLE ${role} SET default_transaction_read_only = on`);
+  });
+  afterAll(async () => {
+    await database.pool.query(`DROP ROLE ${role}`);
+    await database.close();
+  });
+
+  it('takes an event of 10 MB and gives it back octet by octet', async () => {
+    const queue = new PgBossDeliveryQueue({ pool: database.pool, schema: database.newSchema() });
+
+    expect(
+      (await passThrough(queue)).equals(large('large', TEN_MEGABYTES).delivery.payload.bytes!),
+    ).toBe(true);
+  }, 60_000);
+
+  it('is said to be read-only, and records nothing', async () => {
+    const schema = database.newSchema();
+    const first = new PgBossDeliveryQueue({ pool: database.pool, schema });
+    await first.enqueue([due('kept')]);
+    const url = new URL(urlOf('PostgreSQL'));
+    url.username = role;
+    const readers = new Pool({ connectionString: url.href, max: 2 });
+    const queue = new PgBossDeliveryQueue({ pool: readers, schema });
+
+    await expect(queue.enqueue([due('lost?')])).rejects.toMatchObject({
+      code: 'store_unavailable',
+      message:
+        'The delivery queue cannot use PostgreSQL: it is read-only: a replica, or default_transaction_read_only.',
+    });
+    expect((await first.find(['kept', 'lost?'])).map((known) => known?.status)).toEqual([
+      'pending',
+      undefined,
+    ]);
+    await queue.stop(0);
+    await first.stop(0);
+    await readers.end();
+  }, 30_000);
+
+  it('is said to have no connection free, and is used again when it has', async () => {
+    const pool = new Pool({
+      connectionString: urlOf('PostgreSQL'),
+      max: 1,
+      connectionTimeoutMillis: 50,
+    });
+    const queue = new PgBossDeliveryQueue({ pool, schema: database.newSchema() });
+    await queue.enqueue([due('before')]);
+    const greedy = await pool.connect();
+    const failure: unknown = await queue.enqueue([due('between')]).catch((error: unknown) => error);
+    greedy.release();
+    await queue.enqueue([due('after')]);
+    const known = await queue.find(['before', 'between', 'after']);
+    await queue.stop(0);
+    await pool.end();
+
+    expect(failure).toMatchObject({
+      code: 'store_unavailable',
+      message: expect.stringMatching(/no connection became free in time: enlarge the pool/),
+    });
+    expect(known.map((one) => one?.status)).toEqual(['pending', undefined, 'pending']);
+  }, 30_000);
+});

@@ -1,0 +1,120 @@
+import { describe, expect, it } from '@jest/globals';
+import type { DeliveryQueue } from '../../lib/queue/delivery-queue.js';
+import { InProcessDeliveryQueue } from '../../lib/queue/in-process-delivery.queue.js';
+import { TestClock } from '../../lib/testing/test-clock.js';
+import { WebhookDeliverer } from '../../lib/publisher/webhook.deliverer.js';
+import { PublisherBench } from './publisher-bench.js';
+import { WireReceiver, type Script } from './wire-receiver.js';
+
+const SECOND = 1_000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+
+/** What the receiver answers, attempt by attempt, and when the attempts come that follow from it: the waits in between. */
+const SCENARIOS: readonly (readonly [
+  name: string,
+  answers: readonly ReturnType<Script>[],
+  waits: readonly number[],
+  end: string,
+])[] = [
+  ['an answer at once', [{ status: 204 }], [], 'delivered'],
+  [
+    'the schedule to its end',
+    Array.from({ length: 10 }, () => ({ status: 500 })),
+    // After five failures in a row the endpoint rests; its trials come at the schedule's times, which are later.
+    [
+      5 * SECOND,
+      5 * MINUTE,
+      30 * MINUTE,
+      2 * HOUR,
+      5 * HOUR,
+      10 * HOUR,
+      14 * HOUR,
+      20 * HOUR,
+      24 * HOUR,
+    ],
+    'dead: http_500 after 10',
+  ],
+  [
+    'everything a receiver may ask for',
+    [
+      { status: 503, headers: { 'Retry-After': '120' } },
+      { status: 409 },
+      { status: 429 },
+      'reset',
+      { status: 302, headers: { Location: 'http://127.0.0.1:1/' } },
+      { status: 200 },
+    ],
+    [2 * MINUTE, 5 * SECOND, 30 * MINUTE, 2 * HOUR, 5 * HOUR],
+    'delivered',
+  ],
+  ['the end by 410', [{ status: 500 }, { status: 410 }], [5 * SECOND], 'dead: http_410 after 2'],
+  [
+    'a receiver that asks for more than a day',
+    [{ status: 503, headers: { 'Retry-After': '9'.repeat(20) } }, { status: 204 }],
+    [24 * HOUR],
+    'delivered',
+  ],
+];
+
+type CreateQueue = (clock: TestClock) => Promise<DeliveryQueue>;
+
+/**
+ * Plays a scenario on a queue, on a clock that is put to each attempt's time as soon as it is known: what an engine does
+ * with the time in between is its own affair, and that of its contract.
+ */
+async function play(
+  create: CreateQueue,
+  answers: readonly ReturnType<Script>[],
+): Promise<{ waits: number[]; attempts: number[]; end: string }> {
+  const clock = new TestClock();
+  const queue = await create(clock);
+  const receiver = await WireReceiver.start((_, index) => answers[index]!);
+  const bench = await PublisherBench.start(
+    { endpoints: [{ id: 'crm', url: receiver.url }], queue },
+    undefined,
+    clock,
+  );
+  const waits: number[] = [];
+  const attempts: number[] = [];
+  const over = new AbortController();
+  const end = new Promise<string>((resolve) => {
+    bench.module.get(WebhookDeliverer).onReport(({ outcome, result }) => {
+      if (result !== undefined) attempts.push(result.attempt);
+      if (outcome.type === 'delivered') return resolve('delivered');
+      if (outcome.type === 'dead') {
+        return resolve(`dead: ${outcome.reason} after ${outcome.attempts}`);
+      }
+      if (outcome.type === 'retry') waits.push(outcome.at - clock.now());
+      clock.set(Math.max(outcome.at, clock.now()));
+    });
+  });
+  await bench.publisher.publish('order.created', ['x']);
+  // Whoever waits on the clock for a time that has come is woken, as soon as it does.
+  const waking = (async () => {
+    while (!over.signal.aborted) await clock.advance(0);
+  })();
+  const ended = await end;
+  await bench.module.close();
+  over.abort();
+  await waking;
+  await receiver.stop();
+  return { waits, attempts, end: ended };
+}
+
+function playsAlike(create: CreateQueue): void {
+  it.each(SCENARIOS)(
+    'makes the attempts of %s at their times',
+    async (_, answers, waits, end) => {
+      expect(await play(create, answers)).toEqual({
+        waits,
+        attempts: answers.map((__, index) => index + 1),
+        end,
+      });
+    },
+    60_000,
+  );
+}
+
+describe('InProcessDeliveryQueue', () =>
+  playsAlike(async (clock) => new InProcessDeliveryQueue({ clock })));
