@@ -16,6 +16,7 @@ export type {
   WebhookReceiverOptions,
   WebhookReplayOptions,
 } from './receiver/receiver-options.interface.js';
+export type { WebhookSpoolOptions } from './receiver/spool/body-spool.js';
 export { WEBHOOK_RECEIVED_CHANNEL } from './receiver/receiver.diagnostics.js';
 export type { WebhookReceivedMessage } from './receiver/receiver.diagnostics.js';
 export { WEBHOOK_ANSWERS } from './receiver/answers/webhook-answers.js';

@@ -19,7 +19,9 @@ export type WebhookPayloadErrorCode =
   /** The sender went away before the whole body had arrived. */
   | 'payload_incomplete'
   /** Something in the application read the body before the webhook guard ran. */
-  | 'payload_consumed';
+  | 'payload_consumed'
+  /** A large body cannot be kept in a file: no room, no right to write there, or too many of them at once. */
+  | 'spool_unavailable';
 
 /** A payload was refused, on its way in or out. */
 export class WebhookPayloadError extends WebhookError<WebhookPayloadErrorCode> {

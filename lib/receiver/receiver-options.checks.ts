@@ -2,6 +2,7 @@ import { ConfigurationFaults } from '../errors/configuration-faults.js';
 import type { ConfigurationFault } from '../errors/webhook-configuration.error.js';
 import type { JwksFetchOptions } from '../keys/jwks-options.js';
 import { checkShape, hasMethods, isOptions, type OptionShape } from './option-shape.js';
+import type { WebhookSpoolOptions } from './spool/body-spool.js';
 import { checkIssuers } from './issuer-options.checks.js';
 import type { WebhookReceiverOptions, WebhookReplayOptions } from './receiver-options.interface.js';
 
@@ -44,6 +45,10 @@ const RECEIVER: OptionShape<WebhookReceiverOptions> = {
     message: 'must be true or false, not a text or a number',
   },
   maxBodyBytes: undefined,
+  spool: {
+    holds: (value) => value === false || isOptions(value),
+    message: 'must be an object: { above, directory, maxBytes }, or false for memory',
+  },
   replay: { holds: isOptions, message: 'must be an object: { store, onDuplicate, window, lease }' },
   unhandledEvent: {
     holds: isOneOf('acknowledge', 'reject'),
@@ -67,6 +72,17 @@ const REPLAY: OptionShape<WebhookReplayOptions> = {
   },
   window: undefined,
   lease: undefined,
+};
+
+const isByteCount = {
+  holds: (value: unknown) => Number.isSafeInteger(value) && (value as number) >= 0,
+  message: 'must be a whole number of bytes',
+};
+
+const SPOOL: OptionShape<WebhookSpoolOptions> = {
+  above: isByteCount,
+  directory: { holds: isText, message: 'must be the path of a directory' },
+  maxBytes: isByteCount,
 };
 
 const JWKS: OptionShape<JwksFetchOptions> = {
@@ -99,7 +115,9 @@ export function checkReceiverOptions(options: unknown): {
   const issuers = isList(given) ? checkIssuers(given, faults) : given;
   const replay = checkShape(fit.replay ?? {}, REPLAY, faults.below('replay'));
   const jwks = checkShape(fit.jwks ?? {}, JWKS, faults.below('jwks'));
-  return { options: { ...fit, issuers, replay, jwks }, faults: faults.all };
+  const spool =
+    fit.spool === false ? false : checkShape(fit.spool ?? {}, SPOOL, faults.below('spool'));
+  return { options: { ...fit, issuers, replay, jwks, spool }, faults: faults.all };
 }
 
 /** Array.isArray, for lists that are readonly. */

@@ -8,6 +8,7 @@ import type { ReplayStore } from '../replay/replay-store.js';
 import type { TokenVerifier } from '../token/token-verifier.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';
 import type { AllowedEvents, ReceiverIssuers } from './receiver-issuers.js';
+import type { BodySpool, WebhookSpoolOptions } from './spool/body-spool.js';
 import type { LeaseKeeper } from './replay/lease-keeper.js';
 
 /** What a receiver remembers, and what it does with a copy. */
@@ -54,6 +55,8 @@ export interface WebhookReceiverOptions {
   readonly requireHash?: boolean | undefined;
   /** Bytes of a body at the most; default 33554432 (32 MiB). */
   readonly maxBodyBytes?: number | undefined;
+  /** Where large bodies are kept while they are verified and handled: files, by default above 1 MiB; `false` for memory. */
+  readonly spool?: WebhookSpoolOptions | false | undefined;
   readonly replay?: WebhookReplayOptions | undefined;
   /** An event without a handler is a success with a warning (`acknowledge`, default) or 422 (`reject`). */
   readonly unhandledEvent?: 'acknowledge' | 'reject' | undefined;
@@ -74,6 +77,7 @@ export interface ResolvedReceiver {
   readonly clockTolerance: number;
   readonly requireHash: boolean;
   readonly maxBodyBytes: number;
+  readonly spool: BodySpool | undefined;
   readonly replayStore: ReplayStore;
   readonly leases: LeaseKeeper;
   readonly onDuplicate: 'acknowledge' | 'reject';

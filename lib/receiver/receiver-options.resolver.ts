@@ -12,6 +12,7 @@ import { MemoryReplayStore } from '../replay/memory-replay.store.js';
 import type { KeySource } from '../token/key-source.js';
 import { createTokenVerifier, type TokenVerifier } from '../token/token-verifier.js';
 import { DEFAULT_CLOCK_TOLERANCE } from '../token/webhook-token.constants.js';
+import { BodySpool } from './spool/body-spool.js';
 import { LeaseKeeper } from './replay/lease-keeper.js';
 import { listedIssuers, providedIssuers, type ReceiverIssuers } from './receiver-issuers.js';
 import { checkReceiverOptions, isList } from './receiver-options.checks.js';
@@ -23,6 +24,8 @@ import type {
 import { DEFAULT_RECEIVER } from './receiver.constants.js';
 
 const DEFAULT_MAX_BODY_BYTES = 32 * 1024 * 1024;
+const DEFAULT_SPOOL_ABOVE = 1024 * 1024;
+const DEFAULT_SPOOL_BYTES = 1024 * 1024 * 1024;
 /** Milliseconds: 96 hours, the longest that senders of the family retry. */
 const DEFAULT_REPLAY_WINDOW = 96 * 3_600_000;
 /** Milliseconds. */
@@ -106,6 +109,7 @@ function resolveReceiver(
     clockTolerance: options.clockTolerance ?? DEFAULT_CLOCK_TOLERANCE,
     requireHash: options.requireHash ?? true,
     maxBodyBytes,
+    spool: resolveSpool(options.spool),
     replayStore,
     leases: new LeaseKeeper(replayStore, clock, replayLease),
     onDuplicate: replay.onDuplicate ?? 'acknowledge',
@@ -116,6 +120,12 @@ function resolveReceiver(
     clock,
     notices: notices(options, replayStore.scope),
   };
+}
+
+function resolveSpool(options: WebhookReceiverOptions['spool'] = {}): BodySpool | undefined {
+  if (options === false) return undefined;
+  const { above = DEFAULT_SPOOL_ABOVE, directory, maxBytes = DEFAULT_SPOOL_BYTES } = options;
+  return new BodySpool({ above, directory, maxBytes });
 }
 
 function resolveIssuers(

@@ -49,6 +49,7 @@ export class ReceiverLifecycle implements OnModuleInit, BeforeApplicationShutdow
       ...unservedRoutes(this.discovery, this.scanner),
     ];
     if (faults.length > 0) throw new WebhookConfigurationError(faults, { cause: keys.cause });
+    await this.sweepSpools();
     for (const { notices } of this.receivers.values()) {
       for (const notice of notices) this.logger.warn(notice);
     }
@@ -65,6 +66,11 @@ export class ReceiverLifecycle implements OnModuleInit, BeforeApplicationShutdow
     if (left > 0) {
       this.logger.warn(`${left} webhook(s) were still being handled after ${timeout} ms`);
     }
+  }
+
+  /** Of bodies that a crashed process has left, where the system gave their files no other end. */
+  private async sweepSpools(): Promise<void> {
+    for (const { spool } of this.receivers.values()) await spool?.sweep();
   }
 
   /** Before the first request may come: a receiver without keys would refuse what it should take. */

@@ -1,14 +1,18 @@
-import { Readable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 import type { WebhookEventData, WebhookEventsMatching } from '../token/webhook-event-map.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';
+import type { RequestBody } from './spool/request-body.js';
 
 /** What a {@link WebhookEvent} is made of. */
 export interface WebhookEventParts {
   readonly claims: WebhookTokenClaims;
   readonly attempt: number | undefined;
+  /** `undefined` also where the body is the data and lies in a file. */
   readonly data: unknown;
-  readonly body: Buffer;
+  readonly body: RequestBody;
+  /** Whether the body is the data, octet for octet, and is read when somebody asks for it. */
+  readonly isSpooled?: boolean;
   readonly bodyVerified: boolean;
   readonly contentType: string | undefined;
   readonly method: 'HEAD' | 'POST';
@@ -29,8 +33,6 @@ export class WebhookEvent<Pattern extends string = string> {
   readonly jti: string;
   /** The event's name. */
   readonly event: WebhookEventsMatching<Pattern>;
-  /** The claim's data, or the parsed JSON body, or for other content types the body as a Buffer. */
-  readonly data: WebhookEventData<Pattern>;
   readonly issuer: string;
   readonly subject: string | undefined;
   readonly audience: string | readonly string[] | undefined;
@@ -52,14 +54,15 @@ export class WebhookEvent<Pattern extends string = string> {
   /** Aborted when the application shuts down and cannot wait for the handler any longer. */
   readonly signal: AbortSignal;
 
-  readonly #body: Buffer;
+  readonly #body: RequestBody;
+  #data: WebhookEventData<Pattern>;
+  #isUnread: boolean;
 
   constructor(parts: WebhookEventParts) {
     const { claims } = parts;
     this.id = claims.txn ?? claims.jti;
     this.jti = claims.jti;
     this.event = claims.webhook.event;
-    this.data = parts.data;
     this.issuer = claims.iss;
     this.subject = claims.sub;
     this.audience = claims.aud;
@@ -74,15 +77,34 @@ export class WebhookEvent<Pattern extends string = string> {
     this.claims = claims;
     this.signal = parts.signal;
     this.#body = parts.body;
+    this.#data = parts.data;
+    this.#isUnread = parts.isSpooled === true;
   }
 
-  /** The request's body, octet for octet; empty for HEAD. */
+  /**
+   * The claim's data, or the parsed JSON body, or for other content types the body as a Buffer.
+   *
+   * A large body of another content type lies in a file, and is read into memory when this is first asked for, which holds
+   * the event loop meanwhile: {@link stream} does not.
+   */
+  get data(): WebhookEventData<Pattern> {
+    if (this.#isUnread) {
+      this.#data = this.#body.readNow();
+      this.#isUnread = false;
+    }
+    return this.#data;
+  }
+
+  /** The request's body, octet for octet, as a whole; empty for HEAD. */
   async rawBody(): Promise<Buffer> {
-    return this.#body;
+    return this.#body.read();
   }
 
-  /** The request's body as a stream of Buffers; every call starts anew. */
+  /**
+   * The request's body as a stream of Buffers; every call starts anew. All of it is verified before the first one comes.
+   * A large body is removed when the event's handling has ended; a stream that was begun before that is read to its end.
+   */
   stream(): Readable {
-    return Readable.from(this.#body.length === 0 ? [] : [this.#body], { objectMode: false });
+    return this.#body.stream();
   }
 }

@@ -50,7 +50,10 @@ export class WebhookGuard implements CanActivate {
         fromNodeRequest(node, bodyOf(request, node)),
         this.verifier.receiver(this.receiverName(context)),
       );
-      if (reception.duplicate) throw new WebhookException(acknowledge(true));
+      if (reception.duplicate) {
+        reception.abandon();
+        throw new WebhookException(acknowledge(true));
+      }
       // The sender may have gone while the store was asked: nothing was begun, so nothing is.
       if (nodeResponse(response).destroyed) {
         await reception.fail();
@@ -61,7 +64,7 @@ export class WebhookGuard implements CanActivate {
     } catch (error) {
       const exception = WebhookException.from(error);
       this.writeHeaders(node, response, exception);
-      this.intake.report(exception.answer);
+      this.intake.report(exception.answer, undefined, error);
       throw exception;
     }
   }
@@ -77,7 +80,15 @@ export class WebhookGuard implements CanActivate {
     reception: WebhookReception,
   ): void {
     keepReception(request, reception);
-    (request as { body?: unknown }).body = reception.event.data;
+    // Asked for late: the data may be a large file.
+    Object.defineProperty(request, 'body', {
+      get: () => reception.event.data,
+      set: (value: unknown) => {
+        Object.defineProperty(request, 'body', { value, ...PLAIN });
+      },
+      configurable: true,
+      enumerable: true,
+    });
     // Whatever answers the request says how it went. The interceptor of @WebhookEndpoint() has
     // settled it by then; on other routes, and where another guard refuses, this is what does.
     const node = nodeResponse(response);
@@ -109,6 +120,9 @@ export class WebhookGuard implements CanActivate {
     for (const [name, value] of Object.entries(headers)) adapter.setHeader(response, name, value);
   }
 }
+
+/** A member like any other. */
+const PLAIN = { configurable: true, enumerable: true, writable: true };
 
 function nodeResponse(response: ServerResponse | { raw: ServerResponse }): ServerResponse {
   return 'raw' in response ? response.raw : response;

@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { isNativeError } from 'node:util/types';
 import { Injectable, Logger } from '@nestjs/common';
 import { HandlerFailure } from './answers/handler-failure.js';
 import {
@@ -30,6 +31,7 @@ export class WebhookIntake {
   private readonly warned = new Set<string>();
   /** Whether the last that was heard of the replay store was a failure: told once, not for each request. */
   private storeInTrouble = false;
+  private readonly spoolTroubles = new Set<string>();
 
   constructor(
     private readonly verifier: WebhookVerifier,
@@ -81,6 +83,8 @@ export class WebhookIntake {
       this.logFailure(error.cause, event);
     } else if (answer.situation === 'store_unavailable') {
       this.logStoreTrouble(error);
+    } else if (answer.situation === 'spool_unavailable') {
+      this.logSpoolTrouble(error);
     } else if (answer.situation === 'payload_consumed') {
       // No sender's doing: the application is set up so that no webhook with a body can get in.
       this.logger.error(answer.problem?.detail);
@@ -130,9 +134,15 @@ export class WebhookIntake {
   private logStoreTrouble(error: unknown): void {
     if (this.storeInTrouble) return;
     this.storeInTrouble = true;
-    const { message, cause } = error as Error;
-    const why = cause instanceof Error ? `: ${cause.message}` : '';
-    this.logger.error(`Webhooks are answered 503: ${message}${why}`);
+    this.logger.error(`Webhooks are answered 503: ${withCause(error)}`);
+  }
+
+  /** Each trouble once: senders of large bodies could fill the log. */
+  private logSpoolTrouble(error: unknown): void {
+    const { message } = error as Error;
+    if (this.spoolTroubles.has(message)) return;
+    this.spoolTroubles.add(message);
+    this.logger.error(`Webhooks with large bodies are answered 503: ${withCause(error)}`);
   }
 
   private logFailure(cause: unknown, event: WebhookEvent | undefined): void {
@@ -165,6 +175,11 @@ export class WebhookIntake {
 /** Middleware ahead of ours may have read the body, on an Express instance that the application made itself. */
 function bodyOf(request: IncomingMessage): BodySource {
   return request.readableDidRead ? { kind: 'consumed' } : { kind: 'stream', stream: request };
+}
+
+function withCause(error: unknown): string {
+  const { message, cause } = error as Error;
+  return isNativeError(cause) ? `${message}: ${cause.message}` : message;
 }
 
 function stackOf(error: unknown): string | undefined {

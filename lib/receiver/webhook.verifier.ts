@@ -14,7 +14,9 @@ import type { ResolvedReceiver, ResolvedReceivers } from './receiver-options.int
 import { DEFAULT_RECEIVER, WEBHOOK_RECEIVERS } from './receiver.constants.js';
 import { keepValidation } from './handlers/receiver-validation.js';
 import { ReceiverDrain } from './receiver.drain.js';
+import { fingerprint } from './replay/event-fingerprint.js';
 import { replayClaim } from './replay/replay-identity.js';
+import type { RequestBody } from './spool/request-body.js';
 import { WebhookEvent } from './webhook-event.js';
 import { WebhookReception } from './replay/webhook-reception.js';
 
@@ -48,8 +50,13 @@ export class WebhookVerifier {
     } = {},
   ): Promise<WebhookEvent> {
     const receiver = this.receiver(options.receiver);
-    const reception = await this.admit(fromRequestLike(request), receiver);
-    if (reception.duplicate) throw replayed();
+    // Without a handler nobody says when the body may be removed, so it is kept in memory.
+    const spool = options.handle === undefined ? undefined : receiver.spool;
+    const reception = await this.admit(fromRequestLike(request), { ...receiver, spool });
+    if (reception.duplicate) {
+      reception.abandon();
+      throw replayed();
+    }
     try {
       await options.handle?.(reception.event);
     } catch (error) {
@@ -105,8 +112,10 @@ export class WebhookVerifier {
    */
   async admit(incoming: IncomingWebhook, receiver: ResolvedReceiver): Promise<WebhookReception> {
     const { method, token, payload } = await openRequest(incoming, receiver);
+    const { spooled, ...parts } = payload;
     const event = new WebhookEvent({
-      ...payload,
+      ...parts,
+      isSpooled: spooled !== undefined,
       claims: token.claims,
       method,
       profile: token.profile,
@@ -115,15 +124,23 @@ export class WebhookVerifier {
       signal: this.drain.signal,
     });
     keepValidation(event, receiver.validation);
-    return this.reserve(event, receiver);
+    try {
+      const mark = spooled?.fingerprint ?? fingerprint(event.event, event.data);
+      return await this.reserve(event, mark, receiver, payload.body);
+    } catch (error) {
+      payload.body.remove();
+      throw error;
+    }
   }
 
   private async reserve(
     event: WebhookEvent,
+    mark: string,
     receiver: ResolvedReceiver,
+    body: RequestBody,
   ): Promise<WebhookReception> {
     const { replayStore, leases, clock } = receiver;
-    const claim = replayClaim(event, {
+    const claim = replayClaim(event, mark, {
       clockTolerance: receiver.clockTolerance,
       window: receiver.replayWindow,
       lease: receiver.replayLease,
@@ -132,10 +149,10 @@ export class WebhookVerifier {
     const verdict = await askStore(() => replayStore.reserve(claim));
     switch (verdict.status) {
       case 'reserved':
-        return new WebhookReception(event, verdict.reservation, replayStore, leases);
+        return new WebhookReception(event, verdict.reservation, replayStore, leases, body);
       case 'done':
         if (receiver.onDuplicate === 'reject') throw replayed();
-        return new WebhookReception(event, undefined, replayStore, leases);
+        return new WebhookReception(event, undefined, replayStore, leases, body);
       case 'in-progress':
         throw new WebhookReplayError('in_progress', 'the same event is being handled now');
       case 'conflict':

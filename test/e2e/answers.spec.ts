@@ -114,6 +114,8 @@ async function startTarget(adapter: AbstractHttpAdapter): Promise<Target> {
       ],
       jwks: { allowPrivateNetworks: true },
       maxBodyBytes: 1_000,
+      // A device is no directory.
+      spool: { above: 500, directory: '/dev/null/spool' },
       unhandledEvent: 'reject',
       replay: { store },
     }),
@@ -269,6 +271,7 @@ const scenarios: Record<WebhookSituation, Scenario> = {
       return answer;
     },
   },
+  spool_unavailable: { methods: ['POST'], request: () => withBody(signedBody('x'.repeat(501))) },
   keys_unavailable: { request: () => token({ iss: 'https://away.example' }) },
   shutting_down: {
     produce: async ({ method, path, createAdapter }) => {

@@ -192,6 +192,12 @@ export const WEBHOOK_ANSWERS = {
     headers: LATER,
     title: 'The replay store is full or cannot be reached',
   },
+  spool_unavailable: {
+    status: 503,
+    code: 'spool_unavailable',
+    headers: LATER,
+    title: 'A large body cannot be kept now: no room for it on the disk',
+  },
   keys_unavailable: {
     status: 503,
     code: 'keys_unavailable',

@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto';
 import type { ReplayClaim } from '../../replay/replay-store.js';
-import { canonicalJson } from '../../token/canonical-json.js';
 import type { WebhookEvent } from '../webhook-event.js';
 
 /** How long what is remembered. */
@@ -15,8 +14,16 @@ export interface ReplayHorizon {
   readonly now: number;
 }
 
-/** Says by what an event is recognised when it comes again. */
-export function replayClaim(event: WebhookEvent, horizon: ReplayHorizon): ReplayClaim {
+/**
+ * Says by what an event is recognised when it comes again.
+ *
+ * @param mark - its fingerprint
+ */
+export function replayClaim(
+  event: WebhookEvent,
+  mark: string,
+  horizon: ReplayHorizon,
+): ReplayClaim {
   const { receiver, issuer, id, jti } = event;
   // A txn and a jti that happen to be the same text are two different things.
   const tokenKey = identity(receiver, issuer, 'jti', jti);
@@ -25,7 +32,7 @@ export function replayClaim(event: WebhookEvent, horizon: ReplayHorizon): Replay
   return {
     key,
     tokenKey,
-    fingerprint: fingerprint(event),
+    fingerprint: mark,
     replayUntil,
     keepUntil: Math.max(replayUntil, horizon.now + horizon.window),
     lease: horizon.lease,
@@ -37,16 +44,4 @@ export function replayClaim(event: WebhookEvent, horizon: ReplayHorizon): Replay
 function identity(...parts: readonly string[]): string {
   const text = parts.map((part) => `${Buffer.byteLength(part)}:${part}`).join('');
   return createHash('sha256').update(text).digest('base64url');
-}
-
-/**
- * Digests what happened, not how it was sent: the same event may first come inline and then, after a
- * proxy refused so long a header, as a body, and a sender that builds it anew may order its members in
- * another way. JSON is therefore compared as its parsed value, an object being a set of members.
- */
-function fingerprint(event: WebhookEvent): string {
-  const hash = createHash('sha256').update(`${event.event}\n`);
-  if (Buffer.isBuffer(event.data)) hash.update(event.data);
-  else hash.update(canonicalJson(event.data));
-  return hash.digest('base64url');
 }

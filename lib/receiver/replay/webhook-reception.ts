@@ -1,4 +1,5 @@
 import type { ReplayReservation, ReplayStore } from '../../replay/replay-store.js';
+import type { RequestBody } from '../spool/request-body.js';
 import type { LeaseKeeper } from './lease-keeper.js';
 import type { WebhookEvent } from '../webhook-event.js';
 
@@ -16,6 +17,7 @@ export class WebhookReception {
     private readonly reservation: ReplayReservation | undefined,
     private readonly store: ReplayStore,
     private readonly leases: LeaseKeeper,
+    private readonly body: RequestBody,
   ) {
     this.open = reservation !== undefined;
     if (reservation !== undefined) leases.hold(reservation);
@@ -56,6 +58,7 @@ export class WebhookReception {
    * Leaves the event to its lease: whoever handles it cannot be asked any more, and may be at it still.
    */
   abandon(): void {
+    this.body.remove();
     this.open = false;
     if (this.reservation !== undefined) this.leases.drop(this.reservation);
   }
@@ -78,6 +81,7 @@ export class WebhookReception {
   private async settle(
     step: (reservation: ReplayReservation) => boolean | Promise<boolean>,
   ): Promise<boolean> {
+    this.body.remove();
     if (!this.open || this.reservation === undefined) return true;
     this.open = false;
     this.handling = false;

@@ -1,16 +1,36 @@
+import type { Hash } from 'node:crypto';
 import { finished, type Readable } from 'node:stream';
 import { WebhookPayloadError } from '../../errors/webhook-payload.error.js';
 import { BodyDigests } from '../../token/body-digests.js';
 import { hashMismatch, hashRequired, sizeMismatch } from '../../token/payload-refusals.js';
 import type { PayloadRule } from '../../token/payload-rule.interface.js';
+import type { BodySpool, SpoolRoom } from '../spool/body-spool.js';
+import { MemoryBody, type RequestBody } from '../spool/request-body.js';
 import type { BodySource, IncomingWebhook } from './incoming-webhook.js';
 
 /** A body that was read to its end. */
 export interface ReadBody {
-  readonly bytes: Buffer;
+  readonly body: RequestBody;
   /** `<algorithm>:<hex>`, one for each hash of a `digest` rule. */
   readonly computed: readonly string[];
+  /** By {@link BodyIntake.mark}; only for a body that is in a file. */
+  readonly mark?: string;
 }
+
+/** What is done with a body while it comes in. */
+export interface BodyIntake {
+  readonly rule: PayloadRule;
+  readonly maxBodyBytes: number;
+  /** For large ones; absent, all are kept in memory. */
+  readonly spool?: BodySpool | undefined;
+  /** Bytes that the request says it has. */
+  readonly declared?: number | undefined;
+  /** Starts one more digest over a body that goes to a file, so that nobody has to read it once more for that. */
+  readonly mark?: (() => Hash) | undefined;
+}
+
+/** Bytes that gather before they are written; so much of each large body is in memory. */
+const WRITE_AT = 262_144;
 
 /**
  * Refuses what can be refused from the headers, before a byte is read.
@@ -41,51 +61,67 @@ export function checkDeclaredBody(
 }
 
 /**
- * Reads a body and digests it as it streams in.
+ * Reads a body and digests it as it streams in; a large one into a file.
  *
  * @throws {@link WebhookPayloadError} `payload_too_large` as soon as it is, `hash_required` at the first
  *   byte that nothing authenticates, `hash_mismatch` at the first beyond the size the token names,
- *   `payload_incomplete`, `payload_consumed`
+ *   `payload_incomplete`, `payload_consumed`, `spool_unavailable`
  */
-export function readBody(
-  source: BodySource,
-  rule: PayloadRule,
-  maxBodyBytes: number,
-): Promise<ReadBody> {
+export async function readBody(source: BodySource, options: BodyIntake): Promise<ReadBody> {
   switch (source.kind) {
     case 'stream':
-      return readStream(source.stream, rule, maxBodyBytes);
+      return readStream(source.stream, options);
     case 'bytes':
-      return Promise.resolve(source.bytes).then((bytes) => takeBytes(bytes, rule, maxBodyBytes));
+      return takeBytes(source.bytes, options);
     case 'consumed':
-      return Promise.reject(consumed());
+      throw consumed();
   }
 }
 
-function takeBytes(bytes: Uint8Array, rule: PayloadRule, maxBodyBytes: number): ReadBody {
-  const intake = new Intake(rule, maxBodyBytes);
+async function takeBytes(bytes: Uint8Array, options: BodyIntake): Promise<ReadBody> {
+  const intake = new Intake({ ...options, spool: undefined });
   if (bytes.length > 0) intake.take(Buffer.from(bytes));
   return intake.end();
 }
 
-function readStream(stream: Readable, rule: PayloadRule, maxBodyBytes: number): Promise<ReadBody> {
-  if (stream.readableEnded) return Promise.reject(consumed());
+async function readStream(stream: Readable, options: BodyIntake): Promise<ReadBody> {
+  if (stream.readableEnded) throw consumed();
+  const intake = new Intake(options);
+  try {
+    await drain(stream, intake);
+    return await intake.end();
+  } catch (error) {
+    intake.discard();
+    throw error;
+  }
+}
+
+function drain(stream: Readable, intake: Intake): Promise<void> {
   return new Promise((resolve, reject) => {
-    const intake = new Intake(rule, maxBodyBytes);
+    let isSettled = false;
     // `for await` would destroy the request on the first refusal, and with it the answer's socket.
     const onData = (chunk: Buffer | string): void => {
       try {
         // A stream of the caller's own may give texts.
         intake.take(typeof chunk === 'string' ? Buffer.from(chunk) : chunk);
-      } catch (error) {
-        settle();
+        if (!intake.isBehind) return;
         stream.pause();
-        reject(error);
+        intake.write().then(resume, refuse);
+      } catch (error) {
+        refuse(error);
       }
+    };
+    const resume = (): void => {
+      if (!isSettled) stream.resume();
+    };
+    const refuse = (error: unknown): void => {
+      settle();
+      stream.pause();
+      reject(error);
     };
     const onEnd = (): void => {
       settle();
-      resolve(intake.end());
+      resolve();
     };
     const unwatch = finished(stream, { writable: false }, (error) => {
       if (!error) return;
@@ -98,6 +134,7 @@ function readStream(stream: Readable, rule: PayloadRule, maxBodyBytes: number): 
       );
     });
     const settle = (): void => {
+      isSettled = true;
       stream.off('data', onData);
       stream.off('end', onEnd);
       unwatch();
@@ -109,32 +146,83 @@ function readStream(stream: Readable, rule: PayloadRule, maxBodyBytes: number): 
 
 /** Takes the body in, piece by piece, and holds each piece against rule and bound. */
 class Intake {
-  private readonly chunks: Buffer[] = [];
+  private chunks: Buffer[] = [];
+  private waiting = 0;
   private length = 0;
+  private room: SpoolRoom | undefined;
+  private writing: Promise<void> | undefined;
+  private mark: Hash | undefined;
   private readonly digests: BodyDigests;
   private readonly size: number;
 
-  constructor(
-    private readonly rule: PayloadRule,
-    private readonly maxBodyBytes: number,
-  ) {
+  constructor(private readonly options: BodyIntake) {
+    const { rule } = options;
     this.digests = new BodyDigests(rule);
     this.size = (rule.kind === 'digest' ? rule.size : undefined) ?? Infinity;
   }
 
   take(chunk: Buffer): void {
+    const { rule, maxBodyBytes } = this.options;
     this.length += chunk.length;
-    if (this.length > this.maxBodyBytes) throw tooLarge(this.maxBodyBytes);
-    if (this.rule.kind === 'empty') throw hashRequired();
+    if (this.length > maxBodyBytes) throw tooLarge(maxBodyBytes);
+    if (rule.kind === 'empty') throw hashRequired();
     if (this.length > this.size) throw hashMismatch();
     this.digests.update(chunk);
+    this.mark?.update(chunk);
     this.chunks.push(chunk);
+    this.waiting += chunk.length;
   }
 
-  end(): ReadBody {
-    const bytes =
-      this.chunks.length === 1 ? this.chunks[0]! : Buffer.concat(this.chunks, this.length);
-    return { bytes, computed: this.digests.digests() };
+  /** Whether what has gathered is to be written before more is taken. */
+  get isBehind(): boolean {
+    return this.isLarge && this.waiting >= WRITE_AT;
+  }
+
+  /** Writes what has gathered to the body's file. */
+  write(): Promise<void> {
+    this.writing ??= this.writeAll().finally(() => (this.writing = undefined));
+    return this.writing;
+  }
+
+  async end(): Promise<ReadBody> {
+    const computed = this.digests.digests();
+    if (!this.isLarge) {
+      const { chunks } = this;
+      const bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, this.length);
+      return { body: new MemoryBody(bytes), computed };
+    }
+    await this.write();
+    const body = this.room!.body;
+    return this.mark === undefined
+      ? { body, computed }
+      : { body, computed, mark: this.mark.digest('base64url') };
+  }
+
+  /** Gives up what it has taken, once it is not being written any more. */
+  discard(): void {
+    const remove = (): void => this.room?.body.remove();
+    if (this.writing === undefined) remove();
+    else void this.writing.then(remove, remove);
+  }
+
+  private get isLarge(): boolean {
+    const { spool, declared = 0 } = this.options;
+    return spool !== undefined && Math.max(this.length, declared) > spool.above;
+  }
+
+  private async writeAll(): Promise<void> {
+    const { spool, declared = 0, mark } = this.options;
+    if (this.room === undefined) {
+      this.mark = mark?.();
+      for (const chunk of this.chunks) this.mark?.update(chunk);
+      this.room = await spool!.begin();
+      this.room.reserve(declared);
+    }
+    const { chunks } = this;
+    this.chunks = [];
+    this.waiting = 0;
+    this.room.reserve(this.length);
+    await this.room.append(chunks);
   }
 }
 

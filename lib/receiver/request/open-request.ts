@@ -10,6 +10,9 @@ import type {
 } from '../../token/webhook-claims.interface.js';
 import { readBearerToken } from './bearer-token.js';
 import { checkDeclaredBody, readBody } from './body-reader.js';
+import { startFingerprint } from '../replay/event-fingerprint.js';
+import type { BodySpool } from '../spool/body-spool.js';
+import { MemoryBody, NO_BODY, type RequestBody } from '../spool/request-body.js';
 import type { IncomingWebhook } from './incoming-webhook.js';
 import { isJsonType, parseJsonPayload } from './json-payload.js';
 
@@ -20,6 +23,8 @@ export interface RequestRules {
   readonly allowedEvents: { get(issuer: string): readonly string[] | undefined };
   readonly requireHash: boolean;
   readonly maxBodyBytes: number;
+  /** For large bodies; absent, they are kept in memory. Whoever gets one from it removes it. */
+  readonly spool?: BodySpool | undefined;
 }
 
 /** A request whose token and body hold. */
@@ -31,8 +36,11 @@ export interface OpenedRequest {
 
 /** What a request carries. */
 export interface RequestPayload {
+  /** `undefined` also for octets in a file: they are read when somebody asks for them. */
   readonly data: unknown;
-  readonly body: Buffer;
+  readonly body: RequestBody;
+  /** Whether the body is the data, octet for octet, and lies in a file. */
+  readonly spooled?: { readonly fingerprint: string };
   readonly bodyVerified: boolean;
   readonly contentType: string | undefined;
 }
@@ -53,8 +61,13 @@ export async function openRequest(
   const token = await rules.tokens.verify(bearer);
   checkAllowed(rules, token.claims);
   const payload = await readPayload(incoming, method, rules, token);
-  // A body may take its time, and a key be revoked meanwhile: nobody keeps it alive by sending slowly.
-  if (method === 'POST' && keys?.latest?.() !== trusted) await rules.tokens.verify(bearer);
+  try {
+    // A body may take its time, and a key be revoked meanwhile: nobody keeps it alive by sending slowly.
+    if (method === 'POST' && keys?.latest?.() !== trusted) await rules.tokens.verify(bearer);
+  } catch (error) {
+    payload.body.remove();
+    throw error;
+  }
   return { method, token, payload };
 }
 
@@ -68,22 +81,44 @@ async function readPayload(
   const rule = payloadRule(webhook, method, { requireHash: rules.requireHash, profile });
   if (rule.kind === 'no-body') return inlinePayload(webhook.data, true);
   checkDeclaredBody(incoming, rule, rules.maxBodyBytes);
-  const { bytes, computed } = await readBody(incoming.body, rule, rules.maxBodyBytes);
-  const { source, bodyVerified } = checkPayload(webhook, rule, bytes.length, computed);
-  if (source !== 'body') {
-    return inlinePayload(source === 'data' ? webhook.data : undefined, bodyVerified);
-  }
   const contentType = incoming.headers.get('content-type');
-  const data =
-    contentType !== undefined && isJsonType(contentType)
-      ? parseJsonPayload(bytes, contentType)
-      : bytes;
-  return { data, body: bytes, bodyVerified, contentType };
+  const isJson = isJsonType(contentType);
+  const { body, computed, mark } = await readBody(incoming.body, {
+    rule,
+    maxBodyBytes: rules.maxBodyBytes,
+    spool: rules.spool,
+    declared: Number(incoming.headers.get('content-length') ?? 0),
+    ...(!isJson && { mark: () => startFingerprint(webhook.event) }),
+  });
+  try {
+    const { source, bodyVerified } = checkPayload(webhook, rule, body.length, computed);
+    if (source !== 'body') {
+      return inlinePayload(source === 'data' ? webhook.data : undefined, bodyVerified);
+    }
+    const received = { body, bodyVerified, contentType };
+    if (isJson) return { ...received, ...(await parsed(body, contentType!)) };
+    if (mark !== undefined) return { ...received, data: undefined, spooled: { fingerprint: mark } };
+    return { ...received, data: body.readNow() };
+  } catch (error) {
+    body.remove();
+    throw error;
+  }
+}
+
+/** What is parsed is in memory, and its text with it: the file is not needed any more. */
+async function parsed(
+  body: RequestBody,
+  contentType: string,
+): Promise<Pick<RequestPayload, 'body' | 'data'>> {
+  const bytes = await body.read();
+  const data = parseJsonPayload(bytes, contentType);
+  body.remove();
+  return { body: new MemoryBody(bytes), data };
 }
 
 function inlinePayload(data: WebhookClaim['data'], bodyVerified: boolean): RequestPayload {
   const contentType = data === undefined ? undefined : 'application/json';
-  return { data, body: Buffer.alloc(0), bodyVerified, contentType };
+  return { data, body: NO_BODY, bodyVerified, contentType };
 }
 
 function webhookMethod(method: string): 'HEAD' | 'POST' {

@@ -1,0 +1,18 @@
+import { createHash, type Hash } from 'node:crypto';
+import { canonicalJson } from '../../token/canonical-json.js';
+
+/** Starts the digest of an event whose data is octets, which follow. */
+export function startFingerprint(event: string): Hash {
+  return createHash('sha256').update(`${event}\n`);
+}
+
+/**
+ * Digests what happened, not how it was sent: the same event may first come inline and then, after a
+ * proxy refused so long a header, as a body, and a sender that builds it anew may order its members in
+ * another way. JSON is therefore compared as its parsed value, an object being a set of members.
+ */
+export function fingerprint(event: string, data: unknown): string {
+  return startFingerprint(event)
+    .update(Buffer.isBuffer(data) ? data : canonicalJson(data))
+    .digest('base64url');
+}

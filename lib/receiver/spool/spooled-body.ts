@@ -1,0 +1,122 @@
+import { readSync } from 'node:fs';
+import { unlink, type FileHandle } from 'node:fs/promises';
+import { finished, type Readable } from 'node:stream';
+import type { RequestBody } from './request-body.js';
+
+/**
+ * A body in a temporary file.
+ *
+ * The file has no name any more where the system allows that (not on Windows): it is then gone with the process, however
+ * that ends.
+ */
+export class SpooledBody implements RequestBody {
+  private written = 0;
+  private reading = 0;
+  private removed = false;
+
+  /**
+   * @param path - of the file; `undefined` where it has no name any more
+   * @param onRemoved - told once, when its room on the disk is free again
+   */
+  constructor(
+    private readonly file: FileHandle,
+    private readonly path: string | undefined,
+    private readonly onRemoved: () => void,
+  ) {}
+
+  get length(): number {
+    return this.written;
+  }
+
+  /** Writes what has come in behind the rest. */
+  async append(chunks: readonly Buffer[]): Promise<void> {
+    let rest = chunks;
+    while (rest.length > 0) {
+      const { bytesWritten } = await this.file.writev(rest, this.written);
+      this.written += bytesWritten;
+      rest = behind(rest, bytesWritten);
+    }
+  }
+
+  async read(): Promise<Buffer> {
+    return this.whileOpen(async () => {
+      const bytes = Buffer.allocUnsafe(this.written);
+      for (let at = 0; at < bytes.length;) {
+        const { bytesRead } = await this.file.read(bytes, at, bytes.length - at, at);
+        if (bytesRead === 0) throw cutShort();
+        at += bytesRead;
+      }
+      return bytes;
+    });
+  }
+
+  readNow(): Buffer {
+    this.requireOpen();
+    const bytes = Buffer.allocUnsafe(this.written);
+    for (let at = 0; at < bytes.length;) {
+      const count = readSync(this.file.fd, bytes, at, bytes.length - at, at);
+      if (count === 0) throw cutShort();
+      at += count;
+    }
+    return bytes;
+  }
+
+  stream(): Readable {
+    this.requireOpen();
+    this.reading++;
+    const stream = this.file.createReadStream({ start: 0, autoClose: false });
+    finished(stream, () => this.leave());
+    return stream;
+  }
+
+  remove(): void {
+    if (this.removed) return;
+    this.removed = true;
+    if (this.reading === 0) this.close();
+  }
+
+  private async whileOpen<T>(read: () => Promise<T>): Promise<T> {
+    this.requireOpen();
+    this.reading++;
+    try {
+      return await read();
+    } finally {
+      this.leave();
+    }
+  }
+
+  private requireOpen(): void {
+    if (!this.removed) return;
+    throw new Error(
+      'The body of the webhook is removed when its handling has ended: read event.stream(), event.rawBody() or event.data before that.',
+    );
+  }
+
+  private leave(): void {
+    this.reading--;
+    if (this.removed && this.reading === 0) this.close();
+  }
+
+  private close(): void {
+    const { file, path, onRemoved } = this;
+    // Nobody can be told of a failure here; what is left behind goes at the next start.
+    void file
+      .close()
+      .then(async () => (path === undefined ? undefined : unlink(path)))
+      .catch(() => {})
+      .finally(onRemoved);
+  }
+}
+
+function cutShort(): Error {
+  return new Error('The file that held the body of the webhook was cut short.');
+}
+
+/** What is left of the pieces behind so many bytes. */
+function behind(chunks: readonly Buffer[], count: number): readonly Buffer[] {
+  let skip = count;
+  let index = 0;
+  while (index < chunks.length && skip >= chunks[index]!.length) skip -= chunks[index++]!.length;
+  const rest = chunks.slice(index);
+  return skip === 0 ? rest : [rest[0]!.subarray(skip), ...rest.slice(1)];
+}

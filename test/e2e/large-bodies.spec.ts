@@ -1,0 +1,334 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/globals';
+import { createHash, randomBytes } from 'node:crypto';
+import { once, type EventEmitter } from 'node:events';
+import { mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { spawnSync } from 'node:child_process';
+import { request as httpRequest } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Readable } from 'node:stream';
+import { Body, Controller, Injectable, Post, UseGuards } from '@nestjs/common';
+import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
+import { WebhookContext } from '../../lib/receiver/decorators/webhook-data.decorator.js';
+import { WebhookEndpoint } from '../../lib/receiver/decorators/webhook-endpoint.decorator.js';
+import type { WebhookSpoolOptions } from '../../lib/receiver/spool/body-spool.js';
+import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
+import { WebhookGuard } from '../../lib/receiver/webhook.guard.js';
+import { WebhookVerifier } from '../../lib/receiver/webhook.verifier.js';
+import { MemoryReplayStore } from '../../lib/replay/memory-replay.store.js';
+import { adapters } from '../fixtures/adapters.js';
+import { Gate } from '../fixtures/gate.js';
+import { post, send } from '../fixtures/http-client.js';
+import {
+  receiverOptions,
+  signedBody,
+  startApp,
+  type StartedApp,
+  type StartOptions,
+} from '../fixtures/receiver-app.js';
+
+const MIB = 1024 * 1024;
+const sha256 = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
+const large = randomBytes(3 * MIB);
+const csv = { headers: { 'content-type': 'text/csv' } };
+
+async function hashOf(stream: Readable): Promise<string> {
+  const hash = createHash('sha256');
+  for await (const chunk of stream as AsyncIterable<Buffer>) hash.update(chunk);
+  return hash.digest('hex');
+}
+
+/** What the handlers of a test saw, and what they are told to do. */
+class Seen {
+  readonly results: unknown[] = [];
+  gate: Gate | undefined;
+  handle: (event: WebhookEvent) => unknown = (event) => hashOf(event.stream());
+
+  async take(event: WebhookEvent): Promise<void> {
+    await this.gate?.pass();
+    this.results.push(await this.handle(event));
+  }
+}
+
+let seen = new Seen();
+
+@Injectable()
+class Handlers {
+  @OnWebhookEvent('report.*')
+  onReport(@WebhookContext() event: WebhookEvent): Promise<void> {
+    return seen.take(event);
+  }
+}
+
+@Controller()
+class Routes {
+  @WebhookEndpoint('endpoint')
+  onEndpoint(@WebhookContext() event: WebhookEvent): Promise<void> {
+    return seen.take(event);
+  }
+
+  @Post('guarded')
+  @UseGuards(WebhookGuard)
+  onGuarded(@Body() body: Buffer): string {
+    seen.results.push(sha256(body));
+    return '';
+  }
+}
+
+const report = (body: Buffer | string, input: object = {}): { token: string; body: Buffer } =>
+  signedBody(body, { event: 'report.ready', ...input });
+
+describe.each(adapters)('a large body on %s', (_, createAdapter) => {
+  let directory: string;
+  let started: StartedApp[] = [];
+
+  beforeAll(async () => {
+    directory = await mkdtemp(join(tmpdir(), 'spool-test-'));
+  });
+
+  afterEach(async () => {
+    seen.gate?.open();
+    for (const { app } of started) await app.close();
+    started = [];
+    seen = new Seen();
+    const left = await readdir(directory);
+    for (const name of left) await rm(join(directory, name));
+    expect(left).toEqual([]);
+  });
+
+  afterAll(() => rm(directory, { recursive: true }));
+
+  async function start(
+    spool: WebhookSpoolOptions | false = {},
+    more: Partial<Parameters<typeof receiverOptions>[0]> & Pick<StartOptions, 'controllers'> = {},
+  ): Promise<StartedApp> {
+    const { controllers = [Routes], ...receiver } = more;
+    const options = receiverOptions({
+      spool: spool === false ? false : { directory, ...spool },
+      ...receiver,
+    });
+    const app = await startApp(createAdapter(), { options, providers: [Handlers], controllers });
+    started.push(app);
+    return app;
+  }
+
+  it.each(['/webhooks', '/endpoint'])('reaches the handler of %s as a stream', async (path) => {
+    const { origin } = await start();
+
+    expect((await post(origin, report(large), { ...csv, path })).status).toBe(204);
+    expect(seen.results).toEqual([sha256(large)]);
+  });
+
+  it.each<[string, (event: WebhookEvent) => unknown]>([
+    ['data', (event) => sha256(event.data as Buffer)],
+    ['rawBody()', async (event) => sha256(await event.rawBody())],
+    [
+      'stream(), twice at once',
+      async (event) => {
+        const [one, other] = await Promise.all([hashOf(event.stream()), hashOf(event.stream())]);
+        return one === other ? one : 'different';
+      },
+    ],
+  ])('is read by %s', async (_, handle) => {
+    const { origin } = await start();
+    seen.handle = handle;
+
+    expect((await post(origin, report(large), csv)).status).toBe(204);
+    expect(seen.results).toEqual([sha256(large)]);
+  });
+
+  it('is the body of a guarded route', async () => {
+    const { origin } = await start();
+
+    expect((await post(origin, report(large), { ...csv, path: '/guarded' })).status).toBe(201);
+    expect(seen.results).toEqual([sha256(large)]);
+  });
+
+  it('is parsed when it is JSON', async () => {
+    const { origin } = await start();
+    const rows = Array.from({ length: 40_000 }, (_, id) => ({ id, name: `row ${id} …` }));
+    seen.handle = (event) => (event.data as { rows: unknown[] }).rows.length;
+
+    expect((await post(origin, report(JSON.stringify({ rows })))).status).toBe(204);
+    expect(seen.results).toEqual([40_000]);
+  });
+
+  it('arrives in chunks of unknown number', async () => {
+    const { origin } = await start();
+    const { token, body } = report(large);
+    const headers = { authorization: `Bearer ${token}`, 'content-type': 'text/csv' };
+    const request = httpRequest(`${origin}/webhooks`, { method: 'POST', headers });
+    for (let at = 0; at < body.length; at += 100_000)
+      request.write(body.subarray(at, at + 100_000));
+    request.end();
+    const [answer] = (await once(request, 'response')) as [{ statusCode: number; resume(): void }];
+    answer.resume();
+
+    expect(answer.statusCode).toBe(204);
+    expect(seen.results).toEqual([sha256(large)]);
+  });
+
+  it('has no name while it is handled, so that a crash leaves nothing', async () => {
+    const { origin } = await start();
+    seen.gate = new Gate();
+    const answer = post(origin, report(large), csv);
+    await seen.gate.reached;
+
+    await expect(readdir(directory)).resolves.toEqual([]);
+    expect((await stat(directory)).isDirectory()).toBe(true);
+    seen.gate.open();
+    expect((await answer).status).toBe(204);
+  });
+
+  it('that was tampered with is refused, and takes no room', async () => {
+    const { origin } = await start({ maxBytes: 4 * MIB });
+    const tampered = { ...report(large), body: randomBytes(large.length) };
+
+    for (let round = 0; round < 3; round++) {
+      const answer = await post(origin, tampered, csv);
+      expect([answer.status, answer.json?.['code']]).toEqual([400, 'hash_mismatch']);
+    }
+    expect(seen.results).toEqual([]);
+    expect((await post(origin, report(large), csv)).status).toBe(204);
+  });
+
+  it('that does not come to its end takes no room', async () => {
+    const { origin, app } = await start({ maxBytes: 4 * MIB });
+    const server = app.getHttpServer() as EventEmitter;
+    for (let round = 0; round < 3; round++) {
+      const closed = new Promise<void>((resolve) => {
+        server.once('connection', (socket: EventEmitter) => socket.once('close', () => resolve()));
+      });
+      const { token, body } = report(large);
+      const request = httpRequest(`${origin}/webhooks`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${token}`, 'content-length': body.length },
+      });
+      request.on('error', () => {});
+      request.write(body.subarray(0, 2 * MIB), () => request.destroy());
+      await closed;
+    }
+
+    expect((await post(origin, report(large), csv)).status).toBe(204);
+  });
+
+  it('whose handler fails is free to come again', async () => {
+    const { origin } = await start({ maxBytes: 4 * MIB });
+    const sent = report(large);
+    seen.handle = () => Promise.reject(new Error('no'));
+    expect((await post(origin, sent, csv)).status).toBe(500);
+    seen.handle = (event) => hashOf(event.stream());
+
+    expect((await post(origin, sent, csv)).status).toBe(204);
+    expect(seen.results).toEqual([sha256(large)]);
+  });
+
+  it('waits outside while others fill the spool', async () => {
+    const { origin } = await start({ maxBytes: 4 * MIB });
+    seen.gate = new Gate();
+    const first = post(origin, report(large), csv);
+    await seen.gate.reached;
+
+    const second = await post(origin, report(large), csv);
+    expect([second.status, second.json?.['code'], second.headers['retry-after']]).toEqual([
+      503,
+      'spool_unavailable',
+      '5',
+    ]);
+    // What needs no file still passes.
+    expect((await post(origin, report('small'), { ...csv, path: '/guarded' })).status).toBe(201);
+    seen.gate.open();
+    expect((await first).status).toBe(204);
+    expect((await post(origin, report(large), csv)).status).toBe(204);
+  });
+
+  it('is answered 503 where the directory cannot be written, and told to the operator', async () => {
+    const { origin, logger } = await start({ directory: '/dev/null/below' });
+
+    const answer = await post(origin, report(large), csv);
+    expect([answer.status, answer.json?.['code']]).toEqual([503, 'spool_unavailable']);
+    expect(logger.at('error').join('\n')).toContain('ENOTDIR');
+    expect((await post(origin, report('small'), csv)).status).toBe(204);
+  });
+
+  it('stays in memory where the spool is switched off', async () => {
+    const { origin } = await start(false);
+
+    expect((await post(origin, report(large), csv)).status).toBe(204);
+    expect(seen.results).toEqual([sha256(large)]);
+  });
+
+  it('is the same event whether it came into memory or into a file', async () => {
+    const store = new MemoryReplayStore();
+    const { origin: toFile } = await start({}, { replay: { store } });
+    const { origin: toMemory } = await start(false, { replay: { store } });
+    const sent = report(large, { id: 'report-1' });
+
+    expect((await post(toFile, sent, csv)).headers['webhook-duplicate']).toBeUndefined();
+    expect((await post(toMemory, sent, csv)).headers['webhook-duplicate']).toBe('true');
+    expect((await post(toFile, sent, csv)).headers['webhook-duplicate']).toBe('true');
+    const other = await post(toFile, report(randomBytes(2 * MIB), { id: 'report-1' }), csv);
+    expect([other.status, other.json?.['code']]).toEqual([401, 'replayed']);
+    expect(seen.results).toHaveLength(1);
+  });
+
+  it('is removed when its handling has ended, which reading it later says', async () => {
+    const { origin } = await start();
+    let kept: WebhookEvent | undefined;
+    let begun: Promise<string> | undefined;
+    seen.handle = (event) => {
+      kept = event;
+      begun = hashOf(event.stream());
+    };
+    await post(origin, report(large), csv);
+
+    // What was begun is read to its end.
+    await expect(begun).resolves.toBe(sha256(large));
+    expect(() => kept!.stream()).toThrow('removed when its handling has ended');
+    await expect(kept!.rawBody()).rejects.toThrow('removed when its handling has ended');
+    expect(() => kept!.data).toThrow('removed when its handling has ended');
+  });
+
+  it('outlives verify() where no handler says when it ends', async () => {
+    const { app } = await start();
+    const { token, body } = report(large);
+    const headers = { authorization: `Bearer ${token}`, 'content-type': 'text/csv' };
+
+    const event = await app.get(WebhookVerifier).verify({ method: 'POST', headers, body });
+
+    expect(sha256(await event.rawBody())).toBe(sha256(large));
+  });
+
+  it('that a crashed process has left is removed at the next start, and none of a live one', async () => {
+    const { pid } = spawnSync(process.execPath, ['-e', '']);
+    const name = (owner: number): string =>
+      join(directory, `nestjs-webhook-token-${owner}-00000000-0000-4000-8000-000000000000.body`);
+    await writeFile(name(pid), 'left');
+    await writeFile(name(process.pid), 'in use');
+    await writeFile(join(directory, 'notes.txt'), 'not ours');
+    await start();
+
+    await expect(readdir(directory)).resolves.toEqual([
+      name(process.pid).slice(directory.length + 1),
+      'notes.txt',
+    ]);
+    await rm(name(process.pid));
+    await rm(join(directory, 'notes.txt'));
+  });
+
+  it.each<[string, object]>([
+    ['above', { above: -1 }],
+    ['directory', { directory: '' }],
+    ['maxBytes', { maxBytes: 1.5 }],
+    ['abvoe', { abvoe: 1 }],
+  ])('does not start with a wrong %s', async (member, spool) => {
+    await expect(start(spool)).rejects.toThrow(member);
+  });
+
+  it('is refused by its size before anything is written', async () => {
+    const { origin } = await start({ directory: '/dev/null/nowhere' }, { maxBodyBytes: 2 * MIB });
+
+    const answer = await send(origin, { ...report(large), ...csv });
+    expect(answer.status).toBe(413);
+  });
+});
