@@ -63,6 +63,14 @@ export function resolvePublisherOptions(
   const disableAfter = faults.duration('disableAfter', options.disableAfter, DEFAULT_DISABLE_AFTER);
   checkTls(options.tls, faults);
   checkQueue(options.queue, production, faults);
+  const { transactionHost } = options;
+  faults.require(
+    transactionHost === undefined ||
+      transactionHost === false ||
+      (typeof transactionHost === 'string' && transactionHost !== ''),
+    'transactionHost',
+    'must be the connectionName of a ClsPluginTransactional, or false',
+  );
   if (faults.all.length > 0 || egress === undefined) {
     return { faults: faults.all };
   }
@@ -80,6 +88,7 @@ export function resolvePublisherOptions(
       tls: options.tls,
       clock,
       shutdownTimeout,
+      transactionHost,
       queue: options.queue ?? new InProcessDeliveryQueue({ clock }),
     },
     faults: [],
