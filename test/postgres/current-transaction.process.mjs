@@ -21,10 +21,10 @@ import {
   WebhookPublisher,
 } from 'nestjs-webhook-token';
 import { PgBossDeliveryQueue } from 'nestjs-webhook-token/postgres';
-import pg from 'pg';
+import { Pool } from 'pg';
 
 const [, , connectionString, schema] = process.argv;
-const pool = new pg.Pool({ connectionString });
+const pool = new Pool({ connectionString });
 const db = drizzle(pool);
 const undo = new Error('undo');
 
