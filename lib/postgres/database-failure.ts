@@ -1,9 +1,16 @@
 import { WebhookStoreError } from '../errors/webhook-store.error.js';
+import { driverFault } from './driver-fault.js';
 
 const BROKEN = 'the connection broke';
+const ENDED = 'the transaction has ended: await what is done in it before it commits';
+const IN_THE_WAY = 'another transaction was in the way: run this one again';
 
 /** What the SQLSTATEs and system errors that an operator can mend mean. */
 const REASONS: Readonly<Record<string, string>> = {
+  '25006': 'it takes no writes: the transaction is read-only, or the server a standby',
+  '25P02': 'the transaction has failed before: roll it back',
+  '40001': IN_THE_WAY,
+  '40P01': IN_THE_WAY,
   '28P01': 'it refuses the credentials',
   '28000': 'it refuses the credentials',
   '3D000': 'the database does not exist',
@@ -23,7 +30,10 @@ const REASONS: Readonly<Record<string, string>> = {
   EPIPE: BROKEN,
 };
 
-/** Faults without a code: of pg-boss, which may not bring its schema up to date itself, and of node-postgres. */
+/**
+ * Faults without a code: of pg-boss, which may not bring its schema up to date itself, of node-postgres, and of the transactions of
+ * Kysely, Knex, Prisma and PGlite.
+ */
 const MESSAGES: readonly (readonly [RegExp, string])[] = [
   [
     /not installed/,
@@ -35,6 +45,8 @@ const MESSAGES: readonly (readonly [RegExp, string])[] = [
     'no connection became free in time: enlarge the pool, or find what keeps its connections',
   ],
   [/^Connection terminated/, BROKEN],
+  [/transaction (query )?(is |was )?already (complete|committed|rolled back|closed)/i, ENDED],
+  [/transaction (is closed|not found)/i, ENDED],
   [
     /requires migrations/,
     'the schema is of another version of pg-boss: run npx pg-boss migrate, or leave migrate on',
@@ -48,10 +60,11 @@ const MESSAGES: readonly (readonly [RegExp, string])[] = [
  */
 export function databaseFailure(what: string, cause: unknown): WebhookStoreError {
   if (cause instanceof WebhookStoreError) return cause;
-  const reason = reasonOf(cause);
+  const fault = driverFault(cause);
+  const reason = reasonOf(fault);
   const because = reason === undefined ? '.' : `: ${reason}.`;
   return new WebhookStoreError('store_unavailable', `${what} cannot use PostgreSQL${because}`, {
-    cause,
+    cause: fault,
   });
 }
 

@@ -132,14 +132,20 @@ export class PostgresReplayStore extends ReplayStore {
    * @param tx - as for a queue: of node-postgres, TypeORM, Prisma, Drizzle, Kysely or Knex, on the same database
    * @returns `false` when the lease was lost; the caller rolls back
    * @throws {@link WebhookDeliveryError} `unsupported_option` for what is no transaction
+   * @throws {@link WebhookStoreError} `store_unavailable` where the statement fails; the caller rolls back
    */
   async commitWith(tx: unknown, { claim, owner }: ReplayReservation): Promise<boolean> {
-    const { rows } = await joinTransaction(tx).executeSql(this.statements.commit, [
-      claim.key,
-      claim.tokenKey,
-      owner,
-    ]);
-    return holds(rows, claim);
+    const db = joinTransaction(tx);
+    try {
+      const { rows } = await db.executeSql(this.statements.commit, [
+        claim.key,
+        claim.tokenKey,
+        owner,
+      ]);
+      return holds(rows, claim);
+    } catch (cause) {
+      throw databaseFailure('The replay store', cause);
+    }
   }
 
   override async release({ claim, owner }: ReplayReservation): Promise<boolean> {

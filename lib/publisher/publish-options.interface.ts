@@ -32,6 +32,9 @@ export interface PublishOptions extends SignOptions {
   /**
    * A transaction to record the event in; only for `publish`, with a queue that is transactional. `send`
    * waits for an attempt that could only come after the commit.
+   *
+   * Default: the current transaction of `@nestjs-cls/transactional`, where there is one (see `transactionHost`), else
+   * none. `false`: none, so the event goes out whatever becomes of the current one.
    */
   readonly tx?: unknown;
 }

@@ -1,10 +1,11 @@
 import type { FactoryProvider, InjectionToken, Provider } from '@nestjs/common';
 import { HttpService } from '@nestjs/axios';
-import { DiscoveryService, HttpAdapterHost, MetadataScanner } from '@nestjs/core';
+import { DiscoveryService, HttpAdapterHost, MetadataScanner, ModulesContainer } from '@nestjs/core';
 import { SystemClock } from '../clock/system-clock.js';
 import { DeliveryQueue } from '../queue/delivery-queue.js';
 import { JwksRoute } from './jwks/jwks.route.js';
 import { WebhookJwks } from './jwks/webhook.jwks.js';
+import { CurrentTransaction } from './current-transaction.js';
 import { EndpointRegistry } from './endpoint.registry.js';
 import type { ResolvedPublisherOptions } from './options/publisher-options.interface.js';
 import { PUBLISHER_OPTIONS } from './publisher.constants.js';
@@ -35,6 +36,12 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
       new WebhookDeliverer(options, endpoints, sender, events),
     [EndpointRegistry, WebhookSender, WebhookDeliveryEvents],
   ),
+  whenConfigured(
+    CurrentTransaction,
+    (options, discovery: DiscoveryService, modules: ModulesContainer) =>
+      new CurrentTransaction(options, discovery, modules),
+    [DiscoveryService, ModulesContainer],
+  ),
   // Also where nothing is published: an application may react to what only some deployments send.
   { provide: WebhookDeliveryEvents, useFactory: () => new WebhookDeliveryEvents() },
   {
@@ -59,16 +66,18 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
       queue: DeliveryQueue,
       deliverer: WebhookDeliverer,
       sender: WebhookSender,
+      currentTransaction: CurrentTransaction,
     ) =>
       options === undefined
         ? new UnconfiguredPublisher()
-        : new WebhookPublisher(options, endpoints, queue, deliverer, sender),
+        : new WebhookPublisher(options, endpoints, queue, deliverer, sender, currentTransaction),
     inject: [
       PUBLISHER_OPTIONS,
       EndpointRegistry,
       DeliveryQueue,
       WebhookDeliverer,
       WebhookSender,
+      CurrentTransaction,
       // Not used by it, and waited for: before the keys are there nobody gets to publish.
       SIGNING_KEYS,
     ],

@@ -1,3 +1,4 @@
+import { AsyncResource } from 'node:async_hooks';
 import {
   Logger,
   type BeforeApplicationShutdown,
@@ -7,6 +8,7 @@ import { WebhookDeliveryError } from '../errors/webhook-delivery.error.js';
 import { isWebhookError } from '../errors/webhook.error.js';
 import type { WebhookEventName } from '../token/webhook-event-map.js';
 import type { DeliveryQueue, EnqueuedDelivery } from '../queue/delivery-queue.js';
+import { cannotJoin, type CurrentTransaction } from './current-transaction.js';
 import type { DeliveryTarget } from './delivery-target.js';
 import type { EndpointRegistry } from './endpoint.registry.js';
 import { deliveryTo, draftEvent, readDelay } from './event-draft.js';
@@ -31,6 +33,8 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
   private readonly logger = new Logger('WebhookPublisher');
   private readonly firstAttempts = new FirstAttempts();
   private readonly sharedAttempts: SharedAttempts;
+  /** The context of the start-up: what reacts to a delivery must not find the transaction of the call that woke the queue. */
+  private readonly background = new AsyncResource('WebhookPublisher');
   private consuming: Promise<void> | undefined;
   private shuttingDown = false;
 
@@ -40,6 +44,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     private readonly queue: DeliveryQueue,
     private readonly deliverer: WebhookDeliverer,
     private readonly sender: WebhookSender,
+    private readonly currentTransaction: CurrentTransaction,
   ) {
     this.sharedAttempts = new SharedAttempts(queue, this.firstAttempts, options.clock);
     deliverer.onReport((report) =>
@@ -49,6 +54,8 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
 
   /**
    * Publishes an event to every endpoint that wants it.
+   *
+   * Inside of a transaction of `@nestjs-cls/transactional` it is recorded in that one, where the queue is transactional.
    *
    * @param event - its name, `<entity>.<action>`
    * @param data - a JSON value, or a Buffer or Uint8Array together with the option `contentType`
@@ -67,11 +74,13 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     ...[data, options = {}]: EventArguments<Event, PublishOptions>
   ): Promise<PublishResult> {
     this.refuseWhenShuttingDown();
+    // Before anything is waited for: a caller that does not wait for this may have ended its transaction by then.
+    const current = options.tx === undefined ? this.currentTransaction.find() : undefined;
     const draft = draftEvent(event, data, options, this.options.clock.now());
     const targets = this.endpoints.subscribed(event, options.tenant);
     const deliveries = targets.map((target) => deliveryTo(target, draft));
     if (deliveries.length === 0) this.logger.debug(`No endpoint wants "${event}".`);
-    await this.record(deliveries, targets, options);
+    await this.recordIn(current, deliveries, targets, options);
     return {
       id: draft.eventId,
       event,
@@ -96,7 +105,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     ...[data, options = {}]: EventArguments<Event, PublishOptions>
   ): Promise<SendResult> {
     this.refuseWhenShuttingDown();
-    if (options.tx !== undefined) {
+    if (options.tx !== undefined && options.tx !== false) {
       throw new WebhookDeliveryError(
         'unsupported_option',
         'send waits for an attempt, which could only come after the commit of tx: use publish.',
@@ -192,11 +201,27 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     return result;
   }
 
+  /** @param current - a transaction that the caller did not name */
+  private async recordIn(
+    current: unknown,
+    deliveries: readonly WebhookDelivery[],
+    targets: readonly DeliveryTarget[],
+    options: PublishOptions,
+  ): ReturnType<DeliveryQueue['enqueue']> {
+    if (current === undefined) return this.record(deliveries, targets, options);
+    try {
+      return await this.record(deliveries, targets, { ...options, tx: current });
+    } catch (error) {
+      throw isWebhookError(error, 'unsupported_option') ? cannotJoin(error) : error;
+    }
+  }
+
   private async record(
     deliveries: readonly WebhookDelivery[],
     targets: readonly DeliveryTarget[],
-    { delay, tx, signal }: PublishOptions,
+    { delay, signal, ...options }: PublishOptions,
   ): ReturnType<DeliveryQueue['enqueue']> {
+    const tx = options.tx === false ? undefined : options.tx;
     if (tx !== undefined && !this.queue.transactional) {
       throw new WebhookDeliveryError(
         'unsupported_option',
@@ -248,7 +273,9 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
   }
 
   private async startConsuming(): Promise<void> {
-    await this.queue.consume((delivery, attempt) => this.deliverer.deliver(delivery, attempt));
+    await this.queue.consume((delivery, attempt) =>
+      this.background.runInAsyncScope(() => this.deliverer.deliver(delivery, attempt)),
+    );
   }
 
   private refuseWhenShuttingDown(): void {

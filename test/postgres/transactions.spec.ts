@@ -1,105 +1,260 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
-import type { PoolClient } from 'pg';
-import { PgBossDeliveryQueue } from '../../lib/postgres/index.js';
+import { EventEmitter, once } from 'node:events';
+import { inspect } from 'node:util';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { PgBossDeliveryQueue, PostgresReplayStore } from '../../lib/postgres/index.js';
 import { joinTransaction } from '../../lib/postgres/transactions/join-transaction.js';
+import type { EnqueuedDelivery } from '../../lib/queue/delivery-queue.js';
+import type { WebhookDelivery } from '../../lib/queue/webhook-delivery.interface.js';
 import { describeWith } from '../fixtures/services.js';
 import { TestDatabase } from './database.js';
 import { due, dueAtUrl } from './deliveries.js';
-import { ORMS, type RunStatement } from './orm-twins.js';
+import { LIBRARY_NAMES, openLibraries } from './transaction-libraries.js';
+import type { TransactionLibrary } from './transaction-library.interface.js';
+
+/** What a library's binding could stumble over, and the sizes that are sent. */
+const PAYLOADS: Readonly<Record<string, Buffer>> = {
+  unicode: Buffer.from('{"name":"Zoë 漢字 😀 \u2028"}'),
+  quotes: Buffer.from(`{"text":"it's \\"$1\\" ? ?? :name %s \\\\' ; --"}`),
+  NUL: Buffer.from('{"text":"\\u0000"}'),
+  octets: Buffer.from(Array.from({ length: 256 }, (_, octet) => octet)),
+  megabyte: Buffer.alloc(1 << 20, '\\\'"'),
+};
+
+/** A comparison of a large text takes no time, that of large octets takes seconds. */
+function asText({ payload, ...delivery }: WebhookDelivery): object {
+  const { bytes, ...rest } = payload;
+  return { ...delivery, ...rest, octets: Buffer.from(bytes!).toString('latin1') };
+}
 
 (await describeWith('PostgreSQL'))('A transaction of the caller', () => {
   const database = new TestDatabase();
+  const schema = database.newSchema();
+  const news = new EventEmitter();
+  const delivered = new Map<string, WebhookDelivery>();
   let queue: PgBossDeliveryQueue;
-  let client: PoolClient;
-  const delivered: string[] = [];
+  let store: PostgresReplayStore;
+  let libraries: readonly TransactionLibrary[];
+
   beforeAll(async () => {
     const { pool } = database;
-    queue = new PgBossDeliveryQueue({
-      pool,
-      schema: database.newSchema(),
-      pollInterval: '100ms',
-    });
-    await queue.consume(async ({ id }) => {
-      delivered.push(id);
+    queue = new PgBossDeliveryQueue({ pool, schema: database.newSchema(), pollInterval: '100ms' });
+    store = new PostgresReplayStore(pool, { schema });
+    await store.migrate();
+    await pool.query(`CREATE TABLE ${schema}.orders (id text)`);
+    libraries = await openLibraries();
+    await queue.consume(async (delivery) => {
+      delivered.set(delivery.id, delivery);
+      news.emit('delivered');
       return { type: 'delivered' };
     });
   });
-  beforeEach(async () => {
-    client = await database.pool.connect();
-    await client.query('BEGIN');
-  });
-  afterEach(async () => {
-    await client.query('ROLLBACK');
-    client.release();
-  });
   afterAll(async () => {
     await queue.stop(0);
+    for (const library of libraries) await library.close();
     await database.close();
   });
 
-  /** The libraries' twins, on a real transaction: what differs is how a statement and its values reach it. */
-  const run: RunStatement = async (text, values) => client.query(text, values as unknown[]);
-  const transactions: [string, () => unknown][] = [
-    ['node-postgres', () => client],
-    ...ORMS.map(({ name, open }): [string, () => unknown] => [name, () => open(run)]),
-  ];
+  const library = (name: string): TransactionLibrary =>
+    libraries.find((known) => known.name === name)!;
+  const insertOrder = (id: string): string => `INSERT INTO ${schema}.orders VALUES ('${id}')`;
+  const undo = new Error('undo');
 
-  it.each(transactions)('of %s: sends what was committed, whole', async (name, open) => {
-    const first = dueAtUrl(`${name}-url`);
-    const receipts = await queue.enqueue([first, due(`${name}-endpoint`)], { tx: open() });
-    await sleep(250);
-    expect(delivered).not.toContain(first.delivery.id);
-    await client.query('COMMIT');
+  async function orderExists(id: string): Promise<boolean> {
+    const { rowCount } = await database.pool.query(
+      `SELECT FROM ${schema}.orders WHERE id = '${id}'`,
+    );
+    return rowCount === 1;
+  }
 
-    expect(receipts.map(({ status }) => status)).toEqual(['recorded', 'recorded']);
-    while (!delivered.includes(`${name}-url`)) await sleep(10);
-    while (!delivered.includes(`${name}-endpoint`)) await sleep(10);
+  async function deliveryOf(id: string): Promise<WebhookDelivery> {
+    while (!delivered.has(id)) await once(news, 'delivered');
+    return delivered.get(id)!;
+  }
+
+  it('is tested with every library that is opened', () => {
+    expect(libraries.map(({ name }) => name)).toEqual(LIBRARY_NAMES);
   });
 
-  it.each(transactions)('of %s: sends nothing of what was rolled back', async (name, open) => {
-    await queue.enqueue([due(`${name}-undone`)], { tx: open() });
-    await client.query('ROLLBACK');
-    await sleep(250);
+  describe.each(LIBRARY_NAMES)('of %s', (name) => {
+    it('sends what was committed, and nothing before', async () => {
+      const { transaction, run } = library(name);
+      await transaction(async (tx) => {
+        await run(tx, insertOrder(`${name}-committed`));
+        const receipts = await queue.enqueue(
+          [due(`${name}-committed`), dueAtUrl(`${name}-committed-url`)],
+          { tx },
+        );
+        expect(receipts.map(({ status }) => status)).toEqual(['recorded', 'recorded']);
+        expect(await queue.find([`${name}-committed`])).toEqual([undefined]);
+      });
 
-    expect(await queue.find([`${name}-undone`])).toEqual([undefined]);
-    expect(delivered).not.toContain(`${name}-undone`);
-  });
-
-  it.each(transactions)('of %s: says what is known already', async (name, open) => {
-    const later = { ...due(`${name}-known`), notBefore: Date.now() + 60_000 };
-    await queue.enqueue([later]);
-    const receipts = await queue.enqueue([later, due(`${name}-new`), due(`${name}-new`)], {
-      tx: open(),
+      expect(await deliveryOf(`${name}-committed-url`)).toEqual(
+        expect.objectContaining({ url: dueAtUrl('any').delivery.url }),
+      );
+      expect(await deliveryOf(`${name}-committed`)).toBeDefined();
+      expect(await orderExists(`${name}-committed`)).toBe(true);
     });
 
-    expect(receipts).toEqual([
-      { id: `${name}-known`, status: 'pending', attempts: 0, nextAttemptAt: later.notBefore },
-      { id: `${name}-new`, status: 'recorded' },
-      expect.objectContaining({ id: `${name}-new`, status: 'pending', attempts: 0 }),
+    it('sends nothing of what was rolled back', async () => {
+      const { transaction, run } = library(name);
+      const undone = transaction(async (tx) => {
+        await run(tx, insertOrder(`${name}-undone`));
+        await queue.enqueue([due(`${name}-undone`)], { tx });
+        throw undo;
+      });
+
+      await expect(undone).rejects.toBe(undo);
+      expect(await queue.find([`${name}-undone`])).toEqual([undefined]);
+      expect(await orderExists(`${name}-undone`)).toBe(false);
+    });
+
+    it('keeps what a savepoint released, and nothing of one that was rolled back', async () => {
+      const { transaction, nested } = library(name);
+      const record = async (tx: unknown, part: string) =>
+        queue.enqueue([due(`${name}-${part}`)], { tx });
+      await transaction(async (tx) => {
+        await record(tx, 'outer');
+        const undone = nested(tx, async (inner) => {
+          await record(inner, 'inner-undone');
+          throw undo;
+        });
+        await expect(undone).rejects.toBe(undo);
+        await nested(tx, async (inner) => record(inner, 'inner'));
+      });
+
+      expect(await deliveryOf(`${name}-outer`)).toBeDefined();
+      expect(await deliveryOf(`${name}-inner`)).toBeDefined();
+      expect(await queue.find([`${name}-inner-undone`])).toEqual([undefined]);
+    });
+
+    it('says what is known already', async () => {
+      const later = { ...due(`${name}-known`), notBefore: Date.now() + 60_000 };
+      await queue.enqueue([later]);
+      const { transaction } = library(name);
+      await transaction(async (tx) => {
+        const receipts = await queue.enqueue([later, due(`${name}-new`), due(`${name}-new`)], {
+          tx,
+        });
+
+        expect(receipts).toEqual([
+          { id: `${name}-known`, status: 'pending', attempts: 0, nextAttemptAt: later.notBefore },
+          { id: `${name}-new`, status: 'recorded' },
+          expect.objectContaining({ id: `${name}-new`, status: 'pending', attempts: 0 }),
+        ]);
+      });
+    });
+
+    it('carries every octet', async () => {
+      const items = Object.entries(PAYLOADS).map(([what, bytes]): EnqueuedDelivery => {
+        const { delivery, notBefore } = due(`${name}-${what}`);
+        const payload = { kind: 'bytes', bytes, contentType: 'text/plain; x="?\'$1"' } as const;
+        return { delivery: { ...delivery, payload, subject: "Zoë's ?" }, notBefore };
+      });
+      await library(name).transaction(async (tx) => queue.enqueue(items, { tx }));
+
+      for (const { delivery } of items) {
+        expect(asText(await deliveryOf(delivery.id))).toEqual(asText(delivery));
+      }
+    });
+
+    it('that takes no writes is rolled back whole, and says why without what was to be sent', async () => {
+      const { transaction, run } = library(name);
+      const item = due(`${name}-readonly`);
+      const refused = transaction(async (tx) => {
+        await run(tx, insertOrder(`${name}-readonly`));
+        await run(tx, 'SET TRANSACTION READ ONLY');
+        await queue.enqueue([item], { tx });
+      });
+
+      const error = await refused.catch((error: unknown) => error);
+      expect(error).toMatchObject({
+        code: 'store_unavailable',
+        message: expect.stringMatching(/the transaction is read-only/),
+        cause: { code: '25006', message: expect.stringMatching(/^cannot execute INSERT in/) },
+      });
+      expect(inspect(error, { depth: 9 })).not.toContain(
+        Buffer.from(item.delivery.payload.bytes!).toString('base64'),
+      );
+      expect(await orderExists(`${name}-readonly`)).toBe(false);
+    });
+
+    it('that has failed takes nothing, and says so', async () => {
+      const { transaction, run } = library(name);
+      const failed = transaction(async (tx) => {
+        await Promise.resolve(run(tx, 'SELECT 1 / 0')).catch(() => {});
+        await queue.enqueue([due(`${name}-failed`)], { tx });
+      });
+
+      await expect(failed).rejects.toMatchObject({
+        code: 'store_unavailable',
+        message: expect.stringMatching(/the transaction has failed before: roll it back/),
+      });
+    });
+
+    it('records an event as handled, if it is committed', async () => {
+      const { transaction } = library(name);
+      const claim = {
+        key: `key-${name}`,
+        tokenKey: `token-${name}`,
+        fingerprint: 'f',
+        issuer: 'https://shop.example',
+        lease: 30_000,
+        replayUntil: Date.now() + 60_000,
+        keepUntil: Date.now() + 60_000,
+      };
+      const verdict = await store.reserve(claim);
+      const { reservation } = verdict as Extract<typeof verdict, { status: 'reserved' }>;
+      const again = async (copy: string): Promise<string> =>
+        (await store.reserve({ ...claim, tokenKey: `token-${name}-${copy}` })).status;
+
+      const undone = transaction(async (tx) => {
+        expect(await store.commitWith(tx, reservation)).toBe(true);
+        throw undo;
+      });
+      await expect(undone).rejects.toBe(undo);
+      expect(await again('2')).toBe('in-progress');
+
+      await transaction(async (tx) => store.commitWith(tx, reservation));
+      expect(await again('3')).toBe('done');
+    });
+  });
+
+  // The twin of Prisma has no end of its own.
+  it.each(LIBRARY_NAMES.filter((name) => name !== 'Prisma'))(
+    'of %s takes nothing once it has ended',
+    async (name) => {
+      let ended: unknown;
+      await library(name).transaction(async (tx) => {
+        ended = tx;
+      });
+
+      await expect(queue.enqueue([due(`${name}-ended`)], { tx: ended })).rejects.toMatchObject({
+        message: expect.stringMatching(/has ended|no transaction is open on it/),
+      });
+      expect(await queue.find([`${name}-ended`])).toEqual([undefined]);
+    },
+  );
+
+  it('is nothing that a library has besides its transactions', async () => {
+    const handles = libraries.flatMap(({ outside }) => Object.entries(outside));
+    expect(handles.map(([what]) => what)).toEqual([
+      'a Pool',
+      'a DataSource',
+      'the manager of a DataSource',
+      'a QueryRunner',
+      'a PrismaClient',
+      'a database of Drizzle',
+      'a Kysely',
+      'a Knex',
     ]);
-  });
 
-  it.each<[string, () => unknown]>([
-    ['a pool', () => database.pool],
-    ...ORMS.map(({ name, closed }): [string, () => unknown] => [`${name} itself`, closed]),
-  ])('is not %s', async (_, open) => {
-    const refusal = queue.enqueue([due('outside')], { tx: open() });
-
-    await expect(refusal).rejects.toMatchObject({
-      code: 'unsupported_option',
-      message: expect.stringMatching(/no transaction is open on it: /),
-    });
+    for (const [, tx] of handles) {
+      await expect(queue.enqueue([due('outside')], { tx })).rejects.toMatchObject({
+        code: 'unsupported_option',
+        message: expect.stringMatching(/no transaction is open on it: (give|await) /),
+      });
+    }
     expect(await queue.find(['outside'])).toEqual([undefined]);
-  });
-
-  it('is not a client on which none was begun', async () => {
-    await client.query('ROLLBACK');
-
-    await expect(queue.enqueue([due('outside')], { tx: client })).rejects.toMatchObject({
-      code: 'unsupported_option',
-      message: expect.stringMatching(/no transaction is open on it: .*BEGIN/),
-    });
   });
 
   it.each([
@@ -114,19 +269,12 @@ import { ORMS, type RunStatement } from './orm-twins.js';
   });
 
   it('of Knex keeps a question mark that is an operator', async () => {
-    const knex = ORMS.find(({ name }) => name === 'Knex')!.open(run);
     const statement = `SELECT '{"a":1}'::jsonb ? $1 AS has`;
 
-    expect(await joinTransaction(knex).executeSql(statement, ['a'])).toEqual({
-      rows: [{ has: true }],
-    });
-  });
-
-  it('that has failed takes nothing, and says so', async () => {
-    await client.query('SELECT 1 / 0').catch(() => {});
-
-    await expect(queue.enqueue([due('failed')], { tx: client })).rejects.toMatchObject({
-      code: 'store_unavailable',
+    await library('Knex').transaction(async (trx) => {
+      expect(await joinTransaction(trx).executeSql(statement, ['a'])).toEqual({
+        rows: [{ has: true }],
+      });
     });
   });
 });

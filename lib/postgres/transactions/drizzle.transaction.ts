@@ -5,6 +5,8 @@ import { hasMethods, noTransaction, type TransactionAdapter } from './transactio
 /** The part of a transaction of Drizzle that is used. */
 interface DrizzleTransactionLike {
   execute(query: string): Promise<unknown>;
+  /** Of node-postgres since 8.18, what it runs on: Drizzle itself does not notice that a transaction has ended. */
+  readonly session?: { readonly client?: { getTransactionStatus?(): string | null } };
 }
 
 export const drizzleTransaction: TransactionAdapter = {
@@ -14,7 +16,10 @@ export const drizzleTransaction: TransactionAdapter = {
     if (!hasMethods(tx, 'rollback')) {
       throw noTransaction('Drizzle itself', 'give the tx of db.transaction(async (tx) => …)');
     }
-    const { execute } = tx as unknown as DrizzleTransactionLike;
+    const { execute, session } = tx as unknown as DrizzleTransactionLike;
+    if (session?.client?.getTransactionStatus?.() === 'I') {
+      throw noTransaction('a transaction of Drizzle that has ended', 'await publish inside of it');
+    }
     return {
       // Drizzle binds values only through its own tag, which would have to be imported.
       executeSql: async (text, values) => ({

@@ -17,7 +17,11 @@ export const knexTransaction: TransactionAdapter = {
     return {
       async executeSql(text, values = []) {
         const { sql, bindings } = questionMarks(text, values);
-        return { rows: rowsOf(await trx.raw(sql, bindings)) };
+        try {
+          return { rows: rowsOf(await trx.raw(sql, bindings)) };
+        } catch (error) {
+          throw withoutStatement(error);
+        }
       },
     };
   },
@@ -35,4 +39,11 @@ function questionMarks(
     return '?';
   });
   return { sql, bindings };
+}
+
+/** Knex puts the statement, with its values, before the message of the driver's error. */
+function withoutStatement(error: unknown): unknown {
+  if (!(error instanceof Error)) return error;
+  const message = error.message.split(' - ').at(-1);
+  return Object.assign(new Error(message), { code: (error as { code?: unknown }).code });
 }

@@ -133,6 +133,12 @@ export interface WebhookPublisherOptions extends EgressOptions {
   readonly transport?: 'auto' | 'axios' | undefined;
   /** Default an {@link InProcessDeliveryQueue}; in production it must be chosen explicitly. */
   readonly queue?: DeliveryQueue | undefined;
+  /**
+   * Whose transactions `publish` joins without `tx`, where the application has `@nestjs-cls/transactional` and the queue is
+   * transactional: the `connectionName` of a `ClsPluginTransactional`. Default: the plugin without a name, or the only one.
+   * `false`: nobody's.
+   */
+  readonly transactionHost?: string | false | undefined;
   /** Authorities to trust and a certificate to show, as node:tls takes them; default: those of Node. */
   readonly tls?: EgressTlsOptions | undefined;
   /** How long a shutdown waits for deliveries; default `'10s'`. */
@@ -177,6 +183,7 @@ export interface ResolvedPublisherOptions {
   readonly retry: RetryPolicy;
   readonly disableAfter: number;
   readonly queue: DeliveryQueue;
+  readonly transactionHost: string | false | undefined;
   readonly egress: EgressPolicy;
   readonly tls: EgressTlsOptions | undefined;
   readonly transport: 'auto' | 'axios';

@@ -69,6 +69,14 @@ export function resolvePublisherOptions(
   );
   checkTls(options.tls, faults);
   checkQueue(options.queue, production, faults);
+  const { transactionHost } = options;
+  faults.require(
+    transactionHost === undefined ||
+      transactionHost === false ||
+      (typeof transactionHost === 'string' && transactionHost !== ''),
+    'transactionHost',
+    'must be the connectionName of a ClsPluginTransactional, or false',
+  );
   if (faults.all.length > 0 || egress === undefined) {
     return { faults: faults.all };
   }
@@ -87,6 +95,7 @@ export function resolvePublisherOptions(
       transport,
       clock,
       shutdownTimeout,
+      transactionHost,
       queue: options.queue ?? new InProcessDeliveryQueue({ clock }),
     },
     faults: [],

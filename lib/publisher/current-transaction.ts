@@ -1,0 +1,127 @@
+import type { OnApplicationBootstrap } from '@nestjs/common';
+import type { DiscoveryService, ModulesContainer } from '@nestjs/core';
+import { WebhookConfigurationError } from '../errors/webhook-configuration.error.js';
+import { WebhookDeliveryError } from '../errors/webhook-delivery.error.js';
+import type { ResolvedPublisherOptions } from './options/publisher-options.interface.js';
+import { PublisherLog } from './publisher-log.js';
+
+type Wrapper = ReturnType<DiscoveryService['getProviders']>[number];
+
+/** The part of a TransactionHost of @nestjs-cls/transactional that is used. */
+interface TransactionHostLike {
+  readonly tx: unknown;
+  isTransactionActive(): boolean;
+}
+
+/** `TransactionHost`, and for a named connection `TransactionHost_name`. */
+const HOST_TOKEN = /^TransactionHost(?:_(.+))?$/;
+
+/**
+ * The transaction that a call is made in, where the application has `@nestjs-cls/transactional`.
+ *
+ * Its hosts are found among the providers by their token: without an import there is nothing to install, and no second copy of
+ * that package to be mistaken for the application's.
+ */
+export class CurrentTransaction implements OnApplicationBootstrap {
+  private readonly log = new PublisherLog();
+  private hosts: ReadonlyMap<string | undefined, Wrapper> = new Map();
+  private knownModules = 0;
+  private hasWarned = false;
+
+  constructor(
+    private readonly options: Pick<ResolvedPublisherOptions, 'queue' | 'transactionHost'>,
+    private readonly discovery: DiscoveryService,
+    private readonly modules: Pick<ModulesContainer, 'size'>,
+  ) {}
+
+  /** @internal */
+  onApplicationBootstrap(): void {
+    const { transactionHost } = this.options;
+    if (typeof transactionHost !== 'string' || this.findHosts().has(transactionHost)) return;
+    throw new WebhookConfigurationError([
+      {
+        path: 'publisher.transactionHost',
+        message: `no ClsPluginTransactional has the connectionName '${transactionHost}': register one, or correct the name`,
+      },
+    ]);
+  }
+
+  /**
+   * @returns what is open, or `undefined` where there is nothing to join
+   * @throws {@link WebhookDeliveryError} `unsupported_option` where it cannot be told which host's is meant
+   */
+  find(): unknown {
+    const { queue, transactionHost } = this.options;
+    if (transactionHost === false) return undefined;
+    const host = this.chosen([...this.findHosts()].flatMap(activeHost));
+    if (host === undefined) return undefined;
+    if (queue.transactional) return host.tx;
+    this.warnOnce();
+    return undefined;
+  }
+
+  private chosen(
+    active: readonly (readonly [string | undefined, TransactionHostLike])[],
+  ): TransactionHostLike | undefined {
+    const { transactionHost } = this.options;
+    const hosts = this.hosts;
+    if (typeof transactionHost === 'string' || hosts.has(undefined) || hosts.size < 2) {
+      const [only] = hosts.keys();
+      const name = transactionHost || (hosts.has(undefined) ? undefined : only);
+      return active.find(([known]) => known === name)?.[1];
+    }
+    if (active.length === 0) return undefined;
+    throw new WebhookDeliveryError(
+      'unsupported_option',
+      'A transaction of @nestjs-cls/transactional is open, and there are several connections: name the one whose database the queue ' +
+        'is in as publisher.transactionHost, or give the call its tx, or tx: false.',
+    );
+  }
+
+  /** Modules come one after the other while the application starts, and some later. */
+  private findHosts(): ReadonlyMap<string | undefined, Wrapper> {
+    if (this.modules.size !== this.knownModules) {
+      this.knownModules = this.modules.size;
+      this.hosts = new Map(this.discovery.getProviders().flatMap(namedHost));
+    }
+    return this.hosts;
+  }
+
+  private warnOnce(): void {
+    if (this.hasWarned) return;
+    this.hasWarned = true;
+    this.log.warn(
+      () =>
+        'An event was published inside of a transaction that the queue cannot join: it is sent even if that is rolled back. Publish ' +
+        'after the commit or use a queue that is transactional; tx: false says that it is meant so.',
+    );
+  }
+}
+
+/** Says what to do where the transaction was not the caller's explicit choice. */
+export function cannotJoin(cause: unknown): WebhookDeliveryError {
+  const { message } = cause as Error;
+  return new WebhookDeliveryError(
+    'unsupported_option',
+    `The current transaction of @nestjs-cls/transactional cannot be joined: ${message} Where its database is not the queue's, ` +
+      'set publisher.transactionHost to another connection or to false.',
+    { cause },
+  );
+}
+
+function namedHost(wrapper: Wrapper): [string | undefined, Wrapper][] {
+  const { token } = wrapper;
+  const text = typeof token === 'symbol' ? token.description : (token as { name?: unknown }).name;
+  const match = HOST_TOKEN.exec(String(text));
+  return match === null ? [] : [[match[1], wrapper]];
+}
+
+function activeHost([name, { instance }]: [string | undefined, Wrapper]): [
+  string | undefined,
+  TransactionHostLike,
+][] {
+  const host = (instance ?? {}) as TransactionHostLike;
+  // Before its constructor has run, Nest holds an empty object of its class.
+  const isBuilt = Object.keys(host).length > 0;
+  return isBuilt && host.isTransactionActive() ? [[name, host]] : [];
+}

@@ -1,0 +1,13 @@
+/** What the shop sends about a new order. */
+export interface OrderCreated {
+  readonly id: string;
+  readonly customer: string;
+  /** In cents. */
+  readonly total: number;
+}
+
+declare module 'nestjs-webhook-token' {
+  interface WebhookEventMap {
+    'order.created': OrderCreated;
+  }
+}

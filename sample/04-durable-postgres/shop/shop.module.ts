@@ -1,0 +1,32 @@
+import { Module, type DynamicModule } from '@nestjs/common';
+import { WebhookModule } from 'nestjs-webhook-token';
+import { DATABASE } from '../storage.constants.js';
+import type { Storage } from '../storage.js';
+import { OrdersController } from './orders.controller.js';
+import { OrdersService } from './orders.service.js';
+
+@Module({ controllers: [OrdersController], providers: [OrdersService] })
+export class ShopModule {
+  /** @param warehouse - where its webhooks are received */
+  static register({ database, queue }: Storage, warehouse: string): DynamicModule {
+    return {
+      module: ShopModule,
+      imports: [
+        WebhookModule.forRoot({
+          publisher: {
+            issuer: process.env.SHOP_ISSUER!,
+            secret: process.env.SHOP_SECRET!,
+            endpoints: [{ id: 'warehouse', url: warehouse, events: ['order.*'] }],
+            queue,
+            // Soon, so that there is something to see; the default is made for real outages.
+            retry: { attempts: 100, schedule: ['0s', '1s', '2s', '5s'] },
+            // For a receiver on this machine only.
+            allowHttp: true,
+            allowedAddresses: ['127.0.0.1'],
+          },
+        }),
+      ],
+      providers: [{ provide: DATABASE, useValue: database }],
+    };
+  }
+}

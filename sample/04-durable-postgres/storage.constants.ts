@@ -1,0 +1,2 @@
+/** Injection token of the {@link Database}. */
+export const DATABASE = Symbol('DATABASE');

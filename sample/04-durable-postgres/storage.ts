@@ -1,0 +1,47 @@
+import { drizzle as drizzleOnServer } from 'drizzle-orm/node-postgres';
+import type { PgDatabase, PgQueryResultHKT } from 'drizzle-orm/pg-core';
+import { drizzle as drizzleEmbedded } from 'drizzle-orm/pglite';
+import type { DeliveryQueue } from 'nestjs-webhook-token';
+import {
+  EmbeddedDeliveryQueue,
+  PgBossDeliveryQueue,
+  type PostgresClient,
+} from 'nestjs-webhook-token/postgres';
+import { Pool } from 'pg';
+
+export type Database = PgDatabase<PgQueryResultHKT>;
+
+/** One database, as each part of the sample wants it. */
+export interface Storage {
+  /** For tables of our own. */
+  readonly database: Database;
+  /** For deliveries: in the same database, so that they can be recorded in its transactions. */
+  readonly queue: DeliveryQueue;
+  /** For the replay store. */
+  readonly client: PostgresClient;
+}
+
+/** With DATABASE_URL a PostgreSQL server, else an embedded one, which is for one process. */
+export async function openStorage(): Promise<Storage> {
+  const { DATABASE_URL, STORAGE_DIRECTORY } = process.env;
+  return DATABASE_URL
+    ? onServer(DATABASE_URL)
+    : embedded(STORAGE_DIRECTORY ?? 'build/04-durable-postgres');
+}
+
+function onServer(connectionString: string): Storage {
+  const pool = new Pool({ connectionString });
+  // A connection that breaks while nobody uses it is replaced; without a listener it would end the process.
+  pool.on('error', () => {});
+  return {
+    database: drizzleOnServer(pool),
+    queue: new PgBossDeliveryQueue({ pool, pollInterval: '250ms' }),
+    client: pool,
+  };
+}
+
+async function embedded(directory: string): Promise<Storage> {
+  const queue = new EmbeddedDeliveryQueue({ directory, pollInterval: '250ms' });
+  const client = await queue.database();
+  return { database: drizzleEmbedded(client), queue, client };
+}

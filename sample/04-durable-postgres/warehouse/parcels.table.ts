@@ -1,0 +1,19 @@
+import { sql } from 'drizzle-orm';
+import { pgSchema, text } from 'drizzle-orm/pg-core';
+import type { Database } from '../storage.js';
+
+const warehouse = pgSchema('warehouse');
+
+/** An order is packed once, whoever asks how often. */
+export const parcels = warehouse.table('parcels', {
+  orderId: text('order_id').primaryKey(),
+  customer: text().notNull(),
+});
+
+/** Stands for the migrations of an application. */
+export async function createParcels(database: Database): Promise<void> {
+  await database.execute(sql`CREATE SCHEMA IF NOT EXISTS warehouse`);
+  await database.execute(
+    sql`CREATE TABLE IF NOT EXISTS warehouse.parcels (order_id text PRIMARY KEY, customer text NOT NULL)`,
+  );
+}
