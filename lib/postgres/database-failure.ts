@@ -17,7 +17,6 @@ const REASONS: Readonly<Record<string, string>> = {
   '3F000': 'the schema does not exist: let migrate create it',
   '42P01': 'the tables do not exist: let migrate create them',
   '42501': 'the user may not do that: grant it the schema',
-  '25006': 'it is read-only: a replica, or default_transaction_read_only',
   '53300': 'it has no connection left',
   '53100': 'its disk is full',
   '57P01': 'it is shutting down',

@@ -66,7 +66,7 @@ describe('an event of 10 MB', () => {
     await expect(queue.enqueue([due('lost?')])).rejects.toMatchObject({
       code: 'store_unavailable',
       message:
-        'The delivery queue cannot use PostgreSQL: it is read-only: a replica, or default_transaction_read_only.',
+        'The delivery queue cannot use PostgreSQL: it takes no writes: the transaction is read-only, or the server a standby.',
     });
     expect((await first.find(['kept', 'lost?'])).map((known) => known?.status)).toEqual([
       'pending',
