@@ -35,6 +35,8 @@ export class StoredTargets {
         stored.url === known.stored.url && stored.enabledAt === known.stored.enabledAt;
       return this.remember(stored, isAsBefore ? known.target.state : new DestinationState());
     }
+    // One that was deleted and made anew may be of the same version, and of the same millisecond.
+    if (!isSame(stored, known.stored)) return this.remember(stored, new DestinationState());
     this.known.delete(stored.id);
     this.known.set(stored.id, known);
     return known.target;
@@ -73,6 +75,10 @@ export class StoredTargets {
     const shared = { issuer, lifetime: tokenLifetime, now: () => clock.now() };
     return new SealedTokenSigner(stored, sealer, shared);
   }
+}
+
+function isSame(a: StoredEndpoint, b: StoredEndpoint): boolean {
+  return a === b || JSON.stringify(a) === JSON.stringify(b);
 }
 
 /** What was stored by hand, or by another version of this package: its deliveries wait until it is corrected. */
