@@ -92,6 +92,7 @@ export abstract class EndpointStore {
   /** @returns `false`, with nothing changed, where the id is taken */
   abstract insert(endpoint: StoredEndpoint): Promise<boolean>;
 
+  /** The endpoint with this id, of whatever tenant; `undefined` where there is none. */
   abstract find(id: string): Promise<StoredEndpoint | undefined>;
 
   /** The endpoints that get events of this tenant, or of none: all that are not disabled, whatever their patterns. */
