@@ -1,13 +1,20 @@
 import { WebhookError } from './webhook.error.js';
 
-/**
- * `store_unavailable`: it cannot be reached. `store_full`: its bound is reached and nothing may be dropped.
- * `keys_unavailable`: the keys a token would be checked with cannot be had now.
- */
-export type WebhookStoreErrorCode = 'store_unavailable' | 'store_full' | 'keys_unavailable';
+/** Why a store does not do its part. */
+export type WebhookStoreErrorCode =
+  /** It cannot be reached. */
+  | 'store_unavailable'
+  /** Its bound is reached, and nothing may be dropped. */
+  | 'store_full'
+  /** The keys a token would be checked with cannot be had now. */
+  | 'keys_unavailable'
+  /** The secret of an endpoint cannot be opened: its sealing key is missing, or it is not what was sealed. */
+  | 'sealed_secret_unreadable'
+  /** What is stored of an endpoint cannot be used. */
+  | 'endpoint_unreadable';
 
 /**
- * A replay store, a delivery queue or a source of keys does not do its part; the caller fails closed and may
- * try again.
+ * A replay store, a delivery queue, an endpoint store or a source of keys does not do its part; the caller fails
+ * closed and may try again.
  */
 export class WebhookStoreError extends WebhookError<WebhookStoreErrorCode> {}

@@ -50,6 +50,8 @@ export interface StoredEndpoint {
   readonly keys: readonly SealedEndpointKey[];
   /** Absent while it gets events; `at` in epoch milliseconds. */
   readonly disabled?: { readonly at: number; readonly reason: EndpointDisabledReason };
+  /** When somebody last enabled it, in epoch milliseconds: what a process has learnt of it before then is forgotten. */
+  readonly enabledAt?: number;
   /** 1 at first; rises by one with every change. */
   readonly version: number;
   /** Epoch milliseconds. */
@@ -90,6 +92,7 @@ export abstract class EndpointStore {
   /** @returns `false`, with nothing changed, where the id is taken */
   abstract insert(endpoint: StoredEndpoint): Promise<boolean>;
 
+  /** The endpoint with this id, of whatever tenant; `undefined` where there is none. */
   abstract find(id: string): Promise<StoredEndpoint | undefined>;
 
   /** The endpoints that get events of this tenant, or of none: all that are not disabled, whatever their patterns. */

@@ -1,0 +1,248 @@
+import { randomUUID } from 'node:crypto';
+import { HttpModule } from '@nestjs/axios';
+import { Injectable } from '@nestjs/common';
+import { afterEach, describe, expect, it } from '@jest/globals';
+import * as fc from 'fast-check';
+import {
+  InProcessDeliveryQueue,
+  MemoryEndpointStore,
+  MemoryReplayStore,
+  OnWebhookEvent,
+  WebhookConfigurationError,
+  WebhookEndpoints,
+  WebhookPublisher,
+  type ReplayClaim,
+  type ReplayVerdict,
+  type WebhookEvent,
+  type WebhookModuleOptions,
+} from '../../lib/index.js';
+import { TestClock } from '../../lib/testing/test-clock.js';
+import { matchesEvent } from '../../lib/token/event-name.js';
+import { adapters } from '../fixtures/adapters.js';
+import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
+
+const ISSUER = 'https://billing.example';
+const secret = 'the secret of the publisher itself, 32 bytes';
+const own = 'the secret that all endpoints here share, 32 b';
+
+/** Several endpoints are one receiver here, which would take an event once; whose it is, is the question. */
+class TakesAllCopies extends MemoryReplayStore {
+  override reserve(claim: ReplayClaim): ReplayVerdict {
+    const key = randomUUID();
+    return super.reserve({ ...claim, key, tokenKey: key });
+  }
+}
+
+const started: StartedApp[] = [];
+afterEach(async () => {
+  for (const { app } of started.splice(0)) await app.close();
+});
+
+const tenants = [undefined, 'acme', 'ACME', 'other'] as const;
+const patterns = ['**', 'order.*', 'order.created', '*.created', 'order.line.**'];
+const events = ['order.created', 'order.deleted', 'refund.created', 'order.line.added'] as const;
+
+const world = fc.record({
+  endpoints: fc.array(
+    fc.record({
+      tenant: fc.constantFrom(...tenants),
+      events: fc.uniqueArray(fc.constantFrom(...patterns), { minLength: 1, maxLength: 3 }),
+      disabled: fc.boolean(),
+    }),
+    { maxLength: 6 },
+  ),
+  published: fc.array(
+    fc.record({ tenant: fc.constantFrom(...tenants), event: fc.constantFrom(...events) }),
+    { maxLength: 5 },
+  ),
+});
+
+describe.each(adapters)('endpoints that are managed, on %s', (_, createAdapter) => {
+  /** Notes for whom an event came, and which. */
+  async function receiverOf(secrets: string[], clock: TestClock, options: object = {}) {
+    const handled: string[] = [];
+    @Injectable()
+    class Notes {
+      @OnWebhookEvent('**')
+      note(_data: unknown, { subject, event, id }: WebhookEvent): void {
+        handled.push(`${subject} ${event} ${id}`);
+      }
+    }
+    const receiver = {
+      path: 'webhooks',
+      issuers: [{ issuer: ISSUER, secret: secrets }],
+      ...options,
+    };
+    const app = await startApp(createAdapter(), {
+      options: { clock, receiver },
+      providers: [Notes],
+    });
+    started.push(app);
+    return { handled, url: `${app.origin}/webhooks` };
+  }
+
+  async function publisherOf(
+    publisher: Partial<NonNullable<WebhookModuleOptions['publisher']>>,
+    clock: TestClock,
+  ) {
+    const app = await startApp(createAdapter(), {
+      options: {
+        clock,
+        httpModule: HttpModule.register({}),
+        publisher: {
+          issuer: ISSUER,
+          secret,
+          allowHttp: true,
+          allowedAddresses: ['127.0.0.1'],
+          queue: new InProcessDeliveryQueue({ clock }),
+          ...publisher,
+        },
+      },
+    });
+    started.push(app);
+    return {
+      ...app,
+      publisher: app.app.get(WebhookPublisher),
+      endpoints: app.app.get(WebhookEndpoints),
+    };
+  }
+
+  it('get exactly the events of their tenant that they want', async () => {
+    const clock = new TestClock();
+    const { handled, url } = await receiverOf([own], clock, {
+      replay: { store: new TakesAllCopies({ clock }) },
+    });
+    const { publisher, endpoints } = await publisherOf({}, clock);
+
+    await fc.assert(
+      fc.asyncProperty(world, async (given) => {
+        handled.length = 0;
+        const made = [];
+        for (const [index, { disabled, ...described }] of given.endpoints.entries()) {
+          const subject = `endpoint ${index}`;
+          const { endpoint } = await endpoints.create({ ...described, url, secret: own, subject });
+          if (disabled) await endpoints.disable(endpoint.id);
+          made.push({ ...described, disabled, id: endpoint.id, subject });
+        }
+        const expected: string[] = [];
+        for (const { tenant, event } of given.published) {
+          const { id } = await publisher.publish(event, { id: 7 }, { tenant });
+          const wanted = made.filter(
+            (endpoint) =>
+              !endpoint.disabled &&
+              endpoint.tenant === tenant &&
+              endpoint.events.some((pattern) => matchesEvent(pattern, event)),
+          );
+          expected.push(...wanted.map(({ subject }) => `${subject} ${event} ${id}`));
+        }
+        await turnsUntil(() => handled.length >= expected.length);
+        for (const { id } of made) await endpoints.delete(id);
+
+        expect([...handled].sort()).toEqual([...expected].sort());
+      }),
+      { numRuns: 40 },
+    );
+  }, 120_000);
+
+  it('rotate a key under load, with nothing refused', async () => {
+    const clock = new TestClock();
+    const next = 'the next secret that all endpoints share, 32 b';
+    const { handled, url } = await receiverOf([own, next], clock);
+    const { publisher, endpoints, logger } = await publisherOf({}, clock);
+    await endpoints.create({ id: 'crm', url, secret: own });
+    const publish = async (count: number): Promise<void> => {
+      for (let sent = 0; sent < count; sent++) await publisher.publish('order.created', { sent });
+    };
+
+    await publish(60);
+    const { kid, signsFrom } = await endpoints.rotateKey('crm', { secret: next, overlap: '1h' });
+    await publish(60);
+    await turnsUntil(() => handled.length >= 120);
+    const before = await publisher.sign('crm', 'order.created', {});
+    // No request is under way, so that none runs out of its time.
+    await clock.advance(signsFrom.getTime() - clock.now());
+    await publish(60);
+    await turnsUntil(() => handled.length >= 180);
+    const after = await publisher.sign('crm', 'order.created', {});
+
+    expect(new Set(handled).size).toBe(180);
+    expect(logger.lines.filter((line) => /http_4/.test(line))).toEqual([]);
+    expect([kidOf(before.token) === kid, kidOf(after.token)]).toEqual([false, kid]);
+  }, 60_000);
+
+  it('are seen by every process that shares their store', async () => {
+    const clock = new TestClock();
+    const { handled, url } = await receiverOf([own], clock);
+    const shared = {
+      endpointStore: new MemoryEndpointStore(),
+      sealingKeys: [{ id: '1', key: 'the sealing key of this test, 32 bytes' }],
+    };
+    const first = await publisherOf(shared, clock);
+    const second = await publisherOf(shared, clock);
+    await first.endpoints.create({ id: 'crm', url, secret: own, subject: 'crm' });
+
+    await second.publisher.publish('order.created', {}, { id: 'one' });
+    await turnsUntil(() => handled.length >= 1);
+    await first.endpoints.disable('crm');
+    await second.publisher.publish('order.created', {}, { id: 'two' });
+    await first.endpoints.enable('crm');
+    await second.publisher.publish('order.created', {}, { id: 'three' });
+    await turnsUntil(() => handled.length >= 2);
+
+    expect(handled).toEqual(['crm order.created one', 'crm order.created three']);
+  });
+});
+
+it('are refused where nothing is published', async () => {
+  const [[, createAdapter]] = adapters as [(typeof adapters)[0]];
+  started.push(await startApp(createAdapter()));
+  const endpoints = started[0]!.app.get(WebhookEndpoints);
+
+  for (const call of [endpoints.create({ url: 'https://a.example' }), endpoints.list()]) {
+    await expect(call).rejects.toBeInstanceOf(WebhookConfigurationError);
+  }
+});
+
+it('fail the start with a durable store that has no sealing keys', async () => {
+  const [[, createAdapter]] = adapters as [(typeof adapters)[0]];
+  class DurableStore extends MemoryEndpointStore {
+    override readonly durable = true as never;
+  }
+  const start = (sealingKeys?: { id: string; key: string }[]): Promise<StartedApp> =>
+    startApp(createAdapter(), {
+      options: {
+        publisher: { issuer: ISSUER, secret, endpointStore: new DurableStore(), sealingKeys },
+      },
+    });
+
+  await expect(start()).rejects.toMatchObject({
+    faults: [
+      {
+        path: 'publisher.sealingKeys',
+        message: expect.stringContaining('openssl rand -base64 32'),
+      },
+    ],
+  });
+  const twice = { id: 'a', key: 'short' };
+  await expect(start([twice, twice])).rejects.toMatchObject({
+    faults: [
+      { path: 'publisher.sealingKeys[0].key' },
+      { path: 'publisher.sealingKeys[1].id' },
+      { path: 'publisher.sealingKeys[1].key' },
+    ],
+  });
+});
+
+/** Lets requests travel, without letting time pass. */
+async function turnsUntil(condition: () => boolean): Promise<void> {
+  for (let turn = 0; turn < 20_000 && !condition(); turn++) {
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  // What would be one too many gets its chance to come.
+  for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
+}
+
+function kidOf(token: string): unknown {
+  const header = Buffer.from(token.split('.')[0]!, 'base64url').toString();
+  return (JSON.parse(header) as { kid?: string }).kid;
+}
