@@ -3,6 +3,9 @@ import { HttpService } from '@nestjs/axios';
 import { DiscoveryService, HttpAdapterHost, MetadataScanner } from '@nestjs/core';
 import { SystemClock } from '../clock/system-clock.js';
 import { DeliveryQueue } from '../queue/delivery-queue.js';
+import { DeliveryRecorder } from './deliveries/delivery.recorder.js';
+import { UnconfiguredDeliveries } from './deliveries/unconfigured.deliveries.js';
+import { WebhookDeliveries } from './deliveries/webhook.deliveries.js';
 import { JwksRoute } from './jwks/jwks.route.js';
 import { WebhookJwks } from './jwks/webhook.jwks.js';
 import { EndpointRegistry } from './endpoint.registry.js';
@@ -33,6 +36,10 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
       new WebhookDeliverer(options, endpoints, sender, events),
     [EndpointRegistry, WebhookSender, WebhookDeliveryEvents],
   ),
+  whenConfigured(
+    DeliveryRecorder,
+    ({ deliveryLog, clock }) => new DeliveryRecorder(deliveryLog, clock),
+  ),
   // Also where nothing is published: an application may react to what only some deployments send.
   { provide: WebhookDeliveryEvents, useFactory: () => new WebhookDeliveryEvents() },
   {
@@ -57,19 +64,33 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
       queue: DeliveryQueue,
       deliverer: WebhookDeliverer,
       sender: WebhookSender,
+      recorder: DeliveryRecorder,
     ) =>
       options === undefined
         ? new UnconfiguredPublisher()
-        : new WebhookPublisher(options, endpoints, queue, deliverer, sender),
+        : new WebhookPublisher(options, endpoints, queue, deliverer, sender, recorder),
     inject: [
       PUBLISHER_OPTIONS,
       EndpointRegistry,
       DeliveryQueue,
       WebhookDeliverer,
       WebhookSender,
+      DeliveryRecorder,
       // Not used by it, and waited for: before the keys are there nobody gets to publish.
       SIGNING_KEYS,
     ],
+  },
+  {
+    provide: WebhookDeliveries,
+    useFactory: (
+      options: ResolvedPublisherOptions | undefined,
+      queue: DeliveryQueue,
+      recorder: DeliveryRecorder,
+    ) =>
+      options === undefined
+        ? new UnconfiguredDeliveries()
+        : new WebhookDeliveries(options.deliveryLog, queue, recorder, options.clock),
+    inject: [PUBLISHER_OPTIONS, DeliveryQueue, DeliveryRecorder],
   },
   {
     provide: WebhookJwks,
@@ -85,9 +106,10 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
   ),
 ];
 
-/** What applications inject: the publisher, the queue for its dead deliveries, what happens, and the public keys. */
+/** What applications inject: the publisher, its deliveries, the queue that holds them, what happens, and the public keys. */
 export const PUBLISHER_EXPORTS = [
   WebhookPublisher,
+  WebhookDeliveries,
   DeliveryQueue,
   WebhookDeliveryEvents,
   WebhookJwks,

@@ -4,6 +4,9 @@ import { EgressPolicy } from '../../egress/egress-policy.js';
 import type { EgressTlsOptions } from '../../egress/guarded-agent.js';
 import type { ConfigurationFault } from '../../errors/webhook-configuration.error.js';
 import { ConfigurationFaults } from '../../errors/configuration-faults.js';
+import type { DeliveryLog } from '../deliveries/delivery-log.js';
+import { MemoryDeliveryLog } from '../deliveries/memory-delivery.log.js';
+import type { DeliveryQueue } from '../../queue/delivery-queue.js';
 import { isServed, resolveJwks } from '../jwks/jwks-options.resolver.js';
 import { SigningResolver } from '../signing/signing.resolver.js';
 import { resolveDefaults, resolveEndpoints } from './endpoint-options.resolver.js';
@@ -63,9 +66,11 @@ export function resolvePublisherOptions(
   const disableAfter = faults.duration('disableAfter', options.disableAfter, DEFAULT_DISABLE_AFTER);
   checkTls(options.tls, faults);
   checkQueue(options.queue, production, faults);
+  checkDeliveryLog(options.deliveryLog, faults);
   if (faults.all.length > 0 || egress === undefined) {
     return { faults: faults.all };
   }
+  const queue = options.queue ?? new InProcessDeliveryQueue({ clock });
   return {
     resolved: {
       endpoints,
@@ -80,7 +85,8 @@ export function resolvePublisherOptions(
       tls: options.tls,
       clock,
       shutdownTimeout,
-      queue: options.queue ?? new InProcessDeliveryQueue({ clock }),
+      queue,
+      deliveryLog: chooseDeliveryLog(options.deliveryLog, queue),
     },
     faults: [],
   };
@@ -123,4 +129,23 @@ function checkQueue(queue: unknown, production: boolean, faults: ConfigurationFa
     'queue',
     'must be a DeliveryQueue',
   );
+}
+
+function checkDeliveryLog(log: unknown, faults: ConfigurationFaults): void {
+  if (log === undefined || log === false) return;
+  const { record, change } = (log ?? {}) as { record?: unknown; change?: unknown };
+  faults.require(
+    typeof record === 'function' && typeof change === 'function',
+    'deliveryLog',
+    'must be a DeliveryLog, or false to remember nothing',
+  );
+}
+
+function chooseDeliveryLog(
+  log: DeliveryLog | false | undefined,
+  queue: DeliveryQueue,
+): DeliveryLog | undefined {
+  if (log === false) return undefined;
+  // A queue in memory holds and bounds what is pending by itself: the log remembers the same octets, and all of them.
+  return log ?? new MemoryDeliveryLog(queue.durable ? {} : { maxPending: Infinity });
 }
