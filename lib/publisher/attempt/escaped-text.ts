@@ -7,7 +7,7 @@ export interface ReadText {
 
 /** Printable ASCII in the writing of URLs, JSON, JavaScript and HTML. */
 const ESCAPE =
-  /%([2-7][\da-f])|\\u00([2-7][\da-f])|\\u\{0*([2-7][\da-f])\}|\\x([2-7][\da-f])|&#x0*([2-7][\da-f]);?|&#0*(\d{2,3})(?:;|(?!\d))|\\(\/)/gi;
+  /%([2-7][\da-f])|\\{1,8}u00([2-7][\da-f])|\\{1,8}u\{0*([2-7][\da-f])\}|\\{1,8}x([2-7][\da-f])|&#x0*([2-7][\da-f]);?|&#0*(\d{2,3})(?:;|(?!\d))|\\{1,8}(\/)/gi;
 
 /** An answer that quotes a quotation is read twice; deeper than this nobody writes by accident. */
 const MAX_DEPTH = 3;

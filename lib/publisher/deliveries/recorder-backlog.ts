@@ -3,8 +3,8 @@ import type { DeliveryChange } from './delivery-log.js';
 
 /** One thing that the log is to be told. */
 export type DeliveryNews =
-  | { readonly enqueued: EnqueuedDelivery; readonly change?: undefined; failures?: number }
-  | { readonly enqueued?: undefined; readonly change: DeliveryChange; failures?: number };
+  | { readonly enqueued: EnqueuedDelivery; readonly change?: undefined; refusedAt?: number }
+  | { readonly enqueued?: undefined; readonly change: DeliveryChange; refusedAt?: number };
 
 /** News that are told in one go. */
 export interface NewsBatch {
@@ -18,8 +18,6 @@ const MAX_BATCH = 200;
 /** Waiting at most while the log is away, in number and in bytes of payload; then the oldest are lost. */
 const MAX_WAITING = 10_000;
 const MAX_BYTES = 32 * 1024 * 1024;
-/** What the log fails on by itself, this often, is what it cannot take: the others must not wait for it for ever. */
-const MAX_FAILURES = 5;
 
 /** What the log has not been told yet, in order. */
 export class RecorderBacklog {
@@ -27,6 +25,8 @@ export class RecorderBacklog {
   private bytes = 0;
   private batchSize = MAX_BATCH;
   private lost = 0;
+  /** Batches that the log took. */
+  private successes = 0;
 
   get size(): number {
     return this.waiting.length;
@@ -51,22 +51,28 @@ export class RecorderBacklog {
     return { news, enqueued, changes };
   }
 
-  /** They could not be told: fewer are tried next, until one is alone that the log cannot take, or all can be told. */
+  /**
+   * They could not be told: fewer are tried next. One alone goes behind the others, which may be what the log can take; when it
+   * fails again after others did not, it is lost.
+   */
   putBack({ news }: NewsBatch): void {
-    const [alone] = news;
-    if (news.length === 1 && alone !== undefined) {
-      alone.failures = (alone.failures ?? 0) + 1;
-      if (alone.failures >= MAX_FAILURES) {
-        this.lost++;
-        return;
-      }
-    }
     this.batchSize = Math.max(1, news.length >> 1);
-    this.waiting.unshift(...news);
+    const [first] = news;
+    if (first === undefined) return;
     for (const item of news) this.bytes += weightOf(item);
+    if (news.length > 1) {
+      this.waiting.unshift(...news);
+    } else if (first.refusedAt !== undefined && first.refusedAt < this.successes) {
+      this.bytes -= weightOf(first);
+      this.lost++;
+    } else {
+      first.refusedAt = this.successes;
+      this.waiting.push(first);
+    }
   }
 
   told(): void {
+    this.successes++;
     this.batchSize = Math.min(this.batchSize * 2, MAX_BATCH);
   }
 

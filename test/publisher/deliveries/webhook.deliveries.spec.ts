@@ -499,7 +499,7 @@ describe('deliveryLog: false', () => {
 
 /** Puts the log in the wrong, as an outage at the wrong moment would. */
 async function forceDead({ module }: PublisherBench, id: string): Promise<void> {
-  const { log } = module.get(WebhookDeliveries) as unknown as { log: DeliveryLog };
+  const { log } = module.get<unknown>(WebhookDeliveries) as { log: DeliveryLog };
   const { delivery } = (await log.find(id))!;
   const wrong = {
     delivery,
