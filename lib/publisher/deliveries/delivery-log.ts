@@ -115,11 +115,13 @@ export abstract class DeliveryLog {
   /** Remembers what became of deliveries. */
   abstract change(changes: readonly DeliveryChange[]): Promise<void>;
 
+  /** The delivery of this id; `undefined` for one it does not know. */
   abstract find(id: string): Promise<LoggedDelivery | undefined>;
 
   /** The attempts of a delivery, all that are remembered. */
   abstract attempts(id: string): Promise<readonly LoggedAttempt[]>;
 
+  /** The deliveries that a filter asks for, in order. */
   abstract list(
     filter: DeliveryFilter,
     page: DeliveryPageRequest,
