@@ -5,6 +5,8 @@ import { WebhookError } from './webhook.error.js';
 export type WebhookDeliveryErrorCode =
   /** There is no such endpoint, or it is another tenant's. */
   | 'unknown_endpoint'
+  /** The delivery log knows no delivery of this id. */
+  | 'unknown_delivery'
   /** The option cannot be honoured by this publisher or queue. */
   | 'unsupported_option'
   /** The option's value is wrong. */

@@ -3,6 +3,9 @@ import { HttpService } from '@nestjs/axios';
 import { DiscoveryService, HttpAdapterHost, MetadataScanner, ModulesContainer } from '@nestjs/core';
 import { SystemClock } from '../clock/system-clock.js';
 import { DeliveryQueue } from '../queue/delivery-queue.js';
+import { DeliveryRecorder } from './deliveries/delivery.recorder.js';
+import { UnconfiguredDeliveries } from './deliveries/unconfigured.deliveries.js';
+import { WebhookDeliveries } from './deliveries/webhook.deliveries.js';
 import { JwksRoute } from './jwks/jwks.route.js';
 import { WebhookJwks } from './jwks/webhook.jwks.js';
 import { CurrentTransaction } from './current-transaction.js';
@@ -44,6 +47,10 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
       new CurrentTransaction(options, discovery, modules),
     [DiscoveryService, ModulesContainer],
   ),
+  whenConfigured(
+    DeliveryRecorder,
+    ({ deliveryLog, clock }) => new DeliveryRecorder(deliveryLog, clock),
+  ),
   // Also where nothing is published: an application may react to what only some deployments send.
   { provide: WebhookDeliveryEvents, useFactory: () => new WebhookDeliveryEvents() },
   {
@@ -69,10 +76,19 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
       deliverer: WebhookDeliverer,
       sender: WebhookSender,
       currentTransaction: CurrentTransaction,
+      recorder: DeliveryRecorder,
     ) =>
       options === undefined
         ? new UnconfiguredPublisher()
-        : new WebhookPublisher(options, endpoints, queue, deliverer, sender, currentTransaction),
+        : new WebhookPublisher(
+            options,
+            endpoints,
+            queue,
+            deliverer,
+            sender,
+            currentTransaction,
+            recorder,
+          ),
     inject: [
       PUBLISHER_OPTIONS,
       EndpointRegistry,
@@ -80,6 +96,7 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
       WebhookDeliverer,
       WebhookSender,
       CurrentTransaction,
+      DeliveryRecorder,
       // Not used by it, and waited for: before the keys are there nobody gets to publish.
       SIGNING_KEYS,
     ],
@@ -98,6 +115,18 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
     inject: [PUBLISHER_OPTIONS, EndpointRegistry, WebhookSender, SIGNING_KEYS],
   },
   {
+    provide: WebhookDeliveries,
+    useFactory: (
+      options: ResolvedPublisherOptions | undefined,
+      queue: DeliveryQueue,
+      recorder: DeliveryRecorder,
+    ) =>
+      options === undefined
+        ? new UnconfiguredDeliveries()
+        : new WebhookDeliveries(options.deliveryLog, queue, recorder, options.clock),
+    inject: [PUBLISHER_OPTIONS, DeliveryQueue, DeliveryRecorder],
+  },
+  {
     provide: WebhookJwks,
     useFactory: (options: ResolvedPublisherOptions | undefined) =>
       new WebhookJwks(options?.ownKeys ?? [], options?.clock ?? new SystemClock()),
@@ -111,10 +140,11 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
   ),
 ];
 
-/** What applications inject: the publisher, its endpoints, the queue for its dead deliveries, what happens, and the public keys. */
+/** What applications inject: the publisher, its endpoints and deliveries, the queue that holds them, what happens, and the public keys. */
 export const PUBLISHER_EXPORTS = [
   WebhookPublisher,
   WebhookEndpoints,
+  WebhookDeliveries,
   DeliveryQueue,
   WebhookDeliveryEvents,
   WebhookJwks,

@@ -1,4 +1,5 @@
 import type { AttemptResult } from './attempt/attempt-result.interface.js';
+import type { MadeAttempt } from './attempt/made-attempt.interface.js';
 import type { FailureReason } from '../queue/failure-reason.js';
 import type { DeliveryOutcome } from '../queue/delivery-queue.js';
 import { isDisabled, type DeliveryTarget, type EndpointDisabled } from './delivery-target.js';
@@ -20,9 +21,13 @@ const GONE = 410;
 /** What became of a delivery in one run. */
 export interface DeliveryReport {
   readonly delivery: WebhookDelivery;
+  /** As which attempt it was run; 1 for the first. */
+  readonly attempt: number;
   readonly outcome: DeliveryOutcome;
   /** Absent when no attempt was made. */
   readonly result?: AttemptResult;
+  /** The same attempt, with what only the delivery log is told. */
+  readonly made?: MadeAttempt;
 }
 
 /** Is told of every run, before the queue records its outcome. */
@@ -48,24 +53,24 @@ export class WebhookDeliverer {
   async deliver(delivery: WebhookDelivery, attempt: number): Promise<DeliveryOutcome> {
     const found = this.endpoints.targetOf(delivery);
     const target = found instanceof Promise ? await this.looked(delivery, found) : found;
-    const made = attempt - 1;
-    if (target === undefined) return this.giveUpUnattempted(delivery, 'unknown_endpoint', made);
-    if (isDisabled(target)) return this.giveUpUnattempted(delivery, 'endpoint_disabled', made);
+    if (target === undefined) return this.giveUpUnattempted(delivery, 'unknown_endpoint', attempt);
+    if (isDisabled(target)) return this.giveUpUnattempted(delivery, 'endpoint_disabled', attempt);
     const now = this.options.clock.now();
     const { pausedUntil, circuit } = target.state;
     const waitUntil = pausedUntil > now ? pausedUntil : circuit.admit(now);
     if (waitUntil !== undefined) {
       if (this.hasGivenUp(target, now)) {
-        return this.giveUpUnattempted(delivery, 'endpoint_disabled', made);
+        return this.giveUpUnattempted(delivery, 'endpoint_disabled', attempt);
       }
-      return this.report({ delivery, outcome: { type: 'defer', at: waitUntil } });
+      return this.report({ delivery, attempt, outcome: { type: 'defer', at: waitUntil } });
     }
-    const result = await this.attempt(delivery, target, attempt);
+    const made = await this.attempt(delivery, target, attempt);
+    const { result } = made;
     const ended = this.options.clock.now();
     const decision = decideRetry(this.options.retry, result, ended, Math.random());
     this.learn(target, decision);
     this.log(delivery, target.label, decision.outcome, result);
-    const outcome = this.report({ delivery, outcome: decision.outcome, result });
+    const outcome = this.report({ delivery, attempt, outcome: decision.outcome, result, made });
     await this.judge(target, delivery, result, ended);
     return outcome;
   }
@@ -96,7 +101,7 @@ export class WebhookDeliverer {
     delivery: WebhookDelivery,
     target: DeliveryTarget,
     attempt: number,
-  ): Promise<AttemptResult> {
+  ): Promise<MadeAttempt> {
     try {
       return await this.sender.attempt(delivery, target, attempt);
     } catch (error) {
@@ -113,11 +118,11 @@ export class WebhookDeliverer {
   private giveUpUnattempted(
     delivery: WebhookDelivery,
     reason: FailureReason,
-    attempts: number,
+    attempt: number,
   ): DeliveryOutcome {
-    const outcome = { type: 'dead', reason, attempts } as const;
+    const outcome = { type: 'dead', reason, attempts: attempt - 1 } as const;
     this.log(delivery, `endpoint "${delivery.endpointId}"`, outcome);
-    return this.report({ delivery, outcome });
+    return this.report({ delivery, attempt, outcome });
   }
 
   private learn(target: DeliveryTarget, decision: RetryDecision): void {

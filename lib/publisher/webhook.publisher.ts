@@ -9,6 +9,7 @@ import { isWebhookError } from '../errors/webhook.error.js';
 import type { WebhookEventName } from '../token/webhook-event-map.js';
 import type { DeliveryQueue, EnqueuedDelivery } from '../queue/delivery-queue.js';
 import { cannotJoin, type CurrentTransaction } from './current-transaction.js';
+import type { DeliveryRecorder } from './deliveries/delivery.recorder.js';
 import type { DeliveryTarget } from './delivery-target.js';
 import { looksLikeUrl } from './endpoints/endpoint-id.js';
 import type { EndpointRegistry } from './endpoint.registry.js';
@@ -46,11 +47,13 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     private readonly deliverer: WebhookDeliverer,
     private readonly sender: WebhookSender,
     private readonly currentTransaction: CurrentTransaction,
+    private readonly recorder: DeliveryRecorder,
   ) {
     this.sharedAttempts = new SharedAttempts(queue, this.firstAttempts, options.clock);
     deliverer.onReport((report) =>
       this.firstAttempts.settle(report.delivery.id, () => resultOfReport(report)),
     );
+    deliverer.onReport((report) => recorder.reported(report));
   }
 
   /**
@@ -147,6 +150,11 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
         "Deliveries wait in this process's memory: a crash loses what it holds. A durable queue keeps them.",
       );
     }
+    if (this.queue.shared && this.options.deliveryLog?.durable === false) {
+      this.logger.log(
+        'The delivery log is in the memory of this process, and the queue is shared: it knows of no attempt that another process makes. A durable log knows all.',
+      );
+    }
     if (this.sender.usesForeignAdapter) {
       this.logger.warn(
         "HttpService has an axios adapter of the application's own: the egress guard checks URLs, but cannot check the addresses that adapter connects to.",
@@ -163,9 +171,14 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
    */
   async beforeApplicationShutdown(): Promise<void> {
     this.shuttingDown = true;
-    const left = await this.queue.stop(this.options.clock.now() + this.options.shutdownTimeout);
+    const deadline = this.options.clock.now() + this.options.shutdownTimeout;
+    const left = await this.queue.stop(deadline);
     this.sender.close();
     this.firstAttempts.failAll(() => shuttingDown());
+    const untold = await this.recorder.flush(deadline);
+    if (untold > 0) {
+      this.logger.warn(`The delivery log could not be told ${untold} news before the shutdown.`);
+    }
     if (left > 0) {
       this.logger.warn(
         `${left} deliveries were left unfinished at shutdown; ${this.queue.durable ? 'the queue keeps them' : 'they are lost'}.`,
@@ -240,7 +253,10 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     if (deliveries.length === 0) return [];
     const notBefore = this.options.clock.now() + first;
     const items: EnqueuedDelivery[] = deliveries.map((delivery) => ({ delivery, notBefore }));
-    return this.queue.enqueue(items, tx === undefined ? undefined : { tx });
+    const receipts = await this.queue.enqueue(items, tx === undefined ? undefined : { tx });
+    const fresh = items.filter((_, index) => receipts[index]?.status === 'recorded');
+    await this.recorder.enqueued(fresh, tx);
+    return receipts;
   }
 
   /** A HEAD on demand that can never be sent is the caller's fault, and is told to the caller, not to a log. */

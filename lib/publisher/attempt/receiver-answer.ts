@@ -1,10 +1,13 @@
 import type { FailureReason } from '../../queue/failure-reason.js';
+import type { AnswerBody } from './answer-excerpt.js';
 
-/** What is kept of a receiver's answer. Nothing of its body: it may echo the token or the payload. */
+/** What is read of a receiver's answer. */
 export interface ReceiverAnswer {
   readonly statusCode: number;
   readonly retryAfter: string | undefined;
   readonly challenge: string | undefined;
+  /** It may echo the token or the payload: for the delivery log alone, and not as it is. Absent where it is no octets. */
+  readonly body: AnswerBody | undefined;
 }
 
 /** No answer, and why. */
@@ -53,16 +56,28 @@ export function isInconclusive(answer: ReceiverAnswer | NoAnswer): boolean {
  */
 export function readAnswer(response: unknown): ReceiverAnswer | undefined {
   try {
-    const { status, headers } = (response ?? {}) as { status?: unknown; headers?: unknown };
+    const { status, headers, data } = (response ?? {}) as Partial<Record<string, unknown>>;
     if (!Number.isInteger(status)) return undefined;
     return {
       statusCode: status as number,
       retryAfter: headerOf(headers, 'retry-after'),
       challenge: headerOf(headers, 'www-authenticate'),
+      body: bodyOf(data, headers),
     };
   } catch {
     return undefined;
   }
+}
+
+/** Octets as they were asked for, or a text, which an interceptor or a stand-in may give. */
+function bodyOf(data: unknown, headers: unknown): AnswerBody | undefined {
+  const octets = typeof data === 'string' ? Buffer.from(data) : data;
+  if (!(octets instanceof Uint8Array)) return undefined;
+  return {
+    octets,
+    contentType: headerOf(headers, 'content-type'),
+    contentEncoding: headerOf(headers, 'content-encoding'),
+  };
 }
 
 function headerOf(headers: unknown, wanted: string): string | undefined {

@@ -3,10 +3,12 @@ import type { AxiosRequestConfig, CancelToken } from 'axios';
 import { createGuardedAgents, type GuardedAgents } from '../../egress/guarded-agent.js';
 import { isWebhookError, type WebhookError } from '../../errors/webhook.error.js';
 import type { WebhookReceipt } from '../../token/webhook-receipt.interface.js';
+import { excerptOf } from './answer-excerpt.js';
 import type { AttemptResult } from './attempt-result.interface.js';
 import type { FailureReason } from '../../queue/failure-reason.js';
 import type { DeliveryTarget } from '../delivery-target.js';
 import type { ResolvedPublisherOptions } from '../options/publisher-options.interface.js';
+import type { MadeAttempt } from './made-attempt.interface.js';
 import { MAX_ANSWER_BYTES } from '../publisher.constants.js';
 import { PublisherLog } from '../publisher-log.js';
 import {
@@ -99,25 +101,30 @@ export class WebhookSender {
     delivery: WebhookDelivery,
     target: DeliveryTarget,
     attempt: number,
-  ): Promise<AttemptResult> {
+  ): Promise<MadeAttempt> {
     const { clock } = this.options;
     const startedAt = clock.now();
     const deadline = new AbortController();
     this.running.add(deadline);
     const cancel = clock.wakeAt(startedAt + target.timeout, () => deadline.abort('timeout'));
     try {
+      const tokens: string[] = [];
       const { method, receipt, answer, refused } = await this.converse(
         delivery,
         target,
         attempt,
         deadline.signal,
+        tokens,
       );
       const now = clock.now();
       const durationMs = Math.max(0, now - startedAt);
       const facts = { attempt, method, durationMs, ...(receipt !== undefined && { receipt }) };
-      return refused === undefined
-        ? resultOf(facts, answer, now)
-        : { ...facts, outcome: 'refused', reason: refused };
+      const result: AttemptResult =
+        refused === undefined
+          ? resultOf(facts, answer, now)
+          : { ...facts, outcome: 'refused', reason: refused };
+      const excerpt = this.excerpt(answer, target, tokens);
+      return { result, at: startedAt, ...(excerpt !== undefined && { answer: excerpt }) };
     } finally {
       cancel();
       this.running.delete(deadline);
@@ -136,6 +143,7 @@ export class WebhookSender {
     target: DeliveryTarget,
     attempt: number,
     signal: AbortSignal,
+    tokens: string[],
   ): Promise<Conversation> {
     let method: 'HEAD' | 'POST' = 'POST';
     let receipt: WebhookReceipt | undefined;
@@ -144,6 +152,7 @@ export class WebhookSender {
       const request = await within(signal, this.compose(delivery, target, attempt));
       this.toldOfSigning = undefined;
       ({ method, receipt } = request);
+      tokens.push(request.token);
       const answer = await this.exchange(request, signal);
       const mayFallBack = method === 'HEAD' && wantedMethod(delivery, target) === 'auto';
       if (isAcknowledged(method, answer) || !mayFallBack || !isInconclusive(answer)) {
@@ -152,6 +161,7 @@ export class WebhookSender {
       method = 'POST';
       const post = await within(signal, composePost(delivery, target, attempt));
       ({ receipt } = post);
+      tokens.push(post.token);
       const second = await this.exchange(post, signal);
       // Only a POST that worked shows that HEAD was the trouble: while a receiver is being deployed, both
       // get 404, and the next attempt should find it as it was.
@@ -205,6 +215,16 @@ export class WebhookSender {
         resolve(answerFromError(error));
       }
     });
+  }
+
+  /** For the log; without one nothing of an answer's body is read. */
+  private excerpt(
+    answer: ReceiverAnswer | NoAnswer,
+    { url, headers }: DeliveryTarget,
+    tokens: readonly string[],
+  ): string | undefined {
+    if (this.options.deliveryLog === undefined || answer.statusCode === undefined) return undefined;
+    return answer.body && excerptOf(answer.body, { tokens, url, headers });
   }
 
   /** Once, until something is signed again: a key service that is down fails every delivery. */

@@ -18,6 +18,7 @@ import type { SealingKey } from '../endpoints/sealing-key.js';
 import type { ResolvedJwks, WebhookJwksOptions } from '../jwks/jwks-options.interface.js';
 import type { SigningKeySource } from '../signing/signing-key-source.js';
 import type { ProvidedSigningKeys } from '../signing/provided-signing-keys.js';
+import type { DeliveryLog } from '../deliveries/delivery-log.js';
 import type { DeliveryQueue } from '../../queue/delivery-queue.js';
 import type { RetryPolicy } from '../attempt/retry-policy.js';
 import type { DeliveryMethod } from '../../queue/webhook-delivery.interface.js';
@@ -150,6 +151,11 @@ export interface WebhookPublisherOptions extends EgressOptions {
    * `false`: nobody's.
    */
   readonly transactionHost?: string | false | undefined;
+  /**
+   * Remembers deliveries and their attempts for {@link WebhookDeliveries}; default a {@link MemoryDeliveryLog}, which forgets them
+   * when the process ends. `false` remembers nothing.
+   */
+  readonly deliveryLog?: DeliveryLog | false | undefined;
   /** Authorities to trust and a certificate to show, as node:tls takes them; default: those of Node. */
   readonly tls?: EgressTlsOptions | undefined;
   /** How long a shutdown waits for deliveries; default `'10s'`. */
@@ -198,6 +204,8 @@ export interface ResolvedPublisherOptions extends ResolvedEndpointStore {
   readonly disableAfter: number;
   readonly queue: DeliveryQueue;
   readonly transactionHost: string | false | undefined;
+  /** Absent where nothing is remembered. */
+  readonly deliveryLog: DeliveryLog | undefined;
   readonly egress: EgressPolicy;
   readonly tls: EgressTlsOptions | undefined;
   readonly transport: 'auto' | 'axios';

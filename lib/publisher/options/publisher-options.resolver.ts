@@ -5,6 +5,9 @@ import type { EgressTlsOptions } from '../../egress/guarded-agent.js';
 import type { ConfigurationFault } from '../../errors/webhook-configuration.error.js';
 import { ConfigurationFaults } from '../../errors/configuration-faults.js';
 import { resolveEndpointStore } from '../endpoints/endpoint-store-options.resolver.js';
+import type { DeliveryLog } from '../deliveries/delivery-log.js';
+import { MemoryDeliveryLog } from '../deliveries/memory-delivery.log.js';
+import type { DeliveryQueue } from '../../queue/delivery-queue.js';
 import { isServed, resolveJwks } from '../jwks/jwks-options.resolver.js';
 import { SigningResolver } from '../signing/signing.resolver.js';
 import { resolveDefaults, resolveEndpoints } from './endpoint-options.resolver.js';
@@ -79,9 +82,11 @@ export function resolvePublisherOptions(
     'transactionHost',
     'must be the connectionName of a ClsPluginTransactional, or false',
   );
+  checkDeliveryLog(options.deliveryLog, faults);
   if (faults.all.length > 0 || egress === undefined) {
     return { faults: faults.all };
   }
+  const queue = options.queue ?? new InProcessDeliveryQueue({ clock });
   return {
     resolved: {
       ...store,
@@ -101,7 +106,8 @@ export function resolvePublisherOptions(
       clock,
       shutdownTimeout,
       transactionHost,
-      queue: options.queue ?? new InProcessDeliveryQueue({ clock }),
+      queue,
+      deliveryLog: chooseDeliveryLog(options.deliveryLog, queue),
     },
     faults: [],
   };
@@ -144,4 +150,23 @@ function checkQueue(queue: unknown, production: boolean, faults: ConfigurationFa
     'queue',
     'must be a DeliveryQueue',
   );
+}
+
+function checkDeliveryLog(log: unknown, faults: ConfigurationFaults): void {
+  if (log === undefined || log === false) return;
+  const { record, change } = (log ?? {}) as { record?: unknown; change?: unknown };
+  faults.require(
+    typeof record === 'function' && typeof change === 'function',
+    'deliveryLog',
+    'must be a DeliveryLog, or false to remember nothing',
+  );
+}
+
+function chooseDeliveryLog(
+  log: DeliveryLog | false | undefined,
+  queue: DeliveryQueue,
+): DeliveryLog | undefined {
+  if (log === false) return undefined;
+  // A queue in memory holds and bounds what is pending by itself: the log remembers the same octets, and all of them.
+  return log ?? new MemoryDeliveryLog(queue.durable ? {} : { maxPending: Infinity });
 }

@@ -1,0 +1,177 @@
+import { randomBytes } from 'node:crypto';
+import { afterAll, afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { Controller, HttpCode, Post, Req, Res } from '@nestjs/common';
+import { HttpModule } from '@nestjs/axios';
+import type { AbstractHttpAdapter } from '@nestjs/core';
+import { Queue } from 'bullmq';
+import { firstValueFrom } from 'rxjs';
+import { BullMqDeliveryQueue } from '../../lib/bullmq/index.js';
+import {
+  DeliveryQueue,
+  WebhookDeliveries,
+  WebhookDeliveryEvents,
+  WebhookPublisher,
+  type WebhookDeliveryDetails,
+} from '../../lib/index.js';
+import { PgBossDeliveryQueue } from '../../lib/postgres/index.js';
+import { adapters } from '../fixtures/adapters.js';
+import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
+import { describeWith, urlOf } from '../fixtures/services.js';
+import { TestDatabase } from '../postgres/database.js';
+
+type Answer = (authorization: string, url: string) => { status: number; body: unknown };
+
+let answer: Answer;
+const received: string[] = [];
+
+@Controller('hooks')
+class Hooks {
+  @Post()
+  @HttpCode(200)
+  receive(
+    @Req() request: { headers: { authorization: string }; url: string },
+    @Res({ passthrough: true }) response: { status(code: number): unknown },
+  ): unknown {
+    const { authorization } = request.headers;
+    received.push(authorization.slice('Bearer '.length));
+    const { status, body } = answer(authorization, request.url);
+    response.status(status);
+    return body;
+  }
+}
+
+let started: StartedApp[] = [];
+
+beforeEach(() => {
+  received.length = 0;
+  answer = () => ({ status: 200, body: '' });
+});
+
+afterEach(async () => {
+  for (const { app } of started.toReversed()) await app.close();
+  started = [];
+});
+
+async function start(adapter: AbstractHttpAdapter, queue?: DeliveryQueue): Promise<StartedApp> {
+  const receiver = await startApp(adapter, { options: {}, controllers: [Hooks] });
+  const publisher = await startApp(adapters[0]![1](), {
+    options: {
+      httpModule: HttpModule.register({}),
+      publisher: {
+        issuer: 'https://billing.example',
+        secret: 'correct-horse-battery-staple-0001',
+        allowHttp: true,
+        allowedAddresses: ['127.0.0.1'],
+        method: 'POST',
+        retry: { attempts: 1 },
+        endpoints: [{ id: 'crm', url: `${receiver.origin}/hooks` }],
+        queue,
+      },
+    },
+  });
+  started = [receiver, publisher];
+  return publisher;
+}
+
+/** Reads it until it is done, for the queue too: that one records an outcome after the log was told. */
+async function finished({ app }: StartedApp, id: string): Promise<WebhookDeliveryDetails> {
+  for (;;) {
+    const details = await app.get(WebhookDeliveries).get(id);
+    const [receipt] = await app.get(DeliveryQueue).find([id]);
+    if (details !== undefined && details.status === receipt?.status) {
+      if (details.status !== 'pending') return details;
+    }
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+async function redelivers(publisher: StartedApp): Promise<void> {
+  const { app } = publisher;
+  const all = app.get(WebhookDeliveries);
+  answer = () => ({ status: 500, body: 'broken' });
+  const published = await app.get(WebhookPublisher).publish('order.created', { n: 1 }, { id: 'e' });
+  const { id } = published.deliveries[0]!;
+  const dead = await finished(publisher, id);
+  answer = () => ({ status: 200, body: '' });
+  const [revived] = (await all.redeliver({ eventId: 'e' })).deliveries;
+  const delivered = await finished(publisher, id);
+  const [again] = (await all.redeliver(id)).deliveries;
+  const second = await finished(publisher, again!.as!);
+
+  expect(dead).toMatchObject({ status: 'dead', failureReason: 'http_500' });
+  expect(dead.attempts[0]?.answer).toBe('broken');
+  expect(revived).toEqual({ id, redelivered: true });
+  expect(delivered).toMatchObject({ status: 'delivered' });
+  expect(delivered.attempts.map(({ statusCode }) => statusCode)).toEqual([500, 200]);
+  expect(second).toMatchObject({ status: 'delivered', eventId: 'e', round: 2 });
+  expect(received.map((token) => claimsOf(token).txn)).toEqual(['e', 'e', 'e']);
+}
+
+function claimsOf(token: string): { txn: string } {
+  return JSON.parse(Buffer.from(token.split('.')[1]!, 'base64url').toString()) as { txn: string };
+}
+
+describe.each(adapters)('deliveries to a receiver on %s', (_, createAdapter) => {
+  it('are shown, and sent again', async () => {
+    await redelivers(await start(createAdapter()));
+  });
+
+  it.each<[string, Answer]>([
+    ['the header', (authorization) => ({ status: 400, body: { authorization } })],
+    ['it in capitals', (authorization) => ({ status: 400, body: authorization.toUpperCase() })],
+    ['it over the border', (token) => ({ status: 500, body: `${' '.repeat(1_000)}${token}` })],
+    ['it escaped', (token) => ({ status: 500, body: token.replaceAll('.', '%2E') })],
+    ['it when it acknowledges', (token) => ({ status: 200, body: token })],
+  ])('keep no token where a receiver echoes %s', async (_, echo) => {
+    const publisher = await start(createAdapter());
+    const { app, logger } = publisher;
+    answer = echo;
+    const told = firstValueFrom(app.get(WebhookDeliveryEvents).events$);
+    const published = await app.get(WebhookPublisher).publish('order.created', { n: 1 });
+    const details = await finished(publisher, published.deliveries[0]!.id);
+    const event = await told;
+
+    expect(details.attempts[0]?.answer).toMatch(/\[token\]| {1024}$/);
+    const kept = JSON.stringify([details, event, logger]).toLowerCase();
+    const [header, payload, signature] = received[0]!.toLowerCase().split('.');
+    for (const part of [header!, payload!, signature!])
+      expect(kept).not.toContain(part.slice(0, 16));
+    expect(JSON.stringify(event)).not.toContain('[token]');
+  });
+});
+
+(await describeWith('Redis'))('redelivery over BullMQ', () => {
+  const queue = new Queue(`webhooks-${randomBytes(6).toString('hex')}`, {
+    connection: { url: urlOf('Redis') },
+  });
+  afterAll(async () => {
+    await queue.obliterate({ force: true });
+    await queue.close();
+  });
+
+  it('works as in memory', async () => {
+    await redelivers(await start(adapters[0]![1](), new BullMqDeliveryQueue(queue)));
+  }, 20_000);
+});
+
+(await describeWith('PostgreSQL'))('redelivery over pg-boss', () => {
+  const database = new TestDatabase();
+  afterAll(async () => database.close());
+
+  it('works as in memory', async () => {
+    const schema = database.newSchema();
+    const queue = new PgBossDeliveryQueue({ pool: database.pool, schema, pollInterval: '100ms' });
+    await redelivers(await start(adapters[0]![1](), queue));
+  }, 20_000);
+});
+
+describe('WebhookDeliveries without a publisher', () => {
+  it('says that there is none', async () => {
+    const receiver = await startApp(adapters[0]![1](), { options: {} });
+    started = [receiver];
+
+    await expect(receiver.app.get(WebhookDeliveries).list()).rejects.toMatchObject({
+      code: 'invalid_configuration',
+    });
+  });
+});
