@@ -9,4 +9,6 @@ export type { EmbeddedDeliveryQueueOptions } from './embedded-delivery.queue.js'
 export { JobDeliveryQueue } from './job-delivery.queue.js';
 export type { JobDeliveryQueueOptions } from './job-delivery-queue-options.interface.js';
 export { PostgresReplayStore } from './postgres-replay.store.js';
-export type { PostgresClient, PostgresReplayStoreOptions } from './postgres-replay.store.js';
+export type { PostgresReplayStoreOptions } from './postgres-replay.store.js';
+export type { PostgresClient, PostgresClientSource } from './postgres-client.interface.js';
+export type { PostgresStoreOptions } from './postgres-store-options.interface.js';
