@@ -98,6 +98,17 @@ export type { WebhookKeySet } from './publisher/jwks/webhook.jwks.js';
 export type { WebhookJwksOptions } from './publisher/jwks/jwks-options.interface.js';
 export { WebhookPublisher } from './publisher/webhook.publisher.js';
 
+// Endpoints that are managed while the application runs
+export { EndpointStore } from './publisher/endpoints/endpoint-store.js';
+export type {
+  EndpointDisabledReason,
+  EndpointPageRequest,
+  SealedEndpointKey,
+  StoredEndpoint,
+  StoredEndpointSettings,
+} from './publisher/endpoints/endpoint-store.js';
+export { MemoryEndpointStore } from './publisher/endpoints/memory-endpoint.store.js';
+
 // Typed events: `export *`, because only that lets an application merge its own into the interface
 export * from './token/webhook-event-map.js';
 

@@ -1,7 +1,7 @@
 import { ConfigurationFaults } from '../errors/configuration-faults.js';
 import type { ConfigurationFault } from '../errors/webhook-configuration.error.js';
 import type { JwksFetchOptions } from '../keys/jwks-options.js';
-import { checkShape, hasMethods, isOptions, type OptionShape } from './option-shape.js';
+import { checkShape, hasMethods, isOptions, type OptionShape } from '../errors/option-shape.js';
 import { checkIssuers } from './issuer-options.checks.js';
 import type { WebhookReceiverOptions, WebhookReplayOptions } from './receiver-options.interface.js';
 

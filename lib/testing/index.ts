@@ -11,5 +11,7 @@ export { TestClock } from './test-clock.js';
 export type { ContractCase } from './contract-case.interface.js';
 export { deliveryQueueContract } from './delivery-queue.contract.js';
 export type { DeliveryQueueContractOptions } from './delivery-queue.contract.js';
+export { endpointStoreContract } from './endpoint-store.contract.js';
+export type { EndpointStoreContractOptions } from './endpoint-store.contract.js';
 export { replayStoreContract } from './replay-store.contract.js';
 export type { ReplayStoreContractOptions } from './replay-store.contract.js';

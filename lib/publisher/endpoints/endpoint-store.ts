@@ -50,6 +50,8 @@ export interface StoredEndpoint {
   readonly keys: readonly SealedEndpointKey[];
   /** Absent while it gets events; `at` in epoch milliseconds. */
   readonly disabled?: { readonly at: number; readonly reason: EndpointDisabledReason };
+  /** When somebody last enabled it, in epoch milliseconds: what a process has learnt of it before then is forgotten. */
+  readonly enabledAt?: number;
   /** 1 at first; rises by one with every change. */
   readonly version: number;
   /** Epoch milliseconds. */

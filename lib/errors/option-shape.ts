@@ -1,4 +1,4 @@
-import type { ConfigurationFaults } from '../errors/configuration-faults.js';
+import type { ConfigurationFaults } from './configuration-faults.js';
 import { nearestWord } from './nearest-word.js';
 
 /** What one option may be. */

@@ -1,0 +1,73 @@
+import { WebhookDeliveryError } from '../../errors/webhook-delivery.error.js';
+import { EndpointStore, type EndpointPageRequest, type StoredEndpoint } from './endpoint-store.js';
+import { pageOf } from './endpoint-page.js';
+import { frozenCopy } from './frozen-copy.js';
+
+/** Whether an endpoint gets events in this process, which may have learnt that it is gone. */
+export type DisabledState = (id: string) => StoredEndpoint['disabled'];
+
+/**
+ * The endpoints of the options, to be read like those of a store. They change with the configuration and with nothing
+ * else; only what this process has disabled shows as disabled.
+ */
+export class OptionsEndpointStore extends EndpointStore {
+  override readonly durable = true;
+  override readonly writable = false;
+
+  private readonly endpoints: ReadonlyMap<string, StoredEndpoint>;
+  private readonly sorted: readonly StoredEndpoint[];
+
+  constructor(
+    endpoints: readonly StoredEndpoint[],
+    private readonly disabledState: DisabledState = () => undefined,
+  ) {
+    super();
+    this.sorted = endpoints.map(frozenCopy).sort((a, b) => (a.id < b.id ? -1 : 1));
+    this.endpoints = new Map(this.sorted.map((endpoint) => [endpoint.id, endpoint]));
+  }
+
+  /** Whether an endpoint of the options has this id. */
+  has(id: string): boolean {
+    return this.endpoints.has(id);
+  }
+
+  override async insert(): Promise<boolean> {
+    throw isConfigured();
+  }
+
+  override async find(id: string): Promise<StoredEndpoint | undefined> {
+    const endpoint = this.endpoints.get(id);
+    return endpoint && this.asOfNow(endpoint);
+  }
+
+  override async subscribed(tenant: string | undefined): Promise<readonly StoredEndpoint[]> {
+    return this.sorted
+      .filter((endpoint) => endpoint.tenant === tenant)
+      .map((endpoint) => this.asOfNow(endpoint))
+      .filter(({ disabled }) => disabled === undefined);
+  }
+
+  override async list(request: EndpointPageRequest): Promise<readonly StoredEndpoint[]> {
+    return pageOf(this.sorted, request).map((endpoint) => this.asOfNow(endpoint));
+  }
+
+  override async replace(): Promise<boolean> {
+    throw isConfigured();
+  }
+
+  override async remove(): Promise<boolean> {
+    throw isConfigured();
+  }
+
+  private asOfNow(endpoint: StoredEndpoint): StoredEndpoint {
+    const disabled = this.disabledState(endpoint.id);
+    return disabled === undefined ? endpoint : { ...endpoint, disabled };
+  }
+}
+
+function isConfigured(): WebhookDeliveryError {
+  return new WebhookDeliveryError(
+    'unsupported_option',
+    "The endpoint is one of the publisher's options: change it in the configuration.",
+  );
+}

@@ -1,0 +1,458 @@
+import assert from 'node:assert/strict';
+import { isWebhookError } from '../errors/webhook.error.js';
+import type {
+  EndpointPageRequest,
+  EndpointStore,
+  StoredEndpoint,
+} from '../publisher/endpoints/endpoint-store.js';
+import type { MaybePromise } from '../token/token-key.js';
+import type { ContractCase } from './contract-case.interface.js';
+
+/** How to get at the store under test. */
+export interface EndpointStoreContractOptions {
+  /**
+   * Makes a store for one case: an empty one, or, of a store that takes no changes, one that holds these endpoints.
+   */
+  readonly create: (endpoints: readonly StoredEndpoint[]) => MaybePromise<EndpointStore>;
+  /** Whether it takes no changes: only what can be read of it is checked, and that it refuses. Default `false`. */
+  readonly readOnly?: boolean | undefined;
+}
+
+const AT = Date.UTC(2026, 0, 1);
+const AT_ONCE = 50;
+const MANY = 1_000;
+
+/** Ids that a text column, a collation or a URL may stumble over; in the order of their code units. */
+const ODD_IDS = [
+  "'; DROP TABLE endpoints; --",
+  '%',
+  'A',
+  'Z',
+  '_',
+  'a',
+  'a b',
+  'a/b?c=d#e',
+  'z',
+  'Ä',
+  'e\u0301',
+  'é',
+  '名前',
+  '😀',
+  '\uFF5E',
+].sort(byCodeUnits);
+
+/**
+ * The contract of {@link EndpointStore} as runnable cases, for any test framework.
+ *
+ * @example
+ * ```ts
+ * for (const { name, run } of endpointStoreContract({ create: () => new MyEndpointStore() })) it(name, run);
+ * ```
+ */
+export function endpointStoreContract({
+  create,
+  readOnly = false,
+}: EndpointStoreContractOptions): ContractCase[] {
+  const cases = { ...READING, ...(readOnly ? REFUSING : WRITING) };
+  return Object.entries(cases).map(([name, check]) => ({
+    name,
+    run: () => check(new Subject(create, readOnly)),
+  }));
+}
+
+/** Makes stores under test, with the words the cases are written in. */
+class Subject {
+  constructor(
+    private readonly create: EndpointStoreContractOptions['create'],
+    private readonly readOnly: boolean,
+  ) {}
+
+  /** A store that holds these endpoints. */
+  async holding(...endpoints: readonly StoredEndpoint[]): Promise<EndpointStore> {
+    const store = await this.create(this.readOnly ? endpoints : []);
+    assert.equal(store.writable, !this.readOnly, 'writable says whether it takes changes');
+    if (this.readOnly) return store;
+    for (const endpoint of endpoints) {
+      assert.equal(await store.insert(endpoint), true, 'a free id must be taken');
+    }
+    return store;
+  }
+}
+
+type Cases = Readonly<Record<string, (subject: Subject) => Promise<void>>>;
+
+const READING: Cases = {
+  'says whether it keeps what it holds': async (subject) => {
+    const { durable } = await subject.holding();
+
+    assert.equal(typeof durable, 'boolean');
+  },
+
+  'finds an endpoint by its id, and no other': async (subject) => {
+    const store = await subject.holding(endpointNamed('a'), endpointNamed('b', { tenant: 't' }));
+
+    same(core(await store.find('a')), core(endpointNamed('a')));
+    same(core(await store.find('b')), core(endpointNamed('b', { tenant: 't' })));
+    assert.equal(await store.find('A'), undefined, 'ids are compared exactly');
+    assert.equal(await store.find('missing'), undefined);
+    assert.equal(await store.find('__proto__'), undefined);
+  },
+
+  'gives the endpoints of exactly one tenant': async (subject) => {
+    const store = await subject.holding(
+      endpointNamed('none-1'),
+      endpointNamed('none-2', { events: ['order.*'] }),
+      endpointNamed('acme-1', { tenant: 'acme' }),
+      endpointNamed('acme-2', { tenant: 'acme', events: ['order.*', 'refund.**'] }),
+      endpointNamed('cased', { tenant: 'ACME' }),
+      endpointNamed('spaced', { tenant: 'acme ' }),
+      endpointNamed('texts', { tenant: 'null' }),
+    );
+    const of = async (tenant: string | undefined): Promise<string[]> =>
+      idsOf(await store.subscribed(tenant)).sort(byCodeUnits);
+
+    same(await of('acme'), ['acme-1', 'acme-2']);
+    same(await of('ACME'), ['cased']);
+    same(await of('acme '), ['spaced']);
+    same(await of('null'), ['texts']);
+    same(await of(undefined), ['none-1', 'none-2']);
+    same(await of('undefined'), []);
+    same(await of('%'), []);
+    const acme = await store.subscribed('acme');
+    const second = acme.find(({ id }) => id === 'acme-2');
+    same(second?.events, ['order.*', 'refund.**'], 'patterns come whole');
+  },
+
+  'lists by tenant, by those of none, and all': async (subject) => {
+    const store = await subject.holding(
+      endpointNamed('c', { tenant: 'acme' }),
+      endpointNamed('a'),
+      endpointNamed('d', { tenant: 'other' }),
+      endpointNamed('b', { tenant: 'acme' }),
+    );
+
+    same(idsOf(await store.list({ limit: 10 })), ['a', 'b', 'c', 'd']);
+    same(idsOf(await store.list({ tenant: undefined, limit: 10 })).length, 4);
+    same(idsOf(await store.list({ tenant: 'acme', limit: 10 })), ['b', 'c']);
+    same(idsOf(await store.list({ tenant: null, limit: 10 })), ['a']);
+    same(idsOf(await store.list({ tenant: 'nobody', limit: 10 })), []);
+    same(idsOf(await store.list({ tenant: 'acme', after: 'b', limit: 10 })), ['c']);
+  },
+
+  'lists in pages, in the order of code units': async (subject) => {
+    const store = await subject.holding(...ODD_IDS.toReversed().map((id) => endpointNamed(id)));
+
+    for (const limit of [1, 2, 7, 100]) {
+      const pages = await pagesOf(store, { limit });
+      same(pages.flat(), ODD_IDS, `pages of ${limit}`);
+      assert.ok(
+        pages.every((page) => page.length <= limit),
+        'a page holds no more than its limit',
+      );
+    }
+    const behind = idsOf(await store.list({ after: 'Zz', limit: 100 }));
+    same(behind, ODD_IDS.slice(ODD_IDS.indexOf('_')), 'after need be no id that exists');
+  },
+
+  'keeps ids of any script apart': async (subject) => {
+    const store = await subject.holding(
+      ...ODD_IDS.map((id) => endpointNamed(id, { tenant: `tenant ${id}` })),
+    );
+
+    for (const id of ODD_IDS) {
+      assert.equal((await store.find(id))?.id, id);
+      same(idsOf(await store.subscribed(`tenant ${id}`)), [id]);
+    }
+  },
+
+  [`holds ${MANY} endpoints`]: async (subject) => {
+    const endpoints = Array.from({ length: MANY }, (_, index) =>
+      endpointNamed(`endpoint-${String(index).padStart(4, '0')}`, { tenant: 'many' }),
+    );
+    const store = await subject.holding(...endpoints);
+
+    assert.equal((await store.subscribed('many')).length, MANY);
+    same((await pagesOf(store, { limit: 300 })).flat(), idsOf(endpoints));
+  },
+
+  'hands out what can be changed without changing the store': async (subject) => {
+    const store = await subject.holding(endpointNamed('a', { tenant: 't' }));
+    const expected = core(await store.find('a'));
+    const handed = [
+      await store.find('a'),
+      ...(await store.subscribed('t')),
+      ...(await store.list({ limit: 1 })),
+    ];
+
+    for (const endpoint of handed) spoil(endpoint);
+
+    assert.equal(handed.length, 3);
+    same(core(await store.find('a')), expected);
+    same((await store.subscribed('t')).map(core), [expected]);
+    same((await store.list({ limit: 1 })).map(core), [expected]);
+  },
+};
+
+const WRITING: Cases = {
+  'gives an endpoint back as it was given': async (subject) => {
+    const full = fullEndpoint('full');
+    const bare = endpointNamed('bare');
+    const store = await subject.holding(full, bare);
+
+    for (const endpoint of [full, bare]) {
+      const { id, tenant } = endpoint;
+      same(await store.find(id), endpoint);
+      same(await store.list({ tenant: tenant ?? null, limit: 2 }), [endpoint]);
+    }
+    same(await store.subscribed(undefined), [bare]);
+  },
+
+  'keeps a copy of what it was given': async (subject) => {
+    const endpoint = fullEndpoint('a');
+    const given = plain(endpoint) as StoredEndpoint;
+    const store = await subject.holding(given);
+    spoil(given);
+    same(await store.find('a'), endpoint, 'insert');
+
+    const changed = { ...(plain(endpoint) as StoredEndpoint), version: 2 };
+    await store.replace(changed);
+    spoil(changed);
+    same(await store.find('a'), { ...endpoint, version: 2 }, 'replace');
+  },
+
+  'takes an id once': async (subject) => {
+    const store = await subject.holding(endpointNamed('a', { tenant: 'first' }));
+
+    assert.equal(await store.insert(endpointNamed('a', { tenant: 'second' })), false);
+    assert.equal(await store.insert(endpointNamed('a')), false);
+    same(await store.find('a'), endpointNamed('a', { tenant: 'first' }));
+    same(await store.subscribed('second'), []);
+  },
+
+  [`takes an id once of ${AT_ONCE} at once`]: async (subject) => {
+    const store = await subject.holding();
+    const attempts = Array.from({ length: AT_ONCE }, async (_, index) => {
+      const taken = await store.insert(endpointNamed('contested', { tenant: `t${index}` }));
+      return taken ? `t${index}` : undefined;
+    });
+
+    const winners = (await Promise.all(attempts)).filter((tenant) => tenant !== undefined);
+
+    assert.equal(winners.length, 1, 'exactly one must get the id');
+    assert.equal((await store.find('contested'))?.tenant, winners[0]);
+    assert.equal((await store.list({ limit: AT_ONCE })).length, 1);
+  },
+
+  'replaces the version before, and no other': async (subject) => {
+    const store = await subject.holding(endpointNamed('a'));
+    const version = (number: number): StoredEndpoint =>
+      endpointNamed('a', { version: number, description: `version ${number}`, updatedAt: AT + 1 });
+
+    assert.equal(await store.replace(version(1)), false, 'the version kept is not before itself');
+    assert.equal(await store.replace(version(3)), false, 'a version in between is missing');
+    same(await store.find('a'), endpointNamed('a'));
+    assert.equal(await store.replace(version(2)), true);
+    assert.equal(await store.replace(version(2)), false, 'a version is written once');
+    assert.equal(await store.replace(version(3)), true);
+    same(await store.find('a'), version(3));
+  },
+
+  'replaces nothing where nothing is': async (subject) => {
+    const store = await subject.holding(endpointNamed('other'));
+
+    assert.equal(await store.replace(endpointNamed('a', { version: 2 })), false);
+    assert.equal(await store.replace(endpointNamed('a', { version: 1 })), false);
+    assert.equal(await store.find('a'), undefined);
+    same(idsOf(await store.list({ limit: 2 })), ['other']);
+  },
+
+  [`lets one of ${AT_ONCE} changes of a version through`]: async (subject) => {
+    const store = await subject.holding(endpointNamed('a'));
+    const attempts = Array.from({ length: AT_ONCE }, async (_, index) => {
+      const description = `change ${index}`;
+      const done = await store.replace(endpointNamed('a', { version: 2, description }));
+      return done ? description : undefined;
+    });
+
+    const winners = (await Promise.all(attempts)).filter((text) => text !== undefined);
+
+    assert.equal(winners.length, 1, 'exactly one change must be taken');
+    assert.equal((await store.find('a'))?.description, winners[0]);
+  },
+
+  'loses no change of writers that try again': async (subject) => {
+    const store = await subject.holding(endpointNamed('a'));
+    const writers = Array.from({ length: 10 }, async (_, index) => {
+      for (let tries = 0; tries < 100; tries++) {
+        const kept = (await store.find('a'))!;
+        const metadata = { ...kept.metadata, [`writer ${index}`]: 'was here' };
+        if (await store.replace({ ...kept, metadata, version: kept.version + 1 })) return;
+      }
+      assert.fail('a writer that always begins from the version kept must get through');
+    });
+    await Promise.all(writers);
+
+    const kept = await store.find('a');
+    assert.equal(kept?.version, 11);
+    assert.equal(Object.keys(kept.metadata ?? {}).length, 10);
+  },
+
+  'replaces all of an endpoint': async (subject) => {
+    const store = await subject.holding(fullEndpoint('a'));
+    const bare = endpointNamed('a', { tenant: 'full', version: 2 });
+
+    assert.equal(await store.replace(bare), true);
+    same(await store.find('a'), bare, 'what the new version leaves out is gone');
+    same(await store.subscribed('full'), [bare]);
+  },
+
+  'gives no events to what is disabled, until it is enabled': async (subject) => {
+    const store = await subject.holding(
+      endpointNamed('on', { tenant: 't' }),
+      endpointNamed('off', { tenant: 't', disabled: { at: AT, reason: 'gone' } }),
+    );
+    same(idsOf(await store.subscribed('t')), ['on']);
+    same(idsOf(await store.list({ tenant: 't', limit: 3 })), ['off', 'on']);
+
+    await store.replace(endpointNamed('off', { tenant: 't', version: 2, enabledAt: AT + 1 }));
+    await store.replace(
+      endpointNamed('on', { tenant: 't', version: 2, disabled: { at: AT, reason: 'requested' } }),
+    );
+    same(idsOf(await store.subscribed('t')), ['off']);
+  },
+
+  'removes an endpoint once, and then has its id free': async (subject) => {
+    const store = await subject.holding(
+      endpointNamed('a', { tenant: 'old', version: 7 }),
+      endpointNamed('b', { tenant: 'old' }),
+    );
+
+    assert.equal(await store.remove('a'), true);
+    assert.equal(await store.remove('a'), false);
+    assert.equal(await store.find('a'), undefined);
+    same(idsOf(await store.subscribed('old')), ['b']);
+    same(idsOf(await store.list({ limit: 3 })), ['b']);
+    const late = endpointNamed('a', { version: 8 });
+    assert.equal(await store.replace(late), false, 'a change does not bring it back');
+    assert.equal(await store.insert(endpointNamed('a', { tenant: 'new' })), true);
+    same(idsOf(await store.subscribed('old')), ['b'], 'the old tenant gets nothing of it');
+    same(idsOf(await store.subscribed('new')), ['a']);
+  },
+
+  'reads at once what was written': async (subject) => {
+    const store = await subject.holding();
+    for (let round = 0; round < 20; round++) {
+      const id = `endpoint ${round}`;
+      await store.insert(endpointNamed(id, { tenant: 't' }));
+      assert.equal((await store.subscribed('t')).length, 1);
+      await store.replace(endpointNamed(id, { tenant: 't', version: 2, description: 'changed' }));
+      assert.equal((await store.subscribed('t'))[0]?.description, 'changed');
+      await store.remove(id);
+      same(await store.subscribed('t'), []);
+    }
+  },
+};
+
+const REFUSING: Cases = {
+  'refuses every change, and stays as it is': async (subject) => {
+    const store = await subject.holding(endpointNamed('a'));
+    const changes = {
+      insert: () => store.insert(endpointNamed('b')),
+      'insert of an id it has': () => store.insert(endpointNamed('a')),
+      replace: () => store.replace(endpointNamed('a', { version: 2 })),
+      remove: () => store.remove('a'),
+      'remove of what it has not': () => store.remove('b'),
+    };
+
+    for (const [name, change] of Object.entries(changes)) {
+      await assert.rejects(change, (error) => isWebhookError(error, 'unsupported_option'), name);
+    }
+    same(idsOf(await store.list({ limit: 3 })), ['a']);
+  },
+};
+
+function endpointNamed(id: string, change: Partial<StoredEndpoint> = {}): StoredEndpoint {
+  return {
+    id,
+    url: `https://receiver.example/${encodeURIComponent(id)}`,
+    events: ['**'],
+    settings: {},
+    keys: [],
+    version: 1,
+    createdAt: AT,
+    updatedAt: AT,
+    ...change,
+  };
+}
+
+/** Every member that there is. */
+function fullEndpoint(id: string): StoredEndpoint {
+  return endpointNamed(id, {
+    tenant: 'full',
+    events: ['order.created', 'refund.**', 'ünïcode.*'],
+    description: 'Line one.\nLine two: "quoted", \\escaped\\, 😀, null\u2028end',
+    metadata: { plan: 'gold', '': '', 'a.b': 'c', 'ä"\\': "'; --", constructor: 'x' },
+    settings: {
+      method: 'POST',
+      profile: 'webhook-token',
+      hash: 'sha256',
+      jti: 'delivery',
+      timeout: 2_500.5,
+      headers: { 'X-Shop': 'a', 'x-empty': '' },
+      audience: ['https://a.example', 'https://b.example'],
+      subject: 'orders',
+    },
+    keys: [
+      { kid: 'first', sealed: `v1.${'A'.repeat(500)}.key/1`, notBefore: AT },
+      { kid: 'second', sealed: 'v1.Bg==.schlüssel', notBefore: AT + 86_400_000 },
+    ],
+    disabled: { at: AT + 5, reason: 'failing' },
+    enabledAt: AT + 3,
+    updatedAt: AT + 5,
+  });
+}
+
+/** What every store tells of an endpoint, also one that takes no changes. */
+function core(endpoint: StoredEndpoint | undefined): object {
+  assert.ok(endpoint !== undefined, 'the endpoint must be found');
+  const { id, tenant, url, events, disabled } = endpoint;
+  return { id, tenant, url, events: [...events], disabled };
+}
+
+/** Changes all that can be changed; a store may hand out what cannot. */
+function spoil(value: unknown): void {
+  if (typeof value !== 'object' || value === null) return;
+  for (const [name, member] of Object.entries(value)) {
+    spoil(member);
+    Reflect.set(value, name, 'spoilt');
+  }
+  Reflect.set(value, Array.isArray(value) ? value.length : 'added', 'spoilt');
+}
+
+async function pagesOf(store: EndpointStore, request: EndpointPageRequest): Promise<string[][]> {
+  const pages: string[][] = [];
+  for (let after = request.after; pages.length <= MANY; after = pages.at(-1)!.at(-1)) {
+    const page = idsOf(await store.list({ ...request, after }));
+    if (page.length === 0) return pages;
+    pages.push(page);
+  }
+  return assert.fail('pages must come to an end');
+}
+
+/** Compares what is JSON as JSON: a store may read it in another realm, or keep a member that is undefined. */
+function same(actual: unknown, expected: unknown, message?: string): void {
+  assert.deepEqual(plain(actual), plain(expected), message);
+}
+
+function plain(value: unknown): unknown {
+  return value === undefined ? undefined : JSON.parse(JSON.stringify(value));
+}
+
+function idsOf(endpoints: readonly StoredEndpoint[]): string[] {
+  return endpoints.map(({ id }) => id);
+}
+
+function byCodeUnits(a: string, b: string): number {
+  if (a === b) return 0;
+  return a < b ? -1 : 1;
+}
