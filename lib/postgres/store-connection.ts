@@ -68,6 +68,12 @@ export class StoreConnection {
     return this.askWithin(this.timeout, statement, values);
   }
 
+  /** As `ask`, for a statement that looks for its values: no text in PostgreSQL holds a NUL, so nothing is found by one. */
+  async match(statement: string, values: readonly unknown[]): Promise<readonly Row[]> {
+    const isPossible = !values.some((value) => typeof value === 'string' && value.includes('\0'));
+    return isPossible ? this.ask(statement, values) : [];
+  }
+
   /**
    * Runs one statement in a transaction of the caller's.
    *
