@@ -66,6 +66,18 @@ export type {
   EnqueueOptions,
   KnownDelivery,
 } from './queue/delivery-queue.js';
+export { DeliveryLog } from './publisher/deliveries/delivery-log.js';
+export type {
+  DeliveryChange,
+  DeliveryCounts,
+  DeliveryFilter,
+  DeliveryPageRequest,
+  DeliveryStatus,
+  LoggedAttempt,
+  LoggedDelivery,
+} from './publisher/deliveries/delivery-log.js';
+export { MemoryDeliveryLog } from './publisher/deliveries/memory-delivery.log.js';
+export type { MemoryDeliveryLogOptions } from './publisher/deliveries/memory-delivery.log.js';
 export { InProcessDeliveryQueue } from './queue/in-process-delivery.queue.js';
 export type { InProcessDeliveryQueueOptions } from './queue/in-process-delivery.queue.js';
 export type {

@@ -9,6 +9,8 @@ export type {
 } from './in-memory-webhook.transport.js';
 export { TestClock } from './test-clock.js';
 export type { ContractCase } from './contract-case.interface.js';
+export { deliveryLogContract } from './delivery-log.contract.js';
+export type { DeliveryLogContractOptions } from './delivery-log.contract.js';
 export { deliveryQueueContract } from './delivery-queue.contract.js';
 export type { DeliveryQueueContractOptions } from './delivery-queue.contract.js';
 export { endpointStoreContract } from './endpoint-store.contract.js';

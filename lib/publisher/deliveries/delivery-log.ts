@@ -30,7 +30,7 @@ export interface DeliveryChange {
   readonly attempts: number;
   /** Epoch milliseconds; with `pending`. */
   readonly nextAttemptAt?: number;
-  /** Of the last attempt that failed, or why there was none. */
+  /** Of the last attempt that failed, or why there was none; absent where it has not changed, and with `delivered`. */
   readonly reason?: FailureReason;
   /** When it was so, in epoch milliseconds. */
   readonly at: number;
@@ -43,9 +43,10 @@ export interface LoggedDelivery {
   readonly delivery: WebhookDelivery;
   readonly status: DeliveryStatus;
   readonly attempts: number;
+  /** Epoch milliseconds; with `pending`. */
   readonly nextAttemptAt?: number;
   readonly reason?: FailureReason;
-  /** Epoch milliseconds. */
+  /** When it came to be so, in epoch milliseconds; `createdAt` for one of which only `record` has told. */
   readonly updatedAt: number;
 }
 
@@ -87,9 +88,14 @@ export interface DeliveryCounts {
  *
  * - **It may hear of a delivery by any call first.** `record` comes when one is enqueued, `change` with each attempt, and the
  *   second may overtake the first: what is known already is not taken back to `pending`.
+ * - **The newest stands.** A `pending` that is older (`at`) than what is known changes nothing, though its attempt is kept; of two
+ *   equally old, the one told later stands. `delivered` stays for good: a delivery that two processes ran was delivered once one
+ *   of them did. A change without a `reason` leaves the last one, but `delivered` has none.
  * - **An attempt is told once or more.** The same attempt of the same delivery, by its number and its beginning, is kept once; a
  *   delivery that is redriven counts from 1 again.
- * - **In order.** Deliveries are listed the newest first, by `createdAt`, then by id; attempts in the order they were made.
+ * - **In order.** Deliveries are listed the newest first, by `createdAt`, then by id, the greater code units first; attempts in the
+ *   order they were made, by their beginning, then by number.
+ * - **Octet by octet.** A payload comes back as it was told: no data (`undefined`) is not the same as 0 bytes.
  *
  * Every implementation must pass the contract suite of `nestjs-webhook-token/testing`.
  */
@@ -119,14 +125,15 @@ export abstract class DeliveryLog {
     page: DeliveryPageRequest,
   ): Promise<readonly LoggedDelivery[]>;
 
-  /** Counts by endpoint and tenant; the filter's `status` is not looked at. */
+  /** Counts by endpoint and tenant, in any order and without empty ones; the filter's `status` is not looked at. */
   abstract counts(filter: DeliveryFilter): Promise<readonly DeliveryCounts[]>;
 
   /**
    * Forgets deliveries that are not pending and were recorded before a time, with their attempts.
    *
    * @param before - epoch milliseconds
+   * @param scope - with a `tenant`, of that one only
    * @returns how many
    */
-  abstract prune(before: number): Promise<number>;
+  abstract prune(before: number, scope?: { readonly tenant?: string | undefined }): Promise<number>;
 }

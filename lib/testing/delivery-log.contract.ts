@@ -1,0 +1,438 @@
+import assert from 'node:assert/strict';
+import type { DeliveryLog, LoggedDelivery } from '../publisher/deliveries/delivery-log.js';
+import type { MaybePromise } from '../token/token-key.js';
+import type { ContractCase } from './contract-case.interface.js';
+import {
+  attemptMade,
+  changed,
+  enqueued,
+  LogReading,
+  NOW,
+  PAYLOADS,
+} from './delivery-log.contract-data.js';
+
+/** How the contract gets at the log under test. */
+export interface DeliveryLogContractOptions {
+  /** Makes an empty log for one case, with room for 1,000 pending deliveries and for 20 that are finished. */
+  readonly create: () => MaybePromise<DeliveryLog>;
+  /** Ends it after the case, where something is open. */
+  readonly close?: ((log: DeliveryLog) => MaybePromise<void>) | undefined;
+}
+
+/**
+ * The rules every {@link DeliveryLog} keeps, as cases for any test framework:
+ *
+ * @example
+ * ```ts
+ * for (const { name, run } of deliveryLogContract(() => new MyDeliveryLog())) it(name, run);
+ * ```
+ */
+export function deliveryLogContract(
+  options: DeliveryLogContractOptions | DeliveryLogContractOptions['create'],
+): ContractCase[] {
+  const { create, close } = typeof options === 'function' ? { create: options } : options;
+  return Object.entries(RULES).map(([name, rule]) => ({
+    name,
+    run: async () => {
+      const log = await create();
+      try {
+        await rule(log, new LogReading(log));
+      } finally {
+        await close?.(log);
+      }
+    },
+  }));
+}
+
+type Rule = (log: DeliveryLog, read: LogReading) => Promise<void>;
+
+const RULES: Record<string, Rule> = {
+  'remembers what was recorded as pending, and due when it was said': async (log, read) => {
+    const item = enqueued('fresh', {}, NOW + 5_000);
+    await log.record([item]);
+
+    assert.deepEqual(await read.find('fresh'), {
+      delivery: item.delivery,
+      status: 'pending',
+      attempts: 0,
+      nextAttemptAt: NOW + 5_000,
+      updatedAt: item.delivery.createdAt,
+    });
+    assert.deepEqual(await log.attempts('fresh'), []);
+  },
+
+  'knows nothing of an id it was not told': async (log) => {
+    await log.record([enqueued('other')]);
+
+    assert.equal(await log.find('nobody'), undefined);
+    assert.deepEqual(await log.attempts('nobody'), []);
+    await log.record([]);
+    await log.change([]);
+  },
+
+  'gives every member of a delivery back': async (log, read) => {
+    const whole = enqueued('whole', {
+      tenant: 'mandant-ü',
+      audience: ['https://a.example', 'https://b.example'],
+      subject: 'Bestellung №5 🧾',
+      method: 'POST',
+      profile: 'swt-draft-02',
+      round: 3,
+    });
+    const { endpointId: _, ...rest } = enqueued('by-url').delivery;
+    const byUrl = { ...rest, url: "https://crm.example/hooks?a='$1'&b=:name&c=%22\\" };
+    await log.record([whole, { delivery: byUrl, notBefore: NOW }]);
+
+    assert.deepEqual((await read.find('whole'))?.delivery, whole.delivery);
+    assert.deepEqual((await read.find('by-url'))?.delivery, byUrl);
+  },
+
+  'gives payloads back octet by octet': async (log, read) => {
+    const items = Object.entries(PAYLOADS).map(([id, payload]) => enqueued(id, { payload }));
+    await log.record(items.slice(1));
+    // Heard of by a change first: told whole all the same.
+    await log.change([changed(items[0]!, { status: 'delivered', attempts: 1 })]);
+
+    for (const { delivery } of items) {
+      assert.deepEqual((await read.find(delivery.id))?.delivery.payload, delivery.payload);
+    }
+  },
+
+  'remembers a failed attempt, and when the next one is due': async (log, read) => {
+    const item = enqueued('retried');
+    const made = attemptMade(1, { statusCode: 503, reason: 'http_503', answer: 'später 🕐' });
+    await log.record([item]);
+    await log.change([
+      changed(item, {
+        attempts: 1,
+        nextAttemptAt: NOW + 60_000,
+        reason: 'http_503',
+        at: NOW + 20,
+        made,
+      }),
+    ]);
+
+    assert.deepEqual(await read.find('retried'), {
+      delivery: item.delivery,
+      status: 'pending',
+      attempts: 1,
+      nextAttemptAt: NOW + 60_000,
+      reason: 'http_503',
+      updatedAt: NOW + 20,
+    });
+    assert.deepEqual(await log.attempts('retried'), [made]);
+  },
+
+  'remembers what was delivered, without a reason or a next attempt': async (log, read) => {
+    const item = enqueued('delivered');
+    const failed = attemptMade(1, { reason: 'timeout' });
+    const made = attemptMade(2, { statusCode: 204, method: 'HEAD' });
+    await log.record([item]);
+    await log.change([
+      changed(item, { attempts: 1, nextAttemptAt: NOW + 5_000, reason: 'timeout', made: failed }),
+      changed(item, { status: 'delivered', attempts: 2, at: NOW + 2_000, made }),
+    ]);
+
+    assert.deepEqual(await read.find('delivered'), {
+      delivery: item.delivery,
+      status: 'delivered',
+      attempts: 2,
+      updatedAt: NOW + 2_000,
+    });
+    assert.deepEqual(await log.attempts('delivered'), [failed, made]);
+  },
+
+  'remembers what was given up, also without an attempt': async (log, read) => {
+    const item = enqueued('dead');
+    await log.record([item]);
+    await log.change([
+      changed(item, { status: 'dead', attempts: 0, reason: 'unknown_endpoint', at: NOW + 9 }),
+    ]);
+
+    assert.deepEqual(await read.find('dead'), {
+      delivery: item.delivery,
+      status: 'dead',
+      attempts: 0,
+      reason: 'unknown_endpoint',
+      updatedAt: NOW + 9,
+    });
+    assert.deepEqual(await log.attempts('dead'), []);
+  },
+
+  'keeps the last reason where a delivery is put off': async (log, read) => {
+    const item = enqueued('put-off');
+    await log.change([
+      changed(item, { attempts: 1, nextAttemptAt: NOW + 5_000, reason: 'dns', at: NOW + 1 }),
+      changed(item, { attempts: 1, nextAttemptAt: NOW + 9_000, at: NOW + 2 }),
+    ]);
+
+    const { reason, nextAttemptAt } = (await read.find('put-off'))!;
+    assert.deepEqual({ reason, nextAttemptAt }, { reason: 'dns', nextAttemptAt: NOW + 9_000 });
+  },
+
+  'does not take back to pending what is recorded after its change': async (log, read) => {
+    const item = enqueued('overtaken');
+    await log.change([changed(item, { status: 'delivered', attempts: 1, made: attemptMade(1) })]);
+    const before = await read.find('overtaken');
+    await log.record([item]);
+
+    assert.equal(before?.status, 'delivered');
+    assert.deepEqual(await read.find('overtaken'), before);
+    assert.equal((await read.ids({})).length, 1);
+  },
+
+  'records an id once, within one call and over calls': async (log, read) => {
+    const first = enqueued('twin', { event: 'order.first' });
+    const second = enqueued('twin', { event: 'order.second' });
+    await log.record([first, second]);
+    await log.record([second]);
+
+    assert.deepEqual(await read.ids({}), ['twin']);
+    assert.equal((await read.find('twin'))?.delivery.event, 'order.first');
+  },
+
+  'keeps an attempt once that is told again': async (log) => {
+    const item = enqueued('told-again');
+    const change = changed(item, {
+      attempts: 1,
+      nextAttemptAt: NOW + 5_000,
+      reason: 'dns',
+      made: attemptMade(1, { reason: 'dns' }),
+    });
+    await log.change([change, change]);
+    await log.change([change]);
+
+    assert.equal((await log.attempts('told-again')).length, 1);
+  },
+
+  'keeps the attempts of every round, in the order they were made': async (log, read) => {
+    const item = enqueued('redriven');
+    const first = attemptMade(1, { at: NOW + 10, reason: 'dns' });
+    const second = attemptMade(2, { at: NOW + 20, reason: 'dns' });
+    const redriven = attemptMade(1, { at: NOW + 30, statusCode: 204 });
+    await log.change([
+      changed(item, { status: 'dead', attempts: 2, reason: 'dns', at: NOW + 21, made: second }),
+    ]);
+    // An attempt that was told late is in its place all the same.
+    await log.change([
+      changed(item, {
+        attempts: 1,
+        reason: 'dns',
+        at: NOW + 11,
+        nextAttemptAt: 0,
+        made: first,
+      }),
+    ]);
+    await log.change([changed(item, { attempts: 0, nextAttemptAt: NOW + 25, at: NOW + 25 })]);
+    const pending = await read.find('redriven');
+    await log.change([
+      changed(item, { status: 'delivered', attempts: 1, at: NOW + 31, made: redriven }),
+    ]);
+
+    assert.equal(pending?.status, 'pending');
+    assert.equal(pending?.attempts, 0);
+    assert.equal((await read.find('redriven'))?.status, 'delivered');
+    assert.deepEqual(await log.attempts('redriven'), [first, second, redriven]);
+  },
+
+  'does not take a dead delivery back to pending by an older change': async (log, read) => {
+    const item = enqueued('late');
+    await log.change([changed(item, { status: 'dead', attempts: 2, reason: 'dns', at: NOW + 20 })]);
+    await log.change([changed(item, { attempts: 1, nextAttemptAt: NOW + 15, at: NOW + 10 })]);
+
+    const { status, attempts, updatedAt } = (await read.find('late'))!;
+    assert.deepEqual([status, attempts, updatedAt], ['dead', 2, NOW + 20]);
+  },
+
+  'lets the later of two changes at the same time stand': async (log, read) => {
+    const item = enqueued('same-time');
+    await log.change([
+      changed(item, { status: 'dead', attempts: 2, reason: 'dns', at: NOW }),
+      changed(item, { attempts: 0, nextAttemptAt: NOW, at: NOW }),
+    ]);
+
+    assert.equal((await read.find('same-time'))?.status, 'pending');
+  },
+
+  'keeps as delivered what another process ran too': async (log, read) => {
+    const item = enqueued('run-twice');
+    await log.change([changed(item, { status: 'delivered', attempts: 1, at: NOW + 10 })]);
+    await log.change([changed(item, { attempts: 1, nextAttemptAt: NOW + 99, at: NOW + 20 })]);
+    await log.change([changed(item, { status: 'dead', attempts: 2, reason: 'dns', at: NOW + 30 })]);
+
+    const { status, updatedAt } = (await read.find('run-twice'))!;
+    assert.deepEqual([status, updatedAt], ['delivered', NOW + 10]);
+  },
+
+  'lists the newest first, and those of one time by their ids': async (log, read) => {
+    const times: [string, number][] = [
+      ['b', 1],
+      ['a', 1],
+      ['Z', 1],
+      ['-', 1],
+      ['_', 1],
+      ['old', 0],
+      ['new', 2],
+    ];
+    await log.record(times.map(([id, at]) => enqueued(id, { createdAt: NOW + at })));
+
+    // By code units, whatever the language of a database makes of letters.
+    assert.deepEqual(await read.ids({}), ['new', 'b', 'a', '_', 'Z', '-', 'old']);
+  },
+
+  'gives pages without a gap or a repetition, also over equal times': async (log, read) => {
+    const ids = Array.from({ length: 12 }, (_, index) => `page-${String(index).padStart(2, '0')}`);
+    await log.record(ids.map((id, index) => enqueued(id, { createdAt: NOW + (index >> 2) })));
+
+    assert.deepEqual(await read.idsInPages({}, 5), ids.toReversed());
+    const last = { createdAt: NOW, id: ids[0]! };
+    assert.deepEqual(await log.list({}, { limit: 5, after: last }), []);
+  },
+
+  'filters by each member, and by several': async (log, read) => {
+    const other = { createdAt: NOW + 10 };
+    const marked = enqueued('marked', {
+      tenant: 'a',
+      endpointId: 'erp',
+      eventId: 'event-7',
+      event: 'order.paid',
+      createdAt: NOW + 5,
+    });
+    await log.record([enqueued('early', { createdAt: NOW }), marked, enqueued('late', other)]);
+    await log.change([changed(marked, { status: 'dead', attempts: 1, reason: 'dns' })]);
+
+    const asked = [
+      { tenant: 'a' },
+      { endpointId: 'erp' },
+      { eventId: 'event-7' },
+      { event: 'order.paid' },
+      { status: 'dead' as const },
+      { since: NOW + 5, until: NOW + 6 },
+      { tenant: 'a', endpointId: 'erp', event: 'order.paid', status: 'dead' as const },
+    ];
+    for (const filter of asked) assert.deepEqual(await read.ids(filter), ['marked']);
+    assert.deepEqual(await read.ids({ tenant: undefined, until: NOW + 5 }), ['early']);
+    assert.deepEqual(await read.ids({ since: NOW + 5 }), ['late', 'marked']);
+    assert.deepEqual(await read.ids({ status: 'pending' }), ['late', 'early']);
+    assert.deepEqual(await read.ids({ tenant: 'a', endpointId: 'crm' }), []);
+    // A name, not a pattern, in no language.
+    for (const event of ['order.*', 'order.%', 'order_paid', 'ORDER.PAID', "' OR ''='"]) {
+      assert.deepEqual(await read.ids({ event }), []);
+    }
+  },
+
+  'counts by endpoint and tenant, and tells when the first is due': async (log, read) => {
+    const items = [
+      enqueued('p1', {}, NOW + 300),
+      enqueued('p2', {}, NOW + 200),
+      enqueued('d1'),
+      enqueued('x1', { tenant: 'a' }, NOW + 100),
+      enqueued('e1', { endpointId: 'erp' }),
+    ];
+    await log.record(items);
+    await log.change([
+      changed(items[2]!, { status: 'delivered', attempts: 1 }),
+      changed(items[4]!, { status: 'dead', attempts: 1, reason: 'dns' }),
+      changed(items[0]!, { attempts: 1, nextAttemptAt: NOW + 400, reason: 'dns' }),
+    ]);
+    const crm = { endpointId: 'crm', pending: 2, delivered: 1, dead: 0, oldestDue: NOW + 200 };
+    const ofTenant = { ...crm, tenant: 'a', pending: 1, delivered: 0, oldestDue: NOW + 100 };
+    const erp = { endpointId: 'erp', pending: 0, delivered: 0, dead: 1 };
+
+    assert.deepEqual(await read.counts({}), [crm, ofTenant, erp]);
+    assert.deepEqual(await read.counts({ tenant: 'a' }), [ofTenant]);
+    assert.deepEqual(await read.counts({ endpointId: 'erp', status: 'pending' }), [erp]);
+    assert.deepEqual(await read.counts({ endpointId: 'nobody' }), []);
+  },
+
+  'counts what goes to URLs together': async (log, read) => {
+    const { endpointId: _, ...rest } = enqueued('url-1').delivery;
+    const first = { ...rest, url: 'https://a.example/' };
+    const second = { ...rest, id: 'url-2', url: 'https://b.example/' };
+    await log.record([first, second].map((delivery) => ({ delivery, notBefore: NOW })));
+
+    assert.deepEqual(await read.counts({}), [
+      { pending: 2, delivered: 0, dead: 0, oldestDue: NOW },
+    ]);
+  },
+
+  'prunes what is done and old, and never what is pending': async (log, read) => {
+    const at = (createdAt: number) => ({ createdAt });
+    const old = enqueued('old-delivered', at(NOW));
+    const oldDead = enqueued('old-dead', at(NOW));
+    const edge = enqueued('edge', at(NOW + 10));
+    await log.record([old, oldDead, enqueued('old-pending', at(NOW)), edge]);
+    await log.change([
+      changed(old, { status: 'delivered', attempts: 1, made: attemptMade(1) }),
+      changed(oldDead, { status: 'dead', attempts: 1, reason: 'dns' }),
+      changed(edge, { status: 'delivered', attempts: 1 }),
+    ]);
+
+    assert.equal(await log.prune(NOW + 10), 2);
+    assert.deepEqual(await read.ids({}), ['edge', 'old-pending']);
+    assert.equal(await log.find('old-delivered'), undefined);
+    assert.deepEqual(await log.attempts('old-delivered'), []);
+    assert.equal(await log.prune(NOW + 10), 0);
+  },
+
+  'prunes those of one tenant': async (log, read) => {
+    const items = ['a', 'b'].map((tenant) => enqueued(`of-${tenant}`, { tenant, createdAt: NOW }));
+    const ofNone = enqueued('of-none', { createdAt: NOW });
+    await log.change(
+      [...items, ofNone].map((item) => changed(item, { status: 'delivered', attempts: 1 })),
+    );
+
+    assert.equal(await log.prune(NOW + 1, { tenant: 'a' }), 1);
+    assert.deepEqual(await read.ids({}), ['of-none', 'of-b']);
+  },
+
+  'holds 1,000 deliveries at once': async (log, read) => {
+    const ids = Array.from(
+      { length: 1_000 },
+      (_, index) => `many-${String(index).padStart(3, '0')}`,
+    );
+    const items = ids.map((id, index) => enqueued(id, { createdAt: NOW + (index >> 4) }));
+    await log.record(items);
+    await log.change(
+      items.map((item) =>
+        changed(item, {
+          attempts: 1,
+          nextAttemptAt: NOW + 99,
+          reason: 'http_500',
+          made: attemptMade(1, { statusCode: 500, reason: 'http_500' }),
+        }),
+      ),
+    );
+
+    assert.deepEqual(await read.idsInPages({ endpointId: 'crm' }, 137), ids.toReversed());
+    assert.equal((await read.counts({}))[0]?.pending, 1_000);
+    assert.equal((await log.attempts(ids[500]!)).length, 1);
+  },
+
+  'loses nothing to changes at the same moment': async (log, read) => {
+    const item = enqueued('busy');
+    const attempts = Array.from({ length: 10 }, (_, index) =>
+      attemptMade(index + 1, { at: NOW + index, reason: 'http_500' }),
+    );
+    await Promise.all([
+      log.record([item]),
+      log.record([item, enqueued('neighbour')]),
+      ...attempts.map((made) =>
+        log.change([
+          changed(item, {
+            attempts: made.attempt,
+            nextAttemptAt: NOW + 100 + made.attempt,
+            reason: 'http_500',
+            at: made.at,
+            made,
+          }),
+        ]),
+      ),
+    ]);
+
+    const { attempts: count, nextAttemptAt }: Partial<LoggedDelivery> = (await read.find('busy'))!;
+    assert.deepEqual([count, nextAttemptAt], [10, NOW + 110]);
+    assert.deepEqual(await log.attempts('busy'), attempts);
+    assert.deepEqual(await read.ids({}), ['neighbour', 'busy']);
+  },
+};
