@@ -1,6 +1,7 @@
 import { WebhookStoreError } from '../errors/webhook-store.error.js';
 
 const BROKEN = 'the connection broke';
+const UNTRUSTED = 'its certificate is not trusted: name the authority with sslrootcert';
 
 /** What the SQLSTATEs and system errors that an operator can mend mean. */
 const REASONS: Readonly<Record<string, string>> = {
@@ -19,6 +20,9 @@ const REASONS: Readonly<Record<string, string>> = {
   ETIMEDOUT: 'its address does not answer',
   ECONNRESET: BROKEN,
   EPIPE: BROKEN,
+  DEPTH_ZERO_SELF_SIGNED_CERT: UNTRUSTED,
+  SELF_SIGNED_CERT_IN_CHAIN: UNTRUSTED,
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: UNTRUSTED,
 };
 
 /** SQLSTATEs of a schema, table or column that this version of the package knows and the database does not. */
@@ -30,7 +34,10 @@ const MESSAGES: readonly (readonly [RegExp, string])[] = [
     /not installed/,
     'the schema of pg-boss is missing: run npx pg-boss create, or leave migrate on',
   ],
-  [/connection timeout|timeout expired/, 'its address does not answer'],
+  [
+    /connection timeout|timeout expired|timeout exceeded|read timeout/,
+    'its address does not answer',
+  ],
   [/^Connection terminated/, BROKEN],
   [/password must be a string/, 'it asks for a password'],
   [/does not support SSL/, 'it does not speak TLS, which the URL asks for'],
