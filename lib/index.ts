@@ -120,6 +120,22 @@ export type {
   StoredEndpointSettings,
 } from './publisher/endpoints/endpoint-store.js';
 export { MemoryEndpointStore } from './publisher/endpoints/memory-endpoint.store.js';
+export type { SealingKey } from './publisher/endpoints/sealing-key.js';
+export { WebhookEndpoints } from './publisher/endpoints/webhook.endpoints.js';
+export type { EndpointScope } from './publisher/endpoints/endpoint.editor.js';
+export type {
+  CreatedEndpoint,
+  EndpointChanges,
+  EndpointKeyView,
+  EndpointListRequest,
+  EndpointPage,
+  EndpointSettings,
+  EndpointTestResult,
+  KeyRotationOptions,
+  NewEndpoint,
+  RotatedKey,
+  WebhookEndpointView,
+} from './publisher/endpoints/webhook-endpoint.interface.js';
 
 // Typed events: `export *`, because only that lets an application merge its own into the interface
 export * from './token/webhook-event-map.js';

@@ -1,15 +1,24 @@
 import { WebhookError } from './webhook.error.js';
 
-/**
- * `store_unavailable`: it cannot be reached. `store_full`: its bound is reached and nothing may be dropped.
- * `keys_unavailable`: the keys a token would be checked with cannot be had now. `schema_behind`: its tables are missing, or older
- * than this package; `npx nestjs-webhook-token migrate` makes them. `schema_ahead`: a newer version of the package has made them.
- */
+/** Why a store does not do its part. */
 export type WebhookStoreErrorCode =
-  'store_unavailable' | 'store_full' | 'keys_unavailable' | 'schema_behind' | 'schema_ahead';
+  /** It cannot be reached. */
+  | 'store_unavailable'
+  /** Its bound is reached, and nothing may be dropped. */
+  | 'store_full'
+  /** The keys a token would be checked with cannot be had now. */
+  | 'keys_unavailable'
+  /** The secret of an endpoint cannot be opened: its sealing key is missing, or it is not what was sealed. */
+  | 'sealed_secret_unreadable'
+  /** What is stored of an endpoint cannot be used. */
+  | 'endpoint_unreadable'
+  /** Its tables are missing, or older than this version of the package: `npx nestjs-webhook-token migrate` brings them up to date. */
+  | 'schema_behind'
+  /** A newer version of the package has changed its tables; told by `migrate()` alone. */
+  | 'schema_ahead';
 
 /**
- * A replay store, a delivery queue or a source of keys does not do its part; the caller fails closed and may
- * try again.
+ * A replay store, a delivery queue, an endpoint store or a source of keys does not do its part; the caller fails
+ * closed and may try again.
  */
 export class WebhookStoreError extends WebhookError<WebhookStoreErrorCode> {}

@@ -5,6 +5,8 @@ import { SystemClock } from '../clock/system-clock.js';
 import { DeliveryQueue } from '../queue/delivery-queue.js';
 import { JwksRoute } from './jwks/jwks.route.js';
 import { WebhookJwks } from './jwks/webhook.jwks.js';
+import { UnconfiguredEndpoints } from './endpoints/unconfigured.endpoints.js';
+import { WebhookEndpoints } from './endpoints/webhook.endpoints.js';
 import { EndpointRegistry } from './endpoint.registry.js';
 import type { ResolvedPublisherOptions } from './options/publisher-options.interface.js';
 import { PUBLISHER_OPTIONS } from './publisher.constants.js';
@@ -72,6 +74,19 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
     ],
   },
   {
+    provide: WebhookEndpoints,
+    useFactory: (
+      options: ResolvedPublisherOptions | undefined,
+      endpoints: EndpointRegistry,
+      sender: WebhookSender,
+    ) =>
+      options === undefined
+        ? new UnconfiguredEndpoints()
+        : new WebhookEndpoints(options, endpoints, sender),
+    // The keys are waited for: an endpoint may be tested as soon as it can be created.
+    inject: [PUBLISHER_OPTIONS, EndpointRegistry, WebhookSender, SIGNING_KEYS],
+  },
+  {
     provide: WebhookJwks,
     useFactory: (options: ResolvedPublisherOptions | undefined) =>
       new WebhookJwks(options?.ownKeys ?? [], options?.clock ?? new SystemClock()),
@@ -85,9 +100,10 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
   ),
 ];
 
-/** What applications inject: the publisher, the queue for its dead deliveries, what happens, and the public keys. */
+/** What applications inject: the publisher, its endpoints, the queue for its dead deliveries, what happens, and the public keys. */
 export const PUBLISHER_EXPORTS = [
   WebhookPublisher,
+  WebhookEndpoints,
   DeliveryQueue,
   WebhookDeliveryEvents,
   WebhookJwks,

@@ -1,7 +1,7 @@
 import type { AttemptResult } from './attempt/attempt-result.interface.js';
 import type { FailureReason } from '../queue/failure-reason.js';
 import type { DeliveryOutcome } from '../queue/delivery-queue.js';
-import type { DeliveryTarget } from './delivery-target.js';
+import { isDisabled, type DeliveryTarget, type EndpointDisabled } from './delivery-target.js';
 import type { EndpointRegistry } from './endpoint.registry.js';
 import type { ResolvedPublisherOptions } from './options/publisher-options.interface.js';
 import { PublisherLog } from './publisher-log.js';
@@ -32,6 +32,7 @@ export type DeliveryListener = (report: DeliveryReport) => void;
 export class WebhookDeliverer {
   private readonly logger = new PublisherLog();
   private readonly listeners: DeliveryListener[] = [];
+  private hasToldOfStore = false;
 
   constructor(
     private readonly options: ResolvedPublisherOptions,
@@ -45,10 +46,11 @@ export class WebhookDeliverer {
   }
 
   async deliver(delivery: WebhookDelivery, attempt: number): Promise<DeliveryOutcome> {
-    const target = this.endpoints.targetOf(delivery);
+    const found = this.endpoints.targetOf(delivery);
+    const target = found instanceof Promise ? await this.looked(delivery, found) : found;
     const made = attempt - 1;
     if (target === undefined) return this.giveUpUnattempted(delivery, 'unknown_endpoint', made);
-    if (target.state.disabled) return this.giveUpUnattempted(delivery, 'endpoint_disabled', made);
+    if (isDisabled(target)) return this.giveUpUnattempted(delivery, 'endpoint_disabled', made);
     const now = this.options.clock.now();
     const { pausedUntil, circuit } = target.state;
     const waitUntil = pausedUntil > now ? pausedUntil : circuit.admit(now);
@@ -64,8 +66,30 @@ export class WebhookDeliverer {
     this.learn(target, decision);
     this.log(delivery, target.label, decision.outcome, result);
     const outcome = this.report({ delivery, outcome: decision.outcome, result });
-    this.judge(target, delivery, result, ended);
+    await this.judge(target, delivery, result, ended);
     return outcome;
+  }
+
+  /** A store that is down says nothing of the endpoint: the queue runs the delivery again, and none is given up. */
+  private async looked(
+    delivery: WebhookDelivery,
+    found: Promise<DeliveryTarget | undefined>,
+  ): Promise<DeliveryTarget | undefined> {
+    try {
+      const target = await found;
+      this.hasToldOfStore = false;
+      return target;
+    } catch (error) {
+      if (!this.hasToldOfStore) {
+        this.hasToldOfStore = true;
+        const name = error instanceof Error ? error.name : typeof error;
+        this.logger.error(
+          () =>
+            `The endpoint of delivery ${delivery.id} cannot be looked up (${name}); it runs again, as do all others until the store answers.`,
+        );
+      }
+      throw error;
+    }
   }
 
   private async attempt(
@@ -109,7 +133,7 @@ export class WebhookDeliverer {
     delivery: WebhookDelivery,
     result: AttemptResult,
     now: number,
-  ): void {
+  ): Promise<void> | undefined {
     const { circuit } = target.state;
     const change = tellsOfEndpoint(result)
       ? circuit.record(result.outcome !== 'acknowledged', now)
@@ -122,11 +146,13 @@ export class WebhookDeliverer {
     } else if (change === 'closed') {
       tell('circuit-closed');
     }
-    if (result.statusCode === GONE) this.disable(target, 'answered 410 Gone', tell);
-    if (this.hasFailedForGood(target, now)) {
-      const days = Math.floor(this.options.disableAfter / 86_400_000);
-      this.disable(target, `has failed every attempt for ${days} days`, tell);
+    if (result.statusCode === GONE) {
+      return this.disable(target, { at: now, reason: 'gone' }, 'answered 410 Gone', tell);
     }
+    if (!this.hasFailedForGood(target, now)) return undefined;
+    const days = Math.floor(this.options.disableAfter / 86_400_000);
+    const why = `has failed every attempt for ${days} days`;
+    return this.disable(target, { at: now, reason: 'failing' }, why, tell);
   }
 
   /** Nobody can disable a URL; what would wait for it for ever gets no further, until a trial succeeds. */
@@ -140,18 +166,22 @@ export class WebhookDeliverer {
   }
 
   private disable(
-    { state, endpointId, label }: DeliveryTarget,
+    target: DeliveryTarget,
+    disabled: EndpointDisabled,
     why: string,
     tell: (type: WebhookDeliveryEventType) => void,
-  ): void {
+  ): Promise<void> | undefined {
+    const { state, endpointId, label, stored } = target;
     // A URL that a caller named is no endpoint: it is asked again when somebody names it again.
-    if (endpointId === undefined || state.disabled) return;
-    state.disabled = true;
-    this.logger.warn(
-      () =>
-        `${label} ${why} and is disabled: remove it from the configuration, or restart to try it again.`,
-    );
+    if (endpointId === undefined || isDisabled(target)) return undefined;
+    state.disabled = disabled;
+    const remedy =
+      stored === undefined
+        ? 'remove it from the configuration, or restart to try it again'
+        : 'enable it once it works again';
+    this.logger.warn(() => `${label} ${why} and is disabled: ${remedy}.`);
     tell('endpoint-disabled');
+    return this.endpoints.keepDisabled(target, disabled);
   }
 
   private log(

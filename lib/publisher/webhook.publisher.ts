@@ -8,6 +8,7 @@ import { isWebhookError } from '../errors/webhook.error.js';
 import type { WebhookEventName } from '../token/webhook-event-map.js';
 import type { DeliveryQueue, EnqueuedDelivery } from '../queue/delivery-queue.js';
 import type { DeliveryTarget } from './delivery-target.js';
+import { looksLikeUrl } from './endpoints/endpoint-id.js';
 import type { EndpointRegistry } from './endpoint.registry.js';
 import { deliveryTo, draftEvent, readDelay } from './event-draft.js';
 import { FirstAttempts } from './first-attempts.js';
@@ -68,7 +69,8 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
   ): Promise<PublishResult> {
     this.refuseWhenShuttingDown();
     const draft = draftEvent(event, data, options, this.options.clock.now());
-    const targets = this.endpoints.subscribed(event, options.tenant);
+    const found = this.endpoints.subscribed(event, options.tenant);
+    const targets = found instanceof Promise ? await found : found;
     const deliveries = targets.map((target) => deliveryTo(target, draft));
     if (deliveries.length === 0) this.logger.debug(`No endpoint wants "${event}".`);
     await this.record(deliveries, targets, options);
@@ -84,7 +86,8 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
    *
    * The delivery goes through the queue like any other: when its first attempt fails, it is retried.
    *
-   * @param endpointOrUrl - the id of a configured endpoint; or a URL, which gets the publisher's own key
+   * @param endpointOrUrl - the id of an endpoint, of the option `tenant` where that is given; or a URL, which gets the publisher's own
+   *   key
    * @returns after the first attempt, or at once when the destination has asked to wait
    * @throws {@link WebhookDeliveryError}, {@link WebhookStoreError} as {@link publish}, and
    *   `unknown_endpoint`
@@ -102,9 +105,11 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
         'send waits for an attempt, which could only come after the commit of tx: use publish.',
       );
     }
-    const target = this.targetOf(endpointOrUrl);
+    // Before anything is waited for: the data is what it is at the call.
     const draft = draftEvent(event, data, options, this.options.clock.now());
-    const delivery = deliveryTo(target, draft);
+    const target = await this.targetOf(endpointOrUrl, options.tenant);
+    const { tenant = options.tenant } = target;
+    const delivery = deliveryTo(target, { ...draft, ...(tenant !== undefined && { tenant }) });
     return unlessAborted(this.sendOrJoin(delivery, target, options), options.signal);
   }
 
@@ -120,8 +125,8 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     event: Event,
     ...[data, options = {}]: EventArguments<Event, SignOptions>
   ): Promise<SignedWebhookRequest> {
-    const target = this.targetOf(endpointOrUrl);
     const draft = draftEvent(event, data, options, this.options.clock.now());
+    const target = await this.targetOf(endpointOrUrl);
     const request = await this.sender.compose(deliveryTo(target, draft), target);
     return { ...request, id: draft.eventId };
   }
@@ -225,16 +230,19 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     }
   }
 
-  private targetOf(endpointOrUrl: string | URL): DeliveryTarget {
-    const known =
-      typeof endpointOrUrl === 'string' ? this.endpoints.endpoint(endpointOrUrl) : undefined;
-    if (known !== undefined) return known;
-    if (endpointOrUrl instanceof URL || /^[a-z][a-z0-9+.-]*:\/\//i.test(endpointOrUrl)) {
+  private async targetOf(endpointOrUrl: string | URL, tenant?: string): Promise<DeliveryTarget> {
+    if (typeof endpointOrUrl === 'string') {
+      const known = await this.endpoints.endpoint(endpointOrUrl);
+      // To whoever names another tenant, the endpoint is not there.
+      const isTheirs = tenant === undefined || known?.tenant === tenant;
+      if (known !== undefined && isTheirs) return known;
+    }
+    if (endpointOrUrl instanceof URL || looksLikeUrl(endpointOrUrl)) {
       return this.endpoints.url(this.options.egress.checkUrl(endpointOrUrl));
     }
     throw new WebhookDeliveryError(
       'unknown_endpoint',
-      'The destination is neither the id of a configured endpoint nor a URL.',
+      'The destination is neither the id of an endpoint nor a URL.',
     );
   }
 

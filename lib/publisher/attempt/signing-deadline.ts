@@ -32,6 +32,9 @@ export function signingFailure(error: unknown): FailureReason | undefined {
   if (isWebhookError(error, 'no_signing_key') || isWebhookError(error, 'keys_unavailable')) {
     return 'no_signing_key';
   }
+  // So is an endpoint whose secret cannot be opened: somebody corrects the sealing keys, and nothing was lost.
+  if (isWebhookError(error, 'sealed_secret_unreadable')) return 'no_signing_key';
+  if (isWebhookError(error, 'endpoint_unreadable')) return 'no_signing_key';
   // The provider's key of the hour does not fit the wire format: another one may.
   if (isWebhookError(error, 'invalid_token')) return 'no_signing_key';
   if (!isWebhookError(error, 'signing_failed')) return undefined;

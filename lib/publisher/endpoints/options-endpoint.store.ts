@@ -1,4 +1,4 @@
-import { WebhookDeliveryError } from '../../errors/webhook-delivery.error.js';
+import { endpointIsConfigured } from './endpoint-refusals.js';
 import { EndpointStore, type EndpointPageRequest, type StoredEndpoint } from './endpoint-store.js';
 import { pageOf } from './endpoint-page.js';
 import { frozenCopy } from './frozen-copy.js';
@@ -32,7 +32,7 @@ export class OptionsEndpointStore extends EndpointStore {
   }
 
   override async insert(): Promise<boolean> {
-    throw isConfigured();
+    throw endpointIsConfigured();
   }
 
   override async find(id: string): Promise<StoredEndpoint | undefined> {
@@ -52,22 +52,15 @@ export class OptionsEndpointStore extends EndpointStore {
   }
 
   override async replace(): Promise<boolean> {
-    throw isConfigured();
+    throw endpointIsConfigured();
   }
 
   override async remove(): Promise<boolean> {
-    throw isConfigured();
+    throw endpointIsConfigured();
   }
 
   private asOfNow(endpoint: StoredEndpoint): StoredEndpoint {
     const disabled = this.disabledState(endpoint.id);
     return disabled === undefined ? endpoint : { ...endpoint, disabled };
   }
-}
-
-function isConfigured(): WebhookDeliveryError {
-  return new WebhookDeliveryError(
-    'unsupported_option',
-    "The endpoint is one of the publisher's options: change it in the configuration.",
-  );
 }

@@ -31,7 +31,10 @@ export interface DestinationContext {
   readonly egress: EgressPolicy | undefined;
 }
 
-type DestinationOptions = Omit<WebhookEndpointOptions, 'id' | 'url' | 'events'>;
+type DestinationOptions = Pick<
+  WebhookEndpointOptions,
+  'audience' | 'hash' | 'headers' | 'jti' | 'method' | 'profile' | 'subject' | 'timeout'
+>;
 
 /**
  * Resolves the publisher's own settings: for URLs that callers name, and for what endpoints leave out.
@@ -108,7 +111,8 @@ function resolveEndpoint(
   };
 }
 
-function applySettings(
+/** Lays an endpoint's own settings over others; faults are collected, and what is at fault is still given. */
+export function applySettings(
   fallback: ResolvedDestination,
   options: DestinationOptions,
   faults: ConfigurationFaults,
@@ -187,7 +191,8 @@ function resolveUrl(
   }
 }
 
-function resolvePatterns(
+/** Checks the patterns of events; without any, every event. */
+export function resolvePatterns(
   patterns: readonly string[] = ['**'],
   faults: ConfigurationFaults,
 ): readonly string[] {

@@ -12,6 +12,9 @@ import type {
   WebhookProfile,
 } from '../../token/webhook-token.constants.js';
 import type { UnsuccessfulAttempt } from '../attempt/attempt-result.interface.js';
+import type { EndpointStore } from '../endpoints/endpoint-store.js';
+import type { ResolvedEndpointStore } from '../endpoints/endpoint-store-options.resolver.js';
+import type { SealingKey } from '../endpoints/sealing-key.js';
 import type { ResolvedJwks, WebhookJwksOptions } from '../jwks/jwks-options.interface.js';
 import type { SigningKeySource } from '../signing/signing-key-source.js';
 import type { ProvidedSigningKeys } from '../signing/provided-signing-keys.js';
@@ -120,7 +123,15 @@ export interface WebhookPublisherOptions extends EgressOptions {
   readonly method?: DeliveryMethod | undefined;
   /** Bytes of a HEAD request's whole head; above it POST is used. Default 7168. */
   readonly maxHeadBytes?: number | undefined;
+  /** Endpoints that change with the configuration only; those of the {@link endpointStore} come and go at run time. */
   readonly endpoints?: readonly WebhookEndpointOptions[] | undefined;
+  /** Where {@link WebhookEndpoints} keeps its endpoints; default a {@link MemoryEndpointStore}. */
+  readonly endpointStore?: EndpointStore | undefined;
+  /**
+   * Seal the secrets of endpoints before they are stored: the first seals, all of them open. Required with a store that
+   * is durable; default a random one of this process.
+   */
+  readonly sealingKeys?: readonly SealingKey[] | undefined;
   /** For DNS, connection, TLS, request and answer of one attempt; default `'15s'`. */
   readonly timeout?: Duration | undefined;
   readonly retry?: WebhookRetryOptions | undefined;
@@ -158,7 +169,10 @@ export interface ResolvedEndpoint extends ResolvedDestination {
 }
 
 /** The publisher's options, checked and filled; durations in milliseconds. */
-export interface ResolvedPublisherOptions {
+export interface ResolvedPublisherOptions extends ResolvedEndpointStore {
+  readonly issuer: string;
+  /** Seconds; absent, the default. */
+  readonly tokenLifetime: number | undefined;
   readonly endpoints: readonly ResolvedEndpoint[];
   /** For destinations the caller names by URL. */
   readonly defaults: ResolvedDestination;

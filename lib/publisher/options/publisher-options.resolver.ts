@@ -4,6 +4,7 @@ import { EgressPolicy } from '../../egress/egress-policy.js';
 import type { EgressTlsOptions } from '../../egress/guarded-agent.js';
 import type { ConfigurationFault } from '../../errors/webhook-configuration.error.js';
 import { ConfigurationFaults } from '../../errors/configuration-faults.js';
+import { resolveEndpointStore } from '../endpoints/endpoint-store-options.resolver.js';
 import { isServed, resolveJwks } from '../jwks/jwks-options.resolver.js';
 import { SigningResolver } from '../signing/signing.resolver.js';
 import { resolveDefaults, resolveEndpoints } from './endpoint-options.resolver.js';
@@ -53,6 +54,7 @@ export function resolvePublisherOptions(
   const context = { publisher: options, signing, egress };
   const defaults = resolveDefaults(context, faults);
   const endpoints = resolveEndpoints(options.endpoints ?? [], context, defaults, faults);
+  const store = resolveEndpointStore(options, faults);
   const jwks = resolveJwks(options.jwks, signing, faults);
   const retry = resolveRetryOptions(options.retry ?? {}, faults.below('retry'));
   const shutdownTimeout = faults.duration(
@@ -68,6 +70,9 @@ export function resolvePublisherOptions(
   }
   return {
     resolved: {
+      ...store,
+      issuer: options.issuer,
+      tokenLifetime: options.tokenLifetime,
       endpoints,
       defaults,
       provided: signing.provided,
