@@ -99,6 +99,7 @@ export class PostgresDeliveryLog extends DeliveryLog {
     }
   }
 
+  /** What it remembers of a delivery. */
   override async find(id: string): Promise<LoggedDelivery | undefined> {
     const [row] = await this.connection.match(this.statements.find, [id]);
     return row && loggedDeliveryOf(row);
@@ -109,6 +110,7 @@ export class PostgresDeliveryLog extends DeliveryLog {
     return rows.map(loggedAttemptOf);
   }
 
+  /** A page, the newest first. */
   override async list(
     filter: DeliveryFilter,
     page: DeliveryPageRequest,

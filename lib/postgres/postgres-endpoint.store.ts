@@ -56,6 +56,7 @@ export class PostgresEndpointStore extends EndpointStore {
     return this.change(this.statements.insert, endpoint);
   }
 
+  /** What is kept of an endpoint. */
   override async find(id: string): Promise<StoredEndpoint | undefined> {
     const [found] = await this.read(this.statements.find, [id]);
     return found;
