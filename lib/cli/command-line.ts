@@ -13,6 +13,18 @@ const COMMANDS: Readonly<Record<string, Command>> = {
     summary: 'says step by step why a captured request is accepted or refused',
     load: () => import('./explain.command.js'),
   },
+  migrate: {
+    summary: 'makes the tables of the stores on PostgreSQL, or brings them up to date',
+    load: () => import('./migrate.command.js'),
+  },
+  status: {
+    summary: 'says which steps of those tables are applied, and which are pending',
+    load: () => import('./status.command.js'),
+  },
+  sql: {
+    summary: 'prints those steps as SQL, for a migration tool of your own',
+    load: () => import('./sql.command.js'),
+  },
 };
 
 /**

@@ -4,6 +4,7 @@ import { driverFault } from './driver-fault.js';
 const BROKEN = 'the connection broke';
 const ENDED = 'the transaction has ended: await what is done in it before it commits';
 const IN_THE_WAY = 'another transaction was in the way: run this one again';
+const UNTRUSTED = 'its certificate is not trusted: name the authority with sslrootcert';
 
 /** What the SQLSTATEs and system errors that an operator can mend mean. */
 const REASONS: Readonly<Record<string, string>> = {
@@ -14,9 +15,8 @@ const REASONS: Readonly<Record<string, string>> = {
   '28P01': 'it refuses the credentials',
   '28000': 'it refuses the credentials',
   '3D000': 'the database does not exist',
-  '3F000': 'the schema does not exist: let migrate create it',
-  '42P01': 'the tables do not exist: let migrate create them',
   '42501': 'the user may not do that: grant it the schema',
+  '55P03': 'somebody else holds the tables: try again',
   '53300': 'it has no connection left',
   '53100': 'its disk is full',
   '57P01': 'it is shutting down',
@@ -27,7 +27,13 @@ const REASONS: Readonly<Record<string, string>> = {
   ETIMEDOUT: 'its address does not answer',
   ECONNRESET: BROKEN,
   EPIPE: BROKEN,
+  DEPTH_ZERO_SELF_SIGNED_CERT: UNTRUSTED,
+  SELF_SIGNED_CERT_IN_CHAIN: UNTRUSTED,
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: UNTRUSTED,
 };
+
+/** SQLSTATEs of a schema, table or column that this version of the package knows and the database does not. */
+const BEHIND = new Set(['3F000', '42P01', '42703']);
 
 /**
  * Faults without a code: of pg-boss, which may not bring its schema up to date itself, of node-postgres, and of the transactions of
@@ -47,6 +53,12 @@ const MESSAGES: readonly (readonly [RegExp, string])[] = [
   [/transaction (query )?(is |was )?already (complete|committed|rolled back|closed)/i, ENDED],
   [/transaction (is closed|not found)/i, ENDED],
   [
+    /connection timeout|timeout expired|timeout exceeded|read timeout/,
+    'its address does not answer',
+  ],
+  [/password must be a string/, 'it asks for a password'],
+  [/does not support SSL/, 'it does not speak TLS, which the URL asks for'],
+  [
     /requires migrations/,
     'the schema is of another version of pg-boss: run npx pg-boss migrate, or leave migrate on',
   ],
@@ -60,6 +72,14 @@ const MESSAGES: readonly (readonly [RegExp, string])[] = [
 export function databaseFailure(what: string, cause: unknown): WebhookStoreError {
   if (cause instanceof WebhookStoreError) return cause;
   const fault = driverFault(cause);
+  if (BEHIND.has(codeOf(fault))) {
+    const remedy = 'run npx nestjs-webhook-token migrate, with the --schema of this store';
+    return new WebhookStoreError(
+      'schema_behind',
+      `${what} does not find its tables as this version of the package has them: ${remedy}.`,
+      { cause },
+    );
+  }
   const reason = reasonOf(fault);
   const because = reason === undefined ? '.' : `: ${reason}.`;
   return new WebhookStoreError('store_unavailable', `${what} cannot use PostgreSQL${because}`, {
@@ -68,7 +88,13 @@ export function databaseFailure(what: string, cause: unknown): WebhookStoreError
 }
 
 function reasonOf(cause: unknown): string | undefined {
-  const { code, message } = (cause ?? {}) as { code?: unknown; message?: unknown };
-  if (typeof code === 'string' && REASONS[code] !== undefined) return REASONS[code];
+  const reason = REASONS[codeOf(cause)];
+  if (reason !== undefined) return reason;
+  const { message } = (cause ?? {}) as { message?: unknown };
   return MESSAGES.find(([pattern]) => pattern.test(String(message)))?.[1];
+}
+
+function codeOf(cause: unknown): string {
+  const { code } = (cause ?? {}) as { code?: unknown };
+  return typeof code === 'string' ? code : '';
 }

@@ -1,31 +1,20 @@
 import { randomUUID } from 'node:crypto';
-import { inTime } from '../clock/deadline.js';
 import type { Duration } from '../clock/duration.js';
-import { SystemClock } from '../clock/system-clock.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import { ConfigurationFaults } from '../errors/configuration-faults.js';
-import { WebhookConfigurationError } from '../errors/webhook-configuration.error.js';
-import { WebhookStoreError } from '../errors/webhook-store.error.js';
 import {
   ReplayStore,
   type ReplayClaim,
   type ReplayReservation,
   type ReplayVerdict,
 } from '../replay/replay-store.js';
-import { isSchemaName, SCHEMA_RULE } from './boss-host.js';
-import { databaseFailure } from './database-failure.js';
+import { replayTable } from './migrations/replay.step.js';
+import type { PostgresClientSource } from './postgres-client.interface.js';
+import type { PostgresStoreOptions } from './postgres-store-options.interface.js';
 import { ReplayStatements } from './replay-statements.js';
-import { joinTransaction } from './transactions/join-transaction.js';
-import { rowsOf } from './transactions/query-result.js';
-
-/** Anything that runs a statement by itself: a `Pool` of node-postgres, a PGlite. */
-export interface PostgresClient {
-  /** @returns `{ rows }`, or the list of such that several statements give */
-  query(text: string, values?: unknown[]): Promise<unknown>;
-}
+import { StoreConnection, type Row, type StoreIdentity } from './store-connection.js';
 
 /** All optional. */
-export interface PostgresReplayStoreOptions {
+export interface PostgresReplayStoreOptions extends PostgresStoreOptions {
   /** Where the table `replay` lies; default `webhooks`. */
   readonly schema?: string | undefined;
   /** How long the server may take to answer before the webhook is answered 503; default `'2s'`. */
@@ -34,8 +23,11 @@ export interface PostgresReplayStoreOptions {
   readonly clock?: WebhookClock | undefined;
 }
 
-/** Milliseconds. */
-const DEFAULT_TIMEOUT = 2_000;
+const IDENTITY: StoreIdentity = {
+  name: 'PostgresReplayStore',
+  subject: 'The replay store',
+  timeout: 2_000,
+};
 
 /**
  * Remembers events in PostgreSQL, for any number of processes.
@@ -53,52 +45,39 @@ export class PostgresReplayStore extends ReplayStore {
   override readonly scope = 'shared';
 
   private readonly statements: ReplayStatements;
-  private readonly timeout: number;
-  private readonly clock: WebhookClock;
+  private readonly connection: StoreConnection;
 
   /**
-   * @param client - a pool; closing it stays the application's
+   * @param client - a pool, or what gives one; closing it stays the application's
    * @throws {@link WebhookConfigurationError} for a client that is none, and for options out of range
    */
-  constructor(
-    private readonly client: PostgresClient,
-    options: PostgresReplayStoreOptions = {},
-  ) {
+  constructor(client: PostgresClientSource, options: PostgresReplayStoreOptions = {}) {
     super();
-    const faults = new ConfigurationFaults('PostgresReplayStore');
-    faults.require(
-      typeof (client as Partial<PostgresClient> | undefined)?.query === 'function',
-      'client',
-      'must be a Pool of pg, or what has its query(text, values)',
-    );
-    const { schema = 'webhooks', clock = new SystemClock() } = options;
-    faults.require(isSchemaName(schema), 'schema', SCHEMA_RULE);
-    this.timeout = faults.duration('timeout', options.timeout, DEFAULT_TIMEOUT);
-    if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
-    this.clock = clock;
-    this.statements = new ReplayStatements(schema);
+    this.connection = new StoreConnection(IDENTITY, client, options);
+    this.statements = new ReplayStatements(this.connection.schema);
   }
 
-  /** The table, as SQL that can be run any number of times, for a migration of your own. */
+  /** The table of this store alone, as SQL that can be run any number of times, for a migration of your own. */
   get schemaSql(): string {
-    return this.statements.schema.join('\n');
+    const { schema } = this.connection;
+    return [`CREATE SCHEMA IF NOT EXISTS ${schema};`, ...replayTable(schema)].join('\n');
   }
 
   /**
-   * Makes the table where it does not exist.
+   * Brings the schema up to date: this table and those of the other stores. Any number of processes may do so at once.
    *
-   * @throws {@link WebhookStoreError} `store_unavailable`
+   * @throws {@link WebhookStoreError} `store_unavailable`; `schema_ahead` where a newer version of the package has made it
    */
   async migrate(): Promise<void> {
-    for (const statement of this.statements.schema) await this.ask(statement, []);
+    await this.connection.migrate();
   }
 
   override async reserve(claim: ReplayClaim): Promise<ReplayVerdict> {
-    const now = this.clock.now();
+    const now = this.connection.clock.now();
     const owner = randomUUID();
     const keep = wholeMs(Math.max(claim.replayUntil, claim.keepUntil) - now);
     const { key, tokenKey, fingerprint } = claim;
-    const [row] = await this.ask(this.statements.reserve, [
+    const [row] = await this.connection.ask(this.statements.reserve, [
       key,
       tokenKey,
       fingerprint,
@@ -135,17 +114,8 @@ export class PostgresReplayStore extends ReplayStore {
    * @throws {@link WebhookStoreError} `store_unavailable` where the statement fails; the caller rolls back
    */
   async commitWith(tx: unknown, { claim, owner }: ReplayReservation): Promise<boolean> {
-    const db = joinTransaction(tx);
-    try {
-      const { rows } = await db.executeSql(this.statements.commit, [
-        claim.key,
-        claim.tokenKey,
-        owner,
-      ]);
-      return holds(rows, claim);
-    } catch (cause) {
-      throw databaseFailure('The replay store', cause);
-    }
+    const values = [claim.key, claim.tokenKey, owner];
+    return holds(await this.connection.askIn(tx, this.statements.commit, values), claim);
   }
 
   override async release({ claim, owner }: ReplayReservation): Promise<boolean> {
@@ -153,33 +123,20 @@ export class PostgresReplayStore extends ReplayStore {
   }
 
   private async change(statement: string, claim: ReplayClaim, values: string[]): Promise<boolean> {
-    return holds(await this.ask(statement, [claim.key, claim.tokenKey, ...values]), claim);
+    return holds(
+      await this.connection.ask(statement, [claim.key, claim.tokenKey, ...values]),
+      claim,
+    );
   }
 
   /** A conflict takes neither key; where this is not reached, the token is free again when the lease has ended. */
   private async freeToken({ key, tokenKey }: ReplayClaim, owner: string): Promise<void> {
-    if (tokenKey !== key) await this.ask(this.statements.freeToken, [key, tokenKey, owner]);
-  }
-
-  /** A driver may wait for its server for ever; a sender is answered in time all the same. */
-  private async ask(statement: string, values: string[]): Promise<Record<string, unknown>[]> {
-    const ask = async (): Promise<Record<string, unknown>[]> => {
-      try {
-        return rowsOf(await this.client.query(statement, values));
-      } catch (cause) {
-        throw databaseFailure('The replay store', cause);
-      }
-    };
-    return inTime(
-      this.clock,
-      this.timeout,
-      ask,
-      () => new WebhookStoreError('store_unavailable', 'PostgreSQL did not answer in time.'),
-    );
+    if (tokenKey !== key)
+      await this.connection.ask(this.statements.freeToken, [key, tokenKey, owner]);
   }
 }
 
-function holds(rows: readonly Record<string, unknown>[], { key }: ReplayClaim): boolean {
+function holds(rows: readonly Row[], { key }: ReplayClaim): boolean {
   return rows.some(({ id }) => id === key);
 }
 

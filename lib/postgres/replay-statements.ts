@@ -9,9 +9,6 @@ const PRUNED = 4;
  * good as none. Times are the server's; durations come from the receiver.
  */
 export class ReplayStatements {
-  /** Makes the table; each can be run any number of times. */
-  readonly schema: readonly string[];
-
   /** `$1` event, `$2` token, `$3` fingerprint, `$4` owner, `$5` lease and `$6` time to keep, in milliseconds. */
   readonly reserve: string;
 
@@ -29,20 +26,6 @@ export class ReplayStatements {
 
   constructor(schema: string) {
     const table = `${schema}.replay`;
-    this.schema = [
-      `CREATE SCHEMA IF NOT EXISTS ${schema};`,
-      `CREATE TABLE IF NOT EXISTS ${table} (
-  id text PRIMARY KEY,
-  event text NOT NULL,
-  fingerprint text NOT NULL,
-  owner text,
-  done boolean NOT NULL DEFAULT false,
-  expires_at timestamptz NOT NULL,
-  keep_until timestamptz NOT NULL
-);`,
-      `CREATE INDEX IF NOT EXISTS replay_expires_at ON ${table} (expires_at);`,
-    ];
-
     const now = 'clock_timestamp()';
     const ms = (parameter: string): string => `${parameter}::float8 * interval '1 ms'`;
     const values = `$1, $3, $4, ${now} + ${ms('$5')}, ${now} + ${ms('$6')}`;

@@ -27,6 +27,12 @@ describe('the command line', () => {
     expect(packages.filter((name) => name.startsWith('@nestjs') || name === 'rxjs')).toEqual([]);
   });
 
+  it.each(['migrate', 'status', 'sql'])('runs %s without loading Nest or a driver', (name) => {
+    const packages = [...loaded(join(LIB, `cli/${name}.command.ts`))];
+
+    expect(packages.filter((one) => !one.startsWith('node:'))).toEqual([]);
+  });
+
   it('would be caught loading it', () => {
     expect([...loaded(join(LIB, 'receiver/webhook.verifier.ts'))]).toContain('@nestjs/common');
   });

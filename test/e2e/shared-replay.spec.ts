@@ -4,6 +4,7 @@ import { Injectable } from '@nestjs/common';
 import { Redis } from 'ioredis';
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
 import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
+import { PostgresReplayStore } from '../../lib/postgres/index.js';
 import { RedisReplayStore } from '../../lib/redis/index.js';
 import { adapters } from '../fixtures/adapters.js';
 import { send } from '../fixtures/http-client.js';
@@ -95,6 +96,29 @@ describe.each(adapters)('a replica on %s whose Redis is gone', (_, make) => {
 
     expect(answer.status).toBe(503);
     expect(answer.headers['retry-after']).toBe('5');
+    expect(handled.has(id)).toBe(false);
+  });
+});
+
+describe.each(adapters)('a replica on %s whose PostgreSQL was not migrated', (_, make) => {
+  it('answers 503, handles nothing, and tells the sender nothing of it', async () => {
+    const query = async (): Promise<never> => {
+      throw Object.assign(new Error('relation "webhooks.replay" does not exist'), {
+        code: '42P01',
+      });
+    };
+    const started = await startApp(make(), {
+      options: receiverOptions({ replay: { store: new PostgresReplayStore({ query }) } }),
+      providers: [Orders],
+    });
+    const id = randomBytes(8).toString('hex');
+    const token = signed({ data: { id, fails: false } });
+    const answer = await send(started.origin, { method: 'POST', token });
+    await started.app.close();
+
+    expect(answer.status).toBe(503);
+    expect(answer.headers['retry-after']).toBe('5');
+    expect(JSON.stringify(answer)).not.toMatch(/migrate|webhooks\.replay/);
     expect(handled.has(id)).toBe(false);
   });
 });

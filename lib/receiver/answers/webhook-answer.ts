@@ -91,7 +91,7 @@ function acknowledgement(situation: 'processed' | 'duplicate'): WebhookAnswer {
 }
 
 function situationOf(code: string): WebhookSituation | undefined {
-  if (code === 'store_full') return 'store_unavailable';
+  if (code === 'store_full' || code === 'schema_behind') return 'store_unavailable';
   return Object.hasOwn(WEBHOOK_ANSWERS, code) ? (code as WebhookSituation) : undefined;
 }
 

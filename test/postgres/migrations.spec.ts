@@ -1,0 +1,325 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from '@jest/globals';
+import { Pool } from 'pg';
+import {
+  EmbeddedDeliveryQueue,
+  PostgresDeliveryLog,
+  PostgresEndpointStore,
+  PostgresReplayStore,
+} from '../../lib/postgres/index.js';
+import { migrationScript, stepBlock } from '../../lib/postgres/migrations/migration-script.js';
+import { migrationSteps } from '../../lib/postgres/migrations/migration-steps.js';
+import type { StoredEndpoint } from '../../lib/publisher/endpoints/endpoint-store.js';
+import { newClaim } from '../fixtures/racing-replicas.js';
+import { describeWith, urlOf } from '../fixtures/services.js';
+import { TestDatabase } from './database.js';
+import { due } from './deliveries.js';
+import { StandInServer } from './stand-in-server.js';
+
+const ENDPOINT: StoredEndpoint = {
+  id: 'crm',
+  url: 'https://crm.example/webhooks',
+  events: ['**'],
+  settings: {},
+  keys: [],
+  version: 1,
+  createdAt: 1_000,
+  updatedAt: 1_000,
+};
+
+(await describeWith('PostgreSQL'))('The schema of the stores', () => {
+  const database = new TestDatabase();
+  const { pool } = database;
+  const roles: string[] = [];
+  afterAll(async () => {
+    for (const role of roles) await pool.query(`DROP OWNED BY ${role} CASCADE; DROP ROLE ${role}`);
+    await database.close();
+  });
+
+  async function versions(schema: string): Promise<number[]> {
+    const { rows } = await pool.query<{ version: number }>(
+      `SELECT version FROM ${schema}.migration ORDER BY version`,
+    );
+    return rows.map(({ version }) => version);
+  }
+
+  /** Columns and indexes, as far as two schemas can be compared. */
+  async function shape(schema: string): Promise<unknown[]> {
+    const columns = await pool.query(
+      `SELECT table_name, column_name, data_type, is_nullable, column_default, collation_name
+       FROM information_schema.columns WHERE table_schema = $1 ORDER BY 1, 2`,
+      [schema],
+    );
+    const indexes = await pool.query(
+      `SELECT replace(indexdef, $1, '') AS def FROM pg_indexes WHERE schemaname = $1 ORDER BY 1`,
+      [schema],
+    );
+    return [...columns.rows, ...indexes.rows];
+  }
+
+  /** A pool of a user that may do nothing yet. */
+  async function newUser(): Promise<{ role: string; user: Pool }> {
+    const role = database.newSchema();
+    await pool.query(`CREATE ROLE ${role} LOGIN`);
+    roles.push(role);
+    const url = new URL(urlOf('PostgreSQL'));
+    url.username = role;
+    return { role, user: new Pool({ connectionString: url.href, max: 2 }) };
+  }
+
+  it('is made once by ten that begin at the same time', async () => {
+    const schema = database.newSchema();
+    const stores = Array.from({ length: 10 }, (_, index) =>
+      index % 2 === 0
+        ? new PostgresEndpointStore(pool, { schema })
+        : new PostgresDeliveryLog(pool, { schema }),
+    );
+    await Promise.all(stores.map(async (store) => store.migrate()));
+
+    expect(await versions(schema)).toEqual([1, 2, 3]);
+  });
+
+  it('is what the script makes', async () => {
+    const [migrated, scripted] = [database.newSchema(), database.newSchema()];
+    await new PostgresReplayStore(pool, { schema: migrated }).migrate();
+    await pool.query(migrationScript(scripted));
+
+    expect(await shape(scripted)).toEqual(await shape(migrated));
+    expect(await versions(scripted)).toEqual(await versions(migrated));
+  });
+
+  it.each([1, 2])('comes from version %d by the script of the rest', async (from) => {
+    const schema = database.newSchema();
+    for (const step of migrationSteps(schema).slice(0, from)) {
+      await pool.query(stepBlock(schema, step));
+    }
+    await pool.query(migrationScript(schema, from));
+
+    expect(await versions(schema)).toEqual([1, 2, 3]);
+  });
+
+  it('takes over the table of a replay store from before there were steps', async () => {
+    const schema = database.newSchema();
+    const store = new PostgresReplayStore(pool, { schema });
+    await pool.query(store.schemaSql);
+    const claim = newClaim();
+    const verdict = await store.reserve(claim);
+    await store.migrate();
+
+    expect(verdict.status).toBe('reserved');
+    expect(await store.reserve(claim)).toMatchObject({ status: 'in-progress' });
+    expect(await versions(schema)).toEqual([1, 2, 3]);
+  });
+
+  it('keeps the endpoints of version 2', async () => {
+    const schema = database.newSchema();
+    for (const step of migrationSteps(schema).slice(0, 2)) {
+      await pool.query(stepBlock(schema, step));
+    }
+    const store = new PostgresEndpointStore(pool, { schema });
+    await store.insert(ENDPOINT);
+    await store.migrate();
+
+    expect(await store.find('crm')).toEqual(ENDPOINT);
+    expect(await versions(schema)).toEqual([1, 2, 3]);
+  });
+
+  it('is left as it was by a step that fails', async () => {
+    const schema = database.newSchema();
+    const step = {
+      version: 1,
+      name: 'broken',
+      statements: Array.from({ length: 2 }, () => `CREATE TABLE ${schema}.half (id int);`),
+    };
+
+    await expect(pool.query(stepBlock(schema, step))).rejects.toThrow(/already exists/);
+    const { rows } = await pool.query('SELECT to_regnamespace($1) AS there', [schema]);
+    expect(rows).toEqual([{ there: null }]);
+  });
+
+  it.each<[string, (schema: string) => Promise<unknown>]>([
+    ['the endpoint store', (schema) => new PostgresEndpointStore(pool, { schema }).find('crm')],
+    [
+      'the endpoint store that writes',
+      (schema) => new PostgresEndpointStore(pool, { schema }).insert(ENDPOINT),
+    ],
+    ['the delivery log', (schema) => new PostgresDeliveryLog(pool, { schema }).record([due('d')])],
+    ['the replay store', (schema) => new PostgresReplayStore(pool, { schema }).reserve(newClaim())],
+  ])('that is missing is told by %s, with the remedy', async (_, use) => {
+    await expect(use(database.newSchema())).rejects.toMatchObject({
+      code: 'schema_behind',
+      message: expect.stringMatching(/npx nestjs-webhook-token migrate/),
+    });
+  });
+
+  it('that lacks a column is told as one that is behind', async () => {
+    const schema = database.newSchema();
+    const store = new PostgresEndpointStore(pool, { schema });
+    await store.migrate();
+    await pool.query(`ALTER TABLE ${schema}.endpoint DROP COLUMN details`);
+
+    await expect(store.find('crm')).rejects.toMatchObject({ code: 'schema_behind' });
+  });
+
+  it('that a newer version has made is told, and left alone', async () => {
+    const schema = database.newSchema();
+    const store = new PostgresEndpointStore(pool, { schema });
+    await store.migrate();
+    await pool.query(`INSERT INTO ${schema}.migration (version, name) VALUES (4, 'later')`);
+
+    await expect(store.migrate()).rejects.toMatchObject({
+      code: 'schema_ahead',
+      message: expect.stringMatching(/at version 4, .* knows 3/),
+    });
+    expect(await store.insert(ENDPOINT)).toBe(true);
+  });
+
+  it('is not made by a user who may not, and the message says so', async () => {
+    const { user } = await newUser();
+    const store = new PostgresEndpointStore(user, { schema: database.newSchema() });
+    const refusal = await store.migrate().catch((error: unknown) => error);
+    await user.end();
+
+    expect(refusal).toMatchObject({
+      code: 'store_unavailable',
+      message: expect.stringMatching(/the user may not do that/),
+    });
+  });
+
+  it('that an administrator has made empty is filled by a user who may make tables in it', async () => {
+    const { role, user } = await newUser();
+    const schema = database.newSchema();
+    await pool.query(`CREATE SCHEMA ${schema} AUTHORIZATION ${role}`);
+    await new PostgresEndpointStore(user, { schema }).migrate();
+    await user.end();
+
+    expect(await versions(schema)).toEqual([1, 2, 3]);
+  });
+
+  it('that is up to date serves a user who may only use it', async () => {
+    const { role, user } = await newUser();
+    const schema = database.newSchema();
+    await new PostgresEndpointStore(pool, { schema }).migrate();
+    await pool.query(`GRANT USAGE ON SCHEMA ${schema} TO ${role}`);
+    await pool.query(
+      `GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA ${schema} TO ${role}`,
+    );
+    const log = new PostgresDeliveryLog(user, { schema });
+    const { delivery } = due('d');
+    await log.migrate();
+    await log.record([due('d')]);
+    const made = { attempt: 1, at: 1, method: 'POST', durationMs: 1 } as const;
+    await log.change([{ delivery, status: 'dead', attempts: 1, reason: 'dns', at: 1, made }]);
+    const replay = new PostgresReplayStore(user, { schema });
+    const verdict = await replay.reserve(newClaim());
+    const pruned = await log.prune(Date.now() + 1_000);
+    await user.end();
+
+    expect([verdict.status, pruned]).toEqual(['reserved', 1]);
+  });
+
+  it('holds no token and no secret', async () => {
+    const schema = database.newSchema();
+    const store = new PostgresEndpointStore(pool, { schema });
+    await store.migrate();
+    await store.insert({ ...ENDPOINT, keys: [{ kid: 'a', sealed: 'v1.c2VhbGVk', notBefore: 0 }] });
+    const log = new PostgresDeliveryLog(pool, { schema });
+    const { delivery, notBefore } = due('d');
+    await log.record([{ delivery, notBefore }]);
+    const made = {
+      attempt: 1,
+      at: 1,
+      method: 'POST',
+      durationMs: 1,
+      // What a sender may carry besides, by mistake: it has no column.
+      token: 'eyJhbGciOiJIUzI1NiJ9.e30.x',
+      secret: 'not-to-be-kept',
+    } as const;
+    await log.change([{ delivery, status: 'delivered', attempts: 1, at: 1, made }]);
+    const tables = ['endpoint', 'delivery', 'attempt', 'replay', 'migration'];
+    const dumps = tables.map(async (table) => pool.query(`SELECT * FROM ${schema}.${table}`));
+    const dump = JSON.stringify((await Promise.all(dumps)).map(({ rows }) => rows));
+
+    expect(dump).toContain('c2VhbGVk');
+    expect(dump).not.toMatch(/eyJ|not-to-be-kept/);
+  });
+});
+
+describe('The embedded database of a queue', () => {
+  it('serves the stores too, beside pg-boss', async () => {
+    const directory = await mkdtemp(join(tmpdir(), 'webhooks-'));
+    const queue = new EmbeddedDeliveryQueue({ directory, pollInterval: '100ms' });
+    const database = async () => queue.database();
+    const store = new PostgresEndpointStore(database, { timeout: '120s' });
+    const log = new PostgresDeliveryLog(database, { timeout: '120s' });
+    await store.migrate();
+    await store.insert(ENDPOINT);
+    const pglite = await queue.database();
+    await pglite.transaction(async (tx) => {
+      await queue.enqueue([due('both')], { tx });
+      await log.record([due('both')], { tx });
+    });
+    const delivered: string[] = [];
+    await queue.consume(async ({ id }) => {
+      delivered.push(id);
+      return { type: 'delivered' };
+    });
+    while (delivered.length === 0) await sleep(10);
+
+    expect(await log.find('both')).toMatchObject({ status: 'pending' });
+    expect(await store.find('crm')).toEqual(ENDPOINT);
+    await queue.stop(Date.now() + 5_000);
+    await rm(directory, { recursive: true });
+  }, 120_000);
+});
+
+describe('A store without its server', () => {
+  it.each<[string, string | undefined, RegExp]>([
+    ['that takes the connection and says nothing', undefined, /did not answer in time/],
+    ['that refuses the password', '28P01', /refuses the credentials/],
+    ['that starts up', '57P03', /starting up/],
+  ])('%s is unavailable', async (_, sqlState, message) => {
+    const server = await StandInServer.start(sqlState);
+    const pool = new Pool({ connectionString: server.url });
+    const timeout = sqlState === undefined ? '100ms' : '30s';
+    const failures = await Promise.all([
+      new PostgresEndpointStore(pool, { timeout }).subscribed('a').catch((error: unknown) => error),
+      new PostgresDeliveryLog(pool, { timeout }).change([]).catch((error: unknown) => error),
+      new PostgresDeliveryLog(pool, { timeout }).find('a').catch((error: unknown) => error),
+    ]);
+    await server.stop();
+    await pool.end();
+
+    const unavailable = { code: 'store_unavailable', message: expect.stringMatching(message) };
+    expect(failures).toEqual([
+      expect.objectContaining(unavailable),
+      undefined,
+      expect.objectContaining(unavailable),
+    ]);
+    expect(JSON.stringify(failures)).not.toContain('not-to-be-shown');
+  });
+});
+
+describe.each([
+  ['PostgresEndpointStore', PostgresEndpointStore],
+  ['PostgresDeliveryLog', PostgresDeliveryLog],
+])('new %s', (name, Store) => {
+  const client = { query: async () => ({ rows: [] }) };
+
+  it.each<[string, unknown, object, string]>([
+    ['no client', undefined, {}, 'client'],
+    ['a URL for a client', 'postgresql://127.0.0.1/shop', {}, 'client'],
+    ['a schema that would have to be quoted', client, { schema: 'a"b' }, 'schema'],
+    ['a timeout that is none', client, { timeout: '0s' }, 'timeout'],
+  ])('refuses %s', (_, given, options, path) => {
+    expect(() => new Store(given as never, options)).toThrow(
+      expect.objectContaining({
+        code: 'invalid_configuration',
+        faults: [expect.objectContaining({ path: `${name}.${path}` })],
+      }),
+    );
+  });
+});

@@ -1,0 +1,157 @@
+import { PGlite } from '@electric-sql/pglite';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { PostgresDeliveryLog } from '../../lib/postgres/index.js';
+import type { LoggedAttempt } from '../../lib/publisher/deliveries/delivery-log.js';
+import { deliveryLogContract } from '../../lib/testing/delivery-log.contract.js';
+import { describeWith } from '../fixtures/services.js';
+import { TestDatabase } from './database.js';
+import { due, dueAtUrl } from './deliveries.js';
+import { LIBRARY_NAMES, openLibraries } from './transaction-libraries.js';
+import type { TransactionLibrary } from './transaction-library.interface.js';
+
+const MADE: LoggedAttempt = { attempt: 1, at: 1_000, method: 'POST', durationMs: 12.5 };
+
+(await describeWith('PostgreSQL'))('PostgresDeliveryLog', () => {
+  const database = new TestDatabase();
+  const schema = database.newSchema();
+  const log = new PostgresDeliveryLog(database.pool, { schema, timeout: '30s' });
+  beforeAll(async () => log.migrate());
+  afterAll(async () => database.close());
+
+  async function create(): Promise<PostgresDeliveryLog> {
+    await database.pool.query(`TRUNCATE ${schema}.delivery CASCADE`);
+    return log;
+  }
+
+  for (const { name, run } of deliveryLogContract(create)) it(name, run, 60_000);
+
+  describe('record in a transaction', () => {
+    let libraries: TransactionLibrary[];
+    beforeAll(async () => (libraries = await openLibraries()));
+    afterAll(async () => Promise.all(libraries.map(async ({ close }) => close())));
+
+    it.each(LIBRARY_NAMES)('of %s remembers what was committed, and no more', async (library) => {
+      await create();
+      const { transaction } = libraries.find(({ name }) => name === library)!;
+      await transaction(async (tx) => {
+        await log.record([due('kept'), dueAtUrl('kept by URL')], { tx });
+        expect(await log.list({}, { limit: 1 })).toEqual([]);
+      });
+      const rolledBack = transaction(async (tx) => {
+        await log.record([due('gone')], { tx });
+        throw new Error('roll back');
+      });
+      await expect(rolledBack).rejects.toThrow('roll back');
+
+      expect(await log.list({}, { limit: 100 })).toHaveLength(2);
+      const { delivery } = dueAtUrl('kept by URL');
+      expect((await log.find(delivery.id))?.delivery.url).toBe(delivery.url);
+    });
+
+    it('refuses a client that would commit by itself', async () => {
+      await expect(log.record([due('x')], { tx: database.pool })).rejects.toMatchObject({
+        code: 'unsupported_option',
+      });
+    });
+  });
+
+  it('keeps an answer that no text of PostgreSQL can be, as far as it can', async () => {
+    await create();
+    const { delivery } = due('odd');
+    const made = { ...MADE, answer: 'a\0b\uD800c' };
+    await log.change([{ delivery, status: 'dead', attempts: 1, at: 1, made }]);
+
+    expect(await log.attempts('odd')).toEqual([{ ...made, answer: 'a\uFFFDb\uFFFDc' }]);
+  });
+
+  it('keeps claims of a received event that no jsonb can be', async () => {
+    await create();
+    const { delivery, notBefore } = due('received');
+    const { endpointId: _, ...rest } = delivery;
+    const received = {
+      receiver: 'default',
+      claims: { iss: 'https://shop.example', data: { note: 'a\0b\uD800' } },
+      method: 'POST',
+      profile: 'webhook-token',
+      bodyVerified: true,
+    } as never;
+    await log.record([{ delivery: { ...rest, received }, notBefore }]);
+
+    expect((await log.find('received'))?.delivery.received).toEqual(received);
+  });
+
+  it('finds nothing by what no text can be', async () => {
+    expect(await log.find('\0')).toBeUndefined();
+    expect(await log.list({ tenant: 'a\0' }, { limit: 1 })).toEqual([]);
+  });
+
+  it('splits what is too much for one statement', async () => {
+    await create();
+    const large = Buffer.alloc(3 * 1024 * 1024, 'x');
+    const items = Array.from({ length: 5 }, (_, index) => {
+      const { delivery, notBefore } = due(`large-${index}`);
+      return {
+        delivery: { ...delivery, payload: { ...delivery.payload, bytes: large } },
+        notBefore,
+      };
+    });
+    await log.record(items);
+
+    const kept = await log.list({}, { limit: 10 });
+    expect(kept.map(({ delivery }) => delivery.payload.bytes?.byteLength)).toEqual(
+      Array.from({ length: 5 }, () => large.byteLength),
+    );
+  });
+
+  it('prunes more than one statement forgets', async () => {
+    await create();
+    await database.pool.query(
+      `INSERT INTO ${schema}.delivery (id, event_id, event, details, status, attempts, created_at, updated_at)
+       SELECT 'old-' || n, 'e', 'order.created', '{"payload":{}}', 'delivered', 1, to_timestamp(n), now()
+       FROM generate_series(1, 2500) AS n`,
+    );
+
+    expect(await log.prune(2_400_500)).toBe(2_400);
+    expect(await log.list({ status: 'delivered' }, { limit: 200 })).toHaveLength(100);
+  });
+});
+
+describe('PostgresDeliveryLog on PGlite', () => {
+  let database: PGlite;
+  let log: PostgresDeliveryLog;
+  beforeAll(async () => {
+    database = await PGlite.create();
+    log = new PostgresDeliveryLog(async () => database, { timeout: '30s' });
+    await log.migrate();
+  }, 60_000);
+  afterAll(async () => database.close());
+
+  async function create(): Promise<PostgresDeliveryLog> {
+    await database.exec('TRUNCATE webhooks.delivery CASCADE');
+    return log;
+  }
+
+  for (const { name, run } of deliveryLogContract(create)) it(name, run, 60_000);
+
+  it('joins a transaction of the embedded database, and leaves nothing where it is rolled back', async () => {
+    await create();
+    await database.transaction(async (tx) => log.record([due('kept')], { tx }));
+    await expect(
+      database.transaction(async (tx) => {
+        await log.record([due('undone')], { tx });
+        throw new Error('the order is impossible');
+      }),
+    ).rejects.toThrow('impossible');
+
+    expect(await log.find('undone')).toBeUndefined();
+    expect(await log.find('kept')).toMatchObject({ status: 'pending' });
+  });
+
+  it('refuses the embedded database itself as a transaction', async () => {
+    const tx: unknown = database;
+
+    await expect(log.record([due('x')], { tx })).rejects.toMatchObject({
+      code: 'unsupported_option',
+    });
+  });
+});
