@@ -15,8 +15,9 @@ import {
 import { isSchemaName, SCHEMA_RULE } from './boss-host.js';
 import { databaseFailure } from './database-failure.js';
 import { ReplayStatements } from './replay-statements.js';
-import { joinTransaction } from './transactions/join-transaction.js';
+import { joinEmbeddedTransaction, joinTransaction } from './transactions/join-transaction.js';
 import { rowsOf } from './transactions/query-result.js';
+import { hasMethods } from './transactions/transaction-adapter.js';
 
 /** Anything that runs a statement by itself: a `Pool` of node-postgres, a PGlite. */
 export interface PostgresClient {
@@ -129,12 +130,14 @@ export class PostgresReplayStore extends ReplayStore {
    * As `commit`, in a transaction of the caller's: the event is recorded as handled if, and only if, the effects of its handler
    * are. Make it the last statement before the commit: the entry stays locked until then.
    *
-   * @param tx - as for a queue: of node-postgres, TypeORM, Prisma, Drizzle, Kysely or Knex, on the same database
+   * @param tx - as for a queue: of node-postgres, TypeORM, Prisma, Drizzle, Kysely or Knex, on the same database; where that is
+   *   a PGlite, its own transaction, or one of Drizzle or Kysely
    * @returns `false` when the lease was lost; the caller rolls back
    * @throws {@link WebhookDeliveryError} `unsupported_option` for what is no transaction
    */
-  async commitWith(tx: unknown, { claim, owner }: ReplayReservation): Promise<boolean> {
-    const { rows } = await joinTransaction(tx).executeSql(this.statements.commit, [
+  override async commitWith(tx: unknown, { claim, owner }: ReplayReservation): Promise<boolean> {
+    const join = isEmbedded(this.client) ? joinEmbeddedTransaction : joinTransaction;
+    const { rows } = await join(tx).executeSql(this.statements.commit, [
       claim.key,
       claim.tokenKey,
       owner,
@@ -179,4 +182,9 @@ function holds(rows: readonly Record<string, unknown>[], { key }: ReplayClaim): 
 
 function wholeMs(ms: number): string {
   return String(Math.max(1, Math.ceil(ms)));
+}
+
+/** Whether it is a PGlite: a client of a server has no such methods. */
+function isEmbedded(client: PostgresClient): boolean {
+  return hasMethods(client, 'exec', 'transaction');
 }

@@ -2,6 +2,7 @@ import { Readable } from 'node:stream';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 import type { WebhookEventData, WebhookEventsMatching } from '../token/webhook-event-map.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';
+import { committerOf } from './replay/event-commit.js';
 
 /** What a {@link WebhookEvent} is made of. */
 export interface WebhookEventParts {
@@ -74,6 +75,28 @@ export class WebhookEvent<Pattern extends string = string> {
     this.claims = claims;
     this.signal = parts.signal;
     this.#body = parts.body;
+  }
+
+  /**
+   * Records the event as handled in a transaction of the handler's own: its effects and the record are committed together,
+   * or neither is. It is the last statement before the commit, since a copy of the event waits for its end.
+   *
+   * ```ts
+   * await dataSource.transaction(async (tx) => {
+   *   await tx.insert(Order, order);
+   *   await event.commit(tx);
+   * });
+   * ```
+   *
+   * The transaction must be over when the handler is. A handler that fails afterwards changes nothing: what was committed
+   * stays handled, what was rolled back is free for the sender's next attempt.
+   *
+   * @param tx - of the database that the receiver's replay store lies in; see `PostgresReplayStore`
+   * @throws {@link WebhookReplayError} `lease_lost` where another may be handling the event: roll back, and the sender comes again;
+   *   `unsupported_option` where the receiver's store cannot join a transaction, or several handlers take the event
+   */
+  async commit(tx: unknown): Promise<void> {
+    await committerOf(this)(tx);
   }
 
   /** The request's body, octet for octet; empty for HEAD. */

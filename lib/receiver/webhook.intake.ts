@@ -81,6 +81,10 @@ export class WebhookIntake {
       this.logFailure(error.cause, event);
     } else if (answer.situation === 'store_unavailable') {
       this.logStoreTrouble(error);
+    } else if (answer.situation === 'lease_lost') {
+      this.logger.warn(
+        `${event?.event} (id ${event?.id}) could not be committed: its lease has ended. The sender comes again; a handler that is often too slow wants a longer replay.lease`,
+      );
     } else if (answer.situation === 'payload_consumed') {
       // No sender's doing: the application is set up so that no webhook with a body can get in.
       this.logger.error(answer.problem?.detail);
@@ -108,12 +112,13 @@ export class WebhookIntake {
         throw new WebhookException(refuse('event_unhandled'));
       }
       if (unhandled) this.warnUnhandled(reception.event);
+      reception.requireLease();
       await this.complete(reception);
       answer = acknowledge(reception.duplicate);
     } catch (error) {
-      failure = error;
+      failure = reception?.leaseLost ?? error;
       await reception?.fail();
-      answer = WebhookException.answerTo(error);
+      answer = WebhookException.answerTo(failure);
     }
     this.report(answer, reception?.event, failure, unhandled);
     return answer;

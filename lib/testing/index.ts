@@ -12,4 +12,4 @@ export type { ContractCase } from './contract-case.interface.js';
 export { deliveryQueueContract } from './delivery-queue.contract.js';
 export type { DeliveryQueueContractOptions } from './delivery-queue.contract.js';
 export { replayStoreContract } from './replay-store.contract.js';
-export type { ReplayStoreContractOptions } from './replay-store.contract.js';
+export type { ContractTransaction, ReplayStoreContractOptions } from './replay-store.contract.js';

@@ -55,8 +55,10 @@ class Work {
   /** Where `order.held` waits. */
   gate = new Gate();
 
-  async do({ event, id }: WebhookEvent): Promise<void> {
+  async do(webhook: WebhookEvent): Promise<void> {
+    const { event, id } = webhook;
     this.handled.push(id);
+    if (event === 'order.late') await webhook.commit(undefined);
     if (event === 'order.failing') throw new Error('the database said something secret');
     if (event === 'order.teapot') throw new HttpException('short and stout', 418);
     if (event === 'order.held') await this.gate.pass();
@@ -67,7 +69,7 @@ class Work {
 class Handlers {
   constructor(private readonly work: Work) {}
 
-  @OnWebhookEvent(['order.created', 'order.failing', 'order.teapot', 'order.held'])
+  @OnWebhookEvent(['order.created', 'order.failing', 'order.teapot', 'order.held', 'order.late'])
   on(@WebhookContext() event: WebhookEvent): Promise<void> {
     return this.work.do(event);
   }
@@ -223,6 +225,7 @@ const scenarios: Record<WebhookSituation, Scenario> = {
       return second;
     },
   },
+  lease_lost: { request: () => ({ token: signed({ event: 'order.late' }) }) },
   payload_too_large: { methods: ['POST'], request: () => withBody(signedBody('x'.repeat(1_001))) },
   unsupported_encoding: {
     methods: ['POST'],

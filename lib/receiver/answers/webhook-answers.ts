@@ -151,6 +151,12 @@ export const WEBHOOK_ANSWERS = {
     headers: SOON,
     title: 'The same event is being handled now',
   },
+  lease_lost: {
+    status: 409,
+    code: 'lease_lost',
+    headers: SOON,
+    title: 'The handler was too slow to commit the event, and has rolled it back',
+  },
   payload_too_large: {
     status: 413,
     code: 'payload_too_large',
