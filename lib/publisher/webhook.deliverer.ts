@@ -4,6 +4,7 @@ import type { DeliveryOutcome } from '../queue/delivery-queue.js';
 import type { DeliveryTarget } from './delivery-target.js';
 import type { EndpointRegistry } from './endpoint.registry.js';
 import type { ResolvedPublisherOptions } from './options/publisher-options.interface.js';
+import { OVERLOAD_WAIT } from './publisher.constants.js';
 import { PublisherLog } from './publisher-log.js';
 import { decideRetry, type RetryDecision } from './attempt/retry-policy.js';
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
@@ -45,6 +46,7 @@ export class WebhookDeliverer {
   }
 
   async deliver(delivery: WebhookDelivery, attempt: number): Promise<DeliveryOutcome> {
+    if (delivery.received !== undefined) return this.leaveToReceiver(delivery);
     const target = this.endpoints.targetOf(delivery);
     const made = attempt - 1;
     if (target === undefined) return this.giveUpUnattempted(delivery, 'unknown_endpoint', made);
@@ -66,6 +68,15 @@ export class WebhookDeliverer {
     const outcome = this.report({ delivery, outcome: decision.outcome, result });
     this.judge(target, delivery, result, ended);
     return outcome;
+  }
+
+  /** An event that came in, of a receiver whose queue has the name of this one: it was acknowledged, and must not end here. */
+  private leaveToReceiver({ id }: WebhookDelivery): DeliveryOutcome {
+    this.logger.error(
+      () =>
+        `The queue holds the received event ${id}: give the queues of publisher and receiver a name each.`,
+    );
+    return { type: 'defer', at: this.options.clock.now() + OVERLOAD_WAIT };
   }
 
   private async attempt(

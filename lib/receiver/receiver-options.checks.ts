@@ -1,6 +1,7 @@
 import { ConfigurationFaults } from '../errors/configuration-faults.js';
 import type { ConfigurationFault } from '../errors/webhook-configuration.error.js';
 import type { JwksFetchOptions } from '../keys/jwks-options.js';
+import type { RetryScheduleOptions } from '../queue/retry-schedule.js';
 import { checkShape, hasMethods, isOptions, type OptionShape } from './option-shape.js';
 import { checkIssuers } from './issuer-options.checks.js';
 import type { WebhookReceiverOptions, WebhookReplayOptions } from './receiver-options.interface.js';
@@ -45,6 +46,15 @@ const RECEIVER: OptionShape<WebhookReceiverOptions> = {
   },
   maxBodyBytes: undefined,
   replay: { holds: isOptions, message: 'must be an object: { store, onDuplicate, window, lease }' },
+  acknowledge: {
+    holds: isOneOf('handled', 'queued'),
+    message: "must be 'handled' or 'queued'",
+  },
+  queue: {
+    holds: (value) => hasMethods(value, ['enqueue', 'consume', 'listDead', 'redrive', 'stop']),
+    message: 'must be a DeliveryQueue, as PgBossDeliveryQueue',
+  },
+  retry: { holds: isOptions, message: 'must be an object: { attempts, schedule, jitter }' },
   unhandledEvent: {
     holds: isOneOf('acknowledge', 'reject'),
     message: "must be 'acknowledge' or 'reject'",
@@ -67,6 +77,13 @@ const REPLAY: OptionShape<WebhookReplayOptions> = {
   },
   window: undefined,
   lease: undefined,
+};
+
+/** What is in them is checked where they are read. */
+const RETRY: OptionShape<RetryScheduleOptions> = {
+  attempts: undefined,
+  schedule: undefined,
+  jitter: undefined,
 };
 
 const JWKS: OptionShape<JwksFetchOptions> = {
@@ -99,6 +116,7 @@ export function checkReceiverOptions(options: unknown): {
   const issuers = isList(given) ? checkIssuers(given, faults) : given;
   const replay = checkShape(fit.replay ?? {}, REPLAY, faults.below('replay'));
   const jwks = checkShape(fit.jwks ?? {}, JWKS, faults.below('jwks'));
+  if (fit.retry !== undefined) checkShape(fit.retry, RETRY, faults.below('retry'));
   return { options: { ...fit, issuers, replay, jwks }, faults: faults.all };
 }
 

@@ -8,6 +8,8 @@ import { committerOf } from './replay/event-commit.js';
 export interface WebhookEventParts {
   readonly claims: WebhookTokenClaims;
   readonly attempt: number | undefined;
+  /** Default 1. */
+  readonly run?: number | undefined;
   readonly data: unknown;
   readonly body: Buffer;
   readonly bodyVerified: boolean;
@@ -48,6 +50,11 @@ export class WebhookEvent<Pattern extends string = string> {
   readonly bodyVerified: boolean;
   /** The sender's attempt number, from 1, where the token carries one: `swt-draft-02` may. */
   readonly attempt: number | undefined;
+  /**
+   * How often the event has been given to handlers, this time included: 1 at the door, and from 1 up for one that was queued
+   * (`acknowledge: 'queued'`). A run that was cut off by a crash counts with the one that makes up for it.
+   */
+  readonly run: number;
   /** Every claim, those this package does not know included. */
   readonly claims: WebhookTokenClaims;
   /** Aborted when the application shuts down and cannot wait for the handler any longer. */
@@ -72,6 +79,7 @@ export class WebhookEvent<Pattern extends string = string> {
     this.contentType = parts.contentType;
     this.bodyVerified = parts.bodyVerified;
     this.attempt = parts.attempt;
+    this.run = parts.run ?? 1;
     this.claims = claims;
     this.signal = parts.signal;
     this.#body = parts.body;

@@ -6,6 +6,7 @@ import { Controller, HttpException, Injectable, type Type } from '@nestjs/common
 import type { AbstractHttpAdapter } from '@nestjs/core';
 import { IsInt } from 'class-validator';
 import { WebhookStoreError } from '../../lib/errors/webhook-store.error.js';
+import { InProcessDeliveryQueue } from '../../lib/queue/in-process-delivery.queue.js';
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
 import {
   WebhookContext,
@@ -149,6 +150,18 @@ const withBody = (sending: { token: string; body: Buffer }): Sending => sending;
 
 const scenarios: Record<WebhookSituation, Scenario> = {
   processed: { request: () => ({ token: signed() }) },
+  queued: {
+    only: '/webhooks',
+    produce: async ({ method, path, createAdapter }) => {
+      const queueing = await startApp(createAdapter(), {
+        options: receiverOptions({ acknowledge: 'queued', queue: new InProcessDeliveryQueue() }),
+        providers: [Work, Handlers],
+      });
+      const answer = await send(queueing.origin, { method, path, token: signed() });
+      await queueing.app.close();
+      return answer;
+    },
+  },
   duplicate: {
     produce: async ({ origin, method, path }) => {
       const copy = { method, path, token: signed() };

@@ -22,6 +22,7 @@ const LATER = { 'Retry-After': '5' };
  */
 export const WEBHOOK_ANSWERS = {
   processed: { status: 204, title: 'The event was handled' },
+  queued: { status: 202, title: 'The event was recorded, and will be handled' },
   duplicate: {
     status: 204,
     headers: { 'Webhook-Duplicate': 'true' },
@@ -196,7 +197,7 @@ export const WEBHOOK_ANSWERS = {
     status: 503,
     code: 'store_unavailable',
     headers: LATER,
-    title: 'The replay store is full or cannot be reached',
+    title: 'The replay store, or the queue of events, is full or cannot be reached',
   },
   keys_unavailable: {
     status: 503,

@@ -15,6 +15,15 @@ export class WebhookDispatcher {
   ) {}
 
   /**
+   * Whether any handler takes the event.
+   *
+   * @internal
+   */
+  handles({ receiver, event }: WebhookEvent): boolean {
+    return this.registry.find(receiver, event).length > 0;
+  }
+
+  /**
    * @returns how many handlers ran
    * @throws what the handler threw, or an AggregateError when several failed
    */

@@ -28,6 +28,11 @@ export class WebhookReception {
     keepCommitter(event, async (tx) => this.completeWith(tx, reservation));
   }
 
+  /** What the event is known by, over all its copies. */
+  get identity(): string {
+    return this.reservation!.claim.key;
+  }
+
   /** Whether the event was handled before, so that it is only acknowledged. */
   get duplicate(): boolean {
     return this.reservation === undefined;
