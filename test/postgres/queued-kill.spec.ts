@@ -39,6 +39,6 @@ describe('a receiver with a queue on PGlite that is killed', () => {
       expect(lost).toEqual([]);
       expect(doubled).toEqual([]);
     },
-    120_000 + ROUNDS * 20_000,
+    180_000 + ROUNDS * 30_000,
   );
 });
