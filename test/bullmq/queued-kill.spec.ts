@@ -28,6 +28,6 @@ describeBoth('a receiver with a queue on BullMQ that is killed', () => {
       expect(lost).toEqual([]);
       expect(doubled).toEqual([]);
     },
-    90_000 + ROUNDS * 15_000,
+    120_000 + ROUNDS * 40_000,
   );
 });

@@ -22,7 +22,7 @@ const url = urlOf('PostgreSQL');
       expect(lost).toEqual([]);
       expect(doubled).toEqual([]);
     },
-    90_000 + ROUNDS * 15_000,
+    120_000 + ROUNDS * 40_000,
   );
 });
 
