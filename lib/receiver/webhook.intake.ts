@@ -102,7 +102,7 @@ export class WebhookIntake {
       this.logger.debug(`Refused: ${answer.status} ${answer.situation}`);
     } else if (this.storeInTrouble) {
       this.storeInTrouble = false;
-      this.logger.log('Webhooks are taken again');
+      this.logger.log('What webhooks are kept in works again');
     }
   }
 
