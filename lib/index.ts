@@ -24,6 +24,7 @@ export type { WebhookAnswerCode, WebhookAnswerRow } from './receiver/answers/web
 export { WebhookDispatcher } from './receiver/handlers/webhook.dispatcher.js';
 export { WebhookEvent } from './receiver/webhook-event.js';
 export { WebhookException } from './receiver/answers/webhook.exception.js';
+export { WebhookInbox } from './receiver/queued/webhook.inbox.js';
 export { WebhookGuard } from './receiver/webhook.guard.js';
 export { WebhookVerifier } from './receiver/webhook.verifier.js';
 export type { WebhookRequestLike } from './receiver/request/webhook-request-like.js';
@@ -56,6 +57,7 @@ export type {
   AttemptResult,
   UnsuccessfulAttempt,
 } from './publisher/attempt/attempt-result.interface.js';
+export type { RetryScheduleOptions } from './queue/retry-schedule.js';
 export type { FailureReason } from './queue/failure-reason.js';
 export { DeliveryQueue } from './queue/delivery-queue.js';
 export type {
@@ -116,6 +118,7 @@ export type {
 export type {
   DeliveryMethod,
   DeliveryPayload,
+  ReceivedEvent,
   WebhookDelivery,
 } from './queue/webhook-delivery.interface.js';
 export { OnWebhookDelivery } from './publisher/reactions/on-webhook-delivery.decorator.js';

@@ -61,6 +61,7 @@ export function resolveWebhookOptions(options: WebhookModuleOptions): ResolvedWe
           production: process.env['NODE_ENV'] === 'production',
         });
   all.push(...receiving.faults, ...publishing.faults);
+  checkQueues(receiving.receivers, publishing.resolved, faults);
   if (all.length > 0) throw new WebhookConfigurationError(all);
   return {
     receivers: receiving.receivers,
@@ -68,6 +69,26 @@ export function resolveWebhookOptions(options: WebhookModuleOptions): ResolvedWe
     clock,
     shutdownTimeout,
   };
+}
+
+/** A queue hands what it holds to one consumer, and two would take each other's. */
+function checkQueues(
+  receivers: ResolvedReceivers,
+  publisher: ResolvedPublisherOptions | undefined,
+  faults: ConfigurationFaults,
+): void {
+  const owners = new Map<unknown, string>();
+  if (publisher !== undefined) owners.set(publisher.queue, 'the publisher');
+  for (const { name, queued } of receivers.values()) {
+    if (queued === undefined) continue;
+    const owner = owners.get(queued.queue);
+    faults.require(
+      owner === undefined,
+      `receiver "${name}".queue`,
+      `is the queue of ${owner} too: make another one, on the same database under another name`,
+    );
+    owners.set(queued.queue, `receiver "${name}"`);
+  }
 }
 
 function noOptions(): WebhookConfigurationError {

@@ -10,7 +10,10 @@ import { resolveJobQueueOptions } from './job-queue-options.resolver.js';
 
 /** A directory, and what every queue on PostgreSQL takes. */
 export interface EmbeddedDeliveryQueueOptions extends JobDeliveryQueueOptions {
-  /** Where the database lies; made where it does not exist. One process at a time. */
+  /**
+   * Where the database lies; made where it does not exist. One process at a time; several queues of it may share the directory,
+   * each under a `name` of its own.
+   */
   readonly directory: string;
 }
 
@@ -37,7 +40,7 @@ export class EmbeddedDeliveryQueue extends JobDeliveryQueue {
     faults.require(isPath, 'directory', 'must be a path: is the environment variable set?');
     const resolved = resolveJobQueueOptions(options, faults);
     if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
-    const host = new EmbeddedBossHost(resolve(directory), 'webhooks');
+    const host = new EmbeddedBossHost(resolve(directory), 'webhooks', resolved.name);
     super(host, resolved);
     this.embedded = host;
   }

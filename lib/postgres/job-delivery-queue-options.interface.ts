@@ -3,6 +3,11 @@ import type { WebhookClock } from '../clock/webhook-clock.js';
 
 /** What a queue on PostgreSQL and an embedded one have in common. */
 export interface JobDeliveryQueueOptions {
+  /**
+   * What the queue is called in its database; default `'webhook-deliveries'`. One database serves several queues, as one of a publisher
+   * and one of a receiver, when each has a name of its own.
+   */
+  readonly name?: string | undefined;
   /** Attempts that this process runs at once; default 50. */
   readonly concurrency?: number | undefined;
   /** Those of them that go to one endpoint, or one origin; default a quarter of `concurrency`, at least 1. */

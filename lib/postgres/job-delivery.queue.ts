@@ -17,7 +17,7 @@ import { databaseFailure } from './database-failure.js';
 import { settlementOf } from './job-outcome.js';
 import type { ResolvedJobQueueOptions } from './job-queue-options.resolver.js';
 import { deadDelivery, jobId, jobOf, jobQueueOptions, receiptOf } from './job-record.js';
-import { JOB_QUEUE, JobStatements, type ClaimedJob } from './job-statements.js';
+import { JobStatements, type ClaimedJob } from './job-statements.js';
 import { Settlements } from './settlements.js';
 
 /** Milliseconds, after the deadline if it has passed. */
@@ -55,7 +55,7 @@ export abstract class JobDeliveryQueue extends DeliveryQueue {
   ) {
     super();
     this.shared = host.shared;
-    this.statements = new JobStatements(host.schema);
+    this.statements = new JobStatements(host.schema, options.name);
     const { clock, lease } = options;
     this.settlements = new Settlements(
       async (batch) => this.statements.settle((await this.open()).db, batch),
@@ -144,13 +144,13 @@ export abstract class JobDeliveryQueue extends DeliveryQueue {
 
   private async openJobs(): Promise<OpenJobs> {
     const boss = await this.host.open();
-    const { lease, keepDelivered } = this.options;
+    const { lease, keepDelivered, name } = this.options;
     const settings = jobQueueOptions(lease, keepDelivered);
-    await boss.createQueue(JOB_QUEUE, settings);
+    await boss.createQueue(name, settings);
     // An earlier start may have made it, with other settings; and pg-boss knows it from here on without asking.
-    await boss.updateQueue(JOB_QUEUE, settings);
-    await boss.getQueue(JOB_QUEUE);
-    await boss.insert(JOB_QUEUE, []);
+    await boss.updateQueue(name, settings);
+    await boss.getQueue(name);
+    await boss.insert(name, []);
     this.jobs = { boss, db: boss.getDb() };
     return this.jobs;
   }
@@ -163,7 +163,7 @@ export abstract class JobDeliveryQueue extends DeliveryQueue {
     const fresh = new Map(deliveries.toReversed().map((item) => [item.delivery.id, item]));
     const inOrder = deliveries.filter((item) => fresh.get(item.delivery.id) === item);
     const inserted = new Set(
-      await boss.insert(JOB_QUEUE, inOrder.map(jobOf), { db, returnId: true }),
+      await boss.insert(this.options.name, inOrder.map(jobOf), { db, returnId: true }),
     );
     const known =
       inserted.size === deliveries.length
@@ -192,13 +192,13 @@ export abstract class JobDeliveryQueue extends DeliveryQueue {
 
   /** Renews the leases of what runs, thrice in the time that one lasts. */
   private beat(): void {
-    const { clock, lease } = this.options;
+    const { clock, lease, name } = this.options;
     this.cancelHeartbeat = clock.wakeAt(clock.now() + lease / 3, () => {
       const running = this.loop?.running ?? [];
       const held = running.map(({ id, claim }) => ({ id, retryCount: claim }));
       this.beat();
       // One that fails is made up for by the next.
-      if (held.length > 0) this.jobs?.boss.touch(JOB_QUEUE, held).catch(() => {});
+      if (held.length > 0) this.jobs?.boss.touch(name, held).catch(() => {});
     });
   }
 

@@ -6,6 +6,7 @@ import type { JobDeliveryQueueOptions } from './job-delivery-queue-options.inter
 
 /** Every option, checked; durations in milliseconds. */
 export interface ResolvedJobQueueOptions extends QueueConcurrency {
+  readonly name: string;
   readonly keepDelivered: number;
   readonly lease: number;
   readonly pollInterval: number;
@@ -20,16 +21,27 @@ const LEAST_LEASE = 10_000;
 const DEFAULT_POLL = 1_000;
 const LEAST_POLL = 100;
 
+const DEFAULT_NAME = 'webhook-deliveries';
+/** What pg-boss takes, but for the slash. */
+const NAME = /^[A-Za-z0-9_.-]{1,100}$/;
+
 export function resolveJobQueueOptions(
   options: JobDeliveryQueueOptions,
   faults: ConfigurationFaults,
 ): ResolvedJobQueueOptions {
+  const { name = DEFAULT_NAME } = options;
+  faults.require(
+    typeof name === 'string' && NAME.test(name),
+    'name',
+    'must be 1 to 100 of letters, digits, _, - and .',
+  );
   const keepDelivered = faults.duration('keepDelivered', options.keepDelivered, DEFAULT_KEEP);
   const lease = faults.duration('lease', options.lease, DEFAULT_LEASE);
   faults.require(lease >= LEAST_LEASE, 'lease', "must be at least '10s'");
   const pollInterval = faults.duration('pollInterval', options.pollInterval, DEFAULT_POLL);
   faults.require(pollInterval >= LEAST_POLL, 'pollInterval', "must be at least '100ms'");
   return {
+    name,
     ...resolveConcurrency(options, faults),
     keepDelivered,
     lease,

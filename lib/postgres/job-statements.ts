@@ -28,9 +28,6 @@ export interface Settlement {
   readonly output?: JobOutput;
 }
 
-/** The job table of pg-boss takes deliveries under this name. */
-export const JOB_QUEUE = 'webhook-deliveries';
-
 /**
  * What is asked of pg-boss's job table directly, since pg-boss has no word for it: to claim in the order of due times (its
  * own fetch picks a group's jobs by their ids), to end many jobs in different ways at an exact time, and to read by
@@ -41,7 +38,11 @@ export const JOB_QUEUE = 'webhook-deliveries';
 export class JobStatements {
   private readonly table: string;
 
-  constructor(private readonly schema: string) {
+  /** @param name - under which the job table of pg-boss takes the deliveries */
+  constructor(
+    private readonly schema: string,
+    private readonly name: string,
+  ) {
     this.table = `${schema}.job`;
   }
 
@@ -70,7 +71,7 @@ export class JobStatements {
       FROM ranked
       WHERE job.name = $1 AND job.id = ranked.id AND rank <= slots
       RETURNING job.id, job.data, job.retry_count AS claim, place`,
-      [JOB_QUEUE, priorityAt(now), now / 1_000, JSON.stringify(lanes), perLane, limit],
+      [this.name, priorityAt(now), now / 1_000, JSON.stringify(lanes), perLane, limit],
     );
     return (rows as (ClaimedJob & { place: number | string })[]).sort(
       (a, b) => Number(a.place) - Number(b.place),
@@ -84,7 +85,7 @@ export class JobStatements {
        WHERE name = $1 AND state < 'active' AND NOT blocked
          AND priority BETWEEN $2::int AND $3::int
          AND start_after > to_timestamp($4::float8)`,
-      [JOB_QUEUE, priorityAt(until), priorityAt(after), after / 1_000],
+      [this.name, priorityAt(until), priorityAt(after), after / 1_000],
     );
     const [{ due }] = rows as [{ due: number | null }];
     return due ?? undefined;
@@ -115,7 +116,7 @@ export class JobStatements {
       )
       WHERE job.name = $1 AND job.id = ended.id
         AND job.state = 'active' AND job.retry_count = ended.claim`,
-      [JOB_QUEUE, JSON.stringify(ends)],
+      [this.name, JSON.stringify(ends)],
     );
   }
 
@@ -124,7 +125,7 @@ export class JobStatements {
     const { rows } = await db.executeSql(
       `SELECT id, state, data - 'delivery' AS progress, output FROM ${this.table}
        WHERE name = $1 AND id = ANY (ARRAY(SELECT jsonb_array_elements_text($2::text::jsonb)::uuid))`,
-      [JOB_QUEUE, idList(deliveryIds)],
+      [this.name, idList(deliveryIds)],
     );
     return new Map((rows as JobState[]).map((job) => [job.id, job]));
   }
@@ -134,7 +135,7 @@ export class JobStatements {
     const { rows } = await db.executeSql(
       `SELECT data, output, (extract(epoch FROM completed_on) * 1000)::float8 AS "diedAt"
        FROM ${this.table} WHERE name = $1 AND state = 'failed' ORDER BY completed_on`,
-      [JOB_QUEUE],
+      [this.name],
     );
     return rows as { data: JobData; output: JobOutput | null; diedAt: number }[];
   }
@@ -159,7 +160,7 @@ export class JobStatements {
       WHERE name = $1 AND state = 'failed'
         AND id = ANY (ARRAY(SELECT jsonb_array_elements_text($2::text::jsonb)::uuid))
       RETURNING id`,
-      [JOB_QUEUE, idList(deliveryIds), JSON.stringify(fresh), priorityAt(now), now / 1_000, keep],
+      [this.name, idList(deliveryIds), JSON.stringify(fresh), priorityAt(now), now / 1_000, keep],
     );
     return new Set((rows as { id: string }[]).map(({ id }) => id));
   }

@@ -108,12 +108,13 @@ export class PostgresReplayStore extends ReplayStore {
    * As `commit`, in a transaction of the caller's: the event is recorded as handled if, and only if, the effects of its handler
    * are. Make it the last statement before the commit: the entry stays locked until then.
    *
-   * @param tx - as for a queue: of node-postgres, TypeORM, Prisma, Drizzle, Kysely or Knex, on the same database
+   * @param tx - as for a queue: of node-postgres, TypeORM, Prisma, Drizzle, Kysely or Knex, on the same database; where that is
+   *   a PGlite, its own transaction, or one of Drizzle or Kysely
    * @returns `false` when the lease was lost; the caller rolls back
    * @throws {@link WebhookDeliveryError} `unsupported_option` for what is no transaction
    * @throws {@link WebhookStoreError} `store_unavailable` where the statement fails; the caller rolls back
    */
-  async commitWith(tx: unknown, { claim, owner }: ReplayReservation): Promise<boolean> {
+  override async commitWith(tx: unknown, { claim, owner }: ReplayReservation): Promise<boolean> {
     const values = [claim.key, claim.tokenKey, owner];
     return holds(await this.connection.askIn(tx, this.statements.commit, values), claim);
   }

@@ -23,9 +23,6 @@ export const DEFAULT_RETRY_SCHEDULE: readonly number[] = [
   24 * HOUR,
 ];
 
-/** By how much a wait may differ from the schedule, up or down. */
-export const DEFAULT_RETRY_JITTER = 0.2;
-
 /** Milliseconds for DNS, connection, TLS, request and answer of one attempt. */
 export const DEFAULT_ATTEMPT_TIMEOUT = 15 * SECOND;
 
@@ -37,9 +34,6 @@ export const DEFAULT_SHUTDOWN_TIMEOUT = 10 * SECOND;
  * proxies read by default, with room for what a proxy adds.
  */
 export const DEFAULT_MAX_HEAD_BYTES = 7_168;
-
-/** No schedule puts an attempt off by more than this many milliseconds, 30 days. */
-export const MAX_RETRY_WAIT = 30 * 24 * HOUR;
 
 /** A receiver cannot put a delivery off by more than this many milliseconds. */
 export const MAX_RETRY_AFTER = 24 * HOUR;

@@ -5,6 +5,7 @@ import type { DeliveryOutcome } from '../queue/delivery-queue.js';
 import { isDisabled, type DeliveryTarget, type EndpointDisabled } from './delivery-target.js';
 import type { EndpointRegistry } from './endpoint.registry.js';
 import type { ResolvedPublisherOptions } from './options/publisher-options.interface.js';
+import { OVERLOAD_WAIT } from './publisher.constants.js';
 import { PublisherLog } from './publisher-log.js';
 import { decideRetry, type RetryDecision } from './attempt/retry-policy.js';
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
@@ -51,6 +52,7 @@ export class WebhookDeliverer {
   }
 
   async deliver(delivery: WebhookDelivery, attempt: number): Promise<DeliveryOutcome> {
+    if (delivery.received !== undefined) return this.leaveToReceiver(delivery);
     const found = this.endpoints.targetOf(delivery);
     const target = found instanceof Promise ? await this.looked(delivery, found) : found;
     if (target === undefined) return this.giveUpUnattempted(delivery, 'unknown_endpoint', attempt);
@@ -73,6 +75,15 @@ export class WebhookDeliverer {
     const outcome = this.report({ delivery, attempt, outcome: decision.outcome, result, made });
     await this.judge(target, delivery, result, ended);
     return outcome;
+  }
+
+  /** An event that came in, of a receiver whose queue has the name of this one: it was acknowledged, and must not end here. */
+  private leaveToReceiver({ id }: WebhookDelivery): DeliveryOutcome {
+    this.logger.error(
+      () =>
+        `The queue holds the received event ${id}: give the queues of publisher and receiver a name each.`,
+    );
+    return { type: 'defer', at: this.options.clock.now() + OVERLOAD_WAIT };
   }
 
   /** A store that is down says nothing of the endpoint: the queue runs the delivery again, and none is given up. */

@@ -26,6 +26,10 @@ export type FailureReason =
   | 'no_signing_key'
   /** The application shut down while the attempt ran. */
   | 'aborted'
+  /** A handler of an event that was acknowledged before it was handled has failed. */
+  | 'handler_failed'
+  /** No handler of this process takes an event that was acknowledged before it was handled. */
+  | 'event_unhandled'
   /** Any other failure between here and the receiver. */
   | 'network'
   /** The receiver answered with this status. */

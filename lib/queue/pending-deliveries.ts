@@ -127,8 +127,9 @@ export class PendingDeliveries {
   }
 }
 
-/** The endpoint, or the origin of a URL: one server, whatever paths it is called by. */
-function destinationOf({ endpointId, url = '' }: WebhookDelivery): string {
+/** The receiver, the endpoint, or the origin of a URL: one server, whatever paths it is called by. */
+function destinationOf({ endpointId, url = '', received }: WebhookDelivery): string {
+  if (received !== undefined) return `receiver ${received.receiver}`;
   if (endpointId !== undefined) return `endpoint ${endpointId}`;
   return URL.canParse(url) ? `origin ${new URL(url).origin}` : 'unknown';
 }

@@ -1,19 +1,30 @@
-import type { WebhookDelivery } from './webhook-delivery.interface.js';
+import type { ReceivedEvent, WebhookDelivery } from './webhook-delivery.interface.js';
 
-/** A delivery as JSON, for an engine that stores such: its octets are base64. No token, no secret. */
-export type StoredDelivery = Omit<WebhookDelivery, 'payload'> & {
+/**
+ * A delivery as JSON, for an engine that stores such: its octets are base64. No token, no secret.
+ *
+ * What came in is base64 too: a claim may hold what a database refuses in its JSON, as U+0000 in PostgreSQL, and an event
+ * that cannot be stored could never be acknowledged.
+ */
+export type StoredDelivery = Omit<WebhookDelivery, 'payload' | 'received'> & {
   readonly payload: { kind: 'json' | 'bytes'; contentType: string; base64?: string };
+  readonly received?: string;
 };
 
-export function storedDelivery(delivery: WebhookDelivery): StoredDelivery {
+export function storedDelivery({ received, ...delivery }: WebhookDelivery): StoredDelivery {
   const { kind, contentType, bytes } = delivery.payload;
   const base64 = bytes === undefined ? undefined : Buffer.from(bytes).toString('base64');
   const payload = { kind, contentType, ...(base64 !== undefined && { base64 }) };
-  return { ...delivery, payload };
+  if (received === undefined) return { ...delivery, payload };
+  const text = Buffer.from(JSON.stringify(received)).toString('base64');
+  return { ...delivery, payload, received: text };
 }
 
-export function deliveryOfStored(stored: StoredDelivery): WebhookDelivery {
+export function deliveryOfStored({ received, ...stored }: StoredDelivery): WebhookDelivery {
   const { kind, contentType, base64 } = stored.payload;
   const bytes = base64 === undefined ? undefined : Buffer.from(base64, 'base64');
-  return { ...stored, payload: { kind, contentType, bytes } };
+  const delivery = { ...stored, payload: { kind, contentType, bytes } };
+  if (received === undefined) return delivery;
+  const text = Buffer.from(received, 'base64').toString();
+  return { ...delivery, received: JSON.parse(text) as ReceivedEvent };
 }

@@ -3,6 +3,7 @@ import type { ConfigurationFault } from '../errors/webhook-configuration.error.j
 import type { JwksFetchOptions } from '../keys/jwks-options.js';
 import { checkShape, hasMethods, isOptions, type OptionShape } from '../errors/option-shape.js';
 import type { WebhookSpoolOptions } from './spool/body-spool.js';
+import type { RetryScheduleOptions } from '../queue/retry-schedule.js';
 import { checkIssuers } from './issuer-options.checks.js';
 import type { WebhookReceiverOptions, WebhookReplayOptions } from './receiver-options.interface.js';
 
@@ -50,6 +51,15 @@ const RECEIVER: OptionShape<WebhookReceiverOptions> = {
     message: 'must be an object: { above, directory, maxBytes }, or false for memory',
   },
   replay: { holds: isOptions, message: 'must be an object: { store, onDuplicate, window, lease }' },
+  acknowledge: {
+    holds: isOneOf('handled', 'queued'),
+    message: "must be 'handled' or 'queued'",
+  },
+  queue: {
+    holds: (value) => hasMethods(value, ['enqueue', 'consume', 'listDead', 'redrive', 'stop']),
+    message: 'must be a DeliveryQueue, as PgBossDeliveryQueue',
+  },
+  retry: { holds: isOptions, message: 'must be an object: { attempts, schedule, jitter }' },
   unhandledEvent: {
     holds: isOneOf('acknowledge', 'reject'),
     message: "must be 'acknowledge' or 'reject'",
@@ -85,6 +95,13 @@ const SPOOL: OptionShape<WebhookSpoolOptions> = {
   maxBytes: isByteCount,
 };
 
+/** What is in them is checked where they are read. */
+const RETRY: OptionShape<RetryScheduleOptions> = {
+  attempts: undefined,
+  schedule: undefined,
+  jitter: undefined,
+};
+
 const JWKS: OptionShape<JwksFetchOptions> = {
   allowHttp: undefined,
   allowPrivateNetworks: undefined,
@@ -117,6 +134,7 @@ export function checkReceiverOptions(options: unknown): {
   const jwks = checkShape(fit.jwks ?? {}, JWKS, faults.below('jwks'));
   const spool =
     fit.spool === false ? false : checkShape(fit.spool ?? {}, SPOOL, faults.below('spool'));
+  if (fit.retry !== undefined) checkShape(fit.retry, RETRY, faults.below('retry'));
   return { options: { ...fit, issuers, replay, jwks, spool }, faults: faults.all };
 }
 

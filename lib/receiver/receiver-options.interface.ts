@@ -4,11 +4,14 @@ import type { Duration } from '../clock/duration.js';
 import type { JwksFetchOptions } from '../keys/jwks-options.js';
 import type { KeyProvider } from '../keys/key-provider.js';
 import type { WebhookIssuer } from '../keys/webhook-issuer.interface.js';
+import type { DeliveryQueue } from '../queue/delivery-queue.js';
+import type { RetryScheduleOptions } from '../queue/retry-schedule.js';
 import type { ReplayStore } from '../replay/replay-store.js';
 import type { TokenVerifier } from '../token/token-verifier.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';
 import type { AllowedEvents, ReceiverIssuers } from './receiver-issuers.js';
 import type { BodySpool, WebhookSpoolOptions } from './spool/body-spool.js';
+import type { QueuedEvents } from './queued/queued-events.resolver.js';
 import type { LeaseKeeper } from './replay/lease-keeper.js';
 
 /** What a receiver remembers, and what it does with a copy. */
@@ -58,6 +61,22 @@ export interface WebhookReceiverOptions {
   /** Where large bodies are kept while they are verified and handled: files, by default above 1 MiB; `false` for memory. */
   readonly spool?: WebhookSpoolOptions | false | undefined;
   readonly replay?: WebhookReplayOptions | undefined;
+  /**
+   * When a sender gets its success: once the event was handled (`handled`, default; 204), or once `queue` has recorded
+   * it (`queued`; 202), after which its handlers run until one round succeeds. Holds for `path`; a route's method is its
+   * handler, and is always run before the answer.
+   */
+  readonly acknowledge?: 'handled' | 'queued' | undefined;
+  /**
+   * Keeps events until they are handled; with `acknowledge: 'queued'`, and then required. An instance of its own: not the
+   * publisher's, not another receiver's. What 202 is worth is what the queue survives.
+   */
+  readonly queue?: DeliveryQueue | undefined;
+  /**
+   * How often handlers of a queued event are run; default 10 times, after 0, 5 s, 30 s, 2 min, 10 min, 30 min, 2 h, 5 h, 10 h, 24 h,
+   * each ±20 %. Then it is listed by `WebhookInbox`.
+   */
+  readonly retry?: RetryScheduleOptions | undefined;
   /** An event without a handler is a success with a warning (`acknowledge`, default) or 422 (`reject`). */
   readonly unhandledEvent?: 'acknowledge' | 'reject' | undefined;
   /** Options of the validation of data parameters typed with a class-validator DTO; `false` for none. */
@@ -83,6 +102,8 @@ export interface ResolvedReceiver {
   readonly onDuplicate: 'acknowledge' | 'reject';
   readonly replayWindow: number;
   readonly replayLease: number;
+  /** Absent where events are handled before they are acknowledged. */
+  readonly queued: QueuedEvents | undefined;
   readonly unhandledEvent: 'acknowledge' | 'reject';
   readonly validation: ValidationPipeOptions | false;
   readonly clock: WebhookClock;

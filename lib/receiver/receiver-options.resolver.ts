@@ -13,6 +13,7 @@ import type { KeySource } from '../token/key-source.js';
 import { createTokenVerifier, type TokenVerifier } from '../token/token-verifier.js';
 import { DEFAULT_CLOCK_TOLERANCE } from '../token/webhook-token.constants.js';
 import { BodySpool } from './spool/body-spool.js';
+import { resolveQueuedEvents, type QueuedEvents } from './queued/queued-events.resolver.js';
 import { LeaseKeeper } from './replay/lease-keeper.js';
 import { listedIssuers, providedIssuers, type ReceiverIssuers } from './receiver-issuers.js';
 import { checkReceiverOptions, isList } from './receiver-options.checks.js';
@@ -98,6 +99,8 @@ function resolveReceiver(
     'maxBodyBytes',
     'must be a whole number of bytes',
   );
+  // What is misshapen already would be said to be missing too.
+  const queued = misshapen.length > 0 ? undefined : resolveQueuedEvents(options, faults);
   if (tokens === undefined || misshapen.length > 0) return undefined;
   const replayStore = replay.store ?? new MemoryReplayStore({ clock });
   return {
@@ -115,10 +118,11 @@ function resolveReceiver(
     onDuplicate: replay.onDuplicate ?? 'acknowledge',
     replayWindow,
     replayLease,
+    queued,
     unhandledEvent: options.unhandledEvent ?? 'acknowledge',
     validation: options.validation ?? {},
     clock,
-    notices: notices(options, replayStore.scope),
+    notices: notices(options, replayStore.scope, queued),
   };
 }
 
@@ -210,12 +214,21 @@ function resolvePath(path: string | undefined, faults: ConfigurationFaults): str
   return plain;
 }
 
-function notices(options: WebhookReceiverOptions, scope: 'process' | 'shared'): readonly string[] {
+function notices(
+  options: WebhookReceiverOptions,
+  scope: 'process' | 'shared',
+  queued: QueuedEvents | undefined,
+): readonly string[] {
   const name = options.name ?? DEFAULT_RECEIVER;
   const lines: string[] = [];
   if (scope === 'process') {
     lines.push(
       `Receiver "${name}" remembers handled events in this process only. Several instances need a shared ReplayStore (option replay.store), or a copy sent to another one is handled again.`,
+    );
+  }
+  if (queued?.queue.durable === false) {
+    lines.push(
+      `Receiver "${name}" acknowledges events and keeps them in this process's memory: a crash loses what was acknowledged and not yet handled, and nobody sends it again. A durable queue keeps them.`,
     );
   }
   if (options.requireHash === false) {

@@ -8,6 +8,8 @@ import { WebhookHandlerContext } from './handlers/webhook-handler.context.js';
 import { WebhookHandlerRegistry } from './handlers/webhook-handler.registry.js';
 import { WebhookIntake } from './webhook.intake.js';
 import { WebhookMount } from './mount/webhook.mount.js';
+import { ReceivedEventWorker } from './queued/received-event.worker.js';
+import { WebhookInbox } from './queued/webhook.inbox.js';
 import { WebhookVerifier } from './webhook.verifier.js';
 
 /** The room's services; WEBHOOK_RECEIVERS and RECEIVER_SHUTDOWN are the module's to provide. */
@@ -22,6 +24,8 @@ export const RECEIVER_PROVIDERS: readonly Provider[] = [
   WebhookMount,
   ReceiverDrain,
   ReceiverLifecycle,
+  ReceivedEventWorker,
+  WebhookInbox,
 ];
 
 /** What applications inject, and what the guard needs where it is bound to their routes. */
@@ -31,4 +35,5 @@ export const RECEIVER_EXPORTS = [
   WebhookIntake,
   WebhookGuard,
   ReceiverDrain,
+  WebhookInbox,
 ] as const;

@@ -3,11 +3,14 @@ import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 import type { WebhookEventData, WebhookEventsMatching } from '../token/webhook-event-map.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';
 import type { RequestBody } from './spool/request-body.js';
+import { committerOf } from './replay/event-commit.js';
 
 /** What a {@link WebhookEvent} is made of. */
 export interface WebhookEventParts {
   readonly claims: WebhookTokenClaims;
   readonly attempt: number | undefined;
+  /** Default 1. */
+  readonly run?: number | undefined;
   /** `undefined` also where the body is the data and lies in a file. */
   readonly data: unknown;
   readonly body: RequestBody;
@@ -49,6 +52,11 @@ export class WebhookEvent<Pattern extends string = string> {
   readonly bodyVerified: boolean;
   /** The sender's attempt number, from 1, where the token carries one: `swt-draft-02` may. */
   readonly attempt: number | undefined;
+  /**
+   * How often the event has been given to handlers, this time included: 1 at the door, and from 1 up for one that was queued
+   * (`acknowledge: 'queued'`). A run that was cut off by a crash counts with the one that makes up for it.
+   */
+  readonly run: number;
   /** Every claim, those this package does not know included. */
   readonly claims: WebhookTokenClaims;
   /** Aborted when the application shuts down and cannot wait for the handler any longer. */
@@ -74,6 +82,7 @@ export class WebhookEvent<Pattern extends string = string> {
     this.contentType = parts.contentType;
     this.bodyVerified = parts.bodyVerified;
     this.attempt = parts.attempt;
+    this.run = parts.run ?? 1;
     this.claims = claims;
     this.signal = parts.signal;
     this.#body = parts.body;
@@ -93,6 +102,28 @@ export class WebhookEvent<Pattern extends string = string> {
       this.#isUnread = false;
     }
     return this.#data;
+  }
+
+  /**
+   * Records the event as handled in a transaction of the handler's own: its effects and the record are committed together,
+   * or neither is. It is the last statement before the commit, since a copy of the event waits for its end.
+   *
+   * ```ts
+   * await dataSource.transaction(async (tx) => {
+   *   await tx.insert(Order, order);
+   *   await event.commit(tx);
+   * });
+   * ```
+   *
+   * The transaction must be over when the handler is. A handler that fails afterwards changes nothing: what was committed
+   * stays handled, what was rolled back is free for the sender's next attempt.
+   *
+   * @param tx - of the database that the receiver's replay store lies in; see `PostgresReplayStore`
+   * @throws {@link WebhookReplayError} `lease_lost` where another may be handling the event: roll back, and the sender comes again;
+   *   `unsupported_option` where the receiver's store cannot join a transaction, or several handlers take the event
+   */
+  async commit(tx: unknown): Promise<void> {
+    await committerOf(this)(tx);
   }
 
   /** The request's body, octet for octet, as a whole; empty for HEAD. */

@@ -11,8 +11,14 @@ import { publishReceived } from './receiver.diagnostics.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import type { ResolvedReceiver } from './receiver-options.interface.js';
 import { sendAnswer } from './answers/send-answer.js';
-import { acknowledge, refuse, type WebhookAnswer } from './answers/webhook-answer.js';
+import {
+  acknowledge,
+  acknowledgeQueued,
+  refuse,
+  type WebhookAnswer,
+} from './answers/webhook-answer.js';
 import { WebhookDispatcher } from './handlers/webhook.dispatcher.js';
+import { enqueueEvent } from './queued/enqueue-event.js';
 import { WebhookException } from './answers/webhook.exception.js';
 import type { WebhookEvent } from './webhook-event.js';
 import type { WebhookReception } from './replay/webhook-reception.js';
@@ -65,8 +71,11 @@ export class WebhookIntake {
   }
 
   /** Records an event as handled; says so where the record could not be made. */
-  async complete(reception: WebhookReception): Promise<void> {
-    if (!(await reception.complete())) this.warnUnrecorded(reception.event);
+  async complete(
+    reception: WebhookReception,
+    done: 'handled' | 'queued' = 'handled',
+  ): Promise<void> {
+    if (!(await reception.complete())) this.warnUnrecorded(reception.event, done);
   }
 
   /** Tells log and diagnostics how a request ended. */
@@ -85,6 +94,10 @@ export class WebhookIntake {
       this.logStoreTrouble(error);
     } else if (answer.situation === 'spool_unavailable') {
       this.logSpoolTrouble(error);
+    } else if (answer.situation === 'lease_lost') {
+      this.logger.warn(
+        `${event?.event} (id ${event?.id}) could not be committed: its lease has ended. The sender comes again; a handler that is often too slow wants a longer replay.lease`,
+      );
     } else if (answer.situation === 'payload_consumed') {
       // No sender's doing: the application is set up so that no webhook with a body can get in.
       this.logger.error(answer.problem?.detail);
@@ -93,7 +106,7 @@ export class WebhookIntake {
       this.logger.debug(`Refused: ${answer.status} ${answer.situation}`);
     } else if (this.storeInTrouble) {
       this.storeInTrouble = false;
-      this.logger.log('The replay store works again');
+      this.logger.log('What webhooks are kept in works again');
     }
   }
 
@@ -107,25 +120,30 @@ export class WebhookIntake {
     let failure: unknown;
     try {
       reception = await this.admit(incoming, receiver);
-      if (!reception.duplicate) unhandled = (await this.dispatch(reception.event)) === 0;
+      if (!reception.duplicate) unhandled = !(await this.dispatch(reception.event, receiver));
       if (unhandled && receiver.unhandledEvent === 'reject') {
         throw new WebhookException(refuse('event_unhandled'));
       }
       if (unhandled) this.warnUnhandled(reception.event);
-      await this.complete(reception);
-      answer = acknowledge(reception.duplicate);
+      reception.requireLease();
+      const isQueued = !reception.duplicate && !unhandled && receiver.queued !== undefined;
+      if (isQueued) await enqueueEvent(reception, receiver.queued, receiver.clock);
+      await this.complete(reception, isQueued ? 'queued' : 'handled');
+      answer = isQueued ? acknowledgeQueued() : acknowledge(reception.duplicate);
     } catch (error) {
-      failure = error;
+      failure = reception?.leaseLost ?? error;
       await reception?.fail();
-      answer = WebhookException.answerTo(error);
+      answer = WebhookException.answerTo(failure);
     }
     this.report(answer, reception?.event, failure, unhandled);
     return answer;
   }
 
-  private async dispatch(event: WebhookEvent): Promise<number> {
+  /** @returns whether there is a handler for it */
+  private async dispatch(event: WebhookEvent, { queued }: ResolvedReceiver): Promise<boolean> {
+    if (queued !== undefined) return this.dispatcher.handles(event);
     try {
-      return await this.dispatcher.dispatch(event);
+      return (await this.dispatcher.dispatch(event)) > 0;
     } catch (error) {
       throw new HandlerFailure(error);
     }
@@ -165,9 +183,9 @@ export class WebhookIntake {
     );
   }
 
-  private warnUnrecorded({ event, id }: WebhookEvent): void {
+  private warnUnrecorded({ event, id }: WebhookEvent, done: 'handled' | 'queued'): void {
     this.logger.warn(
-      `${event} (id ${id}) was handled, but the replay store did not take the record: a copy may be handled again`,
+      `${event} (id ${id}) was ${done}, but the replay store did not take the record: a copy may be ${done} again`,
     );
   }
 }

@@ -32,6 +32,7 @@ export class WebhookInterceptor implements NestInterceptor {
     try {
       // To its end: a stream of values may fail after the first.
       const value: unknown = await lastValueFrom(next.handle(), { defaultValue: undefined });
+      reception?.requireLease();
       if (reception !== undefined) await this.intake.complete(reception);
       return value;
     } catch (error) {

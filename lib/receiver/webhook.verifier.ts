@@ -35,7 +35,7 @@ export class WebhookVerifier {
    * Verifies a request that came another way: a queue, a serverless event, a test.
    *
    * The event counts as handled once this resolves. To have a failed handler leave the event free for
-   * another attempt, hand the handler in: it runs inside the reservation.
+   * another attempt, hand the handler in: it runs inside the reservation, and may `event.commit(tx)`.
    *
    * @param options.receiver - name of the receiver whose rules hold; default: the only one, or `'default'`
    * @param options.handle - what to do with the event
@@ -59,6 +59,7 @@ export class WebhookVerifier {
     }
     try {
       await options.handle?.(reception.event);
+      reception.requireLease();
     } catch (error) {
       await reception.fail();
       throw error;

@@ -70,6 +70,19 @@ export abstract class ReplayStore {
   /** Records the event as handled; `false` when the lease was lost. */
   abstract commit(reservation: ReplayReservation): MaybePromise<boolean>;
 
+  /**
+   * As `commit`, within a transaction of the handler's: on record if, and only if, the transaction commits, so that the
+   * handler has its effect exactly once. Only a store that lies in the database of the handlers can have it;
+   * `event.commit(tx)` refuses where it is absent.
+   *
+   * Until the transaction ends, a `reserve` or `release` of the same event may wait for it, but no longer than the
+   * store waits for anything. A `release` that comes after the commit finds the event done, and leaves it.
+   *
+   * @param tx - whatever the handler's database library calls a transaction
+   * @returns `false` when the lease was lost; the caller rolls back
+   */
+  commitWith?(tx: unknown, reservation: ReplayReservation): Promise<boolean>;
+
   /** Forgets the event, so that it can be sent again; `false` when the lease was lost. */
   abstract release(reservation: ReplayReservation): MaybePromise<boolean>;
 }

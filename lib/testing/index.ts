@@ -16,4 +16,4 @@ export type { DeliveryQueueContractOptions } from './delivery-queue.contract.js'
 export { endpointStoreContract } from './endpoint-store.contract.js';
 export type { EndpointStoreContractOptions } from './endpoint-store.contract.js';
 export { replayStoreContract } from './replay-store.contract.js';
-export type { ReplayStoreContractOptions } from './replay-store.contract.js';
+export type { ContractTransaction, ReplayStoreContractOptions } from './replay-store.contract.js';

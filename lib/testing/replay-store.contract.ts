@@ -21,6 +21,18 @@ export interface ReplayStoreContractOptions {
    * most in one case. Default: `create` gets a clock that is moved on by hand.
    */
   readonly advance?: ((ms: number) => Promise<void>) | undefined;
+  /** Begins a transaction that the store can join, for a store with `commitWith`: without it, that is not checked. */
+  readonly begin?: (() => Promise<ContractTransaction>) | undefined;
+}
+
+/** A transaction of the store's database. */
+export interface ContractTransaction {
+  /** As handlers give it to `event.commit(tx)`. */
+  readonly tx: unknown;
+  /** Makes what was done in it last. */
+  commit(): Promise<void>;
+  /** Undoes it. */
+  rollback(): Promise<void>;
 }
 
 const LONG = 60_000;
@@ -41,16 +53,18 @@ const SHORT = 1_000;
 export function replayStoreContract(
   options: ReplayStoreContractOptions | ReplayStoreContractOptions['create'],
 ): ContractCase[] {
-  const { create, advance } = typeof options === 'function' ? { create: options } : options;
-  return Object.entries(CASES).map(([name, check]) => ({
+  const { create, advance, begin } =
+    typeof options === 'function' ? ({ create: options } as ReplayStoreContractOptions) : options;
+  const cases = begin === undefined ? CASES : { ...CASES, ...TRANSACTION_CASES };
+  return Object.entries(cases).map(([name, check]) => ({
     name,
     async run() {
       if (advance !== undefined) {
         const clock = new SystemClock();
-        return check(new Subject(await create(clock), clock, advance));
+        return check(new Subject(await create(clock), clock, advance, begin));
       }
       const clock = new TestClock();
-      return check(new Subject(await create(clock), clock, (ms) => clock.advance(ms)));
+      return check(new Subject(await create(clock), clock, (ms) => clock.advance(ms), begin));
     },
   }));
 }
@@ -61,7 +75,17 @@ class Subject {
     readonly store: ReplayStore,
     readonly clock: WebhookClock,
     readonly advance: (ms: number) => Promise<void>,
+    private readonly beginTransaction: ReplayStoreContractOptions['begin'],
   ) {}
+
+  async begin(): Promise<ContractTransaction> {
+    return this.beginTransaction!();
+  }
+
+  async commitWith(tx: unknown, reservation: ReplayReservation): Promise<boolean> {
+    assert.ok(this.store.commitWith, 'a store whose contract has begin has commitWith');
+    return this.store.commitWith(tx, reservation);
+  }
 
   /** A claim on an event nobody has seen, whose token is valid for a minute and which is kept for two. */
   claim(change: Partial<ReplayClaim> & { validFor?: number } = {}): ReplayClaim {
@@ -364,6 +388,58 @@ const CASES: Readonly<Record<string, (subject: Subject) => Promise<void>>> = {
     for (const claim of claims) await subject.handle(claim);
 
     for (const claim of claims) await subject.expect(claim, 'done', 'every one must be done');
+  },
+};
+
+/** For stores that can join a transaction. */
+const TRANSACTION_CASES: typeof CASES = {
+  'holds an event done as soon as the transaction of its handler is committed': async (subject) => {
+    const reservation = await subject.reserve(subject.claim({ tokenKey: digest() }));
+    const transaction = await subject.begin();
+    assert.equal(await subject.commitWith(transaction.tx, reservation), true);
+    await transaction.commit();
+
+    await subject.expect(reservation.claim, 'done', 'the transaction was committed');
+    await subject.expectFenced(reservation, 'what is done stays done');
+    await subject.expect(reservation.claim, 'done', 'a release afterwards must change nothing');
+  },
+
+  'holds an event in progress, and lets go of it, when the transaction is rolled back': async (
+    subject,
+  ) => {
+    const reservation = await subject.reserve(subject.claim({ tokenKey: digest() }));
+    const transaction = await subject.begin();
+    assert.equal(await subject.commitWith(transaction.tx, reservation), true);
+    await transaction.rollback();
+
+    await subject.expect(reservation.claim, 'in-progress', 'nothing was committed');
+    assert.equal(await subject.store.release(reservation), true, 'it is still held');
+    await subject.expect(reservation.claim, 'reserved', 'it was released');
+  },
+
+  'lets a release that comes before the end of the transaction wait for it': async (subject) => {
+    for (const end of ['commit', 'rollback'] as const) {
+      const reservation = await subject.reserve(subject.claim());
+      const transaction = await subject.begin();
+      assert.equal(await subject.commitWith(transaction.tx, reservation), true);
+      const release = subject.store.release(reservation);
+      await transaction[end]();
+
+      assert.equal(await release, end === 'rollback', `a release before a ${end}`);
+      const after = end === 'commit' ? 'done' : 'reserved';
+      await subject.expect(reservation.claim, after, `after a ${end}`);
+    }
+  },
+
+  'joins no transaction for a holder whose lease has passed to another': async (subject) => {
+    const lost = await subject.reserve(subject.claim({ lease: SHORT }));
+    await subject.advance(SHORT + 50);
+    const held = await subject.reserve({ ...lost.claim, lease: LONG });
+    const transaction = await subject.begin();
+    assert.equal(await subject.commitWith(transaction.tx, lost), false, 'the lease was lost');
+    await transaction.rollback();
+
+    assert.equal(await subject.store.commit(held), true, 'its holder is another');
   },
 };
 

@@ -6,6 +6,7 @@ import { SystemClock } from '../../lib/clock/system-clock.js';
 import type { ConfigurationFault } from '../../lib/errors/webhook-configuration.error.js';
 import type { WebhookPublisherOptions } from '../../lib/publisher/options/publisher-options.interface.js';
 import { resolvePublisherOptions } from '../../lib/publisher/options/publisher-options.resolver.js';
+import { InProcessDeliveryQueue } from '../../lib/queue/in-process-delivery.queue.js';
 import type { WebhookReceiverOptions } from '../../lib/receiver/receiver-options.interface.js';
 import { resolveReceivers } from '../../lib/receiver/receiver-options.resolver.js';
 import { ROOT } from './documents.js';
@@ -61,6 +62,13 @@ const receivers = [
   { name: 'b', path: 'hooks/:tenant', issuers: [] },
   { name: 'a', path: 'c', issuers: [{ issuer: 'https://a.example', secret: SECRET }] },
   { name: 'a', path: 'c', issuers: [{ issuer: 'https://a.example', secret: SECRET }] },
+  { name: 'd', issuers: [{ issuer: 'https://a.example', secret: SECRET }], acknowledge: 'queued' },
+  {
+    name: 'e',
+    path: 'e',
+    issuers: [{ issuer: 'https://a.example', secret: SECRET }],
+    queue: new InProcessDeliveryQueue(),
+  },
 ] as unknown as WebhookReceiverOptions[];
 
 const publisher: WebhookPublisherOptions = {
@@ -71,7 +79,7 @@ const publisher: WebhookPublisherOptions = {
 
 /** Messages of these rows come when handlers and routes are known: the module's own tests have them. */
 const LATER =
-  /^(?:Class\.method|HEAD \/path|receiver path|receiver: the HTTP|publisher\.queue: serves|WebhookModule: 2|Nest can't|receiver "a"\.issuers)/;
+  /^(?:Class\.method|HEAD \/path|receiver path|receiver: the HTTP|publisher\.queue: serves|WebhookModule: 2|Nest can't|receiver "a"\.(?:issuers|queue))/;
 
 describe('the table of start-up messages in docs/operations.md', () => {
   it('has what the options are refused with', () => {

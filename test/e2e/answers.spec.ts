@@ -6,6 +6,7 @@ import { Controller, HttpException, Injectable, type Type } from '@nestjs/common
 import type { AbstractHttpAdapter } from '@nestjs/core';
 import { IsInt } from 'class-validator';
 import { WebhookStoreError } from '../../lib/errors/webhook-store.error.js';
+import { InProcessDeliveryQueue } from '../../lib/queue/in-process-delivery.queue.js';
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
 import {
   WebhookContext,
@@ -55,8 +56,10 @@ class Work {
   /** Where `order.held` waits. */
   gate = new Gate();
 
-  async do({ event, id }: WebhookEvent): Promise<void> {
+  async do(webhook: WebhookEvent): Promise<void> {
+    const { event, id } = webhook;
     this.handled.push(id);
+    if (event === 'order.late') await webhook.commit(undefined);
     if (event === 'order.failing') throw new Error('the database said something secret');
     if (event === 'order.teapot') throw new HttpException('short and stout', 418);
     if (event === 'order.held') await this.gate.pass();
@@ -67,7 +70,7 @@ class Work {
 class Handlers {
   constructor(private readonly work: Work) {}
 
-  @OnWebhookEvent(['order.created', 'order.failing', 'order.teapot', 'order.held'])
+  @OnWebhookEvent(['order.created', 'order.failing', 'order.teapot', 'order.held', 'order.late'])
   on(@WebhookContext() event: WebhookEvent): Promise<void> {
     return this.work.do(event);
   }
@@ -149,6 +152,18 @@ const withBody = (sending: { token: string; body: Buffer }): Sending => sending;
 
 const scenarios: Record<WebhookSituation, Scenario> = {
   processed: { request: () => ({ token: signed() }) },
+  queued: {
+    only: '/webhooks',
+    produce: async ({ method, path, createAdapter }) => {
+      const queueing = await startApp(createAdapter(), {
+        options: receiverOptions({ acknowledge: 'queued', queue: new InProcessDeliveryQueue() }),
+        providers: [Work, Handlers],
+      });
+      const answer = await send(queueing.origin, { method, path, token: signed() });
+      await queueing.app.close();
+      return answer;
+    },
+  },
   duplicate: {
     produce: async ({ origin, method, path }) => {
       const copy = { method, path, token: signed() };
@@ -225,6 +240,7 @@ const scenarios: Record<WebhookSituation, Scenario> = {
       return second;
     },
   },
+  lease_lost: { request: () => ({ token: signed({ event: 'order.late' }) }) },
   payload_too_large: { methods: ['POST'], request: () => withBody(signedBody('x'.repeat(1_001))) },
   unsupported_encoding: {
     methods: ['POST'],

@@ -86,6 +86,52 @@ describe('A transaction on the embedded database', () => {
   });
 });
 
+describe('Two queues of one process in one directory', () => {
+  it('share the database, each with its own deliveries', async () => {
+    const directory = await newDirectory();
+    const outgoing = new EmbeddedDeliveryQueue({ directory });
+    const incoming = new EmbeddedDeliveryQueue({ directory, name: 'received' });
+    const taken: string[] = [];
+    const take =
+      (queue: string) =>
+      async ({ id }: { id: string }) => {
+        taken.push(`${queue} ${id}`);
+        return { type: 'delivered' } as const;
+      };
+    // The same id: they are two queues.
+    await Promise.all([outgoing.enqueue([due('a')]), incoming.enqueue([due('a')])]);
+    await outgoing.consume(take('outgoing'));
+    await incoming.consume(take('incoming'));
+    while (taken.length < 2) await sleep(10);
+    expect(await outgoing.database()).toBe(await incoming.database());
+    await outgoing.stop(Date.now() + 5_000);
+    await incoming.enqueue([due('b')]);
+    while (taken.length < 3) await sleep(10);
+    await incoming.stop(Date.now() + 5_000);
+
+    expect(taken.toSorted()).toEqual(['incoming a', 'incoming b', 'outgoing a']);
+    expect(await readdir(directory)).toEqual(['data']);
+    const again = new EmbeddedDeliveryQueue({ directory });
+    expect(await again.find(['a'])).toMatchObject([{ status: 'delivered' }]);
+    await again.stop(0);
+  }, 60_000);
+
+  it('are refused the same name', async () => {
+    const directory = await newDirectory();
+    const first = new EmbeddedDeliveryQueue({ directory });
+    await first.enqueue([due('kept')]);
+    await expect(
+      new EmbeddedDeliveryQueue({ directory }).enqueue([due('x')]),
+    ).rejects.toMatchObject({
+      code: 'store_unavailable',
+      message: expect.stringMatching(/named "webhook-deliveries".*give each its own name/),
+    });
+
+    expect(await first.find(['kept'])).toMatchObject([{ status: 'pending' }]);
+    await first.stop(0);
+  }, 60_000);
+});
+
 describe('The directory of an embedded database', () => {
   it('is refused to a second process, and given up at the end', async () => {
     const directory = await newDirectory();
@@ -169,6 +215,7 @@ describe('new EmbeddedDeliveryQueue', () => {
   it.each<[string, object, string]>([
     ['no directory', {}, 'directory'],
     ['an empty one', { directory: '' }, 'directory'],
+    ['a name that pg-boss does not take', { directory: 'x', name: 'a b' }, 'name'],
     ['no concurrency', { directory: 'x', concurrency: 0 }, 'concurrency'],
   ])('refuses %s', (_, options, path) => {
     expect(() => new EmbeddedDeliveryQueue(options as never)).toThrow(

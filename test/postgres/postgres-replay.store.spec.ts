@@ -4,7 +4,10 @@ import { PGlite } from '@electric-sql/pglite';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { PostgresReplayStore } from '../../lib/postgres/index.js';
 import type { ReplayClaim, ReplayReservation } from '../../lib/replay/replay-store.js';
-import { replayStoreContract } from '../../lib/testing/replay-store.contract.js';
+import {
+  replayStoreContract,
+  type ContractTransaction,
+} from '../../lib/testing/replay-store.contract.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { newClaim, race } from '../fixtures/racing-replicas.js';
 import { describeWith } from '../fixtures/services.js';
@@ -26,7 +29,19 @@ async function reserve(
   beforeAll(async () => store.migrate());
   afterAll(async () => database.close());
 
-  const contract = replayStoreContract({ create: () => store, advance: (ms) => sleep(ms) });
+  const contract = replayStoreContract({
+    create: () => store,
+    advance: (ms) => sleep(ms),
+    begin: async () => {
+      const client = await database.pool.connect();
+      const end = async (how: string): Promise<void> => {
+        await client.query(how);
+        client.release();
+      };
+      await client.query('BEGIN');
+      return { tx: client, commit: () => end('COMMIT'), rollback: () => end('ROLLBACK') };
+    },
+  });
   for (const { name, run } of contract) it(name, run, 60_000);
 
   it.each([2, 4])(
@@ -142,9 +157,34 @@ describe('PostgresReplayStore on PGlite', () => {
   }, 60_000);
   afterAll(async () => database.close());
 
-  const contract = replayStoreContract({ create: () => store, advance: (ms) => sleep(ms) });
+  const contract = replayStoreContract({
+    create: () => store,
+    advance: (ms) => sleep(ms),
+    begin: async () => beginOn(database),
+  });
   for (const { name, run } of contract) it(name, run, 30_000);
 });
+
+/** A transaction of PGlite is a callback: this one waits to be told how it ends. */
+async function beginOn(database: PGlite): Promise<ContractTransaction> {
+  return new Promise((resolve) => {
+    const over = database.transaction(
+      async (tx) =>
+        new Promise<void>((commit, rollback) => {
+          const end = async (how: () => void): Promise<void> => {
+            how();
+            await over.catch(() => {});
+          };
+          resolve({
+            tx,
+            commit: () => end(commit),
+            rollback: () => end(() => rollback(new Error('rolled back'))),
+          });
+        }),
+    );
+    over.catch(() => {});
+  });
+}
 
 describe('PostgresReplayStore without its server', () => {
   it('says so in time where the server does not answer', async () => {

@@ -1,5 +1,6 @@
 import type { AttemptResult, UnsuccessfulAttempt } from './attempt-result.interface.js';
 import type { DeliveryOutcome } from '../../queue/delivery-queue.js';
+import { spread, type RetrySchedule } from '../../queue/retry-schedule.js';
 import {
   CONFLICT_WAIT,
   MAX_RETRY_AFTER,
@@ -8,13 +9,7 @@ import {
 } from '../publisher.constants.js';
 
 /** When to attempt a delivery again; durations in milliseconds. */
-export interface RetryPolicy {
-  /** Attempts in total. */
-  readonly attempts: number;
-  /** Milliseconds before attempt `n`, `n` from 1. */
-  readonly waitBefore: (attempt: number) => number;
-  /** By how much a wait may differ from the schedule, up or down: 0.2 is ±20 %. */
-  readonly jitter: number;
+export interface RetryPolicy extends RetrySchedule {
   /** Ends a delivery early: `false` gives it up. */
   readonly retryIf?: (result: UnsuccessfulAttempt) => boolean;
 }
@@ -75,9 +70,8 @@ type FailedAttempt = Extract<AttemptResult, { outcome: 'failed' }>;
 function waitAfter(policy: RetryPolicy, result: FailedAttempt, random: number): number {
   const isBareConflict = result.statusCode === CONFLICT && result.retryAfter === undefined;
   const scheduled = isBareConflict ? CONFLICT_WAIT : policy.waitBefore(result.attempt + 1);
-  const spread = scheduled * (1 + policy.jitter * (2 * random - 1));
   // Jitter may shorten our own schedule, never what the receiver asks for.
-  return Math.max(spread, askedWait(result), leastWait(result));
+  return Math.max(spread(scheduled, policy.jitter, random), askedWait(result), leastWait(result));
 }
 
 function askedWait({ retryAfter = 0 }: FailedAttempt): number {

@@ -21,6 +21,7 @@ import type { ProvidedSigningKeys } from '../signing/provided-signing-keys.js';
 import type { DeliveryLog } from '../deliveries/delivery-log.js';
 import type { DeliveryQueue } from '../../queue/delivery-queue.js';
 import type { RetryPolicy } from '../attempt/retry-policy.js';
+import type { RetryScheduleOptions } from '../../queue/retry-schedule.js';
 import type { DeliveryMethod } from '../../queue/webhook-delivery.interface.js';
 
 /** Which `jti` the attempts of one delivery carry. */
@@ -76,18 +77,11 @@ export interface WebhookEndpointOptions {
   readonly disabled?: boolean | undefined;
 }
 
-/** How often and when a failed delivery is attempted again. */
-export interface WebhookRetryOptions {
-  /** Attempts in total; default 10. */
-  readonly attempts?: number | undefined;
-  /**
-   * The wait before attempt 1, 2, …, each of at most 30 days; the last repeats. Or a function of the attempt's
-   * number. It must answer synchronously: where it throws, or gives a promise or no duration, the default serves;
-   * more than 30 days are taken as 30. Default 0, 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h.
-   */
-  readonly schedule?: readonly Duration[] | ((attempt: number) => Duration) | undefined;
-  /** By how much a wait may differ from the schedule: 0 to 1, default 0.2 for ±20 %. */
-  readonly jitter?: number | undefined;
+/**
+ * How often and when a failed delivery is attempted again: by default 10 attempts, after 0, 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h,
+ * 20 h, 24 h.
+ */
+export interface WebhookRetryOptions extends RetryScheduleOptions {
   /**
    * Answers `false` to give a delivery up early. It must answer synchronously: should it throw or give a promise,
    * the delivery is retried, since a fault in here must not lose an event.

@@ -34,11 +34,17 @@ const REALM = 'Bearer realm="webhooks"';
 const NO_STORE = { 'Cache-Control': 'no-store' } as const;
 
 const PROCESSED = acknowledgement('processed');
+const QUEUED = acknowledgement('queued');
 const DUPLICATE = acknowledgement('duplicate');
 
 /** The answer to an event that was handled now, or before. */
 export function acknowledge(duplicate: boolean): WebhookAnswer {
   return duplicate ? DUPLICATE : PROCESSED;
+}
+
+/** The answer to an event that will be handled. */
+export function acknowledgeQueued(): WebhookAnswer {
+  return QUEUED;
 }
 
 /** The answer to whatever was thrown on the way of a request. */
@@ -85,7 +91,7 @@ export function refuse(
   return { situation, status, headers, problem };
 }
 
-function acknowledgement(situation: 'processed' | 'duplicate'): WebhookAnswer {
+function acknowledgement(situation: 'processed' | 'queued' | 'duplicate'): WebhookAnswer {
   const row: WebhookAnswerRow = WEBHOOK_ANSWERS[situation];
   return { situation, status: row.status, headers: { ...NO_STORE, ...row.headers } };
 }

@@ -22,6 +22,7 @@ const LATER = { 'Retry-After': '5' };
  */
 export const WEBHOOK_ANSWERS = {
   processed: { status: 204, title: 'The event was handled' },
+  queued: { status: 202, title: 'The event was recorded, and will be handled' },
   duplicate: {
     status: 204,
     headers: { 'Webhook-Duplicate': 'true' },
@@ -151,6 +152,12 @@ export const WEBHOOK_ANSWERS = {
     headers: SOON,
     title: 'The same event is being handled now',
   },
+  lease_lost: {
+    status: 409,
+    code: 'lease_lost',
+    headers: SOON,
+    title: 'The handler was too slow to commit the event, and has rolled it back',
+  },
   payload_too_large: {
     status: 413,
     code: 'payload_too_large',
@@ -190,7 +197,7 @@ export const WEBHOOK_ANSWERS = {
     status: 503,
     code: 'store_unavailable',
     headers: LATER,
-    title: 'The replay store is full or cannot be reached',
+    title: 'The replay store, or the queue of events, is full or cannot be reached',
   },
   spool_unavailable: {
     status: 503,

@@ -23,7 +23,8 @@ export class WebhookExceptionFilter implements ExceptionFilter {
     const http = host.switchToHttp();
     const request = http.getRequest<AdapterRequest>();
     const reception = receptionOf(request);
-    const failure = reception?.handlerFailed === true ? new HandlerFailure(error) : error;
+    const thrown = reception?.handlerFailed === true ? new HandlerFailure(error) : error;
+    const failure = reception?.leaseLost ?? thrown;
     const answer = WebhookException.answerTo(failure);
     await reception?.fail();
     // What the guard refused it has told already.

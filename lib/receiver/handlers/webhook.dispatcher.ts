@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { ContextIdFactory, ModuleRef, type ContextId } from '@nestjs/core';
 import { WebhookHandlerRegistry } from './webhook-handler.registry.js';
+import { refuseCommit } from '../replay/event-commit.js';
 import type { WebhookEvent } from '../webhook-event.js';
 
 /**
@@ -14,6 +15,15 @@ export class WebhookDispatcher {
   ) {}
 
   /**
+   * Whether any handler takes the event.
+   *
+   * @internal
+   */
+  handles({ receiver, event }: WebhookEvent): boolean {
+    return this.registry.find(receiver, event).length > 0;
+  }
+
+  /**
    * @returns how many handlers ran
    * @throws what the handler threw, or an AggregateError when several failed
    */
@@ -24,6 +34,7 @@ export class WebhookDispatcher {
       await handlers[0]!.run(event, scope);
       return 1;
     }
+    if (handlers.length > 1) refuseCommit(event, handlers.length);
     const results = await Promise.allSettled(
       handlers.map(async (handler) => handler.run(event, scope)),
     );

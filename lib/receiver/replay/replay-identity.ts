@@ -40,6 +40,31 @@ export function replayClaim(
   };
 }
 
+/**
+ * Says by what a run of a queued event is recognised: by the delivery, apart from the event at the door, which is done as soon
+ * as it is queued.
+ *
+ * @param now - epoch milliseconds
+ */
+export function handledClaim(
+  deliveryId: string,
+  { receiver, issuer }: WebhookEvent,
+  horizon: Omit<ReplayHorizon, 'clockTolerance'>,
+): ReplayClaim {
+  const { window, lease, now } = horizon;
+  const key = identity(receiver, issuer, 'handled', deliveryId);
+  // An id says what it is of: there is no other content, and no token.
+  return {
+    key,
+    tokenKey: key,
+    fingerprint: key,
+    replayUntil: now + lease,
+    keepUntil: now + window,
+    lease,
+    issuer,
+  };
+}
+
 /** Length-prefixed, so that no choice of issuer and id can spell another pair. */
 function identity(...parts: readonly string[]): string {
   const text = parts.map((part) => `${Buffer.byteLength(part)}:${part}`).join('');

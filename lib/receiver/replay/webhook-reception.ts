@@ -1,7 +1,9 @@
+import { WebhookReplayError } from '../../errors/webhook-replay.error.js';
 import type { ReplayReservation, ReplayStore } from '../../replay/replay-store.js';
 import type { RequestBody } from '../spool/request-body.js';
-import type { LeaseKeeper } from './lease-keeper.js';
 import type { WebhookEvent } from '../webhook-event.js';
+import { keepCommitter } from './event-commit.js';
+import type { LeaseKeeper } from './lease-keeper.js';
 
 /**
  * A verified event with its place in the replay store: whoever handles it completes or fails it, once.
@@ -10,6 +12,9 @@ export class WebhookReception {
   private open: boolean;
   private handling = false;
   private failed = false;
+  /** Whether the handler has put the record into its own transaction. */
+  private joined = false;
+  private lost: WebhookReplayError | undefined;
 
   constructor(
     readonly event: WebhookEvent,
@@ -20,7 +25,14 @@ export class WebhookReception {
     private readonly body: RequestBody,
   ) {
     this.open = reservation !== undefined;
-    if (reservation !== undefined) leases.hold(reservation);
+    if (reservation === undefined) return;
+    leases.hold(reservation);
+    keepCommitter(event, async (tx) => this.completeWith(tx, reservation));
+  }
+
+  /** What the event is known by, over all its copies. */
+  get identity(): string {
+    return this.reservation!.claim.key;
   }
 
   /** Whether the event was handled before, so that it is only acknowledged. */
@@ -41,6 +53,21 @@ export class WebhookReception {
   /** Whether it was the handler that failed, and nothing before it. */
   get handlerFailed(): boolean {
     return this.failed;
+  }
+
+  /** What the handler was told when it could not commit the event, which was no longer its own. */
+  get leaseLost(): WebhookReplayError | undefined {
+    return this.lost;
+  }
+
+  /**
+   * Refuses a handler that was told so and went on as if nothing were the matter: it may have rolled back, and nobody will
+   * send the event again once it is acknowledged.
+   *
+   * @throws {@link WebhookReplayError} `lease_lost`
+   */
+  requireLease(): void {
+    if (this.lost !== undefined) throw this.lost;
   }
 
   /** Says that a handler begins: from now on nobody else settles the event. */
@@ -64,18 +91,48 @@ export class WebhookReception {
   }
 
   /**
-   * Records the event as handled.
+   * Records the event as handled, unless the handler has done so itself.
    *
    * @returns whether it is on record. Where it is not, the effect has happened all the same, so the sender
    *   still gets its success: refusing it would only make sure that the event is handled twice.
    */
   async complete(): Promise<boolean> {
-    return this.settle((reservation) => this.store.commit(reservation));
+    return this.settle((reservation) => this.joined || this.store.commit(reservation));
   }
 
-  /** Frees the event, so that it can be sent again. Where the store fails, its lease frees it later. */
+  /**
+   * Frees the event, so that it can be sent again. Where the store fails, its lease frees it later.
+   *
+   * Also after the handler has put the record into its transaction: nobody here knows how that ended, but the
+   * store does. It frees what was rolled back, and leaves what was committed.
+   */
   async fail(): Promise<boolean> {
     return this.settle((reservation) => this.store.release(reservation));
+  }
+
+  private async completeWith(tx: unknown, reservation: ReplayReservation): Promise<void> {
+    if (this.store.commitWith === undefined) {
+      throw new WebhookReplayError(
+        'unsupported_option',
+        "the receiver's replay store cannot join a transaction: set replay.store to a PostgresReplayStore on the database of the transaction",
+      );
+    }
+    if (!this.open) throw leaseLost();
+    // From here on the entry is locked until the transaction ends, and an extension would wait for that.
+    this.leases.drop(reservation);
+    let recorded: boolean;
+    try {
+      this.joined = true;
+      recorded = await this.store.commitWith(tx, reservation);
+    } catch (error) {
+      this.joined = false;
+      if (this.open) this.leases.hold(reservation);
+      throw error;
+    }
+    if (recorded) return;
+    this.joined = false;
+    this.lost = leaseLost();
+    throw this.lost;
   }
 
   private async settle(
@@ -92,4 +149,11 @@ export class WebhookReception {
       return false;
     }
   }
+}
+
+function leaseLost(): WebhookReplayError {
+  return new WebhookReplayError(
+    'lease_lost',
+    'the event is no longer held by this handler, or was recorded before: roll back, the sender comes again',
+  );
 }

@@ -1,0 +1,236 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
+import { Controller, HttpCode, Injectable, Post, UseGuards, type Type } from '@nestjs/common';
+import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
+import { WebhookContext } from '../../lib/receiver/decorators/webhook-data.decorator.js';
+import { WebhookEndpoint } from '../../lib/receiver/decorators/webhook-endpoint.decorator.js';
+import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
+import { WebhookGuard } from '../../lib/receiver/webhook.guard.js';
+import { WebhookVerifier } from '../../lib/receiver/webhook.verifier.js';
+import { MemoryReplayStore } from '../../lib/replay/memory-replay.store.js';
+import type { ReplayReservation } from '../../lib/replay/replay-store.js';
+import { TestClock } from '../../lib/testing/test-clock.js';
+import { adapters } from '../fixtures/adapters.js';
+import { Gate } from '../fixtures/gate.js';
+import { send } from '../fixtures/http-client.js';
+import { receiverOptions, signed, startApp, type StartedApp } from '../fixtures/receiver-app.js';
+import { ScriptedReplayStore } from '../fixtures/scripted-replay.store.js';
+
+/** Notes what it is asked. */
+class WatchedStore extends ScriptedReplayStore {
+  readonly asked: string[] = [];
+
+  override commit(reservation: ReplayReservation) {
+    this.asked.push('commit');
+    return super.commit(reservation);
+  }
+
+  override extend(reservation: ReplayReservation) {
+    this.asked.push('extend');
+    return super.extend(reservation);
+  }
+
+  override release(reservation: ReplayReservation) {
+    this.asked.push('release');
+    return super.release(reservation);
+  }
+
+  override async commitWith(tx: unknown, reservation: ReplayReservation): Promise<boolean> {
+    this.asked.push('commitWith');
+    if (tx instanceof Error) throw tx;
+    // Not this.commit, which the receiver is watched for.
+    return super.commitWith(tx, reservation);
+  }
+}
+
+/** What a handler does, as a test wants it. */
+@Injectable()
+class Work {
+  do: (event: WebhookEvent) => Promise<void> = async () => {};
+}
+
+@Injectable()
+class Handlers {
+  constructor(private readonly work: Work) {}
+
+  @OnWebhookEvent(['order.created', 'order.shared'])
+  on(@WebhookContext() event: WebhookEvent): Promise<void> {
+    return this.work.do(event);
+  }
+
+  @OnWebhookEvent('order.shared')
+  onShared(): void {
+    return;
+  }
+}
+
+@Controller()
+class Routes {
+  constructor(private readonly work: Work) {}
+
+  @WebhookEndpoint('endpoint')
+  receive(@WebhookContext() event: WebhookEvent): Promise<void> {
+    return this.work.do(event);
+  }
+
+  @Post('guarded')
+  @HttpCode(204)
+  @UseGuards(WebhookGuard)
+  guarded(@WebhookContext() event: WebhookEvent): Promise<void> {
+    return this.work.do(event);
+  }
+}
+
+const TX = 'a transaction';
+/** Settles events before they are answered; behind a bare guard it is the answer that settles them. */
+const settling = ['/webhooks', '/endpoint'];
+
+describe.each(adapters)('event.commit on %s', (_, createAdapter) => {
+  const clock = new TestClock(Date.now());
+  const store = new WatchedStore();
+  let receiver: StartedApp;
+  let work: Work;
+  beforeAll(async () => {
+    receiver = await startApp(createAdapter(), {
+      options: { ...receiverOptions({ replay: { store } }), clock },
+      providers: [Work, Handlers],
+      controllers: [Routes] as Type[],
+    });
+    work = receiver.app.get(Work);
+  });
+  beforeEach(() => void store.asked.splice(0));
+  afterAll(() => receiver.app.close());
+
+  it.each([...settling, '/guarded'])('is the only record of a handler of %s', async (path) => {
+    work.do = (event) => event.commit(TX);
+    const copy = { path, token: signed() };
+    const first = await send(receiver.origin, copy);
+    const second = await send(receiver.origin, copy);
+
+    expect([first.status, second.status]).toEqual([204, 204]);
+    expect(second.headers['webhook-duplicate']).toBe('true');
+    expect(store.asked).toEqual(['commitWith']);
+  });
+
+  it.each(settling)('leaves what was committed, though the handler of %s fails', async (path) => {
+    work.do = async (event) => {
+      await event.commit(TX);
+      throw new Error('after the commit');
+    };
+    const copy = { path, token: signed() };
+    const first = await send(receiver.origin, copy);
+    const second = await send(receiver.origin, copy);
+
+    expect([first.status, second.status]).toEqual([500, 204]);
+    expect(second.headers['webhook-duplicate']).toBe('true');
+    expect(store.asked).toEqual(['commitWith', 'release']);
+  });
+
+  it.each(settling)('tells the sender of %s to come again when it is too late', async (path) => {
+    let answer: unknown;
+    work.do = async (event) => event.commit(undefined).catch((error) => void (answer = error));
+    const swallowed = await send(receiver.origin, { path, token: signed() });
+
+    expect(answer).toMatchObject({ name: 'WebhookReplayError', code: 'lease_lost' });
+    expect(swallowed.status).toBe(409);
+    expect(swallowed.headers['webhook-error']).toBe('lease_lost');
+    expect(swallowed.headers['retry-after']).toBe('1');
+    expect(receiver.logger.at('warn').join('\n')).toContain('its lease has ended');
+  });
+
+  it.each(settling)('leaves the error of a transaction to the handler of %s', async (path) => {
+    const failure = new Error('could not serialize access');
+    let caught: unknown;
+    work.do = async (event) => {
+      await event.commit(failure).catch((error) => void (caught = error));
+      // As after a serialisation failure: the whole transaction again.
+      await event.commit(TX);
+    };
+    const answer = await send(receiver.origin, { path, token: signed() });
+
+    expect(caught).toBe(failure);
+    expect(answer.status).toBe(204);
+    expect(store.asked).toEqual(['commitWith', 'commitWith']);
+  });
+
+  it('stops the extensions of the lease, which would wait for the transaction', async () => {
+    const [before, after] = [new Gate(), new Gate()];
+    work.do = async (event) => {
+      await before.pass();
+      await event.commit(TX);
+      await after.pass();
+    };
+    const answer = send(receiver.origin, { token: signed() });
+    await before.reached;
+    await clock.advance(10_000);
+    before.open();
+    await after.reached;
+    await clock.advance(60_000);
+    after.open();
+
+    expect((await answer).status).toBe(204);
+    expect(store.asked).toEqual(['extend', 'commitWith']);
+  });
+
+  it('goes on with the extensions where the transaction took nothing', async () => {
+    const gate = new Gate();
+    work.do = async (event) => {
+      await event.commit(new Error('the connection was lost')).catch(() => {});
+      await gate.pass();
+    };
+    const answer = send(receiver.origin, { token: signed() });
+    await gate.reached;
+    await clock.advance(10_000);
+    gate.open();
+
+    expect((await answer).status).toBe(204);
+    expect(store.asked).toEqual(['commitWith', 'extend', 'commit']);
+  });
+
+  it('is refused to one of several handlers', async () => {
+    let refusal: unknown;
+    work.do = async (event) => event.commit(TX).catch((error) => void (refusal = error));
+    const answer = await send(receiver.origin, { token: signed({ event: 'order.shared' }) });
+
+    expect(refusal).toMatchObject({
+      code: 'unsupported_option',
+      message: expect.stringMatching(/^2 handlers take this event/),
+    });
+    expect(answer.status).toBe(204);
+    expect(store.asked).toEqual(['commit']);
+  });
+
+  it('serves what is verified by hand', async () => {
+    const verifier = receiver.app.get(WebhookVerifier);
+    const headers = { authorization: `Bearer ${signed()}` };
+    const verify = (handle: (event: WebhookEvent) => unknown) =>
+      verifier.verify({ method: 'HEAD', headers }, { handle });
+    await expect(verify((event) => event.commit(undefined))).rejects.toMatchObject({
+      code: 'lease_lost',
+    });
+    const event = await verify((one) => one.commit(TX));
+
+    await expect(verify(() => {})).rejects.toMatchObject({ code: 'replayed' });
+    await expect(event.commit(TX)).rejects.toMatchObject({ code: 'lease_lost' });
+  });
+});
+
+describe.each(adapters)('event.commit on %s without a store that can', (_, createAdapter) => {
+  it('names the one that can, and changes nothing', async () => {
+    let refusal: unknown;
+    const receiver = await startApp(createAdapter(), {
+      options: receiverOptions({ replay: { store: new MemoryReplayStore() } }),
+      providers: [Work, Handlers],
+    });
+    receiver.app.get(Work).do = async (event) =>
+      event.commit(TX).catch((error) => void (refusal = error));
+    const answer = await send(receiver.origin, { token: signed() });
+    await receiver.app.close();
+
+    expect(refusal).toMatchObject({
+      name: 'WebhookReplayError',
+      code: 'unsupported_option',
+      message: expect.stringMatching(/PostgresReplayStore/),
+    });
+    expect(answer.status).toBe(204);
+  });
+});

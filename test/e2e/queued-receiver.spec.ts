@@ -1,0 +1,509 @@
+import { afterAll, afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { Controller, Injectable, type Type } from '@nestjs/common';
+import { IsInt } from 'class-validator';
+import { InProcessDeliveryQueue } from '../../lib/queue/in-process-delivery.queue.js';
+import type { DeliveryReceipt, EnqueuedDelivery } from '../../lib/queue/delivery-queue.js';
+import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
+import { WebhookContext } from '../../lib/receiver/decorators/webhook-data.decorator.js';
+import { WebhookEndpoint } from '../../lib/receiver/decorators/webhook-endpoint.decorator.js';
+import { WebhookInbox } from '../../lib/receiver/queued/webhook.inbox.js';
+import type { WebhookReceiverOptions } from '../../lib/receiver/receiver-options.interface.js';
+import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
+import { TestClock } from '../../lib/testing/test-clock.js';
+import { digest } from '../../lib/token/index.js';
+import { adapters } from '../fixtures/adapters.js';
+import { Gate } from '../fixtures/gate.js';
+import { head, post, send } from '../fixtures/http-client.js';
+import {
+  ISSUER,
+  receiverOptions,
+  SECRET,
+  signed,
+  signedBody,
+  startApp,
+  type StartedApp,
+} from '../fixtures/receiver-app.js';
+import { ScriptedReplayStore } from '../fixtures/scripted-replay.store.js';
+
+class Amount {
+  @IsInt() amount!: number;
+}
+
+/** What the handlers have seen, and what they do. */
+@Injectable()
+class Work {
+  readonly seen: WebhookEvent[] = [];
+  do: (event: WebhookEvent) => unknown = () => {};
+
+  async take(event: WebhookEvent): Promise<void> {
+    this.seen.push(event);
+    await this.do(event);
+  }
+}
+
+@Injectable()
+class Handlers {
+  constructor(private readonly work: Work) {}
+
+  @OnWebhookEvent('order.created')
+  on(@WebhookContext() event: WebhookEvent): Promise<void> {
+    return this.work.take(event);
+  }
+
+  @OnWebhookEvent('order.amount')
+  onAmount(_amount: Amount): void {
+    return;
+  }
+}
+
+@Controller()
+class Routes {
+  constructor(private readonly work: Work) {}
+
+  @WebhookEndpoint('endpoint')
+  receive(@WebhookContext() event: WebhookEvent): Promise<void> {
+    return this.work.take(event);
+  }
+}
+
+/** A queue that can be told to fail, or not to answer. */
+class ScriptedQueue extends InProcessDeliveryQueue {
+  failure: Error | undefined;
+  gate: Gate | undefined;
+
+  override async enqueue(
+    deliveries: readonly EnqueuedDelivery[],
+  ): Promise<readonly DeliveryReceipt[]> {
+    if (this.failure !== undefined) throw this.failure;
+    await this.gate?.pass();
+    return super.enqueue(deliveries);
+  }
+}
+
+const DEFAULT_WAITS = [5, 30, 120, 600, 1_800, 7_200, 18_000, 36_000, 86_400];
+
+describe.each(adapters)('a receiver on %s that acknowledges before it handles', (_, create) => {
+  let clock: TestClock;
+  let queue: ScriptedQueue;
+  let receiver: StartedApp;
+  let work: Work;
+  let inbox: WebhookInbox;
+
+  async function start(change: Partial<WebhookReceiverOptions> = {}): Promise<void> {
+    clock = new TestClock(Date.now());
+    queue = new ScriptedQueue({ clock });
+    receiver = await startApp(create(), {
+      options: {
+        ...receiverOptions({ acknowledge: 'queued', queue, ...change }),
+        clock,
+      },
+      providers: [Work, Handlers],
+      controllers: [Routes] as Type[],
+    });
+    work = receiver.app.get(Work);
+    inbox = receiver.app.get(WebhookInbox);
+  }
+  beforeEach(() => start({ retry: { jitter: 0 } }));
+  afterEach(() => receiver.app.close());
+
+  it('answers 202 before the handler is through', async () => {
+    const gate = new Gate();
+    work.do = () => gate.pass();
+    const answer = await head(receiver.origin, signed());
+    await gate.reached;
+    const copy = await head(receiver.origin, signed());
+    gate.open();
+
+    expect([answer.status, copy.status]).toEqual([202, 202]);
+    expect(answer.headers['cache-control']).toBe('no-store');
+  });
+
+  it('acknowledges a copy, and handles the event once', async () => {
+    const token = signed();
+    const answers = [await head(receiver.origin, token), await head(receiver.origin, token)];
+    await clock.advance(0);
+
+    expect(answers.map(({ status }) => status)).toEqual([202, 204]);
+    expect(answers[1]!.headers['webhook-duplicate']).toBe('true');
+    expect(work.seen).toHaveLength(1);
+  });
+
+  it('gives the handler all that it would have had at the door', async () => {
+    const id = crypto.randomUUID();
+    const input = { id, subject: 'order-7', data: { text: 'naïve \u0000 \ud83d\ude80', n: 1.5 } };
+    await head(receiver.origin, signed(input));
+    await send(receiver.origin, { path: '/endpoint', method: 'HEAD', token: signed(input) });
+    await clock.advance(0);
+    await send(receiver.origin, { path: '/endpoint', token: signed({ ...input, id: 'another' }) });
+    const [queued, direct] = work.seen as [WebhookEvent, WebhookEvent];
+
+    expect(work.seen).toHaveLength(2);
+    expect(queued).toMatchObject({
+      id,
+      data: input.data,
+      event: 'order.created',
+      issuer: ISSUER,
+      subject: 'order-7',
+      receiver: 'default',
+      profile: direct.profile,
+      method: 'HEAD',
+      contentType: 'application/json',
+      bodyVerified: true,
+      attempt: undefined,
+      run: 1,
+    });
+    expect(queued.claims.webhook).toEqual(direct.claims.webhook);
+    expect(queued.expiresAt.getTime() - queued.issuedAt.getTime()).toBe(300_000);
+    expect(await queued.rawBody()).toEqual(Buffer.alloc(0));
+  });
+
+  it.each<[string, string, Buffer, unknown]>([
+    ['JSON', 'application/json', Buffer.from('{"a":[1,"\\u0000"]}'), { a: [1, '\u0000'] }],
+    ['octets', 'image/png', Buffer.from([0x89, 0, 255, 0xc3, 0x28]), undefined],
+    ['10 megabytes', 'application/octet-stream', Buffer.alloc(10_000_000, '\u00e9'), undefined],
+  ])('keeps a body of %s as it came', async (_name, type, body, data) => {
+    const token = signed({ hash: digest('sha256', body) });
+    const answer = await post(
+      receiver.origin,
+      { token, body },
+      { headers: { 'content-type': type } },
+    );
+    await clock.advance(0);
+    const [event] = work.seen;
+
+    expect(answer.status).toBe(202);
+    expect((await event!.rawBody()).equals(body)).toBe(true);
+    expect(event!.contentType).toBe(type);
+    // Compared as they are, ten megabytes that differ would be printed.
+    const { data: seen } = event!;
+    expect(Buffer.isBuffer(seen) ? seen.equals(body) : seen).toEqual(data ?? true);
+  });
+
+  it('runs a handler that fails again, by the schedule', async () => {
+    work.do = ({ run }) => {
+      if (run < 3) throw new Error('not yet');
+    };
+    await head(receiver.origin, signed());
+    await clock.advance(0);
+    const runs = [work.seen.length];
+    for (const seconds of [4, 1, 29, 1, 86_400]) {
+      await clock.advance(seconds * 1_000);
+      runs.push(work.seen.length);
+    }
+
+    expect(runs).toEqual([1, 1, 2, 2, 3, 3]);
+    expect(work.seen.map(({ run }) => run)).toEqual([1, 2, 3]);
+    expect(receiver.logger.at('error').join('\n')).toContain(
+      'failed in run 1 of 10: handler_failed',
+    );
+    expect(await inbox.listDead()).toEqual([]);
+  });
+
+  it('gives an event up after the last run, and another round when it is told to', async () => {
+    work.do = () => {
+      throw new Error('never');
+    };
+    const id = crypto.randomUUID();
+    await head(receiver.origin, signed({ id, data: { a: 1 } }));
+    await clock.advance(0);
+    for (const seconds of DEFAULT_WAITS) await clock.advance(seconds * 1_000);
+    const dead = await inbox.listDead('default');
+
+    expect(work.seen).toHaveLength(10);
+    expect(dead).toMatchObject([
+      { reason: 'handler_failed', attempts: 10, delivery: { eventId: id, event: 'order.created' } },
+    ]);
+    expect(receiver.logger.at('warn').join('\n')).toMatch(/given up after 10 run.*WebhookInbox/);
+    work.do = () => {};
+    const ids = dead.map(({ delivery }) => delivery.id);
+    expect(await inbox.redrive([...ids, 'unknown'])).toEqual(ids);
+    await clock.advance(0);
+    expect(work.seen.at(-1)).toMatchObject({ id, run: 1, data: { a: 1 } });
+    expect(await inbox.listDead()).toEqual([]);
+  });
+
+  it('takes what the validation refuses for a failed handler', async () => {
+    const token = signed({ event: 'order.amount', data: { amount: 'many' } });
+    const answer = await head(receiver.origin, token);
+    await clock.advance(0);
+
+    expect(answer.status).toBe(202);
+    expect(receiver.logger.at('error').join('\n')).toContain('order.amount');
+  });
+
+  it('refuses at the door what is no event, and what does not parse', async () => {
+    const forged = await head(receiver.origin, `${signed()}x`);
+    const broken = await post(receiver.origin, signedBody('{"a":'));
+    await clock.advance(0);
+
+    expect([forged.status, broken.status]).toEqual([401, 400]);
+    expect(work.seen).toEqual([]);
+  });
+
+  it('has its routes handle before they answer', async () => {
+    work.do = () => {
+      throw new Error('seen by the sender');
+    };
+    const answer = await send(receiver.origin, { path: '/endpoint', token: signed() });
+
+    expect(answer.status).toBe(500);
+    expect(work.seen).toHaveLength(1);
+  });
+
+  it('answers 503 while its queue fails, and takes the event when it is sent again', async () => {
+    const token = signed();
+    queue.failure = new Error('connect ECONNREFUSED');
+    const refused = await head(receiver.origin, token);
+    queue.failure = undefined;
+    const accepted = await head(receiver.origin, token);
+    await clock.advance(0);
+
+    expect([refused.status, accepted.status]).toEqual([503, 202]);
+    expect(refused.headers).toMatchObject({
+      'webhook-error': 'store_unavailable',
+      'retry-after': '5',
+    });
+    expect(work.seen).toHaveLength(1);
+    expect(receiver.logger.at('error').join('\n')).toContain(
+      'the queue of received events cannot be reached',
+    );
+  });
+
+  it('answers 503 when its queue does not answer, and handles what it recorded late once', async () => {
+    const token = signed();
+    const gate = new Gate();
+    queue.gate = gate;
+    const answer = head(receiver.origin, token);
+    await gate.reached;
+    await clock.advance(10_000);
+    expect((await answer).status).toBe(503);
+    queue.gate = undefined;
+    gate.open();
+    await clock.advance(0);
+    const again = await head(receiver.origin, token);
+    await clock.advance(0);
+
+    expect(again.status).toBe(202);
+    expect(work.seen).toHaveLength(1);
+  });
+
+  it('says that what waits in memory is lost with it', () => {
+    expect(receiver.logger.at('warn').join('\n')).toContain(
+      'a crash loses what was acknowledged and not yet handled',
+    );
+  });
+
+  it('lets a handler end when it shuts down, and begins nothing new', async () => {
+    const gate = new Gate();
+    work.do = () => gate.pass();
+    await head(receiver.origin, signed());
+    await gate.reached;
+    const closed = receiver.app.close();
+    gate.open();
+    await closed;
+
+    expect(work.seen[0]!.signal.aborted).toBe(false);
+    expect(receiver.logger.lines.join('\n')).not.toContain('left unfinished');
+  });
+
+  it('aborts a handler that does not end in time', async () => {
+    const gate = new Gate();
+    work.do = () => gate.pass();
+    await head(receiver.origin, signed());
+    await gate.reached;
+    const closed = receiver.app.close();
+    const aborted = new Promise((resolve) =>
+      work.seen[0]!.signal.addEventListener('abort', resolve),
+    );
+    await clock.advance(10_000);
+    await aborted;
+    gate.open();
+    await closed;
+
+    expect(receiver.logger.lines.join('\n')).toContain(
+      '1 event(s) of receiver "default" were left',
+    );
+  });
+
+  describe('with an event that no handler takes', () => {
+    it('drops it with a warning', async () => {
+      const answer = await head(receiver.origin, signed({ event: 'refund.made' }));
+
+      expect(answer.status).toBe(204);
+      expect(queue.size).toBe(0);
+      expect(receiver.logger.at('warn').join('\n')).toContain('No handler for refund.made');
+    });
+
+    it('refuses it where it was told to', async () => {
+      await receiver.app.close();
+      await start({ unhandledEvent: 'reject' });
+      const answer = await head(receiver.origin, signed({ event: 'refund.made' }));
+
+      expect(answer.status).toBe(422);
+      expect(queue.size).toBe(0);
+    });
+
+    it('keeps one that was queued by a process that had a handler', async () => {
+      const [delivery] = [await queuedDelivery('refund.made')];
+      await queue.enqueue([{ delivery, notBefore: clock.now() }]);
+      await clock.advance(0);
+      for (const seconds of DEFAULT_WAITS) await clock.advance(seconds * 1_000);
+
+      expect(await inbox.listDead()).toMatchObject([{ reason: 'event_unhandled', attempts: 10 }]);
+    });
+  });
+
+  it('leaves alone what belongs to another, and says so', async () => {
+    const foreign = { ...(await queuedDelivery('order.created')), id: 'foreign' };
+    const received = { ...foreign.received!, receiver: 'billing' };
+    await queue.enqueue([{ delivery: { ...foreign, received }, notBefore: clock.now() }]);
+    await clock.advance(3_600_000);
+
+    expect(work.seen).toEqual([]);
+    expect(queue.size).toBe(1);
+    expect(receiver.logger.at('error').join('\n')).toContain('of receiver "billing"');
+  });
+
+  /** What the door makes of an event, whether there is a handler or not. */
+  async function queuedDelivery(event: string): Promise<EnqueuedDelivery['delivery']> {
+    const recorded: EnqueuedDelivery[] = [];
+    const enqueue = queue.enqueue.bind(queue);
+    queue.enqueue = async (deliveries) => {
+      recorded.push(...deliveries);
+      return [];
+    };
+    await head(receiver.origin, signed());
+    queue.enqueue = enqueue;
+    const { delivery } = recorded[0]!;
+    const claims = { ...delivery.received!.claims, webhook: { event } };
+    return { ...delivery, event, received: { ...delivery.received!, claims } };
+  }
+});
+
+describe.each(adapters)('a queued event on %s', (_, create) => {
+  const clock = new TestClock(Date.now());
+  const store = new ScriptedReplayStore();
+  const queue = new InProcessDeliveryQueue({ clock });
+  let receiver: StartedApp;
+  let work: Work;
+  beforeEach(async () => {
+    if (receiver !== undefined) return;
+    receiver = await startApp(create(), {
+      options: {
+        ...receiverOptions({ acknowledge: 'queued', queue, replay: { store } }),
+        clock,
+      },
+      providers: [Work, Handlers],
+    });
+    work = receiver.app.get(Work);
+  });
+  afterAll(() => receiver.app.close());
+
+  it('is not run again once its handler has committed it, though the queue hands it out', async () => {
+    work.do = async (event) => {
+      await event.commit('a transaction');
+      // As a crash would, as far as the queue is told.
+      throw new Error('after the commit');
+    };
+    const before = work.seen.length;
+    await head(receiver.origin, signed());
+    await clock.advance(60_000);
+
+    expect(work.seen.length - before).toBe(1);
+    expect(await receiver.app.get(WebhookInbox).listDead()).toEqual([]);
+  });
+
+  it('waits, as the same run, where its lease was lost', async () => {
+    let tries = 0;
+    work.do = async (event) => event.commit(tries++ === 0 ? undefined : 'a transaction');
+    const before = work.seen.length;
+    await head(receiver.origin, signed());
+    await clock.advance(60_000);
+
+    expect(work.seen.slice(before).map(({ run }) => run)).toEqual([1, 1]);
+  });
+
+  it('waits, as the same run, while the replay store is away', async () => {
+    work.do = () => {};
+    const before = work.seen.length;
+    const gate = new Gate();
+    store.gate = gate;
+    const answer = head(receiver.origin, signed());
+    await gate.reached;
+    // Past the door; what reserves for the run finds it gone.
+    store.gate = undefined;
+    gate.open();
+    store.failure = new Error('connect ECONNREFUSED');
+    expect((await answer).status).toBe(202);
+    await clock.advance(60_000);
+    const during = work.seen.length - before;
+    store.failure = undefined;
+    await clock.advance(10_000);
+
+    expect(during).toBe(0);
+    expect(work.seen.slice(before).map(({ run }) => run)).toEqual([1]);
+    expect(
+      receiver.logger.at('error').filter((line) => line.includes('Queued events wait')),
+    ).toHaveLength(1);
+  });
+});
+
+describe('the options of a receiver that acknowledges before it handles', () => {
+  const issuers = [{ issuer: ISSUER, secret: SECRET }];
+  const queue = new InProcessDeliveryQueue();
+  const queued = { path: 'webhooks', issuers, acknowledge: 'queued', queue } as const;
+  const publisher = { issuer: ISSUER, secret: SECRET, queue };
+
+  it.each<[string, object, string, RegExp]>([
+    ['no queue', { receiver: { ...queued, queue: undefined } }, 'receiver.queue', /must be given/],
+    ['no path', { receiver: { ...queued, path: undefined } }, 'receiver.path', /must be set/],
+    [
+      'a queue that nothing is put into',
+      { receiver: { ...queued, acknowledge: 'handled' } },
+      'receiver.queue',
+      /acknowledge: 'queued' only/,
+    ],
+    ['what is no queue', { receiver: { ...queued, queue: {} } }, 'receiver.queue', /DeliveryQueue/],
+    [
+      'another word',
+      { receiver: { ...queued, acknowledge: 'later' } },
+      'receiver.acknowledge',
+      /'handled' or 'queued'/,
+    ],
+    [
+      'a misspelt retry',
+      { receiver: { ...queued, retry: { attemps: 3 } } },
+      'receiver.retry.attemps',
+      /did you mean attempts/,
+    ],
+    [
+      'no attempt',
+      { receiver: { ...queued, retry: { attempts: 0 } } },
+      'receiver.retry.attempts',
+      /from 1 to 1000/,
+    ],
+    [
+      "the publisher's queue",
+      { receiver: queued, publisher },
+      'receiver "default".queue',
+      /is the queue of the publisher too/,
+    ],
+    [
+      "another receiver's queue",
+      {
+        receiver: [
+          { ...queued, name: 'a' },
+          { ...queued, name: 'b', path: 'other' },
+        ],
+      },
+      'receiver "b".queue',
+      /is the queue of receiver "a" too/,
+    ],
+  ])('refuse %s', async (_, options, path, message) => {
+    const [, create] = adapters[0]!;
+    await expect(startApp(create(), { options })).rejects.toMatchObject({
+      code: 'invalid_configuration',
+      faults: [{ path, message: expect.stringMatching(message) }],
+    });
+  });
+});

@@ -1,0 +1,44 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from '@jest/globals';
+import { ROUNDS } from '../fixtures/kill-rounds.js';
+import { ledgerRounds } from '../fixtures/ledger-rounds.js';
+import { describeWith, urlOf } from '../fixtures/services.js';
+import { TestDatabase } from './database.js';
+
+const url = urlOf('PostgreSQL');
+
+(await describeWith('PostgreSQL'))('a receiver with a queue on PostgreSQL that is killed', () => {
+  const database = new TestDatabase();
+  afterAll(async () => database.close());
+
+  it(
+    `handles each event it has acknowledged once, over ${ROUNDS} kills`,
+    async () => {
+      const schema = database.newSchema();
+      const { lost, doubled } = await ledgerRounds({ url, schema, engine: 'server', place: '' });
+
+      expect(lost).toEqual([]);
+      expect(doubled).toEqual([]);
+    },
+    120_000 + ROUNDS * 40_000,
+  );
+});
+
+describe('a receiver with a queue on PGlite that is killed', () => {
+  let place: string;
+  afterAll(async () => rm(place, { recursive: true, force: true }));
+
+  it(
+    `handles each event it has acknowledged once, over ${ROUNDS} kills`,
+    async () => {
+      place = await mkdtemp(join(tmpdir(), 'webhooks-'));
+      const { lost, doubled } = await ledgerRounds({ url, schema: '', engine: 'embedded', place });
+
+      expect(lost).toEqual([]);
+      expect(doubled).toEqual([]);
+    },
+    180_000 + ROUNDS * 30_000,
+  );
+});
