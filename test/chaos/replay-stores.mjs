@@ -39,8 +39,12 @@ export async function openReplayStore(kind, effects, { redis, schema }) {
   switch (kind) {
     case 'postgres': {
       const store = new JoinedReplayStore(effects.client, { schema });
-      const record = (event) =>
-        effects.addWith(event.id, (tx) => store.commitWith(tx, store.reservationOf(event)));
+      const commit = async (tx, event) => {
+        if (event.commit === undefined) return store.commitWith(tx, store.reservationOf(event));
+        await event.commit(tx);
+        return true;
+      };
+      const record = (event) => effects.addWith(event.id, (tx) => commit(tx, event));
       return { store, record };
     }
     case 'pglite': {
