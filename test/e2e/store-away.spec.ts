@@ -85,7 +85,7 @@ const cases = there.flatMap((store) =>
       server = await OwnServer.start(program!);
       opened = await open(server.url);
       started = await startApp(make(), {
-        options: receiverOptions({ replay: { store: opened.store } }),
+        options: receiverOptions({ replay: { store: opened.store, lease: '1s' } }),
         providers: [Orders],
       });
     });

@@ -5,6 +5,8 @@ const PROCESS = new URL('queue.process.mjs', import.meta.url);
 const EACH = 200;
 /** Milliseconds without a line, once everything was delivered, after which nothing more is expected. */
 const SILENCE = 2_000;
+/** Milliseconds without a line after which what is outstanding is lost: longer than any lease. */
+const PATIENCE = 60_000;
 
 /** Runs a process until `done` says so of a line, then kills it without a chance to clean up. */
 async function runUntil(settings, done) {
@@ -44,17 +46,18 @@ export async function killRounds(engine, place, rounds) {
   return { engine, kills: rounds, acknowledged: acknowledged.size, lost: lost(), twice };
 }
 
-/** A last process, which is not killed before it has delivered what there is, and then said nothing for a while. */
+/** A last process, which is killed when it has delivered what there is and then said nothing for a while. */
 async function finish(settings, note, lost) {
-  let silence;
+  let patience;
+  const wait = () => {
+    clearTimeout(patience);
+    patience = setTimeout(() => void child.kill(), lost().length === 0 ? SILENCE : PATIENCE);
+  };
   const child = new ScriptProcess(PROCESS, settings, (word, id) => {
     note(word, id);
-    clearTimeout(silence);
-    if (lost().length === 0) silence = setTimeout(() => void child.kill(), SILENCE);
+    wait();
   });
-  // Beyond any lease: what has not come by then is lost.
-  const patience = setTimeout(() => void child.kill(), 60_000);
+  wait();
   await child.ended();
   clearTimeout(patience);
-  clearTimeout(silence);
 }
