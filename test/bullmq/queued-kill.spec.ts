@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, it } from '@jest/globals';
 import { Queue } from 'bullmq';
-import { ROUNDS } from '../fixtures/kill-rounds.js';
-import { ledgerRounds } from '../fixtures/ledger-rounds.js';
+
+import { ROUNDS, ledgerRounds } from '../fixtures/ledger-rounds.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { TestDatabase } from '../postgres/database.js';
 

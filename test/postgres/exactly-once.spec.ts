@@ -8,8 +8,8 @@ import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
 import { adapters } from '../fixtures/adapters.js';
 import { Gate } from '../fixtures/gate.js';
 import { send, type Answer } from '../fixtures/http-client.js';
-import { ROUNDS } from '../fixtures/kill-rounds.js';
-import { ledgerRounds } from '../fixtures/ledger-rounds.js';
+
+import { ROUNDS, ledgerRounds } from '../fixtures/ledger-rounds.js';
 import { receiverOptions, signed, startApp, type StartedApp } from '../fixtures/receiver-app.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { TestDatabase } from './database.js';

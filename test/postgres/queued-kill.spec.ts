@@ -2,8 +2,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from '@jest/globals';
-import { ROUNDS } from '../fixtures/kill-rounds.js';
-import { ledgerRounds } from '../fixtures/ledger-rounds.js';
+
+import { ROUNDS, ledgerRounds } from '../fixtures/ledger-rounds.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { TestDatabase } from './database.js';
 

@@ -1,0 +1,52 @@
+import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
+import { ExpressAdapter } from '@bull-board/express';
+import { BullBoardModule, type BullBoardModuleOptions } from '@bull-board/nestjs';
+import { BullModule, getQueueToken } from '@nestjs/bullmq';
+import { Module } from '@nestjs/common';
+import type { Queue } from 'bullmq';
+import { WebhookModule } from 'nestjs-webhook-token';
+import { BullMqDeliveryQueue } from 'nestjs-webhook-token/bullmq';
+import { InvoiceWebhooks } from './invoice-webhooks.js';
+import { InvoicesController } from './invoices.controller.js';
+import { REDIS_URL } from './redis-connection.js';
+
+// The parts of bull-board are not always released together, and then their types are not quite the same.
+const adapter = ExpressAdapter as unknown as BullBoardModuleOptions['adapter'];
+
+/** Deliveries alone, and each application one of its own. */
+const QUEUE = process.env.QUEUE_NAME ?? 'invoice-webhooks';
+
+const deliveries = BullModule.registerQueue({
+  name: QUEUE,
+  // Without its offline queue a client fails at once while Redis is away, and so does `publish`.
+  connection: { url: REDIS_URL, enableOfflineQueue: false },
+});
+
+@Module({
+  imports: [
+    deliveries,
+    // A dashboard of everything that waits, runs, was delivered or has died. Put it behind a login.
+    BullBoardModule.forRoot({ route: '/queues', adapter }),
+    BullBoardModule.forFeature({ name: QUEUE, adapter: BullMQAdapter }),
+    WebhookModule.forRootAsync({
+      imports: [deliveries],
+      inject: [getQueueToken(QUEUE)],
+      useFactory: (queue: Queue) => ({
+        publisher: {
+          issuer: process.env.SHOP_ISSUER!,
+          secret: process.env.SHOP_SECRET!,
+          endpoints: [{ id: 'crm', url: process.env.CRM_URL!, events: ['invoice.*'] }],
+          queue: new BullMqDeliveryQueue(queue, { lease: '5s' }),
+          // Short, so that there is something to see; the default goes on for three days.
+          retry: { schedule: ['0s', '1s', '2s', '5s'] },
+          // For a receiver on this machine only.
+          allowHttp: true,
+          allowedAddresses: ['127.0.0.1'],
+        },
+      }),
+    }),
+  ],
+  controllers: [InvoicesController],
+  providers: [InvoiceWebhooks],
+})
+export class AppModule {}

@@ -1,0 +1,18 @@
+import { Injectable, Logger } from '@nestjs/common';
+import { OnWebhookDelivery, type WebhookDeliveryEvent } from 'nestjs-webhook-token';
+
+/** What becomes of deliveries, also of those that an earlier process has left. */
+@Injectable()
+export class InvoiceWebhooks {
+  private readonly logger = new Logger(InvoiceWebhooks.name);
+
+  @OnWebhookDelivery('delivered')
+  onDelivered({ event, eventId, attempts }: WebhookDeliveryEvent): void {
+    this.logger.log(`${event} ${eventId} is delivered, at attempt ${attempts}`);
+  }
+
+  @OnWebhookDelivery('retry-scheduled')
+  onRetry({ event, eventId, reason }: WebhookDeliveryEvent): void {
+    this.logger.warn(`${event} ${eventId} waits for its next attempt: ${reason}`);
+  }
+}

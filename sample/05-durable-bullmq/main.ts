@@ -1,0 +1,17 @@
+import { ValidationPipe } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import { AppModule } from './app.module.js';
+import { requireRedis } from './redis-connection.js';
+
+async function bootstrap(): Promise<void> {
+  await requireRedis();
+  const app = await NestFactory.create(AppModule);
+  app.useGlobalPipes(new ValidationPipe({ whitelist: true }));
+  app.enableShutdownHooks();
+  await app.listen(process.env.PORT ?? 3005, '127.0.0.1');
+  console.log(
+    `Invoices are taken at ${await app.getUrl()}/invoices, their deliveries shown at /queues`,
+  );
+}
+
+await bootstrap();

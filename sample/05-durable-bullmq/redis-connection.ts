@@ -1,0 +1,20 @@
+import { Redis } from 'ioredis';
+
+/** Where Redis is; `REDIS_URL` in sample.env. */
+export const REDIS_URL = process.env.REDIS_URL ?? 'redis://127.0.0.1:6379';
+
+/** Says in one line what is missing, in place of a queue that tries to connect for ever. */
+export async function requireRedis(): Promise<void> {
+  const redis = new Redis(REDIS_URL, { lazyConnect: true, retryStrategy: () => null });
+  // It is asked, and answers, below.
+  redis.on('error', () => {});
+  try {
+    await redis.connect();
+  } catch {
+    const { host } = new URL(REDIS_URL);
+    console.error(`This sample needs Redis at ${host}: start redis-server, or set REDIS_URL.`);
+    process.exit(1);
+  } finally {
+    redis.disconnect();
+  }
+}

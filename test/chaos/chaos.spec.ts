@@ -1,0 +1,79 @@
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { describe, expect, it, jest } from '@jest/globals';
+import { describeWith } from '../fixtures/services.js';
+
+jest.setTimeout(300_000);
+
+const SCRIPT = join(import.meta.dirname, 'run.mjs');
+
+interface Row {
+  readonly published: number;
+  readonly kills: number;
+  readonly answersLost: number;
+  readonly handlerFailures: number;
+  readonly lost: number;
+  readonly ranTwice: number;
+  readonly doubled: number;
+}
+
+/** A short run: long enough for a few kills of either side. */
+async function chaos(engine: string, replay: string, env: NodeJS.ProcessEnv = {}): Promise<Row> {
+  const { stdout } = await promisify(execFile)(
+    process.execPath,
+    [SCRIPT, '--quick', '--json', '--seconds', '7', '--engine', engine, '--replay', replay],
+    { env: { ...process.env, ...env } },
+  );
+  const [row] = JSON.parse(stdout) as [Row];
+  return row;
+}
+
+/** Something has happened that could have lost or doubled an event. */
+function expectTrouble(row: Row): void {
+  expect(row.published).toBeGreaterThan(20);
+  for (const what of ['kills', 'answersLost', 'handlerFailures'] as const) {
+    expect([what, row[what]]).toEqual([what, expect.any(Number)]);
+    expect([what, row[what] > 0]).toEqual([what, true]);
+  }
+}
+
+(await describeWith('PostgreSQL'))('killed senders and receivers, on PostgreSQL', () => {
+  it('lose no event, and double no effect that is committed with its record', async () => {
+    const row = await chaos('pg-boss', 'postgres');
+
+    expectTrouble(row);
+    expect([row.lost, row.ranTwice, row.doubled]).toEqual([0, 0, 0]);
+  });
+});
+
+(await describeWith('Redis'))('killed senders and receivers, on Redis', () => {
+  it('lose no event, and handle none again that was answered', async () => {
+    const row = await chaos('bullmq', 'redis');
+
+    expectTrouble(row);
+    expect([row.lost, row.doubled]).toEqual([0, 0]);
+  });
+});
+
+describe('killed senders and receivers, without any server', () => {
+  const noServer = {
+    POSTGRES_URL: 'postgresql://postgres@127.0.0.1:1/none',
+    REDIS_URL: 'redis://127.0.0.1:1',
+  };
+
+  it('lose no event on PGlite, and handle none again that was answered', async () => {
+    const row = await chaos('pglite', 'pglite', noServer);
+
+    expectTrouble(row);
+    expect([row.lost, row.doubled]).toEqual([0, 0]);
+  });
+
+  it('lose events in memory, and double effects without a replay store', async () => {
+    const row = await chaos('memory', 'none', noServer);
+
+    expectTrouble(row);
+    expect(row.lost).toBeGreaterThan(0);
+    expect(row.doubled).toBeGreaterThan(0);
+  });
+});

@@ -1,0 +1,226 @@
+import { randomBytes } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout } from 'node:timers/promises';
+import { ScriptProcess } from '../fixtures/child-process.mjs';
+import { dropJobs } from '../fixtures/drop-jobs.mjs';
+import { LEASES } from '../fixtures/durable-queues.mjs';
+import { chanceOf } from './chance.mjs';
+import { Effects } from './effects.mjs';
+import { HostedDatabase } from './hosted-database.mjs';
+import { UnreliableProxy } from './unreliable-proxy.mjs';
+
+const ISSUER = 'https://chaos.example';
+/** Share of the events whose first run in a process fails. */
+const HANDLER_FAILURES = 0.1;
+/** Milliseconds between two kills: at least, and by chance as much more. */
+const BETWEEN_KILLS = 450;
+/** Milliseconds that what is left over has to be delivered, once nothing goes wrong any more. */
+const PATIENCE = 120_000;
+
+/** Runs senders and receivers over an engine and a replay store, and kills them. */
+export class Conductor {
+  #options;
+  #secret = randomBytes(32).toString('hex');
+  #acknowledged = new Set();
+  #up = new Map();
+  #kills = 0;
+  #starts = 0;
+
+  /** @param options - `engine`, `replay`, `seed`, `seconds`, `thorough`, `postgres` and `redis` (URLs, where there are) */
+  constructor(options) {
+    this.#options = options;
+  }
+
+  async run() {
+    const { postgres, seed, replay } = this.#options;
+    this.name = `chaos_${randomBytes(6).toString('hex')}`;
+    this.directory = await mkdtemp(join(tmpdir(), 'webhooks-chaos-'));
+    this.hosted = postgres === undefined ? await HostedDatabase.start() : undefined;
+    this.effects = new Effects({ url: postgres ?? this.hosted.url, schema: this.name });
+    this.proxy = new UnreliableProxy(seed);
+    try {
+      this.origin = await this.proxy.start();
+      await this.effects.create();
+      if (replay === 'postgres' || replay === 'pglite') await this.#createReplayTable();
+      await Promise.all(
+        ['receiver-0', 'receiver-1', 'sender-0', 'sender-1'].map((name) => this.#start(name)),
+      );
+      await this.#wreak();
+      await this.#settle();
+      return await this.#report();
+    } finally {
+      await this.#clear();
+    }
+  }
+
+  async #createReplayTable() {
+    const { PostgresReplayStore } = await import('../../dist/postgres/index.js');
+    await new PostgresReplayStore(this.effects.client, { schema: this.name }).migrate();
+  }
+
+  /** Starts a process, and waits until it is at work. */
+  async #start(name, publishes = true) {
+    const isReceiver = name.startsWith('receiver');
+    const { promise, resolve } = withResolvers();
+    const child = new ScriptProcess(
+      new URL(isReceiver ? 'receiver.process.mjs' : 'sender.process.mjs', import.meta.url),
+      isReceiver ? this.#receiverSettings(name) : this.#senderSettings(name, publishes),
+      (word, value) => {
+        if (word === 'published') this.#acknowledged.add(value);
+        if (word === 'listening') this.proxy.replicas.set(name, value);
+        if (word === 'listening' || word === 'ready') resolve();
+      },
+    );
+    this.#up.set(name, { child, ready: promise });
+    await Promise.race([promise, child.ended().then(() => this.#lament(name))]);
+  }
+
+  #lament(name) {
+    if (this.#up.has(name)) throw new Error(`${name} did not start.`);
+  }
+
+  #receiverSettings(name) {
+    const { seed, replay, postgres, redis } = this.#options;
+    return {
+      adapter: name.endsWith('0') ? 'express' : 'fastify',
+      seed,
+      failures: HANDLER_FAILURES,
+      replay,
+      database: { url: postgres ?? this.hosted.url, schema: this.name },
+      redis,
+      issuer: ISSUER,
+      secret: this.#secret,
+    };
+  }
+
+  #senderSettings(name, publishes) {
+    const { engine, postgres, redis } = this.#options;
+    const directory = join(this.directory, name);
+    return {
+      engine,
+      place: engine === 'memory' ? {} : { postgres, redis, name: `${this.name}_jobs`, directory },
+      // An event that was recorded and not acknowledged is another one than what follows.
+      name: `${name}-${++this.#starts}`,
+      publishes,
+      pause: 20,
+      origin: this.origin,
+      issuer: ISSUER,
+      secret: this.#secret,
+    };
+  }
+
+  async #kill(name) {
+    const { child } = this.#up.get(name);
+    this.#up.delete(name);
+    this.proxy.replicas.delete(name);
+    await child.kill();
+  }
+
+  /** Lets a sender finish what it is at. */
+  async #end(name) {
+    const { child } = this.#up.get(name);
+    this.#up.delete(name);
+    child.tell('end');
+    await child.ended();
+  }
+
+  /** Kills one process after the other, and starts it again; of the receivers one is always up. */
+  async #wreak() {
+    const { seed, seconds } = this.#options;
+    const end = Date.now() + seconds * 1_000;
+    const restarts = [];
+    for (let number = 0; ; number++) {
+      const pause = BETWEEN_KILLS * (1 + chanceOf(seed, 'pause', number));
+      if (Date.now() + pause >= end) break;
+      await setTimeout(pause);
+      const kind = chanceOf(seed, 'kind', number) < 0.5 ? 'sender' : 'receiver';
+      const victim = `${kind}-${chanceOf(seed, 'victim', number) < 0.5 ? 0 : 1}`;
+      await Promise.all([`${kind}-0`, `${kind}-1`].map((name) => this.#up.get(name)?.ready));
+      await this.#kill(victim);
+      this.#kills++;
+      restarts.push(this.#start(victim));
+    }
+    await Promise.all(restarts);
+  }
+
+  /** Nothing is published or goes wrong any more; waits until everything is delivered, or nothing comes. */
+  async #settle() {
+    const { engine, thorough } = this.#options;
+    this.proxy.calm = true;
+    const senders = [...this.#up.keys()].filter((name) => name.startsWith('sender'));
+    if (engine !== 'memory') {
+      // Others finish what they leave, and know nothing of circuits that have opened.
+      await Promise.all(senders.map((name) => (thorough ? this.#kill(name) : this.#end(name))));
+      if (thorough) this.#kills += senders.length;
+      await Promise.all(senders.map((name) => this.#start(name, false)));
+    } else {
+      for (const name of senders) this.#up.get(name).child.tell('stop');
+    }
+    const end = Date.now() + PATIENCE;
+    // Thoroughly: until what had its lease at the last kill has come again, so that it can be doubled.
+    const quiet = thorough ? LEASES[engine] + 3_000 : 1_500;
+    const isQuiet = () => Date.now() - this.proxy.lastRequest > quiet;
+    while (Date.now() < end) {
+      const isDone = engine === 'memory' || (await this.#lost()) === 0;
+      if (isDone && isQuiet()) return;
+      await setTimeout(200);
+    }
+  }
+
+  async #lost() {
+    const runs = await this.effects.runs();
+    return [...this.#acknowledged].filter((id) => !runs.has(id)).length;
+  }
+
+  async #report() {
+    const { engine, replay, seed } = this.#options;
+    const { attempts, answersLost, handlerFailures, handledTwice } = this.proxy;
+    const runs = [...(await this.effects.runs()).values()];
+    const ranTwice = runs.filter((times) => times > 1).length;
+    return {
+      engine,
+      replay,
+      seed,
+      published: this.#acknowledged.size,
+      attempts,
+      kills: this.#kills,
+      answersLost,
+      handlerFailures,
+      lost: await this.#lost(),
+      ranTwice,
+      handledTwice,
+      // In one transaction with its record an effect is there once or not at all. A handler that knows events by their ids
+      // may run twice where its process was killed between effect and record, and has one effect all the same.
+      doubled: replay === 'postgres' || replay === 'none' ? ranTwice : handledTwice,
+    };
+  }
+
+  async #clear() {
+    await Promise.all([...this.#up.keys()].map((name) => this.#kill(name)));
+    this.proxy.close();
+    await this.effects.close({ drop: true });
+    await this.hosted?.close();
+    await rm(this.directory, { recursive: true, force: true });
+    await dropJobs(this.#options.engine, { ...this.#options, name: `${this.name}_jobs` });
+    await dropEntries(this.#options, this.name);
+  }
+}
+
+function withResolvers() {
+  let resolve;
+  const promise = new Promise((done) => (resolve = done));
+  return { promise, resolve };
+}
+
+/** Removes what a replay store has left on Redis. */
+async function dropEntries({ replay, redis }, prefix) {
+  if (replay !== 'redis') return;
+  const { Redis } = await import('ioredis');
+  const client = new Redis(redis);
+  for await (const keys of client.scanStream({ match: `${prefix}*`, count: 1_000 })) {
+    if (keys.length > 0) await client.del(...keys);
+  }
+  client.disconnect();
+}

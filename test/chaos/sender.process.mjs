@@ -1,0 +1,54 @@
+// A publisher, killed at will. Publishes until it is told to stop, and says which events are acknowledged.
+import 'reflect-metadata';
+import { setTimeout } from 'node:timers/promises';
+import { Module } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import { WebhookModule, WebhookPublisher } from '../../dist/index.js';
+import { openQueue } from '../fixtures/durable-queues.mjs';
+import { listen, say, settings } from '../fixtures/told-process.mjs';
+
+const { engine, place, name, publishes, pause, origin, issuer, secret } = settings;
+/** Each a circuit of its own, so that one of them that opens leaves the others. */
+const ENDPOINTS = 8;
+
+class SenderModule {}
+Module({
+  imports: [
+    WebhookModule.forRoot({
+      publisher: {
+        issuer,
+        secret,
+        endpoints: Array.from({ length: ENDPOINTS }, (_, index) => ({
+          id: `endpoint-${index}`,
+          url: `${origin}/webhooks`,
+          events: [`chaos.e${index}`],
+        })),
+        retry: { attempts: 1_000, schedule: ['0s', '100ms', '300ms', '1s'] },
+        queue: await openQueue(engine, place),
+        allowHttp: true,
+        allowedAddresses: ['127.0.0.1'],
+      },
+    }),
+  ],
+})(SenderModule);
+
+const app = await NestFactory.createApplicationContext(SenderModule, { logger: false });
+const publisher = app.get(WebhookPublisher);
+const told = new AbortController();
+if (!publishes) told.abort();
+listen((word) => {
+  told.abort();
+  if (word === 'end') void app.close().then(() => process.exit());
+});
+say('ready');
+
+for (let number = 0; !told.signal.aborted; number++) {
+  const id = `${name}-${number}`;
+  try {
+    await publisher.publish(`chaos.e${number % ENDPOINTS}`, { number }, { id });
+    say('published', id);
+  } catch {
+    // Not acknowledged: nothing was promised.
+  }
+  await setTimeout(pause);
+}

@@ -1,0 +1,33 @@
+const STORES = {
+  postgres: 'PostgreSQL, in one transaction with the effect',
+  redis: 'Redis',
+  pglite: 'PGlite',
+  none: 'none',
+};
+
+const COLUMNS = {
+  Queue: ({ engine }) => engine,
+  'Replay store': ({ replay }) => STORES[replay],
+  Published: ({ published }) => published,
+  Attempts: ({ attempts }) => attempts,
+  Kills: ({ kills }) => kills,
+  'Answers lost': ({ answersLost }) => answersLost,
+  'Handler failures': ({ handlerFailures }) => handlerFailures,
+  Lost: ({ lost }) => lost,
+  'Run twice': ({ ranTwice }) => ranTwice,
+  'Effects doubled': ({ doubled }) => doubled,
+};
+
+export function toMarkdown(rows) {
+  const cells = [
+    Object.keys(COLUMNS),
+    Object.keys(COLUMNS).map(() => '---'),
+    ...rows.map((row) => Object.values(COLUMNS).map((cell) => cell(row).toLocaleString('en-GB'))),
+  ];
+  return cells.map((row) => `| ${row.join(' | ')} |`).join('\n');
+}
+
+/** A queue in memory loses what its process had; without a replay store everything that comes twice is run twice. */
+export function keepsItsPromise({ engine, replay, lost, doubled }) {
+  return (engine === 'memory' || lost === 0) && (replay === 'none' || doubled === 0);
+}

@@ -1,0 +1,107 @@
+import { once } from 'node:events';
+import { createServer, request as forward } from 'node:http';
+import { chanceOf } from './chance.mjs';
+
+/** What becomes of a request, and how often; everything else is passed on as it is. */
+const FATES = [
+  ['lost-answer', 0.12],
+  ['reset', 0.05],
+  ['delay', 0.1],
+];
+/** Milliseconds. */
+const LONGEST_DELAY = 200;
+
+/**
+ * Stands between senders and receivers: spreads requests over the replicas, resets connections, delays, and swallows answers
+ * after the receiver has given them. Each fate follows from the seed, the event and the number of its request.
+ */
+export class UnreliableProxy {
+  /** Ports of the replicas that are up. */
+  replicas = new Map();
+  attempts = 0;
+  answersLost = 0;
+  handlerFailures = 0;
+  lastRequest = 0;
+  /** Whether anything goes wrong in here. */
+  calm = false;
+  #requests = new Map();
+  #handled = new Map();
+  #server;
+
+  constructor(seed) {
+    this.seed = seed;
+  }
+
+  async start() {
+    this.#server = createServer((request, response) => this.#pass(request, response));
+    this.#server.listen(0, '127.0.0.1');
+    await once(this.#server, 'listening');
+    return `http://127.0.0.1:${this.#server.address().port}`;
+  }
+
+  close() {
+    this.#server.close();
+    this.#server.closeAllConnections();
+  }
+
+  /** Events of which more than one answer has said that they were handled for the first time. */
+  get handledTwice() {
+    return [...this.#handled.values()].filter((times) => times > 1).length;
+  }
+
+  #pass(request, response) {
+    const event = eventOf(request);
+    const number = (this.#requests.get(event) ?? 0) + 1;
+    this.#requests.set(event, number);
+    this.attempts++;
+    this.lastRequest = Date.now();
+    const fate = this.calm ? 'pass' : this.#fateOf(event, number);
+    const wait = fate === 'delay' ? chanceOf(this.seed, 'delay', event, number) * LONGEST_DELAY : 0;
+    if (fate === 'reset') request.socket.destroy();
+    else setTimeout(() => this.#forward(request, response, { event, number, fate }), wait);
+  }
+
+  #fateOf(event, number) {
+    let chance = chanceOf(this.seed, 'fate', event, number);
+    for (const [fate, share] of FATES) {
+      if (chance < share) return fate;
+      chance -= share;
+    }
+    return 'pass';
+  }
+
+  #forward(request, response, { event, number, fate }) {
+    const ports = [...this.replicas.values()];
+    const port = ports[Math.floor(chanceOf(this.seed, 'replica', event, number) * ports.length)];
+    const giveUp = () => request.socket.destroy();
+    if (port === undefined) return giveUp();
+    const { method, url: path, headers } = request;
+    const passed = forward({ host: '127.0.0.1', port, method, path, headers, agent: false });
+    passed.once('response', (answer) => {
+      this.#note(event, answer);
+      // The receiver has done its work, and the sender never hears of it.
+      if (fate === 'lost-answer') {
+        if (answer.statusCode < 300) this.answersLost++;
+        answer.resume();
+        return giveUp();
+      }
+      response.writeHead(answer.statusCode, answer.headers);
+      answer.once('error', giveUp);
+      answer.pipe(response);
+    });
+    passed.once('error', giveUp);
+    request.pipe(passed);
+  }
+
+  #note(event, { statusCode, headers }) {
+    if (statusCode === 500) this.handlerFailures++;
+    if (statusCode >= 300 || headers['webhook-duplicate'] !== undefined) return;
+    this.#handled.set(event, (this.#handled.get(event) ?? 0) + 1);
+  }
+}
+
+/** The event's id, read from the token as anybody on the way can. */
+function eventOf({ headers }) {
+  const [, payload = ''] = (headers.authorization ?? '').split('.');
+  return JSON.parse(Buffer.from(payload, 'base64url').toString()).txn;
+}

@@ -1,0 +1,107 @@
+import { spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, expect, it, jest } from '@jest/globals';
+import { Injectable } from '@nestjs/common';
+import { Redis } from 'ioredis';
+import { Pool } from 'pg';
+import { PostgresReplayStore } from '../../lib/postgres/postgres-replay.store.js';
+import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
+import type { WebhookReceiverOptions } from '../../lib/receiver/receiver-options.interface.js';
+import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
+import { RedisReplayStore } from '../../lib/redis/redis-replay.store.js';
+import type { ReplayStore } from '../../lib/replay/replay-store.js';
+import { adapters } from '../fixtures/adapters.js';
+import { send } from '../fixtures/http-client.js';
+import { ISSUER, receiverOptions, SECRET, signed, startApp } from '../fixtures/receiver-app.js';
+import { describeWith, urlOf, type Service } from '../fixtures/services.js';
+
+jest.setTimeout(60_000);
+
+const PROCESS = fileURLToPath(new URL('../fixtures/stuck-replica.process.mjs', import.meta.url));
+const name = `test_${randomBytes(6).toString('hex')}`;
+/** It ends by the server's clock, whatever becomes of the replica. */
+const LEASE = '1s';
+
+const handled: string[] = [];
+
+@Injectable()
+class Orders {
+  @OnWebhookEvent('**')
+  onEvent(_data: unknown, event: WebhookEvent): void {
+    handled.push(event.id);
+  }
+}
+
+/** Has another replica begin with the event, and kills it at that. */
+async function beginAndDie(
+  service: Service,
+  deliver: (origin: string) => Promise<unknown>,
+): Promise<void> {
+  const receiver: WebhookReceiverOptions = {
+    path: 'webhooks',
+    issuers: [{ issuer: ISSUER, secret: SECRET }],
+    replay: { lease: LEASE },
+  };
+  const settings = JSON.stringify({ service, url: urlOf(service), name, receiver });
+  const child = spawn(process.execPath, ['--no-warnings', PROCESS, settings], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
+  let delivery: Promise<unknown> = Promise.resolve();
+  for await (const line of createInterface({ input: child.stdout })) {
+    const [word, port] = line.split(' ');
+    // Its connection breaks when the replica dies.
+    if (word === 'listening') delivery = deliver(`http://127.0.0.1:${port}`).catch(() => {});
+    if (word === 'handling') child.kill('SIGKILL');
+  }
+  await delivery;
+}
+
+const redis = { client: undefined as Redis | undefined };
+const pool = { client: undefined as Pool | undefined };
+const STORES = {
+  Redis: () => new RedisReplayStore((redis.client = new Redis(urlOf('Redis'))), { prefix: name }),
+  PostgreSQL: () => {
+    pool.client = new Pool({ connectionString: urlOf('PostgreSQL') });
+    return new PostgresReplayStore(pool.client, { schema: name });
+  },
+};
+
+afterAll(async () => {
+  redis.client?.disconnect();
+  await pool.client?.query(`DROP SCHEMA IF EXISTS ${name} CASCADE`);
+  await pool.client?.end();
+});
+
+for (const service of ['Redis', 'PostgreSQL'] as const) {
+  const describeService = await describeWith(service);
+  describeService(`replicas that share ${service}`, () => {
+    let store: ReplayStore;
+    beforeAll(() => {
+      store = STORES[service]();
+    });
+
+    it.each(adapters)(
+      'take over what a killed one was at, once its lease has ended: %s',
+      async (adapter, make) => {
+        const id = `${service}-${adapter}`;
+        const deliver = async (origin: string): Promise<number> =>
+          (await send(origin, { method: 'HEAD', token: signed({ txn: id, data: { id } }) })).status;
+        await beginAndDie(service, deliver);
+        const { app, origin } = await startApp(make(), {
+          options: receiverOptions({ replay: { store, lease: LEASE } }),
+          providers: [Orders],
+        });
+        const answers = new Set<number>();
+        let answer: number;
+        do answers.add((answer = await deliver(origin)));
+        while (answer === 409);
+        await app.close();
+
+        expect([...answers].filter((status) => status !== 409)).toEqual([204]);
+        expect(handled.filter((each) => each === id)).toEqual([id]);
+      },
+    );
+  });
+}

@@ -1,0 +1,126 @@
+import { afterAll, beforeAll, describe, expect, it, jest } from '@jest/globals';
+import { Injectable } from '@nestjs/common';
+import { Redis } from 'ioredis';
+import { Pool } from 'pg';
+import { isWebhookError } from '../../lib/errors/webhook.error.js';
+import { PostgresReplayStore } from '../../lib/postgres/postgres-replay.store.js';
+import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
+import { RedisReplayStore } from '../../lib/redis/redis-replay.store.js';
+import type { ReplayStore } from '../../lib/replay/replay-store.js';
+import { adapters } from '../fixtures/adapters.js';
+import { send } from '../fixtures/http-client.js';
+import { OwnServer, ownPostgres, ownRedis } from '../fixtures/own-server.js';
+import { receiverOptions, signed, startApp, type StartedApp } from '../fixtures/receiver-app.js';
+
+jest.setTimeout(60_000);
+
+interface OpenStore {
+  readonly store: ReplayStore;
+  readonly close: () => Promise<void>;
+}
+
+const STORES = [
+  {
+    name: 'Redis',
+    program: ownRedis('always'),
+    open: async (url: string): Promise<OpenStore> => {
+      const redis = new Redis(url, { enableOfflineQueue: false, maxRetriesPerRequest: 0 });
+      redis.on('error', () => {});
+      const store = new RedisReplayStore(redis, { timeout: '500ms' });
+      return { store, close: async () => redis.disconnect() };
+    },
+  },
+  {
+    name: 'PostgreSQL',
+    program: ownPostgres(),
+    open: async (url: string): Promise<OpenStore> => {
+      const pool = new Pool({ connectionString: url });
+      // A connection that breaks while nobody uses it.
+      pool.on('error', () => {});
+      const store = new PostgresReplayStore(pool, { timeout: '500ms' });
+      // It takes connections before it answers.
+      await untilItWorks(async () => store.migrate());
+      return { store, close: async () => pool.end() };
+    },
+  },
+];
+
+async function untilItWorks(act: () => Promise<void>): Promise<void> {
+  for (;;) {
+    try {
+      return await act();
+    } catch (error) {
+      if (!isWebhookError(error, 'store_unavailable')) throw error;
+    }
+  }
+}
+
+for (const { name, program } of STORES) {
+  if (program === undefined)
+    process.stderr.write(`Skipped the tests that kill ${name}: its programs are not found.\n`);
+}
+
+const handled: string[] = [];
+
+@Injectable()
+class Orders {
+  @OnWebhookEvent('order.created')
+  onCreated({ id }: { id: string }): void {
+    handled.push(id);
+  }
+}
+
+const there = STORES.filter(({ program }) => program !== undefined);
+const cases = there.flatMap((store) =>
+  adapters.map(([adapter, make]) => ({ ...store, adapter, make })),
+);
+
+(cases.length === 0 ? describe.skip : describe).each(cases)(
+  'a receiver on $adapter with its replay store on $name',
+  ({ program, open, make, name, adapter }) => {
+    let server: OwnServer;
+    let opened: OpenStore;
+    let started: StartedApp;
+    beforeAll(async () => {
+      server = await OwnServer.start(program!);
+      opened = await open(server.url);
+      started = await startApp(make(), {
+        options: receiverOptions({ replay: { store: opened.store, lease: '1s' } }),
+        providers: [Orders],
+      });
+    });
+    afterAll(async () => {
+      await started.app.close();
+      await opened.close();
+      await server.remove();
+    });
+
+    const deliver = async (id: string): Promise<number> => {
+      const token = signed({ data: { id }, txn: id });
+      return (await send(started.origin, { method: 'HEAD', token })).status;
+    };
+    /** As a sender does: again, as long as it is told to come back. */
+    const deliverAtLast = async (id: string): Promise<number> => {
+      let status = 503;
+      while (status === 503 || status === 409) status = await deliver(id);
+      return status;
+    };
+
+    it.each([
+      ['is killed', async () => server.kill(), async () => server.restart()],
+      ['is frozen', async () => server.freeze(), async () => server.thaw()],
+    ])('answers 503 while the server %s, and works when it is back', async (what, goes, comes) => {
+      const id = [name, adapter, what].join('-');
+      expect(await deliverAtLast(`${id}-before`)).toBe(204);
+      await goes();
+      const answers = [await deliver(id), await deliver(id)];
+      const meanwhile = [...handled];
+      await comes();
+
+      expect(answers).toEqual([503, 503]);
+      expect(meanwhile).not.toContain(id);
+      expect(await deliverAtLast(id)).toBe(204);
+      expect(handled.filter((each) => each === id)).toHaveLength(1);
+    });
+  },
+);

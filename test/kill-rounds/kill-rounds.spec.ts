@@ -1,0 +1,45 @@
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { describe, expect, it, jest } from '@jest/globals';
+import { describeWith } from '../fixtures/services.js';
+
+jest.setTimeout(300_000);
+
+const SCRIPT = join(import.meta.dirname, 'run.mjs');
+const ROUNDS = 5;
+
+interface Row {
+  readonly kills: number;
+  readonly acknowledged: number;
+  readonly lost: readonly string[];
+}
+
+async function killRounds(engine: string): Promise<Row> {
+  const args = [SCRIPT, '--json', '--rounds', String(ROUNDS), '--engine', engine];
+  const { stdout } = await promisify(execFile)(process.execPath, args);
+  const [row] = JSON.parse(stdout) as [Row];
+  return row;
+}
+
+describe.each([
+  ['bullmq', await describeWith('Redis')],
+  ['pg-boss', await describeWith('PostgreSQL')],
+  ['pglite', describe],
+] as const)('a publisher on %s that is killed', (engine, describeEngine) => {
+  describeEngine(`${ROUNDS} times`, () => {
+    it('loses nothing it has acknowledged', async () => {
+      const { acknowledged, lost } = await killRounds(engine);
+
+      expect(acknowledged).toBeGreaterThan(ROUNDS * 20);
+      expect(lost).toEqual([]);
+    });
+  });
+});
+
+it('a publisher with its queue in memory loses what it had when it is killed', async () => {
+  const { acknowledged, lost } = await killRounds('memory');
+
+  expect(acknowledged).toBeGreaterThan(ROUNDS * 20);
+  expect(lost.length).toBeGreaterThan(0);
+});

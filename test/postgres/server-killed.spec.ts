@@ -1,0 +1,36 @@
+import { afterAll, beforeAll, describe, expect, it, jest } from '@jest/globals';
+import { PgBossDeliveryQueue } from '../../lib/postgres/pg-boss-delivery.queue.js';
+import { loadThroughOutage } from '../fixtures/outage-load.js';
+import { OwnServer, ownPostgres } from '../fixtures/own-server.js';
+
+jest.setTimeout(150_000);
+
+const program = ownPostgres();
+if (program === undefined) {
+  process.stderr.write('Skipped the tests that kill PostgreSQL: no initdb is found.\n');
+}
+
+(program === undefined ? describe.skip : describe)('a queue whose PostgreSQL is killed', () => {
+  let server: OwnServer;
+  let queue: PgBossDeliveryQueue;
+  beforeAll(async () => {
+    server = await OwnServer.start(program!);
+    queue = new PgBossDeliveryQueue({
+      connectionString: server.url,
+      lease: '10s',
+      pollInterval: '100ms',
+    });
+  });
+  afterAll(async () => {
+    await queue.stop(Date.now() + 5_000);
+    await server.remove();
+  });
+
+  it('loses none of what it has acknowledged, and goes on when the server is back', async () => {
+    const { acknowledged, refused, lost } = await loadThroughOutage(queue, server);
+
+    expect(refused).toBeGreaterThan(0);
+    expect(acknowledged).toBeGreaterThanOrEqual(300);
+    expect(lost).toEqual([]);
+  });
+});
