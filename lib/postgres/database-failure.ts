@@ -80,7 +80,8 @@ export function databaseFailure(what: string, cause: unknown): WebhookStoreError
       { cause },
     );
   }
-  const reason = reasonOf(fault);
+  // node-postgres says in the error that it timed out, and in its cause only that the connection is gone.
+  const reason = REASONS[codeOf(fault)] ?? reasonOf(cause) ?? reasonOf(fault);
   const because = reason === undefined ? '.' : `: ${reason}.`;
   return new WebhookStoreError('store_unavailable', `${what} cannot use PostgreSQL${because}`, {
     cause: fault,
@@ -88,8 +89,6 @@ export function databaseFailure(what: string, cause: unknown): WebhookStoreError
 }
 
 function reasonOf(cause: unknown): string | undefined {
-  const reason = REASONS[codeOf(cause)];
-  if (reason !== undefined) return reason;
   const { message } = (cause ?? {}) as { message?: unknown };
   return MESSAGES.find(([pattern]) => pattern.test(String(message)))?.[1];
 }
