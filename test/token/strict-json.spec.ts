@@ -1,8 +1,8 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
+import { hasDuplicateMember } from '../../lib/token/duplicate-member.js';
 import {
   decodeUtf8,
-  hasDuplicateMember,
   hasPrototypeMember,
   nestsDeeper,
   parseJson,
