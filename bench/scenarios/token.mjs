@@ -21,7 +21,7 @@ const SIZES = { '300 B': 0, '1 kB': 7, '6 kB': 62 };
 
 export async function run(options) {
   const results = [];
-  for (const [size, items] of Object.entries(SIZES).slice(0, Number(process.env.N ?? 9))) {
+  for (const [size, items] of Object.entries(SIZES)) {
     results.push(await verify(size, dataOf(items), options));
     results.push(await sign(size, dataOf(items), options));
   }

@@ -43,6 +43,7 @@ export function parseClaimsJson(text: string): ClaimsJson {
 }
 
 function parseInParts(text: string): ClaimsJson | undefined {
+  if (text.length < WORTH_CUTTING) return undefined;
   const start = text.indexOf(`${DATA}{`) + DATA.length;
   const end = text.length - ENDS.length;
   if (start < DATA.length || end - start < WORTH_CUTTING || !text.endsWith(`}${ENDS}`))

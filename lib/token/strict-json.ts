@@ -118,7 +118,7 @@ export function hasPrototypeMember(text: string, value: unknown): boolean {
 }
 
 /** Tells cheaply whether a JSON text could have a member that {@link hasPrototypeMember} finds. */
-export function hintsAtPrototype(text: string): boolean {
+function hintsAtPrototype(text: string): boolean {
   return text.includes('__proto__') || text.includes('constructor') || text.includes('\\u');
 }
 
