@@ -8,7 +8,9 @@ const SERVER = fileURLToPath(new URL('server.mjs', import.meta.url));
 /** A server in a process of its own, whose CPU time is asked for around each lot of requests. */
 export class Server {
   static async start(adapter, variant) {
-    const child = fork(SERVER, [adapter, variant], { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+    const child = fork(SERVER, [adapter, variant], {
+      stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+    });
     const [{ port }] = await once(child, 'message');
     return new Server(child, port);
   }
@@ -23,9 +25,11 @@ export class Server {
     const before = await this.#cpu();
     const statuses = await this.client.send(requests);
     const after = await this.#cpu();
-    const good = [...statuses].filter(([status]) => (status < 300) === accepted);
+    const good = [...statuses].filter(([status]) => status < 300 === accepted);
     if (good.length !== statuses.size) {
-      throw new Error(`answered ${[...statuses].map(([status, times]) => `${status} (${times} times)`)}`);
+      throw new Error(
+        `answered ${[...statuses].map(([status, times]) => `${status} (${times} times)`)}`,
+      );
     }
     return (after - before) / requests.length;
   }

@@ -32,7 +32,9 @@ export function headRequests(count, data, { forged = false } = {}) {
 export function postRequests(count, body, { forged = false, standard = false } = {}) {
   const hash = digest('sha256', body);
   return Array.from({ length: count }, () => {
-    const lines = standard ? standardHeaders(body, forged) : [bearer({ event: 'order.created', hash }, forged)];
+    const lines = standard
+      ? standardHeaders(body, forged)
+      : [bearer({ event: 'order.created', hash }, forged)];
     const type = ['Content-Type: application/json', `Content-Length: ${body.length}`];
     return Buffer.concat([head('POST', [...lines, ...type]), body]);
   });
@@ -53,5 +55,7 @@ function standardHeaders(body, forged) {
 }
 
 function head(method, lines) {
-  return Buffer.from([`${method} ${PATH} HTTP/1.1`, 'Host: 127.0.0.1', ...lines, '', ''].join('\r\n'));
+  return Buffer.from(
+    [`${method} ${PATH} HTTP/1.1`, 'Host: 127.0.0.1', ...lines, '', ''].join('\r\n'),
+  );
 }

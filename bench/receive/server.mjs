@@ -15,6 +15,8 @@ const app = await NestFactory.create(
 );
 if (adapter === 'express') app.useBodyParser('json', { limit: MAX_BODY });
 await app.listen(0, '127.0.0.1');
+// Variants take turns, and may be idle for longer than connections are kept otherwise.
+app.getHttpServer().keepAliveTimeout = 0;
 const { port } = app.getHttpServer().address();
 process.on('message', () => process.send(process.cpuUsage()));
 process.on('disconnect', () => process.exit(0));

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { createHash, hash } from 'node:crypto';
 import type { ReplayClaim } from '../../replay/replay-store.js';
 import { canonicalJson } from '../../token/canonical-json.js';
 import type { WebhookEvent } from '../webhook-event.js';
@@ -21,7 +21,7 @@ export function replayClaim(event: WebhookEvent, horizon: ReplayHorizon): Replay
   // A txn and a jti that happen to be the same text are two different things.
   const tokenKey = identity(receiver, issuer, 'jti', jti);
   const key = event.claims.txn === undefined ? tokenKey : identity(receiver, issuer, 'txn', id);
-  const replayUntil = event.expiresAt.getTime() + horizon.clockTolerance * 1_000;
+  const replayUntil = event.claims.exp * 1_000 + horizon.clockTolerance * 1_000;
   return {
     key,
     tokenKey,
@@ -36,7 +36,7 @@ export function replayClaim(event: WebhookEvent, horizon: ReplayHorizon): Replay
 /** Length-prefixed, so that no choice of issuer and id can spell another pair. */
 function identity(...parts: readonly string[]): string {
   const text = parts.map((part) => `${Buffer.byteLength(part)}:${part}`).join('');
-  return createHash('sha256').update(text).digest('base64url');
+  return hash('sha256', text, 'base64url');
 }
 
 /**
@@ -45,8 +45,9 @@ function identity(...parts: readonly string[]): string {
  * another way. JSON is therefore compared as its parsed value, an object being a set of members.
  */
 function fingerprint(event: WebhookEvent): string {
-  const hash = createHash('sha256').update(`${event.event}\n`);
-  if (Buffer.isBuffer(event.data)) hash.update(event.data);
-  else hash.update(canonicalJson(event.data));
-  return hash.digest('base64url');
+  const name = `${event.event}\n`;
+  if (!Buffer.isBuffer(event.data)) {
+    return hash('sha256', name + canonicalJson(event.data), 'base64url');
+  }
+  return createHash('sha256').update(name).update(event.data).digest('base64url');
 }

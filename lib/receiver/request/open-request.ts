@@ -8,7 +8,7 @@ import type {
   WebhookClaim,
   WebhookTokenClaims,
 } from '../../token/webhook-claims.interface.js';
-import { readBearerToken } from './bearer-token.js';
+import { verifyBearerToken } from './bearer-token.js';
 import { checkDeclaredBody, readBody } from './body-reader.js';
 import type { IncomingWebhook } from './incoming-webhook.js';
 import { isJsonType, parseJsonPayload } from './json-payload.js';
@@ -29,6 +29,9 @@ export interface OpenedRequest {
   readonly payload: RequestPayload;
 }
 
+/** Nothing of it can be changed, so one is enough. */
+const NO_BODY = Buffer.alloc(0);
+
 /** What a request carries. */
 export interface RequestPayload {
   readonly data: unknown;
@@ -47,14 +50,15 @@ export async function openRequest(
   rules: RequestRules,
 ): Promise<OpenedRequest> {
   const method = webhookMethod(incoming.method);
-  const bearer = readBearerToken(incoming.headers);
   const keys = rulesOf(rules.tokens)?.keys;
   const trusted = keys?.latest?.();
-  const token = await rules.tokens.verify(bearer);
+  const token = await verifyBearerToken(incoming.headers, rules.tokens);
   checkAllowed(rules, token.claims);
   const payload = await readPayload(incoming, method, rules, token);
   // A body may take its time, and a key be revoked meanwhile: nobody keeps it alive by sending slowly.
-  if (method === 'POST' && keys?.latest?.() !== trusted) await rules.tokens.verify(bearer);
+  if (method === 'POST' && keys?.latest?.() !== trusted) {
+    await verifyBearerToken(incoming.headers, rules.tokens);
+  }
   return { method, token, payload };
 }
 
@@ -83,7 +87,7 @@ async function readPayload(
 
 function inlinePayload(data: WebhookClaim['data'], bodyVerified: boolean): RequestPayload {
   const contentType = data === undefined ? undefined : 'application/json';
-  return { data, body: Buffer.alloc(0), bodyVerified, contentType };
+  return { data, body: NO_BODY, bodyVerified, contentType };
 }
 
 function webhookMethod(method: string): 'HEAD' | 'POST' {
