@@ -27,9 +27,8 @@ export class Server {
     const after = await this.#cpu();
     const good = [...statuses].filter(([status]) => status < 300 === accepted);
     if (good.length !== statuses.size) {
-      throw new Error(
-        `answered ${[...statuses].map(([status, times]) => `${status} (${times} times)`)}`,
-      );
+      const found = [...statuses].map(([status, times]) => `${status} (${times} times)`);
+      throw new Error(`answered ${found.join(', ')}`);
     }
     return (after - before) / requests.length;
   }

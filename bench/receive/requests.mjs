@@ -41,7 +41,8 @@ export function postRequests(count, body, { forged = false, standard = false } =
 }
 
 function bearer(input, forged) {
-  return `Authorization: Bearer ${(forged ? forger : signer).sign(input)}`;
+  const token = (forged ? forger : signer).sign(input);
+  return `Authorization: Bearer ${String(token)}`;
 }
 
 function standardHeaders(body, forged) {

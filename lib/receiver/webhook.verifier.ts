@@ -105,9 +105,13 @@ export class WebhookVerifier {
    */
   async admit(incoming: IncomingWebhook, receiver: ResolvedReceiver): Promise<WebhookReception> {
     const { method, token, payload } = await openRequest(incoming, receiver);
+    // Member by member: spreading costs more than all the rest of making the event (benchmark `receive`).
     const event = new WebhookEvent({
-      ...payload,
       claims: token.claims,
+      data: payload.data,
+      body: payload.body,
+      bodyVerified: payload.bodyVerified,
+      contentType: payload.contentType,
       method,
       profile: token.profile,
       attempt: rulesOf(token.profile).attempt(token.claims.webhook),

@@ -5,7 +5,7 @@ import { hasDuplicateMember } from '../../lib/token/duplicate-member.js';
 import { parseJson } from '../../lib/token/strict-json.js';
 
 /** Large enough to be cut out. */
-const LARGE = `{"text":"${'x'.repeat(600)}"}`;
+const LARGE = `{"text":"${'x'.repeat(2_500)}"}`;
 
 /** What a verifier concludes from the text. */
 function conclude(text: string): unknown {
