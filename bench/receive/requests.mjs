@@ -41,8 +41,8 @@ export function postRequests(count, body, { forged = false, standard = false } =
 }
 
 function bearer(input, forged) {
-  const token = (forged ? forger : signer).sign(input);
-  return `Authorization: Bearer ${String(token)}`;
+  const token = /** @type {string} */ ((forged ? forger : signer).sign(input));
+  return `Authorization: Bearer ${token}`;
 }
 
 function standardHeaders(body, forged) {

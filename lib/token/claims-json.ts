@@ -13,7 +13,7 @@ export interface ClaimsJson {
 }
 
 /** Bytes of data from which taking it apart costs less than looking through it. */
-const WORTH_CUTTING = 2_048;
+const WORTH_CUTTING = 1_024;
 
 /** Stands in for the data; nobody outside this process can have written it into a token. */
 const PLACEHOLDER = JSON.stringify(randomUUID());

@@ -2,12 +2,10 @@ import { isObject } from './json-object.js';
 import { BEFORE_BRACKETS, BRACE_BIT, CLOSING, endOfString, OPENING, QUOTE } from './json-text.js';
 import { MAX_TOKEN_DEPTH } from './webhook-token.constants.js';
 
+const SPACE = 0x20;
 const COMMA = 0x2c;
+const COLON = 0x3a;
 const OPEN_BRACE = 0x7b;
-
-/** What ends a member's name where nothing stands between it and its colon. */
-const NAME_ENDS = '":';
-const SPACED_COLON = /[\t\n\r ]:/;
 
 /**
  * Tells whether a member stands twice in the outermost object, or in the object of one of its members:
@@ -35,16 +33,27 @@ export function hasDuplicateMember(
   );
 }
 
+/** Characters of a text whose names are counted here; the outline of claims is shorter. */
+const MOST_CHARACTERS = 4_096;
+const room = Buffer.allocUnsafeSlow(MOST_CHARACTERS * 3);
+
 /**
- * Counts the names of a text in leaps (scenario `token` of the benchmarks, 300 B). Without a backslash no quote
- * stands within a string, so that one with a colon behind it always ends a name.
+ * Counts the names of a text by their colons (benchmark `token`, 300 B and 1 kB): in its bytes, which are read
+ * three times as fast as characters. Without a backslash no quote stands within a string, so that one with a
+ * colon right behind it always ends a name.
  *
  * @returns `undefined` for a text with escapes, or with room before a colon, which takes a closer look
  */
 function countNames(text: string): number | undefined {
-  if (text.includes('\\') || SPACED_COLON.test(text)) return undefined;
+  if (text.length > MOST_CHARACTERS || text.includes('\\')) return undefined;
+  const length = room.write(text);
   let count = 0;
-  for (let at = text.indexOf(NAME_ENDS); at !== -1; count++) at = text.indexOf(NAME_ENDS, at + 2);
+  for (let i = 1; i < length; i++) {
+    if (room[i] !== COLON) continue;
+    const before = room[i - 1]!;
+    if (before === QUOTE) count++;
+    else if (before <= SPACE) return undefined;
+  }
   return count;
 }
 

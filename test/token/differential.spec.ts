@@ -230,5 +230,8 @@ describe.each([
 });
 
 it('lists where a token is refused here and accepted by jose', () => {
-  expect(stricter(judgements.HS256)).toEqual(STRICTER_THAN_JOSE);
+  // One changed character in 43 is the signature's last, and one change in 16 of that touches nothing but unused bits.
+  const rare = SCALE > 1 ? { 'a character changed': ['bad_signature'] } : {};
+
+  expect(stricter(judgements.HS256)).toEqual({ ...STRICTER_THAN_JOSE, ...rare });
 });
