@@ -1,51 +1,58 @@
 /**
- * Compares variants on a noisy machine: they take turns within one run, the order is reversed every other
- * round, and what counts is CPU time as a ratio to the first variant, pair by pair. The first variant runs
- * twice, so that the report can say how far two equal things lie apart here and now.
+ * Compares variants on a noisy machine: a variant and the baseline take turns in slices of a millisecond or two, ABBA,
+ * and what counts is the ratio of their CPU times over a round of such slices. A shared machine changes its
+ * speed from one hundredth of a second to the next, and both sides of a ratio must have seen the same. The
+ * baseline is a variant like the others, so that the report can say how far two equal things lie apart here and now.
  */
 
-/** Milliseconds of CPU time one turn should take. */
-const TURN = { full: 120, quick: 25 };
-const ROUNDS = { full: 15, quick: 5 };
+/** Milliseconds of CPU time one slice should take. */
+const SLICE = 1.5;
+/** Slices of each side in a round. */
+const SLICES = { full: 10, quick: 6 };
+const ROUNDS = { full: 41, quick: 15 };
+/** Milliseconds of CPU time after which a variant counts as warm. */
+const WARM_UP = { full: 250, quick: 100 };
 
 /**
  * @param title what is compared
  * @param variants `{ name: () => unknown | Promise<unknown> }`, the baseline first; each throws when it fails its own check
  */
 export async function compare(title, variants, { quick = false } = {}) {
-  const names = Object.keys(variants);
-  const baseline = names[0];
-  const runs = [...names, AGAIN].map((name) => ({
-    name,
-    run: variants[name === AGAIN ? baseline : name],
-  }));
   const mode = quick ? 'quick' : 'full';
-  const count = new Map();
-  for (const { name, run } of runs) count.set(name, await turnsFor(run, TURN[mode]));
-
-  const samples = new Map(runs.map(({ name }) => [name, []]));
+  const runs = [];
+  for (const [name, run] of Object.entries(variants)) {
+    runs.push({ name, run, times: await timesFor(run, mode), pairs: [] });
+  }
+  const [base] = runs;
   for (let round = 0; round < ROUNDS[mode]; round++) {
-    for (const { name, run } of round % 2 === 0 ? runs : runs.toReversed()) {
-      samples.get(name).push(await microseconds(run, count.get(name)));
+    for (const variant of runs) {
+      let [own, beside] = [0, 0];
+      for (let slice = 0; slice < SLICES[mode]; slice++) {
+        const baseFirst = (slice + round) % 2 === 0;
+        if (baseFirst) beside += await microseconds(base);
+        own += await microseconds(variant);
+        if (!baseFirst) beside += await microseconds(base);
+      }
+      variant.pairs.push({ own: own / SLICES[mode], ratio: beside / own });
     }
   }
-  return report(title, baseline, samples);
+  return report(title, base.name, runs);
 }
 
-const AGAIN = 'the same again';
-
 /** Warms a variant up, and finds how often it runs in a turn. */
-async function turnsFor(run, turn) {
+async function timesFor(run, mode) {
   let times = 1;
   for (;;) {
-    const spent = (await microseconds(run, times)) * times;
-    if (spent >= turn * 1_000) return times;
-    times = Math.ceil(times * Math.min(10, (turn * 1_100) / Math.max(spent, 1)));
+    const spent = (await microseconds({ run, times })) * times;
+    if (spent >= WARM_UP[mode] * 1_000) {
+      return Math.max(1, Math.round((times * SLICE * 1_000) / spent));
+    }
+    times = Math.ceil(times * Math.min(10, (WARM_UP[mode] * 1_100) / Math.max(spent, 1)));
   }
 }
 
-/** CPU time of one call, averaged over a turn. */
-async function microseconds(run, times) {
+/** CPU time of one call, averaged over a slice. */
+async function microseconds({ run, times }) {
   const before = process.cpuUsage();
   const first = run();
   if (first instanceof Promise) {
@@ -58,33 +65,52 @@ async function microseconds(run, times) {
   return (user + system) / times;
 }
 
-function report(title, baseline, samples) {
-  const base = samples.get(baseline);
-  const rows = [...samples].map(([name, values]) => {
-    const ratios = values.map((value, round) => base[round] / value).toSorted((a, b) => a - b);
+/**
+ * Prints the pairs of each variant as one row, and gives the rows.
+ *
+ * @param runs `{ name, pairs: [{ own, ratio }] }`: microseconds, and those of the baseline divided by them
+ */
+export function report(title, baseline, runs) {
+  const rows = runs.map(({ name, pairs }) => {
+    const ratios = sorted(pairs.map(({ ratio }) => ratio));
+    const at = (share) => ratios[Math.round((ratios.length - 1) * share)];
+    const microseconds = at50(sorted(pairs.map(({ own }) => own)));
     return {
       name,
-      microseconds: median(values.toSorted((a, b) => a - b)),
-      ratio: median(ratios),
-      low: ratios[0],
-      high: ratios.at(-1),
+      microseconds,
+      ratio: at(0.5),
+      low: at(0.25),
+      high: at(0.75),
+      band: bandOf(ratios),
     };
   });
-  const again = rows.find(({ name }) => name === AGAIN);
   console.log(`\n${title}`);
-  console.log(`  speed as a multiple of "${baseline}"; two equal runs: ${spread(again)}`);
-  for (const row of rows.filter(({ name }) => name !== AGAIN)) {
+  console.log(
+    `  speed as a multiple of "${baseline}", middle half of the rounds; two equal runs: ${spread(rows[0])}`,
+  );
+  for (const row of rows) {
     console.log(
-      `  ${row.name.padEnd(34)} ${row.ratio.toFixed(3).padStart(7)}  (${spread(row)})  ${row.microseconds.toFixed(2).padStart(9)} µs CPU`,
+      `  ${row.name.padEnd(38)} ${row.ratio.toFixed(3).padStart(7)}  (${spread(row)})  ${row.microseconds.toFixed(2).padStart(9)} µs CPU`,
     );
   }
   return { title, baseline, rows };
+}
+
+function bandOf(ratios) {
+  // Of a median of n values, about 95 % lie between these two of the sorted ones.
+  const half = Math.sqrt(ratios.length);
+  const at = (index) => ratios[Math.min(ratios.length - 1, Math.max(0, Math.round(index)))];
+  return [at((ratios.length - 1) / 2 - half), at((ratios.length - 1) / 2 + half)];
 }
 
 function spread({ low, high }) {
   return `${low.toFixed(2)}–${high.toFixed(2)}`;
 }
 
-function median(sorted) {
-  return sorted[Math.floor(sorted.length / 2)];
+function sorted(values) {
+  return values.toSorted((a, b) => a - b);
+}
+
+function at50(values) {
+  return values[Math.floor(values.length / 2)];
 }

@@ -1,11 +1,18 @@
-// npm run bench [-- SCENARIO] [--quick] [--json FILE]
+// npm run bench [-- SCENARIO...] [--only TEXT] [--quick] [--check] [--json FILE]
 import { readdirSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { parseArgs } from 'node:util';
+import { checkGoals } from './goals.mjs';
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { quick: { type: 'boolean', default: false }, json: { type: 'string' } },
+  options: {
+    /** Comparisons with this in their title. */
+    only: { type: 'string' },
+    quick: { type: 'boolean', default: false },
+    check: { type: 'boolean', default: false },
+    json: { type: 'string' },
+  },
 });
 const known = readdirSync(new URL('scenarios', import.meta.url)).map((file) =>
   file.replace('.mjs', ''),
@@ -21,9 +28,10 @@ console.log(`${machine}${values.quick ? ', quick: the figures are rough' : ''}`)
 const results = {};
 for (const name of chosen) {
   const { run } = await import(`./scenarios/${name}.mjs`);
-  results[name] = await run({ quick: values.quick });
+  results[name] = await run({ quick: values.quick, only: values.only });
 }
 if (values.json !== undefined) {
   const report = { machine, date: new Date().toISOString(), results };
   writeFileSync(values.json, `${JSON.stringify(report, null, 2)}\n`);
 }
+if (values.check && checkGoals(Object.values(results).flat()) > 0) process.exitCode = 1;

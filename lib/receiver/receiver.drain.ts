@@ -6,14 +6,11 @@ import { Injectable } from '@nestjs/common';
 @Injectable()
 export class ReceiverDrain {
   private readonly abort = new AbortController();
+  /** Aborted when the application cannot wait any longer. */
+  readonly signal: AbortSignal = this.abort.signal;
   private inFlight = 0;
   private closed = false;
   private onIdle: (() => void) | undefined;
-
-  /** Aborted when the application cannot wait any longer. */
-  get signal(): AbortSignal {
-    return this.abort.signal;
-  }
 
   /** Whether new requests are refused. */
   get closing(): boolean {

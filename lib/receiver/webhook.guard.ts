@@ -1,5 +1,4 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { finished } from 'node:stream';
 import { Injectable, type CanActivate, type ExecutionContext } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
 import { unshieldBody } from './mount/body-shield.js';
@@ -12,6 +11,7 @@ import {
 } from './request/reception-of-request.js';
 import { acknowledge, refuse } from './answers/webhook-answer.js';
 import { closesConnection } from './answers/send-answer.js';
+import { whenAnswered } from './answers/when-answered.js';
 import type { WebhookReception } from './replay/webhook-reception.js';
 import { WebhookException } from './answers/webhook.exception.js';
 import { WebhookIntake } from './webhook.intake.js';
@@ -44,7 +44,7 @@ export class WebhookGuard implements CanActivate {
     if (receptionOf(request) !== undefined) return true;
     unshieldBody(node);
     this.drain.enter();
-    finished(nodeResponse(response), () => this.drain.leave());
+    whenAnswered(nodeResponse(response), () => this.drain.leave());
     try {
       const reception = await this.intake.admit(
         fromNodeRequest(node, bodyOf(request, node)),
@@ -93,7 +93,7 @@ export class WebhookGuard implements CanActivate {
     // settled it by then; on other routes, and where another guard refuses, this is what does.
     const node = nodeResponse(response);
     node.setHeader('Cache-Control', 'no-store');
-    finished(node, () => {
+    whenAnswered(node, () => {
       const complete = node.writableFinished;
       const success = complete && node.statusCode >= 200 && node.statusCode < 300;
       const { event, unsettled, running } = reception;

@@ -113,11 +113,15 @@ export class WebhookVerifier {
    */
   async admit(incoming: IncomingWebhook, receiver: ResolvedReceiver): Promise<WebhookReception> {
     const { method, token, payload } = await openRequest(incoming, receiver);
-    const { spooled, ...parts } = payload;
+    const { spooled } = payload;
+    // Member by member: spreading costs more than all the rest of making the event (benchmark `receive`).
     const event = new WebhookEvent({
-      ...parts,
       isSpooled: spooled !== undefined,
       claims: token.claims,
+      data: payload.data,
+      body: payload.body,
+      bodyVerified: payload.bodyVerified,
+      contentType: payload.contentType,
       method,
       profile: token.profile,
       attempt: rulesOf(token.profile).attempt(token.claims.webhook),

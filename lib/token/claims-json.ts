@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { decodeBase64urlText } from './base64url.js';
 import { isObject } from './json-object.js';
 import { parseJson } from './strict-json.js';
 
@@ -7,16 +8,29 @@ export interface ClaimsJson {
   readonly value: unknown;
   /** JSON with the members of the claims and of `webhook`; what else is in it may be less than in the token. */
   readonly outline: string;
+  /** The data, where the outline has only a stand-in for it. */
+  readonly cut?: object;
 }
 
 /** Bytes of data from which taking it apart costs less than looking through it. */
-const WORTH_CUTTING = 512;
+const WORTH_CUTTING = 1_024;
 
 /** Stands in for the data; nobody outside this process can have written it into a token. */
 const PLACEHOLDER = JSON.stringify(randomUUID());
 
 const DATA = '"data":';
 const ENDS = '}}';
+
+/**
+ * Reads the claims of a token.
+ *
+ * @param segment - as it stands in the token
+ * @returns `undefined` for anything that is not base64url of UTF-8
+ */
+export function readClaims(segment: string): ClaimsJson | undefined {
+  const text = decodeBase64urlText(segment);
+  return text === undefined ? undefined : parseClaimsJson(text);
+}
 
 /**
  * Parses claims. Large data is cut out first and parsed by itself, so that what is looked through for
@@ -29,6 +43,7 @@ export function parseClaimsJson(text: string): ClaimsJson {
 }
 
 function parseInParts(text: string): ClaimsJson | undefined {
+  if (text.length < WORTH_CUTTING) return undefined;
   const start = text.indexOf(`${DATA}{`) + DATA.length;
   const end = text.length - ENDS.length;
   if (start < DATA.length || end - start < WORTH_CUTTING || !text.endsWith(`}${ENDS}`))
@@ -38,7 +53,7 @@ function parseInParts(text: string): ClaimsJson | undefined {
   const webhook = isObject(value) ? value['webhook'] : undefined;
   if (!isObject(webhook) || JSON.stringify(webhook['data']) !== PLACEHOLDER) return undefined;
   const data = parseJson(text.slice(start, end));
-  if (data === undefined) return undefined;
-  Object.assign(webhook, { data });
-  return { value, outline };
+  if (!isObject(data)) return undefined;
+  (webhook as Record<string, unknown>)['data'] = data;
+  return { value, outline, cut: data };
 }

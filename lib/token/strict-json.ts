@@ -1,15 +1,5 @@
-import { isObject } from './json-object.js';
-
-const QUOTE = 0x22;
-const COMMA = 0x2c;
-const BACKSLASH = 0x5c;
-const OPEN_BRACE = 0x7b;
-
-/** Brackets and braces differ in this bit only; digits, commas and colons all lie below `[`. */
-const BRACE_BIT = 0x20;
-const BEFORE_BRACKETS = 0x5a;
-const OPENING = 0x7b;
-const CLOSING = 0x7d;
+import { isAscii } from 'node:buffer';
+import { BEFORE_BRACKETS, BRACE_BIT, CLOSING, endOfString, OPENING, QUOTE } from './json-text.js';
 
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
@@ -19,6 +9,8 @@ const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
  * @returns the text, or `undefined`
  */
 export function decodeUtf8(bytes: Uint8Array): string | undefined {
+  // Mostly it is, and then copying the bytes is all there is to do.
+  if (Buffer.isBuffer(bytes) && isAscii(bytes)) return bytes.toString('latin1');
   try {
     return utf8.decode(bytes);
   } catch {
@@ -37,79 +29,6 @@ export function parseJson(text: string): unknown {
   } catch {
     return undefined;
   }
-}
-
-/**
- * Tells whether a member stands twice in the outermost object, or in the object of one of its members:
- * JSON.parse drops the first of two, so the members in the text are counted against those in the value.
- *
- * @param text - valid JSON
- * @param value - what JSON.parse made of it
- * @param nested - a member whose object is looked into too
- */
-export function hasDuplicateMember(text: string, value: unknown, nested?: string): boolean {
-  if (!isObject(value)) return false;
-  const inner = nested === undefined ? undefined : value[nested];
-  const counted = countMembers(text, isObject(inner) ? nested : undefined);
-  return (
-    counted.outer !== Object.keys(value).length ||
-    (isObject(inner) && counted.inner !== Object.keys(inner).length)
-  );
-}
-
-function countMembers(text: string, nested: string | undefined): { outer: number; inner: number } {
-  const counted = { outer: 0, inner: 0 };
-  let depth = 0;
-  // Members are counted at level 1, and at level 2 within the nested object.
-  let countsInner = false;
-  let expectsKey = false;
-  let lastKeyIsNested = false;
-  for (let i = 0; i < text.length; i++) {
-    const code = text.charCodeAt(i);
-    if (code === QUOTE) {
-      const end = endOfString(text, i);
-      if (expectsKey && depth === 1) {
-        counted.outer++;
-        lastKeyIsNested = nested !== undefined && keyOf(text, i, end) === nested;
-      } else if (expectsKey && countsInner && depth === 2) {
-        counted.inner++;
-      }
-      expectsKey = false;
-      i = end;
-    } else if (code === COMMA) {
-      expectsKey = depth === 1 || (countsInner && depth === 2);
-    } else if (code > BEFORE_BRACKETS) {
-      const folded = code | BRACE_BIT;
-      if (folded === OPENING) {
-        depth++;
-        if (depth === 2) countsInner = lastKeyIsNested && code === OPEN_BRACE;
-        expectsKey = code === OPEN_BRACE && (depth === 1 || (depth === 2 && countsInner));
-      } else if (folded === CLOSING) {
-        depth--;
-        expectsKey = false;
-      }
-    }
-  }
-  return counted;
-}
-
-function endOfString(text: string, start: number): number {
-  let end = text.indexOf('"', start + 1);
-  while (text.charCodeAt(end - 1) === BACKSLASH && isEscaped(text, end)) {
-    end = text.indexOf('"', end + 1);
-  }
-  return end;
-}
-
-function isEscaped(text: string, at: number): boolean {
-  let backslashes = 0;
-  while (text.charCodeAt(at - 1 - backslashes) === BACKSLASH) backslashes++;
-  return backslashes % 2 === 1;
-}
-
-function keyOf(text: string, start: number, end: number): string {
-  const key = text.slice(start + 1, end);
-  return key.includes('\\') ? (JSON.parse(text.slice(start, end + 1)) as string) : key;
 }
 
 /**
@@ -158,6 +77,36 @@ function opens(text: string, bracket: string, limit: number): number {
   return count;
 }
 
+/** What no data may have, whatever its members mean. */
+export type StructureFault = 'too deep' | 'prototype member';
+
+/**
+ * Tells in one walk what {@link nestsDeeper} and {@link hasPrototypeMember} tell: benchmark `token`, 6 kB.
+ *
+ * @param value - what JSON.parse has made; it is walked no deeper than the levels
+ * @returns the fault that is met first
+ */
+export function structureFault(value: unknown, levels: number): StructureFault | undefined {
+  if (typeof value !== 'object' || value === null) return undefined;
+  if (levels === 0) return 'too deep';
+  if (Array.isArray(value)) {
+    for (const item of value as unknown[]) {
+      const fault = typeof item === 'object' ? structureFault(item, levels - 1) : undefined;
+      if (fault !== undefined) return fault;
+    }
+    return undefined;
+  }
+  for (const name in value) {
+    const member = (value as Readonly<Record<string, unknown>>)[name];
+    if (name === '__proto__') return 'prototype member';
+    if (typeof member !== 'object' || member === null) continue;
+    if (name === 'constructor' && Object.hasOwn(member, 'prototype')) return 'prototype member';
+    const fault = structureFault(member, levels - 1);
+    if (fault !== undefined) return fault;
+  }
+  return undefined;
+}
+
 /**
  * Finds members that turn a careless merge into prototype pollution: `__proto__`, and `constructor`
  * with a `prototype` in it.
@@ -169,7 +118,7 @@ export function hasPrototypeMember(text: string, value: unknown): boolean {
 }
 
 /** Tells cheaply whether a JSON text could have a member that {@link hasPrototypeMember} finds. */
-export function hintsAtPrototype(text: string): boolean {
+function hintsAtPrototype(text: string): boolean {
   return text.includes('__proto__') || text.includes('constructor') || text.includes('\\u');
 }
 

@@ -1,9 +1,10 @@
-import { decodeBase64url } from './base64url.js';
+import { decodeBase64urlText } from './base64url.js';
 import { parseClaimsJson } from './claims-json.js';
 import { parseCompactToken, type CompactToken } from './compact-token.js';
+import { hasDuplicateMember } from './duplicate-member.js';
 import { isKeyId } from './identifier.js';
 import { isObject } from './json-object.js';
-import { decodeUtf8, hasDuplicateMember, parseJson } from './strict-json.js';
+import { parseJson } from './strict-json.js';
 
 /** What can be read of a token without any key. Nothing in it is authenticated. */
 export interface TokenAnatomy {
@@ -24,10 +25,10 @@ export function readTokenAnatomy(token: string): TokenAnatomy {
   } catch {
     return {};
   }
-  const headerText = textOf(compact.header);
+  const headerText = decodeBase64urlText(compact.header);
   const header = headerText === undefined ? undefined : parseJson(headerText);
   const headerFault = faultOf(headerText, header);
-  const claimsText = textOf(compact.payload);
+  const claimsText = decodeBase64urlText(compact.payload);
   const claims = claimsText === undefined ? undefined : parseClaimsJson(claimsText).value;
   return {
     compact,
@@ -46,9 +47,4 @@ function faultOf(text: string | undefined, header: unknown): string | undefined 
   if (kid !== undefined && !isKeyId(kid)) return 'kid is no text that could name a key';
   const extension = ['crit', 'b64', 'zip'].find((name) => name in header);
   return extension === undefined ? undefined : `the header has ${extension}, which is refused`;
-}
-
-function textOf(segment: string): string | undefined {
-  const bytes = decodeBase64url(segment);
-  return bytes === undefined ? undefined : decodeUtf8(bytes);
 }

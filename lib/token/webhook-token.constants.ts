@@ -47,6 +47,9 @@ export const MAX_INLINE_BYTES = 6_000;
 /** Levels of objects and arrays that event data may nest. */
 export const MAX_DATA_DEPTH = 64;
 
+/** Levels that the claims of a token may nest: those of the data, of the claim `webhook` and their own. */
+export const MAX_TOKEN_DEPTH = MAX_DATA_DEPTH + 2;
+
 /** Characters of `iss`, `jti`, `sub` and `txn`. */
 export const MAX_IDENTIFIER_LENGTH = 255;
 

@@ -1,6 +1,10 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
-import { decodeBase64url } from '../../lib/token/base64url.js';
+import {
+  decodeBase64url,
+  decodeBase64urlText,
+  encodeBase64urlText,
+} from '../../lib/token/base64url.js';
 
 const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_'.split('');
 
@@ -45,5 +49,32 @@ describe('decodeBase64url', () => {
     }
 
     expect(accepted.sort()).toEqual([...ALPHABET].sort());
+  });
+});
+
+describe('decodeBase64urlText', () => {
+  it('gives back what was encoded, whatever was decoded before', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'grapheme', maxLength: 300 }), (text) => {
+        expect(decodeBase64urlText(encodeBase64urlText(text))).toBe(text);
+      }),
+    );
+  });
+
+  it.each([
+    ['padding', 'YWI='],
+    ['unused bits', 'YWJ'],
+    ['a character that folds onto one of the alphabet', 'ŁWJj'],
+    ['the other alphabet', 'YW+j'],
+    ['bytes that are not UTF-8', Buffer.from([0xc3]).toString('base64url')],
+  ])('refuses %s', (_, text) => {
+    expect(decodeBase64urlText(text)).toBeUndefined();
+  });
+
+  it.each([
+    ['a text longer than any token', 'é'.repeat(20_000)],
+    ['the longest that is encoded in place', '€'.repeat(16_384)],
+  ])('takes %s', (_, text) => {
+    expect(encodeBase64urlText(text)).toBe(Buffer.from(text).toString('base64url'));
   });
 });

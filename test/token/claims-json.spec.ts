@@ -1,15 +1,16 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
 import { parseClaimsJson } from '../../lib/token/claims-json.js';
-import { hasDuplicateMember, parseJson } from '../../lib/token/strict-json.js';
+import { hasDuplicateMember } from '../../lib/token/duplicate-member.js';
+import { parseJson } from '../../lib/token/strict-json.js';
 
 /** Large enough to be cut out. */
-const LARGE = `{"text":"${'x'.repeat(600)}"}`;
+const LARGE = `{"text":"${'x'.repeat(2_500)}"}`;
 
 /** What a verifier concludes from the text. */
 function conclude(text: string): unknown {
-  const { value, outline } = parseClaimsJson(text);
-  return { value, duplicate: hasDuplicateMember(outline, value, 'webhook') };
+  const { value, outline, cut } = parseClaimsJson(text);
+  return { value, duplicate: hasDuplicateMember(outline, value, 'webhook', cut) };
 }
 
 /** The same, with the text looked at in one piece. */

@@ -31,6 +31,18 @@ const CLAIMS = {
   webhook: { event: 'order.created', data: { id: 'o-1', total: 42, note: 'Größe' } },
 };
 
+/** Every other token is so large that its data is parsed by itself. */
+const LARGE_CLAIMS = {
+  ...CLAIMS,
+  webhook: {
+    event: 'order.created',
+    data: { lines: Array.from({ length: 60 }, (_, i) => ({ sku: `sku-${i}`, note: 'Größe "L"' })) },
+  },
+};
+
+/** How many times as many tokens as in the suite: `npm run test:differential` asks for more than 100,000. */
+const SCALE = Number(process.env['DIFFERENTIAL_SCALE'] ?? 1);
+
 interface Judged {
   readonly mutations: readonly string[];
   readonly token: string;
@@ -80,8 +92,9 @@ async function judge(
     now: () => NOW,
   });
   const judged: Judged[] = [];
-  for (const mutations of plan) {
-    const token = forge({ alg, typ: 'JWT' }, CLAIMS, sign, mutations, random);
+  for (const [number, mutations] of plan.entries()) {
+    const claims = number % 2 === 0 ? CLAIMS : LARGE_CLAIMS;
+    const token = forge({ alg, typ: 'JWT' }, claims, sign, mutations, random);
     const [ours, weAccept] = await verdict(
       async () => (await verifier.verify(token)).claims,
       ourCode,
@@ -186,13 +199,13 @@ let judgements: Record<Party['alg'], Judged[]>;
 
 beforeAll(async () => {
   judgements = {
-    HS256: await judge(hs256, plan(360, 6_000, 1), 2),
+    HS256: await judge(hs256, plan(360 * SCALE, 6_000 * SCALE, 1), 2),
     ES256: await judge(es256(), plan(30, 500, 3), 4),
   };
-}, 60_000);
+}, 60_000 * SCALE);
 
 describe.each([
-  ['HS256', 20_000],
+  ['HS256', 20_000 * SCALE],
   ['ES256', 1_500],
 ] as const)('mutated %s tokens', (alg, atLeast) => {
   it('are many, of both kinds', () => {
@@ -217,5 +230,8 @@ describe.each([
 });
 
 it('lists where a token is refused here and accepted by jose', () => {
-  expect(stricter(judgements.HS256)).toEqual(STRICTER_THAN_JOSE);
+  // One changed character in 43 is the signature's last, and one change in 16 of that touches nothing but unused bits.
+  const rare = SCALE > 1 ? { 'a character changed': ['bad_signature'] } : {};
+
+  expect(stricter(judgements.HS256)).toEqual({ ...STRICTER_THAN_JOSE, ...rare });
 });

@@ -1,8 +1,8 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
+import { hasDuplicateMember } from '../../lib/token/duplicate-member.js';
 import {
   decodeUtf8,
-  hasDuplicateMember,
   hasPrototypeMember,
   nestsDeeper,
   parseJson,
@@ -196,5 +196,23 @@ describe('decodeUtf8', () => {
 
     expect(text).toBe('\ufeff{}');
     expect(parseJson(text!)).toBeUndefined();
+  });
+});
+
+describe('hasDuplicateMember, counting in leaps', () => {
+  it.each([
+    ['room before a colon', '{"a" :1,"a":2}', true],
+    ['a name that is spelt with an escape', '{"a":1,"\\u0061":2}', true],
+    ['a colon within a text', '{"a":"b:c","d":"\\":"}', false],
+    ['a text longer than is counted in bytes', `{"a":"${'x'.repeat(5_000)}","a":1}`, true],
+    ['foreign characters whose bytes are no quotes', '{"ĢĺĢ":1,"ĺ":"Ģĺ"}', false],
+  ])('is not misled by %s', (_, text, duplicate) => {
+    expect(hasDuplicateMember(text, parseJson(text))).toBe(duplicate);
+  });
+
+  it('does not follow a value into a depth that would exhaust the stack', () => {
+    const text = `{"a":${'['.repeat(20_000)}${']'.repeat(20_000)}}`;
+
+    expect(hasDuplicateMember(text, parseJson(text))).toBe(false);
   });
 });

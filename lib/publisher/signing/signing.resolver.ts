@@ -5,7 +5,8 @@ import type { ConfigurationFault } from '../../errors/webhook-configuration.erro
 import type { KeyProvider } from '../../keys/key-provider.js';
 import { signingKeyFaults, spentKeyFaults } from '../../token/signing-key-list.js';
 import type { SigningKeyInput } from '../../token/signing-key.js';
-import { createTokenSigner, sharedFaults } from '../../token/token-signer.js';
+import { sharedFaults } from '../../token/token-signer.checks.js';
+import { createTokenSigner } from '../../token/token-signer.js';
 import { publicationFaults } from '../jwks/published-keys.js';
 import type { DestinationSigner, PublisherKeys } from '../options/publisher-options.interface.js';
 import { ProvidedSigningKeys } from './provided-signing-keys.js';

@@ -9,6 +9,9 @@ import type { RouteRecorder } from './route-recorder.js';
 
 type Next = () => void;
 
+/** A target that is nothing but a path, as most are. */
+const PLAIN_PATH = /^\/[^?#]*$/;
+
 /**
  * Express: one middleware ahead of everything. It answers mounted paths by itself, and shields the body
  * of a request that the router is going to hand to a webhook route.
@@ -66,6 +69,7 @@ export class ExpressMount implements AdapterMount {
 
 /** The path in a request's target, which may be a whole URI (RFC 9112, section 3.2.2). */
 function pathOf(target: string): string {
+  if (PLAIN_PATH.test(target)) return target;
   return target.replace(/^https?:\/\/[^/?#]*/i, '').replace(/[?#].*$/, '');
 }
 

@@ -1,4 +1,4 @@
-import { createHash, type Hash } from 'node:crypto';
+import { createHash, hash, type Hash } from 'node:crypto';
 import { canonicalJson } from '../../token/canonical-json.js';
 
 /** Starts the digest of an event whose data is octets, which follow. */
@@ -12,7 +12,6 @@ export function startFingerprint(event: string): Hash {
  * another way. JSON is therefore compared as its parsed value, an object being a set of members.
  */
 export function fingerprint(event: string, data: unknown): string {
-  return startFingerprint(event)
-    .update(Buffer.isBuffer(data) ? data : canonicalJson(data))
-    .digest('base64url');
+  if (Buffer.isBuffer(data)) return startFingerprint(event).update(data).digest('base64url');
+  return hash('sha256', `${event}\n${canonicalJson(data)}`, 'base64url');
 }

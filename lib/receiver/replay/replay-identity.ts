@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import type { ReplayClaim } from '../../replay/replay-store.js';
 import type { WebhookEvent } from '../webhook-event.js';
 
@@ -28,7 +28,7 @@ export function replayClaim(
   // A txn and a jti that happen to be the same text are two different things.
   const tokenKey = identity(receiver, issuer, 'jti', jti);
   const key = event.claims.txn === undefined ? tokenKey : identity(receiver, issuer, 'txn', id);
-  const replayUntil = event.expiresAt.getTime() + horizon.clockTolerance * 1_000;
+  const replayUntil = event.claims.exp * 1_000 + horizon.clockTolerance * 1_000;
   return {
     key,
     tokenKey,
@@ -68,5 +68,5 @@ export function handledClaim(
 /** Length-prefixed, so that no choice of issuer and id can spell another pair. */
 function identity(...parts: readonly string[]): string {
   const text = parts.map((part) => `${Buffer.byteLength(part)}:${part}`).join('');
-  return createHash('sha256').update(text).digest('base64url');
+  return hash('sha256', text, 'base64url');
 }

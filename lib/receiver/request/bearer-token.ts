@@ -1,4 +1,6 @@
 import { WebhookTokenError } from '../../errors/webhook-token.error.js';
+import type { TokenVerifier } from '../../token/token-verifier.interface.js';
+import type { VerifiedWebhookToken } from '../../token/webhook-claims.interface.js';
 import type { RequestHeaders } from './incoming-webhook.js';
 
 /** RFC 6750 section 2.1: scheme, spaces, b64token. Whether that is a webhook token is not asked here. */
@@ -24,6 +26,34 @@ export function readBearerToken(headers: RequestHeaders): string {
   const token = CREDENTIALS.exec(value)?.[1];
   if (token === undefined) throw malformed('the Authorization header is not "Bearer <token>"');
   return token;
+}
+
+/** How nearly every sender spells the scheme. */
+const BEARER = 'Bearer ';
+
+/**
+ * Takes the token out of the Authorization header and verifies it. A token that verifies has no character that
+ * {@link readBearerToken} would find fault with, so that its look at every one of them is spared until
+ * verification fails (benchmark `receive`, HEAD with 6 kB).
+ *
+ * @throws {@link WebhookTokenError} as {@link readBearerToken} does, and what the verifier throws
+ */
+export async function verifyBearerToken(
+  headers: RequestHeaders,
+  tokens: TokenVerifier,
+): Promise<VerifiedWebhookToken> {
+  const [value, ...more] = headers.all('authorization');
+  if (more.length > 0 || value?.startsWith(BEARER) !== true) {
+    return tokens.verify(readBearerToken(headers));
+  }
+  const claimed = value.slice(BEARER.length);
+  try {
+    return await tokens.verify(claimed);
+  } catch (error) {
+    const token = readBearerToken(headers);
+    if (token === claimed) throw error;
+    return tokens.verify(token);
+  }
 }
 
 function malformed(message: string): WebhookTokenError {

@@ -8,7 +8,7 @@ import type {
   WebhookClaim,
   WebhookTokenClaims,
 } from '../../token/webhook-claims.interface.js';
-import { readBearerToken } from './bearer-token.js';
+import { verifyBearerToken } from './bearer-token.js';
 import { checkDeclaredBody, readBody } from './body-reader.js';
 import { startFingerprint } from '../replay/event-fingerprint.js';
 import type { BodySpool } from '../spool/body-spool.js';
@@ -55,15 +55,16 @@ export async function openRequest(
   rules: RequestRules,
 ): Promise<OpenedRequest> {
   const method = webhookMethod(incoming.method);
-  const bearer = readBearerToken(incoming.headers);
   const keys = rulesOf(rules.tokens)?.keys;
   const trusted = keys?.latest?.();
-  const token = await rules.tokens.verify(bearer);
+  const token = await verifyBearerToken(incoming.headers, rules.tokens);
   checkAllowed(rules, token.claims);
   const payload = await readPayload(incoming, method, rules, token);
   try {
     // A body may take its time, and a key be revoked meanwhile: nobody keeps it alive by sending slowly.
-    if (method === 'POST' && keys?.latest?.() !== trusted) await rules.tokens.verify(bearer);
+    if (method === 'POST' && keys?.latest?.() !== trusted) {
+      await verifyBearerToken(incoming.headers, rules.tokens);
+    }
   } catch (error) {
     payload.body.remove();
     throw error;

@@ -1,0 +1,41 @@
+import { readFileSync } from 'node:fs';
+
+/**
+ * Holds what was measured against goals.json, and says how each of them stands.
+ *
+ * @param comparisons what the scenarios returned, in one list; goals of others are passed over
+ * @returns how many goals are missed
+ */
+export function checkGoals(comparisons) {
+  const goals = JSON.parse(readFileSync(new URL('goals.json', import.meta.url), 'utf8'));
+  const lines = goals.flatMap((goal) => {
+    const comparison = comparisons.find(({ title }) => title === goal.title);
+    return comparison === undefined ? [] : [judge(goal, comparison)];
+  });
+  console.log('\ngoals');
+  for (const { met, text } of lines) console.log(`  ${met ? 'met   ' : 'MISSED'}  ${text}`);
+  return lines.filter(({ met }) => !met).length;
+}
+
+function judge({ row, than, atLeast, atMost, title }, { rows, baseline }) {
+  const found = rows.find(({ name }) => name === row);
+  const subject = `${title}: ${row}`;
+  if (found === undefined) return { met: false, text: `${subject} was not measured` };
+  if (atMost !== undefined) {
+    return {
+      met: found.value <= atMost,
+      text: `${subject}: ${round(found.value)}, at most ${atMost}`,
+    };
+  }
+  const other = than === undefined ? 1 : rows.find(({ name }) => name === than).ratio;
+  const [low, high] = found.band.map((edge) => round(edge / other));
+  const measured = `${round(found.ratio / other)} (${low} to ${high}) times "${than ?? baseline}"`;
+  return {
+    met: found.ratio / other >= atLeast,
+    text: `${subject}: ${measured}, at least ${atLeast}`,
+  };
+}
+
+function round(value) {
+  return value.toFixed(2);
+}

@@ -1,0 +1,89 @@
+import { once } from 'node:events';
+import { connect } from 'node:net';
+
+const END_OF_HEAD = '\r\n\r\n';
+
+/** Keeps some connections to a server and sends requests down them, one after the other on each. */
+export class Client {
+  #connections = [];
+
+  constructor(port, count = 8) {
+    this.port = port;
+    this.count = count;
+  }
+
+  /**
+   * @param requests whole requests, as bytes
+   * @returns how often each status came
+   */
+  async send(requests) {
+    const statuses = new Map();
+    const waiting = requests.values();
+    const lanes = Array.from({ length: Math.min(this.count, requests.length) }, async () => {
+      for (const request of waiting) {
+        const connection = await this.#free();
+        const { status, ended } = await connection.ask(request);
+        statuses.set(status, (statuses.get(status) ?? 0) + 1);
+        if (ended) connection.end();
+        else this.#connections.push(connection);
+      }
+    });
+    await Promise.all(lanes);
+    return statuses;
+  }
+
+  close() {
+    for (const connection of this.#connections.splice(0)) connection.end();
+  }
+
+  async #free() {
+    return this.#connections.pop() ?? (await Connection.open(this.port));
+  }
+}
+
+class Connection {
+  #socket;
+  #waiting;
+  #received = '';
+
+  static async open(port) {
+    const socket = connect(port, '127.0.0.1');
+    await once(socket, 'connect');
+    return new Connection(socket.setNoDelay(true));
+  }
+
+  constructor(socket) {
+    this.#socket = socket;
+    socket.on('data', (chunk) => this.#take(chunk));
+    // The server may refuse before it has read everything, and what was still to be written is lost then.
+    socket.on('error', () => undefined);
+    socket.on('close', () => this.#waiting?.reject(new Error('the server closed a connection')));
+  }
+
+  ask(request) {
+    return new Promise((resolve, reject) => {
+      this.#waiting = { resolve, reject };
+      this.#received = '';
+      this.#socket.write(request);
+    });
+  }
+
+  end() {
+    this.#socket.destroy();
+  }
+
+  #take(chunk) {
+    this.#received += chunk.toString('latin1');
+    const end = this.#received.indexOf(END_OF_HEAD);
+    if (end === -1) return;
+    const head = this.#received.slice(0, end);
+    const length = Number(/\ncontent-length: *(\d+)/i.exec(head)?.[1] ?? 0);
+    const isComplete = this.#received.length >= end + END_OF_HEAD.length + length;
+    const isHead = this.#received.length === end + END_OF_HEAD.length;
+    if (!isComplete && !isHead) return;
+    const waiting = this.#waiting;
+    this.#waiting = undefined;
+    const ended = /\nconnection: *close/i.test(head) || (!isComplete && isHead && length > 0);
+    waiting?.resolve({ status: Number(head.slice(9, 12)), ended });
+  }
+}

@@ -1,0 +1,62 @@
+import { createTokenSigner, digest } from '../../dist/token/index.js';
+import { Webhook } from 'standardwebhooks';
+import { ISSUER, PATH, SECRET } from './settings.mjs';
+
+const signer = createTokenSigner({ issuer: ISSUER, key: SECRET });
+const forger = createTokenSigner({ issuer: ISSUER, key: `${SECRET}-of-somebody-else` });
+const webhook = new Webhook(Buffer.from(SECRET).toString('base64'));
+
+export function dataOf(items) {
+  const lines = Array.from({ length: items }, (_, i) => ({
+    sku: `sku-${i}`,
+    quantity: i,
+    price: 12.5,
+    name: 'A thing with a name',
+  }));
+  return { id: 'ord_1', lines };
+}
+
+/** A JSON body of about so many bytes: many small members, as orders and invoices have. */
+export function bodyOf(bytes) {
+  return Buffer.from(JSON.stringify(dataOf(Math.max(1, Math.round(bytes / 68)))));
+}
+
+/** Requests that inform the receiver of events with this data, inline. */
+export function headRequests(count, data, { forged = false } = {}) {
+  return Array.from({ length: count }, () =>
+    head('HEAD', [bearer({ event: 'order.created', data }, forged)]),
+  );
+}
+
+/** Requests with a body, whose digest is in the token. */
+export function postRequests(count, body, { forged = false, standard = false } = {}) {
+  const hash = digest('sha256', body);
+  return Array.from({ length: count }, () => {
+    const lines = standard
+      ? standardHeaders(body, forged)
+      : [bearer({ event: 'order.created', hash }, forged)];
+    const type = ['Content-Type: application/json', `Content-Length: ${body.length}`];
+    return Buffer.concat([head('POST', [...lines, ...type]), body]);
+  });
+}
+
+function bearer(input, forged) {
+  const token = /** @type {string} */ ((forged ? forger : signer).sign(input));
+  return `Authorization: Bearer ${token}`;
+}
+
+function standardHeaders(body, forged) {
+  const now = new Date();
+  const signature = webhook.sign('msg_1', now, forged ? 'another body' : body.toString());
+  return [
+    'webhook-id: msg_1',
+    `webhook-timestamp: ${Math.floor(now / 1_000)}`,
+    `webhook-signature: ${signature}`,
+  ];
+}
+
+function head(method, lines) {
+  return Buffer.from(
+    [`${method} ${PATH} HTTP/1.1`, 'Host: 127.0.0.1', ...lines, '', ''].join('\r\n'),
+  );
+}

@@ -1,0 +1,33 @@
+import { Server } from '../receive/fleet.mjs';
+import { bodyOf, postRequests } from '../receive/requests.mjs';
+import { compareServers } from '../receive/rounds.mjs';
+import { VARIANTS } from '../receive/settings.mjs';
+
+const COMPARED = ['floor', 'jose', 'standardwebhooks', 'mounted', 'endpoint'];
+const LOADS = { '64 kB': { size: 20, bytes: 64_000 }, '1 MB': { size: 4, bytes: 1_000_000 } };
+const WARM_UP = { full: 15, quick: 5 };
+
+/** What it costs to refuse a forged request: a guard behind the body parser has read and parsed it by then. */
+export async function run(options) {
+  const results = [];
+  for (const adapter of ['express', 'fastify']) {
+    for (const [load, { size, bytes }] of Object.entries(LOADS)) {
+      const title = `refuse forged POSTs on ${adapter}, ${load}`;
+      if (!title.includes(options.only ?? '')) continue;
+      const body = bodyOf(bytes);
+      const runs = [];
+      for (const variant of COMPARED) {
+        const standard = variant === 'standardwebhooks';
+        const server = await Server.start(adapter, variant);
+        const lot = () => postRequests(size, body, { standard, forged: true });
+        await server.cost(postRequests(1, body, { standard }));
+        for (let turn = 0; turn < WARM_UP[options.quick ? 'quick' : 'full']; turn++) {
+          await server.cost(lot(), false);
+        }
+        runs.push({ name: VARIANTS[variant], server, lot, accepted: false });
+      }
+      results.push(await compareServers(title, runs, options));
+    }
+  }
+  return results;
+}

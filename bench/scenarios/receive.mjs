@@ -1,0 +1,47 @@
+import { Server } from '../receive/fleet.mjs';
+import { bodyOf, dataOf, headRequests, postRequests } from '../receive/requests.mjs';
+import { compareServers } from '../receive/rounds.mjs';
+import { VARIANTS } from '../receive/settings.mjs';
+
+/** What is sent, and how much of it in a turn. */
+const LOADS = {
+  'HEAD, 300 B': { size: 160, make: (count, how) => headRequests(count, dataOf(0), how) },
+  'HEAD, 6 kB': { size: 120, make: (count, how) => headRequests(count, dataOf(62), how) },
+  'POST, 1 kB': { size: 120, ...postsOf(1_000) },
+  'POST, 64 kB': { size: 40, ...postsOf(64_000) },
+  'POST, 1 MB': { size: 6, ...postsOf(1_000_000) },
+};
+
+/** Turns of a variant before any of them counts. */
+const WARM_UP = { full: 70, quick: 40 };
+
+export async function run(options) {
+  const results = [];
+  for (const adapter of ['express', 'fastify']) {
+    for (const [load, { size, make, hasBody }] of Object.entries(LOADS)) {
+      const title = `receive on ${adapter}, ${load}`;
+      if (!title.includes(options.only ?? '')) continue;
+      const runs = [];
+      for (const [variant, name] of Object.entries(VARIANTS)) {
+        const standard = variant === 'standardwebhooks';
+        if (standard && !hasBody) continue;
+        const server = await Server.start(adapter, variant);
+        const lot = () => make(size, { standard });
+        // A variant that takes what it must refuse, or refuses what it must take, is not counted.
+        await server.cost(make(1, { standard }));
+        if (variant !== 'unguarded') await server.cost(make(1, { standard, forged: true }), false);
+        for (let turn = 0; turn < WARM_UP[options.quick ? 'quick' : 'full']; turn++) {
+          await server.cost(lot());
+        }
+        runs.push({ name, server, lot });
+      }
+      results.push(await compareServers(title, runs, options));
+    }
+  }
+  return results;
+}
+
+function postsOf(bytes) {
+  const body = bodyOf(bytes);
+  return { hasBody: true, make: (count, how) => postRequests(count, body, how) };
+}

@@ -1,0 +1,58 @@
+import { createTokenSigner, createTokenVerifier } from '../../dist/token/index.js';
+import { EventRouter } from '../../dist/token/event-router.js';
+import { MemoryReplayStore } from '../../dist/replay/memory-replay.store.js';
+import { compare } from '../harness.mjs';
+import { claimOf } from './replay.mjs';
+
+const SECRET = 'a-secret-of-the-benchmark-32-bytes-or-more';
+const MANY = 10_000;
+
+/** What one event costs when there is one of everything, and when there is very much of it. */
+export async function run(options) {
+  const results = [];
+  const add = async (title, variants) => {
+    if (title.includes(options.only ?? '')) results.push(await compare(title, variants, options));
+  };
+  await add('verify with few and many issuers', issuers());
+  await add('find the handlers of an event', handlers());
+  await add('reserve and commit an event', remembered());
+  return results;
+}
+
+/** Two, not one: where there is only one, `iss` need not be read to find its key. */
+function issuers() {
+  const token = createTokenSigner({ issuer: name(1), key: SECRET }).sign({
+    event: 'order.created',
+    data: { id: 'ord_1' },
+  });
+  const of = (count) => {
+    const trusted = Array.from({ length: count }, (_, i) => ({ issuer: name(i), secret: SECRET }));
+    const verifier = createTokenVerifier({ issuers: trusted });
+    return () => verifier.verify(token);
+  };
+  return { '2 issuers': of(2), '10,000 issuers': of(MANY) };
+}
+
+function handlers() {
+  const of = (count) => {
+    const router = new EventRouter();
+    for (let i = 0; i < count; i++) router.add(i % 2 === 0 ? `order.e${i}` : `*.e${i}`, i);
+    return () => router.find('order.e0');
+  };
+  return { '1 pattern': of(1), '10,000 patterns': of(MANY) };
+}
+
+function remembered() {
+  const of = (count) => {
+    const store = new MemoryReplayStore({ maxEntries: 4_000_000 });
+    let next = 0;
+    const handle = () => store.commit(store.reserve(claimOf(next++)).reservation);
+    for (let i = 0; i < count; i++) handle();
+    return handle;
+  };
+  return { 'an empty store': of(1), '1,000,000 remembered ids': of(1_000_000) };
+}
+
+function name(i) {
+  return `https://shop-${i}.example`;
+}

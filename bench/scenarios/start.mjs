@@ -1,0 +1,63 @@
+import { execFileSync, spawnSync } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { report } from '../harness.mjs';
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const ENTRIES = {
+  '@nestjs/core': '@nestjs/core',
+  'nestjs-webhook-token': './dist/index.js',
+  'nestjs-webhook-token/token': './dist/token/index.js',
+  'no import at all': 'node:process',
+};
+const ROUNDS = { full: 21, quick: 7 };
+
+/** What importing an entry costs a process, its own start included; and what the package is when it is packed. */
+export async function run({ quick = false }) {
+  const runs = Object.keys(ENTRIES).map((name) => ({ name, pairs: [] }));
+  for (let round = 0; round < ROUNDS[quick ? 'quick' : 'full']; round++) {
+    const spent = new Map();
+    for (const { name } of round % 2 === 0 ? runs : runs.toReversed()) {
+      spent.set(name, cpuOfImport(ENTRIES[name]));
+    }
+    const base = spent.get(runs[0].name);
+    for (const run of runs)
+      run.pairs.push({ own: spent.get(run.name), ratio: base / spent.get(run.name) });
+  }
+  const imports = report('import, process start included', runs[0].name, runs);
+  const own = (name) => imports.rows.find((row) => row.name === name).microseconds / 1_000;
+  const start = own('no import at all');
+  const core = own('@nestjs/core') - start;
+  const rows = [
+    {
+      name: 'root entry, times @nestjs/core alone',
+      value: (own('nestjs-webhook-token') - start) / core,
+    },
+    { name: 'token entry, ms of CPU', value: own('nestjs-webhook-token/token') - start },
+    ...footprint(),
+  ];
+  console.log('\nstart and footprint');
+  for (const { name, value } of rows) console.log(`  ${name.padEnd(40)} ${value.toFixed(2)}`);
+  return [imports, { title: 'start and footprint', rows }];
+}
+
+/** Microseconds. */
+function cpuOfImport(entry) {
+  const script = `await import(${JSON.stringify(entry)}); const { user, system } = process.cpuUsage(); console.log(user + system)`;
+  const { stdout } = spawnSync(process.execPath, ['--input-type=module', '-e', script], {
+    cwd: ROOT,
+  });
+  return Number(stdout);
+}
+
+function footprint() {
+  const packed = execFileSync('npm', ['pack', '--dry-run', '--json', '--ignore-scripts'], {
+    cwd: ROOT,
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+  const [{ unpackedSize }] = JSON.parse(packed);
+  const manifest = JSON.parse(execFileSync('npm', ['pkg', 'get', 'dependencies'], { cwd: ROOT }));
+  return [
+    { name: 'unpacked size, kB', value: unpackedSize / 1_000 },
+    { name: 'dependencies', value: Object.keys(manifest).length },
+  ];
+}

@@ -1,0 +1,24 @@
+import { createSecretKey } from 'node:crypto';
+import { describe, expect, it } from '@jest/globals';
+import { parseCompactToken } from '../../lib/token/compact-token.js';
+import { HmacKey } from '../../lib/token/hmac-key.js';
+
+const key = new HmacKey('HS256', createSecretKey(Buffer.alloc(32, 7)), undefined);
+const good = key.sign('{"alg":"HS256"}', '{}');
+
+describe('HmacKey', () => {
+  it.each([
+    ['its last character foreign', `${good.slice(0, -1)}é`],
+    ['its last character one that folds onto the right one', `${good.slice(0, -1)}${folded(good)}`],
+    ['its last character missing', good.slice(0, -1)],
+    ['a character more', `${good}A`],
+  ])('refuses a signature with %s, though the right one was seen before', (_, token) => {
+    expect(key.verify(parseCompactToken(good))).toBe(true);
+    expect(key.verify(parseCompactToken(token))).toBe(false);
+  });
+});
+
+/** A character beyond Latin-1 whose low byte is that of the text's last. */
+function folded(text: string): string {
+  return String.fromCharCode(0x100 + text.charCodeAt(text.length - 1));
+}
