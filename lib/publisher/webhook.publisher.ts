@@ -177,7 +177,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     this.firstAttempts.failAll(() => shuttingDown());
     const untold = await this.recorder.flush(deadline);
     if (untold > 0) {
-      this.logger.warn(`The delivery log could not be told ${untold} news before the shutdown.`);
+      this.logger.warn(`The delivery log was not told of ${untold} changes before the shutdown.`);
     }
     if (left > 0) {
       this.logger.warn(

@@ -25,7 +25,7 @@ async function reserve(
 (await describeWith('PostgreSQL'))('PostgresReplayStore', () => {
   const database = new TestDatabase();
   const schema = database.newSchema();
-  const store = new PostgresReplayStore(database.pool, { schema });
+  const store = new PostgresReplayStore(database.pool, { schema, timeout: '30s' });
   beforeAll(async () => store.migrate());
   afterAll(async () => database.close());
 
@@ -138,7 +138,10 @@ async function reserve(
 
   it('can make its tables again, and says so where they are missing', async () => {
     await store.migrate();
-    const elsewhere = new PostgresReplayStore(database.pool, { schema: database.newSchema() });
+    const elsewhere = new PostgresReplayStore(database.pool, {
+      schema: database.newSchema(),
+      timeout: '30s',
+    });
 
     await expect(elsewhere.reserve(newClaim())).rejects.toMatchObject({
       code: 'schema_behind',

@@ -12,6 +12,8 @@ import { RecorderTroubles } from './recorder-troubles.js';
 /** Milliseconds until a log that failed is tried again: doubled each time, up to the longest. */
 const FIRST_WAIT = 1_000;
 const LONGEST_WAIT = 30_000;
+/** Milliseconds that a shutdown gives the log, whatever is left of its own time. */
+const LEAST_TIME = 1_000;
 
 /**
  * Tells the delivery log what happens, without holding anything up: what comes while the log is at work is told together,
@@ -71,7 +73,8 @@ export class DeliveryRecorder {
    */
   async flush(deadline: number): Promise<number> {
     this.retry();
-    await waitUntil(this.clock, deadline, this.telling);
+    // Deliveries may have used up the time, and a log in memory takes none.
+    await waitUntil(this.clock, Math.max(deadline, this.clock.now() + LEAST_TIME), this.telling);
     this.cancelRetry?.();
     return this.backlog.size;
   }

@@ -22,7 +22,7 @@ export class RecorderTroubles {
     const rest =
       lost === 0
         ? ''
-        : `; it was not told ${lost} news that it refused, or that were too many to keep`;
+        : `; it was not told of ${lost} changes, which it refused or which were too many to keep`;
     this.logger.log(() => `The delivery log works again${rest}.`);
   }
 }

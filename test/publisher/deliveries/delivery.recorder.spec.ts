@@ -189,7 +189,7 @@ describe('a delivery log that is slow', () => {
     await bench.clock.advance(10_000);
     await closed;
 
-    expect(bench.logs('warn')).toContainEqual(expect.stringMatching(/could not be told 1 news/));
+    expect(bench.logs('warn')).toContainEqual(expect.stringMatching(/was not told of 1 changes/));
   });
 
   it('is tried once more at shutdown after it has failed', async () => {
