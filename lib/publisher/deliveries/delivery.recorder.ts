@@ -72,9 +72,13 @@ export class DeliveryRecorder {
    * @returns how many news are lost with this process
    */
   async flush(deadline: number): Promise<number> {
-    this.retry();
     // Deliveries may have used up the time, and a log in memory takes none.
-    await waitUntil(this.clock, Math.max(deadline, this.clock.now() + LEAST_TIME), this.telling);
+    const end = Math.max(deadline, this.clock.now() + LEAST_TIME);
+    this.retry();
+    // What is aborted by the shutdown is told of while the rest is.
+    while (this.telling !== undefined && this.clock.now() < end) {
+      await waitUntil(this.clock, end, this.telling);
+    }
     this.cancelRetry?.();
     return this.backlog.size;
   }
