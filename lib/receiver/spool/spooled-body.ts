@@ -88,19 +88,24 @@ export class SpooledBody implements RequestBody {
   /** Not the file's own stream, whose end closes the file for all the others. */
   private readable(): Readable {
     let at = 0;
-    const { file, written } = this;
+    const next = async (): Promise<Buffer | null> => {
+      const chunk = Buffer.allocUnsafe(CHUNK);
+      const { bytesRead } = await this.file.read(chunk, 0, CHUNK, at);
+      if (bytesRead === 0 && at < this.written) throw cutShort();
+      at += bytesRead;
+      return bytesRead === 0 ? null : chunk.subarray(0, bytesRead);
+    };
+    const give = async (stream: Readable): Promise<void> => {
+      try {
+        stream.push(await next());
+      } catch (error) {
+        stream.destroy(error as Error);
+      }
+    };
     return new Readable({
       highWaterMark: CHUNK,
       read() {
-        file.read(Buffer.allocUnsafe(CHUNK), 0, CHUNK, at).then(
-          ({ bytesRead, buffer }) => {
-            at += bytesRead;
-            if (bytesRead > 0) this.push(buffer.subarray(0, bytesRead));
-            else if (at < written) this.destroy(cutShort());
-            else this.push(null);
-          },
-          (error: Error) => this.destroy(error),
-        );
+        void give(this);
       },
     });
   }
