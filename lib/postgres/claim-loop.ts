@@ -119,7 +119,7 @@ export class ClaimLoop {
   }
 
   private async run(job: ClaimedJob): Promise<void> {
-    const lane = deliveryLane(deliveryOfStored(job.data.delivery));
+    const lane = laneOf(job);
     this.jobs.set(job.id, job);
     this.lanes.enter(lane);
     await this.parts.run(job);
@@ -131,5 +131,14 @@ export class ClaimLoop {
 
   private tellIdle(): void {
     if (this.isIdle) this.onIdle();
+  }
+}
+
+/** A record that was damaged must not end the process: its run fails, as every run of it will, and it waits. */
+function laneOf({ data }: ClaimedJob): string {
+  try {
+    return deliveryLane(deliveryOfStored(data.delivery));
+  } catch {
+    return 'damaged';
   }
 }

@@ -77,7 +77,7 @@ export function databaseFailure(what: string, cause: unknown): WebhookStoreError
     return new WebhookStoreError(
       'schema_behind',
       `${what} does not find its tables as this version of the package has them: ${remedy}.`,
-      { cause },
+      { cause: fault },
     );
   }
   // node-postgres says in the error that it timed out, and in its cause only that the connection is gone.

@@ -144,6 +144,18 @@ export abstract class JobDeliveryQueue extends DeliveryQueue {
 
   private async openJobs(): Promise<OpenJobs> {
     const boss = await this.host.open();
+    try {
+      await this.prepare(boss);
+    } catch (error) {
+      // The next to ask opens it anew: its pool and its timers would be left behind, or its place still taken.
+      await this.host.close().catch(() => {});
+      throw error;
+    }
+    this.jobs = { boss, db: boss.getDb() };
+    return this.jobs;
+  }
+
+  private async prepare(boss: PgBoss): Promise<void> {
     const { lease, keepDelivered, name } = this.options;
     const settings = jobQueueOptions(lease, keepDelivered);
     await boss.createQueue(name, settings);
@@ -151,8 +163,6 @@ export abstract class JobDeliveryQueue extends DeliveryQueue {
     await boss.updateQueue(name, settings);
     await boss.getQueue(name);
     await boss.insert(name, []);
-    this.jobs = { boss, db: boss.getDb() };
-    return this.jobs;
   }
 
   private async record(

@@ -123,11 +123,19 @@ export class PostgresReplayStore extends ReplayStore {
     return this.change(this.statements.release, claim, [owner]);
   }
 
+  /**
+   * The event's row is taken before the token's, and by a reservation after it: of a copy with the same token that comes in
+   * this very moment one gives way, and it must not be what records the event. Undone by PostgreSQL, it is made again.
+   */
   private async change(statement: string, claim: ReplayClaim, values: string[]): Promise<boolean> {
-    return holds(
-      await this.connection.ask(statement, [claim.key, claim.tokenKey, ...values]),
-      claim,
-    );
+    const ask = async (): Promise<boolean> =>
+      holds(await this.connection.ask(statement, [claim.key, claim.tokenKey, ...values]), claim);
+    try {
+      return await ask();
+    } catch (error) {
+      if (!isDeadlock(error)) throw error;
+      return ask();
+    }
   }
 
   /** A conflict takes neither key; where this is not reached, the token is free again when the lease has ended. */
@@ -135,6 +143,11 @@ export class PostgresReplayStore extends ReplayStore {
     if (tokenKey !== key)
       await this.connection.ask(this.statements.freeToken, [key, tokenKey, owner]);
   }
+}
+
+function isDeadlock(error: unknown): boolean {
+  const { cause } = error as { readonly cause?: { readonly code?: unknown } };
+  return cause?.code === '40P01';
 }
 
 function holds(rows: readonly Row[], { key }: ReplayClaim): boolean {

@@ -5,6 +5,8 @@ import {
   type NestInterceptor,
 } from '@nestjs/common';
 import { defer, lastValueFrom, type Observable } from 'rxjs';
+import { refuse } from './answers/webhook-answer.js';
+import { WebhookException } from './answers/webhook.exception.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import { receptionOf, type AdapterRequest } from './request/reception-of-request.js';
 import { WebhookIntake } from './webhook.intake.js';
@@ -27,6 +29,9 @@ export class WebhookInterceptor implements NestInterceptor {
 
   private async handle(context: ExecutionContext, next: CallHandler): Promise<unknown> {
     const reception = receptionOf(context.switchToHttp().getRequest<AdapterRequest>());
+    // The sender has gone while another guard or interceptor was asked, and the event was left to its lease: handled now, it
+    // could not be recorded, and would be handled again.
+    if (reception?.unsettled === false) throw new WebhookException(refuse('payload_incomplete'));
     reception?.begin();
     this.drain.enter();
     try {

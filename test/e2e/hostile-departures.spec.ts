@@ -1,8 +1,15 @@
 import { beforeEach, describe, expect, it } from '@jest/globals';
+import { once, type EventEmitter } from 'node:events';
+import type { Socket } from 'node:net';
+import { Controller, UseGuards, type CanActivate } from '@nestjs/common';
+import { WebhookContext } from '../../lib/receiver/decorators/webhook-data.decorator.js';
+import { WebhookEndpoint } from '../../lib/receiver/decorators/webhook-endpoint.decorator.js';
+import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
 import { adapters } from '../fixtures/adapters.js';
 import { Gate } from '../fixtures/gate.js';
 import { HostileTarget, requestHead, WAYS } from '../fixtures/hostile-target.js';
-import { receiverOptions, signed } from '../fixtures/receiver-app.js';
+import { RawConnection } from '../fixtures/raw-client.js';
+import { receiverOptions, signed, startApp } from '../fixtures/receiver-app.js';
 import { ScriptedReplayStore } from '../fixtures/scripted-replay.store.js';
 
 describe.each(adapters)('a sender that goes before it is answered, on %s', (_, createAdapter) => {
@@ -58,3 +65,46 @@ describe.each(adapters)('a sender that goes before it is answered, on %s', (_, c
     expect(target.log.at('warn').join()).not.toContain('still being handled');
   });
 });
+
+describe.each(adapters)(
+  'a sender that goes while a guard behind ours is asked, on %s',
+  (_, create) => {
+    it('has no handler run for what could not be recorded', async () => {
+      const gate = new Gate();
+      const runs: string[] = [];
+      class SlowGuard implements CanActivate {
+        async canActivate(): Promise<boolean> {
+          await gate.pass();
+          return true;
+        }
+      }
+      @Controller()
+      class Routes {
+        // Above, so that it is asked behind the guard of the endpoint.
+        @UseGuards(SlowGuard)
+        @WebhookEndpoint('endpoint')
+        receive(@WebhookContext() event: WebhookEvent): void {
+          runs.push(event.id);
+        }
+      }
+      const store = new ScriptedReplayStore();
+      const { app, port } = await startApp(create(), {
+        options: receiverOptions({ replay: { store } }),
+        controllers: [Routes],
+      });
+      const accepted = once(app.getHttpServer() as EventEmitter, 'connection') as Promise<[Socket]>;
+      const connection = await RawConnection.open(port);
+      const [socket] = await accepted;
+      const gone = new Promise((resolve) => socket.once('close', resolve));
+
+      connection.write(requestHead('POST', '/endpoint', [`Authorization: Bearer ${signed()}`]));
+      await gate.reached;
+      connection.reset();
+      await gone;
+      gate.open();
+      await app.close();
+
+      expect(runs).toEqual([]);
+    });
+  },
+);

@@ -289,6 +289,33 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
     expect(() => kept!.data).toThrow('removed when its handling has ended');
   });
 
+  it('starts anew for every reader, whatever became of the others', async () => {
+    const { origin } = await start();
+    seen.handle = async (event) => {
+      const beside = event.stream();
+      for await (const chunk of event.stream()) {
+        expect(chunk).toBeInstanceOf(Buffer);
+        break;
+      }
+      event.stream().destroy();
+      const raw = await event.rawBody();
+      return [await hashOf(beside), sha256(raw), await hashOf(event.stream())];
+    };
+
+    expect((await post(origin, report(large), csv)).status).toBe(204);
+    expect(seen.results).toEqual([Array(3).fill(sha256(large))]);
+  });
+
+  it('takes no room once it is handled, though a stream of it was never read', async () => {
+    const { origin } = await start({ maxBytes: 4 * MIB });
+    const streams: Readable[] = [];
+    seen.handle = (event) => streams.push(event.stream());
+    expect((await post(origin, report(large), csv)).status).toBe(204);
+
+    await expect(hashOf(streams[0]!)).rejects.toThrow('removed when its handling has ended');
+    expect((await post(origin, report(large), csv)).status).toBe(204);
+  });
+
   it('outlives verify() where no handler says when it ends', async () => {
     const { app } = await start();
     const { token, body } = report(large);

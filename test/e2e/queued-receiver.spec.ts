@@ -446,6 +446,21 @@ describe.each(adapters)('a queued event on %s', (_, create) => {
       receiver.logger.at('error').filter((line) => line.includes('Queued events wait')),
     ).toHaveLength(1);
   });
+
+  it('is not given up once its handler has committed it, though that fails in the last run', async () => {
+    // The last one here: it moves the clock on by days.
+    work.do = async (event) => {
+      if (event.run === 10) await event.commit('a transaction');
+      throw new Error('as ever');
+    };
+    const before = work.seen.length;
+    await head(receiver.origin, signed());
+    for (const wait of [0, ...DEFAULT_WAITS]) await clock.advance(wait * 2_000);
+    await clock.advance(10_000);
+
+    expect(work.seen.slice(before).at(-1)?.run).toBe(10);
+    expect(await receiver.app.get(WebhookInbox).listDead()).toEqual([]);
+  });
 });
 
 describe('the options of a receiver that acknowledges before it handles', () => {

@@ -21,3 +21,10 @@ export class TestDatabase {
     await this.pool.end();
   }
 }
+
+/** Settles when a statement like this one waits for a lock. */
+export async function untilLocked(pool: Pool, statement: string): Promise<void> {
+  const waits = `SELECT 1 FROM pg_stat_activity
+    WHERE wait_event_type = 'Lock' AND query LIKE $1 AND pid <> pg_backend_pid()`;
+  while ((await pool.query(waits, [statement])).rowCount === 0);
+}

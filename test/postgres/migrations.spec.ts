@@ -15,7 +15,7 @@ import { migrationSteps } from '../../lib/postgres/migrations/migration-steps.js
 import type { StoredEndpoint } from '../../lib/publisher/endpoints/endpoint-store.js';
 import { newClaim } from '../fixtures/racing-replicas.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
-import { TestDatabase } from './database.js';
+import { TestDatabase, untilLocked } from './database.js';
 import { due } from './deliveries.js';
 import { StandInServer } from './stand-in-server.js';
 
@@ -69,6 +69,23 @@ const ENDPOINT: StoredEndpoint = {
     url.username = role;
     return { role, user: new Pool({ connectionString: url.href, max: 2 }) };
   }
+
+  it('is made beside somebody else who makes the schema in the same moment', async () => {
+    const schema = database.newSchema();
+    const store = new PostgresEndpointStore(pool, { schema });
+    const other = await pool.connect();
+    try {
+      await other.query(`BEGIN; CREATE SCHEMA ${schema}`);
+      const migrated = store.migrate();
+      await untilLocked(pool, `%CREATE SCHEMA ${schema}%`);
+      await other.query('COMMIT');
+      await migrated;
+    } finally {
+      other.release();
+    }
+
+    expect(await store.find('crm')).toBeUndefined();
+  });
 
   it('is made once by ten that begin at the same time', async () => {
     const schema = database.newSchema();

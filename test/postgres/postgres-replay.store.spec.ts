@@ -11,7 +11,7 @@ import {
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { newClaim, race } from '../fixtures/racing-replicas.js';
 import { describeWith } from '../fixtures/services.js';
-import { TestDatabase } from './database.js';
+import { TestDatabase, untilLocked } from './database.js';
 
 async function reserve(
   store: PostgresReplayStore,
@@ -135,6 +135,28 @@ async function reserve(
       });
     });
   });
+
+  it('records an event though a copy with its token has its locks in the other order', async () => {
+    const claim = newClaim({ tokenKey: randomBytes(32).toString('base64url') });
+    const patient = new PostgresReplayStore(database.pool, { schema, timeout: '30s' });
+    const reservation = await reserve(patient, claim);
+    const copy = await database.pool.connect();
+    try {
+      const lock = `SELECT 1 FROM ${schema}.replay WHERE id = $1 FOR UPDATE`;
+      // The copy waits for long, so it is the commit that PostgreSQL undoes.
+      await copy.query(`BEGIN; SET LOCAL deadlock_timeout = '20s'`);
+      await copy.query(lock, [claim.tokenKey]);
+      const committed = patient.commit(reservation);
+      await untilLocked(database.pool, `%${schema}.replay SET done%`);
+      await copy.query(lock, [claim.key]);
+      await copy.query('ROLLBACK');
+
+      expect(await committed).toBe(true);
+      expect(await patient.reserve(claim)).toEqual({ status: 'done' });
+    } finally {
+      copy.release();
+    }
+  }, 30_000);
 
   it('can make its tables again, and says so where they are missing', async () => {
     await store.migrate();

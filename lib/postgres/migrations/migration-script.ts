@@ -28,7 +28,11 @@ BEGIN
   PERFORM set_config('lock_timeout', '${LOCK_TIMEOUT}', true);
   PERFORM pg_advisory_xact_lock(hashtextextended('nestjs-webhook-token.${schema}', 0));
   IF to_regnamespace('${schema}') IS NULL THEN
-    CREATE SCHEMA ${schema};
+    BEGIN
+      CREATE SCHEMA ${schema};
+    EXCEPTION WHEN duplicate_schema OR unique_violation THEN
+      -- pg-boss, which may begin at the same time, makes it without our lock.
+    END;
   END IF;
   IF to_regclass('${schema}.migration') IS NULL THEN
     ${migrationTable(schema)}

@@ -135,7 +135,7 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
   ): Promise<DeliveryOutcome> {
     const { clock, queued } = receiver;
     const { event, leaseLost } = reception;
-    await reception.fail();
+    const released = await reception.fail();
     const now = clock.now();
     if (leaseLost !== undefined) {
       this.tell('warn', event, 'could not be committed: its lease has ended, and it runs again');
@@ -152,6 +152,9 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
         stack,
       );
     }
+    // What its transaction has committed is handled, whatever came behind it: the store knows, when it is asked again. As a
+    // failure it would wait longer than the record is kept, or be given up, and given another round.
+    if (reception.committed && !released) return { type: 'defer', at: now + SOON };
     if (event.run >= queued.retry.attempts) {
       this.tell(
         'warn',

@@ -55,6 +55,11 @@ export class WebhookReception {
     return this.failed;
   }
 
+  /** Whether the handler has put the record into its transaction; how that ended, the store knows. */
+  get committed(): boolean {
+    return this.joined;
+  }
+
   /** What the handler was told when it could not commit the event, which was no longer its own. */
   get leaseLost(): WebhookReplayError | undefined {
     return this.lost;

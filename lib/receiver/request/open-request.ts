@@ -94,6 +94,7 @@ async function readPayload(
   try {
     const { source, bodyVerified } = checkPayload(webhook, rule, body.length, computed);
     if (source !== 'body') {
+      body.remove();
       return inlinePayload(source === 'data' ? webhook.data : undefined, bodyVerified);
     }
     const received = { body, bodyVerified, contentType };

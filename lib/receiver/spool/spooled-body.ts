@@ -1,7 +1,10 @@
 import { readSync } from 'node:fs';
 import { unlink, type FileHandle } from 'node:fs/promises';
-import { finished, type Readable } from 'node:stream';
+import { finished, Readable } from 'node:stream';
 import type { RequestBody } from './request-body.js';
+
+/** Bytes that a stream reads at once. */
+const CHUNK = 65_536;
 
 /**
  * A body in a temporary file.
@@ -13,6 +16,7 @@ export class SpooledBody implements RequestBody {
   private written = 0;
   private reading = 0;
   private removed = false;
+  private readonly streams = new Set<Readable>();
 
   /**
    * @param path - of the file; `undefined` where it has no name any more
@@ -64,15 +68,46 @@ export class SpooledBody implements RequestBody {
   stream(): Readable {
     this.requireOpen();
     this.reading++;
-    const stream = this.file.createReadStream({ start: 0, autoClose: false });
-    finished(stream, () => this.leave());
+    const stream = this.readable();
+    this.streams.add(stream);
+    finished(stream, () => {
+      this.streams.delete(stream);
+      this.leave();
+    });
     return stream;
   }
 
   remove(): void {
     if (this.removed) return;
     this.removed = true;
+    // Whoever has not begun by now may never do, and the file would be kept for that.
+    for (const stream of this.streams) if (!isBegun(stream)) stream.destroy(removedBefore());
     if (this.reading === 0) this.close();
+  }
+
+  /** Not the file's own stream, whose end closes the file for all the others. */
+  private readable(): Readable {
+    let at = 0;
+    const next = async (): Promise<Buffer | null> => {
+      const chunk = Buffer.allocUnsafe(CHUNK);
+      const { bytesRead } = await this.file.read(chunk, 0, CHUNK, at);
+      if (bytesRead === 0 && at < this.written) throw cutShort();
+      at += bytesRead;
+      return bytesRead === 0 ? null : chunk.subarray(0, bytesRead);
+    };
+    const give = async (stream: Readable): Promise<void> => {
+      try {
+        stream.push(await next());
+      } catch (error) {
+        stream.destroy(error as Error);
+      }
+    };
+    return new Readable({
+      highWaterMark: CHUNK,
+      read() {
+        void give(this);
+      },
+    });
   }
 
   private async whileOpen<T>(read: () => Promise<T>): Promise<T> {
@@ -86,10 +121,7 @@ export class SpooledBody implements RequestBody {
   }
 
   private requireOpen(): void {
-    if (!this.removed) return;
-    throw new Error(
-      'The body of the webhook is removed when its handling has ended: read event.stream(), event.rawBody() or event.data before that.',
-    );
+    if (this.removed) throw removedBefore();
   }
 
   private leave(): void {
@@ -106,6 +138,21 @@ export class SpooledBody implements RequestBody {
       .catch(() => {})
       .finally(onRemoved);
   }
+}
+
+/** Whether anybody has attached to a stream. */
+function isBegun(stream: Readable): boolean {
+  return (
+    stream.readableDidRead ||
+    stream.readableFlowing !== null ||
+    stream.listenerCount('readable') > 0
+  );
+}
+
+function removedBefore(): Error {
+  return new Error(
+    'The body of the webhook is removed when its handling has ended: read event.stream(), event.rawBody() or event.data before that.',
+  );
 }
 
 function cutShort(): Error {
