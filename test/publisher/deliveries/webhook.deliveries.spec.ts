@@ -317,6 +317,21 @@ describe('redeliver', () => {
     ]);
   });
 
+  it('comes to an end, asked until there is no more, where the queue has forgotten most', async () => {
+    await start({ retry: { attempts: 1 }, queue: new InProcessDeliveryQueue({ rememberDead: 1 }) });
+    const events = ['e1', 'e2', 'e3', 'e4'];
+    for (const id of events) await publishDead('order.created', { id });
+    let calls = 0;
+    for (let more = true; more && calls < 10; calls++) {
+      ({ more } = await deliveries().redeliver({ endpointId: 'crm' }, { limit: 1 }));
+    }
+    await bench.reported(8);
+
+    expect(calls).toBeLessThan(10);
+    const again = receiver.requests.slice(4).map(({ claims }) => claims.txn);
+    expect(again.toSorted()).toEqual(events);
+  });
+
   it('sends what the log has as pending and the queue has lost', async () => {
     const log = new MemoryDeliveryLog();
     await start({ deliveryLog: log });
