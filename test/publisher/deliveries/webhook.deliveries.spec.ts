@@ -397,6 +397,20 @@ describe('tenants', () => {
     });
   });
 
+  it('see their own only where the tenant is a getter of a class', async () => {
+    const ofA = await publishDead('order.created', { tenant: 'a' });
+    await publishDead('order.created', { tenant: 'b' });
+    const a = new (class {
+      get tenant(): string {
+        return 'a';
+      }
+    })();
+
+    expect((await deliveries().list({}, a)).deliveries.map(({ id }) => id)).toEqual([ofA]);
+    expect((await deliveries().list(a)).deliveries.map(({ id }) => id)).toEqual([ofA]);
+    expect(await deliveries().stats({}, a)).toMatchObject({ dead: 1 });
+  });
+
   it.each<[string, (all: WebhookDeliveries) => Promise<unknown>]>([
     ['list', (all) => all.list({}, { tenant: undefined } as never)],
     ['get', (all) => all.get('id', { tenant: undefined } as never)],
@@ -468,6 +482,11 @@ describe('a filter or an option that is wrong', () => {
     ['a limit of 0', (all) => all.list({}, { limit: 0 }), /limit.*500/],
     ['a limit above 500', (all) => all.list({}, { limit: 501 }), /limit.*500/],
     ['a cursor that is none', (all) => all.list({}, { after: 'bm9wZQ' }), /after/],
+    [
+      'a cursor before all time',
+      (all) => all.list({}, { after: Buffer.from('[-8e15,"a"]').toString('base64url') }),
+      /after/,
+    ],
     [
       'a redelivery without bounds',
       (all) => all.redeliver({ event: 'x' }, { limit: 1e9 }),
