@@ -329,7 +329,8 @@ describe('redeliver', () => {
 
     expect(calls).toBeLessThan(10);
     const again = receiver.requests.slice(4).map(({ claims }) => claims.txn);
-    expect(again.toSorted()).toEqual(events);
+    expect(new Set(again)).toEqual(new Set(events));
+    expect(again).toHaveLength(events.length);
   });
 
   it('sends what the log has as pending and the queue has lost', async () => {
