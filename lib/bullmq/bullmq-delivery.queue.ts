@@ -153,10 +153,9 @@ export class BullMqDeliveryQueue extends DeliveryQueue {
         stalledInterval: this.lease,
         maxStalledCount: NEVER,
       },
-    );
+      // BullMQ reconnects by itself; without a listener an error of its connection would end the process.
+    ).on('error', (error) => (this.outage = error));
     const { worker } = this;
-    // BullMQ reconnects by itself; without a listener an error of its connection would end the process.
-    worker.on('error', (error) => (this.outage = error));
     await this.ask(async () => worker.waitUntilReady());
     await this.warnOfLosses();
   }
@@ -180,8 +179,7 @@ export class BullMqDeliveryQueue extends DeliveryQueue {
         const job = (await this.queue.getJob(id)) as DeliveryJob | undefined;
         if (job === undefined || !(await job.isFailed())) continue;
         await job.updateData(jobData(deliveryOf(job.data), this.clock.now()));
-        await job.retry('failed');
-        redriven.push(id);
+        if (await retried(job)) redriven.push(id);
       }
       return redriven;
     });
@@ -301,5 +299,16 @@ export class BullMqDeliveryQueue extends DeliveryQueue {
     if (this.stopping) {
       throw new WebhookDeliveryError('shutting_down', 'The delivery queue is stopped.');
     }
+  }
+}
+
+/** @returns `false` where somebody else was faster */
+async function retried(job: DeliveryJob): Promise<boolean> {
+  try {
+    await job.retry('failed');
+    return true;
+  } catch (error) {
+    if (await job.isFailed()) throw error;
+    return false;
   }
 }

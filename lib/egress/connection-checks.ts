@@ -33,10 +33,15 @@ export function watchPeer(policy: EgressPolicy, socket: Socket): void {
   socket.prependOnceListener('connect', () => {
     const peer = socket.remoteAddress;
     // A connection that was reset at once has no peer any more; that is a failure, not a refusal.
-    if (peer === undefined) return void socket.destroy();
+    if (peer === undefined) return void socket.destroy(resetAtOnce());
     const blocked = blockedBy(() => policy.checkAddress(peer));
     if (blocked !== undefined) socket.destroy(blocked);
   });
+}
+
+/** Said outright: a connection destroyed without an error before TLS is up keeps undici waiting for ever. */
+function resetAtOnce(): NodeJS.ErrnoException {
+  return Object.assign(new Error('The connection was reset.'), { code: 'ECONNRESET' });
 }
 
 /** What a check throws. */

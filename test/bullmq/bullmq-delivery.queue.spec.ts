@@ -6,6 +6,7 @@ import { BullMqDeliveryQueue } from '../../lib/bullmq/index.js';
 import { durabilityFaults } from '../../lib/bullmq/redis-durability.js';
 import { deliveryQueueContract } from '../../lib/testing/delivery-queue.contract.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
+import { due } from '../postgres/deliveries.js';
 
 const queues: Queue[] = [];
 afterAll(async () => {
@@ -15,8 +16,8 @@ afterAll(async () => {
   }
 });
 
-function bullQueue(): Queue {
-  const queue = new Queue(`webhooks-${randomBytes(6).toString('hex')}`, {
+function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
+  const queue = new Queue(name, {
     connection: { url: urlOf('Redis') },
   });
   queues.push(queue);
@@ -29,6 +30,24 @@ function bullQueue(): Queue {
     advance: (ms) => sleep(ms),
   });
   for (const { name, run } of contract) it(name, run, 20_000);
+
+  it('is redriven by one of two that do so at the same time', async () => {
+    const { name } = bullQueue();
+    const deliveries = Array.from({ length: 20 }, (_, n) => due(`dead-${n}`));
+    const ids = deliveries.map(({ delivery }) => delivery.id);
+    const [one, two, dying] = [1, 2, 3].map(() => new BullMqDeliveryQueue(bullQueue(name))) as [
+      BullMqDeliveryQueue,
+      BullMqDeliveryQueue,
+      BullMqDeliveryQueue,
+    ];
+    await dying.enqueue(deliveries);
+    await dying.consume(async () => ({ type: 'dead', reason: 'network', attempts: 1 }));
+    while ((await dying.listDead()).length < ids.length) await sleep(20);
+    await dying.stop(Date.now() + 5_000);
+    const redriven = await Promise.all([one.redrive(ids), two.redrive(ids)]);
+
+    expect(redriven.flat().toSorted()).toEqual(ids.toSorted());
+  }, 20_000);
 });
 
 describe('BullMqDeliveryQueue on a server', () => {

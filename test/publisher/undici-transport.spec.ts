@@ -206,6 +206,28 @@ describe('over undici, a receiver with TLS', () => {
     expect(await send(url)).toMatchObject({ status: 'delivered' });
   });
 
+  it('that never shakes hands is let go at the deadline', async () => {
+    hostile = await HostileReceiver.start(() => {});
+    const sent = send(hostile.url.replace('http:', 'https:'));
+    await hostile.connected(1);
+    await bench.clock.advance(DEADLINE);
+
+    expect(await sent).toMatchObject({ status: 'scheduled', failureReason: 'timeout' });
+    await hostile.released();
+  });
+
+  it('that never shakes hands does not keep a process that ends', async () => {
+    hostile = await HostileReceiver.start(() => {});
+    const sent = send(hostile.url.replace('http:', 'https:')).catch((error: unknown) => error);
+    await hostile.connected(1);
+    const stopped = bench.publisher.beforeApplicationShutdown();
+    await bench.clock.advance(10_000);
+    await stopped;
+
+    expect(await sent).toMatchObject({ code: 'shutting_down' });
+    await hostile.released();
+  });
+
   it.each<[string, TlsOptions, boolean]>([
     ['with a certificate of its own making', {}, false],
     [

@@ -1,6 +1,7 @@
 import type { AxiosAdapter, AxiosResponse, InternalAxiosRequestConfig } from 'axios';
 import type { Dispatcher } from 'undici';
 import type { GuardedAgents } from '../../egress/guarded-agent.js';
+import type { OpenedConnection } from './opened-connection.js';
 
 type Config = InternalAxiosRequestConfig;
 
@@ -13,6 +14,7 @@ type Config = InternalAxiosRequestConfig;
 export async function undiciAdapter(
   dispatcher: Dispatcher,
   agents: GuardedAgents,
+  opened: OpenedConnection,
 ): Promise<AxiosAdapter> {
   const axios = await import('axios');
   const stock = axios.default.getAdapter('http');
@@ -22,9 +24,13 @@ export async function undiciAdapter(
     const { origin } = new URL(config.url!);
     if (unfit.has(origin)) return stock(config);
     try {
-      return await exchange(dispatcher, config, axios);
+      return await exchange({ dispatcher, opened }, config, axios);
     } catch (error) {
-      if (isUnaskedContinue(error) && unfit.size < MAX_UNFIT) unfit.add(origin);
+      if (isUnaskedContinue(error)) {
+        unfit.add(origin);
+        // The one that was found first gives way: it is found again, at the price of one attempt.
+        if (unfit.size > MAX_UNFIT) unfit.delete(unfit.values().next().value!);
+      }
       throw error;
     }
   };
@@ -72,7 +78,7 @@ const STRANGE = [
 ] as const satisfies readonly (keyof Config | 'http2Options')[];
 
 function exchange(
-  dispatcher: Dispatcher,
+  { dispatcher, opened }: { readonly dispatcher: Dispatcher; readonly opened: OpenedConnection },
   config: Config,
   { AxiosError, AxiosHeaders, CanceledError }: typeof import('axios'),
 ): Promise<AxiosResponse> {
@@ -83,6 +89,7 @@ function exchange(
     let length = 0;
     let head: Pick<AxiosResponse, 'status' | 'statusText' | 'headers'> | undefined;
     let controller: Dispatcher.DispatchController | undefined;
+    let giveUpOpening = (): void => {};
     const settle = (): void => signal?.removeEventListener?.('abort', onAbort);
     const fail = (error: Error): void => {
       settle();
@@ -91,7 +98,8 @@ function exchange(
     const onAbort = (): void => {
       const canceled = new CanceledError(undefined, config);
       fail(canceled);
-      controller?.abort(canceled);
+      if (controller === undefined) giveUpOpening();
+      else controller.abort(canceled);
     };
     const handler: Dispatcher.DispatchHandler = {
       onRequestStart(given) {
@@ -123,16 +131,14 @@ function exchange(
       },
     };
     signal?.addEventListener?.('abort', onAbort);
-    dispatcher.dispatch(
-      {
-        origin,
-        path: `${pathname}${search}`,
-        method: 'POST',
-        headers: plainHeaders(config.headers),
-        body: (config.data as Buffer | undefined) ?? null,
-      },
-      handler,
-    );
+    const request: Dispatcher.DispatchOptions = {
+      origin,
+      path: `${pathname}${search}`,
+      method: 'POST',
+      headers: plainHeaders(config.headers),
+      body: (config.data as Buffer | undefined) ?? null,
+    };
+    giveUpOpening = opened.by(() => void dispatcher.dispatch(request, handler));
   });
 }
 

@@ -3,6 +3,7 @@ import type { AxiosAdapter } from 'axios';
 import type { EgressPolicy } from '../../egress/egress-policy.js';
 import type { EgressTlsOptions, GuardedAgents } from '../../egress/guarded-agent.js';
 import { guardConnector } from '../../egress/guarded-connector.js';
+import { OpenedConnection } from './opened-connection.js';
 import { undiciAdapter } from './undici.adapter.js';
 
 /** Sends POST requests of HttpService over undici, with the egress guard inside. */
@@ -30,15 +31,17 @@ export async function loadUndici(
     };
     if (Number.parseInt(version, 10) < LEAST_MAJOR) return undefined;
     const { Agent, buildConnector } = await import('undici');
+    const opened = new OpenedConnection();
+    const connect = guardConnector(policy, (settings) => buildConnector({ ...settings }), { tls });
     const agent = new Agent({
-      connect: guardConnector(policy, (settings) => buildConnector({ ...settings }), { tls }),
+      connect: opened.watch(connect),
       // One request at a time on a connection: a slow answer holds up nobody else's.
       pipelining: 1,
       headersTimeout: 0,
       bodyTimeout: 0,
     });
     return {
-      adapter: await undiciAdapter(agent, agents),
+      adapter: await undiciAdapter(agent, agents, opened),
       close: () => void agent.destroy().catch(() => {}),
     };
   } catch {

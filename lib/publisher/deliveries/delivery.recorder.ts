@@ -23,6 +23,10 @@ export class DeliveryRecorder {
   private readonly backlog = new RecorderBacklog();
   private readonly troubles = new RecorderTroubles();
   private telling: Promise<void> | undefined;
+  /** News that are done with, told or lost; those that the log is being told. */
+  private done = 0;
+  private underWay = 0;
+  private waiting: { readonly until: number; readonly resolve: () => void }[] = [];
   private wait = FIRST_WAIT;
   private cancelRetry: CancelWake | undefined;
 
@@ -62,7 +66,11 @@ export class DeliveryRecorder {
 
   /** Resolves when the log knows all that has happened so far, or cannot be told. */
   async settled(): Promise<void> {
-    await this.telling;
+    if (this.telling === undefined) return;
+    // Not for what comes meanwhile: where news never end, whoever looks would wait for ever.
+    const until = this.done + this.underWay + this.backlog.size;
+    const told = new Promise<void>((resolve) => this.waiting.push({ until, resolve }));
+    await Promise.race([told, this.telling]);
   }
 
   /**
@@ -93,10 +101,12 @@ export class DeliveryRecorder {
     await Promise.resolve();
     while (this.backlog.size > 0) {
       const batch = this.backlog.take();
+      this.underWay = batch.news.length;
       try {
         if (batch.enqueued.length > 0) await this.log!.record(batch.enqueued);
         if (batch.changes.length > 0) await this.log!.change(batch.changes);
       } catch (error) {
+        this.underWay = 0;
         this.backlog.putBack(batch);
         this.troubles.failed(error);
         this.retryLater();
@@ -104,10 +114,20 @@ export class DeliveryRecorder {
       }
       this.wait = FIRST_WAIT;
       this.backlog.told();
-      this.troubles.worked(this.backlog.takeLost());
+      const lost = this.backlog.takeLost();
+      this.troubles.worked(lost);
+      this.release(this.underWay + lost);
     }
     // In the turn that found nothing left: what comes after it begins anew.
     this.telling = undefined;
+    this.waiting = [];
+  }
+
+  private release(done: number): void {
+    this.done += done;
+    this.underWay = 0;
+    for (const { until, resolve } of this.waiting) if (until <= this.done) resolve();
+    this.waiting = this.waiting.filter(({ until }) => until > this.done);
   }
 
   private retryLater(): void {

@@ -3,7 +3,12 @@ import type { Duration } from '../../clock/duration.js';
 import { WebhookDeliveryError } from '../../errors/webhook-delivery.error.js';
 import { isIdentifier } from '../../token/identifier.js';
 import type { DeliveryQueue } from '../../queue/delivery-queue.js';
-import type { DeliveryFilter, DeliveryLog, LoggedDelivery } from './delivery-log.js';
+import type {
+  DeliveryFilter,
+  DeliveryLog,
+  DeliveryPageRequest,
+  LoggedDelivery,
+} from './delivery-log.js';
 import {
   cursorOf,
   readCursor,
@@ -131,9 +136,17 @@ export class WebhookDeliveries {
       return { deliveries: redelivered, more: false };
     }
     const filter = readRedeliveryFilter(idOrFilter, tenant);
-    const found = await this.collect(filter, limit + 1);
-    const deliveries = await this.redeliverAll(found.slice(0, limit), { dryRun, isNamed: false });
-    return { deliveries, more: found.length > limit };
+    for (let after: DeliveryPageRequest['after']; ;) {
+      const found = await this.collect(filter, limit + 1, after);
+      const page = found.slice(0, limit);
+      const deliveries = await this.redeliverAll(page, { dryRun, isNamed: false });
+      const more = found.length > limit;
+      // What was sent again as another delivery stays dead: who asks until there is no more would get the same for ever.
+      if (!more || deliveries.some(({ reason }) => reason === undefined)) {
+        return { deliveries, more };
+      }
+      after = page.at(-1)!.delivery;
+    }
   }
 
   /**
@@ -175,11 +188,15 @@ export class WebhookDeliveries {
     return isAnothers ? undefined : logged;
   }
 
-  private async collect(filter: DeliveryFilter, limit: number): Promise<readonly LoggedDelivery[]> {
+  private async collect(
+    filter: DeliveryFilter,
+    limit: number,
+    behind: DeliveryPageRequest['after'],
+  ): Promise<readonly LoggedDelivery[]> {
     const log = await this.readyLog();
     const found: LoggedDelivery[] = [];
     for (;;) {
-      const after = found.at(-1)?.delivery;
+      const after = found.at(-1)?.delivery ?? behind;
       const size = Math.min(MAX_PAGE, limit - found.length);
       const page = await log.list(filter, { limit: size, ...(after && { after }) });
       found.push(...page);

@@ -85,8 +85,7 @@ function checked(request: EndpointListRequest): EndpointListRequest & { readonly
   if (after !== undefined && typeof after !== 'string') {
     throw new WebhookDeliveryError('invalid_option', 'after must be what a page gave as next.');
   }
-  const scope = readScope(
-    Object.hasOwn(request, 'tenant') ? (request as EndpointScope) : undefined,
-  );
+  // Not its own only: a tenant that is a getter of a class must not be everybody.
+  const scope = readScope('tenant' in request ? (request as EndpointScope) : undefined);
   return { ...scope, after, limit };
 }

@@ -28,12 +28,13 @@ export class StoredTargets {
     if (known === undefined || known.stored.createdAt !== stored.createdAt) {
       return this.remember(stored, new DestinationState());
     }
-    // One that was asked for before a change may be read after it; it must not undo what came with the change.
-    if (stored.version < known.stored.version) return this.make(stored, known.target.state);
-    if (stored.version > known.stored.version) {
-      const isAsBefore =
+    if (stored.version !== known.stored.version) {
+      const isReachedAlike =
         stored.url === known.stored.url && stored.enabledAt === known.stored.enabledAt;
-      return this.remember(stored, isAsBefore ? known.target.state : new DestinationState());
+      const state = isReachedAlike ? known.target.state : new DestinationState();
+      // One that was asked for before a change may be read after it; it must not undo what came with the change.
+      const isOlder = stored.version < known.stored.version;
+      return isOlder ? this.make(stored, state) : this.remember(stored, state);
     }
     // One that was deleted and made anew may be of the same version, and of the same millisecond.
     if (!isSame(stored, known.stored)) return this.remember(stored, new DestinationState());

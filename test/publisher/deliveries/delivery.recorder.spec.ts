@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { DeliveryRecorder } from '../../../lib/publisher/deliveries/delivery.recorder.js';
 import type { DeliveryChange } from '../../../lib/publisher/deliveries/delivery-log.js';
 import { MemoryDeliveryLog } from '../../../lib/publisher/deliveries/memory-delivery.log.js';
 import { WebhookDeliveries } from '../../../lib/publisher/deliveries/webhook.deliveries.js';
@@ -243,5 +244,45 @@ describe('publish in a transaction', () => {
 
     expect(before).toEqual([]);
     expect(await statuses()).toEqual(['tried delivered']);
+  });
+});
+
+describe('who looks while much happens', () => {
+  it('waits for what has happened so far, and not for what comes after', async () => {
+    const releases: (() => void)[] = [];
+    const slow = new ScriptedLog();
+    const recorder = new DeliveryRecorder(slow, bench.clock);
+    const hold = (): void => {
+      slow.held = new Promise((resolve) => releases.push(resolve));
+    };
+    const item = (n: number): EnqueuedDelivery => ({
+      delivery: {
+        id: `d${n}`,
+        eventId: `e${n}`,
+        event: 'order.created',
+        payload: { kind: 'json', bytes: undefined, contentType: 'application/json' },
+        createdAt: n,
+      },
+      notBefore: 0,
+    });
+    const next = async (told: number): Promise<void> => {
+      while (slow.told.length < told) await new Promise((resolve) => setImmediate(resolve));
+    };
+    hold();
+    await recorder.enqueued([item(1)]);
+    await next(1);
+    const settled = recorder.settled();
+    await recorder.enqueued([item(2)]);
+    const release = releases.shift()!;
+    hold();
+    release();
+    await next(2);
+
+    await expect(settled).resolves.toBeUndefined();
+    expect(await slow.find('d1')).toBeDefined();
+    expect(await slow.find('d2')).toBeUndefined();
+    releases.shift()!();
+    await recorder.settled();
+    expect(await slow.find('d2')).toBeDefined();
   });
 });

@@ -317,6 +317,22 @@ describe('redeliver', () => {
     ]);
   });
 
+  it('comes to an end, asked until there is no more, where the queue has forgotten most', async () => {
+    await start({ retry: { attempts: 1 }, queue: new InProcessDeliveryQueue({ rememberDead: 1 }) });
+    const events = ['e1', 'e2', 'e3', 'e4'];
+    for (const id of events) await publishDead('order.created', { id });
+    let calls = 0;
+    for (let more = true; more && calls < 10; calls++) {
+      ({ more } = await deliveries().redeliver({ endpointId: 'crm' }, { limit: 1 }));
+    }
+    await bench.reported(8);
+
+    expect(calls).toBeLessThan(10);
+    const again = receiver.requests.slice(4).map(({ claims }) => claims.txn);
+    expect(new Set(again)).toEqual(new Set(events));
+    expect(again).toHaveLength(events.length);
+  });
+
   it('sends what the log has as pending and the queue has lost', async () => {
     const log = new MemoryDeliveryLog();
     await start({ deliveryLog: log });
@@ -380,6 +396,20 @@ describe('tenants', () => {
     await expect(deliveries().list({ tenant: 'b' }, { tenant: 'a' })).rejects.toMatchObject({
       code: 'invalid_option',
     });
+  });
+
+  it('see their own only where the tenant is a getter of a class', async () => {
+    const ofA = await publishDead('order.created', { tenant: 'a' });
+    await publishDead('order.created', { tenant: 'b' });
+    const a = new (class {
+      get tenant(): string {
+        return 'a';
+      }
+    })();
+
+    expect((await deliveries().list({}, a)).deliveries.map(({ id }) => id)).toEqual([ofA]);
+    expect((await deliveries().list(a)).deliveries.map(({ id }) => id)).toEqual([ofA]);
+    expect(await deliveries().stats({}, a)).toMatchObject({ dead: 1 });
   });
 
   it.each<[string, (all: WebhookDeliveries) => Promise<unknown>]>([
@@ -453,6 +483,11 @@ describe('a filter or an option that is wrong', () => {
     ['a limit of 0', (all) => all.list({}, { limit: 0 }), /limit.*500/],
     ['a limit above 500', (all) => all.list({}, { limit: 501 }), /limit.*500/],
     ['a cursor that is none', (all) => all.list({}, { after: 'bm9wZQ' }), /after/],
+    [
+      'a cursor before all time',
+      (all) => all.list({}, { after: Buffer.from('[-8e15,"a"]').toString('base64url') }),
+      /after/,
+    ],
     [
       'a redelivery without bounds',
       (all) => all.redeliver({ event: 'x' }, { limit: 1e9 }),

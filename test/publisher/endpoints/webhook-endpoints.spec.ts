@@ -234,6 +234,12 @@ describe('tenants', () => {
     expect(await list({ tenant: 'acme' })).toEqual(['acme']);
     expect(await list({ tenant: null })).toEqual(['none']);
     expect(await list()).toEqual(['acme', 'none', 'other']);
+    const ofRequest = new (class {
+      get tenant(): string {
+        return 'acme';
+      }
+    })();
+    expect(await list(ofRequest)).toEqual(['acme']);
   });
 
   it('are not opened by a tenant that is undefined by mistake', async () => {

@@ -1,0 +1,18 @@
+import { once } from 'node:events';
+import { Socket } from 'node:net';
+import { describe, expect, it } from '@jest/globals';
+import { watchPeer } from '../../lib/egress/connection-checks.js';
+import { EgressPolicy } from '../../lib/egress/egress-policy.js';
+
+describe('a connection that is gone as soon as it is there', () => {
+  it('fails, so that a client that waits for TLS hears of it', async () => {
+    const socket = new Socket();
+    watchPeer(new EgressPolicy({}), socket);
+    const failed = once(socket, 'error');
+    const closed = once(socket, 'close').then(() => ['closed without an error']);
+    socket.emit('connect');
+
+    const [error] = (await Promise.race([failed, closed])) as [unknown];
+    expect(error).toMatchObject({ code: 'ECONNRESET' });
+  });
+});
