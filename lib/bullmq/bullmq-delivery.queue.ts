@@ -192,7 +192,8 @@ export class BullMqDeliveryQueue extends DeliveryQueue {
     await waitUntil(this.clock, deadline, worker.close());
     const left = this.running;
     // What still runs is given up here; its lease ends, and another process takes it.
-    if (left > 0) void worker.close(true).catch(() => {});
+    // Closing it by force does nothing once it is being closed, so its connections are ended.
+    if (left > 0) void worker.disconnect().catch(() => {});
     return left;
   }
 

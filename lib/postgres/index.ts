@@ -9,6 +9,7 @@ export type { EmbeddedDeliveryQueueOptions } from './embedded-delivery.queue.js'
 export { JobDeliveryQueue } from './job-delivery.queue.js';
 export type { JobDeliveryQueueOptions } from './job-delivery-queue-options.interface.js';
 export { PostgresDeliveryLog } from './postgres-delivery.log.js';
+export type { PostgresDeliveryLogOptions } from './postgres-delivery.log.js';
 export { PostgresEndpointStore } from './postgres-endpoint.store.js';
 export { PostgresReplayStore } from './postgres-replay.store.js';
 export type { PostgresReplayStoreOptions } from './postgres-replay.store.js';

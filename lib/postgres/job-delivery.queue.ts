@@ -81,6 +81,8 @@ export abstract class JobDeliveryQueue extends DeliveryQueue {
   override async consume(handler: DeliveryHandler): Promise<void> {
     const { clock } = this.options;
     await this.ask(async () => {});
+    // An application may be closed while it starts.
+    if (this.stopping) return;
     this.loop = new ClaimLoop({
       ...this.options,
       claim: async (request) => this.statements.claim((await this.open()).db, request),

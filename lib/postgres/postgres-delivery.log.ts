@@ -30,6 +30,15 @@ const IDENTITY: StoreIdentity = {
 const MAX_ROWS = 1_000;
 const MAX_BYTES = 8 * 1024 * 1024;
 
+/** All optional. */
+export interface PostgresDeliveryLogOptions extends PostgresStoreOptions {
+  /**
+   * Whether deliveries that are published in a transaction are recorded in it; default `true`. `false` where the log lies in
+   * another database than the queue: the first attempt tells it of them then.
+   */
+  readonly transactional?: boolean | undefined;
+}
+
 /**
  * Remembers deliveries and their attempts in PostgreSQL, for any number of processes: on a server, or on the embedded database of
  * a queue. What is recorded in a transaction is there if, and only if, that is committed.
@@ -43,7 +52,7 @@ const MAX_BYTES = 8 * 1024 * 1024;
  */
 export class PostgresDeliveryLog extends DeliveryLog {
   override readonly durable = true;
-  override readonly transactional = true;
+  override readonly transactional: boolean;
 
   private readonly statements: DeliveryLogStatements;
   private readonly connection: StoreConnection;
@@ -53,8 +62,9 @@ export class PostgresDeliveryLog extends DeliveryLog {
    * @param options - `timeout` is `'5s'` where it is left out, for each statement
    * @throws {@link WebhookConfigurationError} for a client that is none, and for options out of range
    */
-  constructor(client: PostgresClientSource, options: PostgresStoreOptions = {}) {
+  constructor(client: PostgresClientSource, options: PostgresDeliveryLogOptions = {}) {
     super();
+    this.transactional = options.transactional ?? true;
     this.connection = new StoreConnection(IDENTITY, client, options);
     this.statements = new DeliveryLogStatements(this.connection.schema);
   }

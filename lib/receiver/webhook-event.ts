@@ -121,6 +121,8 @@ export class WebhookEvent<Pattern extends string = string> {
    * @param tx - of the database that the receiver's replay store lies in; see `PostgresReplayStore`
    * @throws {@link WebhookReplayError} `lease_lost` where another may be handling the event: roll back, and the sender comes again;
    *   `unsupported_option` where the receiver's store cannot join a transaction, or several handlers take the event
+   * @throws {@link WebhookDeliveryError} `unsupported_option` for what is no transaction
+   * @throws {@link WebhookStoreError} `store_unavailable` where the statement fails; its `cause` has the SQLSTATE
    */
   async commit(tx: unknown): Promise<void> {
     await committerOf(this)(tx);

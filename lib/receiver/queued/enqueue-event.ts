@@ -23,15 +23,15 @@ export async function enqueueEvent(
   clock: WebhookClock,
 ): Promise<void> {
   const now = clock.now();
-  const delivery = await deliveryOfEvent(event, identity, now);
-  const notBefore = now + retry.waitBefore(1);
+  const record = async (): Promise<void> => {
+    const delivery = await deliveryOfEvent(event, identity, now);
+    const notBefore = now + retry.waitBefore(1);
+    const [receipt] = await queue.enqueue([{ delivery, notBefore }]);
+    // It was given up, and its sender sends it once more: to be acknowledged it must have another chance.
+    if (receipt?.status === 'dead') await queue.redrive([delivery.id]);
+  };
   try {
-    await inTime(
-      clock,
-      TIME_TO_RECORD,
-      async () => queue.enqueue([{ delivery, notBefore }]),
-      () => unavailable('did not answer in time'),
-    );
+    await inTime(clock, TIME_TO_RECORD, record, () => unavailable('did not answer in time'));
   } catch (error) {
     if (isWebhookError(error)) throw error;
     throw unavailable('cannot be reached', error);
