@@ -10,7 +10,7 @@ import { WebhookInbox } from '../../lib/receiver/queued/webhook.inbox.js';
 import type { WebhookReceiverOptions } from '../../lib/receiver/receiver-options.interface.js';
 import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
-import { digest } from '../../lib/token/index.js';
+import { createTokenSigner, digest } from '../../lib/token/index.js';
 import { adapters } from '../fixtures/adapters.js';
 import { Gate } from '../fixtures/gate.js';
 import { head, post, send } from '../fixtures/http-client.js';
@@ -219,6 +219,24 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
     expect(await inbox.redrive([...ids, 'unknown'])).toEqual(ids);
     await clock.advance(0);
     expect(work.seen.at(-1)).toMatchObject({ id, run: 1, data: { a: 1 } });
+    expect(await inbox.listDead()).toEqual([]);
+  });
+
+  it('runs a given-up event again that is sent once more when its copies are forgotten', async () => {
+    await receiver.app.close();
+    await start({ retry: { attempts: 1, jitter: 0 }, replay: { window: '1h' } });
+    const signer = createTokenSigner({ issuer: ISSUER, key: SECRET, now: () => clock.now() });
+    const token = (): string => signer.sign({ event: 'order.created', txn: 'order-9' }) as string;
+    work.do = () => Promise.reject(new Error('never'));
+    await head(receiver.origin, token());
+    await clock.advance(0);
+    expect(await inbox.listDead()).toHaveLength(1);
+    await clock.advance(2 * 3_600_000);
+    work.do = () => {};
+
+    expect((await head(receiver.origin, token())).status).toBe(202);
+    await clock.advance(0);
+    expect(work.seen).toHaveLength(2);
     expect(await inbox.listDead()).toEqual([]);
   });
 
