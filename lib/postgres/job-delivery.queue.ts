@@ -144,6 +144,16 @@ export abstract class JobDeliveryQueue extends DeliveryQueue {
 
   private async openJobs(): Promise<OpenJobs> {
     const boss = await this.host.open();
+    try {
+      return await this.openQueue(boss);
+    } catch (error) {
+      // Nobody else would close it: the next call opens one anew.
+      await this.host.close().catch(() => {});
+      throw error;
+    }
+  }
+
+  private async openQueue(boss: PgBoss): Promise<OpenJobs> {
     const { lease, keepDelivered, name } = this.options;
     const settings = jobQueueOptions(lease, keepDelivered);
     await boss.createQueue(name, settings);
