@@ -31,8 +31,10 @@ export async function openStorage(): Promise<Storage> {
 
 function onServer(connectionString: string): Storage {
   const pool = new Pool({ connectionString });
-  // A connection that breaks while nobody uses it is replaced; without a listener it would end the process.
+  // A connection that breaks is replaced; without these listeners it would end the process. The pool's own is for those that
+  // nobody uses: a transaction has its connection to itself.
   pool.on('error', () => {});
+  pool.on('connect', (connection) => connection.on('error', () => {}));
   return {
     database: drizzleOnServer(pool),
     queue: new PgBossDeliveryQueue({ pool, pollInterval: '250ms' }),

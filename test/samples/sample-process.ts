@@ -69,9 +69,9 @@ export class SampleProcess {
     return this.child.exitCode;
   }
 
-  /** Asks it to end, as an orchestrator does. */
-  async stop(): Promise<void> {
-    this.child.kill('SIGTERM');
+  /** Asks it to end, as an orchestrator does, or ends it without asking. */
+  async stop(signal: 'SIGTERM' | 'SIGKILL' = 'SIGTERM'): Promise<void> {
+    this.child.kill(signal);
     await this.closed;
   }
 
@@ -79,7 +79,7 @@ export class SampleProcess {
     return this.lines.join('\n');
   }
 
-  private get hasEnded(): boolean {
+  get hasEnded(): boolean {
     return this.child.exitCode !== null || this.child.signalCode !== null;
   }
 }
