@@ -49,13 +49,13 @@ const MESSAGES: readonly (readonly [RegExp, string])[] = [
     /timeout exceeded when trying to connect/,
     'no connection became free in time: enlarge the pool, or find what keeps its connections',
   ],
-  [/^Connection terminated/, BROKEN],
   [/transaction (query )?(is |was )?already (complete|committed|rolled back|closed)/i, ENDED],
   [/transaction (is closed|not found)/i, ENDED],
   [
     /connection timeout|timeout expired|timeout exceeded|read timeout/,
     'its address does not answer',
   ],
+  [/^Connection terminated/, BROKEN],
   [/password must be a string/, 'it asks for a password'],
   [/does not support SSL/, 'it does not speak TLS, which the URL asks for'],
   [
