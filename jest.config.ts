@@ -3,6 +3,8 @@ import type { Config } from 'jest';
 const config: Config = {
   rootDir: '.',
   testEnvironment: 'node',
+  // A bound on what hangs, wide enough for a machine that is busy: nothing measures time by it.
+  testTimeout: 60_000,
   testMatch: ['<rootDir>/test/**/*.spec.ts'],
   extensionsToTreatAsEsm: ['.ts'],
   moduleNameMapper: {

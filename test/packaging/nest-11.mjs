@@ -6,7 +6,8 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-const LEFT_BEHIND = new Set(['node_modules', 'dist', 'build', 'coverage', '.git']);
+// What some suites start in processes of their own is the built package.
+const LEFT_BEHIND = new Set(['node_modules', 'build', 'coverage', '.git']);
 const NEST_11 = [
   ...['core', 'common', 'platform-express', 'platform-fastify', 'testing'].map(
     (name) => `@nestjs/${name}@11`,
