@@ -1,3 +1,4 @@
+import { errorName } from '../errors/error-name.js';
 import { isWebhookError } from '../errors/webhook.error.js';
 import { matchesEvent } from '../token/event-name.js';
 import type { MaybePromise } from '../token/token-key.js';
@@ -181,7 +182,7 @@ export class EndpointRegistry {
 
 function nameOf(error: unknown): string {
   if (isWebhookError(error)) return error.code;
-  return error instanceof Error ? error.name : typeof error;
+  return errorName(error);
 }
 
 function wants({ events }: Pick<StoredEndpoint, 'events'>, event: string): boolean {

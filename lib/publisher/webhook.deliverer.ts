@@ -1,3 +1,4 @@
+import { errorName } from '../errors/error-name.js';
 import type { AttemptResult } from './attempt/attempt-result.interface.js';
 import type { MadeAttempt } from './attempt/made-attempt.interface.js';
 import type { FailureReason } from '../queue/failure-reason.js';
@@ -98,7 +99,7 @@ export class WebhookDeliverer {
     } catch (error) {
       if (!this.hasToldOfStore) {
         this.hasToldOfStore = true;
-        const name = error instanceof Error ? error.name : typeof error;
+        const name = errorName(error);
         this.logger.error(
           () =>
             `The endpoint of delivery ${delivery.id} cannot be looked up (${name}); it runs again, as do all others until the store answers.`,
@@ -118,7 +119,7 @@ export class WebhookDeliverer {
     } catch (error) {
       target.state.circuit.abstain(this.options.clock.now());
       // Its name only: whatever failed here had the token or the payload in its hands.
-      const name = error instanceof Error ? error.name : typeof error;
+      const name = errorName(error);
       this.logger.error(
         () => `Delivery ${delivery.id} could not be attempted (${name}); it runs again.`,
       );
@@ -226,7 +227,7 @@ export class WebhookDeliverer {
         listener(report);
       } catch (error) {
         // The outcome stands, whatever a listener makes of it: thrown on, it would repeat the attempt.
-        const name = error instanceof Error ? error.name : typeof error;
+        const name = errorName(error);
         this.logger.error(() => `A listener failed on delivery ${report.delivery.id} (${name}).`);
       }
     }

@@ -1,3 +1,4 @@
+import { errorName } from '../../errors/error-name.js';
 import { isWebhookError } from '../../errors/webhook.error.js';
 import { PublisherLog } from '../publisher-log.js';
 
@@ -30,5 +31,5 @@ export class RecorderTroubles {
 /** A stranger's message may quote what was to be stored. */
 function nameOf(error: unknown): string {
   if (isWebhookError(error)) return `${error.code}: ${error.message}`;
-  return error instanceof Error ? error.name : typeof error;
+  return errorName(error);
 }

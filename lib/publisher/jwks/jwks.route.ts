@@ -1,6 +1,7 @@
 import type { HttpServer, OnModuleInit } from '@nestjs/common';
 import type { HttpAdapterHost } from '@nestjs/core';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { errorName } from '../../errors/error-name.js';
 import { WebhookConfigurationError } from '../../errors/webhook-configuration.error.js';
 import { PublisherLog } from '../publisher-log.js';
 import { JwksAnswer } from './jwks-answer.js';
@@ -74,8 +75,7 @@ export class JwksRoute implements OnModuleInit {
   private tellOfFailure(error: unknown): void {
     if (this.hasToldOfFailure) return;
     this.hasToldOfFailure = true;
-    const name = error instanceof Error ? error.name : typeof error;
-    this.log.error(() => `The public keys could not be served (${name}).`);
+    this.log.error(() => `The public keys could not be served (${errorName(error)}).`);
   }
 }
 
