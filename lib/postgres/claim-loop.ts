@@ -1,6 +1,5 @@
 import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
-import { deliveryLane } from '../queue/delivery-lane.js';
-import { deliveryOfStored } from '../queue/stored-delivery.js';
+import { laneOfStored } from '../queue/stored-delivery.js';
 import type { ClaimedJob, ClaimRequest } from './job-statements.js';
 import { LaneSlots } from '../queue/lane-slots.js';
 
@@ -137,7 +136,7 @@ export class ClaimLoop {
 /** A record that was damaged must not end the process: its run fails, as every run of it will, and it waits. */
 function laneOf({ data }: ClaimedJob): string {
   try {
-    return deliveryLane(deliveryOfStored(data.delivery));
+    return laneOfStored(data.delivery);
   } catch {
     return 'damaged';
   }

@@ -1,3 +1,4 @@
+import { deliveryLane } from './delivery-lane.js';
 import type { ReceivedEvent, WebhookDelivery } from './webhook-delivery.interface.js';
 
 /**
@@ -25,6 +26,16 @@ export function deliveryOfStored({ received, ...stored }: StoredDelivery): Webho
   const bytes = base64 === undefined ? undefined : Buffer.from(base64, 'base64');
   const delivery = { ...stored, payload: { kind, contentType, bytes } };
   if (received === undefined) return delivery;
-  const text = Buffer.from(received, 'base64').toString();
-  return { ...delivery, received: JSON.parse(text) as ReceivedEvent };
+  return { ...delivery, received: receivedOf(received) };
+}
+
+/** The lane of a delivery, without its octets being decoded for it. */
+export function laneOfStored({ received, ...stored }: StoredDelivery): string {
+  return deliveryLane(
+    received === undefined ? stored : { ...stored, received: receivedOf(received) },
+  );
+}
+
+function receivedOf(base64: string): ReceivedEvent {
+  return JSON.parse(Buffer.from(base64, 'base64').toString()) as ReceivedEvent;
 }

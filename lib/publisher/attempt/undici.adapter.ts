@@ -21,13 +21,13 @@ export async function undiciAdapter(
   const unfit = new Set<string>();
   return async (config) => {
     if (!isPlain(config, agents)) return stock(config);
-    const { origin } = new URL(config.url!);
-    if (unfit.has(origin)) return stock(config);
+    const url = new URL(config.url!);
+    if (unfit.has(url.origin)) return stock(config);
     try {
-      return await exchange({ dispatcher, opened }, config, axios);
+      return await exchange({ dispatcher, opened, url }, config, axios);
     } catch (error) {
       if (isUnaskedContinue(error)) {
-        unfit.add(origin);
+        unfit.add(url.origin);
         // The one that was found first gives way: it is found again, at the price of one attempt.
         if (unfit.size > MAX_UNFIT) unfit.delete(unfit.values().next().value!);
       }
@@ -78,13 +78,17 @@ const STRANGE = [
 ] as const satisfies readonly (keyof Config | 'http2Options')[];
 
 function exchange(
-  { dispatcher, opened }: { readonly dispatcher: Dispatcher; readonly opened: OpenedConnection },
+  {
+    dispatcher,
+    opened,
+    url,
+  }: { readonly dispatcher: Dispatcher; readonly opened: OpenedConnection; readonly url: URL },
   config: Config,
   { AxiosError, AxiosHeaders, CanceledError }: typeof import('axios'),
 ): Promise<AxiosResponse> {
   return new Promise((resolve, reject) => {
     const { signal, maxContentLength = -1 } = config;
-    const { origin, pathname, search } = new URL(config.url!);
+    const { origin, pathname, search } = url;
     const chunks: Buffer[] = [];
     let length = 0;
     let head: Pick<AxiosResponse, 'status' | 'statusText' | 'headers'> | undefined;
