@@ -1,4 +1,4 @@
-import { decodeUtf8 } from './strict-json.js';
+import { decodeUtf8In } from './strict-json.js';
 import { MAX_TOKEN_BYTES } from './webhook-token.constants.js';
 
 /** Characters that may end a text of length 2 mod 4 (low four bits zero) and 3 mod 4 (low two bits zero). */
@@ -30,7 +30,7 @@ export function decodeBase64url(text: string): Buffer | undefined {
 }
 
 /**
- * Decodes base64url of UTF-8, both as strictly as {@link decodeBase64url} and {@link decodeUtf8} do.
+ * Decodes base64url of UTF-8, both as strictly as {@link decodeBase64url} and {@link decodeUtf8In} do.
  *
  * @returns the text, or `undefined`
  */
@@ -38,7 +38,7 @@ export function decodeBase64urlText(text: string): string | undefined {
   if (!mayBeCanonical(text)) return undefined;
   const length = decodedLength(text);
   if (length > room.length || room.write(text, 0, 'base64url') !== length) return undefined;
-  return decodeUtf8(room.subarray(0, length));
+  return decodeUtf8In(room, length);
 }
 
 /** Encodes the UTF-8 of a text. */

@@ -16,7 +16,7 @@ export interface ClaimsJson {
 const WORTH_CUTTING = 1_024;
 
 /** Stands in for the data; nobody outside this process can have written it into a token. */
-const PLACEHOLDER = JSON.stringify(randomUUID());
+const PLACEHOLDER: string = randomUUID();
 
 const DATA = '"data":';
 const ENDS = '}}';
@@ -48,10 +48,10 @@ function parseInParts(text: string): ClaimsJson | undefined {
   const end = text.length - ENDS.length;
   if (start < DATA.length || end - start < WORTH_CUTTING || !text.endsWith(`}${ENDS}`))
     return undefined;
-  const outline = `${text.slice(0, start)}${PLACEHOLDER}${ENDS}`;
+  const outline = `${text.slice(0, start)}"${PLACEHOLDER}"${ENDS}`;
   const value = parseJson(outline);
   const webhook = isObject(value) ? value['webhook'] : undefined;
-  if (!isObject(webhook) || JSON.stringify(webhook['data']) !== PLACEHOLDER) return undefined;
+  if (!isObject(webhook) || webhook['data'] !== PLACEHOLDER) return undefined;
   const data = parseJson(text.slice(start, end));
   if (!isObject(data)) return undefined;
   (webhook as Record<string, unknown>)['data'] = data;

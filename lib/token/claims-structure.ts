@@ -1,6 +1,7 @@
 import { WebhookTokenError } from '../errors/webhook-token.error.js';
 import type { ClaimsJson } from './claims-json.js';
 import { hasDuplicateMember } from './duplicate-member.js';
+import { countNames, countSoundMembers } from './member-count.js';
 import { structureFault, type StructureFault } from './strict-json.js';
 import { MAX_DATA_DEPTH, MAX_TOKEN_DEPTH } from './webhook-token.constants.js';
 
@@ -14,10 +15,21 @@ const MESSAGES: Readonly<Record<StructureFault, string>> = {
  *
  * @throws {@link WebhookTokenError} `invalid_claim`
  */
-export function requireSoundStructure({ value, outline, cut }: ClaimsJson): void {
-  if (hasDuplicateMember(outline, value, 'webhook', cut)) {
+export function requireSoundStructure(json: ClaimsJson): void {
+  if (isEvidentlySound(json)) return;
+  const { value, outline } = json;
+  if (hasDuplicateMember(outline, value, 'webhook')) {
     throw new WebhookTokenError('invalid_claim', 'a member stands twice in the claims');
   }
   const fault = structureFault(value, MAX_TOKEN_DEPTH);
   if (fault !== undefined) throw new WebhookTokenError('invalid_claim', MESSAGES[fault]);
+}
+
+/**
+ * Tells of most sound claims in one walk that they are (benchmark `token`, 300 B and 1 kB). Of others it does not tell
+ * what is wrong with them, or whether anything is: data may have a member twice.
+ */
+export function isEvidentlySound({ value, outline, cut }: ClaimsJson): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  return countNames(outline) === countSoundMembers(value, MAX_TOKEN_DEPTH, cut);
 }

@@ -36,6 +36,8 @@ const MAC_TEXTS: Readonly<Record<HmacAlgorithm, MacTexts>> = {
 export class HmacKey implements SigningKey, VerificationKey {
   private readonly hash: string;
   private readonly macs: MacTexts;
+  /** The header that was signed last, as text and as segment: a signer has one for each type of token. */
+  private header = { text: '', segment: '' };
 
   constructor(
     readonly alg: HmacAlgorithm,
@@ -47,7 +49,10 @@ export class HmacKey implements SigningKey, VerificationKey {
   }
 
   sign(header: string, claims: string): string {
-    const input = `${encodeBase64urlText(header)}.${encodeBase64urlText(claims)}`;
+    if (header !== this.header.text) {
+      this.header = { text: header, segment: encodeBase64urlText(header) };
+    }
+    const input = `${this.header.segment}.${encodeBase64urlText(claims)}`;
     return `${input}.${this.mac(input)}`;
   }
 

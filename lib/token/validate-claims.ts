@@ -29,17 +29,23 @@ export interface ClaimsExpectation {
  * @throws {@link WebhookTokenError} with the claim at fault
  */
 export function validateClaims(claims: Members, expected: ClaimsExpectation): WebhookTokenClaims {
-  const { webhook, iss, jti } = claims;
-  requirePresent(claims, expected.rules.requiredClaims);
+  // Each member by its own name: looking members up by a name in a variable costs several times as much.
+  const { webhook, iss, jti, sub, txn, aud } = claims;
+  requirePresent('webhook', webhook);
+  requirePresent('iss', iss);
+  requirePresent('exp', claims['exp']);
+  if (expected.rules.requiresNotBefore) requirePresent('nbf', claims['nbf']);
+  requirePresent('iat', claims['iat']);
+  requirePresent('jti', jti);
   if (!isIdentifier(iss)) throw invalid('iss', identifierRule('iss'));
   if (iss !== expected.issuer) {
     throw refuse('wrong_issuer', 'iss', 'the token was signed with the key of another issuer');
   }
   if (!isIdentifier(jti)) throw invalid('jti', identifierRule('jti'));
-  optionalIdentifier(claims, 'sub');
-  optionalIdentifier(claims, 'txn');
+  optionalIdentifier('sub', sub);
+  optionalIdentifier('txn', txn);
   validateTimes(claims, expected);
-  validateAudience(claims['aud'], expected.audience);
+  validateAudience(aud, expected.audience);
   const claim = validateWebhook(webhook, expected.rules);
   return (claim === webhook ? claims : { ...claims, webhook: claim }) as WebhookTokenClaims;
 }
@@ -47,9 +53,9 @@ export function validateClaims(claims: Members, expected: ClaimsExpectation): We
 function validateTimes(claims: Members, expected: ClaimsExpectation): void {
   const { now, rules, maxTokenLifetime } = expected;
   const clockTolerance = rules.toleratesSkew ? expected.clockTolerance : 0;
-  const exp = numericDate(claims, 'exp');
-  const iat = numericDate(claims, 'iat');
-  const nbf = claims['nbf'] === undefined ? undefined : numericDate(claims, 'nbf');
+  const exp = numericDate('exp', claims['exp']);
+  const iat = numericDate('iat', claims['iat']);
+  const nbf = claims['nbf'] === undefined ? undefined : numericDate('nbf', claims['nbf']);
   if (iat >= exp) throw invalid('exp', 'exp must lie after iat');
   // Written so that a clock that gives NaN refuses every token instead of accepting it for ever.
   if (!(now < exp + clockTolerance)) throw refuse('token_expired', 'exp', 'the token has expired');
@@ -89,23 +95,16 @@ function validateWebhook(webhook: unknown, rules: ProfileRules): WebhookClaim {
   return rules.readClaim(webhook);
 }
 
-function requirePresent(claims: Members, names: readonly string[]): void {
-  for (const name of names) {
-    if (claims[name] === undefined) {
-      throw refuse('missing_claim', name, `the claim ${name} is missing`);
-    }
-  }
+function requirePresent(name: string, value: unknown): void {
+  if (value === undefined) throw refuse('missing_claim', name, `the claim ${name} is missing`);
 }
 
-function optionalIdentifier(claims: Members, name: string): void {
-  if (claims[name] !== undefined && !isIdentifier(claims[name])) {
-    throw invalid(name, identifierRule(name));
-  }
+function optionalIdentifier(name: string, value: unknown): void {
+  if (value !== undefined && !isIdentifier(value)) throw invalid(name, identifierRule(name));
 }
 
 /** RFC 7519 section 2 allows fractions; a webhook's times are whole seconds. */
-function numericDate(claims: Members, name: 'exp' | 'iat' | 'nbf'): number {
-  const value = claims[name];
+function numericDate(name: string, value: unknown): number {
   if (typeof value !== 'number' || !Number.isInteger(value) || value < 0) {
     throw invalid(name, `${name} must be a whole number of seconds`);
   }

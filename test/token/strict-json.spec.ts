@@ -189,10 +189,16 @@ describe('decodeUtf8', () => {
     ['beyond Unicode', [0xf4, 0x90, 0x80, 0x80]],
   ])('refuses %s', (_, bytes) => {
     expect(decodeUtf8(Uint8Array.from(bytes))).toBeUndefined();
+    expect(decodeUtf8(Buffer.from(bytes))).toBeUndefined();
   });
 
-  it('keeps a byte order mark, so that parsing refuses it', () => {
-    const text = decodeUtf8(Uint8Array.from([0xef, 0xbb, 0xbf, 0x7b, 0x7d]));
+  it('takes the character that stands for what is not UTF-8, where it was sent as such', () => {
+    expect(decodeUtf8(Buffer.from('a\ufffdb'))).toBe('a\ufffdb');
+    expect(decodeUtf8(Buffer.from([0xef, 0xbf, 0xbd, 0x80]))).toBeUndefined();
+  });
+
+  it.each([Uint8Array, Buffer])('keeps a byte order mark, so that parsing refuses it', (bytes) => {
+    const text = decodeUtf8(bytes.from([0xef, 0xbb, 0xbf, 0x7b, 0x7d]));
 
     expect(text).toBe('\ufeff{}');
     expect(parseJson(text!)).toBeUndefined();
@@ -204,7 +210,7 @@ describe('hasDuplicateMember, counting in leaps', () => {
     ['room before a colon', '{"a" :1,"a":2}', true],
     ['a name that is spelt with an escape', '{"a":1,"\\u0061":2}', true],
     ['a colon within a text', '{"a":"b:c","d":"\\":"}', false],
-    ['a text longer than is counted in bytes', `{"a":"${'x'.repeat(5_000)}","a":1}`, true],
+    ['a long text', `{"a":"${'x'.repeat(5_000)}","a":1}`, true],
     ['foreign characters whose bytes are no quotes', '{"ĢĺĢ":1,"ĺ":"Ģĺ"}', false],
   ])('is not misled by %s', (_, text, duplicate) => {
     expect(hasDuplicateMember(text, parseJson(text))).toBe(duplicate);

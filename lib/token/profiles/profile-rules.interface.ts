@@ -29,8 +29,8 @@ export interface ProfileRules {
   readonly typ: 'JWT' | 'SWT';
   readonly algorithms: ReadonlySet<SignatureAlgorithm>;
   readonly methods: ReadonlySet<'HEAD' | 'POST'>;
-  /** Claims without which a token is refused. */
-  readonly requiredClaims: readonly string[];
+  /** Whether a token without `nbf` is refused, as each is without `webhook`, `iss`, `exp`, `iat` or `jti`. */
+  readonly requiresNotBefore: boolean;
   /** Whether clocks may differ by the configured tolerance, or not at all. */
   readonly toleratesSkew: boolean;
   /** Digest of a sent body, where nobody names one. */

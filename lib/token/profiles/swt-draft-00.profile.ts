@@ -13,7 +13,7 @@ export const SWT_DRAFT_00: ProfileRules = {
   typ: 'JWT',
   algorithms: new Set(['HS256', 'HS384', 'HS512']),
   methods: new Set(['HEAD', 'POST']),
-  requiredClaims: ['webhook', 'iss', 'exp', 'nbf', 'iat', 'jti'],
+  requiresNotBefore: true,
   toleratesSkew: false,
   defaultHash: 'sha3-256',
   hashesEmptyBody: true,

@@ -19,7 +19,7 @@ export const SWT_DRAFT_02: ProfileRules = {
   typ: 'SWT',
   algorithms: new Set(['HS256', 'HS384', 'HS512', 'RS256', 'ES256']),
   methods: new Set(['POST']),
-  requiredClaims: ['webhook', 'iss', 'exp', 'nbf', 'iat', 'jti'],
+  requiresNotBefore: true,
   toleratesSkew: true,
   defaultHash: 'sha256',
   hashesEmptyBody: false,

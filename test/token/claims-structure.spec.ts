@@ -1,0 +1,83 @@
+import { describe, expect, it } from '@jest/globals';
+import * as fc from 'fast-check';
+import { parseClaimsJson } from '../../lib/token/claims-json.js';
+import { isEvidentlySound, requireSoundStructure } from '../../lib/token/claims-structure.js';
+import { hasDuplicateMember } from '../../lib/token/duplicate-member.js';
+import { structureFault } from '../../lib/token/strict-json.js';
+
+const nested = (levels: number) => `${'{"a":'.repeat(levels - 1)}{}${'}'.repeat(levels - 1)}`;
+const claims = (data: string) => `{"iss":"i","webhook":{"event":"a.b","data":${data}}}`;
+/** Long enough for its data to be parsed apart. */
+const long = (data: string) => claims(`{"x":"${'x'.repeat(2_000)}","y":${data}}`);
+
+describe('isEvidentlySound', () => {
+  it.each([
+    ['plain claims', claims('{"a":[{"b":1},{"b":2}]}')],
+    ['long data', long('{"a":1}')],
+    ['escapes in names and texts', claims('{"a\\"b":"c\\nd","\\u0062":"\\\\"}')],
+    ['room behind colons and commas', '{"iss": "i", "webhook": {"event": "a.b"}}'],
+    ['as many levels as there may be', claims(nested(64))],
+    ['colons within texts', claims('{"at":"2026-01-01T10:00:00Z","url":"https://a:1"}')],
+  ])('sees at once: %s', (_, text) => {
+    expect(isEvidentlySound(parseClaimsJson(text))).toBe(true);
+  });
+
+  it.each([
+    ['a name twice, one spelt with an escape', claims('{"a":1,"\\u0061":1}')],
+    ['a name twice, one with room before its colon', claims('{"a" :1,"b":1,"b":1}')],
+    ['a name twice in the claims, of long data', `{"iss":"i",${long('1').slice(1)}`],
+    ['a level too much', claims(nested(65))],
+    ['a level too much in long data', long(nested(64))],
+    ['a prototype', claims('{"__proto__":{}}')],
+    ['a prototype in long data', long('{"constructor":{"prototype":{}}}')],
+  ])('leaves for a closer look: %s', (_, text) => {
+    expect(isEvidentlySound(parseClaimsJson(text))).toBe(false);
+  });
+
+  it('never says of claims what a closer look denies', () => {
+    const name = fc.constantFrom(
+      '"a"',
+      '"\\u0061"',
+      '"\\\\"',
+      '""',
+      '"\\":"',
+      '":"',
+      '"__proto__"',
+    );
+    const value = fc.constantFrom('1', '{}', '":"', '"\\":\\":"', '{"a":1}', '[{"a":1,"a":1}]');
+    const members = fc
+      .array(fc.tuple(name, fc.constantFrom(':', ': ', ' :'), value), { maxLength: 4 })
+      .map((written) => `{${written.map((parts) => parts.join('')).join(',')}}`);
+    const text = fc
+      .tuple(members, members)
+      .map(([outer, inner]) => `{"webhook":${inner},"more":[${outer}],${outer.slice(1)}`)
+      .map((written) => written.replace(',}', '}'));
+    fc.assert(
+      fc.property(text, (one) => {
+        const json = parseClaimsJson(one);
+        if (!isEvidentlySound(json)) return;
+
+        expect(hasDuplicateMember(json.outline, json.value, 'webhook')).toBe(false);
+        expect(structureFault(json.value, 66)).toBeUndefined();
+      }),
+      { numRuns: 3_000 },
+    );
+  });
+});
+
+describe('requireSoundStructure', () => {
+  it.each([
+    ['takes data with a member twice, which is its own affair', claims('{"a":1,"a":1}'), undefined],
+    ['takes a text with a colon behind its first quote', claims('{"a":":"}'), undefined],
+    ['takes room before a colon', claims('{"a" : 1}'), undefined],
+    ['names a member that stands twice', '{"a":1,"a":1}', 'twice'],
+    ['names the depth', claims(nested(65)), '64 levels'],
+    ['names a prototype', long('{"__proto__":1}'), 'prototype'],
+  ])('%s', (_, text, message) => {
+    const check = () => {
+      requireSoundStructure(parseClaimsJson(text));
+    };
+    if (message === undefined) expect(check).not.toThrow();
+    else expect(check).toThrow(message);
+  });
+});
