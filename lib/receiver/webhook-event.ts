@@ -3,7 +3,7 @@ import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 import type { WebhookEventData, WebhookEventsMatching } from '../token/webhook-event-map.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';
 import type { RequestBody } from './spool/request-body.js';
-import { committerOf } from './replay/event-commit.js';
+import { EventKeeping } from './event-keeping.js';
 
 /** What a {@link WebhookEvent} is made of. */
 export interface WebhookEventParts {
@@ -22,7 +22,12 @@ export interface WebhookEventParts {
   readonly profile: WebhookProfile;
   readonly receiver: string;
   readonly signal: AbortSignal;
+  /** Default: nothing is validated, and nobody records the event in a transaction. */
+  readonly keeping?: EventKeeping;
 }
+
+/** What the receiver keeps with an event. */
+export let keepingOf: (event: WebhookEvent) => EventKeeping;
 
 /**
  * A verified event: what handlers receive besides its data.
@@ -62,6 +67,11 @@ export class WebhookEvent<Pattern extends string = string> {
   /** Aborted when the application shuts down and cannot wait for the handler any longer. */
   readonly signal: AbortSignal;
 
+  static {
+    keepingOf = (event) => event.#keeping;
+  }
+
+  readonly #keeping: EventKeeping;
   readonly #body: RequestBody;
   #data: WebhookEventData<Pattern>;
   #isUnread: boolean;
@@ -85,6 +95,7 @@ export class WebhookEvent<Pattern extends string = string> {
     this.run = parts.run ?? 1;
     this.claims = claims;
     this.signal = parts.signal;
+    this.#keeping = parts.keeping ?? new EventKeeping();
     this.#body = parts.body;
     this.#data = parts.data;
     this.#isUnread = parts.isSpooled === true;
@@ -125,7 +136,7 @@ export class WebhookEvent<Pattern extends string = string> {
    * @throws {@link WebhookStoreError} `store_unavailable` where the statement fails; its `cause` has the SQLSTATE
    */
   async commit(tx: unknown): Promise<void> {
-    await committerOf(this)(tx);
+    await this.#keeping.committer.commitIn(tx);
   }
 
   /** The request's body, octet for octet, as a whole; empty for HEAD. */

@@ -12,10 +12,10 @@ import { openRequest } from './request/open-request.js';
 import { fromRequestLike, type WebhookRequestLike } from './request/webhook-request-like.js';
 import type { ResolvedReceiver, ResolvedReceivers } from './receiver-options.interface.js';
 import { DEFAULT_RECEIVER, WEBHOOK_RECEIVERS } from './receiver.constants.js';
-import { keepValidation } from './handlers/receiver-validation.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import { fingerprint } from './replay/event-fingerprint.js';
 import { replayClaim } from './replay/replay-identity.js';
+import { EventKeeping } from './event-keeping.js';
 import type { RequestBody } from './spool/request-body.js';
 import { WebhookEvent } from './webhook-event.js';
 import { WebhookReception } from './replay/webhook-reception.js';
@@ -127,8 +127,8 @@ export class WebhookVerifier {
       attempt: rulesOf(token.profile).attempt(token.claims.webhook),
       receiver: receiver.name,
       signal: this.drain.signal,
+      keeping: new EventKeeping(receiver.validation),
     });
-    keepValidation(event, receiver.validation);
     try {
       const mark = spooled?.fingerprint ?? fingerprint(event.event, event.data);
       return await this.reserve(event, mark, receiver, payload.body);

@@ -19,17 +19,19 @@ export function sendAnswer(
   options: { readonly close: boolean },
 ): void {
   if (response.headersSent || response.destroyed) return;
-  for (const [name, value] of Object.entries(answer.headers)) response.setHeader(name, value);
   if (request.httpVersionMajor === 1 && (options.close || closesConnection(request))) {
     response.setHeader('Connection', 'close');
   }
-  response.statusCode = answer.status;
+  // All at once: a response keeps headers that are set one by one in a table of its own (benchmark `receive`).
   if (answer.problem === undefined || request.method === 'HEAD') {
-    response.end();
+    response.writeHead(answer.status, answer.headers).end();
     return;
   }
-  const body = Buffer.from(JSON.stringify(answer.problem));
-  response.setHeader('Content-Type', 'application/problem+json');
-  response.setHeader('Content-Length', body.length);
-  response.end(body);
+  // A text goes out in one write with the headers, where bytes would take a second one (benchmark `forged`).
+  const body = JSON.stringify(answer.problem);
+  const described = {
+    'Content-Type': 'application/problem+json',
+    'Content-Length': Buffer.byteLength(body),
+  };
+  response.writeHead(answer.status, { ...answer.headers, ...described }).end(body);
 }

@@ -11,8 +11,7 @@ import {
 } from '../handlers/payload-validator.js';
 import { WEBHOOK_CONTEXT_TYPE } from '../receiver.constants.js';
 import { receptionOf, type AdapterRequest } from '../request/reception-of-request.js';
-import { validationOf } from '../handlers/receiver-validation.js';
-import type { WebhookEvent } from '../webhook-event.js';
+import { keepingOf, type WebhookEvent } from '../webhook-event.js';
 
 /** What `@WebhookData` takes. */
 export interface WebhookDataOptions {
@@ -71,7 +70,9 @@ async function dataFor(
       ? event.data
       : (event.data as Readonly<Record<string, unknown>> | null | undefined)?.[property];
   const parsed = schema === undefined ? data : await validateWithSchema(data, schema);
-  return schema === undefined ? validateWithClass(parsed, metatype, validationOf(event)) : parsed;
+  return schema === undefined
+    ? validateWithClass(parsed, metatype, keepingOf(event).validation)
+    : parsed;
 }
 
 function eventOf(context: ExecutionContext): WebhookEvent {

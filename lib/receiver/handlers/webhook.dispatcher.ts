@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { ContextIdFactory, ModuleRef, type ContextId } from '@nestjs/core';
 import { WebhookHandlerRegistry } from './webhook-handler.registry.js';
-import { refuseCommit } from '../replay/event-commit.js';
-import type { WebhookEvent } from '../webhook-event.js';
+import { sharedBy } from '../replay/event-commit.js';
+import { keepingOf, type WebhookEvent } from '../webhook-event.js';
 
 /**
  * Runs the handlers of an event. All of them run and settle; what fails travels back to the answer.
@@ -34,7 +34,7 @@ export class WebhookDispatcher {
       await handlers[0]!.run(event, scope);
       return 1;
     }
-    if (handlers.length > 1) refuseCommit(event, handlers.length);
+    if (handlers.length > 1) keepingOf(event).committer = sharedBy(handlers.length);
     const results = await Promise.allSettled(
       handlers.map(async (handler) => handler.run(event, scope)),
     );

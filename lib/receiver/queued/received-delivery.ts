@@ -1,5 +1,6 @@
 import type { ReceivedEvent, WebhookDelivery } from '../../queue/webhook-delivery.interface.js';
 import { rulesOf } from '../../token/profiles/profile-registry.js';
+import type { EventKeeping } from '../event-keeping.js';
 import { isJsonType, parseJsonPayload } from '../request/json-payload.js';
 import { MemoryBody } from '../spool/request-body.js';
 import { WebhookEvent } from '../webhook-event.js';
@@ -48,11 +49,12 @@ export async function deliveryOfEvent(
  * Makes the event again, as it was at the door.
  *
  * @param now.run - how often it has been given to its handlers, this time included
+ * @param now.keeping - what the receiver keeps with it
  */
 export function eventOfDelivery(
   { payload }: WebhookDelivery,
   received: ReceivedEvent,
-  now: { readonly run: number; readonly signal: AbortSignal },
+  now: { readonly run: number; readonly signal: AbortSignal; readonly keeping: EventKeeping },
 ): WebhookEvent {
   const { claims, profile, contentType } = received;
   const { bytes } = payload;

@@ -11,7 +11,7 @@ import { spreadWait } from '../../queue/retry-schedule.js';
 import type { WebhookDelivery } from '../../queue/webhook-delivery.interface.js';
 import type { ReplayReservation } from '../../replay/replay-store.js';
 import { NO_BODY } from '../spool/request-body.js';
-import { keepValidation } from '../handlers/receiver-validation.js';
+import { EventKeeping } from '../event-keeping.js';
 import { WebhookDispatcher } from '../handlers/webhook.dispatcher.js';
 import type { ResolvedReceiver, ResolvedReceivers } from '../receiver-options.interface.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from '../receiver.constants.js';
@@ -81,8 +81,11 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
   ): Promise<DeliveryOutcome> {
     const { received } = delivery;
     if (received?.receiver !== receiver.name) return this.leave(receiver, delivery);
-    const event = eventOfDelivery(delivery, received, { run, signal: this.abort.signal });
-    keepValidation(event, receiver.validation);
+    const event = eventOfDelivery(delivery, received, {
+      run,
+      signal: this.abort.signal,
+      keeping: new EventKeeping(receiver.validation),
+    });
     const reservation = await this.reserve(receiver, delivery, event);
     if ('type' in reservation) return reservation;
     const { replayStore, leases } = receiver;

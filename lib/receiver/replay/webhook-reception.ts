@@ -1,14 +1,14 @@
 import { WebhookReplayError } from '../../errors/webhook-replay.error.js';
 import type { ReplayReservation, ReplayStore } from '../../replay/replay-store.js';
 import type { RequestBody } from '../spool/request-body.js';
-import type { WebhookEvent } from '../webhook-event.js';
-import { keepCommitter } from './event-commit.js';
+import { keepingOf, type WebhookEvent } from '../webhook-event.js';
+import type { EventCommitter } from './event-commit.js';
 import type { LeaseKeeper } from './lease-keeper.js';
 
 /**
  * A verified event with its place in the replay store: whoever handles it completes or fails it, once.
  */
-export class WebhookReception {
+export class WebhookReception implements EventCommitter {
   private open: boolean;
   private handling = false;
   private failed = false;
@@ -27,7 +27,7 @@ export class WebhookReception {
     this.open = reservation !== undefined;
     if (reservation === undefined) return;
     leases.hold(reservation);
-    keepCommitter(event, async (tx) => this.completeWith(tx, reservation));
+    keepingOf(event).committer = this;
   }
 
   /** What the event is known by, over all its copies. */
@@ -115,7 +115,13 @@ export class WebhookReception {
     return this.settle((reservation) => this.store.release(reservation));
   }
 
-  private async completeWith(tx: unknown, reservation: ReplayReservation): Promise<void> {
+  /**
+   * Records the event in the handler's own transaction.
+   *
+   * @throws {@link WebhookReplayError} `lease_lost`, `unsupported_option`
+   */
+  async commitIn(tx: unknown): Promise<void> {
+    const reservation = this.reservation!;
     if (this.store.commitWith === undefined) {
       throw new WebhookReplayError(
         'unsupported_option',

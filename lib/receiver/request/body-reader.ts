@@ -29,9 +29,6 @@ export interface BodyIntake {
   readonly mark?: (() => Hash) | undefined;
 }
 
-/** Bytes that gather before they are written; so much of each large body is in memory. */
-const WRITE_AT = 262_144;
-
 /**
  * Refuses what can be refused from the headers, before a byte is read.
  *
@@ -175,7 +172,7 @@ class Intake {
 
   /** Whether what has gathered is to be written before more is taken. */
   get isBehind(): boolean {
-    return this.isLarge && this.waiting >= WRITE_AT;
+    return this.isLarge && this.waiting >= this.options.spool!.writeAt;
   }
 
   /** Writes what has gathered to the body's file. */

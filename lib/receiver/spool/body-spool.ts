@@ -22,6 +22,8 @@ export interface ResolvedSpoolOptions {
   readonly maxBytes: number;
 }
 
+/** Bytes of all bodies together that gather in memory before they are written, and of one body at least and at most. */
+const GATHERING = { together: 4_194_304, least: 32_768, most: 262_144 };
 const PREFIX = 'nestjs-webhook-token-';
 const SUFFIX = '.body';
 
@@ -37,6 +39,8 @@ export class BodySpool {
   private readonly ownDirectory: boolean;
   private readonly maxBytes: number;
   private taken = 0;
+  /** Bodies that have a file, or are about to. */
+  private bodies = 0;
 
   constructor({ above, directory, maxBytes }: ResolvedSpoolOptions) {
     this.above = above;
@@ -46,11 +50,21 @@ export class BodySpool {
   }
 
   /**
+   * Bytes of one body that gather before they are written. Large writes are cheap; but what all bodies gather is taken
+   * in, and digested, in one turn of the event loop, and so they get less of it the more of them there are.
+   */
+  get writeAt(): number {
+    const { together, least, most } = GATHERING;
+    return Math.min(most, Math.max(least, together / (this.bodies + 1)));
+  }
+
+  /**
    * Opens a file for one body.
    *
    * @throws {@link WebhookPayloadError} `spool_unavailable`
    */
   async begin(): Promise<SpoolRoom> {
+    this.bodies++;
     const room = new SpoolRoom(this);
     const path = join(this.directory, `${PREFIX}${process.pid}-${randomUUID()}${SUFFIX}`);
     try {
@@ -60,9 +74,13 @@ export class BodySpool {
         () => undefined,
         () => path,
       );
-      room.body = new SpooledBody(file, name, () => room.giveBack());
+      room.body = new SpooledBody(file, name, () => {
+        this.bodies--;
+        room.giveBack();
+      });
       return room;
     } catch (cause) {
+      this.bodies--;
       throw unavailable('no file can be opened for it', cause);
     }
   }
