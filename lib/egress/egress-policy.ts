@@ -12,6 +12,9 @@ import { specialNetworkOf } from './special-networks.js';
 
 const RESOLVER = 'correct what the resolver answers';
 
+/** URLs that are remembered for having passed. */
+const MAX_PASSED = 1_000;
+
 /** Names that mean this machine whatever a resolver says, RFC 6761, section 6.3. */
 const LOCALHOST = /(?:^|\.)localhost\.*$/;
 
@@ -26,6 +29,8 @@ export class EgressPolicy {
   private readonly allowHttp: boolean;
   private readonly allowPrivateNetworks: boolean;
   private readonly allowed: readonly IpNetwork[];
+  /** URLs that were found good. They may carry a credential, so nothing that prints this object may see them. */
+  readonly #passed = new Set<string>();
 
   /**
    * Lists what is wrong with options, with remedies.
@@ -80,6 +85,19 @@ export class EgressPolicy {
     if (isIP(host) !== 0) this.checkAddress(host);
     else if (LOCALHOST.test(host)) this.checkLocalhost(host);
     return parsed;
+  }
+
+  /**
+   * Checks a URL as {@link checkUrl} does, for callers that come again and again: what its text says does not change, so one
+   * that has passed is not taken apart anew.
+   *
+   * @throws {@link WebhookDestinationBlockedError}
+   */
+  recheckUrl(url: string): void {
+    if (this.#passed.has(url)) return;
+    this.checkUrl(url);
+    if (this.#passed.size >= MAX_PASSED) this.#passed.clear();
+    this.#passed.add(url);
   }
 
   /**

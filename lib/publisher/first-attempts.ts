@@ -1,3 +1,4 @@
+import { LastOnes } from '../queue/last-ones.js';
 import type { SendResult } from './publish-options.interface.js';
 
 /** Results that are remembered after they were given, so that a repeated `send` gets the same one. */
@@ -12,7 +13,7 @@ interface Expectation {
 /** Who waits for the first attempt at which delivery, and what came of the last of them. */
 export class FirstAttempts {
   private readonly expected = new Map<string, Expectation>();
-  private readonly settled = new Map<string, Promise<SendResult>>();
+  private readonly settled = new LastOnes<Promise<SendResult>>(MAX_REMEMBERED);
 
   /** The result of this delivery, to come or remembered; `undefined` when nobody has asked for it. */
   find(deliveryId: string): Promise<SendResult> | undefined {
@@ -44,9 +45,6 @@ export class FirstAttempts {
     this.expected.delete(deliveryId);
     expectation.resolve(makeResult());
     this.settled.set(deliveryId, expectation.result);
-    if (this.settled.size > MAX_REMEMBERED) {
-      this.settled.delete(this.settled.keys().next().value!);
-    }
   }
 
   fail(deliveryId: string, error: Error): void {

@@ -3,12 +3,12 @@ import type { SendResult } from './publish-options.interface.js';
 import type { DeliveryReport } from './webhook.deliverer.js';
 
 /** Tells the caller of `send` how the first run ended. */
-export function resultOfReport({ delivery, outcome, result }: DeliveryReport): SendResult {
+export function resultOfReport({ delivery, outcome, result, made }: DeliveryReport): SendResult {
   const facts = {
     id: delivery.eventId,
     durationMs: result?.durationMs ?? 0,
     ...(result?.statusCode !== undefined && { statusCode: result.statusCode }),
-    ...(result?.receipt !== undefined && { receipt: result.receipt }),
+    ...(made?.receipt !== undefined && { receipt: made.receipt() }),
   };
   const attempts = result?.attempt ?? 0;
   switch (outcome.type) {

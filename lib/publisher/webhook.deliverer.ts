@@ -266,6 +266,7 @@ export class WebhookDeliverer {
       readonly result: AttemptResult | undefined;
     },
   ): void {
+    if (!this.events.areHeard) return;
     const { result, ...told } = facts;
     try {
       this.events.tell({

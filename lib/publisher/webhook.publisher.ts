@@ -140,7 +140,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     const draft = draftEvent(event, data, options, this.options.clock.now());
     const target = await this.targetOf(endpointOrUrl);
     const request = await this.sender.compose(deliveryTo(target, draft), target);
-    return { ...request, id: draft.eventId };
+    return { ...request, receipt: request.receipt(), id: draft.eventId };
   }
 
   /** @internal */

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import type { WebhookDelivery } from './webhook-delivery.interface.js';
 
 /**
@@ -19,5 +19,5 @@ export function deliveryId({
     ...destination,
     ...(round === undefined ? [] : [round]),
   ]);
-  return createHash('sha256').update(identity).digest('base64url');
+  return hash('sha256', identity, 'base64url');
 }

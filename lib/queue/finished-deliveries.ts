@@ -1,4 +1,5 @@
 import type { DeadDelivery, KnownDelivery } from './delivery-queue.js';
+import { LastOnes } from './last-ones.js';
 
 type Receipt<Status extends KnownDelivery['status']> = Extract<KnownDelivery, { status: Status }>;
 
@@ -14,7 +15,7 @@ interface Dead {
  * out what somebody still has to look at; dead ones are kept whole while there is room.
  */
 export class FinishedDeliveries {
-  private readonly delivered = new Map<string, Receipt<'delivered'>>();
+  private readonly delivered: LastOnes<Receipt<'delivered'>>;
   private readonly dead = new Map<string, Dead>();
   /** The dead ones that are whole, the oldest first. */
   private readonly whole = new Set<string>();
@@ -22,9 +23,11 @@ export class FinishedDeliveries {
   private heldBytes = 0;
 
   constructor(
-    private readonly maxDelivered: number,
+    maxDelivered: number,
     private readonly maxDead: number,
-  ) {}
+  ) {
+    this.delivered = new LastOnes(maxDelivered);
+  }
 
   receipt(id: string): Receipt<'delivered' | 'dead'> | undefined {
     return this.delivered.get(id) ?? this.dead.get(id)?.receipt;
@@ -32,9 +35,6 @@ export class FinishedDeliveries {
 
   addDelivered(id: string, attempts: number): void {
     this.delivered.set(id, { id, status: 'delivered', attempts });
-    if (this.delivered.size > this.maxDelivered) {
-      this.delivered.delete(this.delivered.keys().next().value!);
-    }
   }
 
   addDead(delivery: DeadDelivery, bytes: number): void {

@@ -10,7 +10,7 @@ interface AttemptFacts {
   readonly durationMs: number;
   /** Absent when no answer came. */
   readonly statusCode?: number;
-  /** Of the request whose answer counts; absent when none could be made. */
+  /** Of the request whose answer counts; absent when none could be made, and where it was acknowledged. */
   readonly receipt?: WebhookReceipt;
 }
 

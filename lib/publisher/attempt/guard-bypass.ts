@@ -1,4 +1,5 @@
 import type { AxiosRequestConfig } from 'axios';
+import { NEUTRAL } from './request-config.js';
 
 /** What decides over which connection a request leaves. */
 const DECISIVE = [
@@ -23,9 +24,22 @@ export function guardBypass(asked: AxiosRequestConfig, outcome: unknown): string
   try {
     const { config } = outcome as { config?: Partial<Record<string, unknown>> };
     if (typeof config !== 'object' || config === null) return undefined;
-    return DECISIVE.find((name) => name in asked && config[name] !== asked[name]);
+    const wanted = asked as Partial<Record<string, unknown>>;
+    return DECISIVE.find(
+      (name) => isAsked(name, asked) && settingOf(config, name) !== settingOf(wanted, name),
+    );
   } catch {
     // Anything can be given or thrown, also what throws when it is looked at.
     return undefined;
   }
+}
+
+/** An adapter is not asked for where the application has set its own. */
+function isAsked(name: keyof AxiosRequestConfig, asked: AxiosRequestConfig): boolean {
+  return name !== 'adapter' || name in asked;
+}
+
+/** What is not said is neutral. */
+function settingOf(config: Partial<Record<string, unknown>>, name: string): unknown {
+  return config[name] ?? (NEUTRAL as Partial<Record<string, unknown>>)[name];
 }

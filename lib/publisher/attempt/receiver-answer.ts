@@ -1,5 +1,6 @@
 import type { FailureReason } from '../../queue/failure-reason.js';
 import type { AnswerBody } from './answer-excerpt.js';
+import { transportFailure } from './transport-failure.js';
 
 /** What is read of a receiver's answer. */
 export interface ReceiverAnswer {
@@ -58,35 +59,66 @@ export function readAnswer(response: unknown): ReceiverAnswer | undefined {
   try {
     const { status, headers, data } = (response ?? {}) as Partial<Record<string, unknown>>;
     if (!Number.isInteger(status)) return undefined;
+    const read = readHeaders(headers);
     return {
       statusCode: status as number,
-      retryAfter: headerOf(headers, 'retry-after'),
-      challenge: headerOf(headers, 'www-authenticate'),
-      body: bodyOf(data, headers),
+      retryAfter: read['retry-after'],
+      challenge: read['www-authenticate'],
+      body: bodyOf(data, read),
     };
   } catch {
     return undefined;
   }
 }
 
+/**
+ * An error that brings an answer along is that answer: interceptors and stand-ins throw it. Not so with a
+ * 2xx, which is an answer that was cut off.
+ */
+export function answerOfError(error: unknown): ReceiverAnswer | NoAnswer {
+  try {
+    const answer = readAnswer((error as { response?: unknown } | null | undefined)?.response);
+    return answer !== undefined && answer.statusCode >= 300
+      ? answer
+      : { reason: transportFailure(error) };
+  } catch {
+    // Anything can be thrown, also what throws when it is looked at.
+    return { reason: 'network' };
+  }
+}
+
+type ReadHeader = 'retry-after' | 'www-authenticate' | 'content-type' | 'content-encoding';
+const READ_HEADERS: ReadonlySet<string> = new Set<ReadHeader>([
+  'retry-after',
+  'www-authenticate',
+  'content-type',
+  'content-encoding',
+]);
+
+/** Of two that differ in case only, the first. */
+function readHeaders(headers: unknown): Partial<Record<ReadHeader, string>> {
+  const read: Partial<Record<ReadHeader, string>> = {};
+  for (const [given, value] of Object.entries(headers ?? {})) {
+    const name = given.toLowerCase() as ReadHeader;
+    if (!READ_HEADERS.has(name) || read[name] !== undefined) continue;
+    const values = (Array.isArray(value) ? value : [value]) as unknown[];
+    read[name] = values.filter(isText).join(', ');
+  }
+  return read;
+}
+
 /** Octets as they were asked for, or a text, which an interceptor or a stand-in may give. */
-function bodyOf(data: unknown, headers: unknown): AnswerBody | undefined {
+function bodyOf(
+  data: unknown,
+  headers: Partial<Record<ReadHeader, string>>,
+): AnswerBody | undefined {
   const octets = typeof data === 'string' ? Buffer.from(data) : data;
   if (!(octets instanceof Uint8Array)) return undefined;
   return {
     octets,
-    contentType: headerOf(headers, 'content-type'),
-    contentEncoding: headerOf(headers, 'content-encoding'),
+    contentType: headers['content-type'],
+    contentEncoding: headers['content-encoding'],
   };
-}
-
-function headerOf(headers: unknown, wanted: string): string | undefined {
-  for (const [name, value] of Object.entries(headers ?? {})) {
-    if (name.toLowerCase() !== wanted) continue;
-    const values = (Array.isArray(value) ? value : [value]) as unknown[];
-    return values.filter(isText).join(', ');
-  }
-  return undefined;
 }
 
 function isText(value: unknown): value is string | number {

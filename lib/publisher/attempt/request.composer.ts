@@ -2,6 +2,7 @@ import { WebhookDeliveryError } from '../../errors/webhook-delivery.error.js';
 import { digest } from '../../token/payload-hash.js';
 import { rulesOf } from '../../token/profiles/profile-registry.js';
 import type { ProfileRules } from '../../token/profiles/profile-rules.interface.js';
+import type { MaybePromise } from '../../token/token-key.js';
 import type { WebhookTokenInput } from '../../token/token-signer.js';
 import type { WebhookReceipt } from '../../token/webhook-receipt.interface.js';
 import { receiptOf } from '../../token/webhook-receipt.js';
@@ -23,8 +24,8 @@ export interface ComposedRequest {
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: Buffer;
   readonly token: string;
-  /** What the receiver can be compared with; the one part of it that is safe to log. */
-  readonly receipt: WebhookReceipt;
+  /** Makes what the receiver can be compared with; the one part of it that is safe to log. Few ask for it. */
+  readonly receipt: () => WebhookReceipt;
 }
 
 /** What bounds the choice of the method. */
@@ -33,27 +34,30 @@ export interface CompositionLimits {
   /** Counts from 1. */
   readonly attempt: number;
   /** Headers that the HTTP client adds on its own; they count for the head's size. */
-  readonly inheritedHeaders?: Readonly<Record<string, string>> | undefined;
+  readonly inheritedHeaders?: (() => Readonly<Record<string, string>>) | undefined;
 }
 
 /**
  * Signs a delivery anew and chooses how it travels: HEAD with inline data where the whole head is small
  * enough for the servers and proxies in between, else POST.
  *
+ * @returns at once where the signer does
  * @throws {@link WebhookDeliveryError} `invalid_option` when HEAD is demanded and cannot carry the payload
  */
-export async function composeRequest(
+export function composeRequest(
   delivery: WebhookDelivery,
   target: DeliveryTarget,
   limits: CompositionLimits,
-): Promise<ComposedRequest> {
+): MaybePromise<ComposedRequest> {
   const wanted = wantedMethod(delivery, target);
   if (wanted === 'POST') return composePost(delivery, target, limits.attempt);
   const inline = inlineOf(delivery, target);
-  const head = inline && (await composeHead(delivery, target, inline, limits));
-  if (head !== undefined) return head;
-  if (wanted === 'auto') return composePost(delivery, target, limits.attempt);
-  throw headCannotCarry(target, limits);
+  const head = inline && composeHead(delivery, target, inline, limits);
+  return after(head, (composed) => {
+    if (composed !== undefined) return composed;
+    if (wanted === 'auto') return composePost(delivery, target, limits.attempt);
+    throw headCannotCarry(target, limits);
+  });
 }
 
 /**
@@ -94,35 +98,37 @@ function headCannotCarry(
  *
  * @param attempt - counts from 1
  */
-export async function composePost(
+export function composePost(
   delivery: WebhookDelivery,
   target: DeliveryTarget,
   attempt: number,
-): Promise<ComposedRequest> {
+): MaybePromise<ComposedRequest> {
   const { bytes, contentType } = delivery.payload;
-  // A view of exactly these octets: axios sends the whole memory behind any other Uint8Array.
-  const body = bytes && Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const body = bytes && asBuffer(bytes);
   const rules = rulesFor(delivery, target);
   const hash = target.hash ?? rules.defaultHash;
   const bodyBytes = body?.byteLength ?? 0;
   const hashed = body ?? (rules.hashesEmptyBody ? Buffer.alloc(0) : undefined);
-  const token = await sign(delivery, target, {
+  const token = sign(delivery, target, {
     ...(hashed && { hash: digest(hash, hashed), size: hashed.byteLength }),
     retryCount: attempt - 1,
   });
-  return {
+  const facts = { method: 'POST', bodyBytes, contentType, profile: rules.name } as const;
+  return after(token, (signed) => ({
     method: 'POST',
     url: target.url,
-    headers: headersFor(target, token, contentType, bodyBytes),
+    headers: headersFor(target, signed, contentType, bodyBytes),
     ...(body !== undefined && { body }),
-    token,
-    receipt: receiptOf(token, {
-      method: 'POST',
-      bodyBytes,
-      contentType,
-      profile: rules.name,
-    }),
-  };
+    token: signed,
+    receipt: () => receiptOf(signed, facts),
+  }));
+}
+
+/** A view of exactly these octets: axios sends the whole memory behind any other Uint8Array. */
+function asBuffer(bytes: Uint8Array): Buffer {
+  return Buffer.isBuffer(bytes)
+    ? bytes
+    : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
 /** What the delivery, else the destination, asks for; a destination that needs POST gets no `auto`. */
@@ -139,35 +145,33 @@ function rulesFor({ profile }: WebhookDelivery, target: DeliveryTarget): Profile
 }
 
 /** @returns `undefined` when the head would be too large */
-async function composeHead(
+function composeHead(
   delivery: WebhookDelivery,
   target: DeliveryTarget,
   inline: InlinePayload,
   { maxHeadBytes, inheritedHeaders }: CompositionLimits,
-): Promise<ComposedRequest | undefined> {
+): MaybePromise<ComposedRequest | undefined> {
   // Base64url grows by a third: what cannot fit is not worth a signature, which may be a remote call.
   const payloadBytes = delivery.payload.bytes?.byteLength ?? 0;
   if ((payloadBytes * 4) / 3 > maxHeadBytes) return undefined;
-  const token = await sign(delivery, target, inline);
-  // Length 0, spelt out: a HEAD that declares another length desynchronises the connection.
-  const headers = headersFor(target, token, 'application/json', 0);
-  if (requestHeadBytes('HEAD', target.url, { ...inheritedHeaders, ...headers }) > maxHeadBytes) {
-    return undefined;
-  }
-  const facts = {
-    bodyBytes: 0,
-    contentType: 'application/json',
-    profile: rulesFor(delivery, target).name,
-  } as const;
-  const receipt = receiptOf(token, { method: 'HEAD', ...facts });
-  return { method: 'HEAD', url: target.url, headers, token, receipt };
+  const contentType = 'application/json';
+  const profile = rulesFor(delivery, target).name;
+  return after(sign(delivery, target, inline), (token) => {
+    // Length 0, spelt out: a HEAD that declares another length desynchronises the connection.
+    const headers = headersFor(target, token, contentType, 0);
+    const all = { ...inheritedHeaders?.(), ...headers };
+    if (requestHeadBytes('HEAD', target.url, all) > maxHeadBytes) return undefined;
+    const facts = { method: 'HEAD', bodyBytes: 0, contentType, profile } as const;
+    const receipt = (): WebhookReceipt => receiptOf(token, facts);
+    return { method: 'HEAD', url: target.url, headers, token, receipt };
+  });
 }
 
-async function sign(
+function sign(
   delivery: WebhookDelivery,
   target: DeliveryTarget,
   carried: Pick<WebhookTokenInput, 'data' | 'hash' | 'size' | 'retryCount'>,
-): Promise<string> {
+): MaybePromise<string> {
   return target.signer.sign({
     ...carried,
     profile: delivery.profile ?? target.profile,
@@ -179,22 +183,39 @@ async function sign(
   });
 }
 
+/** Goes on with a value, at once where it is there. */
+function after<T, R>(value: MaybePromise<T>, goOn: (value: T) => MaybePromise<R>): MaybePromise<R> {
+  return value instanceof Promise ? value.then(goOn) : goOn(value);
+}
+
 function headersFor(
   target: DeliveryTarget,
   token: string,
   contentType: string,
   contentLength: number,
 ): Record<string, string> {
-  const own = new Set(Object.keys(target.headers).map((name) => name.toLowerCase()));
-  // All that a client would add is said here, so that the head's size is known before it is sent.
-  const defaults = { Accept: '*/*', 'Accept-Encoding': 'identity', 'User-Agent': USER_AGENT };
   return {
-    ...Object.fromEntries(
-      Object.entries(defaults).filter(([name]) => !own.has(name.toLowerCase())),
-    ),
-    ...target.headers,
+    ...standingHeaders(target.headers),
     Authorization: `Bearer ${token}`,
     'Content-Type': contentType,
     'Content-Length': String(contentLength),
   };
+}
+
+/** All that a client would add is said here, so that the head's size is known before it is sent. */
+const DEFAULT_HEADERS = { Accept: '*/*', 'Accept-Encoding': 'identity', 'User-Agent': USER_AGENT };
+
+/** By the headers a destination was configured with: they are the same at each attempt. */
+const standing = new WeakMap<DeliveryTarget['headers'], Readonly<Record<string, string>>>();
+
+function standingHeaders(own: DeliveryTarget['headers']): Readonly<Record<string, string>> {
+  const known = standing.get(own);
+  if (known !== undefined) return known;
+  const names = new Set(Object.keys(own).map((name) => name.toLowerCase()));
+  const defaults = Object.entries(DEFAULT_HEADERS).filter(
+    ([name]) => !names.has(name.toLowerCase()),
+  );
+  const made = { ...Object.fromEntries(defaults), ...own };
+  standing.set(own, made);
+  return made;
 }

@@ -1,6 +1,7 @@
 import { isWebhookError } from '../../errors/webhook.error.js';
 import { WebhookSigningError } from '../../errors/webhook-signing.error.js';
 import type { FailureReason } from '../../queue/failure-reason.js';
+import type { MaybePromise } from '../../token/token-key.js';
 
 /**
  * Waits for a signature as long as the attempt lasts. What comes later is dropped.
@@ -8,7 +9,11 @@ import type { FailureReason } from '../../queue/failure-reason.js';
  * @param signal - aborted with the reason `timeout`, or `aborted` at shutdown
  * @throws {@link WebhookSigningError} `signing_failed`, whose cause is the signal's reason
  */
-export async function within<T>(signal: AbortSignal, signed: Promise<T>): Promise<T> {
+export function within<T>(signal: AbortSignal, signed: MaybePromise<T>): MaybePromise<T> {
+  return signed instanceof Promise ? race(signal, signed) : signed;
+}
+
+async function race<T>(signal: AbortSignal, signed: Promise<T>): Promise<T> {
   let stop = (): void => undefined;
   const late = new Promise<never>((_, reject) => {
     stop = () => reject(tooLate(signal));

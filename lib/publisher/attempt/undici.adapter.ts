@@ -19,21 +19,46 @@ export async function undiciAdapter(
   const axios = await import('axios');
   const stock = axios.default.getAdapter('http');
   const unfit = new Set<string>();
+  const addresses = new Addresses();
   return async (config) => {
     if (!isPlain(config, agents)) return stock(config);
-    const url = new URL(config.url!);
-    if (unfit.has(url.origin)) return stock(config);
+    const address = addresses.of(config.url!);
+    const { origin } = address;
+    if (unfit.has(origin)) return stock(config);
     try {
-      return await exchange({ dispatcher, opened, url }, config, axios);
+      return await exchange({ dispatcher, opened, address }, config, axios);
     } catch (error) {
       if (isUnaskedContinue(error)) {
-        unfit.add(url.origin);
+        unfit.add(origin);
         // The one that was found first gives way: it is found again, at the price of one attempt.
         if (unfit.size > MAX_UNFIT) unfit.delete(unfit.values().next().value!);
       }
       throw error;
     }
   };
+}
+
+/** A URL as undici wants it. */
+interface Address {
+  readonly origin: string;
+  readonly path: string;
+}
+
+/** URLs that are remembered in parts; an endpoint has the same one for every event. */
+const MAX_ADDRESSES = 1_000;
+
+class Addresses {
+  private readonly known = new Map<string, Address>();
+
+  of(url: string): Address {
+    const known = this.known.get(url);
+    if (known !== undefined) return known;
+    const { origin, pathname, search } = new URL(url);
+    const address = { origin, path: `${pathname}${search}` };
+    if (this.known.size >= MAX_ADDRESSES) this.known.clear();
+    this.known.set(url, address);
+    return address;
+  }
 }
 
 /** Origins that are remembered for needing the stock adapter. */
@@ -81,14 +106,17 @@ function exchange(
   {
     dispatcher,
     opened,
-    url,
-  }: { readonly dispatcher: Dispatcher; readonly opened: OpenedConnection; readonly url: URL },
+    address,
+  }: {
+    readonly dispatcher: Dispatcher;
+    readonly opened: OpenedConnection;
+    readonly address: Address;
+  },
   config: Config,
   { AxiosError, AxiosHeaders, CanceledError }: typeof import('axios'),
 ): Promise<AxiosResponse> {
   return new Promise((resolve, reject) => {
     const { signal, maxContentLength = -1 } = config;
-    const { origin, pathname, search } = url;
     const chunks: Buffer[] = [];
     let length = 0;
     let head: Pick<AxiosResponse, 'status' | 'statusText' | 'headers'> | undefined;
@@ -136,8 +164,7 @@ function exchange(
     };
     signal?.addEventListener?.('abort', onAbort);
     const request: Dispatcher.DispatchOptions = {
-      origin,
-      path: `${pathname}${search}`,
+      ...address,
       method: 'POST',
       headers: plainHeaders(config.headers),
       body: (config.data as Buffer | undefined) ?? null,

@@ -14,6 +14,11 @@ export class WebhookDeliveryEvents {
   /** Never ends by an error; completes at shutdown. */
   readonly events$: Observable<WebhookDeliveryEvent> = this.subject.asObservable();
 
+  /** @internal Whether anybody would hear it. */
+  get areHeard(): boolean {
+    return this.subject.observed;
+  }
+
   /** @internal */
   tell(event: WebhookDeliveryEvent): void {
     this.subject.next(event);
