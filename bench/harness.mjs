@@ -69,8 +69,9 @@ async function microseconds({ run, times }) {
  * Prints the pairs of each variant as one row, and gives the rows.
  *
  * @param runs `{ name, pairs: [{ own, ratio }] }`: microseconds, and those of the baseline divided by them
+ * @param what the microseconds are of
  */
-export function report(title, baseline, runs) {
+export function report(title, baseline, runs, what = 'CPU') {
   const rows = runs.map(({ name, pairs }) => {
     const ratios = sorted(pairs.map(({ ratio }) => ratio));
     const at = (share) => ratios[Math.round((ratios.length - 1) * share)];
@@ -90,10 +91,10 @@ export function report(title, baseline, runs) {
   );
   for (const row of rows) {
     console.log(
-      `  ${row.name.padEnd(38)} ${row.ratio.toFixed(3).padStart(7)}  (${spread(row)})  ${row.microseconds.toFixed(2).padStart(9)} µs CPU`,
+      `  ${row.name.padEnd(38)} ${row.ratio.toFixed(3).padStart(7)}  (${spread(row)})  ${row.microseconds.toFixed(2).padStart(9)} µs ${what}`,
     );
   }
-  return { title, baseline, rows };
+  return { title, unit: 'speed as a multiple', baseline, rows };
 }
 
 function bandOf(ratios) {

@@ -7,7 +7,7 @@ const END_OF_HEAD = '\r\n\r\n';
 export class Client {
   #connections = [];
 
-  constructor(port, count = 8) {
+  constructor(port, count = 32) {
     this.port = port;
     this.count = count;
   }

@@ -4,7 +4,7 @@ import { UnauthorizedException } from '@nestjs/common';
 import { jwtVerify } from 'jose';
 import jsonwebtoken from 'jsonwebtoken';
 import { Webhook } from 'standardwebhooks';
-import { ISSUER, SECRET } from './settings.mjs';
+import { ISSUER, SECRET } from '../event.mjs';
 
 const key = createSecretKey(Buffer.from(SECRET));
 const bytes = new TextEncoder().encode(SECRET);

@@ -1,20 +1,11 @@
 import { createTokenSigner, digest } from '../../dist/token/index.js';
 import { Webhook } from 'standardwebhooks';
-import { ISSUER, PATH, SECRET } from './settings.mjs';
+import { dataOf, ISSUER, SECRET } from '../event.mjs';
+import { PATH } from './settings.mjs';
 
 const signer = createTokenSigner({ issuer: ISSUER, key: SECRET });
 const forger = createTokenSigner({ issuer: ISSUER, key: `${SECRET}-of-somebody-else` });
 const webhook = new Webhook(Buffer.from(SECRET).toString('base64'));
-
-export function dataOf(items) {
-  const lines = Array.from({ length: items }, (_, i) => ({
-    sku: `sku-${i}`,
-    quantity: i,
-    price: 12.5,
-    name: 'A thing with a name',
-  }));
-  return { id: 'ord_1', lines };
-}
 
 /** A JSON body of about so many bytes: many small members, as orders and invoices have. */
 export function bodyOf(bytes) {
@@ -26,6 +17,11 @@ export function headRequests(count, data, { forged = false } = {}) {
   return Array.from({ length: count }, () =>
     head('HEAD', [bearer({ event: 'order.created', data }, forged)]),
   );
+}
+
+/** Values of the header `Authorization`, each with a token of its own. */
+export function authorizations(count, data) {
+  return Array.from({ length: count }, () => credentials({ event: 'order.created', data }, false));
 }
 
 /** Requests with a body, whose digest is in the token. */
@@ -41,8 +37,12 @@ export function postRequests(count, body, { forged = false, standard = false } =
 }
 
 function bearer(input, forged) {
+  return `Authorization: ${credentials(input, forged)}`;
+}
+
+function credentials(input, forged) {
   const token = /** @type {string} */ ((forged ? forger : signer).sign(input));
-  return `Authorization: Bearer ${token}`;
+  return `Bearer ${token}`;
 }
 
 function standardHeaders(body, forged) {

@@ -3,11 +3,12 @@ import { report } from '../harness.mjs';
 const ROUNDS = { full: 31, quick: 9 };
 
 /**
- * Lets servers take turns with the first of them, ABBA, and reports the CPU time of a request.
+ * Lets servers take turns with the first of them, ABBA, and reports what a request costs.
  *
  * @param runs `{ name, server, lot, accepted }`: `lot()` makes the requests of a turn
+ * @param options.what of what `server.cost()` gives microseconds
  */
-export async function compareServers(title, runs, { quick = false } = {}) {
+export async function compareServers(title, runs, { quick = false, what = 'CPU' } = {}) {
   const [base] = runs;
   for (const run of runs) run.pairs = [];
   for (let round = 0; round < ROUNDS[quick ? 'quick' : 'full']; round++) {
@@ -23,5 +24,5 @@ export async function compareServers(title, runs, { quick = false } = {}) {
     }
   }
   for (const { server } of runs) server.stop();
-  return report(title, base.name, runs);
+  return report(title, base.name, runs, what);
 }

@@ -4,7 +4,8 @@ import { Controller, Head, HttpCode, Module, Post, UseGuards } from '@nestjs/com
 import { NestFactory } from '@nestjs/core';
 import { ExpressAdapter } from '@nestjs/platform-express';
 import { FastifyAdapter } from '@nestjs/platform-fastify';
-import { decorate, ISSUER, MAX_BODY, PATH, SECRET } from './settings.mjs';
+import { ISSUER, SECRET } from '../event.mjs';
+import { decorate, MAX_BODY, PATH } from './settings.mjs';
 
 const [, , adapter, variant] = process.argv;
 const app = await NestFactory.create(

@@ -1,5 +1,3 @@
-export const ISSUER = 'https://shop.example';
-export const SECRET = 'a-secret-of-the-benchmark-32-bytes-or-more';
 export const PATH = '/hook';
 /** Bytes of a body that every variant takes. */
 export const MAX_BODY = 2_000_000;

@@ -1,10 +1,10 @@
 import { createTokenSigner, createTokenVerifier } from '../../dist/token/index.js';
 import { EventRouter } from '../../dist/token/event-router.js';
 import { MemoryReplayStore } from '../../dist/replay/memory-replay.store.js';
+import { SECRET } from '../event.mjs';
 import { compare } from '../harness.mjs';
 import { claimOf } from './replay.mjs';
 
-const SECRET = 'a-secret-of-the-benchmark-32-bytes-or-more';
 const MANY = 10_000;
 
 /** What one event costs when there is one of everything, and when there is very much of it. */

@@ -4,10 +4,9 @@ import { jwtVerify, SignJWT } from 'jose';
 import jsonwebtoken from 'jsonwebtoken';
 import { createTokenSigner, createTokenVerifier } from '../../dist/token/index.js';
 import { Webhook } from 'standardwebhooks';
+import { dataOf, ISSUER, SECRET } from '../event.mjs';
 import { compare } from '../harness.mjs';
 
-const ISSUER = 'https://shop.example';
-const SECRET = 'a-secret-of-the-benchmark-32-bytes-or-more';
 const key = createSecretKey(Buffer.from(SECRET));
 const cryptoKey = await webcrypto.subtle.importKey(
   'raw',
@@ -29,16 +28,6 @@ export async function run(options) {
     }
   }
   return results;
-}
-
-function dataOf(items) {
-  const lines = Array.from({ length: items }, (_, i) => ({
-    sku: `sku-${i}`,
-    quantity: i,
-    price: 12.5,
-    name: 'A thing with a name',
-  }));
-  return { id: 'ord_1', lines };
 }
 
 async function verify(title, data, options) {

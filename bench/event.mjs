@@ -1,0 +1,15 @@
+// Whose events every scenario measures by, and what they carry.
+
+export const ISSUER = 'https://shop.example';
+export const SECRET = 'a-secret-of-the-benchmark-32-bytes-or-more';
+
+/** An order with so many lines: many small members, as JSON has them. */
+export function dataOf(items) {
+  const lines = Array.from({ length: items }, (_, i) => ({
+    sku: `sku-${i}`,
+    quantity: i,
+    price: 12.5,
+    name: 'A thing with a name',
+  }));
+  return { id: 'ord_1', lines };
+}

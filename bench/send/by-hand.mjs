@@ -1,0 +1,101 @@
+// What people send webhooks with. Each makes `send()`, which signs, sends, and gives the status.
+import { createHash, randomUUID } from 'node:crypto';
+import { Agent, request } from 'node:http';
+import { HttpModule, HttpService } from '@nestjs/axios';
+import { Module } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import { SignJWT } from 'jose';
+import { firstValueFrom } from 'rxjs';
+import undici from 'undici';
+import { createTokenSigner, digest } from '../../dist/token/index.js';
+import { ISSUER, SECRET } from '../event.mjs';
+import { EVENT } from './settings.mjs';
+
+const signer = createTokenSigner({ issuer: ISSUER, key: SECRET });
+const bytes = new TextEncoder().encode(SECRET);
+
+export const BY_HAND = {
+  async 'http-service'(url, { method, data }) {
+    const http = await httpService();
+    return async () => {
+      const { headers, body } = signed(method, data);
+      const { status } = await firstValueFrom(http.request({ method, url, data: body, headers }));
+      return status;
+    };
+  },
+
+  async jose(url, { method, data }) {
+    const http = await httpService();
+    return async () => {
+      const { headers, body } = await signedByJose(method, data);
+      const { status } = await firstValueFrom(http.request({ method, url, data: body, headers }));
+      return status;
+    };
+  },
+
+  async 'node-http'(url, { method, data }) {
+    const { hostname, port, pathname: path } = new URL(url);
+    const agent = new Agent({ keepAlive: true });
+    return () =>
+      new Promise((resolve, reject) => {
+        const { headers, body } = signed(method, data);
+        const sent = request({ hostname, port, path, method, headers, agent }, (answer) => {
+          answer.on('end', () => resolve(answer.statusCode));
+          answer.on('error', reject);
+          answer.resume();
+        });
+        sent.on('error', reject);
+        sent.end(body);
+      });
+  },
+
+  async undici(url, { method, data }) {
+    const dispatcher = new undici.Agent();
+    return async () => {
+      const { headers, body } = signed(method, data);
+      const answer = await undici.request(url, { dispatcher, method, headers, body });
+      await answer.body.dump();
+      return answer.statusCode;
+    };
+  },
+};
+
+async function httpService() {
+  class App {}
+  Module({ imports: [HttpModule] })(App);
+  const app = await NestFactory.createApplicationContext(App, { logger: ['error'] });
+  return app.get(HttpService, { strict: false });
+}
+
+function signed(method, data) {
+  if (method === 'HEAD') return { headers: headersOf(signer.sign({ event: EVENT, data })) };
+  const body = Buffer.from(JSON.stringify(data));
+  const token = signer.sign({ event: EVENT, hash: digest('sha256', body) });
+  return { body, headers: headersOf(token, body) };
+}
+
+/** As jose's manual has it: the secret as bytes, which it imports at each call. */
+async function signedByJose(method, data) {
+  const body = method === 'HEAD' ? undefined : Buffer.from(JSON.stringify(data));
+  const content =
+    body === undefined
+      ? { data }
+      : { hash: `sha256:${createHash('sha256').update(body).digest('hex')}` };
+  const token = await new SignJWT({ webhook: { event: EVENT, ...content } })
+    .setProtectedHeader({ alg: 'HS256', typ: 'JWT' })
+    .setIssuer(ISSUER)
+    .setIssuedAt()
+    .setNotBefore('0s')
+    .setExpirationTime('5m')
+    .setJti(randomUUID())
+    .sign(bytes);
+  return { body, headers: headersOf(token, body) };
+}
+
+function headersOf(token, body) {
+  return {
+    Authorization: `Bearer ${token}`,
+    'Content-Type': 'application/json',
+    'Content-Length': String(body?.length ?? 0),
+  };
+}

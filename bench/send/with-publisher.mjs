@@ -1,0 +1,57 @@
+// The same through WebhookPublisher, in an application of Nest, with the egress guard on.
+import { Module } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import {
+  InProcessDeliveryQueue,
+  WebhookDeliveryEvents,
+  WebhookModule,
+  WebhookPublisher,
+} from '../../dist/index.js';
+import { ISSUER, SECRET } from '../event.mjs';
+import { CONCURRENCY, EVENT } from './settings.mjs';
+
+export const WITH_PUBLISHER = {
+  'send-undici': (url, load) => sending('auto', url, load),
+  'send-axios': (url, load) => sending('axios', url, load),
+
+  /** Whoever publishes does not wait for the delivery; here it is waited for, so that it is counted. */
+  async 'publish-undici'(url, { method, data }) {
+    const app = await application('auto', url, method);
+    const publisher = app.get(WebhookPublisher);
+    const waiting = new Map();
+    app.get(WebhookDeliveryEvents).events$.subscribe(({ deliveryId, statusCode }) => {
+      waiting.get(deliveryId)?.(statusCode);
+      waiting.delete(deliveryId);
+    });
+    return async () => {
+      const { deliveries } = await publisher.publish(EVENT, data);
+      return new Promise((resolve) => waiting.set(deliveries[0].id, resolve));
+    };
+  },
+};
+
+/** `send` resolves after the first attempt, as a request by hand does. */
+async function sending(transport, url, { method, data }) {
+  const app = await application(transport, url, method);
+  const publisher = app.get(WebhookPublisher);
+  return async () => (await publisher.send('sink', EVENT, data)).statusCode;
+}
+
+async function application(transport, url, method) {
+  const publisher = {
+    issuer: ISSUER,
+    secret: SECRET,
+    endpoints: [{ id: 'sink', url, method }],
+    transport,
+    // As many at once as the others have: by default a single destination gets a quarter of them.
+    queue: new InProcessDeliveryQueue({
+      concurrency: CONCURRENCY,
+      concurrencyPerDestination: CONCURRENCY,
+    }),
+    allowHttp: true,
+    allowedAddresses: ['127.0.0.1'],
+  };
+  class App {}
+  Module({ imports: [WebhookModule.forRoot({ publisher })] })(App);
+  return NestFactory.createApplicationContext(App, { logger: ['error'] });
+}
