@@ -2,13 +2,22 @@
 // Nest 12, on Express and on Fastify, and in plain node. Needs the npm registry, so it is not part of `npm test`.
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { cpSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { createTokenSigner, digest } from 'nestjs-webhook-token/token';
+import { checkStatedFootprint, footprintOf } from './footprint.mjs';
 
 const here = dirname(fileURLToPath(import.meta.url));
 const root = join(here, '..', '..');
@@ -128,6 +137,15 @@ await check('plain node: the command line', () => {
   const args = ['--no-install', 'nestjs-webhook-token', '--version'];
   const text = execFileSync('npx', args, { cwd: plain, encoding: 'utf8' });
   expectEqual(/^\d+\.\d+\.\d+/.test(text), true, 'a version');
+});
+await check('installed size and number of packages, as README.md states them', () => {
+  const folder = join(workshop, 'alone');
+  mkdirSync(folder);
+  writeFileSync(join(folder, 'package.json'), '{}');
+  const quiet = ['--no-audit', '--no-fund', '--loglevel=error'];
+  // Without its peers, which an application of Nest has.
+  npm(folder, 'install', '--legacy-peer-deps', ...quiet, tarball);
+  checkStatedFootprint(readFileSync(join(root, 'README.md'), 'utf8'), footprintOf(folder));
 });
 
 rmSync(workshop, { recursive: true, force: true });
