@@ -4,9 +4,15 @@ import { gzipSync } from 'node:zlib';
 import { digest } from '../../lib/token/index.js';
 import { adapters } from '../fixtures/adapters.js';
 import { forged, goodClaims } from '../fixtures/forged-token.js';
-import { HostileTarget, outcome, requestHead, WAYS } from '../fixtures/hostile-target.js';
+import {
+  HostileTarget,
+  outcome,
+  postRequest,
+  requestHead,
+  WAYS,
+} from '../fixtures/hostile-target.js';
 import type { RawConnection } from '../fixtures/raw-client.js';
-import { signed, signedBody } from '../fixtures/receiver-app.js';
+import { receiverOptions, signed, signedBody } from '../fixtures/receiver-app.js';
 
 const MEBIBYTE = 1024 * 1024;
 /** What a receiver reads of a body it never wants: some packets, that were on their way. */
@@ -18,9 +24,18 @@ const deep = (levels: number): string => '{"a":'.repeat(levels) + '1' + '}'.repe
 
 describe.each(adapters)('bodies of a hostile sender on %s', (_, createAdapter) => {
   let target: HostileTarget;
+  /** Takes small bodies only. */
+  let sparing: HostileTarget;
 
-  beforeAll(async () => (target = await HostileTarget.start(createAdapter())));
-  afterAll(() => target.close());
+  beforeAll(async () => {
+    target = await HostileTarget.start(createAdapter());
+    const options = receiverOptions({ maxBodyBytes: 1_000 });
+    sparing = await HostileTarget.start(createAdapter(), { options });
+  });
+  afterAll(async () => {
+    await target.close();
+    await sparing.close();
+  });
 
   describe.each(WAYS)('at %s', (way) => {
     const postHead = (token: string, headers: string[]): string =>
@@ -210,9 +225,63 @@ describe.each(adapters)('bodies of a hostile sender on %s', (_, createAdapter) =
       await target.survives(way, 0, async (connection) => {
         connection.write(postHead(signed(), ['Content-Length: 9', 'Content-Type: text/plain']));
 
-        const answer = await connection.answer();
-        expect(outcome(answer)).toEqual([400, 'hash_required']);
-        expect(answer?.headers['connection']).toBe('close');
+        expect(outcome(await connection.answer())).toEqual([400, 'hash_required']);
+      });
+    });
+
+    describe('the body of a request that is refused unread', () => {
+      const refusedHead = (headers: string[]): string => postHead('a.b.c', headers);
+
+      it.each([1, 65_536])('%i bytes are read away, and the connection stays', async (length) => {
+        await target.survives(way, 1, async (connection) => {
+          connection.write(refusedHead([`Content-Length: ${length}`]));
+          const answer = await connection.answer();
+          expect(outcome(answer)).toEqual([401, 'invalid_token']);
+          expect(answer?.headers['connection']).not.toBe('close');
+
+          connection.write('x'.repeat(length));
+          connection.write(postRequest(way, '{"n":1}'));
+          expect(outcome(await connection.answer())).toEqual([204, undefined]);
+          expect(target.events.at(-1)?.data).toEqual({ n: 1 });
+        });
+      });
+
+      it('nothing in it runs, whatever it spells', async () => {
+        await target.survives(way, 1, async (connection) => {
+          const hidden = postRequest(way, '{"hidden":true}');
+          connection.write(refusedHead([`Content-Length: ${hidden.length}`]) + hidden);
+          connection.write(postRequest(way, '{"n":2}'));
+
+          expect(outcome(await connection.answer())).toEqual([401, 'invalid_token']);
+          expect(outcome(await connection.answer())).toEqual([204, undefined]);
+          expect(target.events.at(-1)?.data).toEqual({ n: 2 });
+        });
+      });
+
+      it('they are read away also where the receiver takes no body so large', async () => {
+        await sparing.survives(way, 1, async (connection) => {
+          connection.write(postHead(signedBody('{}').token, ['Content-Length: 2000']));
+          expect(outcome(await connection.answer())).toEqual([413, 'payload_too_large']);
+
+          connection.write('x'.repeat(2_000));
+          connection.write(postRequest(way, '{}'));
+          expect(outcome(await connection.answer())).toEqual([204, undefined]);
+        });
+      });
+
+      it.each<[string, string[], string]>([
+        ['more bytes than that', ['Content-Length: 65537'], 'x'],
+        ['chunks, whose end nobody has told', ['Transfer-Encoding: chunked'], '1\r\nx\r\n'],
+        ['what a 100 was asked for', ['Content-Length: 9', 'Expect: 100-continue'], ''],
+      ])('closes the connection: %s', async (_name, headers, wire) => {
+        await target.survives(way, 0, async (connection) => {
+          connection.write(refusedHead(headers) + wire);
+
+          if (headers.length === 2) expect((await connection.answer())?.status).toBe(100);
+          const answer = await connection.answer();
+          expect(outcome(answer)).toEqual([401, 'invalid_token']);
+          expect(answer?.headers['connection']).toBe('close');
+        });
       });
     });
   });
