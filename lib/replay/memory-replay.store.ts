@@ -31,7 +31,7 @@ const SWEEP_SLICE = 4;
 const SEARCH_LIMIT = 16;
 
 export interface MemoryReplayStoreOptions {
-  /** How many events are remembered at most, 1 to 16,777,216. Default: 250,000, about 35 MB when full. */
+  /** How many events are remembered at most, 1 to 16,777,216. Default: 250,000, about 32 MB when full. */
   readonly maxEntries?: number | undefined;
   /** How many of them may be of one issuer, so that none can fill the store. Default: no bound of its own. */
   readonly maxEntriesPerIssuer?: number | undefined;
@@ -62,9 +62,9 @@ export class MemoryReplayStore extends ReplayStore {
   private readonly clock: WebhookClock;
 
   private readonly entries: ReplayEntries;
-  private readonly events = new KeyIndex();
+  private readonly events = new KeyIndex((slot) => this.entries.keysOf(slot).key);
   /** Only tokens whose key is not the event's. */
-  private readonly tokens = new KeyIndex();
+  private readonly tokens = new KeyIndex((slot) => this.entries.keysOf(slot).tokenKey);
 
   /** Each entry by when its state ends. */
   private readonly reserved: TimeBuckets;

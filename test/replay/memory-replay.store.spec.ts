@@ -55,6 +55,22 @@ describe('MemoryReplayStore', () => {
     expect(verdict).toMatchObject({ status: 'reserved' });
   });
 
+  it.each([
+    ['in all but their end', (i: number) => `${'a'.repeat(30)}${i}`],
+    ['in their end', (i: number) => `${i}${'z'.repeat(30)}`],
+    ['in length', (i: number) => 'x'.repeat(i)],
+  ])('tells thousands of keys apart that are equal %s', (_, keyOf) => {
+    const { store, handle, reserve, statusOf } = setup();
+    const keys = Array.from({ length: 2_000 }, (_one, i) => keyOf(i));
+    const [kept, freed] = [keys.filter((_key, i) => i % 3), keys.filter((_key, i) => !(i % 3))];
+    const reservations = freed.map((key) => reserve(key));
+    for (const key of kept) handle(key);
+    for (const reservation of reservations) expect(store.release(reservation)).toBe(true);
+
+    expect(new Set(kept.map(statusOf))).toEqual(new Set(['done']));
+    expect(new Set(freed.map(statusOf))).toEqual(new Set(['reserved']));
+  });
+
   it('says exactly until when a reservation holds', async () => {
     const { clock, store, claim, reserve } = setup();
     const stale = reserve('a');
