@@ -189,6 +189,11 @@ export class BullMqDeliveryQueue extends DeliveryQueue {
     this.stopping = true;
     const { worker } = this;
     if (worker === undefined) return 0;
+    if (!(await isConnected(worker))) {
+      // It would wait for Redis to say goodbye, and keep the process alive.
+      await waitUntil(this.clock, deadline, worker.close(true));
+      return this.running;
+    }
     await waitUntil(this.clock, deadline, worker.close());
     const left = this.running;
     // What still runs is given up here; its lease ends, and another process takes it.
@@ -301,6 +306,13 @@ export class BullMqDeliveryQueue extends DeliveryQueue {
       throw new WebhookDeliveryError('shutting_down', 'The delivery queue is stopped.');
     }
   }
+}
+
+async function isConnected(worker: Worker): Promise<boolean> {
+  // A client that has never been connected is still to come.
+  const client = worker.getBackend().client.catch(() => undefined);
+  const turn = new Promise<undefined>((resolve) => setImmediate(() => resolve(undefined)));
+  return (await Promise.race([client, turn]))?.status === 'ready';
 }
 
 /** @returns `false` where somebody else was faster */

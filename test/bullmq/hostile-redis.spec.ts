@@ -1,7 +1,12 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
 import { afterEach, expect, it } from '@jest/globals';
 import { Queue } from 'bullmq';
 import { BullMqDeliveryQueue } from '../../lib/bullmq/index.js';
+import { SystemClock } from '../../lib/clock/system-clock.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { freePort, RedisProcess } from '../fixtures/redis-process.js';
 import { describeWith } from '../fixtures/services.js';
@@ -39,7 +44,8 @@ function queueOn(
   const deliveries = new BullMqDeliveryQueue(queue, { clock });
   closing.push(
     async () => queue.disconnect(),
-    async () => deliveries.stop(0),
+    // It says goodbye to Redis, which is stopped next.
+    async () => deliveries.stop((clock ?? new SystemClock()).now() + 5_000),
   );
   return [deliveries, failed];
 }
@@ -153,6 +159,23 @@ async function fill(queue: BullMqDeliveryQueue, taken: string[]): Promise<unknow
     },
     20_000,
   );
+
+  it('that has gone keeps no process from ending', async () => {
+    const server = await redis();
+    const script = fileURLToPath(new URL('leaver.process.mjs', import.meta.url));
+    const leaver = spawn(process.execPath, [script, JSON.stringify({ port: server.port })]);
+    closing.push(async () => leaver.kill('SIGKILL'));
+    const ended = once(leaver, 'close');
+    const words = createInterface({ input: leaver.stdout })[Symbol.asyncIterator]();
+    expect(await words.next()).toMatchObject({ value: 'consumes' });
+    await server.stop();
+    expect(await words.next()).toMatchObject({ value: 'alone' });
+
+    leaver.stdin.write('stop');
+    expect(await words.next()).toMatchObject({ value: 'stopped' });
+    // Where something is left, it never ends, and the test runs into its bound.
+    expect(await ended).toEqual([0, null]);
+  }, 30_000);
 
   it.each<[string, (queue: BullMqDeliveryQueue) => Promise<unknown>]>([
     ['publish', async (queue) => queue.enqueue([due('x')])],
