@@ -5,6 +5,7 @@ const config: Config = {
   testEnvironment: 'node',
   // A bound on what hangs, wide enough for a machine that is busy: nothing measures time by it.
   testTimeout: 60_000,
+  globalTeardown: '<rootDir>/test/fixtures/left-open.ts',
   testMatch: ['<rootDir>/test/**/*.spec.ts'],
   extensionsToTreatAsEsm: ['.ts'],
   moduleNameMapper: {
