@@ -48,7 +48,7 @@ export type { WebhookIssuer } from './keys/webhook-issuer.interface.js';
 
 // Replay
 export { MemoryReplayStore } from './replay/memory-replay.store.js';
-export type { MaybePromise } from './token/token-key.js';
+export type { MaybePromise } from './token/maybe-promise.js';
 export { ReplayStore } from './replay/replay-store.js';
 export type { ReplayClaim, ReplayReservation, ReplayVerdict } from './replay/replay-store.js';
 

@@ -7,9 +7,18 @@ const signer = createTokenSigner({ issuer: ISSUER, key: SECRET });
 const forger = createTokenSigner({ issuer: ISSUER, key: `${SECRET}-of-somebody-else` });
 const webhook = new Webhook(Buffer.from(SECRET).toString('base64'));
 
-/** A JSON body of about so many bytes: many small members, as orders and invoices have. */
+/** Bytes of an order's line at the least. */
+const LINE = 68;
+
+/** A JSON body of so many bytes: many small members, as orders and invoices have, and a note that fills it up. */
 export function bodyOf(bytes) {
-  return Buffer.from(JSON.stringify(dataOf(Math.max(1, Math.round(bytes / 68)))));
+  let order;
+  let left = -1;
+  for (let lines = Math.floor(bytes / LINE); left < 0; lines--) {
+    order = { ...dataOf(lines), note: '' };
+    left = bytes - JSON.stringify(order).length;
+  }
+  return Buffer.from(JSON.stringify({ ...order, note: 'x'.repeat(left) }));
 }
 
 /** Requests that inform the receiver of events with this data, inline. */

@@ -21,9 +21,6 @@ export abstract class WebhookError<Code extends string = string> extends Error {
     options?: ErrorOptions,
   ) {
     super(message, options);
-    // The name of the class that is thrown, without each of them having to say it; not enumerable, so that
-    // it is printed once. A bundler that renames classes renames it too: `code` is what to compare.
-    Object.defineProperty(this, 'name', { value: new.target.name, configurable: true });
   }
 
   /** @internal */
@@ -36,6 +33,15 @@ export abstract class WebhookError<Code extends string = string> extends Error {
     return { name: this.name, code: this.code, message: this.message };
   }
 }
+
+// The name of the class that is thrown, without each of them having to say it, and once for all errors: a refusal is made for
+// each request that somebody forges. A bundler that renames classes renames it too: `code` is what to compare.
+Object.defineProperty(WebhookError.prototype, 'name', {
+  configurable: true,
+  get(this: WebhookError): string {
+    return this.constructor.name;
+  },
+});
 
 /**
  * Tells whether a value is an error of this package, also when it comes from a second copy of it.

@@ -1,7 +1,7 @@
 import { inTime } from '../clock/deadline.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookStoreError } from '../errors/webhook-store.error.js';
-import type { MaybePromise } from '../token/token-key.js';
+import type { MaybePromise } from '../token/maybe-promise.js';
 import type { KeyProvider } from './key-provider.js';
 import type { TroubleLog } from './trouble-log.js';
 

@@ -1,7 +1,7 @@
 import { errorName } from '../errors/error-name.js';
 import { isWebhookError } from '../errors/webhook.error.js';
 import { matchesEvent } from '../token/event-name.js';
-import type { MaybePromise } from '../token/token-key.js';
+import type { MaybePromise } from '../token/maybe-promise.js';
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 import {
   DestinationState,

@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { isNativeError } from 'node:util/types';
 import { Injectable, Logger } from '@nestjs/common';
+import { after, type MaybePromise } from '../token/maybe-promise.js';
 import { HandlerFailure } from './answers/handler-failure.js';
 import {
   fromNodeRequest,
@@ -65,17 +66,19 @@ export class WebhookIntake {
   }
 
   /** Lets an event in on a route of the application; the shared part of both ways. */
-  async admit(incoming: IncomingWebhook, receiver: ResolvedReceiver): Promise<WebhookReception> {
+  admit(incoming: IncomingWebhook, receiver: ResolvedReceiver): MaybePromise<WebhookReception> {
     if (this.drain.closing) throw new WebhookException(refuse('shutting_down'));
     return this.verifier.admit(incoming, receiver);
   }
 
   /** Records an event as handled; says so where the record could not be made. */
-  async complete(
+  complete(
     reception: WebhookReception,
     done: 'handled' | 'queued' = 'handled',
-  ): Promise<void> {
-    if (!(await reception.complete())) this.warnUnrecorded(reception.event, done);
+  ): MaybePromise<void> {
+    return after(reception.complete(), (isRecorded) => {
+      if (!isRecorded) this.warnUnrecorded(reception.event, done);
+    });
   }
 
   /** Tells log and diagnostics how a request ended. */

@@ -1,4 +1,4 @@
-import type { MaybePromise } from '../token/token-key.js';
+import type { MaybePromise } from '../token/maybe-promise.js';
 
 /** What a receiver wants to remember of one verified event. */
 export interface ReplayClaim {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import type { DeliveryLog, LoggedDelivery } from '../publisher/deliveries/delivery-log.js';
-import type { MaybePromise } from '../token/token-key.js';
+import type { MaybePromise } from '../token/maybe-promise.js';
 import type { ContractCase } from './contract-case.interface.js';
 import {
   attemptMade,

@@ -5,7 +5,7 @@ import type {
   EndpointStore,
   StoredEndpoint,
 } from '../publisher/endpoints/endpoint-store.js';
-import type { MaybePromise } from '../token/token-key.js';
+import type { MaybePromise } from '../token/maybe-promise.js';
 import type { ContractCase } from './contract-case.interface.js';
 
 /** How to get at the store under test. */

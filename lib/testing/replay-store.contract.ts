@@ -8,7 +8,7 @@ import type {
   ReplayStore,
   ReplayVerdict,
 } from '../replay/replay-store.js';
-import type { MaybePromise } from '../token/token-key.js';
+import type { MaybePromise } from '../token/maybe-promise.js';
 import type { ContractCase } from './contract-case.interface.js';
 import { TestClock } from './test-clock.js';
 

@@ -13,7 +13,8 @@ export { isEventName, matchesEvent } from './event-name.js';
 export type { TrustedIssuer } from './key-ring.js';
 export type { KeyInput, KeyMaterial, KeyPolicy, WebhookKey } from './key-material.js';
 export type { IssuerKeys, KeySource, TrustedIssuers } from './key-source.js';
-export type { MaybePromise, VerificationKey } from './token-key.js';
+export type { MaybePromise } from './maybe-promise.js';
+export type { VerificationKey } from './token-key.js';
 export type { CompactToken } from './compact-token.js';
 export type { TokenClock } from './token-clock.js';
 export type {

@@ -12,7 +12,8 @@ import type { IssuerKeys, KeySource, TrustedIssuers } from './key-source.js';
 import { ProfileChoice } from './profile-choice.js';
 import { readSeconds, type TokenClock } from './token-clock.js';
 import { TokenHeaders } from './token-header.js';
-import type { MaybePromise, VerificationKey } from './token-key.js';
+import type { MaybePromise } from './maybe-promise.js';
+import type { VerificationKey } from './token-key.js';
 import { audiences, optionFaults } from './token-verifier.checks.js';
 import type {
   TokenRules,

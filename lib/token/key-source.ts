@@ -1,4 +1,5 @@
-import type { MaybePromise, VerificationKey } from './token-key.js';
+import type { MaybePromise } from './maybe-promise.js';
+import type { VerificationKey } from './token-key.js';
 
 /** The keys of one issuer, wherever they come from. */
 export interface IssuerKeys {

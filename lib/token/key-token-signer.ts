@@ -11,7 +11,8 @@ import { parseSigningKey } from './signing-key.js';
 import { maySign, noSigningKey } from './signing-time.js';
 import { readSeconds, type TokenClock } from './token-clock.js';
 import { checkInput } from './token-input.checks.js';
-import type { MaybePromise, SigningKey } from './token-key.js';
+import type { MaybePromise } from './maybe-promise.js';
+import type { SigningKey } from './token-key.js';
 import { sharedFaults } from './token-signer.checks.js';
 import type {
   TokenSigner,

@@ -2,7 +2,7 @@ import type { KeyWindow } from './key-window.js';
 import { signingWindow, type SigningKeyInput } from './signing-key.js';
 import { maySign, noSigningKey } from './signing-time.js';
 import { readSeconds, type TokenClock } from './token-clock.js';
-import type { MaybePromise } from './token-key.js';
+import type { MaybePromise } from './maybe-promise.js';
 import type { SignatureAlgorithm } from './webhook-token.constants.js';
 import {
   createTokenSigner,

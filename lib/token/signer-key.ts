@@ -3,7 +3,8 @@ import { WebhookSigningError } from '../errors/webhook-signing.error.js';
 import { isKeyId, KEY_ID_RULE } from './identifier.js';
 import { parseKey } from './key-material.js';
 import { formSignature } from './signature-form.js';
-import type { MaybePromise, SigningKey } from './token-key.js';
+import { isThenable, type MaybePromise } from './maybe-promise.js';
+import type { SigningKey } from './token-key.js';
 import { SIGNATURE_ALGORITHMS, type SignatureAlgorithm } from './webhook-token.constants.js';
 import { DEFAULT_INLINE_LIMIT, type WebhookSigner } from './webhook-signer.js';
 
@@ -95,8 +96,4 @@ export class SignerKey implements SigningKey {
 
 function encode(json: string): string {
   return Buffer.from(json).toString('base64url');
-}
-
-function isThenable<T>(value: MaybePromise<T>): value is Promise<T> {
-  return typeof (value as { then?: unknown } | null | undefined)?.then === 'function';
 }

@@ -1,9 +1,7 @@
 import type { KeyObject } from 'node:crypto';
 import type { CompactToken } from './compact-token.js';
+import type { MaybePromise } from './maybe-promise.js';
 import type { SignatureAlgorithm } from './webhook-token.constants.js';
-
-/** A value, or a promise of it: HMAC is synchronous, everything else is not. */
-export type MaybePromise<T> = T | Promise<T>;
 
 /** A key that was parsed and bound to one algorithm, ready to sign. */
 export interface SigningKey {

@@ -1,7 +1,7 @@
 import type { KeyPolicy } from './key-material.js';
 import type { SigningKeyInput } from './signing-key.js';
 import type { TokenClock } from './token-clock.js';
-import type { MaybePromise } from './token-key.js';
+import type { MaybePromise } from './maybe-promise.js';
 import type { SignatureAlgorithm, WebhookProfile } from './webhook-token.constants.js';
 
 /** Who signs, and with what. */

@@ -2,7 +2,7 @@ import type { KeyPolicy } from './key-material.js';
 import type { TrustedIssuer } from './key-ring.js';
 import type { KeySource } from './key-source.js';
 import type { TokenClock } from './token-clock.js';
-import type { MaybePromise } from './token-key.js';
+import type { MaybePromise } from './maybe-promise.js';
 import type { VerifiedWebhookToken } from './webhook-claims.interface.js';
 import type { WebhookProfile } from './webhook-token.constants.js';
 

@@ -1,5 +1,5 @@
 import type { KeyMaterial } from './key-material.js';
-import type { MaybePromise } from './token-key.js';
+import type { MaybePromise } from './maybe-promise.js';
 import type { SignatureAlgorithm } from './webhook-token.constants.js';
 
 /** Bytes of inline data that a {@link WebhookSigner} is given to sign, unless it says otherwise. */

@@ -2,7 +2,7 @@ import { WebhookDeliveryError } from '../../errors/webhook-delivery.error.js';
 import { digest } from '../../token/payload-hash.js';
 import { rulesOf } from '../../token/profiles/profile-registry.js';
 import type { ProfileRules } from '../../token/profiles/profile-rules.interface.js';
-import type { MaybePromise } from '../../token/token-key.js';
+import { after, type MaybePromise } from '../../token/maybe-promise.js';
 import type { WebhookTokenInput } from '../../token/token-signer.js';
 import type { WebhookReceipt } from '../../token/webhook-receipt.interface.js';
 import { receiptOf } from '../../token/webhook-receipt.js';
@@ -181,11 +181,6 @@ function sign(
     subject: delivery.subject ?? target.subject,
     id: target.jti === 'delivery' ? delivery.id : undefined,
   });
-}
-
-/** Goes on with a value, at once where it is there. */
-function after<T, R>(value: MaybePromise<T>, goOn: (value: T) => MaybePromise<R>): MaybePromise<R> {
-  return value instanceof Promise ? value.then(goOn) : goOn(value);
 }
 
 function headersFor(

@@ -1,7 +1,7 @@
 import { isWebhookError } from '../../errors/webhook.error.js';
 import { WebhookSigningError } from '../../errors/webhook-signing.error.js';
 import type { FailureReason } from '../../queue/failure-reason.js';
-import type { MaybePromise } from '../../token/token-key.js';
+import type { MaybePromise } from '../../token/maybe-promise.js';
 
 /**
  * Waits for a signature as long as the attempt lasts. What comes later is dropped.

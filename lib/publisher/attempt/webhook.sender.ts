@@ -1,7 +1,7 @@
 import type { HttpService } from '@nestjs/axios';
 import { isWebhookError } from '../../errors/webhook.error.js';
 import type { WebhookDelivery } from '../../queue/webhook-delivery.interface.js';
-import type { MaybePromise } from '../../token/token-key.js';
+import type { MaybePromise } from '../../token/maybe-promise.js';
 import type { DeliveryTarget } from '../delivery-target.js';
 import type { ResolvedPublisherOptions } from '../options/publisher-options.interface.js';
 import { excerptOf } from './answer-excerpt.js';

@@ -1,5 +1,5 @@
 import { RotatingTokenSigner } from '../../token/rotating-token-signer.js';
-import type { MaybePromise } from '../../token/token-key.js';
+import type { MaybePromise } from '../../token/maybe-promise.js';
 import type { TokenSignerOptions, WebhookTokenInput } from '../../token/token-signer.js';
 import type { DestinationSigner } from '../options/publisher-options.interface.js';
 import type { SealedEndpointKey, StoredEndpoint } from './endpoint-store.js';

@@ -9,7 +9,7 @@ import { ProvidedKeys } from '../../keys/provided-keys.js';
 import { TroubleLog } from '../../keys/trouble-log.js';
 import { spentKeyFaults } from '../../token/signing-key-list.js';
 import type { SigningKeyInput } from '../../token/signing-key.js';
-import type { MaybePromise } from '../../token/token-key.js';
+import type { MaybePromise } from '../../token/maybe-promise.js';
 import { PublisherLog } from '../publisher-log.js';
 import { HeldSigningKeys } from './held-signing-keys.js';
 import type { SigningKeySource } from './signing-key-source.js';

@@ -1,5 +1,5 @@
 import type { SigningKeyInput } from '../../token/signing-key.js';
-import type { MaybePromise } from '../../token/token-key.js';
+import type { MaybePromise } from '../../token/maybe-promise.js';
 import { HeldSigningKeys } from './held-signing-keys.js';
 
 /** The keys of one option, as they are now. While they do not change, they are the same object. */

@@ -1,5 +1,5 @@
 import { RotatingTokenSigner } from '../../token/rotating-token-signer.js';
-import type { MaybePromise } from '../../token/token-key.js';
+import type { MaybePromise } from '../../token/maybe-promise.js';
 import type { TokenSignerOptions, WebhookTokenInput } from '../../token/token-signer.js';
 import type { SignatureAlgorithm } from '../../token/webhook-token.constants.js';
 import type { DestinationSigner } from '../options/publisher-options.interface.js';

@@ -1,5 +1,6 @@
 import { WebhookReplayError } from '../../errors/webhook-replay.error.js';
 import type { ReplayReservation, ReplayStore } from '../../replay/replay-store.js';
+import { rescued, type MaybePromise } from '../../token/maybe-promise.js';
 import type { RequestBody } from '../spool/request-body.js';
 import { keepingOf, type WebhookEvent } from '../webhook-event.js';
 import type { EventCommitter } from './event-commit.js';
@@ -81,9 +82,9 @@ export class WebhookReception implements EventCommitter {
   }
 
   /** Says that the handler failed. */
-  async failHandler(): Promise<void> {
+  failHandler(): MaybePromise<boolean> {
     this.failed = true;
-    await this.fail();
+    return this.fail();
   }
 
   /**
@@ -101,7 +102,7 @@ export class WebhookReception implements EventCommitter {
    * @returns whether it is on record. Where it is not, the effect has happened all the same, so the sender
    *   still gets its success: refusing it would only make sure that the event is handled twice.
    */
-  async complete(): Promise<boolean> {
+  complete(): MaybePromise<boolean> {
     return this.settle((reservation) => this.joined || this.store.commit(reservation));
   }
 
@@ -111,7 +112,7 @@ export class WebhookReception implements EventCommitter {
    * Also after the handler has put the record into its transaction: nobody here knows how that ended, but the
    * store does. It frees what was rolled back, and leaves what was committed.
    */
-  async fail(): Promise<boolean> {
+  fail(): MaybePromise<boolean> {
     return this.settle((reservation) => this.store.release(reservation));
   }
 
@@ -146,19 +147,19 @@ export class WebhookReception implements EventCommitter {
     throw this.lost;
   }
 
-  private async settle(
-    step: (reservation: ReplayReservation) => boolean | Promise<boolean>,
-  ): Promise<boolean> {
+  private settle(
+    step: (reservation: ReplayReservation) => MaybePromise<boolean>,
+  ): MaybePromise<boolean> {
+    const { reservation } = this;
     this.body.remove();
-    if (!this.open || this.reservation === undefined) return true;
+    if (!this.open || reservation === undefined) return true;
     this.open = false;
     this.handling = false;
-    this.leases.drop(this.reservation);
-    try {
-      return await step(this.reservation);
-    } catch {
-      return false;
-    }
+    this.leases.drop(reservation);
+    return rescued(
+      () => step(reservation),
+      () => false,
+    );
   }
 }
 

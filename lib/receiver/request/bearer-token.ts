@@ -1,4 +1,5 @@
 import { WebhookTokenError } from '../../errors/webhook-token.error.js';
+import { rescued, type MaybePromise } from '../../token/maybe-promise.js';
 import type { TokenVerifier } from '../../token/token-verifier.interface.js';
 import type { VerifiedWebhookToken } from '../../token/webhook-claims.interface.js';
 import type { RequestHeaders } from './incoming-webhook.js';
@@ -38,22 +39,24 @@ const BEARER = 'Bearer ';
  *
  * @throws {@link WebhookTokenError} as {@link readBearerToken} does, and what the verifier throws
  */
-export async function verifyBearerToken(
+export function verifyBearerToken(
   headers: RequestHeaders,
   tokens: TokenVerifier,
-): Promise<VerifiedWebhookToken> {
-  const [value, ...more] = headers.all('authorization');
-  if (more.length > 0 || value?.startsWith(BEARER) !== true) {
+): MaybePromise<VerifiedWebhookToken> {
+  const values = headers.all('authorization');
+  const [value] = values;
+  if (values.length > 1 || value?.startsWith(BEARER) !== true) {
     return tokens.verify(readBearerToken(headers));
   }
   const claimed = value.slice(BEARER.length);
-  try {
-    return await tokens.verify(claimed);
-  } catch (error) {
-    const token = readBearerToken(headers);
-    if (token === claimed) throw error;
-    return tokens.verify(token);
-  }
+  return rescued(
+    () => tokens.verify(claimed),
+    (error) => {
+      const token = readBearerToken(headers);
+      if (token === claimed) throw error;
+      return tokens.verify(token);
+    },
+  );
 }
 
 function malformed(message: string): WebhookTokenError {

@@ -1,6 +1,8 @@
 import { WebhookPayloadError } from '../../errors/webhook-payload.error.js';
 import { WebhookTokenError } from '../../errors/webhook-token.error.js';
 import { matchesEvent } from '../../token/event-name.js';
+import { after, type MaybePromise } from '../../token/maybe-promise.js';
+import type { PayloadRule } from '../../token/payload-rule.interface.js';
 import { checkPayload, payloadRule } from '../../token/payload-rule.js';
 import { rulesOf, type TokenVerifier } from '../../token/token-verifier.js';
 import type {
@@ -34,6 +36,13 @@ export interface OpenedRequest {
   readonly payload: RequestPayload;
 }
 
+/** A request whose token holds, and whose body is still to come. */
+interface OpenedHead extends Pick<OpenedRequest, 'method' | 'token'> {
+  readonly rule: PayloadRule;
+  /** Whether the keys are those the token was verified by. */
+  readonly isTrusted: () => boolean;
+}
+
 /** What a request carries. */
 export interface RequestPayload {
   /** `undefined` also for octets in a file: they are read when somebody asks for them. */
@@ -50,21 +59,38 @@ export interface RequestPayload {
  *
  * @throws {@link WebhookTokenError}, {@link WebhookPayloadError}
  */
-export async function openRequest(
+export function openRequest(
   incoming: IncomingWebhook,
   rules: RequestRules,
-): Promise<OpenedRequest> {
+): MaybePromise<OpenedRequest> {
   const method = webhookMethod(incoming.method);
   const keys = rulesOf(rules.tokens)?.keys;
   const trusted = keys?.latest?.();
-  const token = await verifyBearerToken(incoming.headers, rules.tokens);
-  checkAllowed(rules, token.claims);
-  const payload = await readPayload(incoming, method, rules, token);
+  return after(verifyBearerToken(incoming.headers, rules.tokens), (token) => {
+    const { claims, profile } = token;
+    checkAllowed(rules, claims);
+    const rule = payloadRule(claims.webhook, method, { requireHash: rules.requireHash, profile });
+    if (rule.kind === 'no-body') {
+      return { method, token, payload: inlinePayload(claims.webhook.data, true) };
+    }
+    return openBody(incoming, rules, {
+      method,
+      token,
+      rule,
+      isTrusted: () => keys?.latest?.() === trusted,
+    });
+  });
+}
+
+async function openBody(
+  incoming: IncomingWebhook,
+  rules: RequestRules,
+  { method, token, rule, isTrusted }: OpenedHead,
+): Promise<OpenedRequest> {
+  const payload = await readPayload(incoming, rules, rule, token.claims.webhook);
   try {
     // A body may take its time, and a key be revoked meanwhile: nobody keeps it alive by sending slowly.
-    if (method === 'POST' && keys?.latest?.() !== trusted) {
-      await verifyBearerToken(incoming.headers, rules.tokens);
-    }
+    if (!isTrusted()) await verifyBearerToken(incoming.headers, rules.tokens);
   } catch (error) {
     payload.body.remove();
     throw error;
@@ -74,13 +100,10 @@ export async function openRequest(
 
 async function readPayload(
   incoming: IncomingWebhook,
-  method: 'HEAD' | 'POST',
   rules: RequestRules,
-  { claims, profile }: VerifiedWebhookToken,
+  rule: PayloadRule,
+  webhook: WebhookClaim,
 ): Promise<RequestPayload> {
-  const { webhook } = claims;
-  const rule = payloadRule(webhook, method, { requireHash: rules.requireHash, profile });
-  if (rule.kind === 'no-body') return inlinePayload(webhook.data, true);
   checkDeclaredBody(incoming, rule, rules.maxBodyBytes);
   const contentType = incoming.headers.get('content-type');
   const isJson = isJsonType(contentType);
