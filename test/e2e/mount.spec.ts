@@ -1,4 +1,6 @@
 import { afterEach, describe, expect, it } from '@jest/globals';
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
 import {
   Body,
   Controller,
@@ -239,6 +241,71 @@ describe('a mounted path on Express', () => {
         },
       }),
     ).rejects.toThrow(/receiver path \/Hooks: the receiver "a" is mounted there already/);
+  });
+});
+
+describe('what lies ahead of a mounted path on Express', () => {
+  const requests = async (origin: string): Promise<Awaited<ReturnType<typeof head>>[]> => [
+    await head(origin, signed()),
+    await post(origin, signedBody('{}')),
+  ];
+
+  it('is nothing, not even Express', async () => {
+    const { origin } = await start(new ExpressAdapter());
+
+    for (const { status, headers } of await requests(origin)) {
+      expect(status).toBe(204);
+      expect(headers).not.toHaveProperty('x-powered-by');
+    }
+  });
+
+  it('is the middleware of an instance that the application made', async () => {
+    const seen: string[] = [];
+    const instance = express();
+    instance.use((request, response, next) => {
+      seen.push(request.method);
+      if (request.headers['x-blocked'] === undefined) next();
+      else response.status(403).end();
+    });
+    const { origin } = await start(new ExpressAdapter(instance));
+
+    expect((await requests(origin)).map(({ status }) => status)).toEqual([204, 204]);
+    const blocked = await head(origin, signed(), { headers: { 'x-blocked': '1' } });
+    expect(blocked.status).toBe(403);
+    expect(seen).toEqual(['HEAD', 'POST', 'HEAD']);
+  });
+
+  it("are the hooks of Nest's adapter", async () => {
+    const seen: string[] = [];
+    const adapter = new ExpressAdapter();
+    adapter.setOnRequestHook((request, _response, next) => {
+      seen.push(`${request.method} comes`);
+      next();
+    });
+    adapter.setOnResponseHook((request, response) => {
+      seen.push(`${request.method} ${response.statusCode}`);
+    });
+    const { origin } = await start(adapter);
+    const statuses = (await requests(origin)).map(({ status }) => status);
+
+    expect(statuses).toEqual([204, 204]);
+    expect(seen).toEqual(['HEAD comes', 'HEAD 204', 'POST comes', 'POST 204']);
+  });
+
+  it('is the path of an application that Express is mounted in', async () => {
+    const instance = express();
+    await start(new ExpressAdapter(instance));
+    const outer = express();
+    outer.use('/inner', instance);
+    const server = outer.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    try {
+      expect((await head(origin, signed(), { path: '/inner/webhooks' })).status).toBe(204);
+      expect((await head(origin, signed(), { path: '/webhooks' })).status).toBe(404);
+    } finally {
+      server.close();
+    }
   });
 });
 
