@@ -29,6 +29,9 @@ export interface WebhookEventParts {
 /** What the receiver keeps with an event. */
 export let keepingOf: (event: WebhookEvent) => EventKeeping;
 
+/** Whether its data is in a file, and is read when somebody asks for it. */
+export let isReadLater: (event: WebhookEvent) => boolean;
+
 /**
  * A verified event: what handlers receive besides its data.
  *
@@ -69,6 +72,7 @@ export class WebhookEvent<Pattern extends string = string> {
 
   static {
     keepingOf = (event) => event.#keeping;
+    isReadLater = (event) => event.#isUnread;
   }
 
   readonly #keeping: EventKeeping;

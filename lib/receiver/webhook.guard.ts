@@ -15,6 +15,7 @@ import { whenAnswered } from './answers/when-answered.js';
 import type { WebhookReception } from './replay/webhook-reception.js';
 import { WebhookException } from './answers/webhook.exception.js';
 import { WebhookIntake } from './webhook.intake.js';
+import { isReadLater } from './webhook-event.js';
 import { readRoute } from './handlers/webhook-subscription.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import { WebhookVerifier } from './webhook.verifier.js';
@@ -43,8 +44,7 @@ export class WebhookGuard implements CanActivate {
     // Bound to the class and to the method, the guard runs twice.
     if (receptionOf(request) !== undefined) return true;
     unshieldBody(node);
-    this.drain.enter();
-    whenAnswered(nodeResponse(response), () => this.drain.leave());
+    const watched = this.watch(nodeResponse(response));
     try {
       const reception = await this.intake.admit(
         fromNodeRequest(node, bodyOf(request, node)),
@@ -54,12 +54,13 @@ export class WebhookGuard implements CanActivate {
         reception.abandon();
         throw new WebhookException(acknowledge(true));
       }
-      // The sender may have gone while the store was asked: nothing was begun, so nothing is.
-      if (nodeResponse(response).destroyed) {
+      // The sender may have gone while the store was asked, or was answered: nothing was begun, so nothing is.
+      if (nodeResponse(response).destroyed || watched.isOver) {
         await reception.fail();
         throw new WebhookException(refuse('payload_incomplete'));
       }
-      this.letIn(request, response, reception);
+      watched.reception = reception;
+      this.letIn(request, nodeResponse(response), reception);
       return true;
     } catch (error) {
       const exception = WebhookException.from(error);
@@ -74,38 +75,58 @@ export class WebhookGuard implements CanActivate {
     return readRoute(context.getHandler())?.receiver;
   }
 
+  /**
+   * Whatever answers the request says how it went. The interceptor of `@WebhookEndpoint()` has settled the event by then; on
+   * other routes, and where another guard refuses, this is what does.
+   *
+   * @returns what takes the event, once it is let in
+   */
+  private watch(response: ServerResponse): WatchedAnswer {
+    const watched: WatchedAnswer = { reception: undefined, isOver: false };
+    this.drain.enter();
+    whenAnswered(response, () => {
+      watched.isOver = true;
+      if (watched.reception !== undefined) this.settle(watched.reception, response);
+      this.drain.leave();
+    });
+    return watched;
+  }
+
+  private settle(reception: WebhookReception, response: ServerResponse): void {
+    const complete = response.writableFinished;
+    const success = complete && response.statusCode >= 200 && response.statusCode < 300;
+    const { event, unsettled, running } = reception;
+    if (success) this.intake.report(acknowledge(false), event);
+    // The interceptor of @WebhookEndpoint() waits for its handler, whatever became of the connection.
+    if (!unsettled || running) return;
+    if (success) return void this.intake.complete(reception);
+    this.intake.report(refuse('handler_failed', { status: response.statusCode }), event);
+    // Without an answer nobody knows whether the handler is still at it: its lease frees the event.
+    if (complete) void reception.fail();
+    else reception.abandon();
+  }
+
   private letIn(
     request: AdapterRequest,
-    response: ServerResponse | { raw: ServerResponse },
+    response: ServerResponse,
     reception: WebhookReception,
   ): void {
     keepReception(request, reception);
-    // Asked for late: the data may be a large file.
-    Object.defineProperty(request, 'body', {
-      get: () => reception.event.data,
-      set: (value: unknown) => {
-        Object.defineProperty(request, 'body', { value, ...PLAIN });
-      },
-      configurable: true,
-      enumerable: true,
-    });
-    // Whatever answers the request says how it went. The interceptor of @WebhookEndpoint() has
-    // settled it by then; on other routes, and where another guard refuses, this is what does.
-    const node = nodeResponse(response);
-    node.setHeader('Cache-Control', 'no-store');
-    whenAnswered(node, () => {
-      const complete = node.writableFinished;
-      const success = complete && node.statusCode >= 200 && node.statusCode < 300;
-      const { event, unsettled, running } = reception;
-      if (success) this.intake.report(acknowledge(false), event);
-      // The interceptor of @WebhookEndpoint() waits for its handler, whatever became of the connection.
-      if (!unsettled || running) return;
-      if (success) return void this.intake.complete(reception);
-      this.intake.report(refuse('handler_failed', { status: node.statusCode }), event);
-      // Without an answer nobody knows whether the handler is still at it: its lease frees the event.
-      if (complete) void reception.fail();
-      else reception.abandon();
-    });
+    const { event } = reception;
+    // Asked for late where it is a large file; a member with a getter costs each request a shape of its own.
+    if (isReadLater(event)) {
+      Object.defineProperty(request, 'body', {
+        get: () => event.data,
+        set: (value: unknown) => {
+          Object.defineProperty(request, 'body', { value, ...PLAIN });
+        },
+        configurable: true,
+        enumerable: true,
+      });
+    } else {
+      (request as { body?: unknown }).body = event.data;
+    }
+    response.setHeader('Cache-Control', 'no-store');
   }
 
   private writeHeaders(
@@ -119,6 +140,13 @@ export class WebhookGuard implements CanActivate {
     if (this.drain.closing || closesConnection(node)) headers['Connection'] = 'close';
     for (const [name, value] of Object.entries(headers)) adapter.setHeader(response, name, value);
   }
+}
+
+/** A request that is under way. */
+interface WatchedAnswer {
+  reception: WebhookReception | undefined;
+  /** Whether it was answered, or never will be. */
+  isOver: boolean;
 }
 
 /** A member like any other. */

@@ -4,7 +4,13 @@ import type { WebhookReception } from '../replay/webhook-reception.js';
 /** An adapter's request: Node's own, or one that keeps it as `raw`. */
 export type AdapterRequest = IncomingMessage | { readonly raw: IncomingMessage };
 
-const receptions = new WeakMap<IncomingMessage, WebhookReception>();
+/**
+ * A property, not a WeakMap beside the request: the garbage collector takes the values of one for alive, and with
+ * them each event's claims and data (benchmark `receive`).
+ */
+const RECEPTION = Symbol('nestjs-webhook-token:reception');
+
+type WithReception = IncomingMessage & { [RECEPTION]?: WebhookReception };
 
 /** Node's request behind an adapter's. */
 export function nodeRequest(request: AdapterRequest): IncomingMessage {
@@ -13,10 +19,10 @@ export function nodeRequest(request: AdapterRequest): IncomingMessage {
 
 /** Keeps what the guard let in, for the interceptor and the parameter decorators behind it. */
 export function keepReception(request: AdapterRequest, reception: WebhookReception): void {
-  receptions.set(nodeRequest(request), reception);
+  (nodeRequest(request) as WithReception)[RECEPTION] = reception;
 }
 
 /** What the guard let in on this request, if it ran. */
 export function receptionOf(request: AdapterRequest): WebhookReception | undefined {
-  return receptions.get(nodeRequest(request));
+  return (nodeRequest(request) as WithReception)[RECEPTION];
 }
