@@ -9,7 +9,7 @@ export interface ReplayClaim {
   readonly key: string;
   /** The token's identity: the same digest over `jti`. Equal to `key` when the token has no `txn`. */
   readonly tokenKey: string;
-  /** A digest over event name and payload: the same id with another one is an attack or a sender's bug. */
+  /** Stands for event name and payload, in at most 64 characters: the same id with another one is an attack or a sender's bug. */
   readonly fingerprint: string;
   /** Until then (`exp` + tolerance, epoch milliseconds) an entry is never dropped: the token would still verify. */
   readonly replayUntil: number;

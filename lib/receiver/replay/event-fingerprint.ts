@@ -1,5 +1,5 @@
-import { createHash, hash, type Hash } from 'node:crypto';
-import { canonicalJson } from '../../token/canonical-json.js';
+import { createHash, type Hash } from 'node:crypto';
+import { contentMark } from './content-mark.js';
 
 /** Starts the digest of an event whose data is octets, which follow. */
 export function startFingerprint(event: string): Hash {
@@ -7,11 +7,11 @@ export function startFingerprint(event: string): Hash {
 }
 
 /**
- * Digests what happened, not how it was sent: the same event may first come inline and then, after a
+ * Stands for what happened, not for how it was sent: the same event may first come inline and then, after a
  * proxy refused so long a header, as a body, and a sender that builds it anew may order its members in
  * another way. JSON is therefore compared as its parsed value, an object being a set of members.
  */
 export function fingerprint(event: string, data: unknown): string {
   if (Buffer.isBuffer(data)) return startFingerprint(event).update(data).digest('base64url');
-  return hash('sha256', `${event}\n${canonicalJson(data)}`, 'base64url');
+  return contentMark(event, data);
 }
