@@ -10,8 +10,9 @@ export const CLOSING = 0x7d;
 /**
  * Finds the quote that ends a string.
  *
- * @param text - valid JSON
+ * @param text - JSON
  * @param start - where the string's first quote is
+ * @returns `-1` in a text that is no JSON and has no such quote
  */
 export function endOfString(text: string, start: number): number {
   let end = text.indexOf('"', start + 1);

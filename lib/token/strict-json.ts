@@ -41,25 +41,9 @@ export function parseJson(text: string): unknown {
 }
 
 /**
- * Tells whether objects and arrays nest more than so many levels, counting the value itself as one.
+ * Tells whether objects and arrays nest more than so many levels, from their text and without parsing it.
  *
- * @param value - what JSON.parse has made; it is walked no deeper than the levels
- */
-export function nestsDeeper(value: unknown, levels: number): boolean {
-  if (typeof value !== 'object' || value === null) return false;
-  if (levels === 0) return true;
-  if (Array.isArray(value)) return value.some((item) => nestsDeeper(item, levels - 1));
-  for (const name in value) {
-    const member = (value as Readonly<Record<string, unknown>>)[name];
-    if (typeof member === 'object' && nestsDeeper(member, levels - 1)) return true;
-  }
-  return false;
-}
-
-/**
- * Tells the same as {@link nestsDeeper} of a value from its text, without parsing it.
- *
- * @param text - valid JSON
+ * @param text - JSON, or what claims to be: of that, anything may be told
  */
 export function textNestsDeeper(text: string, levels: number): boolean {
   // Most texts open no more objects and arrays than may nest, and are not looked through at all.
@@ -67,8 +51,10 @@ export function textNestsDeeper(text: string, levels: number): boolean {
   let depth = 0;
   for (let i = 0; i < text.length; i++) {
     const code = text.charCodeAt(i);
-    if (code === QUOTE) i = endOfString(text, i);
-    else if (code > BEFORE_BRACKETS) {
+    if (code === QUOTE) {
+      i = endOfString(text, i);
+      if (i === -1) return false;
+    } else if (code > BEFORE_BRACKETS) {
       const folded = code | BRACE_BIT;
       if (folded === OPENING && ++depth > levels) return true;
       if (folded === CLOSING) depth--;
@@ -90,7 +76,9 @@ function opens(text: string, bracket: string, limit: number): number {
 export type StructureFault = 'too deep' | 'prototype member';
 
 /**
- * Tells in one walk what {@link nestsDeeper} and {@link hasPrototypeMember} tell.
+ * Tells in one walk whether objects and arrays nest more than so many levels, counting the value itself as one, and
+ * whether a member would turn a careless merge into prototype pollution: `__proto__`, and `constructor` with a
+ * `prototype` in it.
  *
  * @param value - what JSON.parse has made; it is walked no deeper than the levels
  * @returns the fault that is met first
@@ -114,31 +102,4 @@ export function structureFault(value: unknown, levels: number): StructureFault |
     if (fault !== undefined) return fault;
   }
   return undefined;
-}
-
-/**
- * Finds members that turn a careless merge into prototype pollution: `__proto__`, and `constructor`
- * with a `prototype` in it.
- *
- * @param text - the JSON text the value was parsed from; the value is walked only where the text hints at them
- */
-export function hasPrototypeMember(text: string, value: unknown): boolean {
-  return hintsAtPrototype(text) && findPrototypeMember(value);
-}
-
-/** Tells cheaply whether a JSON text could have a member that {@link hasPrototypeMember} finds. */
-function hintsAtPrototype(text: string): boolean {
-  return text.includes('__proto__') || text.includes('constructor') || text.includes('\\u');
-}
-
-function findPrototypeMember(value: unknown): boolean {
-  if (typeof value !== 'object' || value === null) return false;
-  if (Array.isArray(value)) return value.some(findPrototypeMember);
-  if (Object.hasOwn(value, '__proto__')) return true;
-  if (Object.hasOwn(value, 'constructor')) {
-    const inner = (value as { constructor: unknown }).constructor;
-    if (typeof inner === 'object' && inner !== null && Object.hasOwn(inner, 'prototype'))
-      return true;
-  }
-  return Object.values(value).some(findPrototypeMember);
 }

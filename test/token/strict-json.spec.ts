@@ -3,9 +3,8 @@ import * as fc from 'fast-check';
 import { hasDuplicateMember } from '../../lib/token/duplicate-member.js';
 import {
   decodeUtf8,
-  hasPrototypeMember,
-  nestsDeeper,
   parseJson,
+  structureFault,
   textNestsDeeper,
 } from '../../lib/token/strict-json.js';
 
@@ -114,15 +113,16 @@ describe('hasDuplicateMember', () => {
   });
 });
 
-describe('nestsDeeper', () => {
+describe('structureFault', () => {
   it('counts the levels that JSON.parse has kept', () => {
     fc.assert(
       fc.property(tree, (root) => {
         const value = parseJson(write(root, ''));
         const depth = depthOfValue(value);
+        fc.pre(structureFault(value, Infinity) === undefined);
 
-        expect(nestsDeeper(value, depth)).toBe(false);
-        if (depth > 0) expect(nestsDeeper(value, depth - 1)).toBe(true);
+        expect(structureFault(value, depth)).toBeUndefined();
+        if (depth > 0) expect(structureFault(value, depth - 1)).toBe('too deep');
       }),
     );
   });
@@ -130,17 +130,17 @@ describe('nestsDeeper', () => {
   it('walks no deeper than it was asked about', () => {
     const deep = parseJson('['.repeat(1e6) + ']'.repeat(1e6));
 
-    expect(nestsDeeper(deep, 64)).toBe(true);
+    expect(structureFault(deep, 64)).toBe('too deep');
   });
 });
 
 describe('textNestsDeeper', () => {
-  it('tells of a text what nestsDeeper tells of its value', () => {
+  it('tells of a text how deep its value nests', () => {
     fc.assert(
       fc.property(tree, fc.nat({ max: 6 }), (root, levels) => {
         const value = parseJson(write(root, ' '));
 
-        expect(textNestsDeeper(JSON.stringify(value), levels)).toBe(nestsDeeper(value, levels));
+        expect(textNestsDeeper(JSON.stringify(value), levels)).toBe(depthOfValue(value) > levels);
       }),
     );
   });
@@ -150,12 +150,13 @@ describe('textNestsDeeper', () => {
     ['{"a":"\\"[[[["}', 1, false],
     ['[[],[],[]]', 2, false],
     ['[[],[],[{}]]', 2, true],
+    ['["no end [[[[', 1, false],
   ])('of %s with %d levels: %p', (text, levels, deeper) => {
     expect(textNestsDeeper(text, levels)).toBe(deeper);
   });
 });
 
-describe('hasPrototypeMember', () => {
+describe('structureFault, of members that would replace a prototype', () => {
   it.each([
     ['{"__proto__":1}', true],
     ['{"a":[{"__proto__":{}}]}', true],
@@ -168,7 +169,7 @@ describe('hasPrototypeMember', () => {
     ['{"a":"__proto__"}', false],
     ['null', false],
   ])('%s: %s', (text, verdict) => {
-    expect(hasPrototypeMember(text, JSON.parse(text))).toBe(verdict);
+    expect(structureFault(JSON.parse(text), 64) === 'prototype member').toBe(verdict);
   });
 });
 

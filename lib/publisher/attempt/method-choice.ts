@@ -1,4 +1,4 @@
-import { hasPrototypeMember, nestsDeeper, parseJson } from '../../token/strict-json.js';
+import { parseJson, structureFault } from '../../token/strict-json.js';
 import { MAX_DATA_DEPTH, MAX_INLINE_BYTES } from '../../token/webhook-token.constants.js';
 import type { DeliveryPayload } from '../../queue/webhook-delivery.interface.js';
 
@@ -34,8 +34,7 @@ export function inlinePayload(
   if (bytes.byteLength > limit || bytes[0] !== OPEN_BRACE) return undefined;
   const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString();
   const data = parseJson(text) as object;
-  if (nestsDeeper(data, MAX_DATA_DEPTH) || hasPrototypeMember(text, data)) return undefined;
-  return { data };
+  return structureFault(data, MAX_DATA_DEPTH) === undefined ? { data } : undefined;
 }
 
 /**

@@ -1,7 +1,14 @@
 import { WebhookPayloadError } from '../../errors/webhook-payload.error.js';
-import { hasPrototypeMember, nestsDeeper, parseJson } from '../../token/strict-json.js';
+import {
+  decodeUtf8,
+  parseJson,
+  structureFault,
+  textNestsDeeper,
+  type StructureFault,
+} from '../../token/strict-json.js';
 import { MAX_DATA_DEPTH } from '../../token/webhook-token.constants.js';
 
+const UTF8 = /^utf-?8$/i;
 const JSON_TYPE = /^application\/(?:json|[^\s;]+\+json)$/;
 
 /** Tells whether a content type is JSON: `application/json`, or a `+json` of RFC 6839. */
@@ -17,53 +24,33 @@ export function isJsonType(contentType: string | undefined): boolean {
  */
 export function parseJsonPayload(bytes: Buffer, contentType: string): unknown {
   const text = decode(bytes, charset(contentType));
-  if (text.length > WORTH_A_LOOK && opensDeeper(text, MAX_DATA_DEPTH)) throw tooDeep();
+  if (text.length > WORTH_A_LOOK && textNestsDeeper(text, MAX_DATA_DEPTH)) {
+    throw invalid(MESSAGES['too deep']);
+  }
   const value = parseJson(text);
   if (value === undefined) throw invalid('the body is not JSON');
-  if (nestsDeeper(value, MAX_DATA_DEPTH)) {
-    throw tooDeep();
-  }
-  if (hasPrototypeMember(text, value)) {
-    throw invalid('the body has a member that would replace a prototype');
-  }
+  const fault = structureFault(value, MAX_DATA_DEPTH);
+  if (fault !== undefined) throw invalid(MESSAGES[fault]);
   return value;
 }
 
-function tooDeep(): WebhookPayloadError {
-  return invalid(`the body nests more than ${MAX_DATA_DEPTH} levels`);
-}
+const MESSAGES: Readonly<Record<StructureFault, string>> = {
+  'too deep': `the body nests more than ${MAX_DATA_DEPTH} levels`,
+  'prototype member': 'the body has a member that would replace a prototype',
+};
 
 /** Characters from which a body that is nothing but brackets would hold the event loop while it is parsed. */
 const WORTH_A_LOOK = 65_536;
 
-/** Tells whether brackets open deeper than so many levels, in a text that may not be JSON. */
-function opensDeeper(text: string, levels: number): boolean {
-  let depth = 0;
-  for (let i = 0; i < text.length; i++) {
-    const character = text[i];
-    if (character === '"') {
-      i = endOfString(text, i);
-      if (i === -1) return false;
-    } else if (character === '{' || character === '[') {
-      if (++depth > levels) return true;
-    } else if (character === '}' || character === ']') {
-      depth--;
-    }
-  }
-  return false;
-}
-
-/** @returns `-1` for a string that has no end */
-function endOfString(text: string, start: number): number {
-  for (let end = text.indexOf('"', start + 1); end !== -1; end = text.indexOf('"', end + 1)) {
-    let backslashes = 0;
-    while (text[end - 1 - backslashes] === '\\') backslashes++;
-    if (backslashes % 2 === 0) return end;
-  }
-  return -1;
-}
-
 function decode(bytes: Buffer, label: string): string {
+  const text = UTF8.test(label) ? decodeUtf8(bytes) : decodeAs(label, bytes);
+  if (text === undefined) {
+    throw invalid('the body is not text in the charset its content type names');
+  }
+  return text;
+}
+
+function decodeAs(label: string, bytes: Buffer): string | undefined {
   let decoder: InstanceType<typeof TextDecoder>;
   try {
     decoder = new TextDecoder(label, { fatal: true, ignoreBOM: true });
@@ -76,7 +63,7 @@ function decode(bytes: Buffer, label: string): string {
   try {
     return decoder.decode(bytes);
   } catch {
-    throw invalid('the body is not text in the charset its content type names');
+    return undefined;
   }
 }
 

@@ -1,7 +1,12 @@
 import { invalidClaim } from '../claim-refusals.js';
 import { isObject } from '../json-object.js';
-import { decodeUtf8, hasPrototypeMember, nestsDeeper, parseJson } from '../strict-json.js';
+import { decodeUtf8, parseJson, structureFault, type StructureFault } from '../strict-json.js';
 import { MAX_DATA_DEPTH } from '../webhook-token.constants.js';
+
+const MESSAGES: Readonly<Record<StructureFault, string>> = {
+  'too deep': `webhook.data nests more than ${MAX_DATA_DEPTH} levels`,
+  'prototype member': 'webhook.data has a member that would replace a prototype',
+};
 
 /**
  * Decodes data that travels as the base64 of its JSON, as strictly as data that travels as JSON.
@@ -17,14 +22,10 @@ export function decodeBase64Json(text: string): Readonly<Record<string, unknown>
   }
   const json = decodeUtf8(bytes);
   const data = json === undefined ? undefined : parseJson(json);
-  if (json === undefined || !isObject(data)) {
+  if (!isObject(data)) {
     throw invalidClaim('webhook.data', 'webhook.data must be a JSON object, or the base64 of one');
   }
-  if (nestsDeeper(data, MAX_DATA_DEPTH)) {
-    throw invalidClaim('webhook.data', `webhook.data nests more than ${MAX_DATA_DEPTH} levels`);
-  }
-  if (hasPrototypeMember(json, data)) {
-    throw invalidClaim('webhook.data', 'webhook.data has a member that would replace a prototype');
-  }
+  const fault = structureFault(data, MAX_DATA_DEPTH);
+  if (fault !== undefined) throw invalidClaim('webhook.data', MESSAGES[fault]);
   return data;
 }
