@@ -9,8 +9,8 @@ const LOADS = {
   'HEAD, 300 B': { size: 800, make: (count, how) => headRequests(count, dataOf(0), how) },
   'HEAD, 6 kB': { size: 400, make: (count, how) => headRequests(count, dataOf(62), how) },
   'POST, 1 kB': { size: 400, ...postsOf(1_000) },
-  'POST, 64 kB': { size: 40, ...postsOf(64_000) },
-  'POST, 1 MB': { size: 6, ...postsOf(1_000_000) },
+  'POST, 64 kB': { size: 100, ...postsOf(64_000) },
+  'POST, 1 MB': { size: 12, ...postsOf(1_000_000) },
 };
 
 /** Turns of a variant before any of them counts. */
