@@ -47,7 +47,7 @@ export function parseJson(text: string): unknown {
  */
 export function textNestsDeeper(text: string, levels: number): boolean {
   // Most texts open no more objects and arrays than may nest, and are not looked through at all.
-  if (opens(text, '{', levels) + opens(text, '[', levels) <= levels) return false;
+  if (!opensMoreThan(text, levels)) return false;
   let depth = 0;
   for (let i = 0; i < text.length; i++) {
     const code = text.charCodeAt(i);
@@ -61,6 +61,11 @@ export function textNestsDeeper(text: string, levels: number): boolean {
     }
   }
   return false;
+}
+
+/** Tells whether a text has more opening brackets than that, those in strings included. */
+export function opensMoreThan(text: string, limit: number): boolean {
+  return opens(text, '{', limit) + opens(text, '[', limit) > limit;
 }
 
 /** Counts a bracket, those in strings included, up to one more than the limit. */
