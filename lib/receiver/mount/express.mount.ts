@@ -9,10 +9,10 @@ import type { RouteRecorder } from './route-recorder.js';
 
 type Next = () => void;
 
-/** Express's application, as far as it is used here: the package does not depend on Express. */
+/** Express's application, as far as it is used here: the package does not depend on Express. A work-alike may lack any of it. */
 interface ExpressInstance {
-  handle(request: IncomingMessage, response: ServerResponse, next?: Next): void;
-  readonly router: { readonly stack: readonly unknown[] };
+  handle?: (request: IncomingMessage, response: ServerResponse, next?: Next) => void;
+  readonly router?: { readonly stack?: readonly unknown[] };
 }
 
 /** What Nest's adapter runs for every request, ahead of everything, where an application has set it. */
@@ -59,8 +59,9 @@ export class ExpressMount implements AdapterMount {
     const instance = this.adapter.getInstance() as ExpressInstance;
     const hooks = this.adapter as RequestHooks;
     const ofNest = typeof hooks.setOnRequestHook === 'function' ? 1 : 0;
+    const ahead = instance.router?.stack?.length ?? Infinity;
     // An instance that the application made may have middleware, which is to see every request.
-    if (instance.router.stack.length > ofNest) return;
+    if (ahead > ofNest || instance.handle === undefined) return;
     const handle = instance.handle.bind(instance);
     instance.handle = (request, response, next) => {
       const isHooked = hooks.onRequestHook !== undefined || hooks.onResponseHook !== undefined;
