@@ -134,6 +134,7 @@ export class WebhookGuard implements CanActivate {
     response: ServerResponse,
     { answer }: WebhookException,
   ): void {
+    if (nodeResponse(response).headersSent) return;
     const adapter = this.adapterHost.httpAdapter;
     const headers: Record<string, string> = { ...answer.headers };
     if (answer.problem !== undefined) headers['Content-Type'] = 'application/problem+json';

@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, it } from '@jest/globals';
 import { once, type EventEmitter } from 'node:events';
+import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { Controller, UseGuards, type CanActivate } from '@nestjs/common';
 import { WebhookContext } from '../../lib/receiver/decorators/webhook-data.decorator.js';
@@ -54,6 +55,34 @@ describe.each(adapters)('a sender that goes before it is answered, on %s', (_, c
 
     expect(again?.status).toBe(status);
     expect(target.events).toHaveLength(runs);
+  });
+
+  it.each([
+    [WAYS[1], 204],
+    ['/guarded', 201],
+  ])('nor does one that somebody else answers meanwhile, at %s', async (path, status) => {
+    store.gate = new Gate();
+    const requested = once(target.server, 'request') as Promise<[unknown, ServerResponse]>;
+    const request = requestHead('POST', path, [`Authorization: Bearer ${signed()}`]);
+    const connection = await target.connect();
+    connection.write(request);
+    const [, response] = await requested;
+    await store.gate.reached;
+    response.writeHead(503, { 'Content-Length': 0 }).end();
+    expect((await connection.answer())?.status).toBe(503);
+    store.gate.open();
+    store.gate = undefined;
+
+    const again = await target.connect();
+    let answer = await again.write(request).answer();
+    while (answer?.status === 409) answer = await again.write(request).answer();
+    again.destroy();
+    connection.destroy();
+    await target.close();
+
+    expect(answer?.status).toBe(status);
+    expect(target.events).toHaveLength(1);
+    expect(target.log.at('error')).toEqual([]);
   });
 
   it.each([...WAYS, '/guarded'])('holds up no shutdown at %s', async (path) => {
