@@ -1,7 +1,7 @@
 import { errorName } from '../errors/error-name.js';
 import { isWebhookError } from '../errors/webhook.error.js';
 import { matchesEvent } from '../token/event-name.js';
-import type { MaybePromise } from '../token/maybe-promise.js';
+import { after, type MaybePromise } from '../token/maybe-promise.js';
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 import {
   DestinationState,
@@ -106,10 +106,7 @@ export class EndpointRegistry {
    */
   targetOf({ endpointId, url, tenant }: WebhookDelivery): MaybePromise<DeliveryTarget | undefined> {
     if (endpointId === undefined) return url === undefined ? undefined : this.url(url);
-    const target = this.endpoint(endpointId);
-    return target instanceof Promise
-      ? target.then((found) => ofTenant(found, tenant))
-      : ofTenant(target, tenant);
+    return after(this.endpoint(endpointId), (target) => ofTenant(target, tenant));
   }
 
   /** The destination of an endpoint that was read from the store. */

@@ -1,6 +1,7 @@
 import { errorName } from '../errors/error-name.js';
 import type { AttemptResult } from './attempt/attempt-result.interface.js';
 import type { MadeAttempt } from './attempt/made-attempt.interface.js';
+import { isThenable } from '../token/maybe-promise.js';
 import type { FailureReason } from '../queue/failure-reason.js';
 import type { DeliveryOutcome } from '../queue/delivery-queue.js';
 import { isDisabled, type DeliveryTarget, type EndpointDisabled } from './delivery-target.js';
@@ -55,7 +56,7 @@ export class WebhookDeliverer {
   async deliver(delivery: WebhookDelivery, attempt: number): Promise<DeliveryOutcome> {
     if (delivery.received !== undefined) return this.leaveToReceiver(delivery);
     const found = this.endpoints.targetOf(delivery);
-    const target = found instanceof Promise ? await this.looked(delivery, found) : found;
+    const target = isThenable(found) ? await this.looked(delivery, found) : found;
     if (target === undefined) return this.giveUpUnattempted(delivery, 'unknown_endpoint', attempt);
     if (isDisabled(target)) return this.giveUpUnattempted(delivery, 'endpoint_disabled', attempt);
     const now = this.options.clock.now();

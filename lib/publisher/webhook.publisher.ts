@@ -6,6 +6,7 @@ import {
 } from '@nestjs/common';
 import { WebhookDeliveryError } from '../errors/webhook-delivery.error.js';
 import { isWebhookError } from '../errors/webhook.error.js';
+import { isThenable } from '../token/maybe-promise.js';
 import type { WebhookEventName } from '../token/webhook-event-map.js';
 import type { DeliveryQueue, EnqueuedDelivery } from '../queue/delivery-queue.js';
 import { cannotJoin, type CurrentTransaction } from './current-transaction.js';
@@ -82,7 +83,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     const current = options.tx === undefined ? this.currentTransaction.find() : undefined;
     const draft = draftEvent(event, data, options, this.options.clock.now());
     const found = this.endpoints.subscribed(event, options.tenant);
-    const targets = found instanceof Promise ? await found : found;
+    const targets = isThenable(found) ? await found : found;
     const deliveries = targets.map((target) => deliveryTo(target, draft));
     if (deliveries.length === 0) this.logger.debug(`No endpoint wants "${event}".`);
     await this.recordIn(current, deliveries, targets, options);

@@ -12,6 +12,7 @@ import { reasonOf, TroubleLog, type KeyLog } from '../keys/trouble-log.js';
 import type { WebhookIssuer } from '../keys/webhook-issuer.interface.js';
 import type { KeyRingOptions } from '../token/key-ring.js';
 import type { KeySource } from '../token/key-source.js';
+import { after } from '../token/maybe-promise.js';
 import { checkIssuers } from './issuer-options.checks.js';
 
 /** Whom a receiver trusts, now and after every change. */
@@ -84,8 +85,7 @@ export function providedIssuers(
   return {
     keys: {
       ring() {
-        const list = provided.current();
-        return list instanceof Promise ? list.then(({ ring }) => ring) : list.ring;
+        return after(provided.current(), ({ ring }) => ring);
       },
       latest: () => provided.latest?.ring,
     },

@@ -1,3 +1,5 @@
+import { Lanes } from './lanes.js';
+
 /**
  * Shortens a fingerprint to 53 bits, an eighth of its memory.
  *
@@ -5,12 +7,7 @@
  * as a copy of the first instead of as a conflict. Neither is ever handled.
  */
 export function fingerprintMark(fingerprint: string): number {
-  let high = 0x811c9dc5;
-  let low = 0x9e3779b9;
-  for (let at = 0; at < fingerprint.length; at++) {
-    const unit = fingerprint.charCodeAt(at);
-    high = Math.imul(high ^ unit, 0x01000193);
-    low = Math.imul((low << 5) ^ (low >>> 27) ^ unit, 0x85ebca6b);
-  }
-  return (high >>> 0) * 2 ** 21 + (low >>> 11);
+  const lanes = new Lanes();
+  lanes.mixText(fingerprint);
+  return (lanes.high >>> 0) * 2 ** 21 + (lanes.low >>> 11);
 }

@@ -12,7 +12,7 @@ import type { IssuerKeys, KeySource, TrustedIssuers } from './key-source.js';
 import { ProfileChoice } from './profile-choice.js';
 import { readSeconds, type TokenClock } from './token-clock.js';
 import { TokenHeaders } from './token-header.js';
-import type { MaybePromise } from './maybe-promise.js';
+import { after, type MaybePromise } from './maybe-promise.js';
 import type { VerificationKey } from './token-key.js';
 import { audiences, optionFaults } from './token-verifier.checks.js';
 import type {
@@ -54,10 +54,7 @@ export class KeyRingTokenVerifier implements TokenVerifier, TokenRules {
   verify(token: string): MaybePromise<VerifiedWebhookToken> {
     const compact = parseCompactToken(token);
     const header = this.headers.read(compact.header);
-    const ring = this.keys.ring();
-    return ring instanceof Promise
-      ? ring.then((trusted) => this.verifyWith(trusted, compact, header))
-      : this.verifyWith(ring, compact, header);
+    return after(this.keys.ring(), (trusted) => this.verifyWith(trusted, compact, header));
   }
 
   private verifyWith(
@@ -71,15 +68,11 @@ export class KeyRingTokenVerifier implements TokenVerifier, TokenRules {
     const read = sole === undefined ? readClaims(compact.payload) : undefined;
     const issuer = sole ?? issuerOf(read, trusted);
     const now = readSeconds(this.now);
-    const candidates = issuer.candidates(header.kid, now);
-    const verified =
-      candidates instanceof Promise
-        ? candidates.then((keys) => firstThatVerifies(keys, header, compact))
-        : firstThatVerifies(candidates, header, compact);
+    const verified = after(issuer.candidates(header.kid, now), (keys) =>
+      firstThatVerifies(keys, header, compact),
+    );
     // The times hold or not at the moment the token came; a key that takes a while changes nothing.
-    return verified instanceof Promise
-      ? verified.then((key) => this.accept(compact, header, issuer, key, now, read))
-      : this.accept(compact, header, issuer, verified, now, read);
+    return after(verified, (key) => this.accept(compact, header, issuer, key, now, read));
   }
 
   private accept(

@@ -11,7 +11,7 @@ import { parseSigningKey } from './signing-key.js';
 import { maySign, noSigningKey } from './signing-time.js';
 import { readSeconds, type TokenClock } from './token-clock.js';
 import { checkInput } from './token-input.checks.js';
-import type { MaybePromise } from './maybe-promise.js';
+import { after, type MaybePromise } from './maybe-promise.js';
 import type { SigningKey } from './token-key.js';
 import { sharedFaults } from './token-signer.checks.js';
 import type {
@@ -77,7 +77,7 @@ export class KeyTokenSigner implements TokenSigner {
     const webhook = rules.writeClaim(input.event, { data, hash, size, retryCount });
     const claims = this.claimsText(input, Math.floor(now), webhook);
     const token = this.key.sign(this.headers[rules.typ], claims);
-    return token instanceof Promise ? token.then(requireSendable) : requireSendable(token);
+    return after(token, requireSendable);
   }
 
   /** Put together from JSON texts: writing an object of eight members takes longer (benchmark `token`, 300 B). */

@@ -1,4 +1,5 @@
 import { QUOTE } from './json-text.js';
+import { replacesPrototype } from './strict-json.js';
 
 const SPACE = 0x20;
 
@@ -28,8 +29,8 @@ export function countNames(text: string): number {
  *
  * @param value - what JSON.parse has made; it is walked no deeper than the levels
  * @param cut - a part of the value whose members are looked at and do not count
- * @returns `NaN`, which equals no count, for a value that nests more levels, or has a member that turns a
- *   careless merge into prototype pollution
+ * @returns `NaN`, which equals no count, for a value that nests more levels, or has a member that
+ *   {@link replacesPrototype}
  */
 export function countSoundMembers(value: object, levels: number, cut?: object): number {
   if (value === cut) return Number.isNaN(countSoundMembers(value, levels)) ? NaN : 0;
@@ -44,12 +45,12 @@ export function countSoundMembers(value: object, levels: number, cut?: object): 
     return count;
   }
   for (const name in value) {
-    if (name === '__proto__') return NaN;
-    count++;
     const member = (value as Readonly<Record<string, unknown>>)[name];
-    if (typeof member !== 'object' || member === null) continue;
-    if (name === 'constructor' && Object.hasOwn(member, 'prototype')) return NaN;
-    count += countSoundMembers(member, levels - 1, cut);
+    if (replacesPrototype(name, member)) return NaN;
+    count++;
+    if (typeof member === 'object' && member !== null) {
+      count += countSoundMembers(member, levels - 1, cut);
+    }
   }
   return count;
 }

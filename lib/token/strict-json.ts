@@ -80,10 +80,20 @@ function opens(text: string, bracket: string, limit: number): number {
 /** What no data may have, whatever its members mean. */
 export type StructureFault = 'too deep' | 'prototype member';
 
+/** Whether a member turns a careless merge into prototype pollution: `__proto__`, and `constructor` with a `prototype` in it. */
+export function replacesPrototype(name: string, member: unknown): boolean {
+  if (name === '__proto__') return true;
+  return (
+    name === 'constructor' &&
+    typeof member === 'object' &&
+    member !== null &&
+    Object.hasOwn(member, 'prototype')
+  );
+}
+
 /**
  * Tells in one walk whether objects and arrays nest more than so many levels, counting the value itself as one, and
- * whether a member would turn a careless merge into prototype pollution: `__proto__`, and `constructor` with a
- * `prototype` in it.
+ * whether a member {@link replacesPrototype}.
  *
  * @param value - what JSON.parse has made; it is walked no deeper than the levels
  * @returns the fault that is met first
@@ -100,9 +110,8 @@ export function structureFault(value: unknown, levels: number): StructureFault |
   }
   for (const name in value) {
     const member = (value as Readonly<Record<string, unknown>>)[name];
-    if (name === '__proto__') return 'prototype member';
+    if (replacesPrototype(name, member)) return 'prototype member';
     if (typeof member !== 'object' || member === null) continue;
-    if (name === 'constructor' && Object.hasOwn(member, 'prototype')) return 'prototype member';
     const fault = structureFault(member, levels - 1);
     if (fault !== undefined) return fault;
   }

@@ -200,17 +200,12 @@ function headersFor(
 /** All that a client would add is said here, so that the head's size is known before it is sent. */
 const DEFAULT_HEADERS = { Accept: '*/*', 'Accept-Encoding': 'identity', 'User-Agent': USER_AGENT };
 
-/** By the headers a destination was configured with: they are the same at each attempt. */
-const standing = new WeakMap<DeliveryTarget['headers'], Readonly<Record<string, string>>>();
-
 function standingHeaders(own: DeliveryTarget['headers']): Readonly<Record<string, string>> {
-  const known = standing.get(own);
-  if (known !== undefined) return known;
   const names = new Set(Object.keys(own).map((name) => name.toLowerCase()));
+  // Most destinations have none of their own.
+  if (names.size === 0) return DEFAULT_HEADERS;
   const defaults = Object.entries(DEFAULT_HEADERS).filter(
     ([name]) => !names.has(name.toLowerCase()),
   );
-  const made = { ...Object.fromEntries(defaults), ...own };
-  standing.set(own, made);
-  return made;
+  return { ...Object.fromEntries(defaults), ...own };
 }

@@ -1,7 +1,7 @@
 import { isWebhookError } from '../../errors/webhook.error.js';
 import { WebhookSigningError } from '../../errors/webhook-signing.error.js';
 import type { FailureReason } from '../../queue/failure-reason.js';
-import type { MaybePromise } from '../../token/maybe-promise.js';
+import { isThenable, type MaybePromise } from '../../token/maybe-promise.js';
 
 /**
  * Waits for a signature as long as the attempt lasts. What comes later is dropped.
@@ -10,7 +10,7 @@ import type { MaybePromise } from '../../token/maybe-promise.js';
  * @throws {@link WebhookSigningError} `signing_failed`, whose cause is the signal's reason
  */
 export function within<T>(signal: AbortSignal, signed: MaybePromise<T>): MaybePromise<T> {
-  return signed instanceof Promise ? race(signal, signed) : signed;
+  return isThenable(signed) ? race(signal, signed) : signed;
 }
 
 async function race<T>(signal: AbortSignal, signed: Promise<T>): Promise<T> {

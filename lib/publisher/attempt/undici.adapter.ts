@@ -1,6 +1,7 @@
 import type { AxiosAdapter, AxiosResponse, InternalAxiosRequestConfig } from 'axios';
 import type { Dispatcher } from 'undici';
 import type { GuardedAgents } from '../../egress/guarded-agent.js';
+import { LastOnes } from '../../queue/last-ones.js';
 import type { OpenedConnection } from './opened-connection.js';
 
 type Config = InternalAxiosRequestConfig;
@@ -18,21 +19,19 @@ export async function undiciAdapter(
 ): Promise<AxiosAdapter> {
   const axios = await import('axios');
   const stock = axios.default.getAdapter('http');
-  const unfit = new Set<string>();
-  const addresses = new Addresses();
+  /** Origins that need the stock adapter; one that was forgotten is found again, at the price of an attempt. */
+  const unfit = new LastOnes<true>(MAX_REMEMBERED);
+  const addresses = new LastOnes<Address>(MAX_REMEMBERED);
   return async (config) => {
     if (!isPlain(config, agents)) return stock(config);
-    const address = addresses.of(config.url!);
-    const { origin } = address;
-    if (unfit.has(origin)) return stock(config);
+    const url = config.url!;
+    let address = addresses.get(url);
+    if (address === undefined) addresses.set(url, (address = addressOf(url)));
+    if (unfit.get(address.origin)) return stock(config);
     try {
       return await exchange({ dispatcher, opened, address }, config, axios);
     } catch (error) {
-      if (isUnaskedContinue(error)) {
-        unfit.add(origin);
-        // The one that was found first gives way: it is found again, at the price of one attempt.
-        if (unfit.size > MAX_UNFIT) unfit.delete(unfit.values().next().value!);
-      }
+      if (isUnaskedContinue(error)) unfit.set(address.origin, true);
       throw error;
     }
   };
@@ -44,25 +43,13 @@ interface Address {
   readonly path: string;
 }
 
-/** URLs that are remembered in parts; an endpoint has the same one for every event. */
-const MAX_ADDRESSES = 1_000;
+/** URLs and origins that are remembered: an endpoint has the same ones for every event. */
+const MAX_REMEMBERED = 1_000;
 
-class Addresses {
-  private readonly known = new Map<string, Address>();
-
-  of(url: string): Address {
-    const known = this.known.get(url);
-    if (known !== undefined) return known;
-    const { origin, pathname, search } = new URL(url);
-    const address = { origin, path: `${pathname}${search}` };
-    if (this.known.size >= MAX_ADDRESSES) this.known.clear();
-    this.known.set(url, address);
-    return address;
-  }
+function addressOf(url: string): Address {
+  const { origin, pathname, search } = new URL(url);
+  return { origin, path: `${pathname}${search}` };
 }
-
-/** Origins that are remembered for needing the stock adapter. */
-const MAX_UNFIT = 1_000;
 
 /** undici ends a connection on a `100 Continue` that nobody has asked for; some old servers send it all the same. */
 function isUnaskedContinue(error: unknown): boolean {

@@ -1,5 +1,5 @@
 import { RotatingTokenSigner } from '../../token/rotating-token-signer.js';
-import type { MaybePromise } from '../../token/maybe-promise.js';
+import { after, type MaybePromise } from '../../token/maybe-promise.js';
 import type { TokenSignerOptions, WebhookTokenInput } from '../../token/token-signer.js';
 import type { SignatureAlgorithm } from '../../token/webhook-token.constants.js';
 import type { DestinationSigner } from '../options/publisher-options.interface.js';
@@ -25,10 +25,7 @@ export class SourcedTokenSigner implements DestinationSigner {
   }
 
   sign(input: WebhookTokenInput): MaybePromise<string> {
-    const held = this.source.current();
-    return held instanceof Promise
-      ? held.then((loaded) => this.signerFor(loaded).sign(input))
-      : this.signerFor(held).sign(input);
+    return after(this.source.current(), (held) => this.signerFor(held).sign(input));
   }
 
   private signerFor(held: HeldSigningKeys): RotatingTokenSigner {

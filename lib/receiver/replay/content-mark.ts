@@ -1,3 +1,5 @@
+import { Lanes } from '../../replay/lanes.js';
+
 /** Stand before a value, so that no two kinds of it are alike. */
 const Kind = {
   text: 1,
@@ -30,10 +32,7 @@ export function contentMark(event: string, value: unknown): string {
   return mark.toString();
 }
 
-class Mark {
-  private high = 0x811c9dc5 | 0;
-  private low = 0x9e3779b9 | 0;
-
+class Mark extends Lanes {
   take(value: unknown): void {
     switch (typeof value) {
       case 'string':
@@ -57,18 +56,11 @@ class Mark {
   }
 
   takeText(text: string): void {
-    let { high, low } = this;
-    for (let at = 0; at < text.length; at++) {
-      const unit = text.charCodeAt(at);
-      high = Math.imul(high ^ unit, 0x01000193);
-      low = Math.imul((low << 5) ^ (low >>> 27) ^ unit, 0x85ebca6b);
-    }
-    this.high = high;
-    this.low = low;
+    this.mixText(text);
     this.mix(text.length);
   }
 
-  toString(): string {
+  override toString(): string {
     return [scattered(this.high), scattered(this.low)]
       .map((half) => (half >>> 0).toString(16).padStart(8, '0'))
       .join('');
@@ -98,11 +90,6 @@ class Mark {
     this.mix(sumOfHigh);
     this.mix(sumOfLow);
     this.mix(count);
-  }
-
-  private mix(unit: number): void {
-    this.high = Math.imul(this.high ^ unit, 0x01000193);
-    this.low = Math.imul((this.low << 5) ^ (this.low >>> 27) ^ unit, 0x85ebca6b);
   }
 }
 
