@@ -16,18 +16,18 @@ export type {
   WebhookReceiverOptions,
   WebhookReplayOptions,
 } from './receiver/receiver-options.interface.js';
-export type { WebhookSpoolOptions } from './receiver/spool/body-spool.js';
+export type { WebhookSpoolOptions } from './request/body-spool.js';
 export { WEBHOOK_RECEIVED_CHANNEL } from './receiver/receiver.diagnostics.js';
 export type { WebhookReceivedMessage } from './receiver/receiver.diagnostics.js';
-export { WEBHOOK_ANSWERS } from './receiver/answers/webhook-answers.js';
-export type { WebhookAnswerCode, WebhookAnswerRow } from './receiver/answers/webhook-answers.js';
+export { WEBHOOK_ANSWERS } from './request/webhook-answers.js';
+export type { WebhookAnswerCode, WebhookAnswerRow } from './request/webhook-answers.js';
 export { WebhookDispatcher } from './receiver/handlers/webhook.dispatcher.js';
 export { WebhookEvent } from './receiver/webhook-event.js';
 export { WebhookException } from './receiver/answers/webhook.exception.js';
 export { WebhookInbox } from './receiver/queued/webhook.inbox.js';
 export { WebhookGuard } from './receiver/webhook.guard.js';
 export { WebhookVerifier } from './receiver/webhook.verifier.js';
-export type { WebhookRequestLike } from './receiver/request/webhook-request-like.js';
+export type { WebhookRequestLike } from './request/webhook-request-like.js';
 
 // Explaining
 export type {
@@ -56,7 +56,7 @@ export type { ReplayClaim, ReplayReservation, ReplayVerdict } from './replay/rep
 export type {
   AttemptResult,
   UnsuccessfulAttempt,
-} from './publisher/attempt/attempt-result.interface.js';
+} from './sending/attempt-result.interface.js';
 export type { RetryScheduleOptions } from './queue/retry-schedule.js';
 export type { FailureReason } from './queue/failure-reason.js';
 export { DeliveryQueue } from './queue/delivery-queue.js';
@@ -69,7 +69,7 @@ export type {
   EnqueueOptions,
   KnownDelivery,
 } from './queue/delivery-queue.js';
-export { DeliveryLog } from './publisher/deliveries/delivery-log.js';
+export { DeliveryLog } from './deliveries/delivery-log.js';
 export type {
   DeliveryChange,
   DeliveryCounts,
@@ -78,10 +78,10 @@ export type {
   DeliveryStatus,
   LoggedAttempt,
   LoggedDelivery,
-} from './publisher/deliveries/delivery-log.js';
-export { MemoryDeliveryLog } from './publisher/deliveries/memory-delivery.log.js';
-export type { MemoryDeliveryLogOptions } from './publisher/deliveries/memory-delivery.log.js';
-export { WebhookDeliveries } from './publisher/deliveries/webhook.deliveries.js';
+} from './deliveries/delivery-log.js';
+export { MemoryDeliveryLog } from './deliveries/memory-delivery.log.js';
+export type { MemoryDeliveryLogOptions } from './deliveries/memory-delivery.log.js';
+export { WebhookDeliveries } from './deliveries/webhook.deliveries.js';
 export type {
   DeliveryPageOptions,
   DeliveryStanding,
@@ -98,7 +98,7 @@ export type {
   WebhookDeliveryScope,
   WebhookDeliveryStats,
   WebhookDeliveryView,
-} from './publisher/deliveries/webhook-deliveries.interface.js';
+} from './deliveries/webhook-deliveries.interface.js';
 export { InProcessDeliveryQueue } from './queue/in-process-delivery.queue.js';
 export type { InProcessDeliveryQueueOptions } from './queue/in-process-delivery.queue.js';
 export type {
@@ -121,30 +121,30 @@ export type {
   ReceivedEvent,
   WebhookDelivery,
 } from './queue/webhook-delivery.interface.js';
-export { OnWebhookDelivery } from './publisher/reactions/on-webhook-delivery.decorator.js';
-export { WebhookDeliveryEvents } from './publisher/reactions/webhook-delivery.events.js';
+export { OnWebhookDelivery } from './deliveries/on-webhook-delivery.decorator.js';
+export { WebhookDeliveryEvents } from './deliveries/webhook-delivery.events.js';
 export type {
   WebhookDeliveryEvent,
   WebhookDeliveryEventType,
-} from './publisher/reactions/webhook-delivery-event.interface.js';
-export { WebhookJwks } from './publisher/jwks/webhook.jwks.js';
-export type { WebhookKeySet } from './publisher/jwks/webhook.jwks.js';
-export type { WebhookJwksOptions } from './publisher/jwks/jwks-options.interface.js';
+} from './deliveries/webhook-delivery-event.interface.js';
+export { WebhookJwks } from './signing/webhook.jwks.js';
+export type { WebhookKeySet } from './signing/webhook.jwks.js';
+export type { WebhookJwksOptions } from './signing/jwks-options.interface.js';
 export { WebhookPublisher } from './publisher/webhook.publisher.js';
 
 // Endpoints that are managed while the application runs
-export { EndpointStore } from './publisher/endpoints/endpoint-store.js';
+export { EndpointStore } from './endpoints/endpoint-store.js';
 export type {
   EndpointDisabledReason,
   EndpointPageRequest,
   SealedEndpointKey,
   StoredEndpoint,
   StoredEndpointSettings,
-} from './publisher/endpoints/endpoint-store.js';
-export { MemoryEndpointStore } from './publisher/endpoints/memory-endpoint.store.js';
-export type { SealingKey } from './publisher/endpoints/sealing-key.js';
-export { WebhookEndpoints } from './publisher/endpoints/webhook.endpoints.js';
-export type { EndpointScope } from './publisher/endpoints/endpoint.editor.js';
+} from './endpoints/endpoint-store.js';
+export { MemoryEndpointStore } from './endpoints/memory-endpoint.store.js';
+export type { SealingKey } from './endpoints/sealing-key.js';
+export { WebhookEndpoints } from './endpoints/webhook.endpoints.js';
+export type { EndpointScope } from './endpoints/endpoint.editor.js';
 export type {
   CreatedEndpoint,
   EndpointChanges,
@@ -157,7 +157,7 @@ export type {
   NewEndpoint,
   RotatedKey,
   WebhookEndpointView,
-} from './publisher/endpoints/webhook-endpoint.interface.js';
+} from './endpoints/webhook-endpoint.interface.js';
 
 // Typed events: `export *`, because only that lets an application merge its own into the interface
 export * from './token/webhook-event-map.js';
@@ -169,9 +169,9 @@ export { SystemClock } from './clock/system-clock.js';
 export type { Duration } from './clock/duration.js';
 
 // Tokens, as the types of what the above hands out; to sign and verify: './token'
-export type { KeyInput, KeyMaterial, WebhookKey } from './token/key-material.js';
-export type { PublicJwk } from './token/public-jwk.js';
-export type { SigningKeyInput } from './token/signing-key.js';
+export type { KeyInput, KeyMaterial, WebhookKey } from './token/keys/key-material.js';
+export type { PublicJwk } from './token/keys/public-jwk.js';
+export type { SigningKeyInput } from './token/keys/signing-key.js';
 export { WebhookSigner } from './token/webhook-signer.js';
 export type { WebhookClaim, WebhookTokenClaims } from './token/webhook-claims.interface.js';
 export type {

@@ -1,13 +1,13 @@
 import { SystemClock } from './clock/system-clock.js';
 import type { WebhookClock } from './clock/webhook-clock.js';
-import { ConfigurationFaults } from './errors/configuration-faults.js';
+import { ConfigurationFaults } from './options/configuration-faults.js';
 import {
   WebhookConfigurationError,
   type ConfigurationFault,
 } from './errors/webhook-configuration.error.js';
 import type { ResolvedPublisherOptions } from './publisher/options/publisher-options.interface.js';
 import { resolvePublisherOptions } from './publisher/options/publisher-options.resolver.js';
-import { checkShape, hasMethods, isOptions, type OptionShape } from './errors/option-shape.js';
+import { checkShape, hasMethods, isOptions, type OptionShape } from './options/option-shape.js';
 import type { ResolvedReceivers } from './receiver/receiver-options.interface.js';
 import { resolveReceivers } from './receiver/receiver-options.resolver.js';
 import type { WebhookModuleOptions } from './webhook-module-options.interface.js';

@@ -3,7 +3,7 @@ import { waitUntil } from '../clock/deadline.js';
 import type { Duration } from '../clock/duration.js';
 import { SystemClock } from '../clock/system-clock.js';
 import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
-import { ConfigurationFaults } from '../errors/configuration-faults.js';
+import { ConfigurationFaults } from '../options/configuration-faults.js';
 import { WebhookConfigurationError } from '../errors/webhook-configuration.error.js';
 import { WebhookDeliveryError } from '../errors/webhook-delivery.error.js';
 import { FIRST_WAIT_AFTER_THROW, progressAfter } from '../queue/delivery-progress.js';

@@ -1,9 +1,9 @@
-import type { IncomingWebhook } from '../receiver/request/incoming-webhook.js';
+import type { IncomingWebhook } from '../request/incoming-webhook.js';
 import {
   openRequest,
   type OpenedRequest,
   type RequestRules,
-} from '../receiver/request/open-request.js';
+} from '../request/open-request.js';
 import type { VerifiedWebhookToken } from '../token/webhook-claims.interface.js';
 import type { ReceivedReceipt } from '../token/webhook-receipt.interface.js';
 import { readReceipt } from '../token/webhook-receipt.js';

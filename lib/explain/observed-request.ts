@@ -1,11 +1,11 @@
 import type { Readable } from 'node:stream';
-import { readBearerToken } from '../receiver/request/bearer-token.js';
-import type { BodySource, IncomingWebhook } from '../receiver/request/incoming-webhook.js';
-import type { RequestRules } from '../receiver/request/open-request.js';
-import type { IssuerKeys, TrustedIssuers } from '../token/key-source.js';
+import { readBearerToken } from '../request/bearer-token.js';
+import type { BodySource, IncomingWebhook } from '../request/incoming-webhook.js';
+import type { RequestRules } from '../request/open-request.js';
+import type { IssuerKeys, TrustedIssuers } from '../token/keys/key-source.js';
 import { readTokenAnatomy, type TokenAnatomy } from '../token/token-anatomy.js';
 import { readSeconds } from '../token/token-clock.js';
-import type { VerificationKey } from '../token/token-key.js';
+import type { VerificationKey } from '../token/keys/token-key.js';
 import { rulesOf, type TokenRules } from '../token/token-verifier.js';
 import { undoDamage, type UndoneDamage } from './token-text.js';
 

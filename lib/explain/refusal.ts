@@ -1,5 +1,5 @@
 import { isWebhookError, type WebhookError } from '../errors/webhook.error.js';
-import { WEBHOOK_ANSWERS } from '../receiver/answers/webhook-answers.js';
+import { WEBHOOK_ANSWERS } from '../request/webhook-answers.js';
 import type { ObservedRequest } from './observed-request.js';
 import type { ExplanationStepName } from './webhook-explanation.interface.js';
 

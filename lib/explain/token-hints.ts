@@ -1,4 +1,4 @@
-import { findSignature } from '../token/signature-hints.js';
+import { findSignature } from './signature-hints.js';
 import { WebhookTokenError } from '../errors/webhook-token.error.js';
 import type { ObservedRequest } from './observed-request.js';
 import { quote } from './quote.js';

@@ -1,4 +1,4 @@
-import type { RequestHeaders } from '../receiver/request/incoming-webhook.js';
+import type { RequestHeaders } from '../request/incoming-webhook.js';
 import type { ExplanationHint, ExplanationHintCode } from './webhook-explanation.interface.js';
 
 /** What an Authorization header was before something changed its text, as far as that can be made out. */

@@ -1,4 +1,4 @@
-import type { OpenedRequest } from '../receiver/request/open-request.js';
+import type { OpenedRequest } from '../request/open-request.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 import { toleranceOf, type ObservedRequest } from './observed-request.js';
 import { expectedHash } from './expected-hash.js';

@@ -1,6 +1,6 @@
 import type { ConfigurationFault } from '../errors/webhook-configuration.error.js';
 import { eventPatternFault } from '../token/event-name.js';
-import { KeyRing, type KeyRingOptions } from '../token/key-ring.js';
+import { KeyRing, type KeyRingOptions } from '../token/keys/key-ring.js';
 import type { RemoteKeySets } from './remote-key-sets.js';
 import type { WebhookIssuer } from './webhook-issuer.interface.js';
 

@@ -3,7 +3,7 @@ import type { Duration } from '../clock/duration.js';
 import { EgressPolicy } from '../egress/egress-policy.js';
 import type { EgressOptions } from '../egress/egress-options.interface.js';
 import type { EgressTlsOptions } from '../egress/guarded-agent.js';
-import type { ConfigurationFaults } from '../errors/configuration-faults.js';
+import type { ConfigurationFaults } from '../options/configuration-faults.js';
 
 /**
  * How key sets of issuers (`jwksUri`) are fetched. Durations are milliseconds, or text such as `'30s'`.

@@ -1,7 +1,7 @@
 import { isKeyId } from '../token/identifier.js';
-import { parseKey } from '../token/key-material.js';
+import { parseKey } from '../token/keys/key-material.js';
 import type { JWK, JSONWebKeySet } from 'jose';
-import type { VerificationKey } from '../token/token-key.js';
+import type { VerificationKey } from '../token/keys/token-key.js';
 import {
   MAX_KEYS_TRIED,
   SIGNATURE_ALGORITHMS,

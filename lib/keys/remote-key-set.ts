@@ -2,7 +2,7 @@ import { createRemoteJWKSet, customFetch, type FetchImplementation } from 'jose'
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookStoreError } from '../errors/webhook-store.error.js';
 import type { MaybePromise } from '../token/maybe-promise.js';
-import type { VerificationKey } from '../token/token-key.js';
+import type { VerificationKey } from '../token/keys/token-key.js';
 import { unreadable } from './jwks-fetch.js';
 import type { ResolvedJwksOptions } from './jwks-options.js';
 import { KeySet } from './key-set.js';

@@ -1,11 +1,11 @@
 import type { FetchImplementation } from 'jose';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { isWebhookError } from '../errors/webhook.error.js';
-import type { StaticIssuerKeys } from '../token/issuer-keys.js';
-import type { MoreKeys } from '../token/key-ring.js';
-import type { IssuerKeys } from '../token/key-source.js';
+import type { StaticIssuerKeys } from '../token/keys/issuer-keys.js';
+import type { MoreKeys } from '../token/keys/key-ring.js';
+import type { IssuerKeys } from '../token/keys/key-source.js';
 import type { MaybePromise } from '../token/maybe-promise.js';
-import type { VerificationKey } from '../token/token-key.js';
+import type { VerificationKey } from '../token/keys/token-key.js';
 import { createJwksFetch } from './jwks-fetch.js';
 import type { ResolvedJwksOptions } from './jwks-options.js';
 import { RemoteKeySet } from './remote-key-set.js';

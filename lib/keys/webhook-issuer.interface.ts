@@ -1,4 +1,4 @@
-import type { TrustedIssuer } from '../token/key-ring.js';
+import type { TrustedIssuer } from '../token/keys/key-ring.js';
 
 /** An issuer whose events are received. */
 export interface WebhookIssuer extends TrustedIssuer {

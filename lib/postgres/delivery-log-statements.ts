@@ -2,7 +2,7 @@ import type {
   DeliveryFilter,
   DeliveryPageRequest,
   DeliveryStatus,
-} from '../publisher/deliveries/delivery-log.js';
+} from '../deliveries/delivery-log.js';
 import { millisecondsOf, timeOf } from './sql-time.js';
 
 /** A statement with its values. */

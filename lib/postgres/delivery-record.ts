@@ -4,7 +4,7 @@ import type {
   DeliveryStatus,
   LoggedAttempt,
   LoggedDelivery,
-} from '../publisher/deliveries/delivery-log.js';
+} from '../deliveries/delivery-log.js';
 import type { FailureReason } from '../queue/failure-reason.js';
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 import type { Row } from './store-connection.js';

@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
 import type { PGlite } from '@electric-sql/pglite';
-import { ConfigurationFaults } from '../errors/configuration-faults.js';
+import { ConfigurationFaults } from '../options/configuration-faults.js';
 import { WebhookConfigurationError } from '../errors/webhook-configuration.error.js';
 import { databaseFailure } from './database-failure.js';
 import { EmbeddedBossHost } from './embedded-boss.host.js';

@@ -1,7 +1,7 @@
 import type {
   EndpointDisabledReason,
   StoredEndpoint,
-} from '../publisher/endpoints/endpoint-store.js';
+} from '../endpoints/endpoint-store.js';
 import type { Row } from './store-connection.js';
 
 /** An endpoint as the values of a statement. */

@@ -1,6 +1,6 @@
 import { SystemClock } from '../clock/system-clock.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import type { ConfigurationFaults } from '../errors/configuration-faults.js';
+import type { ConfigurationFaults } from '../options/configuration-faults.js';
 import { resolveConcurrency, type QueueConcurrency } from '../queue/queue-concurrency.js';
 import type { JobDeliveryQueueOptions } from './job-delivery-queue-options.interface.js';
 

@@ -1,4 +1,4 @@
-import { ConfigurationFaults } from '../errors/configuration-faults.js';
+import { ConfigurationFaults } from '../options/configuration-faults.js';
 import { WebhookConfigurationError } from '../errors/webhook-configuration.error.js';
 import { isSchemaName, SCHEMA_RULE } from './boss-host.js';
 import { JobDeliveryQueue } from './job-delivery.queue.js';

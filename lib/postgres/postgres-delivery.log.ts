@@ -6,7 +6,7 @@ import {
   type DeliveryPageRequest,
   type LoggedAttempt,
   type LoggedDelivery,
-} from '../publisher/deliveries/delivery-log.js';
+} from '../deliveries/delivery-log.js';
 import type { EnqueuedDelivery } from '../queue/delivery-queue.js';
 import { DeliveryLogStatements, PRUNED_AT_ONCE, type Question } from './delivery-log-statements.js';
 import {

@@ -2,7 +2,7 @@ import {
   EndpointStore,
   type EndpointPageRequest,
   type StoredEndpoint,
-} from '../publisher/endpoints/endpoint-store.js';
+} from '../endpoints/endpoint-store.js';
 import { codeUnitsOf, endpointOf, endpointValues } from './endpoint-record.js';
 import { EndpointStatements, type EndpointListing } from './endpoint-statements.js';
 import type { PostgresClientSource } from './postgres-client.interface.js';

@@ -2,7 +2,7 @@ import type { Db } from 'pg-boss';
 import { inTime } from '../clock/deadline.js';
 import { SystemClock } from '../clock/system-clock.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import { ConfigurationFaults } from '../errors/configuration-faults.js';
+import { ConfigurationFaults } from '../options/configuration-faults.js';
 import { WebhookConfigurationError } from '../errors/webhook-configuration.error.js';
 import { WebhookStoreError } from '../errors/webhook-store.error.js';
 import { isSchemaName, SCHEMA_RULE } from './boss-host.js';

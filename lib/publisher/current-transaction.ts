@@ -3,7 +3,7 @@ import type { DiscoveryService, ModulesContainer } from '@nestjs/core';
 import { WebhookConfigurationError } from '../errors/webhook-configuration.error.js';
 import { WebhookDeliveryError } from '../errors/webhook-delivery.error.js';
 import type { ResolvedPublisherOptions } from './options/publisher-options.interface.js';
-import { PublisherLog } from './publisher-log.js';
+import { PublisherLog } from '../sending/publisher-log.js';
 
 type Wrapper = ReturnType<DiscoveryService['getProviders']>[number];
 

@@ -6,9 +6,9 @@ import { identifierRule, isIdentifier } from '../token/identifier.js';
 import { WEBHOOK_PROFILES } from '../token/webhook-token.constants.js';
 import { isAudience } from '../token/audience.js';
 import { deliveryId } from '../queue/delivery-id.js';
-import type { DeliveryTarget } from './delivery-target.js';
-import { profileUseFault } from './options/destination-profile.js';
-import { encodePayload } from './attempt/payload-encoder.js';
+import type { DeliveryTarget } from '../sending/delivery-target.js';
+import { profileUseFault } from '../sending/destination-profile.js';
+import { encodePayload } from '../sending/payload-encoder.js';
 import type { PublishOptions } from './publish-options.interface.js';
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 

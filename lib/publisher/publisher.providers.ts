@@ -3,24 +3,24 @@ import { HttpService } from '@nestjs/axios';
 import { DiscoveryService, HttpAdapterHost, MetadataScanner, ModulesContainer } from '@nestjs/core';
 import { SystemClock } from '../clock/system-clock.js';
 import { DeliveryQueue } from '../queue/delivery-queue.js';
-import { DeliveryRecorder } from './deliveries/delivery.recorder.js';
-import { UnconfiguredDeliveries } from './deliveries/unconfigured.deliveries.js';
-import { WebhookDeliveries } from './deliveries/webhook.deliveries.js';
-import { JwksRoute } from './jwks/jwks.route.js';
-import { WebhookJwks } from './jwks/webhook.jwks.js';
+import { DeliveryRecorder } from '../deliveries/delivery.recorder.js';
+import { UnconfiguredDeliveries } from './unconfigured.deliveries.js';
+import { WebhookDeliveries } from '../deliveries/webhook.deliveries.js';
+import { JwksRoute } from '../signing/jwks.route.js';
+import { WebhookJwks } from '../signing/webhook.jwks.js';
 import { CurrentTransaction } from './current-transaction.js';
-import { UnconfiguredEndpoints } from './endpoints/unconfigured.endpoints.js';
-import { WebhookEndpoints } from './endpoints/webhook.endpoints.js';
-import { EndpointRegistry } from './endpoint.registry.js';
+import { UnconfiguredEndpoints } from './unconfigured.endpoints.js';
+import { WebhookEndpoints } from '../endpoints/webhook.endpoints.js';
+import { EndpointRegistry } from '../endpoints/endpoint.registry.js';
 import type { ResolvedPublisherOptions } from './options/publisher-options.interface.js';
 import { PUBLISHER_OPTIONS } from './publisher.constants.js';
-import { DeliveryReactionExplorer } from './reactions/delivery-reaction.explorer.js';
-import { WebhookDeliveryEvents } from './reactions/webhook-delivery.events.js';
-import { loadSigningKeys, SIGNING_KEYS } from './signing/load-signing-keys.js';
+import { DeliveryReactionExplorer } from '../deliveries/delivery-reaction.explorer.js';
+import { WebhookDeliveryEvents } from '../deliveries/webhook-delivery.events.js';
+import { loadSigningKeys, SIGNING_KEYS } from '../signing/load-signing-keys.js';
 import { UnconfiguredPublisher } from './unconfigured.publisher.js';
-import { WebhookDeliverer } from './webhook.deliverer.js';
+import { WebhookDeliverer } from '../deliveries/webhook.deliverer.js';
 import { WebhookPublisher } from './webhook.publisher.js';
-import { WebhookSender } from './attempt/webhook.sender.js';
+import { WebhookSender } from '../sending/webhook.sender.js';
 
 /**
  * The publisher and what it is made of. The module provides {@link PUBLISHER_OPTIONS}, which are

@@ -1,6 +1,6 @@
 import type { DeliveryReceipt } from '../queue/delivery-queue.js';
 import type { SendResult } from './publish-options.interface.js';
-import type { DeliveryReport } from './webhook.deliverer.js';
+import type { DeliveryReport } from '../deliveries/webhook.deliverer.js';
 
 /** Tells the caller of `send` how the first run ended. */
 export function resultOfReport({ delivery, outcome, result, made }: DeliveryReport): SendResult {

@@ -10,10 +10,10 @@ import { isThenable } from '../token/maybe-promise.js';
 import type { WebhookEventName } from '../token/webhook-event-map.js';
 import type { DeliveryQueue, EnqueuedDelivery } from '../queue/delivery-queue.js';
 import { cannotJoin, type CurrentTransaction } from './current-transaction.js';
-import type { DeliveryRecorder } from './deliveries/delivery.recorder.js';
-import type { DeliveryTarget } from './delivery-target.js';
-import { looksLikeUrl } from './endpoints/endpoint-id.js';
-import type { EndpointRegistry } from './endpoint.registry.js';
+import type { DeliveryRecorder } from '../deliveries/delivery.recorder.js';
+import type { DeliveryTarget } from '../sending/delivery-target.js';
+import { looksLikeUrl } from '../endpoints/endpoint-id.js';
+import type { EndpointRegistry } from '../endpoints/endpoint.registry.js';
 import { deliveryTo, draftEvent, readDelay } from './event-draft.js';
 import { FirstAttempts } from './first-attempts.js';
 import type {
@@ -28,8 +28,8 @@ import type { ResolvedPublisherOptions } from './options/publisher-options.inter
 import { SharedAttempts } from './shared-attempts.js';
 import { resultOfReceipt, resultOfReport } from './send-result.js';
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
-import type { WebhookDeliverer } from './webhook.deliverer.js';
-import type { WebhookSender } from './attempt/webhook.sender.js';
+import type { WebhookDeliverer } from '../deliveries/webhook.deliverer.js';
+import type { WebhookSender } from '../sending/webhook.sender.js';
 
 /** Sends events as signed webhooks. */
 export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicationShutdown {

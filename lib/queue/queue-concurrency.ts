@@ -1,4 +1,4 @@
-import type { ConfigurationFaults } from '../errors/configuration-faults.js';
+import type { ConfigurationFaults } from '../options/configuration-faults.js';
 
 /** Attempts that a process runs at once, in all and to one destination. */
 export interface QueueConcurrency {

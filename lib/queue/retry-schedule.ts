@@ -1,5 +1,5 @@
 import { parseDuration, type Duration } from '../clock/duration.js';
-import type { ConfigurationFaults } from '../errors/configuration-faults.js';
+import type { ConfigurationFaults } from '../options/configuration-faults.js';
 
 /** When something that failed is tried again; every option may be left out. */
 export interface RetryScheduleOptions {

@@ -1,6 +1,6 @@
-import type { ConfigurationFaults } from '../errors/configuration-faults.js';
+import type { ConfigurationFaults } from '../options/configuration-faults.js';
 import type { WebhookIssuer } from '../keys/webhook-issuer.interface.js';
-import { checkShape, isOptions, type OptionShape } from '../errors/option-shape.js';
+import { checkShape, isOptions, type OptionShape } from '../options/option-shape.js';
 
 const isText = (value: unknown): boolean => typeof value === 'string' && value !== '';
 

@@ -1,5 +1,5 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import { ConfigurationFaults } from '../errors/configuration-faults.js';
+import { ConfigurationFaults } from '../options/configuration-faults.js';
 import {
   WebhookConfigurationError,
   type ConfigurationFault,
@@ -10,8 +10,8 @@ import { ProvidedKeys } from '../keys/provided-keys.js';
 import type { RemoteKeySets } from '../keys/remote-key-sets.js';
 import { reasonOf, TroubleLog, type KeyLog } from '../keys/trouble-log.js';
 import type { WebhookIssuer } from '../keys/webhook-issuer.interface.js';
-import type { KeyRingOptions } from '../token/key-ring.js';
-import type { KeySource } from '../token/key-source.js';
+import type { KeyRingOptions } from '../token/keys/key-ring.js';
+import type { KeySource } from '../token/keys/key-source.js';
 import { after } from '../token/maybe-promise.js';
 import { checkIssuers } from './issuer-options.checks.js';
 

@@ -1,8 +1,8 @@
-import { ConfigurationFaults } from '../errors/configuration-faults.js';
+import { ConfigurationFaults } from '../options/configuration-faults.js';
 import type { ConfigurationFault } from '../errors/webhook-configuration.error.js';
 import type { JwksFetchOptions } from '../keys/jwks-options.js';
-import { checkShape, hasMethods, isOptions, type OptionShape } from '../errors/option-shape.js';
-import type { WebhookSpoolOptions } from './spool/body-spool.js';
+import { checkShape, hasMethods, isOptions, type OptionShape } from '../options/option-shape.js';
+import type { WebhookSpoolOptions } from '../request/body-spool.js';
 import type { RetryScheduleOptions } from '../queue/retry-schedule.js';
 import { checkIssuers } from './issuer-options.checks.js';
 import type { WebhookReceiverOptions, WebhookReplayOptions } from './receiver-options.interface.js';

@@ -10,7 +10,7 @@ import type { ReplayStore } from '../replay/replay-store.js';
 import type { TokenVerifier } from '../token/token-verifier.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';
 import type { AllowedEvents, ReceiverIssuers } from './receiver-issuers.js';
-import type { BodySpool, WebhookSpoolOptions } from './spool/body-spool.js';
+import type { BodySpool, WebhookSpoolOptions } from '../request/body-spool.js';
 import type { QueuedEvents } from './queued/queued-events.resolver.js';
 import type { LeaseKeeper } from './replay/lease-keeper.js';
 

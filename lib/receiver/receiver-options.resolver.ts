@@ -1,6 +1,6 @@
 import { Logger } from '@nestjs/common';
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import { ConfigurationFaults } from '../errors/configuration-faults.js';
+import { ConfigurationFaults } from '../options/configuration-faults.js';
 import {
   WebhookConfigurationError,
   type ConfigurationFault,
@@ -9,10 +9,10 @@ import { resolveJwksOptions } from '../keys/jwks-options.js';
 import { RemoteKeySets } from '../keys/remote-key-sets.js';
 import type { KeyLog } from '../keys/trouble-log.js';
 import { MemoryReplayStore } from '../replay/memory-replay.store.js';
-import type { KeySource } from '../token/key-source.js';
+import type { KeySource } from '../token/keys/key-source.js';
 import { createTokenVerifier, type TokenVerifier } from '../token/token-verifier.js';
 import { DEFAULT_CLOCK_TOLERANCE } from '../token/webhook-token.constants.js';
-import { BodySpool } from './spool/body-spool.js';
+import { BodySpool } from '../request/body-spool.js';
 import { resolveQueuedEvents, type QueuedEvents } from './queued/queued-events.resolver.js';
 import { LeaseKeeper } from './replay/lease-keeper.js';
 import { listedIssuers, providedIssuers, type ReceiverIssuers } from './receiver-issuers.js';

@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 import type { WebhookEventData, WebhookEventsMatching } from '../token/webhook-event-map.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';
-import type { RequestBody } from './spool/request-body.js';
+import type { RequestBody } from '../request/request-body.js';
 import { EventKeeping } from './event-keeping.js';
 
 /** What a {@link WebhookEvent} is made of. */

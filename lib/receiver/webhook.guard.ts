@@ -2,13 +2,13 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Injectable, type CanActivate, type ExecutionContext } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
 import { unshieldBody } from './mount/body-shield.js';
-import { fromNodeRequest, type BodySource } from './request/incoming-webhook.js';
+import { fromNodeRequest, type BodySource } from '../request/incoming-webhook.js';
 import {
   keepReception,
   nodeRequest,
   receptionOf,
   type AdapterRequest,
-} from './request/reception-of-request.js';
+} from './reception-of-request.js';
 import { acknowledge, refuse } from './answers/webhook-answer.js';
 import { closesConnection } from './answers/send-answer.js';
 import { whenAnswered } from './answers/when-answered.js';

@@ -7,7 +7,7 @@ import {
   fromNodeRequest,
   type BodySource,
   type IncomingWebhook,
-} from './request/incoming-webhook.js';
+} from '../request/incoming-webhook.js';
 import { publishReceived } from './receiver.diagnostics.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import type { ResolvedReceiver } from './receiver-options.interface.js';

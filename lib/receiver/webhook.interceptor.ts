@@ -8,7 +8,7 @@ import { defer, lastValueFrom, type Observable } from 'rxjs';
 import { refuse } from './answers/webhook-answer.js';
 import { WebhookException } from './answers/webhook.exception.js';
 import { ReceiverDrain } from './receiver.drain.js';
-import { receptionOf, type AdapterRequest } from './request/reception-of-request.js';
+import { receptionOf, type AdapterRequest } from './reception-of-request.js';
 import { WebhookIntake } from './webhook.intake.js';
 
 /**

@@ -8,16 +8,16 @@ import type { WebhookExplanation } from '../explain/webhook-explanation.interfac
 import type { ReplayVerdict } from '../replay/replay-store.js';
 import { after, rescued, type MaybePromise } from '../token/maybe-promise.js';
 import { rulesOf } from '../token/profiles/profile-registry.js';
-import type { IncomingWebhook } from './request/incoming-webhook.js';
-import { openRequest, type OpenedRequest } from './request/open-request.js';
-import { fromRequestLike, type WebhookRequestLike } from './request/webhook-request-like.js';
+import type { IncomingWebhook } from '../request/incoming-webhook.js';
+import { openRequest, type OpenedRequest } from '../request/open-request.js';
+import { fromRequestLike, type WebhookRequestLike } from '../request/webhook-request-like.js';
 import type { ResolvedReceiver, ResolvedReceivers } from './receiver-options.interface.js';
 import { DEFAULT_RECEIVER, WEBHOOK_RECEIVERS } from './receiver.constants.js';
 import { ReceiverDrain } from './receiver.drain.js';
-import { fingerprint } from './replay/event-fingerprint.js';
+import { fingerprint } from '../request/event-fingerprint.js';
 import { replayClaim } from './replay/replay-identity.js';
 import { EventKeeping } from './event-keeping.js';
-import type { RequestBody } from './spool/request-body.js';
+import type { RequestBody } from '../request/request-body.js';
 import { WebhookEvent } from './webhook-event.js';
 import { WebhookReception } from './replay/webhook-reception.js';
 

@@ -3,7 +3,7 @@ import { inTime } from '../clock/deadline.js';
 import type { Duration } from '../clock/duration.js';
 import { SystemClock } from '../clock/system-clock.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import { ConfigurationFaults } from '../errors/configuration-faults.js';
+import { ConfigurationFaults } from '../options/configuration-faults.js';
 import { WebhookConfigurationError } from '../errors/webhook-configuration.error.js';
 import { WebhookStoreError } from '../errors/webhook-store.error.js';
 import {

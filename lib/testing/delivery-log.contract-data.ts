@@ -5,7 +5,7 @@ import type {
   DeliveryLog,
   LoggedAttempt,
   LoggedDelivery,
-} from '../publisher/deliveries/delivery-log.js';
+} from '../deliveries/delivery-log.js';
 import type { EnqueuedDelivery } from '../queue/delivery-queue.js';
 import type { DeliveryPayload, WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import type { DeliveryLog, LoggedDelivery } from '../publisher/deliveries/delivery-log.js';
+import type { DeliveryLog, LoggedDelivery } from '../deliveries/delivery-log.js';
 import type { MaybePromise } from '../token/maybe-promise.js';
 import type { ContractCase } from './contract-case.interface.js';
 import {

@@ -4,7 +4,7 @@ import type {
   EndpointPageRequest,
   EndpointStore,
   StoredEndpoint,
-} from '../publisher/endpoints/endpoint-store.js';
+} from '../endpoints/endpoint-store.js';
 import type { MaybePromise } from '../token/maybe-promise.js';
 import type { ContractCase } from './contract-case.interface.js';
 

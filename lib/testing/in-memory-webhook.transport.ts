@@ -1,7 +1,7 @@
 import type { AxiosRequestConfig, AxiosResponse } from 'axios';
 import { defer, type Observable } from 'rxjs';
-import { decodeBase64url } from '../token/base64url.js';
-import { parseJson } from '../token/strict-json.js';
+import { decodeBase64url } from '../token/json/base64url.js';
+import { parseJson } from '../token/json/strict-json.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 
 /** A request that would have left, with its token read (and not verified). */

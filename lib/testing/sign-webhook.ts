@@ -1,6 +1,6 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import { inlinePayload } from '../publisher/attempt/method-choice.js';
-import { encodePayload } from '../publisher/attempt/payload-encoder.js';
+import { inlinePayload } from '../sending/method-choice.js';
+import { encodePayload } from '../sending/payload-encoder.js';
 import type { WebhookEventData, WebhookEventName } from '../token/webhook-event-map.js';
 import { digest } from '../token/payload-hash.js';
 import { createTokenSigner, type TokenSignerOptions } from '../token/token-signer.js';

@@ -2,7 +2,7 @@
 export { createTokenSigner, signWebhookToken } from './token-signer.js';
 export type { TokenSigner, TokenSignerOptions, WebhookTokenInput } from './token-signer.js';
 export { WebhookSigner } from './webhook-signer.js';
-export type { SigningKeyInput } from './signing-key.js';
+export type { SigningKeyInput } from './keys/signing-key.js';
 export { createTokenVerifier, verifyWebhookToken } from './token-verifier.js';
 export type { TokenVerifier, TokenVerifierOptions } from './token-verifier.js';
 export { createDigest, digest } from './payload-hash.js';
@@ -10,11 +10,11 @@ export type { WebhookDigest } from './payload-hash.js';
 export { verifyWebhookPayload } from './payload-rule.js';
 export type { VerifiedPayload } from './payload-rule.js';
 export { isEventName, matchesEvent } from './event-name.js';
-export type { TrustedIssuer } from './key-ring.js';
-export type { KeyInput, KeyMaterial, KeyPolicy, WebhookKey } from './key-material.js';
-export type { IssuerKeys, KeySource, TrustedIssuers } from './key-source.js';
+export type { TrustedIssuer } from './keys/key-ring.js';
+export type { KeyInput, KeyMaterial, KeyPolicy, WebhookKey } from './keys/key-material.js';
+export type { IssuerKeys, KeySource, TrustedIssuers } from './keys/key-source.js';
 export type { MaybePromise } from './maybe-promise.js';
-export type { VerificationKey } from './token-key.js';
+export type { VerificationKey } from './keys/token-key.js';
 export type { CompactToken } from './compact-token.js';
 export type { TokenClock } from './token-clock.js';
 export type {

@@ -3,17 +3,17 @@ import {
   type ConfigurationFault,
 } from '../errors/webhook-configuration.error.js';
 import { WebhookTokenError } from '../errors/webhook-token.error.js';
-import { readClaims, type ClaimsJson } from './claims-json.js';
-import { requireSoundStructure } from './claims-structure.js';
+import { readClaims, type ClaimsJson } from './json/claims-json.js';
+import { requireSoundStructure } from './json/claims-structure.js';
 import { invalidToken, parseCompactToken, type CompactToken } from './compact-token.js';
-import { isObject } from './json-object.js';
-import { KeyRing } from './key-ring.js';
-import type { IssuerKeys, KeySource, TrustedIssuers } from './key-source.js';
-import { ProfileChoice } from './profile-choice.js';
+import { isObject } from './json/json-object.js';
+import { KeyRing } from './keys/key-ring.js';
+import type { IssuerKeys, KeySource, TrustedIssuers } from './keys/key-source.js';
+import { ProfileChoice } from './profiles/profile-choice.js';
 import { readSeconds, type TokenClock } from './token-clock.js';
 import { TokenHeaders } from './token-header.js';
 import { after, type MaybePromise } from './maybe-promise.js';
-import type { VerificationKey } from './token-key.js';
+import type { VerificationKey } from './keys/token-key.js';
 import { audiences, optionFaults } from './token-verifier.checks.js';
 import type {
   TokenRules,

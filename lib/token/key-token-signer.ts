@@ -3,16 +3,16 @@ import { WebhookConfigurationError } from '../errors/webhook-configuration.error
 import { WebhookTokenError } from '../errors/webhook-token.error.js';
 import { tokenTooLarge } from './compact-token.js';
 import { inlineDataText } from './inline-data.js';
-import type { KeyWindow } from './key-window.js';
-import { profileFault } from './profile-fault.js';
+import type { KeyWindow } from './keys/key-window.js';
+import { profileFault } from './profiles/profile-fault.js';
 import type { ProfileRules } from './profiles/profile-rules.interface.js';
 import { rulesOf } from './profiles/profile-registry.js';
-import { parseSigningKey } from './signing-key.js';
+import { parseSigningKey } from './keys/signing-key.js';
 import { maySign, noSigningKey } from './signing-time.js';
 import { readSeconds, type TokenClock } from './token-clock.js';
 import { checkInput } from './token-input.checks.js';
 import { after, type MaybePromise } from './maybe-promise.js';
-import type { SigningKey } from './token-key.js';
+import type { SigningKey } from './keys/token-key.js';
 import { sharedFaults } from './token-signer.checks.js';
 import type {
   TokenSigner,

@@ -1,5 +1,5 @@
-import type { KeyWindow } from './key-window.js';
-import { signingWindow, type SigningKeyInput } from './signing-key.js';
+import type { KeyWindow } from './keys/key-window.js';
+import { signingWindow, type SigningKeyInput } from './keys/signing-key.js';
 import { maySign, noSigningKey } from './signing-time.js';
 import { readSeconds, type TokenClock } from './token-clock.js';
 import type { MaybePromise } from './maybe-promise.js';

@@ -1,5 +1,5 @@
 import { WebhookSigningError } from '../errors/webhook-signing.error.js';
-import type { KeyWindow } from './key-window.js';
+import type { KeyWindow } from './keys/key-window.js';
 
 /** Whether a key may be signed with at a time, in seconds; exactly, as the clock is the signer's own. */
 export function maySign(window: KeyWindow | undefined, now: number): boolean {

@@ -1,10 +1,10 @@
-import { decodeBase64urlText } from './base64url.js';
+import { decodeBase64urlText } from './json/base64url.js';
 import { invalidToken } from './compact-token.js';
-import { hasDuplicateMember } from './duplicate-member.js';
+import { hasDuplicateMember } from './json/duplicate-member.js';
 import { isKeyId } from './identifier.js';
-import { isObject } from './json-object.js';
-import type { ProfileChoice } from './profile-choice.js';
-import { parseJson } from './strict-json.js';
+import { isObject } from './json/json-object.js';
+import type { ProfileChoice } from './profiles/profile-choice.js';
+import { parseJson } from './json/strict-json.js';
 import type { WebhookTokenHeader } from './webhook-claims.interface.js';
 
 /** Header texts that are remembered; a key's owner decides what its header says, so there is a bound. */

@@ -2,7 +2,7 @@ import { isAudience } from './audience.js';
 import { invalidClaim } from './claim-refusals.js';
 import { EVENT_NAME_GRAMMAR, isEventName } from './event-name.js';
 import { identifierRule, isIdentifier } from './identifier.js';
-import { isObject } from './json-object.js';
+import { isObject } from './json/json-object.js';
 import { parsePayloadHash, type PayloadHash } from './payload-hash.js';
 import type { WebhookTokenInput } from './token-signer.interface.js';
 

@@ -1,5 +1,5 @@
-import type { KeyPolicy } from './key-material.js';
-import type { SigningKeyInput } from './signing-key.js';
+import type { KeyPolicy } from './keys/key-material.js';
+import type { SigningKeyInput } from './keys/signing-key.js';
 import type { TokenClock } from './token-clock.js';
 import type { MaybePromise } from './maybe-promise.js';
 import type { SignatureAlgorithm, WebhookProfile } from './webhook-token.constants.js';

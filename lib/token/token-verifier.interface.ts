@@ -1,6 +1,6 @@
-import type { KeyPolicy } from './key-material.js';
-import type { TrustedIssuer } from './key-ring.js';
-import type { KeySource } from './key-source.js';
+import type { KeyPolicy } from './keys/key-material.js';
+import type { TrustedIssuer } from './keys/key-ring.js';
+import type { KeySource } from './keys/key-source.js';
 import type { TokenClock } from './token-clock.js';
 import type { MaybePromise } from './maybe-promise.js';
 import type { VerifiedWebhookToken } from './webhook-claims.interface.js';

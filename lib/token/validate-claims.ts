@@ -2,7 +2,7 @@ import { WebhookTokenError, type WebhookTokenErrorCode } from '../errors/webhook
 import { invalidClaim as invalid } from './claim-refusals.js';
 import { EVENT_NAME_GRAMMAR, isEventName } from './event-name.js';
 import { identifierRule, isIdentifier } from './identifier.js';
-import { isObject } from './json-object.js';
+import { isObject } from './json/json-object.js';
 import type { Members, ProfileRules } from './profiles/profile-rules.interface.js';
 import type { WebhookClaim, WebhookTokenClaims } from './webhook-claims.interface.js';
 import { FIRST_MILLISECOND_TIMESTAMP } from './webhook-token.constants.js';

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { isAudience } from './audience.js';
 import { isEventName } from './event-name.js';
 import { isIdentifier } from './identifier.js';
-import { isObject } from './json-object.js';
+import { isObject } from './json/json-object.js';
 import { readTokenAnatomy } from './token-anatomy.js';
 import type { ReceivedReceipt, WebhookReceipt } from './webhook-receipt.interface.js';
 import { FIRST_MILLISECOND_TIMESTAMP, type WebhookProfile } from './webhook-token.constants.js';

@@ -1,4 +1,4 @@
-import type { KeyMaterial } from './key-material.js';
+import type { KeyMaterial } from './keys/key-material.js';
 import type { MaybePromise } from './maybe-promise.js';
 import type { SignatureAlgorithm } from './webhook-token.constants.js';
 

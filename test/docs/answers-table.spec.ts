@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import {
   WEBHOOK_ANSWERS,
   type WebhookAnswerRow,
-} from '../../lib/receiver/answers/webhook-answers.js';
+} from '../../lib/request/webhook-answers.js';
 
 const DOCUMENT = new URL('../../docs/answers.md', import.meta.url);
 

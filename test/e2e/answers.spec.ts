@@ -21,7 +21,7 @@ import {
   WEBHOOK_ANSWERS,
   type WebhookAnswerRow,
   type WebhookSituation,
-} from '../../lib/receiver/answers/webhook-answers.js';
+} from '../../lib/request/webhook-answers.js';
 import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
 import { digest } from '../../lib/token/index.js';
 import { adapters } from '../fixtures/adapters.js';

@@ -11,7 +11,7 @@ import { Body, Controller, Injectable, Post, UseGuards } from '@nestjs/common';
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
 import { WebhookContext } from '../../lib/receiver/decorators/webhook-data.decorator.js';
 import { WebhookEndpoint } from '../../lib/receiver/decorators/webhook-endpoint.decorator.js';
-import type { WebhookSpoolOptions } from '../../lib/receiver/spool/body-spool.js';
+import type { WebhookSpoolOptions } from '../../lib/request/body-spool.js';
 import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
 import { WebhookGuard } from '../../lib/receiver/webhook.guard.js';
 import { WebhookVerifier } from '../../lib/receiver/webhook.verifier.js';

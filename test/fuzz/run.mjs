@@ -11,7 +11,7 @@ import {
   isWebhookError,
   verifyWebhookPayload,
 } from '../../dist/token/index.js';
-import { parseKey } from '../../dist/token/key-material.js';
+import { parseKey } from '../../dist/token/keys/key-material.js';
 import { WEBHOOK_PROFILES } from '../../dist/token/webhook-token.constants.js';
 import {
   anyKey,

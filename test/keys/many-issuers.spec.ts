@@ -1,5 +1,5 @@
 import { describe, expect, it, jest } from '@jest/globals';
-import { KeyRing, type TrustedIssuer } from '../../lib/token/key-ring.js';
+import { KeyRing, type TrustedIssuer } from '../../lib/token/keys/key-ring.js';
 import { createTokenSigner, createTokenVerifier } from '../../lib/token/index.js';
 
 const secretOf = (n: number): string => `the-secret-of-issuer-number-${n}-alone`;

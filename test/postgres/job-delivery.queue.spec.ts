@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, describe, expect, it } from '@jest/globals';
 import type { Db, PgBoss } from 'pg-boss';
-import { ConfigurationFaults } from '../../lib/errors/configuration-faults.js';
+import { ConfigurationFaults } from '../../lib/options/configuration-faults.js';
 import type { BossHost } from '../../lib/postgres/boss-host.js';
 import { JobDeliveryQueue, PgBossDeliveryQueue } from '../../lib/postgres/index.js';
 import { resolveJobQueueOptions } from '../../lib/postgres/job-queue-options.resolver.js';

@@ -12,7 +12,7 @@ import {
 } from '../../lib/postgres/index.js';
 import { migrationScript, stepBlock } from '../../lib/postgres/migrations/migration-script.js';
 import { migrationSteps } from '../../lib/postgres/migrations/migration-steps.js';
-import type { StoredEndpoint } from '../../lib/publisher/endpoints/endpoint-store.js';
+import type { StoredEndpoint } from '../../lib/endpoints/endpoint-store.js';
 import { newClaim } from '../fixtures/racing-replicas.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { TestDatabase, untilLocked } from './database.js';

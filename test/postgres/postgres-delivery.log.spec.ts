@@ -1,7 +1,7 @@
 import { PGlite } from '@electric-sql/pglite';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { PostgresDeliveryLog } from '../../lib/postgres/index.js';
-import type { LoggedAttempt } from '../../lib/publisher/deliveries/delivery-log.js';
+import type { LoggedAttempt } from '../../lib/deliveries/delivery-log.js';
 import { deliveryLogContract } from '../../lib/testing/delivery-log.contract.js';
 import { describeWith } from '../fixtures/services.js';
 import { TestDatabase } from './database.js';

@@ -2,7 +2,7 @@ import { describe, expect, it } from '@jest/globals';
 import type { DeliveryQueue } from '../../lib/queue/delivery-queue.js';
 import { InProcessDeliveryQueue } from '../../lib/queue/in-process-delivery.queue.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
-import { WebhookDeliverer } from '../../lib/publisher/webhook.deliverer.js';
+import { WebhookDeliverer } from '../../lib/deliveries/webhook.deliverer.js';
 import { PublisherBench } from './publisher-bench.js';
 import { WireReceiver, type Script } from './wire-receiver.js';
 

@@ -6,7 +6,7 @@ import type { WebhookPublisherOptions } from '../../lib/publisher/options/publis
 import { resolvePublisherOptions } from '../../lib/publisher/options/publisher-options.resolver.js';
 import { PUBLISHER_OPTIONS } from '../../lib/publisher/publisher.constants.js';
 import { PUBLISHER_PROVIDERS } from '../../lib/publisher/publisher.providers.js';
-import { WebhookDeliverer, type DeliveryReport } from '../../lib/publisher/webhook.deliverer.js';
+import { WebhookDeliverer, type DeliveryReport } from '../../lib/deliveries/webhook.deliverer.js';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
 import { DeliveryQueue } from '../../lib/queue/delivery-queue.js';
 import { TestClock } from '../../lib/testing/test-clock.js';

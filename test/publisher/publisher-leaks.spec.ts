@@ -3,12 +3,12 @@ import { inspect } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { throwError } from 'rxjs';
 import { KeyProvider } from '../../lib/keys/key-provider.js';
-import { WebhookJwks } from '../../lib/publisher/jwks/webhook.jwks.js';
+import { WebhookJwks } from '../../lib/signing/webhook.jwks.js';
 import { PUBLISHER_OPTIONS } from '../../lib/publisher/publisher.constants.js';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
-import type { SigningKeyInput } from '../../lib/token/signing-key.js';
+import type { SigningKeyInput } from '../../lib/token/keys/signing-key.js';
 import { InProcessDeliveryQueue } from '../../lib/queue/in-process-delivery.queue.js';
-import { WebhookSender } from '../../lib/publisher/attempt/webhook.sender.js';
+import { WebhookSender } from '../../lib/sending/webhook.sender.js';
 import { PublisherBench, secret } from './publisher-bench.js';
 import { WireReceiver, type Script } from './wire-receiver.js';
 

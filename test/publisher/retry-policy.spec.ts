@@ -1,10 +1,10 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
-import type { AttemptResult } from '../../lib/publisher/attempt/attempt-result.interface.js';
+import type { AttemptResult } from '../../lib/sending/attempt-result.interface.js';
 import type { FailureReason } from '../../lib/queue/failure-reason.js';
-import { ConfigurationFaults } from '../../lib/errors/configuration-faults.js';
+import { ConfigurationFaults } from '../../lib/options/configuration-faults.js';
 import { resolveRetryOptions } from '../../lib/publisher/options/retry-options.resolver.js';
-import { decideRetry } from '../../lib/publisher/attempt/retry-policy.js';
+import { decideRetry } from '../../lib/sending/retry-policy.js';
 
 const now = 1_767_225_600_000;
 const MIDDLE = 0.5;

@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import { AxiosError } from 'axios';
 import { WebhookDestinationBlockedError } from '../../lib/errors/webhook-destination-blocked.error.js';
-import { transportFailure } from '../../lib/publisher/attempt/transport-failure.js';
+import { transportFailure } from '../../lib/sending/transport-failure.js';
 
 describe('transportFailure', () => {
   it.each([

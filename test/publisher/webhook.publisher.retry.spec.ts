@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import { WebhookDeliverer } from '../../lib/publisher/webhook.deliverer.js';
+import { WebhookDeliverer } from '../../lib/deliveries/webhook.deliverer.js';
 import { PublisherBench } from './publisher-bench.js';
 import { WireReceiver, type WireAnswer } from './wire-receiver.js';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
-import { contentMark } from '../../lib/receiver/replay/content-mark.js';
+import { contentMark } from '../../lib/request/content-fingerprint.js';
 
 type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 

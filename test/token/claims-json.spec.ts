@@ -1,8 +1,8 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
-import { parseClaimsJson } from '../../lib/token/claims-json.js';
-import { hasDuplicateMember } from '../../lib/token/duplicate-member.js';
-import { parseJson } from '../../lib/token/strict-json.js';
+import { parseClaimsJson } from '../../lib/token/json/claims-json.js';
+import { hasDuplicateMember } from '../../lib/token/json/duplicate-member.js';
+import { parseJson } from '../../lib/token/json/strict-json.js';
 
 /** Large enough to be cut out. */
 const LARGE = `{"text":"${'x'.repeat(2_500)}"}`;

@@ -1,12 +1,12 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
-import { hasDuplicateMember } from '../../lib/token/duplicate-member.js';
+import { hasDuplicateMember } from '../../lib/token/json/duplicate-member.js';
 import {
   decodeUtf8,
   parseJson,
   structureFault,
   textNestsDeeper,
-} from '../../lib/token/strict-json.js';
+} from '../../lib/token/json/strict-json.js';
 
 /** JSON as a tree that, unlike a JavaScript object, can have a member twice. */
 type Tree =

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { parseDuration } from '../../clock/duration.js';
 import { isEventName } from '../../token/event-name.js';
-import { parseKey } from '../../token/key-material.js';
+import { parseKey } from '../../token/keys/key-material.js';
 import type { SignatureAlgorithm } from '../../token/webhook-token.constants.js';
 import type { ExchangeTarget } from './http-exchange.js';
 import type { ProbeSettings } from './probe.context.js';

@@ -5,10 +5,10 @@ import { isHashAlgorithm } from '../../token/payload-hash.js';
 import { identifierRule, isIdentifier } from '../../token/identifier.js';
 import { DEFAULT_PROFILE, HASH_ALGORITHMS } from '../../token/webhook-token.constants.js';
 import { isAudience } from '../../token/audience.js';
-import type { ConfigurationFaults } from '../../errors/configuration-faults.js';
-import type { SigningResolver } from '../signing/signing.resolver.js';
+import type { ConfigurationFaults } from '../../options/configuration-faults.js';
+import type { SigningResolver } from '../../signing/signing.resolver.js';
 import { headerFault } from './endpoint-headers.js';
-import { checkProfile } from './destination-profile.js';
+import { checkProfile } from '../../sending/destination-profile.js';
 import type {
   DestinationSigner,
   ResolvedDestination,

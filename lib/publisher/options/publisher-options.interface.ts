@@ -4,23 +4,23 @@ import type { EgressOptions } from '../../egress/egress-options.interface.js';
 import type { EgressPolicy } from '../../egress/egress-policy.js';
 import type { EgressTlsOptions } from '../../egress/guarded-agent.js';
 import type { KeyProvider } from '../../keys/key-provider.js';
-import type { SigningKeyInput } from '../../token/signing-key.js';
+import type { SigningKeyInput } from '../../token/keys/signing-key.js';
 import type { TokenSigner } from '../../token/token-signer.js';
 import type {
   HashAlgorithm,
   SignatureAlgorithm,
   WebhookProfile,
 } from '../../token/webhook-token.constants.js';
-import type { UnsuccessfulAttempt } from '../attempt/attempt-result.interface.js';
-import type { EndpointStore } from '../endpoints/endpoint-store.js';
-import type { ResolvedEndpointStore } from '../endpoints/endpoint-store-options.resolver.js';
-import type { SealingKey } from '../endpoints/sealing-key.js';
-import type { ResolvedJwks, WebhookJwksOptions } from '../jwks/jwks-options.interface.js';
-import type { SigningKeySource } from '../signing/signing-key-source.js';
-import type { ProvidedSigningKeys } from '../signing/provided-signing-keys.js';
-import type { DeliveryLog } from '../deliveries/delivery-log.js';
+import type { UnsuccessfulAttempt } from '../../sending/attempt-result.interface.js';
+import type { EndpointStore } from '../../endpoints/endpoint-store.js';
+import type { ResolvedEndpointStore } from '../../endpoints/endpoint-store-options.resolver.js';
+import type { SealingKey } from '../../endpoints/sealing-key.js';
+import type { ResolvedJwks, WebhookJwksOptions } from '../../signing/jwks-options.interface.js';
+import type { SigningKeySource } from '../../signing/signing-key-source.js';
+import type { ProvidedSigningKeys } from '../../signing/provided-signing-keys.js';
+import type { DeliveryLog } from '../../deliveries/delivery-log.js';
 import type { DeliveryQueue } from '../../queue/delivery-queue.js';
-import type { RetryPolicy } from '../attempt/retry-policy.js';
+import type { RetryPolicy } from '../../sending/retry-policy.js';
 import type { RetryScheduleOptions } from '../../queue/retry-schedule.js';
 import type { DeliveryMethod } from '../../queue/webhook-delivery.interface.js';
 

@@ -1,6 +1,6 @@
-import type { ConfigurationFaults } from '../../errors/configuration-faults.js';
+import type { ConfigurationFaults } from '../../options/configuration-faults.js';
 import { answerOf, resolveRetrySchedule } from '../../queue/retry-schedule.js';
-import type { RetryPolicy } from '../attempt/retry-policy.js';
+import type { RetryPolicy } from '../../sending/retry-policy.js';
 import { DEFAULT_RETRY_SCHEDULE } from '../publisher.constants.js';
 import type { WebhookRetryOptions } from './publisher-options.interface.js';
 

@@ -6,7 +6,7 @@ import {
   type BearerChallenge,
   type WebhookAnswerRow,
   type WebhookSituation,
-} from './webhook-answers.js';
+} from '../../request/webhook-answers.js';
 
 /** Body of a refusal, RFC 9457. */
 export interface WebhookProblem {

@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import { Catch, type ArgumentsHost, type ExceptionFilter } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
-import { nodeRequest, receptionOf, type AdapterRequest } from '../request/reception-of-request.js';
+import { nodeRequest, receptionOf, type AdapterRequest } from '../reception-of-request.js';
 import { HandlerFailure } from './handler-failure.js';
 import type { WebhookAnswer } from './webhook-answer.js';
 import { WebhookException } from './webhook.exception.js';

@@ -10,7 +10,7 @@ import {
   type StandardSchema,
 } from '../handlers/payload-validator.js';
 import { WEBHOOK_CONTEXT_TYPE } from '../receiver.constants.js';
-import { receptionOf, type AdapterRequest } from '../request/reception-of-request.js';
+import { receptionOf, type AdapterRequest } from '../reception-of-request.js';
 import { keepingOf, type WebhookEvent } from '../webhook-event.js';
 
 /** What `@WebhookData` takes. */

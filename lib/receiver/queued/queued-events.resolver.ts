@@ -1,4 +1,4 @@
-import type { ConfigurationFaults } from '../../errors/configuration-faults.js';
+import type { ConfigurationFaults } from '../../options/configuration-faults.js';
 import type { DeliveryQueue } from '../../queue/delivery-queue.js';
 import { resolveRetrySchedule, type RetrySchedule } from '../../queue/retry-schedule.js';
 import type { WebhookReceiverOptions } from '../receiver-options.interface.js';

@@ -1,8 +1,8 @@
 import type { ReceivedEvent, WebhookDelivery } from '../../queue/webhook-delivery.interface.js';
 import { rulesOf } from '../../token/profiles/profile-registry.js';
 import type { EventKeeping } from '../event-keeping.js';
-import { isJsonType, parseJsonPayload } from '../request/json-payload.js';
-import { MemoryBody } from '../spool/request-body.js';
+import { isJsonType, parseJsonPayload } from '../../request/json-payload.js';
+import { MemoryBody } from '../../request/request-body.js';
 import { WebhookEvent } from '../webhook-event.js';
 
 /** Stands where an event has no content type; nothing reads it. */

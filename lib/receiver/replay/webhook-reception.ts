@@ -1,7 +1,7 @@
 import { WebhookReplayError } from '../../errors/webhook-replay.error.js';
 import type { ReplayReservation, ReplayStore } from '../../replay/replay-store.js';
 import { rescued, type MaybePromise } from '../../token/maybe-promise.js';
-import type { RequestBody } from '../spool/request-body.js';
+import type { RequestBody } from '../../request/request-body.js';
 import { keepingOf, type WebhookEvent } from '../webhook-event.js';
 import type { EventCommitter } from './event-commit.js';
 import type { LeaseKeeper } from './lease-keeper.js';

@@ -1,6 +1,6 @@
 import { invalidClaim } from '../claim-refusals.js';
-import { isObject } from '../json-object.js';
-import { decodeUtf8, parseJson, structureFault, type StructureFault } from '../strict-json.js';
+import { isObject } from '../json/json-object.js';
+import { decodeUtf8, parseJson, structureFault, type StructureFault } from '../json/strict-json.js';
 import { MAX_DATA_DEPTH } from '../webhook-token.constants.js';
 
 const MESSAGES: Readonly<Record<StructureFault, string>> = {

@@ -1,5 +1,5 @@
 import { WebhookPayloadError } from '../../errors/webhook-payload.error.js';
-import { isObject } from '../json-object.js';
+import { isObject } from '../json/json-object.js';
 import { algorithmNamed, payloadHash, type HashNames, type PayloadHash } from '../payload-hash.js';
 import { bodyReferenceRequired } from '../payload-refusals.js';
 import type { HashAlgorithm } from '../webhook-token.constants.js';

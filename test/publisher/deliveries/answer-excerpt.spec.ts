@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { excerptOf } from '../../../lib/publisher/attempt/answer-excerpt.js';
+import { excerptOf } from '../../../lib/sending/answer-excerpt.js';
 import { createTokenSigner } from '../../../lib/token/token-signer.js';
 
 const token = createTokenSigner({

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import { DeliveryRecorder } from '../../../lib/publisher/deliveries/delivery.recorder.js';
-import type { DeliveryChange } from '../../../lib/publisher/deliveries/delivery-log.js';
-import { MemoryDeliveryLog } from '../../../lib/publisher/deliveries/memory-delivery.log.js';
-import { WebhookDeliveries } from '../../../lib/publisher/deliveries/webhook.deliveries.js';
+import { DeliveryRecorder } from '../../../lib/deliveries/delivery.recorder.js';
+import type { DeliveryChange } from '../../../lib/deliveries/delivery-log.js';
+import { MemoryDeliveryLog } from '../../../lib/deliveries/memory-delivery.log.js';
+import { WebhookDeliveries } from '../../../lib/deliveries/webhook.deliveries.js';
 import type { EnqueuedDelivery } from '../../../lib/queue/delivery-queue.js';
 import { InProcessDeliveryQueue } from '../../../lib/queue/in-process-delivery.queue.js';
 import { TestClock } from '../../../lib/testing/test-clock.js';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
-import type { DeliveryChange } from '../../../lib/publisher/deliveries/delivery-log.js';
-import { MemoryDeliveryLog } from '../../../lib/publisher/deliveries/memory-delivery.log.js';
+import type { DeliveryChange } from '../../../lib/deliveries/delivery-log.js';
+import { MemoryDeliveryLog } from '../../../lib/deliveries/memory-delivery.log.js';
 import type { WebhookDelivery } from '../../../lib/queue/webhook-delivery.interface.js';
 import { deliveryLogContract } from '../../../lib/testing/delivery-log.contract.js';
 

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import type { WebhookPublisherOptions } from '../../../lib/publisher/options/publisher-options.interface.js';
-import type { DeliveryLog } from '../../../lib/publisher/deliveries/delivery-log.js';
-import { MemoryDeliveryLog } from '../../../lib/publisher/deliveries/memory-delivery.log.js';
-import { WebhookDeliveries } from '../../../lib/publisher/deliveries/webhook.deliveries.js';
+import type { DeliveryLog } from '../../../lib/deliveries/delivery-log.js';
+import { MemoryDeliveryLog } from '../../../lib/deliveries/memory-delivery.log.js';
+import { WebhookDeliveries } from '../../../lib/deliveries/webhook.deliveries.js';
 import { InProcessDeliveryQueue } from '../../../lib/queue/in-process-delivery.queue.js';
 import { PublisherBench } from '../publisher-bench.js';
 import { WireReceiver } from '../wire-receiver.js';

@@ -1,6 +1,6 @@
 import { describe, it } from '@jest/globals';
-import { MemoryEndpointStore } from '../../../lib/publisher/endpoints/memory-endpoint.store.js';
-import { OptionsEndpointStore } from '../../../lib/publisher/endpoints/options-endpoint.store.js';
+import { MemoryEndpointStore } from '../../../lib/endpoints/memory-endpoint.store.js';
+import { OptionsEndpointStore } from '../../../lib/endpoints/options-endpoint.store.js';
 import { endpointStoreContract } from '../../../lib/testing/endpoint-store.contract.js';
 
 describe('MemoryEndpointStore', () => {

@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { inspect } from 'node:util';
 import { describe, expect, it } from '@jest/globals';
-import { sealingKeyFault } from '../../../lib/publisher/endpoints/sealing-key.js';
-import { SecretSealer } from '../../../lib/publisher/endpoints/secret-sealer.js';
+import { sealingKeyFault } from '../../../lib/endpoints/sealing-key.js';
+import { SecretSealer } from '../../../lib/endpoints/secret-sealer.js';
 
 const secret = 'the secret of an endpoint, 32 bytes and more';
 const bytes = randomBytes(32);

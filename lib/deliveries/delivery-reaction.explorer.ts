@@ -1,0 +1,106 @@
+import { Logger, type OnApplicationShutdown, type OnApplicationBootstrap } from '@nestjs/common';
+import type { DiscoveryService, MetadataScanner } from '@nestjs/core';
+import {
+  WebhookConfigurationError,
+  type ConfigurationFault,
+} from '../errors/webhook-configuration.error.js';
+import { waitUntil } from '../clock/deadline.js';
+import type { WebhookClock } from '../clock/webhook-clock.js';
+import { DELIVERY_REACTIONS } from '../publisher/publisher.constants.js';
+import {
+  WEBHOOK_DELIVERY_EVENTS,
+  type WebhookDeliveryEvent,
+} from './webhook-delivery-event.interface.js';
+import type { WebhookDeliveryEvents } from './webhook-delivery.events.js';
+
+type Wrapper = ReturnType<DiscoveryService['getProviders']>[number];
+type Reaction = (event: WebhookDeliveryEvent) => unknown;
+
+/** Finds the methods under `@OnWebhookDelivery()` at start-up, and runs them. */
+export class DeliveryReactionExplorer implements OnApplicationBootstrap, OnApplicationShutdown {
+  private readonly logger = new Logger('WebhookPublisher');
+  private readonly running = new Set<Promise<void>>();
+
+  constructor(
+    private readonly discovery: DiscoveryService,
+    private readonly scanner: MetadataScanner,
+    private readonly events: WebhookDeliveryEvents,
+    private readonly limits: { readonly clock: WebhookClock; readonly shutdownTimeout: number },
+  ) {}
+
+  /** @internal */
+  onApplicationBootstrap(): void {
+    const faults: ConfigurationFault[] = [];
+    for (const wrapper of [...this.discovery.getProviders(), ...this.discovery.getControllers()]) {
+      if (!wrapper.isAlias) this.explore(wrapper, faults);
+    }
+    if (faults.length > 0) throw new WebhookConfigurationError(faults);
+  }
+
+  /**
+   * Waits for the reactions to the last deliveries; after the publisher has drained, as hooks run in this order.
+   *
+   * @internal
+   */
+  async onApplicationShutdown(): Promise<void> {
+    const { clock, shutdownTimeout } = this.limits;
+    this.events.close();
+    await waitUntil(clock, clock.now() + shutdownTimeout, Promise.all(this.running));
+  }
+
+  private explore(wrapper: Wrapper, faults: ConfigurationFault[]): void {
+    const { metatype } = wrapper;
+    if (typeof metatype !== 'function' || metatype.prototype === undefined) return;
+    const prototype = metatype.prototype as Record<string, unknown>;
+    for (const name of this.scanner.getAllMethodNames(prototype)) {
+      const types = typesOf(prototype[name]);
+      if (types.length === 0) continue;
+      const path = `${wrapper.name}.${name}`;
+      const unknown = types.filter(
+        (type) => !(WEBHOOK_DELIVERY_EVENTS as readonly string[]).includes(type),
+      );
+      if (unknown.length > 0) {
+        const message = `"${unknown[0]}" is nothing that is told of deliveries: name one of ${WEBHOOK_DELIVERY_EVENTS.join(', ')}`;
+        faults.push({ path, message });
+      } else if (!wrapper.isDependencyTreeStatic()) {
+        const message =
+          'is request-scoped, and a delivery has no request: move the method to a singleton';
+        faults.push({ path, message });
+      } else {
+        this.subscribe(path, new Set(types), wrapper.instance as Record<string, Reaction>, name);
+      }
+    }
+  }
+
+  private subscribe(
+    path: string,
+    types: ReadonlySet<string>,
+    instance: Record<string, Reaction>,
+    name: string,
+  ): void {
+    this.events.events$.subscribe((event) => {
+      if (!types.has(event.type)) return;
+      const run = this.react(path, event, () => instance[name]!(event));
+      this.running.add(run);
+      void run.finally(() => this.running.delete(run));
+    });
+  }
+
+  private async react(
+    path: string,
+    event: WebhookDeliveryEvent,
+    run: () => unknown,
+  ): Promise<void> {
+    try {
+      await run();
+    } catch (error) {
+      const stack = error instanceof Error ? error.stack : String(error);
+      this.logger.error(`${path} failed on "${event.type}" of ${event.deliveryId}`, stack);
+    }
+  }
+}
+
+function typesOf(method: unknown): readonly string[] {
+  if (typeof method !== 'function') return [];
+  return (Reflect.getMetadata(DELIVERY_REACTIONS, method) ?? []) as readonly string[];
+}

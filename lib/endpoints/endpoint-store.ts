@@ -1,0 +1,113 @@
+import type { HashAlgorithm, WebhookProfile } from '../token/webhook-token.constants.js';
+import type { DeliveryMethod } from '../queue/webhook-delivery.interface.js';
+
+/** A secret of one endpoint, sealed: it is of no use without the sealing key. */
+export interface SealedEndpointKey {
+  /** Names the key in tokens. */
+  readonly kid: string;
+  /** The secret, by AES-256-GCM, bound to the endpoint and the `kid`; the text names the sealing key. */
+  readonly sealed: string;
+  /** Epoch milliseconds from which it is signed with; until then its predecessor is. */
+  readonly notBefore: number;
+}
+
+/** Why an endpoint gets nothing. */
+export type EndpointDisabledReason =
+  /** Somebody said so. */
+  | 'requested'
+  /** It answered 410. */
+  | 'gone'
+  /** It has failed every attempt for too long. */
+  | 'failing';
+
+/** How an endpoint is spoken to, as far as it differs from the publisher's own settings. All of it is JSON. */
+export interface StoredEndpointSettings {
+  readonly method?: DeliveryMethod;
+  readonly profile?: WebhookProfile;
+  readonly hash?: HashAlgorithm;
+  readonly jti?: 'attempt' | 'delivery';
+  /** Milliseconds. */
+  readonly timeout?: number;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly audience?: string | readonly string[];
+  readonly subject?: string;
+}
+
+/** An endpoint as a store keeps it. All of it is JSON, and none of it a secret in the clear. */
+export interface StoredEndpoint {
+  /** Unique over all tenants. */
+  readonly id: string;
+  /** Whose events it gets; absent for those published for no tenant. It never changes. */
+  readonly tenant?: string;
+  readonly url: string;
+  /** Names or patterns. */
+  readonly events: readonly string[];
+  readonly description?: string;
+  /** The application's own notes. */
+  readonly metadata?: Readonly<Record<string, string>>;
+  readonly settings: StoredEndpointSettings;
+  /** The oldest first; empty where the publisher's own key signs. */
+  readonly keys: readonly SealedEndpointKey[];
+  /** Absent while it gets events; `at` in epoch milliseconds. */
+  readonly disabled?: { readonly at: number; readonly reason: EndpointDisabledReason };
+  /** When somebody last enabled it, in epoch milliseconds: what a process has learnt of it before then is forgotten. */
+  readonly enabledAt?: number;
+  /** 1 at first; rises by one with every change. */
+  readonly version: number;
+  /** Epoch milliseconds. */
+  readonly createdAt: number;
+  /** Epoch milliseconds. */
+  readonly updatedAt: number;
+}
+
+/** What part of the endpoints to list. */
+export interface EndpointPageRequest {
+  /** Those of this tenant; `null` for those of none; left out, those of all. */
+  readonly tenant?: string | null | undefined;
+  /** Those behind this id, in the order of ids. */
+  readonly after?: string | undefined;
+  /** At most so many. */
+  readonly limit: number;
+}
+
+/**
+ * Keeps endpoints: the port between {@link WebhookEndpoints} and where they are kept.
+ *
+ * - **Nothing is lost by two at once.** `insert` takes an id once; `replace` changes only the version it was told of, and
+ *   says whether it did. Of two changes made at the same time, one succeeds.
+ * - **Tenants never meet.** `subscribed` gives the endpoints of exactly one tenant, or of exactly none.
+ * - **What is written is read.** A `find` that begins after a change has resolved sees it, in any process that shares the
+ *   store; what a caller does to an object it was given changes nothing in the store.
+ *
+ * A store that cannot be reached throws {@link WebhookStoreError} `store_unavailable`. Every implementation must pass the
+ * contract suite of `nestjs-webhook-token/testing`.
+ */
+export abstract class EndpointStore {
+  /** Whether what it keeps survives this process. */
+  abstract readonly durable: boolean;
+
+  /** Whether it takes changes; one that does not throws `unsupported_option` for each. */
+  abstract readonly writable: boolean;
+
+  /** @returns `false`, with nothing changed, where the id is taken */
+  abstract insert(endpoint: StoredEndpoint): Promise<boolean>;
+
+  /** The endpoint with this id, of whatever tenant; `undefined` where there is none. */
+  abstract find(id: string): Promise<StoredEndpoint | undefined>;
+
+  /** The endpoints that get events of this tenant, or of none: all that are not disabled, whatever their patterns. */
+  abstract subscribed(tenant: string | undefined): Promise<readonly StoredEndpoint[]>;
+
+  /** In the order of their ids, by code units. */
+  abstract list(request: EndpointPageRequest): Promise<readonly StoredEndpoint[]>;
+
+  /**
+   * Puts `endpoint` in the place of the version before it (`endpoint.version - 1`).
+   *
+   * @returns `false`, with nothing changed, where that is not the version kept, or none is
+   */
+  abstract replace(endpoint: StoredEndpoint): Promise<boolean>;
+
+  /** @returns whether there was one */
+  abstract remove(id: string): Promise<boolean>;
+}

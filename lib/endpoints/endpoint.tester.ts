@@ -1,0 +1,28 @@
+import type { WebhookClock } from '../clock/webhook-clock.js';
+import type { WebhookSender } from '../sending/webhook.sender.js';
+import type { DeliveryTarget } from '../sending/delivery-target.js';
+import { deliveryTo, draftEvent } from '../publisher/event-draft.js';
+import type { EndpointTestResult } from './webhook-endpoint.interface.js';
+
+const TEST_EVENT = 'webhook.test';
+
+/** Tries endpoints out: one request, outside the queue, from which nothing is learnt of the endpoint. */
+export class EndpointTester {
+  constructor(
+    private readonly sender: WebhookSender,
+    private readonly clock: WebhookClock,
+  ) {}
+
+  async test(target: DeliveryTarget): Promise<EndpointTestResult> {
+    const { tenant } = target;
+    const draft = draftEvent(TEST_EVENT, { test: true }, { tenant }, this.clock.now());
+    const { result } = await this.sender.attempt(deliveryTo(target, draft), target, 1);
+    const { statusCode, durationMs } = result;
+    return {
+      delivered: result.outcome === 'acknowledged',
+      ...(statusCode !== undefined && { statusCode }),
+      durationMs,
+      ...(result.outcome !== 'acknowledged' && { failureReason: result.reason }),
+    };
+  }
+}

@@ -1,0 +1,112 @@
+import type { HttpService } from '@nestjs/axios';
+import type { AxiosAdapter } from 'axios';
+import { createGuardedAgents, type GuardedAgents } from '../egress/guarded-agent.js';
+import type { FailureReason } from '../queue/failure-reason.js';
+import type { ResolvedPublisherOptions } from '../publisher/options/publisher-options.interface.js';
+import type { AttemptWarnings } from './attempt-warnings.js';
+import {
+  answerOfError,
+  readAnswer,
+  type NoAnswer,
+  type ReceiverAnswer,
+} from './receiver-answer.js';
+import type { ComposedRequest } from './request.composer.js';
+import { requestConfig, type HttpDefaults } from './request-config.js';
+import { loadUndici, type UndiciTransport } from './undici.transport.js';
+
+/** Brings requests to receivers through the application's HttpService, behind the egress guard. */
+export class HttpTransport {
+  private readonly agents: GuardedAgents;
+  private undici: UndiciTransport | undefined;
+
+  constructor(
+    private readonly options: Pick<ResolvedPublisherOptions, 'egress' | 'tls' | 'transport'>,
+    private readonly http: HttpService,
+    private readonly warnings: AttemptWarnings,
+  ) {
+    this.agents = createGuardedAgents(options.egress, { tls: options.tls });
+  }
+
+  /** Takes undici where the application has it and has not said otherwise. */
+  async choose(): Promise<void> {
+    const { egress, tls, transport } = this.options;
+    if (transport === 'auto') this.undici = await loadUndici(egress, { agents: this.agents, tls });
+  }
+
+  /** Whether requests leave by an adapter of the application's own, which the egress guard cannot watch. */
+  get usesForeignAdapter(): boolean {
+    return typeof this.defaults['adapter'] === 'function';
+  }
+
+  /**
+   * Sends one request.
+   *
+   * @param signal - ends it; its reason is the failure then
+   * @returns the answer, or why there is none; it never rejects
+   */
+  exchange(request: ComposedRequest, signal: AbortSignal): Promise<ReceiverAnswer | NoAnswer> {
+    return new Promise((resolve) => {
+      if (signal.aborted) return resolve({ reason: signal.reason as FailureReason });
+      try {
+        const { agents, adapter, defaults } = this;
+        const config = requestConfig(request, signal, { agents, adapter, defaults });
+        const subscription = this.http.request<unknown>(config).subscribe({
+          next: (response) => {
+            this.warnings.bypassed(config, response);
+            resolve(readAnswer(response) ?? this.unreadable());
+          },
+          error: (error: unknown) => {
+            this.warnings.bypassed(config, error);
+            resolve(answerOfError(error));
+          },
+          complete: () => resolve({ reason: 'network' }),
+        });
+        signal.addEventListener(
+          'abort',
+          () => {
+            resolve({ reason: signal.reason as FailureReason });
+            try {
+              subscription.unsubscribe();
+            } catch {
+              // A fault in an interceptor's teardown; out of an event listener it would end the process.
+            }
+          },
+          { once: true },
+        );
+      } catch (error) {
+        resolve(answerOfError(error));
+      }
+    });
+  }
+
+  /** What every request of the application's HttpService carries, and so ours too. */
+  inheritedHeaders(): Record<string, string> {
+    const headers = (this.defaults['headers'] ?? {}) as Record<string, unknown>;
+    const inherited = { ...(headers['common'] as object), ...(headers['head'] as object) };
+    return Object.fromEntries(
+      Object.entries(inherited).filter(
+        (entry): entry is [string, string] => typeof entry[1] === 'string',
+      ),
+    );
+  }
+
+  /** Closes the connections. */
+  close(): void {
+    this.agents.destroy();
+    this.undici?.close();
+  }
+
+  private get adapter(): AxiosAdapter | 'http' | undefined {
+    return this.usesForeignAdapter ? undefined : (this.undici?.adapter ?? 'http');
+  }
+
+  /** A stand-in for HttpService in somebody's test need not have an axios behind it. */
+  private get defaults(): HttpDefaults {
+    return (this.http as Partial<HttpService>).axiosRef?.defaults ?? {};
+  }
+
+  private unreadable(): NoAnswer {
+    this.warnings.unreadable();
+    return { reason: 'malformed_response', isUnreadable: true };
+  }
+}

@@ -1,0 +1,211 @@
+import { WebhookDeliveryError } from '../errors/webhook-delivery.error.js';
+import { digest } from '../token/payload-hash.js';
+import { rulesOf } from '../token/profiles/profile-registry.js';
+import type { ProfileRules } from '../token/profiles/profile-rules.interface.js';
+import { after, type MaybePromise } from '../token/maybe-promise.js';
+import type { WebhookTokenInput } from '../token/token-signer.js';
+import type { WebhookReceipt } from '../token/webhook-receipt.interface.js';
+import { receiptOf } from '../token/webhook-receipt.js';
+import type { DeliveryTarget } from './delivery-target.js';
+import {
+  inlineLimit,
+  inlinePayload,
+  requestHeadBytes,
+  type InlinePayload,
+} from './method-choice.js';
+import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
+
+const USER_AGENT = 'nestjs-webhook-token';
+
+/** A request that is signed and ready to be sent. It holds the token: never log it. */
+export interface ComposedRequest {
+  readonly method: 'HEAD' | 'POST';
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body?: Buffer;
+  readonly token: string;
+  /** Makes what the receiver can be compared with; the one part of it that is safe to log. Few ask for it. */
+  readonly receipt: () => WebhookReceipt;
+}
+
+/** What bounds the choice of the method. */
+export interface CompositionLimits {
+  readonly maxHeadBytes: number;
+  /** Counts from 1. */
+  readonly attempt: number;
+  /** Headers that the HTTP client adds on its own; they count for the head's size. */
+  readonly inheritedHeaders?: (() => Readonly<Record<string, string>>) | undefined;
+}
+
+/**
+ * Signs a delivery anew and chooses how it travels: HEAD with inline data where the whole head is small
+ * enough for the servers and proxies in between, else POST.
+ *
+ * @returns at once where the signer does
+ * @throws {@link WebhookDeliveryError} `invalid_option` when HEAD is demanded and cannot carry the payload
+ */
+export function composeRequest(
+  delivery: WebhookDelivery,
+  target: DeliveryTarget,
+  limits: CompositionLimits,
+): MaybePromise<ComposedRequest> {
+  const wanted = wantedMethod(delivery, target);
+  if (wanted === 'POST') return composePost(delivery, target, limits.attempt);
+  const inline = inlineOf(delivery, target);
+  const head = inline && composeHead(delivery, target, inline, limits);
+  return after(head, (composed) => {
+    if (composed !== undefined) return composed;
+    if (wanted === 'auto') return composePost(delivery, target, limits.attempt);
+    throw headCannotCarry(target, limits);
+  });
+}
+
+/**
+ * Tells, without a signature, whether a HEAD on demand could carry a delivery.
+ *
+ * @throws {@link WebhookDeliveryError} `invalid_option`
+ */
+export function requireInline(
+  delivery: WebhookDelivery,
+  target: DeliveryTarget,
+  limits: Pick<CompositionLimits, 'maxHeadBytes'>,
+): void {
+  if (inlineOf(delivery, target) === undefined) throw headCannotCarry(target, limits);
+}
+
+/** What a HEAD would carry; `undefined` where none can. */
+function inlineOf(delivery: WebhookDelivery, target: DeliveryTarget): InlinePayload | undefined {
+  const rules = rulesFor(delivery, target);
+  if (!rules.methods.has('HEAD')) return undefined;
+  const inline = inlinePayload(delivery.payload, inlineLimit(target.signer));
+  return inline !== undefined && rules.reserves(inline.data) ? undefined : inline;
+}
+
+function headCannotCarry(
+  target: DeliveryTarget,
+  { maxHeadBytes }: Pick<CompositionLimits, 'maxHeadBytes'>,
+): WebhookDeliveryError {
+  const limit = inlineLimit(target.signer);
+  const origin = target.signer.inlineLimit === undefined ? '' : " (its signer's inlineLimit)";
+  return new WebhookDeliveryError(
+    'invalid_option',
+    `HEAD cannot carry this payload to ${target.label}: it takes a JSON object of at most ${limit} bytes${origin} in a request head of at most ${maxHeadBytes} bytes. Use the method 'auto'.`,
+  );
+}
+
+/**
+ * Signs a delivery anew, as a POST.
+ *
+ * @param attempt - counts from 1
+ */
+export function composePost(
+  delivery: WebhookDelivery,
+  target: DeliveryTarget,
+  attempt: number,
+): MaybePromise<ComposedRequest> {
+  const { bytes, contentType } = delivery.payload;
+  const body = bytes && asBuffer(bytes);
+  const rules = rulesFor(delivery, target);
+  const hash = target.hash ?? rules.defaultHash;
+  const bodyBytes = body?.byteLength ?? 0;
+  const hashed = body ?? (rules.hashesEmptyBody ? Buffer.alloc(0) : undefined);
+  const token = sign(delivery, target, {
+    ...(hashed && { hash: digest(hash, hashed), size: hashed.byteLength }),
+    retryCount: attempt - 1,
+  });
+  const facts = { method: 'POST', bodyBytes, contentType, profile: rules.name } as const;
+  return after(token, (signed) => ({
+    method: 'POST',
+    url: target.url,
+    headers: headersFor(target, signed, contentType, bodyBytes),
+    ...(body !== undefined && { body }),
+    token: signed,
+    receipt: () => receiptOf(signed, facts),
+  }));
+}
+
+/** A view of exactly these octets: axios sends the whole memory behind any other Uint8Array. */
+function asBuffer(bytes: Uint8Array): Buffer {
+  return Buffer.isBuffer(bytes)
+    ? bytes
+    : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}
+
+/** What the delivery, else the destination, asks for; a destination that needs POST gets no `auto`. */
+export function wantedMethod(
+  delivery: WebhookDelivery,
+  target: DeliveryTarget,
+): 'auto' | 'HEAD' | 'POST' {
+  const wanted = delivery.method ?? target.method;
+  return wanted === 'auto' && target.state.needsPost ? 'POST' : wanted;
+}
+
+function rulesFor({ profile }: WebhookDelivery, target: DeliveryTarget): ProfileRules {
+  return rulesOf(profile ?? target.profile);
+}
+
+/** @returns `undefined` when the head would be too large */
+function composeHead(
+  delivery: WebhookDelivery,
+  target: DeliveryTarget,
+  inline: InlinePayload,
+  { maxHeadBytes, inheritedHeaders }: CompositionLimits,
+): MaybePromise<ComposedRequest | undefined> {
+  // Base64url grows by a third: what cannot fit is not worth a signature, which may be a remote call.
+  const payloadBytes = delivery.payload.bytes?.byteLength ?? 0;
+  if ((payloadBytes * 4) / 3 > maxHeadBytes) return undefined;
+  const contentType = 'application/json';
+  const profile = rulesFor(delivery, target).name;
+  return after(sign(delivery, target, inline), (token) => {
+    // Length 0, spelt out: a HEAD that declares another length desynchronises the connection.
+    const headers = headersFor(target, token, contentType, 0);
+    const all = { ...inheritedHeaders?.(), ...headers };
+    if (requestHeadBytes('HEAD', target.url, all) > maxHeadBytes) return undefined;
+    const facts = { method: 'HEAD', bodyBytes: 0, contentType, profile } as const;
+    const receipt = (): WebhookReceipt => receiptOf(token, facts);
+    return { method: 'HEAD', url: target.url, headers, token, receipt };
+  });
+}
+
+function sign(
+  delivery: WebhookDelivery,
+  target: DeliveryTarget,
+  carried: Pick<WebhookTokenInput, 'data' | 'hash' | 'size' | 'retryCount'>,
+): MaybePromise<string> {
+  return target.signer.sign({
+    ...carried,
+    profile: delivery.profile ?? target.profile,
+    event: delivery.event,
+    txn: delivery.eventId,
+    audience: delivery.audience ?? target.audience,
+    subject: delivery.subject ?? target.subject,
+    id: target.jti === 'delivery' ? delivery.id : undefined,
+  });
+}
+
+function headersFor(
+  target: DeliveryTarget,
+  token: string,
+  contentType: string,
+  contentLength: number,
+): Record<string, string> {
+  return {
+    ...standingHeaders(target.headers),
+    Authorization: `Bearer ${token}`,
+    'Content-Type': contentType,
+    'Content-Length': String(contentLength),
+  };
+}
+
+/** All that a client would add is said here, so that the head's size is known before it is sent. */
+const DEFAULT_HEADERS = { Accept: '*/*', 'Accept-Encoding': 'identity', 'User-Agent': USER_AGENT };
+
+function standingHeaders(own: DeliveryTarget['headers']): Readonly<Record<string, string>> {
+  const names = new Set(Object.keys(own).map((name) => name.toLowerCase()));
+  // Most destinations have none of their own.
+  if (names.size === 0) return DEFAULT_HEADERS;
+  const defaults = Object.entries(DEFAULT_HEADERS).filter(
+    ([name]) => !names.has(name.toLowerCase()),
+  );
+  return { ...Object.fromEntries(defaults), ...own };
+}

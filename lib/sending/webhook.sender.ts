@@ -1,0 +1,188 @@
+import type { HttpService } from '@nestjs/axios';
+import { isWebhookError } from '../errors/webhook.error.js';
+import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
+import type { MaybePromise } from '../token/maybe-promise.js';
+import type { DeliveryTarget } from './delivery-target.js';
+import type { ResolvedPublisherOptions } from '../publisher/options/publisher-options.interface.js';
+import { excerptOf } from './answer-excerpt.js';
+import { attemptResult } from './attempt-result.js';
+import { AttemptWarnings } from './attempt-warnings.js';
+import { HttpTransport } from './http.transport.js';
+import type { MadeAttempt } from './made-attempt.interface.js';
+import {
+  isAcknowledged,
+  isInconclusive,
+  type NoAnswer,
+  type ReceiverAnswer,
+} from './receiver-answer.js';
+import {
+  composePost,
+  composeRequest,
+  requireInline,
+  wantedMethod,
+  type ComposedRequest,
+  type CompositionLimits,
+} from './request.composer.js';
+import { signingFailure, within } from './signing-deadline.js';
+
+/** Makes one attempt: signs, sends, and says in plain words how it ended. */
+export class WebhookSender {
+  private readonly running = new Set<AbortController>();
+  private readonly warnings = new AttemptWarnings();
+  private readonly transport: HttpTransport;
+  private readonly limits: Omit<CompositionLimits, 'attempt'>;
+
+  constructor(
+    private readonly options: ResolvedPublisherOptions,
+    http: HttpService,
+  ) {
+    this.transport = new HttpTransport(options, http, this.warnings);
+    this.limits = {
+      maxHeadBytes: options.maxHeadBytes,
+      inheritedHeaders: () => this.transport.inheritedHeaders(),
+    };
+  }
+
+  /** Chooses how requests leave; until then it is by axios's own adapter. */
+  async chooseTransport(): Promise<this> {
+    await this.transport.choose();
+    return this;
+  }
+
+  /** Whether requests leave by an adapter of the application's own, which the egress guard cannot watch. */
+  get usesForeignAdapter(): boolean {
+    return this.transport.usesForeignAdapter;
+  }
+
+  /**
+   * Signs a delivery anew without sending it; at once where the signer needs no time.
+   *
+   * @param attempt - counts from 1; some wire formats carry it
+   * @throws {@link WebhookDeliveryError} `invalid_option` when HEAD is demanded and cannot carry the payload
+   */
+  compose(
+    delivery: WebhookDelivery,
+    target: DeliveryTarget,
+    attempt = 1,
+  ): MaybePromise<ComposedRequest> {
+    return composeRequest(delivery, target, { ...this.limits, attempt });
+  }
+
+  /**
+   * Refuses a HEAD that can never carry the delivery. A signer that is elsewhere is not asked for it: an event is
+   * recorded although it is down.
+   *
+   * @throws {@link WebhookDeliveryError} `invalid_option`
+   */
+  async requireThatHeadCanCarry(delivery: WebhookDelivery, target: DeliveryTarget): Promise<void> {
+    requireInline(delivery, target, this.limits);
+    if (target.signer.inlineLimit !== undefined) return;
+    try {
+      await this.compose(delivery, target);
+    } catch (error) {
+      // Time will bring a key; the attempt waits for it.
+      if (signingFailure(error) === undefined) throw error;
+    }
+  }
+
+  /** Attempts a delivery once; a HEAD that gets nowhere is followed by a POST within the same attempt. */
+  async attempt(
+    delivery: WebhookDelivery,
+    target: DeliveryTarget,
+    attempt: number,
+  ): Promise<MadeAttempt> {
+    const { clock } = this.options;
+    const startedAt = clock.now();
+    const deadline = new AbortController();
+    this.running.add(deadline);
+    const cancel = clock.wakeAt(startedAt + target.timeout, () => deadline.abort('timeout'));
+    try {
+      const requests: ComposedRequest[] = [];
+      const { method, answer } = await this.converse(
+        delivery,
+        target,
+        attempt,
+        deadline.signal,
+        requests,
+      );
+      const now = clock.now();
+      const receipt = requests.at(-1)?.receipt;
+      const facts = { attempt, method, durationMs: Math.max(0, now - startedAt), receipt };
+      const excerpt = this.excerpt(answer, target, requests);
+      return {
+        result: attemptResult(facts, answer, now),
+        at: startedAt,
+        ...(receipt !== undefined && { receipt }),
+        ...(excerpt !== undefined && { answer: excerpt }),
+      };
+    } finally {
+      cancel();
+      this.running.delete(deadline);
+    }
+  }
+
+  /** Aborts what still runs, and closes the connections. */
+  close(): void {
+    for (const attempt of this.running) attempt.abort('aborted');
+    this.transport.close();
+  }
+
+  /** @param requests - gets those that were made, in their order */
+  private async converse(
+    delivery: WebhookDelivery,
+    target: DeliveryTarget,
+    attempt: number,
+    signal: AbortSignal,
+    requests: ComposedRequest[],
+  ): Promise<Conversation> {
+    try {
+      this.options.egress.recheckUrl(target.url);
+      const request = await within(signal, this.compose(delivery, target, attempt));
+      this.warnings.signed();
+      requests.push(request);
+      const { method } = request;
+      const answer = await this.transport.exchange(request, signal);
+      const mayFallBack = method === 'HEAD' && wantedMethod(delivery, target) === 'auto';
+      if (isAcknowledged(method, answer) || !mayFallBack || !isInconclusive(answer)) {
+        return { method, answer };
+      }
+      const post = await within(signal, composePost(delivery, target, attempt));
+      requests.push(post);
+      const second = await this.transport.exchange(post, signal);
+      // Only a POST that worked shows that HEAD was the trouble: while a receiver is being deployed, both
+      // get 404, and the next attempt should find it as it was.
+      if (isAcknowledged('POST', second)) target.state.needsPost = true;
+      return { method: 'POST', answer: second };
+    } catch (error) {
+      // Anything unforeseen is no verdict: the queue runs it again.
+      if (!isWebhookError(error)) throw error;
+      // Of the method nothing is known before something was signed; after a HEAD it was to be a POST.
+      const method = 'POST';
+      const unsigned = signingFailure(error);
+      if (unsigned !== undefined) {
+        if (unsigned !== 'aborted') this.warnings.unsigned(error);
+        return { method, answer: { reason: unsigned } };
+      }
+      const reason = error.code === 'destination_blocked' ? error.code : 'invalid_request';
+      return { method, answer: { reason } };
+    }
+  }
+
+  /** For the log; without one nothing of an answer's body is read. */
+  private excerpt(
+    answer: ReceiverAnswer | NoAnswer,
+    { url, headers }: DeliveryTarget,
+    requests: readonly ComposedRequest[],
+  ): string | undefined {
+    if (this.options.deliveryLog === undefined || answer.statusCode === undefined) return undefined;
+    const { body } = answer;
+    if (body === undefined || body.octets.byteLength === 0) return undefined;
+    return excerptOf(body, { tokens: requests.map(({ token }) => token), url, headers });
+  }
+}
+
+interface Conversation {
+  /** The method whose answer counts. */
+  readonly method: 'HEAD' | 'POST';
+  readonly answer: ReceiverAnswer | NoAnswer;
+}

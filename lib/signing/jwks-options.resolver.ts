@@ -1,0 +1,43 @@
+import type { ConfigurationFaults } from '../options/configuration-faults.js';
+import { DEFAULT_JWKS_MAX_AGE, DEFAULT_JWKS_PATH } from '../publisher/publisher.constants.js';
+import type { SigningResolver } from './signing.resolver.js';
+import type { ResolvedJwks, WebhookJwksOptions } from './jwks-options.interface.js';
+import { keySetFaults } from './key-set.js';
+
+type JwksOption = boolean | WebhookJwksOptions | undefined;
+
+/** Segments of unreserved characters, RFC 3986 section 2.3: what every router reads alike. */
+const PLAIN_PATH = /^(?:\/[\w.~-]+)+$/;
+
+/** Whether a JWKS is wanted. */
+export function isServed(option: JwksOption): boolean {
+  return option !== undefined && option !== false;
+}
+
+/** Checks and fills the options, once the signers are known; faults are collected, not thrown. */
+export function resolveJwks(
+  option: JwksOption,
+  signing: SigningResolver,
+  faults: ConfigurationFaults,
+): ResolvedJwks | undefined {
+  if (!isServed(option)) return undefined;
+  if (option !== true && (typeof option !== 'object' || option === null)) {
+    faults.add('jwks', 'must be true, or an object: { path, maxAge }');
+    return undefined;
+  }
+  const { path = DEFAULT_JWKS_PATH, maxAge } = option === true ? {} : option;
+  const at = faults.below('jwks');
+  at.require(
+    typeof path === 'string' && PLAIN_PATH.test(path),
+    'path',
+    "must be plain segments behind a slash, such as '/.well-known/webhook-keys'",
+  );
+  // Keys that are at fault, or not loaded yet, would look as if they were missing.
+  const isKnown = !signing.hasFaults && signing.provided.length === 0;
+  if (isKnown) {
+    for (const message of keySetFaults(signing.sources.map(({ known }) => known))) {
+      faults.add('jwks', message);
+    }
+  }
+  return { path, maxAge: at.duration('maxAge', maxAge, DEFAULT_JWKS_MAX_AGE) };
+}

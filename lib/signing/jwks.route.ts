@@ -1,0 +1,104 @@
+import type { HttpServer, OnModuleInit } from '@nestjs/common';
+import type { HttpAdapterHost } from '@nestjs/core';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { errorName } from '../errors/error-name.js';
+import { WebhookConfigurationError } from '../errors/webhook-configuration.error.js';
+import { PublisherLog } from '../sending/publisher-log.js';
+import { JwksAnswer } from './jwks-answer.js';
+import type { ResolvedJwks } from './jwks-options.interface.js';
+import type { WebhookJwks } from './webhook.jwks.js';
+
+const OTHER_METHODS = ['POST', 'PUT', 'PATCH', 'DELETE'] as const;
+
+/** What the adapters hand to a route's handler: Node's objects, or Fastify's around them. */
+type RouteRequest = IncomingMessage | { readonly raw: IncomingMessage };
+type RouteResponse = ServerResponse | { readonly raw: ServerResponse; hijack(): void };
+
+/** Fastify's instance, as far as it is used here. */
+interface FastifyRoutes {
+  hasRoute?(route: { method: string; url: string }): boolean;
+}
+
+/**
+ * Serves the key set on the application's HTTP adapter: past its prefix, versions and guards, which are not made for
+ * the well-known paths of RFC 8615.
+ */
+export class JwksRoute implements OnModuleInit {
+  private readonly log = new PublisherLog();
+  private hasToldOfFailure = false;
+
+  constructor(
+    private readonly options: ResolvedJwks,
+    private readonly jwks: WebhookJwks,
+    private readonly adapterHost: HttpAdapterHost,
+  ) {}
+
+  /**
+   * At this hook the application's own routes are registered, and the answer 404 for all others is not yet.
+   *
+   * @internal
+   */
+  onModuleInit(): void {
+    // Typed as always there; `null` in an application without HTTP, which may publish as well.
+    const adapter = this.adapterHost.httpAdapter as HttpServer | null | undefined;
+    if (adapter === null || adapter === undefined) return;
+    const { path, maxAge } = this.options;
+    if (isTaken(adapter, 'GET', path)) throw pathTaken(path);
+    const answer = new JwksAnswer(maxAge);
+    const serve = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+      try {
+        const keys = await this.jwks.document();
+        this.hasToldOfFailure = false;
+        // Something of the application's, say a time limit, may have answered meanwhile.
+        if (!response.headersSent) answer.send(request, response, keys);
+      } catch (error) {
+        this.tellOfFailure(error);
+        if (!response.headersSent) answer.sendUnavailable(response);
+      }
+    };
+    adapter.get(
+      path,
+      onNode((request, response) => void serve(request, response)),
+    );
+    for (const method of OTHER_METHODS) {
+      if (isTaken(adapter, method, path)) continue;
+      const register = method.toLowerCase() as Lowercase<typeof method>;
+      adapter[register](
+        path,
+        onNode((_, response) => answer.refuseMethod(response)),
+      );
+    }
+    this.log.log(() => `Mapped {${path}, GET} to the publisher's public keys`);
+  }
+
+  /** Once, until they can be served again: anybody may ask, as often as they like. */
+  private tellOfFailure(error: unknown): void {
+    if (this.hasToldOfFailure) return;
+    this.hasToldOfFailure = true;
+    this.log.error(() => `The public keys could not be served (${errorName(error)}).`);
+  }
+}
+
+/** Only Fastify tells, and must be asked; on Express the application's route comes first, as everywhere. */
+function isTaken(adapter: HttpServer, method: string, path: string): boolean {
+  if (adapter.getType() !== 'fastify') return false;
+  const instance = adapter.getInstance() as FastifyRoutes | undefined;
+  return instance?.hasRoute?.({ method, url: path }) === true;
+}
+
+function pathTaken(path: string): WebhookConfigurationError {
+  return new WebhookConfigurationError([
+    {
+      path: 'publisher.jwks.path',
+      message: `the application has a route for GET ${path} already: give one of them another path`,
+    },
+  ]);
+}
+
+/** Gives a handler Node's own objects, whichever the adapter. */
+function onNode(handler: (request: IncomingMessage, response: ServerResponse) => void) {
+  return (request: RouteRequest, response: RouteResponse): void => {
+    if ('hijack' in response) response.hijack();
+    handler('raw' in request ? request.raw : request, 'raw' in response ? response.raw : response);
+  };
+}

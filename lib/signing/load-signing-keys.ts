@@ -1,0 +1,55 @@
+import {
+  WebhookConfigurationError,
+  type ConfigurationFault,
+} from '../errors/webhook-configuration.error.js';
+import { keySetFaults } from './key-set.js';
+import { publicationFaults } from './published-keys.js';
+import { profileUseFault } from '../sending/destination-profile.js';
+import type { HeldSigningKeys } from './held-signing-keys.js';
+import type {
+  ResolvedDestination,
+  ResolvedPublisherOptions,
+} from '../publisher/options/publisher-options.interface.js';
+
+/** Injection token of what is there once the keys are. */
+export const SIGNING_KEYS = Symbol('nestjs-webhook-token/signing-keys');
+
+/**
+ * Loads the keys of providers, and checks what could not be checked without them.
+ *
+ * @throws {@link WebhookConfigurationError} with every fault of the keys; and whatever a provider throws
+ */
+export async function loadSigningKeys({
+  provided,
+  ownKeys,
+  jwks,
+  defaults,
+  endpoints,
+}: ResolvedPublisherOptions): Promise<true> {
+  await Promise.all(provided.map((keys) => keys.start()));
+  const faults = [
+    ...(jwks === undefined ? [] : publicFaults(ownKeys.map(({ known }) => known))),
+    ...profileFaults(defaults, 'publisher'),
+    ...endpoints.flatMap((endpoint, index) =>
+      // What an endpoint takes over from the publisher is at fault there, once.
+      endpoint.signer === defaults.signer && endpoint.profile === defaults.profile
+        ? []
+        : profileFaults(endpoint, `publisher.endpoints[${index}]`),
+    ),
+  ];
+  if (faults.length > 0) throw new WebhookConfigurationError(faults);
+  return true;
+}
+
+function publicFaults(lists: readonly HeldSigningKeys[]): ConfigurationFault[] {
+  // One provider may serve several issuers; whether its keys are published is only seen here.
+  const single = lists.flatMap(({ keys }) => publicationFaults(keys));
+  const messages =
+    single.length > 0 ? single.map(({ message }) => `a key ${message}`) : keySetFaults(lists);
+  return messages.map((message) => ({ path: 'publisher.jwks', message }));
+}
+
+function profileFaults(destination: ResolvedDestination, path: string): ConfigurationFault[] {
+  const message = profileUseFault(destination);
+  return message === undefined ? [] : [{ path: `${path}.profile`, message }];
+}

@@ -1,0 +1,180 @@
+import { parseDuration } from '../clock/duration.js';
+import type { WebhookClock } from '../clock/webhook-clock.js';
+import type { ConfigurationFaults } from '../options/configuration-faults.js';
+import type { ConfigurationFault } from '../errors/webhook-configuration.error.js';
+import type { KeyProvider } from '../keys/key-provider.js';
+import { signingKeyFaults, spentKeyFaults } from '../token/keys/signing-key-list.js';
+import type { SigningKeyInput } from '../token/keys/signing-key.js';
+import { sharedFaults } from '../token/token-signer.checks.js';
+import { createTokenSigner } from '../token/token-signer.js';
+import { publicationFaults } from './published-keys.js';
+import type { DestinationSigner, PublisherKeys } from '../publisher/options/publisher-options.interface.js';
+import { ProvidedSigningKeys } from './provided-signing-keys.js';
+import { listedKeys, type SigningKeySource } from './signing-key-source.js';
+import { SourcedTokenSigner } from './sourced-token-signer.js';
+
+const MS_PER_SECOND = 1_000;
+
+/** Who signs, and with what: one of the three. */
+export interface SigningOptions {
+  readonly issuer: string;
+  readonly secret?: string | undefined;
+  readonly key?: SigningKeyInput | undefined;
+  readonly keys?: PublisherKeys | undefined;
+}
+
+/** What signs for the whole publisher alike. */
+export interface SigningContext {
+  /** The publisher's own; keys of other issuers are not published. */
+  readonly issuer: string;
+  /** Seconds. */
+  readonly lifetime: number | undefined;
+  readonly clock: WebhookClock;
+  /** Whether the public keys are served. */
+  readonly isPublished: boolean;
+}
+
+/** Where options stand in the configuration; a fault of one that stands elsewhere is listed there. */
+export type SigningPaths = Partial<Record<'issuer' | 'lifetime' | keyof Material, string>>;
+
+type Material = Omit<SigningOptions, 'issuer'>;
+
+const MATERIAL = ['secret', 'key', 'keys'] as const satisfies (keyof Material)[];
+
+/** Makes the signers of a publisher, and keeps account of the keys behind them. */
+export class SigningResolver {
+  private readonly providers = new Map<object, ProvidedSigningKeys>();
+  private readonly published = new Set<SigningKeySource>();
+  private failed = false;
+
+  constructor(private readonly context: SigningContext) {}
+
+  /** Keys that must be loaded before anything is signed. */
+  get provided(): readonly ProvidedSigningKeys[] {
+    return [...this.providers.values()];
+  }
+
+  /** The keys of the publisher's own issuer. */
+  get sources(): readonly SigningKeySource[] {
+    return [...this.published];
+  }
+
+  /** Whether some signer could not be made, so that what is known is not all. */
+  get hasFaults(): boolean {
+    return this.failed;
+  }
+
+  /** @returns `undefined` where there is a fault; it is listed */
+  resolve(
+    options: SigningOptions,
+    paths: SigningPaths,
+    faults: ConfigurationFaults,
+  ): DestinationSigner | undefined {
+    const signer = this.signerOf(options, paths, faults);
+    this.failed ||= signer === undefined;
+    return signer;
+  }
+
+  private signerOf(
+    options: SigningOptions,
+    paths: SigningPaths,
+    faults: ConfigurationFaults,
+  ): DestinationSigner | undefined {
+    if (isAmbiguous(options, paths, faults)) return undefined;
+    const { issuer, secret, key, keys } = options;
+    const { clock, lifetime } = this.context;
+    const shared = { issuer, lifetime, now: () => clock.now() };
+    const found = [
+      ...(keys === undefined
+        ? this.faultsOfKey(key ?? secret, key === undefined ? 'secret' : 'key', issuer)
+        : this.faultsOfKeys(keys, issuer)),
+      ...sharedFaults(shared),
+    ];
+    addWhereListed(found, paths, faults);
+    if (found.length > 0) return undefined;
+    const source = this.sourceOf(options, () => faults.at(paths.keys ?? 'keys'));
+    if (issuer === this.context.issuer) this.published.add(source);
+    // A key alone is at hand at once, also where it is the only one ever looked for.
+    if (keys !== undefined) return new SourcedTokenSigner(source, shared);
+    const signer = createTokenSigner({ ...shared, key: source.known.keys[0]! });
+    return Object.assign(signer, { algorithms: [signer.alg] });
+  }
+
+  private faultsOfKey(key: unknown, name: 'secret' | 'key', issuer: string): ConfigurationFault[] {
+    return this.faultsOfList([key], issuer).map(({ message }) => ({ path: name, message }));
+  }
+
+  private faultsOfKeys(keys: PublisherKeys, issuer: string): ConfigurationFault[] {
+    if (!isProvider(keys)) return this.faultsOfList(keys, issuer);
+    const durations = ['ttl', 'maxStale'] as const;
+    return durations
+      .filter((name) => !((parseDuration(keys[name]) ?? 0) > 0))
+      .map((name) => ({
+        path: 'keys',
+        message: `the provider's ${name} is no duration above 0: write milliseconds, or a text like '5m'`,
+      }));
+  }
+
+  private faultsOfList(keys: unknown, issuer: string): ConfigurationFault[] {
+    const found = this.faultsOfAny(keys, issuer);
+    return found.length > 0 ? found : spentKeyFaults(keys as SigningKeyInput[], this.seconds());
+  }
+
+  private faultsOfAny(keys: unknown, issuer: string): ConfigurationFault[] {
+    const found = signingKeyFaults(keys, this.seconds());
+    const isPublished = this.context.isPublished && issuer === this.context.issuer;
+    return found.length > 0 || !isPublished ? found : publicationFaults(keys as SigningKeyInput[]);
+  }
+
+  private sourceOf(
+    { issuer, secret, key, keys }: SigningOptions,
+    pathOfProvider: () => string,
+  ): SigningKeySource {
+    if (keys === undefined) return listedKeys([key ?? secret!]);
+    if (!isProvider(keys)) return listedKeys(keys);
+    const known = this.providers.get(keys);
+    if (known !== undefined) return known;
+    const made = new ProvidedSigningKeys(keys, {
+      path: pathOfProvider(),
+      clock: this.context.clock,
+      faultsOf: (loaded) => this.faultsOfAny(loaded, issuer),
+    });
+    this.providers.set(keys, made);
+    return made;
+  }
+
+  private seconds(): number {
+    return this.context.clock.now() / MS_PER_SECOND;
+  }
+}
+
+function isProvider(keys: PublisherKeys): keys is KeyProvider<readonly SigningKeyInput[]> {
+  const { load, subscribe } = (keys ?? {}) as { load?: unknown; subscribe?: unknown };
+  return typeof load === 'function' && typeof subscribe === 'function';
+}
+
+function isAmbiguous(
+  options: SigningOptions,
+  paths: SigningPaths,
+  faults: ConfigurationFaults,
+): boolean {
+  const [first, second] = MATERIAL.filter((name) => options[name] !== undefined);
+  if (first === undefined || second === undefined) return false;
+  const path = paths[second];
+  if (path !== undefined) {
+    faults.add(path, `stands beside ${first}: give one of secret, key and keys`);
+  }
+  return true;
+}
+
+function addWhereListed(
+  found: readonly ConfigurationFault[],
+  paths: SigningPaths,
+  faults: ConfigurationFaults,
+): void {
+  for (const { path, message } of found) {
+    const [name = ''] = path.split('[', 1);
+    const known = paths[name as keyof SigningPaths];
+    if (known !== undefined) faults.add(`${known}${path.slice(name.length)}`, message);
+  }
+}

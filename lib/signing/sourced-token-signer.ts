@@ -1,0 +1,38 @@
+import { RotatingTokenSigner } from '../token/rotating-token-signer.js';
+import { after, type MaybePromise } from '../token/maybe-promise.js';
+import type { TokenSignerOptions, WebhookTokenInput } from '../token/token-signer.js';
+import type { SignatureAlgorithm } from '../token/webhook-token.constants.js';
+import type { DestinationSigner } from '../publisher/options/publisher-options.interface.js';
+import type { HeldSigningKeys } from './held-signing-keys.js';
+import type { SigningKeySource } from './signing-key-source.js';
+
+/** Signs for one issuer with keys that may be others tomorrow. They are parsed once for each list. */
+export class SourcedTokenSigner implements DestinationSigner {
+  private held: HeldSigningKeys | undefined;
+  private signer: RotatingTokenSigner | undefined;
+
+  constructor(
+    private readonly source: SigningKeySource,
+    private readonly options: Omit<TokenSignerOptions, 'key'>,
+  ) {}
+
+  get algorithms(): readonly SignatureAlgorithm[] {
+    return this.signerFor(this.source.known).algorithms;
+  }
+
+  get inlineLimit(): number | undefined {
+    return this.signerFor(this.source.known).inlineLimit;
+  }
+
+  sign(input: WebhookTokenInput): MaybePromise<string> {
+    return after(this.source.current(), (held) => this.signerFor(held).sign(input));
+  }
+
+  private signerFor(held: HeldSigningKeys): RotatingTokenSigner {
+    if (this.signer === undefined || this.held !== held) {
+      this.signer = new RotatingTokenSigner({ ...this.options, keys: held.keys });
+      this.held = held;
+    }
+    return this.signer;
+  }
+}

@@ -1,0 +1,82 @@
+import type { ConfigurationFault } from '../../errors/webhook-configuration.error.js';
+import { parseSigningKey, type SigningKeyInput } from './signing-key.js';
+import { MAX_KEYS_TRIED } from '../webhook-token.constants.js';
+
+/** One key of a list, as far as it concerns the others. */
+interface ListedKey {
+  readonly index: number;
+  readonly kid: string | undefined;
+  /** Seconds since the epoch. */
+  readonly closes: number;
+}
+
+/**
+ * Checks each key of a list, and then what receivers make of them together: they find a key by its `kid`, and try
+ * only a few that have none. Keys whose time is over count for nothing there: a rotation leaves them behind.
+ *
+ * @param now - seconds since the epoch
+ * @returns faults with the paths `keys`, `keys[0]` and so on
+ */
+export function signingKeyFaults(keys: unknown, now: number): ConfigurationFault[] {
+  if (!Array.isArray(keys)) return [{ path: 'keys', message: 'must be a list of keys' }];
+  const { listed, faults } = parseList(keys);
+  const ahead = listed.filter(({ closes }) => now < closes);
+  return [...faults, ...sharedNameFaults(ahead), ...namelessFaults(ahead)];
+}
+
+/**
+ * Checks what nobody starts with: a list from which nothing can be signed, now or later. A provider may well give
+ * one while the application runs, to revoke all it has.
+ *
+ * @param now - seconds since the epoch
+ */
+export function spentKeyFaults(
+  keys: readonly SigningKeyInput[],
+  now: number,
+): ConfigurationFault[] {
+  if (keys.length === 0) return [{ path: 'keys', message: 'must hold at least one key' }];
+  const { listed, faults } = parseList(keys);
+  if (faults.length > 0 || listed.some(({ closes }) => now < closes)) return [];
+  return [
+    {
+      path: 'keys',
+      message:
+        'the notAfter of every key has passed: add a key that may be used now, or from a time to come',
+    },
+  ];
+}
+
+function parseList(keys: readonly SigningKeyInput[]): {
+  readonly listed: readonly ListedKey[];
+  readonly faults: readonly ConfigurationFault[];
+} {
+  const faults: ConfigurationFault[] = [];
+  const listed = keys.flatMap((input, index): ListedKey[] => {
+    const { key, window, fault } = parseSigningKey(input);
+    if (key !== undefined) return [{ index, kid: key.kid, closes: window?.closes ?? Infinity }];
+    faults.push({ path: `keys[${index}]`, message: fault });
+    return [];
+  });
+  return { listed, faults };
+}
+
+function sharedNameFaults(keys: readonly ListedKey[]): ConfigurationFault[] {
+  const names = keys.map(({ kid }) => kid);
+  return keys
+    .filter(({ kid }, place) => kid !== undefined && names.indexOf(kid) < place)
+    .map(({ index }) => ({
+      path: `keys[${index}]`,
+      message: 'its kid names another key of the list too: give each its own',
+    }));
+}
+
+function namelessFaults(keys: readonly ListedKey[]): ConfigurationFault[] {
+  const nameless = keys.filter(({ kid }) => kid === undefined);
+  if (nameless.length <= MAX_KEYS_TRIED) return [];
+  return [
+    {
+      path: 'keys',
+      message: `${nameless.length} of them have no kid, and receivers try at most ${MAX_KEYS_TRIED} for a token: give each a kid`,
+    },
+  ];
+}

@@ -1,0 +1,54 @@
+import { isObject } from '../json/json-object.js';
+import type { ProfileRules } from './profile-rules.interface.js';
+import { isDraft00Claim, SWT_DRAFT_00 } from './swt-draft-00.profile.js';
+import { SWT_DRAFT_02 } from './swt-draft-02.profile.js';
+import { WEBHOOK_TOKEN } from './webhook-token.profile.js';
+import { DEFAULT_PROFILE, type WebhookProfile } from '../webhook-token.constants.js';
+
+/**
+ * Chooses by whose rules a token is read: by configuration, `typ` and shape, never by trying one set of
+ * rules after the other, so that no token is ever accepted by a mixture of them (RFC 8725, section 3.12).
+ *
+ * 1. `typ` `SWT` is swt-draft-02, where that is on.
+ * 2. Data in a form that only swt-draft-00 has (base64, `null`, a reference to a body) is swt-draft-00, where
+ *    that is on.
+ * 3. Any other token with `typ` `JWT` is webhook-token, where that is on.
+ * 4. What is left is swt-draft-00, which does not check `typ`.
+ */
+export class ProfileChoice {
+  private readonly webhookToken: boolean;
+  private readonly draft00: boolean;
+  private readonly draft02: boolean;
+
+  constructor(enabled: readonly WebhookProfile[] = [DEFAULT_PROFILE]) {
+    this.webhookToken = enabled.includes('webhook-token');
+    this.draft00 = enabled.includes('swt-draft-00');
+    this.draft02 = enabled.includes('swt-draft-02');
+  }
+
+  /** Tells whether some profile takes tokens of this `typ`: before the signature is looked at. */
+  admits(typ: unknown): boolean {
+    if (typ !== undefined && typeof typ !== 'string') return false;
+    // A type that is spelt almost like the draft's is a fault, and no token of another format.
+    if (this.draft02 && isType(typ, 'swt')) return typ === SWT_DRAFT_02.typ;
+    return this.draft00 || (this.webhookToken && isType(typ, 'jwt'));
+  }
+
+  /**
+   * The rules for a token whose `typ` was admitted.
+   *
+   * @param webhook - the claim `webhook`, unchecked
+   */
+  choose(typ: string | undefined, webhook: unknown): ProfileRules {
+    if (this.draft02 && typ === SWT_DRAFT_02.typ) return SWT_DRAFT_02;
+    if (!this.draft00) return WEBHOOK_TOKEN;
+    if (!this.webhookToken || !isType(typ, 'jwt')) return SWT_DRAFT_00;
+    return isObject(webhook) && isDraft00Claim(webhook) ? SWT_DRAFT_00 : WEBHOOK_TOKEN;
+  }
+}
+
+/** RFC 7515 section 4.1.9: a media type, compared without case, `application/` understood. */
+function isType(typ: string | undefined, wanted: 'jwt' | 'swt'): boolean {
+  // Lower case, because upper case folds the dotless `ı` onto `I`.
+  return typ !== undefined && typ.toLowerCase().replace(/^application\//, '') === wanted;
+}
