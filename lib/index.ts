@@ -8,7 +8,7 @@ export type {
 
 // Receiving
 export { OnWebhookEvent } from './receiver/decorators/on-webhook-event.decorator.js';
-export { WebhookEndpoint } from './receiver/decorators/webhook-endpoint.decorator.js';
+export { WebhookRoute } from './receiver/decorators/webhook-route.decorator.js';
 export { WebhookContext, WebhookData } from './receiver/decorators/webhook-data.decorator.js';
 export type { WebhookDataOptions } from './receiver/decorators/webhook-data.decorator.js';
 export type { StandardSchema } from './receiver/handlers/payload-validator.js';
@@ -27,7 +27,7 @@ export { WebhookException } from './receiver/answers/webhook.exception.js';
 export { WebhookInbox } from './receiver/queued/webhook.inbox.js';
 export { WebhookGuard } from './receiver/webhook.guard.js';
 export { WebhookVerifier } from './receiver/webhook.verifier.js';
-export type { WebhookRequestLike } from './request/webhook-request-like.js';
+export type { WebhookRequestLike } from './request/incoming-webhook.js';
 
 // Explaining
 export type {
@@ -37,9 +37,9 @@ export type {
   ExplanationStepName,
   WebhookExplanation,
 } from './explain/webhook-explanation.interface.js';
-export { compareReceipts } from './token/compare-receipts.js';
-export type { ReceiptDifference } from './token/compare-receipts.js';
-export type { ReceivedReceipt, WebhookReceipt } from './token/webhook-receipt.interface.js';
+export { compareReceipts } from './token/webhook-receipt.js';
+export type { ReceiptDifference } from './token/webhook-receipt.js';
+export type { ReceivedReceipt, WebhookReceipt } from './token/webhook-receipt.js';
 
 // Keys
 export { KeyProvider } from './keys/key-provider.js';
@@ -53,13 +53,10 @@ export { ReplayStore } from './replay/replay-store.js';
 export type { ReplayClaim, ReplayReservation, ReplayVerdict } from './replay/replay-store.js';
 
 // Publishing
-export type {
-  AttemptResult,
-  UnsuccessfulAttempt,
-} from './sending/attempt-result.interface.js';
+export type { AttemptResult, UnsuccessfulAttempt } from './sending/attempt-result.js';
 export type { RetryScheduleOptions } from './queue/retry-schedule.js';
 export type { FailureReason } from './queue/failure-reason.js';
-export { DeliveryQueue } from './queue/delivery-queue.js';
+export { WebhookQueue } from './queue/webhook-queue.js';
 export type {
   DeadDelivery,
   DeliveryHandler,
@@ -68,7 +65,7 @@ export type {
   EnqueuedDelivery,
   EnqueueOptions,
   KnownDelivery,
-} from './queue/delivery-queue.js';
+} from './queue/webhook-queue.js';
 export { DeliveryLog } from './deliveries/delivery-log.js';
 export type {
   DeliveryChange,
@@ -99,8 +96,8 @@ export type {
   WebhookDeliveryStats,
   WebhookDeliveryView,
 } from './deliveries/webhook-deliveries.interface.js';
-export { InProcessDeliveryQueue } from './queue/in-process-delivery.queue.js';
-export type { InProcessDeliveryQueueOptions } from './queue/in-process-delivery.queue.js';
+export { InProcessQueue } from './queue/in-process.queue.js';
+export type { InProcessQueueOptions } from './queue/in-process.queue.js';
 export type {
   PublishOptions,
   PublishResult,
@@ -126,7 +123,7 @@ export { WebhookDeliveryEvents } from './deliveries/webhook-delivery.events.js';
 export type {
   WebhookDeliveryEvent,
   WebhookDeliveryEventType,
-} from './deliveries/webhook-delivery-event.interface.js';
+} from './deliveries/webhook-delivery.events.js';
 export { WebhookJwks } from './signing/webhook.jwks.js';
 export type { WebhookKeySet } from './signing/webhook.jwks.js';
 export type { WebhookJwksOptions } from './signing/jwks-options.interface.js';
@@ -142,7 +139,7 @@ export type {
   StoredEndpointSettings,
 } from './endpoints/endpoint-store.js';
 export { MemoryEndpointStore } from './endpoints/memory-endpoint.store.js';
-export type { SealingKey } from './endpoints/sealing-key.js';
+export type { SealingKey } from './endpoints/secret-sealer.js';
 export { WebhookEndpoints } from './endpoints/webhook.endpoints.js';
 export type { EndpointScope } from './endpoints/endpoint.editor.js';
 export type {
@@ -165,7 +162,7 @@ export * from './token/webhook-event-map.js';
 // Time
 export { WebhookClock } from './clock/webhook-clock.js';
 export type { CancelWake } from './clock/webhook-clock.js';
-export { SystemClock } from './clock/system-clock.js';
+export { SystemClock } from './clock/webhook-clock.js';
 export type { Duration } from './clock/duration.js';
 
 // Tokens, as the types of what the above hands out; to sign and verify: './token'
@@ -183,18 +180,18 @@ export type {
 // Errors
 export { isWebhookError, WebhookError } from './errors/webhook.error.js';
 export type { WebhookErrorJson } from './errors/webhook.error.js';
-export { WebhookConfigurationError } from './errors/webhook-configuration.error.js';
-export type { ConfigurationFault } from './errors/webhook-configuration.error.js';
-export { WebhookDeliveryError } from './errors/webhook-delivery.error.js';
-export type { WebhookDeliveryErrorCode } from './errors/webhook-delivery.error.js';
-export { WebhookDestinationBlockedError } from './errors/webhook-destination-blocked.error.js';
-export { WebhookPayloadError } from './errors/webhook-payload.error.js';
-export type { WebhookPayloadErrorCode } from './errors/webhook-payload.error.js';
-export { WebhookReplayError } from './errors/webhook-replay.error.js';
-export type { WebhookReplayErrorCode } from './errors/webhook-replay.error.js';
-export { WebhookSigningError } from './errors/webhook-signing.error.js';
-export type { WebhookSigningErrorCode } from './errors/webhook-signing.error.js';
-export { WebhookStoreError } from './errors/webhook-store.error.js';
-export type { WebhookStoreErrorCode } from './errors/webhook-store.error.js';
-export { WebhookTokenError } from './errors/webhook-token.error.js';
-export type { WebhookTokenErrorCode } from './errors/webhook-token.error.js';
+export { WebhookConfigurationError } from './errors/webhook.error.js';
+export type { ConfigurationFault } from './errors/webhook.error.js';
+export { WebhookDeliveryError } from './errors/webhook.error.js';
+export type { WebhookDeliveryErrorCode } from './errors/webhook.error.js';
+export { WebhookDestinationBlockedError } from './errors/webhook.error.js';
+export { WebhookPayloadError } from './errors/webhook.error.js';
+export type { WebhookPayloadErrorCode } from './errors/webhook.error.js';
+export { WebhookReplayError } from './errors/webhook.error.js';
+export type { WebhookReplayErrorCode } from './errors/webhook.error.js';
+export { WebhookSigningError } from './errors/webhook.error.js';
+export type { WebhookSigningErrorCode } from './errors/webhook.error.js';
+export { WebhookStoreError } from './errors/webhook.error.js';
+export type { WebhookStoreErrorCode } from './errors/webhook.error.js';
+export { WebhookTokenError } from './errors/webhook.error.js';
+export type { WebhookTokenErrorCode } from './errors/webhook.error.js';

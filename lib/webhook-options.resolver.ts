@@ -1,10 +1,6 @@
-import { SystemClock } from './clock/system-clock.js';
-import type { WebhookClock } from './clock/webhook-clock.js';
+import { SystemClock, type WebhookClock } from './clock/webhook-clock.js';
 import { ConfigurationFaults } from './options/configuration-faults.js';
-import {
-  WebhookConfigurationError,
-  type ConfigurationFault,
-} from './errors/webhook-configuration.error.js';
+import { WebhookConfigurationError, type ConfigurationFault } from './errors/webhook.error.js';
 import type { ResolvedPublisherOptions } from './publisher/options/publisher-options.interface.js';
 import { resolvePublisherOptions } from './publisher/options/publisher-options.resolver.js';
 import { checkShape, hasMethods, isOptions, type OptionShape } from './options/option-shape.js';

@@ -43,7 +43,7 @@ async function moduleOf(name) {
 
 async function ours(name) {
   const library = await import('../../dist/index.js');
-  const { OnWebhookEvent, WebhookData, WebhookEndpoint, WebhookModule } = library;
+  const { OnWebhookEvent, WebhookData, WebhookRoute, WebhookModule } = library;
   class Orders {
     handle(_data) {}
   }
@@ -55,7 +55,7 @@ async function ours(name) {
     Module({ imports, providers: [Orders] })(App);
   } else {
     Controller()(Orders);
-    decorate(Orders, 'handle', [WebhookEndpoint(PATH.slice(1))], { 0: WebhookData() });
+    decorate(Orders, 'handle', [WebhookRoute(PATH.slice(1))], { 0: WebhookData() });
     Module({ imports: [WebhookModule.forRoot({ receiver })], controllers: [Orders] })(App);
   }
   return App;

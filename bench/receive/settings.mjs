@@ -7,7 +7,7 @@ export const VARIANTS = {
   floor: 'guard by hand on node:crypto',
   unguarded: 'route without a guard',
   mounted: 'nestjs-webhook-token, mounted',
-  endpoint: 'nestjs-webhook-token, @WebhookEndpoint',
+  endpoint: 'nestjs-webhook-token, @WebhookRoute',
   jose: 'guard of 30 lines on jose',
   jsonwebtoken: 'guard on jsonwebtoken',
   standardwebhooks: 'guard on standardwebhooks',

@@ -2,7 +2,7 @@
 import { Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import {
-  InProcessDeliveryQueue,
+  InProcessQueue,
   WebhookDeliveryEvents,
   WebhookModule,
   WebhookPublisher,
@@ -44,7 +44,7 @@ async function application(transport, url, method) {
     endpoints: [{ id: 'sink', url, method }],
     transport,
     // As many at once as the others have: by default a single destination gets a quarter of them.
-    queue: new InProcessDeliveryQueue({
+    queue: new InProcessQueue({
       concurrency: CONCURRENCY,
       concurrencyPerDestination: CONCURRENCY,
     }),

@@ -1,3 +1,3 @@
 /** A durable delivery queue on Redis, through BullMQ. */
-export { BullMqDeliveryQueue } from './bullmq-delivery.queue.js';
-export type { BullMqDeliveryQueueOptions } from './bullmq-delivery.queue.js';
+export { BullMqQueue } from './bullmq.queue.js';
+export type { BullMqQueueOptions } from './bullmq.queue.js';

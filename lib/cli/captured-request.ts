@@ -1,5 +1,5 @@
 /** A request that was written down, with the exact bytes of its body. */
-export interface CapturedRequest {
+interface CapturedRequest {
   readonly method: string;
   /** Every value of a header that came more than once. */
   readonly headers: Readonly<Record<string, string | readonly string[]>>;

@@ -9,7 +9,7 @@ export interface CommandIo {
 }
 
 /** A command's module: one file a command, loaded when it is called for. */
-export interface CommandModule {
+interface CommandModule {
   /**
    * @param args - what stands behind the command's name
    * @returns the exit code: 0 for success, 2 for a wrong usage

@@ -1,14 +1,13 @@
 import type { Readable } from 'node:stream';
 import { readFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
-import { WebhookConfigurationError } from '../errors/webhook-configuration.error.js';
+import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import { explainRequest } from '../explain/explain-request.js';
-import { fromRequestLike } from '../request/webhook-request-like.js';
-import { compareReceipts } from '../token/compare-receipts.js';
+import { fromRequestLike } from '../request/incoming-webhook.js';
+import { compareReceipts, type WebhookReceipt } from '../token/webhook-receipt.js';
 import type { TrustedIssuer } from '../token/keys/key-ring.js';
 import type { KeyMaterial } from '../token/keys/key-material.js';
 import { createTokenVerifier, type TokenVerifier } from '../token/token-verifier.js';
-import type { WebhookReceipt } from '../token/webhook-receipt.interface.js';
 import type { SignatureAlgorithm, WebhookProfile } from '../token/webhook-token.constants.js';
 import type { CommandIo } from './command.interface.js';
 import { readCapturedRequest, UnreadableCaptureError } from './captured-request.js';

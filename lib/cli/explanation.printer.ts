@@ -1,5 +1,5 @@
 import type { WebhookExplanation } from '../explain/webhook-explanation.interface.js';
-import type { ReceiptDifference } from '../token/compare-receipts.js';
+import type { ReceiptDifference } from '../token/webhook-receipt.js';
 
 const MARKS = { passed: 'ok', failed: 'FAILED', skipped: '-' } as const;
 

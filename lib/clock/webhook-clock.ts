@@ -1,3 +1,47 @@
+/**
+ * Waits for work, and no longer than a deadline; then the work goes on unwatched.
+ *
+ * @param deadline - epoch milliseconds
+ */
+export async function waitUntil(
+  clock: WebhookClock,
+  deadline: number,
+  work: Promise<unknown> | undefined,
+): Promise<void> {
+  let cancel = (): void => {};
+  const late = new Promise<void>((resolve) => {
+    cancel = clock.wakeAt(deadline, resolve);
+  });
+  try {
+    await Promise.race([work, late]);
+  } finally {
+    cancel();
+  }
+}
+
+/**
+ * Gives the result of work that comes in time, and rejects where it does not; what comes later is dropped.
+ *
+ * @param ms - milliseconds it may take
+ * @param makeError - what is thrown then
+ */
+export async function inTime<T>(
+  clock: WebhookClock,
+  ms: number,
+  work: () => T | Promise<T>,
+  makeError: () => Error,
+): Promise<T> {
+  let cancel = (): void => {};
+  const late = new Promise<never>((_resolve, reject) => {
+    cancel = clock.wakeAt(clock.now() + ms, () => reject(makeError()));
+  });
+  try {
+    return await Promise.race([work(), late]);
+  } finally {
+    cancel();
+  }
+}
+
 /** Cancels a wake-up; calling it twice, or too late, does nothing. */
 export type CancelWake = () => void;
 
@@ -15,4 +59,28 @@ export abstract class WebhookClock {
    * @param at - milliseconds since the epoch
    */
   abstract wakeAt(at: number, wake: () => void): CancelWake;
+}
+
+/** setTimeout fires at once above this many milliseconds, about 24.8 days. */
+const LONGEST_TIMEOUT = 2 ** 31 - 1;
+
+/** The machine's clock. Its timers never keep the process alive by themselves. */
+export class SystemClock extends WebhookClock {
+  override now(): number {
+    return Date.now();
+  }
+
+  override wakeAt(at: number, wake: () => void): CancelWake {
+    let timer: NodeJS.Timeout;
+    const arm = (): void => {
+      const rest = at - Date.now();
+      timer =
+        rest > LONGEST_TIMEOUT
+          ? setTimeout(arm, LONGEST_TIMEOUT)
+          : setTimeout(wake, Math.max(0, rest));
+      timer.unref();
+    };
+    arm();
+    return () => clearTimeout(timer);
+  }
 }

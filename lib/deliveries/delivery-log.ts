@@ -1,4 +1,4 @@
-import type { EnqueuedDelivery } from '../queue/delivery-queue.js';
+import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
 import type { FailureReason } from '../queue/failure-reason.js';
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 
@@ -92,7 +92,7 @@ export interface DeliveryCounts {
  *   equally old, the one told later stands. `delivered` stays for good: a delivery that two processes ran was delivered once one
  *   of them did. A change without a `reason` leaves the last one, but `delivered` has none.
  * - **An attempt is told once or more.** The same attempt of the same delivery, by its number and its beginning, is kept once; a
- *   delivery that is redriven counts from 1 again.
+ *   delivery that is redelivered counts from 1 again.
  * - **In order.** Deliveries are listed the newest first, by `createdAt`, then by id, the greater code units first; attempts in the
  *   order they were made, by their beginning, then by number.
  * - **Octet by octet.** A payload comes back as it was told: no data (`undefined`) is not the same as 0 bytes.

@@ -1,8 +1,85 @@
 import { parseDuration } from '../clock/duration.js';
-import { WebhookDeliveryError } from '../errors/webhook-delivery.error.js';
+import { WebhookDeliveryError } from '../errors/webhook.error.js';
+import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 import { identifierRule, isIdentifier } from '../token/identifier.js';
-import type { DeliveryFilter, DeliveryPageRequest, DeliveryStatus } from './delivery-log.js';
-import type { WebhookDeliveryFilter } from './webhook-deliveries.interface.js';
+import type {
+  DeliveryCounts,
+  DeliveryFilter,
+  DeliveryPageRequest,
+  DeliveryStatus,
+  LoggedAttempt,
+  LoggedDelivery,
+} from './delivery-log.js';
+import type {
+  DeliveryStanding,
+  WebhookAttemptView,
+  WebhookDeliveryFilter,
+  WebhookDeliveryStats,
+  WebhookDeliveryView,
+} from './webhook-deliveries.interface.js';
+
+/** What may be shown of a delivery. */
+export function viewOf(logged: LoggedDelivery): WebhookDeliveryView {
+  const { delivery, status, attempts, nextAttemptAt, reason, updatedAt } = logged;
+  const { id, eventId, event, endpointId, tenant, round = 1, createdAt } = delivery;
+  const origin = originOf(delivery);
+  return {
+    id,
+    eventId,
+    event,
+    ...(endpointId !== undefined && { endpointId }),
+    ...(origin !== undefined && { origin }),
+    ...(tenant !== undefined && { tenant }),
+    status,
+    attemptsMade: attempts,
+    round,
+    createdAt: new Date(createdAt),
+    updatedAt: new Date(updatedAt),
+    ...(nextAttemptAt !== undefined && { nextAttemptAt: new Date(nextAttemptAt) }),
+    ...(reason !== undefined && { failureReason: reason }),
+  };
+}
+
+/** What may be shown of an attempt. */
+export function attemptViewOf(made: LoggedAttempt): WebhookAttemptView {
+  const { attempt, at, method, durationMs, statusCode, reason, answer } = made;
+  return {
+    attempt,
+    at: new Date(at),
+    method,
+    ...(statusCode !== undefined && { statusCode }),
+    durationMs,
+    ...(reason !== undefined && { failureReason: reason }),
+    ...(answer !== undefined && { answer }),
+  };
+}
+
+/**
+ * Sums counts up.
+ *
+ * @param now - epoch milliseconds
+ */
+export function statsOf(counts: readonly DeliveryCounts[], now: number): WebhookDeliveryStats {
+  const endpoints = counts.map(({ oldestDue, ...count }) => ({
+    ...count,
+    lag: oldestDue === undefined ? 0 : Math.max(0, now - oldestDue),
+  }));
+  const all: DeliveryStanding = endpoints.reduce(
+    (sum, { pending, delivered, dead, lag }) => ({
+      pending: sum.pending + pending,
+      delivered: sum.delivered + delivered,
+      dead: sum.dead + dead,
+      lag: Math.max(sum.lag, lag),
+    }),
+    { pending: 0, delivered: 0, dead: 0, lag: 0 },
+  );
+  return { ...all, endpoints };
+}
+
+/** Path and query of a URL may be credentials. */
+function originOf({ url }: WebhookDelivery): string | undefined {
+  return url !== undefined && URL.canParse(url) ? new URL(url).origin : undefined;
+}
 
 const STATUSES: readonly unknown[] = ['pending', 'delivered', 'dead'] satisfies DeliveryStatus[];
 

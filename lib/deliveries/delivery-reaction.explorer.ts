@@ -1,17 +1,13 @@
 import { Logger, type OnApplicationShutdown, type OnApplicationBootstrap } from '@nestjs/common';
 import type { DiscoveryService, MetadataScanner } from '@nestjs/core';
-import {
-  WebhookConfigurationError,
-  type ConfigurationFault,
-} from '../errors/webhook-configuration.error.js';
-import { waitUntil } from '../clock/deadline.js';
-import type { WebhookClock } from '../clock/webhook-clock.js';
+import { WebhookConfigurationError, type ConfigurationFault } from '../errors/webhook.error.js';
+import { waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
 import { DELIVERY_REACTIONS } from '../publisher/publisher.constants.js';
 import {
   WEBHOOK_DELIVERY_EVENTS,
   type WebhookDeliveryEvent,
-} from './webhook-delivery-event.interface.js';
-import type { WebhookDeliveryEvents } from './webhook-delivery.events.js';
+  type WebhookDeliveryEvents,
+} from './webhook-delivery.events.js';
 
 type Wrapper = ReturnType<DiscoveryService['getProviders']>[number];
 type Reaction = (event: WebhookDeliveryEvent) => unknown;

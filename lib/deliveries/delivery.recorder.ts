@@ -1,13 +1,184 @@
-import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
-import { waitUntil } from '../clock/deadline.js';
-import { WebhookStoreError } from '../errors/webhook-store.error.js';
-import { isWebhookError } from '../errors/webhook.error.js';
-import type { EnqueuedDelivery } from '../queue/delivery-queue.js';
+import { type CancelWake, waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
+import { errorName, isWebhookError, WebhookStoreError } from '../errors/webhook.error.js';
+import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
+import type { MadeAttempt } from '../sending/attempt-result.js';
+import { PublisherLog } from '../sending/publisher-log.js';
+import type { DeliveryChange, DeliveryLog, LoggedAttempt, LoggedDelivery } from './delivery-log.js';
 import type { DeliveryReport } from './webhook.deliverer.js';
-import { changeOf } from './delivery-changes.js';
-import type { DeliveryChange, DeliveryLog } from './delivery-log.js';
-import { RecorderBacklog } from './recorder-backlog.js';
-import { RecorderTroubles } from './recorder-troubles.js';
+
+/**
+ * What a run has changed.
+ *
+ * @param at - epoch milliseconds
+ */
+function changeOf(
+  { delivery, attempt, outcome, made }: DeliveryReport,
+  at: number,
+): DeliveryChange {
+  const facts = { delivery, at, ...(made !== undefined && { made: loggedAttempt(made) }) };
+  switch (outcome.type) {
+    case 'delivered':
+      return { ...facts, status: 'delivered', attempts: attempt };
+    case 'retry':
+      return {
+        ...facts,
+        status: 'pending',
+        attempts: attempt,
+        nextAttemptAt: outcome.at,
+        reason: outcome.reason,
+      };
+    case 'defer':
+      // Put off, which counts no attempt, also where one was cut off.
+      return { ...facts, status: 'pending', attempts: attempt - 1, nextAttemptAt: outcome.at };
+    case 'dead':
+      return { ...facts, status: 'dead', attempts: outcome.attempts, reason: outcome.reason };
+  }
+}
+
+/** What a new round under the old id changes. */
+export function changeOfRedrive({ delivery }: LoggedDelivery, at: number): DeliveryChange {
+  return { delivery, status: 'pending', attempts: 0, nextAttemptAt: at, at };
+}
+
+function loggedAttempt({ result, at, answer }: MadeAttempt): LoggedAttempt {
+  const { attempt, method, durationMs, statusCode } = result;
+  return {
+    attempt,
+    at,
+    method,
+    durationMs,
+    ...(statusCode !== undefined && { statusCode }),
+    ...(result.outcome !== 'acknowledged' && { reason: result.reason }),
+    ...(answer !== undefined && { answer }),
+  };
+}
+
+/** Tells once that the delivery log fails, and once that it works again. */
+class RecorderTroubles {
+  private readonly logger = new PublisherLog();
+  private isFailing = false;
+
+  failed(error: unknown): void {
+    if (this.isFailing) return;
+    this.isFailing = true;
+    this.logger.warn(
+      () =>
+        `The delivery log fails (${nameOf(error)}): deliveries go on, and what became of them is told to it when it works again.`,
+    );
+  }
+
+  /** @param lost - news that it will not be told any more */
+  worked(lost: number): void {
+    if (!this.isFailing && lost === 0) return;
+    this.isFailing = false;
+    const rest =
+      lost === 0
+        ? ''
+        : `; it was not told of ${lost} changes, which it refused or which were too many to keep`;
+    this.logger.log(() => `The delivery log works again${rest}.`);
+  }
+}
+
+/** A stranger's message may quote what was to be stored. */
+function nameOf(error: unknown): string {
+  if (isWebhookError(error)) return `${error.code}: ${error.message}`;
+  return errorName(error);
+}
+
+/** One thing that the log is to be told. */
+type DeliveryNews =
+  | { readonly enqueued: EnqueuedDelivery; readonly change?: undefined; refusedAt?: number }
+  | { readonly enqueued?: undefined; readonly change: DeliveryChange; refusedAt?: number };
+
+/** News that are told in one go. */
+interface NewsBatch {
+  readonly news: readonly DeliveryNews[];
+  readonly enqueued: readonly EnqueuedDelivery[];
+  readonly changes: readonly DeliveryChange[];
+}
+
+/** Told at once at most. */
+const MAX_BATCH = 200;
+/** Waiting at most while the log is away, in number and in bytes of payload; then the oldest are lost. */
+const MAX_WAITING = 10_000;
+const MAX_BYTES = 32 * 1024 * 1024;
+
+/** What the log has not been told yet, in order. */
+class RecorderBacklog {
+  private waiting: DeliveryNews[] = [];
+  private bytes = 0;
+  private batchSize = MAX_BATCH;
+  private lost = 0;
+  /** Batches that the log took. */
+  private successes = 0;
+
+  get size(): number {
+    return this.waiting.length;
+  }
+
+  add(news: DeliveryNews): void {
+    this.waiting.push(news);
+    this.bytes += weightOf(news);
+    if (this.waiting.length > MAX_WAITING || this.bytes > MAX_BYTES) this.loseOldest();
+  }
+
+  /** Takes the next ones out; they are told, or put back. */
+  take(): NewsBatch {
+    const news = this.waiting.splice(0, this.batchSize);
+    const enqueued: EnqueuedDelivery[] = [];
+    const changes: DeliveryChange[] = [];
+    for (const item of news) {
+      this.bytes -= weightOf(item);
+      if (item.change === undefined) enqueued.push(item.enqueued);
+      else changes.push(item.change);
+    }
+    return { news, enqueued, changes };
+  }
+
+  /**
+   * They could not be told: fewer are tried next. One alone goes behind the others, which may be what the log can take; when it
+   * fails again after others did not, it is lost.
+   */
+  putBack({ news }: NewsBatch): void {
+    this.batchSize = Math.max(1, news.length >> 1);
+    const [first] = news;
+    if (first === undefined) return;
+    for (const item of news) this.bytes += weightOf(item);
+    if (news.length > 1) {
+      this.waiting.unshift(...news);
+    } else if (first.refusedAt !== undefined && first.refusedAt < this.successes) {
+      this.bytes -= weightOf(first);
+      this.lost++;
+    } else {
+      first.refusedAt = this.successes;
+      this.waiting.push(first);
+    }
+  }
+
+  told(): void {
+    this.successes++;
+    this.batchSize = Math.min(this.batchSize * 2, MAX_BATCH);
+  }
+
+  /** How many were lost since it was last asked. */
+  takeLost(): number {
+    const { lost } = this;
+    this.lost = 0;
+    return lost;
+  }
+
+  private loseOldest(): void {
+    // A tenth at once, so that a log that is away does not cost a shift of the whole list with every news.
+    for (const item of this.waiting.splice(0, Math.ceil(this.waiting.length / 10))) {
+      this.bytes -= weightOf(item);
+      this.lost++;
+    }
+  }
+}
+
+function weightOf({ enqueued, change }: DeliveryNews): number {
+  return (change ?? enqueued).delivery.payload.bytes?.byteLength ?? 0;
+}
 
 /** Milliseconds until a log that failed is tried again: doubled each time, up to the longest. */
 const FIRST_WAIT = 1_000;

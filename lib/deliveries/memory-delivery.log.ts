@@ -1,18 +1,157 @@
+import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
-import { WebhookConfigurationError } from '../errors/webhook-configuration.error.js';
-import type { EnqueuedDelivery } from '../queue/delivery-queue.js';
-import { countDeliveries, isBehind, matchesFilter, newestFirst } from './delivery-selection.js';
+import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
+import type { FailureReason } from '../queue/failure-reason.js';
+import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 import {
-  DeliveryLog,
   type DeliveryChange,
   type DeliveryCounts,
   type DeliveryFilter,
+  DeliveryLog,
   type DeliveryPageRequest,
   type DeliveryStatus,
   type LoggedAttempt,
   type LoggedDelivery,
 } from './delivery-log.js';
-import { RememberedDelivery } from './remembered-delivery.js';
+
+/** A delivery, and what a choice among several looks at. */
+interface Standing {
+  readonly delivery: WebhookDelivery;
+  readonly status: DeliveryStatus;
+  readonly nextAttemptAt?: number | undefined;
+}
+
+/** Whether a filter asks for a delivery. */
+function matchesFilter({ delivery, status }: Standing, filter: DeliveryFilter): boolean {
+  const { since = -Infinity, until = Infinity } = filter;
+  return (
+    isAskedFor(filter.tenant, delivery.tenant) &&
+    isAskedFor(filter.endpointId, delivery.endpointId) &&
+    isAskedFor(filter.eventId, delivery.eventId) &&
+    isAskedFor(filter.event, delivery.event) &&
+    isAskedFor(filter.status, status) &&
+    delivery.createdAt >= since &&
+    delivery.createdAt < until
+  );
+}
+
+function isAskedFor(wanted: string | undefined, value: string | undefined): boolean {
+  return wanted === undefined || wanted === value;
+}
+
+/** The order of lists: by `createdAt`, then by id, the greater first. */
+function newestFirst(
+  a: Pick<WebhookDelivery, 'createdAt' | 'id'>,
+  b: Pick<WebhookDelivery, 'createdAt' | 'id'>,
+): number {
+  if (a.createdAt !== b.createdAt) return b.createdAt - a.createdAt;
+  if (a.id === b.id) return 0;
+  return a.id < b.id ? 1 : -1;
+}
+
+/** Whether a delivery comes behind the last one of a page. */
+function isBehind(
+  delivery: Pick<WebhookDelivery, 'createdAt' | 'id'>,
+  after: DeliveryPageRequest['after'],
+): boolean {
+  return after === undefined || newestFirst(after, delivery) < 0;
+}
+
+/** Counts deliveries by endpoint and tenant. */
+function countDeliveries(deliveries: readonly Standing[]): DeliveryCounts[] {
+  const groups = new Map<string, Tally>();
+  for (const { delivery, status, nextAttemptAt } of deliveries) {
+    const { endpointId, tenant } = delivery;
+    const key = JSON.stringify([endpointId ?? null, tenant ?? null]);
+    let tally = groups.get(key);
+    if (tally === undefined) {
+      tally = {
+        ...(endpointId !== undefined && { endpointId }),
+        ...(tenant !== undefined && { tenant }),
+        pending: 0,
+        delivered: 0,
+        dead: 0,
+      };
+      groups.set(key, tally);
+    }
+    tally[status]++;
+    if (nextAttemptAt !== undefined) {
+      tally.oldestDue = Math.min(tally.oldestDue ?? Infinity, nextAttemptAt);
+    }
+  }
+  return [...groups.values()];
+}
+
+type Tally = { -readonly [Name in keyof DeliveryCounts]: DeliveryCounts[Name] };
+
+/** Attempts of one delivery that are remembered, the last ones: who redelivers it for ever must not fill the memory. */
+const MAX_ATTEMPTS = 100;
+
+/** One delivery in the memory of a log, and what its changes make of it. */
+class RememberedDelivery {
+  status: DeliveryStatus = 'pending';
+  /** Of the payload and of the answers. */
+  bytes: number;
+  nextAttemptAt: number | undefined;
+  private attempts = 0;
+  private reason: FailureReason | undefined;
+  private updatedAt: number;
+  private made: LoggedAttempt[] = [];
+
+  constructor(
+    readonly delivery: WebhookDelivery,
+    notBefore: number,
+  ) {
+    this.bytes = delivery.payload.bytes?.byteLength ?? 0;
+    this.nextAttemptAt = notBefore;
+    this.updatedAt = delivery.createdAt;
+  }
+
+  /** One that is heard of by a change. */
+  static of(change: DeliveryChange): RememberedDelivery {
+    const known = new RememberedDelivery(change.delivery, change.nextAttemptAt ?? change.at);
+    known.updatedAt = -Infinity;
+    known.apply(change);
+    return known;
+  }
+
+  apply({ status, attempts, nextAttemptAt, reason, at, made }: DeliveryChange): void {
+    if (made !== undefined) this.remember(made);
+    if (this.status === 'delivered' || (status === 'pending' && at < this.updatedAt)) return;
+    this.status = status;
+    this.attempts = attempts;
+    this.nextAttemptAt = status === 'pending' ? nextAttemptAt : undefined;
+    this.reason = status === 'delivered' ? undefined : (reason ?? this.reason);
+    this.updatedAt = at;
+  }
+
+  logged(): LoggedDelivery {
+    const { delivery, status, attempts, nextAttemptAt, reason, updatedAt } = this;
+    return {
+      delivery,
+      status,
+      attempts,
+      ...(nextAttemptAt !== undefined && { nextAttemptAt }),
+      ...(reason !== undefined && { reason }),
+      updatedAt,
+    };
+  }
+
+  attemptsMade(): readonly LoggedAttempt[] {
+    return this.made.toSorted((a, b) => a.at - b.at || a.attempt - b.attempt);
+  }
+
+  private remember(made: LoggedAttempt): void {
+    if (this.made.some(({ attempt, at }) => attempt === made.attempt && at === made.at)) return;
+    this.made.push(made);
+    this.bytes += answerBytes(made);
+    if (this.made.length > MAX_ATTEMPTS) this.bytes -= answerBytes(this.made.shift()!);
+  }
+}
+
+function answerBytes({ answer }: LoggedAttempt): number {
+  return answer === undefined ? 0 : Buffer.byteLength(answer);
+}
 
 /** Bounds of the log in memory. */
 export interface MemoryDeliveryLogOptions {

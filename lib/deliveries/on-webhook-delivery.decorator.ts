@@ -1,5 +1,5 @@
 import { DELIVERY_REACTIONS } from '../publisher/publisher.constants.js';
-import type { WebhookDeliveryEventType } from './webhook-delivery-event.interface.js';
+import type { WebhookDeliveryEventType } from './webhook-delivery.events.js';
 
 /**
  * Runs the method when this happens to a delivery. The method gets a {@link WebhookDeliveryEvent}. What it throws is

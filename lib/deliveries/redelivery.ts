@@ -1,14 +1,13 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { deliveryId } from '../queue/delivery-id.js';
-import type { DeliveryQueue, KnownDelivery } from '../queue/delivery-queue.js';
+import type { WebhookQueue, KnownDelivery } from '../queue/webhook-queue.js';
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
-import { changeOfRedrive } from './delivery-changes.js';
+import { changeOfRedrive, type DeliveryRecorder } from './delivery.recorder.js';
 import type { DeliveryLog, DeliveryStatus, LoggedDelivery } from './delivery-log.js';
-import type { DeliveryRecorder } from './delivery.recorder.js';
 import type { NotRedeliveredReason, RedeliveredDelivery } from './webhook-deliveries.interface.js';
 
 /** How a delivery is chosen, and whether anything is done. */
-export interface RedeliveryChoice {
+interface RedeliveryChoice {
   readonly dryRun: boolean;
   /** Whether somebody named this very delivery, and not a filter that it came under. */
   readonly isNamed: boolean;
@@ -18,7 +17,7 @@ export interface RedeliveryChoice {
 export class Redelivery {
   constructor(
     private readonly log: DeliveryLog,
-    private readonly queue: DeliveryQueue,
+    private readonly queue: WebhookQueue,
     private readonly recorder: DeliveryRecorder,
     private readonly clock: WebhookClock,
   ) {}
@@ -31,7 +30,7 @@ export class Redelivery {
     if (reason !== undefined) return { id, redelivered: false, reason };
     if (choice.dryRun) return { id, redelivered: false };
     if (status === 'lost') return this.enqueue(logged.delivery, id);
-    if (status === 'dead') return this.redrive(logged, last);
+    if (status === 'dead') return this.redeliverDead(logged, last);
     return this.newRound(last, id);
   }
 
@@ -49,15 +48,15 @@ export class Redelivery {
   }
 
   /** Under its old id, if the queue still has it. */
-  private async redrive(
+  private async redeliverDead(
     logged: LoggedDelivery,
     last: LoggedDelivery,
   ): Promise<RedeliveredDelivery> {
     const { id } = logged.delivery;
     // Told before, since the attempt may be over before the queue has answered, and what is told last stands.
     this.recorder.changed(changeOfRedrive(logged, this.clock.now()));
-    const [redriven] = await this.redriveInQueue(logged);
-    if (redriven !== undefined) return { id, redelivered: true };
+    const [redelivered] = await this.redeliverInQueue(logged);
+    if (redelivered !== undefined) return { id, redelivered: true };
     const receipt = await this.receiptOf(id);
     if (receipt?.status === 'pending' || receipt?.status === 'delivered') {
       // Somebody else was faster.
@@ -67,9 +66,9 @@ export class Redelivery {
     return this.newRound(last, id);
   }
 
-  private async redriveInQueue(logged: LoggedDelivery): Promise<readonly string[]> {
+  private async redeliverInQueue(logged: LoggedDelivery): Promise<readonly string[]> {
     try {
-      return await this.queue.redrive([logged.delivery.id]);
+      return await this.queue.redeliver([logged.delivery.id]);
     } catch (error) {
       this.takeBack(logged);
       throw error;

@@ -1,10 +1,13 @@
-import { errorName } from '../errors/error-name.js';
-import type { AttemptResult } from '../sending/attempt-result.interface.js';
-import type { MadeAttempt } from '../sending/made-attempt.interface.js';
+import { errorName } from '../errors/webhook.error.js';
+import type { AttemptResult, MadeAttempt } from '../sending/attempt-result.js';
 import { isThenable } from '../token/maybe-promise.js';
 import type { FailureReason } from '../queue/failure-reason.js';
-import type { DeliveryOutcome } from '../queue/delivery-queue.js';
-import { isDisabled, type DeliveryTarget, type EndpointDisabled } from '../sending/delivery-target.js';
+import type { DeliveryOutcome } from '../queue/webhook-queue.js';
+import {
+  isDisabled,
+  type DeliveryTarget,
+  type EndpointDisabled,
+} from '../sending/delivery-target.js';
 import type { EndpointRegistry } from '../endpoints/endpoint.registry.js';
 import type { ResolvedPublisherOptions } from '../publisher/options/publisher-options.interface.js';
 import { OVERLOAD_WAIT } from '../publisher/publisher.constants.js';
@@ -15,8 +18,8 @@ import type { WebhookSender } from '../sending/webhook.sender.js';
 import type {
   WebhookDeliveryEvent,
   WebhookDeliveryEventType,
-} from './webhook-delivery-event.interface.js';
-import type { WebhookDeliveryEvents } from './webhook-delivery.events.js';
+  WebhookDeliveryEvents,
+} from './webhook-delivery.events.js';
 
 const CONFLICT = 409;
 const GONE = 410;
@@ -34,7 +37,7 @@ export interface DeliveryReport {
 }
 
 /** Is told of every run, before the queue records its outcome. */
-export type DeliveryListener = (report: DeliveryReport) => void;
+type DeliveryListener = (report: DeliveryReport) => void;
 
 /** Takes a delivery from the queue through one attempt to an outcome. */
 export class WebhookDeliverer {

@@ -1,8 +1,8 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { Duration } from '../clock/duration.js';
-import { WebhookDeliveryError } from '../errors/webhook-delivery.error.js';
+import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { isIdentifier } from '../token/identifier.js';
-import type { DeliveryQueue } from '../queue/delivery-queue.js';
+import type { WebhookQueue } from '../queue/webhook-queue.js';
 import type {
   DeliveryFilter,
   DeliveryLog,
@@ -18,8 +18,10 @@ import {
   readOlderThan,
   readRedeliveryFilter,
   readScope,
+  attemptViewOf,
+  statsOf,
+  viewOf,
 } from './delivery-query.js';
-import { attemptViewOf, statsOf, viewOf } from './delivery-view.js';
 import type { DeliveryRecorder } from './delivery.recorder.js';
 import { Redelivery } from './redelivery.js';
 import type {
@@ -49,7 +51,7 @@ const MAX_REDELIVERIES = 10_000;
 export class WebhookDeliveries {
   constructor(
     private readonly log: DeliveryLog | undefined,
-    private readonly queue: DeliveryQueue,
+    private readonly queue: WebhookQueue,
     private readonly recorder: DeliveryRecorder,
     private readonly clock: WebhookClock,
   ) {}

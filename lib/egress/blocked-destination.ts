@@ -1,5 +1,4 @@
-import type { WebhookDestinationBlockedError } from '../errors/webhook-destination-blocked.error.js';
-import { isWebhookError } from '../errors/webhook.error.js';
+import { type WebhookDestinationBlockedError, isWebhookError } from '../errors/webhook.error.js';
 
 /**
  * Finds the refusal of the egress guard in what an HTTP client threw: the error itself, one of its

@@ -1,14 +1,28 @@
 import dns, { type LookupAddress } from 'node:dns';
 import { isIP } from 'node:net';
 import {
-  WebhookConfigurationError,
   type ConfigurationFault,
-} from '../errors/webhook-configuration.error.js';
-import { WebhookDestinationBlockedError } from '../errors/webhook-destination-blocked.error.js';
-import type { EgressOptions } from './egress-options.interface.js';
-import { parseIpAddress } from './ip-address.js';
-import { IpNetwork } from './ip-network.js';
+  WebhookConfigurationError,
+  WebhookDestinationBlockedError,
+} from '../errors/webhook.error.js';
+import { IpNetwork, parseIpAddress } from './ip-network.js';
 import { specialNetworkOf } from './special-networks.js';
+
+/** Which addresses deliveries may go to. By default: public ones, over HTTPS. */
+export interface EgressOptions {
+  /** Also deliver over plain `http:`, where anybody on the way can read the token. Default: `false`. */
+  readonly allowHttp?: boolean | undefined;
+  /**
+   * Also deliver to loopback, RFC 1918, 100.64.0.0/10 and fc00::/7. Link-local, cloud metadata, multicast
+   * and documentation addresses stay refused. Default: `false`.
+   */
+  readonly allowPrivateNetworks?: boolean | undefined;
+  /**
+   * Addresses (`'10.1.2.3'`, `'fd12::7'`) and networks (`'10.1.0.0/16'`) to open, whatever else refuses
+   * them; exactly these, and nothing beside them. Default: none.
+   */
+  readonly allowedAddresses?: readonly string[] | undefined;
+}
 
 const RESOLVER = 'correct what the resolver answers';
 

@@ -1,11 +1,91 @@
 import dns from 'node:dns';
 import http from 'node:http';
 import https from 'node:https';
-import { Socket, type TcpNetConnectOpts } from 'node:net';
+import { isIP, type LookupFunction, Socket, type TcpNetConnectOpts } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { blockedBy, checkTarget, watchPeer } from './connection-checks.js';
+import { WebhookDestinationBlockedError } from '../errors/webhook.error.js';
 import type { EgressPolicy } from './egress-policy.js';
-import { guardedLookup } from './guarded-lookup.js';
+
+/** Where a connection is about to go, as HTTP clients say it. */
+interface ConnectionTarget {
+  readonly host?: string | null | undefined;
+  /** Of a Unix socket. */
+  readonly socketPath?: string | null | undefined;
+  /** The same, as Node's agents say it here. */
+  readonly path?: string | null | undefined;
+}
+
+/**
+ * Checks what is known before the connection: a literal address is never looked up.
+ *
+ * @throws {@link WebhookDestinationBlockedError}
+ */
+export function checkTarget(
+  policy: EgressPolicy,
+  { host, socketPath, path }: ConnectionTarget,
+): void {
+  if (socketPath || path) {
+    throw new WebhookDestinationBlockedError(
+      'The destination was refused: it is a Unix socket; deliveries go to hosts only.',
+    );
+  }
+  if (host && isIP(host) !== 0) policy.checkAddress(host);
+}
+
+/** Ends a connection to an address that is not allowed, however the socket came by it. */
+export function watchPeer(policy: EgressPolicy, socket: Socket): void {
+  socket.prependOnceListener('connect', () => {
+    const peer = socket.remoteAddress;
+    // A connection that was reset at once has no peer any more; that is a failure, not a refusal.
+    if (peer === undefined) return void socket.destroy(resetAtOnce());
+    const blocked = blockedBy(() => policy.checkAddress(peer));
+    if (blocked !== undefined) socket.destroy(blocked);
+  });
+}
+
+/** Said outright: a connection destroyed without an error before TLS is up keeps undici waiting for ever. */
+function resetAtOnce(): NodeJS.ErrnoException {
+  return Object.assign(new Error('The connection was reset.'), { code: 'ECONNRESET' });
+}
+
+/** What a check throws. */
+export function blockedBy(check: () => void): Error | undefined {
+  try {
+    check();
+    return undefined;
+  } catch (error) {
+    return error as Error;
+  }
+}
+
+/**
+ * A lookup whose answers are allowed ones. The connection is made to the very answer that was checked,
+ * so a name that changes its address between two questions (DNS rebinding) gains nothing.
+ */
+export function guardedLookup(policy: EgressPolicy, lookup: typeof dns.lookup): LookupFunction {
+  return (hostname, options, callback) => {
+    // All of them, also when one is asked for: a name with one bad address is refused, not tried by luck.
+    lookup(hostname, { ...options, all: true }, (error, addresses) => {
+      if (error) return callback(error, '');
+      const [first] = addresses;
+      if (first === undefined) return callback(notFound(hostname), '');
+      try {
+        policy.checkResolved(hostname, addresses);
+      } catch (blocked) {
+        return callback(blocked as Error, '');
+      }
+      return options.all ? callback(null, addresses) : callback(null, first.address, first.family);
+    });
+  };
+}
+
+/** Some resolvers answer nothing without calling it an error, and a socket would then wait for ever. */
+function notFound(hostname: string): NodeJS.ErrnoException {
+  return Object.assign(new Error(`getaddrinfo ENOTFOUND ${hostname}`), {
+    code: 'ENOTFOUND',
+    syscall: 'getaddrinfo',
+  });
+}
 
 /** Certificates for destinations that need their own; a certificate is always verified. */
 export type EgressTlsOptions = Pick<

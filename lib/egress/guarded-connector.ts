@@ -1,12 +1,16 @@
 import dns from 'node:dns';
 import { Socket, type LookupFunction } from 'node:net';
-import { blockedBy, checkTarget, watchPeer } from './connection-checks.js';
+import {
+  blockedBy,
+  checkTarget,
+  watchPeer,
+  type EgressTlsOptions,
+  guardedLookup,
+} from './guarded-agent.js';
 import type { EgressPolicy } from './egress-policy.js';
-import type { EgressTlsOptions } from './guarded-agent.js';
-import { guardedLookup } from './guarded-lookup.js';
 
 /** What a connector is told, as undici has it. */
-export interface ConnectorRequest {
+interface ConnectorRequest {
   readonly hostname: string;
   readonly socketPath?: string | null;
 }
@@ -14,13 +18,13 @@ export interface ConnectorRequest {
 type Connected = (...args: [null, Socket] | [Error, null]) => void;
 
 /** Opens connections for undici. */
-export type Connector<Request extends ConnectorRequest> = (
+type Connector<Request extends ConnectorRequest> = (
   request: Request,
   callback: Connected,
 ) => unknown;
 
 /** What a connector is made with, so that the guard holds. */
-export interface ConnectorSettings extends EgressTlsOptions {
+interface ConnectorSettings extends EgressTlsOptions {
   readonly lookup: LookupFunction;
   readonly minVersion: 'TLSv1.2';
   readonly rejectUnauthorized: true;

@@ -1,8 +1,7 @@
-import { isIpv4, type IpAddress } from './ip-address.js';
-import { IpNetwork } from './ip-network.js';
+import { isIpv4, type IpAddress, IpNetwork } from './ip-network.js';
 
 /** A range that is not the public internet. */
-export interface SpecialNetwork {
+interface SpecialNetwork {
   readonly network: IpNetwork;
   /** For messages: the range, what it is, and where that is written. */
   readonly rule: string;

@@ -1,26 +1,165 @@
+import {
+  isWebhookError,
+  WebhookDeliveryError,
+  WebhookDestinationBlockedError,
+} from '../errors/webhook.error.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
-import { checkShape, isOptions } from '../options/option-shape.js';
-import { WebhookDeliveryError } from '../errors/webhook-delivery.error.js';
-import { WebhookDestinationBlockedError } from '../errors/webhook-destination-blocked.error.js';
-import { isWebhookError } from '../errors/webhook.error.js';
-import { parseSigningKey } from '../token/keys/signing-key.js';
+import {
+  checkShape,
+  isOptions,
+  type OptionRule,
+  type OptionShape,
+} from '../options/option-shape.js';
 import { applySettings, resolvePatterns } from '../publisher/options/endpoint-options.resolver.js';
-import { checkProfile } from '../sending/destination-profile.js';
 import type {
   ResolvedDestination,
   ResolvedPublisherOptions,
 } from '../publisher/options/publisher-options.interface.js';
-import { ENDPOINT_CHANGES, FIXED, NEW_ENDPOINT, REMOVABLE, SETTINGS } from './endpoint-shape.js';
-import { frozenCopy } from './frozen-copy.js';
-import type { StoredEndpointSettings } from './endpoint-store.js';
+import { checkProfile } from '../sending/destination-profile.js';
+import { identifierRule, isIdentifier } from '../token/identifier.js';
+import { parseSigningKey } from '../token/keys/signing-key.js';
+import {
+  ENDPOINT_ID_RULE,
+  isEndpointId,
+  type StoredEndpoint,
+  type StoredEndpointSettings,
+} from './endpoint-store.js';
+import { frozenCopy } from './memory-endpoint.store.js';
 import type {
   EndpointChanges,
   EndpointSettings,
   NewEndpoint,
 } from './webhook-endpoint.interface.js';
 
+/** Lays a change over an endpoint. */
+export function patched(
+  current: StoredEndpoint,
+  { url = current.url, events = current.events, settings, removed, ...draft }: EndpointDraft,
+): StoredEndpoint {
+  const { description, metadata } = draft;
+  const kept = without(current, removed);
+  return {
+    ...kept,
+    url,
+    events,
+    settings: { ...without(current.settings, removed), ...settings },
+    ...(description !== undefined && { description }),
+    ...(metadata !== undefined && { metadata }),
+  };
+}
+
+/** Whether a change touches nothing of what somebody else has changed since. */
+export function commutes(
+  draft: EndpointDraft,
+  before: StoredEndpoint,
+  now: StoredEndpoint,
+): boolean {
+  const touched = new Set<string>([
+    ...Object.keys(draft.settings),
+    ...draft.removed,
+    ...(['url', 'events', 'description', 'metadata'] as const).filter(
+      (name) => draft[name] !== undefined,
+    ),
+  ]);
+  const isSame = (name: string): boolean =>
+    JSON.stringify(valueOf(before, name)) === JSON.stringify(valueOf(now, name));
+  return [...touched].every(isSame);
+}
+
+function valueOf(endpoint: StoredEndpoint, name: string): unknown {
+  return { ...endpoint.settings, ...endpoint }[name as keyof StoredEndpoint];
+}
+
+function without<T extends object>(value: T, names: readonly string[]): T {
+  return Object.fromEntries(Object.entries(value).filter(([name]) => !names.includes(name))) as T;
+}
+
+const MAX_URL_LENGTH = 2_048;
+const MAX_PATTERNS = 1_000;
+const MAX_TEXT_LENGTH = 1_024;
+const MAX_NOTES = 50;
+
+const TEXT_RULE = `a text of at most ${MAX_TEXT_LENGTH} characters without NUL and lone surrogates`;
+
+/** Settings of an endpoint; whoever lays them over the publisher's checks the rest. */
+const SETTINGS: OptionShape<EndpointSettings> = {
+  method: undefined,
+  profile: undefined,
+  hash: undefined,
+  jti: undefined,
+  timeout: undefined,
+  headers: { holds: isOptions, message: 'must be an object: { name: value }' },
+  audience: undefined,
+  subject: undefined,
+};
+
+const URL_RULE: OptionRule = {
+  holds: (value) => typeof value === 'string' && value.length <= MAX_URL_LENGTH,
+  message: `must be a text of at most ${MAX_URL_LENGTH} characters`,
+};
+
+const EVENTS_RULE: OptionRule = {
+  holds: (value) => !Array.isArray(value) || value.length <= MAX_PATTERNS,
+  message: `must be at most ${MAX_PATTERNS} names or patterns`,
+};
+
+const TEXTS: OptionShape<Pick<NewEndpoint, 'description' | 'metadata'>> = {
+  description: { holds: isText, message: `must be ${TEXT_RULE}` },
+  metadata: {
+    holds: isMetadata,
+    message: `must be an object of at most ${MAX_NOTES} members: each ${TEXT_RULE}, under a name of at most 255`,
+  },
+};
+
+/** What describes an endpoint to create. */
+const NEW_ENDPOINT: OptionShape<NewEndpoint> = {
+  id: { holds: isEndpointId, message: ENDPOINT_ID_RULE },
+  url: URL_RULE,
+  events: EVENTS_RULE,
+  tenant: { holds: isIdentifier, message: identifierRule('tenant') },
+  ...TEXTS,
+  secret: { holds: (value) => typeof value === 'string', message: 'must be a text' },
+  signing: {
+    holds: (value) => value === 'secret' || value === 'publisher',
+    message: "must be 'secret' or 'publisher'",
+  },
+  ...SETTINGS,
+};
+
+/** What describes a change of one. */
+const ENDPOINT_CHANGES: OptionShape<EndpointChanges> = {
+  url: URL_RULE,
+  events: EVENTS_RULE,
+  ...TEXTS,
+  ...SETTINGS,
+};
+
+/** Members of an endpoint that no update changes, and what does. */
+const FIXED: Readonly<Record<string, string>> = {
+  id: 'never changes: create another endpoint',
+  tenant: 'never changes: create an endpoint for the other tenant',
+  secret: 'is replaced by rotateKey, with time for the receiver to learn the new one',
+  signing: 'never changes: create another endpoint',
+  disabled: 'is changed by disable and enable',
+};
+
+/** What an update may take away. */
+const REMOVABLE: ReadonlySet<string> = new Set([...Object.keys(TEXTS), ...Object.keys(SETTINGS)]);
+
+function isText(value: unknown): value is string {
+  return typeof value === 'string' && value.length <= MAX_TEXT_LENGTH && !/[\0\p{Cs}]/u.test(value);
+}
+
+function isMetadata(value: unknown): boolean {
+  if (!isOptions(value)) return false;
+  const notes = Object.entries(value);
+  return (
+    notes.length <= MAX_NOTES && notes.every(([name, note]) => isIdentifier(name) && isText(note))
+  );
+}
+
 /** A description of an endpoint, checked as far as no network is needed; what a change leaves out is absent. */
-export interface EndpointDraft extends Omit<NewEndpoint, keyof EndpointSettings | 'url'> {
+interface EndpointDraft extends Omit<NewEndpoint, keyof EndpointSettings | 'url'> {
   readonly url: string | undefined;
   readonly settings: StoredEndpointSettings;
   /** Names of what a change takes away. */
@@ -71,7 +210,7 @@ export class EndpointInput {
       if (remedy !== undefined) faults.add(name, remedy);
     }
     const isRemoval = ([name, value]: [string, unknown]): boolean =>
-      value === null && REMOVABLE.includes(name);
+      value === null && REMOVABLE.has(name);
     const rest = given.filter((entry) => !Object.hasOwn(FIXED, entry[0]) && !isRemoval(entry));
     const fit = checkShape<NewEndpoint>(
       Object.fromEntries(rest),

@@ -3,8 +3,7 @@ import { hasMethods, isOptions } from '../options/option-shape.js';
 import { isKeyId, KEY_ID_RULE } from '../token/identifier.js';
 import type { EndpointStore } from './endpoint-store.js';
 import { MemoryEndpointStore } from './memory-endpoint.store.js';
-import { sealingKeyFault, type SealingKey } from './sealing-key.js';
-import { SecretSealer } from './secret-sealer.js';
+import { sealingKeyFault, type SealingKey, SecretSealer } from './secret-sealer.js';
 
 const METHODS = ['insert', 'find', 'subscribed', 'list', 'replace', 'remove'];
 

@@ -1,5 +1,53 @@
-import type { HashAlgorithm, WebhookProfile } from '../token/webhook-token.constants.js';
+import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import type { DeliveryMethod } from '../queue/webhook-delivery.interface.js';
+import { identifierRule, isIdentifier } from '../token/identifier.js';
+import type { HashAlgorithm, WebhookProfile } from '../token/webhook-token.constants.js';
+
+/** One refusal for an endpoint of another tenant and for one that is nowhere: nobody learns which ids others use. */
+export function unknownEndpoint(): WebhookDeliveryError {
+  return new WebhookDeliveryError('unknown_endpoint', 'There is no endpoint with this id.');
+}
+
+export function endpointExists(): WebhookDeliveryError {
+  return new WebhookDeliveryError(
+    'endpoint_exists',
+    'An endpoint with this id exists: choose another id, or leave it out for a random one.',
+  );
+}
+
+export function endpointChanged(): WebhookDeliveryError {
+  return new WebhookDeliveryError(
+    'endpoint_changed',
+    'Somebody else changed the endpoint at the same time: read it again, and repeat the change if it is still wanted.',
+  );
+}
+
+export function endpointIsConfigured(): WebhookDeliveryError {
+  return new WebhookDeliveryError(
+    'unsupported_option',
+    "The endpoint is one of the publisher's options: change it in the configuration.",
+  );
+}
+
+export function endpointHasNoKey(): WebhookDeliveryError {
+  return new WebhookDeliveryError(
+    'unsupported_option',
+    "The endpoint has no key of its own to rotate: the publisher's signs for it.",
+  );
+}
+
+/** Whether a text names a destination by itself. No endpoint of a store has such an id, or `send` could mean either. */
+export function looksLikeUrl(text: string): boolean {
+  return /^[a-z][a-z0-9+.-]*:\/\//i.test(text);
+}
+
+/** Tells whether a value can be the id of an endpoint in a store. */
+export function isEndpointId(value: unknown): value is string {
+  return isIdentifier(value) && !looksLikeUrl(value);
+}
+
+/** The rule of {@link isEndpointId} in words. */
+export const ENDPOINT_ID_RULE = `${identifierRule('id')}, and no URL`;
 
 /** A secret of one endpoint, sealed: it is of no use without the sealing key. */
 export interface SealedEndpointKey {

@@ -1,5 +1,4 @@
-import { errorName } from '../errors/error-name.js';
-import { isWebhookError } from '../errors/webhook.error.js';
+import { errorName, isWebhookError } from '../errors/webhook.error.js';
 import { matchesEvent } from '../token/event-name.js';
 import { after, type MaybePromise } from '../token/maybe-promise.js';
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
@@ -9,12 +8,10 @@ import {
   type DeliveryTarget,
   type EndpointDisabled,
 } from '../sending/delivery-target.js';
-import { storedOfConfigured } from './configured-endpoint.js';
-import { looksLikeUrl } from './endpoint-id.js';
+import { storedOfConfigured, OptionsEndpointStore } from './options-endpoint.store.js';
+import { looksLikeUrl, type StoredEndpoint } from './endpoint-store.js';
 import { EndpointEditor } from './endpoint.editor.js';
-import type { StoredEndpoint } from './endpoint-store.js';
 import { MemoryEndpointStore } from './memory-endpoint.store.js';
-import { OptionsEndpointStore } from './options-endpoint.store.js';
 import { StoredTargets } from './stored-targets.js';
 import type {
   ResolvedEndpoint,

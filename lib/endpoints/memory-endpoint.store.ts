@@ -1,6 +1,39 @@
-import { EndpointStore, type EndpointPageRequest, type StoredEndpoint } from './endpoint-store.js';
-import { pageOf } from './endpoint-page.js';
-import { frozenCopy } from './frozen-copy.js';
+import { type EndpointPageRequest, EndpointStore, type StoredEndpoint } from './endpoint-store.js';
+
+/** A copy of a value of JSON that nobody can change, so that it may be handed out without another copy. */
+export function frozenCopy<T>(value: T): T {
+  if (typeof value !== 'object' || value === null) return value;
+  const copy: unknown = Array.isArray(value)
+    ? value.map(frozenCopy)
+    : // Own members, also one named __proto__.
+      Object.fromEntries(Object.entries(value).map(([name, member]) => [name, frozenCopy(member)]));
+  return Object.freeze(copy) as T;
+}
+
+/** Cuts a page out of endpoints that are in the order of their ids, by code units. */
+export function pageOf(
+  sorted: readonly StoredEndpoint[],
+  { tenant, after, limit }: EndpointPageRequest,
+): StoredEndpoint[] {
+  const page: StoredEndpoint[] = [];
+  for (let at = after === undefined ? 0 : firstBehind(sorted, after); at < sorted.length; at++) {
+    if (page.length >= limit) break;
+    const endpoint = sorted[at]!;
+    if (tenant === undefined || endpoint.tenant === (tenant ?? undefined)) page.push(endpoint);
+  }
+  return page;
+}
+
+function firstBehind(sorted: readonly StoredEndpoint[], id: string): number {
+  let low = 0;
+  let high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle]!.id > id) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
 
 type ById = Map<string, StoredEndpoint>;
 

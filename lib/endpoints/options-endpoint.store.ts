@@ -1,10 +1,54 @@
-import { endpointIsConfigured } from './endpoint-refusals.js';
-import { EndpointStore, type EndpointPageRequest, type StoredEndpoint } from './endpoint-store.js';
-import { pageOf } from './endpoint-page.js';
-import { frozenCopy } from './frozen-copy.js';
+import type {
+  ResolvedDestination,
+  ResolvedEndpoint,
+} from '../publisher/options/publisher-options.interface.js';
+import {
+  endpointIsConfigured,
+  type EndpointPageRequest,
+  EndpointStore,
+  type StoredEndpoint,
+  type StoredEndpointSettings,
+} from './endpoint-store.js';
+import { frozenCopy, pageOf } from './memory-endpoint.store.js';
+
+const SETTINGS = [
+  'method',
+  'profile',
+  'hash',
+  'jti',
+  'timeout',
+  'headers',
+  'audience',
+  'subject',
+] as const satisfies (keyof StoredEndpointSettings)[];
+
+/**
+ * A configured endpoint as a store would give it: without its keys, which are not this process's to tell.
+ *
+ * @param since - when it was configured, epoch milliseconds
+ */
+export function storedOfConfigured(
+  endpoint: ResolvedEndpoint,
+  defaults: ResolvedDestination,
+  since: number,
+): StoredEndpoint {
+  const { id, tenant, url, events } = endpoint;
+  const own = SETTINGS.filter((name) => endpoint[name] !== defaults[name]);
+  return {
+    id,
+    ...(tenant !== undefined && { tenant }),
+    url,
+    events,
+    settings: Object.fromEntries(own.map((name) => [name, endpoint[name]])),
+    keys: [],
+    version: 1,
+    createdAt: since,
+    updatedAt: since,
+  };
+}
 
 /** Whether an endpoint gets events in this process, which may have learnt that it is gone. */
-export type DisabledState = (id: string) => StoredEndpoint['disabled'];
+type DisabledState = (id: string) => StoredEndpoint['disabled'];
 
 /**
  * The endpoints of the options, to be read like those of a store. They change with the configuration and with nothing

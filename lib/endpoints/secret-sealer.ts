@@ -1,13 +1,88 @@
 import {
   createCipheriv,
   createDecipheriv,
+  createSecretKey,
+  hkdfSync,
+  type KeyObject,
   randomBytes,
   randomUUID,
-  type KeyObject,
 } from 'node:crypto';
-import { WebhookStoreError } from '../errors/webhook-store.error.js';
+import { WebhookStoreError } from '../errors/webhook.error.js';
+import { parseSigningKey } from '../token/keys/signing-key.js';
 import type { SealedEndpointKey } from './endpoint-store.js';
-import { sealingKeyObject, type SealingKey } from './sealing-key.js';
+
+const SECRET_BYTES = 32;
+
+/** A key for an endpoint, sealed; the secret in the clear only where it was made here. */
+interface MadeEndpointKey {
+  readonly key: SealedEndpointKey;
+  readonly secret?: string;
+}
+
+/**
+ * Makes a key for an endpoint, of its own secret or of a random one.
+ *
+ * @param notBefore - epoch milliseconds from which it signs
+ */
+export function makeEndpointKey(
+  sealer: SecretSealer,
+  endpointId: string,
+  given: string | undefined,
+  notBefore: number,
+): MadeEndpointKey {
+  const secret = given ?? randomBytes(SECRET_BYTES).toString('base64');
+  const kid = randomUUID();
+  const key = { kid, sealed: sealer.seal(endpointId, kid, secret), notBefore };
+  return given === undefined ? { key, secret } : { key };
+}
+
+/**
+ * Puts a new key behind others. Those that would have come later never signed, and never will.
+ *
+ * @param overlap - milliseconds for which the old ones go on signing; without any, they are gone
+ */
+export function rotatedKeys(
+  keys: readonly SealedEndpointKey[],
+  next: SealedEndpointKey,
+  overlap: number,
+): SealedEndpointKey[] {
+  if (overlap === 0) return [next];
+  return [...keys.filter(({ notBefore }) => notBefore < next.notBefore), next];
+}
+
+const KEY_BYTES = 32;
+const HEX = /^[0-9a-f]{64}$/i;
+/** 32 bytes in base64 or base64url, with its padding or without. */
+const BASE64 = /^[A-Za-z0-9+/_-]{43}=?$/;
+
+/** A key that seals the secrets of endpoints before they are stored. */
+export interface SealingKey {
+  /** Names the key in what it has sealed; 1 to 256 characters, unique. */
+  readonly id: string;
+  /** 32 bytes as base64, base64url or hexadecimal; or another text of at least 32 bytes. Never stored. */
+  readonly key: string;
+}
+
+/** Says what is wrong with the text of a sealing key, without quoting it; `undefined` for a good one. */
+export function sealingKeyFault(key: unknown): string | undefined {
+  const remedy = 'make one with "openssl rand -base64 32"';
+  if (typeof key !== 'string') return `must be a text: ${remedy}`;
+  const { length } = bytesOf(key);
+  if (length < KEY_BYTES) return `has ${length} bytes, and needs at least ${KEY_BYTES}: ${remedy}`;
+  return parseSigningKey(key).fault;
+}
+
+/** The AES-256 key behind the text of a sealing key that has no fault. */
+function sealingKeyObject(key: string): KeyObject {
+  // Derived, whatever the form: a text is no uniform key, and a key used elsewhere too is another one here.
+  const derived = hkdfSync('sha256', bytesOf(key), '', 'nestjs-webhook-token/endpoint', KEY_BYTES);
+  return createSecretKey(Buffer.from(derived));
+}
+
+function bytesOf(key: string): Buffer {
+  if (HEX.test(key)) return Buffer.from(key, 'hex');
+  return BASE64.test(key) ? Buffer.from(key, 'base64') : Buffer.from(key);
+}
 
 const CIPHER = 'aes-256-gcm';
 const IV_BYTES = 12;

@@ -1,13 +1,49 @@
+import { WebhookStoreError } from '../errors/webhook.error.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
-import { WebhookStoreError } from '../errors/webhook-store.error.js';
-import { DestinationState, type DeliveryTarget } from '../sending/delivery-target.js';
 import { applySettings } from '../publisher/options/endpoint-options.resolver.js';
 import type {
   DestinationSigner,
   ResolvedPublisherOptions,
 } from '../publisher/options/publisher-options.interface.js';
-import type { StoredEndpoint } from './endpoint-store.js';
-import { SealedTokenSigner } from './sealed-token-signer.js';
+import { type DeliveryTarget, DestinationState } from '../sending/delivery-target.js';
+import type { MaybePromise } from '../token/maybe-promise.js';
+import { RotatingTokenSigner } from '../token/rotating-token-signer.js';
+import type { TokenSignerOptions, WebhookTokenInput } from '../token/token-signer.js';
+import type { SealedEndpointKey, StoredEndpoint } from './endpoint-store.js';
+import type { SecretSealer } from './secret-sealer.js';
+
+/** Signs with the keys of a stored endpoint. They are opened when they are first needed, and kept. */
+class SealedTokenSigner implements DestinationSigner {
+  readonly algorithms = ['HS256'] as const;
+
+  private signer: RotatingTokenSigner | undefined;
+
+  constructor(
+    private readonly endpoint: Pick<StoredEndpoint, 'id' | 'keys'>,
+    private readonly sealer: SecretSealer,
+    private readonly options: Omit<TokenSignerOptions, 'key'>,
+  ) {}
+
+  /** @throws {@link WebhookStoreError} `sealed_secret_unreadable`, at each call until it is readable */
+  sign(input: WebhookTokenInput): MaybePromise<string> {
+    this.signer ??= this.open();
+    return this.signer.sign(input);
+  }
+
+  private open(): RotatingTokenSigner {
+    const keys = this.endpoint.keys.map((key, index) => ({
+      kid: key.kid,
+      key: this.sealer.open(this.endpoint.id, key),
+      // There is always one to sign with, also by a clock that is behind the one of the process that made it.
+      notBefore: index === 0 ? undefined : momentOf(key),
+    }));
+    return new RotatingTokenSigner({ ...this.options, keys });
+  }
+}
+
+function momentOf({ notBefore }: SealedEndpointKey): Date {
+  return new Date(notBefore);
+}
 
 /** Endpoints whose targets are kept ready; the one not used for longest is forgotten first. */
 const MAX_REMEMBERED_ENDPOINTS = 10_000;

@@ -5,16 +5,23 @@ import type { EndpointRegistry } from './endpoint.registry.js';
 import type { ResolvedPublisherOptions } from '../publisher/options/publisher-options.interface.js';
 import { PublisherLog } from '../sending/publisher-log.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
-import { EndpointDirectory, readScope } from './endpoint.directory.js';
-import { EndpointEditor, type EndpointChange, type EndpointScope } from './endpoint.editor.js';
-import { EndpointInput, checkSecret, throwIfWrong } from './endpoint-input.js';
-import { makeEndpointKey, rotatedKeys } from './endpoint-keys.js';
-import { commutes, patched } from './endpoint-patch.js';
-import { endpointExists, endpointHasNoKey, endpointIsConfigured } from './endpoint-refusals.js';
-import type { EndpointDisabledReason, StoredEndpoint } from './endpoint-store.js';
+import { EndpointDirectory, readScope, endpointView } from './endpoint.directory.js';
+import {
+  EndpointEditor,
+  type EndpointChange,
+  type EndpointScope,
+  resealAll,
+} from './endpoint.editor.js';
+import { EndpointInput, checkSecret, throwIfWrong, commutes, patched } from './endpoint-input.js';
+import { makeEndpointKey, rotatedKeys } from './secret-sealer.js';
+import {
+  endpointExists,
+  endpointHasNoKey,
+  endpointIsConfigured,
+  type EndpointDisabledReason,
+  type StoredEndpoint,
+} from './endpoint-store.js';
 import { EndpointTester } from './endpoint.tester.js';
-import { endpointView } from './endpoint-view.js';
-import { resealAll } from './reseal-all.js';
 import type {
   CreatedEndpoint,
   EndpointChanges,
@@ -142,7 +149,7 @@ export class WebhookEndpoints {
 
   /**
    * Removes an endpoint, and its keys with it. What still waits for it is given up (`unknown_endpoint`), and can be
-   * redriven once there is an endpoint of its id and tenant again.
+   * redelivered once there is an endpoint of its id and tenant again.
    *
    * @throws {@link WebhookDeliveryError} `unknown_endpoint`, `unsupported_option` for an endpoint of the options
    */

@@ -2,7 +2,7 @@ import { brotliDecompressSync, gunzipSync, inflateSync } from 'node:zlib';
 import type { ExplanationHintCode } from './webhook-explanation.interface.js';
 
 /** Another form of a body, in which the sender may have digested it. */
-export interface BodyVariant {
+interface BodyVariant {
   readonly code: ExplanationHintCode;
   /** To be read after "the hash is that of". */
   readonly form: string;

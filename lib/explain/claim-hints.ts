@@ -1,4 +1,4 @@
-import { isAudience } from '../token/audience.js';
+import { isAudience } from '../token/validate-claims.js';
 import { FIRST_MILLISECOND_TIMESTAMP } from '../token/webhook-token.constants.js';
 import { toleranceOf, type ObservedRequest } from './observed-request.js';
 import { distance, expiry, quote, seconds } from './quote.js';

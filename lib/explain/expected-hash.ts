@@ -1,4 +1,4 @@
-import { isObject } from '../token/json/json-object.js';
+import { isObject } from '../token/json/strict-json.js';
 import { isHashAlgorithm, parsePayloadHash, type PayloadHash } from '../token/payload-hash.js';
 
 /**

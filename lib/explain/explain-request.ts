@@ -1,12 +1,7 @@
 import type { IncomingWebhook } from '../request/incoming-webhook.js';
-import {
-  openRequest,
-  type OpenedRequest,
-  type RequestRules,
-} from '../request/open-request.js';
+import { openRequest, type OpenedRequest, type RequestRules } from '../request/open-request.js';
 import type { VerifiedWebhookToken } from '../token/webhook-claims.interface.js';
-import type { ReceivedReceipt } from '../token/webhook-receipt.interface.js';
-import { readReceipt } from '../token/webhook-receipt.js';
+import { type ReceivedReceipt, readReceipt } from '../token/webhook-receipt.js';
 import { bodyHints } from './body-hints.js';
 import { claimHints } from './claim-hints.js';
 import { observe, type ObservedRequest } from './observed-request.js';

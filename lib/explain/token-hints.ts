@@ -1,5 +1,5 @@
 import { findSignature } from './signature-hints.js';
-import { WebhookTokenError } from '../errors/webhook-token.error.js';
+import { WebhookTokenError } from '../errors/webhook.error.js';
 import type { ObservedRequest } from './observed-request.js';
 import { quote } from './quote.js';
 import type { Refusal } from './refusal.js';

@@ -11,7 +11,7 @@ import {
 } from './webhook-explanation.interface.js';
 
 /** All that the steps are told from. */
-export interface TraceFacts {
+interface TraceFacts {
   readonly observed: ObservedRequest;
   /** Absent where the request is accepted. */
   readonly refusal: Refusal | undefined;

@@ -1,4 +1,4 @@
-import type { ReceivedReceipt } from '../token/webhook-receipt.interface.js';
+import type { ReceivedReceipt } from '../token/webhook-receipt.js';
 
 /** What a receiver looks at, in the order in which an explanation tells it. */
 export const EXPLANATION_STEPS = [

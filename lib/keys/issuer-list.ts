@@ -1,4 +1,4 @@
-import type { ConfigurationFault } from '../errors/webhook-configuration.error.js';
+import type { ConfigurationFault } from '../errors/webhook.error.js';
 import { eventPatternFault } from '../token/event-name.js';
 import { KeyRing, type KeyRingOptions } from '../token/keys/key-ring.js';
 import type { RemoteKeySets } from './remote-key-sets.js';

@@ -1,7 +1,6 @@
 import { X509Certificate } from 'node:crypto';
 import type { Duration } from '../clock/duration.js';
-import { EgressPolicy } from '../egress/egress-policy.js';
-import type { EgressOptions } from '../egress/egress-options.interface.js';
+import { EgressPolicy, type EgressOptions } from '../egress/egress-policy.js';
 import type { EgressTlsOptions } from '../egress/guarded-agent.js';
 import type { ConfigurationFaults } from '../options/configuration-faults.js';
 

@@ -1,6 +1,5 @@
-import { inTime } from '../clock/deadline.js';
-import type { WebhookClock } from '../clock/webhook-clock.js';
-import { WebhookStoreError } from '../errors/webhook-store.error.js';
+import { inTime, type WebhookClock } from '../clock/webhook-clock.js';
+import { WebhookStoreError } from '../errors/webhook.error.js';
 import type { MaybePromise } from '../token/maybe-promise.js';
 import type { KeyProvider } from './key-provider.js';
 import type { TroubleLog } from './trouble-log.js';
@@ -10,7 +9,7 @@ const LOAD_TIMEOUT = 10_000;
 /** Milliseconds after a failure in which nobody's request sets off another load. */
 const PAUSE_AFTER_FAILURE = 5_000;
 
-export interface ProvidedKeysOptions<Keys, Value> {
+interface ProvidedKeysOptions<Keys, Value> {
   readonly provider: KeyProvider<Keys>;
   /**
    * Makes of what was loaded what is then used.

@@ -1,14 +1,171 @@
-import { createRemoteJWKSet, customFetch, type FetchImplementation } from 'jose';
+import {
+  createRemoteJWKSet,
+  customFetch,
+  type FetchImplementation,
+  type JSONWebKeySet,
+  type JWK,
+} from 'jose';
+import http, { type IncomingMessage } from 'node:http';
+import https from 'node:https';
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import { WebhookStoreError } from '../errors/webhook-store.error.js';
-import type { MaybePromise } from '../token/maybe-promise.js';
+import { blockedDestination } from '../egress/blocked-destination.js';
+import { createGuardedAgents } from '../egress/guarded-agent.js';
+import { WebhookStoreError } from '../errors/webhook.error.js';
+import { isKeyId } from '../token/identifier.js';
+import { parseKey } from '../token/keys/key-material.js';
 import type { VerificationKey } from '../token/keys/token-key.js';
-import { unreadable } from './jwks-fetch.js';
+import type { MaybePromise } from '../token/maybe-promise.js';
+import {
+  MAX_KEYS_TRIED,
+  SIGNATURE_ALGORITHMS,
+  type SignatureAlgorithm,
+} from '../token/webhook-token.constants.js';
 import type { ResolvedJwksOptions } from './jwks-options.js';
-import { KeySet } from './key-set.js';
-import { reasonOf, type KeyLog, type TroubleLog } from './trouble-log.js';
+import { type KeyLog, reasonOf, type TroubleLog } from './trouble-log.js';
 
-export interface RemoteKeySetOptions extends ResolvedJwksOptions {
+/** A hundred keys with certificates of their own stay below it. */
+const MAX_SET_BYTES = 65_536;
+
+/**
+ * Makes what reads key sets: through the egress guard, without redirects and proxies, and no more of an
+ * answer than a set has.
+ *
+ * @returns the form of `fetch` that jose asks for; it rejects with {@link WebhookStoreError} `keys_unavailable`, whose
+ *   message says why and holds nothing of the answer
+ */
+export function createJwksFetch({ policy, ca }: ResolvedJwksOptions): FetchImplementation {
+  const { httpAgent, httpsAgent } = createGuardedAgents(policy, { tls: { ca } });
+  return async (url, { headers, signal }) => {
+    try {
+      const secure = new URL(url).protocol === 'https:';
+      const request = (secure ? https : http).request(url, {
+        agent: secure ? httpsAgent : httpAgent,
+        headers: { ...Object.fromEntries(headers), 'accept-encoding': 'identity' },
+        signal,
+      });
+      return new Response(await answerTo(request.end()));
+    } catch (error) {
+      if (signal.aborted) throw unreadable('no complete answer came in time');
+      if (error instanceof WebhookStoreError) throw error;
+      throw unreadable(`the request failed, ${reasonOf(blockedDestination(error) ?? error)}`);
+    }
+  };
+}
+
+function answerTo(request: http.ClientRequest): Promise<Buffer<ArrayBuffer>> {
+  return new Promise((resolve, reject) => {
+    request.on('error', reject);
+    request.once('response', (response) => {
+      const refuse = (reason: string): void => {
+        reject(unreadable(reason));
+        request.destroy();
+      };
+      const fault = headFault(response);
+      if (fault !== undefined) return refuse(fault);
+      const chunks: Buffer[] = [];
+      let bytes = 0;
+      response.on('data', (chunk: Buffer) => {
+        bytes += chunk.length;
+        if (bytes > MAX_SET_BYTES) return refuse(TOO_LARGE);
+        chunks.push(chunk);
+      });
+      response.once('end', () => resolve(Buffer.concat(chunks)));
+      // An answer that breaks off ends with an error, not with `end`.
+      response.on('error', reject);
+    });
+  });
+}
+
+const TOO_LARGE = `the answer has more than ${MAX_SET_BYTES} bytes`;
+
+function headFault({ statusCode = 0, headers }: IncomingMessage): string | undefined {
+  if (statusCode >= 300 && statusCode < 400) {
+    return `the answer has status ${statusCode}, and redirects are not followed: configure the address they lead to`;
+  }
+  if (statusCode !== 200) return `the answer has status ${statusCode}`;
+  if ((headers['content-encoding'] ?? 'identity') !== 'identity') return 'the answer is compressed';
+  return Number(headers['content-length'] ?? 0) > MAX_SET_BYTES ? TOO_LARGE : undefined;
+}
+
+/** A key set could not be read, for this reason. */
+function unreadable(reason: string): WebhookStoreError {
+  return new WebhookStoreError('keys_unavailable', reason);
+}
+
+const MAX_KEYS = 100;
+
+/** RFC 7518, section 6, and RFC 8037: whatever only the owner of a key pair may know. */
+const PRIVATE_MEMBERS = ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k'];
+
+/** The keys of a set that was read, by name. */
+class KeySet {
+  private readonly named = new Map<string, VerificationKey[]>();
+  private readonly all: VerificationKey[] = [];
+
+  /** @throws {@link WebhookStoreError} `keys_unavailable` for a document that is no sensible set */
+  static read({ keys }: JSONWebKeySet): { set: KeySet; notices: readonly string[] } {
+    if (keys.length > MAX_KEYS) throw unreadable(`the set has more than ${MAX_KEYS} keys`);
+    const set = new KeySet();
+    const notices = keys.flatMap((jwk, index) => {
+      const notice = set.addJwk(jwk);
+      return notice === undefined ? [] : [`keys[${index}]: ${notice}`];
+    });
+    if (set.all.length === 0) notices.push('no key of the set can verify a webhook');
+    return { set, notices };
+  }
+
+  /**
+   * The keys of a name. A key without one serves only tokens without one, so that an unknown name is
+   * told from a wrong signature; without a name all keys, unless they are too many to try.
+   */
+  candidates(kid: string | undefined): readonly VerificationKey[] {
+    if (kid !== undefined) return this.named.get(kid) ?? [];
+    return this.all.length <= MAX_KEYS_TRIED ? this.all : [];
+  }
+
+  /** Every key of the set. */
+  known(): readonly VerificationKey[] {
+    return this.all;
+  }
+
+  /** @returns what the issuer should be told of the key, if anything */
+  private addJwk(jwk: JWK): string | undefined {
+    if (PRIVATE_MEMBERS.some((member) => member in jwk)) {
+      return 'holds a secret or a private key, which anybody can read now: it is not used, and its owner must replace it';
+    }
+    const { kid } = jwk;
+    const alg = algorithmOf(jwk);
+    // Not an error: a set may serve other purposes and other algorithms too (RFC 7517, section 5).
+    if (alg === undefined || !isForVerifying(jwk)) return undefined;
+    if (kid !== undefined && !isKeyId(kid)) return 'has a kid that is none: it is not used';
+    const { key, fault } = parseKey({ kid, alg, key: jwk }, 'verify');
+    if (fault !== undefined) return `is not used: ${fault}`;
+    const namesakes = kid === undefined ? [] : (this.named.get(kid) ?? []);
+    // One name may stand for keys of several algorithms; for more keys than are tried, it stands for none.
+    if (namesakes.length >= MAX_KEYS_TRIED)
+      return 'shares its kid with too many keys: it is not used';
+    if (kid !== undefined) this.named.set(kid, [...namesakes, key]);
+    this.all.push(key);
+    return undefined;
+  }
+}
+
+function isForVerifying({ use, key_ops: operations }: JWK): boolean {
+  return (
+    (use === undefined || use === 'sig') &&
+    (operations === undefined || (Array.isArray(operations) && operations.includes('verify')))
+  );
+}
+
+/** The algorithm the key says it is for, or the one its kind is for. */
+function algorithmOf({ alg, kty, crv }: JWK): SignatureAlgorithm | undefined {
+  if (alg !== undefined) return SIGNATURE_ALGORITHMS.find((known) => known === alg);
+  if (kty === 'RSA') return 'RS256';
+  if (kty === 'EC') return crv === 'P-256' ? 'ES256' : crv === 'P-384' ? 'ES384' : undefined;
+  return kty === 'OKP' && crv === 'Ed25519' ? 'EdDSA' : undefined;
+}
+
+interface RemoteKeySetOptions extends ResolvedJwksOptions {
   readonly fetch: FetchImplementation;
   readonly clock: WebhookClock;
   readonly trouble: TroubleLog;

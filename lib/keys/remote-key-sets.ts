@@ -1,19 +1,17 @@
 import type { FetchImplementation } from 'jose';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { isWebhookError } from '../errors/webhook.error.js';
-import type { StaticIssuerKeys } from '../token/keys/issuer-keys.js';
-import type { MoreKeys } from '../token/keys/key-ring.js';
+import type { StaticIssuerKeys, MoreKeys } from '../token/keys/key-ring.js';
 import type { IssuerKeys } from '../token/keys/key-source.js';
 import type { MaybePromise } from '../token/maybe-promise.js';
 import type { VerificationKey } from '../token/keys/token-key.js';
-import { createJwksFetch } from './jwks-fetch.js';
+import { createJwksFetch, RemoteKeySet } from './remote-key-set.js';
 import type { ResolvedJwksOptions } from './jwks-options.js';
-import { RemoteKeySet } from './remote-key-set.js';
 import { TroubleLog, type KeyLog } from './trouble-log.js';
 import type { WebhookIssuer } from './webhook-issuer.interface.js';
 
 /** A list of issuers that is being read. */
-export interface KeySetDraft {
+interface KeySetDraft {
   readonly more: MoreKeys;
   /** The list is going to be used: sets that it does not name are forgotten. */
   adopt(): void;

@@ -1,5 +1,5 @@
 import { parseDuration, type Duration } from '../clock/duration.js';
-import type { ConfigurationFault } from '../errors/webhook-configuration.error.js';
+import type { ConfigurationFault } from '../errors/webhook.error.js';
 
 /** Collects every fault of the options below one path, so that start-up can name all of them at once. */
 export class ConfigurationFaults {

@@ -4,7 +4,7 @@ import type { ClaimedJob, ClaimRequest } from './job-statements.js';
 import { LaneSlots } from '../queue/lane-slots.js';
 
 /** What the loop is made of. */
-export interface ClaimLoopParts {
+interface ClaimLoopParts {
   readonly claim: (request: ClaimRequest) => Promise<readonly ClaimedJob[]>;
   readonly nextDue: (after: number, until: number) => Promise<number | undefined>;
   /** Attempts a job and settles it; never rejects. */

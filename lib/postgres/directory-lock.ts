@@ -1,7 +1,7 @@
 import { open, readFile, rm, stat, utimes } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
-import { WebhookStoreError } from '../errors/webhook-store.error.js';
+import { WebhookStoreError } from '../errors/webhook.error.js';
 
 /** Who holds a directory. */
 interface Holder {
@@ -125,6 +125,6 @@ function held(directory: string): WebhookStoreError {
   return new WebhookStoreError(
     'store_unavailable',
     `Another process uses the embedded database in ${directory}: stop it, give this one a directory of its own, ` +
-      'or use PgBossDeliveryQueue on a PostgreSQL server, which processes can share.',
+      'or use PgBossQueue on a PostgreSQL server, which processes can share.',
   );
 }

@@ -2,7 +2,7 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { PGlite } from '@electric-sql/pglite';
 import type { PgBoss } from 'pg-boss';
-import { WebhookStoreError } from '../errors/webhook-store.error.js';
+import { WebhookStoreError } from '../errors/webhook.error.js';
 import { BOSS_OPTIONS } from './boss-host.js';
 import { DirectoryLock } from './directory-lock.js';
 

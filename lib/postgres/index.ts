@@ -1,17 +1,14 @@
 /** Durable deliveries and a shared replay store on PostgreSQL, also on an embedded one. */
-export { PgBossDeliveryQueue } from './pg-boss-delivery.queue.js';
-export type {
-  PgBossDeliveryQueueOptions,
-  PostgresPool,
-} from './pg-boss-delivery-queue-options.interface.js';
-export { EmbeddedDeliveryQueue } from './embedded-delivery.queue.js';
-export type { EmbeddedDeliveryQueueOptions } from './embedded-delivery.queue.js';
-export { JobDeliveryQueue } from './job-delivery.queue.js';
-export type { JobDeliveryQueueOptions } from './job-delivery-queue-options.interface.js';
+export { PgBossQueue } from './pg-boss.queue.js';
+export type { PgBossQueueOptions, PostgresPool } from './pg-boss.queue.js';
+export { PgliteQueue } from './pglite.queue.js';
+export type { PgliteQueueOptions } from './pglite.queue.js';
+export { JobQueue } from './job.queue.js';
+export type { JobQueueOptions } from './job-queue-options.resolver.js';
 export { PostgresDeliveryLog } from './postgres-delivery.log.js';
 export type { PostgresDeliveryLogOptions } from './postgres-delivery.log.js';
 export { PostgresEndpointStore } from './postgres-endpoint.store.js';
 export { PostgresReplayStore } from './postgres-replay.store.js';
 export type { PostgresReplayStoreOptions } from './postgres-replay.store.js';
-export type { PostgresClient, PostgresClientSource } from './postgres-client.interface.js';
-export type { PostgresStoreOptions } from './postgres-store-options.interface.js';
+export type { PostgresClient, PostgresClientSource } from './store-connection.js';
+export type { PostgresStoreOptions } from './store-connection.js';

@@ -1,10 +1,14 @@
 import { createHash } from 'node:crypto';
 import type { JobInsert } from 'pg-boss';
 import type { FailureReason } from '../queue/failure-reason.js';
-import { deliveryLane } from '../queue/delivery-lane.js';
+import {
+  deliveryLane,
+  deliveryOfStored,
+  storedDelivery,
+  type StoredDelivery,
+} from '../queue/stored-delivery.js';
 import { pendingReceipt, type DeliveryProgress } from '../queue/delivery-progress.js';
-import type { DeadDelivery, EnqueuedDelivery, KnownDelivery } from '../queue/delivery-queue.js';
-import { deliveryOfStored, storedDelivery, type StoredDelivery } from '../queue/stored-delivery.js';
+import type { DeadDelivery, EnqueuedDelivery, KnownDelivery } from '../queue/webhook-queue.js';
 
 /** What a job holds. No token, no secret. */
 export interface JobData extends DeliveryProgress {

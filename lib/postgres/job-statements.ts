@@ -146,7 +146,7 @@ export class JobStatements {
    * @param keep - seconds to keep them once they are delivered
    * @returns the job ids of those that were failed
    */
-  async redrive(
+  async redeliver(
     db: Db,
     deliveryIds: readonly string[],
     now: number,

@@ -7,7 +7,7 @@ import {
   type LoggedAttempt,
   type LoggedDelivery,
 } from '../deliveries/delivery-log.js';
-import type { EnqueuedDelivery } from '../queue/delivery-queue.js';
+import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
 import { DeliveryLogStatements, PRUNED_AT_ONCE, type Question } from './delivery-log-statements.js';
 import {
   changedRow,
@@ -16,9 +16,13 @@ import {
   loggedDeliveryOf,
   recordedRow,
 } from './delivery-record.js';
-import type { PostgresClientSource } from './postgres-client.interface.js';
-import type { PostgresStoreOptions } from './postgres-store-options.interface.js';
-import { StoreConnection, type Row, type StoreIdentity } from './store-connection.js';
+import {
+  type PostgresClientSource,
+  type PostgresStoreOptions,
+  StoreConnection,
+  type Row,
+  type StoreIdentity,
+} from './store-connection.js';
 
 const IDENTITY: StoreIdentity = {
   name: 'PostgresDeliveryLog',

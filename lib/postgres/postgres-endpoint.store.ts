@@ -3,11 +3,19 @@ import {
   type EndpointPageRequest,
   type StoredEndpoint,
 } from '../endpoints/endpoint-store.js';
-import { codeUnitsOf, endpointOf, endpointValues } from './endpoint-record.js';
-import { EndpointStatements, type EndpointListing } from './endpoint-statements.js';
-import type { PostgresClientSource } from './postgres-client.interface.js';
-import type { PostgresStoreOptions } from './postgres-store-options.interface.js';
-import { StoreConnection, type StoreIdentity } from './store-connection.js';
+import {
+  codeUnitsOf,
+  endpointOf,
+  endpointValues,
+  EndpointStatements,
+  type EndpointListing,
+} from './endpoint-statements.js';
+import {
+  type PostgresClientSource,
+  type PostgresStoreOptions,
+  StoreConnection,
+  type StoreIdentity,
+} from './store-connection.js';
 
 const IDENTITY: StoreIdentity = {
   name: 'PostgresEndpointStore',

@@ -7,11 +7,15 @@ import {
   type ReplayReservation,
   type ReplayVerdict,
 } from '../replay/replay-store.js';
-import { replayTable } from './migrations/replay.step.js';
-import type { PostgresClientSource } from './postgres-client.interface.js';
-import type { PostgresStoreOptions } from './postgres-store-options.interface.js';
+import { replayTable } from './migrations/migration-steps.js';
+import {
+  type PostgresClientSource,
+  type PostgresStoreOptions,
+  StoreConnection,
+  type Row,
+  type StoreIdentity,
+} from './store-connection.js';
 import { ReplayStatements } from './replay-statements.js';
-import { StoreConnection, type Row, type StoreIdentity } from './store-connection.js';
 
 /** All optional. */
 export interface PostgresReplayStoreOptions extends PostgresStoreOptions {

@@ -1,18 +1,37 @@
 import type { Db } from 'pg-boss';
-import { inTime } from '../clock/deadline.js';
-import { SystemClock } from '../clock/system-clock.js';
-import type { WebhookClock } from '../clock/webhook-clock.js';
+import type { Duration } from '../clock/duration.js';
+import { inTime, SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
+import { WebhookConfigurationError, WebhookStoreError } from '../errors/webhook.error.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
-import { WebhookConfigurationError } from '../errors/webhook-configuration.error.js';
-import { WebhookStoreError } from '../errors/webhook-store.error.js';
 import { isSchemaName, SCHEMA_RULE } from './boss-host.js';
 import { databaseFailure } from './database-failure.js';
 import { SchemaMigrator } from './migrations/schema.migrator.js';
-import type { PostgresClient, PostgresClientSource } from './postgres-client.interface.js';
-import type { PostgresStoreOptions } from './postgres-store-options.interface.js';
 import { joinEmbeddedTransaction, joinTransaction } from './transactions/join-transaction.js';
 import { rowsOf } from './transactions/query-result.js';
 import { hasMethods } from './transactions/transaction-adapter.js';
+
+/** What every store on PostgreSQL takes. All optional. */
+export interface PostgresStoreOptions {
+  /** Where its tables lie; default `webhooks`. */
+  readonly schema?: string | undefined;
+  /** How long the server may take to answer before the store counts as unavailable. */
+  readonly timeout?: Duration | undefined;
+  /** Default: the machine's clock. */
+  readonly clock?: WebhookClock | undefined;
+}
+
+/** Anything that runs a statement by itself: a `Pool` of node-postgres, a PGlite. */
+export interface PostgresClient {
+  /** @returns `{ rows }`, or the list of such that several statements give */
+  query(text: string, values?: unknown[]): Promise<unknown>;
+}
+
+/**
+ * A client, or what gives one when it is first needed, and each time after that: `() => queue.database()` of an
+ * {@link PgliteQueue}.
+ */
+export type PostgresClientSource =
+  PostgresClient | (() => PostgresClient | Promise<PostgresClient>);
 
 /** A row, by its columns. */
 export type Row = Readonly<Record<string, unknown>>;

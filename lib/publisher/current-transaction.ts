@@ -1,7 +1,6 @@
 import type { OnApplicationBootstrap } from '@nestjs/common';
 import type { DiscoveryService, ModulesContainer } from '@nestjs/core';
-import { WebhookConfigurationError } from '../errors/webhook-configuration.error.js';
-import { WebhookDeliveryError } from '../errors/webhook-delivery.error.js';
+import { WebhookConfigurationError, WebhookDeliveryError } from '../errors/webhook.error.js';
 import type { ResolvedPublisherOptions } from './options/publisher-options.interface.js';
 import { PublisherLog } from '../sending/publisher-log.js';
 

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { parseDuration } from '../clock/duration.js';
-import { WebhookDeliveryError } from '../errors/webhook-delivery.error.js';
+import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { EVENT_NAME_GRAMMAR, isEventName } from '../token/event-name.js';
 import { identifierRule, isIdentifier } from '../token/identifier.js';
 import { WEBHOOK_PROFILES } from '../token/webhook-token.constants.js';
-import { isAudience } from '../token/audience.js';
+import { isAudience } from '../token/validate-claims.js';
 import { deliveryId } from '../queue/delivery-id.js';
 import type { DeliveryTarget } from '../sending/delivery-target.js';
 import { profileUseFault } from '../sending/destination-profile.js';
@@ -13,7 +13,7 @@ import type { PublishOptions } from './publish-options.interface.js';
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 
 /** An event that is checked and serialised, before it is known where it goes. */
-export type EventDraft = Omit<WebhookDelivery, 'id' | 'endpointId' | 'url'>;
+type EventDraft = Omit<WebhookDelivery, 'id' | 'endpointId' | 'url'>;
 
 /**
  * Checks what the caller gave, and serialises the data.

@@ -1,5 +1,139 @@
-import { LastOnes } from '../queue/last-ones.js';
+import type { WebhookClock } from '../clock/webhook-clock.js';
+import type { DeliveryReport } from '../deliveries/webhook.deliverer.js';
+import { WebhookStoreError } from '../errors/webhook.error.js';
+import type { WebhookQueue, DeliveryReceipt } from '../queue/webhook-queue.js';
+import { RecentEntries } from '../queue/recent-entries.js';
+import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 import type { SendResult } from './publish-options.interface.js';
+
+/** Tells the caller of `send` how the first run ended. */
+export function resultOfReport({ delivery, outcome, result, made }: DeliveryReport): SendResult {
+  const facts = {
+    id: delivery.eventId,
+    durationMs: result?.durationMs ?? 0,
+    ...(result?.statusCode !== undefined && { statusCode: result.statusCode }),
+    ...(made?.receipt !== undefined && { receipt: made.receipt() }),
+  };
+  const attempts = result?.attempt ?? 0;
+  switch (outcome.type) {
+    case 'delivered':
+      return { ...facts, attempts, status: 'delivered' };
+    case 'dead':
+      return {
+        ...facts,
+        attempts: outcome.attempts,
+        status: 'failed',
+        failureReason: outcome.reason,
+      };
+    case 'retry':
+      return {
+        ...facts,
+        attempts,
+        status: 'scheduled',
+        nextAttemptAt: new Date(outcome.at),
+        failureReason: outcome.reason,
+      };
+    case 'defer':
+      return { ...facts, attempts, status: 'scheduled', nextAttemptAt: new Date(outcome.at) };
+  }
+}
+
+/**
+ * Tells it from what the queue remembers, when the first attempt is long over.
+ *
+ * @returns `undefined` when it is still to come
+ */
+export function resultOfReceipt(id: string, receipt: DeliveryReceipt): SendResult | undefined {
+  switch (receipt.status) {
+    case 'recorded':
+      return undefined;
+    case 'delivered':
+      return { id, status: 'delivered', attempts: receipt.attempts, durationMs: 0 };
+    case 'dead':
+      return {
+        id,
+        status: 'failed',
+        attempts: receipt.attempts,
+        durationMs: 0,
+        failureReason: receipt.reason,
+      };
+    case 'pending':
+      return receipt.attempts === 0 ? undefined : resultOfWait(id, receipt);
+  }
+}
+
+/** Tells that a delivery waits for its next attempt, which may be the first. */
+function resultOfWait(
+  id: string,
+  receipt: Extract<DeliveryReceipt, { status: 'pending' }>,
+): SendResult {
+  return {
+    id,
+    status: 'scheduled',
+    attempts: receipt.attempts,
+    durationMs: 0,
+    nextAttemptAt: new Date(receipt.nextAttemptAt),
+    ...(receipt.reason !== undefined && { failureReason: receipt.reason }),
+  };
+}
+
+/** Milliseconds between two questions: most attempts are over within the first. */
+const FIRST_WAIT = 100;
+const LONGEST_WAIT = 2_000;
+/** A delivery that is put off for longer than this waits for its destination, not for a free slot. */
+const PUT_OFF = 5_000;
+
+/**
+ * Asks a shared queue what became of a first attempt, as another process may be the one that makes it: it is that
+ * process which gets the report then.
+ */
+export class SharedAttempts {
+  constructor(
+    private readonly queue: WebhookQueue,
+    private readonly firstAttempts: FirstAttempts,
+    private readonly clock: WebhookClock,
+  ) {}
+
+  /** Settles the expectation of a delivery that was recorded; whoever does it first is heard. */
+  watch(delivery: WebhookDelivery, notBefore: number, wait = FIRST_WAIT): void {
+    if (!this.queue.shared || !this.firstAttempts.awaits(delivery.id)) return;
+    this.clock.wakeAt(this.clock.now() + wait, () => {
+      void this.ask(delivery, notBefore).finally(() =>
+        this.watch(delivery, notBefore, Math.min(wait * 2, LONGEST_WAIT)),
+      );
+    });
+  }
+
+  private async ask({ id, eventId }: WebhookDelivery, notBefore: number): Promise<void> {
+    if (!this.firstAttempts.awaits(id)) return;
+    // A queue that cannot be reached is asked again, for as long as somebody waits.
+    const found = await this.find(id);
+    if (found === undefined) return;
+    const [receipt] = found;
+    if (receipt === undefined) return this.firstAttempts.fail(id, forgotten());
+    const putOff =
+      receipt.status === 'pending' &&
+      receipt.nextAttemptAt > Math.max(notBefore, this.clock.now()) + PUT_OFF;
+    const result = putOff ? resultOfWait(eventId, receipt) : resultOfReceipt(eventId, receipt);
+    if (result !== undefined) this.firstAttempts.settle(id, () => result);
+  }
+
+  /** @returns `undefined` where the queue cannot be asked */
+  private async find(id: string): Promise<Awaited<ReturnType<WebhookQueue['find']>> | undefined> {
+    try {
+      return await this.queue.find([id]);
+    } catch {
+      return undefined;
+    }
+  }
+}
+
+function forgotten(): WebhookStoreError {
+  return new WebhookStoreError(
+    'store_unavailable',
+    'The delivery was recorded, and the queue does not know it any more: what became of it cannot be told.',
+  );
+}
 
 /** Results that are remembered after they were given, so that a repeated `send` gets the same one. */
 const MAX_REMEMBERED = 1_000;
@@ -13,7 +147,7 @@ interface Expectation {
 /** Who waits for the first attempt at which delivery, and what came of the last of them. */
 export class FirstAttempts {
   private readonly expected = new Map<string, Expectation>();
-  private readonly settled = new LastOnes<Promise<SendResult>>(MAX_REMEMBERED);
+  private readonly settled = new RecentEntries<Promise<SendResult>>(MAX_REMEMBERED);
 
   /** The result of this delivery, to come or remembered; `undefined` when nobody has asked for it. */
   find(deliveryId: string): Promise<SendResult> | undefined {

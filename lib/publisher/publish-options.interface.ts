@@ -1,6 +1,6 @@
 import type { Duration } from '../clock/duration.js';
 import type { WebhookEventData, WebhookEventName } from '../token/webhook-event-map.js';
-import type { WebhookReceipt } from '../token/webhook-receipt.interface.js';
+import type { WebhookReceipt } from '../token/webhook-receipt.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';
 import type { FailureReason } from '../queue/failure-reason.js';
 import type { DeliveryMethod } from '../queue/webhook-delivery.interface.js';

@@ -1,15 +1,18 @@
 import type { FactoryProvider, InjectionToken, Provider } from '@nestjs/common';
 import { HttpService } from '@nestjs/axios';
 import { DiscoveryService, HttpAdapterHost, MetadataScanner, ModulesContainer } from '@nestjs/core';
-import { SystemClock } from '../clock/system-clock.js';
-import { DeliveryQueue } from '../queue/delivery-queue.js';
+import { SystemClock } from '../clock/webhook-clock.js';
+import { WebhookQueue } from '../queue/webhook-queue.js';
 import { DeliveryRecorder } from '../deliveries/delivery.recorder.js';
-import { UnconfiguredDeliveries } from './unconfigured.deliveries.js';
+import {
+  UnconfiguredDeliveries,
+  UnconfiguredEndpoints,
+  UnconfiguredPublisher,
+} from './unconfigured.publisher.js';
 import { WebhookDeliveries } from '../deliveries/webhook.deliveries.js';
 import { JwksRoute } from '../signing/jwks.route.js';
 import { WebhookJwks } from '../signing/webhook.jwks.js';
 import { CurrentTransaction } from './current-transaction.js';
-import { UnconfiguredEndpoints } from './unconfigured.endpoints.js';
 import { WebhookEndpoints } from '../endpoints/webhook.endpoints.js';
 import { EndpointRegistry } from '../endpoints/endpoint.registry.js';
 import type { ResolvedPublisherOptions } from './options/publisher-options.interface.js';
@@ -17,7 +20,6 @@ import { PUBLISHER_OPTIONS } from './publisher.constants.js';
 import { DeliveryReactionExplorer } from '../deliveries/delivery-reaction.explorer.js';
 import { WebhookDeliveryEvents } from '../deliveries/webhook-delivery.events.js';
 import { loadSigningKeys, SIGNING_KEYS } from '../signing/load-signing-keys.js';
-import { UnconfiguredPublisher } from './unconfigured.publisher.js';
 import { WebhookDeliverer } from '../deliveries/webhook.deliverer.js';
 import { WebhookPublisher } from './webhook.publisher.js';
 import { WebhookSender } from '../sending/webhook.sender.js';
@@ -28,7 +30,7 @@ import { WebhookSender } from '../sending/webhook.sender.js';
  */
 export const PUBLISHER_PROVIDERS: readonly Provider[] = [
   whenConfigured(SIGNING_KEYS, loadSigningKeys),
-  whenConfigured(DeliveryQueue, (options) => options.queue),
+  whenConfigured(WebhookQueue, (options) => options.queue),
   whenConfigured(EndpointRegistry, (options) => new EndpointRegistry(options)),
   whenConfigured(
     WebhookSender,
@@ -72,7 +74,7 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
     useFactory: (
       options: ResolvedPublisherOptions | undefined,
       endpoints: EndpointRegistry,
-      queue: DeliveryQueue,
+      queue: WebhookQueue,
       deliverer: WebhookDeliverer,
       sender: WebhookSender,
       currentTransaction: CurrentTransaction,
@@ -92,7 +94,7 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
     inject: [
       PUBLISHER_OPTIONS,
       EndpointRegistry,
-      DeliveryQueue,
+      WebhookQueue,
       WebhookDeliverer,
       WebhookSender,
       CurrentTransaction,
@@ -118,13 +120,13 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
     provide: WebhookDeliveries,
     useFactory: (
       options: ResolvedPublisherOptions | undefined,
-      queue: DeliveryQueue,
+      queue: WebhookQueue,
       recorder: DeliveryRecorder,
     ) =>
       options === undefined
         ? new UnconfiguredDeliveries()
         : new WebhookDeliveries(options.deliveryLog, queue, recorder, options.clock),
-    inject: [PUBLISHER_OPTIONS, DeliveryQueue, DeliveryRecorder],
+    inject: [PUBLISHER_OPTIONS, WebhookQueue, DeliveryRecorder],
   },
   {
     provide: WebhookJwks,
@@ -145,7 +147,7 @@ export const PUBLISHER_EXPORTS = [
   WebhookPublisher,
   WebhookEndpoints,
   WebhookDeliveries,
-  DeliveryQueue,
+  WebhookQueue,
   WebhookDeliveryEvents,
   WebhookJwks,
 ] as const;

@@ -4,18 +4,22 @@ import {
   type BeforeApplicationShutdown,
   type OnApplicationBootstrap,
 } from '@nestjs/common';
-import { WebhookDeliveryError } from '../errors/webhook-delivery.error.js';
-import { isWebhookError } from '../errors/webhook.error.js';
+import { WebhookDeliveryError, isWebhookError } from '../errors/webhook.error.js';
 import { isThenable } from '../token/maybe-promise.js';
 import type { WebhookEventName } from '../token/webhook-event-map.js';
-import type { DeliveryQueue, EnqueuedDelivery } from '../queue/delivery-queue.js';
+import type { WebhookQueue, EnqueuedDelivery } from '../queue/webhook-queue.js';
 import { cannotJoin, type CurrentTransaction } from './current-transaction.js';
 import type { DeliveryRecorder } from '../deliveries/delivery.recorder.js';
 import type { DeliveryTarget } from '../sending/delivery-target.js';
-import { looksLikeUrl } from '../endpoints/endpoint-id.js';
+import { looksLikeUrl } from '../endpoints/endpoint-store.js';
 import type { EndpointRegistry } from '../endpoints/endpoint.registry.js';
 import { deliveryTo, draftEvent, readDelay } from './event-draft.js';
-import { FirstAttempts } from './first-attempts.js';
+import {
+  FirstAttempts,
+  SharedAttempts,
+  resultOfReceipt,
+  resultOfReport,
+} from './first-attempts.js';
 import type {
   EventArguments,
   PublishOptions,
@@ -25,8 +29,6 @@ import type {
   SignOptions,
 } from './publish-options.interface.js';
 import type { ResolvedPublisherOptions } from './options/publisher-options.interface.js';
-import { SharedAttempts } from './shared-attempts.js';
-import { resultOfReceipt, resultOfReport } from './send-result.js';
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 import type { WebhookDeliverer } from '../deliveries/webhook.deliverer.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
@@ -44,7 +46,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
   constructor(
     private readonly options: ResolvedPublisherOptions,
     private readonly endpoints: EndpointRegistry,
-    private readonly queue: DeliveryQueue,
+    private readonly queue: WebhookQueue,
     private readonly deliverer: WebhookDeliverer,
     private readonly sender: WebhookSender,
     private readonly currentTransaction: CurrentTransaction,
@@ -226,7 +228,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     deliveries: readonly WebhookDelivery[],
     targets: readonly DeliveryTarget[],
     options: PublishOptions,
-  ): ReturnType<DeliveryQueue['enqueue']> {
+  ): ReturnType<WebhookQueue['enqueue']> {
     if (current === undefined) return this.record(deliveries, targets, options);
     try {
       return await this.record(deliveries, targets, { ...options, tx: current });
@@ -239,7 +241,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     deliveries: readonly WebhookDelivery[],
     targets: readonly DeliveryTarget[],
     { delay, signal, ...options }: PublishOptions,
-  ): ReturnType<DeliveryQueue['enqueue']> {
+  ): ReturnType<WebhookQueue['enqueue']> {
     const tx = options.tx === false ? undefined : options.tx;
     if (tx !== undefined && !this.queue.transactional) {
       throw new WebhookDeliveryError(

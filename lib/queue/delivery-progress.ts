@@ -1,5 +1,5 @@
 import type { FailureReason } from './failure-reason.js';
-import type { DeliveryOutcome, KnownDelivery } from './delivery-queue.js';
+import type { DeliveryOutcome, KnownDelivery } from './webhook-queue.js';
 
 /** What an engine keeps of a delivery's attempts while it is on its way. */
 export interface DeliveryProgress {

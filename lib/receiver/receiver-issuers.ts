@@ -1,19 +1,61 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import { ConfigurationFaults } from '../options/configuration-faults.js';
-import {
-  WebhookConfigurationError,
-  type ConfigurationFault,
-} from '../errors/webhook-configuration.error.js';
+import { type ConfigurationFault, WebhookConfigurationError } from '../errors/webhook.error.js';
 import { IssuerList } from '../keys/issuer-list.js';
 import type { KeyProvider } from '../keys/key-provider.js';
 import { ProvidedKeys } from '../keys/provided-keys.js';
 import type { RemoteKeySets } from '../keys/remote-key-sets.js';
-import { reasonOf, TroubleLog, type KeyLog } from '../keys/trouble-log.js';
+import { type KeyLog, reasonOf, TroubleLog } from '../keys/trouble-log.js';
 import type { WebhookIssuer } from '../keys/webhook-issuer.interface.js';
+import { ConfigurationFaults } from '../options/configuration-faults.js';
+import { checkShape, isOptions, type OptionShape } from '../options/option-shape.js';
 import type { KeyRingOptions } from '../token/keys/key-ring.js';
 import type { KeySource } from '../token/keys/key-source.js';
 import { after } from '../token/maybe-promise.js';
-import { checkIssuers } from './issuer-options.checks.js';
+
+const isText = (value: unknown): boolean => typeof value === 'string' && value !== '';
+
+const ISSUER: OptionShape<WebhookIssuer> = {
+  issuer: undefined,
+  secret: undefined,
+  keys: { holds: Array.isArray, message: 'must be a list: [{ kid, alg, key }], with one key too' },
+  jwksUri: undefined,
+  events: {
+    holds: (value) => Array.isArray(value) && value.every(isText),
+    message: "must be a list of event patterns: ['order.*']",
+  },
+};
+
+/** Stands in for an issuer that is none, so that the others keep their places in the list. */
+const NO_ISSUER: WebhookIssuer = { issuer: '' };
+
+/** Checks that issuers are what their type says, wherever they come from. */
+export function checkIssuers(
+  issuers: readonly unknown[],
+  faults: ConfigurationFaults,
+): readonly WebhookIssuer[] {
+  return issuers.map((issuer, index) => checkIssuer(issuer, faults.below(`issuers[${index}]`)));
+}
+
+function checkIssuer(issuer: unknown, faults: ConfigurationFaults): WebhookIssuer {
+  if (!isOptions(issuer)) {
+    faults.add('', 'must be an object: { issuer, secret }');
+    return NO_ISSUER;
+  }
+  const { keys, secret, jwksUri } = issuer as Partial<WebhookIssuer>;
+  const fit = { ...NO_ISSUER, ...checkShape(issuer, ISSUER, faults) };
+  const missing = (value: unknown): string =>
+    `the secret of ${isText(fit.issuer) ? `"${fit.issuer}"` : 'this issuer'} is ${String(value)}: is the environment variable set?`;
+  const alone = keys === undefined && jwksUri === undefined;
+  if (secret === null || (secret === undefined && alone)) {
+    faults.add('secret', missing(secret));
+  }
+  if (Array.isArray(secret)) {
+    secret.forEach((one: unknown, index) => {
+      if (one === undefined || one === null) faults.add(`secret[${index}]`, missing(one));
+    });
+  }
+  return fit;
+}
 
 /** Whom a receiver trusts, now and after every change. */
 export interface ReceiverIssuers {
@@ -34,7 +76,7 @@ export interface AllowedEvents {
   get(issuer: string): readonly string[] | undefined;
 }
 
-export interface ReceiverIssuersContext {
+interface ReceiverIssuersContext {
   readonly keyOptions: KeyRingOptions;
   readonly remote: RemoteKeySets;
   readonly clock: WebhookClock;

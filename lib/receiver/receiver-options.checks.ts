@@ -1,10 +1,10 @@
 import { ConfigurationFaults } from '../options/configuration-faults.js';
-import type { ConfigurationFault } from '../errors/webhook-configuration.error.js';
+import type { ConfigurationFault } from '../errors/webhook.error.js';
 import type { JwksFetchOptions } from '../keys/jwks-options.js';
 import { checkShape, hasMethods, isOptions, type OptionShape } from '../options/option-shape.js';
 import type { WebhookSpoolOptions } from '../request/body-spool.js';
 import type { RetryScheduleOptions } from '../queue/retry-schedule.js';
-import { checkIssuers } from './issuer-options.checks.js';
+import { checkIssuers } from './receiver-issuers.js';
 import type { WebhookReceiverOptions, WebhookReplayOptions } from './receiver-options.interface.js';
 
 const isText = (value: unknown): boolean => typeof value === 'string' && value !== '';
@@ -56,8 +56,8 @@ const RECEIVER: OptionShape<WebhookReceiverOptions> = {
     message: "must be 'handled' or 'queued'",
   },
   queue: {
-    holds: (value) => hasMethods(value, ['enqueue', 'consume', 'listDead', 'redrive', 'stop']),
-    message: 'must be a DeliveryQueue, as PgBossDeliveryQueue',
+    holds: (value) => hasMethods(value, ['enqueue', 'consume', 'listDead', 'redeliver', 'stop']),
+    message: 'must be a WebhookQueue, as PgBossQueue',
   },
   retry: { holds: isOptions, message: 'must be an object: { attempts, schedule, jitter }' },
   unhandledEvent: {

@@ -4,7 +4,7 @@ import type { Duration } from '../clock/duration.js';
 import type { JwksFetchOptions } from '../keys/jwks-options.js';
 import type { KeyProvider } from '../keys/key-provider.js';
 import type { WebhookIssuer } from '../keys/webhook-issuer.interface.js';
-import type { DeliveryQueue } from '../queue/delivery-queue.js';
+import type { WebhookQueue } from '../queue/webhook-queue.js';
 import type { RetryScheduleOptions } from '../queue/retry-schedule.js';
 import type { ReplayStore } from '../replay/replay-store.js';
 import type { TokenVerifier } from '../token/token-verifier.js';
@@ -33,7 +33,7 @@ export interface WebhookReplayOptions {
 export interface WebhookReceiverOptions {
   /** Names the receiver for handlers and endpoints; default `'default'`. */
   readonly name?: string | undefined;
-  /** Where HEAD and POST are mounted, under the application's global prefix and version. Without it, only `@WebhookEndpoint()` routes receive. */
+  /** Where HEAD and POST are mounted, under the application's global prefix and version. Without it, only `@WebhookRoute()` routes receive. */
   readonly path?: string | undefined;
   /**
    * Everybody whose events are received; or a provider that gives this list, and gives it anew while the
@@ -71,7 +71,7 @@ export interface WebhookReceiverOptions {
    * Keeps events until they are handled; with `acknowledge: 'queued'`, and then required. An instance of its own: not the
    * publisher's, not another receiver's. What 202 is worth is what the queue survives.
    */
-  readonly queue?: DeliveryQueue | undefined;
+  readonly queue?: WebhookQueue | undefined;
   /**
    * How often handlers of a queued event are run; default 10 times, after 0, 5 s, 30 s, 2 min, 10 min, 30 min, 2 h, 5 h, 10 h, 24 h,
    * each ±20 %. Then it is listed by `WebhookInbox`.

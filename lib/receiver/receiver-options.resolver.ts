@@ -1,10 +1,7 @@
 import { Logger } from '@nestjs/common';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
-import {
-  WebhookConfigurationError,
-  type ConfigurationFault,
-} from '../errors/webhook-configuration.error.js';
+import { WebhookConfigurationError, type ConfigurationFault } from '../errors/webhook.error.js';
 import { resolveJwksOptions } from '../keys/jwks-options.js';
 import { RemoteKeySets } from '../keys/remote-key-sets.js';
 import type { KeyLog } from '../keys/trouble-log.js';
@@ -209,7 +206,7 @@ function resolvePath(path: string | undefined, faults: ConfigurationFaults): str
   faults.require(
     plain === undefined || MOUNTABLE_PATH.test(plain),
     'path',
-    'must be plain segments like "webhooks" or "hooks/billing"; for a path with parameters put @WebhookEndpoint() on a controller method',
+    'must be plain segments like "webhooks" or "hooks/billing"; for a path with parameters put @WebhookRoute() on a controller method',
   );
   return plain;
 }

@@ -6,16 +6,13 @@ import {
   type OnModuleInit,
 } from '@nestjs/common';
 import { DiscoveryService, MetadataScanner } from '@nestjs/core';
-import {
-  WebhookConfigurationError,
-  type ConfigurationFault,
-} from '../errors/webhook-configuration.error.js';
+import { WebhookConfigurationError, type ConfigurationFault } from '../errors/webhook.error.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { ResolvedReceivers } from './receiver-options.interface.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from './receiver.constants.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import { WebhookExplorer } from './handlers/webhook.explorer.js';
-import { unservedRoutes } from './mount/unserved-routes.js';
+import { unservedRoutes } from './mount/guarded-routes.js';
 import { WebhookMount } from './mount/webhook.mount.js';
 
 /** How a shutdown waits. */

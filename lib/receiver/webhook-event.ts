@@ -1,12 +1,53 @@
+import type { ValidationPipeOptions } from '@nestjs/common';
 import type { Readable } from 'node:stream';
+import { WebhookReplayError } from '../errors/webhook.error.js';
+import type { RequestBody } from '../request/spooled-body.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 import type { WebhookEventData, WebhookEventsMatching } from '../token/webhook-event-map.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';
-import type { RequestBody } from '../request/request-body.js';
-import { EventKeeping } from './event-keeping.js';
+
+/** Records an event as handled in a transaction. */
+export interface EventCommitter {
+  commitIn(tx: unknown): Promise<void>;
+}
+
+/** Of an event that no receiver holds. */
+const notReceived: EventCommitter = refusing(
+  'the event was not received by a receiver, so there is no record of it to commit',
+);
+
+/**
+ * Of an event that several handlers take. Recorded by one of them, it would count as handled though another fails, and that
+ * one would never run again.
+ */
+export function sharedBy(handlers: number): EventCommitter {
+  return refusing(
+    `${handlers} handlers take this event, and one alone cannot record it as handled: commit it in one handler that does the work of all of them, or leave it to the receiver`,
+  );
+}
+
+function refusing(message: string): EventCommitter {
+  return {
+    commitIn: async () => {
+      throw new WebhookReplayError('unsupported_option', message);
+    },
+  };
+}
+
+/**
+ * What the receiver keeps with an event, out of its handlers' sight. A member of the event, not a WeakMap beside it: the garbage
+ * collector takes the values of one for alive, and with them each event's claims and data (benchmark `receive`).
+ */
+export class EventKeeping {
+  /** Who records the event in a transaction; an event that is not being received has nobody. */
+  committer: EventCommitter = notReceived;
+
+  /** @param validation - how its data is validated */
+  constructor(readonly validation: ValidationPipeOptions | false = false) {}
+}
 
 /** What a {@link WebhookEvent} is made of. */
-export interface WebhookEventParts {
+interface WebhookEventParts {
   readonly claims: WebhookTokenClaims;
   readonly attempt: number | undefined;
   /** Default 1. */

@@ -24,7 +24,7 @@ import { WebhookVerifier } from './webhook.verifier.js';
  * Lets a request through when it carries a verified event that was not handled before.
  *
  * On any route: `@UseGuards(WebhookGuard)`. The event is then at `@WebhookContext()` and `@WebhookData()`,
- * and its data at `@Body()`. It counts as handled when the answer is a success. `@WebhookEndpoint()`
+ * and its data at `@Body()`. It counts as handled when the answer is a success. `@WebhookRoute()`
  * brings this guard along.
  */
 @Injectable()
@@ -70,13 +70,13 @@ export class WebhookGuard implements CanActivate {
     }
   }
 
-  /** The receiver whose rules hold; override it to choose one for a route without `@WebhookEndpoint()`. */
+  /** The receiver whose rules hold; override it to choose one for a route without `@WebhookRoute()`. */
   protected receiverName(context: ExecutionContext): string | undefined {
     return readRoute(context.getHandler())?.receiver;
   }
 
   /**
-   * Whatever answers the request says how it went. The interceptor of `@WebhookEndpoint()` has settled the event by then; on
+   * Whatever answers the request says how it went. The interceptor of `@WebhookRoute()` has settled the event by then; on
    * other routes, and where another guard refuses, this is what does.
    *
    * @returns what takes the event, once it is let in
@@ -97,7 +97,7 @@ export class WebhookGuard implements CanActivate {
     const success = complete && response.statusCode >= 200 && response.statusCode < 300;
     const { event, unsettled, running } = reception;
     if (success) this.intake.report(acknowledge(false), event);
-    // The interceptor of @WebhookEndpoint() waits for its handler, whatever became of the connection.
+    // The interceptor of @WebhookRoute() waits for its handler, whatever became of the connection.
     if (!unsettled || running) return;
     if (success) return void this.intake.complete(reception);
     this.intake.report(refuse('handler_failed', { status: response.statusCode }), event);

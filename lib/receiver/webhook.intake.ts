@@ -2,7 +2,13 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { isNativeError } from 'node:util/types';
 import { Injectable, Logger } from '@nestjs/common';
 import { after, type MaybePromise } from '../token/maybe-promise.js';
-import { HandlerFailure } from './answers/handler-failure.js';
+import {
+  HandlerFailure,
+  acknowledge,
+  acknowledgeQueued,
+  refuse,
+  type WebhookAnswer,
+} from './answers/webhook-answer.js';
 import {
   fromNodeRequest,
   type BodySource,
@@ -12,14 +18,8 @@ import { publishReceived } from './receiver.diagnostics.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import type { ResolvedReceiver } from './receiver-options.interface.js';
 import { sendAnswer } from './answers/send-answer.js';
-import {
-  acknowledge,
-  acknowledgeQueued,
-  refuse,
-  type WebhookAnswer,
-} from './answers/webhook-answer.js';
 import { WebhookDispatcher } from './handlers/webhook.dispatcher.js';
-import { enqueueEvent } from './queued/enqueue-event.js';
+import { enqueueEvent } from './queued/received-delivery.js';
 import { WebhookException } from './answers/webhook.exception.js';
 import type { WebhookEvent } from './webhook-event.js';
 import type { WebhookReception } from './replay/webhook-reception.js';

@@ -12,7 +12,7 @@ import { receptionOf, type AdapterRequest } from './reception-of-request.js';
 import { WebhookIntake } from './webhook.intake.js';
 
 /**
- * Settles the event of a `@WebhookEndpoint()` route before its answer is sent, so that a sender that
+ * Settles the event of a `@WebhookRoute()` route before its answer is sent, so that a sender that
  * repeats itself at once finds it on record. Pipes run inside, so their refusals free the event too; and
  * a sender that goes away meanwhile changes nothing: the handler ends first, then the event is settled.
  */

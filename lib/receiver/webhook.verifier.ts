@@ -1,24 +1,28 @@
 import { Inject, Injectable } from '@nestjs/common';
-import { WebhookConfigurationError } from '../errors/webhook-configuration.error.js';
-import { WebhookReplayError } from '../errors/webhook-replay.error.js';
-import { WebhookStoreError } from '../errors/webhook-store.error.js';
-import { isWebhookError } from '../errors/webhook.error.js';
+import {
+  WebhookConfigurationError,
+  WebhookReplayError,
+  WebhookStoreError,
+  isWebhookError,
+} from '../errors/webhook.error.js';
 import { explainRequest } from '../explain/explain-request.js';
 import type { WebhookExplanation } from '../explain/webhook-explanation.interface.js';
 import type { ReplayVerdict } from '../replay/replay-store.js';
 import { after, rescued, type MaybePromise } from '../token/maybe-promise.js';
-import { rulesOf } from '../token/profiles/profile-registry.js';
-import type { IncomingWebhook } from '../request/incoming-webhook.js';
+import { rulesOf } from '../token/profiles/profile-choice.js';
+import {
+  type IncomingWebhook,
+  fromRequestLike,
+  type WebhookRequestLike,
+} from '../request/incoming-webhook.js';
 import { openRequest, type OpenedRequest } from '../request/open-request.js';
-import { fromRequestLike, type WebhookRequestLike } from '../request/webhook-request-like.js';
 import type { ResolvedReceiver, ResolvedReceivers } from './receiver-options.interface.js';
 import { DEFAULT_RECEIVER, WEBHOOK_RECEIVERS } from './receiver.constants.js';
 import { ReceiverDrain } from './receiver.drain.js';
-import { fingerprint } from '../request/event-fingerprint.js';
+import { fingerprint } from '../request/content-fingerprint.js';
 import { replayClaim } from './replay/replay-identity.js';
-import { EventKeeping } from './event-keeping.js';
-import type { RequestBody } from '../request/request-body.js';
-import { WebhookEvent } from './webhook-event.js';
+import { EventKeeping, WebhookEvent } from './webhook-event.js';
+import type { RequestBody } from '../request/spooled-body.js';
 import { WebhookReception } from './replay/webhook-reception.js';
 
 /**

@@ -1,20 +1,23 @@
 import { createHash, randomUUID } from 'node:crypto';
-import { inTime } from '../clock/deadline.js';
+import { inTime, SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
 import type { Duration } from '../clock/duration.js';
-import { SystemClock } from '../clock/system-clock.js';
-import type { WebhookClock } from '../clock/webhook-clock.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
-import { WebhookConfigurationError } from '../errors/webhook-configuration.error.js';
-import { WebhookStoreError } from '../errors/webhook-store.error.js';
+import { WebhookConfigurationError, WebhookStoreError } from '../errors/webhook.error.js';
 import {
   ReplayStore,
   type ReplayClaim,
   type ReplayReservation,
   type ReplayVerdict,
 } from '../replay/replay-store.js';
-import { isRedisClient, type RedisClient } from './redis-client.interface.js';
-import { COMMIT, EXTEND, RELEASE, RESERVE } from './replay.scripts.js';
-import type { RedisScript } from './redis-script.js';
+import {
+  isRedisClient,
+  type RedisClient,
+  COMMIT,
+  EXTEND,
+  RELEASE,
+  RESERVE,
+  type RedisScript,
+} from './redis-script.js';
 
 /** Milliseconds. */
 const DEFAULT_TIMEOUT = 2_000;

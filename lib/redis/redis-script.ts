@@ -1,5 +1,31 @@
 import { createHash } from 'node:crypto';
-import type { NodeRedisClient, RedisClient } from './redis-client.interface.js';
+
+/** The part of an ioredis client that is used: `new Redis(…)` or `new Cluster(…)`. */
+export interface IoRedisClient {
+  /** Runs a script the server has, by its digest. */
+  evalsha(sha1: string, keyCount: number, ...args: string[]): Promise<unknown>;
+  /** Runs a script, and has the server keep it. */
+  eval(script: string, keyCount: number, ...args: string[]): Promise<unknown>;
+}
+
+/** The part of a node-redis client that is used: `createClient(…)`, connected. */
+export interface NodeRedisClient {
+  /** Runs a script the server has, by its digest. */
+  evalSha(sha1: string, options: { keys: string[]; arguments: string[] }): Promise<unknown>;
+  /** Runs a script, and has the server keep it. */
+  eval(script: string, options: { keys: string[]; arguments: string[] }): Promise<unknown>;
+}
+
+/** Any of the two, or what has the same methods. */
+export type RedisClient = IoRedisClient | NodeRedisClient;
+
+/** Tells whether a value can run scripts on a Redis server. */
+export function isRedisClient(value: unknown): value is RedisClient {
+  if (typeof value !== 'object' || value === null) return false;
+  const client = value as Partial<Record<'eval' | 'evalsha' | 'evalSha', unknown>>;
+  const runsByDigest = typeof client.evalsha === 'function' || typeof client.evalSha === 'function';
+  return typeof client.eval === 'function' && runsByDigest;
+}
 
 /** A Lua script: one atomic step on the server, sent in full only to a server that does not know it yet. */
 export class RedisScript {
@@ -39,3 +65,68 @@ function isNodeRedis(client: RedisClient): client is NodeRedisClient {
   // ioredis has `evalsha` alone; node-redis has `evalSha` and, for commands as they are spelt, `EVALSHA`.
   return typeof (client as Partial<NodeRedisClient>).evalSha === 'function';
 }
+
+/*
+ * What the server holds:
+ *
+ *   event  hash    s: 'r' reserved or 'd' done    f: fingerprint    o: owner, while reserved
+ *                  k: keep until, in milliseconds of the server's clock
+ *   token  string  the event's key; only where the token's id is not the event's
+ *
+ * Both expire by themselves: with the lease while reserved, at `k` when done. Durations come from the
+ * receiver and are added to the server's clock here, so that clocks which differ do not matter.
+ */
+
+const NOW = `local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+`;
+
+/** Two of a claim's keys in one step. KEYS: event, token, event named by the token's key. */
+export const RESERVE = new RedisScript(`${NOW}
+local fingerprint, owner = ARGV[1], ARGV[2]
+local lease, keep = tonumber(ARGV[3]), now + tonumber(ARGV[4])
+local plain = KEYS[1] == KEYS[3]
+local user = redis.call('GET', KEYS[2])
+if user and user ~= KEYS[1] then return {'conflict'} end
+if not plain and redis.call('EXISTS', KEYS[3]) == 1 then return {'conflict'} end
+local known = redis.call('HMGET', KEYS[1], 's', 'f', 'k')
+if known[1] then
+  if known[2] ~= fingerprint then return {'conflict'} end
+  if keep > tonumber(known[3]) then
+    redis.call('HSET', KEYS[1], 'k', keep)
+    if known[1] == 'd' then redis.call('PEXPIREAT', KEYS[1], keep) end
+  end
+  if known[1] == 'd' then return {'done'} end
+  return {'in-progress', redis.call('PTTL', KEYS[1])}
+end
+redis.call('HSET', KEYS[1], 's', 'r', 'f', fingerprint, 'o', owner, 'k', keep)
+redis.call('PEXPIRE', KEYS[1], lease)
+if not plain then redis.call('SET', KEYS[2], KEYS[1], 'PX', lease) end
+return {'reserved'}
+`);
+
+const HELD = `local held = redis.call('HMGET', KEYS[1], 's', 'o', 'k')
+if held[1] ~= 'r' or held[2] ~= ARGV[1] then return 0 end
+`;
+
+/** KEYS: event, token. ARGV: owner, lease. */
+export const EXTEND = new RedisScript(`${HELD}
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+redis.call('PEXPIRE', KEYS[2], ARGV[2])
+return 1
+`);
+
+/** KEYS: event, token. ARGV: owner. */
+export const COMMIT = new RedisScript(`${HELD}
+redis.call('HSET', KEYS[1], 's', 'd')
+redis.call('HDEL', KEYS[1], 'o')
+redis.call('PEXPIREAT', KEYS[1], held[3])
+redis.call('PEXPIREAT', KEYS[2], held[3])
+return 1
+`);
+
+/** KEYS: event, token. ARGV: owner. */
+export const RELEASE = new RedisScript(`${HELD}
+redis.call('DEL', KEYS[1], KEYS[2])
+return 1
+`);

@@ -1,4 +1,4 @@
-import { SlotValues } from './slot-values.js';
+import { SlotValues } from './replay-entries.js';
 import { SlotLinks, TimeBuckets } from './time-buckets.js';
 
 interface Share {

@@ -1,15 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import { SystemClock } from '../clock/system-clock.js';
-import type { WebhookClock } from '../clock/webhook-clock.js';
+import { SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
 import {
   WebhookConfigurationError,
   type ConfigurationFault,
-} from '../errors/webhook-configuration.error.js';
-import { WebhookStoreError } from '../errors/webhook-store.error.js';
-import { fingerprintMark } from './fingerprint-mark.js';
+  WebhookStoreError,
+} from '../errors/webhook.error.js';
+import { fingerprintMark, EntryState, ReplayEntries } from './replay-entries.js';
 import { IssuerShares } from './issuer-shares.js';
 import { KeyIndex } from './key-index.js';
-import { EntryState, ReplayEntries } from './replay-entries.js';
 import {
   ReplayStore,
   type ReplayClaim,

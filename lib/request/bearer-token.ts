@@ -1,6 +1,6 @@
-import { WebhookTokenError } from '../errors/webhook-token.error.js';
+import { WebhookTokenError } from '../errors/webhook.error.js';
 import { rescued, type MaybePromise } from '../token/maybe-promise.js';
-import type { TokenVerifier } from '../token/token-verifier.interface.js';
+import type { TokenVerifier } from '../token/token-verifier.js';
 import type { VerifiedWebhookToken } from '../token/webhook-claims.interface.js';
 import type { RequestHeaders } from './incoming-webhook.js';
 

@@ -1,15 +1,14 @@
 import type { Hash } from 'node:crypto';
 import { finished, type Readable } from 'node:stream';
-import { WebhookPayloadError } from '../errors/webhook-payload.error.js';
-import { BodyDigests } from '../token/body-digests.js';
+import { WebhookPayloadError } from '../errors/webhook.error.js';
+import { BodyDigests, type PayloadRule } from '../token/payload-rule.js';
 import { hashMismatch, hashRequired, sizeMismatch } from '../token/payload-refusals.js';
-import type { PayloadRule } from '../token/payload-rule.interface.js';
 import type { BodySpool, SpoolRoom } from './body-spool.js';
-import { MemoryBody, type RequestBody } from './request-body.js';
+import { MemoryBody, type RequestBody } from './spooled-body.js';
 import type { BodySource, IncomingWebhook } from './incoming-webhook.js';
 
 /** A body that was read to its end. */
-export interface ReadBody {
+interface ReadBody {
   readonly body: RequestBody;
   /** `<algorithm>:<hex>`, one for each hash of a `digest` rule. */
   readonly computed: readonly string[];
@@ -18,7 +17,7 @@ export interface ReadBody {
 }
 
 /** What is done with a body while it comes in. */
-export interface BodyIntake {
+interface BodyIntake {
   readonly rule: PayloadRule;
   readonly maxBodyBytes: number;
   /** For large ones; absent, all are kept in memory. */

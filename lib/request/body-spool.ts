@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { mkdir, open, readdir, unlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { WebhookPayloadError } from '../errors/webhook-payload.error.js';
+import { WebhookPayloadError } from '../errors/webhook.error.js';
 import { SpooledBody } from './spooled-body.js';
 
 /** Where large bodies are kept while they are verified and handled. */
@@ -16,7 +16,7 @@ export interface WebhookSpoolOptions {
 }
 
 /** The options, filled. */
-export interface ResolvedSpoolOptions {
+interface ResolvedSpoolOptions {
   readonly above: number;
   readonly directory: string | undefined;
   readonly maxBytes: number;

@@ -1,3 +1,4 @@
+import { createHash, type Hash } from 'node:crypto';
 import { Lanes } from '../replay/lanes.js';
 
 /** Stand before a value, so that no two kinds of it are alike. */
@@ -25,7 +26,7 @@ const halves = new Uint32Array(number.buffer);
  *
  * @param value - what JSON.parse has made, nested no deeper than 64 levels; `undefined` for no data
  */
-export function contentMark(event: string, value: unknown): string {
+export function contentFingerprint(event: string, value: unknown): string {
   const mark = new Mark();
   mark.takeText(event);
   mark.take(value);
@@ -98,4 +99,19 @@ function scattered(bits: number): number {
   let mixed = Math.imul(bits ^ (bits >>> 16), 0x85ebca6b);
   mixed = Math.imul(mixed ^ (mixed >>> 13), 0xc2b2ae35);
   return mixed ^ (mixed >>> 16);
+}
+
+/** Starts the digest of an event whose data is octets, which follow. */
+export function startFingerprint(event: string): Hash {
+  return createHash('sha256').update(`${event}\n`);
+}
+
+/**
+ * Stands for what happened, not for how it was sent: the same event may first come inline and then, after a
+ * proxy refused so long a header, as a body, and a sender that builds it anew may order its members in
+ * another way. JSON is therefore compared as its parsed value, an object being a set of members.
+ */
+export function fingerprint(event: string, data: unknown): string {
+  if (Buffer.isBuffer(data)) return startFingerprint(event).update(data).digest('base64url');
+  return contentFingerprint(event, data);
 }

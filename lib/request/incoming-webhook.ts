@@ -24,7 +24,7 @@ export interface IncomingWebhook {
 }
 
 /** Headers as any framework gives them: a plain object, or the Fetch API's. */
-export type HeadersLike =
+type HeadersLike =
   | Readonly<Record<string, string | readonly string[] | undefined>>
   | { get(name: string): string | null; forEach?: unknown };
 
@@ -54,7 +54,7 @@ function nodeHeaders(request: IncomingMessage): RequestHeaders {
 }
 
 /** Sees headers of a request that came another way. */
-export function fromHeaders(headers: HeadersLike): RequestHeaders {
+function fromHeaders(headers: HeadersLike): RequestHeaders {
   if (typeof (headers as { get?: unknown }).get === 'function') {
     const fetched = headers as { get(name: string): string | null };
     const get = (name: string): string | undefined => fetched.get(name) ?? undefined;
@@ -67,4 +67,28 @@ export function fromHeaders(headers: HeadersLike): RequestHeaders {
     values.set(key, [...(values.get(key) ?? []), ...(Array.isArray(value) ? value : [value])]);
   }
   return { get: (name) => values.get(name)?.[0], all: (name) => values.get(name) ?? [] };
+}
+
+/** A request that came by another way than an HTTP route of this application. */
+export interface WebhookRequestLike {
+  readonly method: string;
+  readonly headers: HeadersLike;
+  /** The exact octets after transfer decoding; a text is taken as UTF-8. */
+  readonly body?: Uint8Array | string | NodeJS.ReadableStream | undefined;
+}
+
+/** Sees such a request as a receiver does. */
+export function fromRequestLike(request: WebhookRequestLike): IncomingWebhook {
+  return {
+    method: request.method.toUpperCase(),
+    headers: fromHeaders(request.headers),
+    body: bodySource(request.body),
+  };
+}
+
+function bodySource(body: WebhookRequestLike['body']): BodySource {
+  if (body === undefined) return { kind: 'bytes', bytes: Buffer.alloc(0) };
+  if (typeof body === 'string') return { kind: 'bytes', bytes: Buffer.from(body) };
+  if (body instanceof Uint8Array) return { kind: 'bytes', bytes: body };
+  return { kind: 'stream', stream: body as Readable };
 }

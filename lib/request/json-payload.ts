@@ -1,4 +1,4 @@
-import { WebhookPayloadError } from '../errors/webhook-payload.error.js';
+import { WebhookPayloadError } from '../errors/webhook.error.js';
 import {
   decodeUtf8,
   opensMoreThan,

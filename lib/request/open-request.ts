@@ -1,9 +1,7 @@
-import { WebhookPayloadError } from '../errors/webhook-payload.error.js';
-import { WebhookTokenError } from '../errors/webhook-token.error.js';
+import { WebhookPayloadError, WebhookTokenError } from '../errors/webhook.error.js';
 import { matchesEvent } from '../token/event-name.js';
 import { after, type MaybePromise } from '../token/maybe-promise.js';
-import type { PayloadRule } from '../token/payload-rule.interface.js';
-import { checkPayload, payloadRule } from '../token/payload-rule.js';
+import { type PayloadRule, checkPayload, payloadRule } from '../token/payload-rule.js';
 import { rulesOf, type TokenVerifier } from '../token/token-verifier.js';
 import type {
   VerifiedWebhookToken,
@@ -12,9 +10,9 @@ import type {
 } from '../token/webhook-claims.interface.js';
 import { verifyBearerToken } from './bearer-token.js';
 import { checkDeclaredBody, readBody } from './body-reader.js';
-import { startFingerprint } from './event-fingerprint.js';
+import { startFingerprint } from './content-fingerprint.js';
 import type { BodySpool } from './body-spool.js';
-import { MemoryBody, NO_BODY, type RequestBody } from './request-body.js';
+import { MemoryBody, NO_BODY, type RequestBody } from './spooled-body.js';
 import type { IncomingWebhook } from './incoming-webhook.js';
 import { isJsonType, parseJsonPayload } from './json-payload.js';
 
@@ -44,7 +42,7 @@ interface OpenedHead extends Pick<OpenedRequest, 'method' | 'token'> {
 }
 
 /** What a request carries. */
-export interface RequestPayload {
+interface RequestPayload {
   /** `undefined` also for octets in a file: they are read when somebody asks for them. */
   readonly data: unknown;
   readonly body: RequestBody;

@@ -1,7 +1,48 @@
 import { readSync } from 'node:fs';
-import { unlink, type FileHandle } from 'node:fs/promises';
+import { type FileHandle, unlink } from 'node:fs/promises';
 import { finished, Readable } from 'node:stream';
-import type { RequestBody } from './request-body.js';
+
+/** A request's body, to be read any number of times until it is removed. */
+export interface RequestBody {
+  /** Bytes. */
+  readonly length: number;
+  /** The whole of it in memory. */
+  read(): Promise<Buffer>;
+  /** As {@link read}, holding the event loop meanwhile. */
+  readNow(): Buffer;
+  /** From its beginning, as Buffers; every call starts anew. */
+  stream(): Readable;
+  /** Gives up what it takes, once nobody reads from it any more. */
+  remove(): void;
+}
+
+/** A body in memory. */
+export class MemoryBody implements RequestBody {
+  constructor(private readonly bytes: Buffer) {}
+
+  get length(): number {
+    return this.bytes.length;
+  }
+
+  async read(): Promise<Buffer> {
+    return this.bytes;
+  }
+
+  readNow(): Buffer {
+    return this.bytes;
+  }
+
+  stream(): Readable {
+    return Readable.from(this.bytes.length === 0 ? [] : [this.bytes], { objectMode: false });
+  }
+
+  remove(): void {
+    // The garbage collector's affair.
+  }
+}
+
+/** Of a request without one. */
+export const NO_BODY: RequestBody = new MemoryBody(Buffer.alloc(0));
 
 /** Bytes that a stream reads at once. */
 const CHUNK = 65_536;

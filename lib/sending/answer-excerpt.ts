@@ -1,4 +1,188 @@
-import { redact, type AnswerSecrets } from './answer-redaction.js';
+/** A text with its escapes read, and the way back. */
+interface ReadText {
+  readonly text: string;
+  /** Where a character of it stands in the text as it came. */
+  readonly indexOf: (at: number) => number;
+}
+
+/** Printable ASCII in the writing of URLs, JSON, JavaScript and HTML. */
+const ESCAPE =
+  /%([2-7][\da-f])|\\{1,8}u00([2-7][\da-f])|\\{1,8}u\{0*([2-7][\da-f])\}|\\{1,8}x([2-7][\da-f])|&#x0*([2-7][\da-f]);?|&#0*(\d{2,3})(?:;|(?!\d))|\\{1,8}(\/)/gi;
+
+/** An answer that quotes a quotation is read twice; deeper than this nobody writes by accident. */
+const MAX_DEPTH = 3;
+
+/** Reads what is escaped in a text, so that it can be searched. */
+function readEscaped(text: string): ReadText {
+  let read: ReadText = { text, indexOf: (at) => at };
+  for (let depth = 0; depth < MAX_DEPTH && /[%&\\]/.test(read.text); depth++) {
+    const next = readOnce(read);
+    if (next === undefined) break;
+    read = next;
+  }
+  return read;
+}
+
+/** @returns `undefined` where nothing is escaped */
+function readOnce({ text, indexOf }: ReadText): ReadText | undefined {
+  let unescaped = '';
+  let done = 0;
+  /** For each escape: where its character stands, and how many have been left out up to behind it. */
+  const at: number[] = [];
+  const shift: number[] = [];
+  for (const { index, 0: escape, ...groups } of text.matchAll(ESCAPE)) {
+    const character = characterOf(groups);
+    if (character === undefined) continue;
+    unescaped += text.slice(done, index) + character;
+    done = index + escape.length;
+    at.push(unescaped.length - 1);
+    shift.push(done - unescaped.length);
+  }
+  if (at.length === 0) return undefined;
+  return {
+    text: unescaped + text.slice(done),
+    indexOf: (position) => indexOf(position + shiftBefore(position, at, shift)),
+  };
+}
+
+function characterOf(groups: Readonly<Record<number, string | undefined>>): string | undefined {
+  const hex = groups[1] ?? groups[2] ?? groups[3] ?? groups[4] ?? groups[5];
+  if (groups[7] !== undefined) return groups[7];
+  const code = hex === undefined ? Number(groups[6]) : parseInt(hex, 16);
+  return code > 0x20 && code < 0x7f ? String.fromCharCode(code) : undefined;
+}
+
+/** By the last escape that ends before a position. */
+function shiftBefore(position: number, at: readonly number[], shift: readonly number[]): number {
+  let low = 0;
+  let high = at.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (at[middle]! < position) low = middle + 1;
+    else high = middle;
+  }
+  return low === 0 ? 0 : shift[low - 1]!;
+}
+
+/** What was sent with a request, and must not be kept when a receiver sends it back. */
+interface AnswerSecrets {
+  /** Of every request of the attempt. */
+  readonly tokens: readonly string[];
+  /** Its path and its query may be credentials. */
+  readonly url: string;
+  /** Headers of the endpoint's own; a value may be a key. */
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+interface Finding {
+  /** In the text as it is read. */
+  readonly from: number;
+  readonly to: number;
+  readonly mark: '[token]' | '[header]' | '[url]';
+}
+
+/** So many characters of a token in a row are a part of it, and no accident. */
+const GRAM = 16;
+/** Headers' values shorter than this are words like `application/json`, not keys. */
+const LEAST_KEY = 17;
+
+/** Three parts of base64url, the first and the third as long as a header and a signature are at least; nothing shorter is a JWS. */
+const COMPACT_JWS = /(?<![\w-])[\w-]{16,}\.[\w-]*\.[\w-]{16,}(?:\.[\w-]+)*/g;
+const BASE64URL_RUN = /[\w.-]{16,}/g;
+
+/**
+ * Takes out of a text what must not be kept: whatever looks like a token, any part of a token that was sent, in either case of
+ * letters, the path and query of the URL, and the values of headers. It sees through the escapes of JSON, URLs and HTML.
+ */
+function redact(text: string, secrets: AnswerSecrets): string {
+  if (text.length < 2) return text;
+  const read = readEscaped(text);
+  const findings = [
+    ...findJws(read.text),
+    ...findTokens(read.text, secrets.tokens),
+    ...findWhole(read.text, keysOf(secrets.headers), '[header]'),
+    ...findWhole(read.text, pathsOf(secrets.url), '[url]'),
+  ].sort((a, b) => a.from - b.from || b.to - a.to);
+  let redacted = '';
+  let done = 0;
+  for (const { from, to, mark } of merged(findings)) {
+    redacted += text.slice(done, read.indexOf(from)) + mark;
+    done = read.indexOf(to);
+  }
+  return redacted + text.slice(done);
+}
+
+function findJws(text: string): Finding[] {
+  return [...text.matchAll(COMPACT_JWS)].map(({ index, 0: found }) => ({
+    from: index,
+    to: index + found.length,
+    mark: '[token]',
+  }));
+}
+
+/** By their parts, since an answer may be cut, and may give header, payload and signature apart. */
+function findTokens(text: string, tokens: readonly string[]): Finding[] {
+  const findings: Finding[] = [];
+  let grams: Set<string> | undefined;
+  for (const { index, 0: run } of text.matchAll(BASE64URL_RUN)) {
+    grams ??= gramsOf(tokens);
+    const lower = lowerCase(run);
+    for (let at = 0; at + GRAM <= lower.length; at++) {
+      if (!grams.has(lower.slice(at, at + GRAM))) continue;
+      findings.push({ from: index + at, to: index + at + GRAM, mark: '[token]' });
+    }
+  }
+  return findings;
+}
+
+function gramsOf(tokens: readonly string[]): Set<string> {
+  const grams = new Set<string>();
+  for (const token of tokens) {
+    const lower = lowerCase(token);
+    for (let at = 0; at + GRAM <= lower.length; at++) grams.add(lower.slice(at, at + GRAM));
+  }
+  return grams;
+}
+
+function findWhole(text: string, wanted: readonly string[], mark: Finding['mark']): Finding[] {
+  const lower = lowerCase(text);
+  return wanted.map(lowerCase).flatMap((value) => {
+    const findings: Finding[] = [];
+    for (let from = lower.indexOf(value); from >= 0; from = lower.indexOf(value, from + 1)) {
+      findings.push({ from, to: from + value.length, mark });
+    }
+    return findings;
+  });
+}
+
+function keysOf(headers: Readonly<Record<string, string>>): string[] {
+  return Object.values(headers).filter((value) => value.length >= LEAST_KEY);
+}
+
+function pathsOf(url: string): string[] {
+  if (!URL.canParse(url)) return [];
+  const { pathname, search } = new URL(url);
+  const decoded = readEscaped(`${pathname}${search}`).text;
+  const query = readEscaped(search).text;
+  return [`${pathname}${search}`, decoded, search, query, pathname].filter(
+    (part) => part.length > 2,
+  );
+}
+
+function merged(sorted: readonly Finding[]): Finding[] {
+  const findings: Finding[] = [];
+  for (const next of sorted) {
+    const last = findings.at(-1);
+    if (last === undefined || next.from > last.to) findings.push(next);
+    else if (next.to > last.to) findings[findings.length - 1] = { ...last, to: next.to };
+  }
+  return findings;
+}
+
+/** Of ASCII only: with other letters the length could change. */
+function lowerCase(text: string): string {
+  return text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
+}
 
 /** The body of an answer, as far as it was read. */
 export interface AnswerBody {

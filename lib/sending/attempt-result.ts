@@ -1,14 +1,78 @@
+import { MAX_RETRY_AFTER } from '../publisher/publisher.constants.js';
 import type { FailureReason } from '../queue/failure-reason.js';
-import type { WebhookReceipt } from '../token/webhook-receipt.interface.js';
-import type { AttemptResult } from './attempt-result.interface.js';
+import type { WebhookReceipt } from '../token/webhook-receipt.js';
 import { isAcknowledged, type NoAnswer, type ReceiverAnswer } from './receiver-answer.js';
-import { parseRetryAfter } from './retry-after.js';
+
+/**
+ * Reads a Retry-After: whole seconds, or an HTTP date.
+ *
+ * @param now - epoch milliseconds, to count a date from
+ * @returns milliseconds to wait, at most 24 h; `undefined` where the text is neither
+ * @see RFC 9110, sections 10.2.3 and 5.6.7
+ */
+export function parseRetryAfter(text: string | undefined, now: number): number | undefined {
+  const value = text?.trim() ?? '';
+  // Twenty digits are still a number of seconds, only a very large one: the cap takes care of them.
+  if (/^\d{1,32}$/.test(value)) return Math.min(Number(value) * 1_000, MAX_RETRY_AFTER);
+  const at = parseHttpDate(value);
+  return at === undefined ? undefined : Math.min(Math.max(0, at - now), MAX_RETRY_AFTER);
+}
+
+/**
+ * The preferred form and the two obsolete ones. Date.parse alone would also take `"Mon 5"`, and would read
+ * an asctime date in the machine's time zone.
+ */
+function parseHttpDate(value: string): number | undefined {
+  const isGmt =
+    /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/.test(value) ||
+    /^[A-Z][a-z]{5,8}, \d{2}-[A-Z][a-z]{2}-\d{2} \d{2}:\d{2}:\d{2} GMT$/.test(value);
+  const isAsctime = /^[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d{2}:\d{2}:\d{2} \d{4}$/.test(value);
+  if (!isGmt && !isAsctime) return undefined;
+  const at = Date.parse(isGmt ? value : `${value} GMT`);
+  return Number.isNaN(at) ? undefined : at;
+}
+
+/** An attempt as the sender knows it: its result goes to everybody, the rest to the delivery log and to the caller of `send` alone. */
+export interface MadeAttempt {
+  readonly result: AttemptResult;
+  /** When it began, in epoch milliseconds. */
+  readonly at: number;
+  /** Makes the receipt of the last request, for whoever asks; absent when none could be made. */
+  readonly receipt?: () => WebhookReceipt;
+  /** The beginning of the answer's body; absent where there is none, or no log to keep it. */
+  readonly answer?: string;
+}
+
+interface AttemptFacts {
+  /** 1 for the first attempt. */
+  readonly attempt: number;
+  /** The method whose answer counts: POST where a HEAD was followed by one. */
+  readonly method: 'HEAD' | 'POST';
+  /** Milliseconds, a HEAD that was followed by a POST included. */
+  readonly durationMs: number;
+  /** Absent when no answer came. */
+  readonly statusCode?: number;
+  /** Of the request whose answer counts; absent when none could be made, and where it was acknowledged. */
+  readonly receipt?: WebhookReceipt;
+}
+
+/** How one attempt ended. */
+export type AttemptResult =
+  | (AttemptFacts & { readonly outcome: 'acknowledged'; readonly statusCode: number })
+  | (AttemptFacts & {
+      readonly outcome: 'failed';
+      readonly reason: FailureReason;
+      /** Milliseconds the receiver asks to wait, from its Retry-After. */
+      readonly retryAfter?: number;
+    })
+  /** No later attempt can do better. */
+  | (AttemptFacts & { readonly outcome: 'refused'; readonly reason: FailureReason });
+
+/** An attempt that was not acknowledged. */
+export type UnsuccessfulAttempt = Exclude<AttemptResult, { outcome: 'acknowledged' }>;
 
 /** What is known of an attempt besides what came of it. */
-export interface AttemptCircumstances extends Pick<
-  AttemptResult,
-  'attempt' | 'method' | 'durationMs'
-> {
+interface AttemptCircumstances extends Pick<AttemptResult, 'attempt' | 'method' | 'durationMs'> {
   /** Makes the receipt of the last request; absent where there was none. */
   readonly receipt: (() => WebhookReceipt) | undefined;
 }

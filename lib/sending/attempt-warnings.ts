@@ -1,7 +1,7 @@
 import type { AxiosRequestConfig } from 'axios';
 import type { WebhookError } from '../errors/webhook.error.js';
 import { PublisherLog } from './publisher-log.js';
-import { guardBypass } from './guard-bypass.js';
+import { guardBypass } from './request-config.js';
 
 /** Tells the log what is wrong with every attempt alike, once. */
 export class AttemptWarnings {

@@ -1,12 +1,11 @@
 import type { ConfigurationFaults } from '../options/configuration-faults.js';
-import { profileFault } from '../token/profiles/profile-fault.js';
-import { rulesOf } from '../token/profiles/profile-registry.js';
+import { profileFault, rulesOf } from '../token/profiles/profile-choice.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';
 import type { DestinationSigner } from '../publisher/options/publisher-options.interface.js';
 import type { DeliveryMethod } from '../queue/webhook-delivery.interface.js';
 
 /** How a destination is to be sent a wire format. */
-export interface ProfileUse {
+interface ProfileUse {
   readonly profile: WebhookProfile;
   readonly method: DeliveryMethod;
   /** Absent where the key itself is at fault. */

@@ -1,5 +1,5 @@
 import { validateHeaderValue } from 'node:http';
-import { WebhookDeliveryError } from '../errors/webhook-delivery.error.js';
+import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import type { DeliveryPayload } from '../queue/webhook-delivery.interface.js';
 
 const JSON_TYPE = 'application/json';

@@ -1,6 +1,101 @@
+import { blockedDestination } from '../egress/blocked-destination.js';
 import type { FailureReason } from '../queue/failure-reason.js';
 import type { AnswerBody } from './answer-excerpt.js';
-import { transportFailure } from './transport-failure.js';
+
+const REASONS: Readonly<Record<string, FailureReason>> = {
+  ENOTFOUND: 'dns',
+  ENODATA: 'dns',
+  ESERVFAIL: 'dns',
+  EAI_AGAIN: 'dns',
+  EAI_FAIL: 'dns',
+  EAI_NODATA: 'dns',
+  EAI_NONAME: 'dns',
+  ECONNREFUSED: 'connection_refused',
+  ECONNRESET: 'connection_reset',
+  EPIPE: 'connection_reset',
+  ETIMEDOUT: 'timeout',
+  HPE_HEADER_OVERFLOW: 'response_too_large',
+  UND_ERR_HEADERS_OVERFLOW: 'response_too_large',
+  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: 'malformed_response',
+  UND_ERR_SOCKET: 'connection_reset',
+  EPROTO: 'tls',
+  CERT_HAS_EXPIRED: 'tls',
+  CERT_NOT_YET_VALID: 'tls',
+  CERT_REVOKED: 'tls',
+  CERT_UNTRUSTED: 'tls',
+  CERT_REJECTED: 'tls',
+  CERT_SIGNATURE_FAILURE: 'tls',
+  DEPTH_ZERO_SELF_SIGNED_CERT: 'tls',
+  SELF_SIGNED_CERT_IN_CHAIN: 'tls',
+  UNABLE_TO_GET_ISSUER_CERT: 'tls',
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'tls',
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'tls',
+  HOSTNAME_MISMATCH: 'tls',
+};
+
+const FAMILIES: readonly (readonly [prefix: string, reason: FailureReason])[] = [
+  ['HPE_', 'malformed_response'],
+  ['ERR_TLS_', 'tls'],
+  ['ERR_SSL_', 'tls'],
+];
+
+/** Errors that wrap each other are followed this far, so that a cycle ends. */
+const MAX_CAUSES = 8;
+
+/**
+ * Names the failure of a request in one plain word.
+ *
+ * The error itself goes no further: axios hangs the whole request on it, and with it the token.
+ */
+export function transportFailure(error: unknown): FailureReason {
+  if (blockedDestination(error) !== undefined) return 'destination_blocked';
+  if (isOversize(error)) return 'response_too_large';
+  for (const code of codesOf(error)) {
+    const reason = REASONS[code] ?? FAMILIES.find(([prefix]) => code.startsWith(prefix))?.[1];
+    if (reason !== undefined) return reason;
+  }
+  if (isUnparsable(error)) return 'malformed_response';
+  return isCutOff(error) ? 'connection_reset' : 'network';
+}
+
+interface ErrorLike {
+  readonly code?: unknown;
+  readonly message?: unknown;
+  readonly cause?: unknown;
+  readonly errors?: unknown;
+}
+
+function codesOf(error: unknown): string[] {
+  const codes: string[] = [];
+  let next = error;
+  for (let depth = 0; depth < MAX_CAUSES && typeof next === 'object' && next !== null; depth++) {
+    const { code, cause, errors } = next as ErrorLike;
+    if (typeof code === 'string') codes.push(code);
+    // With several addresses to try, Node reports them together; the first one's fault is as good as any.
+    next = Array.isArray(errors) ? errors[0] : cause;
+  }
+  return codes;
+}
+
+/** axios gives these two no code of their own. */
+function isOversize(error: unknown): boolean {
+  return messageOf(error).startsWith('maxContentLength size of ');
+}
+
+/** undici gives some of these a code, and all of them a name. */
+function isUnparsable(error: unknown): boolean {
+  const { name, cause } = (error ?? {}) as { name?: unknown; cause?: { name?: unknown } };
+  return name === 'HTTPParserError' || cause?.name === 'HTTPParserError';
+}
+
+function isCutOff(error: unknown): boolean {
+  return messageOf(error) === 'stream has been aborted';
+}
+
+function messageOf(error: unknown): string {
+  const message = (error as ErrorLike | null | undefined)?.message;
+  return typeof message === 'string' ? message : '';
+}
 
 /** What is read of a receiver's answer. */
 export interface ReceiverAnswer {

@@ -7,7 +7,7 @@ import type { ComposedRequest } from './request.composer.js';
 export type HttpDefaults = Partial<Record<string, unknown>>;
 
 /** What a delivery is sent by. */
-export interface RequestMeans {
+interface RequestMeans {
   readonly agents: GuardedAgents;
   /** Absent where the application has one of its own, which is left alone. */
   readonly adapter?: AxiosAdapter | 'http' | undefined;
@@ -62,7 +62,7 @@ export function requestConfig(
  * our Authorization, send the token elsewhere, or go round the egress guard. For HTTP/2, axios opens sessions
  * without any agent, and so without the guard.
  */
-export const NEUTRAL = {
+const NEUTRAL = {
   auth: null,
   baseURL: '',
   http2Options: null,
@@ -87,3 +87,46 @@ class NeverCancelled {
   unsubscribe(): void {}
 }
 const NEVER_CANCELLED = new NeverCancelled() as unknown as CancelToken;
+
+/** What decides over which connection a request leaves. */
+const DECISIVE = [
+  'adapter',
+  'httpAgent',
+  'httpsAgent',
+  'httpVersion',
+  'maxRedirects',
+  'proxy',
+  'socketPath',
+  'transport',
+] as const satisfies readonly (keyof AxiosRequestConfig)[];
+
+/**
+ * Finds by which setting an interceptor of the application has led a request round the egress guard.
+ *
+ * @param asked - the settings the request was made with
+ * @param outcome - the answer or the error, which axios gives the settings that were used
+ * @returns the name of the setting; `undefined` where there is none, or where the outcome does not tell
+ */
+export function guardBypass(asked: AxiosRequestConfig, outcome: unknown): string | undefined {
+  try {
+    const { config } = outcome as { config?: Partial<Record<string, unknown>> };
+    if (typeof config !== 'object' || config === null) return undefined;
+    const wanted = asked as Partial<Record<string, unknown>>;
+    return DECISIVE.find(
+      (name) => isAsked(name, asked) && settingOf(config, name) !== settingOf(wanted, name),
+    );
+  } catch {
+    // Anything can be given or thrown, also what throws when it is looked at.
+    return undefined;
+  }
+}
+
+/** An adapter is not asked for where the application has set its own. */
+function isAsked(name: keyof AxiosRequestConfig, asked: AxiosRequestConfig): boolean {
+  return name !== 'adapter' || name in asked;
+}
+
+/** What is not said is neutral. */
+function settingOf(config: Partial<Record<string, unknown>>, name: string): unknown {
+  return config[name] ?? (NEUTRAL as Partial<Record<string, unknown>>)[name];
+}

@@ -1,5 +1,5 @@
-import type { AttemptResult, UnsuccessfulAttempt } from './attempt-result.interface.js';
-import type { DeliveryOutcome } from '../queue/delivery-queue.js';
+import type { AttemptResult, UnsuccessfulAttempt } from './attempt-result.js';
+import type { DeliveryOutcome } from '../queue/webhook-queue.js';
 import { spread, type RetrySchedule } from '../queue/retry-schedule.js';
 import {
   CONFLICT_WAIT,

@@ -1,5 +1,4 @@
-import { isWebhookError } from '../errors/webhook.error.js';
-import { WebhookSigningError } from '../errors/webhook-signing.error.js';
+import { isWebhookError, WebhookSigningError } from '../errors/webhook.error.js';
 import type { FailureReason } from '../queue/failure-reason.js';
 import { isThenable, type MaybePromise } from '../token/maybe-promise.js';
 

@@ -5,10 +5,9 @@ import type { MaybePromise } from '../token/maybe-promise.js';
 import type { DeliveryTarget } from './delivery-target.js';
 import type { ResolvedPublisherOptions } from '../publisher/options/publisher-options.interface.js';
 import { excerptOf } from './answer-excerpt.js';
-import { attemptResult } from './attempt-result.js';
+import { attemptResult, type MadeAttempt } from './attempt-result.js';
 import { AttemptWarnings } from './attempt-warnings.js';
 import { HttpTransport } from './http.transport.js';
-import type { MadeAttempt } from './made-attempt.interface.js';
 import {
   isAcknowledged,
   isInconclusive,

@@ -2,7 +2,7 @@ import type { ConfigurationFaults } from '../options/configuration-faults.js';
 import { DEFAULT_JWKS_MAX_AGE, DEFAULT_JWKS_PATH } from '../publisher/publisher.constants.js';
 import type { SigningResolver } from './signing.resolver.js';
 import type { ResolvedJwks, WebhookJwksOptions } from './jwks-options.interface.js';
-import { keySetFaults } from './key-set.js';
+import { keySetFaults } from './webhook.jwks.js';
 
 type JwksOption = boolean | WebhookJwksOptions | undefined;
 

@@ -1,11 +1,8 @@
-import {
-  WebhookConfigurationError,
-  type ConfigurationFault,
-} from '../errors/webhook-configuration.error.js';
-import { keySetFaults } from './key-set.js';
+import { WebhookConfigurationError, type ConfigurationFault } from '../errors/webhook.error.js';
+import { keySetFaults } from './webhook.jwks.js';
 import { publicationFaults } from './published-keys.js';
 import { profileUseFault } from '../sending/destination-profile.js';
-import type { HeldSigningKeys } from './held-signing-keys.js';
+import type { HeldSigningKeys } from './provided-signing-keys.js';
 import type {
   ResolvedDestination,
   ResolvedPublisherOptions,

@@ -1,18 +1,44 @@
 import { parseDuration } from '../clock/duration.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import {
-  WebhookConfigurationError,
-  type ConfigurationFault,
-} from '../errors/webhook-configuration.error.js';
+import { type ConfigurationFault, WebhookConfigurationError } from '../errors/webhook.error.js';
 import type { KeyProvider } from '../keys/key-provider.js';
 import { ProvidedKeys } from '../keys/provided-keys.js';
 import { TroubleLog } from '../keys/trouble-log.js';
+import { PublisherLog } from '../sending/publisher-log.js';
 import { spentKeyFaults } from '../token/keys/signing-key-list.js';
 import type { SigningKeyInput } from '../token/keys/signing-key.js';
 import type { MaybePromise } from '../token/maybe-promise.js';
-import { PublisherLog } from '../sending/publisher-log.js';
-import { HeldSigningKeys } from './held-signing-keys.js';
-import type { SigningKeySource } from './signing-key-source.js';
+
+/**
+ * Keys that are held as long as the publisher lives. They are as they were given, secrets in plain text among
+ * them: whoever prints the publisher, or what it is made of, must not print them.
+ */
+export class HeldSigningKeys {
+  readonly #keys: readonly SigningKeyInput[];
+
+  /** @param keys - copied: whoever gave the list may go on changing it */
+  constructor(keys: readonly SigningKeyInput[]) {
+    this.#keys = [...keys];
+  }
+
+  get keys(): readonly SigningKeyInput[] {
+    return this.#keys;
+  }
+}
+
+/** The keys of one option, as they are now. While they do not change, they are the same object. */
+export interface SigningKeySource {
+  /** What was known last; for what must not wait. */
+  readonly known: HeldSigningKeys;
+  /** @returns at once, unless what is known is too old to be relied on */
+  current(): MaybePromise<HeldSigningKeys>;
+}
+
+/** Keys that the options name one by one. */
+export function listedKeys(keys: readonly SigningKeyInput[]): SigningKeySource {
+  const known = new HeldSigningKeys(keys);
+  return { known, current: () => known };
+}
 
 const MS_PER_SECOND = 1_000;
 
@@ -20,7 +46,7 @@ type Keys = readonly SigningKeyInput[];
 
 const NONE = new HeldSigningKeys([]);
 
-export interface ProvidedSigningKeysOptions {
+interface ProvidedSigningKeysOptions {
   /** Where the provider stands, for messages: `publisher.keys`. */
   readonly path: string;
   readonly clock: WebhookClock;

@@ -1,10 +1,10 @@
-import type { ConfigurationFault } from '../errors/webhook-configuration.error.js';
+import type { ConfigurationFault } from '../errors/webhook.error.js';
 import { HMAC_ALGORITHMS } from '../token/keys/hmac-key.js';
 import { jwkThumbprint, publicJwk, type PublicJwk } from '../token/keys/public-jwk.js';
 import { parseSigningKey, type SigningKeyInput } from '../token/keys/signing-key.js';
 
 /** A key that receivers may find, and how long. */
-export interface PublishedKey {
+interface PublishedKey {
   readonly jwk: PublicJwk;
   /** Seconds since the epoch. */
   readonly closes: number;

@@ -1,22 +1,23 @@
 import { parseDuration } from '../clock/duration.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { ConfigurationFaults } from '../options/configuration-faults.js';
-import type { ConfigurationFault } from '../errors/webhook-configuration.error.js';
+import type { ConfigurationFault } from '../errors/webhook.error.js';
 import type { KeyProvider } from '../keys/key-provider.js';
 import { signingKeyFaults, spentKeyFaults } from '../token/keys/signing-key-list.js';
 import type { SigningKeyInput } from '../token/keys/signing-key.js';
-import { sharedFaults } from '../token/token-signer.checks.js';
-import { createTokenSigner } from '../token/token-signer.js';
+import { sharedFaults, createTokenSigner } from '../token/token-signer.js';
 import { publicationFaults } from './published-keys.js';
-import type { DestinationSigner, PublisherKeys } from '../publisher/options/publisher-options.interface.js';
-import { ProvidedSigningKeys } from './provided-signing-keys.js';
-import { listedKeys, type SigningKeySource } from './signing-key-source.js';
+import type {
+  DestinationSigner,
+  PublisherKeys,
+} from '../publisher/options/publisher-options.interface.js';
+import { ProvidedSigningKeys, listedKeys, type SigningKeySource } from './provided-signing-keys.js';
 import { SourcedTokenSigner } from './sourced-token-signer.js';
 
 const MS_PER_SECOND = 1_000;
 
 /** Who signs, and with what: one of the three. */
-export interface SigningOptions {
+interface SigningOptions {
   readonly issuer: string;
   readonly secret?: string | undefined;
   readonly key?: SigningKeyInput | undefined;
@@ -24,7 +25,7 @@ export interface SigningOptions {
 }
 
 /** What signs for the whole publisher alike. */
-export interface SigningContext {
+interface SigningContext {
   /** The publisher's own; keys of other issuers are not published. */
   readonly issuer: string;
   /** Seconds. */
@@ -35,7 +36,7 @@ export interface SigningContext {
 }
 
 /** Where options stand in the configuration; a fault of one that stands elsewhere is listed there. */
-export type SigningPaths = Partial<Record<'issuer' | 'lifetime' | keyof Material, string>>;
+type SigningPaths = Partial<Record<'issuer' | 'lifetime' | keyof Material, string>>;
 
 type Material = Omit<SigningOptions, 'issuer'>;
 

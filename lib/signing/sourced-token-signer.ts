@@ -3,8 +3,7 @@ import { after, type MaybePromise } from '../token/maybe-promise.js';
 import type { TokenSignerOptions, WebhookTokenInput } from '../token/token-signer.js';
 import type { SignatureAlgorithm } from '../token/webhook-token.constants.js';
 import type { DestinationSigner } from '../publisher/options/publisher-options.interface.js';
-import type { HeldSigningKeys } from './held-signing-keys.js';
-import type { SigningKeySource } from './signing-key-source.js';
+import type { HeldSigningKeys, SigningKeySource } from './provided-signing-keys.js';
 
 /** Signs for one issuer with keys that may be others tomorrow. They are parsed once for each list. */
 export class SourcedTokenSigner implements DestinationSigner {

@@ -6,7 +6,7 @@ import type {
   LoggedAttempt,
   LoggedDelivery,
 } from '../deliveries/delivery-log.js';
-import type { EnqueuedDelivery } from '../queue/delivery-queue.js';
+import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
 import type { DeliveryPayload, WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 
 export const NOW = 1_767_225_600_000;

@@ -206,10 +206,10 @@ const RULES: Record<string, Rule> = {
   },
 
   'keeps the attempts of every round, in the order they were made': async (log, read) => {
-    const item = enqueued('redriven');
+    const item = enqueued('redelivered');
     const first = attemptMade(1, { at: NOW + 10, reason: 'dns' });
     const second = attemptMade(2, { at: NOW + 20, reason: 'dns' });
-    const redriven = attemptMade(1, { at: NOW + 30, statusCode: 204 });
+    const redelivered = attemptMade(1, { at: NOW + 30, statusCode: 204 });
     await log.change([
       changed(item, { status: 'dead', attempts: 2, reason: 'dns', at: NOW + 21, made: second }),
     ]);
@@ -224,15 +224,15 @@ const RULES: Record<string, Rule> = {
       }),
     ]);
     await log.change([changed(item, { attempts: 0, nextAttemptAt: NOW + 25, at: NOW + 25 })]);
-    const pending = await read.find('redriven');
+    const pending = await read.find('redelivered');
     await log.change([
-      changed(item, { status: 'delivered', attempts: 1, at: NOW + 31, made: redriven }),
+      changed(item, { status: 'delivered', attempts: 1, at: NOW + 31, made: redelivered }),
     ]);
 
     assert.equal(pending?.status, 'pending');
     assert.equal(pending?.attempts, 0);
-    assert.equal((await read.find('redriven'))?.status, 'delivered');
-    assert.deepEqual(await log.attempts('redriven'), [first, second, redriven]);
+    assert.equal((await read.find('redelivered'))?.status, 'delivered');
+    assert.deepEqual(await log.attempts('redelivered'), [first, second, redelivered]);
   },
 
   'does not take a dead delivery back to pending by an older change': async (log, read) => {

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
-import { SystemClock } from '../clock/system-clock.js';
-import type { WebhookClock } from '../clock/webhook-clock.js';
+import { SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
 import type {
   ReplayClaim,
   ReplayReservation,

@@ -1,10 +1,10 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import { inlinePayload } from '../sending/method-choice.js';
+import { inlinePayload } from '../sending/request.composer.js';
 import { encodePayload } from '../sending/payload-encoder.js';
 import type { WebhookEventData, WebhookEventName } from '../token/webhook-event-map.js';
 import { digest } from '../token/payload-hash.js';
 import { createTokenSigner, type TokenSignerOptions } from '../token/token-signer.js';
-import { rulesOf } from '../token/profiles/profile-registry.js';
+import { rulesOf } from '../token/profiles/profile-choice.js';
 import { DEFAULT_PROFILE, type HashAlgorithm } from '../token/webhook-token.constants.js';
 
 /** Who signs, and how the request looks. */

@@ -1,4 +1,4 @@
-import { WebhookTokenError } from '../errors/webhook-token.error.js';
+import { WebhookTokenError } from '../errors/webhook.error.js';
 
 /** The refusal of a claim's value, in a token whose signature holds or in what is to be signed. */
 export function invalidClaim(claim: string, message: string): WebhookTokenError {

@@ -1,4 +1,4 @@
-import { WebhookTokenError } from '../errors/webhook-token.error.js';
+import { WebhookTokenError } from '../errors/webhook.error.js';
 import { MAX_TOKEN_BYTES } from './webhook-token.constants.js';
 
 /** A token taken apart at its dots; nothing in it is trusted yet. */

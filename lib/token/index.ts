@@ -30,11 +30,11 @@ export type {
   WebhookProfile,
 } from './webhook-token.constants.js';
 export { isWebhookError, WebhookError } from '../errors/webhook.error.js';
-export { WebhookTokenError } from '../errors/webhook-token.error.js';
-export type { WebhookTokenErrorCode } from '../errors/webhook-token.error.js';
-export { WebhookSigningError } from '../errors/webhook-signing.error.js';
-export type { WebhookSigningErrorCode } from '../errors/webhook-signing.error.js';
-export { WebhookPayloadError } from '../errors/webhook-payload.error.js';
-export type { WebhookPayloadErrorCode } from '../errors/webhook-payload.error.js';
-export { WebhookConfigurationError } from '../errors/webhook-configuration.error.js';
-export type { ConfigurationFault } from '../errors/webhook-configuration.error.js';
+export { WebhookTokenError } from '../errors/webhook.error.js';
+export type { WebhookTokenErrorCode } from '../errors/webhook.error.js';
+export { WebhookSigningError } from '../errors/webhook.error.js';
+export type { WebhookSigningErrorCode } from '../errors/webhook.error.js';
+export { WebhookPayloadError } from '../errors/webhook.error.js';
+export type { WebhookPayloadErrorCode } from '../errors/webhook.error.js';
+export { WebhookConfigurationError } from '../errors/webhook.error.js';
+export type { ConfigurationFault } from '../errors/webhook.error.js';

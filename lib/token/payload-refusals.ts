@@ -1,4 +1,4 @@
-import { WebhookPayloadError } from '../errors/webhook-payload.error.js';
+import { WebhookPayloadError } from '../errors/webhook.error.js';
 
 /** The refusal of a body that no digest authenticates. */
 export function hashRequired(): WebhookPayloadError {

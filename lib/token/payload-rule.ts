@@ -1,11 +1,64 @@
-import { WebhookPayloadError } from '../errors/webhook-payload.error.js';
-import { BodyDigests } from './body-digests.js';
-import { samePayloadHash } from './payload-hash.js';
+import { WebhookPayloadError } from '../errors/webhook.error.js';
+import {
+  createDigest,
+  type PayloadHash,
+  samePayloadHash,
+  type WebhookDigest,
+} from './payload-hash.js';
 import { hashMismatch, hashOnEmptyBody, hashRequired } from './payload-refusals.js';
-import type { PayloadRule } from './payload-rule.interface.js';
-import { rulesOf } from './profiles/profile-registry.js';
+import { rulesOf } from './profiles/profile-choice.js';
 import type { WebhookClaim } from './webhook-claims.interface.js';
-import { DEFAULT_PROFILE, type WebhookProfile } from './webhook-token.constants.js';
+import {
+  DEFAULT_PROFILE,
+  type HashAlgorithm,
+  type WebhookProfile,
+} from './webhook-token.constants.js';
+
+/** What a verified token demands of the request's body. */
+export type PayloadRule =
+  /** HEAD: there is no body; the payload is the claim's data. */
+  | { readonly kind: 'no-body' }
+  | DigestRule
+  /** Nothing authenticates a body, so there must be none. */
+  | { readonly kind: 'empty' }
+  /** Nothing authenticates a body, and the receiver was told to take it all the same. */
+  | { readonly kind: 'unverified' };
+
+/** The body must have these digests: one, or the two of a dual stamp. */
+interface DigestRule {
+  readonly kind: 'digest';
+  readonly hashes: readonly PayloadHash[];
+  /** Bytes the body must have, and the request declare; where the wire format names them. */
+  readonly size?: number;
+  /** What an empty body with the right digest means: the payload is the claim's data, there is none, or a refusal. */
+  readonly emptyBody: 'data' | 'none' | 'refused';
+}
+
+/** The digests a rule asks for, taken in one pass: one an algorithm, and none where none is asked for. */
+export class BodyDigests {
+  private readonly running = new Map<HashAlgorithm, WebhookDigest>();
+  private readonly wanted: readonly HashAlgorithm[];
+
+  constructor(rule: PayloadRule) {
+    this.wanted = rule.kind === 'digest' ? rule.hashes.map(({ algorithm }) => algorithm) : [];
+    for (const algorithm of this.wanted) {
+      if (!this.running.has(algorithm)) this.running.set(algorithm, createDigest(algorithm));
+    }
+  }
+
+  /** Takes the next piece of the body in. */
+  update(chunk: Uint8Array): this {
+    for (const digest of this.running.values()) digest.update(chunk);
+    return this;
+  }
+
+  /** Ends the computation: `<algorithm>:<hex>`, one for each hash of the rule. */
+  digests(): readonly string[] {
+    const computed = new Map<HashAlgorithm, string>();
+    for (const [algorithm, digest] of this.running) computed.set(algorithm, digest.digest());
+    return this.wanted.map((algorithm) => computed.get(algorithm)!);
+  }
+}
 
 /** What carries the event's data. */
 export interface VerifiedPayload {

@@ -1,18 +1,19 @@
 import type { KeyWindow } from './keys/key-window.js';
 import { signingWindow, type SigningKeyInput } from './keys/signing-key.js';
-import { maySign, noSigningKey } from './signing-time.js';
-import { readSeconds, type TokenClock } from './token-clock.js';
-import type { MaybePromise } from './maybe-promise.js';
-import type { SignatureAlgorithm } from './webhook-token.constants.js';
 import {
+  maySign,
+  noSigningKey,
   createTokenSigner,
   type TokenSigner,
   type TokenSignerOptions,
   type WebhookTokenInput,
 } from './token-signer.js';
+import { readSeconds, type TokenClock } from './token-clock.js';
+import type { MaybePromise } from './maybe-promise.js';
+import type { SignatureAlgorithm } from './webhook-token.constants.js';
 
 /** Who signs, and with which keys in turn. */
-export interface RotatingTokenSignerOptions extends Omit<TokenSignerOptions, 'key'> {
+interface RotatingTokenSignerOptions extends Omit<TokenSignerOptions, 'key'> {
   /** None: nothing can be signed. */
   readonly keys: readonly SigningKeyInput[];
 }

@@ -1,10 +1,8 @@
 import { decodeBase64urlText } from './json/base64url.js';
 import { parseClaimsJson } from './json/claims-json.js';
 import { parseCompactToken, type CompactToken } from './compact-token.js';
-import { hasDuplicateMember } from './json/duplicate-member.js';
+import { hasDuplicateMember, isObject, parseJson } from './json/strict-json.js';
 import { isKeyId } from './identifier.js';
-import { isObject } from './json/json-object.js';
-import { parseJson } from './json/strict-json.js';
 
 /** What can be read of a token without any key. Nothing in it is authenticated. */
 export interface TokenAnatomy {

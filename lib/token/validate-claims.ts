@@ -1,14 +1,23 @@
-import { WebhookTokenError, type WebhookTokenErrorCode } from '../errors/webhook-token.error.js';
+import { WebhookTokenError, type WebhookTokenErrorCode } from '../errors/webhook.error.js';
 import { invalidClaim as invalid } from './claim-refusals.js';
 import { EVENT_NAME_GRAMMAR, isEventName } from './event-name.js';
 import { identifierRule, isIdentifier } from './identifier.js';
-import { isObject } from './json/json-object.js';
+import { isObject } from './json/strict-json.js';
 import type { Members, ProfileRules } from './profiles/profile-rules.interface.js';
 import type { WebhookClaim, WebhookTokenClaims } from './webhook-claims.interface.js';
 import { FIRST_MILLISECOND_TIMESTAMP } from './webhook-token.constants.js';
 
+/**
+ * Tells whether a value can be the claim `aud`: one name, or a list of at least one.
+ *
+ * @see RFC 7519, section 4.1.3
+ */
+export function isAudience(value: unknown): value is string | readonly string[] {
+  return Array.isArray(value) ? value.length > 0 && value.every(isIdentifier) : isIdentifier(value);
+}
+
 /** What the claims are held against. */
-export interface ClaimsExpectation {
+interface ClaimsExpectation {
   /** The rules of the wire format the token is written in. */
   readonly rules: ProfileRules;
   /** The issuer whose key the token verified under. */

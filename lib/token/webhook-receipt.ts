@@ -1,14 +1,106 @@
 import { createHash } from 'node:crypto';
-import { isAudience } from './audience.js';
+import { isDeepStrictEqual } from 'node:util';
 import { isEventName } from './event-name.js';
 import { isIdentifier } from './identifier.js';
-import { isObject } from './json/json-object.js';
+import { isObject } from './json/strict-json.js';
 import { readTokenAnatomy } from './token-anatomy.js';
-import type { ReceivedReceipt, WebhookReceipt } from './webhook-receipt.interface.js';
+import { isAudience } from './validate-claims.js';
 import { FIRST_MILLISECOND_TIMESTAMP, type WebhookProfile } from './webhook-token.constants.js';
 
+/** A field in which two receipts differ; a side that lacks it has no value. */
+export interface ReceiptDifference {
+  readonly field: keyof WebhookReceipt;
+  readonly sent?: unknown;
+  readonly received?: unknown;
+}
+
+/** Every field, in the order in which a difference is told: one further up explains those below it. */
+const FIELDS = [
+  'tokenSha256',
+  'id',
+  'jti',
+  'txn',
+  'event',
+  'issuer',
+  'audience',
+  'subject',
+  'alg',
+  'kid',
+  'profile',
+  'issuedAt',
+  'expiresAt',
+  'hash',
+  'method',
+  'contentType',
+  'bodyBytes',
+] as const satisfies readonly (keyof WebhookReceipt)[];
+
+/**
+ * Lists where what arrived is not what was sent.
+ *
+ * @param sent - of `publisher.send()` or `publisher.sign()`
+ * @param received - of `WebhookVerifier.explain()`, or another sender's
+ * @returns the differing fields with both values; none where the request arrived as it left
+ */
+export function compareReceipts(
+  sent: Partial<WebhookReceipt>,
+  received: Partial<WebhookReceipt> | ReceivedReceipt,
+): ReceiptDifference[] {
+  return FIELDS.filter((field) => differ(field, sent[field], received[field])).map((field) => ({
+    field,
+    ...(sent[field] !== undefined && { sent: sent[field] }),
+    ...(received[field] !== undefined && { received: received[field] }),
+  }));
+}
+
+function differ(field: keyof WebhookReceipt, sent: unknown, received: unknown): boolean {
+  // A receiver that could not verify the token does not know its wire format; that is no difference.
+  if (field === 'profile' && (sent === undefined || received === undefined)) return false;
+  return !isDeepStrictEqual(sent, received);
+}
+
+/**
+ * What a sender and a receiver can compare about one request, as JSON: what the token says, but its data,
+ * and how it travelled. Safe to log, to store and to send.
+ */
+export interface WebhookReceipt {
+  /** The event's id: `txn`, else `jti`. */
+  readonly id: string;
+  /** The token's own id, another one at each attempt. */
+  readonly jti: string;
+  readonly txn?: string;
+  readonly event: string;
+  readonly issuer: string;
+  readonly audience?: string | readonly string[];
+  readonly subject?: string;
+  readonly alg: string;
+  readonly kid?: string;
+  readonly profile: WebhookProfile;
+  readonly method: string;
+  /** ISO 8601. */
+  readonly issuedAt: string;
+  /** ISO 8601. */
+  readonly expiresAt: string;
+  /** Digest of the body as the token names it, in lower case. */
+  readonly hash?: string;
+  /** Bytes of the body; 0 for HEAD. */
+  readonly bodyBytes: number;
+  readonly contentType?: string;
+  /** SHA-256 of the compact token, hex: tells whether both saw the same token, and reveals nothing of it. */
+  readonly tokenSha256: string;
+}
+
+/** A receipt of what arrived: a token that is refused may lack anything, and its claims prove nothing. */
+export interface ReceivedReceipt extends Partial<WebhookReceipt> {
+  /** Whether the signature held. Without it, anybody may have written the rest. */
+  readonly authenticated: boolean;
+  readonly method: string;
+  readonly bodyBytes: number;
+  readonly tokenSha256: string;
+}
+
 /** What a receipt tells of a request besides its token. */
-export interface ReceiptFacts {
+interface ReceiptFacts {
   readonly method: string;
   readonly bodyBytes: number;
   readonly contentType?: string | undefined;

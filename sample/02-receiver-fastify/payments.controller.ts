@@ -1,5 +1,5 @@
 import { Controller, Logger } from '@nestjs/common';
-import { WebhookContext, WebhookData, WebhookEndpoint, WebhookEvent } from 'nestjs-webhook-token';
+import { WebhookContext, WebhookData, WebhookRoute, WebhookEvent } from 'nestjs-webhook-token';
 import { Payment } from './payment.schema.js';
 
 @Controller('payments')
@@ -7,7 +7,7 @@ export class PaymentsController {
   private readonly logger = new Logger(PaymentsController.name);
 
   /** A route like any other, HEAD and POST at once; only what is verified reaches the method. */
-  @WebhookEndpoint('webhooks', { receiver: 'payments' })
+  @WebhookRoute('webhooks', { receiver: 'payments' })
   receive(
     @WebhookData({ schema: Payment }) payment: Payment,
     @WebhookContext() event: WebhookEvent<'payment.*'>,

@@ -1,12 +1,8 @@
 import { drizzle as drizzleOnServer } from 'drizzle-orm/node-postgres';
 import type { PgDatabase, PgQueryResultHKT } from 'drizzle-orm/pg-core';
 import { drizzle as drizzleEmbedded } from 'drizzle-orm/pglite';
-import type { DeliveryQueue } from 'nestjs-webhook-token';
-import {
-  EmbeddedDeliveryQueue,
-  PgBossDeliveryQueue,
-  type PostgresClient,
-} from 'nestjs-webhook-token/postgres';
+import type { WebhookQueue } from 'nestjs-webhook-token';
+import { PgliteQueue, PgBossQueue, type PostgresClient } from 'nestjs-webhook-token/postgres';
 import { Pool } from 'pg';
 
 export type Database = PgDatabase<PgQueryResultHKT>;
@@ -16,7 +12,7 @@ export interface Storage {
   /** For tables of our own. */
   readonly database: Database;
   /** For deliveries: in the same database, so that they can be recorded in its transactions. */
-  readonly queue: DeliveryQueue;
+  readonly queue: WebhookQueue;
   /** For the replay store. */
   readonly client: PostgresClient;
 }
@@ -37,13 +33,13 @@ function onServer(connectionString: string): Storage {
   pool.on('connect', (connection) => connection.on('error', () => {}));
   return {
     database: drizzleOnServer(pool),
-    queue: new PgBossDeliveryQueue({ pool, pollInterval: '250ms' }),
+    queue: new PgBossQueue({ pool, pollInterval: '250ms' }),
     client: pool,
   };
 }
 
 async function embedded(directory: string): Promise<Storage> {
-  const queue = new EmbeddedDeliveryQueue({ directory, pollInterval: '250ms' });
+  const queue = new PgliteQueue({ directory, pollInterval: '250ms' });
   const client = await queue.database();
   return { database: drizzleEmbedded(client), queue, client };
 }

@@ -5,7 +5,7 @@ import { BullModule, getQueueToken } from '@nestjs/bullmq';
 import { Module } from '@nestjs/common';
 import type { Queue } from 'bullmq';
 import { WebhookModule } from 'nestjs-webhook-token';
-import { BullMqDeliveryQueue } from 'nestjs-webhook-token/bullmq';
+import { BullMqQueue } from 'nestjs-webhook-token/bullmq';
 import { InvoiceWebhooks } from './invoice-webhooks.js';
 import { InvoicesController } from './invoices.controller.js';
 import { REDIS_URL } from './redis-connection.js';
@@ -36,7 +36,7 @@ const deliveries = BullModule.registerQueue({
           issuer: process.env.SHOP_ISSUER!,
           secret: process.env.SHOP_SECRET!,
           endpoints: [{ id: 'crm', url: process.env.CRM_URL!, events: ['invoice.*'] }],
-          queue: new BullMqDeliveryQueue(queue, { lease: '5s' }),
+          queue: new BullMqQueue(queue, { lease: '5s' }),
           // Short, so that there is something to see; the default goes on for three days.
           retry: { schedule: ['0s', '1s', '2s', '5s'] },
           // For a receiver on this machine only.

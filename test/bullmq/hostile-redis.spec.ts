@@ -5,8 +5,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterEach, expect, it } from '@jest/globals';
 import { Queue } from 'bullmq';
-import { BullMqDeliveryQueue } from '../../lib/bullmq/index.js';
-import { SystemClock } from '../../lib/clock/system-clock.js';
+import { BullMqQueue } from '../../lib/bullmq/index.js';
+import { SystemClock } from '../../lib/clock/webhook-clock.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { freePort, RedisProcess } from '../fixtures/redis-process.js';
 import { describeWith } from '../fixtures/services.js';
@@ -37,11 +37,11 @@ function queueOn(
   port: number,
   more: object = {},
   clock?: TestClock,
-): [BullMqDeliveryQueue, Promise<unknown>] {
+): [BullMqQueue, Promise<unknown>] {
   const connection = { host: '127.0.0.1', port, enableOfflineQueue: false, ...more };
   const queue = new Queue('webhooks', { connection });
   const failed = new Promise((resolve) => queue.on('error', resolve));
-  const deliveries = new BullMqDeliveryQueue(queue, { clock });
+  const deliveries = new BullMqQueue(queue, { clock });
   closing.push(
     async () => queue.disconnect(),
     // It says goodbye to Redis, which is stopped next.
@@ -51,7 +51,7 @@ function queueOn(
 }
 
 /** Records until the server has no room left. */
-async function fill(queue: BullMqDeliveryQueue, taken: string[]): Promise<unknown> {
+async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
   for (let n = 0; ; n++) {
     try {
       const id = `large-${n}`;
@@ -128,7 +128,7 @@ async function fill(queue: BullMqDeliveryQueue, taken: string[]): Promise<unknow
   async function failureOf(
     port: number,
     connection: object,
-    ask: (queue: BullMqDeliveryQueue) => Promise<unknown>,
+    ask: (queue: BullMqQueue) => Promise<unknown>,
   ): Promise<unknown> {
     const clock = new TestClock();
     const [queue, failed] = queueOn(port, connection, clock);
@@ -177,7 +177,7 @@ async function fill(queue: BullMqDeliveryQueue, taken: string[]): Promise<unknow
     expect(await ended).toEqual([0, null]);
   }, 30_000);
 
-  it.each<[string, (queue: BullMqDeliveryQueue) => Promise<unknown>]>([
+  it.each<[string, (queue: BullMqQueue) => Promise<unknown>]>([
     ['publish', async (queue) => queue.enqueue([due('x')])],
     ['start', async (queue) => queue.consume(async () => ({ type: 'delivered' }))],
     ['ask', async (queue) => queue.find(['x'])],

@@ -1,13 +1,13 @@
 // Consumes from a Redis, and stops when it is told to. It calls no exit: it ends if nothing is left behind.
 import { once } from 'node:events';
 import { Queue } from 'bullmq';
-import { BullMqDeliveryQueue } from '../../dist/bullmq/index.js';
+import { BullMqQueue } from '../../dist/bullmq/index.js';
 import { say, settings } from '../fixtures/told-process.mjs';
 
 const connection = { host: '127.0.0.1', port: settings.port, enableOfflineQueue: false };
 const jobs = new Queue('webhooks', { connection });
 const away = new Promise((resolve) => jobs.on('error', resolve));
-const queue = new BullMqDeliveryQueue(jobs);
+const queue = new BullMqQueue(jobs);
 await queue.consume(async () => ({ type: 'delivered' }));
 say('consumes');
 await away;

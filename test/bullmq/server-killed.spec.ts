@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it, jest } from '@jest/globals';
 import { Queue } from 'bullmq';
-import { BullMqDeliveryQueue } from '../../lib/bullmq/bullmq-delivery.queue.js';
+import { BullMqQueue } from '../../lib/bullmq/bullmq.queue.js';
 import { loadThroughOutage } from '../fixtures/outage-load.js';
 import { OwnServer, ownRedis } from '../fixtures/own-server.js';
 
@@ -16,14 +16,14 @@ describe.each(['always', 'everysec'] as const)('a queue whose Redis, appendfsync
   const itKills = program === undefined ? it.skip : it;
   let server: OwnServer;
   let jobs: Queue;
-  let queue: BullMqDeliveryQueue;
+  let queue: BullMqQueue;
   beforeAll(async () => {
     if (program === undefined) return;
     server = await OwnServer.start(program);
     jobs = new Queue('webhooks', { connection: { url: server.url, enableOfflineQueue: false } });
     jobs.on('error', () => {});
     await jobs.waitUntilReady();
-    queue = new BullMqDeliveryQueue(jobs, { lease: '5s' });
+    queue = new BullMqQueue(jobs, { lease: '5s' });
   });
   afterAll(async () => {
     if (program === undefined) return;

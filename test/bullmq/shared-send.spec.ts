@@ -2,14 +2,14 @@ import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, expect, it } from '@jest/globals';
 import { ExpressAdapter } from '@nestjs/platform-express';
 import { Queue } from 'bullmq';
-import { BullMqDeliveryQueue } from '../../lib/bullmq/index.js';
+import { BullMqQueue } from '../../lib/bullmq/index.js';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
 import { SECRET, startApp, type StartedApp } from '../fixtures/receiver-app.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { WireReceiver } from '../publisher/wire-receiver.js';
 
 /** The queue of a process that never gets a delivery, as the others are faster. */
-class AlwaysSecond extends BullMqDeliveryQueue {
+class AlwaysSecond extends BullMqQueue {
   override async consume(): Promise<void> {}
 }
 
@@ -22,7 +22,7 @@ class AlwaysSecond extends BullMqDeliveryQueue {
     receiver = await WireReceiver.start();
     const name = `webhooks-${randomBytes(6).toString('hex')}`;
     apps = await Promise.all(
-      [AlwaysSecond, BullMqDeliveryQueue].map(async (DeliveryQueue) => {
+      [AlwaysSecond, BullMqQueue].map(async (WebhookQueue) => {
         const queue = new Queue(name, { connection: { url: urlOf('Redis') } });
         queues.push(queue);
         return startApp(new ExpressAdapter(), {
@@ -33,7 +33,7 @@ class AlwaysSecond extends BullMqDeliveryQueue {
               endpoints: [{ id: 'crm', url: receiver.url }],
               allowHttp: true,
               allowedAddresses: ['127.0.0.1'],
-              queue: new DeliveryQueue(queue),
+              queue: new WebhookQueue(queue),
             },
           },
         });

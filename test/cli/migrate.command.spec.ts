@@ -8,7 +8,7 @@ import { afterAll, describe, expect, it } from '@jest/globals';
 import { getRollbackPlans, PgBoss } from 'pg-boss';
 import { runCommandLine } from '../../lib/cli/command-line.js';
 import type { SchemaReport } from '../../lib/cli/database/schema-report.js';
-import { PgBossDeliveryQueue } from '../../lib/postgres/index.js';
+import { PgBossQueue } from '../../lib/postgres/index.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { TestDatabase } from '../postgres/database.js';
 import { due } from '../postgres/deliveries.js';
@@ -70,7 +70,7 @@ async function commandLine(
   it('leave a queue nothing to migrate', async () => {
     const schema = database.newSchema();
     await on(schema, 'migrate');
-    const queue = new PgBossDeliveryQueue({ pool, schema, migrate: false });
+    const queue = new PgBossQueue({ pool, schema, migrate: false });
 
     expect(await queue.enqueue([due('x')])).toEqual([{ id: 'x', status: 'recorded' }]);
     await queue.stop(0);

@@ -1,9 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import { readFileSync } from 'node:fs';
-import {
-  WEBHOOK_ANSWERS,
-  type WebhookAnswerRow,
-} from '../../lib/request/webhook-answers.js';
+import { WEBHOOK_ANSWERS, type WebhookAnswerRow } from '../../lib/request/webhook-answers.js';
 
 const DOCUMENT = new URL('../../docs/answers.md', import.meta.url);
 

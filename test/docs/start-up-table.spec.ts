@@ -2,11 +2,11 @@ import { describe, expect, it } from '@jest/globals';
 import { webcrypto } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { SystemClock } from '../../lib/clock/system-clock.js';
-import type { ConfigurationFault } from '../../lib/errors/webhook-configuration.error.js';
+import { SystemClock } from '../../lib/clock/webhook-clock.js';
+import type { ConfigurationFault } from '../../lib/errors/webhook.error.js';
 import type { WebhookPublisherOptions } from '../../lib/publisher/options/publisher-options.interface.js';
 import { resolvePublisherOptions } from '../../lib/publisher/options/publisher-options.resolver.js';
-import { InProcessDeliveryQueue } from '../../lib/queue/in-process-delivery.queue.js';
+import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
 import type { WebhookReceiverOptions } from '../../lib/receiver/receiver-options.interface.js';
 import { resolveReceivers } from '../../lib/receiver/receiver-options.resolver.js';
 import { ROOT } from './documents.js';
@@ -67,7 +67,7 @@ const receivers = [
     name: 'e',
     path: 'e',
     issuers: [{ issuer: 'https://a.example', secret: SECRET }],
-    queue: new InProcessDeliveryQueue(),
+    queue: new InProcessQueue(),
   },
 ] as unknown as WebhookReceiverOptions[];
 

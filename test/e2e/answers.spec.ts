@@ -5,14 +5,14 @@ import type { IncomingMessage } from 'node:http';
 import { Controller, HttpException, Injectable, type Type } from '@nestjs/common';
 import type { AbstractHttpAdapter } from '@nestjs/core';
 import { IsInt } from 'class-validator';
-import { WebhookStoreError } from '../../lib/errors/webhook-store.error.js';
-import { InProcessDeliveryQueue } from '../../lib/queue/in-process-delivery.queue.js';
+import { WebhookStoreError } from '../../lib/errors/webhook.error.js';
+import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
 import {
   WebhookContext,
   WebhookData,
 } from '../../lib/receiver/decorators/webhook-data.decorator.js';
-import { WebhookEndpoint } from '../../lib/receiver/decorators/webhook-endpoint.decorator.js';
+import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
 import {
   WEBHOOK_RECEIVED_CHANNEL,
   type WebhookReceivedMessage,
@@ -85,12 +85,12 @@ class Handlers {
 class Endpoint {
   constructor(private readonly work: Work) {}
 
-  @WebhookEndpoint()
+  @WebhookRoute()
   receive(@WebhookContext() event: WebhookEvent): Promise<void> {
     return this.work.do(event);
   }
 
-  @WebhookEndpoint('amount')
+  @WebhookRoute('amount')
   receiveAmount(@WebhookData() _amount: Amount): void {
     return;
   }
@@ -156,7 +156,7 @@ const scenarios: Record<WebhookSituation, Scenario> = {
     only: '/webhooks',
     produce: async ({ method, path, createAdapter }) => {
       const queueing = await startApp(createAdapter(), {
-        options: receiverOptions({ acknowledge: 'queued', queue: new InProcessDeliveryQueue() }),
+        options: receiverOptions({ acknowledge: 'queued', queue: new InProcessQueue() }),
         providers: [Work, Handlers],
       });
       const answer = await send(queueing.origin, { method, path, token: signed() });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { WebhookConfigurationError } from '../../lib/errors/webhook-configuration.error.js';
+import { WebhookConfigurationError } from '../../lib/errors/webhook.error.js';
 import { resolveWebhookOptions } from '../../lib/webhook-options.resolver.js';
 import type { WebhookModuleOptions } from '../../lib/webhook-module-options.interface.js';
 import { ISSUER, SECRET, receiverOptions } from '../fixtures/receiver-app.js';

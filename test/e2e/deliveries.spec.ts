@@ -5,15 +5,15 @@ import { HttpModule } from '@nestjs/axios';
 import type { AbstractHttpAdapter } from '@nestjs/core';
 import { Queue } from 'bullmq';
 import { firstValueFrom } from 'rxjs';
-import { BullMqDeliveryQueue } from '../../lib/bullmq/index.js';
+import { BullMqQueue } from '../../lib/bullmq/index.js';
 import {
-  DeliveryQueue,
+  WebhookQueue,
   WebhookDeliveries,
   WebhookDeliveryEvents,
   WebhookPublisher,
   type WebhookDeliveryDetails,
 } from '../../lib/index.js';
-import { PgBossDeliveryQueue } from '../../lib/postgres/index.js';
+import { PgBossQueue } from '../../lib/postgres/index.js';
 import { adapters } from '../fixtures/adapters.js';
 import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
@@ -52,7 +52,7 @@ afterEach(async () => {
   started = [];
 });
 
-async function start(adapter: AbstractHttpAdapter, queue?: DeliveryQueue): Promise<StartedApp> {
+async function start(adapter: AbstractHttpAdapter, queue?: WebhookQueue): Promise<StartedApp> {
   const receiver = await startApp(adapter, { options: {}, controllers: [Hooks] });
   const publisher = await startApp(adapters[0]![1](), {
     options: {
@@ -77,7 +77,7 @@ async function start(adapter: AbstractHttpAdapter, queue?: DeliveryQueue): Promi
 async function finished({ app }: StartedApp, id: string): Promise<WebhookDeliveryDetails> {
   for (;;) {
     const details = await app.get(WebhookDeliveries).get(id);
-    const [receipt] = await app.get(DeliveryQueue).find([id]);
+    const [receipt] = await app.get(WebhookQueue).find([id]);
     if (details !== undefined && details.status === receipt?.status) {
       if (details.status !== 'pending') return details;
     }
@@ -150,7 +150,7 @@ describe.each(adapters)('deliveries to a receiver on %s', (_, createAdapter) => 
   });
 
   it('works as in memory', async () => {
-    await redelivers(await start(adapters[0]![1](), new BullMqDeliveryQueue(queue)));
+    await redelivers(await start(adapters[0]![1](), new BullMqQueue(queue)));
   }, 20_000);
 });
 
@@ -160,7 +160,7 @@ describe.each(adapters)('deliveries to a receiver on %s', (_, createAdapter) => 
 
   it('works as in memory', async () => {
     const schema = database.newSchema();
-    const queue = new PgBossDeliveryQueue({ pool: database.pool, schema, pollInterval: '100ms' });
+    const queue = new PgBossQueue({ pool: database.pool, schema, pollInterval: '100ms' });
     await redelivers(await start(adapters[0]![1](), queue));
   }, 20_000);
 });

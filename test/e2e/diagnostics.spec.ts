@@ -2,7 +2,7 @@ import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { Controller, Injectable, Post, UseGuards } from '@nestjs/common';
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
-import { WebhookEndpoint } from '../../lib/receiver/decorators/webhook-endpoint.decorator.js';
+import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
 import { WEBHOOK_RECEIVED_CHANNEL } from '../../lib/receiver/receiver.diagnostics.js';
 import { WebhookGuard } from '../../lib/receiver/webhook.guard.js';
 import { adapters } from '../fixtures/adapters.js';
@@ -21,9 +21,9 @@ class Orders {
 
 @Controller('own')
 class Own {
-  @WebhookEndpoint('endpoint')
+  @WebhookRoute('endpoint')
   endpoint(): void {}
-  @WebhookEndpoint('failing')
+  @WebhookRoute('failing')
   failing(): void {
     throw new Error('no');
   }

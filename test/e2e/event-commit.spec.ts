@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/glo
 import { Controller, HttpCode, Injectable, Post, UseGuards, type Type } from '@nestjs/common';
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
 import { WebhookContext } from '../../lib/receiver/decorators/webhook-data.decorator.js';
-import { WebhookEndpoint } from '../../lib/receiver/decorators/webhook-endpoint.decorator.js';
+import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
 import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
 import { WebhookGuard } from '../../lib/receiver/webhook.guard.js';
 import { WebhookVerifier } from '../../lib/receiver/webhook.verifier.js';
@@ -67,7 +67,7 @@ class Handlers {
 class Routes {
   constructor(private readonly work: Work) {}
 
-  @WebhookEndpoint('endpoint')
+  @WebhookRoute('endpoint')
   receive(@WebhookContext() event: WebhookEvent): Promise<void> {
     return this.work.do(event);
   }

@@ -4,7 +4,7 @@ import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { Controller, UseGuards, type CanActivate } from '@nestjs/common';
 import { WebhookContext } from '../../lib/receiver/decorators/webhook-data.decorator.js';
-import { WebhookEndpoint } from '../../lib/receiver/decorators/webhook-endpoint.decorator.js';
+import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
 import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
 import { adapters } from '../fixtures/adapters.js';
 import { Gate } from '../fixtures/gate.js';
@@ -111,7 +111,7 @@ describe.each(adapters)(
       class Routes {
         // Above, so that it is asked behind the guard of the endpoint.
         @UseGuards(SlowGuard)
-        @WebhookEndpoint('endpoint')
+        @WebhookRoute('endpoint')
         receive(@WebhookContext() event: WebhookEvent): void {
           runs.push(event.id);
         }

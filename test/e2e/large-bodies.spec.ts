@@ -10,7 +10,7 @@ import type { Readable } from 'node:stream';
 import { Body, Controller, Injectable, Post, UseGuards } from '@nestjs/common';
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
 import { WebhookContext } from '../../lib/receiver/decorators/webhook-data.decorator.js';
-import { WebhookEndpoint } from '../../lib/receiver/decorators/webhook-endpoint.decorator.js';
+import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
 import type { WebhookSpoolOptions } from '../../lib/request/body-spool.js';
 import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
 import { WebhookGuard } from '../../lib/receiver/webhook.guard.js';
@@ -62,7 +62,7 @@ class Handlers {
 
 @Controller()
 class Routes {
-  @WebhookEndpoint('endpoint')
+  @WebhookRoute('endpoint')
   onEndpoint(@WebhookContext() event: WebhookEvent): Promise<void> {
     return seen.take(event);
   }

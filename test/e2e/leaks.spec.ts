@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { Controller, Injectable } from '@nestjs/common';
 import { IsInt } from 'class-validator';
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
-import { WebhookEndpoint } from '../../lib/receiver/decorators/webhook-endpoint.decorator.js';
+import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
 import { WebhookVerifier } from '../../lib/receiver/webhook.verifier.js';
 import { createTokenSigner, digest } from '../../lib/token/index.js';
 import { adapters } from '../fixtures/adapters.js';
@@ -28,7 +28,7 @@ class Orders {
 
 @Controller()
 class Own {
-  @WebhookEndpoint('own')
+  @WebhookRoute('own')
   receive(): void {
     throw new Error('the database is away');
   }

@@ -21,7 +21,7 @@ import { BaseExceptionFilter } from '@nestjs/core';
 import { IsString } from 'class-validator';
 import { catchError, concat, EMPTY, of, throwError, type Observable } from 'rxjs';
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
-import { WebhookEndpoint } from '../../lib/receiver/decorators/webhook-endpoint.decorator.js';
+import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
 import { WebhookDispatcher } from '../../lib/receiver/handlers/webhook.dispatcher.js';
 import { WebhookGuard } from '../../lib/receiver/webhook.guard.js';
 import { WebhookVerifier } from '../../lib/receiver/webhook.verifier.js';
@@ -84,27 +84,27 @@ class Handlers {
 
 @Controller()
 class Routes {
-  @WebhookEndpoint('throws')
+  @WebhookRoute('throws')
   throws(): void {
     throw thrown;
   }
-  @WebhookEndpoint('stream')
+  @WebhookRoute('stream')
   streams(): Observable<unknown> {
     runs.push('stream');
     return stream();
   }
-  @WebhookEndpoint('slow')
+  @WebhookRoute('slow')
   async slow(): Promise<void> {
     runs.push('slow');
     await onSlow();
   }
-  @WebhookEndpoint('known')
+  @WebhookRoute('known')
   @UseFilters(KnownFilter)
   known(): void {
     throw thrown;
   }
   @UseInterceptors(SeesErrors)
-  @WebhookEndpoint('seen')
+  @WebhookRoute('seen')
   seen(): void {
     throw thrown;
   }
@@ -113,7 +113,7 @@ class Routes {
 @UseGuards(WebhookGuard)
 @Controller('guarded')
 class GuardedTwice {
-  @WebhookEndpoint('endpoint')
+  @WebhookRoute('endpoint')
   endpoint(): void {
     runs.push('endpoint');
   }

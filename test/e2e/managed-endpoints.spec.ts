@@ -4,7 +4,7 @@ import { Injectable } from '@nestjs/common';
 import { afterEach, describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
 import {
-  InProcessDeliveryQueue,
+  InProcessQueue,
   MemoryEndpointStore,
   MemoryReplayStore,
   OnWebhookEvent,
@@ -94,7 +94,7 @@ describe.each(adapters)('endpoints that are managed, on %s', (_, createAdapter) 
           secret,
           allowHttp: true,
           allowedAddresses: ['127.0.0.1'],
-          queue: new InProcessDeliveryQueue({ clock }),
+          queue: new InProcessQueue({ clock }),
           ...publisher,
         },
       },

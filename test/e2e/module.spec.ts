@@ -11,7 +11,7 @@ import { NestFactory } from '@nestjs/core';
 import { Test } from '@nestjs/testing';
 import type { AddressInfo } from 'node:net';
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
-import { WebhookEndpoint } from '../../lib/receiver/decorators/webhook-endpoint.decorator.js';
+import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
 import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
 import { WebhookVerifier } from '../../lib/receiver/webhook.verifier.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
@@ -153,7 +153,7 @@ describe.each(adapters)('the module on %s', (_, createAdapter) => {
   it('works in a testing module, where the adapter comes late', async () => {
     @Controller()
     class Own {
-      @WebhookEndpoint('own')
+      @WebhookRoute('own')
       receive(): void {
         seen.push('own');
       }

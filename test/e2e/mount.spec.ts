@@ -18,7 +18,7 @@ import { NestFactory } from '@nestjs/core';
 import { ExpressAdapter } from '@nestjs/platform-express';
 import express from 'express';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
-import { WebhookEndpoint } from '../../lib/receiver/decorators/webhook-endpoint.decorator.js';
+import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
 import { WebhookGuard } from '../../lib/receiver/webhook.guard.js';
 import type { WebhookModuleOptions } from '../../lib/webhook-module-options.interface.js';
 import { WebhookModule } from '../../lib/webhook.module.js';
@@ -114,12 +114,12 @@ describe.each(adapters)('webhook modules on %s', (_, createAdapter) => {
   describe('refuse an endpoint without a receiver', () => {
     @Controller('own')
     class Unnamed {
-      @WebhookEndpoint()
+      @WebhookRoute()
       receive(): void {}
     }
     @Controller('own')
     class Misnamed {
-      @WebhookEndpoint('a', { receiver: 'nope' })
+      @WebhookRoute('a', { receiver: 'nope' })
       receive(): void {}
     }
     @UseGuards(WebhookGuard)
@@ -342,7 +342,7 @@ describe('versions that the path does not tell, on Express', () => {
   }
   @Controller({ version: '2' })
   class Hooks {
-    @WebhookEndpoint('shared')
+    @WebhookRoute('shared')
     receive(@Body() data: unknown): void {
       seen.push(data);
     }

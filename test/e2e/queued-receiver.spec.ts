@@ -1,11 +1,11 @@
 import { afterAll, afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { Controller, Injectable, type Type } from '@nestjs/common';
 import { IsInt } from 'class-validator';
-import { InProcessDeliveryQueue } from '../../lib/queue/in-process-delivery.queue.js';
-import type { DeliveryReceipt, EnqueuedDelivery } from '../../lib/queue/delivery-queue.js';
+import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
+import type { DeliveryReceipt, EnqueuedDelivery } from '../../lib/queue/webhook-queue.js';
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
 import { WebhookContext } from '../../lib/receiver/decorators/webhook-data.decorator.js';
-import { WebhookEndpoint } from '../../lib/receiver/decorators/webhook-endpoint.decorator.js';
+import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
 import { WebhookInbox } from '../../lib/receiver/queued/webhook.inbox.js';
 import type { WebhookReceiverOptions } from '../../lib/receiver/receiver-options.interface.js';
 import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
@@ -60,14 +60,14 @@ class Handlers {
 class Routes {
   constructor(private readonly work: Work) {}
 
-  @WebhookEndpoint('endpoint')
+  @WebhookRoute('endpoint')
   receive(@WebhookContext() event: WebhookEvent): Promise<void> {
     return this.work.take(event);
   }
 }
 
 /** A queue that can be told to fail, or not to answer. */
-class ScriptedQueue extends InProcessDeliveryQueue {
+class ScriptedQueue extends InProcessQueue {
   failure: Error | undefined;
   gate: Gate | undefined;
 
@@ -216,7 +216,7 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
     expect(receiver.logger.at('warn').join('\n')).toMatch(/given up after 10 run.*WebhookInbox/);
     work.do = () => {};
     const ids = dead.map(({ delivery }) => delivery.id);
-    expect(await inbox.redrive([...ids, 'unknown'])).toEqual(ids);
+    expect(await inbox.retry([...ids, 'unknown'])).toEqual(ids);
     await clock.advance(0);
     expect(work.seen.at(-1)).toMatchObject({ id, run: 1, data: { a: 1 } });
     expect(await inbox.listDead()).toEqual([]);
@@ -401,7 +401,7 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
 describe.each(adapters)('a queued event on %s', (_, create) => {
   const clock = new TestClock(Date.now());
   const store = new ScriptedReplayStore();
-  const queue = new InProcessDeliveryQueue({ clock });
+  const queue = new InProcessQueue({ clock });
   let receiver: StartedApp;
   let work: Work;
   beforeEach(async () => {
@@ -483,7 +483,7 @@ describe.each(adapters)('a queued event on %s', (_, create) => {
 
 describe('the options of a receiver that acknowledges before it handles', () => {
   const issuers = [{ issuer: ISSUER, secret: SECRET }];
-  const queue = new InProcessDeliveryQueue();
+  const queue = new InProcessQueue();
   const queued = { path: 'webhooks', issuers, acknowledge: 'queued', queue } as const;
   const publisher = { issuer: ISSUER, secret: SECRET, queue };
 
@@ -496,7 +496,7 @@ describe('the options of a receiver that acknowledges before it handles', () => 
       'receiver.queue',
       /acknowledge: 'queued' only/,
     ],
-    ['what is no queue', { receiver: { ...queued, queue: {} } }, 'receiver.queue', /DeliveryQueue/],
+    ['what is no queue', { receiver: { ...queued, queue: {} } }, 'receiver.queue', /WebhookQueue/],
     [
       'another word',
       { receiver: { ...queued, acknowledge: 'later' } },

@@ -12,7 +12,7 @@ import {
 } from '@nestjs/common';
 import { NestFactory, type AbstractHttpAdapter } from '@nestjs/core';
 import { WebhookContext } from '../../lib/receiver/decorators/webhook-data.decorator.js';
-import { WebhookEndpoint } from '../../lib/receiver/decorators/webhook-endpoint.decorator.js';
+import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
 import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
 import { adapters } from '../fixtures/adapters.js';
 import { send, type Answer } from '../fixtures/http-client.js';
@@ -24,7 +24,7 @@ const received: WebhookEvent[] = [];
 
 @Controller('endpoint')
 class Endpoint {
-  @WebhookEndpoint()
+  @WebhookRoute()
   receive(@WebhookContext() event: WebhookEvent): void {
     received.push(event);
   }

@@ -3,7 +3,7 @@ import { HttpModule, HttpService } from '@nestjs/axios';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { Injectable } from '@nestjs/common';
 import {
-  InProcessDeliveryQueue,
+  InProcessQueue,
   KeyProvider,
   OnWebhookEvent,
   WebhookPublisher,
@@ -95,7 +95,7 @@ describe.each(adapters)('keys that rotate under load, on %s', (_, createAdapter)
           endpoints: [{ id: 'receiver', url: `${receiver.origin}/webhooks` }],
           allowHttp: true,
           allowedAddresses: ['127.0.0.1'],
-          queue: new InProcessDeliveryQueue({ clock, concurrencyPerDestination: 50 }),
+          queue: new InProcessQueue({ clock, concurrencyPerDestination: 50 }),
         },
       },
     });

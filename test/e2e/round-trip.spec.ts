@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { HttpModule, HttpService } from '@nestjs/axios';
 import { Injectable } from '@nestjs/common';
 import { Test } from '@nestjs/testing';
-import { InProcessDeliveryQueue } from '../../lib/queue/in-process-delivery.queue.js';
+import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
 import type { WebhookPublisherOptions } from '../../lib/publisher/options/publisher-options.interface.js';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
@@ -201,12 +201,12 @@ describe('publishing', () => {
     process.env['NODE_ENV'] = 'production';
     try {
       await expect(create({ issuer: ISSUER, secret: SECRET })).rejects.toThrow(
-        /publisher\.queue:.*InProcessDeliveryQueue/,
+        /publisher\.queue:.*InProcessQueue/,
       );
       const [publisher] = await create({
         issuer: ISSUER,
         secret: SECRET,
-        queue: new InProcessDeliveryQueue(),
+        queue: new InProcessQueue(),
       });
       expect(publisher).toBeInstanceOf(WebhookPublisher);
     } finally {

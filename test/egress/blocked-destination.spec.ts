@@ -1,6 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import { blockedDestination } from '../../lib/egress/blocked-destination.js';
-import { WebhookDestinationBlockedError } from '../../lib/errors/webhook-destination-blocked.error.js';
+import { WebhookDestinationBlockedError } from '../../lib/errors/webhook.error.js';
 
 const blocked = new WebhookDestinationBlockedError('refused');
 

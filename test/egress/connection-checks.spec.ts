@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { Socket } from 'node:net';
 import { describe, expect, it } from '@jest/globals';
-import { watchPeer } from '../../lib/egress/connection-checks.js';
+import { watchPeer } from '../../lib/egress/guarded-agent.js';
 import { EgressPolicy } from '../../lib/egress/egress-policy.js';
 
 describe('a connection that is gone as soon as it is there', () => {

@@ -1,7 +1,6 @@
 import type dns from 'node:dns';
 import { describe, expect, it } from '@jest/globals';
-import { EgressPolicy } from '../../lib/egress/egress-policy.js';
-import type { EgressOptions } from '../../lib/egress/egress-options.interface.js';
+import { EgressPolicy, type EgressOptions } from '../../lib/egress/egress-policy.js';
 import { GOOD_URLS, HOSTILE_URLS } from './hostile-urls.js';
 import { lookupOf } from './scripted-lookup.js';
 

@@ -1,7 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
-import { parseIpAddress } from '../../lib/egress/ip-address.js';
-import { IpNetwork } from '../../lib/egress/ip-network.js';
+import { parseIpAddress, IpNetwork } from '../../lib/egress/ip-network.js';
 
 describe('parseIpAddress', () => {
   it.each([

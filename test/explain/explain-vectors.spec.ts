@@ -2,7 +2,7 @@ import { describe, expect, it } from '@jest/globals';
 import { EXPLANATION_STEPS } from '../../lib/explain/webhook-explanation.interface.js';
 import { ReceiverDrain } from '../../lib/receiver/receiver.drain.js';
 import { resolveReceivers } from '../../lib/receiver/receiver-options.resolver.js';
-import type { WebhookRequestLike } from '../../lib/request/webhook-request-like.js';
+import type { WebhookRequestLike } from '../../lib/request/incoming-webhook.js';
 import { WebhookVerifier } from '../../lib/receiver/webhook.verifier.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { isWebhookError, type TrustedIssuer } from '../../lib/token/index.js';

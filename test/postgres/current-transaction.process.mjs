@@ -14,13 +14,13 @@ import {
 import { drizzle } from 'drizzle-orm/node-postgres';
 import { ClsModule } from 'nestjs-cls';
 import {
-  DeliveryQueue,
-  InProcessDeliveryQueue,
+  WebhookQueue,
+  InProcessQueue,
   OnWebhookDelivery,
   WebhookModule,
   WebhookPublisher,
 } from 'nestjs-webhook-token';
-import { PgBossDeliveryQueue } from 'nestjs-webhook-token/postgres';
+import { PgBossQueue } from 'nestjs-webhook-token/postgres';
 import { Pool } from 'pg';
 
 const [, , connectionString, schema] = process.argv;
@@ -76,7 +76,7 @@ async function start(connections, change = {}, { adapter = drizzleAdapter, provi
       endpoints: [{ id: 'crm', url: `http://127.0.0.1:${receiver.address().port}` }],
       allowHttp: true,
       allowedAddresses: ['127.0.0.1'],
-      queue: new PgBossDeliveryQueue({ pool, schema, pollInterval: '100ms' }),
+      queue: new PgBossQueue({ pool, schema, pollInterval: '100ms' }),
       ...change,
     },
   });
@@ -98,7 +98,7 @@ async function publish(id, options = {}) {
 }
 
 async function isRecorded(deliveryId) {
-  const [known] = await app.get(DeliveryQueue).find([deliveryId]);
+  const [known] = await app.get(WebhookQueue).find([deliveryId]);
   return known !== undefined;
 }
 
@@ -228,7 +228,7 @@ const scenarios = {
     return host().withTransaction(() => publish('foreign'));
   },
   async 'a queue in memory'() {
-    await start([undefined], { queue: new InProcessDeliveryQueue() });
+    await start([undefined], { queue: new InProcessQueue() });
     await undone(host(), () => publish('meant-so', { tx: false }));
     const before = logged.length;
     const id = await undone(host(), () => publish('in-memory-1'));
@@ -245,7 +245,7 @@ const scenarios = {
     Injectable()(Reactions);
     const method = Object.getOwnPropertyDescriptor(Reactions.prototype, 'onDelivered');
     OnWebhookDelivery('delivered')(Reactions.prototype, 'onDelivered', method);
-    await start([undefined], { queue: new InProcessDeliveryQueue() }, { providers: [Reactions] });
+    await start([undefined], { queue: new InProcessQueue() }, { providers: [Reactions] });
     return host().withTransaction(async () => {
       await app.get(WebhookPublisher).publish('order.created', {}, { tx: false });
       return reaction.promise;

@@ -1,4 +1,4 @@
-import type { EnqueuedDelivery } from '../../lib/queue/delivery-queue.js';
+import type { EnqueuedDelivery } from '../../lib/queue/webhook-queue.js';
 
 /** A delivery that is due. */
 export function due(id: string, endpointId = 'crm'): EnqueuedDelivery {

@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { Pool } from 'pg';
-import { InProcessDeliveryQueue } from '../../lib/queue/in-process-delivery.queue.js';
-import { PgBossDeliveryQueue } from '../../lib/postgres/index.js';
-import type { DeliveryQueue } from '../../lib/queue/delivery-queue.js';
+import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
+import { PgBossQueue } from '../../lib/postgres/index.js';
+import type { WebhookQueue } from '../../lib/queue/webhook-queue.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { TestDatabase } from './database.js';
 import { due, large } from './deliveries.js';
@@ -11,7 +11,7 @@ import { due, large } from './deliveries.js';
 const TEN_MEGABYTES = 10 * 1024 * 1024;
 
 /** Records it, and gives what an attempt gets. */
-async function passThrough(queue: DeliveryQueue): Promise<Buffer> {
+async function passThrough(queue: WebhookQueue): Promise<Buffer> {
   const item = large('large', TEN_MEGABYTES);
   await queue.enqueue([item]);
   const received = await new Promise<Uint8Array>((resolve, reject) => {
@@ -32,7 +32,7 @@ function timersLeft(): number {
 
 describe('an event of 10 MB', () => {
   it('comes out of the queue in memory octet by octet', async () => {
-    const received = await passThrough(new InProcessDeliveryQueue());
+    const received = await passThrough(new InProcessQueue());
 
     expect(received.equals(large('large', TEN_MEGABYTES).delivery.payload.bytes!)).toBe(true);
   });
@@ -51,7 +51,7 @@ describe('an event of 10 MB', () => {
   });
 
   it('takes an event of 10 MB and gives it back octet by octet', async () => {
-    const queue = new PgBossDeliveryQueue({ pool: database.pool, schema: database.newSchema() });
+    const queue = new PgBossQueue({ pool: database.pool, schema: database.newSchema() });
 
     expect(
       (await passThrough(queue)).equals(large('large', TEN_MEGABYTES).delivery.payload.bytes!),
@@ -60,14 +60,14 @@ describe('an event of 10 MB', () => {
 
   it('is said to be read-only, and records nothing', async () => {
     const schema = database.newSchema();
-    const first = new PgBossDeliveryQueue({ pool: database.pool, schema });
+    const first = new PgBossQueue({ pool: database.pool, schema });
     await first.enqueue([due('kept')]);
     await first.stop(0);
     const timers = timersLeft();
     const url = new URL(urlOf('PostgreSQL'));
     url.username = role;
     const readers = new Pool({ connectionString: url.href, max: 2 });
-    const queue = new PgBossDeliveryQueue({ pool: readers, schema });
+    const queue = new PgBossQueue({ pool: readers, schema });
 
     await expect(queue.enqueue([due('lost?')])).rejects.toMatchObject({
       code: 'store_unavailable',
@@ -79,7 +79,7 @@ describe('an event of 10 MB', () => {
 
     // What was opened in vain is closed, or the process would not end.
     expect(timersLeft()).toBeLessThanOrEqual(timers);
-    const later = new PgBossDeliveryQueue({ pool: database.pool, schema });
+    const later = new PgBossQueue({ pool: database.pool, schema });
     const known = await later.find(['kept', 'lost?']);
     await later.stop(0);
     expect(known.map((one) => one?.status)).toEqual(['pending', undefined]);
@@ -91,7 +91,7 @@ describe('an event of 10 MB', () => {
       max: 1,
       connectionTimeoutMillis: 50,
     });
-    const queue = new PgBossDeliveryQueue({ pool, schema: database.newSchema() });
+    const queue = new PgBossQueue({ pool, schema: database.newSchema() });
     await queue.enqueue([due('before')]);
     const greedy = await pool.connect();
     const failure: unknown = await queue.enqueue([due('between')]).catch((error: unknown) => error);

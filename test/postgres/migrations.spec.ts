@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from '@jest/globals';
 import { Pool } from 'pg';
 import {
-  EmbeddedDeliveryQueue,
+  PgliteQueue,
   PostgresDeliveryLog,
   PostgresEndpointStore,
   PostgresReplayStore,
@@ -268,7 +268,7 @@ const ENDPOINT: StoredEndpoint = {
 describe('The embedded database of a queue', () => {
   it('serves the stores too, beside pg-boss', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'webhooks-'));
-    const queue = new EmbeddedDeliveryQueue({ directory, pollInterval: '100ms' });
+    const queue = new PgliteQueue({ directory, pollInterval: '100ms' });
     const database = async () => queue.database();
     const store = new PostgresEndpointStore(database, { timeout: '120s' });
     const log = new PostgresDeliveryLog(database, { timeout: '120s' });

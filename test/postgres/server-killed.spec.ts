@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it, jest } from '@jest/globals';
-import { PgBossDeliveryQueue } from '../../lib/postgres/pg-boss-delivery.queue.js';
+import { PgBossQueue } from '../../lib/postgres/pg-boss.queue.js';
 import { loadThroughOutage } from '../fixtures/outage-load.js';
 import { OwnServer, ownPostgres } from '../fixtures/own-server.js';
 
@@ -12,10 +12,10 @@ if (program === undefined) {
 
 (program === undefined ? describe.skip : describe)('a queue whose PostgreSQL is killed', () => {
   let server: OwnServer;
-  let queue: PgBossDeliveryQueue;
+  let queue: PgBossQueue;
   beforeAll(async () => {
     server = await OwnServer.start(program!);
-    queue = new PgBossDeliveryQueue({
+    queue = new PgBossQueue({
       connectionString: server.url,
       lease: '10s',
       pollInterval: '100ms',

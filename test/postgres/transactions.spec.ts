@@ -1,9 +1,9 @@
 import { EventEmitter, once } from 'node:events';
 import { inspect } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { PgBossDeliveryQueue, PostgresReplayStore } from '../../lib/postgres/index.js';
+import { PgBossQueue, PostgresReplayStore } from '../../lib/postgres/index.js';
 import { joinTransaction } from '../../lib/postgres/transactions/join-transaction.js';
-import type { EnqueuedDelivery } from '../../lib/queue/delivery-queue.js';
+import type { EnqueuedDelivery } from '../../lib/queue/webhook-queue.js';
 import type { WebhookDelivery } from '../../lib/queue/webhook-delivery.interface.js';
 import { describeWith } from '../fixtures/services.js';
 import { TestDatabase } from './database.js';
@@ -31,13 +31,13 @@ function asText({ payload, ...delivery }: WebhookDelivery): object {
   const schema = database.newSchema();
   const news = new EventEmitter();
   const delivered = new Map<string, WebhookDelivery>();
-  let queue: PgBossDeliveryQueue;
+  let queue: PgBossQueue;
   let store: PostgresReplayStore;
   let libraries: readonly TransactionLibrary[];
 
   beforeAll(async () => {
     const { pool } = database;
-    queue = new PgBossDeliveryQueue({ pool, schema: database.newSchema(), pollInterval: '100ms' });
+    queue = new PgBossQueue({ pool, schema: database.newSchema(), pollInterval: '100ms' });
     store = new PostgresReplayStore(pool, { schema });
     await store.migrate();
     await pool.query(`CREATE TABLE ${schema}.orders (id text)`);
@@ -281,7 +281,7 @@ function asText({ payload, ...delivery }: WebhookDelivery): object {
 
 describe('A statement with its values written into it', () => {
   it('has only texts and numbers', async () => {
-    const { sqlLiterals } = await import('../../lib/postgres/transactions/sql-literals.js');
+    const { sqlLiterals } = await import('../../lib/postgres/transactions/drizzle.transaction.js');
 
     expect(sqlLiterals("a = $2 AND b = '$' AND c = $1", ["it's \\ $2", 7])).toBe(
       "a = '7' AND b = '$' AND c =  E'it''s \\\\ $2'",

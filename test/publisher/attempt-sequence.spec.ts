@@ -1,6 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
-import type { DeliveryQueue } from '../../lib/queue/delivery-queue.js';
-import { InProcessDeliveryQueue } from '../../lib/queue/in-process-delivery.queue.js';
+import type { WebhookQueue } from '../../lib/queue/webhook-queue.js';
+import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { WebhookDeliverer } from '../../lib/deliveries/webhook.deliverer.js';
 import { PublisherBench } from './publisher-bench.js';
@@ -57,7 +57,7 @@ const SCENARIOS: readonly (readonly [
   ],
 ];
 
-type CreateQueue = (clock: TestClock) => Promise<DeliveryQueue>;
+type CreateQueue = (clock: TestClock) => Promise<WebhookQueue>;
 
 /**
  * Plays a scenario on a queue, on a clock that is put to each attempt's time as soon as it is known: what an engine does
@@ -116,5 +116,4 @@ function playsAlike(create: CreateQueue): void {
   );
 }
 
-describe('InProcessDeliveryQueue', () =>
-  playsAlike(async (clock) => new InProcessDeliveryQueue({ clock })));
+describe('InProcessQueue', () => playsAlike(async (clock) => new InProcessQueue({ clock })));

@@ -8,7 +8,7 @@ import { PUBLISHER_OPTIONS } from '../../lib/publisher/publisher.constants.js';
 import { PUBLISHER_PROVIDERS } from '../../lib/publisher/publisher.providers.js';
 import { WebhookDeliverer, type DeliveryReport } from '../../lib/deliveries/webhook.deliverer.js';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
-import { DeliveryQueue } from '../../lib/queue/delivery-queue.js';
+import { WebhookQueue } from '../../lib/queue/webhook-queue.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 
 export const secret = 'a secret of the test that nobody may ever print';
@@ -64,8 +64,8 @@ export class PublisherBench {
     return this.module.get(WebhookPublisher);
   }
 
-  get queue(): DeliveryQueue {
-    return this.module.get(DeliveryQueue);
+  get queue(): WebhookQueue {
+    return this.module.get(WebhookQueue);
   }
 
   get http(): HttpService {

@@ -7,7 +7,7 @@ import { WebhookJwks } from '../../lib/signing/webhook.jwks.js';
 import { PUBLISHER_OPTIONS } from '../../lib/publisher/publisher.constants.js';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
 import type { SigningKeyInput } from '../../lib/token/keys/signing-key.js';
-import { InProcessDeliveryQueue } from '../../lib/queue/in-process-delivery.queue.js';
+import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
 import { WebhookSender } from '../../lib/sending/webhook.sender.js';
 import { PublisherBench, secret } from './publisher-bench.js';
 import { WireReceiver, type Script } from './wire-receiver.js';
@@ -105,7 +105,7 @@ describe('neither token nor secret nor payload is shown', () => {
   });
 
   it('by a queue that is full', async () => {
-    const queue = new InProcessDeliveryQueue({ maxBytes: 100 });
+    const queue = new InProcessQueue({ maxBytes: 100 });
     await restart({ queue });
     await expect(attempt(bench.publisher.publish('order.created', data))).resolves.toBe('threw');
 

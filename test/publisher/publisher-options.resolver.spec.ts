@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { InProcessDeliveryQueue } from '../../lib/queue/in-process-delivery.queue.js';
+import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
 import type { WebhookPublisherOptions } from '../../lib/publisher/options/publisher-options.interface.js';
 import { resolvePublisherOptions } from '../../lib/publisher/options/publisher-options.resolver.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
@@ -29,7 +29,7 @@ describe('resolvePublisherOptions', () => {
         { ...crm, events: ['**'], disabled: false, profile: 'webhook-token', timeout: 15_000 },
       ],
     });
-    expect(resolved!.queue).toBeInstanceOf(InProcessDeliveryQueue);
+    expect(resolved!.queue).toBeInstanceOf(InProcessQueue);
     expect(resolved!.endpoints[0]!.signer).toBe(resolved!.defaults.signer);
   });
 
@@ -53,7 +53,7 @@ describe('resolvePublisherOptions', () => {
   });
 
   it('keeps the queue it is given, in production too', () => {
-    const queue = new InProcessDeliveryQueue();
+    const queue = new InProcessQueue();
 
     expect(resolve({ ...good, queue }, true).resolved!.queue).toBe(queue);
   });
@@ -108,7 +108,7 @@ describe('resolvePublisherOptions', () => {
       /./,
     ],
     ['a certificate that is none', { ...good, tls: { cert: 'nonsense' } }, 'publisher.tls', /PEM/],
-    ['a queue that is none', { ...good, queue: {} }, 'publisher.queue', /DeliveryQueue/],
+    ['a queue that is none', { ...good, queue: {} }, 'publisher.queue', /WebhookQueue/],
     ['endpoints that are no list', { ...good, endpoints: crm }, 'publisher.endpoints', /list/],
     [
       'an endpoint that is none',
@@ -178,7 +178,7 @@ describe('resolvePublisherOptions', () => {
     expect(resolve(good, true).faults).toEqual([
       {
         path: 'publisher.queue',
-        message: expect.stringContaining('new InProcessDeliveryQueue()'),
+        message: expect.stringContaining('new InProcessQueue()'),
       },
     ]);
   });

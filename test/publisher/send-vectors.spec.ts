@@ -1,7 +1,7 @@
 import { Test, type TestingModule } from '@nestjs/testing';
 import { describe, expect, it } from '@jest/globals';
 import { compactVerify, decodeProtectedHeader, importJWK, type JWK } from 'jose';
-import { InProcessDeliveryQueue } from '../../lib/queue/in-process-delivery.queue.js';
+import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
 import type { SignedWebhookRequest } from '../../lib/publisher/publish-options.interface.js';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
 import { signWebhook } from '../../lib/testing/sign-webhook.js';
@@ -77,7 +77,7 @@ async function publisherSigns(vector: SendVector): Promise<SignedWebhookRequest>
       tokenLifetime: sender.tokenLifetime,
       method: sender.method,
       endpoints: [endpoint],
-      queue: new InProcessDeliveryQueue(),
+      queue: new InProcessQueue(),
     },
   };
   const module: TestingModule = await Test.createTestingModule({

@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { Observable, of } from 'rxjs';
-import { WebhookStoreError } from '../../lib/errors/webhook-store.error.js';
+import { WebhookStoreError } from '../../lib/errors/webhook.error.js';
 import type { FailureReason } from '../../lib/queue/failure-reason.js';
-import type { DeliveryHandler } from '../../lib/queue/delivery-queue.js';
-import { InProcessDeliveryQueue } from '../../lib/queue/in-process-delivery.queue.js';
+import type { DeliveryHandler } from '../../lib/queue/webhook-queue.js';
+import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
 import type { WebhookDelivery } from '../../lib/queue/webhook-delivery.interface.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { PublisherBench } from './publisher-bench.js';
@@ -31,7 +31,7 @@ describe('at start-up', () => {
 
   it('begins to deliver what the queue holds already', async () => {
     await bench.stop();
-    const queue = new InProcessDeliveryQueue({ clock: new TestClock() });
+    const queue = new InProcessQueue({ clock: new TestClock() });
     await queue.enqueue([{ delivery: recorded({ endpointId: 'crm' }), notBefore: 0 }]);
     bench = await PublisherBench.start({ endpoints: [{ id: 'crm', url: receiver.url }], queue });
     await bench.module.init();
@@ -55,7 +55,7 @@ describe('at start-up', () => {
   });
 
   it('tries again to take from a queue that was not there yet', async () => {
-    class Late extends InProcessDeliveryQueue {
+    class Late extends InProcessQueue {
       private calls = 0;
 
       override consume(handler: DeliveryHandler): void {

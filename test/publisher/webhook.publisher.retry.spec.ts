@@ -304,7 +304,7 @@ describe('the other deliveries of an endpoint', () => {
     expect(bench.logs('warn').filter((line) => line.includes('410 Gone'))).toHaveLength(1);
   });
 
-  it('are redriven with the same txn', async () => {
+  it('are redelivered with the same txn', async () => {
     receiver.script = () => ({ status: 500 });
     bench = await restarted({ retry: { attempts: 1, jitter: 0 } });
     const { id } = await bench.publisher.publish('order.created', ['x']);
@@ -312,7 +312,7 @@ describe('the other deliveries of an endpoint', () => {
     await bench.clock.advance(0);
     receiver.script = () => ({ status: 204 });
     const dead = await bench.queue.listDead();
-    await bench.queue.redrive(dead.map(({ delivery }) => delivery.id));
+    await bench.queue.redeliver(dead.map(({ delivery }) => delivery.id));
     await bench.reported(2);
 
     expect(receiver.requests.map(({ claims }) => claims.txn)).toEqual([id, id]);

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { AxiosError } from 'axios';
 import { of, throwError } from 'rxjs';
-import { InProcessDeliveryQueue } from '../../lib/queue/in-process-delivery.queue.js';
+import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
 import { PublisherBench } from './publisher-bench.js';
 import { WireReceiver } from './wire-receiver.js';
 
@@ -102,7 +102,7 @@ describe('publish', () => {
   it('refuses what the queue cannot hold, and records nothing of it', async () => {
     await bench.stop();
     const endpoints = ['a', 'b', 'c'].map((id) => ({ id, url: receiver.url }));
-    const queue = new InProcessDeliveryQueue({ maxPending: 2 });
+    const queue = new InProcessQueue({ maxPending: 2 });
     bench = await PublisherBench.start({ endpoints, queue });
 
     await expect(bench.publisher.publish('order.created', {})).rejects.toMatchObject({

@@ -1,8 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
 import { parseClaimsJson } from '../../lib/token/json/claims-json.js';
-import { hasDuplicateMember } from '../../lib/token/json/duplicate-member.js';
-import { parseJson } from '../../lib/token/json/strict-json.js';
+import { hasDuplicateMember, parseJson } from '../../lib/token/json/strict-json.js';
 
 /** Large enough to be cut out. */
 const LARGE = `{"text":"${'x'.repeat(2_500)}"}`;

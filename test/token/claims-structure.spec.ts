@@ -1,9 +1,11 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
-import { parseClaimsJson } from '../../lib/token/json/claims-json.js';
-import { isEvidentlySound, requireSoundStructure } from '../../lib/token/json/claims-structure.js';
-import { hasDuplicateMember } from '../../lib/token/json/duplicate-member.js';
-import { structureFault } from '../../lib/token/json/strict-json.js';
+import {
+  parseClaimsJson,
+  isEvidentlySound,
+  requireSoundStructure,
+} from '../../lib/token/json/claims-json.js';
+import { hasDuplicateMember, structureFault } from '../../lib/token/json/strict-json.js';
 
 const nested = (levels: number) => `${'{"a":'.repeat(levels - 1)}{}${'}'.repeat(levels - 1)}`;
 const claims = (data: string) => `{"iss":"i","webhook":{"event":"a.b","data":${data}}}`;

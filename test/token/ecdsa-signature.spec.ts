@@ -1,7 +1,7 @@
 import { generateKeyPairSync, sign } from 'node:crypto';
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
-import { ecdsaFromDer } from '../../lib/token/keys/ecdsa-signature.js';
+import { ecdsaFromDer } from '../../lib/token/keys/signing-key.js';
 
 const SIZE = 32;
 

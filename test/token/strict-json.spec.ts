@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
-import { hasDuplicateMember } from '../../lib/token/json/duplicate-member.js';
 import {
+  hasDuplicateMember,
   decodeUtf8,
   parseJson,
   structureFault,

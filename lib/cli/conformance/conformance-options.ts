@@ -41,7 +41,7 @@ const OPTIONS = {
 type Values = ReturnType<typeof readValues>['values'];
 
 /** What a call asks for. */
-export type ConformanceCall =
+type ConformanceCall =
   | { readonly kind: 'help' }
   | { readonly kind: 'faults'; readonly faults: readonly string[] }
   | {

@@ -4,7 +4,7 @@ import type { ProbeResult, ProbeVerdict } from './probe.interface.js';
 const VERDICTS: readonly ProbeVerdict[] = ['pass', 'warn', 'fail', 'error', 'skipped'];
 
 /** What was asked, for the head of a report. */
-export interface ReportSubject {
+interface ReportSubject {
   readonly url: string;
   readonly profile: string;
 }

@@ -12,7 +12,7 @@ import type {
 import { probesFor } from './probes/all-probes.js';
 
 /** How a run ended. */
-export type ConformanceEnd =
+type ConformanceEnd =
   /** Every probe was made. */
   | 'complete'
   /** A plain event was refused, so that the other refusals would say nothing. */

@@ -3,7 +3,7 @@ import type { ProbeAnswer } from './probe.interface.js';
 const HEAD_END = '\r\n\r\n';
 
 /** An answer, and how many of the octets it took. */
-export interface ParsedAnswer {
+interface ParsedAnswer {
   readonly answer: ProbeAnswer;
   readonly length: number;
 }

@@ -4,7 +4,7 @@ import type { ConformanceProfile, ProbeRequest } from './probe.interface.js';
 import type { ProbeSigner } from './probe.signer.js';
 
 /** JSON members; one that is `undefined` falls away. */
-export type Members = Readonly<Record<string, unknown>>;
+type Members = Readonly<Record<string, unknown>>;
 
 /** What the receiver was set up with. */
 export interface ProbeSettings {

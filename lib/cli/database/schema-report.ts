@@ -1,7 +1,7 @@
 import type { MigrationState } from '../../postgres/migrations/schema.migrator.js';
 
 /** Whether tables are as this package wants them. */
-export type SchemaState = 'current' | 'behind' | 'ahead';
+type SchemaState = 'current' | 'behind' | 'ahead';
 
 /** What `status --json` prints. */
 export interface SchemaReport {
@@ -25,7 +25,7 @@ export interface SchemaReport {
 }
 
 /** What was found. */
-export interface SchemaFindings {
+interface SchemaFindings {
   readonly schema: string;
   readonly latest: number;
   readonly steps: readonly MigrationState[];

@@ -1,5 +1,4 @@
-import type { MigrationStep } from './migration-step.interface.js';
-import { migrationSteps } from './migration-steps.js';
+import { type MigrationStep, migrationSteps } from './migration-steps.js';
 
 /** How long a step waits for another process, or for a table that is in use, before it gives up. */
 const LOCK_TIMEOUT = '30s';

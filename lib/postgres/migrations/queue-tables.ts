@@ -9,7 +9,7 @@ type PgBossPackage = Pick<
 /** The last thing that the script of pg-boss does. */
 const MARK = /\.version\s*\(version\)\s*VALUES\s*\('?(\d+)'?\)/;
 
-/** The tables of pg-boss in a schema: what `PgBossDeliveryQueue` keeps deliveries in. They have versions of their own. */
+/** The tables of pg-boss in a schema: what `PgBossQueue` keeps deliveries in. They have versions of their own. */
 export class QueueTables {
   private constructor(
     private readonly boss: PgBossPackage,

@@ -1,7 +1,6 @@
-import { WebhookStoreError } from '../../errors/webhook-store.error.js';
+import { WebhookStoreError } from '../../errors/webhook.error.js';
 import { stepBlock } from './migration-script.js';
-import type { MigrationStep } from './migration-step.interface.js';
-import { migrationSteps } from './migration-steps.js';
+import { type MigrationStep, migrationSteps } from './migration-steps.js';
 
 /** Runs one statement by itself, and gives its rows. */
 export type RunStatement = (

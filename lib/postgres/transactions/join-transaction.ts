@@ -1,5 +1,5 @@
 import type { Db } from 'pg-boss';
-import { WebhookDeliveryError } from '../../errors/webhook-delivery.error.js';
+import { WebhookDeliveryError } from '../../errors/webhook.error.js';
 import { drizzleTransaction } from './drizzle.transaction.js';
 import { knexTransaction } from './knex.transaction.js';
 import { kyselyTransaction } from './kysely.transaction.js';

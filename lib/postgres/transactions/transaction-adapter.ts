@@ -1,5 +1,5 @@
 import type { Db } from 'pg-boss';
-import { WebhookDeliveryError } from '../../errors/webhook-delivery.error.js';
+import { WebhookDeliveryError } from '../../errors/webhook.error.js';
 
 /** One library whose transactions can be joined. */
 export interface TransactionAdapter {

@@ -1,14 +1,15 @@
+import { validateHeaderName, validateHeaderValue } from 'node:http';
 import type { EgressPolicy } from '../../egress/egress-policy.js';
 import { isWebhookError } from '../../errors/webhook.error.js';
-import { eventPatternFault } from '../../token/event-name.js';
-import { isHashAlgorithm } from '../../token/payload-hash.js';
-import { identifierRule, isIdentifier } from '../../token/identifier.js';
-import { DEFAULT_PROFILE, HASH_ALGORITHMS } from '../../token/webhook-token.constants.js';
-import { isAudience } from '../../token/audience.js';
 import type { ConfigurationFaults } from '../../options/configuration-faults.js';
-import type { SigningResolver } from '../../signing/signing.resolver.js';
-import { headerFault } from './endpoint-headers.js';
 import { checkProfile } from '../../sending/destination-profile.js';
+import type { SigningResolver } from '../../signing/signing.resolver.js';
+import { eventPatternFault } from '../../token/event-name.js';
+import { identifierRule, isIdentifier } from '../../token/identifier.js';
+import { isHashAlgorithm } from '../../token/payload-hash.js';
+import { isAudience } from '../../token/validate-claims.js';
+import { DEFAULT_PROFILE, HASH_ALGORITHMS } from '../../token/webhook-token.constants.js';
+import { DEFAULT_ATTEMPT_TIMEOUT } from '../publisher.constants.js';
 import type {
   DestinationSigner,
   ResolvedDestination,
@@ -16,7 +17,46 @@ import type {
   WebhookEndpointOptions,
   WebhookPublisherOptions,
 } from './publisher-options.interface.js';
-import { DEFAULT_ATTEMPT_TIMEOUT } from '../publisher.constants.js';
+
+/**
+ * They frame the request or its body, authenticate it, or are for one connection: a second opinion on any of it
+ * is how requests are smuggled.
+ */
+const REFUSED = new Set([
+  'authorization',
+  'connection',
+  'content-encoding',
+  'content-length',
+  'content-type',
+  'expect',
+  'host',
+  'keep-alive',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
+
+/** Says what is wrong with a header the user configured, and what to do; `undefined` for a good one. */
+function headerFault(name: string, value: unknown): string | undefined {
+  if (REFUSED.has(name.toLowerCase())) {
+    return 'is set by the library, which frames and authenticates the request: remove it';
+  }
+  try {
+    validateHeaderName(name);
+  } catch {
+    return 'is no header name';
+  }
+  if (typeof value !== 'string') return 'must be a text';
+  try {
+    validateHeaderValue(name, value);
+    return undefined;
+  } catch {
+    return 'holds a character that a header cannot carry';
+  }
+}
 
 /** Here options and faults have the same names. */
 const MATERIAL_PATHS = { secret: 'secret', key: 'key', keys: 'keys' };
@@ -24,7 +64,7 @@ const MATERIAL_PATHS = { secret: 'secret', key: 'key', keys: 'keys' };
 const METHODS: ReadonlySet<unknown> = new Set(['auto', 'HEAD', 'POST']);
 
 /** What all destinations of a publisher share. */
-export interface DestinationContext {
+interface DestinationContext {
   readonly publisher: WebhookPublisherOptions;
   readonly signing: SigningResolver;
   /** Absent when its own options are at fault; URLs are not checked then. */

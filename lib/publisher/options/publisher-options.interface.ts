@@ -1,7 +1,6 @@
 import type { Duration } from '../../clock/duration.js';
 import type { WebhookClock } from '../../clock/webhook-clock.js';
-import type { EgressOptions } from '../../egress/egress-options.interface.js';
-import type { EgressPolicy } from '../../egress/egress-policy.js';
+import type { EgressOptions, EgressPolicy } from '../../egress/egress-policy.js';
 import type { EgressTlsOptions } from '../../egress/guarded-agent.js';
 import type { KeyProvider } from '../../keys/key-provider.js';
 import type { SigningKeyInput } from '../../token/keys/signing-key.js';
@@ -11,15 +10,14 @@ import type {
   SignatureAlgorithm,
   WebhookProfile,
 } from '../../token/webhook-token.constants.js';
-import type { UnsuccessfulAttempt } from '../../sending/attempt-result.interface.js';
+import type { UnsuccessfulAttempt } from '../../sending/attempt-result.js';
 import type { EndpointStore } from '../../endpoints/endpoint-store.js';
 import type { ResolvedEndpointStore } from '../../endpoints/endpoint-store-options.resolver.js';
-import type { SealingKey } from '../../endpoints/sealing-key.js';
+import type { SealingKey } from '../../endpoints/secret-sealer.js';
 import type { ResolvedJwks, WebhookJwksOptions } from '../../signing/jwks-options.interface.js';
-import type { SigningKeySource } from '../../signing/signing-key-source.js';
-import type { ProvidedSigningKeys } from '../../signing/provided-signing-keys.js';
+import type { SigningKeySource, ProvidedSigningKeys } from '../../signing/provided-signing-keys.js';
 import type { DeliveryLog } from '../../deliveries/delivery-log.js';
-import type { DeliveryQueue } from '../../queue/delivery-queue.js';
+import type { WebhookQueue } from '../../queue/webhook-queue.js';
 import type { RetryPolicy } from '../../sending/retry-policy.js';
 import type { RetryScheduleOptions } from '../../queue/retry-schedule.js';
 import type { DeliveryMethod } from '../../queue/webhook-delivery.interface.js';
@@ -137,8 +135,8 @@ export interface WebhookPublisherOptions extends EgressOptions {
    * and otherwise axios's own adapter, as `'axios'` does. An adapter that the application has set is left alone.
    */
   readonly transport?: 'auto' | 'axios' | undefined;
-  /** Default an {@link InProcessDeliveryQueue}; in production it must be chosen explicitly. */
-  readonly queue?: DeliveryQueue | undefined;
+  /** Default an {@link InProcessQueue}; in production it must be chosen explicitly. */
+  readonly queue?: WebhookQueue | undefined;
   /**
    * Whose transactions `publish` joins without `tx`, where the application has `@nestjs-cls/transactional` and the queue is
    * transactional: the `connectionName` of a `ClsPluginTransactional`. Default: the plugin without a name, or the only one.
@@ -196,7 +194,7 @@ export interface ResolvedPublisherOptions extends ResolvedEndpointStore {
   readonly maxHeadBytes: number;
   readonly retry: RetryPolicy;
   readonly disableAfter: number;
-  readonly queue: DeliveryQueue;
+  readonly queue: WebhookQueue;
   readonly transactionHost: string | false | undefined;
   /** Absent where nothing is remembered. */
   readonly deliveryLog: DeliveryLog | undefined;

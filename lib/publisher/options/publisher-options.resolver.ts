@@ -1,37 +1,64 @@
 import { createSecureContext } from 'node:tls';
 import type { WebhookClock } from '../../clock/webhook-clock.js';
-import { EgressPolicy } from '../../egress/egress-policy.js';
-import type { EgressTlsOptions } from '../../egress/guarded-agent.js';
-import type { ConfigurationFault } from '../../errors/webhook-configuration.error.js';
-import { ConfigurationFaults } from '../../options/configuration-faults.js';
-import { resolveEndpointStore } from '../../endpoints/endpoint-store-options.resolver.js';
 import type { DeliveryLog } from '../../deliveries/delivery-log.js';
 import { MemoryDeliveryLog } from '../../deliveries/memory-delivery.log.js';
-import type { DeliveryQueue } from '../../queue/delivery-queue.js';
+import { EgressPolicy } from '../../egress/egress-policy.js';
+import type { EgressTlsOptions } from '../../egress/guarded-agent.js';
+import { resolveEndpointStore } from '../../endpoints/endpoint-store-options.resolver.js';
+import type { ConfigurationFault } from '../../errors/webhook.error.js';
+import { ConfigurationFaults } from '../../options/configuration-faults.js';
+import type { WebhookQueue } from '../../queue/webhook-queue.js';
+import { InProcessQueue } from '../../queue/in-process.queue.js';
+import { answerOf, resolveRetrySchedule } from '../../queue/retry-schedule.js';
+import type { RetryPolicy } from '../../sending/retry-policy.js';
 import { isServed, resolveJwks } from '../../signing/jwks-options.resolver.js';
 import { SigningResolver } from '../../signing/signing.resolver.js';
-import { resolveDefaults, resolveEndpoints } from './endpoint-options.resolver.js';
-import { InProcessDeliveryQueue } from '../../queue/in-process-delivery.queue.js';
-import type {
-  ResolvedPublisherOptions,
-  WebhookPublisherOptions,
-} from './publisher-options.interface.js';
 import {
   DEFAULT_DISABLE_AFTER,
   DEFAULT_MAX_HEAD_BYTES,
+  DEFAULT_RETRY_SCHEDULE,
   DEFAULT_SHUTDOWN_TIMEOUT,
 } from '../publisher.constants.js';
-import { resolveRetryOptions } from './retry-options.resolver.js';
+import { resolveDefaults, resolveEndpoints } from './endpoint-options.resolver.js';
+import type {
+  ResolvedPublisherOptions,
+  WebhookPublisherOptions,
+  WebhookRetryOptions,
+} from './publisher-options.interface.js';
+
+/** Checks and fills the retry options; faults are collected, not thrown. */
+export function resolveRetryOptions(
+  options: WebhookRetryOptions,
+  faults: ConfigurationFaults,
+): RetryPolicy {
+  const { retryIf } = options;
+  const schedule = resolveRetrySchedule(options, DEFAULT_RETRY_SCHEDULE, faults);
+  faults.require(
+    retryIf === undefined || typeof retryIf === 'function',
+    'retryIf',
+    'must be a function',
+  );
+  return {
+    ...schedule,
+    ...(typeof retryIf === 'function' && { retryIf: retryUnlessRefused(retryIf) }),
+  };
+}
+
+function retryUnlessRefused(
+  retryIf: NonNullable<WebhookRetryOptions['retryIf']>,
+): NonNullable<RetryPolicy['retryIf']> {
+  return (result) => answerOf(() => retryIf(result)) ?? true;
+}
 
 /** What the options do not say about the process they are for. */
-export interface PublisherOptionsContext {
+interface PublisherOptionsContext {
   readonly clock: WebhookClock;
   /** Whether this is production, where the queue must be chosen explicitly. */
   readonly production: boolean;
 }
 
 /** The options, or everything that is wrong with them. */
-export type PublisherOptionsResolution =
+type PublisherOptionsResolution =
   | { readonly resolved: ResolvedPublisherOptions; readonly faults: readonly [] }
   | { readonly resolved?: undefined; readonly faults: readonly ConfigurationFault[] };
 
@@ -86,7 +113,7 @@ export function resolvePublisherOptions(
   if (faults.all.length > 0 || egress === undefined) {
     return { faults: faults.all };
   }
-  const queue = options.queue ?? new InProcessDeliveryQueue({ clock });
+  const queue = options.queue ?? new InProcessQueue({ clock });
   return {
     resolved: {
       ...store,
@@ -140,7 +167,7 @@ function checkQueue(queue: unknown, production: boolean, faults: ConfigurationFa
     faults.require(
       !production,
       'queue',
-      'must be chosen in production: set `queue: new InProcessDeliveryQueue()` to accept that a crash loses what it holds, or a durable queue',
+      'must be chosen in production: set `queue: new InProcessQueue()` to accept that a crash loses what it holds, or a durable queue',
     );
     return;
   }
@@ -148,7 +175,7 @@ function checkQueue(queue: unknown, production: boolean, faults: ConfigurationFa
   faults.require(
     typeof enqueue === 'function' && typeof consume === 'function',
     'queue',
-    'must be a DeliveryQueue',
+    'must be a WebhookQueue',
   );
 }
 
@@ -164,7 +191,7 @@ function checkDeliveryLog(log: unknown, faults: ConfigurationFaults): void {
 
 function chooseDeliveryLog(
   log: DeliveryLog | false | undefined,
-  queue: DeliveryQueue,
+  queue: WebhookQueue,
 ): DeliveryLog | undefined {
   if (log === false) return undefined;
   // A queue in memory holds and bounds what is pending by itself: the log remembers the same octets, and all of them.

@@ -1,15 +1,22 @@
 import { HttpException } from '@nestjs/common';
 import { isWebhookError, type WebhookError } from '../../errors/webhook.error.js';
-import { HandlerFailure } from './handler-failure.js';
 import {
-  WEBHOOK_ANSWERS,
   type BearerChallenge,
+  WEBHOOK_ANSWERS,
   type WebhookAnswerRow,
   type WebhookSituation,
 } from '../../request/webhook-answers.js';
 
+/**
+ * A handler threw: what it threw, set apart from the errors of the receiver itself, so that an
+ * application that throws one of ours in a handler is not mistaken for a refused token.
+ */
+export class HandlerFailure {
+  constructor(readonly cause: unknown) {}
+}
+
 /** Body of a refusal, RFC 9457. */
-export interface WebhookProblem {
+interface WebhookProblem {
   readonly type: string;
   readonly title: string;
   readonly status: number;

@@ -2,13 +2,12 @@ import type { ServerResponse } from 'node:http';
 import { Catch, type ArgumentsHost, type ExceptionFilter } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
 import { nodeRequest, receptionOf, type AdapterRequest } from '../reception-of-request.js';
-import { HandlerFailure } from './handler-failure.js';
-import type { WebhookAnswer } from './webhook-answer.js';
+import { HandlerFailure, type WebhookAnswer } from './webhook-answer.js';
 import { WebhookException } from './webhook.exception.js';
 import { WebhookIntake } from '../webhook.intake.js';
 
 /**
- * Answers for a `@WebhookEndpoint()` route whatever went wrong on it, by the answer table. It is bound to
+ * Answers for a `@WebhookRoute()` route whatever went wrong on it, by the answer table. It is bound to
  * the method, so it comes before the application's global filters: one of those that answers every
  * error with a 200 would tell the sender that a failed event was handled.
  */

@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http';
 
 /**
  * Calls back once, when an answer is out or will never be. Does for a response what `finished` of `node:stream` does for
- * any stream, with three listeners instead of eight (benchmark `receive`, `@WebhookEndpoint`).
+ * any stream, with three listeners instead of eight (benchmark `receive`, `@WebhookRoute`).
  */
 export function whenAnswered(response: ServerResponse, callback: () => void): void {
   let called = false;

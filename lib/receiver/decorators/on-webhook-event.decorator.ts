@@ -1,4 +1,4 @@
-import { WebhookConfigurationError } from '../../errors/webhook-configuration.error.js';
+import { WebhookConfigurationError } from '../../errors/webhook.error.js';
 import type {
   WebhookEventData,
   WebhookEventMap,
@@ -136,7 +136,7 @@ type Matched<Pattern extends string> = [Unmatched<Pattern>] extends [never]
  * Refused are a first parameter that is neither the event, nor a member of the data, nor shares a member name with it (unless
  * a later one does), and an event of another name. Types of members are not compared: pipes and schemas change them.
  */
-export type WebhookHandlerDecorator<Pattern extends string> = <Method extends AnyMethod>(
+type WebhookHandlerDecorator<Pattern extends string> = <Method extends AnyMethod>(
   target: object,
   key: string | symbol,
   descriptor: TypedPropertyDescriptor<

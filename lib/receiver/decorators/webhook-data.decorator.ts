@@ -80,6 +80,6 @@ function eventOf(context: ExecutionContext): WebhookEvent {
   const reception = receptionOf(context.switchToHttp().getRequest<AdapterRequest>());
   if (reception !== undefined) return reception.event;
   throw new Error(
-    'No webhook was verified on this request: put @WebhookEndpoint() or @UseGuards(WebhookGuard) on the route.',
+    'No webhook was verified on this request: put @WebhookRoute() or @UseGuards(WebhookGuard) on the route.',
   );
 }

@@ -1,4 +1,4 @@
-import { WebhookConfigurationError } from '../../errors/webhook-configuration.error.js';
+import { WebhookConfigurationError } from '../../errors/webhook.error.js';
 import {
   UnprocessableEntityException,
   ValidationPipe,

@@ -1,6 +1,17 @@
 import { Injectable } from '@nestjs/common';
+import type { ContextId } from '@nestjs/core';
 import { EventRouter } from '../../token/event-router.js';
-import type { WebhookHandler } from './webhook-handler.js';
+import type { WebhookEvent } from '../webhook-event.js';
+
+/** A handler method, ready to run: with its pipes, guards, interceptors and filters around it. */
+export interface WebhookHandler {
+  /** `Class.method`, for messages. */
+  readonly name: string;
+  /**
+   * @param scope - shared by all handlers of one event, so that request-scoped providers are built once
+   */
+  run(event: WebhookEvent, scope: () => ContextId): unknown;
+}
 
 /** Which handlers take an event: filled by the explorer at start-up, asked by the dispatcher. */
 @Injectable()

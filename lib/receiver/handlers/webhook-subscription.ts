@@ -1,14 +1,14 @@
 import { WEBHOOK_ROUTE, WEBHOOK_SUBSCRIPTIONS } from '../receiver.constants.js';
 
 /** What one `@OnWebhookEvent` says. */
-export interface WebhookSubscription {
+interface WebhookSubscription {
   readonly patterns: readonly string[];
   /** Name of the receiver; every receiver when absent. */
   readonly receiver?: string | undefined;
 }
 
 /** What a guarded route says. */
-export interface WebhookRoute {
+interface WebhookRoute {
   /** Name of the receiver; the only one, or the default one, when absent. */
   readonly receiver?: string | undefined;
 }

@@ -1,8 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { ContextIdFactory, ModuleRef, type ContextId } from '@nestjs/core';
 import { WebhookHandlerRegistry } from './webhook-handler.registry.js';
-import { sharedBy } from '../replay/event-commit.js';
-import { keepingOf, type WebhookEvent } from '../webhook-event.js';
+import { sharedBy, keepingOf, type WebhookEvent } from '../webhook-event.js';
 
 /**
  * Runs the handlers of an event. All of them run and settle; what fails travels back to the answer.

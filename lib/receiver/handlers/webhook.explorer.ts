@@ -1,10 +1,9 @@
 import { Injectable, Logger } from '@nestjs/common';
 import { DiscoveryService, MetadataScanner, ModuleRef, type ContextId } from '@nestjs/core';
-import type { ConfigurationFault } from '../../errors/webhook-configuration.error.js';
+import type { ConfigurationFault } from '../../errors/webhook.error.js';
 import { eventPatternFault } from '../../token/event-name.js';
 import { WebhookHandlerContext } from './webhook-handler.context.js';
-import { WebhookHandlerRegistry } from './webhook-handler.registry.js';
-import type { WebhookHandler } from './webhook-handler.js';
+import { WebhookHandlerRegistry, type WebhookHandler } from './webhook-handler.registry.js';
 import type { WebhookEvent } from '../webhook-event.js';
 import { readSubscriptions } from './webhook-subscription.js';
 

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { ConfigurationFault } from '../../errors/webhook-configuration.error.js';
+import type { ConfigurationFault } from '../../errors/webhook.error.js';
 import type { RouteRecorder } from './route-recorder.js';
 
 /** Takes a request and answers it, whatever the adapter. */

@@ -1,11 +1,15 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { HttpServer } from '@nestjs/common';
-import type { ConfigurationFault } from '../../errors/webhook-configuration.error.js';
+import type { ConfigurationFault } from '../../errors/webhook.error.js';
 import { OTHER_METHODS, type AdapterMount, type NodeHandler } from './adapter-mount.js';
 import { shieldBody } from './body-shield.js';
 import { comesAfterLastRequest, endsInDispute, makeLastRequest } from './last-request.js';
-import { pathMatcher, type PathMatcher, type RouterSettings } from './path-matcher.js';
-import type { RouteRecorder } from './route-recorder.js';
+import {
+  pathMatcher,
+  type PathMatcher,
+  type RouterSettings,
+  type RouteRecorder,
+} from './route-recorder.js';
 
 type Next = () => void;
 

@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { HttpServer } from '@nestjs/common';
-import type { ConfigurationFault } from '../../errors/webhook-configuration.error.js';
+import type { ConfigurationFault } from '../../errors/webhook.error.js';
 import { OTHER_METHODS, type AdapterMount, type NodeHandler } from './adapter-mount.js';
 import { shieldBody, unshieldBody } from './body-shield.js';
 import { comesAfterLastRequest, endsInDispute, makeLastRequest } from './last-request.js';

@@ -2,7 +2,7 @@ import { RequestMethod, VERSION_NEUTRAL, VersioningType } from '@nestjs/common';
 import type { ApplicationConfig } from '@nestjs/core';
 
 /** The application's configuration, as far as it decides where a path is. */
-export type PathConfiguration = Pick<
+type PathConfiguration = Pick<
   ApplicationConfig,
   'getGlobalPrefix' | 'getGlobalPrefixOptions' | 'getVersioning'
 >;

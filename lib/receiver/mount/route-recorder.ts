@@ -1,13 +1,86 @@
+import { VERSION_NEUTRAL } from '@nestjs/common';
 import type { IncomingMessage } from 'node:http';
+import { pathToRegexp } from 'path-to-regexp';
 import { readRoute } from '../handlers/webhook-subscription.js';
-import { pathMatcher, type PathMatcher, type RouterSettings } from './path-matcher.js';
-import {
-  keepVersions,
-  versionOf,
-  versionsOverlap,
-  type RouteVersion,
-  type VersioningAdapter,
-} from './route-version.js';
+
+/** How the application's router compares paths. */
+export interface RouterSettings {
+  readonly caseSensitive: boolean;
+  /** Whether a slash at the end makes another path. */
+  readonly strict: boolean;
+}
+
+/** Tells whether a request's path is one of a route's, as the router would. */
+export type PathMatcher = (path: string) => boolean;
+
+/** Reads a route's path once. */
+export function pathMatcher(path: string, settings: RouterSettings): PathMatcher {
+  try {
+    const { regexp } = pathToRegexp(path, {
+      sensitive: settings.caseSensitive,
+      trailing: !settings.strict,
+    });
+    return (candidate) => regexp.test(candidate);
+  } catch {
+    // The router refuses the path too, and with a better message.
+    return () => false;
+  }
+}
+
+type Version = string | symbol | readonly (string | symbol)[];
+type Handler = (request: unknown, response?: unknown, next?: () => unknown) => unknown;
+
+/** The part of an adapter by which Nest lets a route have requests of its version only. */
+interface VersioningAdapter {
+  applyVersionFilter(handler: Handler, version: Version, options: unknown): Handler;
+}
+
+/** The version of a route that is not told by its path. */
+interface RouteVersion {
+  readonly version: Version;
+  /** Whether the request asks for this version, by the adapter's own filter. */
+  takes(request: IncomingMessage): boolean;
+}
+
+/** An own property, as Nest may copy a handler's properties to another one. */
+const ROUTE_VERSION = Symbol('nestjs-webhook-token:version');
+
+/**
+ * Has the adapter's filters keep their version: on Express it is in a closure otherwise.
+ *
+ * @returns what gives the adapter its own method back
+ */
+function keepVersions(adapter: VersioningAdapter): () => void {
+  const own = Object.getOwnPropertyDescriptor(adapter, 'applyVersionFilter');
+  const original = adapter.applyVersionFilter;
+  adapter.applyVersionFilter = (handler, version, options) => {
+    const probe = original.call(adapter, () => true, version, options);
+    const kept: RouteVersion = {
+      version,
+      takes: (request) => probe(request, undefined, () => false) === true,
+    };
+    return Object.assign(original.call(adapter, handler, version, options), {
+      [ROUTE_VERSION]: kept,
+    });
+  };
+  return () => {
+    if (own === undefined) delete (adapter as Partial<VersioningAdapter>).applyVersionFilter;
+    else Object.defineProperty(adapter, 'applyVersionFilter', own);
+  };
+}
+
+/** The version of a route's handler; `undefined` where it takes every request. */
+function versionOf(handler: object): RouteVersion | undefined {
+  return (handler as { [ROUTE_VERSION]?: RouteVersion })[ROUTE_VERSION];
+}
+
+/** Whether one request can be for both. */
+function versionsOverlap(one: RouteVersion | undefined, other: RouteVersion | undefined): boolean {
+  if (one === undefined || other === undefined) return true;
+  if (one.version === VERSION_NEUTRAL || other.version === VERSION_NEUTRAL) return true;
+  const versions = new Set([one.version].flat());
+  return [other.version].flat().some((version) => versions.has(version));
+}
 
 /** The routes that can answer HEAD or POST; a GET route answers HEAD on Express. */
 const RECORDED_METHODS = ['get', 'head', 'post', 'all'] as const;
@@ -15,7 +88,7 @@ const RECORDED_METHODS = ['get', 'head', 'post', 'all'] as const;
 type RecordedMethod = (typeof RECORDED_METHODS)[number];
 
 /** A route of the application, in the order of registration. */
-export interface RecordedRoute {
+interface RecordedRoute {
   readonly method: RecordedMethod;
   readonly path: string;
   /** Where the path does not tell it; absent for a route that takes every request. */

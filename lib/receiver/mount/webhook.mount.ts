@@ -5,16 +5,15 @@ import {
   HttpAdapterHost,
   MetadataScanner,
 } from '@nestjs/core';
-import type { ConfigurationFault } from '../../errors/webhook-configuration.error.js';
+import type { ConfigurationFault } from '../../errors/webhook.error.js';
 import type { AdapterMount, NodeHandler } from './adapter-mount.js';
 import { ExpressMount } from './express.mount.js';
 import { FastifyMount } from './fastify.mount.js';
 import { markGuardedRoutes } from './guarded-routes.js';
 import { mountPaths } from './mount-path.js';
-import type { RouterSettings } from './path-matcher.js';
+import { type RouterSettings, RouteRecorder, type RoutingAdapter } from './route-recorder.js';
 import type { ResolvedReceiver, ResolvedReceivers } from '../receiver-options.interface.js';
 import { WEBHOOK_RECEIVERS } from '../receiver.constants.js';
-import { RouteRecorder, type RoutingAdapter } from './route-recorder.js';
 import { sendAnswer } from '../answers/send-answer.js';
 import { refuse } from '../answers/webhook-answer.js';
 import { WebhookIntake } from '../webhook.intake.js';

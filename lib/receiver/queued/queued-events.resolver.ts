@@ -1,11 +1,11 @@
 import type { ConfigurationFaults } from '../../options/configuration-faults.js';
-import type { DeliveryQueue } from '../../queue/delivery-queue.js';
+import type { WebhookQueue } from '../../queue/webhook-queue.js';
 import { resolveRetrySchedule, type RetrySchedule } from '../../queue/retry-schedule.js';
 import type { WebhookReceiverOptions } from '../receiver-options.interface.js';
 
 /** Where a receiver keeps its events until they are handled, and how often it tries. */
 export interface QueuedEvents {
-  readonly queue: DeliveryQueue;
+  readonly queue: WebhookQueue;
   readonly retry: RetrySchedule;
 }
 
@@ -50,7 +50,7 @@ export function resolveQueuedEvents(
   if (queue === undefined) {
     faults.add(
       'queue',
-      "must be given with acknowledge: 'queued': a durable DeliveryQueue of its own, as PgBossDeliveryQueue",
+      "must be given with acknowledge: 'queued': a durable WebhookQueue of its own, as PgBossQueue",
     );
     return undefined;
   }

@@ -5,20 +5,19 @@ import {
   type BeforeApplicationShutdown,
   type OnApplicationBootstrap,
 } from '@nestjs/common';
-import type { DeliveryOutcome } from '../../queue/delivery-queue.js';
+import type { DeliveryOutcome } from '../../queue/webhook-queue.js';
 import type { FailureReason } from '../../queue/failure-reason.js';
 import { spreadWait } from '../../queue/retry-schedule.js';
 import type { WebhookDelivery } from '../../queue/webhook-delivery.interface.js';
 import type { ReplayReservation } from '../../replay/replay-store.js';
-import { NO_BODY } from '../../request/request-body.js';
-import { EventKeeping } from '../event-keeping.js';
+import { NO_BODY } from '../../request/spooled-body.js';
+import { EventKeeping, type WebhookEvent } from '../webhook-event.js';
 import { WebhookDispatcher } from '../handlers/webhook.dispatcher.js';
 import type { ResolvedReceiver, ResolvedReceivers } from '../receiver-options.interface.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from '../receiver.constants.js';
 import type { ReceiverShutdown } from '../receiver.lifecycle.js';
 import { handledClaim } from '../replay/replay-identity.js';
 import { WebhookReception } from '../replay/webhook-reception.js';
-import type { WebhookEvent } from '../webhook-event.js';
 import type { QueuedEvents } from './queued-events.resolver.js';
 import { eventOfDelivery } from './received-delivery.js';
 

@@ -1,5 +1,5 @@
 import { Inject, Injectable } from '@nestjs/common';
-import type { DeadDelivery, DeliveryQueue } from '../../queue/delivery-queue.js';
+import type { DeadDelivery, WebhookQueue } from '../../queue/webhook-queue.js';
 import type { ResolvedReceivers } from '../receiver-options.interface.js';
 import { WEBHOOK_RECEIVERS } from '../receiver.constants.js';
 import { WebhookVerifier } from '../webhook.verifier.js';
@@ -34,12 +34,12 @@ export class WebhookInbox {
    * @returns the ids that were dead and now wait for their handlers
    * @throws {@link WebhookStoreError} `store_unavailable`, `store_full`
    */
-  async redrive(ids: readonly string[]): Promise<readonly string[]> {
-    const redriven = await Promise.all(this.queues().map(async (queue) => queue.redrive(ids)));
-    return redriven.flat();
+  async retry(ids: readonly string[]): Promise<readonly string[]> {
+    const retried = await Promise.all(this.queues().map(async (queue) => queue.redeliver(ids)));
+    return retried.flat();
   }
 
-  private queues(name?: string): readonly DeliveryQueue[] {
+  private queues(name?: string): readonly WebhookQueue[] {
     const receivers =
       name === undefined ? [...this.receivers.values()] : [this.verifier.receiver(name)];
     return receivers.flatMap(({ queued }) => queued?.queue ?? []);

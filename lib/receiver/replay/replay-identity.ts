@@ -3,7 +3,7 @@ import type { ReplayClaim } from '../../replay/replay-store.js';
 import type { WebhookEvent } from '../webhook-event.js';
 
 /** How long what is remembered. */
-export interface ReplayHorizon {
+interface ReplayHorizon {
   /** Seconds by which the clocks may differ: so long after `exp` a token still verifies. */
   readonly clockTolerance: number;
   /** Milliseconds over which a sender may repeat an event. */

@@ -1,9 +1,8 @@
-import { WebhookReplayError } from '../../errors/webhook-replay.error.js';
+import { WebhookReplayError } from '../../errors/webhook.error.js';
 import type { ReplayReservation, ReplayStore } from '../../replay/replay-store.js';
 import { rescued, type MaybePromise } from '../../token/maybe-promise.js';
-import type { RequestBody } from '../../request/request-body.js';
-import { keepingOf, type WebhookEvent } from '../webhook-event.js';
-import type { EventCommitter } from './event-commit.js';
+import type { RequestBody } from '../../request/spooled-body.js';
+import { keepingOf, type WebhookEvent, type EventCommitter } from '../webhook-event.js';
 import type { LeaseKeeper } from './lease-keeper.js';
 
 /**

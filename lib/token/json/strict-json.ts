@@ -1,4 +1,32 @@
-import { BEFORE_BRACKETS, BRACE_BIT, CLOSING, endOfString, OPENING, QUOTE } from './json-text.js';
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+
+/** Brackets and braces differ in this bit only; digits, commas and colons all lie below `[`. */
+const BRACE_BIT = 0x20;
+const BEFORE_BRACKETS = 0x5a;
+const OPENING = 0x7b;
+const CLOSING = 0x7d;
+
+/**
+ * Finds the quote that ends a string.
+ *
+ * @param text - JSON
+ * @param start - where the string's first quote is
+ * @returns `-1` in a text that is no JSON and has no such quote
+ */
+function endOfString(text: string, start: number): number {
+  let end = text.indexOf('"', start + 1);
+  while (text.charCodeAt(end - 1) === BACKSLASH && isEscaped(text, end)) {
+    end = text.indexOf('"', end + 1);
+  }
+  return end;
+}
+
+function isEscaped(text: string, at: number): boolean {
+  let backslashes = 0;
+  while (text.charCodeAt(at - 1 - backslashes) === BACKSLASH) backslashes++;
+  return backslashes % 2 === 1;
+}
 
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 const REPLACEMENT = '\ufffd';
@@ -81,7 +109,7 @@ function opens(text: string, bracket: string, limit: number): number {
 export type StructureFault = 'too deep' | 'prototype member';
 
 /** Whether a member turns a careless merge into prototype pollution: `__proto__`, and `constructor` with a `prototype` in it. */
-export function replacesPrototype(name: string, member: unknown): boolean {
+function replacesPrototype(name: string, member: unknown): boolean {
   if (name === '__proto__') return true;
   return (
     name === 'constructor' &&
@@ -116,4 +144,125 @@ export function structureFault(value: unknown, levels: number): StructureFault |
     if (fault !== undefined) return fault;
   }
   return undefined;
+}
+
+const SPACE = 0x20;
+
+/**
+ * Counts the names of members in a text by their colons: at least as many as there are at all levels, and more only
+ * where a string has a colon behind a quote in it. So a count that equals the members of the value is exact,
+ * and none of them stands twice, however the names are written.
+ *
+ * A native search goes from colon to colon, which takes a third of the time of looking at each character
+ * (benchmark `token`, 1 kB).
+ *
+ * @param text - valid JSON
+ * @returns `NaN` for a text with room before a colon, which takes a closer look
+ */
+export function countNames(text: string): number {
+  let count = 0;
+  for (let colon = text.indexOf(':'); colon !== -1; colon = text.indexOf(':', colon + 1)) {
+    const before = text.charCodeAt(colon - 1);
+    if (before === QUOTE) count++;
+    else if (before <= SPACE) return NaN;
+  }
+  return count;
+}
+
+/**
+ * Counts the members of a value at all levels.
+ *
+ * @param value - what JSON.parse has made; it is walked no deeper than the levels
+ * @param cut - a part of the value whose members are looked at and do not count
+ * @returns `NaN`, which equals no count, for a value that nests more levels, or has a member that
+ *   {@link replacesPrototype}
+ */
+export function countSoundMembers(value: object, levels: number, cut?: object): number {
+  if (value === cut) return Number.isNaN(countSoundMembers(value, levels)) ? NaN : 0;
+  if (levels === 0) return NaN;
+  let count = 0;
+  if (Array.isArray(value)) {
+    for (const item of value as unknown[]) {
+      if (typeof item === 'object' && item !== null) {
+        count += countSoundMembers(item, levels - 1, cut);
+      }
+    }
+    return count;
+  }
+  for (const name in value) {
+    const member = (value as Readonly<Record<string, unknown>>)[name];
+    if (replacesPrototype(name, member)) return NaN;
+    count++;
+    if (typeof member === 'object' && member !== null) {
+      count += countSoundMembers(member, levels - 1, cut);
+    }
+  }
+  return count;
+}
+
+/** Tells whether a value is an object and no array. */
+export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+const COMMA = 0x2c;
+const OPEN_BRACE = 0x7b;
+
+/**
+ * Tells whether a member stands twice in the outermost object, or in the object of one of its members:
+ * JSON.parse drops the first of two, so the members in the text are counted against those in the value.
+ *
+ * @param text - valid JSON
+ * @param value - what JSON.parse made of it
+ * @param nested - a member whose object is looked into too
+ */
+export function hasDuplicateMember(text: string, value: unknown, nested?: string): boolean {
+  if (!isObject(value)) return false;
+  const inner = nested === undefined ? undefined : value[nested];
+  const counted = countMembers(text, isObject(inner) ? nested : undefined);
+  return (
+    counted.outer !== Object.keys(value).length ||
+    (isObject(inner) && counted.inner !== Object.keys(inner).length)
+  );
+}
+
+function countMembers(text: string, nested: string | undefined): { outer: number; inner: number } {
+  const counted = { outer: 0, inner: 0 };
+  let depth = 0;
+  // Members are counted at level 1, and at level 2 within the nested object.
+  let countsInner = false;
+  let expectsKey = false;
+  let lastKeyIsNested = false;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code === QUOTE) {
+      const end = endOfString(text, i);
+      if (expectsKey && depth === 1) {
+        counted.outer++;
+        lastKeyIsNested = nested !== undefined && keyOf(text, i, end) === nested;
+      } else if (expectsKey && countsInner && depth === 2) {
+        counted.inner++;
+      }
+      expectsKey = false;
+      i = end;
+    } else if (code === COMMA) {
+      expectsKey = depth === 1 || (countsInner && depth === 2);
+    } else if (code > BEFORE_BRACKETS) {
+      const folded = code | BRACE_BIT;
+      if (folded === OPENING) {
+        depth++;
+        if (depth === 2) countsInner = lastKeyIsNested && code === OPEN_BRACE;
+        expectsKey = code === OPEN_BRACE && (depth === 1 || (depth === 2 && countsInner));
+      } else if (folded === CLOSING) {
+        depth--;
+        expectsKey = false;
+      }
+    }
+  }
+  return counted;
+}
+
+function keyOf(text: string, start: number, end: number): string {
+  const key = text.slice(start + 1, end);
+  return key.includes('\\') ? (JSON.parse(text.slice(start, end + 1)) as string) : key;
 }

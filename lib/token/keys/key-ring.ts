@@ -1,10 +1,132 @@
-import type { ConfigurationFault } from '../../errors/webhook-configuration.error.js';
+import type { ConfigurationFault } from '../../errors/webhook.error.js';
 import { identifierRule, isIdentifier } from '../identifier.js';
-import { StaticIssuerKeys } from './issuer-keys.js';
-import { parseKey, type KeyInput, type KeyPolicy, type WebhookKey } from './key-material.js';
-import { KeyTwins } from './key-twins.js';
-import type { IssuerKeys, KeySource, TrustedIssuers } from './key-source.js';
 import { DEFAULT_CLOCK_TOLERANCE, MAX_KEYS_TRIED } from '../webhook-token.constants.js';
+import type { HmacKey } from './hmac-key.js';
+import type { JoseKey } from './jose-key.js';
+import { type KeyInput, type KeyPolicy, parseKey, type WebhookKey } from './key-material.js';
+import type { IssuerKeys, KeySource, TrustedIssuers } from './key-source.js';
+import type { KeyWindow } from './key-window.js';
+import type { VerificationKey } from './token-key.js';
+
+/** A key, and when it holds; without a window, always. */
+interface WindowedKey<Key extends VerificationKey = VerificationKey> {
+  readonly key: Key;
+  readonly window: KeyWindow | undefined;
+}
+
+/** The keys of one issuer that are at hand. */
+export class StaticIssuerKeys implements IssuerKeys {
+  private readonly named = new Map<string, readonly VerificationKey[]>();
+  private readonly unnamed: readonly VerificationKey[];
+  private readonly all: readonly VerificationKey[];
+  /** Of the keys that have one; most issuers have none, and then no key costs a look at the time. */
+  private readonly windows: ReadonlyMap<VerificationKey, KeyWindow> | undefined;
+
+  /** @param clockTolerance - seconds by which a window opens earlier; it closes when it says */
+  constructor(
+    readonly issuer: string,
+    keys: readonly WindowedKey[],
+    private readonly clockTolerance: number,
+  ) {
+    this.all = keys.map(({ key }) => key);
+    this.unnamed = this.all.filter(({ kid }) => kid === undefined);
+    for (const key of this.all) {
+      if (key.kid === undefined) continue;
+      this.named.set(key.kid, [...(this.named.get(key.kid) ?? []), key]);
+    }
+    for (const [kid, named] of this.named) this.named.set(kid, [...named, ...this.unnamed]);
+    const windows = keys.flatMap(({ key, window }) =>
+      window === undefined ? [] : [[key, window] as const],
+    );
+    this.windows = windows.length === 0 ? undefined : new Map(windows);
+  }
+
+  /**
+   * The keys a token may have been signed with: those its `kid` names and those without a name;
+   * without `kid` all of them, unless they are so many that trying them would be a lever. A key whose
+   * window has not opened, or has closed, is as if it were not there.
+   */
+  candidates(kid: string | undefined, now: number): readonly VerificationKey[] {
+    const known = kid === undefined ? this.all : (this.named.get(kid) ?? this.unnamed);
+    if (this.windows === undefined && known.length <= MAX_KEYS_TRIED) return known;
+    const open = known.filter((key) => this.holds(key, now));
+    return kid === undefined && open.length > MAX_KEYS_TRIED ? [] : open;
+  }
+
+  known(): readonly VerificationKey[] {
+    return this.all;
+  }
+
+  /** Whether a key has this name, valid now or not. */
+  names(kid: string): boolean {
+    return this.named.has(kid);
+  }
+
+  /** Whether every key's window has closed. */
+  hasEnded(now: number): boolean {
+    return this.all.every((key) => (this.windows?.get(key)?.closes ?? Infinity) <= now);
+  }
+
+  /** The most keys without a name that are ever valid at one time. */
+  get mostUnnamedAtOnce(): number {
+    // That many are valid at a moment when one of them begins to be.
+    const openings = this.unnamed.map((key) => this.opening(key));
+    return Math.max(
+      0,
+      ...openings.map((at) => this.unnamed.filter((key) => this.holds(key, at)).length),
+    );
+  }
+
+  private holds(key: VerificationKey, now: number): boolean {
+    const window = this.windows?.get(key);
+    return window === undefined || (this.opening(key) <= now && now < window.closes);
+  }
+
+  private opening(key: VerificationKey): number {
+    return (this.windows?.get(key)?.opens ?? -Infinity) - this.clockTolerance;
+  }
+}
+
+type Entry = WindowedKey<HmacKey | JoseKey>;
+
+/** Collects the keys of one issuer, and refuses pairs of them that cannot both be meant. */
+class KeyTwins {
+  private readonly entries: Entry[] = [];
+
+  /** What was added, without repetitions. */
+  get distinct(): readonly Entry[] {
+    return this.entries;
+  }
+
+  /**
+   * Adds a key. Quite the same key once more changes nothing: while no rotation is on, the variable of the old
+   * secret and that of the new one may well hold the same.
+   *
+   * @returns what is wrong, and the remedy
+   */
+  add(added: Entry): string | undefined {
+    const twins = this.entries.filter(({ key }) => key.holdsSame(added.key));
+    const otherAlgorithm = twins.find(({ key }) => key.alg !== added.key.alg)?.key.alg;
+    if (otherAlgorithm !== undefined) {
+      return `the same key stands here for ${otherAlgorithm} already, and a key serves one algorithm (RFC 8725, section 3.1): make one for each`;
+    }
+    // Otherwise the entry without an end would keep alive what the other one revokes.
+    if (!twins.every((twin) => sameWindow(twin, added))) {
+      return 'the same key stands here already, with another notBefore or notAfter: keep the one that is meant';
+    }
+    if (twins.some(({ key }) => key.kid === added.key.kid)) return undefined;
+    const { kid } = added.key;
+    if (kid !== undefined && this.entries.some(({ key }) => key.kid === kid)) {
+      return 'another key of the issuer has this kid: a name stands for one key, so give each its own';
+    }
+    this.entries.push(added);
+    return undefined;
+  }
+}
+
+function sameWindow({ window: one }: Entry, { window: other }: Entry): boolean {
+  return one?.opens === other?.opens && one?.closes === other?.closes;
+}
 
 /** An issuer that is trusted, with its keys. */
 export interface TrustedIssuer {

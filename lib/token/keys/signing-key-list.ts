@@ -1,4 +1,4 @@
-import type { ConfigurationFault } from '../../errors/webhook-configuration.error.js';
+import type { ConfigurationFault } from '../../errors/webhook.error.js';
 import { parseSigningKey, type SigningKeyInput } from './signing-key.js';
 import { MAX_KEYS_TRIED } from '../webhook-token.constants.js';
 

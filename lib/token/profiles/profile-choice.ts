@@ -1,9 +1,42 @@
-import { isObject } from '../json/json-object.js';
+import { isObject } from '../json/strict-json.js';
+import {
+  DEFAULT_PROFILE,
+  type SignatureAlgorithm,
+  WEBHOOK_PROFILES,
+  type WebhookProfile,
+} from '../webhook-token.constants.js';
 import type { ProfileRules } from './profile-rules.interface.js';
 import { isDraft00Claim, SWT_DRAFT_00 } from './swt-draft-00.profile.js';
 import { SWT_DRAFT_02 } from './swt-draft-02.profile.js';
 import { WEBHOOK_TOKEN } from './webhook-token.profile.js';
-import { DEFAULT_PROFILE, type WebhookProfile } from '../webhook-token.constants.js';
+
+const RULES: Readonly<Record<WebhookProfile, ProfileRules>> = {
+  'webhook-token': WEBHOOK_TOKEN,
+  'swt-draft-00': SWT_DRAFT_00,
+  'swt-draft-02': SWT_DRAFT_02,
+};
+
+/** The rules of a wire format. */
+export function rulesOf(profile: WebhookProfile): ProfileRules {
+  return RULES[profile];
+}
+
+/**
+ * Says what is wrong with signing a wire format by an algorithm, and what to do.
+ *
+ * @param alg - `undefined` where the key itself is at fault
+ * @returns `undefined` where nothing is
+ */
+export function profileFault(
+  profile: WebhookProfile,
+  alg: SignatureAlgorithm | undefined,
+): string | undefined {
+  if (!WEBHOOK_PROFILES.includes(profile)) return `must be one of ${WEBHOOK_PROFILES.join(', ')}`;
+  const { algorithms } = rulesOf(profile);
+  return alg === undefined || algorithms.has(alg)
+    ? undefined
+    : `${profile} has no ${alg}: give a key for one of ${[...algorithms].join(', ')}`;
+}
 
 /**
  * Chooses by whose rules a token is read: by configuration, `typ` and shape, never by trying one set of

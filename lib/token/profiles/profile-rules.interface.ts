@@ -1,5 +1,5 @@
 import type { PayloadHash } from '../payload-hash.js';
-import type { PayloadRule } from '../payload-rule.interface.js';
+import type { PayloadRule } from '../payload-rule.js';
 import type { WebhookClaim } from '../webhook-claims.interface.js';
 import type {
   HashAlgorithm,
@@ -11,7 +11,7 @@ import type {
 export type Members = Readonly<Record<string, unknown>>;
 
 /** What a token carries besides the event's name. */
-export interface CarriedPayload {
+interface CarriedPayload {
   /** The JSON text of inline data: an object, checked. */
   readonly data: string | undefined;
   /** Digest of the body. */

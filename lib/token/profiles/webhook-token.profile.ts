@@ -1,5 +1,5 @@
 import { invalidClaim } from '../claim-refusals.js';
-import { isObject } from '../json/json-object.js';
+import { isObject } from '../json/strict-json.js';
 import { parsePayloadHash } from '../payload-hash.js';
 import { hashOnHead } from '../payload-refusals.js';
 import { SIGNATURE_ALGORITHMS } from '../webhook-token.constants.js';

@@ -9,10 +9,10 @@ import {
 } from '../probe.interface.js';
 
 /** One request or several; `undefined` where the probe cannot be made. */
-export type Make = (context: ProbeContext) => ProbeRequest | readonly ProbeRequest[] | undefined;
+type Make = (context: ProbeContext) => ProbeRequest | readonly ProbeRequest[] | undefined;
 
 /** What differs from a probe that must hold in every format. */
-export type More = Partial<Pick<Probe, 'level' | 'profiles' | 'expect'>>;
+type More = Partial<Pick<Probe, 'level' | 'profiles' | 'expect'>>;
 
 /** The default format alone. */
 export const DEFAULT_ONLY: { readonly profiles: readonly ConformanceProfile[] } = {

@@ -1,0 +1,434 @@
+import { DelayedError, type Job, type Queue, UnrecoverableError, Worker } from 'bullmq';
+import type { Duration } from '../clock/duration.js';
+import {
+  type CancelWake,
+  SystemClock,
+  waitUntil,
+  type WebhookClock,
+} from '../clock/webhook-clock.js';
+import {
+  WebhookConfigurationError,
+  WebhookDeliveryError,
+  WebhookStoreError,
+} from '../errors/webhook.error.js';
+import { ConfigurationFaults } from '../options/configuration-faults.js';
+import {
+  type DeliveryProgress,
+  FIRST_WAIT_AFTER_THROW,
+  pendingReceipt,
+  progressAfter,
+} from '../queue/delivery-progress.js';
+import {
+  type DeadDelivery,
+  type DeliveryHandler,
+  type DeliveryOutcome,
+  WebhookQueue,
+  type DeliveryReceipt,
+  type EnqueuedDelivery,
+  type KnownDelivery,
+} from '../queue/webhook-queue.js';
+import type { FailureReason } from '../queue/failure-reason.js';
+import { LaneSlots, requireCount, resolveConcurrency } from '../queue/lane-slots.js';
+import {
+  deliveryLane,
+  deliveryOfStored,
+  storedDelivery,
+  type StoredDelivery,
+} from '../queue/stored-delivery.js';
+import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
+
+/** What Redis itself says, by the first word of it, and what its operator can do. */
+const REPLIES: readonly (readonly [RegExp, string])[] = [
+  [/\bOOM\b/, 'its memory is full (maxmemory): give it more, or remove what it need not keep'],
+  [/\bREADONLY\b/, 'it is a read-only replica: connect to the primary'],
+  [/\b(?:WRONGPASS|NOAUTH)\b|invalid password/, 'it refuses the credentials'],
+  [/\bNOPERM\b/, 'the user may not do that: grant it the commands and keys of BullMQ'],
+  [/\bMISCONF\b/, 'it cannot write to its disk'],
+  [/\bLOADING\b/, 'it is starting up'],
+  [/^no answer$/, 'it does not answer'],
+  [/\b(?:CLUSTERDOWN|MASTERDOWN)\b/, 'its cluster is down'],
+];
+
+/** What the way to it comes to, by the code of the system's error. */
+const CODES: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'nothing listens at its address',
+  ENOTFOUND: 'its host is not known',
+  EAI_AGAIN: 'its host is not known',
+  ETIMEDOUT: 'its address does not answer',
+  ECONNRESET: 'the connection broke',
+  EPIPE: 'the connection broke',
+};
+
+/** Says why Redis could not be used, in words of ours: its own may quote a command, and with it a payload. */
+function redisFailure(cause: unknown): WebhookStoreError {
+  const reason = reasonOf(cause);
+  const because = reason === undefined ? '.' : `: ${reason}.`;
+  return new WebhookStoreError(
+    'store_unavailable',
+    `The delivery queue cannot use Redis${because}`,
+    { cause },
+  );
+}
+
+function reasonOf(cause: unknown): string | undefined {
+  const { code, message } = (cause ?? {}) as { code?: unknown; message?: unknown };
+  if (typeof code === 'string' && CODES[code] !== undefined) return CODES[code];
+  return REPLIES.find(([pattern]) => pattern.test(String(message)))?.[1];
+}
+
+/** Says what of the server's set-up would lose deliveries; none where it does not tell. */
+export async function durabilityFaults(queue: Queue): Promise<string[]> {
+  const client = await queue.getBackend().client;
+  const info = await client.info();
+  const faults: string[] = [];
+  if (/^aof_enabled:0/m.test(info)) {
+    faults.push(
+      'its append-only file is off, so that a restart of Redis loses what waits: set appendonly yes',
+    );
+  }
+  const policy = /^maxmemory_policy:(\S+)/m.exec(info)?.[1] ?? 'noeviction';
+  if (policy !== 'noeviction') {
+    faults.push(
+      `its maxmemory-policy is ${policy}, so that a full server forgets deliveries: set noeviction`,
+    );
+  }
+  return faults;
+}
+
+/** What a job holds: the delivery, and what became of its attempts. */
+interface DeliveryJobData extends DeliveryProgress {
+  readonly delivery: StoredDelivery;
+}
+
+/** A job of the queue; its result is the number of attempts that delivered it. */
+type DeliveryJob = Job<DeliveryJobData, number>;
+
+function jobData(delivery: WebhookDelivery, dueAt: number): DeliveryJobData {
+  return { delivery: storedDelivery(delivery), attempts: 0, dueAt, throws: 0 };
+}
+
+function deliveryOf({ delivery }: DeliveryJobData): WebhookDelivery {
+  return deliveryOfStored(delivery);
+}
+
+/** How a job that was given up says why: read by people in a dashboard, and by {@link readFailure}. */
+function failureText(reason: FailureReason, attempts: number): string {
+  return `${reason} after ${attempts} ${attempts === 1 ? 'attempt' : 'attempts'}`;
+}
+
+function readFailure(text: string): { reason: FailureReason; attempts: number } {
+  const [, reason = 'unknown', attempts = '0'] = /^(\S+) after (\d+) attempts?$/.exec(text) ?? [];
+  return { reason: reason as FailureReason, attempts: Number(attempts) };
+}
+
+/** What the queue knows of a job it has. */
+function receiptOf(job: DeliveryJob, state: string): KnownDelivery {
+  const id = job.id!;
+  if (state === 'completed') return { id, status: 'delivered', attempts: job.returnvalue };
+  if (state === 'failed') return { id, status: 'dead', ...readFailure(job.failedReason) };
+  return pendingReceipt(id, job.data);
+}
+
+function deadDelivery(job: DeliveryJob): DeadDelivery {
+  return {
+    delivery: deliveryOf(job.data),
+    ...readFailure(job.failedReason),
+    diedAt: job.finishedOn ?? job.timestamp,
+  };
+}
+
+/** How much runs at once, and what is kept. */
+export interface BullMqQueueOptions {
+  /** Attempts that this process runs at once; default 50. */
+  readonly concurrency?: number | undefined;
+  /** Those of them that go to one endpoint, or one origin; default a quarter of `concurrency`, at least 1. */
+  readonly concurrencyPerDestination?: number | undefined;
+  /** How long a delivered one is known by its id; default `'96h'`. */
+  readonly keepDelivered?: Duration | undefined;
+  /** How many delivered ones are known at most, the last ones; default 100,000. */
+  readonly maxDelivered?: number | undefined;
+  /** How long after a crash of its process an attempt runs again; default `'30s'`, at least `'5s'`. */
+  readonly lease?: Duration | undefined;
+  /** Default: the machine's clock, which must agree with that of the other processes to within seconds. */
+  readonly clock?: WebhookClock | undefined;
+}
+
+/** Milliseconds. */
+const DEFAULT_KEEP = 96 * 3_600_000;
+const DEFAULT_LEASE = 30_000;
+const LEAST_LEASE = 5_000;
+/** Until somebody who waits for Redis is told that it is away. */
+const LONGEST_SILENCE = 10_000;
+/** Until a delivery whose destination has all its slots is looked at again. */
+const LANE_WAIT = 200;
+/** A crash costs a job one of these, and must never cost a delivery its life. */
+const NEVER = Number.MAX_SAFE_INTEGER;
+
+const JOB = 'delivery';
+
+/**
+ * Keeps deliveries in Redis, through BullMQ: shared by any number of processes, and as durable as the
+ * server's append-only file. It cannot join a database transaction.
+ *
+ * ```ts
+ * WebhookModule.forRootAsync({
+ *   imports: [BullModule.registerQueue({ name: 'webhooks' })],
+ *   inject: [getQueueToken('webhooks')],
+ *   useFactory: (queue: Queue) => ({ publisher: { …, queue: new BullMqQueue(queue) } }),
+ * })
+ * ```
+ */
+export class BullMqQueue extends WebhookQueue {
+  override readonly durable = true;
+  override readonly shared = true;
+  override readonly transactional = false;
+
+  private readonly clock: WebhookClock;
+  private readonly concurrency: number;
+  private readonly keep: { age: number; count: number };
+  private readonly lease: number;
+  private readonly lanes: LaneSlots;
+  private worker: Worker | undefined;
+  private stopping = false;
+  private running = 0;
+  /** What BullMQ reported last of its connection: it connects again for ever, and keeps everybody waiting. */
+  private outage: unknown;
+
+  /**
+   * @param queue - for deliveries alone; closing it stays the application's. Its connection should have
+   *   `enableOfflineQueue: false`, so that publishing fails at once while Redis is away.
+   * @throws {@link WebhookConfigurationError}
+   */
+  constructor(
+    private readonly queue: Queue,
+    options: BullMqQueueOptions = {},
+  ) {
+    super();
+    const { maxDelivered = 100_000, clock = new SystemClock() } = options;
+    const faults = new ConfigurationFaults('BullMqQueue');
+    const { concurrency, concurrencyPerDestination } = resolveConcurrency(options, faults);
+    requireCount('maxDelivered', maxDelivered, faults);
+    const age = faults.duration('keepDelivered', options.keepDelivered, DEFAULT_KEEP);
+    this.lease = faults.duration('lease', options.lease, DEFAULT_LEASE);
+    faults.require(this.lease >= LEAST_LEASE, 'lease', "must be at least '5s'");
+    faults.require(
+      typeof (queue as Partial<Queue> | undefined)?.addBulk === 'function',
+      'queue',
+      'must be a Queue of bullmq: inject it with getQueueToken(name), or make one with new Queue(name)',
+    );
+    if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
+    this.concurrency = concurrency;
+    this.keep = { age: Math.ceil(age / 1_000), count: maxDelivered };
+    this.lanes = new LaneSlots(concurrencyPerDestination);
+    this.clock = clock;
+    // Heard here, and told to whoever waits; without a listener BullMQ prints it.
+    (queue as Partial<Queue>).on?.('error', (error) => (this.outage = error));
+  }
+
+  override async enqueue(
+    deliveries: readonly EnqueuedDelivery[],
+  ): Promise<readonly DeliveryReceipt[]> {
+    this.refuseWhenStopping();
+    return this.ask(async () => {
+      const known = await Promise.all(deliveries.map(({ delivery }) => this.receipt(delivery.id)));
+      const fresh = deliveries.filter((_, index) => known[index] === undefined);
+      // One MULTI: all of them or none. A job whose id is taken meanwhile is left as it is.
+      if (fresh.length > 0) await this.queue.addBulk(fresh.map((item) => this.jobOf(item)));
+      const seen = new Set<string>();
+      return deliveries.map(({ delivery: { id }, notBefore }, index): DeliveryReceipt => {
+        const twin = seen.has(id);
+        seen.add(id);
+        if (known[index] !== undefined) return known[index];
+        return twin
+          ? { id, status: 'pending', attempts: 0, nextAttemptAt: notBefore }
+          : { id, status: 'recorded' };
+      });
+    });
+  }
+
+  override async consume(handler: DeliveryHandler): Promise<void> {
+    const { connection, prefix } = this.queue.opts;
+    // Made once: one that Redis has kept waiting begins by itself when it is back.
+    this.worker ??= new Worker(
+      this.queue.name,
+      async (job: DeliveryJob, token) => this.run(job, token, handler),
+      {
+        connection,
+        ...(prefix !== undefined && { prefix }),
+        concurrency: this.concurrency,
+        lockDuration: this.lease,
+        stalledInterval: this.lease,
+        maxStalledCount: NEVER,
+      },
+      // BullMQ reconnects by itself; without a listener an error of its connection would end the process.
+    ).on('error', (error) => (this.outage = error));
+    const { worker } = this;
+    await this.ask(async () => worker.waitUntilReady());
+    await this.warnOfLosses();
+  }
+
+  override async find(ids: readonly string[]): Promise<readonly (KnownDelivery | undefined)[]> {
+    return this.ask(async () => Promise.all(ids.map(async (id) => this.receipt(id))));
+  }
+
+  override async listDead(): Promise<readonly DeadDelivery[]> {
+    return this.ask(async () => {
+      const jobs = (await this.queue.getFailed(0, -1)) as DeliveryJob[];
+      return jobs.map(deadDelivery).sort((a, b) => a.diedAt - b.diedAt);
+    });
+  }
+
+  override async redeliver(ids: readonly string[]): Promise<readonly string[]> {
+    this.refuseWhenStopping();
+    return this.ask(async () => {
+      const redelivered: string[] = [];
+      for (const id of new Set(ids)) {
+        const job = (await this.queue.getJob(id)) as DeliveryJob | undefined;
+        if (job === undefined || !(await job.isFailed())) continue;
+        await job.updateData(jobData(deliveryOf(job.data), this.clock.now()));
+        if (await retried(job)) redelivered.push(id);
+      }
+      return redelivered;
+    });
+  }
+
+  override async stop(deadline: number): Promise<number> {
+    this.stopping = true;
+    const { worker } = this;
+    if (worker === undefined) return 0;
+    if (!(await isConnected(worker))) {
+      // It would wait for Redis to say goodbye, and keep the process alive.
+      await waitUntil(this.clock, deadline, worker.close(true));
+      return this.running;
+    }
+    await waitUntil(this.clock, deadline, worker.close());
+    const left = this.running;
+    // What still runs is given up here; its lease ends, and another process takes it.
+    // Closing it by force does nothing once it is being closed, so its connections are ended.
+    if (left > 0) void worker.disconnect().catch(() => {});
+    return left;
+  }
+
+  private async run(
+    job: DeliveryJob,
+    token: string | undefined,
+    handler: DeliveryHandler,
+  ): Promise<number> {
+    const delivery = deliveryOf(job.data);
+    const lane = deliveryLane(delivery);
+    if (!this.lanes.hasRoom(lane)) {
+      return this.putOff(job, token, { dueAt: this.clock.now() + LANE_WAIT });
+    }
+    this.lanes.enter(lane);
+    this.running++;
+    let outcome: DeliveryOutcome | undefined;
+    try {
+      outcome = await handler(delivery, job.data.attempts + 1);
+    } catch {
+      // The handler's own affair, and it has logged it: here it only means "again".
+    } finally {
+      this.running--;
+      this.lanes.leave(lane);
+    }
+    return this.settle(job, token, outcome);
+  }
+
+  private async warnOfLosses(): Promise<void> {
+    // A server that does not let itself be asked is not for that reason a bad one.
+    const faults = await durabilityFaults(this.queue).catch(() => []);
+    for (const fault of faults) {
+      process.emitWarning(`Webhook deliveries can be lost in Redis: ${fault}.`, {
+        code: 'WEBHOOK_QUEUE_MAY_LOSE',
+      });
+    }
+  }
+
+  private async settle(
+    job: DeliveryJob,
+    token: string | undefined,
+    outcome: DeliveryOutcome | undefined,
+  ): Promise<number> {
+    switch (outcome?.type) {
+      case 'delivered':
+        return job.data.attempts + 1;
+      case 'dead':
+        throw new UnrecoverableError(failureText(outcome.reason, outcome.attempts));
+      default:
+        return this.putOff(job, token, progressAfter(job.data, outcome, this.clock.now()));
+    }
+  }
+
+  /** Moved first, which a worker that has lost its lease cannot do; a crash in between costs a count, no delivery. */
+  private async putOff(
+    job: DeliveryJob,
+    token: string | undefined,
+    change: ReturnType<typeof progressAfter>,
+  ): Promise<never> {
+    await job.moveToDelayed(change.dueAt, token);
+    await job.updateData({ ...job.data, ...change });
+    throw new DelayedError();
+  }
+
+  private jobOf({
+    delivery,
+    notBefore,
+  }: EnqueuedDelivery): Parameters<Queue['addBulk']>[0][number] {
+    return {
+      name: JOB,
+      data: jobData(delivery, notBefore),
+      opts: {
+        jobId: delivery.id,
+        // What BullMQ itself stumbles over, say a server that is full or failing over, must end no delivery.
+        attempts: NEVER,
+        backoff: { type: 'fixed', delay: FIRST_WAIT_AFTER_THROW },
+        delay: Math.max(0, notBefore - this.clock.now()),
+        removeOnComplete: this.keep,
+        removeOnFail: false,
+      },
+    };
+  }
+
+  private async receipt(id: string): Promise<KnownDelivery | undefined> {
+    const job = (await this.queue.getJob(id)) as DeliveryJob | undefined;
+    return job === undefined ? undefined : receiptOf(job, await job.getState());
+  }
+
+  private async ask<T>(question: () => Promise<T>): Promise<T> {
+    let cancel: CancelWake = () => {};
+    const silence = new Promise<never>((_, reject) => {
+      const end = this.clock.now() + LONGEST_SILENCE;
+      cancel = this.clock.wakeAt(end, () => reject(this.outage ?? new Error('no answer')));
+    });
+    try {
+      return await Promise.race([question(), silence]);
+    } catch (cause) {
+      throw redisFailure(cause);
+    } finally {
+      cancel();
+    }
+  }
+
+  private refuseWhenStopping(): void {
+    if (this.stopping) {
+      throw new WebhookDeliveryError('shutting_down', 'The delivery queue is stopped.');
+    }
+  }
+}
+
+async function isConnected(worker: Worker): Promise<boolean> {
+  // A client that has never been connected is still to come.
+  const client = worker.getBackend().client.catch(() => undefined);
+  const turn = new Promise<undefined>((resolve) => setImmediate(() => resolve(undefined)));
+  return (await Promise.race([client, turn]))?.status === 'ready';
+}
+
+/** @returns `false` where somebody else was faster */
+async function retried(job: DeliveryJob): Promise<boolean> {
+  try {
+    await job.retry('failed');
+    return true;
+  } catch (error) {
+    if (await job.isFailed()) throw error;
+    return false;
+  }
+}

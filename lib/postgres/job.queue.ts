@@ -1,0 +1,245 @@
+import type { Db, PgBoss } from 'pg-boss';
+import { waitUntil } from '../clock/webhook-clock.js';
+import { WebhookDeliveryError } from '../errors/webhook.error.js';
+import {
+  WebhookQueue,
+  type DeadDelivery,
+  type DeliveryHandler,
+  type DeliveryReceipt,
+  type EnqueuedDelivery,
+  type EnqueueOptions,
+  type KnownDelivery,
+} from '../queue/webhook-queue.js';
+import { deliveryOfStored } from '../queue/stored-delivery.js';
+import type { BossHost } from './boss-host.js';
+import { ClaimLoop } from './claim-loop.js';
+import { databaseFailure } from './database-failure.js';
+import { settlementOf, Settlements } from './settlements.js';
+import type { ResolvedJobQueueOptions } from './job-queue-options.resolver.js';
+import { deadDelivery, jobId, jobOf, jobQueueOptions, receiptOf } from './job-record.js';
+import { JobStatements, type ClaimedJob } from './job-statements.js';
+
+/** Milliseconds, after the deadline if it has passed. */
+const TIME_TO_CLOSE = 2_000;
+
+/** What is open once the database was reached. */
+interface OpenJobs {
+  readonly boss: PgBoss;
+  readonly db: Db;
+}
+
+/**
+ * Keeps deliveries as jobs of pg-boss: what `PgBossQueue` and `PgliteQueue` have in common.
+ *
+ * pg-boss owns the tables, their migrations, the leases of crashed processes and the removal of what was delivered. Claims and
+ * outcomes are statements of this package over its job table.
+ */
+export abstract class JobQueue extends WebhookQueue {
+  override readonly durable = true;
+  override readonly shared: boolean;
+  override readonly transactional = true;
+
+  private readonly statements: JobStatements;
+  private readonly settlements: Settlements;
+  private opening: Promise<OpenJobs> | undefined;
+  private jobs: OpenJobs | undefined;
+  private loop: ClaimLoop | undefined;
+  private cancelHeartbeat = (): void => {};
+  private stopping = false;
+
+  /** @internal */
+  protected constructor(
+    private readonly host: BossHost,
+    private readonly options: ResolvedJobQueueOptions,
+  ) {
+    super();
+    this.shared = host.shared;
+    this.statements = new JobStatements(host.schema, options.name);
+    const { clock, lease } = options;
+    this.settlements = new Settlements(
+      async (batch) => this.statements.settle((await this.open()).db, batch),
+      clock,
+      lease,
+    );
+  }
+
+  override async enqueue(
+    deliveries: readonly EnqueuedDelivery[],
+    { tx }: EnqueueOptions = {},
+  ): Promise<readonly DeliveryReceipt[]> {
+    this.refuseWhenStopping();
+    const joined = tx === undefined ? undefined : this.host.join(tx);
+    const receipts = await this.ask(async ({ boss, db }) =>
+      this.record(boss, joined ?? db, deliveries),
+    );
+    // What is recorded in a transaction is found by the next poll after its commit.
+    if (joined === undefined) this.loop?.wake();
+    return receipts;
+  }
+
+  override async consume(handler: DeliveryHandler): Promise<void> {
+    const { clock } = this.options;
+    await this.ask(async () => {});
+    // An application may be closed while it starts.
+    if (this.stopping) return;
+    this.loop = new ClaimLoop({
+      ...this.options,
+      claim: async (request) => this.statements.claim((await this.open()).db, request),
+      nextDue: async (after, until) =>
+        this.statements.nextDue((await this.open()).db, after, until),
+      run: async (job) => this.run(job, handler),
+      giveBack: async ({ id, claim }) => this.settlements.settle({ id, claim, state: 'retry' }),
+      onOutage: warnOfOutage,
+      clock,
+    });
+    this.beat();
+    this.loop.wake();
+  }
+
+  override async find(ids: readonly string[]): Promise<readonly (KnownDelivery | undefined)[]> {
+    return this.ask(async ({ db }) => {
+      const jobs = await this.statements.find(db, ids);
+      return ids.map((id) => {
+        const job = jobs.get(jobId(id));
+        return job === undefined ? undefined : receiptOf(id, job);
+      });
+    });
+  }
+
+  override async listDead(): Promise<readonly DeadDelivery[]> {
+    return this.ask(async ({ db }) => (await this.statements.listFailed(db)).map(deadDelivery));
+  }
+
+  override async redeliver(ids: readonly string[]): Promise<readonly string[]> {
+    this.refuseWhenStopping();
+    const { clock, keepDelivered } = this.options;
+    const keep = Math.ceil(keepDelivered / 1_000);
+    const redelivered = await this.ask(async ({ db }) =>
+      this.statements.redeliver(db, ids, clock.now(), keep),
+    );
+    this.loop?.wake();
+    return [...new Set(ids)].filter((id) => redelivered.has(jobId(id)));
+  }
+
+  override async stop(deadline: number): Promise<number> {
+    this.stopping = true;
+    const { clock } = this.options;
+    await waitUntil(clock, deadline, this.loop?.stop());
+    this.cancelHeartbeat();
+    this.settlements.close();
+    const left = this.loop?.running.length ?? 0;
+    // A server that is away must not hold up the shutdown; what is open ends with the process.
+    const closed = this.opening?.then(async () => this.host.close()).catch(() => {});
+    await waitUntil(clock, Math.max(deadline, clock.now() + TIME_TO_CLOSE), closed);
+    return left;
+  }
+
+  /** Once it is open it is so for good: a connection that is lost is the driver's affair. */
+  protected async open(): Promise<OpenJobs> {
+    this.opening ??= this.openJobs().catch((error: unknown) => {
+      this.opening = undefined;
+      throw error;
+    });
+    return this.opening;
+  }
+
+  private async openJobs(): Promise<OpenJobs> {
+    const boss = await this.host.open();
+    try {
+      await this.prepare(boss);
+    } catch (error) {
+      // The next to ask opens it anew: its pool and its timers would be left behind, or its place still taken.
+      await this.host.close().catch(() => {});
+      throw error;
+    }
+    this.jobs = { boss, db: boss.getDb() };
+    return this.jobs;
+  }
+
+  private async prepare(boss: PgBoss): Promise<void> {
+    const { lease, keepDelivered, name } = this.options;
+    const settings = jobQueueOptions(lease, keepDelivered);
+    await boss.createQueue(name, settings);
+    // An earlier start may have made it, with other settings; and pg-boss knows it from here on without asking.
+    await boss.updateQueue(name, settings);
+    await boss.getQueue(name);
+    await boss.insert(name, []);
+  }
+
+  private async record(
+    boss: PgBoss,
+    db: Db,
+    deliveries: readonly EnqueuedDelivery[],
+  ): Promise<readonly DeliveryReceipt[]> {
+    const fresh = new Map(deliveries.toReversed().map((item) => [item.delivery.id, item]));
+    const inOrder = deliveries.filter((item) => fresh.get(item.delivery.id) === item);
+    const inserted = new Set(
+      await boss.insert(this.options.name, inOrder.map(jobOf), { db, returnId: true }),
+    );
+    const known =
+      inserted.size === deliveries.length
+        ? undefined
+        : await this.statements.find(
+            db,
+            deliveries.map(({ delivery }) => delivery.id),
+          );
+    return deliveries.map((item): DeliveryReceipt => {
+      const { id } = item.delivery;
+      if (fresh.get(id) === item && inserted.has(jobId(id))) return { id, status: 'recorded' };
+      const job = known?.get(jobId(id));
+      // A transaction that sees an older state of the table knows of it, and no more.
+      const pending = { status: 'pending', attempts: 0, nextAttemptAt: item.notBefore } as const;
+      return job === undefined ? { id, ...pending } : receiptOf(id, job);
+    });
+  }
+
+  private async run(job: ClaimedJob, handler: DeliveryHandler): Promise<void> {
+    const { data } = job;
+    const outcome = await attempt(async () =>
+      handler(deliveryOfStored(data.delivery), data.attempts + 1),
+    );
+    await this.settlements.settle(settlementOf(job, outcome, this.options.clock.now()));
+  }
+
+  /** Renews the leases of what runs, thrice in the time that one lasts. */
+  private beat(): void {
+    const { clock, lease, name } = this.options;
+    this.cancelHeartbeat = clock.wakeAt(clock.now() + lease / 3, () => {
+      const running = this.loop?.running ?? [];
+      const held = running.map(({ id, claim }) => ({ id, retryCount: claim }));
+      this.beat();
+      // One that fails is made up for by the next.
+      if (held.length > 0) this.jobs?.boss.touch(name, held).catch(() => {});
+    });
+  }
+
+  private async ask<T>(question: (jobs: OpenJobs) => Promise<T>): Promise<T> {
+    try {
+      return await question(await this.open());
+    } catch (error) {
+      throw databaseFailure('The delivery queue', error);
+    }
+  }
+
+  private refuseWhenStopping(): void {
+    if (this.stopping) {
+      throw new WebhookDeliveryError('shutting_down', 'The delivery queue is stopped.');
+    }
+  }
+}
+
+async function attempt<T>(run: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await run();
+  } catch {
+    // The handler's own affair, and it has logged it: here it only means "again".
+    return undefined;
+  }
+}
+
+function warnOfOutage(error: unknown): void {
+  const { message } = databaseFailure('The delivery queue', error);
+  process.emitWarning(`${message} Deliveries wait, and it tries again.`, {
+    code: 'WEBHOOK_QUEUE_UNAVAILABLE',
+  });
+}

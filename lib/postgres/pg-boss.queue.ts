@@ -1,0 +1,133 @@
+import type { Db, PgBoss } from 'pg-boss';
+import { WebhookConfigurationError } from '../errors/webhook.error.js';
+import { ConfigurationFaults } from '../options/configuration-faults.js';
+import { BOSS_OPTIONS, type BossHost, isSchemaName, SCHEMA_RULE } from './boss-host.js';
+import { JobQueue } from './job.queue.js';
+import { type JobQueueOptions, resolveJobQueueOptions } from './job-queue-options.resolver.js';
+import { joinTransaction } from './transactions/join-transaction.js';
+import { rowsOf } from './transactions/query-result.js';
+
+/** The part of a `Pool` of node-postgres that is used. */
+export interface PostgresPool {
+  /** As node-postgres has it. */
+  query(text: string, values?: unknown[]): Promise<unknown>;
+}
+
+/** Exactly one of `connectionString`, `pool` and `boss` says where the deliveries are kept. */
+export interface PgBossQueueOptions extends JobQueueOptions {
+  /** `postgresql://user:password@host:5432/database`; a pool of its own is opened, and closed when the queue stops. */
+  readonly connectionString?: string | undefined;
+  /** A `Pool` of node-postgres; closing it stays the application's. */
+  readonly pool?: PostgresPool | undefined;
+  /** A pg-boss of the application's; it is started where that has not been done, and stopping it stays the application's. */
+  readonly boss?: PgBoss | undefined;
+  /** The schema of pg-boss; default `webhooks`, and with `boss` its own default `pgboss`. */
+  readonly schema?: string | undefined;
+  /**
+   * Whether start-up creates the schema, and brings it up to date; default `true`. With `false` it must be as this version
+   * of pg-boss has it: `npx pg-boss migrate`.
+   */
+  readonly migrate?: boolean | undefined;
+}
+
+/** A pg-boss on a PostgreSQL server. */
+class ServerBossHost implements BossHost {
+  readonly shared = true;
+  private owned: PgBoss | undefined;
+
+  constructor(
+    private readonly options: PgBossQueueOptions,
+    readonly schema: string,
+  ) {}
+
+  async open(): Promise<PgBoss> {
+    if (this.options.boss !== undefined) return this.options.boss.start();
+    this.owned = await this.createBoss();
+    try {
+      return await this.owned.start();
+    } catch (error) {
+      await this.close().catch(() => {});
+      throw error;
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.owned?.stop({ graceful: false });
+  }
+
+  join(tx: unknown): Db {
+    return joinTransaction(tx);
+  }
+
+  private async createBoss(): Promise<PgBoss> {
+    // Here and not above: the replay store of this entry point needs no pg-boss.
+    const { PgBoss } = await import('pg-boss');
+    const { connectionString, pool, migrate = true } = this.options;
+    const boss = new PgBoss({
+      ...BOSS_OPTIONS,
+      ...(pool === undefined ? { connectionString: connectionString! } : { db: poolDb(pool) }),
+      schema: this.schema,
+      migrate,
+      createSchema: migrate,
+      application_name: 'nestjs-webhook-token',
+    });
+    // An error of its upkeep is met again by the queue itself; without a listener it would end the process.
+    boss.on('error', () => {});
+    return boss;
+  }
+}
+
+function poolDb(pool: PostgresPool): Db {
+  return {
+    executeSql: async (text, values) => ({ rows: rowsOf(await pool.query(text, values)) }),
+  };
+}
+
+/**
+ * Keeps deliveries in PostgreSQL, through pg-boss: shared by any number of processes, as durable as the database, and able to
+ * join a transaction of the caller's.
+ *
+ * ```ts
+ * WebhookModule.forRoot({
+ *   publisher: { …, queue: new PgBossQueue({ connectionString: process.env.DATABASE_URL }) },
+ * })
+ * ```
+ *
+ * A `tx` may be a Client of node-postgres on which a transaction is open, an EntityManager or QueryRunner of TypeORM, the `tx` of
+ * Prisma or Drizzle, a Transaction of Kysely or Knex. It must be of the same database. What was recorded in it is
+ * attempted after its commit, within `pollInterval`.
+ */
+export class PgBossQueue extends JobQueue {
+  /** @throws {@link WebhookConfigurationError} */
+  constructor(options: PgBossQueueOptions) {
+    const faults = new ConfigurationFaults('PgBossQueue');
+    const { connectionString, pool, boss } = options;
+    const sources = [connectionString, pool, boss].filter((source) => source !== undefined);
+    faults.require(
+      sources.length === 1,
+      '',
+      'needs exactly one of connectionString, pool and boss: is the environment variable set?',
+    );
+    faults.require(
+      connectionString === undefined ||
+        (typeof connectionString === 'string' && /^postgres(ql)?:\/\//.test(connectionString)),
+      'connectionString',
+      'must begin with postgresql:// or postgres://',
+    );
+    faults.require(
+      pool === undefined || typeof pool.query === 'function',
+      'pool',
+      'must be a Pool of pg: new Pool({ connectionString })',
+    );
+    faults.require(
+      boss === undefined || typeof boss.createQueue === 'function',
+      'boss',
+      'must be a PgBoss of pg-boss',
+    );
+    const schema = options.schema ?? (boss === undefined ? 'webhooks' : 'pgboss');
+    faults.require(isSchemaName(schema), 'schema', SCHEMA_RULE);
+    const resolved = resolveJobQueueOptions(options, faults);
+    if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
+    super(new ServerBossHost(options, schema), resolved);
+  }
+}

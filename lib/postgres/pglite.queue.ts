@@ -1,0 +1,96 @@
+import type { PGlite } from '@electric-sql/pglite';
+import { resolve } from 'node:path';
+import type { Db, PgBoss } from 'pg-boss';
+import { WebhookConfigurationError } from '../errors/webhook.error.js';
+import { ConfigurationFaults } from '../options/configuration-faults.js';
+import type { BossHost } from './boss-host.js';
+import { databaseFailure } from './database-failure.js';
+import { EmbeddedDatabase } from './embedded-database.js';
+import { JobQueue } from './job.queue.js';
+import { type JobQueueOptions, resolveJobQueueOptions } from './job-queue-options.resolver.js';
+import { joinEmbeddedTransaction } from './transactions/join-transaction.js';
+
+/** A pg-boss on a PGlite in this process, which other queues may use too. */
+class EmbeddedBossHost implements BossHost {
+  readonly shared = false;
+  private opened: EmbeddedDatabase | undefined;
+
+  constructor(
+    private readonly directory: string,
+    readonly schema: string,
+    private readonly name: string,
+  ) {}
+
+  /** The open database. */
+  get database(): PGlite {
+    return this.opened!.pglite;
+  }
+
+  async open(): Promise<PgBoss> {
+    this.opened = await EmbeddedDatabase.open(this.directory, this.schema, this.name);
+    return this.opened.boss;
+  }
+
+  async close(): Promise<void> {
+    if (this.opened === undefined) return;
+    this.opened = undefined;
+    await EmbeddedDatabase.release(this.directory, this.name);
+  }
+
+  join(tx: unknown): Db {
+    return joinEmbeddedTransaction(tx);
+  }
+}
+
+/** A directory, and what every queue on PostgreSQL takes. */
+export interface PgliteQueueOptions extends JobQueueOptions {
+  /**
+   * Where the database lies; made where it does not exist. One process at a time; several queues of it may share the directory,
+   * each under a `name` of its own.
+   */
+  readonly directory: string;
+}
+
+/**
+ * Keeps deliveries in an embedded PostgreSQL, PGlite, through pg-boss: no server, for one process.
+ *
+ * They survive a crash of the process, not a power cut: PGlite does not flush to the disk. It takes 300 to 850 MB of memory,
+ * and the first start some seconds. A process that finds another one in its directory does not start.
+ *
+ * ```ts
+ * WebhookModule.forRoot({
+ *   publisher: { …, queue: new PgliteQueue({ directory: 'var/webhooks' }) },
+ * })
+ * ```
+ */
+export class PgliteQueue extends JobQueue {
+  private readonly embedded: EmbeddedBossHost;
+
+  /** @throws {@link WebhookConfigurationError} */
+  constructor(options: PgliteQueueOptions) {
+    const faults = new ConfigurationFaults('PgliteQueue');
+    const { directory } = options;
+    const isPath = typeof directory === 'string' && directory !== '';
+    faults.require(isPath, 'directory', 'must be a path: is the environment variable set?');
+    const resolved = resolveJobQueueOptions(options, faults);
+    if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
+    const host = new EmbeddedBossHost(resolve(directory), 'webhooks', resolved.name);
+    super(host, resolved);
+    this.embedded = host;
+  }
+
+  /**
+   * The database, for tables of the application's own and for transactions: `database.transaction(async (tx) => …)`. Inside of
+   * one, anything but `publish(…, { tx })` would wait for its end. Closing it is the queue's.
+   *
+   * @throws {@link WebhookStoreError} `store_unavailable`
+   */
+  async database(): Promise<PGlite> {
+    try {
+      await this.open();
+    } catch (error) {
+      throw databaseFailure('The delivery queue', error);
+    }
+    return this.embedded.database;
+  }
+}

@@ -1,0 +1,362 @@
+import { type CancelWake, SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
+import { WebhookConfigurationError, WebhookDeliveryError } from '../errors/webhook.error.js';
+import { waitAfterThrow } from './delivery-progress.js';
+import {
+  type DeadDelivery,
+  type DeliveryHandler,
+  type DeliveryOutcome,
+  WebhookQueue,
+  type DeliveryReceipt,
+  type EnqueuedDelivery,
+  type KnownDelivery,
+} from './webhook-queue.js';
+import { RecentEntries } from './recent-entries.js';
+import { PendingDeliveries, type PendingDelivery } from './pending-deliveries.js';
+import type { WebhookDelivery } from './webhook-delivery.interface.js';
+
+type Receipt<Status extends KnownDelivery['status']> = Extract<KnownDelivery, { status: Status }>;
+
+interface Dead {
+  readonly receipt: Receipt<'dead'>;
+  /** Absent where the payload had to go. */
+  delivery?: DeadDelivery;
+  bytes: number;
+}
+
+/**
+ * What became of the last deliveries. Delivered and dead ones are bounded apart, so that success does not push
+ * out what somebody still has to look at; dead ones are kept whole while there is room.
+ */
+class FinishedDeliveries {
+  private readonly delivered: RecentEntries<Receipt<'delivered'>>;
+  private readonly dead = new Map<string, Dead>();
+  /** The dead ones that are whole, the oldest first. */
+  private readonly whole = new Set<string>();
+  /** What the whole ones hold. */
+  private heldBytes = 0;
+
+  constructor(
+    maxDelivered: number,
+    private readonly maxDead: number,
+  ) {
+    this.delivered = new RecentEntries(maxDelivered);
+  }
+
+  receipt(id: string): Receipt<'delivered' | 'dead'> | undefined {
+    return this.delivered.get(id) ?? this.dead.get(id)?.receipt;
+  }
+
+  addDelivered(id: string, attempts: number): void {
+    this.delivered.set(id, { id, status: 'delivered', attempts });
+  }
+
+  addDead(delivery: DeadDelivery, bytes: number): void {
+    const { attempts, reason } = delivery;
+    const { id } = delivery.delivery;
+    this.dead.set(id, { receipt: { id, status: 'dead', attempts, reason }, delivery, bytes });
+    this.whole.add(id);
+    this.heldBytes += bytes;
+    if (this.dead.size > this.maxDead) this.forgetDead(this.dead.keys().next().value!);
+  }
+
+  /** The dead deliveries that can be redelivered, the oldest first. */
+  listDead(): DeadDelivery[] {
+    return [...this.whole].map((id) => this.dead.get(id)!.delivery!);
+  }
+
+  findDead(id: string): DeadDelivery | undefined {
+    return this.dead.get(id)?.delivery;
+  }
+
+  forgetDead(id: string): void {
+    const dead = this.dead.get(id);
+    if (dead === undefined) return;
+    this.letGo(id, dead);
+    this.dead.delete(id);
+  }
+
+  /** Lets the oldest dead deliveries go until at most so many bytes are held; their ids stay known. */
+  shrinkTo(bytes: number): void {
+    for (const id of this.whole) {
+      if (this.heldBytes <= bytes) return;
+      this.letGo(id, this.dead.get(id)!);
+    }
+  }
+
+  private letGo(id: string, dead: Dead): void {
+    this.whole.delete(id);
+    this.heldBytes -= dead.bytes;
+    dead.bytes = 0;
+    delete dead.delivery;
+  }
+}
+
+/** Bounds of the queue in memory. */
+export interface InProcessQueueOptions {
+  /** Attempts that run at once; default 50. */
+  readonly concurrency?: number | undefined;
+  /**
+   * Attempts that run at once to one endpoint, or to one origin of URLs that callers name; default a quarter of
+   * `concurrency`, at least 1. While a destination has all of its own, what is due for others passes by.
+   */
+  readonly concurrencyPerDestination?: number | undefined;
+  /** Deliveries held, running ones included; default 10,000. */
+  readonly maxPending?: number | undefined;
+  /** Bytes of payload held; default 64 MiB. Dead deliveries give way when it is reached. */
+  readonly maxBytes?: number | undefined;
+  /** Delivered ones whose ids are remembered, the last ones; default 10,000. */
+  readonly rememberFinished?: number | undefined;
+  /**
+   * Dead deliveries that are remembered, the last ones; default 10,000. Beyond it the oldest is forgotten
+   * without a word: it is not listed any more, and its id is recorded anew.
+   */
+  readonly rememberDead?: number | undefined;
+  /** Where the time comes from; default the machine's clock. */
+  readonly clock?: WebhookClock | undefined;
+}
+
+/**
+ * Keeps deliveries in this process's memory. **A crash loses what it holds**: good for development, for
+ * tests, and for events that may be lost.
+ *
+ * It is bounded in number and bytes, and refuses what it cannot hold. Each instance serves one publisher.
+ */
+export class InProcessQueue extends WebhookQueue {
+  override readonly durable = false;
+  override readonly shared = false;
+  override readonly transactional = false;
+
+  private readonly concurrency: number;
+  private readonly clock: WebhookClock;
+  private readonly pending: PendingDeliveries;
+  private readonly finished: FinishedDeliveries;
+
+  private handler: DeliveryHandler | undefined;
+  private running = 0;
+  private pumpScheduled = false;
+  private armed: { readonly at: number; readonly cancel: CancelWake } | undefined;
+  private stopping = false;
+  private closed = false;
+  private onProgress: (() => void) | undefined;
+
+  /** @throws {@link WebhookConfigurationError} for a bound that is no positive whole number */
+  constructor(options: InProcessQueueOptions = {}) {
+    super();
+    const {
+      concurrency = 50,
+      concurrencyPerDestination = Math.max(1, Math.floor(concurrency / 4)),
+      maxPending = 10_000,
+      maxBytes = 64 * 1024 * 1024,
+      rememberFinished = 10_000,
+      rememberDead = 10_000,
+      clock = new SystemClock(),
+    } = options;
+    const bounds = {
+      concurrency,
+      ...(options.concurrencyPerDestination !== undefined && { concurrencyPerDestination }),
+      maxPending,
+      maxBytes,
+      rememberFinished,
+      rememberDead,
+    };
+    const faults = Object.entries(bounds)
+      .filter(([, bound]) => !Number.isSafeInteger(bound) || bound < 1)
+      .map(([name]) => ({ path: `queue.${name}`, message: 'must be a whole number above 0' }));
+    if (faults.length > 0) throw new WebhookConfigurationError(faults);
+    this.concurrency = concurrency;
+    this.clock = clock;
+    this.pending = new PendingDeliveries(maxPending, maxBytes, concurrencyPerDestination);
+    this.finished = new FinishedDeliveries(rememberFinished, rememberDead);
+  }
+
+  /** Deliveries held, running ones included. */
+  get size(): number {
+    return this.pending.size;
+  }
+
+  override async enqueue(
+    deliveries: readonly EnqueuedDelivery[],
+  ): Promise<readonly DeliveryReceipt[]> {
+    this.refuseWhenStopping();
+    const fresh = new Map(
+      deliveries
+        .filter(({ delivery }) => this.receiptOf(delivery.id) === undefined)
+        .map(({ delivery }) => [delivery.id, delivery]),
+    );
+    this.pending.requireRoomFor([...fresh.values()]);
+    const receipts = deliveries.map(
+      ({ delivery, notBefore }) => this.receiptOf(delivery.id) ?? this.add(delivery, notBefore),
+    );
+    this.schedulePump();
+    return receipts;
+  }
+
+  override consume(handler: DeliveryHandler): void {
+    if (this.handler !== undefined) {
+      throw new WebhookConfigurationError([
+        {
+          path: 'publisher.queue',
+          message: 'serves a publisher already: give every publisher a queue of its own',
+        },
+      ]);
+    }
+    this.handler = handler;
+    this.schedulePump();
+  }
+
+  override async find(ids: readonly string[]): Promise<readonly (KnownDelivery | undefined)[]> {
+    return ids.map((id) => this.receiptOf(id));
+  }
+
+  override async listDead(): Promise<readonly DeadDelivery[]> {
+    return this.finished.listDead();
+  }
+
+  override async redeliver(ids: readonly string[]): Promise<readonly string[]> {
+    this.refuseWhenStopping();
+    const dead = [...new Set(ids)].flatMap((id) => this.finished.findDead(id)?.delivery ?? []);
+    this.pending.requireRoomFor(dead);
+    for (const delivery of dead) {
+      this.finished.forgetDead(delivery.id);
+      this.add(delivery, this.clock.now());
+    }
+    this.schedulePump();
+    return dead.map(({ id }) => id);
+  }
+
+  override async stop(deadline: number): Promise<number> {
+    this.stopping = true;
+    await this.drain(deadline);
+    this.closed = true;
+    this.disarm();
+    return this.pending.size;
+  }
+
+  private async drain(deadline: number): Promise<void> {
+    let cancel: CancelWake = () => {};
+    await new Promise<void>((resolve) => {
+      this.onProgress = () => {
+        if (this.isDrained()) resolve();
+      };
+      cancel = this.clock.wakeAt(deadline, resolve);
+      this.onProgress();
+    });
+    cancel();
+    this.onProgress = undefined;
+  }
+
+  private isDrained(): boolean {
+    if (this.running > 0) return false;
+    const { nextDue } = this.pending;
+    return this.handler === undefined || nextDue === undefined || nextDue > this.clock.now();
+  }
+
+  private refuseWhenStopping(): void {
+    if (this.stopping) {
+      throw new WebhookDeliveryError('shutting_down', 'The delivery queue is stopped.');
+    }
+  }
+
+  private receiptOf(id: string): KnownDelivery | undefined {
+    return this.pending.receipt(id) ?? this.finished.receipt(id);
+  }
+
+  private add(delivery: WebhookDelivery, due: number): DeliveryReceipt {
+    this.pending.add(delivery, due);
+    this.finished.shrinkTo(this.pending.freeBytes);
+    return { id: delivery.id, status: 'recorded' };
+  }
+
+  /** Never runs a handler within the caller's own turn: `enqueue` must be over before an attempt begins. */
+  private schedulePump(): void {
+    const { nextDue } = this.pending;
+    if (
+      nextDue === undefined ||
+      this.handler === undefined ||
+      this.closed ||
+      this.running >= this.concurrency
+    ) {
+      return;
+    }
+    if (nextDue <= this.clock.now()) {
+      if (this.pumpScheduled) return;
+      this.pumpScheduled = true;
+      queueMicrotask(() => {
+        this.pumpScheduled = false;
+        this.pump();
+      });
+    } else if (this.armed === undefined || nextDue < this.armed.at) {
+      this.disarm();
+      this.armed = { at: nextDue, cancel: this.clock.wakeAt(nextDue, () => this.wake()) };
+    }
+  }
+
+  private wake(): void {
+    this.armed = undefined;
+    this.pump();
+  }
+
+  private disarm(): void {
+    this.armed?.cancel();
+    this.armed = undefined;
+  }
+
+  private pump(): void {
+    const now = this.clock.now();
+    while (!this.closed && this.running < this.concurrency) {
+      const entry = this.pending.takeDue(now);
+      if (entry === undefined) break;
+      void this.run(entry);
+    }
+    this.schedulePump();
+  }
+
+  private async run(entry: PendingDelivery): Promise<void> {
+    this.running++;
+    let outcome: DeliveryOutcome | undefined;
+    try {
+      outcome = await this.handler!(entry.delivery, entry.attempts + 1);
+    } catch {
+      // The handler's own affair, and it has logged it: here it only means "again".
+    }
+    this.running--;
+    this.pending.release(entry);
+    this.settle(entry, outcome);
+    this.schedulePump();
+    this.onProgress?.();
+  }
+
+  private settle(entry: PendingDelivery, outcome: DeliveryOutcome | undefined): void {
+    switch (outcome?.type) {
+      case 'delivered':
+        this.pending.remove(entry);
+        this.finished.addDelivered(entry.delivery.id, entry.attempts + 1);
+        break;
+      case 'dead':
+        this.bury(entry, outcome);
+        break;
+      case 'retry':
+        entry.attempts++;
+        entry.throws = 0;
+        entry.reason = outcome.reason;
+        this.pending.putBack(entry, outcome.at);
+        break;
+      case 'defer':
+        entry.throws = 0;
+        this.pending.putBack(entry, outcome.at);
+        break;
+      default:
+        this.pending.putBack(entry, this.clock.now() + waitAfterThrow(entry.throws++));
+    }
+  }
+
+  private bury(
+    entry: PendingDelivery,
+    { attempts, reason }: Extract<DeliveryOutcome, { type: 'dead' }>,
+  ): void {
+    const { delivery, bytes } = entry;
+    this.pending.remove(entry);
+    this.finished.addDead({ delivery, attempts, reason, diedAt: this.clock.now() }, bytes);
+    this.finished.shrinkTo(this.pending.freeBytes);
+  }
+}

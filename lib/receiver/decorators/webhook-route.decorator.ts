@@ -1,0 +1,89 @@
+import { Head, HttpCode, Post, UseGuards, UseInterceptors } from '@nestjs/common';
+import { WebhookExceptionFilter } from '../answers/webhook-exception.filter.js';
+import { WEBHOOK_SUBSCRIPTIONS } from '../receiver.constants.js';
+import { markRoute } from '../handlers/webhook-subscription.js';
+import { WebhookGuard } from '../webhook.guard.js';
+import { WebhookInterceptor } from '../webhook.interceptor.js';
+
+/** Where Nest keeps the parameter decorators of a method, on its class. */
+const ROUTE_ARGUMENTS = '__routeArguments__';
+
+/** Where Nest keeps the filters of a method; it asks the last one first. */
+const FILTERS = '__exceptionFilters__';
+
+type Method = (this: Record<string | symbol, Method>, ...args: unknown[]) => unknown;
+
+/**
+ * The method is a webhook route of its own: HEAD and POST, guarded, each event handled once, answered
+ * 204 when the method's promise settles. Path parameters, versions and further decorators work as on any route.
+ *
+ * @param path - as for `@Post()`; default: the controller's own path
+ * @param options.receiver - name of the receiver whose rules hold; default: the only one, or `'default'`
+ */
+export function WebhookRoute(
+  path?: string | string[],
+  options: { readonly receiver?: string | undefined } = {},
+): MethodDecorator {
+  return (target, key, descriptor) => {
+    const method = descriptor.value as Method;
+    markRoute(method, options);
+    bindFilterBehind(method);
+    for (const decorate of [
+      UseGuards(WebhookGuard),
+      UseInterceptors(WebhookInterceptor),
+      HttpCode(204),
+      Post(path),
+    ]) {
+      decorate(target, key, descriptor);
+    }
+    addHeadTwin(target, key, method, path);
+  };
+}
+
+/** Binds the catch-all filter behind those of the method's own, and ahead of its class's and the application's. */
+function bindFilterBehind(method: Method): void {
+  const own = (Reflect.getMetadata(FILTERS, method) as unknown[] | undefined) ?? [];
+  Reflect.defineMetadata(FILTERS, [WebhookExceptionFilter, ...own], method);
+}
+
+/** A method can have one route only, so HEAD gets a method of its own that calls this one. */
+function addHeadTwin(
+  target: object,
+  key: string | symbol,
+  method: Method,
+  path: string | string[] | undefined,
+): void {
+  const twinKey = `${String(key)}:HEAD`;
+  const twin: Method = function (...args) {
+    return this[key]!(...args);
+  };
+  // Metadata is looked up along the prototype chain: what decorators further up put on the method
+  // after this one has run is seen on the twin too.
+  Object.setPrototypeOf(twin, method);
+  // All but the subscriptions: an event would be handled by the method and once more by its twin.
+  Reflect.defineMetadata(WEBHOOK_SUBSCRIPTIONS, [], twin);
+  Object.defineProperty(twin, 'name', { value: twinName(target, key), configurable: true });
+  const descriptor = { value: twin, configurable: true, writable: true, enumerable: false };
+  Object.defineProperty(target, twinKey, descriptor);
+  copyMetadata('design:paramtypes', target, key, twinKey);
+  copyMetadata(ROUTE_ARGUMENTS, target.constructor, key, twinKey);
+  Head(path)(target, twinKey, descriptor);
+  HttpCode(204)(target, twinKey, descriptor);
+}
+
+/** OpenAPI documents take a route's operationId from the function's name, and want it to be unique. */
+function twinName(target: object, key: string | symbol): string {
+  let name = `${typeof key === 'symbol' ? (key.description ?? '') : key}Head`;
+  while (name in target) name += '_';
+  return name;
+}
+
+function copyMetadata(
+  name: string,
+  target: object,
+  from: string | symbol,
+  to: string | symbol,
+): void {
+  const value: unknown = Reflect.getMetadata(name, target, from);
+  if (value !== undefined) Reflect.defineMetadata(name, value, target, to);
+}

@@ -1,0 +1,360 @@
+import assert from 'node:assert/strict';
+import type { WebhookClock } from '../clock/webhook-clock.js';
+import { isWebhookError } from '../errors/webhook.error.js';
+import type { DeliveryOutcome, WebhookQueue, DeliveryReceipt } from '../queue/webhook-queue.js';
+import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
+import type { ContractCase } from './contract-case.interface.js';
+import { TestClock } from './test-clock.js';
+
+/** How to get at the queue under test. */
+export interface WebhookQueueContractOptions {
+  /** Makes an empty queue that reads the time from this clock, or from a server's. */
+  readonly create: (clock: WebhookClock) => WebhookQueue | Promise<WebhookQueue>;
+  /**
+   * Lets time pass; default: on the clock that `create` was given. A queue on a server's clock waits for
+   * real here.
+   */
+  readonly advance?: ((ms: number) => Promise<void>) | undefined;
+}
+
+/** Milliseconds that pass while a case waits for something to happen. */
+const STEP = 10;
+const PATIENCE = 500;
+/** A lease may have to end before a delivery runs again. */
+const LONG_STEP = 1_000;
+
+/**
+ * The rules every {@link WebhookQueue} keeps, as cases for any test framework:
+ *
+ * @example
+ * ```ts
+ * for (const { name, run } of webhookQueueContract({ create: (clock) => new MyQueue({ clock }) })) {
+ *   it(name, run);
+ * }
+ * ```
+ */
+export function webhookQueueContract(options: WebhookQueueContractOptions): ContractCase[] {
+  return Object.entries(RULES).map(([name, rule]) => ({
+    name,
+    run: async () => {
+      const clock = new TestClock();
+      const queue = await options.create(clock);
+      const advance = options.advance ?? ((ms: number) => clock.advance(ms));
+      const bench = new Bench(queue, options.advance === undefined ? clock : undefined, advance);
+      try {
+        await rule(bench);
+      } finally {
+        await bench.close();
+      }
+    },
+  }));
+}
+
+type Script = (delivery: WebhookDelivery, attempt: number) => DeliveryOutcome | Promise<never>;
+
+/** A queue on the bench, with a handler that follows a script and notes what it was given. */
+class Bench {
+  readonly runs: { readonly id: string; readonly attempt: number }[] = [];
+  readonly received: WebhookDelivery[] = [];
+  private stopped = false;
+
+  constructor(
+    readonly queue: WebhookQueue,
+    private readonly clock: WebhookClock | undefined,
+    readonly advance: (ms: number) => Promise<void>,
+  ) {}
+
+  now(): number {
+    return this.clock?.now() ?? Date.now();
+  }
+
+  async consume(script: Script = () => ({ type: 'delivered' })): Promise<void> {
+    await this.queue.consume(async (delivery, attempt) => {
+      this.runs.push({ id: delivery.id, attempt });
+      this.received.push(delivery);
+      return script(delivery, attempt);
+    });
+  }
+
+  enqueue(...ids: string[]): ReturnType<WebhookQueue['enqueue']> {
+    const notBefore = this.now();
+    return this.queue.enqueue(ids.map((id) => ({ delivery: deliveryNamed(id), notBefore })));
+  }
+
+  /** What the queue knows of an id, told by recording it again. */
+  async receiptOf(id: string): Promise<DeliveryReceipt> {
+    const [receipt] = await this.enqueue(id);
+    return receipt!;
+  }
+
+  async until(condition: () => boolean | Promise<boolean>, step = STEP): Promise<void> {
+    for (let round = 0; round < PATIENCE; round++) {
+      if (await condition()) return;
+      await this.advance(step);
+    }
+    assert.fail('what the contract promises did not happen');
+  }
+
+  async untilRuns(count: number, step = STEP): Promise<void> {
+    await this.until(() => this.runs.length >= count, step);
+  }
+
+  async stop(grace: number): Promise<number> {
+    this.stopped = true;
+    return this.queue.stop(this.now() + grace);
+  }
+
+  async close(): Promise<void> {
+    if (!this.stopped) await this.stop(0).catch(() => {});
+  }
+}
+
+const RULES: Record<string, (bench: Bench) => Promise<void>> = {
+  'hands a delivery over whole, as the first attempt': async (bench) => {
+    await bench.consume();
+    const [receipt] = await bench.enqueue('whole');
+
+    await bench.untilRuns(1);
+
+    assert.deepEqual(receipt, { id: 'whole', status: 'recorded' });
+    assert.deepEqual(bench.runs, [{ id: 'whole', attempt: 1 }]);
+    const expected = deliveryNamed('whole');
+    // Compared as a Buffer: a queue may give any Uint8Array back.
+    const received = bench.received[0]!;
+    const bytes = Buffer.from(received.payload.bytes!);
+    assert.deepEqual({ ...received, payload: { ...received.payload, bytes } }, expected);
+  },
+
+  'records before anybody consumes': async (bench) => {
+    await bench.enqueue('early');
+    await bench.advance(STEP);
+    await bench.consume();
+
+    await bench.untilRuns(1);
+  },
+
+  'records an id once, within one call and over calls': async (bench) => {
+    await bench.enqueue('twin', 'twin');
+    const again = await bench.enqueue('twin', 'other');
+
+    await bench.consume();
+    await bench.untilRuns(2);
+    await bench.advance(STEP * 5);
+
+    assert.deepEqual(
+      again.map(({ id, status }) => ({ id, status })),
+      [
+        { id: 'twin', status: 'pending' },
+        { id: 'other', status: 'recorded' },
+      ],
+    );
+    assert.deepEqual(bench.runs.map(({ id }) => id).sort(), ['other', 'twin']);
+  },
+
+  'knows an id after it was delivered': async (bench) => {
+    await bench.consume();
+    await bench.enqueue('done');
+    await bench.untilRuns(1);
+    await bench.until(async () => (await bench.receiptOf('done')).status === 'delivered');
+
+    assert.deepEqual(await bench.receiptOf('done'), {
+      id: 'done',
+      status: 'delivered',
+      attempts: 1,
+    });
+    await bench.advance(STEP * 5);
+    assert.equal(bench.runs.length, 1);
+  },
+
+  'tells what it knows of an id, and records nothing by it': async (bench) => {
+    await bench.consume(() => ({ type: 'dead', reason: 'http_500', attempts: 1 }));
+    await bench.enqueue('asked');
+    await bench.until(async () => (await bench.queue.listDead()).length === 1);
+
+    assert.deepEqual(await bench.queue.find(['nobody', 'asked', 'nobody']), [
+      undefined,
+      { id: 'asked', status: 'dead', attempts: 1, reason: 'http_500' },
+      undefined,
+    ]);
+    assert.equal((await bench.receiptOf('nobody')).status, 'recorded');
+  },
+
+  'hands nothing over before its time': async (bench) => {
+    await bench.consume();
+    const notBefore = bench.now() + 2_000;
+    await bench.queue.enqueue([{ delivery: deliveryNamed('later'), notBefore }]);
+
+    await bench.advance(1_000);
+    assert.equal(bench.runs.length, 0);
+    await bench.advance(1_000);
+    await bench.untilRuns(1);
+  },
+
+  'retries at the time it was told, as the next attempt': async (bench) => {
+    let at = Infinity;
+    await bench.consume((_, attempt) =>
+      attempt === 1
+        ? { type: 'retry', at: (at = bench.now() + 2_000), reason: 'http_500' }
+        : { type: 'delivered' },
+    );
+    await bench.enqueue('again');
+    await bench.untilRuns(1);
+
+    await bench.advance(1_000);
+    assert.equal(bench.runs.length, 1);
+    assert.deepEqual(await bench.receiptOf('again'), {
+      id: 'again',
+      status: 'pending',
+      attempts: 1,
+      nextAttemptAt: at,
+      reason: 'http_500',
+    });
+    await bench.advance(1_000);
+    await bench.untilRuns(2);
+
+    assert.deepEqual(
+      bench.runs.map(({ attempt }) => attempt),
+      [1, 2],
+    );
+  },
+
+  'counts no attempt for a delivery that was put off': async (bench) => {
+    await bench.consume(() =>
+      bench.runs.length === 1 ? { type: 'defer', at: bench.now() + 500 } : { type: 'delivered' },
+    );
+    await bench.enqueue('deferred');
+
+    await bench.advance(500);
+    await bench.untilRuns(2);
+
+    assert.deepEqual(
+      bench.runs.map(({ attempt }) => attempt),
+      [1, 1],
+    );
+  },
+
+  'keeps what was given up, and does not run it again': async (bench) => {
+    await bench.consume(() => ({ type: 'dead', reason: 'http_500', attempts: 1 }));
+    await bench.enqueue('lost');
+    await bench.until(async () => (await bench.queue.listDead()).length === 1);
+    await bench.advance(STEP * 5);
+
+    const [dead] = await bench.queue.listDead();
+    assert.equal(dead!.delivery.id, 'lost');
+    assert.equal(dead!.reason, 'http_500');
+    assert.equal(dead!.attempts, 1);
+    assert.deepEqual(await bench.receiptOf('lost'), {
+      id: 'lost',
+      status: 'dead',
+      attempts: 1,
+      reason: 'http_500',
+    });
+    assert.equal(bench.runs.length, 1);
+  },
+
+  'gives a redelivered delivery a new round under its old id': async (bench) => {
+    let isBroken = true;
+    await bench.consume((_, attempt) =>
+      isBroken ? { type: 'dead', reason: 'http_500', attempts: attempt } : { type: 'delivered' },
+    );
+    await bench.enqueue('revived');
+    await bench.until(async () => (await bench.queue.listDead()).length === 1);
+    isBroken = false;
+
+    assert.deepEqual(await bench.queue.redeliver(['revived', 'nobody', 'revived']), ['revived']);
+    await bench.untilRuns(2);
+
+    assert.deepEqual(bench.runs.at(-1), { id: 'revived', attempt: 1 });
+    assert.deepEqual(await bench.queue.listDead(), []);
+  },
+
+  'runs a delivery again whose handler threw, as the same attempt': async (bench) => {
+    await bench.consume(() =>
+      bench.runs.length === 1
+        ? Promise.reject(new Error('the worker stumbled'))
+        : { type: 'delivered' },
+    );
+    await bench.enqueue('stumbled');
+
+    await bench.untilRuns(2, LONG_STEP);
+
+    assert.deepEqual(bench.runs, [
+      { id: 'stumbled', attempt: 1 },
+      { id: 'stumbled', attempt: 1 },
+    ]);
+  },
+
+  'starts equals in the order they were recorded': async (bench) => {
+    const ids = Array.from({ length: 20 }, (_, index) => `in-order-${index}`);
+    await bench.enqueue(...ids.slice(0, 10));
+    await bench.enqueue(...ids.slice(10));
+    await bench.consume();
+
+    await bench.untilRuns(ids.length);
+
+    assert.deepEqual(
+      bench.runs.map(({ id }) => id),
+      ids,
+    );
+  },
+
+  'waits for running attempts when it stops': async (bench) => {
+    let finish!: () => void;
+    const attempt = new Promise<void>((resolve) => (finish = resolve));
+    await bench.queue.consume(async (delivery, number) => {
+      bench.runs.push({ id: delivery.id, attempt: number });
+      await attempt;
+      return { type: 'delivered' };
+    });
+    await bench.enqueue('running');
+    await bench.untilRuns(1);
+
+    let left: number | undefined;
+    const stopped = bench.stop(60_000).then((count) => (left = count));
+    await bench.advance(STEP);
+    assert.equal(left, undefined);
+    finish();
+
+    assert.equal(await stopped, 0);
+  },
+
+  'waits no longer than the deadline, and says what is left': async (bench) => {
+    let finish!: () => void;
+    const attempt = new Promise<void>((resolve) => (finish = resolve));
+    await bench.queue.consume(async (delivery, number) => {
+      bench.runs.push({ id: delivery.id, attempt: number });
+      await attempt;
+      return { type: 'delivered' };
+    });
+    await bench.enqueue('stuck');
+    await bench.untilRuns(1);
+
+    const stopped = bench.stop(200);
+    await bench.advance(200);
+
+    assert.equal(await stopped, 1);
+    finish();
+  },
+
+  'takes nothing new once it was stopped': async (bench) => {
+    await bench.consume();
+    await bench.stop(0);
+
+    await assert.rejects(bench.enqueue('late'), (error) => isWebhookError(error, 'shutting_down'));
+  },
+};
+
+function deliveryNamed(id: string): WebhookDelivery {
+  return {
+    id,
+    eventId: `event-${id}`,
+    event: 'contract.checked',
+    endpointId: 'receiver',
+    payload: {
+      kind: 'json',
+      bytes: Buffer.from('{"é":"\\u0000 "}'),
+      contentType: 'application/json',
+    },
+    createdAt: 1_767_225_600_000,
+  };
+}

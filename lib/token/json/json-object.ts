@@ -1,4 +1,0 @@
-/** Tells whether a value is an object and no array. */
-export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}

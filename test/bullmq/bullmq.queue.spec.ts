@@ -1,0 +1,88 @@
+import { randomBytes } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, describe, expect, it } from '@jest/globals';
+import { Queue } from 'bullmq';
+import { BullMqQueue } from '../../lib/bullmq/index.js';
+import { durabilityFaults } from '../../lib/bullmq/bullmq.queue.js';
+import { webhookQueueContract } from '../../lib/testing/webhook-queue.contract.js';
+import { describeWith, urlOf } from '../fixtures/services.js';
+import { due } from '../postgres/deliveries.js';
+
+const queues: Queue[] = [];
+afterAll(async () => {
+  for (const queue of queues) {
+    await queue.obliterate({ force: true });
+    await queue.close();
+  }
+});
+
+function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
+  const queue = new Queue(name, {
+    connection: { url: urlOf('Redis') },
+  });
+  queues.push(queue);
+  return queue;
+}
+
+(await describeWith('Redis'))('BullMqQueue', () => {
+  const contract = webhookQueueContract({
+    create: () => new BullMqQueue(bullQueue()),
+    advance: (ms) => sleep(ms),
+  });
+  for (const { name, run } of contract) it(name, run, 20_000);
+
+  it('is redelivered by one of two that do so at the same time', async () => {
+    const { name } = bullQueue();
+    const deliveries = Array.from({ length: 20 }, (_, n) => due(`dead-${n}`));
+    const ids = deliveries.map(({ delivery }) => delivery.id);
+    const [one, two, dying] = [1, 2, 3].map(() => new BullMqQueue(bullQueue(name))) as [
+      BullMqQueue,
+      BullMqQueue,
+      BullMqQueue,
+    ];
+    await dying.enqueue(deliveries);
+    await dying.consume(async () => ({ type: 'dead', reason: 'network', attempts: 1 }));
+    while ((await dying.listDead()).length < ids.length) await sleep(20);
+    await dying.stop(Date.now() + 5_000);
+    const redelivered = await Promise.all([one.redeliver(ids), two.redeliver(ids)]);
+
+    expect(redelivered.flat().toSorted()).toEqual(ids.toSorted());
+  }, 20_000);
+});
+
+describe('BullMqQueue on a server', () => {
+  async function warningsOn(...lines: string[]): Promise<string[]> {
+    const info = async (): Promise<string> => lines.join('\r\n');
+    const backend = { client: Promise.resolve({ info }) };
+    return durabilityFaults({ getBackend: () => backend } as unknown as Queue);
+  }
+
+  it.each([
+    ['without an append-only file', 'aof_enabled:0', 'maxmemory_policy:noeviction', /appendonly/],
+    ['that evicts', 'aof_enabled:1', 'maxmemory_policy:allkeys-lru', /allkeys-lru/],
+  ])('%s warns of what it may lose', async (_, persistence, memory, expected) => {
+    expect(await warningsOn(persistence, memory)).toEqual([expect.stringMatching(expected)]);
+  });
+
+  it('that is set up for it says nothing', async () => {
+    expect(await warningsOn('aof_enabled:1', 'maxmemory_policy:noeviction')).toEqual([]);
+  });
+});
+
+describe('new BullMqQueue', () => {
+  const queue = { addBulk: async () => [] } as unknown as Queue;
+
+  it.each([
+    ['no queue', {}, {}, 'queue'],
+    ['no concurrency', queue, { concurrency: 0 }, 'concurrency'],
+    ['a lease that ends before an attempt may', queue, { lease: '1s' }, 'lease'],
+    ['a duration that is none', queue, { keepDelivered: 'long' }, 'keepDelivered'],
+  ])('refuses %s', (_, given, options, path) => {
+    expect(() => new BullMqQueue(given as Queue, options)).toThrow(
+      expect.objectContaining({
+        code: 'invalid_configuration',
+        faults: expect.arrayContaining([expect.objectContaining({ path: `BullMqQueue.${path}` })]),
+      }),
+    );
+  });
+});

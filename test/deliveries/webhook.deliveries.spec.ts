@@ -1,0 +1,549 @@
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import type { WebhookPublisherOptions } from '../../lib/publisher/options/publisher-options.interface.js';
+import type { DeliveryLog } from '../../lib/deliveries/delivery-log.js';
+import { MemoryDeliveryLog } from '../../lib/deliveries/memory-delivery.log.js';
+import { WebhookDeliveries } from '../../lib/deliveries/webhook.deliveries.js';
+import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
+import { PublisherBench } from '../publisher/publisher-bench.js';
+import { WireReceiver } from '../publisher/wire-receiver.js';
+
+let receiver: WireReceiver;
+let bench: PublisherBench;
+
+beforeEach(async () => {
+  receiver = await WireReceiver.start();
+  bench = await start();
+});
+
+afterEach(async () => {
+  await bench.stop();
+  await receiver.stop();
+});
+
+async function start(options: Partial<WebhookPublisherOptions> = {}): Promise<PublisherBench> {
+  await bench?.stop();
+  bench = await PublisherBench.start({
+    endpoints: [
+      { id: 'crm', url: receiver.url, method: 'POST' },
+      { id: 'erp', url: receiver.url, method: 'POST', events: ['order.paid'] },
+      { id: 'crm-a', url: receiver.url, method: 'POST', tenant: 'a' },
+      { id: 'crm-b', url: receiver.url, method: 'POST', tenant: 'b' },
+    ],
+    ...options,
+  });
+  return bench;
+}
+
+function deliveries(): WebhookDeliveries {
+  return bench.module.get(WebhookDeliveries);
+}
+
+/** Publishes to one endpoint, and waits for the run. */
+async function publish(
+  event: string,
+  options: { id?: string; tenant?: string } = {},
+): Promise<string> {
+  const before = bench.reports.length;
+  const result = await bench.publisher.publish(event, { n: 1 }, options);
+  await bench.reported(before + result.deliveries.length);
+  return result.deliveries[0]!.id;
+}
+
+async function publishDead(event: string, options: { id?: string; tenant?: string } = {}) {
+  const { script } = receiver;
+  receiver.script = () => ({ status: 500 });
+  const id = await publish(event, options);
+  receiver.script = script;
+  return id;
+}
+
+describe('list and get', () => {
+  it('show a delivery as pending before its first attempt', async () => {
+    const { clock } = bench;
+    const published = await bench.publisher.publish('order.created', {}, { id: 'e', delay: '1h' });
+    const [id] = published.deliveries.map((delivery) => delivery.id);
+
+    expect(await deliveries().list()).toEqual({
+      deliveries: [
+        {
+          id,
+          eventId: 'e',
+          event: 'order.created',
+          endpointId: 'crm',
+          status: 'pending',
+          attemptsMade: 0,
+          round: 1,
+          createdAt: new Date(clock.now()),
+          updatedAt: new Date(clock.now()),
+          nextAttemptAt: new Date(clock.now() + 3_600_000),
+        },
+      ],
+    });
+    expect(await deliveries().get(id!)).toMatchObject({ id, attempts: [] });
+  });
+
+  it('show the attempts of a receiver that failed before it worked', async () => {
+    receiver.script = (_, index) =>
+      index === 0
+        ? { status: 503, headers: { 'Content-Type': 'text/plain' }, body: 'in a moment' }
+        : { status: 204 };
+    const first = bench.clock.now();
+    const id = await publish('order.created', { id: 'e' });
+    const failed = await deliveries().get(id);
+    await bench.clock.advance(5_000);
+    await bench.reported(2);
+
+    expect(failed).toMatchObject({
+      status: 'pending',
+      attemptsMade: 1,
+      failureReason: 'http_503',
+      nextAttemptAt: new Date(first + 5_000),
+    });
+    const delivered = await deliveries().get(id);
+    expect(delivered).toMatchObject({ status: 'delivered', attemptsMade: 2 });
+    expect(delivered).not.toHaveProperty('failureReason');
+    expect(delivered).not.toHaveProperty('nextAttemptAt');
+    expect(delivered?.attempts).toEqual([
+      {
+        attempt: 1,
+        at: new Date(first),
+        method: 'POST',
+        statusCode: 503,
+        durationMs: 0,
+        failureReason: 'http_503',
+        answer: 'in a moment',
+      },
+      { attempt: 2, at: new Date(first + 5_000), method: 'POST', statusCode: 204, durationMs: 0 },
+    ]);
+  });
+
+  it('show when a delivery was put off for its destination', async () => {
+    receiver.script = () => ({ status: 503, headers: { 'Retry-After': '60' } });
+    await publish('order.created', { id: 'first' });
+    const before = bench.reports.length;
+    await bench.publisher.publish('order.created', {}, { id: 'second' });
+    await bench.reported(before + 1);
+    const [second] = (await deliveries().list({ eventId: 'second' })).deliveries;
+
+    expect(second).toMatchObject({
+      status: 'pending',
+      attemptsMade: 0,
+      nextAttemptAt: new Date(bench.clock.now() + 60_000),
+    });
+  });
+
+  it('give the origin of a URL and nothing else of it', async () => {
+    await bench.publisher.send(`${receiver.url}?key=s3cr3t`, 'order.created', {});
+    const { deliveries: found } = await deliveries().list();
+    const details = await deliveries().get(found[0]!.id);
+
+    expect(details?.origin).toBe(new URL(receiver.url).origin);
+    expect(JSON.stringify([found, details])).not.toMatch(/s3cr3t|hooks/);
+  });
+
+  it('hand out no token and no payload', async () => {
+    const id = await publish('order.created');
+    const details = JSON.stringify(await deliveries().get(id));
+
+    expect(receiver.requests[0]!.token).toMatch(/^ey/);
+    expect(details).not.toContain(receiver.requests[0]!.token);
+    expect(details).not.toContain('payload');
+  });
+
+  it('page through a list, also over deliveries of one moment', async () => {
+    const expected: string[] = [];
+    for (let n = 0; n < 5; n++) expected.push(await publish('order.created'));
+    const found: string[] = [];
+    let after: string | undefined;
+    do {
+      const page = await deliveries().list({ event: 'order.created' }, { limit: 2, after });
+      found.push(...page.deliveries.map(({ id }) => id));
+      after = page.next;
+    } while (after !== undefined);
+
+    expect(found).toHaveLength(5);
+    expect(found.toSorted()).toEqual(expected.toSorted());
+  });
+
+  it('know nothing of an id that nobody has published', async () => {
+    for (const id of ['nobody', '', 'x\0y']) {
+      expect(await deliveries().get(id)).toBeUndefined();
+      expect(await deliveries().payload(id)).toBeUndefined();
+    }
+  });
+});
+
+describe('payload', () => {
+  it('gives the octets of the event, as a copy', async () => {
+    const octets = Buffer.from([0, 1, 255]);
+    const { id } = await bench.publisher.send('crm', 'file.sent', octets, {
+      contentType: 'application/x-blob',
+      id: 'e',
+    });
+    expect(id).toBe('e');
+    const [delivery] = (await deliveries().list({ eventId: 'e' })).deliveries;
+    const payload = await deliveries().payload(delivery!.id);
+    payload!.bytes.fill(7);
+
+    expect(await deliveries().payload(delivery!.id)).toEqual({
+      contentType: 'application/x-blob',
+      bytes: octets,
+    });
+  });
+});
+
+describe('redeliver', () => {
+  beforeEach(async () => {
+    await start({ retry: { attempts: 1 } });
+  });
+
+  it('gives a dead delivery a new round under its id and the same txn', async () => {
+    const id = await publishDead('order.created', { id: 'e' });
+    await bench.clock.advance(1_000);
+    const result = await deliveries().redeliver(id);
+    const pending = await deliveries().get(id);
+    await bench.reported(2);
+
+    expect(result).toEqual({ deliveries: [{ id, redelivered: true }], more: false });
+    expect(pending).toMatchObject({ status: 'pending', attemptsMade: 0 });
+    expect(await deliveries().get(id)).toMatchObject({
+      status: 'delivered',
+      attempts: [{ statusCode: 500 }, { statusCode: 204 }],
+    });
+    expect(receiver.requests.map(({ claims }) => claims.txn)).toEqual(['e', 'e']);
+    expect(receiver.requests[0]!.body).toEqual(receiver.requests[1]!.body);
+  });
+
+  it('sends a delivered one again as another delivery of the same event, as often as asked', async () => {
+    const id = await publish('order.created', { id: 'e' });
+    const [second] = (await deliveries().redeliver(id)).deliveries;
+    await bench.reported(2);
+    const [third] = (await deliveries().redeliver(id)).deliveries;
+    await bench.reported(3);
+
+    expect(second).toEqual({ id, redelivered: true, as: expect.any(String) });
+    expect(new Set([id, second!.as, third!.as]).size).toBe(3);
+    expect(receiver.requests.map(({ claims }) => claims.txn)).toEqual(['e', 'e', 'e']);
+    expect(await deliveries().get(id)).toMatchObject({ status: 'delivered', round: 1 });
+    expect(await deliveries().get(third!.as!)).toMatchObject({ status: 'delivered', round: 3 });
+  });
+
+  it('does not send a second time what is being sent again', async () => {
+    const id = await publish('order.created');
+    receiver.script = () => 'hang';
+    const first = await deliveries().redeliver(id);
+    const second = await deliveries().redeliver(id);
+    await receiver.received(2);
+    receiver.answerHeld({ status: 204 });
+    await bench.reported(2);
+
+    expect(first.deliveries[0]?.redelivered).toBe(true);
+    expect(second.deliveries).toEqual([{ id, redelivered: false, reason: 'pending' }]);
+  });
+
+  it('leaves what is pending alone', async () => {
+    const result = await bench.publisher.publish('order.created', {}, { delay: '1h' });
+    const { id } = result.deliveries[0]!;
+
+    expect((await deliveries().redeliver(id)).deliveries).toEqual([
+      { id, redelivered: false, reason: 'pending' },
+    ]);
+  });
+
+  it('sends all dead ones that a filter asks for, and none that were delivered', async () => {
+    const dead = [await publishDead('order.created'), await publishDead('order.created')];
+    await publish('order.created');
+    await publishDead('invoice.created');
+    const result = await deliveries().redeliver({ event: 'order.created' });
+    await bench.reported(6);
+
+    expect(result.more).toBe(false);
+    expect(result.deliveries.every(({ redelivered }) => redelivered)).toBe(true);
+    expect(result.deliveries.map(({ id }) => id).toSorted()).toEqual(dead.toSorted());
+    expect(receiver.requests).toHaveLength(6);
+  });
+
+  it('sends the delivered ones where the filter says so, each event once', async () => {
+    const id = await publish('order.created');
+    await bench.clock.advance(1_000);
+    const [again] = (await deliveries().redeliver(id)).deliveries;
+    await bench.reported(2);
+    const result = await deliveries().redeliver({ status: 'delivered', endpointId: 'crm' });
+    await bench.reported(3);
+
+    const byId = new Map(result.deliveries.map((delivery) => [delivery.id, delivery]));
+    expect(byId.get(id)).toEqual({ id, redelivered: false, reason: 'superseded' });
+    expect(byId.get(again!.as!)).toMatchObject({ redelivered: true });
+    expect(receiver.requests).toHaveLength(3);
+  });
+
+  it('takes no more than the limit, and says that there are more', async () => {
+    for (let n = 0; n < 3; n++) await publishDead('order.created');
+    const first = await deliveries().redeliver({ since: new Date(0) }, { limit: 2 });
+    await bench.reported(5);
+    const second = await deliveries().redeliver({ since: new Date(0) }, { limit: 2 });
+    await bench.reported(6);
+
+    expect([first.deliveries.length, first.more]).toEqual([2, true]);
+    expect([second.deliveries.length, second.more]).toEqual([1, false]);
+  });
+
+  it('changes nothing in a dry run, and tells the same', async () => {
+    const dead = await publishDead('order.created');
+    const asked = { endpointId: 'crm' };
+    const before = await deliveries().get(dead);
+    const dry = await deliveries().redeliver(asked, { dryRun: true });
+
+    expect(dry).toEqual({ deliveries: [{ id: dead, redelivered: false }], more: false });
+    expect(await deliveries().get(dead)).toEqual(before);
+    expect(await bench.queue.listDead()).toHaveLength(1);
+    const real = await deliveries().redeliver(asked);
+    await bench.reported(2);
+    expect(real.deliveries.map(({ id }) => id)).toEqual(dry.deliveries.map(({ id }) => id));
+  });
+
+  it('sends as a new round what the queue has forgotten', async () => {
+    await start({ retry: { attempts: 1 }, queue: new InProcessQueue({ rememberDead: 1 }) });
+    const forgotten = await publishDead('order.created', { id: 'e' });
+    await publishDead('order.created');
+    const [result] = (await deliveries().redeliver(forgotten)).deliveries;
+    await bench.reported(3);
+
+    expect(result).toEqual({ id: forgotten, redelivered: true, as: expect.any(String) });
+    expect(receiver.requests[2]!.claims.txn).toBe('e');
+    expect(await deliveries().get(forgotten)).toMatchObject({ status: 'dead' });
+    expect((await deliveries().redeliver({ status: 'dead', eventId: 'e' })).deliveries).toEqual([
+      { id: forgotten, redelivered: false, reason: 'superseded' },
+    ]);
+  });
+
+  it('comes to an end, asked until there is no more, where the queue has forgotten most', async () => {
+    await start({ retry: { attempts: 1 }, queue: new InProcessQueue({ rememberDead: 1 }) });
+    const events = ['e1', 'e2', 'e3', 'e4'];
+    for (const id of events) await publishDead('order.created', { id });
+    let calls = 0;
+    for (let more = true; more && calls < 10; calls++) {
+      ({ more } = await deliveries().redeliver({ endpointId: 'crm' }, { limit: 1 }));
+    }
+    await bench.reported(8);
+
+    expect(calls).toBeLessThan(10);
+    const again = receiver.requests.slice(4).map(({ claims }) => claims.txn);
+    expect(new Set(again)).toEqual(new Set(events));
+    expect(again).toHaveLength(events.length);
+  });
+
+  it('sends what the log has as pending and the queue has lost', async () => {
+    const log = new MemoryDeliveryLog();
+    await start({ deliveryLog: log });
+    const result = await bench.publisher.publish('order.created', {}, { id: 'e', delay: '1h' });
+    const { id } = result.deliveries[0]!;
+    // As after a crash: a new process with a queue that knows nothing, and the old log.
+    await start({ deliveryLog: log });
+    await bench.module.init();
+
+    expect((await deliveries().redeliver(id)).deliveries).toEqual([{ id, redelivered: true }]);
+    await bench.reported(1);
+    expect(await deliveries().get(id)).toMatchObject({ status: 'delivered' });
+  });
+
+  it('sends nothing again that the queue has delivered without the log knowing', async () => {
+    const id = await publish('order.created');
+    await forceDead(bench, id);
+
+    expect((await deliveries().redeliver({ since: new Date(0) })).deliveries).toEqual([
+      { id, redelivered: false, reason: 'delivered' },
+    ]);
+  });
+
+  it('says of an id it does not know that it does not know it', async () => {
+    await expect(deliveries().redeliver('nobody')).rejects.toMatchObject({
+      code: 'unknown_delivery',
+    });
+  });
+});
+
+describe('tenants', () => {
+  beforeEach(async () => {
+    await start({ retry: { attempts: 1 } });
+  });
+
+  it('see their own only, wherever a scope is given', async () => {
+    const ofA = await publishDead('order.created', { tenant: 'a' });
+    const ofB = await publishDead('order.created', { tenant: 'b' });
+    const ofNone = await publishDead('order.created');
+    const a = { tenant: 'a' };
+
+    expect((await deliveries().list({}, a)).deliveries.map(({ id }) => id)).toEqual([ofA]);
+    expect(await deliveries().get(ofA, a)).toMatchObject({ id: ofA, tenant: 'a' });
+    expect(await deliveries().payload(ofA, a)).toBeDefined();
+    expect(await deliveries().stats({}, a)).toMatchObject({ dead: 1 });
+    for (const id of [ofB, ofNone]) {
+      expect(await deliveries().get(id, a)).toBeUndefined();
+      expect(await deliveries().payload(id, a)).toBeUndefined();
+      await expect(deliveries().redeliver(id, a)).rejects.toMatchObject({
+        code: 'unknown_delivery',
+      });
+    }
+    const dry = await deliveries().redeliver({ since: new Date(0) }, { ...a, dryRun: true });
+    expect(dry.deliveries.map(({ id }) => id)).toEqual([ofA]);
+    await bench.clock.advance(10);
+    expect(await deliveries().prune({ olderThan: 0, ...a })).toBe(1);
+    expect((await deliveries().list()).deliveries).toHaveLength(2);
+  });
+
+  it('are not mixed up by a filter that names another one', async () => {
+    await expect(deliveries().list({ tenant: 'b' }, { tenant: 'a' })).rejects.toMatchObject({
+      code: 'invalid_option',
+    });
+  });
+
+  it('see their own only where the tenant is a getter of a class', async () => {
+    const ofA = await publishDead('order.created', { tenant: 'a' });
+    await publishDead('order.created', { tenant: 'b' });
+    const a = new (class {
+      get tenant(): string {
+        return 'a';
+      }
+    })();
+
+    expect((await deliveries().list({}, a)).deliveries.map(({ id }) => id)).toEqual([ofA]);
+    expect((await deliveries().list(a)).deliveries.map(({ id }) => id)).toEqual([ofA]);
+    expect(await deliveries().stats({}, a)).toMatchObject({ dead: 1 });
+  });
+
+  it.each<[string, (all: WebhookDeliveries) => Promise<unknown>]>([
+    ['list', (all) => all.list({}, { tenant: undefined } as never)],
+    ['get', (all) => all.get('id', { tenant: undefined } as never)],
+    ['payload', (all) => all.payload('id', { tenant: undefined } as never)],
+    ['redeliver', (all) => all.redeliver('id', { tenant: undefined } as never)],
+    ['stats', (all) => all.stats({}, { tenant: undefined } as never)],
+    ['prune', (all) => all.prune({ olderThan: '1d', tenant: undefined } as never)],
+    ['get with a typo', (all) => all.get('id', { tennant: 'a' } as never)],
+  ])('are not everybody where %s is given no name of one', async (_, call) => {
+    await expect(call(deliveries())).rejects.toMatchObject({ code: 'invalid_option' });
+  });
+});
+
+describe('stats', () => {
+  it('count, and tell for how long the first has been overdue', async () => {
+    await publish('order.paid');
+    receiver.script = () => 'hang';
+    await bench.publisher.publish('order.created', {}, { delay: '1m' });
+    const inTime = await deliveries().stats();
+    await bench.clock.advance(60_000);
+    await receiver.received(3);
+    await bench.clock.advance(4_000);
+
+    expect(inTime).toMatchObject({ pending: 1, delivered: 2, dead: 0, lag: 0 });
+    expect(await deliveries().stats()).toEqual({
+      pending: 1,
+      delivered: 2,
+      dead: 0,
+      lag: 4_000,
+      endpoints: expect.arrayContaining([
+        { endpointId: 'crm', pending: 1, delivered: 1, dead: 0, lag: 4_000 },
+        { endpointId: 'erp', pending: 0, delivered: 1, dead: 0, lag: 0 },
+      ]),
+    });
+    expect(await deliveries().stats({ endpointId: 'erp' })).toMatchObject({ pending: 0, lag: 0 });
+  });
+});
+
+describe('prune', () => {
+  it('forgets what is done and old, and keeps what is pending', async () => {
+    const old = await publish('order.created');
+    await bench.publisher.publish('order.created', {}, { delay: '3d' });
+    await bench.clock.advance(86_400_000);
+    const young = await publish('order.created');
+
+    expect(await deliveries().prune({ olderThan: '12h' })).toBe(1);
+    expect(await deliveries().get(old)).toBeUndefined();
+    expect(await deliveries().stats()).toMatchObject({ pending: 1, delivered: 1 });
+    expect(await deliveries().prune({ olderThan: new Date(bench.clock.now() + 1) })).toBe(1);
+    expect(await deliveries().get(young)).toBeUndefined();
+  });
+});
+
+describe('a filter or an option that is wrong', () => {
+  it.each<[string, (all: WebhookDeliveries) => Promise<unknown>, RegExp]>([
+    [
+      'an unknown member',
+      (all) => all.list({ endpoint: 'crm' } as never),
+      /"endpoint".*endpointId/,
+    ],
+    ['an unknown member of a redelivery', (all) => all.redeliver({ evnt: 'x' } as never), /"evnt"/],
+    ['an empty redelivery', (all) => all.redeliver({}), /new Date\(0\)/],
+    ['a redelivery of undefined', (all) => all.redeliver({ event: undefined }), /new Date\(0\)/],
+    ['a redelivery by nothing', (all) => all.redeliver(undefined as never), /must be an object/],
+    ['a pending redelivery', (all) => all.redeliver({ status: 'pending' }), /status/],
+    ['a status that is none', (all) => all.list({ status: 'failed' as never }), /status/],
+    ['a time that is no Date', (all) => all.list({ since: '2026' as never }), /since/],
+    ['a Date that is none', (all) => all.list({ until: new Date('x') }), /until/],
+    ['a limit of 0', (all) => all.list({}, { limit: 0 }), /limit.*500/],
+    ['a limit above 500', (all) => all.list({}, { limit: 501 }), /limit.*500/],
+    ['a cursor that is none', (all) => all.list({}, { after: 'bm9wZQ' }), /after/],
+    [
+      'a cursor before all time',
+      (all) => all.list({}, { after: Buffer.from('[-8e15,"a"]').toString('base64url') }),
+      /after/,
+    ],
+    [
+      'a redelivery without bounds',
+      (all) => all.redeliver({ event: 'x' }, { limit: 1e9 }),
+      /limit/,
+    ],
+    ['a dry run that is a text', (all) => all.redeliver('id', { dryRun: 'no' as never }), /dryRun/],
+    ['an unknown option', (all) => all.redeliver('id', { dryrun: true } as never), /"dryrun"/],
+    ['a prune of everything', (all) => all.prune({} as never), /olderThan/],
+    ['a prune without options', (all) => all.prune(undefined as never), /olderThan/],
+    ['a prune by no duration', (all) => all.prune({ olderThan: 'long' }), /olderThan/],
+  ])('refuses %s', async (_, call, message) => {
+    await expect(call(deliveries())).rejects.toMatchObject({
+      code: 'invalid_option',
+      message: expect.stringMatching(message),
+    });
+  });
+});
+
+describe('deliveryLog: false', () => {
+  it.each<[string, (all: WebhookDeliveries) => Promise<unknown>]>([
+    ['list', (all) => all.list()],
+    ['get', (all) => all.get('id')],
+    ['payload', (all) => all.payload('id')],
+    ['redeliver', (all) => all.redeliver('id')],
+    ['stats', (all) => all.stats()],
+    ['prune', (all) => all.prune({ olderThan: '1d' })],
+  ])('makes %s say what to do', async (_, call) => {
+    await start({ deliveryLog: false });
+
+    await expect(call(deliveries())).rejects.toMatchObject({
+      code: 'unsupported_option',
+      message: expect.stringMatching(/deliveryLog is false.*DeliveryLog/),
+    });
+  });
+
+  it('delivers as before', async () => {
+    await start({ deliveryLog: false });
+
+    expect(await bench.publisher.send('crm', 'order.created', {})).toMatchObject({
+      status: 'delivered',
+    });
+  });
+});
+
+/** Puts the log in the wrong, as an outage at the wrong moment would. */
+async function forceDead({ module }: PublisherBench, id: string): Promise<void> {
+  const { log } = module.get<unknown>(WebhookDeliveries) as { log: DeliveryLog };
+  const { delivery } = (await log.find(id))!;
+  const wrong = {
+    delivery,
+    status: 'dead',
+    attempts: 1,
+    reason: 'dns',
+    at: delivery.createdAt,
+  } as const;
+  const find = log.find.bind(log);
+  log.find = async (wanted) => (wanted === id ? { ...wrong, updatedAt: wrong.at } : find(wanted));
+  log.list = async () => [{ ...wrong, updatedAt: wrong.at }];
+}

@@ -1,0 +1,343 @@
+import { afterEach, describe, expect, it } from '@jest/globals';
+import {
+  Body,
+  Catch,
+  Controller,
+  ForbiddenException,
+  Get,
+  HttpException,
+  Injectable,
+  Param,
+  Post,
+  UseGuards,
+  type ArgumentsHost,
+  type CanActivate,
+  type ExceptionFilter,
+  type INestApplication,
+  type Type,
+} from '@nestjs/common';
+import { APP_FILTER, APP_GUARD, HttpAdapterHost } from '@nestjs/core';
+import { IsInt } from 'class-validator';
+import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
+import {
+  WebhookContext,
+  WebhookData,
+} from '../../lib/receiver/decorators/webhook-data.decorator.js';
+import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
+import { WebhookGuard } from '../../lib/receiver/webhook.guard.js';
+import { adapters } from '../fixtures/adapters.js';
+import { head, post, send } from '../fixtures/http-client.js';
+import {
+  ISSUER,
+  SECRET,
+  signed,
+  signedBody,
+  startApp,
+  type StartOptions,
+  type StartedApp,
+} from '../fixtures/receiver-app.js';
+
+class Amount {
+  @IsInt() amount!: number;
+}
+
+const seen: unknown[] = [];
+
+@Controller('hooks')
+class Hooks {
+  @WebhookRoute('billing/:tenant')
+  receive(
+    @WebhookData() data: unknown,
+    @Param('tenant') tenant: string,
+    @WebhookContext() event: WebhookEvent,
+  ): void {
+    seen.push([tenant, data, event.method]);
+  }
+
+  @WebhookRoute('amount')
+  amount(@WebhookData() data: Amount): void {
+    seen.push(data);
+  }
+
+  @WebhookRoute('body')
+  body(@Body() data: unknown): void {
+    seen.push(data);
+  }
+
+  @WebhookRoute('fails')
+  fails(): void {
+    throw new Error('no');
+  }
+
+  @WebhookRoute('teapot')
+  teapot(): void {
+    throw new HttpException('short and stout', 418);
+  }
+
+  @Post('static/plain')
+  plain(@Body() body: unknown): unknown {
+    return { got: body };
+  }
+
+  @UseGuards(WebhookGuard)
+  @Post('guarded')
+  guarded(@Body() body: unknown, @WebhookContext() event: WebhookEvent): unknown {
+    seen.push([body, event.event]);
+    return { ok: true };
+  }
+}
+
+@UseGuards(WebhookGuard)
+@Controller('guarded-class')
+class GuardedClass {
+  @Post()
+  receive(@Body() body: unknown): void {
+    seen.push(body);
+  }
+}
+
+@Catch()
+@Injectable()
+class EverythingIsFine implements ExceptionFilter {
+  constructor(private readonly host: HttpAdapterHost) {}
+  catch(_: unknown, host: ArgumentsHost): void {
+    this.host.httpAdapter.reply(host.switchToHttp().getResponse(), { fine: true }, 200);
+  }
+}
+
+const options = { receiver: { issuers: [{ issuer: ISSUER, secret: SECRET }] } };
+
+describe.each(adapters)('webhook routes of the application on %s', (_, createAdapter) => {
+  let started: StartedApp;
+  const start = async (more: StartOptions = {}): Promise<StartedApp> => {
+    seen.length = 0;
+    started = await startApp(createAdapter(), {
+      options,
+      controllers: [Hooks, GuardedClass] as Type[],
+      ...more,
+    });
+    return started;
+  };
+  afterEach(() => started.app.close());
+
+  it('serve HEAD and POST, with path parameters', async () => {
+    const { origin } = await start();
+
+    const first = await head(origin, signed({ data: { a: 1 } }), { path: '/hooks/billing/acme' });
+    const second = await post(origin, signedBody('{"b":[1]}'), { path: '/hooks/billing/acme' });
+
+    expect([first.status, second.status]).toEqual([204, 204]);
+    expect(seen).toEqual([
+      ['acme', { a: 1 }, 'HEAD'],
+      ['acme', { b: [1] }, 'POST'],
+    ]);
+  });
+
+  it.each([
+    ['text/plain; charset=utf-8', 'grüße'],
+    ['application/xml', '<a/>'],
+    ['application/x-www-form-urlencoded', 'a=1&b=2'],
+    ['multipart/form-data; boundary=x', '--x\r\n\r\n--x--'],
+    ['nonsense', 'bytes'],
+    ['', 'bytes'],
+  ])('take the exact bytes of content type "%s"', async (type, text) => {
+    const { origin } = await start();
+
+    const answer = await post(origin, signedBody(text), {
+      path: '/hooks/billing/t',
+      headers: { 'content-type': type },
+    });
+
+    expect(answer.status).toBe(204);
+    expect(seen).toEqual([['t', Buffer.from(text), 'POST']]);
+  });
+
+  it.each<[string, StartOptions]>([
+    ['rawBody: true', { nest: { rawBody: true } }],
+    ['bodyParser: false', { nest: { bodyParser: false } }],
+    [
+      'parsers of its own',
+      {
+        configure: (app: INestApplication) => {
+          const host = app as INestApplication & { useBodyParser(type: string, o?: object): void };
+          if (app.getHttpAdapter().getType() === 'express') {
+            host.useBodyParser('raw', { type: () => true });
+          } else host.useBodyParser('*');
+        },
+      },
+    ],
+  ])('need no set-up of the host, and stand %s', async (_name, more) => {
+    const { origin } = await start(more);
+
+    const answer = await post(origin, signedBody('{ "b" : 1 }'), { path: '/hooks/billing/t' });
+
+    expect(answer.status).toBe(204);
+    expect(seen).toEqual([['t', { b: 1 }, 'POST']]);
+  });
+
+  it('leave a neighbouring route its body', async () => {
+    const { origin } = await start();
+
+    expect(await send(origin, { path: '/hooks/static/plain', body: '{"a":1}' })).toMatchObject({
+      status: 201,
+      json: { got: { a: 1 } },
+    });
+  });
+
+  it('validate a DTO without any pipe of the host', async () => {
+    const { origin } = await start();
+
+    const bad = await post(origin, signedBody('{"amount":"1"}'), { path: '/hooks/amount' });
+    const good = await post(origin, signedBody('{"amount":1}'), { path: '/hooks/amount' });
+
+    expect(bad).toMatchObject({ status: 422, json: { code: 'invalid_payload' } });
+    expect(good.status).toBe(204);
+    expect(seen[0]).toBeInstanceOf(Amount);
+  });
+
+  it('have the data at @Body() too', async () => {
+    const { origin } = await start();
+    await head(origin, signed({ data: { inline: true } }), { path: '/hooks/body' });
+
+    expect(seen).toEqual([{ inline: true }]);
+  });
+
+  it('never let a global filter turn a failure into a success', async () => {
+    const { origin } = await start({
+      providers: [{ provide: APP_FILTER, useClass: EverythingIsFine }],
+    });
+
+    expect((await head(origin, signed(), { path: '/hooks/fails' })).status).toBe(500);
+    expect(await post(origin, signedBody('{}'), { path: '/hooks/teapot' })).toMatchObject({
+      status: 418,
+      json: { code: 'handler_failed', detail: 'short and stout' },
+    });
+    expect((await send(origin, { path: '/hooks/billing/x' })).status).toBe(401);
+  });
+
+  it('acknowledge a copy, and run a failed one again', async () => {
+    const { origin } = await start();
+    const path = '/hooks/billing/t';
+    const token = signed();
+
+    expect((await head(origin, token, { path })).status).toBe(204);
+    expect((await head(origin, token, { path })).headers['webhook-duplicate']).toBe('true');
+    expect(seen).toHaveLength(1);
+
+    const failing = signed();
+    expect((await head(origin, failing, { path: '/hooks/fails' })).status).toBe(500);
+    expect((await head(origin, failing, { path: '/hooks/fails' })).status).toBe(500);
+  });
+
+  it('answer another method with 405', async () => {
+    const { origin } = await start();
+
+    expect(await send(origin, { method: 'GET', path: '/hooks/amount' })).toMatchObject({
+      status: 405,
+      headers: { allow: 'HEAD, POST' },
+    });
+  });
+
+  it('honour global prefix and versions', async () => {
+    const { origin } = await start({
+      configure: (app) => {
+        app.setGlobalPrefix('api');
+        app.enableVersioning({ type: 0, defaultVersion: '1' });
+      },
+    });
+
+    const answer = await post(origin, signedBody('[1]'), { path: '/api/v1/hooks/billing/t' });
+
+    expect(answer.status).toBe(204);
+    expect(seen).toEqual([['t', [1], 'POST']]);
+  });
+
+  it('are what a guard on a method or class makes of any route', async () => {
+    const { origin } = await start();
+
+    expect(await send(origin, { path: '/hooks/guarded', body: '{}' })).toMatchObject({
+      status: 401,
+      json: { code: 'missing_token' },
+    });
+    expect((await post(origin, signedBody('{"g":1}'), { path: '/hooks/guarded' })).status).toBe(
+      201,
+    );
+    expect((await post(origin, signedBody('{"g":2}'), { path: '/guarded-class' })).status).toBe(
+      201,
+    );
+    expect(seen).toEqual([[{ g: 1 }, 'order.created'], { g: 2 }]);
+  });
+
+  it('record a guarded event as handled when the answer was a success', async () => {
+    const { origin } = await start();
+    const request = signedBody('{"g":3}');
+
+    expect((await post(origin, request, { path: '/hooks/guarded' })).status).toBe(201);
+    const copy = await post(origin, request, { path: '/hooks/guarded' });
+
+    expect([copy.status, copy.headers['webhook-duplicate']]).toEqual([204, 'true']);
+  });
+
+  it("free the event when the application's own guard refuses it", async () => {
+    let refusing = true;
+    @Injectable()
+    class Sometimes implements CanActivate {
+      canActivate(): boolean {
+        if (refusing) throw new ForbiddenException('not now');
+        return true;
+      }
+    }
+    @Controller()
+    class Picky {
+      @UseGuards(Sometimes)
+      @WebhookRoute('picky')
+      receive(): void {
+        seen.push('picky');
+      }
+    }
+    const { origin } = await start({ controllers: [Picky] });
+    const token = signed();
+
+    const refused = await post(origin, { token, body: Buffer.alloc(0) }, { path: '/picky' });
+    refusing = false;
+
+    expect([refused.status, refused.json?.['code']]).toEqual([403, undefined]);
+    expect((await post(origin, { token, body: Buffer.alloc(0) }, { path: '/picky' })).status).toBe(
+      204,
+    );
+    expect(seen).toEqual(['picky']);
+  });
+
+  it('are guarded by global guards as any route of the application is', async () => {
+    @Injectable()
+    class Closed implements CanActivate {
+      canActivate(): boolean {
+        return false;
+      }
+    }
+    const { origin } = await start({ providers: [{ provide: APP_GUARD, useClass: Closed }] });
+
+    expect((await head(origin, signed(), { path: '/hooks/amount' })).status).toBe(403);
+  });
+});
+
+describe('at start-up', () => {
+  @Controller()
+  class Swallowing {
+    @Get('hooks/:any')
+    swallow(): string {
+      return 'here';
+    }
+  }
+
+  it('Express refuses a GET route that would answer the HEAD of a webhook', async () => {
+    const [, createAdapter] = adapters[0]!;
+
+    await expect(
+      startApp(createAdapter(), { options, controllers: [Swallowing, Hooks] as Type[] }),
+    ).rejects.toMatchObject({
+      code: 'invalid_configuration',
+      message: expect.stringContaining('/hooks/:any'),
+    });
+  });
+});

@@ -1,0 +1,709 @@
+import { inspect } from 'node:util';
+import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
+import dns from 'node:dns';
+import { PUBLISHER_OPTIONS } from '../../lib/publisher/publisher.constants.js';
+import { WebhookEndpoints } from '../../lib/endpoints/webhook.endpoints.js';
+import type { WebhookPublisherOptions } from '../../lib/publisher/options/publisher-options.interface.js';
+import { verifyWebhookToken } from '../../lib/token/token-verifier.js';
+import { ScriptedEndpointStore } from '../fixtures/scripted-endpoint.store.js';
+import { PublisherBench } from '../publisher/publisher-bench.js';
+import { WireReceiver } from '../publisher/wire-receiver.js';
+
+const HOUR = 3_600_000;
+const sealingKeys = [{ id: 'first', key: 'the first sealing key of this test, 32 bytes' }];
+const own = 'a secret that the receiver has already, 32 bytes';
+
+let receiver: WireReceiver;
+let store: ScriptedEndpointStore;
+let bench: PublisherBench;
+let endpoints: WebhookEndpoints;
+
+beforeEach(async () => {
+  receiver = await WireReceiver.start();
+  store = new ScriptedEndpointStore();
+  await start();
+});
+
+afterEach(async () => {
+  jest.restoreAllMocks();
+  await bench.stop();
+  await receiver.stop();
+});
+
+async function start(options: Partial<WebhookPublisherOptions> = {}): Promise<void> {
+  bench = await PublisherBench.start({ endpointStore: store, sealingKeys, ...options });
+  endpoints = bench.module.get(WebhookEndpoints);
+}
+
+async function restart(options: Partial<WebhookPublisherOptions> = {}): Promise<void> {
+  await bench.stop();
+  await start(options);
+}
+
+const publish = async (tenant?: string): Promise<string[]> => {
+  const { deliveries } = await bench.publisher.publish('order.created', { id: 7 }, { tenant });
+  return deliveries.map(({ endpointId }) => endpointId).sort();
+};
+
+describe('create', () => {
+  it('gives the secret out once, and signs with it under its kid', async () => {
+    const { endpoint, secret } = await endpoints.create({ url: receiver.url, id: 'crm' });
+    await publish();
+    await receiver.received(1);
+
+    expect(Buffer.from(secret!, 'base64')).toHaveLength(32);
+    expect(endpoint).toEqual({
+      id: 'crm',
+      url: receiver.url,
+      events: ['**'],
+      settings: {},
+      keys: [{ kid: expect.any(String), signsFrom: new Date(bench.clock.now()) }],
+      source: 'store',
+      createdAt: new Date(bench.clock.now()),
+      updatedAt: new Date(bench.clock.now()),
+      version: 1,
+    });
+    const { header } = await verified(0, secret!);
+    expect(header.kid).toBe(endpoint.keys[0]!.kid);
+    expect(await endpoints.get('crm')).toEqual(endpoint);
+  });
+
+  it('keeps a given secret to itself', async () => {
+    const created = await endpoints.create({ url: receiver.url, secret: own });
+    await publish();
+    await receiver.received(1);
+
+    expect(created.secret).toBeUndefined();
+    await expect(verified(0, own)).resolves.toBeDefined();
+  });
+
+  it('leaves the signing to the publisher where that is asked for', async () => {
+    const created = await endpoints.create({ url: receiver.url, signing: 'publisher', id: 'crm' });
+    await publish();
+    await receiver.received(1);
+
+    expect([created.secret, created.endpoint.keys]).toEqual([undefined, []]);
+    expect(receiver.requests[0]!.token.split('.')[0]).not.toContain('kid');
+    await expect(endpoints.rotateKey('crm')).rejects.toMatchObject({ code: 'unsupported_option' });
+  });
+
+  it('speaks to the endpoint as it was described', async () => {
+    await endpoints.create({
+      url: receiver.url,
+      headers: { 'X-Shop': 'a' },
+      audience: 'https://crm.example',
+      method: 'POST',
+      timeout: '2s',
+      metadata: { plan: 'gold' },
+      description: 'The CRM',
+    });
+    await publish();
+    await receiver.received(1);
+
+    const [request] = receiver.requests;
+    expect(request!.method).toBe('POST');
+    expect(request!.headers).toContainEqual(['X-Shop', 'a']);
+    expect(request!.claims.aud).toBe('https://crm.example');
+    const { endpoints: all } = await endpoints.list();
+    expect(all[0]).toMatchObject({
+      description: 'The CRM',
+      metadata: { plan: 'gold' },
+      settings: { timeout: 2_000 },
+    });
+  });
+
+  it('lists all that is wrong, by name and with what was meant', async () => {
+    const wrong = {
+      id: 'https://crm.example',
+      url: 'http://10.0.0.1/hooks',
+      events: ['order'],
+      tennant: 'acme',
+      secret: 'short',
+      metadata: { plan: 7 },
+      headers: { Authorization: 'x' },
+      timeout: 'soon',
+    };
+    const error = await endpoints.create(wrong as never).catch((e: unknown) => e);
+
+    expect(error).toMatchObject({ code: 'invalid_option' });
+    const { faults, message } = error as { faults: { path: string }[]; message: string };
+    expect(faults.map(({ path }) => path).sort()).toEqual(
+      [
+        'events[0]',
+        'headers["Authorization"]',
+        'id',
+        'metadata',
+        'secret',
+        'tennant',
+        'timeout',
+        'url',
+      ].sort(),
+    );
+    expect(message).toContain('did you mean tenant?');
+    expect(message).not.toContain('short');
+    expect(store.size).toBe(0);
+  });
+
+  it.each([
+    'http://10.0.0.1/',
+    'http://169.254.169.254/latest',
+    'http://[::1]/',
+    'ftp://a.example',
+  ])('refuses %s, which the egress guard would', async (url) => {
+    await expect(endpoints.create({ url })).rejects.toMatchObject({ code: 'destination_blocked' });
+    expect(store.size).toBe(0);
+  });
+
+  it('refuses a name that resolves to a private address, and takes one that does not resolve', async () => {
+    const lookup = jest.spyOn(dns, 'lookup');
+    lookup.mockImplementation(((_host: string, _options: object, done: Function) =>
+      done(null, [{ address: '10.0.0.1', family: 4 }])) as never);
+    await expect(endpoints.create({ url: 'https://inside.example' })).rejects.toMatchObject({
+      code: 'destination_blocked',
+    });
+    await endpoints.create({ url: receiver.url, id: 'crm' });
+    await expect(endpoints.update('crm', { url: 'https://inside.example' })).rejects.toMatchObject({
+      code: 'destination_blocked',
+    });
+
+    lookup.mockImplementation(((_host: string, _options: object, done: Function) =>
+      done(new Error('ENOTFOUND'))) as never);
+    await expect(endpoints.create({ url: 'https://later.example' })).resolves.toBeDefined();
+  });
+
+  it('takes an id once, also one of the options', async () => {
+    await restart({ endpoints: [{ id: 'configured', url: receiver.url }] });
+    await endpoints.create({ id: 'crm', url: receiver.url });
+
+    for (const id of ['crm', 'configured']) {
+      await expect(endpoints.create({ id, url: receiver.url })).rejects.toMatchObject({
+        code: 'endpoint_exists',
+      });
+    }
+  });
+
+  it('says once that memory forgets', async () => {
+    await endpoints.create({ url: receiver.url });
+    await endpoints.create({ url: receiver.url });
+
+    const lines = bench.logs('log').filter((line) => line.includes('gone when it ends'));
+    expect(lines).toHaveLength(1);
+  });
+});
+
+describe('tenants', () => {
+  beforeEach(async () => {
+    await endpoints.create({ id: 'acme', url: receiver.url, tenant: 'acme' });
+    await endpoints.create({ id: 'other', url: receiver.url, tenant: 'other' });
+    await endpoints.create({ id: 'none', url: receiver.url });
+  });
+
+  it('get their own events', async () => {
+    expect(await publish('acme')).toEqual(['acme']);
+    expect(await publish('other')).toEqual(['other']);
+    expect(await publish()).toEqual(['none']);
+    expect(await publish('nobody')).toEqual([]);
+  });
+
+  const scope = { tenant: 'acme' };
+  it.each<[string, (id: string) => Promise<unknown>]>([
+    ['get', (id) => endpoints.get(id, scope)],
+    ['update', (id) => endpoints.update(id, { description: 'mine' }, scope)],
+    ['delete', (id) => endpoints.delete(id, scope)],
+    ['disable', (id) => endpoints.disable(id, scope)],
+    ['enable', (id) => endpoints.enable(id, scope)],
+    ['rotateKey', (id) => endpoints.rotateKey(id, {}, scope)],
+    ['test', (id) => endpoints.test(id, scope)],
+  ])('cannot %s what is not theirs, nor learn that it exists', async (_, call) => {
+    const before = await store.list({ limit: 10 });
+    const refusals = await Promise.all(
+      ['other', 'none', 'missing'].map((id) => call(id).catch((error: unknown) => error)),
+    );
+
+    for (const refusal of refusals) {
+      expect(refusal).toMatchObject({ code: 'unknown_endpoint', message: messageOf(refusals[2]) });
+    }
+    expect(await store.list({ limit: 10 })).toEqual(before);
+    expect(receiver.requests).toEqual([]);
+  });
+
+  it('list their own, those of none, or all', async () => {
+    const list = async (request?: Parameters<typeof endpoints.list>[0]): Promise<string[]> =>
+      (await endpoints.list(request)).endpoints.map(({ id }) => id);
+
+    expect(await list({ tenant: 'acme' })).toEqual(['acme']);
+    expect(await list({ tenant: null })).toEqual(['none']);
+    expect(await list()).toEqual(['acme', 'none', 'other']);
+    const ofRequest = new (class {
+      get tenant(): string {
+        return 'acme';
+      }
+    })();
+    expect(await list(ofRequest)).toEqual(['acme']);
+  });
+
+  it('are not opened by a tenant that is undefined by mistake', async () => {
+    const mistake = { tenant: undefined } as never;
+
+    for (const call of [endpoints.list(mistake), endpoints.get('acme', mistake)]) {
+      await expect(call).rejects.toMatchObject({ code: 'invalid_option' });
+    }
+  });
+
+  it('cannot send to what is not theirs', async () => {
+    const { publisher } = bench;
+    for (const id of ['other', 'none']) {
+      await expect(
+        publisher.send(id, 'order.created', {}, { tenant: 'acme' }),
+      ).rejects.toMatchObject({ code: 'unknown_endpoint' });
+    }
+    await expect(publisher.send('acme', 'order.created', {}, scope)).resolves.toMatchObject({
+      status: 'delivered',
+    });
+    await expect(publisher.send('acme', 'order.created', {})).resolves.toMatchObject({
+      status: 'delivered',
+    });
+  });
+
+  it('do not inherit deliveries with an id', async () => {
+    receiver.script = () => ({ status: 500 });
+    await publish('acme');
+    await bench.reported(1);
+    await endpoints.delete('acme');
+    await endpoints.create({ id: 'acme', url: receiver.url, tenant: 'other' });
+    await bench.clock.advance(5_000);
+    await bench.reported(2);
+    await bench.clock.advance(0);
+
+    expect(await bench.queue.listDead()).toMatchObject([{ reason: 'unknown_endpoint' }]);
+    expect(receiver.requests).toHaveLength(1);
+  });
+});
+
+describe('update', () => {
+  it('changes what is named, takes away what is null, and leaves the rest', async () => {
+    const settings = { subject: 'a', audience: 'b', description: 'c', metadata: { d: 'e' } };
+    await endpoints.create({ id: 'crm', url: receiver.url, ...settings });
+    const changed = await endpoints.update('crm', {
+      events: ['refund.*'],
+      subject: null,
+      description: null,
+      timeout: '1s',
+    });
+
+    expect(changed).toMatchObject({
+      events: ['refund.*'],
+      metadata: { d: 'e' },
+      settings: { audience: 'b', timeout: 1_000 },
+      version: 2,
+    });
+    expect(Object.keys(changed.settings).sort()).toEqual(['audience', 'timeout']);
+    expect(changed.description).toBeUndefined();
+    expect(await publish()).toEqual([]);
+  });
+
+  it.each([
+    ['tenant', 'another'],
+    ['id', 'another'],
+    ['secret', own],
+    ['disabled', true],
+    ['url', null],
+    ['events', []],
+    ['profil', 'swt-draft-02'],
+  ])('refuses %s', async (name, value) => {
+    await endpoints.create({ id: 'crm', url: receiver.url });
+
+    await expect(endpoints.update('crm', { [name]: value })).rejects.toMatchObject({
+      code: 'invalid_option',
+      faults: [expect.objectContaining({ path: name })],
+    });
+  });
+
+  it('keeps both of two changes at once, unless they are of the same member', async () => {
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    store.beforeReplace = () => endpoints.update('crm', { description: 'first' });
+    await endpoints.update('crm', { events: ['order.*'] });
+    expect(await endpoints.get('crm')).toMatchObject({ description: 'first', events: ['order.*'] });
+
+    store.beforeReplace = () => endpoints.update('crm', { description: 'second' });
+    await expect(endpoints.update('crm', { description: 'third' })).rejects.toMatchObject({
+      code: 'endpoint_changed',
+    });
+    expect(await endpoints.get('crm')).toMatchObject({ description: 'second', version: 4 });
+  });
+
+  it('sends what waits to the new URL, and forgets what was learnt of the old one', async () => {
+    const other = await WireReceiver.start();
+    receiver.script = () => ({ status: 503, headers: { 'Retry-After': '86400' } });
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    await publish();
+    await bench.reported(1);
+    await endpoints.update('crm', { url: other.url });
+    await publish();
+    await other.received(1);
+
+    expect(receiver.requests).toHaveLength(1);
+    await bench.reported(2);
+    await other.stop();
+  });
+});
+
+describe('delete', () => {
+  it('gives up what waits, to be redelivered once the endpoint is there again', async () => {
+    receiver.script = () => ({ status: 500 });
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    await publish();
+    await bench.reported(1);
+    await endpoints.delete('crm');
+    await bench.clock.advance(5_000);
+    await bench.reported(2);
+    await bench.clock.advance(0);
+    const [dead] = await bench.queue.listDead();
+    expect(dead).toMatchObject({ reason: 'unknown_endpoint' });
+    await expect(endpoints.get('crm')).rejects.toMatchObject({ code: 'unknown_endpoint' });
+
+    receiver.script = () => ({ status: 204 });
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    await bench.queue.redeliver([dead!.delivery.id]);
+    await receiver.received(2);
+    await bench.reported(3);
+    expect(bench.reports.at(-1)?.outcome.type).toBe('delivered');
+  });
+});
+
+describe('disabled endpoints', () => {
+  it('get nothing until they are enabled', async () => {
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    const disabled = await endpoints.disable('crm');
+    expect(disabled.disabled).toEqual({ at: new Date(bench.clock.now()), reason: 'requested' });
+    expect(await publish()).toEqual([]);
+
+    const enabled = await endpoints.enable('crm');
+    expect(enabled.disabled).toBeUndefined();
+    expect(await publish()).toEqual(['crm']);
+    await receiver.received(1);
+  });
+
+  it('are disabled for every process by 410, and tried anew when enabled', async () => {
+    receiver.script = () => ({ status: 410 });
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    await publish();
+    await bench.reported(1);
+    await bench.clock.advance(0);
+    expect(await store.find('crm')).toMatchObject({ disabled: { reason: 'gone' } });
+    expect(await publish()).toEqual([]);
+
+    receiver.script = () => ({ status: 204 });
+    await endpoints.enable('crm');
+    expect(await publish()).toEqual(['crm']);
+    await receiver.received(2);
+  });
+
+  it('stop in this process although the store cannot be told', async () => {
+    receiver.script = () => {
+      store.down = true;
+      return { status: 410 };
+    };
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    await publish();
+    await bench.reported(1);
+    await bench.clock.advance(0);
+    store.down = false;
+
+    expect(await store.find('crm')).not.toHaveProperty('disabled');
+    expect(await publish()).toEqual([]);
+    const told = bench.logs('warn').filter((line) => line.includes('cannot be told'));
+    expect(told).toHaveLength(1);
+  });
+
+  it('are not disabled by an answer of the URL before', async () => {
+    receiver.script = () => 'hang';
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    await publish();
+    await receiver.received(1);
+    await endpoints.update('crm', { url: `${receiver.url}/new` });
+    receiver.answerHeld({ status: 410 });
+    await bench.reported(1);
+    await bench.clock.advance(0);
+
+    expect(await store.find('crm')).not.toHaveProperty('disabled');
+    receiver.script = () => ({ status: 204 });
+    expect(await publish()).toEqual(['crm']);
+    await bench.reported(2);
+  });
+
+  it('are begun with anew by whoever sees the enabling, also in another process', async () => {
+    receiver.script = () => ({ status: 503, headers: { 'Retry-After': '86400' } });
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    await publish();
+    await bench.reported(1);
+    const kept = (await store.find('crm'))!;
+    await store.replace({ ...kept, enabledAt: bench.clock.now(), version: kept.version + 1 });
+    receiver.script = () => ({ status: 204 });
+    await publish();
+
+    await receiver.received(2);
+    await bench.reported(2);
+  });
+});
+
+describe('rotateKey', () => {
+  it('signs with the old key until the overlap is over, then with the new one alone', async () => {
+    const created = await endpoints.create({ id: 'crm', url: receiver.url });
+    const rotated = await endpoints.rotateKey('crm');
+    expect(rotated.signsFrom).toEqual(new Date(bench.clock.now() + 24 * HOUR));
+
+    await publish();
+    await receiver.received(1);
+    await bench.reported(1);
+    await bench.clock.advance(24 * HOUR - 1);
+    await publish();
+    await receiver.received(2);
+    await bench.reported(2);
+    await bench.clock.advance(1);
+    await publish();
+    await receiver.received(3);
+    await bench.reported(3);
+
+    await expect(verified(0, created.secret!)).resolves.toBeDefined();
+    await expect(verified(1, created.secret!)).resolves.toBeDefined();
+    expect((await verified(2, rotated.secret!)).header.kid).toBe(rotated.kid);
+    expect((await endpoints.get('crm')).keys).toHaveLength(2);
+    const after = await endpoints.update('crm', { description: 'any change' });
+    expect(after.keys).toEqual([{ kid: rotated.kid, signsFrom: rotated.signsFrom }]);
+  });
+
+  it('drops the old key at once where there is no overlap', async () => {
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    const rotated = await endpoints.rotateKey('crm', { overlap: 0, secret: own });
+    await publish();
+    await receiver.received(1);
+
+    expect(rotated.secret).toBeUndefined();
+    expect((await verified(0, own)).header.kid).toBe(rotated.kid);
+    expect((await store.find('crm'))!.keys).toHaveLength(1);
+  });
+
+  it('lets the last of two rotations hold, and never the first after it', async () => {
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    await endpoints.rotateKey('crm', { overlap: '24h' });
+    const last = await endpoints.rotateKey('crm', { overlap: '1h' });
+    await bench.clock.advance(48 * HOUR);
+    await publish();
+    await receiver.received(1);
+
+    expect((await verified(0, last.secret!)).header.kid).toBe(last.kid);
+  });
+
+  it('refuses the later of two rotations at once', async () => {
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    store.beforeReplace = () => endpoints.rotateKey('crm');
+
+    await expect(endpoints.rotateKey('crm')).rejects.toMatchObject({ code: 'endpoint_changed' });
+    expect((await store.find('crm'))!.keys).toHaveLength(2);
+  });
+});
+
+describe('sealing', () => {
+  const next = { id: 'next', key: 'the next sealing key of this test, 32 bytes!' };
+
+  it('shows no secret in the store, in what is printed, in logs and errors', async () => {
+    const { secret } = await endpoints.create({ id: 'crm', url: receiver.url, tenant: 'acme' });
+    await endpoints.rotateKey('crm', { secret: own });
+    await publish('acme');
+    await receiver.received(1);
+    await restart({ sealingKeys: [next] });
+    await publish('acme');
+    await bench.reported(1);
+
+    const shown = [
+      await store.list({ limit: 10 }),
+      await endpoints.list(),
+      endpoints,
+      bench.module.get<unknown>(PUBLISHER_OPTIONS),
+      bench.publisher,
+      bench.logged,
+      await endpoints.reseal().catch((error: unknown) => error),
+    ];
+    const text = shown.map((value) => inspect(value, { depth: 12, showHidden: true })).join('\n');
+    expect(text).toContain('v1.');
+    for (const hidden of [secret!, own, sealingKeys[0]!.key, next.key])
+      expect(text.includes(hidden)).toBe(false);
+  });
+
+  it('keeps a delivery whose secret cannot be opened, until it can', async () => {
+    const { secret } = await endpoints.create({ id: 'crm', url: receiver.url });
+    await restart({ sealingKeys: [next] });
+    await publish();
+    await bench.reported(1);
+    expect(bench.reports[0]!.outcome).toMatchObject({ type: 'retry', reason: 'no_signing_key' });
+    expect(bench.logs('warn').join()).toContain('"first", which is none of the sealingKeys');
+    await expect(endpoints.reseal()).rejects.toMatchObject({ code: 'sealed_secret_unreadable' });
+    await expect(endpoints.disable('crm')).resolves.toBeDefined();
+    await endpoints.enable('crm');
+
+    await restart({ sealingKeys: [next, ...sealingKeys] });
+    await publish();
+    await receiver.received(1);
+    await expect(verified(0, secret!)).resolves.toBeDefined();
+    await expect(endpoints.reseal()).resolves.toBe(1);
+    await expect(endpoints.reseal()).resolves.toBe(0);
+    await restart({ sealingKeys: [next] });
+    await publish();
+    await receiver.received(2);
+    await expect(verified(1, secret!)).resolves.toBeDefined();
+  });
+
+  it('is done anew with every change', async () => {
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    await restart({ sealingKeys: [next, ...sealingKeys] });
+    await endpoints.update('crm', { description: 'x' });
+
+    await restart({ sealingKeys: [next] });
+    await publish();
+    await receiver.received(1);
+    await bench.reported(1);
+  });
+
+  it('waits where what is stored cannot be used', async () => {
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    const kept = (await store.find('crm'))!;
+    const settings = { headers: { Authorization: 'x' } };
+    await store.replace({ ...kept, settings, version: 2 });
+    await publish();
+    await bench.reported(1);
+
+    expect(bench.reports[0]!.outcome).toMatchObject({ type: 'retry', reason: 'no_signing_key' });
+    expect(bench.logs('warn').join()).toContain('endpoint_unreadable');
+    expect(receiver.requests).toEqual([]);
+  });
+});
+
+describe('test', () => {
+  it('sends one signed event, also to a disabled endpoint, and learns nothing', async () => {
+    const { secret } = await endpoints.create({ id: 'crm', url: receiver.url, events: ['a.b'] });
+    await endpoints.disable('crm');
+    const result = await endpoints.test('crm');
+
+    expect(result).toEqual({ delivered: true, statusCode: 204, durationMs: expect.any(Number) });
+    const { claims } = await verified(0, secret!);
+    expect(claims.webhook.event).toBe('webhook.test');
+
+    receiver.script = () => ({ status: 410 });
+    await endpoints.enable('crm');
+    expect(await endpoints.test('crm')).toMatchObject({
+      delivered: false,
+      statusCode: 410,
+      failureReason: 'http_410',
+    });
+    await bench.clock.advance(HOUR);
+    expect(receiver.requests).toHaveLength(2);
+    expect((await endpoints.get('crm')).disabled).toBeUndefined();
+    expect(bench.reports).toEqual([]);
+  });
+});
+
+describe('endpoints of the options', () => {
+  beforeEach(() =>
+    restart({
+      endpoints: [
+        { id: 'b', url: receiver.url, secret: own, tenant: 'acme', timeout: '3s' },
+        { id: 'd', url: receiver.url, disabled: true },
+      ],
+    }),
+  );
+
+  it('are listed with those of the store, page by page', async () => {
+    for (const id of ['a', 'c', 'e']) await endpoints.create({ id, url: receiver.url });
+    const ids: string[] = [];
+    let after: string | undefined;
+    do {
+      const page = await endpoints.list({ after, limit: 2 });
+      expect(page.endpoints.length).toBeLessThanOrEqual(2);
+      ids.push(...page.endpoints.map(({ id, source }) => `${id} ${source}`));
+      after = page.next;
+    } while (after !== undefined);
+
+    expect(ids).toEqual(['a store', 'b options', 'c store', 'd options', 'e store']);
+    expect(await endpoints.get('b')).toEqual({
+      id: 'b',
+      tenant: 'acme',
+      url: receiver.url,
+      events: ['**'],
+      settings: { timeout: 3_000 },
+      keys: [],
+      source: 'options',
+      version: 1,
+    });
+    expect((await endpoints.get('d')).disabled).toMatchObject({ reason: 'requested' });
+  });
+
+  it.each<[string, () => Promise<unknown>]>([
+    ['updated', () => endpoints.update('b', { description: 'x' })],
+    ['deleted', () => endpoints.delete('b')],
+    ['given another key', () => endpoints.rotateKey('b')],
+  ])('are not %s', async (_, call) => {
+    await expect(call()).rejects.toMatchObject({
+      code: 'unsupported_option',
+      message: expect.stringContaining('in the configuration'),
+    });
+  });
+
+  it('are disabled and enabled in this process, and can be tested', async () => {
+    expect((await endpoints.enable('d')).disabled).toBeUndefined();
+    expect(await publish()).toEqual(['d']);
+    expect((await endpoints.disable('d')).disabled).toMatchObject({ reason: 'requested' });
+    expect(await publish()).toEqual([]);
+    expect(await endpoints.test('b')).toMatchObject({ delivered: true });
+    await receiver.received(2);
+    expect(store.size).toBe(0);
+  });
+
+  it('win over one of the store that has their id', async () => {
+    await endpoints.create({ id: 'x', url: receiver.url });
+    const { id: _, ...copy } = (await store.find('x'))!;
+    await store.insert({ ...copy, id: 'd' });
+
+    expect(await publish()).toEqual(['x']);
+    const { endpoints: all } = await endpoints.list();
+    expect(all.map(({ id, source }) => `${id} ${source}`)).toEqual([
+      'b options',
+      'd options',
+      'x store',
+    ]);
+    await receiver.received(1);
+  });
+});
+
+describe('a store that is down', () => {
+  it('records nothing, and gives nothing up', async () => {
+    receiver.script = () => ({ status: 500 });
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    await publish();
+    await bench.reported(1);
+    store.down = true;
+    await expect(publish()).rejects.toMatchObject({ code: 'store_unavailable' });
+    await bench.clock.advance(HOUR);
+    expect(bench.reports).toHaveLength(1);
+    expect(await bench.queue.listDead()).toEqual([]);
+
+    store.down = false;
+    receiver.script = () => ({ status: 204 });
+    await bench.clock.advance(HOUR);
+    await receiver.received(2);
+    await bench.reported(2);
+    expect(bench.reports[1]!.outcome.type).toBe('delivered');
+    const told = bench.logs('error').filter((line) => line.includes('cannot be looked up'));
+    expect(told).toHaveLength(1);
+  });
+});
+
+function verified(index: number, secret: string): ReturnType<typeof verifyWebhookToken> {
+  const issuers = [{ issuer: 'https://billing.example', secret }];
+  const now = (): number => receiver.requests[index]!.claims.iat;
+  return verifyWebhookToken(receiver.requests[index]!.token, { issuers, now });
+}
+
+function messageOf(error: unknown): string {
+  return (error as Error).message;
+}

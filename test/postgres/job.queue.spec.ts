@@ -1,0 +1,86 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, describe, expect, it } from '@jest/globals';
+import type { Db, PgBoss } from 'pg-boss';
+import { ConfigurationFaults } from '../../lib/options/configuration-faults.js';
+import type { BossHost } from '../../lib/postgres/boss-host.js';
+import { JobQueue, PgBossQueue } from '../../lib/postgres/index.js';
+import { resolveJobQueueOptions } from '../../lib/postgres/job-queue-options.resolver.js';
+import { describeWith } from '../fixtures/services.js';
+import { TestDatabase } from './database.js';
+import { due } from './deliveries.js';
+
+/** A database that is reached, and gone again before its queue is there. */
+class FlappingHost implements BossHost {
+  readonly shared = false;
+  readonly schema = 'webhooks';
+  /** How many are open now. */
+  left = 0;
+
+  async open(): Promise<PgBoss> {
+    this.left++;
+    const createQueue = async (): Promise<never> => {
+      throw Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' });
+    };
+    return { createQueue } as unknown as PgBoss;
+  }
+
+  async close(): Promise<void> {
+    this.left--;
+  }
+
+  join(): Db {
+    throw new Error('not asked for');
+  }
+}
+
+class FlappingQueue extends JobQueue {
+  constructor(host: BossHost) {
+    super(host, resolveJobQueueOptions({}, new ConfigurationFaults('FlappingQueue')));
+  }
+}
+
+describe('a queue of jobs whose database goes while it is opened', () => {
+  it('leaves nothing open behind, however often it is tried', async () => {
+    const host = new FlappingHost();
+    const queue = new FlappingQueue(host);
+    for (let round = 0; round < 3; round++) {
+      await expect(queue.enqueue([due('one')])).rejects.toMatchObject({
+        code: 'store_unavailable',
+      });
+    }
+
+    expect(host.left).toBe(0);
+  });
+});
+
+(await describeWith('PostgreSQL'))('a queue of jobs with a damaged record', () => {
+  const database = new TestDatabase();
+  afterAll(async () => database.close());
+
+  it('puts it off, and hands out the rest', async () => {
+    const schema = database.newSchema();
+    const queue = new PgBossQueue({ pool: database.pool, schema, concurrency: 1 });
+    const rejections: unknown[] = [];
+    const note = (reason: unknown): void => void rejections.push(reason);
+    process.on('unhandledRejection', note);
+    try {
+      await queue.enqueue([due('damaged')]);
+      await database.pool.query(`UPDATE ${schema}.job SET data = data #- '{delivery,payload}'`);
+      await queue.enqueue([due('good')]);
+      const given = new Promise((resolve) => {
+        void queue.consume(async ({ id }) => {
+          resolve(id);
+          return { type: 'delivered' };
+        });
+      });
+
+      expect(await given).toBe('good');
+      const statement = `SELECT 1 FROM ${schema}.job WHERE state = 'retry' AND (data->>'throws')::int > 0`;
+      while ((await database.pool.query(statement)).rowCount === 0) await sleep(20);
+      expect(rejections).toEqual([]);
+    } finally {
+      process.off('unhandledRejection', note);
+      await queue.stop(0);
+    }
+  }, 20_000);
+});

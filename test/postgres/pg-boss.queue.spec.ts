@@ -1,0 +1,276 @@
+import { createServer, type AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, describe, expect, it } from '@jest/globals';
+import { PgBoss } from 'pg-boss';
+import { PgBossQueue, type PgBossQueueOptions } from '../../lib/postgres/index.js';
+import { webhookQueueContract } from '../../lib/testing/webhook-queue.contract.js';
+import { describeWith, urlOf } from '../fixtures/services.js';
+import { TestDatabase } from './database.js';
+import { due, dueAtUrl } from './deliveries.js';
+
+const connectionString = urlOf('PostgreSQL');
+
+(await describeWith('PostgreSQL'))('PgBossQueue', () => {
+  const database = new TestDatabase();
+  afterAll(async () => database.close());
+
+  const contract = webhookQueueContract({
+    create: () => new PgBossQueue({ connectionString, schema: database.newSchema() }),
+    advance: (ms) => sleep(ms),
+  });
+  for (const { name, run } of contract) it(name, run, 20_000);
+
+  async function withQueue(
+    change: Partial<PgBossQueueOptions>,
+    test: (queue: PgBossQueue, options: PgBossQueueOptions) => Promise<void>,
+  ): Promise<void> {
+    const options = { pool: database.pool, schema: database.newSchema(), ...change };
+    const queue = new PgBossQueue(options);
+    try {
+      await test(queue, options);
+    } finally {
+      await queue.stop(0);
+    }
+  }
+
+  it('keeps what it was given over a restart, and knows it again', async () => {
+    await withQueue({}, async (first, options) => {
+      await first.enqueue([due('kept'), dueAtUrl('url')]);
+      await first.stop(0);
+      await withQueue(options, async (second) => {
+        expect(await second.enqueue([due('kept')])).toMatchObject([{ status: 'pending' }]);
+        const given = new Promise((resolve) => {
+          void second.consume(async (delivery) => {
+            if (delivery.id === 'url') resolve(delivery.url);
+            return { type: 'delivered' };
+          });
+        });
+        expect(await given).toBe(dueAtUrl('url').delivery.url);
+      });
+    });
+  });
+
+  it('gives the deliveries of one schema to one of the processes each', async () => {
+    await withQueue({}, async (first, options) => {
+      await withQueue(options, async (second) => {
+        const runs: string[] = [];
+        const handler = async ({ id }: { id: string }) => {
+          runs.push(id);
+          await sleep(1);
+          return { type: 'delivered' } as const;
+        };
+        const ids = Array.from({ length: 300 }, (_, index) => `shared-${index}`);
+        await first.enqueue(ids.map((id, index) => due(id, `endpoint-${index % 30}`)));
+        await Promise.all([first.consume(handler), second.consume(handler)]);
+        while (runs.length < ids.length) await sleep(10);
+        await sleep(50);
+
+        expect(runs.toSorted()).toEqual(ids.toSorted());
+      });
+    });
+  });
+
+  it('leaves the slots of others free where one destination answers nobody', async () => {
+    // A poll that never comes: a slot that gets free is what starts the next.
+    const options = { concurrency: 4, concurrencyPerDestination: 2, pollInterval: '1h' };
+    await withQueue(options, async (queue) => {
+      const runs: string[] = [];
+      let answer!: () => void;
+      const answered = new Promise<void>((resolve) => (answer = resolve));
+      await queue.enqueue(['a', 'b', 'c', 'd', 'e'].map((id) => due(id, 'silent')));
+      await queue.enqueue([due('quick-1', 'quick'), due('quick-2', 'quick')]);
+      await queue.consume(async ({ id, endpointId }) => {
+        runs.push(id);
+        if (endpointId === 'silent') await answered;
+        return { type: 'delivered' };
+      });
+      while (!runs.includes('quick-2')) await sleep(10);
+      await sleep(50);
+
+      expect(runs.filter((id) => !id.startsWith('quick'))).toEqual(['a', 'b']);
+      answer();
+      while (runs.length < 7) await sleep(10);
+      expect(runs.filter((id) => !id.startsWith('quick'))).toEqual(['a', 'b', 'c', 'd', 'e']);
+    });
+  });
+
+  it('changes nothing with the outcome of a worker whose lease went to another', async () => {
+    await withQueue({}, async (queue, { schema }) => {
+      const runs: number[] = [];
+      let finish!: () => void;
+      const stale = new Promise<void>((resolve) => (finish = resolve));
+      await queue.consume(async () => {
+        if (runs.push(1) > 1) return { type: 'retry', at: Date.now() + 60_000, reason: 'http_500' };
+        await stale;
+        return { type: 'delivered' };
+      });
+      await queue.enqueue([due('fenced')]);
+      while (runs.length < 1) await sleep(10);
+      // As pg-boss does to a job whose heartbeat has ended, and as another process then claims it.
+      await database.pool.query(
+        `UPDATE ${schema}.job SET retry_count = retry_count + 1, started_on = now()`,
+      );
+      finish();
+      await sleep(200);
+
+      expect(await queue.find(['fenced'])).toMatchObject([{ status: 'pending', attempts: 0 }]);
+    });
+  });
+
+  it('keeps dead deliveries, and delivered ones for as long as it was told', async () => {
+    await withQueue({ keepDelivered: '10s' }, async (queue, { schema }) => {
+      await queue.consume(async ({ id }) =>
+        id === 'dead' ? { type: 'dead', reason: 'http_410', attempts: 1 } : { type: 'delivered' },
+      );
+      await queue.enqueue([due('dead'), due('done')]);
+      const states = async () => (await queue.find(['dead', 'done'])).map((one) => one?.status);
+      while ((await states()).join() !== 'dead,delivered') await sleep(10);
+      await database.pool.query(
+        `UPDATE ${schema}.job SET completed_on = now() - interval '1 year'`,
+      );
+      await database.pool.query(`UPDATE ${schema}.queue SET maintain_on = NULL`);
+      const boss = new PgBoss({ connectionString, schema: schema!, supervise: false });
+      await boss.start();
+      await boss.supervise();
+      await boss.stop();
+
+      expect(await states()).toEqual(['dead', undefined]);
+    });
+  });
+
+  it('runs on a pg-boss of the application, and leaves it running', async () => {
+    const schema = database.newSchema();
+    const boss = await new PgBoss({ connectionString, schema }).start();
+    const queue = new PgBossQueue({ boss, schema });
+    await queue.enqueue([due('with-boss')]);
+    await queue.stop(0);
+
+    const names = (await boss.getQueues()).map(({ name }) => name);
+    await boss.stop();
+
+    expect(names).toContain('webhook-deliveries');
+  });
+
+  it.each<[string, (url: URL) => Promise<void> | void, RegExp, boolean]>([
+    [
+      'wrong credentials',
+      (url) => void (url.username = 'nobody_of_that_name'),
+      /credentials/,
+      true,
+    ],
+    [
+      'no such database',
+      (url) => void (url.pathname = '/nowhere'),
+      /database does not exist/,
+      true,
+    ],
+    [
+      'no server',
+      async (url) => {
+        const server = createServer().listen(0, '127.0.0.1');
+        await new Promise((resolve) => server.once('listening', resolve));
+        url.port = String((server.address() as AddressInfo).port);
+        await new Promise((resolve) => server.close(resolve));
+      },
+      /nothing listens/,
+      true,
+    ],
+    ['no schema, and no leave to make it', () => {}, /schema of pg-boss is missing/, false],
+  ])('says what is wrong: %s', async (_, change, message, migrate) => {
+    const url = new URL(connectionString);
+    url.password = 'not-to-be-shown';
+    await change(url);
+    const queue = new PgBossQueue({
+      connectionString: url.href,
+      schema: database.newSchema(),
+      migrate,
+    });
+
+    const failure: unknown = await Promise.resolve(
+      queue.consume(async () => ({ type: 'delivered' })),
+    ).catch((error: unknown) => error);
+    await queue.stop(0);
+
+    expect(failure).toMatchObject({
+      code: 'store_unavailable',
+      message: expect.stringMatching(message),
+      cause: expect.anything(),
+    });
+    expect(JSON.stringify(failure)).not.toContain('not-to-be-shown');
+  });
+
+  it('says that its schema is behind where it may not bring it up to date', async () => {
+    const schema = database.newSchema();
+    const boss = await new PgBoss({ connectionString, schema }).start();
+    await boss.stop();
+    await database.pool.query(`UPDATE ${schema}.version SET version = version - 1`);
+    const queue = new PgBossQueue({ pool: database.pool, schema, migrate: false });
+
+    await expect(queue.enqueue([due('behind')])).rejects.toMatchObject({
+      code: 'store_unavailable',
+      message: expect.stringMatching(/npx pg-boss migrate/),
+    });
+  });
+
+  it('records where its server was away at first, once it is back', async () => {
+    const schema = database.newSchema();
+    const server = { isAway: true };
+    const pool = {
+      query: async (text: string, values?: unknown[]): Promise<unknown> => {
+        if (server.isAway) throw Object.assign(new Error('away'), { code: 'ECONNREFUSED' });
+        return database.pool.query(text, values);
+      },
+    };
+    const queue = new PgBossQueue({ pool, schema, pollInterval: '100ms' });
+    await expect(queue.enqueue([due('away')])).rejects.toMatchObject({ code: 'store_unavailable' });
+    server.isAway = false;
+    const delivered: string[] = [];
+    await queue.enqueue([due('back')]);
+    await queue.consume(async ({ id }) => {
+      // Away again as the outcome is to be written.
+      if (delivered.push(id) === 1) server.isAway = true;
+      return { type: 'delivered' };
+    });
+    while (!server.isAway) await sleep(10);
+    await sleep(300);
+    server.isAway = false;
+    await queue.enqueue([due('again')]);
+    while (delivered.length < 2) await sleep(10);
+    while ((await queue.find(['back']))[0]?.status !== 'delivered') await sleep(10);
+    await queue.stop(Date.now() + 1_000);
+
+    expect(delivered).toEqual(['back', 'again']);
+  }, 20_000);
+});
+
+describe('new PgBossQueue', () => {
+  const pool = { query: async () => ({ rows: [] }) };
+
+  it.each<[string, object, string]>([
+    ['nothing to keep them in', {}, ''],
+    ['two places to keep them in', { pool, connectionString }, ''],
+    [
+      'a connection string of another database',
+      { connectionString: 'mysql://a' },
+      'connectionString',
+    ],
+    ['a pool that is none', { pool: {} }, 'pool'],
+    ['a pg-boss that is none', { boss: {} }, 'boss'],
+    ['a schema that would have to be quoted', { pool, schema: 'Web-Hooks' }, 'schema'],
+    ['no concurrency', { pool, concurrency: 0 }, 'concurrency'],
+    ['a lease that pg-boss does not take', { pool, lease: '5s' }, 'lease'],
+    ['a poll without a pause', { pool, pollInterval: 1 }, 'pollInterval'],
+    ['a duration that is none', { pool, keepDelivered: 'long' }, 'keepDelivered'],
+  ])('refuses %s', (_, options, path) => {
+    expect(() => new PgBossQueue(options)).toThrow(
+      expect.objectContaining({
+        code: 'invalid_configuration',
+        faults: expect.arrayContaining([
+          expect.objectContaining({
+            path: path === '' ? 'PgBossQueue' : `PgBossQueue.${path}`,
+          }),
+        ]),
+      }),
+    );
+  });
+});

@@ -1,0 +1,226 @@
+import { spawn } from 'node:child_process';
+import { mkdtemp, readdir, rm, truncate, utimes, writeFile } from 'node:fs/promises';
+import { hostname, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { DirectoryLock } from '../../lib/postgres/directory-lock.js';
+import { PgliteQueue } from '../../lib/postgres/index.js';
+import { webhookQueueContract } from '../../lib/testing/webhook-queue.contract.js';
+import { due } from './deliveries.js';
+
+const directories: string[] = [];
+afterAll(async () =>
+  Promise.all(directories.map(async (path) => rm(path, { recursive: true, force: true }))),
+);
+
+async function newDirectory(): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), 'webhooks-'));
+  directories.push(directory);
+  return directory;
+}
+
+describe('PgliteQueue', () => {
+  const contract = webhookQueueContract({
+    create: async () => new PgliteQueue({ directory: await newDirectory() }),
+    advance: (ms) => sleep(ms),
+  });
+  for (const { name, run } of contract) it(name, run, 60_000);
+});
+
+describe('A transaction on the embedded database', () => {
+  let queue: PgliteQueue;
+  const delivered: string[] = [];
+  beforeAll(async () => {
+    queue = new PgliteQueue({ directory: await newDirectory(), pollInterval: '100ms' });
+    // Before anything else was asked of the queue: a statement outside of the transaction would wait for its end.
+    const database = await queue.database();
+    await database.exec('CREATE TABLE orders (id int)');
+  }, 60_000);
+  afterAll(async () => queue.stop(0));
+
+  it('sends what was committed, with the effects beside it', async () => {
+    const database = await queue.database();
+    await database.transaction(async (tx) => {
+      await tx.query('INSERT INTO orders VALUES (1)');
+      expect(await queue.enqueue([due('committed')], { tx })).toEqual([
+        { id: 'committed', status: 'recorded' },
+      ]);
+    });
+    await queue.consume(async ({ id }) => {
+      delivered.push(id);
+      return { type: 'delivered' };
+    });
+    while (!delivered.includes('committed')) await sleep(10);
+
+    expect((await database.query('SELECT * FROM orders')).rows).toEqual([{ id: 1 }]);
+  });
+
+  it('sends nothing of what was rolled back', async () => {
+    const database = await queue.database();
+    await expect(
+      database.transaction(async (tx) => {
+        await queue.enqueue([due('undone')], { tx });
+        throw new Error('the order is impossible');
+      }),
+    ).rejects.toThrow('impossible');
+
+    expect(await queue.find(['undone'])).toEqual([undefined]);
+  });
+
+  it('is not the database itself, nor a client of a server', async () => {
+    const tx: unknown = await queue.database();
+    await expect(queue.enqueue([due('x')], { tx })).rejects.toMatchObject({
+      code: 'unsupported_option',
+      message: expect.stringMatching(/no transaction is open/),
+    });
+    const client = {
+      query: async () => ({ rows: [] }),
+      connect: () => {},
+      escapeLiteral: () => {},
+    };
+    await expect(queue.enqueue([due('x')], { tx: client })).rejects.toMatchObject({
+      code: 'unsupported_option',
+      message: expect.stringMatching(/a Transaction of PGlite/),
+    });
+  });
+});
+
+describe('Two queues of one process in one directory', () => {
+  it('share the database, each with its own deliveries', async () => {
+    const directory = await newDirectory();
+    const outgoing = new PgliteQueue({ directory });
+    const incoming = new PgliteQueue({ directory, name: 'received' });
+    const taken: string[] = [];
+    const take =
+      (queue: string) =>
+      async ({ id }: { id: string }) => {
+        taken.push(`${queue} ${id}`);
+        return { type: 'delivered' } as const;
+      };
+    // The same id: they are two queues.
+    await Promise.all([outgoing.enqueue([due('a')]), incoming.enqueue([due('a')])]);
+    await outgoing.consume(take('outgoing'));
+    await incoming.consume(take('incoming'));
+    while (taken.length < 2) await sleep(10);
+    expect(await outgoing.database()).toBe(await incoming.database());
+    await outgoing.stop(Date.now() + 5_000);
+    await incoming.enqueue([due('b')]);
+    while (taken.length < 3) await sleep(10);
+    await incoming.stop(Date.now() + 5_000);
+
+    expect(taken.toSorted()).toEqual(['incoming a', 'incoming b', 'outgoing a']);
+    expect(await readdir(directory)).toEqual(['data']);
+    const again = new PgliteQueue({ directory });
+    expect(await again.find(['a'])).toMatchObject([{ status: 'delivered' }]);
+    await again.stop(0);
+  }, 60_000);
+
+  it('are refused the same name', async () => {
+    const directory = await newDirectory();
+    const first = new PgliteQueue({ directory });
+    await first.enqueue([due('kept')]);
+    await expect(new PgliteQueue({ directory }).enqueue([due('x')])).rejects.toMatchObject({
+      code: 'store_unavailable',
+      message: expect.stringMatching(/named "webhook-deliveries".*give each its own name/),
+    });
+
+    expect(await first.find(['kept'])).toMatchObject([{ status: 'pending' }]);
+    await first.stop(0);
+  }, 60_000);
+});
+
+describe('The directory of an embedded database', () => {
+  it('is refused to a second process, and given up at the end', async () => {
+    const directory = await newDirectory();
+    const lock = await DirectoryLock.take(directory);
+    const second = new PgliteQueue({ directory });
+    await expect(second.enqueue([due('second')])).rejects.toMatchObject({
+      code: 'store_unavailable',
+      message: expect.stringMatching(/Another process uses .*PgBossQueue/),
+    });
+    await lock.release();
+
+    await (await DirectoryLock.take(directory)).release();
+    expect(await readdir(directory)).toEqual([]);
+  });
+
+  it('is refused while another process lives, and taken over once it has died', async () => {
+    const directory = await newDirectory();
+    const other = spawn('sleep', ['60']);
+    await new Promise((resolve) => other.once('spawn', resolve));
+    const holder = { host: hostname(), pid: other.pid, began: null };
+    await writeFile(join(directory, 'lock'), JSON.stringify(holder));
+
+    await expect(DirectoryLock.take(directory)).rejects.toMatchObject({
+      code: 'store_unavailable',
+    });
+    other.kill('SIGKILL');
+    await new Promise((resolve) => other.once('exit', resolve));
+    await (await DirectoryLock.take(directory)).release();
+  });
+
+  it.each<[string, object, boolean]>([
+    ['a process whose number was given to this one', { pid: process.pid, began: '1' }, true],
+    ['another machine that has shown no sign of life', { host: 'elsewhere', pid: 1 }, true],
+    ['another machine that lives', { host: 'elsewhere', pid: 1, lives: true }, false],
+    ['nobody: it was cut off as it was written', { text: '{"ho' }, true],
+  ])('held by %s', async (_, holder, isTakenOver) => {
+    const directory = await newDirectory();
+    const path = join(directory, 'lock');
+    const { text, lives, ...rest } = holder as { text?: string; lives?: boolean };
+    await writeFile(path, text ?? JSON.stringify({ host: hostname(), began: null, ...rest }));
+    const then = new Date(Date.now() - (lives === true ? 0 : 31_000));
+    await utimes(path, then, then);
+    const lock = DirectoryLock.take(directory);
+
+    if (isTakenOver) return (await lock).release();
+    await expect(lock).rejects.toMatchObject({ code: 'store_unavailable' });
+  });
+
+  it('has one heir, however many want it', async () => {
+    const directory = await newDirectory();
+    await writeFile(
+      join(directory, 'lock'),
+      JSON.stringify({ host: hostname(), pid: process.pid, began: '1' }),
+    );
+    const takes = await Promise.allSettled(
+      Array.from({ length: 20 }, async () => DirectoryLock.take(directory)),
+    );
+    const heirs = takes.filter((take) => take.status === 'fulfilled');
+    await Promise.all(heirs.map(async ({ value }) => value.release()));
+
+    expect(heirs).toHaveLength(1);
+  });
+
+  it('that is damaged is named, and left as it is', async () => {
+    const directory = await newDirectory();
+    const queue = new PgliteQueue({ directory });
+    await queue.enqueue([due('kept')]);
+    await queue.stop(0);
+    await truncate(join(directory, 'data', 'global', 'pg_control'), 100);
+    const damaged = new PgliteQueue({ directory });
+
+    await expect(damaged.enqueue([due('x')])).rejects.toMatchObject({
+      code: 'store_unavailable',
+      message: expect.stringMatching(/cannot be opened: it may be damaged.* Move the directory/),
+    });
+    expect(await readdir(directory)).toEqual(['data']);
+  }, 60_000);
+});
+
+describe('new PgliteQueue', () => {
+  it.each<[string, object, string]>([
+    ['no directory', {}, 'directory'],
+    ['an empty one', { directory: '' }, 'directory'],
+    ['a name that pg-boss does not take', { directory: 'x', name: 'a b' }, 'name'],
+    ['no concurrency', { directory: 'x', concurrency: 0 }, 'concurrency'],
+  ])('refuses %s', (_, options, path) => {
+    expect(() => new PgliteQueue(options as never)).toThrow(
+      expect.objectContaining({
+        code: 'invalid_configuration',
+        faults: [expect.objectContaining({ path: `PgliteQueue.${path}` })],
+      }),
+    );
+  });
+});

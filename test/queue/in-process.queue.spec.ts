@@ -1,0 +1,337 @@
+import { describe, expect, it } from '@jest/globals';
+import * as fc from 'fast-check';
+import { WebhookConfigurationError } from '../../lib/errors/webhook.error.js';
+import { DueHeap } from '../../lib/queue/due-heap.js';
+import { InProcessQueue, type InProcessQueueOptions } from '../../lib/queue/in-process.queue.js';
+import type { WebhookDelivery } from '../../lib/queue/webhook-delivery.interface.js';
+import type { DeliveryOutcome } from '../../lib/queue/webhook-queue.js';
+import { webhookQueueContract } from '../../lib/testing/webhook-queue.contract.js';
+import { TestClock } from '../../lib/testing/test-clock.js';
+
+describe('InProcessQueue keeps the contract', () => {
+  const cases = webhookQueueContract({
+    create: (clock) => new InProcessQueue({ clock, concurrency: 100 }),
+  });
+  for (const rule of cases) it(rule.name, () => rule.run());
+});
+
+describe('the delivery queue contract', () => {
+  class Broken extends InProcessQueue {
+    override async enqueue(...args: Parameters<InProcessQueue['enqueue']>) {
+      const [deliveries] = args;
+      return super.enqueue(
+        deliveries.map(({ delivery, notBefore }, index) => ({
+          delivery: { ...delivery, id: `${delivery.id}#${index}#${this.size}` },
+          notBefore,
+        })),
+      );
+    }
+  }
+
+  it('finds a queue out that records an id twice', async () => {
+    const cases = webhookQueueContract({ create: (clock) => new Broken({ clock }) });
+    const rule = cases.find(({ name }) => name.startsWith('records an id once'))!;
+
+    await expect(rule.run()).rejects.toThrow();
+  });
+
+  it('finds a queue out that counts a deferral as an attempt', async () => {
+    class Counting extends InProcessQueue {
+      override consume(handler: Parameters<InProcessQueue['consume']>[0]): void {
+        super.consume(async (delivery, attempt) => {
+          const outcome = await handler(delivery, attempt);
+          return outcome.type === 'defer'
+            ? { type: 'retry', at: outcome.at, reason: 'network' }
+            : outcome;
+        });
+      }
+    }
+    const cases = webhookQueueContract({ create: (clock) => new Counting({ clock }) });
+    const rule = cases.find(({ name }) => name.startsWith('counts no attempt'))!;
+
+    await expect(rule.run()).rejects.toThrow();
+  });
+});
+
+describe('InProcessQueue', () => {
+  it('refuses what goes over its number, whole batches at a time', async () => {
+    const { queue, enqueue } = bench({ maxPending: 3 });
+    await enqueue('a', 'b');
+
+    await expect(enqueue('c', 'd')).rejects.toMatchObject({ code: 'store_full' });
+    expect(queue.size).toBe(2);
+    await expect(enqueue('a', 'c')).resolves.toHaveLength(2);
+    await expect(enqueue('d')).rejects.toThrow(/raise maxPending/);
+  });
+
+  it('refuses what goes over its bytes', async () => {
+    const { queue, enqueue } = bench({ maxBytes: 10_000 });
+    await enqueue('a');
+
+    await expect(
+      queue.enqueue([{ delivery: delivery('big', 9_000), notBefore: 0 }]),
+    ).rejects.toMatchObject({ code: 'store_full', message: expect.stringContaining('maxBytes') });
+    expect(queue.size).toBe(1);
+  });
+
+  it('runs no more at once than it may', async () => {
+    const { queue, enqueue, clock } = bench({ concurrency: 2, concurrencyPerDestination: 2 });
+    const open: (() => void)[] = [];
+    let most = 0;
+    queue.consume(async () => {
+      await new Promise<void>((resolve) => {
+        open.push(resolve);
+        most = Math.max(most, open.length);
+      });
+      return { type: 'delivered' };
+    });
+    await enqueue('a', 'b', 'c', 'd', 'e');
+
+    for (let finished = 0; finished < 5; finished++) {
+      await clock.advance(0);
+      expect(open.length).toBeGreaterThan(0);
+      open.shift()!();
+    }
+    await clock.advance(0);
+
+    expect(most).toBe(2);
+    expect(queue.size).toBe(0);
+  });
+
+  it.each<[string, (index: number) => object]>([
+    ['an endpoint', () => ({ endpointId: 'black-hole' })],
+    ['an origin', (index) => ({ endpointId: undefined, url: `https://hole.example/${index}` })],
+  ])('keeps %s that answers nobody from holding up the others', async (_, destination) => {
+    const { queue, clock } = bench({ concurrency: 8 });
+    const stuck: string[] = [];
+    const answered: string[] = [];
+    const free: (() => void)[] = [];
+    queue.consume(async ({ id, endpointId }) => {
+      if (endpointId === 'healthy') {
+        answered.push(id);
+      } else {
+        stuck.push(id);
+        await new Promise<void>((resolve) => free.push(resolve));
+      }
+      return { type: 'delivered' };
+    });
+    const lost = Array.from({ length: 1_000 }, (__, index) => ({
+      delivery: { ...delivery(`lost-${index}`), ...destination(index) } as WebhookDelivery,
+      notBefore: clock.now(),
+    }));
+    const well = ['a', 'b', 'c'].map((id) => ({
+      delivery: { ...delivery(id), endpointId: 'healthy' },
+      notBefore: clock.now(),
+    }));
+    await queue.enqueue([...lost, ...well]);
+    await clock.advance(0);
+
+    expect(answered).toEqual(['a', 'b', 'c']);
+    expect(stuck).toEqual(['lost-0', 'lost-1']);
+    free[1]!();
+    await clock.advance(0);
+    expect(stuck).toEqual(['lost-0', 'lost-1', 'lost-2']);
+  });
+
+  it('gives every destination its turns, and no more than its slots, until all are done', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.record({ to: fc.constantFrom('a', 'b', 'c'), wait: fc.nat({ max: 3 }) })),
+        fc.integer({ min: 1, max: 4 }),
+        fc.integer({ min: 1, max: 3 }),
+        async (items, concurrency, concurrencyPerDestination) => {
+          const { queue, clock } = bench({ concurrency, concurrencyPerDestination });
+          const running = new Map<string, number>();
+          let most = 0;
+          let done = 0;
+          queue.consume(async ({ endpointId }) => {
+            const now = (running.get(endpointId!) ?? 0) + 1;
+            running.set(endpointId!, now);
+            most = Math.max(most, now);
+            await new Promise<void>((resolve) => setImmediate(resolve));
+            running.set(endpointId!, running.get(endpointId!)! - 1);
+            done++;
+            return { type: 'delivered' };
+          });
+          await queue.enqueue(
+            items.map(({ to, wait }, index) => ({
+              delivery: { ...delivery(String(index)), endpointId: to },
+              notBefore: clock.now() + wait,
+            })),
+          );
+          await clock.advance(3);
+
+          expect(await queue.stop(clock.now() + 1)).toBe(0);
+          expect(done).toBe(items.length);
+          expect(most).toBeLessThanOrEqual(concurrencyPerDestination);
+        },
+      ),
+    );
+  });
+
+  it('keeps dead deliveries however many succeed after them, up to a bound of their own', async () => {
+    const { queue, enqueue, clock } = bench({ rememberFinished: 1, rememberDead: 2 });
+    queue.consume(async ({ id }) =>
+      id.startsWith('dead')
+        ? { type: 'dead', reason: 'http_500', attempts: 1 }
+        : { type: 'delivered' },
+    );
+    const dead = async () => (await queue.listDead()).map((entry) => entry.delivery.id);
+    await enqueue('dead-1', 'dead-2', 'a', 'b', 'c');
+    await clock.advance(0);
+    expect(await dead()).toEqual(['dead-1', 'dead-2']);
+
+    await enqueue('dead-3');
+    await clock.advance(0);
+    expect(await dead()).toEqual(['dead-2', 'dead-3']);
+    const [forgotten] = await enqueue('dead-1');
+    expect(forgotten).toMatchObject({ status: 'recorded' });
+  });
+
+  it('lets the oldest dead deliveries go when the living need their room', async () => {
+    const { queue, clock } = bench({ maxBytes: 10_000 });
+    let outcome: DeliveryOutcome = { type: 'dead', reason: 'http_500', attempts: 1 };
+    queue.consume(async () => outcome);
+    for (const id of ['old', 'young']) {
+      await queue.enqueue([{ delivery: delivery(id, 3_000), notBefore: 0 }]);
+      await clock.advance(0);
+    }
+    outcome = { type: 'defer', at: Infinity };
+    await queue.enqueue([{ delivery: delivery('alive', 5_000), notBefore: 0 }]);
+    await clock.advance(0);
+
+    expect((await queue.listDead()).map((dead) => dead.delivery.id)).toEqual(['young']);
+    expect(await queue.redeliver(['old'])).toEqual([]);
+    const [receipt] = await queue.enqueue([{ delivery: delivery('old'), notBefore: 0 }]);
+    expect(receipt).toMatchObject({ status: 'dead' });
+  });
+
+  it('forgets finished ids beyond its memory, the oldest first', async () => {
+    const { queue, enqueue, clock } = bench({ rememberFinished: 2 });
+    queue.consume(async () => ({ type: 'delivered' }));
+    await enqueue('a', 'b', 'c');
+    await clock.advance(0);
+
+    const receipts = await enqueue('c', 'b', 'a');
+    expect(receipts.map(({ status }) => status)).toEqual(['delivered', 'delivered', 'recorded']);
+  });
+
+  it('arms one wake-up, whatever waits, and none when it is stopped', async () => {
+    const { queue, clock } = bench();
+    queue.consume(async () => ({ type: 'delivered' }));
+    for (const wait of [3_000, 1_000, 2_000]) {
+      const notBefore = clock.now() + wait;
+      await queue.enqueue([{ delivery: delivery(`in ${wait}`), notBefore }]);
+    }
+    expect(clock.waiting).toBe(1);
+
+    await clock.advance(1_000);
+    expect(queue.size).toBe(2);
+    expect(clock.waiting).toBe(1);
+    expect(await queue.stop(clock.now())).toBe(2);
+    expect(clock.waiting).toBe(0);
+  });
+
+  it('runs at its stop what is due by then, since nobody will later', async () => {
+    const { queue, enqueue, clock } = bench({ concurrency: 1 });
+    const ran: string[] = [];
+    queue.consume(async ({ id }) => {
+      ran.push(id);
+      await clock.advance(0);
+      return { type: 'delivered' };
+    });
+    await enqueue('a', 'b', 'c');
+    await queue.enqueue([{ delivery: delivery('later'), notBefore: clock.now() + 60_000 }]);
+
+    expect(await queue.stop(clock.now() + 10_000)).toBe(1);
+    expect(ran).toEqual(['a', 'b', 'c']);
+  });
+
+  it('waits longer after every throw, without counting attempts', async () => {
+    const { queue, enqueue, clock } = bench();
+    const runs: [number, number][] = [];
+    const start = clock.now();
+    queue.consume(async (_, attempt) => {
+      runs.push([clock.now() - start, attempt]);
+      throw new Error('no');
+    });
+    await enqueue('a');
+    await clock.advance(16_000);
+
+    expect(runs).toEqual([
+      [0, 1],
+      [1_000, 1],
+      [3_000, 1],
+      [7_000, 1],
+      [15_000, 1],
+    ]);
+  });
+
+  it('waits anew from the shortest once a run did not throw', async () => {
+    const { queue, enqueue, clock } = bench();
+    const runs: number[] = [];
+    const start = clock.now();
+    queue.consume(async () => {
+      runs.push(clock.now() - start);
+      if (runs.length === 3) return { type: 'retry', at: clock.now() + 10, reason: 'http_500' };
+      throw new Error('no');
+    });
+    await enqueue('a');
+    await clock.advance(4_010);
+
+    expect(runs).toEqual([0, 1_000, 3_000, 3_010, 4_010]);
+  });
+
+  it('serves one publisher', () => {
+    const { queue } = bench();
+    queue.consume(async () => ({ type: 'delivered' }));
+
+    expect(() => queue.consume(async () => ({ type: 'delivered' }))).toThrow(/queue of its own/);
+  });
+
+  it.each([
+    { concurrency: 0 },
+    { concurrencyPerDestination: 0 },
+    { maxPending: -1 },
+    { maxBytes: 1.5 },
+    { rememberFinished: NaN },
+    { rememberDead: 0 },
+  ])('refuses the bound %j', (options) => {
+    expect(() => new InProcessQueue(options)).toThrow(WebhookConfigurationError);
+  });
+});
+
+describe('DueHeap', () => {
+  it('gives what is due first, equals in their order, as sorting would', () => {
+    fc.assert(
+      fc.property(fc.array(fc.integer({ min: 0, max: 20 })), (times) => {
+        const items = times.map((due, order) => ({ due, order }));
+        const heap = new DueHeap<{ due: number; order: number }>();
+        items.forEach((item) => heap.push(item));
+        const popped = items.map(() => heap.pop());
+
+        expect(popped).toEqual([...items].sort((a, b) => a.due - b.due || a.order - b.order));
+        expect(heap.pop()).toBeUndefined();
+      }),
+    );
+  });
+});
+
+function bench(options: InProcessQueueOptions = {}) {
+  const clock = new TestClock();
+  const queue = new InProcessQueue({ clock, ...options });
+  const enqueue = (...ids: string[]) =>
+    queue.enqueue(ids.map((id) => ({ delivery: delivery(id), notBefore: clock.now() })));
+  return { clock, queue, enqueue };
+}
+
+function delivery(id: string, size = 10): WebhookDelivery {
+  return {
+    id,
+    eventId: id,
+    event: 'order.created',
+    endpointId: 'crm',
+    payload: { kind: 'bytes', bytes: Buffer.alloc(size), contentType: 'text/plain' },
+    createdAt: 0,
+  };
+}

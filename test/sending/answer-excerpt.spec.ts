@@ -1,0 +1,175 @@
+import { describe, expect, it } from '@jest/globals';
+import { excerptOf } from '../../lib/sending/answer-excerpt.js';
+import { createTokenSigner } from '../../lib/token/token-signer.js';
+
+const token = createTokenSigner({
+  issuer: 'https://billing.example',
+  key: 'correct-horse-battery-staple-0001',
+}).sign({ event: 'order.created', data: { n: 'a value that is somebody’s' } }) as string;
+const another = createTokenSigner({
+  issuer: 'https://shop.example',
+  key: 'correct-horse-battery-staple-0002',
+}).sign({ event: 'order.created' }) as string;
+
+const secrets = {
+  tokens: [token],
+  url: 'https://crm.example/hooks/T0/B1?key=s3cr3t%2Fvalue',
+  headers: { 'X-Api-Key': 'Key-0123456789-abcdef', Accept: 'application/json' },
+};
+
+function excerpt(
+  body: string | Uint8Array,
+  contentType: string | undefined = 'text/plain',
+  contentEncoding?: string,
+): string | undefined {
+  const octets = typeof body === 'string' ? Buffer.from(body) : body;
+  return excerptOf({ octets, contentType, contentEncoding }, secrets);
+}
+
+const escapes: [string, (text: string) => string][] = [
+  ['percent signs', (text) => each(text, (hex) => `%${hex}`)],
+  ['percent signs in capitals', (text) => each(text, (hex) => `%${hex.toUpperCase()}`)],
+  ['percent signs twice', (text) => each(text, (hex) => `%25${hex}`)],
+  ['JSON escapes', (text) => each(text, (hex) => `\\u00${hex}`)],
+  ['JSON escapes within JSON', (text) => each(text, (hex) => `\\\\u00${hex}`)],
+  ['JavaScript escapes', (text) => each(text, (hex) => `\\x${hex}`)],
+  ['HTML entities', (text) => each(text, (hex) => `&#x${hex};`)],
+  ['decimal HTML entities', (text) => each(text, (hex) => `&#${parseInt(hex, 16)};`)],
+];
+
+describe('excerptOf', () => {
+  it.each<[string, string, string]>([
+    ['as it was sent', token, '[token]'],
+    ['in its header', `{"authorization":"Bearer ${token}"}`, '{"authorization":"Bearer [token]"}'],
+    ['in small letters', `bearer ${token.toLowerCase()}!`, 'bearer [token]!'],
+    ['in capitals', `BEARER ${token.toUpperCase()}!`, 'BEARER [token]!'],
+    ['of somebody else', `not ${another}, thanks`, 'not [token], thanks'],
+    ['several times', `${token} ${another} ${token}`, '[token] [token] [token]'],
+    ['behind a letter', `x${token}`, '[token]'],
+  ])('takes a token out: %s', (_, body, expected) => {
+    expect(excerpt(body)).toBe(expected);
+  });
+
+  it.each(escapes)('sees a token through %s', (_, escape) => {
+    expect(excerpt(`got ${escape(token)} there`)).toBe('got [token] there');
+    const dots = token.replaceAll('.', (dot) => escape(dot));
+    expect(excerpt(`got ${dots} there`)).toBe('got [token] there');
+  });
+
+  it('takes the parts of a token out one by one, and those that are cut', () => {
+    const [header, payload, signature] = token.split('.') as [string, string, string];
+    const body = JSON.stringify({ header, payload, signature, begins: token.slice(0, 40) });
+
+    expect(JSON.parse(excerpt(body, 'application/json')!)).toEqual({
+      header: '[token]',
+      payload: '[token]',
+      signature: '[token]',
+      begins: '[token]',
+    });
+  });
+
+  it('takes a token out of lines it was broken into', () => {
+    const lines = token.match(/.{1,64}/g)!.join('\r\n');
+    const kept = excerpt(lines)!;
+
+    for (let at = 0; at + 16 <= token.length; at++) {
+      expect(kept).not.toContain(token.slice(at, at + 16));
+    }
+  });
+
+  it.each([0, 1, 500, 1_000, 1_010, 1_020, 1_023])(
+    'leaves no part of a token that begins at byte %d, over the border',
+    (begin) => {
+      const kept = excerpt(`${'-'.repeat(begin - 1 < 0 ? 0 : begin - 1)} ${token} behind`)!;
+
+      expect(kept).not.toMatch(/ey[\w-]{3}/);
+      expect(Buffer.byteLength(kept)).toBeLessThanOrEqual(1_024);
+    },
+  );
+
+  it('takes out path and query of the URL, and keys in headers', () => {
+    const answers = [
+      'Cannot POST /hooks/T0/B1?key=s3cr3t%2Fvalue here',
+      'Cannot POST \\/hooks\\/T0\\/B1?key=s3cr3t/value here',
+      'Cannot POST /hooks/T0/B1 here',
+      'Key was KEY-0123456789-ABCDEF',
+      'accept: application/json',
+    ];
+
+    expect(answers.map((body) => excerpt(body))).toEqual([
+      'Cannot POST [url] here',
+      'Cannot POST [url] here',
+      'Cannot POST [url] here',
+      'Key was [header]',
+      'accept: application/json',
+    ]);
+  });
+
+  it('leaves alone what only looks a little like a token', () => {
+    for (const body of ['v1.2.3', 'my.service.example.com', 'a%20b &amp; c', '100 % \\ sure']) {
+      expect(excerpt(body)).toBe(body);
+    }
+  });
+
+  it('keeps 1024 bytes at most, and whole characters', () => {
+    expect(excerpt('x'.repeat(5_000))).toBe('x'.repeat(1_024));
+    expect(excerpt(`x${'ä'.repeat(5_000)}`)).toBe(`x${'ä'.repeat(511)}`);
+    expect(excerpt(`xx${'🧾'.repeat(5_000)}`)).toBe(`xx${'🧾'.repeat(255)}`);
+  });
+
+  it('replaces what would steer a terminal or break a line', () => {
+    expect(excerpt('a\r\nb\tc\u001b[31md\u0085e\u2028f\u202eg\u007fh')).toBe(
+      'a  b c\ufffd[31md e f\ufffdg\ufffdh',
+    );
+    expect(excerpt('Grüße 🧾')).toBe('Grüße 🧾');
+  });
+
+  it.each<[string, Uint8Array | string, string | undefined, string | undefined]>([
+    ['an image', Buffer.from([137, 80, 78, 71]), 'image/png', undefined],
+    ['a text with NUL', 'a\0bc', 'text/plain', undefined],
+    ['a compressed text', 'abcd', 'text/plain', 'gzip'],
+  ])('says of %s how long it is', (_, body, type, encoding) => {
+    expect(excerpt(body, type, encoding)).toBe('[4 bytes that are no text]');
+  });
+
+  it.each([
+    'text/html; charset=utf-8',
+    'application/json',
+    'application/problem+json',
+    'application/xml',
+    'application/vnd.api+json; v=1',
+  ])('reads %s as text', (type) => {
+    expect(excerpt('words', type)).toBe('words');
+  });
+
+  it('reads an answer without a type as text, where it is UTF-8', () => {
+    const ofNoType = (octets: Uint8Array): string | undefined =>
+      excerptOf({ octets, contentType: undefined, contentEncoding: undefined }, secrets);
+
+    expect(ofNoType(Buffer.from('später'))).toBe('später');
+    expect(ofNoType(Buffer.from([0xff, 0xfe, 0xc0, 0xc1]))).toBe('[4 bytes that are no text]');
+  });
+
+  it('gives nothing for an empty body', () => {
+    expect(excerpt('')).toBeUndefined();
+  });
+
+  it('is not slowed down by a body that is made for it', () => {
+    for (const piece of [
+      'a',
+      'a.',
+      `${'a'.repeat(16)}.`,
+      '%',
+      '\\u002',
+      '&#0',
+      `${token.slice(0, 15)}!`,
+    ]) {
+      const body = piece.repeat(65_536 / piece.length);
+      expect(Buffer.byteLength(excerpt(body)!)).toBeLessThanOrEqual(1_024);
+    }
+  });
+});
+
+function each(text: string, write: (hex: string) => string): string {
+  return text.replace(/[^]/g, (letter) => write(letter.charCodeAt(0).toString(16)));
+}

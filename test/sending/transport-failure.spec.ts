@@ -1,0 +1,56 @@
+import { describe, expect, it } from '@jest/globals';
+import { AxiosError } from 'axios';
+import { WebhookDestinationBlockedError } from '../../lib/errors/webhook.error.js';
+import { transportFailure } from '../../lib/sending/receiver-answer.js';
+
+describe('transportFailure', () => {
+  it.each([
+    ['ENOTFOUND', 'dns'],
+    ['EAI_AGAIN', 'dns'],
+    ['ECONNREFUSED', 'connection_refused'],
+    ['ECONNRESET', 'connection_reset'],
+    ['EPIPE', 'connection_reset'],
+    ['ETIMEDOUT', 'timeout'],
+    ['EHOSTUNREACH', 'network'],
+    ['EPROTO', 'tls'],
+    ['CERT_HAS_EXPIRED', 'tls'],
+    ['DEPTH_ZERO_SELF_SIGNED_CERT', 'tls'],
+    ['UNABLE_TO_VERIFY_LEAF_SIGNATURE', 'tls'],
+    ['ERR_TLS_CERT_ALTNAME_INVALID', 'tls'],
+    ['ERR_SSL_WRONG_VERSION_NUMBER', 'tls'],
+    ['HPE_INVALID_CONSTANT', 'malformed_response'],
+    ['HPE_HEADER_OVERFLOW', 'response_too_large'],
+    ['ESOMETHING', 'network'],
+  ])('names %s %s, bare, wrapped and gathered', (code, reason) => {
+    const bare = Object.assign(new Error('x'), { code });
+    const gathered = new AggregateError([bare, new Error('y')]);
+
+    expect(transportFailure(bare)).toBe(reason);
+    expect(transportFailure(new AxiosError('x', code))).toBe(reason);
+    expect(transportFailure(new Error('x', { cause: bare }))).toBe(reason);
+    expect(transportFailure(gathered)).toBe(reason);
+    expect(transportFailure(AxiosError.from(gathered))).toBe(reason);
+  });
+
+  it('finds the refusal of the egress guard, however deep', () => {
+    const blocked = new WebhookDestinationBlockedError('10.0.0.1 is private');
+
+    expect(transportFailure(new AxiosError('x', 'ECONNRESET', undefined, undefined))).toBe(
+      'connection_reset',
+    );
+    expect(transportFailure(AxiosError.from(new Error('x', { cause: blocked })))).toBe(
+      'destination_blocked',
+    );
+  });
+
+  it.each([undefined, null, 'text', 7, {}, { code: 7 }, { message: {} }])('takes %p', (thrown) => {
+    expect(transportFailure(thrown)).toBe('network');
+  });
+
+  it('ends where causes go round in a circle', () => {
+    const error: Error & { cause?: unknown } = new Error('x');
+    error.cause = error;
+
+    expect(transportFailure(error)).toBe('network');
+  });
+});
