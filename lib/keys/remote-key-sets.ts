@@ -57,7 +57,7 @@ export class RemoteKeySets {
     }
     if (!this.options.allowHttp && /^\s*http:/i.test(uri)) {
       fault(
-        'must be an https: address: over plain http: anybody on the way can put in a key of their own. For a test, set jwks.allowHttp',
+        'must be an https: address: over plain http: anybody on the way can put in a key of their own. For a test, set jwksFetch.allowHttp',
       );
       return undefined;
     }

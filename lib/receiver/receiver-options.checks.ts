@@ -25,7 +25,7 @@ const RECEIVER: OptionShape<WebhookReceiverOptions> = {
     message:
       'must be a list: [{ issuer, secret }], with one issuer too; or an instance of a class that extends KeyProvider',
   },
-  jwks: {
+  jwksFetch: {
     holds: isOptions,
     message: 'must be an object: { timeout, cooldown, maxAge, maxStale, ca }',
   },
@@ -102,7 +102,7 @@ const RETRY: OptionShape<RetryScheduleOptions> = {
   jitter: undefined,
 };
 
-const JWKS: OptionShape<JwksFetchOptions> = {
+const JWKS_FETCH: OptionShape<JwksFetchOptions> = {
   allowHttp: undefined,
   allowPrivateNetworks: undefined,
   allowedAddresses: undefined,
@@ -131,11 +131,11 @@ export function checkReceiverOptions(options: unknown): {
   const { issuers: given = [] } = fit;
   const issuers = isList(given) ? checkIssuers(given, faults) : given;
   const replay = checkShape(fit.replay ?? {}, REPLAY, faults.below('replay'));
-  const jwks = checkShape(fit.jwks ?? {}, JWKS, faults.below('jwks'));
+  const jwksFetch = checkShape(fit.jwksFetch ?? {}, JWKS_FETCH, faults.below('jwksFetch'));
   const spool =
     fit.spool === false ? false : checkShape(fit.spool ?? {}, SPOOL, faults.below('spool'));
   if (fit.retry !== undefined) checkShape(fit.retry, RETRY, faults.below('retry'));
-  return { options: { ...fit, issuers, replay, jwks, spool }, faults: faults.all };
+  return { options: { ...fit, issuers, replay, jwksFetch, spool }, faults: faults.all };
 }
 
 /** Array.isArray, for lists that are readonly. */

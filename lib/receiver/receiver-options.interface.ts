@@ -41,7 +41,7 @@ export interface WebhookReceiverOptions {
    */
   readonly issuers: readonly WebhookIssuer[] | KeyProvider<readonly WebhookIssuer[]>;
   /** How the key sets of issuers with a `jwksUri` are fetched. */
-  readonly jwks?: JwksFetchOptions | undefined;
+  readonly jwksFetch?: JwksFetchOptions | undefined;
   /**
    * Wire formats to accept, one or several: `'webhook-token'`, `'swt-draft-00'`, `'swt-draft-02'`; default
    * `['webhook-token']`. A token is held against the rules of one of them, chosen by its `typ` and by the form

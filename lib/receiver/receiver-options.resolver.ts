@@ -135,12 +135,12 @@ function resolveIssuers(
   faults: ConfigurationFaults,
   misshapen: readonly ConfigurationFault[],
 ): ReceiverIssuers {
-  const { issuers, clockTolerance, allowWeakSecrets, jwks = {} } = options;
+  const { issuers, clockTolerance, allowWeakSecrets, jwksFetch = {} } = options;
   const logger = new Logger('WebhookReceiver');
   const log: KeyLog = (level, line) => logger[level](line);
   const context = {
     keyOptions: { clockTolerance, allowWeakSecrets },
-    remote: new RemoteKeySets(resolveJwksOptions(jwks, faults.below('jwks')), clock, log),
+    remote: new RemoteKeySets(resolveJwksOptions(jwksFetch, faults.below('jwksFetch')), clock, log),
     clock,
     log,
     name: `receiver "${options.name ?? DEFAULT_RECEIVER}"`,

@@ -115,7 +115,7 @@ async function startTarget(adapter: AbstractHttpAdapter): Promise<Target> {
         { issuer: 'https://away.example', jwksUri: 'https://127.0.0.1:9/keys' },
         { issuer: 'https://other.example', secret: 'another-secret-of-32-characters!' },
       ],
-      jwks: { allowPrivateNetworks: true },
+      jwksFetch: { allowPrivateNetworks: true },
       maxBodyBytes: 1_000,
       // A device is no directory.
       spool: { above: 500, directory: '/dev/null/spool' },

@@ -62,7 +62,7 @@ describe.each(adapters)('a sender and a receiver on %s that share no secret', (_
     const jwksUri = `${sender.origin}/.well-known/webhook-keys`;
     const receiver = await startApp(make(), {
       options: {
-        ...receiverOptions({ issuers: [{ issuer: ISSUER, jwksUri }], jwks: local }),
+        ...receiverOptions({ issuers: [{ issuer: ISSUER, jwksUri }], jwksFetch: local }),
         clock,
       },
       providers: [Everything],

@@ -68,13 +68,13 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
   });
 
   async function start(
-    jwks: JwksFetchOptions = {},
+    jwksFetch: JwksFetchOptions = {},
     issuer: Partial<WebhookIssuer> = {},
     adapter: AbstractHttpAdapter = createAdapter(),
   ): Promise<StartedApp> {
     const receiver = receiverOptions({
       issuers: [{ issuer: ISSUER, jwksUri: server.uri, ...issuer }],
-      jwks: { allowPrivateNetworks: true, ca: JWKS_CA, ...jwks },
+      jwksFetch: { allowPrivateNetworks: true, ca: JWKS_CA, ...jwksFetch },
     });
     started = await startApp(adapter, { options: { ...receiver, clock }, providers: [Orders] });
     return started;
@@ -386,7 +386,7 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
     }));
     const { receiver } = receiverOptions({
       issuers,
-      jwks: { allowPrivateNetworks: true, ca: JWKS_CA },
+      jwksFetch: { allowPrivateNetworks: true, ca: JWKS_CA },
     });
     started = await startApp(createAdapter(), {
       options: { receiver, clock },
@@ -416,11 +416,11 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
 });
 
 describe('the address of a key set', () => {
-  const start = (jwksUri: unknown, jwks?: JwksFetchOptions): Promise<StartedApp> => {
+  const start = (jwksUri: unknown, jwksFetch?: JwksFetchOptions): Promise<StartedApp> => {
     const [, createAdapter] = adapters[0]!;
     const receiver: Partial<WebhookReceiverOptions> = {
       issuers: [{ issuer: ISSUER, jwksUri: jwksUri as string }],
-      jwks,
+      jwksFetch,
     };
     return startApp(createAdapter(), { options: receiverOptions(receiver) });
   };
@@ -433,19 +433,19 @@ describe('the address of a key set', () => {
     ['a file', 'file:///etc/keys', undefined, /its scheme is not https/],
     ['loopback', 'https://127.0.0.1/keys', undefined, /set allowPrivateNetworks/],
     ['metadata', 'https://169.254.169.254/', { allowPrivateNetworks: true }, /allowedAddresses/],
-  ])('is not %s', async (_, uri, jwks, fault) => {
-    await expect(start(uri, jwks)).rejects.toThrow(fault);
+  ])('is not %s', async (_, uri, jwksFetch, fault) => {
+    await expect(start(uri, jwksFetch)).rejects.toThrow(fault);
   });
 
   it.each<[JwksFetchOptions, RegExp]>([
-    [{ timeout: 'soon' }, /receiver\.jwks\.timeout: is no duration/],
-    [{ cooldown: '1h' }, /receiver\.jwks\.cooldown: must be at most maxAge/],
-    [{ maxStale: '1m' }, /receiver\.jwks\.maxStale: must be at least maxAge/],
-    [{ ca: '-----BEGIN CERTIFICATE-----\nAAAA' }, /receiver\.jwks\.ca: cannot be read/],
-    [{ allowedAddresses: ['everywhere'] }, /receiver\.jwks\.allowedAddresses\[0\]/],
-    [{ maxage: '1m' } as JwksFetchOptions, /receiver\.jwks\.maxage: .* did you mean maxAge/],
-  ])('comes with options that make sense: %j', async (jwks, fault) => {
-    await expect(start('https://keys.example/', jwks)).rejects.toThrow(fault);
+    [{ timeout: 'soon' }, /receiver\.jwksFetch\.timeout: is no duration/],
+    [{ cooldown: '1h' }, /receiver\.jwksFetch\.cooldown: must be at most maxAge/],
+    [{ maxStale: '1m' }, /receiver\.jwksFetch\.maxStale: must be at least maxAge/],
+    [{ ca: '-----BEGIN CERTIFICATE-----\nAAAA' }, /receiver\.jwksFetch\.ca: cannot be read/],
+    [{ allowedAddresses: ['everywhere'] }, /receiver\.jwksFetch\.allowedAddresses\[0\]/],
+    [{ maxage: '1m' } as JwksFetchOptions, /receiver\.jwksFetch\.maxage: .* did you mean maxAge/],
+  ])('comes with options that make sense: %j', async (jwksFetch, fault) => {
+    await expect(start('https://keys.example/', jwksFetch)).rejects.toThrow(fault);
   });
 
   it('of a private network is refused at the connection too', async () => {
@@ -455,7 +455,7 @@ describe('the address of a key set', () => {
     const options = receiverOptions({
       issuers: [{ issuer: ISSUER, jwksUri: uri }],
       // Opens the name, since ::1 is one of its addresses, and not what it resolves to.
-      jwks: { allowedAddresses: ['::1'], ca: JWKS_CA },
+      jwksFetch: { allowedAddresses: ['::1'], ca: JWKS_CA },
     });
     const { app, origin, logger } = await startApp(createAdapter(), { options });
     const key = { kid: 'a', alg: 'EdDSA', key: pairs.EdDSA!.privateKey } as const;
@@ -473,7 +473,7 @@ describe('the address of a key set', () => {
     const server = await JwksServer.start([KEY], false);
     const options = receiverOptions({
       issuers: [{ issuer: ISSUER, jwksUri: server.uri }],
-      jwks: { allowHttp: true, allowPrivateNetworks: true },
+      jwksFetch: { allowHttp: true, allowPrivateNetworks: true },
     });
     const { app, origin } = await startApp(createAdapter(), { options });
     const key = { kid: 'a', alg: 'EdDSA', key: pairs.EdDSA!.privateKey } as const;

@@ -344,7 +344,7 @@ describe.each(adapters)('a provider of issuers, on %s', (_, createAdapter) => {
   it('keeps what is known of a key set over a new list', async () => {
     const server = await JwksServer.start();
     issuers.holds({ issuer: ISSUER, jwksUri: server.uri });
-    await start({ jwks: { allowPrivateNetworks: true, ca: JWKS_CA } });
+    await start({ jwksFetch: { allowPrivateNetworks: true, ca: JWKS_CA } });
 
     expect(await outcome()).toBe('401 unknown_key');
     await issuers.refresh();
