@@ -137,14 +137,24 @@ export abstract class EndpointStore {
   /** Whether it takes changes; one that does not throws `unsupported_option` for each. */
   abstract readonly writable: boolean;
 
+  /** Whether `subscribed` can read within a transaction of the caller's; one that cannot is never passed a `tx`. */
+  abstract readonly transactional: boolean;
+
   /** @returns `false`, with nothing changed, where the id is taken */
   abstract insert(endpoint: StoredEndpoint): Promise<boolean>;
 
   /** The endpoint with this id, of whatever tenant; `undefined` where there is none. */
   abstract find(id: string): Promise<StoredEndpoint | undefined>;
 
-  /** The endpoints that get events of this tenant, or of none: all that are not disabled, whatever their patterns. */
-  abstract subscribed(tenant: string | undefined): Promise<readonly StoredEndpoint[]>;
+  /**
+   * The endpoints that get events of this tenant, or of none: all that are not disabled, whatever their patterns.
+   *
+   * @param options - `tx`: the caller's open transaction, read in so that no second connection is needed while it holds one
+   */
+  abstract subscribed(
+    tenant: string | undefined,
+    options?: { readonly tx?: unknown },
+  ): Promise<readonly StoredEndpoint[]>;
 
   /** In the order of their ids, by code units. */
   abstract list(request: EndpointPageRequest): Promise<readonly StoredEndpoint[]>;

@@ -59,15 +59,20 @@ export class EndpointRegistry {
   /**
    * The enabled endpoints of the tenant that want the event.
    *
+   * @param tx - the caller's open transaction; a second connection could be one that its pool no longer has
    * @throws what the store throws
    */
-  subscribed(event: string, tenant: string | undefined): MaybePromise<readonly DeliveryTarget[]> {
+  subscribed(
+    event: string,
+    tenant: string | undefined,
+    tx?: unknown,
+  ): MaybePromise<readonly DeliveryTarget[]> {
     const configured = [...this.subscriptions.values()]
       .filter(({ endpoint }) => endpoint.tenant === tenant && wants(endpoint, event))
       .map(({ target }) => target)
       .filter((target) => !isDisabled(target));
     if (this.storeIsEmpty) return configured;
-    return this.subscribedInStore(event, tenant).then((stored) => [...configured, ...stored]);
+    return this.subscribedInStore(event, tenant, tx).then((stored) => [...configured, ...stored]);
   }
 
   /**
@@ -154,8 +159,11 @@ export class EndpointRegistry {
   private async subscribedInStore(
     event: string,
     tenant: string | undefined,
+    tx: unknown,
   ): Promise<DeliveryTarget[]> {
-    const endpoints = await this.options.endpointStore.subscribed(tenant);
+    const { endpointStore } = this.options;
+    const joins = tx !== undefined && endpointStore.transactional;
+    const endpoints = await endpointStore.subscribed(tenant, joins ? { tx } : {});
     return endpoints
       .filter(
         (endpoint) =>

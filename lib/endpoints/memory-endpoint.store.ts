@@ -44,6 +44,7 @@ type ById = Map<string, StoredEndpoint>;
 export class MemoryEndpointStore extends EndpointStore {
   override readonly durable = false;
   override readonly writable = true;
+  override readonly transactional = false;
 
   private readonly endpoints: ById = new Map();
   /** An event is published for one tenant, and must not look at the endpoints of all. */

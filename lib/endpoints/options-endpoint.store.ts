@@ -57,6 +57,7 @@ type DisabledState = (id: string) => StoredEndpoint['disabled'];
 export class OptionsEndpointStore extends EndpointStore {
   override readonly durable = true;
   override readonly writable = false;
+  override readonly transactional = false;
 
   private readonly endpoints: ReadonlyMap<string, StoredEndpoint>;
   private readonly sorted: readonly StoredEndpoint[];

@@ -8,6 +8,7 @@ export type { JobQueueOptions } from './job-queue-options.resolver.js';
 export { PostgresDeliveryLog } from './postgres-delivery.log.js';
 export type { PostgresDeliveryLogOptions } from './postgres-delivery.log.js';
 export { PostgresEndpointStore } from './postgres-endpoint.store.js';
+export type { PostgresEndpointStoreOptions } from './postgres-endpoint.store.js';
 export { PostgresReplayStore } from './postgres-replay.store.js';
 export type { PostgresReplayStoreOptions } from './postgres-replay.store.js';
 export type { PostgresClient, PostgresClientSource } from './store-connection.js';

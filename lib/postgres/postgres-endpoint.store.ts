@@ -23,6 +23,15 @@ const IDENTITY: StoreIdentity = {
   timeout: 5_000,
 };
 
+/** All optional. */
+export interface PostgresEndpointStoreOptions extends PostgresStoreOptions {
+  /**
+   * Whether `publish({ tx })` looks endpoints up in that transaction, which needs no second connection; default `true`. Set it
+   * to `false` if the endpoints are in another database than the queue.
+   */
+  readonly transactional?: boolean | undefined;
+}
+
 /**
  * Keeps endpoints in PostgreSQL, for any number of processes: on a server, or on the embedded database of a queue.
  *
@@ -36,6 +45,7 @@ const IDENTITY: StoreIdentity = {
 export class PostgresEndpointStore extends EndpointStore {
   override readonly durable = true;
   override readonly writable = true;
+  override readonly transactional: boolean;
 
   private readonly statements: EndpointStatements;
   private readonly connection: StoreConnection;
@@ -45,8 +55,9 @@ export class PostgresEndpointStore extends EndpointStore {
    * @param options - `timeout` is `'5s'` where it is left out
    * @throws {@link WebhookConfigurationError} for a client that is none, and for options out of range
    */
-  constructor(client: PostgresClientSource, options: PostgresStoreOptions = {}) {
+  constructor(client: PostgresClientSource, options: PostgresEndpointStoreOptions = {}) {
     super();
+    this.transactional = options.transactional ?? true;
     this.connection = new StoreConnection(IDENTITY, client, options);
     this.statements = new EndpointStatements(this.connection.schema);
   }
@@ -70,9 +81,19 @@ export class PostgresEndpointStore extends EndpointStore {
     return found;
   }
 
-  override async subscribed(tenant: string | undefined): Promise<readonly StoredEndpoint[]> {
+  /**
+   * The enabled endpoints of a tenant, or of none.
+   *
+   * @param options - `tx` as for a queue: of node-postgres, TypeORM, Prisma, Drizzle, Kysely or Knex, or of PGlite where the store
+   * is on one; on the same database
+   * @throws {@link WebhookDeliveryError} `unsupported_option` for what is no transaction
+   */
+  override async subscribed(
+    tenant: string | undefined,
+    { tx }: { readonly tx?: unknown } = {},
+  ): Promise<readonly StoredEndpoint[]> {
     const statement = this.statements.subscribed(tenant !== undefined);
-    return this.read(statement, tenant === undefined ? [] : [tenant]);
+    return this.read(statement, tenant === undefined ? [] : [tenant], tx);
   }
 
   override async list(request: EndpointPageRequest): Promise<readonly StoredEndpoint[]> {
@@ -101,8 +122,15 @@ export class PostgresEndpointStore extends EndpointStore {
     return changed.length > 0;
   }
 
-  private async read(statement: string, values: readonly unknown[]): Promise<StoredEndpoint[]> {
-    const rows = await this.connection.match(statement, values);
+  private async read(
+    statement: string,
+    values: readonly unknown[],
+    tx?: unknown,
+  ): Promise<StoredEndpoint[]> {
+    const rows =
+      tx === undefined
+        ? await this.connection.match(statement, values)
+        : await this.connection.askIn(tx, statement, values);
     return rows.map(endpointOf);
   }
 }

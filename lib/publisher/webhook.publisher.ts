@@ -5,7 +5,6 @@ import {
   type OnApplicationBootstrap,
 } from '@nestjs/common';
 import { WebhookDeliveryError, isWebhookError } from '../errors/webhook.error.js';
-import { isThenable } from '../token/maybe-promise.js';
 import type { WebhookEventName } from '../token/webhook-event-map.js';
 import type { WebhookQueue, EnqueuedDelivery } from '../queue/webhook-queue.js';
 import { cannotJoin, type CurrentTransaction } from './current-transaction.js';
@@ -84,8 +83,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     // Before anything is waited for: a caller that does not wait for this may have ended its transaction by then.
     const current = options.tx === undefined ? this.currentTransaction.find() : undefined;
     const draft = draftEvent(event, data, options, this.options.clock.now());
-    const found = this.endpoints.subscribed(event, options.tenant);
-    const targets = isThenable(found) ? await found : found;
+    const targets = await this.subscribed(event, options, current);
     const deliveries = targets.map((target) => deliveryTo(target, draft));
     if (deliveries.length === 0) this.logger.debug(`No endpoint wants "${event}".`);
     await this.recordIn(current, deliveries, targets, options);
@@ -222,6 +220,27 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     return result;
   }
 
+  /**
+   * The endpoints to publish to, looked up in the transaction that the event is recorded in: a second connection, asked for
+   * while that one is held, could be the one that the pool no longer has.
+   *
+   * @param current - a transaction that the caller did not name
+   */
+  private async subscribed(
+    event: string,
+    options: PublishOptions,
+    current: unknown,
+  ): Promise<readonly DeliveryTarget[]> {
+    const tx = this.joinable(options.tx) ?? current;
+    try {
+      return await this.endpoints.subscribed(event, options.tenant, tx);
+    } catch (error) {
+      if (current !== undefined && isWebhookError(error, 'unsupported_option'))
+        throw cannotJoin(error);
+      throw error;
+    }
+  }
+
   /** @param current - a transaction that the caller did not name */
   private async recordIn(
     current: unknown,
@@ -242,13 +261,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     targets: readonly DeliveryTarget[],
     { delay, signal, ...options }: PublishOptions,
   ): ReturnType<WebhookQueue['enqueue']> {
-    const tx = options.tx === false ? undefined : options.tx;
-    if (tx !== undefined && !this.queue.transactional) {
-      throw new WebhookDeliveryError(
-        'unsupported_option',
-        'The queue cannot join a transaction: leave tx out, or use a queue that is transactional.',
-      );
-    }
+    const tx = this.joinable(options.tx);
     const first = readDelay(delay) + this.options.retry.waitBefore(1);
     await this.requireThatHeadCanCarry(deliveries, targets);
     await this.consume();
@@ -260,6 +273,16 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     const fresh = items.filter((_, index) => receipts[index]?.status === 'recorded');
     await this.recorder.enqueued(fresh, tx);
     return receipts;
+  }
+
+  /** @throws {@link WebhookDeliveryError} `unsupported_option` */
+  private joinable(tx: unknown): unknown {
+    if (tx === undefined || tx === false) return undefined;
+    if (this.queue.transactional) return tx;
+    throw new WebhookDeliveryError(
+      'unsupported_option',
+      'The queue cannot join a transaction: leave tx out, or use a queue that is transactional.',
+    );
   }
 
   /** A HEAD on demand that can never be sent is the caller's fault, and is told to the caller, not to a log. */

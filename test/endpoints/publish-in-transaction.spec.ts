@@ -1,0 +1,115 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { ExpressAdapter } from '@nestjs/platform-express';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/globals';
+import { Pool } from 'pg';
+import type { EndpointStore } from '../../lib/endpoints/endpoint-store.js';
+import { WebhookEndpoints } from '../../lib/endpoints/webhook.endpoints.js';
+import { PgBossQueue, PgliteQueue, PostgresEndpointStore } from '../../lib/postgres/index.js';
+import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
+import type { WebhookQueue } from '../../lib/queue/webhook-queue.js';
+import { SECRET, startApp, type StartedApp } from '../fixtures/receiver-app.js';
+import { describeWith, urlOf } from '../fixtures/services.js';
+import { TestDatabase } from '../postgres/database.js';
+
+const POOL_SIZE = 10;
+const TRANSACTIONS = 40;
+
+let started: StartedApp;
+
+/** Starts a publisher with one endpoint, `crm` of the tenant `acme`. */
+async function start(queue: WebhookQueue, endpointStore: EndpointStore): Promise<WebhookPublisher> {
+  started = await startApp(new ExpressAdapter(), {
+    options: {
+      publisher: {
+        issuer: 'https://billing.example',
+        secret: SECRET,
+        allowHttp: true,
+        allowedAddresses: ['127.0.0.1'],
+        queue,
+        endpointStore,
+        sealingKeys: [{ id: 'first', key: 'the first sealing key of this test, 32 bytes' }],
+      },
+    },
+  });
+  await started.app
+    .get(WebhookEndpoints)
+    .create({ id: 'crm', tenant: 'acme', url: 'http://127.0.0.1:9/hooks' });
+  return started.app.get(WebhookPublisher);
+}
+
+afterEach(async () => started.app.close());
+
+(await describeWith('PostgreSQL'))('publish({ tx, tenant }) on PostgreSQL', () => {
+  const database = new TestDatabase();
+  const pool = new Pool({ connectionString: urlOf('PostgreSQL'), max: POOL_SIZE });
+  const newQueue = (): PgBossQueue =>
+    new PgBossQueue({ pool: database.pool, schema: database.newSchema(), pollInterval: '60s' });
+
+  afterAll(async () => {
+    await pool.end();
+    await database.close();
+  });
+
+  it(`completes ${TRANSACTIONS} transactions at once on the ${POOL_SIZE} connections that the endpoint store shares`, async () => {
+    const store = new PostgresEndpointStore(pool, { schema: database.newSchema() });
+    await store.migrate();
+    const publisher = await start(newQueue(), store);
+
+    const results = await Promise.allSettled(
+      Array.from({ length: TRANSACTIONS }, async (_, index) => {
+        const tx = await pool.connect();
+        try {
+          await tx.query('BEGIN');
+          const options = { id: `event-${index}`, tenant: 'acme', tx };
+          const { deliveries } = await publisher.publish('order.created', { index }, options);
+          await tx.query('COMMIT');
+          return deliveries.map(({ endpointId }) => endpointId);
+        } finally {
+          tx.release();
+        }
+      }),
+    );
+
+    const fulfilled = { status: 'fulfilled', value: ['crm'] };
+    expect(results).toEqual(Array.from({ length: TRANSACTIONS }, () => fulfilled));
+  }, 60_000);
+
+  it('looks endpoints up outside the transaction if the store is said to be in another database', async () => {
+    const schema = database.newSchema();
+    const store = new PostgresEndpointStore(pool, { schema, transactional: false });
+    await store.migrate();
+    const publisher = await start(newQueue(), store);
+    const tx = await pool.connect();
+    await tx.query('BEGIN');
+    await tx.query(`DELETE FROM ${schema}.endpoint`);
+    const { deliveries } = await publisher.publish('order.created', {}, { tenant: 'acme', tx });
+    await tx.query('ROLLBACK');
+    tx.release();
+
+    expect(deliveries).toMatchObject([{ endpointId: 'crm' }]);
+  }, 60_000);
+});
+
+describe('publish({ tx, tenant }) on PGlite', () => {
+  let directory: string;
+  beforeAll(async () => {
+    directory = await mkdtemp(join(tmpdir(), 'endpoints-'));
+  });
+  afterAll(async () => rm(directory, { recursive: true, force: true }));
+
+  it('reads the endpoints in the one transaction that the database has', async () => {
+    const queue = new PgliteQueue({ directory, pollInterval: '60s' });
+    const store = new PostgresEndpointStore(async () => queue.database());
+    await store.migrate();
+    const publisher = await start(queue, store);
+    const database = await queue.database();
+
+    const published = await database.transaction(async (tx) =>
+      publisher.publish('order.created', {}, { tenant: 'acme', tx }),
+    );
+
+    expect(published.deliveries).toMatchObject([{ endpointId: 'crm' }]);
+  }, 60_000);
+});
