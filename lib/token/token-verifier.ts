@@ -19,6 +19,7 @@ import { validateClaims } from './validate-claims.js';
 import type { VerifiedWebhookToken, WebhookTokenHeader } from './webhook-claims.interface.js';
 import {
   DEFAULT_CLOCK_TOLERANCE,
+  DEFAULT_MAX_JSON_MEMBERS,
   DEFAULT_MAX_TOKEN_LIFETIME,
   MAX_CLOCK_TOLERANCE,
   WEBHOOK_PROFILES,
@@ -80,6 +81,11 @@ export interface TokenVerifierOptions extends KeyPolicy {
   readonly clockTolerance?: number | undefined;
   /** Seconds between `iat` and `exp` at the most; default 3600. */
   readonly maxTokenLifetime?: number | undefined;
+  /**
+   * Members of objects and elements of arrays that the claims may have, at all levels; default 100,000. They are
+   * counted before the claims are parsed.
+   */
+  readonly maxJsonMembers?: number | undefined;
   /** Who this receiver is. With one, a token must name it; without, a token that names any is refused. */
   readonly audience?: string | readonly string[] | undefined;
   /**
@@ -150,6 +156,10 @@ function optionFaults(
   if (!(Number.isFinite(maxTokenLifetime) && maxTokenLifetime > 0)) {
     faults.push({ path: 'maxTokenLifetime', message: 'must be a positive number of seconds' });
   }
+  const { maxJsonMembers = DEFAULT_MAX_JSON_MEMBERS } = options;
+  if (!(Number.isSafeInteger(maxJsonMembers) && maxJsonMembers > 0)) {
+    faults.push({ path: 'maxJsonMembers', message: 'must be a positive whole number' });
+  }
   const unknown = options.profiles?.filter((profile) => !WEBHOOK_PROFILES.includes(profile)) ?? [];
   if (options.profiles?.length === 0 || unknown.length > 0) {
     faults.push({
@@ -170,6 +180,7 @@ class KeyRingTokenVerifier implements TokenVerifier, TokenRules {
   readonly maxTokenLifetime: number;
   readonly audience: readonly string[];
   readonly now: TokenClock;
+  private readonly maxJsonMembers: number;
   private readonly profiles: ProfileChoice;
   private readonly headers: TokenHeaders;
 
@@ -180,6 +191,7 @@ class KeyRingTokenVerifier implements TokenVerifier, TokenRules {
     this.maxTokenLifetime = options.maxTokenLifetime ?? DEFAULT_MAX_TOKEN_LIFETIME;
     this.audience = audiences(options.audience);
     this.now = options.now ?? Date.now;
+    this.maxJsonMembers = options.maxJsonMembers ?? DEFAULT_MAX_JSON_MEMBERS;
     this.profiles = new ProfileChoice(options.profiles);
     this.headers = new TokenHeaders(this.profiles);
     faults.push(...optionFaults(options, this.clockTolerance, this.maxTokenLifetime));
@@ -204,7 +216,7 @@ class KeyRingTokenVerifier implements TokenVerifier, TokenRules {
     // With one issuer the key is known before a byte of the claims is parsed. With several, `iss`
     // must be read to find it; nothing else of the claims is looked at before the signature holds.
     const { sole } = trusted;
-    const read = sole === undefined ? readClaims(compact.payload) : undefined;
+    const read = sole === undefined ? readClaims(compact.payload, this.maxJsonMembers) : undefined;
     const issuer = sole ?? issuerOf(read, trusted);
     const now = readSeconds(this.now);
     const verified = after(issuer.candidates(header.kid, now), (keys) =>
@@ -223,10 +235,13 @@ class KeyRingTokenVerifier implements TokenVerifier, TokenRules {
     read: ClaimsJson | undefined,
   ): VerifiedWebhookToken {
     this.headers.remember(compact.header, header);
-    const json = read ?? readClaims(compact.payload);
+    const json = read ?? readClaims(compact.payload, this.maxJsonMembers);
     const value = json?.value;
     if (json === undefined || !isObject(value)) {
-      throw new WebhookTokenError('invalid_token', 'the claims are not one JSON object in UTF-8');
+      throw new WebhookTokenError(
+        'invalid_token',
+        `the claims must be one JSON object in UTF-8 with at most ${this.maxJsonMembers} members`,
+      );
     }
     requireSoundStructure(json);
     const rules = this.profiles.choose(header.typ, value['webhook']);

@@ -50,6 +50,9 @@ export const MAX_DATA_DEPTH = 64;
 /** Levels that the claims of a token may nest: those of the data, of the claim `webhook` and their own. */
 export const MAX_TOKEN_DEPTH = MAX_DATA_DEPTH + 2;
 
+/** Members of objects and elements of arrays, at all levels, that JSON may have to be parsed. */
+export const DEFAULT_MAX_JSON_MEMBERS = 100_000;
+
 /** Characters of `iss`, `jti`, `sub` and `txn`. */
 export const MAX_IDENTIFIER_LENGTH = 255;
 

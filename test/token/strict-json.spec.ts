@@ -1,6 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
 import {
+  exceedsMembers,
   hasDuplicateMember,
   decodeUtf8,
   parseJson,
@@ -110,6 +111,45 @@ describe('hasDuplicateMember', () => {
     ['{"a":"\\",\\"a\\":1"}', false],
   ])('%s: %s', (text, duplicate) => {
     expect(hasDuplicateMember(text, parseJson(text), 'webhook')).toBe(duplicate);
+  });
+});
+
+function membersIn(node: Tree): number {
+  if (node.kind === 'leaf') return 0;
+  const values = node.kind === 'list' ? node.items : node.members.map(({ value }) => value);
+  return values.reduce((sum, value) => sum + membersIn(value), values.length);
+}
+
+describe('exceedsMembers', () => {
+  it('counts the members of every object and array', () => {
+    fc.assert(
+      fc.property(tree, fc.constantFrom('', ' ', '\n\t'), (root, space) => {
+        const text = write(root, space);
+        const members = membersIn(root);
+
+        expect(exceedsMembers(text, members)).toBe(false);
+        expect(exceedsMembers(Buffer.from(text), members)).toBe(false);
+        if (members === 0) return;
+        expect(exceedsMembers(text, members - 1)).toBe(true);
+        expect(exceedsMembers(Buffer.from(text), members - 1)).toBe(true);
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+
+  it.each([
+    ['an object inside an array', '[{},{}]', 2],
+    ['commas inside strings', '{"a":"1,2,3","b":"\\",,,"}', 2],
+    ['a member that is listed twice', '{"a":1,"a":1}', 2],
+    ['characters of several bytes', '["日本,語","Łódź"]', 2],
+  ])('counts %s', (_, text, members) => {
+    expect(exceedsMembers(text, members)).toBe(false);
+    expect(exceedsMembers(text, members - 1)).toBe(true);
+    expect(exceedsMembers(new TextEncoder().encode(text), members - 1)).toBe(true);
+  });
+
+  it('stops at a string that never ends', () => {
+    expect(exceedsMembers('["no end,,,,', 1)).toBe(false);
   });
 });
 

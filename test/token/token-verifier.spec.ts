@@ -62,6 +62,8 @@ describe('a configuration', () => {
     ['no lifetime', { maxTokenLifetime: 0 }, 'maxTokenLifetime', 'positive'],
     ['a lifetime without end', { maxTokenLifetime: Infinity }, 'maxTokenLifetime', 'positive'],
     ['a lifetime as text', { maxTokenLifetime: '60' as never }, 'maxTokenLifetime', 'positive'],
+    ['no JSON members', { maxJsonMembers: 0 }, 'maxJsonMembers', 'positive'],
+    ['JSON members as a string', { maxJsonMembers: '9' as never }, 'maxJsonMembers', 'positive'],
     ['no profile', { profiles: [] }, 'profiles', 'at least one'],
     ['an unknown profile', { profiles: ['swt' as never] }, 'profiles', 'webhook-token'],
     ['an empty audience', { audience: '' }, 'audience', 'non-empty'],
@@ -251,5 +253,31 @@ describe('the clock', () => {
     expect(
       createTokenVerifier({ issuers: trusting.issuers }).verify(fresh as string),
     ).toBeDefined();
+  });
+});
+
+describe('maxJsonMembers', () => {
+  // Five claims, one member of `webhook`, and what `data` has.
+  const withData = (data: object) => token({ webhook: { ...CLAIMS.webhook, data } });
+
+  it.each([
+    ['with one issuer', [{ issuer: ISSUER, secret: SECRET }]],
+    [
+      'with several issuers',
+      [
+        { issuer: ISSUER, secret: SECRET },
+        { issuer: 'b', secret: SECRET },
+      ],
+    ],
+  ])('limits the members of the claims, %s', (_, issuers) => {
+    const options = { ...trusting, issuers, maxJsonMembers: 60 };
+    const members = (count: number) =>
+      Object.fromEntries(Array.from({ length: count }, (_unused, i) => [`m${i}`, i]));
+
+    expect(refusalOf(withData(members(54)), options).code).toBe('invalid_token');
+    expect(refusalOf(withData({ list: new Array(53).fill(0) }), options).code).toBe(
+      'invalid_token',
+    );
+    expect(() => createTokenVerifier(options).verify(withData(members(53)))).not.toThrow();
   });
 });

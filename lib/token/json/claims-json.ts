@@ -5,6 +5,7 @@ import { decodeBase64urlText } from './base64url.js';
 import {
   countNames,
   countSoundMembers,
+  exceedsMembers,
   hasDuplicateMember,
   isObject,
   parseJson,
@@ -62,12 +63,12 @@ const ENDS = '}}';
 /**
  * Reads the claims of a token.
  *
- * @param segment - as it stands in the token
- * @returns `undefined` for anything that is not base64url of UTF-8
+ * @param segment - the second part of the token
+ * @returns `undefined` for anything but base64url of UTF-8 with at most so many members
  */
-export function readClaims(segment: string): ClaimsJson | undefined {
+export function readClaims(segment: string, maxMembers: number): ClaimsJson | undefined {
   const text = decodeBase64urlText(segment);
-  return text === undefined ? undefined : parseClaimsJson(text);
+  return text === undefined || exceedsMembers(text, maxMembers) ? undefined : parseClaimsJson(text);
 }
 
 /**

@@ -1,5 +1,7 @@
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
+const COMMA = 0x2c;
+const SPACE = 0x20;
 
 /** Brackets and braces differ in this bit only; digits, commas and colons all lie below `[`. */
 const BRACE_BIT = 0x20;
@@ -93,16 +95,53 @@ export function textNestsDeeper(text: string, levels: number): boolean {
 
 /** Tells whether a text has more opening brackets than that, those in strings included. */
 export function opensMoreThan(text: string, limit: number): boolean {
-  return opens(text, '{', limit) + opens(text, '[', limit) > limit;
+  return occurrences(text, '{', limit) + occurrences(text, '[', limit) > limit;
 }
 
-/** Counts a bracket, those in strings included, up to one more than the limit. */
-function opens(text: string, bracket: string, limit: number): number {
+/** Counts a character, also inside strings, up to one more than the limit. */
+function occurrences(text: string, character: string, limit: number): number {
   let count = 0;
-  for (let at = text.indexOf(bracket); at !== -1 && count <= limit; count++) {
-    at = text.indexOf(bracket, at + 1);
+  for (let at = text.indexOf(character); at !== -1 && count <= limit; count++) {
+    at = text.indexOf(character, at + 1);
   }
   return count;
+}
+
+/**
+ * Reports whether JSON has more members than allowed: names in objects and elements of arrays, at all levels.
+ * Parsing costs more for each of them than for each byte, so count them before parsing.
+ *
+ * @param text - JSON, or its bytes in UTF-8; for anything else, the answer has no meaning
+ */
+export function exceedsMembers(text: string | Uint8Array, limit: number): boolean {
+  // A member takes at least two characters, as in `1,`. Most texts are too short to have so many.
+  if (text.length <= 2 * limit) return false;
+  const json = typeof text === 'string' ? text : latin1(text);
+  // A comma or an opening bracket precedes every member. Native searches are ten times faster than the loop below.
+  const commas = occurrences(json, ',', limit);
+  if (commas <= limit && !opensMoreThan(json, limit - commas)) return false;
+  let members = 0;
+  let afterOpening = false;
+  for (let i = 0; i < json.length; i++) {
+    const code = json.charCodeAt(i);
+    if (code <= SPACE) continue;
+    const isBracket = code > BEFORE_BRACKETS;
+    // A comma announces another member; the first one of an object or array has none.
+    if (code === COMMA || (afterOpening && !(isBracket && (code | BRACE_BIT) === CLOSING))) {
+      if (++members > limit) return true;
+    }
+    afterOpening = isBracket && (code | BRACE_BIT) === OPENING;
+    if (code === QUOTE) {
+      i = endOfString(json, i);
+      if (i === -1) return false;
+    }
+  }
+  return false;
+}
+
+/** Every character that gives JSON its structure is ASCII, and no byte of another character is. */
+function latin1(bytes: Uint8Array): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('latin1');
 }
 
 /** What no data may have, whatever its members mean. */
@@ -145,8 +184,6 @@ export function structureFault(value: unknown, levels: number): StructureFault |
   }
   return undefined;
 }
-
-const SPACE = 0x20;
 
 /**
  * Counts the names of members in a text by their colons: at least as many as there are at all levels, and more only
@@ -205,7 +242,6 @@ export function isObject(value: unknown): value is Readonly<Record<string, unkno
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-const COMMA = 0x2c;
 const OPEN_BRACE = 0x7b;
 
 /**
