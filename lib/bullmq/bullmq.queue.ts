@@ -17,6 +17,7 @@ import {
   FIRST_WAIT_AFTER_THROW,
   pendingReceipt,
   progressAfter,
+  receiptFacts,
 } from '../queue/delivery-progress.js';
 import {
   type DeadDelivery,
@@ -121,12 +122,14 @@ function readFailure(text: string): { reason: FailureReason; attempts: number } 
   return { reason: reason as FailureReason, attempts: Number(attempts) };
 }
 
-/** What the queue knows of a job it has. */
-function receiptOf(job: DeliveryJob, state: string): KnownDelivery {
-  const id = job.id!;
-  if (state === 'completed') return { id, status: 'delivered', attempts: job.returnvalue };
-  if (state === 'failed') return { id, status: 'dead', ...readFailure(job.failedReason) };
-  return pendingReceipt(id, job.data);
+/** @param now - epoch milliseconds */
+function receiptOf(job: DeliveryJob, state: string, now: number): KnownDelivery {
+  const facts = receiptFacts(job.data.delivery);
+  if (state === 'completed') return { ...facts, status: 'delivered', attempts: job.returnvalue };
+  if (state === 'failed') return { ...facts, status: 'dead', ...readFailure(job.failedReason) };
+  // A job that was brought forward keeps its old time in its data: writing it would race with the worker's own update.
+  const dueAt = state === 'delayed' ? job.data.dueAt : Math.min(job.data.dueAt, now);
+  return pendingReceipt(facts, { ...job.data, dueAt });
 }
 
 function deadDelivery(job: DeliveryJob): DeadDelivery {
@@ -234,14 +237,16 @@ export class BullMqQueue extends WebhookQueue {
       const fresh = deliveries.filter((_, index) => known[index] === undefined);
       // One MULTI: all of them or none. A job whose id is taken meanwhile is left as it is.
       if (fresh.length > 0) await this.queue.addBulk(fresh.map((item) => this.jobOf(item)));
-      const seen = new Set<string>();
-      return deliveries.map(({ delivery: { id }, notBefore }, index): DeliveryReceipt => {
-        const twin = seen.has(id);
-        seen.add(id);
+      const recorded = new Map<string, EnqueuedDelivery>();
+      return deliveries.map((item, index): DeliveryReceipt => {
+        const { id } = item.delivery;
         if (known[index] !== undefined) return known[index];
-        return twin
-          ? { id, status: 'pending', attempts: 0, nextAttemptAt: notBefore }
-          : { id, status: 'recorded' };
+        const first = recorded.get(id);
+        if (first !== undefined) {
+          return pendingReceipt(first.delivery, jobData(first.delivery, first.notBefore));
+        }
+        recorded.set(id, item);
+        return { id, status: 'recorded' };
       });
     });
   }
@@ -281,15 +286,26 @@ export class BullMqQueue extends WebhookQueue {
   override async redeliver(ids: readonly string[]): Promise<readonly string[]> {
     this.refuseWhenStopping();
     return this.ask(async () => {
-      const redelivered: string[] = [];
+      const changed: string[] = [];
       for (const id of new Set(ids)) {
         const job = (await this.queue.getJob(id)) as DeliveryJob | undefined;
-        if (job === undefined || !(await job.isFailed())) continue;
-        await job.updateData(jobData(deliveryOf(job.data), this.clock.now()));
-        if (await retried(job)) redelivered.push(id);
+        if (job !== undefined && (await this.makeDue(job))) changed.push(id);
       }
-      return redelivered;
+      return changed;
     });
+  }
+
+  /** @returns whether the job was dead or waited for its next attempt */
+  private async makeDue(job: DeliveryJob): Promise<boolean> {
+    switch (await job.getState()) {
+      case 'failed':
+        await job.updateData(jobData(deliveryOf(job.data), this.clock.now()));
+        return changedState(job, 'failed', async () => job.retry('failed'));
+      case 'delayed':
+        return changedState(job, 'delayed', async () => job.promote());
+      default:
+        return false;
+    }
   }
 
   override async stop(deadline: number): Promise<number> {
@@ -390,7 +406,7 @@ export class BullMqQueue extends WebhookQueue {
 
   private async receipt(id: string): Promise<KnownDelivery | undefined> {
     const job = (await this.queue.getJob(id)) as DeliveryJob | undefined;
-    return job === undefined ? undefined : receiptOf(job, await job.getState());
+    return job && receiptOf(job, await job.getState(), this.clock.now());
   }
 
   private async ask<T>(question: () => Promise<T>): Promise<T> {
@@ -422,13 +438,17 @@ async function isConnected(worker: Worker): Promise<boolean> {
   return (await Promise.race([client, turn]))?.status === 'ready';
 }
 
-/** @returns `false` where somebody else was faster */
-async function retried(job: DeliveryJob): Promise<boolean> {
+/** @returns `false` if the job had left the state before the change */
+async function changedState(
+  job: DeliveryJob,
+  state: 'failed' | 'delayed',
+  change: () => Promise<void>,
+): Promise<boolean> {
   try {
-    await job.retry('failed');
+    await change();
     return true;
   } catch (error) {
-    if (await job.isFailed()) throw error;
+    if ((await job.getState()) === state) throw error;
     return false;
   }
 }

@@ -7,7 +7,7 @@ import {
   storedDelivery,
   type StoredDelivery,
 } from '../queue/stored-delivery.js';
-import { pendingReceipt, type DeliveryProgress } from '../queue/delivery-progress.js';
+import { pendingReceipt, receiptFacts, type DeliveryProgress } from '../queue/delivery-progress.js';
 import type { DeadDelivery, EnqueuedDelivery, KnownDelivery } from '../queue/webhook-queue.js';
 
 /** What a job holds. No token, no secret. */
@@ -26,6 +26,7 @@ export interface JobState {
   readonly id: string;
   readonly state: 'created' | 'retry' | 'active' | 'completed' | 'cancelled' | 'failed';
   readonly progress: DeliveryProgress;
+  readonly contentDigest: string | null;
   readonly output: JobOutput | null;
 }
 
@@ -87,13 +88,15 @@ export function jobQueueOptions(lease: number, keepDelivered: number) {
 }
 
 /** What the queue knows of a delivery, from its job. */
-export function receiptOf(id: string, { state, progress, output }: JobState): KnownDelivery {
+export function receiptOf(id: string, job: JobState): KnownDelivery {
+  const { state, progress, output, contentDigest } = job;
+  const facts = receiptFacts({ id, contentDigest });
   const attempts = output?.attempts ?? progress.attempts;
-  if (state === 'completed') return { id, status: 'delivered', attempts };
+  if (state === 'completed') return { ...facts, status: 'delivered', attempts };
   if (state === 'failed' || state === 'cancelled') {
-    return { id, status: 'dead', attempts, reason: output?.reason ?? CANCELLED };
+    return { ...facts, status: 'dead', attempts, reason: output?.reason ?? CANCELLED };
   }
-  return pendingReceipt(id, progress);
+  return pendingReceipt(facts, progress);
 }
 
 /** Ended by somebody who used pg-boss itself, a dashboard for one. */

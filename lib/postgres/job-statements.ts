@@ -123,7 +123,9 @@ export class JobStatements {
   /** @returns what there is of these deliveries, by job id */
   async find(db: Db, deliveryIds: readonly string[]): Promise<Map<string, JobState>> {
     const { rows } = await db.executeSql(
-      `SELECT id, state, data - 'delivery' AS progress, output FROM ${this.table}
+      `SELECT id, state, data - 'delivery' AS progress, output,
+         data -> 'delivery' ->> 'contentDigest' AS "contentDigest"
+       FROM ${this.table}
        WHERE name = $1 AND id = ANY (ARRAY(SELECT jsonb_array_elements_text($2::text::jsonb)::uuid))`,
       [this.name, idList(deliveryIds)],
     );
@@ -141,10 +143,10 @@ export class JobStatements {
   }
 
   /**
-   * Gives failed jobs a new round.
+   * Gives failed jobs a new round, and makes those due that wait for their time.
    *
    * @param keep - seconds to keep them once they are delivered
-   * @returns the job ids of those that were failed
+   * @returns the job ids of those that were changed
    */
   async redeliver(
     db: Db,
@@ -152,15 +154,27 @@ export class JobStatements {
     now: number,
     keep: number,
   ): Promise<ReadonlySet<string>> {
-    const fresh: DeliveryProgress = { attempts: 0, reason: null, dueAt: now, throws: 0 };
+    const dueNow: Partial<DeliveryProgress> = { dueAt: now };
+    const newRound: DeliveryProgress = { attempts: 0, reason: null, dueAt: now, throws: 0 };
     const { rows } = await db.executeSql(
       `UPDATE ${this.table} SET
-        state = 'retry', data = data || $3::text::jsonb, output = NULL, completed_on = NULL,
+        data = data || CASE WHEN state = 'failed' THEN $3::text::jsonb ELSE $7::text::jsonb END,
+        state = CASE WHEN state = 'failed' THEN 'retry' ELSE state END,
+        output = NULL, completed_on = NULL,
         priority = $4::int, start_after = to_timestamp($5::float8), deletion_seconds = $6::int
-      WHERE name = $1 AND state = 'failed'
+      WHERE name = $1
+        AND (state = 'failed' OR (state < 'active' AND start_after > to_timestamp($5::float8)))
         AND id = ANY (ARRAY(SELECT jsonb_array_elements_text($2::text::jsonb)::uuid))
       RETURNING id`,
-      [this.name, idList(deliveryIds), JSON.stringify(fresh), priorityAt(now), now / 1_000, keep],
+      [
+        this.name,
+        idList(deliveryIds),
+        JSON.stringify(newRound),
+        priorityAt(now),
+        now / 1_000,
+        keep,
+        JSON.stringify(dueNow),
+      ],
     );
     return new Set((rows as { id: string }[]).map(({ id }) => id));
   }

@@ -45,11 +45,30 @@ export function progressAfter(
   }
 }
 
-/** What the queue knows of a delivery that is on its way. */
+/** The receipt of a delivery that is not done. */
 export function pendingReceipt(
-  id: string,
+  recorded: RecordedFacts,
   { attempts, reason, dueAt: nextAttemptAt }: DeliveryProgress,
 ): KnownDelivery {
-  const pending = { id, status: 'pending', attempts, nextAttemptAt } as const;
+  const pending = {
+    ...receiptFacts(recorded),
+    status: 'pending',
+    attempts,
+    nextAttemptAt,
+  } as const;
   return reason === undefined || reason === null ? pending : { ...pending, reason };
+}
+
+/** What every receipt repeats of the delivery as it was recorded. */
+export interface RecordedFacts {
+  readonly id: string;
+  readonly contentDigest?: string | null | undefined;
+}
+
+/** Leaves an absent digest out of the receipt. */
+export function receiptFacts({ id, contentDigest }: RecordedFacts): {
+  id: string;
+  contentDigest?: string;
+} {
+  return typeof contentDigest === 'string' ? { id, contentDigest } : { id };
 }

@@ -17,14 +17,7 @@ export class DueHeap<Item extends Due> {
   }
 
   push(item: Item): void {
-    let at = this.items.push(item) - 1;
-    while (at > 0) {
-      const parent = (at - 1) >> 1;
-      if (!isBefore(item, this.items[parent]!)) break;
-      this.items[at] = this.items[parent]!;
-      at = parent;
-    }
-    this.items[at] = item;
+    this.riseFrom(this.items.push(item) - 1, item);
   }
 
   pop(): Item | undefined {
@@ -32,6 +25,23 @@ export class DueHeap<Item extends Due> {
     const last = this.items.pop();
     if (last !== undefined && this.items.length > 0) this.sinkFromRoot(last);
     return first;
+  }
+
+  /** Restores the order after `item` became due earlier; call it after every such change. */
+  raise(item: Item): void {
+    const at = this.items.indexOf(item);
+    if (at >= 0) this.riseFrom(at, item);
+  }
+
+  private riseFrom(start: number, item: Item): void {
+    let at = start;
+    while (at > 0) {
+      const parent = (at - 1) >> 1;
+      if (!isBefore(item, this.items[parent]!)) break;
+      this.items[at] = this.items[parent]!;
+      at = parent;
+    }
+    this.items[at] = item;
   }
 
   private sinkFromRoot(item: Item): void {

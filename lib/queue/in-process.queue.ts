@@ -1,6 +1,6 @@
 import { type CancelWake, SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookConfigurationError, WebhookDeliveryError } from '../errors/webhook.error.js';
-import { waitAfterThrow } from './delivery-progress.js';
+import { receiptFacts, waitAfterThrow } from './delivery-progress.js';
 import {
   type DeadDelivery,
   type DeliveryHandler,
@@ -46,14 +46,16 @@ class FinishedDeliveries {
     return this.delivered.get(id) ?? this.dead.get(id)?.receipt;
   }
 
-  addDelivered(id: string, attempts: number): void {
-    this.delivered.set(id, { id, status: 'delivered', attempts });
+  addDelivered(delivery: WebhookDelivery, attempts: number): void {
+    const facts = receiptFacts(delivery);
+    this.delivered.set(delivery.id, { ...facts, status: 'delivered', attempts });
   }
 
   addDead(delivery: DeadDelivery, bytes: number): void {
     const { attempts, reason } = delivery;
     const { id } = delivery.delivery;
-    this.dead.set(id, { receipt: { id, status: 'dead', attempts, reason }, delivery, bytes });
+    const facts = receiptFacts(delivery.delivery);
+    this.dead.set(id, { receipt: { ...facts, status: 'dead', attempts, reason }, delivery, bytes });
     this.whole.add(id);
     this.heldBytes += bytes;
     if (this.dead.size > this.maxDead) this.forgetDead(this.dead.keys().next().value!);
@@ -214,14 +216,22 @@ export class InProcessQueue extends WebhookQueue {
 
   override async redeliver(ids: readonly string[]): Promise<readonly string[]> {
     this.refuseWhenStopping();
-    const dead = [...new Set(ids)].flatMap((id) => this.finished.findDead(id)?.delivery ?? []);
-    this.pending.requireRoomFor(dead);
-    for (const delivery of dead) {
-      this.finished.forgetDead(delivery.id);
-      this.add(delivery, this.clock.now());
-    }
+    const now = this.clock.now();
+    const dead = new Map(
+      ids
+        .flatMap((id) => this.finished.findDead(id) ?? [])
+        .map(({ delivery }) => [delivery.id, delivery]),
+    );
+    this.pending.requireRoomFor([...dead.values()]);
+    const changed = [...new Set(ids)].filter((id) => {
+      const delivery = dead.get(id);
+      if (delivery === undefined) return this.pending.bringForward(id, now);
+      this.finished.forgetDead(id);
+      this.add(delivery, now);
+      return true;
+    });
     this.schedulePump();
-    return dead.map(({ id }) => id);
+    return changed;
   }
 
   override async stop(deadline: number): Promise<number> {
@@ -330,7 +340,7 @@ export class InProcessQueue extends WebhookQueue {
     switch (outcome?.type) {
       case 'delivered':
         this.pending.remove(entry);
-        this.finished.addDelivered(entry.delivery.id, entry.attempts + 1);
+        this.finished.addDelivered(entry.delivery, entry.attempts + 1);
         break;
       case 'dead':
         this.bury(entry, outcome);

@@ -1,4 +1,5 @@
 import { WebhookStoreError } from '../errors/webhook.error.js';
+import { pendingReceipt } from './delivery-progress.js';
 import type { KnownDelivery } from './webhook-queue.js';
 import { type Due, DueHeap } from './due-heap.js';
 import type { FailureReason } from './failure-reason.js';
@@ -105,15 +106,7 @@ export class PendingDeliveries {
 
   receipt(id: string): KnownDelivery | undefined {
     const entry = this.known.get(id);
-    return (
-      entry && {
-        id,
-        status: 'pending',
-        attempts: entry.attempts,
-        nextAttemptAt: entry.due,
-        ...(entry.reason !== undefined && { reason: entry.reason }),
-      }
-    );
+    return entry && pendingReceipt(entry.delivery, { ...entry, dueAt: entry.due });
   }
 
   /** @throws {@link WebhookStoreError} `store_full` unless all of them fit */
@@ -165,6 +158,15 @@ export class PendingDeliveries {
   release(entry: PendingDelivery): void {
     const next = this.slots.end(entry.destination);
     if (next !== undefined) this.waiting.push(next);
+  }
+
+  /** Makes one that waits for its time due now. @returns whether it waited; what runs or is due stays as it is */
+  bringForward(id: string, now: number): boolean {
+    const entry = this.known.get(id);
+    if (entry === undefined || entry.due <= now) return false;
+    entry.due = now;
+    this.waiting.raise(entry);
+    return true;
   }
 
   putBack(entry: PendingDelivery, due: number): void {

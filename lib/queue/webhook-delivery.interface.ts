@@ -42,6 +42,8 @@ export interface WebhookDelivery {
   /** For an event that came in, was verified and acknowledged, and now goes to this process's handlers. */
   readonly received?: ReceivedEvent;
   readonly payload: DeliveryPayload;
+  /** Digest of the event's name, media type and payload: tells a duplicate from another event under the same id. */
+  readonly contentDigest?: string;
   /** Overrides the endpoint's audience. */
   readonly audience?: string | readonly string[];
   /** Overrides the endpoint's subject. */

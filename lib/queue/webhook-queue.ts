@@ -18,30 +18,26 @@ export type DeliveryOutcome =
   /** Never attempt it again, unless somebody redelivers it. `attempts` were made, which may be none. */
   | { readonly type: 'dead'; readonly reason: FailureReason; readonly attempts: number };
 
-/** What the queue knows of a delivery that was handed to it. */
-export type DeliveryReceipt =
-  /** New, and recorded now. */
-  | { readonly id: string; readonly status: 'recorded' }
-  /** Known, and on its way: `attempts` have failed, the next is due at `nextAttemptAt` (epoch milliseconds). */
+/** The state of a delivery that the queue has recorded before. */
+export type KnownDelivery = {
+  readonly id: string;
+  /** Attempts that have failed in this round; of a delivered one, all attempts. */
+  readonly attempts: number;
+  /** As the delivery was recorded with. */
+  readonly contentDigest?: string;
+} & (
   | {
-      readonly id: string;
       readonly status: 'pending';
-      readonly attempts: number;
+      /** Epoch milliseconds. */
       readonly nextAttemptAt: number;
       readonly reason?: FailureReason;
     }
-  /** Known, and done. */
-  | { readonly id: string; readonly status: 'delivered'; readonly attempts: number }
-  /** Known, and given up. */
-  | {
-      readonly id: string;
-      readonly status: 'dead';
-      readonly attempts: number;
-      readonly reason: FailureReason;
-    };
+  | { readonly status: 'delivered' }
+  | { readonly status: 'dead'; readonly reason: FailureReason }
+);
 
-/** What the queue knows of a delivery it has had before. */
-export type KnownDelivery = Exclude<DeliveryReceipt, { status: 'recorded' }>;
+/** The answer to one enqueued delivery: recorded now, or known from before. */
+export type DeliveryReceipt = { readonly id: string; readonly status: 'recorded' } | KnownDelivery;
 
 /** A delivery that was given up. */
 export interface DeadDelivery {
@@ -122,9 +118,10 @@ export abstract class WebhookQueue {
   abstract listDead(): Promise<readonly DeadDelivery[]>;
 
   /**
-   * Gives dead deliveries a new round, from the first attempt on, under their old ids.
+   * Makes deliveries due now. Dead ones get a new round under their old ids, from the first attempt on; those that
+   * wait for their next attempt keep their attempt count. Delivered, running and due deliveries stay as they are.
    *
-   * @returns the ids that were dead and now are pending
+   * @returns the ids of the deliveries that were changed
    */
   abstract redeliver(ids: readonly string[]): Promise<readonly string[]>;
 

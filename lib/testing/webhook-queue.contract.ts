@@ -50,7 +50,10 @@ export function webhookQueueContract(options: WebhookQueueContractOptions): Cont
   }));
 }
 
-type Script = (delivery: WebhookDelivery, attempt: number) => DeliveryOutcome | Promise<never>;
+type Script = (
+  delivery: WebhookDelivery,
+  attempt: number,
+) => DeliveryOutcome | Promise<DeliveryOutcome>;
 
 /** A queue on the bench, with a handler that follows a script and notes what it was given. */
 class Bench {
@@ -85,6 +88,11 @@ class Bench {
   async receiptOf(id: string): Promise<DeliveryReceipt> {
     const [receipt] = await this.enqueue(id);
     return receipt!;
+  }
+
+  async attemptsOf(id: string): Promise<number | undefined> {
+    const [known] = await this.queue.find([id]);
+    return known?.attempts;
   }
 
   async until(condition: () => boolean | Promise<boolean>, step = STEP): Promise<void> {
@@ -268,6 +276,71 @@ const RULES: Record<string, (bench: Bench) => Promise<void>> = {
     assert.deepEqual(await bench.queue.listDead(), []);
   },
 
+  'makes a delivery due that waits for its next attempt, as that attempt': async (bench) => {
+    await bench.consume((_, attempt) =>
+      attempt === 1
+        ? { type: 'retry', at: bench.now() + 3_600_000, reason: 'http_500' }
+        : { type: 'delivered' },
+    );
+    await bench.enqueue('hurried');
+    await bench.until(async () => (await bench.attemptsOf('hurried')) === 1);
+
+    assert.deepEqual(await bench.queue.redeliver(['hurried', 'unknown', 'hurried']), ['hurried']);
+    await bench.untilRuns(2);
+    assert.deepEqual(bench.runs.at(-1), { id: 'hurried', attempt: 2 });
+  },
+
+  'makes a delivery due that waits for its first attempt': async (bench) => {
+    await bench.consume();
+    const notBefore = bench.now() + 3_600_000;
+    await bench.queue.enqueue([{ delivery: deliveryNamed('early'), notBefore }]);
+
+    assert.deepEqual(await bench.queue.redeliver(['early']), ['early']);
+    await bench.untilRuns(1);
+    assert.deepEqual(bench.runs, [{ id: 'early', attempt: 1 }]);
+  },
+
+  'leaves running and delivered deliveries alone when asked to redeliver them': async (bench) => {
+    let finish!: () => void;
+    const attempt = new Promise<void>((resolve) => (finish = resolve));
+    await bench.consume(async () => {
+      await attempt;
+      return { type: 'delivered' };
+    });
+    await bench.enqueue('busy');
+    await bench.untilRuns(1);
+
+    assert.deepEqual(await bench.queue.redeliver(['busy']), []);
+    finish();
+    await bench.until(async () => (await bench.receiptOf('busy')).status === 'delivered');
+    assert.deepEqual(await bench.queue.redeliver(['busy']), []);
+    assert.equal(bench.runs.length, 1);
+  },
+
+  'repeats the content digest of a known delivery in its receipt': async (bench) => {
+    const recorded = { ...deliveryNamed('digested'), contentDigest: 'sha256:1' };
+    const other = { ...deliveryNamed('digested'), contentDigest: 'sha256:2' };
+    const notBefore = bench.now();
+    const enqueued = [recorded, other].map((delivery) => ({ delivery, notBefore }));
+    const [first, twin] = await bench.queue.enqueue(enqueued);
+    assert.deepEqual(first, { id: 'digested', status: 'recorded' });
+    assert.equal(digestIn(twin), 'sha256:1');
+
+    let outcome: DeliveryOutcome = { type: 'retry', at: notBefore, reason: 'http_500' };
+    await bench.consume((_, attempt) => {
+      if (attempt === 2) outcome = { type: 'dead', reason: 'http_500', attempts: 2 };
+      if (attempt === 1 && bench.runs.length > 2) outcome = { type: 'delivered' };
+      return outcome;
+    });
+    await bench.until(async () => (await bench.queue.listDead()).length === 1);
+    const [dead] = await bench.queue.enqueue([{ delivery: other, notBefore }]);
+    assert.deepEqual([dead!.status, digestIn(dead)], ['dead', 'sha256:1']);
+
+    await bench.queue.redeliver(['digested']);
+    await bench.until(async () => (await bench.receiptOf('digested')).status === 'delivered');
+    assert.equal(digestIn(await bench.receiptOf('digested')), 'sha256:1');
+  },
+
   'runs a delivery again whose handler threw, as the same attempt': async (bench) => {
     await bench.consume(() =>
       bench.runs.length === 1
@@ -343,6 +416,10 @@ const RULES: Record<string, (bench: Bench) => Promise<void>> = {
     await assert.rejects(bench.enqueue('late'), (error) => isWebhookError(error, 'shutting_down'));
   },
 };
+
+function digestIn(receipt: DeliveryReceipt | undefined): string | undefined {
+  return receipt?.status === 'recorded' ? undefined : receipt?.contentDigest;
+}
 
 function deliveryNamed(id: string): WebhookDelivery {
   return {
