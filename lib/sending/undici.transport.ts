@@ -1,5 +1,4 @@
 import type { AxiosAdapter, AxiosResponse, InternalAxiosRequestConfig } from 'axios';
-import { createRequire } from 'node:module';
 import type { Duplex } from 'node:stream';
 import type { Dispatcher } from 'undici';
 import type { EgressPolicy } from '../egress/egress-policy.js';
@@ -209,9 +208,6 @@ export interface UndiciTransport {
   close(): void;
 }
 
-/** The first version whose handlers get a controller, which is what the adapter is written for. */
-const LEAST_MAJOR = 7;
-
 /**
  * Loads undici where the application has it.
  *
@@ -222,11 +218,11 @@ export async function loadUndici(
   { agents, tls }: { readonly agents: GuardedAgents; readonly tls: EgressTlsOptions | undefined },
 ): Promise<UndiciTransport | undefined> {
   try {
-    const { version } = createRequire(import.meta.url)('undici/package.json') as {
-      version: string;
-    };
-    if (Number.parseInt(version, 10) < LEAST_MAJOR) return undefined;
-    const { Agent, buildConnector } = await import('undici');
+    const undici = await import('undici');
+    // Only version 7 and later export it: their handlers get a controller, which the adapter needs. The version
+    // itself could only be read with import.meta, which Jest cannot transform to CommonJS.
+    if (!('cacheStores' in undici)) return undefined;
+    const { Agent, buildConnector } = undici;
     const opened = new OpenedConnection();
     const connect = guardConnector(policy, (settings) => buildConnector({ ...settings }), { tls });
     const agent = new Agent({
