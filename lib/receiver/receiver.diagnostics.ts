@@ -4,7 +4,10 @@ import { channel } from 'node:diagnostics_channel';
 export interface WebhookReceivedMessage {
   /** Row of the answer table. */
   readonly situation: string;
+  /** The code the sender gets; absent on success, and where the application refused the request. */
+  readonly code: string | undefined;
   readonly status: number;
+  /** Absent if the request was refused before a receiver was chosen. */
   readonly receiver: string | undefined;
   /** The event's name and issuer, once they are verified. */
   readonly event: string | undefined;

@@ -1,5 +1,6 @@
 import type { Provider } from '@nestjs/common';
 import { ReceiverDrain } from './receiver.drain.js';
+import { ReceiverReporter } from './receiver.reporter.js';
 import { ReceiverLifecycle } from './receiver.lifecycle.js';
 import { WebhookDispatcher } from './handlers/webhook.dispatcher.js';
 import { WebhookExplorer } from './handlers/webhook.explorer.js';
@@ -17,6 +18,7 @@ export const RECEIVER_PROVIDERS: readonly Provider[] = [
   WebhookVerifier,
   WebhookDispatcher,
   WebhookIntake,
+  ReceiverReporter,
   WebhookGuard,
   WebhookHandlerContext,
   WebhookHandlerRegistry,
@@ -34,6 +36,7 @@ export const RECEIVER_EXPORTS = [
   WebhookDispatcher,
   WebhookIntake,
   WebhookGuard,
+  ReceiverReporter,
   ReceiverDrain,
   WebhookInbox,
 ] as const;

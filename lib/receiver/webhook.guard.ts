@@ -9,7 +9,13 @@ import {
   receptionOf,
   type AdapterRequest,
 } from './reception-of-request.js';
-import { acknowledge, refuse } from './answers/webhook-answer.js';
+import {
+  acknowledge,
+  refuse,
+  refuseByApplication,
+  type WebhookAnswer,
+} from './answers/webhook-answer.js';
+import type { ResolvedReceiver } from './receiver-options.interface.js';
 import { closesConnection } from './answers/send-answer.js';
 import { whenAnswered } from './answers/when-answered.js';
 import type { WebhookReception } from './replay/webhook-reception.js';
@@ -18,6 +24,7 @@ import { WebhookIntake } from './webhook.intake.js';
 import { isReadLater } from './webhook-event.js';
 import { readRoute } from './handlers/webhook-subscription.js';
 import { ReceiverDrain } from './receiver.drain.js';
+import { ReceiverReporter } from './receiver.reporter.js';
 import { WebhookVerifier } from './webhook.verifier.js';
 
 /**
@@ -33,6 +40,7 @@ export class WebhookGuard implements CanActivate {
     protected readonly verifier: WebhookVerifier,
     private readonly intake: WebhookIntake,
     private readonly drain: ReceiverDrain,
+    private readonly reporter: ReceiverReporter,
     private readonly adapterHost: HttpAdapterHost,
   ) {}
 
@@ -44,11 +52,13 @@ export class WebhookGuard implements CanActivate {
     // Bound to the class and to the method, the guard runs twice.
     if (receptionOf(request) !== undefined) return true;
     unshieldBody(node);
-    const watched = this.watch(nodeResponse(response));
+    const watched = this.watch(request, nodeResponse(response));
+    let receiver: ResolvedReceiver | undefined;
     try {
+      receiver = this.verifier.receiver(this.receiverName(context));
       const reception = await this.intake.admit(
         fromNodeRequest(node, bodyOf(request, node)),
-        this.verifier.receiver(this.receiverName(context)),
+        receiver,
       );
       if (reception.duplicate) {
         reception.abandon();
@@ -65,7 +75,7 @@ export class WebhookGuard implements CanActivate {
     } catch (error) {
       const exception = WebhookException.from(error);
       this.writeHeaders(node, response, exception);
-      this.intake.report(exception.answer, undefined, error);
+      this.reporter.answered({ answer: exception.answer, request, receiver, error });
       throw exception;
     }
   }
@@ -81,26 +91,30 @@ export class WebhookGuard implements CanActivate {
    *
    * @returns what takes the event, once it is let in
    */
-  private watch(response: ServerResponse): WatchedAnswer {
+  private watch(request: AdapterRequest, response: ServerResponse): WatchedAnswer {
     const watched: WatchedAnswer = { reception: undefined, isOver: false };
     this.drain.enter();
     whenAnswered(response, () => {
       watched.isOver = true;
-      if (watched.reception !== undefined) this.settle(watched.reception, response);
+      if (watched.reception !== undefined) this.settle(watched.reception, request, response);
       this.drain.leave();
     });
     return watched;
   }
 
-  private settle(reception: WebhookReception, response: ServerResponse): void {
+  private settle(
+    reception: WebhookReception,
+    request: AdapterRequest,
+    response: ServerResponse,
+  ): void {
     const complete = response.writableFinished;
     const success = complete && response.statusCode >= 200 && response.statusCode < 300;
     const { event, unsettled, running } = reception;
-    if (success) this.intake.report(acknowledge(false), event);
+    if (success) this.reporter.answered({ answer: acknowledge(false), request, event });
     // The interceptor of @WebhookRoute() waits for its handler, whatever became of the connection.
     if (!unsettled || running) return;
     if (success) return void this.intake.complete(reception);
-    this.intake.report(refuse('handler_failed', { status: response.statusCode }), event);
+    this.reporter.answered({ answer: failureOf(response.statusCode), request, event });
     // Without an answer nobody knows whether the handler is still at it: its lease frees the event.
     if (complete) void reception.fail();
     else reception.abandon();
@@ -148,6 +162,12 @@ interface WatchedAnswer {
   reception: WebhookReception | undefined;
   /** Whether it was answered, or never will be. */
   isOver: boolean;
+}
+
+/** On a route without the interceptor, the status is all that is known: a guard or the handler may have set it. */
+function failureOf(status: number): WebhookAnswer {
+  const isRefusal = status >= 400 && status < 500;
+  return isRefusal ? refuseByApplication(status) : refuse('handler_failed', { status });
 }
 
 /** A member like any other. */

@@ -1,4 +1,4 @@
-import { WebhookPayloadError, WebhookTokenError } from '../errors/webhook.error.js';
+import { WebhookPayloadError, WebhookTokenError, isWebhookError } from '../errors/webhook.error.js';
 import { matchesEvent } from '../token/event-name.js';
 import { after, type MaybePromise } from '../token/maybe-promise.js';
 import { type PayloadRule, checkPayload, payloadRule } from '../token/payload-rule.js';
@@ -156,4 +156,29 @@ function checkAllowed(rules: RequestRules, claims: WebhookTokenClaims): void {
       claim: 'webhook.event',
     });
   }
+}
+
+/** Refusals before the signature is known to hold. */
+const UNAUTHENTICATED: ReadonlySet<string> = new Set([
+  'missing_token',
+  'malformed_authorization',
+  'token_too_large',
+  'invalid_token',
+  'bad_signature',
+  'unknown_key',
+  'wrong_issuer',
+  'keys_unavailable',
+  'method_not_allowed',
+]);
+
+/**
+ * Whether the signature held of a request that was refused, so that its sender holds a key.
+ *
+ * @param error - what {@link openRequest}, or the replay store behind it, threw
+ */
+export function isAuthenticatedRefusal(error: unknown): boolean {
+  if (!isWebhookError(error)) return false;
+  // A claim, or the methods of a wire format, are named only after the signature holds.
+  const { claim, methods } = error as { readonly claim?: string; readonly methods?: unknown };
+  return claim !== undefined || methods !== undefined || !UNAUTHENTICATED.has(error.code);
 }

@@ -188,6 +188,10 @@ export const WEBHOOK_ANSWERS = {
     code: 'handler_failed',
     title: 'A handler failed; the status of its HttpException wins',
   },
+  application_refused: {
+    status: 403,
+    title: 'The application refused the request; the status of its HttpException wins',
+  },
   payload_consumed: {
     status: 500,
     code: 'payload_consumed',

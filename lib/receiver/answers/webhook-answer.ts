@@ -15,6 +15,19 @@ export class HandlerFailure {
   constructor(readonly cause: unknown) {}
 }
 
+/** Exceptions of guards that are bound to handlers. */
+const guardRefusals = new WeakSet<HttpException>();
+
+/** Marks an exception as thrown by a guard: its handler did not run, so it did not fail either. */
+export function markGuardRefusal(error: unknown): void {
+  if (error instanceof HttpException) guardRefusals.add(error);
+}
+
+/** Whether a guard of the application threw this, and no handler. */
+export function isGuardRefusal(error: unknown): boolean {
+  return error instanceof HttpException && guardRefusals.has(error);
+}
+
 /** Body of a refusal, RFC 9457. */
 interface WebhookProblem {
   readonly type: string;
@@ -148,6 +161,7 @@ function answerToFailedHandler(cause: unknown): WebhookAnswer {
     return refuse('handler_failed', { detail: FAILED });
   }
   const { status, detail } = first;
+  if (causes.every(isGuardRefusal)) return refuseByApplication(status, detail);
   const errors = refusals.flatMap((refusal) => refusal?.errors ?? []);
   return errors.length > 0
     ? refuse('validation_failed', { errors: [...new Set(errors)] })
@@ -186,15 +200,17 @@ function readRefusal(cause: unknown): HandlerRefusal | undefined {
   }
 }
 
-/** Refusals of the application's own guards and pipes keep their status and get no code of ours. */
+/** A guard or interceptor of the application threw it before the handler began. */
 function answerToForeignRefusal(exception: HttpException): WebhookAnswer {
   const answer = answerToFailedHandler(exception);
   if (answer.situation === 'validation_failed') return answer;
-  const { 'Webhook-Error': _code, ...headers } = answer.headers;
-  const { status } = answer;
-  const detail = answer.problem?.detail ?? FAILED;
-  const title = 'The application refused the request';
-  return { ...answer, headers, problem: { type: 'about:blank', title, status, detail } };
+  const { status, problem } = answer;
+  return refuseByApplication(status, problem?.detail ?? FAILED);
+}
+
+/** Refusals of the application keep their status and get none of this package's codes. */
+export function refuseByApplication(status: number, detail?: string): WebhookAnswer {
+  return refuse('application_refused', { status, detail });
 }
 
 /** ValidationPipe answers 400 or 422 with a list of messages. */

@@ -4,7 +4,7 @@ import { HttpAdapterHost } from '@nestjs/core';
 import { nodeRequest, receptionOf, type AdapterRequest } from '../reception-of-request.js';
 import { HandlerFailure, type WebhookAnswer } from './webhook-answer.js';
 import { WebhookException } from './webhook.exception.js';
-import { WebhookIntake } from '../webhook.intake.js';
+import { ReceiverReporter } from '../receiver.reporter.js';
 
 /**
  * Answers for a `@WebhookRoute()` route whatever went wrong on it, by the answer table. It is bound to
@@ -15,7 +15,7 @@ import { WebhookIntake } from '../webhook.intake.js';
 export class WebhookExceptionFilter implements ExceptionFilter {
   constructor(
     private readonly adapterHost: HttpAdapterHost,
-    private readonly intake: WebhookIntake,
+    private readonly reporter: ReceiverReporter,
   ) {}
 
   async catch(error: unknown, host: ArgumentsHost): Promise<void> {
@@ -28,7 +28,7 @@ export class WebhookExceptionFilter implements ExceptionFilter {
     await reception?.fail();
     // What the guard refused it has told already.
     if (!(failure instanceof WebhookException)) {
-      this.intake.report(answer, reception?.event, failure);
+      this.reporter.answered({ answer, request, event: reception?.event, error: failure });
     }
     this.write(answer, http.getResponse<ServerResponse>(), nodeRequest(request).method === 'HEAD');
   }

@@ -4,6 +4,7 @@ import {
   ValidationPipe,
   type ArgumentMetadata,
   type Type,
+  type ValidationError,
   type ValidationPipeOptions,
 } from '@nestjs/common';
 
@@ -54,7 +55,9 @@ const pipes = new WeakMap<object, ValidationPipe>();
 export async function validateWithSchema(data: unknown, schema: StandardSchema): Promise<unknown> {
   const result = await schema['~standard'].validate(data);
   if (result.issues === undefined) return result.value;
-  throw new UnprocessableEntityException(result.issues.map(describeIssue));
+  const exception = new UnprocessableEntityException(result.issues.map(describeIssue));
+  constraints.set(exception, result.issues.map(nameIssue));
+  throw exception;
 }
 
 /**
@@ -102,13 +105,68 @@ function canValidate(): Promise<boolean> {
 function pipeFor(options: ValidationPipeOptions): ValidationPipe {
   let pipe = pipes.get(options);
   if (pipe === undefined) {
-    pipe = new ValidationPipe({ transform: true, errorHttpStatusCode: 422, ...options });
+    pipe = new DataPipe({ transform: true, errorHttpStatusCode: 422, ...options });
     pipes.set(options, pipe);
   }
   return pipe;
 }
 
-function describeIssue({ message, path = [] }: StandardIssue): string {
-  const keys = path.map((step) => String(typeof step === 'object' ? step.key : step));
-  return keys.length === 0 ? message : `${keys.join('.')}: ${message}`;
+/** A ValidationPipe that keeps the names of the constraints that failed, for the log. */
+class DataPipe extends ValidationPipe {
+  constructor(options: ValidationPipeOptions) {
+    super(options);
+    const { exceptionFactory } = this;
+    this.exceptionFactory = async (errors) => {
+      const exception: unknown = await exceptionFactory(errors);
+      if (exception instanceof Error)
+        constraints.set(
+          exception,
+          errors.flatMap((one) => nameErrors(one)),
+        );
+      return exception;
+    };
+  }
+}
+
+/** Constraints by the exception that reports them to the sender. */
+const constraints = new WeakMap<Error, readonly string[]>();
+
+/** A name that a sender may have chosen, as a log can show it. */
+const SHOWN_NAME = /^[\w$.-]{1,64}$/;
+
+/**
+ * The constraints that data failed, as `path constraint`, without a value of it.
+ *
+ * @param error - what validation threw, or the AggregateError of several handlers; of anything else, none
+ */
+export function failedConstraints(error: unknown): readonly string[] {
+  const errors: readonly unknown[] = error instanceof AggregateError ? error.errors : [error];
+  const all = errors.flatMap((one) => (one instanceof Error ? (constraints.get(one) ?? []) : []));
+  return [...new Set(all)];
+}
+
+function nameErrors(error: ValidationError, parent = ''): string[] {
+  const path = `${parent}${shown(error.property)}`;
+  const own = Object.keys(error.constraints ?? {}).map((name) => `${path} ${shown(name)}`);
+  return [...own, ...(error.children ?? []).flatMap((child) => nameErrors(child, `${path}.`))];
+}
+
+/** The specification has no code for an issue; zod and others add one. */
+function nameIssue(issue: StandardIssue): string {
+  const { code } = issue as { readonly code?: unknown };
+  const path = pathOf(issue).map(shown).join('.');
+  return `${path === '' ? 'data' : path} ${typeof code === 'string' ? shown(code) : 'invalid'}`;
+}
+
+function shown(name: string): string {
+  return SHOWN_NAME.test(name) ? name : '?';
+}
+
+function pathOf({ path = [] }: StandardIssue): string[] {
+  return path.map((step) => String(typeof step === 'object' ? step.key : step));
+}
+
+function describeIssue(issue: StandardIssue): string {
+  const keys = pathOf(issue);
+  return keys.length === 0 ? issue.message : `${keys.join('.')}: ${issue.message}`;
 }

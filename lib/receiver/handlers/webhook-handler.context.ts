@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { ExternalContextCreator, type ContextId } from '@nestjs/core';
+import { markGuardRefusal } from '../answers/webhook-answer.js';
 import { WEBHOOK_CONTEXT_TYPE } from '../receiver.constants.js';
 import type { WebhookEvent } from '../webhook-event.js';
 
@@ -45,6 +46,24 @@ export class WebhookHandlerContext {
       applicationConfig: { value: undefined },
     }) as Container;
     this.creator = ExternalContextCreator.fromContainer(withoutGlobals);
+    this.markGuardRefusals(this.creator);
+  }
+
+  /** A guard that refuses is logged and answered as one, and not as a failed handler. */
+  private markGuardRefusals(creator: ExternalContextCreator): void {
+    const createGuardsFn = creator.createGuardsFn.bind(creator);
+    creator.createGuardsFn = (guards, instance, callback, contextType) => {
+      const canActivate = createGuardsFn(guards, instance, callback, contextType);
+      if (canActivate === null) return null;
+      return async (args: unknown[]): Promise<void> => {
+        try {
+          await canActivate(args);
+        } catch (error) {
+          markGuardRefusal(error);
+          throw error;
+        }
+      };
+    };
   }
 
   /**

@@ -16,6 +16,7 @@ import type { ResolvedReceiver, ResolvedReceivers } from '../receiver-options.in
 import { WEBHOOK_RECEIVERS } from '../receiver.constants.js';
 import { sendAnswer } from '../answers/send-answer.js';
 import { refuse } from '../answers/webhook-answer.js';
+import { ReceiverReporter } from '../receiver.reporter.js';
 import { WebhookIntake } from '../webhook.intake.js';
 
 /** What is done to an adapter, once, however many webhook modules an application has. */
@@ -42,6 +43,7 @@ export class WebhookMount {
     @Inject(WEBHOOK_RECEIVERS) private readonly receivers: ResolvedReceivers,
     private readonly adapterHost: HttpAdapterHost,
     private readonly intake: WebhookIntake,
+    private readonly reporter: ReceiverReporter,
     private readonly config: ApplicationConfig,
     discovery: DiscoveryService,
     scanner: MetadataScanner,
@@ -111,7 +113,7 @@ export class WebhookMount {
   private readonly refuseMethod: NodeHandler = (request, response) => {
     const answer = refuse('method_not_allowed');
     sendAnswer(request, response, answer, { close: false });
-    this.intake.report(answer);
+    this.reporter.answered({ answer, request });
   };
 
   private prepare(): void {

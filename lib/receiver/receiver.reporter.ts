@@ -1,0 +1,290 @@
+import type { IncomingMessage } from 'node:http';
+import { isNativeError } from 'node:util/types';
+import { Injectable, Logger } from '@nestjs/common';
+import { errorName, isWebhookError } from '../errors/webhook.error.js';
+import { distance, expiry, seconds } from '../explain/quote.js';
+import { readBearerToken } from '../request/bearer-token.js';
+import { fromNodeRequest } from '../request/incoming-webhook.js';
+import { isAuthenticatedRefusal } from '../request/open-request.js';
+import { readReceipt, type ReceivedReceipt } from '../token/webhook-receipt.js';
+import { HandlerFailure, type WebhookAnswer } from './answers/webhook-answer.js';
+import { failedConstraints } from './handlers/payload-validator.js';
+import { publishReceived } from './receiver.diagnostics.js';
+import type { ResolvedReceiver } from './receiver-options.interface.js';
+import { nodeRequest, type AdapterRequest } from './reception-of-request.js';
+import type { WebhookEvent } from './webhook-event.js';
+
+/** A request, and how it was answered. */
+export interface AnsweredRequest {
+  readonly answer: WebhookAnswer;
+  readonly request: AdapterRequest;
+  /** Absent if no receiver was chosen yet. */
+  readonly receiver?: ResolvedReceiver | undefined;
+  /** Absent if the request was refused before its event was admitted. */
+  readonly event?: WebhookEvent | undefined;
+  /** What was thrown on the way; absent on success. */
+  readonly error?: unknown;
+  /** Whether the event was acknowledged although no handler matches it. */
+  readonly unhandled?: boolean;
+}
+
+/** Unhandled events that get a warning of their own; after that, one line says that there are more. */
+const MAX_UNHANDLED_WARNINGS = 100;
+/** Refused events that are remembered, so that a copy does not repeat the warning. */
+const MAX_REMEMBERED_REFUSALS = 1_000;
+/** Constraints that one line lists. */
+const MAX_CONSTRAINTS = 10;
+
+const EXPLAIN = 'To see why, capture the request and run "npx nestjs-webhook-token explain"';
+
+/** Refusals that depend on the clocks of sender and receiver. */
+const TIME_CODES: ReadonlySet<string> = new Set([
+  'token_expired',
+  'token_not_yet_valid',
+  'token_too_old',
+]);
+/** Refusals by the replay store: the request itself is valid, so `explain` has nothing to find. */
+const REPLAY_CODES: ReadonlySet<string> = new Set(['replayed', 'in_progress']);
+
+/**
+ * Logs how requests were answered and publishes it on the diagnostics channel.
+ *
+ * A refused request is logged at `debug` until its signature holds, because anyone can cause such a line, and at `warn`
+ * after that. A line names event, id, issuer, key and failed constraints, and never a token, a payload or a value of it.
+ */
+@Injectable()
+export class ReceiverReporter {
+  private readonly logger = new Logger('WebhookReceiver');
+  private readonly unhandledEvents = new Set<string>();
+  private readonly spoolFailures = new Set<string>();
+  private readonly refusedEvents = new Set<string>();
+  private storeOutageLogged = false;
+
+  /** Reports how a request was answered. */
+  answered(answered: AnsweredRequest): void {
+    const { answer, receiver, event, unhandled = false } = answered;
+    publishReceived(() => ({
+      situation: answer.situation,
+      code: answer.problem?.code,
+      status: answer.status,
+      receiver: event?.receiver ?? receiver?.name,
+      event: event?.event,
+      issuer: event?.issuer,
+      unhandled,
+    }));
+    if (answer.problem !== undefined) quietly(() => this.logProblem(answered));
+    else if (this.storeOutageLogged) quietly(() => this.logStoreRecovery());
+  }
+
+  /** Warns that an event without a handler was acknowledged, once per event name. */
+  unhandled({ event, receiver }: WebhookEvent): void {
+    const known = this.unhandledEvents;
+    if (known.has(event) || known.size > MAX_UNHANDLED_WARNINGS) return;
+    known.add(event);
+    const line =
+      known.size > MAX_UNHANDLED_WARNINGS
+        ? 'More events without a handler arrive; their names are not logged any more'
+        : `No handler for ${event} on receiver "${receiver}": it was acknowledged and dropped. Add @OnWebhookEvent('${event}'), or set unhandledEvent: 'reject'`;
+    quietly(() => this.logger.warn(line));
+  }
+
+  /** Warns that the replay store did not record an event, so that a copy of it would run again. */
+  unrecorded({ event, id }: WebhookEvent, outcome: 'handled' | 'queued'): void {
+    quietly(() =>
+      this.logger.warn(
+        `${event} (id ${id}) was ${outcome}, but the replay store did not record it: a copy may be ${outcome} again`,
+      ),
+    );
+  }
+
+  /** Logs an error that no answer accounts for: a bug in the library or in an adapter. */
+  unanswerable(error: unknown): void {
+    quietly(() => this.logger.error('A webhook could not be answered', stackOf(error)));
+  }
+
+  private logProblem(answered: AnsweredRequest): void {
+    const { answer, event, error } = answered;
+    switch (answer.situation) {
+      case 'handler_failed':
+        return error === undefined ? this.logRefusal(answered) : this.logFailure(error, event);
+      case 'store_unavailable':
+        return this.logStoreOutage(error);
+      case 'spool_unavailable':
+        return this.logSpoolFailure(error);
+      case 'payload_consumed':
+        // Not the sender's mistake: as the application is set up, no webhook with a body can succeed.
+        this.logger.error(answer.problem?.detail);
+        return;
+      case 'lease_lost':
+        this.logger.warn(
+          `${event?.event} (id ${event?.id}) could not be committed: its lease ended while the handler ran. The sender repeats it; if this happens often, set a longer replay.lease`,
+        );
+        return;
+      default:
+        this.logRefusal(answered);
+    }
+  }
+
+  private logRefusal(answered: AnsweredRequest): void {
+    const { answer, event, error } = answered;
+    const authenticated = event !== undefined || isAuthenticatedRefusal(error);
+    if (!authenticated && !Logger.isLevelEnabled('debug')) return;
+    const token = readToken(nodeRequest(answered.request));
+    const isWarning = authenticated && this.isWorthAWarning(answer, event ?? token);
+    const line = describeRefusal(answered, token, authenticated);
+    if (isWarning) this.logger.warn(line);
+    else this.logger.debug(line);
+  }
+
+  /** Whoever holds a token that was refused may send it any number of times; only the first is worth a warning. */
+  private isWorthAWarning(
+    { situation }: WebhookAnswer,
+    { issuer, id }: { readonly issuer?: string; readonly id?: string } = {},
+  ): boolean {
+    // A sender that repeats an event too early is answered so in normal operation.
+    if (situation === 'in_progress') return false;
+    const refusal = JSON.stringify([situation, issuer, id]);
+    if (this.refusedEvents.has(refusal)) return false;
+    if (this.refusedEvents.size >= MAX_REMEMBERED_REFUSALS) this.refusedEvents.clear();
+    this.refusedEvents.add(refusal);
+    return true;
+  }
+
+  private logFailure(error: unknown, event: WebhookEvent | undefined): void {
+    const cause = error instanceof HandlerFailure ? error.cause : error;
+    for (const failure of cause instanceof AggregateError ? cause.errors : [cause]) {
+      this.logger.error(
+        event === undefined
+          ? `A webhook could not be verified: ${errorName(failure)}`
+          : `A handler of ${event.event} failed (id ${event.id})`,
+        stackOf(failure),
+      );
+    }
+  }
+
+  /** Once per outage, not once per request. */
+  private logStoreOutage(error: unknown): void {
+    if (this.storeOutageLogged) return;
+    this.storeOutageLogged = true;
+    this.logger.error(`Webhooks are answered with 503: ${withCause(error)}`);
+  }
+
+  private logStoreRecovery(): void {
+    this.storeOutageLogged = false;
+    this.logger.log('Replay store is available again; webhooks are accepted');
+  }
+
+  /** Once per cause: senders of large bodies could otherwise fill the log. */
+  private logSpoolFailure(error: unknown): void {
+    const { message } = error as Error;
+    if (this.spoolFailures.has(message)) return;
+    this.spoolFailures.add(message);
+    this.logger.error(`Webhooks with large bodies are answered with 503: ${withCause(error)}`);
+  }
+}
+
+/** A failing logger must not change an answer. */
+function quietly(log: () => void): void {
+  try {
+    log();
+  } catch {
+    // There is nowhere else to report it.
+  }
+}
+
+function describeRefusal(
+  { answer, request, receiver, event, error }: AnsweredRequest,
+  token: TokenFacts | undefined,
+  authenticated: boolean,
+): string {
+  const name = event?.receiver ?? receiver?.name;
+  const where = `${name === undefined ? '' : `receiver "${name}" `}at ${pathOf(request)}`;
+  const facts = { ...token, ...(event !== undefined && identify(event)) };
+  const claims = [
+    ...list('event', facts.event),
+    ...list('id', facts.id),
+    ...list('issuer', facts.issuer),
+    ...list('kid', facts.kid),
+    ...(isWebhookError(error) && TIME_CODES.has(error.code) && receiver !== undefined
+      ? clockDifference(facts, receiver)
+      : []),
+  ].join(', ');
+  const details = [where, ...(claims === '' ? [] : [claims])].join(
+    authenticated ? ', ' : '; unverified: ',
+  );
+  const isExplainable = isWebhookError(error) && !REPLAY_CODES.has(error.code);
+  return `Refused with ${reasonOf(answer, error)} (${details})${isExplainable ? `. ${EXPLAIN}` : ''}`;
+}
+
+/** Status and code as the sender gets them, and why; without a value of the request. */
+function reasonOf({ situation, status, problem }: WebhookAnswer, error: unknown): string {
+  if (situation === 'application_refused') {
+    if (error === undefined) return `${status} by the application`;
+    const cause = error instanceof HandlerFailure ? error.cause : error;
+    return `${status} by the application: ${errorName(cause)}`;
+  }
+  const code = problem?.code ?? situation;
+  if (situation !== 'validation_failed') return `${status} ${code}: ${problem?.detail}`;
+  const constraints = failedConstraints(error instanceof HandlerFailure ? error.cause : error);
+  if (constraints.length === 0) return `${status} ${code}: ${problem?.title}`;
+  const listed = constraints.slice(0, MAX_CONSTRAINTS).join(', ');
+  const more = constraints.length - MAX_CONSTRAINTS;
+  return `${status} ${code}: failed: ${listed}${more > 0 ? `, and ${more} more` : ''}`;
+}
+
+function list(name: string, value: string | undefined): string[] {
+  return value === undefined ? [] : [`${name} "${value}"`];
+}
+
+function clockDifference(
+  { issuedAt, expiresAt }: TokenFacts,
+  { clock, clockTolerance }: ResolvedReceiver,
+): string[] {
+  if (issuedAt === undefined || expiresAt === undefined) return [];
+  const now = clock.now();
+  return [
+    `issued ${distance((now - Date.parse(issuedAt)) / 1_000)}`,
+    expiry((Date.parse(expiresAt) - now) / 1_000),
+    `clock tolerance ${seconds(clockTolerance)}`,
+  ];
+}
+
+type TokenFacts = Partial<Omit<ReceivedReceipt, 'authenticated'>>;
+
+function identify({ event, id, issuer }: WebhookEvent): TokenFacts {
+  return { event, id, issuer };
+}
+
+/** What the token of a request says, if it can be read; only names and times of the form they must have. */
+function readToken(request: IncomingMessage): TokenFacts | undefined {
+  const { method, headers } = fromNodeRequest(request, { kind: 'consumed' });
+  try {
+    return readReceipt(readBearerToken(headers), { method, bodyBytes: 0 });
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * The path of a request. On a route of the application it is the route's pattern, since a parameter of the path may be
+ * anything, even a secret; a mounted path has no parameters.
+ */
+function pathOf(request: AdapterRequest): string {
+  const { route, routeOptions } = request as {
+    readonly route?: { readonly path?: unknown };
+    readonly routeOptions?: { readonly url?: unknown };
+  };
+  const pattern = route?.path ?? routeOptions?.url;
+  if (typeof pattern === 'string') return pattern;
+  const { originalUrl, url = '' } = nodeRequest(request) as { originalUrl?: string; url?: string };
+  return (originalUrl ?? url).replace(/[?#].*$/s, '');
+}
+
+function withCause(error: unknown): string {
+  const { message, cause } = error as Error;
+  return isNativeError(cause) ? `${message}: ${cause.message}` : message;
+}
+
+function stackOf(error: unknown): string | undefined {
+  return error instanceof Error ? error.stack : undefined;
+}

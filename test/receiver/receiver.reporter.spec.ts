@@ -1,0 +1,247 @@
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import {
+  Controller,
+  ForbiddenException,
+  HttpException,
+  Injectable,
+  Post,
+  UseGuards,
+  type CanActivate,
+} from '@nestjs/common';
+import { IsEmail, IsInt } from 'class-validator';
+import { z } from 'zod';
+import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
+import { WebhookData } from '../../lib/receiver/decorators/webhook-data.decorator.js';
+import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
+import { WebhookGuard } from '../../lib/receiver/webhook.guard.js';
+import { createTokenSigner } from '../../lib/token/index.js';
+import { adapters } from '../fixtures/adapters.js';
+import { head, post, send } from '../fixtures/http-client.js';
+import {
+  ISSUER,
+  SECRET,
+  receiverOptions,
+  signed,
+  signedBody,
+  startApp,
+  type StartedApp,
+} from '../fixtures/receiver-app.js';
+
+class Order {
+  @IsInt()
+  total!: number;
+  @IsEmail()
+  email!: string;
+}
+
+class Throttled extends HttpException {
+  constructor() {
+    super('slow down', 429);
+  }
+}
+
+@Injectable()
+class Refusing implements CanActivate {
+  canActivate(): boolean {
+    throw new Throttled();
+  }
+}
+
+@Injectable()
+class Closed implements CanActivate {
+  canActivate(): boolean {
+    return false;
+  }
+}
+
+@Injectable()
+class Orders {
+  @OnWebhookEvent('order.created')
+  created(_order: Order): void {}
+
+  @OnWebhookEvent('order.shipped')
+  shipped(@WebhookData({ schema: z.object({ parcels: z.number() }) }) _data: unknown): void {}
+
+  @UseGuards(Closed)
+  @OnWebhookEvent('order.closed')
+  closed(): void {}
+
+  @OnWebhookEvent('order.forbidden')
+  forbidden(): void {
+    throw new ForbiddenException('by the handler itself');
+  }
+}
+
+@Controller('own')
+class Own {
+  @UseGuards(Refusing)
+  @WebhookRoute('guarded/:tenant')
+  guarded(): void {}
+
+  @UseGuards(WebhookGuard, Refusing)
+  @Post('plain/:tenant')
+  plain(): void {}
+}
+
+const KEY = { kid: 'k1', alg: 'HS256', key: SECRET } as const;
+const signer = createTokenSigner({ issuer: ISSUER, key: KEY });
+const forger = createTokenSigner({ issuer: ISSUER, key: { ...KEY, key: `not-${SECRET}` } });
+const event = { event: 'order.created', id: 'evt-1' } as const;
+
+describe.each(adapters)('the log of a receiver on %s', (_, createAdapter) => {
+  let started: StartedApp;
+
+  beforeEach(async () => {
+    started = await startApp(createAdapter(), {
+      options: receiverOptions({ issuers: [{ issuer: ISSUER, keys: [KEY] }] }),
+      providers: [Orders],
+      controllers: [Own],
+    });
+    started.logger.lines.length = 0;
+  });
+  afterEach(() => started.app.close());
+
+  it('shows an unauthenticated refusal at debug, and calls its claims unverified', async () => {
+    const { origin, logger } = started;
+    const token = forger.sign(event) as string;
+
+    const answer = await head(origin, token);
+
+    expect(answer.headers['webhook-error']).toBe('bad_signature');
+    expect(logger.lines).toEqual([
+      'debug: Refused with 401 bad_signature: the token is invalid (receiver "default" at /webhooks; unverified: event "order.created", id "evt-1", issuer "https://shop.example", kid "k1"). To see why, capture the request and run "npx nestjs-webhook-token explain" WebhookReceiver',
+    ]);
+  });
+
+  it('shows a stranger without a token at debug', async () => {
+    const { origin, logger } = started;
+
+    await send(origin, { path: '/webhooks?secret=in-the-query', method: 'POST' });
+
+    expect(logger.lines.join('\n')).toContain(
+      'debug: Refused with 401 missing_token: the request has no Bearer token (receiver "default" at /webhooks)',
+    );
+    expect(logger.lines.join('\n')).not.toContain('in-the-query');
+  });
+
+  it('warns of an expired token with the clock difference in seconds', async () => {
+    const { origin, logger } = started;
+    const before = Date.now() - 3_000_000;
+    const late = createTokenSigner({ issuer: ISSUER, key: KEY, now: () => before });
+
+    const answer = await head(origin, late.sign(event) as string);
+
+    expect(answer.headers['webhook-error']).toBe('token_expired');
+    expect(logger.at('warn')).toHaveLength(1);
+    expect(logger.at('warn')[0]).toMatch(
+      /Refused with 401 token_expired: .* \(receiver "default" at \/webhooks, event "order\.created", id "evt-1", issuer "https:\/\/shop\.example", kid "k1", issued 300\d s ago, expired 270\d s ago, clock tolerance 60 s\)\. To see why, .* explain"/,
+    );
+  });
+
+  it('warns of one refused event once, however often it is sent', async () => {
+    const { origin, logger } = started;
+    const token = signer.sign({ ...event, audience: 'someone-else' }) as string;
+
+    for (let copy = 0; copy < 3; copy++) await head(origin, token);
+
+    expect(logger.at('warn')).toHaveLength(1);
+    expect(logger.at('debug')).toHaveLength(2);
+  });
+
+  it('names the constraints that failed under the code the sender gets, without a value', async () => {
+    const { origin, logger } = started;
+    const data = { total: 'a-private-total', email: 'a-private-address' };
+
+    const answer = await head(origin, signer.sign({ ...event, data }) as string);
+
+    expect([answer.status, answer.headers['webhook-error']]).toEqual([422, 'invalid_payload']);
+    const [line] = logger.at('warn');
+    expect(line).toContain('Refused with 422 invalid_payload');
+    expect(line).toContain('kid "k1"');
+    expect(line).toContain('failed: total isInt, email isEmail');
+    expect(logger.lines.join('\n')).not.toMatch(/a-private|validation_failed|handler_failed/);
+  });
+
+  it('names the path and code of a Standard Schema issue', async () => {
+    const { origin, logger } = started;
+    const token = signer.sign({ ...event, event: 'order.shipped', data: { parcels: 'many' } });
+
+    await head(origin, token as string);
+
+    expect(logger.at('warn')[0]).toContain('failed: parcels invalid_type');
+    expect(logger.lines.join('\n')).not.toContain('many');
+  });
+
+  it('logs a guard on a handler as a refusal of the application', async () => {
+    const { origin, logger } = started;
+
+    const answer = await head(origin, signed({ event: 'order.closed' }));
+
+    expect([answer.status, answer.headers['webhook-error']]).toEqual([403, undefined]);
+    expect(logger.at('warn')[0]).toContain(
+      'Refused with 403 by the application: ForbiddenException (receiver "default" at /webhooks, event "order.closed"',
+    );
+    expect(logger.at('error')).toEqual([]);
+    expect(logger.lines.join('\n')).not.toContain('handler_failed');
+  });
+
+  it('still logs an HttpException of the handler itself as its failure', async () => {
+    const { origin, logger } = started;
+
+    const answer = await head(origin, signed({ event: 'order.forbidden' }));
+
+    expect([answer.status, answer.headers['webhook-error']]).toEqual([403, 'handler_failed']);
+    expect(logger.at('error')[0]).toContain('by the handler itself');
+  });
+
+  it('logs a guard behind the webhook guard at warn, with the pattern of the route', async () => {
+    const { origin, logger } = started;
+
+    const answer = await post(origin, signedBody('{}'), { path: '/own/guarded/acme' });
+
+    expect(answer.status).toBe(429);
+    const lines = logger.lines.join('\n');
+    expect(lines).toContain('Refused with 429 by the application: Throttled');
+    expect(lines).toContain('at /own/guarded/:tenant');
+    expect(lines).not.toMatch(/handler_failed|acme/);
+  });
+
+  it('logs the refusal of a route that has only the webhook guard as its own', async () => {
+    const { origin, logger } = started;
+
+    const answer = await post(origin, signedBody('{}'), { path: '/own/plain/acme' });
+
+    expect(answer.status).toBe(429);
+    expect(logger.at('warn')[0]).toContain(
+      'Refused with 429 by the application (receiver "default" at /own/plain/:tenant, event "order.created"',
+    );
+    expect(logger.lines.join('\n')).not.toContain('handler_failed');
+  });
+
+  it('never shows a token', async () => {
+    const { origin, logger } = started;
+    const tokens = [forger.sign(event), signer.sign({ ...event, audience: 'x' })] as string[];
+
+    for (const token of tokens) await head(origin, token);
+
+    expect(logger.lines).toHaveLength(2);
+    for (const part of tokens.flatMap((token) => token.split('.'))) {
+      expect(logger.lines.join('\n')).not.toContain(part);
+    }
+  });
+});
+
+describe('a logger that throws', () => {
+  it('does not change the answer', async () => {
+    const [, createAdapter] = adapters[0]!;
+    const { app, origin, logger } = await startApp(createAdapter());
+    logger.debug = () => {
+      throw new Error('the disk of the log is full');
+    };
+
+    const answer = await head(origin, 'no.valid.token');
+    await app.close();
+
+    expect(answer.headers['webhook-error']).toBe('invalid_token');
+  });
+});
