@@ -9,6 +9,11 @@ export interface WebhookModuleOptions {
   /** One receiver, or several with a name each. */
   readonly receiver?: WebhookReceiverOptions | readonly WebhookReceiverOptions[] | undefined;
   readonly publisher?: WebhookPublisherOptions | undefined;
+  /**
+   * Check at start-up that the replay store, the endpoint store and the delivery log can be used, and fail if one cannot;
+   * default `true`.
+   */
+  readonly checkStores?: boolean | undefined;
   /** How long a shutdown waits for handlers that run, as milliseconds or text; default `'10s'`. */
   readonly shutdownTimeout?: Duration | undefined;
   /** Where the time comes from; default the machine's clock. For tests: `TestClock` of `./testing`. */

@@ -14,6 +14,10 @@ const DEFAULT_SHUTDOWN_TIMEOUT = 10_000;
 const MODULE: OptionShape<WebhookModuleOptions> = {
   receiver: undefined,
   publisher: { holds: isOptions, message: 'must be an object: { issuer, secret, endpoints }' },
+  checkStores: {
+    holds: (value) => typeof value === 'boolean',
+    message: 'must be a boolean',
+  },
   shutdownTimeout: undefined,
   clock: {
     holds: (value) => hasMethods(value, ['now', 'wakeAt']),
@@ -27,6 +31,7 @@ export interface ResolvedWebhookOptions {
   readonly receivers: ResolvedReceivers;
   /** Absent where nothing is published. */
   readonly publisher: ResolvedPublisherOptions | undefined;
+  readonly checkStores: boolean;
   readonly clock: WebhookClock;
   /** Milliseconds. */
   readonly shutdownTimeout: number;
@@ -44,6 +49,7 @@ export function resolveWebhookOptions(options: WebhookModuleOptions): ResolvedWe
   const {
     receiver,
     publisher,
+    checkStores = true,
     clock = new SystemClock(),
     shutdownTimeout: shutdown,
   } = checkShape(options, MODULE, faults);
@@ -62,6 +68,7 @@ export function resolveWebhookOptions(options: WebhookModuleOptions): ResolvedWe
   return {
     receivers: receiving.receivers,
     publisher: publishing.resolved,
+    checkStores,
     clock,
     shutdownTimeout,
   };

@@ -5,6 +5,7 @@ import { PUBLISHER_EXPORTS, PUBLISHER_PROVIDERS } from './publisher/publisher.pr
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from './receiver/receiver.constants.js';
 import { RECEIVER_EXPORTS, RECEIVER_PROVIDERS } from './receiver/receiver.providers.js';
 import type { WebhookModuleOptions } from './webhook-module-options.interface.js';
+import { configuredStores, WebhookStoreCheck } from './webhook-store-check.js';
 import { resolveWebhookOptions, type ResolvedWebhookOptions } from './webhook-options.resolver.js';
 import {
   ASYNC_OPTIONS_TYPE,
@@ -41,6 +42,12 @@ const OPTION_PROVIDERS: Provider[] = [
   {
     provide: PUBLISHER_OPTIONS,
     useFactory: ({ publisher }: ResolvedWebhookOptions) => publisher,
+    inject: [RESOLVED_OPTIONS],
+  },
+  {
+    provide: WebhookStoreCheck,
+    useFactory: ({ checkStores, receivers, publisher }: ResolvedWebhookOptions) =>
+      new WebhookStoreCheck(checkStores ? configuredStores(receivers, publisher) : []),
     inject: [RESOLVED_OPTIONS],
   },
 ];

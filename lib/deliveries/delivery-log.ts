@@ -106,6 +106,15 @@ export abstract class DeliveryLog {
   /** Whether `record` can join a transaction of the caller's; one that cannot is not told of deliveries in one. */
   abstract readonly transactional: boolean;
 
+  /**
+   * Checks at start-up that the log can be used: by default, it looks for a delivery that does not exist.
+   *
+   * @throws {@link WebhookStoreError} `store_unavailable`, which is retried for some seconds; any other error fails start-up
+   */
+  async check(): Promise<void> {
+    await this.find('start-up check');
+  }
+
   /** Remembers deliveries as pending; those it knows stay as they are. */
   abstract record(
     deliveries: readonly EnqueuedDelivery[],

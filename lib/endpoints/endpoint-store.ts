@@ -140,6 +140,15 @@ export abstract class EndpointStore {
   /** Whether `subscribed` can read within a transaction of the caller's; one that cannot is never passed a `tx`. */
   abstract readonly transactional: boolean;
 
+  /**
+   * Checks at start-up that the store can be used: by default, it looks for an endpoint that does not exist.
+   *
+   * @throws {@link WebhookStoreError} `store_unavailable`, which is retried for some seconds; any other error fails start-up
+   */
+  async check(): Promise<void> {
+    await this.find('start-up check');
+  }
+
   /** @returns `false`, with nothing changed, where the id is taken */
   abstract insert(endpoint: StoredEndpoint): Promise<boolean>;
 

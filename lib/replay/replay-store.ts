@@ -61,6 +61,18 @@ export abstract class ReplayStore {
   /** How many processes one instance protects; a receiver says so at start-up when it is one. */
   abstract readonly scope: 'process' | 'shared';
 
+  /**
+   * Checks at start-up that the store can be used: by default, it extends a reservation that does not exist.
+   *
+   * @throws {@link WebhookStoreError} `store_unavailable`, which is retried for some seconds; any other error fails start-up
+   */
+  async check(): Promise<void> {
+    const key = 'start-up check';
+    const none = { lease: 1, replayUntil: 0, keepUntil: 0 };
+    const claim = { key, tokenKey: key, fingerprint: key, issuer: key, ...none };
+    await this.extend({ claim, owner: key });
+  }
+
   /** Takes the event for handling, unless it is being or has been handled. */
   abstract reserve(claim: ReplayClaim): MaybePromise<ReplayVerdict>;
 

@@ -36,6 +36,7 @@ describe('a wrong configuration', () => {
     ['a text for a publisher', { publisher: 'shop' }, /^publisher: must be an object/],
     ['a list of publishers', { publisher: [] }, /^publisher: must be an object/],
     ['a clock that cannot wake', { clock: { now: Date.now } }, /^clock: .* now and wakeAt/],
+    ["checkStores 'false'", { checkStores: 'false' }, /^checkStores: must be a boolean/],
     ['Date for a clock', { clock: Date }, /^clock: must be a WebhookClock/],
     ['issuers that are one', receiver({ issuers: { issuer: ISSUER } }), /^receiver\.issuers: must/],
     ['no issuers', receiver({ issuers: undefined }), /^receiver\.issuers: nobody is trusted/],
