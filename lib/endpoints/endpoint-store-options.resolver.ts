@@ -1,11 +1,13 @@
 import type { ConfigurationFaults } from '../options/configuration-faults.js';
-import { hasMethods, isOptions } from '../options/option-shape.js';
+import { checkShape, hasMethods, isOptions, type OptionShape } from '../options/option-shape.js';
 import { isKeyId, KEY_ID_RULE } from '../token/identifier.js';
 import type { EndpointStore } from './endpoint-store.js';
 import { MemoryEndpointStore } from './memory-endpoint.store.js';
 import { sealingKeyFault, type SealingKey, SecretSealer } from './secret-sealer.js';
 
 const METHODS = ['insert', 'find', 'subscribed', 'list', 'replace', 'remove'];
+
+const SEALING_KEY: OptionShape<SealingKey> = { id: undefined, key: undefined };
 
 /** Where endpoints are kept, and how their secrets are sealed there. */
 export interface ResolvedEndpointStore {
@@ -49,7 +51,7 @@ function checkSealingKeys(keys: unknown, faults: ConfigurationFaults): void {
   keys.forEach((entry: unknown, index) => {
     const at = faults.below(`sealingKeys[${index}]`);
     if (!isOptions(entry)) return at.add('', 'must be an object: { id, key }');
-    const { id, key } = entry as Partial<Record<keyof SealingKey, unknown>>;
+    const { id, key } = checkShape(entry, SEALING_KEY, at);
     at.require(isKeyId(id), 'id', KEY_ID_RULE.replace(/^kid/, 'id'));
     at.require(!ids.has(id), 'id', 'names another key of the list too: give each its own');
     ids.add(id);

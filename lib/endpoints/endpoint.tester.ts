@@ -15,7 +15,8 @@ export class EndpointTester {
 
   async test(target: DeliveryTarget): Promise<EndpointTestResult> {
     const { tenant } = target;
-    const draft = draftEvent(TEST_EVENT, { test: true }, { tenant }, this.clock.now());
+    const options = tenant === undefined ? {} : { tenant };
+    const draft = draftEvent(TEST_EVENT, { test: true }, options, this.clock.now());
     const { result } = await this.sender.attempt(deliveryTo(target, draft), target, 1);
     const { statusCode, durationMs } = result;
     return {

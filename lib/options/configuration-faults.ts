@@ -1,7 +1,7 @@
 import { parseDuration, type Duration } from '../clock/duration.js';
 import type { ConfigurationFault } from '../errors/webhook.error.js';
 
-/** Collects every fault of the options below one path, so that start-up can name all of them at once. */
+/** Collects the faults of the options below one path, so that start-up can report all of them at once. */
 export class ConfigurationFaults {
   private readonly collected: ConfigurationFault[];
 
@@ -21,7 +21,7 @@ export class ConfigurationFaults {
     return new ConfigurationFaults(this.join(path), this.collected);
   }
 
-  /** Where an option stands, from the root. */
+  /** The full path of an option. */
   at(path: string): string {
     return this.join(path);
   }
@@ -35,12 +35,18 @@ export class ConfigurationFaults {
     if (!condition) this.add(path, message);
   }
 
-  /** Reads a duration above zero; on a fault, gives the fallback. */
-  duration(path: string, value: Duration | undefined, fallback: number): number {
+  /**
+   * Reads a positive duration; on a fault, returns the fallback.
+   *
+   * @param longest - the longest one allowed, as it would be written
+   */
+  duration(path: string, value: Duration | undefined, fallback: number, longest?: string): number {
     if (value === undefined) return fallback;
     const ms = parseDuration(value);
-    if (ms !== undefined && ms > 0) return ms;
-    this.add(path, "is no duration above 0: write milliseconds, or a text like '15s' or '5m'");
+    const max = parseDuration(longest) ?? Infinity;
+    if (ms !== undefined && ms > 0 && ms <= max) return ms;
+    const bound = longest === undefined ? '' : ` of at most '${longest}'`;
+    this.add(path, `must be a positive duration${bound}, such as '15s' or 15000`);
     return fallback;
   }
 

@@ -1,6 +1,69 @@
 import type { ConfigurationFaults } from './configuration-faults.js';
 
-/** Finds the word that was meant by a misspelt one; none where all are far away. */
+/** What one option may be. */
+export interface OptionRule {
+  holds(value: unknown): boolean;
+  /** What is wrong, and the remedy. */
+  readonly message: string;
+}
+
+/** A rule for each option; `undefined` if the code that resolves the option checks its value. */
+export type OptionShape<Options> = {
+  readonly [Name in keyof Options]-?: OptionRule | undefined;
+};
+
+/**
+ * Checks options whose types may not have been checked: from JavaScript, from JSON, from the environment.
+ *
+ * Unknown options are faults, since a misspelt one would silently have no effect.
+ *
+ * @returns the options that are well-formed; the others are absent
+ */
+export function checkShape<Options extends object>(
+  options: object,
+  shape: OptionShape<Options>,
+  faults: ConfigurationFaults,
+): Partial<Options> {
+  for (const [name, message] of unknownOptions(options, shape)) faults.add(name, message);
+  const fit: Record<string, unknown> = {};
+  for (const name of Object.keys(shape)) {
+    const value = (options as Record<string, unknown>)[name];
+    if (value === undefined) continue;
+    const rule = shape[name as keyof Options];
+    if (rule === undefined || rule.holds(value)) fit[name] = value;
+    else faults.add(name, rule.message);
+  }
+  return fit as Partial<Options>;
+}
+
+/**
+ * Finds options that do not exist.
+ *
+ * @param known - an object with a member for each option that does
+ * @returns each name with its message
+ */
+export function unknownOptions(options: object, known: object): [name: string, message: string][] {
+  // An instance of the application's own class may have other members.
+  if (!isPlain(options)) return [];
+  return Object.keys(options)
+    .filter((name) => !Object.hasOwn(known, name))
+    .map((name) => [name, unknownOption(name, Object.keys(known))]);
+}
+
+function unknownOption(name: string, known: readonly string[]): string {
+  const meant = nearestWord(name, known);
+  return meant === undefined
+    ? `unknown option; remove it, or use one of ${known.join(', ')}`
+    : `unknown option; did you mean "${meant}"?`;
+}
+
+function isPlain(options: object): boolean {
+  const prototype: unknown = Object.getPrototypeOf(options);
+  // Objects of another realm have that realm's Object.prototype, which also ends the chain.
+  return prototype === null || Object.getPrototypeOf(prototype) === null;
+}
+
+/** Returns the word that a misspelt one probably means, if any is close enough. */
 function nearestWord(word: string, words: readonly string[]): string | undefined {
   const reach = Math.max(1, Math.floor(word.length / 3));
   const [nearest] = words
@@ -13,7 +76,7 @@ function nearestWord(word: string, words: readonly string[]): string | undefined
   return nearest?.candidate;
 }
 
-/** Characters to insert, remove or replace (Levenshtein). */
+/** Characters to insert, remove or replace (Levenshtein distance). */
 function editDistance(from: string, to: string): number {
   let row = Array.from({ length: to.length + 1 }, (_, i) => i);
   for (let i = 1; i <= from.length; i++) {
@@ -27,68 +90,12 @@ function editDistance(from: string, to: string): number {
   return row[to.length]!;
 }
 
-/** What one option may be. */
-export interface OptionRule {
-  holds(value: unknown): boolean;
-  /** Fault and remedy. */
-  readonly message: string;
-}
-
-/** A rule for each option; `undefined` where whoever fills the option checks it. */
-export type OptionShape<Options> = {
-  readonly [Name in keyof Options]-?: OptionRule | undefined;
-};
-
-/**
- * Checks options that came without their types' protection: from JavaScript, from JSON, from the environment.
- *
- * @returns the options that are shaped as they must be; the others are absent
- */
-export function checkShape<Options extends object>(
-  options: object,
-  shape: OptionShape<Options>,
-  faults: ConfigurationFaults,
-): Partial<Options> {
-  const names = Object.keys(shape);
-  checkNames(options, names, faults);
-  const fit: Record<string, unknown> = {};
-  for (const name of names) {
-    const value = (options as Record<string, unknown>)[name];
-    if (value === undefined) continue;
-    const rule = shape[name as keyof Options];
-    if (rule === undefined || rule.holds(value)) fit[name] = value;
-    else faults.add(name, rule.message);
-  }
-  return fit as Partial<Options>;
-}
-
-function checkNames(options: object, names: readonly string[], faults: ConfigurationFaults): void {
-  // An instance of the application's own class may keep there what it likes.
-  if (!isPlain(options)) return;
-  for (const name of Object.keys(options)) {
-    if (names.includes(name)) continue;
-    const meant = nearestWord(name, names);
-    faults.add(
-      name,
-      meant === undefined
-        ? `is no option here: remove it, or use one of ${names.join(', ')}`
-        : `is no option here: did you mean ${meant}?`,
-    );
-  }
-}
-
-function isPlain(options: object): boolean {
-  const prototype: unknown = Object.getPrototypeOf(options);
-  // Another realm has an Object of its own, whose prototype ends the chain just so.
-  return prototype === null || Object.getPrototypeOf(prototype) === null;
-}
-
-/** Whether a value has options at all. */
+/** Whether a value is an object that can hold options. */
 export function isOptions(value: unknown): value is object {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** Whether a value has these methods, of its own or of its class. */
+/** Whether a value has these methods, its own or inherited. */
 export function hasMethods(value: unknown, names: readonly string[]): boolean {
   return (
     isOptions(value) &&

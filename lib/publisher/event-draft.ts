@@ -9,14 +9,67 @@ import { deliveryId } from '../queue/delivery-id.js';
 import type { DeliveryTarget } from '../sending/delivery-target.js';
 import { profileUseFault } from '../sending/destination-profile.js';
 import { encodePayload } from '../sending/payload-encoder.js';
-import type { PublishOptions } from './publish-options.interface.js';
+import { isOptions, unknownOptions } from '../options/option-shape.js';
+import type { PublishOptions, SignOptions } from './publish-options.interface.js';
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 
 /** An event that is checked and serialised, before it is known where it goes. */
 type EventDraft = Omit<WebhookDelivery, 'id' | 'endpointId' | 'url'>;
 
+/** The options of `sign`, each with a member of any value. */
+export const SIGN_OPTIONS: Readonly<Record<keyof SignOptions, true>> = {
+  contentType: true,
+  id: true,
+  audience: true,
+  subject: true,
+  method: true,
+  profile: true,
+  tenant: true,
+};
+
+/** The options of `publish` and `send`. */
+export const PUBLISH_OPTIONS: Readonly<Record<keyof PublishOptions, true>> = {
+  ...SIGN_OPTIONS,
+  delay: true,
+  signal: true,
+  tx: true,
+};
+
 /**
- * Checks what the caller gave, and serialises the data.
+ * Reads the data and the options of a call.
+ *
+ * `undefined` stands for an event without data only if options follow, which need a place before them.
+ *
+ * @param known - an object with a member for each option of the call
+ * @throws {@link WebhookDeliveryError} `invalid_data`, `invalid_option`
+ */
+export function readArguments(
+  args: readonly [data?: unknown, options?: PublishOptions],
+  known: Readonly<Partial<Record<keyof PublishOptions, true>>>,
+): { readonly data: unknown; readonly options: PublishOptions } {
+  const [data, options = {}] = args;
+  if (args.length > 0 && data === undefined && args[1] === undefined) {
+    throw new WebhookDeliveryError(
+      'invalid_data',
+      'The data is undefined, which is almost always a bug; pass the data, or leave the argument out for an event without data.',
+    );
+  }
+  if (!isOptions(options)) throw invalid('The options', 'must be an object');
+  const [unknown] = unknownOptions(options, known);
+  if (unknown !== undefined) {
+    throw new WebhookDeliveryError('invalid_option', `${unknown[0]}: ${unknown[1]}`);
+  }
+  if ('tenant' in options && options.tenant === undefined) {
+    throw new WebhookDeliveryError(
+      'invalid_option',
+      'tenant: is undefined, which is almost always a bug; pass a tenant, or leave the option out for endpoints without a tenant.',
+    );
+  }
+  return { data, options };
+}
+
+/**
+ * Checks the event and its options, and serialises the data.
  *
  * @param now - epoch milliseconds
  * @throws {@link WebhookDeliveryError} `invalid_option`, `invalid_data`, `unsupported_option`

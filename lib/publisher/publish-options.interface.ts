@@ -5,7 +5,7 @@ import type { WebhookProfile } from '../token/webhook-token.constants.js';
 import type { FailureReason } from '../queue/failure-reason.js';
 import type { DeliveryMethod } from '../queue/webhook-delivery.interface.js';
 
-/** Choices for one signed request. */
+/** Options of one event that is signed for one destination. */
 export interface SignOptions {
   /** The media type of bytes; required with them. */
   readonly contentType?: string | undefined;
@@ -19,12 +19,15 @@ export interface SignOptions {
   readonly method?: DeliveryMethod | undefined;
   /** Overrides the endpoint's wire format. */
   readonly profile?: WebhookProfile | undefined;
+  /**
+   * The tenant whose endpoints receive the event; without it, the endpoints without a tenant. With the id of one endpoint,
+   * the endpoint must belong to the tenant. An explicit `undefined` is refused: it is almost always a bug.
+   */
+  readonly tenant?: string;
 }
 
-/** Choices for one event. */
+/** Options of one published event. */
 export interface PublishOptions extends SignOptions {
-  /** The endpoints of this tenant get it and no others; default: the endpoints of none. */
-  readonly tenant?: string | undefined;
   /** Puts the first attempt off. */
   readonly delay?: Duration | undefined;
   /** Aborted before the event is recorded, it records nothing; later, it only ends the waiting of `send`. */

@@ -5,6 +5,7 @@ import {
   type OnApplicationBootstrap,
 } from '@nestjs/common';
 import { WebhookDeliveryError, isWebhookError } from '../errors/webhook.error.js';
+import { isEventName } from '../token/event-name.js';
 import type { WebhookEventName } from '../token/webhook-event-map.js';
 import type { WebhookQueue, EnqueuedDelivery } from '../queue/webhook-queue.js';
 import { cannotJoin, type CurrentTransaction } from './current-transaction.js';
@@ -12,7 +13,14 @@ import type { DeliveryRecorder } from '../deliveries/delivery.recorder.js';
 import type { DeliveryTarget } from '../sending/delivery-target.js';
 import { looksLikeUrl } from '../endpoints/endpoint-store.js';
 import type { EndpointRegistry } from '../endpoints/endpoint.registry.js';
-import { deliveryTo, draftEvent, readDelay } from './event-draft.js';
+import {
+  deliveryTo,
+  draftEvent,
+  PUBLISH_OPTIONS,
+  readArguments,
+  readDelay,
+  SIGN_OPTIONS,
+} from './event-draft.js';
 import {
   FirstAttempts,
   SharedAttempts,
@@ -77,21 +85,9 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
    */
   async publish<Event extends WebhookEventName>(
     event: Event,
-    ...[data, options = {}]: EventArguments<Event, PublishOptions>
+    ...args: EventArguments<Event, PublishOptions>
   ): Promise<PublishResult> {
-    this.refuseWhenShuttingDown();
-    // Before anything is waited for: a caller that does not wait for this may have ended its transaction by then.
-    const current = options.tx === undefined ? this.currentTransaction.find() : undefined;
-    const draft = draftEvent(event, data, options, this.options.clock.now());
-    const targets = await this.subscribed(event, options, current);
-    const deliveries = targets.map((target) => deliveryTo(target, draft));
-    if (deliveries.length === 0) this.logger.debug(`No endpoint wants "${event}".`);
-    await this.recordIn(current, deliveries, targets, options);
-    return {
-      id: draft.eventId,
-      event,
-      deliveries: deliveries.map(({ id, endpointId }) => ({ id, endpointId: endpointId! })),
-    };
+    return namingEvent('publish', event, () => this.publishEvent(event, args));
   }
 
   /**
@@ -109,21 +105,9 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
   async send<Event extends WebhookEventName>(
     endpointOrUrl: string | URL,
     event: Event,
-    ...[data, options = {}]: EventArguments<Event, PublishOptions>
+    ...args: EventArguments<Event, PublishOptions>
   ): Promise<SendResult> {
-    this.refuseWhenShuttingDown();
-    if (options.tx !== undefined && options.tx !== false) {
-      throw new WebhookDeliveryError(
-        'unsupported_option',
-        'send waits for an attempt, which could only come after the commit of tx: use publish.',
-      );
-    }
-    // Before anything is waited for: the data is what it is at the call.
-    const draft = draftEvent(event, data, options, this.options.clock.now());
-    const target = await this.targetOf(endpointOrUrl, options.tenant);
-    const { tenant = options.tenant } = target;
-    const delivery = deliveryTo(target, { ...draft, ...(tenant !== undefined && { tenant }) });
-    return unlessAborted(this.sendOrJoin(delivery, target, options), options.signal);
+    return namingEvent('send', event, () => this.sendEvent(endpointOrUrl, event, args));
   }
 
   /**
@@ -136,12 +120,9 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
   async sign<Event extends WebhookEventName>(
     endpointOrUrl: string | URL,
     event: Event,
-    ...[data, options = {}]: EventArguments<Event, SignOptions>
+    ...args: EventArguments<Event, SignOptions>
   ): Promise<SignedWebhookRequest> {
-    const draft = draftEvent(event, data, options, this.options.clock.now());
-    const target = await this.targetOf(endpointOrUrl);
-    const request = await this.sender.compose(deliveryTo(target, draft), target);
-    return { ...request, receipt: request.receipt(), id: draft.eventId };
+    return namingEvent('sign', event, () => this.signEvent(endpointOrUrl, event, args));
   }
 
   /** @internal */
@@ -185,6 +166,59 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
         `${left} deliveries were left unfinished at shutdown; ${this.queue.durable ? 'the queue keeps them' : 'they are lost'}.`,
       );
     }
+  }
+
+  private async publishEvent(
+    event: string,
+    args: readonly [data?: unknown, options?: PublishOptions],
+  ): Promise<PublishResult> {
+    this.refuseWhenShuttingDown();
+    const { data, options } = readArguments(args, PUBLISH_OPTIONS);
+    // Before anything is waited for: a caller that does not wait for this may have ended its transaction by then.
+    const current = options.tx === undefined ? this.currentTransaction.find() : undefined;
+    const draft = draftEvent(event, data, options, this.options.clock.now());
+    const targets = await this.subscribed(event, options, current);
+    const deliveries = targets.map((target) => deliveryTo(target, draft));
+    if (deliveries.length === 0) this.logger.debug(`No endpoint wants "${event}".`);
+    await this.recordIn(current, deliveries, targets, options);
+    return {
+      id: draft.eventId,
+      event,
+      deliveries: deliveries.map(({ id, endpointId }) => ({ id, endpointId: endpointId! })),
+    };
+  }
+
+  private async sendEvent(
+    endpointOrUrl: string | URL,
+    event: string,
+    args: readonly [data?: unknown, options?: PublishOptions],
+  ): Promise<SendResult> {
+    this.refuseWhenShuttingDown();
+    const { data, options } = readArguments(args, PUBLISH_OPTIONS);
+    if (options.tx !== undefined && options.tx !== false) {
+      throw new WebhookDeliveryError(
+        'unsupported_option',
+        'send waits for an attempt, which could only come after the commit of tx: use publish.',
+      );
+    }
+    // Before anything is waited for: the data is what it is at the call.
+    const draft = draftEvent(event, data, options, this.options.clock.now());
+    const target = await this.targetOf(endpointOrUrl, options.tenant);
+    const { tenant = options.tenant } = target;
+    const delivery = deliveryTo(target, { ...draft, ...(tenant !== undefined && { tenant }) });
+    return unlessAborted(this.sendOrJoin(delivery, target, options), options.signal);
+  }
+
+  private async signEvent(
+    endpointOrUrl: string | URL,
+    event: string,
+    args: readonly [data?: unknown, options?: SignOptions],
+  ): Promise<SignedWebhookRequest> {
+    const { data, options } = readArguments(args, SIGN_OPTIONS);
+    const draft = draftEvent(event, data, options, this.options.clock.now());
+    const target = await this.targetOf(endpointOrUrl, options.tenant);
+    const request = await this.sender.compose(deliveryTo(target, draft), target);
+    return { ...request, receipt: request.receipt(), id: draft.eventId };
   }
 
   /** Shares the attempt of a call that is under way; takes its place when its caller has aborted it. */
@@ -330,6 +364,22 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
 
   private refuseWhenShuttingDown(): void {
     if (this.shuttingDown) throw shuttingDown();
+  }
+}
+
+/** Names the call in the message of its error: an unhandled rejection shows nothing else. */
+async function namingEvent<T>(call: string, event: string, run: () => Promise<T>): Promise<T> {
+  try {
+    return await run();
+  } catch (error) {
+    // What is not an event name may be anything, so it is not repeated.
+    if (!isWebhookError(error) || !isEventName(event)) throw error;
+    const { message, stack } = error;
+    // Calls that share one attempt share its error.
+    if (message.includes(`"${event}"`)) throw error;
+    error.message = `${call} of "${event}": ${message}`;
+    if (stack !== undefined) error.stack = stack.replace(message, () => error.message);
+    throw error;
   }
 }
 

@@ -51,12 +51,58 @@ function serialize(data: unknown): string {
   try {
     text = JSON.stringify(data) as string | undefined;
   } catch {
-    // The error is not kept as a cause: it names members of the data.
-    throw invalid('The data is not JSON: it has a cycle, a BigInt, or a toJSON that throws.');
+    // The error is not kept as a cause: its message may quote the data.
+    throw invalid(`The data is not JSON: ${jsonFault(data)}.`);
   }
-  if (text === undefined)
-    throw invalid('The data is not JSON: a function or a symbol is no value.');
+  if (text === undefined) {
+    throw invalid('The data is not JSON: it is a function or a symbol; pass a JSON value.');
+  }
   return text;
+}
+
+/** Says where and why JSON.stringify failed, and what to do. */
+function jsonFault(data: unknown): string {
+  try {
+    return memberFault(data, { path: 'data', key: '', parents: [] }) ?? 'it cannot be serialised';
+  } catch {
+    return 'it is nested too deeply, or reading it throws';
+  }
+}
+
+interface JsonPosition {
+  readonly path: string;
+  readonly key: string;
+  readonly parents: readonly object[];
+}
+
+function memberFault(given: unknown, { path, key, parents }: JsonPosition): string | undefined {
+  let value = given;
+  const { toJSON } = (given ?? {}) as { toJSON?: unknown };
+  if (typeof toJSON === 'function') {
+    try {
+      value = toJSON.call(given, key) as unknown;
+    } catch {
+      return `the toJSON method of ${path} throws; correct it`;
+    }
+  }
+  if (typeof value === 'bigint') {
+    return `${path} is a BigInt; convert it to a string or a number`;
+  }
+  if (typeof value !== 'object' || value === null) return undefined;
+  if (parents.includes(value)) {
+    return `${path} refers to an object that contains it; remove the cycle`;
+  }
+  for (const [name, member] of Object.entries(value)) {
+    const below = Array.isArray(value) ? `${path}[${name}]` : `${path}${memberPath(name)}`;
+    const fault = memberFault(member, { path: below, key: name, parents: [...parents, value] });
+    if (fault !== undefined) return fault;
+  }
+  return undefined;
+}
+
+/** Only names that a programmer would write are shown; others may be data, such as an e-mail address. */
+function memberPath(name: string): string {
+  return /^[A-Za-z_$][\w$]{0,63}$/.test(name) ? `.${name}` : '[…]';
 }
 
 function invalid(message: string): WebhookDeliveryError {

@@ -1,10 +1,13 @@
 import type { ConfigurationFaults } from '../options/configuration-faults.js';
+import { checkShape, isOptions, type OptionShape } from '../options/option-shape.js';
 import { DEFAULT_JWKS_MAX_AGE, DEFAULT_JWKS_PATH } from '../publisher/publisher.constants.js';
 import type { SigningResolver } from './signing.resolver.js';
 import type { ResolvedJwks, WebhookJwksOptions } from './jwks-options.interface.js';
 import { keySetFaults } from './webhook.jwks.js';
 
 type JwksOption = boolean | WebhookJwksOptions | undefined;
+
+const JWKS: OptionShape<WebhookJwksOptions> = { path: undefined, maxAge: undefined };
 
 /** Segments of unreserved characters, RFC 3986 section 2.3: what every router reads alike. */
 const PLAIN_PATH = /^(?:\/[\w.~-]+)+$/;
@@ -21,12 +24,12 @@ export function resolveJwks(
   faults: ConfigurationFaults,
 ): ResolvedJwks | undefined {
   if (!isServed(option)) return undefined;
-  if (option !== true && (typeof option !== 'object' || option === null)) {
+  if (option !== true && !isOptions(option)) {
     faults.add('jwks', 'must be true, or an object: { path, maxAge }');
     return undefined;
   }
-  const { path = DEFAULT_JWKS_PATH, maxAge } = option === true ? {} : option;
   const at = faults.below('jwks');
+  const { path = DEFAULT_JWKS_PATH, maxAge } = option === true ? {} : checkShape(option, JWKS, at);
   at.require(
     typeof path === 'string' && PLAIN_PATH.test(path),
     'path',

@@ -105,12 +105,16 @@ describe('a wrong configuration', () => {
       issuer({ secret: [SECRET, undefined] }),
       /^receiver\.issuers\[0\]\.secret\[1\]: the secret of "https:\/\/shop\.example" is undefined/,
     ],
-    ['receivers', { receivers: [] }, /^receivers: is no option here: did you mean receiver\?$/],
-    ['a secret of nobody', { secret: SECRET }, /^secret: is no option here: .*receiver, publisher/],
-    ['Audience', receiver({ Audience: 'a' }), /^receiver\.Audience: .* did you mean audience\?$/],
-    ['requireHashes', receiver({ requireHashes: true }), /did you mean requireHash\?$/],
-    ['replay.windows', replay({ windows: '1h' }), /^receiver\.replay\.windows: .*mean window\?$/],
-    ['issuers[0].event', issuer({ event: ['a.b'] }), /^receiver\.issuers\[0\]\.event: .*events\?$/],
+    ['receivers', { receivers: [] }, /^receivers: unknown option; did you mean "receiver"\?$/],
+    ['a secret of nobody', { secret: SECRET }, /^secret: unknown option; .*receiver, publisher/],
+    ['Audience', receiver({ Audience: 'a' }), /^receiver\.Audience: .* did you mean "audience"\?$/],
+    ['requireHashes', receiver({ requireHashes: true }), /did you mean "requireHash"\?$/],
+    ['replay.windows', replay({ windows: '1h' }), /^receiver\.replay\.windows: .*mean "window"\?$/],
+    [
+      'issuers[0].event',
+      issuer({ event: ['a.b'] }),
+      /^receiver\.issuers\[0\]\.event: .*"events"\?$/,
+    ],
   ])('is refused with its one fault: %s', (_name, options, message) => {
     expect(faultsOf(options)).toEqual([expect.stringMatching(message)]);
   });

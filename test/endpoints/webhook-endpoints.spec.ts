@@ -41,7 +41,8 @@ async function restart(options: Partial<WebhookPublisherOptions> = {}): Promise<
 }
 
 const publish = async (tenant?: string): Promise<string[]> => {
-  const { deliveries } = await bench.publisher.publish('order.created', { id: 7 }, { tenant });
+  const scope = tenant === undefined ? {} : { tenant };
+  const { deliveries } = await bench.publisher.publish('order.created', { id: 7 }, scope);
   return deliveries.map(({ endpointId }) => endpointId).sort();
 };
 

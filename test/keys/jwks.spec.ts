@@ -438,7 +438,7 @@ describe('the address of a key set', () => {
   });
 
   it.each<[JwksFetchOptions, RegExp]>([
-    [{ timeout: 'soon' }, /receiver\.jwksFetch\.timeout: is no duration/],
+    [{ timeout: 'soon' }, /receiver\.jwksFetch\.timeout: must be a positive duration/],
     [{ cooldown: '1h' }, /receiver\.jwksFetch\.cooldown: must be at most maxAge/],
     [{ maxStale: '1m' }, /receiver\.jwksFetch\.maxStale: must be at least maxAge/],
     [{ ca: '-----BEGIN CERTIFICATE-----\nAAAA' }, /receiver\.jwksFetch\.ca: cannot be read/],

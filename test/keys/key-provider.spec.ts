@@ -362,7 +362,7 @@ describe('a provider', () => {
   const [, createAdapter] = adapters[0]!;
 
   it.each<[string, object, RegExp]>([
-    ['a ttl that is none', { ttl: 'often' }, /receiver\.issuers\.ttl: is no duration/],
+    ['a ttl that is none', { ttl: 'often' }, /receiver\.issuers\.ttl: must be a positive duration/],
     ['a maxStale below its ttl', { maxStale: '30s' }, /receiver\.issuers\.maxStale: must be at l/],
   ])('has no %s', async (_, change, fault) => {
     const issuers = Object.assign(new TestIssuers(), change);

@@ -1,3 +1,4 @@
+import { generateKeyPairSync } from 'node:crypto';
 import { describe, expect, it } from '@jest/globals';
 import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
 import type { WebhookPublisherOptions } from '../../lib/publisher/options/publisher-options.interface.js';
@@ -67,13 +68,13 @@ describe('resolvePublisherOptions', () => {
     ['an unknown hash', { ...good, hash: 'md5' }, 'publisher.hash', /sha3-512/],
     ['an unknown method', { ...good, method: 'PUT' }, 'publisher.method', /'HEAD'/],
     ['a timeout that is none', { ...good, timeout: 'soon' }, 'publisher.timeout', /'15s'/],
-    ['a timeout of nothing', { ...good, timeout: 0 }, 'publisher.timeout', /above 0/],
+    ['a timeout of nothing', { ...good, timeout: 0 }, 'publisher.timeout', /positive/],
     ['a head of no size', { ...good, maxHeadBytes: 0 }, 'publisher.maxHeadBytes', /above 0/],
     [
       'a shutdown without end',
       { ...good, shutdownTimeout: '-1s' },
       'publisher.shutdownTimeout',
-      /'5m'/,
+      /positive/,
     ],
     ['no attempt', { ...good, retry: { attempts: 0 } }, 'publisher.retry.attempts', /1 to/],
     ['too much jitter', { ...good, retry: { jitter: 2 } }, 'publisher.retry.jitter', /0 to 1/],
@@ -164,6 +165,47 @@ describe('resolvePublisherOptions', () => {
       {
         path: `publisher.endpoints[0].${path}`,
         message: expect.stringMatching(message),
+      },
+    ]);
+  });
+
+  it.each<[object, string]>([
+    [{ isuer: 'us' }, 'publisher.isuer: unknown option; did you mean "issuer"?'],
+    [
+      { retry: { atempts: 3 } },
+      'publisher.retry.atempts: unknown option; did you mean "attempts"?',
+    ],
+    [
+      { endpoints: [{ ...crm, evnts: ['order.*'] }] },
+      'publisher.endpoints[0].evnts: unknown option; did you mean "events"?',
+    ],
+    [
+      { endpoints: [{ ...crm, audiance: 'a' }] },
+      'publisher.endpoints[0].audiance: unknown option; did you mean "audience"?',
+    ],
+    [
+      { tls: { rejectUnauthorized: false } },
+      'publisher.tls.rejectUnauthorized: unknown option; remove it, or use one of ca, cert, key, pfx, passphrase',
+    ],
+    [{ jwks: { maxage: '5m' } }, 'publisher.jwks.maxage: unknown option; did you mean "maxAge"?'],
+    [
+      { sealingKeys: [{ id: '1', key: Buffer.alloc(32, 7).toString('base64'), kid: 'x' }] },
+      'publisher.sealingKeys[0].kid: unknown option; did you mean "id"?',
+    ],
+  ])('reports the misspelt option in %j', (options, fault) => {
+    const key = { alg: 'EdDSA', kid: 'a', key: generateKeyPairSync('ed25519').privateKey };
+    const faults = faultsOf({ issuer: 'us', key, ...options });
+
+    expect(faults.map(({ path, message }) => `${path}: ${message}`)).toEqual([fault]);
+  });
+
+  it('names the endpoint whose URL is refused', () => {
+    const endpoint = { ...crm, url: 'http://crm.example/webhooks' };
+
+    expect(faultsOf({ ...good, endpoints: [endpoint] })).toEqual([
+      {
+        path: 'publisher.endpoints[0].url',
+        message: expect.stringMatching(/^endpoint "crm": .*allowHttp/),
       },
     ]);
   });

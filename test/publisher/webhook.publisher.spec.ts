@@ -145,6 +145,9 @@ describe('what cannot be published', () => {
     ['a delay that is none', 'order.created', {}, { delay: 'soon' }, 'invalid_option'],
     ['an unknown profile', 'order.created', {}, { profile: 'swt-draft-07' }, 'unsupported_option'],
     ['a transaction', 'order.created', {}, { tx: {} }, 'unsupported_option'],
+    ['a misspelt option', 'order.created', {}, { tennant: 'acme' }, 'invalid_option'],
+    ['an undefined tenant', 'order.created', {}, { tenant: undefined }, 'invalid_option'],
+    ['options that are a list', 'order.created', {}, ['acme'], 'invalid_option'],
     ['an aborted event', 'order.created', {}, { signal: aborted }, 'aborted'],
   ])('%s is refused by publish and send', async (_, event, data, options, code) => {
     const { publisher } = bench;
@@ -154,6 +157,55 @@ describe('what cannot be published', () => {
     await expect(publisher.send('all', name, data, options)).rejects.toMatchObject({ code });
     await bench.clock.advance(60_000);
     expect(receiver.requests).toEqual([]);
+  });
+});
+
+describe('an error of the publisher', () => {
+  it.each<[string, unknown, object, string]>([
+    [
+      'a misspelt option',
+      {},
+      { tennant: 'acme' },
+      'publish of "order.created": tennant: unknown option; did you mean "tenant"?',
+    ],
+    [
+      'a BigInt',
+      { lines: [{ price: 1 }, { price: 2n }] },
+      {},
+      'publish of "order.created": The data is not JSON: data.lines[1].price is a BigInt; convert it to a string or a number.',
+    ],
+    [
+      'a BigInt below a name that may be data',
+      { 'ada@example.com': 1n },
+      {},
+      'publish of "order.created": The data is not JSON: data[…] is a BigInt; convert it to a string or a number.',
+    ],
+  ])('names the event and the place of %s', async (_, data, options, message) => {
+    await expect(bench.publisher.publish('order.created', data, options)).rejects.toMatchObject({
+      message,
+      stack: expect.stringContaining(message),
+    });
+  });
+
+  it('is invalid_data for undefined, unless options follow', async () => {
+    const { publisher } = bench;
+    const missing = { code: 'invalid_data', message: expect.stringContaining('undefined') };
+
+    await expect(publisher.publish('order.created', undefined)).rejects.toMatchObject(missing);
+    await expect(publisher.send('all', 'order.created', undefined)).rejects.toMatchObject(missing);
+    await expect(publisher.sign('all', 'order.created', undefined)).rejects.toMatchObject(missing);
+    await publisher.publish('order.created', undefined, { id: 'no-data' });
+    await receiver.received(3);
+    expect(receiver.requests.map(({ claims }) => claims.txn)).toEqual(Array(3).fill('no-data'));
+  });
+
+  it('is unknown_endpoint for an endpoint of another tenant, for sign too', async () => {
+    const refused = bench.publisher.sign('tenant', 'order.created', {}, { tenant: 'other' });
+
+    await expect(refused).rejects.toMatchObject({ code: 'unknown_endpoint' });
+    await expect(
+      bench.publisher.sign('tenant', 'order.created', {}, { tenant: 'acme' }),
+    ).resolves.toMatchObject({ method: 'HEAD' });
   });
 });
 

@@ -108,7 +108,11 @@ describe('the jwks is refused with', () => {
     ['a switch that is none', { key: pair, jwks: 'true' }, /^publisher\.jwks: must be true, or an/],
     ['a path that is none', { key: pair, jwks: { path: 'keys' } }, /jwks\.path: must be plain seg/],
     ['a path with a parameter', { key: pair, jwks: { path: '/:a' } }, /jwks\.path: must be plain/],
-    ['an age that is none', { key: pair, jwks: { maxAge: '-1s' } }, /jwks\.maxAge: is no duration/],
+    [
+      'an age that is none',
+      { key: pair, jwks: { maxAge: '-1s' } },
+      /jwks\.maxAge: must be a positive duration/,
+    ],
     ['a secret alone', { secret, jwks: true }, /^publisher\.jwks: there is no public key to serve/],
     [
       'keys of another issuer alone',

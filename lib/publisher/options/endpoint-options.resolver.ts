@@ -2,6 +2,7 @@ import { validateHeaderName, validateHeaderValue } from 'node:http';
 import type { EgressPolicy } from '../../egress/egress-policy.js';
 import { isWebhookError } from '../../errors/webhook.error.js';
 import type { ConfigurationFaults } from '../../options/configuration-faults.js';
+import { checkShape, isOptions, type OptionShape } from '../../options/option-shape.js';
 import { checkProfile } from '../../sending/destination-profile.js';
 import type { SigningResolver } from '../../signing/signing.resolver.js';
 import { eventPatternFault } from '../../token/event-name.js';
@@ -57,6 +58,26 @@ function headerFault(name: string, value: unknown): string | undefined {
     return 'holds a character that a header cannot carry';
   }
 }
+
+const ENDPOINT: OptionShape<WebhookEndpointOptions> = {
+  id: undefined,
+  url: undefined,
+  events: undefined,
+  secret: undefined,
+  key: undefined,
+  keys: undefined,
+  issuer: undefined,
+  audience: undefined,
+  subject: undefined,
+  headers: undefined,
+  method: undefined,
+  tenant: undefined,
+  timeout: undefined,
+  hash: undefined,
+  profile: undefined,
+  jti: undefined,
+  disabled: undefined,
+};
 
 /** Here options and faults have the same names. */
 const MATERIAL_PATHS = { secret: 'secret', key: 'key', keys: 'keys' };
@@ -116,10 +137,11 @@ export function resolveEndpoints(
   const ids = new Set<unknown>();
   return endpoints.flatMap((endpoint: WebhookEndpointOptions | null | undefined, index) => {
     const at = faults.below(`endpoints[${index}]`);
-    if (typeof endpoint !== 'object' || endpoint === null) {
+    if (!isOptions(endpoint)) {
       at.add('', 'must be an object with at least an id and a url');
       return [];
     }
+    checkShape(endpoint, ENDPOINT, at);
     at.require(!ids.has(endpoint.id), 'id', 'is used by another endpoint: ids are unique');
     ids.add(endpoint.id);
     return resolveEndpoint(endpoint, context, defaults, at);
@@ -133,6 +155,7 @@ function resolveEndpoint(
   faults: ConfigurationFaults,
 ): ResolvedEndpoint {
   const { id, tenant, disabled = false } = endpoint;
+  faults.require(typeof disabled === 'boolean', 'disabled', 'must be a boolean');
   faults.require(isIdentifier(id), 'id', identifierRule('id'));
   faults.require(tenant === undefined || isIdentifier(tenant), 'tenant', identifierRule('tenant'));
   const own = resolveOwnSigner(endpoint, context, faults);
@@ -144,7 +167,7 @@ function resolveEndpoint(
   return {
     ...settled,
     id,
-    url: resolveUrl(endpoint.url, context.egress, faults),
+    url: resolveUrl(endpoint, context.egress, faults),
     events: resolvePatterns(endpoint.events, faults),
     disabled,
     ...(tenant !== undefined && { tenant }),
@@ -218,15 +241,15 @@ function resolveOwnSigner(
 }
 
 function resolveUrl(
-  url: unknown,
+  { id, url }: WebhookEndpointOptions,
   egress: EgressPolicy | undefined,
   faults: ConfigurationFaults,
 ): string {
   try {
-    return egress?.checkUrl(url as string).href ?? '';
+    return egress?.checkUrl(url).href ?? '';
   } catch (error) {
     if (!isWebhookError(error, 'destination_blocked')) throw error;
-    faults.add('url', error.message);
+    faults.add('url', `endpoint "${id}": ${error.message}`);
     return '';
   }
 }

@@ -7,6 +7,7 @@ import type { EgressTlsOptions } from '../../egress/guarded-agent.js';
 import { resolveEndpointStore } from '../../endpoints/endpoint-store-options.resolver.js';
 import type { ConfigurationFault } from '../../errors/webhook.error.js';
 import { ConfigurationFaults } from '../../options/configuration-faults.js';
+import { checkShape, isOptions, type OptionShape } from '../../options/option-shape.js';
 import type { WebhookQueue } from '../../queue/webhook-queue.js';
 import { InProcessQueue } from '../../queue/in-process.queue.js';
 import { answerOf, resolveRetrySchedule } from '../../queue/retry-schedule.js';
@@ -26,12 +27,58 @@ import type {
   WebhookRetryOptions,
 } from './publisher-options.interface.js';
 
+const PUBLISHER: OptionShape<WebhookPublisherOptions> = {
+  issuer: undefined,
+  secret: undefined,
+  key: undefined,
+  keys: undefined,
+  jwks: undefined,
+  tokenLifetime: undefined,
+  hash: undefined,
+  profile: undefined,
+  method: undefined,
+  maxHeadBytes: undefined,
+  endpoints: undefined,
+  endpointStore: undefined,
+  sealingKeys: undefined,
+  timeout: undefined,
+  retry: {
+    holds: isOptions,
+    message: 'must be an object: { attempts, schedule, jitter, retryIf }',
+  },
+  disableAfter: undefined,
+  transport: undefined,
+  queue: undefined,
+  transactionHost: undefined,
+  deliveryLog: undefined,
+  tls: { holds: isOptions, message: 'must be an object: { ca, cert, key, pfx, passphrase }' },
+  shutdownTimeout: undefined,
+  allowHttp: undefined,
+  allowPrivateNetworks: undefined,
+  allowedAddresses: undefined,
+};
+
+const RETRY: OptionShape<WebhookRetryOptions> = {
+  attempts: undefined,
+  schedule: undefined,
+  jitter: undefined,
+  retryIf: undefined,
+};
+
+const TLS: OptionShape<EgressTlsOptions> = {
+  ca: undefined,
+  cert: undefined,
+  key: undefined,
+  pfx: undefined,
+  passphrase: undefined,
+};
+
 /** Checks and fills the retry options; faults are collected, not thrown. */
 export function resolveRetryOptions(
   options: WebhookRetryOptions,
   faults: ConfigurationFaults,
 ): RetryPolicy {
-  const { retryIf } = options;
+  const { retryIf } = checkShape(options, RETRY, faults);
   const schedule = resolveRetrySchedule(options, DEFAULT_RETRY_SCHEDULE, faults);
   faults.require(
     retryIf === undefined || typeof retryIf === 'function',
@@ -64,10 +111,12 @@ type PublisherOptionsResolution =
 
 /** Checks and fills the publisher's options. It throws nothing: all faults are listed, with their remedies. */
 export function resolvePublisherOptions(
-  options: WebhookPublisherOptions,
+  given: WebhookPublisherOptions,
   { clock, production }: PublisherOptionsContext,
 ): PublisherOptionsResolution {
   const faults = new ConfigurationFaults('publisher');
+  // A required option that is missing is a fault where it is used.
+  const options = checkShape(given, PUBLISHER, faults) as WebhookPublisherOptions;
   const egress = resolveEgress(options, faults);
   const maxHeadBytes = options.maxHeadBytes ?? DEFAULT_MAX_HEAD_BYTES;
   faults.require(
@@ -151,6 +200,7 @@ function resolveEgress(
 
 function checkTls(tls: EgressTlsOptions | undefined, faults: ConfigurationFaults): void {
   if (tls === undefined) return;
+  checkShape(tls, TLS, faults.below('tls'));
   try {
     createSecureContext(tls);
   } catch {
