@@ -8,7 +8,11 @@ import { compareReceipts, type WebhookReceipt } from '../token/webhook-receipt.j
 import type { TrustedIssuer } from '../token/keys/key-ring.js';
 import type { KeyMaterial } from '../token/keys/key-material.js';
 import { createTokenVerifier, type TokenVerifier } from '../token/token-verifier.js';
-import type { SignatureAlgorithm, WebhookProfile } from '../token/webhook-token.constants.js';
+import {
+  DEFAULT_MAX_JSON_MEMBERS,
+  type SignatureAlgorithm,
+  type WebhookProfile,
+} from '../token/webhook-token.constants.js';
 import type { CommandIo } from './command.interface.js';
 import { readCapturedRequest, UnreadableCaptureError } from './captured-request.js';
 import { printExplanation } from './explanation.printer.js';
@@ -93,6 +97,7 @@ async function explain(args: readonly string[], io: CommandIo): Promise<number> 
     allowedEvents: new Map(),
     requireHash: true,
     maxBodyBytes: MAX_BODY_BYTES,
+    maxJsonMembers: DEFAULT_MAX_JSON_MEMBERS,
   });
   const differences = sent && compareReceipts(sent, explanation.receipt ?? {});
   io.stdout.write(

@@ -1,4 +1,6 @@
 import { brotliDecompressSync, gunzipSync, inflateSync } from 'node:zlib';
+import { exceedsMembers } from '../token/json/strict-json.js';
+import { DEFAULT_MAX_JSON_MEMBERS } from '../token/webhook-token.constants.js';
 import type { ExplanationHintCode } from './webhook-explanation.interface.js';
 
 /** Another form of a body, in which the sender may have digested it. */
@@ -21,8 +23,10 @@ const latin1 =
 
 const json =
   (write: (value: unknown) => string) =>
-  (body: Buffer): Buffer =>
-    Buffer.from(write(JSON.parse(body.toString())));
+  (body: Buffer): Buffer | undefined =>
+    exceedsMembers(body, DEFAULT_MAX_JSON_MEMBERS)
+      ? undefined
+      : Buffer.from(write(JSON.parse(body.toString())));
 
 /** What happens to bodies on the way; the likely things first. Each change may throw. */
 export const BODY_VARIANTS: readonly BodyVariant[] = [

@@ -46,6 +46,10 @@ const RECEIVER: OptionShape<WebhookReceiverOptions> = {
     message: 'must be true or false, not a text or a number',
   },
   maxBodyBytes: undefined,
+  maxJsonMembers: {
+    holds: (value) => Number.isSafeInteger(value) && (value as number) > 0,
+    message: 'must be a positive whole number',
+  },
   spool: {
     holds: (value) => value === false || isOptions(value),
     message: 'must be an object: { above, directory, maxBytes }, or false for memory',

@@ -58,6 +58,11 @@ export interface WebhookReceiverOptions {
   readonly requireHash?: boolean | undefined;
   /** Bytes of a body at the most; default 33554432 (32 MiB). */
   readonly maxBodyBytes?: number | undefined;
+  /**
+   * Members of a JSON body, or of the data in a token: names in objects plus elements of arrays, at all levels; default 100,000.
+   * A body with more is answered with 400 `invalid_payload` before it is parsed.
+   */
+  readonly maxJsonMembers?: number | undefined;
   /** Where large bodies are kept while they are verified and handled: files, by default above 1 MiB; `false` for memory. */
   readonly spool?: WebhookSpoolOptions | false | undefined;
   readonly replay?: WebhookReplayOptions | undefined;
@@ -96,6 +101,7 @@ export interface ResolvedReceiver {
   readonly clockTolerance: number;
   readonly requireHash: boolean;
   readonly maxBodyBytes: number;
+  readonly maxJsonMembers: number;
   readonly spool: BodySpool | undefined;
   readonly replayStore: ReplayStore;
   readonly leases: LeaseKeeper;

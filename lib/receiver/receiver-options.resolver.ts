@@ -8,7 +8,10 @@ import type { KeyLog } from '../keys/trouble-log.js';
 import { MemoryReplayStore } from '../replay/memory-replay.store.js';
 import type { KeySource } from '../token/keys/key-source.js';
 import { createTokenVerifier, type TokenVerifier } from '../token/token-verifier.js';
-import { DEFAULT_CLOCK_TOLERANCE } from '../token/webhook-token.constants.js';
+import {
+  DEFAULT_CLOCK_TOLERANCE,
+  DEFAULT_MAX_JSON_MEMBERS,
+} from '../token/webhook-token.constants.js';
 import { BodySpool } from '../request/body-spool.js';
 import { resolveQueuedEvents, type QueuedEvents } from './queued/queued-events.resolver.js';
 import { LeaseKeeper } from './replay/lease-keeper.js';
@@ -28,6 +31,9 @@ const DEFAULT_SPOOL_BYTES = 1024 * 1024 * 1024;
 const DEFAULT_REPLAY_WINDOW = 96 * 3_600_000;
 /** Milliseconds. */
 const DEFAULT_REPLAY_LEASE = 30_000;
+
+/** Members that a token's claims may have besides those of the data. */
+const MEMBERS_AROUND_DATA = 64;
 
 /** Milliseconds, of a KeyProvider that does not say. */
 const DEFAULT_TTL = 300_000;
@@ -109,6 +115,7 @@ function resolveReceiver(
     clockTolerance: options.clockTolerance ?? DEFAULT_CLOCK_TOLERANCE,
     requireHash: options.requireHash ?? true,
     maxBodyBytes,
+    maxJsonMembers: options.maxJsonMembers ?? DEFAULT_MAX_JSON_MEMBERS,
     spool: resolveSpool(options.spool),
     replayStore,
     leases: new LeaseKeeper(replayStore, clock, replayLease),
@@ -173,6 +180,7 @@ function resolveTokens(
       issuers,
       clockTolerance: options.clockTolerance,
       maxTokenLifetime: options.maxTokenLifetime,
+      maxJsonMembers: MEMBERS_AROUND_DATA + (options.maxJsonMembers ?? DEFAULT_MAX_JSON_MEMBERS),
       audience: options.audience,
       profiles: options.profiles,
       now: () => clock.now(),

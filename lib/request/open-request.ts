@@ -23,6 +23,8 @@ export interface RequestRules {
   readonly allowedEvents: { get(issuer: string): readonly string[] | undefined };
   readonly requireHash: boolean;
   readonly maxBodyBytes: number;
+  /** Members of a JSON body, at all levels. */
+  readonly maxJsonMembers: number;
   /** For large bodies; absent, they are kept in memory. Whoever gets one from it removes it. */
   readonly spool?: BodySpool | undefined;
 }
@@ -119,7 +121,7 @@ async function readPayload(
       return inlinePayload(source === 'data' ? webhook.data : undefined, bodyVerified);
     }
     const received = { body, bodyVerified, contentType };
-    if (isJson) return { ...received, ...(await parsed(body, contentType!)) };
+    if (isJson) return { ...received, ...(await parsed(body, contentType!, rules.maxJsonMembers)) };
     if (mark !== undefined) return { ...received, data: undefined, spooled: { fingerprint: mark } };
     return { ...received, data: body.readNow() };
   } catch (error) {
@@ -132,9 +134,10 @@ async function readPayload(
 async function parsed(
   body: RequestBody,
   contentType: string,
+  maxMembers: number,
 ): Promise<Pick<RequestPayload, 'body' | 'data'>> {
   const bytes = await body.read();
-  const data = parseJsonPayload(bytes, contentType);
+  const data = parseJsonPayload(bytes, contentType, maxMembers);
   body.remove();
   return { body: new MemoryBody(bytes), data };
 }

@@ -64,7 +64,8 @@ export function eventOfDelivery(
   const body = Buffer.from(bytes ?? []);
   const fromBody = (): unknown =>
     contentType !== undefined && isJsonType(contentType)
-      ? parseJsonPayload(body, contentType)
+      ? // Its members were counted when it was received, maybe against another limit.
+        parseJsonPayload(body, contentType, Infinity)
       : body;
   return new WebhookEvent({
     ...received,
