@@ -1,5 +1,6 @@
 import { describe, expect, it, jest } from '@jest/globals';
 import {
+  createPublicKey,
   createSecretKey,
   generateKeyPairSync,
   KeyObject,
@@ -15,6 +16,7 @@ import {
   type SignatureAlgorithm,
   type TrustedIssuer,
 } from '../../lib/token/index.js';
+import { smallOrderEncodings } from './small-order-points.js';
 
 const ISSUER = 'https://shop.example';
 const SECRET = 'a-secret-of-this-test-alone-long-enough-for-each-of-the-three-!!';
@@ -285,6 +287,34 @@ describe('a key pair', () => {
     ['ES256', undefined as unknown as string, 'cannot be read'],
   ] as const)('of %s must fit its algorithm', (alg, key, remedy) => {
     expect(keyFault(alg, key)).toContain(remedy);
+  });
+});
+
+describe('an Ed25519 public key of small order', () => {
+  const asJwk = (point: Buffer): JsonWebKey => ({
+    kty: 'OKP',
+    crv: 'Ed25519',
+    x: point.toString('base64url'),
+  });
+
+  it('is refused in each encoding and each form', () => {
+    const encodings = smallOrderEncodings();
+
+    // Five y coordinates with either sign bit, and the unreduced forms of 0 and 1.
+    expect(encodings).toHaveLength(14);
+    for (const point of encodings) {
+      const keyObject = createPublicKey({ key: asJwk(point), format: 'jwk' });
+      for (const key of [asJwk(point), keyObject, pem(keyObject)]) {
+        expect(keyFault('EdDSA', key)).toContain('a point of small order');
+      }
+    }
+  });
+
+  it('is told from a key that differs in one bit', () => {
+    for (const point of smallOrderEncodings()) {
+      point[1]! ^= 1;
+      expect(keyFault('EdDSA', asJwk(point))).toBeUndefined();
+    }
   });
 });
 

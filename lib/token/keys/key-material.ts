@@ -339,10 +339,35 @@ function keyTypeFault(key: KeyObject, alg: SignatureAlgorithm): string | undefin
         ? undefined
         : 'ES384 wants an EC key on the curve P-384';
     case 'EdDSA':
-      return type === 'ed25519' ? undefined : `EdDSA wants an Ed25519 key, and this is ${type}`;
+      if (type !== 'ed25519') return `EdDSA wants an Ed25519 key, and this is ${type}`;
+      return isOfSmallOrder(key)
+        ? 'the Ed25519 key is a point of small order, so that anyone can make signatures that hold under it: generate a new key pair'
+        : undefined;
     default:
       return `no key pair serves ${alg}`;
   }
+}
+
+/**
+ * The y coordinates of the eight points whose order divides the cofactor (RFC 8032, section 5.1), little-endian with the
+ * sign bit cleared. 0 and 1 have a second encoding that is not reduced modulo 2^255 - 19.
+ */
+const SMALL_ORDER_Y: ReadonlySet<string> = new Set([
+  '0000000000000000000000000000000000000000000000000000000000000000',
+  'edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
+  '0100000000000000000000000000000000000000000000000000000000000000',
+  'eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
+  'ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
+  '26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05',
+  'c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a',
+]);
+
+/** OpenSSL takes any 32 bytes for a public key. */
+function isOfSmallOrder(key: KeyObject): boolean {
+  const publicKey = key.type === 'private' ? createPublicKey(key) : key;
+  const point = Buffer.from(publicKey.export({ format: 'jwk' }).x ?? '', 'base64url');
+  point[31]! &= 0x7f;
+  return SMALL_ORDER_Y.has(point.toString('hex'));
 }
 
 function rsaFault(key: KeyObject, alg: 'RS256' | 'PS256'): string | undefined {
