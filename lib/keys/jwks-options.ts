@@ -71,7 +71,7 @@ export function resolveJwksOptions(
   return {
     policy: new EgressPolicy(wrong.length > 0 ? {} : options),
     allowHttp: options.allowHttp === true,
-    // setTimeout has no longer ones; jose takes whole milliseconds.
+    // Timers take whole milliseconds and no more than this many.
     timeout: Math.ceil(
       Math.min(faults.duration('timeout', options.timeout, DEFAULT_TIMEOUT), 2 ** 31 - 1),
     ),

@@ -1,10 +1,4 @@
-import {
-  createRemoteJWKSet,
-  customFetch,
-  type FetchImplementation,
-  type JSONWebKeySet,
-  type JWK,
-} from 'jose';
+import type { JWK } from 'jose';
 import http, { type IncomingMessage } from 'node:http';
 import https from 'node:https';
 import type { WebhookClock } from '../clock/webhook-clock.js';
@@ -12,6 +6,7 @@ import { blockedDestination } from '../egress/blocked-destination.js';
 import { createGuardedAgents } from '../egress/guarded-agent.js';
 import { WebhookStoreError } from '../errors/webhook.error.js';
 import { isKeyId } from '../token/identifier.js';
+import { decodeUtf8, isObject, parseJson } from '../token/json/strict-json.js';
 import { parseKey } from '../token/keys/key-material.js';
 import type { VerificationKey } from '../token/keys/token-key.js';
 import type { MaybePromise } from '../token/maybe-promise.js';
@@ -26,33 +21,44 @@ import { type KeyLog, reasonOf, type TroubleLog } from './trouble-log.js';
 /** A hundred keys with certificates of their own stay below it. */
 const MAX_SET_BYTES = 65_536;
 
+/** Reads the JSON document at an address. */
+export type FetchJson = (url: URL) => Promise<unknown>;
+
 /**
- * Makes what reads key sets: through the egress guard, without redirects and proxies, and no more of an
- * answer than a set has.
+ * Creates the client that reads key sets: through the egress policy, without redirects or proxies, and with a limit
+ * on time and bytes.
  *
- * @returns the form of `fetch` that jose asks for; it rejects with {@link WebhookStoreError} `keys_unavailable`, whose
- *   message says why and holds nothing of the answer
+ * @returns a function that rejects with {@link WebhookStoreError} `keys_unavailable`; the message gives the reason
+ *   and quotes nothing of the answer
  */
-export function createJwksFetch({ policy, ca }: ResolvedJwksOptions): FetchImplementation {
+export function createKeySetClient({ policy, ca, timeout }: ResolvedJwksOptions): FetchJson {
   const { httpAgent, httpsAgent } = createGuardedAgents(policy, { tls: { ca } });
-  return async (url, { headers, signal }) => {
+  return async (url) => {
+    const signal = AbortSignal.timeout(timeout);
+    const secure = url.protocol === 'https:';
+    const request = (secure ? https : http).request(url, {
+      agent: secure ? httpsAgent : httpAgent,
+      headers: {
+        accept: 'application/jwk-set+json, application/json',
+        'accept-encoding': 'identity',
+      },
+      signal,
+    });
+    let body: Buffer;
     try {
-      const secure = new URL(url).protocol === 'https:';
-      const request = (secure ? https : http).request(url, {
-        agent: secure ? httpsAgent : httpAgent,
-        headers: { ...Object.fromEntries(headers), 'accept-encoding': 'identity' },
-        signal,
-      });
-      return new Response(await answerTo(request.end()));
+      body = await answerTo(request.end());
     } catch (error) {
       if (signal.aborted) throw unreadable('no complete answer came in time');
       if (error instanceof WebhookStoreError) throw error;
       throw unreadable(`the request failed, ${reasonOf(blockedDestination(error) ?? error)}`);
     }
+    const document = parseJson(decodeUtf8(body) ?? '');
+    if (document === undefined) throw unreadable('the answer is not JSON');
+    return document;
   };
 }
 
-function answerTo(request: http.ClientRequest): Promise<Buffer<ArrayBuffer>> {
+function answerTo(request: http.ClientRequest): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     request.on('error', reject);
     request.once('response', (response) => {
@@ -103,11 +109,14 @@ class KeySet {
   private readonly all: VerificationKey[] = [];
 
   /** @throws {@link WebhookStoreError} `keys_unavailable` for a document that is no sensible set */
-  static read({ keys }: JSONWebKeySet): { set: KeySet; notices: readonly string[] } {
+  static read(document: unknown): { set: KeySet; notices: readonly string[] } {
+    const keys: unknown = isObject(document) ? document['keys'] : undefined;
+    if (!Array.isArray(keys))
+      throw unreadable('the answer is not a key set: it has no list "keys"');
     if (keys.length > MAX_KEYS) throw unreadable(`the set has more than ${MAX_KEYS} keys`);
     const set = new KeySet();
-    const notices = keys.flatMap((jwk, index) => {
-      const notice = set.addJwk(jwk);
+    const notices = keys.flatMap((jwk: unknown, index) => {
+      const notice = isObject(jwk) ? set.addJwk(jwk) : 'is not an object: it is not used';
       return notice === undefined ? [] : [`keys[${index}]: ${notice}`];
     });
     if (set.all.length === 0) notices.push('no key of the set can verify a webhook');
@@ -166,7 +175,7 @@ function algorithmOf({ alg, kty, crv }: JWK): SignatureAlgorithm | undefined {
 }
 
 interface RemoteKeySetOptions extends ResolvedJwksOptions {
-  readonly fetch: FetchImplementation;
+  readonly fetch: FetchJson;
   readonly clock: WebhookClock;
   readonly trouble: TroubleLog;
   readonly log: KeyLog;
@@ -175,12 +184,10 @@ interface RemoteKeySetOptions extends ResolvedJwksOptions {
 /**
  * A key set at an address, and when to read it.
  *
- * jose fetches it, one fetch at a time. When it does is decided here: jose counts its cooldown from the last
- * success only, so that names nobody knows would have it fetch without end while the issuer is down, and it serves
- * no key of a set that could not be renewed.
+ * Unlike the remote key set of jose, it counts the cooldown from the last attempt, so that unknown names cause no
+ * stream of requests while the issuer is down, and it keeps serving a set that cannot be read again.
  */
 export class RemoteKeySet {
-  private readonly remote: ReturnType<typeof createRemoteJWKSet>;
   private set: KeySet | undefined;
   private readAt = -Infinity;
   private attemptedAt = -Infinity;
@@ -191,10 +198,7 @@ export class RemoteKeySet {
   constructor(
     private readonly url: URL,
     private readonly options: RemoteKeySetOptions,
-  ) {
-    const { fetch, timeout } = options;
-    this.remote = createRemoteJWKSet(url, { [customFetch]: fetch, timeoutDuration: timeout });
-  }
+  ) {}
 
   /**
    * The keys a name stands for.
@@ -258,12 +262,11 @@ export class RemoteKeySet {
   }
 
   private async readSet(): Promise<void> {
-    const { clock, trouble } = this.options;
+    const { clock, fetch, trouble } = this.options;
     const began = clock.now();
     this.attemptedAt = began;
     try {
-      await this.remote.reload();
-      const { set, notices } = KeySet.read(this.remote.jwks()!);
+      const { set, notices } = KeySet.read(await fetch(this.url));
       this.set = set;
       this.readAt = began;
       this.failedAt = -Infinity;
@@ -271,7 +274,7 @@ export class RemoteKeySet {
       this.tell(notices);
     } catch (error) {
       this.failedAt = began;
-      trouble.trouble(unreadable(faultOf(error)));
+      trouble.trouble(error);
     }
   }
 
@@ -287,15 +290,3 @@ export class RemoteKeySet {
 }
 
 const MAX_TOLD = 200;
-
-/** jose tells its two findings apart by code. */
-function faultOf(error: unknown): string {
-  switch ((error as { code?: unknown }).code) {
-    case 'ERR_JWKS_INVALID':
-      return 'the answer is JSON, and no key set: it has no list "keys" of objects';
-    case 'ERR_JOSE_GENERIC':
-      return 'the answer is not JSON';
-    default:
-      return reasonOf(error);
-  }
-}

@@ -1,11 +1,10 @@
-import type { FetchImplementation } from 'jose';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { isWebhookError } from '../errors/webhook.error.js';
 import type { StaticIssuerKeys, MoreKeys } from '../token/keys/key-ring.js';
 import type { IssuerKeys } from '../token/keys/key-source.js';
 import type { MaybePromise } from '../token/maybe-promise.js';
 import type { VerificationKey } from '../token/keys/token-key.js';
-import { createJwksFetch, RemoteKeySet } from './remote-key-set.js';
+import { createKeySetClient, type FetchJson, RemoteKeySet } from './remote-key-set.js';
 import type { ResolvedJwksOptions } from './jwks-options.js';
 import { TroubleLog, type KeyLog } from './trouble-log.js';
 import type { WebhookIssuer } from './webhook-issuer.interface.js';
@@ -23,14 +22,14 @@ interface KeySetDraft {
  */
 export class RemoteKeySets {
   private sets = new Map<string, RemoteKeySet>();
-  private readonly fetch: FetchImplementation;
+  private readonly fetch: FetchJson;
 
   constructor(
     private readonly options: ResolvedJwksOptions,
     private readonly clock: WebhookClock,
     private readonly log: KeyLog,
   ) {
-    this.fetch = createJwksFetch(options);
+    this.fetch = createKeySetClient(options);
   }
 
   /** Begins to read a list of issuers: each that has an address gets its set. */

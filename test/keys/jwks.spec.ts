@@ -247,9 +247,8 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
 
   it.each<[string, (server: JwksServer) => void, RegExp]>([
     ['no JSON', (it) => it.answer(200, '<html>'), /is not JSON/],
-    ['no list', (it) => it.answer(200, '{"keys":{}}'), /no key set/],
-    ['a list of texts', (it) => it.answer(200, '{"keys":["a"]}'), /no key set/],
-    ['an array', (it) => it.answer(200, '[]'), /no key set/],
+    ['no list', (it) => it.answer(200, '{"keys":{}}'), /not a key set/],
+    ['an array', (it) => it.answer(200, '[]'), /not a key set/],
     ['another status', (it) => it.answer(404, JSON.stringify({ keys: [KEY] })), /has status 404/],
     ['no content', (it) => it.answer(204), /has status 204/],
     ['too much, as declared', (it) => it.answer(200, 'x'.repeat(65_537)), /more than 65536 bytes/],
@@ -327,6 +326,11 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
     ['half a key', { kty: 'OKP', crv: 'Ed25519', kid: 'b' }, /is not used: .* cannot be read/],
     ['a public key for HMAC', { ...OTHER, alg: 'HS256' }, /is not used: .*shared secret/],
     [
+      'a key of small order',
+      { kty: 'OKP', crv: 'Ed25519', kid: 'b', x: Buffer.alloc(32).toString('base64url') },
+      /of small order/,
+    ],
+    [
       'a weak key',
       jwk(generateKeyPairSync('rsa', { modulusLength: 1024 }), { kid: 'b' }),
       /at least 2048 bits/,
@@ -344,6 +348,17 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
     expect(warned).toEqual(notice === undefined ? [] : [expect.stringMatching(notice)]);
     expect(warned.join()).not.toContain(bad.d ?? bad.k ?? SECRET);
   });
+
+  it.each(['a', 1, null, []])(
+    'publishes an entry that is not an object (%j) beside a good key: it is left out',
+    async (entry) => {
+      server.answer(200, JSON.stringify({ keys: [entry, KEY] }));
+      await start();
+
+      expect(await outcome('a')).toBe('204');
+      expect(started!.logger.at('warn').join()).toContain('keys[0]: is not an object');
+    },
+  );
 
   it('publishes nothing of use: every key is revoked', async () => {
     await start();
