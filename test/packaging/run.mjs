@@ -4,6 +4,7 @@ import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import {
   cpSync,
+  existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -13,7 +14,7 @@ import {
 } from 'node:fs';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { createTokenSigner, digest } from 'nestjs-webhook-token/token';
@@ -118,6 +119,56 @@ async function runApp(app) {
 for (const app of readdirSync(join(here, 'apps')).filter((name) => name.startsWith('nest'))) {
   await check(`${app}: installs, compiles, receives and publishes`, () => runApp(app));
 }
+
+/** The two entries that the guide adds to Jest's configuration of a Nest 11 project, read from the guide. */
+function jestEntriesOfTheGuide() {
+  const pages = readdirSync(join(root, 'docs'), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.md'))
+    .map((name) => readFileSync(join(root, 'docs', name), 'utf8'));
+  const [, block] = pages
+    .map((page) => /```jsonc?\n((?:(?!```)[^])*"transformIgnorePatterns"[^]*?)```/.exec(page))
+    .find((match) => match !== null);
+  const json = block.replaceAll(/\s\/\/.*$/gm, '').trim();
+  return JSON.parse(json.startsWith('{') ? json : `{${json}}`);
+}
+
+/** What `nest new` writes for a version of Nest, with the tarball, a handler and its test added. */
+function scaffold(version) {
+  const folder = join(workshop, `nest-new-${version}`);
+  const quiet = ['--no-audit', '--no-fund', '--loglevel=error'];
+  const flags = ['--skip-install', '--skip-git', '--package-manager', 'npm'];
+  npm(workshop, 'exec', '--yes', '--', `@nestjs/cli@${version}`, 'new', basename(folder), ...flags);
+  for (const name of readdirSync(join(here, 'scaffold'))) {
+    cpSync(join(here, 'scaffold', name), join(folder, 'src', name));
+  }
+  npm(folder, 'install', ...quiet, tarball, 'class-validator', 'class-transformer');
+  return folder;
+}
+
+function expectBuilt(folder) {
+  npm(folder, 'run', 'build');
+  expectEqual(existsSync(join(folder, 'dist/main.js')), true, 'dist/main.js');
+}
+
+await check('nest new, Nest 11: its default Jest with the two entries of the guide', () => {
+  const folder = scaffold(11);
+  const entries = jestEntriesOfTheGuide();
+  const manifest = join(folder, 'package.json');
+  const content = JSON.parse(readFileSync(manifest, 'utf8'));
+  Object.assign(content.jest, entries);
+  writeFileSync(manifest, JSON.stringify(content, undefined, 2));
+  // Nest 11 writes CommonJS, whose relative imports have no extension.
+  const spec = join(folder, 'src/orders.webhooks.spec.ts');
+  writeFileSync(spec, readFileSync(spec, 'utf8').replace('webhooks.js', 'webhooks'));
+  npm(folder, 'test');
+  expectBuilt(folder);
+});
+
+await check('nest new, Nest 12: its default Vitest as it is', () => {
+  const folder = scaffold(12);
+  npm(folder, 'test');
+  expectBuilt(folder);
+});
 
 const plain = install('plain-node');
 await check('plain node: require()', () => {
