@@ -33,9 +33,18 @@ npm('install', '--legacy-peer-deps', '--save-dev', ...NEST_11);
 const { status } = spawnSync(
   'node',
   [
-    ...['--no-warnings', '--experimental-vm-modules', 'node_modules/jest/bin/jest.js'],
-    ...['--selectProjects', 'unit', 'e2e', '--watchman=false'],
-    ...['test/e2e', 'test/publisher', 'test/deliveries', 'test/endpoints', 'test/signing'],
+    '--no-warnings',
+    '--experimental-vm-modules',
+    'node_modules/jest/bin/jest.js',
+    '--selectProjects',
+    'unit',
+    'e2e',
+    '--watchman=false',
+    'test/e2e',
+    'test/publisher',
+    'test/deliveries',
+    'test/endpoints',
+    'test/signing',
   ],
   { cwd: workshop, stdio: 'inherit' },
 );
