@@ -3,7 +3,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { chartOf } from './charts/bar-chart.mjs';
 
-const [, , file, folder = 'docs/charts'] = process.argv;
+const [, , file, folder = 'docs/explanation/charts'] = process.argv;
 if (file === undefined) {
   console.error(
     'node bench/charts.mjs FILE [FOLDER]: FILE is what npm run bench -- --json FILE wrote',

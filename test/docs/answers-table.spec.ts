@@ -2,20 +2,21 @@ import { describe, expect, it } from '@jest/globals';
 import { readFileSync } from 'node:fs';
 import { WEBHOOK_ANSWERS, type WebhookAnswerRow } from '../../lib/request/webhook-answers.js';
 
-const DOCUMENT = new URL('../../docs/answers.md', import.meta.url);
+const DOCUMENT = new URL('../../docs/reference/answers.md', import.meta.url);
 
-describe('docs/answers.md', () => {
-  it('has the row of the code for every situation, and none besides, in the same order', () => {
+describe('docs/reference/answers.md', () => {
+  it('lists every situation of the answer table, in the same order', () => {
     const documented = tableRows(readFileSync(DOCUMENT, 'utf8'));
 
     expect(documented).toEqual(Object.entries(WEBHOOK_ANSWERS).map(asCells));
   });
 });
 
-/** The table's rows as texts, without their marks for code. */
+/** The cells of the table's rows, without backticks. */
 function tableRows(markdown: string): string[][] {
-  const lines = markdown.split('\n').filter((line) => line.startsWith('|'));
-  const [header, , ...rows] = lines.map((line) =>
+  const lines = markdown.slice(markdown.indexOf('| Situation')).split('\n');
+  const end = lines.findIndex((line) => !line.startsWith('|'));
+  const [header, , ...rows] = lines.slice(0, end).map((line) =>
     line
       .slice(1, line.lastIndexOf('|'))
       .split('|')

@@ -8,11 +8,10 @@ import { EXPLANATION_HINTS } from '../../lib/explain/webhook-explanation.interfa
 import { receiptOf } from '../../lib/token/webhook-receipt.js';
 import { readFileSync } from 'node:fs';
 import { hashOf, ISSUER, SECRET, tokenOf } from '../explain/receiver-bench.js';
-import { MarkdownDocument } from './markdown.js';
-import { ROOT } from './documents.js';
+import { documentAt, ROOT } from './documents.js';
 
-const TEXT = readFileSync(join(ROOT, 'docs/explain.md'), 'utf8');
-const PAGE = new MarkdownDocument('docs/explain.md', TEXT);
+const PATH = 'docs/guides/explain.md';
+const TEXT = readFileSync(join(ROOT, PATH), 'utf8');
 
 /** The request of the page: signed compact, arrived indented. */
 async function printed(): Promise<string> {
@@ -55,9 +54,9 @@ async function printed(): Promise<string> {
   }
 }
 
-describe('docs/explain.md', () => {
+describe(PATH, () => {
   it('shows what the command prints', async () => {
-    const shown = PAGE.blocks.find(({ language }) => language === 'text')?.code;
+    const shown = documentAt(PATH).blocks.find(({ language }) => language === 'text')?.code;
 
     expect(shown).toBe((await printed()).trimEnd());
   });

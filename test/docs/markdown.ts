@@ -1,4 +1,4 @@
-/** A fenced block of code, and where it stands. */
+/** A fenced block of code and its position. */
 export interface CodeBlock {
   readonly language: string;
   readonly code: string;
@@ -6,7 +6,7 @@ export interface CodeBlock {
   readonly line: number;
 }
 
-/** A link or the name of a file, and where it stands. */
+/** A link or the name of a file, and its position. */
 export interface Reference {
   readonly target: string;
   /** From 1. */
@@ -19,12 +19,12 @@ const FENCE = /^(`{3,})\s*(\S*)\s*$/;
 const LINK = /\[(?:[^\]\\]|\\.)*\]\(<?([^)\s>]+)>?\)/g;
 const HEADING = /^#{1,6}\s+(.*?)\s*#*$/;
 
-/** A document of the project, as far as its tests look at it. */
+/** The parts of a page that the tests check: code, links, file names and anchors. */
 export class MarkdownDocument {
   readonly blocks: readonly CodeBlock[];
   readonly links: readonly Reference[];
   readonly files: readonly Reference[];
-  /** Anchors of the headings, as GitHub makes them. */
+  /** Anchors of the headings, as GitHub creates them. */
   readonly anchors: ReadonlySet<string>;
 
   constructor(
@@ -59,7 +59,9 @@ export class MarkdownDocument {
       }
     });
     if (open !== undefined)
-      throw new Error(`${path}:${open.line}: a block of code is never closed`);
+      throw new Error(
+        `${path}:${open.line}: this block of code is not closed; add the closing fence`,
+      );
     this.blocks = blocks;
     this.links = links;
     this.files = files;

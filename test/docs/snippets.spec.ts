@@ -3,7 +3,7 @@ import { documents } from './documents.js';
 import { MarkdownDocument } from './markdown.js';
 import { SnippetCompiler, type Snippet } from './snippet-compiler.js';
 
-/** Spellings that would slip past the compiler. */
+/** Languages of a block that the compiler would not see. */
 const OTHER_TYPESCRIPT = new Set(['typescript', 'tsx', 'js', 'javascript', 'mjs', '']);
 
 function snippetsOf({ path, blocks }: MarkdownDocument): Snippet[] {
@@ -12,7 +12,7 @@ function snippetsOf({ path, blocks }: MarkdownDocument): Snippet[] {
     .map((block) => ({ ...block, document: path }));
 }
 
-describe('snippets of the documents', () => {
+describe('TypeScript blocks of the documentation', () => {
   let compiler: SnippetCompiler;
   beforeAll(() => {
     compiler = new SnippetCompiler();
@@ -25,7 +25,7 @@ describe('snippets of the documents', () => {
     expect(compiler.check(snippets)).toEqual([]);
   }, 120_000);
 
-  it('are all seen by the compiler', () => {
+  it('are all marked as ts, so that the compiler sees them', () => {
     const unseen = documents().flatMap(({ path, blocks }) =>
       blocks
         .filter(
@@ -49,14 +49,14 @@ describe('snippets of the documents', () => {
       "import { WebhookHook } from 'nestjs-webhook-token';",
       /^page\.md:3: TS\d+ .*WebhookHook/,
     ],
-    ['what is no TypeScript', 'const = 1;', /^page\.md:3: TS/],
+    ['a syntax error', 'const = 1;', /^page\.md:3: TS/],
     [
       'data that is not what the snippet declares',
       "declare module 'nestjs-webhook-token' {\n  interface WebhookEventMap {\n    'a.b': { id: string };\n  }\n}\nawait publisher.publish('a.b', { id: 1 });",
       /^page\.md:8: TS\d+ .*'number'/,
     ],
   ])(
-    'are refused for %s',
+    'are reported for %s',
     (_, code, fault) => {
       const page = new MarkdownDocument('page.md', `# Page\n\`\`\`ts\n${code}\n\`\`\`\n`);
 
