@@ -1,24 +1,27 @@
 import type { FailureReason } from '../queue/failure-reason.js';
 import type { DeliveryStatus } from './delivery-log.js';
 
-/** Which deliveries; a member that is left out is not asked for, and one that does not exist is refused by name. */
+/**
+ * Which deliveries. A member that is left out matches everything. An unknown member and one that is `undefined` are refused: a
+ * mistake must not widen what is found, least of all what is sent again.
+ */
 export interface WebhookDeliveryFilter {
-  readonly tenant?: string | undefined;
-  readonly endpointId?: string | undefined;
+  readonly tenant?: string;
+  readonly endpointId?: string;
   /** The event's id. */
-  readonly eventId?: string | undefined;
+  readonly eventId?: string;
   /** The event's name, exactly. */
-  readonly event?: string | undefined;
-  readonly status?: DeliveryStatus | undefined;
+  readonly event?: string;
+  readonly status?: DeliveryStatus;
   /** Recorded at this time or later. */
-  readonly since?: Date | undefined;
+  readonly since?: Date;
   /** Recorded before this time. */
-  readonly until?: Date | undefined;
+  readonly until?: Date;
 }
 
-/** Whose deliveries; those of others are as if they were not there. */
+/** Limits a call to one tenant; the deliveries of others are reported as unknown. */
 export interface WebhookDeliveryScope {
-  /** Given, it must be a text: `undefined` is refused, since it would mean everybody's. */
+  /** Leave it out for all tenants; `undefined` is refused, since it is most often a mistake. */
   readonly tenant?: string;
 }
 

@@ -18,10 +18,8 @@ import {
   readOlderThan,
   readRedeliveryFilter,
   readScope,
-  attemptViewOf,
-  statsOf,
-  viewOf,
 } from './delivery-query.js';
+import { attemptViewOf, statsOf, viewOf } from './delivery-view.js';
 import type { DeliveryRecorder } from './delivery.recorder.js';
 import { Redelivery } from './redelivery.js';
 import type {
@@ -66,7 +64,7 @@ export class WebhookDeliveries {
     filter: WebhookDeliveryFilter = {},
     options: DeliveryPageOptions = {},
   ): Promise<WebhookDeliveryPage> {
-    const wanted = readFilter(filter, readScope(options, ['after', 'limit']));
+    const wanted = readFilter(filter, readScope(options, 'options', ['after', 'limit']));
     const limit = readLimit(options.limit, DEFAULT_PAGE, MAX_PAGE);
     const after = readCursor(options.after);
     const log = await this.readyLog();
@@ -85,7 +83,7 @@ export class WebhookDeliveries {
    * @throws {@link WebhookDeliveryError} `invalid_option`
    */
   async get(id: string, scope?: WebhookDeliveryScope): Promise<WebhookDeliveryDetails | undefined> {
-    const logged = await this.find(id, readScope(scope));
+    const logged = await this.find(id, readScope(scope, 'scope'));
     if (logged === undefined) return undefined;
     const attempts = await (await this.readyLog()).attempts(id);
     return { ...viewOf(logged), attempts: attempts.map(attemptViewOf) };
@@ -101,7 +99,7 @@ export class WebhookDeliveries {
     id: string,
     scope?: WebhookDeliveryScope,
   ): Promise<WebhookDeliveryPayload | undefined> {
-    const payload = (await this.find(id, readScope(scope)))?.delivery.payload;
+    const payload = (await this.find(id, readScope(scope, 'scope')))?.delivery.payload;
     return (
       payload && {
         contentType: payload.contentType,
@@ -128,7 +126,7 @@ export class WebhookDeliveries {
     idOrFilter: string | WebhookDeliveryFilter,
     options: RedeliverOptions = {},
   ): Promise<RedeliverResult> {
-    const tenant = readScope(options, ['dryRun', 'limit']);
+    const tenant = readScope(options, 'options', ['dryRun', 'limit']);
     const dryRun = readDryRun(options.dryRun);
     const limit = readLimit(options.limit, DEFAULT_REDELIVERIES, MAX_REDELIVERIES);
     if (typeof idOrFilter === 'string') {
@@ -161,7 +159,7 @@ export class WebhookDeliveries {
     filter: WebhookDeliveryFilter = {},
     scope?: WebhookDeliveryScope,
   ): Promise<WebhookDeliveryStats> {
-    const wanted = readFilter(filter, readScope(scope));
+    const wanted = readFilter(filter, readScope(scope, 'scope'));
     const log = await this.readyLog();
     return statsOf(await log.counts(wanted), this.clock.now());
   }
@@ -176,7 +174,7 @@ export class WebhookDeliveries {
   async prune(
     options: { readonly olderThan: Duration | Date } & WebhookDeliveryScope,
   ): Promise<number> {
-    const tenant = readScope(options, ['olderThan']);
+    const tenant = readScope(options, 'options', ['olderThan']);
     const before = readOlderThan(options?.olderThan, this.clock.now());
     const log = await this.readyLog();
     return log.prune(before, tenant === undefined ? {} : { tenant });

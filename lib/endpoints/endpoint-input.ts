@@ -183,6 +183,11 @@ export class EndpointInput {
     faults.require((input as { url?: unknown }).url !== undefined, 'url', 'is missing');
     if (secret !== undefined) checkSecret(secret, faults);
     faults.require(
+      !('tenant' in input) || input.tenant !== undefined,
+      'tenant',
+      'is undefined, which is most often a mistake; leave it out for an endpoint without a tenant',
+    );
+    faults.require(
       secret === undefined || signing !== 'publisher',
       'secret',
       "stands beside signing: 'publisher', where the publisher's own key signs: remove one of them",

@@ -1,5 +1,5 @@
-import { WebhookDeliveryError } from '../errors/webhook.error.js';
-import { isIdentifier } from '../token/identifier.js';
+import { invalidOption, readStrictly } from '../options/strict-options.js';
+import { identifierRule, isIdentifier } from '../token/identifier.js';
 import { type EndpointStore, type StoredEndpoint, unknownEndpoint } from './endpoint-store.js';
 import { type EndpointScope, isInScope } from './endpoint.editor.js';
 import type { OptionsEndpointStore } from './options-endpoint.store.js';
@@ -64,7 +64,7 @@ export class EndpointDirectory {
 
   /** @throws {@link WebhookDeliveryError} `invalid_option` */
   async list(request: EndpointListRequest): Promise<EndpointPage> {
-    const { tenant, after, limit } = checked(request);
+    const { tenant, after, limit } = readListRequest(request);
     const page = { tenant, after, limit: limit + 1 };
     const [configured, stored] = await Promise.all([
       this.configured.list(page),
@@ -88,32 +88,36 @@ export class EndpointDirectory {
 }
 
 /**
- * Reads whose endpoints a call may see.
+ * Reads the tenant that a call is limited to.
  *
- * @throws {@link WebhookDeliveryError} `invalid_option`: a tenant that is not known must not open all of them
+ * @throws {@link WebhookDeliveryError} `invalid_option`
  */
-export function readScope(scope: EndpointScope | undefined): EndpointScope | undefined {
+export function readScope(scope: unknown): EndpointScope | undefined {
   if (scope === undefined) return undefined;
-  const { tenant } = (scope ?? {}) as { tenant?: unknown };
-  if (tenant === null || isIdentifier(tenant)) return { tenant };
-  throw new WebhookDeliveryError(
-    'invalid_option',
-    'The scope has no tenant: give { tenant } with its name, or with null for the endpoints of none; for those of all, leave the scope out.',
+  const { tenant } = readStrictly(scope, 'scope', { tenant: tenantFault });
+  if (tenant !== undefined) return { tenant: tenant as string | null };
+  throw invalidOption(
+    'scope: has no tenant; pass { tenant } with its name or null, or leave the scope out for the endpoints of all tenants',
   );
 }
 
-function checked(request: EndpointListRequest): EndpointListRequest & { readonly limit: number } {
-  const { after, limit = DEFAULT_LIMIT } = request;
+function readListRequest(request: unknown): EndpointListRequest & { readonly limit: number } {
+  const members = readStrictly(request, 'request', {
+    tenant: tenantFault,
+    after: 'optional',
+    limit: 'optional',
+  }) as EndpointListRequest;
+  const { after, limit = DEFAULT_LIMIT } = members;
   if (!Number.isInteger(limit) || limit < 1 || limit > MAX_LIMIT) {
-    throw new WebhookDeliveryError(
-      'invalid_option',
-      `limit must be a whole number from 1 to ${MAX_LIMIT}.`,
-    );
+    throw invalidOption(`request.limit: must be a whole number from 1 to ${MAX_LIMIT}`);
   }
   if (after !== undefined && typeof after !== 'string') {
-    throw new WebhookDeliveryError('invalid_option', 'after must be what a page gave as next.');
+    throw invalidOption('request.after: must be `next` of the previous page');
   }
-  // Not its own only: a tenant that is a getter of a class must not be everybody.
-  const scope = readScope('tenant' in request ? (request as EndpointScope) : undefined);
-  return { ...scope, after, limit };
+  return { ...members, limit };
+}
+
+function tenantFault(value: unknown): string | undefined {
+  if (value === null || isIdentifier(value)) return undefined;
+  return `${identifierRule('it')}, or null for the endpoints without a tenant`;
 }

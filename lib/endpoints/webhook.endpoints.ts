@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { parseDuration } from '../clock/duration.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
+import { readStrictly } from '../options/strict-options.js';
 import type { EndpointRegistry } from './endpoint.registry.js';
 import type { ResolvedPublisherOptions } from '../publisher/options/publisher-options.interface.js';
 import { PublisherLog } from '../sending/publisher-log.js';
@@ -206,6 +207,7 @@ export class WebhookEndpoints {
     options: KeyRotationOptions = {},
     scope?: EndpointScope,
   ): Promise<RotatedKey> {
+    readStrictly(options, 'options', { overlap: 'optional', secret: 'optional' });
     const faults = new ConfigurationFaults('');
     const overlap = parseDuration(options.overlap ?? DEFAULT_OVERLAP);
     if (options.secret !== undefined) checkSecret(options.secret, faults);

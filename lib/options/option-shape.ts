@@ -50,14 +50,16 @@ export function unknownOptions(options: object, known: object): [name: string, m
     .map((name) => [name, unknownOption(name, Object.keys(known))]);
 }
 
-function unknownOption(name: string, known: readonly string[]): string {
+/** The message for an option that does not exist. */
+export function unknownOption(name: string, known: readonly string[]): string {
   const meant = nearestWord(name, known);
   return meant === undefined
     ? `unknown option; remove it, or use one of ${known.join(', ')}`
     : `unknown option; did you mean "${meant}"?`;
 }
 
-function isPlain(options: object): boolean {
+/** Whether a value is a plain object, and not an instance of a class. */
+export function isPlain(options: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(options);
   // Objects of another realm have that realm's Object.prototype, which also ends the chain.
   return prototype === null || Object.getPrototypeOf(prototype) === null;

@@ -411,18 +411,6 @@ describe('tenants', () => {
     expect((await deliveries().list(a)).deliveries.map(({ id }) => id)).toEqual([ofA]);
     expect(await deliveries().stats({}, a)).toMatchObject({ dead: 1 });
   });
-
-  it.each<[string, (all: WebhookDeliveries) => Promise<unknown>]>([
-    ['list', (all) => all.list({}, { tenant: undefined } as never)],
-    ['get', (all) => all.get('id', { tenant: undefined } as never)],
-    ['payload', (all) => all.payload('id', { tenant: undefined } as never)],
-    ['redeliver', (all) => all.redeliver('id', { tenant: undefined } as never)],
-    ['stats', (all) => all.stats({}, { tenant: undefined } as never)],
-    ['prune', (all) => all.prune({ olderThan: '1d', tenant: undefined } as never)],
-    ['get with a typo', (all) => all.get('id', { tennant: 'a' } as never)],
-  ])('are not everybody where %s is given no name of one', async (_, call) => {
-    await expect(call(deliveries())).rejects.toMatchObject({ code: 'invalid_option' });
-  });
 });
 
 describe('stats', () => {
@@ -474,7 +462,11 @@ describe('a filter or an option that is wrong', () => {
     ],
     ['an unknown member of a redelivery', (all) => all.redeliver({ evnt: 'x' } as never), /"evnt"/],
     ['an empty redelivery', (all) => all.redeliver({}), /new Date\(0\)/],
-    ['a redelivery of undefined', (all) => all.redeliver({ event: undefined }), /new Date\(0\)/],
+    [
+      'a redelivery of an undefined event',
+      (all) => all.redeliver({ event: undefined } as never),
+      /filter\.event: is undefined/,
+    ],
     ['a redelivery by nothing', (all) => all.redeliver(undefined as never), /must be an object/],
     ['a pending redelivery', (all) => all.redeliver({ status: 'pending' }), /status/],
     ['a status that is none', (all) => all.list({ status: 'failed' as never }), /status/],
