@@ -458,9 +458,13 @@ describe('a filter or an option that is wrong', () => {
     [
       'an unknown member',
       (all) => all.list({ endpoint: 'crm' } as never),
-      /"endpoint".*endpointId/,
+      /filter\.endpoint: unknown option; did you mean "endpointId"/,
     ],
-    ['an unknown member of a redelivery', (all) => all.redeliver({ evnt: 'x' } as never), /"evnt"/],
+    [
+      'an unknown member of a redelivery',
+      (all) => all.redeliver({ evnt: 'x' } as never),
+      /filter\.evnt: unknown option/,
+    ],
     ['an empty redelivery', (all) => all.redeliver({}), /new Date\(0\)/],
     [
       'a redelivery of an undefined event',
@@ -486,7 +490,11 @@ describe('a filter or an option that is wrong', () => {
       /limit/,
     ],
     ['a dry run that is a text', (all) => all.redeliver('id', { dryRun: 'no' as never }), /dryRun/],
-    ['an unknown option', (all) => all.redeliver('id', { dryrun: true } as never), /"dryrun"/],
+    [
+      'an unknown option',
+      (all) => all.redeliver('id', { dryrun: true } as never),
+      /did you mean "dryRun"/,
+    ],
     ['a prune of everything', (all) => all.prune({} as never), /olderThan/],
     ['a prune without options', (all) => all.prune(undefined as never), /olderThan/],
     ['a prune by no duration', (all) => all.prune({ olderThan: 'long' }), /olderThan/],

@@ -140,7 +140,7 @@ describe('create', () => {
         'url',
       ].sort(),
     );
-    expect(message).toContain('did you mean tenant?');
+    expect(message).toContain('did you mean "tenant"?');
     expect(message).not.toContain('short');
     expect(store.size).toBe(0);
   });
