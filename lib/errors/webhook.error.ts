@@ -217,6 +217,8 @@ export type WebhookDeliveryErrorCode =
   | 'invalid_option'
   /** The data is not JSON, or bytes came without a content type. */
   | 'invalid_data'
+  /** The id was used before, for another event or for other data. */
+  | 'id_conflict'
   /** The application is shutting down. */
   | 'shutting_down'
   /** The caller's signal was aborted. */

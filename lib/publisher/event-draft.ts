@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import { parseDuration } from '../clock/duration.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { EVENT_NAME_GRAMMAR, isEventName } from '../token/event-name.js';
@@ -11,7 +11,7 @@ import { profileUseFault } from '../sending/destination-profile.js';
 import { encodePayload } from '../sending/payload-encoder.js';
 import { isOptions, unknownOptions } from '../options/option-shape.js';
 import type { PublishOptions, SignOptions } from './publish-options.interface.js';
-import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
+import type { DeliveryPayload, WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 
 /** An event that is checked and serialised, before it is known where it goes. */
 type EventDraft = Omit<WebhookDelivery, 'id' | 'endpointId' | 'url'>;
@@ -99,10 +99,12 @@ export function draftEvent(
       `profile must be one of ${WEBHOOK_PROFILES.join(', ')}.`,
     );
   }
+  const payload = encodePayload(data, contentType);
   return {
     eventId: id ?? randomUUID(),
     event,
-    payload: encodePayload(data, contentType),
+    payload,
+    contentDigest: contentDigest(event, payload),
     createdAt: now,
     ...(audience !== undefined && { audience }),
     ...(subject !== undefined && { subject }),
@@ -110,6 +112,15 @@ export function draftEvent(
     ...(profile !== undefined && { profile }),
     ...(tenant !== undefined && { tenant }),
   };
+}
+
+/** Tells whether two events under one id are the same event with the same data. */
+function contentDigest(event: string, { contentType, bytes }: DeliveryPayload): string {
+  // The length separates the parts.
+  const head = JSON.stringify([event, contentType, bytes?.byteLength ?? null]);
+  const digest = createHash('sha256').update(head);
+  if (bytes !== undefined) digest.update(bytes);
+  return digest.digest('base64url');
 }
 
 /**

@@ -138,8 +138,13 @@ function forgotten(): WebhookStoreError {
 /** Results that are remembered after they were given, so that a repeated `send` gets the same one. */
 const MAX_REMEMBERED = 1_000;
 
-interface Expectation {
+/** The first attempt at a delivery, to come or remembered. */
+interface FirstAttempt {
+  readonly contentDigest: string | undefined;
   readonly result: Promise<SendResult>;
+}
+
+interface Expectation extends FirstAttempt {
   readonly resolve: (result: SendResult) => void;
   readonly reject: (error: Error) => void;
 }
@@ -147,15 +152,15 @@ interface Expectation {
 /** Who waits for the first attempt at which delivery, and what came of the last of them. */
 export class FirstAttempts {
   private readonly expected = new Map<string, Expectation>();
-  private readonly settled = new RecentEntries<Promise<SendResult>>(MAX_REMEMBERED);
+  private readonly settled = new RecentEntries<FirstAttempt>(MAX_REMEMBERED);
 
-  /** The result of this delivery, to come or remembered; `undefined` when nobody has asked for it. */
-  find(deliveryId: string): Promise<SendResult> | undefined {
-    return this.expected.get(deliveryId)?.result ?? this.settled.get(deliveryId);
+  /** @returns `undefined` unless a call of `send` waits for this delivery, or waited lately */
+  find(deliveryId: string): FirstAttempt | undefined {
+    return this.expected.get(deliveryId) ?? this.settled.get(deliveryId);
   }
 
-  /** Begins to wait; to be called before the delivery is recorded, or its attempt could be over already. */
-  expect(deliveryId: string): Promise<SendResult> {
+  /** Starts to wait. Call it before the delivery is recorded: its attempt may end at any time after. */
+  expect({ id, contentDigest }: WebhookDelivery): Promise<SendResult> {
     let resolve!: Expectation['resolve'];
     let reject!: Expectation['reject'];
     const result = new Promise<SendResult>((onResult, onError) => {
@@ -164,7 +169,7 @@ export class FirstAttempts {
     });
     // The caller may have stopped waiting by the time it is rejected.
     result.catch(() => {});
-    this.expected.set(deliveryId, { result, resolve, reject });
+    this.expected.set(id, { contentDigest, result, resolve, reject });
     return result;
   }
 
@@ -178,7 +183,8 @@ export class FirstAttempts {
     if (expectation === undefined) return;
     this.expected.delete(deliveryId);
     expectation.resolve(makeResult());
-    this.settled.set(deliveryId, expectation.result);
+    const { contentDigest, result } = expectation;
+    this.settled.set(deliveryId, { contentDigest, result });
   }
 
   fail(deliveryId: string, error: Error): void {

@@ -9,7 +9,10 @@ import type { DeliveryMethod } from '../queue/webhook-delivery.interface.js';
 export interface SignOptions {
   /** The media type of bytes; required with them. */
   readonly contentType?: string | undefined;
-  /** The event's id (`txn`); 1 to 255 characters, default a random UUID. Repeated, it publishes once. */
+  /**
+   * The event's id (`txn`); 1 to 255 characters, default a random UUID. The same event with the same data and id is recorded
+   * once for each destination; another event or other data under a used id is refused (`id_conflict`).
+   */
   readonly id?: string | undefined;
   /** Overrides the endpoint's `aud`. */
   readonly audience?: string | readonly string[] | undefined;
@@ -49,6 +52,8 @@ export interface PublishResult {
   readonly event: string;
   /** One for each endpoint that wants the event. */
   readonly deliveries: readonly { readonly id: string; readonly endpointId: string }[];
+  /** Every delivery was recorded before, by a call with the same id, event and data; nothing is sent again. */
+  readonly duplicate?: true;
 }
 
 /** How the first attempt ended. */
@@ -72,6 +77,8 @@ export interface SendResult {
    * only the queue remembers the attempt.
    */
   readonly receipt?: WebhookReceipt;
+  /** The delivery was recorded before, by a call with the same id, event and data; this is its state. */
+  readonly duplicate?: true;
 }
 
 /** A request for the caller to send with a client of its own. It holds the token: never log it. */

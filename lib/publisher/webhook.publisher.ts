@@ -7,7 +7,12 @@ import {
 import { WebhookDeliveryError, isWebhookError } from '../errors/webhook.error.js';
 import { isEventName } from '../token/event-name.js';
 import type { WebhookEventName } from '../token/webhook-event-map.js';
-import type { WebhookQueue, EnqueuedDelivery } from '../queue/webhook-queue.js';
+import type {
+  DeliveryReceipt,
+  EnqueuedDelivery,
+  KnownDelivery,
+  WebhookQueue,
+} from '../queue/webhook-queue.js';
 import { cannotJoin, type CurrentTransaction } from './current-transaction.js';
 import type { DeliveryRecorder } from '../deliveries/delivery.recorder.js';
 import type { DeliveryTarget } from '../sending/delivery-target.js';
@@ -75,7 +80,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
    * @param data - a JSON value, or a Buffer or Uint8Array together with the option `contentType`
    * @returns when every delivery is recorded; not when it is delivered
    * @throws {@link WebhookDeliveryError} with nothing recorded: `invalid_data`, `invalid_option`,
-   *   `unsupported_option`, `aborted`, `shutting_down`
+   *   `unsupported_option`, `id_conflict`, `aborted`, `shutting_down`
    * @throws {@link WebhookStoreError} `store_full`, `store_unavailable`, with nothing recorded
    *
    * @example
@@ -180,11 +185,13 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     const targets = await this.subscribed(event, options, current);
     const deliveries = targets.map((target) => deliveryTo(target, draft));
     if (deliveries.length === 0) this.logger.debug(`No endpoint wants "${event}".`);
-    await this.recordIn(current, deliveries, targets, options);
+    const receipts = await this.recordIn(current, deliveries, targets, options);
+    const isDuplicate = receipts.length > 0 && receipts.every(isKnown);
     return {
       id: draft.eventId,
       event,
       deliveries: deliveries.map(({ id, endpointId }) => ({ id, endpointId: endpointId! })),
+      ...(isDuplicate && { duplicate: true }),
     };
   }
 
@@ -229,8 +236,9 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
   ): Promise<SendResult> {
     const joined = this.firstAttempts.find(delivery.id);
     if (joined === undefined) return this.sendOnce(delivery, target, options);
+    requireSameContent(delivery, joined);
     try {
-      return await joined;
+      return { ...(await joined.result), duplicate: true };
     } catch (error) {
       if (!isWebhookError(error, 'aborted')) throw error;
       return this.sendOrJoin(delivery, target, options);
@@ -242,16 +250,18 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     target: DeliveryTarget,
     options: PublishOptions,
   ): Promise<SendResult> {
-    const result = this.firstAttempts.expect(delivery.id);
+    const result = this.firstAttempts.expect(delivery);
+    let isDuplicate = false;
     try {
       const [receipt] = await this.record([delivery], [target], options);
+      isDuplicate = receipt !== undefined && isKnown(receipt);
       const known = receipt && resultOfReceipt(delivery.eventId, receipt);
       if (known !== undefined) this.firstAttempts.settle(delivery.id, () => known);
       this.sharedAttempts.watch(delivery, this.options.clock.now() + readDelay(options.delay));
     } catch (error) {
       this.firstAttempts.fail(delivery.id, error as Error);
     }
-    return result;
+    return isDuplicate ? { ...(await result), duplicate: true } : result;
   }
 
   /**
@@ -303,10 +313,21 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     if (deliveries.length === 0) return [];
     const notBefore = this.options.clock.now() + first;
     const items: EnqueuedDelivery[] = deliveries.map((delivery) => ({ delivery, notBefore }));
+    if (options.id !== undefined && tx === undefined) await this.requireNoConflict(deliveries);
     const receipts = await this.queue.enqueue(items, tx === undefined ? undefined : { tx });
     const fresh = items.filter((_, index) => receipts[index]?.status === 'recorded');
     await this.recorder.enqueued(fresh, tx);
+    requireSameContents(deliveries, receipts);
     return receipts;
+  }
+
+  /**
+   * Asks the queue before it records any of several deliveries, so that a conflict leaves nothing recorded. In a transaction the
+   * rollback does that, and asking could take a second connection while the transaction holds the first.
+   */
+  private async requireNoConflict(deliveries: readonly WebhookDelivery[]): Promise<void> {
+    if (deliveries.length < 2) return;
+    requireSameContents(deliveries, await this.queue.find(deliveries.map(({ id }) => id)));
   }
 
   /** @throws {@link WebhookDeliveryError} `unsupported_option` */
@@ -365,6 +386,32 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
   private refuseWhenShuttingDown(): void {
     if (this.shuttingDown) throw shuttingDown();
   }
+}
+
+function isKnown(receipt: DeliveryReceipt): receipt is KnownDelivery {
+  return receipt.status !== 'recorded';
+}
+
+function requireSameContents(
+  deliveries: readonly WebhookDelivery[],
+  receipts: readonly (DeliveryReceipt | undefined)[],
+): void {
+  for (const [index, delivery] of deliveries.entries()) {
+    const receipt = receipts[index];
+    if (receipt !== undefined && isKnown(receipt)) requireSameContent(delivery, receipt);
+  }
+}
+
+/** @throws {@link WebhookDeliveryError} `id_conflict` */
+function requireSameContent(
+  { contentDigest }: WebhookDelivery,
+  known: { readonly contentDigest?: string | undefined },
+): void {
+  if (known.contentDigest === undefined || known.contentDigest === contentDigest) return;
+  throw new WebhookDeliveryError(
+    'id_conflict',
+    'The id was used before, for another event or for other data; use a new id for a new event.',
+  );
 }
 
 /** Names the call in the message of its error: an unhandled rejection shows nothing else. */

@@ -75,9 +75,10 @@ describe('publish', () => {
     const third = await bench.publisher.publish('order.created', {}, { id: 'order-7' });
     await bench.clock.advance(60_000);
 
-    expect(second).toEqual(first);
-    expect(third).toEqual(first);
     expect(first.id).toBe('order-7');
+    expect(first.duplicate).toBeUndefined();
+    expect(second).toEqual({ ...first, duplicate: true });
+    expect(third).toEqual({ ...first, duplicate: true });
     expect(receiver.requests).toHaveLength(3);
   });
 
@@ -157,6 +158,54 @@ describe('what cannot be published', () => {
     await expect(publisher.send('all', name, data, options)).rejects.toMatchObject({ code });
     await bench.clock.advance(60_000);
     expect(receiver.requests).toEqual([]);
+  });
+});
+
+describe('a used id', () => {
+  const conflict = { code: 'id_conflict', message: expect.stringContaining('use a new id') };
+  const id = 'order-7';
+
+  it.each<[string, string, unknown, object]>([
+    ['another event', 'order.shipped', { total: 1 }, {}],
+    ['other data', 'order.created', { total: 2 }, {}],
+    ['no data', 'order.created', undefined, {}],
+    ['another content type', 'order.created', { total: 1 }, { contentType: 'application/a+json' }],
+  ])('is refused by publish and send for %s', async (_, event, data, options) => {
+    const { publisher } = bench;
+    await publisher.publish('order.created', { total: 1 }, { id });
+    await bench.reported(3);
+    const name = event as 'order.created';
+
+    await expect(publisher.publish(name, data, { ...options, id })).rejects.toMatchObject(conflict);
+    await expect(publisher.send('all', name, data, { ...options, id })).rejects.toMatchObject(
+      conflict,
+    );
+    await bench.clock.advance(60_000);
+    expect(receiver.requests).toHaveLength(3);
+  });
+
+  it('is refused while the first attempt of its event is under way, and after it', async () => {
+    const send = (total: number) => bench.publisher.send('all', 'order.created', { total }, { id });
+    const first = send(1);
+
+    await expect(send(2)).rejects.toMatchObject(conflict);
+    await expect(first).resolves.toMatchObject({ status: 'delivered' });
+    await expect(send(2)).rejects.toMatchObject(conflict);
+    await expect(bench.publisher.publish('refund.failed', {}, { id })).rejects.toMatchObject(
+      conflict,
+    );
+    expect(receiver.requests).toHaveLength(1);
+  });
+
+  it('records nothing if only some of the endpoints have received it', async () => {
+    await bench.publisher.publish('refund.failed', {}, { id });
+    await bench.reported(1);
+
+    await expect(bench.publisher.publish('refund.paid', {}, { id })).rejects.toMatchObject(
+      conflict,
+    );
+    await bench.clock.advance(60_000);
+    expect(receiver.requests).toHaveLength(1);
   });
 });
 
@@ -269,8 +318,8 @@ describe('send', () => {
     const send = () => bench.publisher.send('all', 'order.created', {}, { id: 'once' });
     const [first, second] = await Promise.all([send(), send()]);
 
-    expect(second).toEqual(first);
-    expect(await send()).toEqual(first);
+    expect(second).toEqual({ ...first, duplicate: true });
+    expect(await send()).toEqual({ ...first, duplicate: true });
     expect(receiver.requests).toHaveLength(1);
   });
 
@@ -284,6 +333,7 @@ describe('send', () => {
       status: 'delivered',
       attempts: 1,
       durationMs: 0,
+      duplicate: true,
     });
     expect(receiver.requests).toHaveLength(1);
   });
