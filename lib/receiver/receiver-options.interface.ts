@@ -12,6 +12,7 @@ import type { WebhookProfile } from '../token/webhook-token.constants.js';
 import type { AllowedEvents, ReceiverIssuers } from './receiver-issuers.js';
 import type { BodySpool, WebhookSpoolOptions } from '../request/body-spool.js';
 import type { QueuedEvents } from './queued/queued-events.resolver.js';
+import type { PayloadValidator } from './handlers/payload-validator.js';
 import type { LeaseKeeper } from './replay/lease-keeper.js';
 
 /** What a receiver remembers, and what it does with a copy. */
@@ -84,7 +85,10 @@ export interface WebhookReceiverOptions {
   readonly retry?: RetryScheduleOptions | undefined;
   /** An event without a handler is a success with a warning (`acknowledge`, default) or 422 (`reject`). */
   readonly unhandledEvent?: 'acknowledge' | 'reject' | undefined;
-  /** Options of the validation of data parameters typed with a class-validator DTO; `false` for none. */
+  /**
+   * Options of the validation of data parameters typed with a class-validator DTO; `false` for none. Default: the options of the
+   * application's global ValidationPipe, if it has one.
+   */
   readonly validation?: ValidationPipeOptions | false | undefined;
   /** Take secrets that are too short to be safe, with a warning. For tests only; default `false`. */
   readonly allowWeakSecrets?: boolean | undefined;
@@ -111,7 +115,7 @@ export interface ResolvedReceiver {
   /** Absent where events are handled before they are acknowledged. */
   readonly queued: QueuedEvents | undefined;
   readonly unhandledEvent: 'acknowledge' | 'reject';
-  readonly validation: ValidationPipeOptions | false;
+  readonly validator: PayloadValidator;
   readonly clock: WebhookClock;
   readonly notices: readonly string[];
 }

@@ -14,6 +14,7 @@ import {
 } from '../token/webhook-token.constants.js';
 import { BodySpool } from '../request/body-spool.js';
 import { resolveQueuedEvents, type QueuedEvents } from './queued/queued-events.resolver.js';
+import { PayloadValidator } from './handlers/payload-validator.js';
 import { LeaseKeeper } from './replay/lease-keeper.js';
 import { listedIssuers, providedIssuers, type ReceiverIssuers } from './receiver-issuers.js';
 import { checkReceiverOptions, isList } from './receiver-options.checks.js';
@@ -124,7 +125,7 @@ function resolveReceiver(
     replayLease,
     queued,
     unhandledEvent: options.unhandledEvent ?? 'acknowledge',
-    validation: options.validation ?? {},
+    validator: new PayloadValidator(options.validation),
     clock,
     notices: notices(options, replayStore.scope, queued),
   };

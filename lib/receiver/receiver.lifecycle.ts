@@ -5,12 +5,13 @@ import {
   type BeforeApplicationShutdown,
   type OnModuleInit,
 } from '@nestjs/common';
-import { DiscoveryService, MetadataScanner } from '@nestjs/core';
+import { ApplicationConfig, DiscoveryService, MetadataScanner } from '@nestjs/core';
 import { WebhookConfigurationError, type ConfigurationFault } from '../errors/webhook.error.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import type { ResolvedReceivers } from './receiver-options.interface.js';
+import type { ResolvedReceiver, ResolvedReceivers } from './receiver-options.interface.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from './receiver.constants.js';
 import { ReceiverDrain } from './receiver.drain.js';
+import { readGlobalValidation } from './handlers/global-validation.js';
 import { WebhookExplorer } from './handlers/webhook.explorer.js';
 import { unservedRoutes } from './mount/guarded-routes.js';
 import { WebhookMount } from './mount/webhook.mount.js';
@@ -30,6 +31,7 @@ export class ReceiverLifecycle implements OnModuleInit, BeforeApplicationShutdow
   constructor(
     @Inject(WEBHOOK_RECEIVERS) private readonly receivers: ResolvedReceivers,
     @Inject(RECEIVER_SHUTDOWN) private readonly shutdown: ReceiverShutdown,
+    private readonly config: ApplicationConfig,
     private readonly discovery: DiscoveryService,
     private readonly scanner: MetadataScanner,
     private readonly explorer: WebhookExplorer,
@@ -42,7 +44,7 @@ export class ReceiverLifecycle implements OnModuleInit, BeforeApplicationShutdow
     const faults = [
       ...keys.faults,
       ...this.severalGlobalModules(),
-      ...this.startReceivers(),
+      ...(await this.startReceivers()),
       ...unservedRoutes(this.discovery, this.scanner),
     ];
     if (faults.length > 0) throw new WebhookConfigurationError(faults, { cause: keys.cause });
@@ -88,12 +90,31 @@ export class ReceiverLifecycle implements OnModuleInit, BeforeApplicationShutdow
     return { faults, cause };
   }
 
-  private startReceivers(): ConfigurationFault[] {
-    if (this.receivers.size > 0) {
-      return [...this.explorer.explore(this.receiverNames()), ...this.mount.mountReceivers()];
+  private async startReceivers(): Promise<ConfigurationFault[]> {
+    if (this.receivers.size === 0) {
+      this.mount.stopRecording();
+      return [];
     }
-    this.mount.stopRecording();
-    return [];
+    this.adoptGlobalValidation();
+    return [...(await this.explorer.explore(this.allReceivers())), ...this.mount.mountReceivers()];
+  }
+
+  /** Receivers without `validation` validate as the application does. */
+  private adoptGlobalValidation(): void {
+    const { options, isRequestScoped } = readGlobalValidation(this.config);
+    for (const { name, validator } of this.receivers.values()) {
+      if (validator.isConfigured) continue;
+      if (options !== undefined) {
+        validator.useDefaults(options);
+        this.logger.log(
+          `Receiver "${name}" validates data with the options of the application's global ValidationPipe`,
+        );
+      } else if (isRequestScoped) {
+        this.logger.warn(
+          `The application's global ValidationPipe is request-scoped, so receiver "${name}" cannot read its options; set receiver.validation to the same options`,
+        );
+      }
+    }
   }
 
   /** Of two global modules, the order of imports would decide whose publisher and guard are injected. */
@@ -112,11 +133,10 @@ export class ReceiverLifecycle implements OnModuleInit, BeforeApplicationShutdow
     return this.discovery.getProviders().filter(({ token }) => token === WEBHOOK_RECEIVERS);
   }
 
-  /** Of every webhook module in the application: a handler may ask for another module's receiver. */
-  private receiverNames(): ReadonlySet<string> {
-    const modules = this.webhookModules().map(
-      ({ instance }) => instance as ResolvedReceivers | undefined,
-    );
-    return new Set(modules.flatMap((receivers) => [...(receivers?.keys() ?? [])]));
+  /** The receivers of every webhook module in the application. */
+  private allReceivers(): ResolvedReceiver[] {
+    return this.webhookModules().flatMap(({ instance }) => [
+      ...((instance as ResolvedReceivers | undefined)?.values() ?? []),
+    ]);
   }
 }

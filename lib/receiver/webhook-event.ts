@@ -1,10 +1,10 @@
-import type { ValidationPipeOptions } from '@nestjs/common';
 import type { Readable } from 'node:stream';
 import { WebhookReplayError } from '../errors/webhook.error.js';
 import type { RequestBody } from '../request/spooled-body.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 import type { WebhookEventData, WebhookEventsMatching } from '../token/webhook-event-map.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';
+import { PayloadValidator } from './handlers/payload-validator.js';
 
 /** Records an event as handled in a transaction. */
 export interface EventCommitter {
@@ -34,6 +34,8 @@ function refusing(message: string): EventCommitter {
   };
 }
 
+const NO_VALIDATION = new PayloadValidator(false);
+
 /**
  * What the receiver keeps with an event, out of its handlers' sight. A member of the event, not a WeakMap beside it: the garbage
  * collector takes the values of one for alive, and with them each event's claims and data (benchmark `receive`).
@@ -42,8 +44,7 @@ export class EventKeeping {
   /** Who records the event in a transaction; an event that is not being received has nobody. */
   committer: EventCommitter = notReceived;
 
-  /** @param validation - how its data is validated */
-  constructor(readonly validation: ValidationPipeOptions | false = false) {}
+  constructor(readonly validator: PayloadValidator = NO_VALIDATION) {}
 }
 
 /** What a {@link WebhookEvent} is made of. */

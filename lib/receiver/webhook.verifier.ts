@@ -147,7 +147,7 @@ export class WebhookVerifier {
       attempt: rulesOf(token.profile).attempt(token.claims.webhook),
       receiver: receiver.name,
       signal: this.drain.signal,
-      keeping: new EventKeeping(receiver.validation),
+      keeping: new EventKeeping(receiver.validator),
     });
     const { replayStore, clock } = receiver;
     const mark = spooled?.fingerprint ?? fingerprint(event.event, event.data);

@@ -332,7 +332,7 @@ describe('start-up', () => {
     const error = (await start(receiverOptions(), [Wrong]).catch(
       (thrown: unknown) => thrown,
     )) as Error;
-    expect(error.message).toMatch(/Wrong\.one: asks for the receiver "nowhere"/);
+    expect(error.message).toMatch(/Wrong\.one: receiver "nowhere" is not configured/);
     expect(error.message).toMatch(/Wrong\.two: "\*" can never match.*"\*\*"/);
   });
 

@@ -4,11 +4,8 @@ import {
   type PipeTransform,
   type Type,
 } from '@nestjs/common';
-import {
-  validateWithClass,
-  validateWithSchema,
-  type StandardSchema,
-} from '../handlers/payload-validator.js';
+import { addDataParameter, parameterType } from '../handlers/data-parameters.js';
+import { validateWithSchema, type StandardSchema } from '../handlers/payload-validator.js';
 import { WEBHOOK_CONTEXT_TYPE } from '../receiver.constants.js';
 import { receptionOf, type AdapterRequest } from '../reception-of-request.js';
 import { keepingOf, type WebhookEvent } from '../webhook-event.js';
@@ -43,11 +40,10 @@ export function WebhookData(
 ): ParameterDecorator {
   const options = typeof what === 'string' ? { property: what } : (what ?? {});
   return (target, key, index) => {
-    // Nest's own ValidationPipe passes custom parameters by, so the type is read and applied here.
-    const metatype = (): unknown =>
-      (Reflect.getMetadata('design:paramtypes', target, key!) as unknown[] | undefined)?.[index];
+    addDataParameter(target, key!, { index, hasSchema: options.schema !== undefined });
+    // Nest's own ValidationPipe skips custom parameters, so the type is read and applied here.
     createParamDecorator((_: unknown, context: ExecutionContext) =>
-      dataFor(context, options, metatype()),
+      dataFor(context, options, parameterType(target, key!, index)),
     )(undefined, ...pipes)(target, key, index);
   };
 }
@@ -69,10 +65,9 @@ async function dataFor(
     property === undefined
       ? event.data
       : (event.data as Readonly<Record<string, unknown>> | null | undefined)?.[property];
-  const parsed = schema === undefined ? data : await validateWithSchema(data, schema);
   return schema === undefined
-    ? validateWithClass(parsed, metatype, keepingOf(event).validation)
-    : parsed;
+    ? keepingOf(event).validator.validate(data, metatype)
+    : validateWithSchema(data, schema);
 }
 
 function eventOf(context: ExecutionContext): WebhookEvent {

@@ -1,4 +1,3 @@
-import { WebhookConfigurationError } from '../../errors/webhook.error.js';
 import {
   UnprocessableEntityException,
   ValidationPipe,
@@ -31,7 +30,7 @@ interface StandardIssue {
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }
 
-/** Types the compiler records for parameters that are no DTO. */
+/** What the compiler records for a parameter whose type is not a class of the application's. */
 const PLAIN_TYPES: ReadonlySet<unknown> = new Set<unknown>([
   undefined,
   String,
@@ -42,9 +41,6 @@ const PLAIN_TYPES: ReadonlySet<unknown> = new Set<unknown>([
   Buffer,
   Date,
 ]);
-
-/** One pipe for each options object: a receiver's options live as long as the application. */
-const pipes = new WeakMap<object, ValidationPipe>();
 
 /**
  * Validates data against a Standard Schema.
@@ -60,55 +56,67 @@ export async function validateWithSchema(data: unknown, schema: StandardSchema):
   throw exception;
 }
 
-/**
- * Validates and transforms data into a class-validator DTO; what is typed with no class passes as it is.
- *
- * @throws {@link UnprocessableEntityException}-like HttpException 422 with one message a constraint
- */
-export async function validateWithClass(
-  data: unknown,
-  metatype: unknown,
-  options: ValidationPipeOptions | false,
-): Promise<unknown> {
-  if (options === false || PLAIN_TYPES.has(metatype) || !(await canValidate())) return data;
-  const metadata: ArgumentMetadata = { type: 'body', metatype: metatype as Type };
-  return pipeFor(options).transform(data, metadata);
-}
+/** Validates the data of a receiver's events against the class that a parameter is typed with. */
+export class PayloadValidator {
+  private pipe: ValidationPipe | undefined;
 
-let validators: Promise<boolean> | undefined;
+  /** @param options - `false` for no validation; `undefined` until start-up may supply {@link useDefaults} */
+  constructor(private options: ValidationPipeOptions | false | undefined) {}
 
-/**
- * Whether class-validator is there. It is an optional peer: without it no class can have a constraint, so
- * there is nothing to check. Nest's ValidationPipe is not asked, because it ends the process instead.
- *
- * @throws {@link WebhookConfigurationError} where it is there and class-transformer, which it needs, is not
- */
-function canValidate(): Promise<boolean> {
-  validators ??= import('class-validator').then(
-    async () => {
-      await import('class-transformer').catch(() => {
-        throw new WebhookConfigurationError([
-          {
-            path: 'receiver.validation',
-            message:
-              'needs class-transformer beside class-validator: install it, or set validation: false',
-          },
-        ]);
-      });
-      return true;
-    },
-    () => false,
-  );
-  return validators;
-}
-
-function pipeFor(options: ValidationPipeOptions): ValidationPipe {
-  let pipe = pipes.get(options);
-  if (pipe === undefined) {
-    pipe = new DataPipe({ transform: true, errorHttpStatusCode: 422, ...options });
-    pipes.set(options, pipe);
+  /** Whether data is validated at all. */
+  get isEnabled(): boolean {
+    return this.options !== false;
   }
-  return pipe;
+
+  /** Whether the receiver sets the options itself. */
+  get isConfigured(): boolean {
+    return this.options !== undefined;
+  }
+
+  /** Sets the options of a receiver that has none of its own. */
+  useDefaults(options: ValidationPipeOptions): void {
+    this.options ??= options;
+  }
+
+  /**
+   * Validates and transforms data into a class-validator DTO; data of any other type passes unchanged.
+   *
+   * @throws an HttpException 422 with one message per failed constraint
+   */
+  async validate(data: unknown, metatype: unknown): Promise<unknown> {
+    const { options = {} } = this;
+    if (options === false || !isClass(metatype)) return data;
+    if ((await findClassValidator()) === 'missing') return data;
+    this.pipe ??= new DataPipe({ transform: true, errorHttpStatusCode: 422, ...options });
+    const metadata: ArgumentMetadata = { type: 'body', metatype: metatype as Type };
+    return this.pipe.transform(data, metadata);
+  }
+}
+
+/** Whether a parameter's type is a class of the application's own, which may have constraints. */
+export function isClass(metatype: unknown): boolean {
+  return !PLAIN_TYPES.has(metatype);
+}
+
+/** `incomplete`: class-validator is installed, and class-transformer, which it needs here, is not. */
+export type ClassValidatorInstallation = 'installed' | 'incomplete' | 'missing';
+
+let installation: Promise<ClassValidatorInstallation> | undefined;
+
+/**
+ * Looks for class-validator, an optional peer: without it no class can have constraints. Asking Nest's ValidationPipe
+ * instead would end the process.
+ */
+export function findClassValidator(): Promise<ClassValidatorInstallation> {
+  installation ??= import('class-validator').then(
+    () =>
+      import('class-transformer').then(
+        () => 'installed',
+        () => 'incomplete',
+      ),
+    () => 'missing',
+  );
+  return installation;
 }
 
 /** A ValidationPipe that keeps the names of the constraints that failed, for the log. */

@@ -4,10 +4,26 @@ import type { ConfigurationFault } from '../../errors/webhook.error.js';
 import { eventPatternFault } from '../../token/event-name.js';
 import { WebhookHandlerContext } from './webhook-handler.context.js';
 import { WebhookHandlerRegistry, type WebhookHandler } from './webhook-handler.registry.js';
+import type { ResolvedReceiver } from '../receiver-options.interface.js';
 import type { WebhookEvent } from '../webhook-event.js';
+import { dataParameters, parameterType } from './data-parameters.js';
+import {
+  type ClassValidatorInstallation,
+  findClassValidator,
+  isClass,
+} from './payload-validator.js';
 import { readSubscriptions } from './webhook-subscription.js';
 
 type Wrapper = ReturnType<DiscoveryService['getProviders']>[number];
+
+/** A method of a provider or controller. */
+interface ExploredMethod {
+  readonly wrapper: Wrapper;
+  readonly prototype: Record<string, unknown>;
+  readonly methodName: string;
+  /** `Class.method`, for messages. */
+  readonly name: string;
+}
 
 /**
  * Finds the handlers at start-up: on every provider and controller, of any scope.
@@ -26,42 +42,50 @@ export class WebhookExplorer {
   ) {}
 
   /**
-   * @param receivers - the names a handler may ask for
+   * Registers every handler.
+   *
+   * @param receivers - all receivers of the application: a handler may name one of another module
    * @returns what is wrong with the handlers
    */
-  explore(receivers: ReadonlySet<string>): ConfigurationFault[] {
+  async explore(receivers: readonly ResolvedReceiver[]): Promise<ConfigurationFault[]> {
+    const classValidator = await findClassValidator();
     const faults: ConfigurationFault[] = [];
     for (const wrapper of [...this.discovery.getProviders(), ...this.discovery.getControllers()]) {
-      // An alias (`useExisting`) stands for a provider that is found by itself.
+      // An alias (`useExisting`) refers to a provider that is discovered by itself.
       if (wrapper.isAlias) continue;
       const prototype = prototypeOf(wrapper);
       if (prototype === undefined) continue;
       for (const methodName of this.scanner.getAllMethodNames(prototype)) {
-        this.register(wrapper, prototype, methodName, receivers, faults);
+        const method = {
+          wrapper,
+          prototype,
+          methodName,
+          name: `${String(wrapper.name)}.${methodName}`,
+        };
+        faults.push(...validationFaults(method, receivers, classValidator));
+        faults.push(...this.register(method, receivers, classValidator));
       }
     }
     return faults;
   }
 
   private register(
-    wrapper: Wrapper,
-    prototype: Record<string, unknown>,
-    methodName: string,
-    receivers: ReadonlySet<string>,
-    faults: ConfigurationFault[],
-  ): void {
-    const method = prototype[methodName];
-    if (typeof method !== 'function') return;
-    const subscriptions = readSubscriptions(method);
-    if (subscriptions.length === 0 || this.isKnown(wrapper, methodName)) return;
-    const name = `${wrapper.name}.${methodName}`;
-    // One handler a method, however many subscriptions lead to it: an event runs it once.
+    method: ExploredMethod,
+    receivers: readonly ResolvedReceiver[],
+    classValidator: ClassValidatorInstallation,
+  ): ConfigurationFault[] {
+    const { wrapper, prototype, methodName, name } = method;
+    const subscriptions = subscriptionsOf(prototype[methodName]);
+    if (subscriptions.length === 0 || this.isKnown(wrapper, methodName)) return [];
+    const faults: ConfigurationFault[] = [];
+    // One handler per method, however many of its subscriptions match: an event runs it once.
     const handler: WebhookHandler = { name, run: this.runner(wrapper, methodName) };
     for (const { patterns, receiver } of subscriptions) {
-      if (receiver !== undefined && !receivers.has(receiver)) {
+      if (receiver !== undefined && !receivers.some((one) => one.name === receiver)) {
+        const names = receivers.map((one) => `"${one.name}"`).join(', ') || 'none';
         faults.push({
           path: name,
-          message: `asks for the receiver "${receiver}", which is not configured: name one of ${[...receivers].join(', ') || 'none'}`,
+          message: `receiver "${receiver}" is not configured; use one of: ${names}`,
         });
       }
       for (const pattern of patterns) {
@@ -69,8 +93,10 @@ export class WebhookExplorer {
         if (message !== undefined) faults.push({ path: name, message });
         else this.registry.add(pattern, receiver, handler);
       }
-      this.logger.log(`Mapped {${patterns.join(', ')}} to ${name}`);
+      const validation = unvalidatedNote(method, classValidator);
+      this.logger.log(`Mapped {${patterns.join(', ')}} to ${name}${validation}`);
     }
+    return faults;
   }
 
   /** A factory may give the same instance under a second token. */
@@ -116,4 +142,48 @@ function prototypeOf(wrapper: Wrapper): Record<string, unknown> | undefined {
       : undefined;
   }
   return (metatype as { prototype?: Record<string, unknown> } | null)?.prototype;
+}
+
+function subscriptionsOf(method: unknown): ReturnType<typeof readSubscriptions> {
+  return typeof method === 'function' ? readSubscriptions(method) : [];
+}
+
+/** Without class-transformer, the first event for a DTO would be answered 500. */
+function validationFaults(
+  { prototype, methodName, name }: ExploredMethod,
+  receivers: readonly ResolvedReceiver[],
+  classValidator: ClassValidatorInstallation,
+): ConfigurationFault[] {
+  if (classValidator !== 'incomplete') return [];
+  if (!receivers.some(({ validator }) => validator.isEnabled)) return [];
+  const needsValidation = dataParameters(prototype, methodName).some(
+    ({ index, hasSchema }) => !hasSchema && isClass(parameterType(prototype, methodName, index)),
+  );
+  if (!needsValidation) return [];
+  return [
+    {
+      path: name,
+      message:
+        'its data is validated by class-validator, which needs class-transformer: run "npm install class-transformer", or set validation: false on the receiver',
+    },
+  ];
+}
+
+/** Types that the compiler records for an interface, an array, or nothing at all. */
+const UNCHECKED_TYPES: ReadonlySet<unknown> = new Set([undefined, Object, Array]);
+
+/** What the start-up line of a handler adds if its data reaches it as the sender chose. */
+function unvalidatedNote(
+  { prototype, methodName }: ExploredMethod,
+  classValidator: ClassValidatorInstallation,
+): string {
+  const types = dataParameters(prototype, methodName)
+    .filter(({ hasSchema }) => !hasSchema)
+    .map(({ index }) => parameterType(prototype, methodName, index));
+  if (types.some((type) => UNCHECKED_TYPES.has(type))) {
+    return ' (data not validated: the parameter is not typed with a class)';
+  }
+  return classValidator === 'missing' && types.some(isClass)
+    ? ' (data not validated: class-validator is not installed)'
+    : '';
 }

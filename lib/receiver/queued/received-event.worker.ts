@@ -83,7 +83,7 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     const event = eventOfDelivery(delivery, received, {
       run,
       signal: this.abort.signal,
-      keeping: new EventKeeping(receiver.validation),
+      keeping: new EventKeeping(receiver.validator),
     });
     const reservation = await this.reserve(receiver, delivery, event);
     if ('type' in reservation) return reservation;
