@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 import { WebhookReplayError } from '../errors/webhook.error.js';
-import type { RequestBody } from '../request/spooled-body.js';
+import type { RequestBody } from '../request/request-body.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 import type { WebhookEventData, WebhookEventsMatching } from '../token/webhook-event-map.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';

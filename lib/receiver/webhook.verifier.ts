@@ -22,7 +22,7 @@ import { ReceiverDrain } from './receiver.drain.js';
 import { fingerprint } from '../request/content-fingerprint.js';
 import { replayClaim } from './replay/replay-identity.js';
 import { EventKeeping, WebhookEvent } from './webhook-event.js';
-import type { RequestBody } from '../request/spooled-body.js';
+import type { RequestBody } from '../request/request-body.js';
 import { WebhookReception } from './replay/webhook-reception.js';
 
 /**

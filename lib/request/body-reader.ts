@@ -3,8 +3,8 @@ import { finished, type Readable } from 'node:stream';
 import { WebhookPayloadError } from '../errors/webhook.error.js';
 import { BodyDigests, type PayloadRule } from '../token/payload-rule.js';
 import { hashMismatch, hashRequired, sizeMismatch } from '../token/payload-refusals.js';
-import type { BodySpool, SpoolRoom } from './body-spool.js';
-import { MemoryBody, type RequestBody } from './spooled-body.js';
+import type { BodySpool, SpoolFile } from './body-spool.js';
+import { MemoryBody, type RequestBody } from './request-body.js';
 import type { BodySource, IncomingWebhook } from './incoming-webhook.js';
 
 /** A body that was read to its end. */
@@ -12,26 +12,26 @@ interface ReadBody {
   readonly body: RequestBody;
   /** `<algorithm>:<hex>`, one for each hash of a `digest` rule. */
   readonly computed: readonly string[];
-  /** By {@link BodyIntake.mark}; only for a body that is in a file. */
-  readonly mark?: string;
+  /** Only for a body in a file. */
+  readonly fingerprint?: string;
 }
 
-/** What is done with a body while it comes in. */
-interface BodyIntake {
+/** How a body is read and checked. */
+interface ReadOptions {
   readonly rule: PayloadRule;
   readonly maxBodyBytes: number;
-  /** For large ones; absent, all are kept in memory. */
+  /** Stores large bodies; without it all stay in memory. */
   readonly spool?: BodySpool | undefined;
-  /** Bytes that the request says it has. */
+  /** The `Content-Length` of the request. */
   readonly declared?: number | undefined;
-  /** Starts one more digest over a body that goes to a file, so that nobody has to read it once more for that. */
-  readonly mark?: (() => Hash) | undefined;
+  /** Starts the fingerprint of a body that goes to a file, so that the file is not read again for it. */
+  readonly startFingerprint?: (() => Hash) | undefined;
 }
 
 /**
- * Refuses what can be refused from the headers, before a byte is read.
+ * Checks what the headers declare about the body, before a byte of it is read.
  *
- * @throws {@link WebhookPayloadError} `hash_required`, `hash_mismatch` for another size than the token names,
+ * @throws {@link WebhookPayloadError} `hash_required`, `hash_mismatch` if the size differs from the token's,
  *   `payload_too_large` or `unsupported_encoding`
  */
 export function checkDeclaredBody(
@@ -39,10 +39,10 @@ export function checkDeclaredBody(
   rule: PayloadRule,
   maxBodyBytes: number,
 ): void {
-  const atHand = body.kind === 'bytes' ? body.bytes.length : 0;
-  const declared = Number(headers.get('content-length') ?? atHand);
+  const available = body.kind === 'bytes' ? body.bytes.length : 0;
+  const declared = Number(headers.get('content-length') ?? available);
   if (declared > maxBodyBytes) throw tooLarge(maxBodyBytes);
-  // Where the token names the size, a body without a declared one (chunked) is refused too.
+  // If the token names the size, a body without a declared size (chunked) is refused too.
   if (rule.kind === 'digest' && rule.size !== undefined && rule.size !== declared) {
     throw sizeMismatch();
   }
@@ -51,58 +51,58 @@ export function checkDeclaredBody(
   if (encoding !== 'identity' && encoding !== '') {
     throw new WebhookPayloadError(
       'unsupported_encoding',
-      'the body has a content encoding: send it as it is, the hash is over the bytes on the wire',
+      'the body has a content encoding: send it without one, because the hash covers the bytes on the wire',
     );
   }
 }
 
 /**
- * Reads a body and digests it as it streams in; a large one into a file.
+ * Reads a body and computes its digests while it arrives; a large body goes to a file.
  *
- * @throws {@link WebhookPayloadError} `payload_too_large` as soon as it is, `hash_required` at the first
- *   byte that nothing authenticates, `hash_mismatch` at the first beyond the size the token names,
- *   `payload_incomplete`, `payload_consumed`, `spool_unavailable`
+ * @throws {@link WebhookPayloadError} `payload_too_large` at the first byte over the limit, `hash_required` at the first
+ *   byte that no hash covers, `hash_mismatch` at the first byte over the size in the token, `payload_incomplete`,
+ *   `payload_consumed`, `spool_unavailable`
  */
-export async function readBody(source: BodySource, options: BodyIntake): Promise<ReadBody> {
+export async function readBody(source: BodySource, options: ReadOptions): Promise<ReadBody> {
   switch (source.kind) {
     case 'stream':
       return readStream(source.stream, options);
     case 'bytes':
-      return takeBytes(source.bytes, options);
+      return readBytes(source.bytes, options);
     case 'consumed':
-      throw consumed();
+      throw payloadConsumed();
   }
 }
 
-async function takeBytes(bytes: Uint8Array, options: BodyIntake): Promise<ReadBody> {
-  const intake = new Intake({ ...options, spool: undefined });
-  if (bytes.length > 0) intake.take(Buffer.from(bytes));
-  return intake.end();
+async function readBytes(bytes: Uint8Array, options: ReadOptions): Promise<ReadBody> {
+  const collector = new BodyCollector({ ...options, spool: undefined });
+  if (bytes.length > 0) collector.add(Buffer.from(bytes));
+  return collector.end();
 }
 
-async function readStream(stream: Readable, options: BodyIntake): Promise<ReadBody> {
-  if (stream.readableEnded) throw consumed();
-  const intake = new Intake(options);
+async function readStream(stream: Readable, options: ReadOptions): Promise<ReadBody> {
+  if (stream.readableEnded) throw payloadConsumed();
+  const collector = new BodyCollector(options);
   try {
-    await drain(stream, intake);
-    return await intake.end();
+    await collect(stream, collector);
+    return await collector.end();
   } catch (error) {
-    intake.discard();
+    collector.discard();
     throw error;
   }
 }
 
-function drain(stream: Readable, intake: Intake): Promise<void> {
+function collect(stream: Readable, collector: BodyCollector): Promise<void> {
   return new Promise((resolve, reject) => {
     let isSettled = false;
-    // `for await` would destroy the request on the first refusal, and with it the answer's socket.
+    // `for await` would destroy the request on a refusal, and with it the socket of the answer.
     const onData = (chunk: Buffer | string): void => {
       try {
-        // A stream of the caller's own may give texts.
-        intake.take(typeof chunk === 'string' ? Buffer.from(chunk) : chunk);
-        if (!intake.isBehind) return;
+        // A stream from the application may emit strings.
+        collector.add(typeof chunk === 'string' ? Buffer.from(chunk) : chunk);
+        if (!collector.isBehind) return;
         stream.pause();
-        intake.write().then(resume, refuse);
+        collector.write().then(resume, refuse);
       } catch (error) {
         refuse(error);
       }
@@ -140,41 +140,42 @@ function drain(stream: Readable, intake: Intake): Promise<void> {
   });
 }
 
-/** Takes the body in, piece by piece, and holds each piece against rule and bound. */
-class Intake {
+/** Collects the chunks of a body and checks each one against the rule and the limits. */
+class BodyCollector {
   private chunks: Buffer[] = [];
-  private waiting = 0;
+  /** Bytes in `chunks`. */
+  private buffered = 0;
   private length = 0;
-  private room: SpoolRoom | undefined;
+  private file: SpoolFile | undefined;
   private writing: Promise<void> | undefined;
-  private mark: Hash | undefined;
+  private fingerprint: Hash | undefined;
   private readonly digests: BodyDigests;
   private readonly size: number;
 
-  constructor(private readonly options: BodyIntake) {
+  constructor(private readonly options: ReadOptions) {
     const { rule } = options;
     this.digests = new BodyDigests(rule);
     this.size = (rule.kind === 'digest' ? rule.size : undefined) ?? Infinity;
   }
 
-  take(chunk: Buffer): void {
+  add(chunk: Buffer): void {
     const { rule, maxBodyBytes } = this.options;
     this.length += chunk.length;
     if (this.length > maxBodyBytes) throw tooLarge(maxBodyBytes);
     if (rule.kind === 'empty') throw hashRequired();
     if (this.length > this.size) throw hashMismatch();
     this.digests.update(chunk);
-    this.mark?.update(chunk);
+    this.fingerprint?.update(chunk);
     this.chunks.push(chunk);
-    this.waiting += chunk.length;
+    this.buffered += chunk.length;
   }
 
-  /** Whether what has gathered is to be written before more is taken. */
+  /** Whether the buffered chunks must be written before more are read. */
   get isBehind(): boolean {
-    return this.isLarge && this.waiting >= this.options.spool!.writeAt;
+    return this.isLarge && this.buffered >= this.options.spool!.writeAt;
   }
 
-  /** Writes what has gathered to the body's file. */
+  /** Writes the buffered chunks to the body's file. */
   write(): Promise<void> {
     this.writing ??= this.writeAll().finally(() => (this.writing = undefined));
     return this.writing;
@@ -188,15 +189,15 @@ class Intake {
       return { body: new MemoryBody(bytes), computed };
     }
     await this.write();
-    const body = this.room!.body;
-    return this.mark === undefined
+    const body = this.file!.body;
+    return this.fingerprint === undefined
       ? { body, computed }
-      : { body, computed, mark: this.mark.digest('base64url') };
+      : { body, computed, fingerprint: this.fingerprint.digest('base64url') };
   }
 
-  /** Gives up what it has taken, once it is not being written any more. */
+  /** Removes the body's file, after a write in progress has ended. */
   discard(): void {
-    const remove = (): void => this.room?.body.remove();
+    const remove = (): void => this.file?.body.remove();
     if (this.writing === undefined) remove();
     else void this.writing.then(remove, remove);
   }
@@ -207,31 +208,31 @@ class Intake {
   }
 
   private async writeAll(): Promise<void> {
-    const { spool, declared = 0, mark } = this.options;
-    if (this.room === undefined) {
-      this.mark = mark?.();
-      for (const chunk of this.chunks) this.mark?.update(chunk);
-      this.room = await spool!.begin();
-      this.room.reserve(declared);
+    const { spool, declared = 0, startFingerprint } = this.options;
+    if (this.file === undefined) {
+      this.fingerprint = startFingerprint?.();
+      for (const chunk of this.chunks) this.fingerprint?.update(chunk);
+      this.file = await spool!.create();
+      this.file.reserve(declared);
     }
     const { chunks } = this;
     this.chunks = [];
-    this.waiting = 0;
-    this.room.reserve(this.length);
-    await this.room.append(chunks);
+    this.buffered = 0;
+    this.file.reserve(this.length);
+    await this.file.append(chunks);
   }
 }
 
-function consumed(): WebhookPayloadError {
+function payloadConsumed(): WebhookPayloadError {
   return new WebhookPayloadError(
     'payload_consumed',
-    'the body was read before the webhook guard ran, so its exact bytes are gone: mount body parsers after the application was created, or on other paths',
+    'something read the body before the webhook guard, so its exact bytes are lost: add body parsers after the application is created, or only on other paths',
   );
 }
 
 function tooLarge(maxBodyBytes: number): WebhookPayloadError {
   return new WebhookPayloadError(
     'payload_too_large',
-    `the body is larger than the ${maxBodyBytes} bytes this receiver takes`,
+    `the body is larger than the ${maxBodyBytes} bytes that this receiver accepts`,
   );
 }

@@ -3,43 +3,43 @@ import { mkdir, open, readdir, unlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { WebhookPayloadError } from '../errors/webhook.error.js';
-import { SpooledBody } from './spooled-body.js';
+import { SpooledBody } from './request-body.js';
 
-/** Where large bodies are kept while they are verified and handled. */
+/** How large bodies are stored in files while they are verified and handled. */
 export interface WebhookSpoolOptions {
   /** Bytes above which a body goes to a file; default 1048576 (1 MiB). */
   readonly above?: number | undefined;
-  /** Where the files lie; made where it does not exist. Default: the system's directory for temporary files. */
+  /** Directory of the files; created if missing. Default: the system's temporary directory. */
   readonly directory?: string | undefined;
-  /** Bytes that the files of this receiver may take at once; beyond it senders get 503. Default 1073741824 (1 GiB). */
+  /** Total bytes of this receiver's files; beyond it, senders get 503. Default 1073741824 (1 GiB). */
   readonly maxBytes?: number | undefined;
 }
 
-/** The options, filled. */
+/** The options with defaults applied. */
 interface ResolvedSpoolOptions {
   readonly above: number;
   readonly directory: string | undefined;
   readonly maxBytes: number;
 }
 
-/** Bytes of all bodies together that gather in memory before they are written, and of one body at least and at most. */
-const GATHERING = { together: 4_194_304, least: 32_768, most: 262_144 };
+/** Bytes that are buffered before a write: of all bodies together, and the minimum and maximum of one body. */
+const WRITE_BUFFER = { total: 4_194_304, min: 32_768, max: 262_144 };
 const PREFIX = 'nestjs-webhook-token-';
 const SUFFIX = '.body';
 
 /**
- * Keeps bodies that are too large for memory in temporary files, readable by this user alone, and bounds what they take.
+ * Stores bodies that are too large for memory in temporary files that only this user can read, and limits their total size.
  *
- * Nothing of a body is handed out before the whole of it is verified. A file loses its name as soon as it is open, so that
- * a crash leaves nothing; where the system does not allow that, the next start removes it.
+ * A body is available only after all of it is verified. A file is unlinked as soon as it is open, so that a crash leaves
+ * nothing behind; on systems that do not allow this, the next start removes it.
  */
 export class BodySpool {
   readonly above: number;
   private readonly directory: string;
   private readonly ownDirectory: boolean;
   private readonly maxBytes: number;
-  private taken = 0;
-  /** Bodies that have a file, or are about to. */
+  private reserved = 0;
+  /** Bodies that have a file or are about to get one. */
   private bodies = 0;
 
   constructor({ above, directory, maxBytes }: ResolvedSpoolOptions) {
@@ -50,12 +50,12 @@ export class BodySpool {
   }
 
   /**
-   * Bytes of one body that gather before they are written. Large writes are cheap; but what all bodies gather is taken
-   * in, and digested, in one turn of the event loop, and so they get less of it the more of them there are.
+   * Bytes of one body that are buffered before a write. Large writes are cheaper, but everything buffered is digested in
+   * one turn of the event loop, so each body gets less when there are many.
    */
   get writeAt(): number {
-    const { together, least, most } = GATHERING;
-    return Math.min(most, Math.max(least, together / (this.bodies + 1)));
+    const { total, min, max } = WRITE_BUFFER;
+    return Math.min(max, Math.max(min, total / (this.bodies + 1)));
   }
 
   /**
@@ -63,9 +63,9 @@ export class BodySpool {
    *
    * @throws {@link WebhookPayloadError} `spool_unavailable`
    */
-  async begin(): Promise<SpoolRoom> {
+  async create(): Promise<SpoolFile> {
     this.bodies++;
-    const room = new SpoolRoom(this);
+    const spoolFile = new SpoolFile(this);
     const path = join(this.directory, `${PREFIX}${process.pid}-${randomUUID()}${SUFFIX}`);
     try {
       if (this.ownDirectory) await mkdir(this.directory, { recursive: true, mode: 0o700 });
@@ -74,18 +74,18 @@ export class BodySpool {
         () => undefined,
         () => path,
       );
-      room.body = new SpooledBody(file, name, () => {
+      spoolFile.body = new SpooledBody(file, name, () => {
         this.bodies--;
-        room.giveBack();
+        spoolFile.release();
       });
-      return room;
+      return spoolFile;
     } catch (cause) {
       this.bodies--;
-      throw unavailable('no file can be opened for it', cause);
+      throw unavailable('no file can be opened in the spool directory', cause);
     }
   }
 
-  /** Removes what a process that is gone has left behind. */
+  /** Removes files of processes that no longer run. */
   async sweep(): Promise<void> {
     const names = await readdir(this.directory).catch((): string[] => []);
     for (const name of names) {
@@ -96,34 +96,37 @@ export class BodySpool {
   }
 
   /** @internal */
-  take(bytes: number): void {
-    if (this.taken + bytes > this.maxBytes) {
-      throw unavailable(`${this.maxBytes} bytes of other bodies are being handled`);
+  reserve(bytes: number): void {
+    if (this.reserved + bytes > this.maxBytes) {
+      throw unavailable(`bodies in the spool would exceed ${this.maxBytes} bytes (spool.maxBytes)`);
     }
-    this.taken += bytes;
+    this.reserved += bytes;
   }
 
   /** @internal */
-  giveBack(bytes: number): void {
-    this.taken -= bytes;
+  release(bytes: number): void {
+    this.reserved -= bytes;
   }
 }
 
-/** One body's share of the spool. */
-export class SpoolRoom {
+/** The file of one body, and its share of the spool's size. */
+export class SpoolFile {
   body!: SpooledBody;
-  private taken = 0;
+  private reserved = 0;
 
   constructor(private readonly spool: BodySpool) {}
 
-  /** Makes sure that so many bytes fit, counted from the body's beginning. */
+  /**
+   * Reserves space for the whole body.
+   *
+   * @param bytes - size of the body, as far as it is known
+   */
   reserve(bytes: number): void {
-    if (bytes <= this.taken) return;
-    this.spool.take(bytes - this.taken);
-    this.taken = bytes;
+    if (bytes <= this.reserved) return;
+    this.spool.reserve(bytes - this.reserved);
+    this.reserved = bytes;
   }
 
-  /** Writes behind what is there. */
   async append(chunks: readonly Buffer[]): Promise<void> {
     try {
       await this.body.append(chunks);
@@ -132,16 +135,16 @@ export class SpoolRoom {
     }
   }
 
-  giveBack(): void {
-    this.spool.giveBack(this.taken);
-    this.taken = 0;
+  release(): void {
+    this.spool.release(this.reserved);
+    this.reserved = 0;
   }
 }
 
 function unavailable(why: string, cause?: unknown): WebhookPayloadError {
   return new WebhookPayloadError(
     'spool_unavailable',
-    `a body of this size cannot be kept now: ${why}`,
+    `a body of this size cannot be stored now: ${why}`,
     { cause },
   );
 }
@@ -157,7 +160,7 @@ function isAlive(pid: number): boolean {
     process.kill(pid, 0);
     return true;
   } catch (error) {
-    // Of another user, and so there.
+    // EPERM: the process runs under another user.
     return (error as NodeJS.ErrnoException).code === 'EPERM';
   }
 }

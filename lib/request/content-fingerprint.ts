@@ -1,14 +1,14 @@
 import { createHash, type Hash } from 'node:crypto';
 import { Lanes } from '../replay/lanes.js';
 
-/** Stand before a value, so that no two kinds of it are alike. */
+/** Precedes each value, so that values of different types differ. */
 const Kind = {
-  text: 1,
+  string: 1,
   number: 2,
   true: 3,
   false: 4,
   null: 5,
-  list: 6,
+  array: 6,
   object: 7,
   none: 8,
 } as const;
@@ -17,30 +17,30 @@ const number = new Float64Array(1);
 const halves = new Uint32Array(number.buffer);
 
 /**
- * Stands for what an event says, in 64 bits that are the same whatever the order of an object's members: each member is
- * mixed by itself, and the members are added up. Putting them in order and digesting their text takes some four times as long,
- * and is then the dearest part of a large POST (benchmark `receive`).
+ * A 64-bit fingerprint of an event's name and JSON data that does not depend on the order of members: each member is hashed
+ * by itself, and the hashes are added. Sorting and digesting the members takes about four times as long, and would be the
+ * most expensive part of a large POST (benchmark `receive`).
  *
- * It is no digest: who chooses the contents can find two that are marked alike. That is the event's own
- * sender, whose second content is then answered as a copy instead of as a conflict. Neither is ever handled.
+ * It is not collision-resistant. Only the event's own sender can choose colliding data; the second event is then
+ * acknowledged as a copy instead of refused as a conflict, and is not handled either way.
  *
- * @param value - what JSON.parse has made, nested no deeper than 64 levels; `undefined` for no data
+ * @param value - from `JSON.parse`, nested at most 64 levels; `undefined` for no data
  */
 export function contentFingerprint(event: string, value: unknown): string {
-  const mark = new Mark();
-  mark.takeText(event);
-  mark.take(value);
-  return mark.toString();
+  const hash = new ContentHash();
+  hash.addString(event);
+  hash.add(value);
+  return hash.toString();
 }
 
-class Mark extends Lanes {
-  take(value: unknown): void {
+class ContentHash extends Lanes {
+  add(value: unknown): void {
     switch (typeof value) {
       case 'string':
-        this.mix(Kind.text);
-        return this.takeText(value);
+        this.mix(Kind.string);
+        return this.addString(value);
       case 'number':
-        // As their texts are: there is one 0.
+        // JSON has one zero; `+ 0` turns -0 into it.
         number[0] = value + 0;
         this.mix(Kind.number);
         this.mix(halves[0]!);
@@ -49,40 +49,40 @@ class Mark extends Lanes {
         return this.mix(value ? Kind.true : Kind.false);
       case 'object':
         if (value === null) return this.mix(Kind.null);
-        if (Array.isArray(value)) return this.takeList(value);
-        return this.takeMembers(value as Readonly<Record<string, unknown>>);
+        if (Array.isArray(value)) return this.addArray(value);
+        return this.addMembers(value as Readonly<Record<string, unknown>>);
       default:
         this.mix(Kind.none);
     }
   }
 
-  takeText(text: string): void {
-    this.mixText(text);
-    this.mix(text.length);
+  addString(value: string): void {
+    this.mixText(value);
+    this.mix(value.length);
   }
 
   override toString(): string {
-    return [scattered(this.high), scattered(this.low)]
+    return [scramble(this.high), scramble(this.low)]
       .map((half) => (half >>> 0).toString(16).padStart(8, '0'))
       .join('');
   }
 
-  private takeList(items: readonly unknown[]): void {
-    this.mix(Kind.list);
-    for (const item of items) this.take(item);
+  private addArray(items: readonly unknown[]): void {
+    this.mix(Kind.array);
+    for (const item of items) this.add(item);
     this.mix(items.length);
   }
 
-  private takeMembers(members: Readonly<Record<string, unknown>>): void {
+  private addMembers(members: Readonly<Record<string, unknown>>): void {
     const { high, low } = this;
     let [sumOfHigh, sumOfLow, count] = [0, 0, 0];
     for (const name in members) {
       this.high = Kind.object;
       this.low = Kind.object;
-      this.takeText(name);
-      this.take(members[name]);
-      sumOfHigh += scattered(this.high);
-      sumOfLow += scattered(this.low);
+      this.addString(name);
+      this.add(members[name]);
+      sumOfHigh += scramble(this.high);
+      sumOfLow += scramble(this.low);
       count++;
     }
     this.high = high;
@@ -94,22 +94,21 @@ class Mark extends Lanes {
   }
 }
 
-/** Has every bit depend on every other one, as sums want it. */
-function scattered(bits: number): number {
+/** Makes every bit depend on every other, so that sums of hashes do not cancel out. */
+function scramble(bits: number): number {
   let mixed = Math.imul(bits ^ (bits >>> 16), 0x85ebca6b);
   mixed = Math.imul(mixed ^ (mixed >>> 13), 0xc2b2ae35);
   return mixed ^ (mixed >>> 16);
 }
 
-/** Starts the digest of an event whose data is octets, which follow. */
+/** Starts the fingerprint of an event whose data are bytes; the bytes follow. */
 export function startFingerprint(event: string): Hash {
   return createHash('sha256').update(`${event}\n`);
 }
 
 /**
- * Stands for what happened, not for how it was sent: the same event may first come inline and then, after a
- * proxy refused so long a header, as a body, and a sender that builds it anew may order its members in
- * another way. JSON is therefore compared as its parsed value, an object being a set of members.
+ * Identifies the content of an event, however it was sent: an event may first arrive in the token and then, after a proxy
+ * refused the long header, as a body, and a sender may order its members differently. JSON is therefore compared by value.
  */
 export function fingerprint(event: string, data: unknown): string {
   if (Buffer.isBuffer(data)) return startFingerprint(event).update(data).digest('base64url');

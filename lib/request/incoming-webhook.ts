@@ -1,34 +1,34 @@
 import type { IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
 
-/** Header access that keeps what Node's own view hides: that a header came twice. */
+/** Access to headers that also shows repeated ones, which Node's `headers` hides. */
 export interface RequestHeaders {
   /** The first value. */
   get(name: string): string | undefined;
-  /** Every value, one an occurrence. */
+  /** Every value, in order of arrival. */
   all(name: string): readonly string[];
 }
 
-/** Where the body's exact octets come from. */
+/** The source of the body's exact bytes. */
 export type BodySource =
   | { readonly kind: 'stream'; readonly stream: Readable }
   | { readonly kind: 'bytes'; readonly bytes: Uint8Array }
-  /** Something read the stream and kept nothing. */
+  /** Something else has read the stream and kept nothing. */
   | { readonly kind: 'consumed' };
 
-/** A request that claims to be a webhook, seen without its adapter. */
+/** A request before verification, independent of the HTTP adapter. */
 export interface IncomingWebhook {
   readonly method: string;
   readonly headers: RequestHeaders;
   readonly body: BodySource;
 }
 
-/** Headers as any framework gives them: a plain object, or the Fetch API's. */
+/** Headers of any framework: a plain object, or the Fetch API's `Headers`. */
 type HeadersLike =
   | Readonly<Record<string, string | readonly string[] | undefined>>
   | { get(name: string): string | null; forEach?: unknown };
 
-/** Sees a Node request, with headers that the body shield had put aside in their place again. */
+/** Wraps a Node request. The body shield must have restored its headers. */
 export function fromNodeRequest(request: IncomingMessage, body: BodySource): IncomingWebhook {
   return { method: request.method ?? '', headers: nodeHeaders(request), body };
 }
@@ -39,7 +39,7 @@ function nodeHeaders(request: IncomingMessage): RequestHeaders {
       const value = request.headers[name];
       return Array.isArray(value) ? value[0] : value;
     },
-    // `headers` keeps the first Authorization and says nothing of a second one.
+    // `headers` keeps only the first Authorization header.
     all: (name) => {
       const { rawHeaders } = request;
       const values: string[] = [];
@@ -53,7 +53,7 @@ function nodeHeaders(request: IncomingMessage): RequestHeaders {
   };
 }
 
-/** Sees headers of a request that came another way. */
+/** Wraps the headers of a request that did not arrive through this application's HTTP server. */
 function fromHeaders(headers: HeadersLike): RequestHeaders {
   if (typeof (headers as { get?: unknown }).get === 'function') {
     const fetched = headers as { get(name: string): string | null };
@@ -69,15 +69,15 @@ function fromHeaders(headers: HeadersLike): RequestHeaders {
   return { get: (name) => values.get(name)?.[0], all: (name) => values.get(name) ?? [] };
 }
 
-/** A request that came by another way than an HTTP route of this application. */
+/** A request that did not arrive through an HTTP route of this application: from a queue, a serverless event or a test. */
 export interface WebhookRequestLike {
   readonly method: string;
   readonly headers: HeadersLike;
-  /** The exact octets after transfer decoding; a text is taken as UTF-8. */
+  /** The exact bytes after transfer decoding; a string is encoded as UTF-8. */
   readonly body?: Uint8Array | string | NodeJS.ReadableStream | undefined;
 }
 
-/** Sees such a request as a receiver does. */
+/** Wraps such a request. */
 export function fromRequestLike(request: WebhookRequestLike): IncomingWebhook {
   return {
     method: request.method.toUpperCase(),

@@ -13,18 +13,18 @@ import { MAX_DATA_DEPTH } from '../token/webhook-token.constants.js';
 const UTF8 = /^utf-?8$/i;
 const JSON_TYPE = /^application\/(?:json|[^\s;]+\+json)$/;
 
-/** Tells whether a content type is JSON: `application/json`, or a `+json` of RFC 6839. */
+/** Whether a content type is JSON: `application/json`, or a `+json` type of RFC 6839. */
 export function isJsonType(contentType: string | undefined): boolean {
   return contentType !== undefined && JSON_TYPE.test(mediaType(contentType));
 }
 
 /**
- * Parses an authentic JSON body as strictly as inline data.
+ * Parses a verified JSON body as strictly as data in a token.
  *
  * @param maxMembers - names in objects and elements of arrays, at all levels; counted before parsing, because an object
  *   of 500,000 names holds the event loop for seconds
- * @throws {@link WebhookPayloadError} `unsupported_encoding` for a charset the runtime does not decode,
- *   `invalid_payload` for anything that is not safe JSON; never with a piece of the body in it
+ * @throws {@link WebhookPayloadError} `unsupported_encoding` for an unknown charset, `invalid_payload` for anything that is
+ *   not safe JSON; the message never quotes the body
  */
 export function parseJsonPayload(bytes: Buffer, contentType: string, maxMembers: number): unknown {
   const text = decode(bytes, charset(contentType));
@@ -47,8 +47,9 @@ const MESSAGES: Readonly<Record<StructureFault, string>> = {
 };
 
 /**
- * Tells whether a body may hold the event loop while it is parsed: to open an object or a list takes as long as some thirty
- * other characters do. Of those with fewer brackets the depth is counted afterwards (benchmark `receive`, POST with 1 MB).
+ * Whether a body has enough brackets to block the event loop while it is parsed: opening an object or an array costs as much
+ * as about thirty other characters. For other bodies, counting the depth after parsing is cheaper (benchmark `receive`,
+ * POST with 1 MB).
  */
 function isDense(text: string): boolean {
   return text.length > 65_536 && opensMoreThan(text, text.length / 32);
@@ -57,7 +58,7 @@ function isDense(text: string): boolean {
 function decode(bytes: Buffer, label: string): string {
   const text = UTF8.test(label) ? decodeUtf8(bytes) : decodeAs(label, bytes);
   if (text === undefined) {
-    throw invalid('the body is not text in the charset its content type names');
+    throw invalid('the body is not valid in the charset that its content type names');
   }
   return text;
 }
@@ -69,7 +70,7 @@ function decodeAs(label: string, bytes: Buffer): string | undefined {
   } catch {
     throw new WebhookPayloadError(
       'unsupported_encoding',
-      'the charset of the body is not known here: send JSON as UTF-8',
+      'the charset of the body is not supported: send JSON as UTF-8',
     );
   }
   try {
@@ -83,7 +84,7 @@ function mediaType(contentType: string): string {
   return (contentType.split(';', 1)[0] ?? '').trim().toLowerCase();
 }
 
-/** RFC 8259 knows UTF-8 only; what a sender declares besides is honoured where it can be decoded. */
+/** RFC 8259 requires UTF-8; another charset is decoded if the sender declares it. */
 function charset(contentType: string): string {
   return /;\s*charset\s*=\s*"?([^\s";]+)/i.exec(contentType)?.[1] ?? 'utf-8';
 }

@@ -12,50 +12,50 @@ import { verifyBearerToken } from './bearer-token.js';
 import { checkDeclaredBody, readBody } from './body-reader.js';
 import { startFingerprint } from './content-fingerprint.js';
 import type { BodySpool } from './body-spool.js';
-import { MemoryBody, NO_BODY, type RequestBody } from './spooled-body.js';
+import { MemoryBody, NO_BODY, type RequestBody } from './request-body.js';
 import type { IncomingWebhook } from './incoming-webhook.js';
 import { isJsonType, parseJsonPayload } from './json-payload.js';
 
-/** What a request is held against: the part of a receiver that needs neither Nest nor a store. */
+/** The rules of a receiver that {@link openRequest} checks; they need neither Nest nor a store. */
 export interface RequestRules {
   readonly tokens: TokenVerifier;
-  /** Patterns by issuer; an issuer that is not in it may send every event. */
+  /** Event patterns by issuer; `undefined` for an issuer that may send every event. */
   readonly allowedEvents: { get(issuer: string): readonly string[] | undefined };
   readonly requireHash: boolean;
   readonly maxBodyBytes: number;
   /** Members of a JSON body, at all levels. */
   readonly maxJsonMembers: number;
-  /** For large bodies; absent, they are kept in memory. Whoever gets one from it removes it. */
+  /** Stores large bodies; without it they stay in memory. The caller of {@link openRequest} removes the body. */
   readonly spool?: BodySpool | undefined;
 }
 
-/** A request whose token and body hold. */
+/** A request whose token and body are verified. */
 export interface OpenedRequest {
   readonly method: 'HEAD' | 'POST';
   readonly token: VerifiedWebhookToken;
   readonly payload: RequestPayload;
 }
 
-/** A request whose token holds, and whose body is still to come. */
-interface OpenedHead extends Pick<OpenedRequest, 'method' | 'token'> {
+/** A request whose token is verified, and whose body is not read yet. */
+interface AuthorizedRequest extends Pick<OpenedRequest, 'method' | 'token'> {
   readonly rule: PayloadRule;
-  /** Whether the keys are those the token was verified by. */
-  readonly isTrusted: () => boolean;
+  /** Whether the receiver still has the keys that verified the token. */
+  readonly areKeysCurrent: () => boolean;
 }
 
-/** What a request carries. */
+/** The event data of a request and where it comes from. */
 interface RequestPayload {
-  /** `undefined` also for octets in a file: they are read when somebody asks for them. */
+  /** Also `undefined` for bytes in a file, which are read on demand. */
   readonly data: unknown;
   readonly body: RequestBody;
-  /** Whether the body is the data, octet for octet, and lies in a file. */
+  /** Set if the data are the bytes of a body in a file. */
   readonly spooled?: { readonly fingerprint: string };
   readonly bodyVerified: boolean;
   readonly contentType: string | undefined;
 }
 
 /**
- * Verifies a request but for its replay: method, token, event, then the body, in this order.
+ * Verifies a request in this order: method, token, event, body. The replay check is left to the caller.
  *
  * @throws {@link WebhookTokenError}, {@link WebhookPayloadError}
  */
@@ -63,12 +63,12 @@ export function openRequest(
   incoming: IncomingWebhook,
   rules: RequestRules,
 ): MaybePromise<OpenedRequest> {
-  const method = webhookMethod(incoming.method);
+  const method = requireMethod(incoming.method);
   const keys = rulesOf(rules.tokens)?.keys;
-  const trusted = keys?.latest?.();
+  const keysBefore = keys?.latest?.();
   return after(verifyBearerToken(incoming.headers, rules.tokens), (token) => {
     const { claims, profile } = token;
-    checkAllowed(rules, claims);
+    requireAllowedEvent(rules, claims);
     const rule = payloadRule(claims.webhook, method, { requireHash: rules.requireHash, profile });
     if (rule.kind === 'no-body') {
       return { method, token, payload: inlinePayload(claims.webhook.data, true) };
@@ -77,7 +77,7 @@ export function openRequest(
       method,
       token,
       rule,
-      isTrusted: () => keys?.latest?.() === trusted,
+      areKeysCurrent: () => keys?.latest?.() === keysBefore,
     });
   });
 }
@@ -85,12 +85,12 @@ export function openRequest(
 async function openBody(
   incoming: IncomingWebhook,
   rules: RequestRules,
-  { method, token, rule, isTrusted }: OpenedHead,
+  { method, token, rule, areKeysCurrent }: AuthorizedRequest,
 ): Promise<OpenedRequest> {
   const payload = await readPayload(incoming, rules, rule, token.claims.webhook);
   try {
-    // A body may take its time, and a key be revoked meanwhile: nobody keeps it alive by sending slowly.
-    if (!isTrusted()) await verifyBearerToken(incoming.headers, rules.tokens);
+    // A key may be revoked while the body arrives; a slow sender must not extend its life.
+    if (!areKeysCurrent()) await verifyBearerToken(incoming.headers, rules.tokens);
   } catch (error) {
     payload.body.remove();
     throw error;
@@ -107,12 +107,12 @@ async function readPayload(
   checkDeclaredBody(incoming, rule, rules.maxBodyBytes);
   const contentType = incoming.headers.get('content-type');
   const isJson = isJsonType(contentType);
-  const { body, computed, mark } = await readBody(incoming.body, {
+  const { body, computed, fingerprint } = await readBody(incoming.body, {
     rule,
     maxBodyBytes: rules.maxBodyBytes,
     spool: rules.spool,
     declared: Number(incoming.headers.get('content-length') ?? 0),
-    ...(!isJson && { mark: () => startFingerprint(webhook.event) }),
+    ...(!isJson && { startFingerprint: () => startFingerprint(webhook.event) }),
   });
   try {
     const { source, bodyVerified } = checkPayload(webhook, rule, body.length, computed);
@@ -121,8 +121,10 @@ async function readPayload(
       return inlinePayload(source === 'data' ? webhook.data : undefined, bodyVerified);
     }
     const received = { body, bodyVerified, contentType };
-    if (isJson) return { ...received, ...(await parsed(body, contentType!, rules.maxJsonMembers)) };
-    if (mark !== undefined) return { ...received, data: undefined, spooled: { fingerprint: mark } };
+    if (isJson)
+      return { ...received, ...(await parseBody(body, contentType!, rules.maxJsonMembers)) };
+    if (fingerprint !== undefined)
+      return { ...received, data: undefined, spooled: { fingerprint } };
     return { ...received, data: body.readNow() };
   } catch (error) {
     body.remove();
@@ -130,8 +132,8 @@ async function readPayload(
   }
 }
 
-/** What is parsed is in memory, and its text with it: the file is not needed any more. */
-async function parsed(
+/** Parsed data are in memory anyway, so the body is kept there too and its file is removed. */
+async function parseBody(
   body: RequestBody,
   contentType: string,
   maxMembers: number,
@@ -147,12 +149,12 @@ function inlinePayload(data: WebhookClaim['data'], bodyVerified: boolean): Reque
   return { data, body: NO_BODY, bodyVerified, contentType };
 }
 
-function webhookMethod(method: string): 'HEAD' | 'POST' {
+function requireMethod(method: string): 'HEAD' | 'POST' {
   if (method === 'HEAD' || method === 'POST') return method;
-  throw new WebhookPayloadError('method_not_allowed', 'a webhook is sent by HEAD or POST');
+  throw new WebhookPayloadError('method_not_allowed', 'send a webhook by HEAD or POST');
 }
 
-function checkAllowed(rules: RequestRules, claims: WebhookTokenClaims): void {
+function requireAllowedEvent(rules: RequestRules, claims: WebhookTokenClaims): void {
   const patterns = rules.allowedEvents.get(claims.iss);
   if (patterns?.some((pattern) => matchesEvent(pattern, claims.webhook.event)) === false) {
     throw new WebhookTokenError('event_forbidden', 'the issuer may not send this event', {
@@ -161,7 +163,7 @@ function checkAllowed(rules: RequestRules, claims: WebhookTokenClaims): void {
   }
 }
 
-/** Refusals before the signature is known to hold. */
+/** Refusals before the signature is verified. */
 const UNAUTHENTICATED: ReadonlySet<string> = new Set([
   'missing_token',
   'malformed_authorization',
@@ -175,13 +177,13 @@ const UNAUTHENTICATED: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Whether the signature held of a request that was refused, so that its sender holds a key.
+ * Reports whether a refused request had a valid signature, so that its sender has a key.
  *
- * @param error - what {@link openRequest}, or the replay store behind it, threw
+ * @param error - what {@link openRequest} or the replay store threw
  */
 export function isAuthenticatedRefusal(error: unknown): boolean {
   if (!isWebhookError(error)) return false;
-  // A claim, or the methods of a wire format, are named only after the signature holds.
+  // Errors name a claim or the allowed methods only after the signature is verified.
   const { claim, methods } = error as { readonly claim?: string; readonly methods?: unknown };
   return claim !== undefined || methods !== undefined || !UNAUTHENTICATED.has(error.code);
 }

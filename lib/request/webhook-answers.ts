@@ -1,28 +1,28 @@
-/** How a 4xx challenges the sender, RFC 6750 section 3. */
+/** The `WWW-Authenticate` challenge of a 4xx, see RFC 6750, section 3. */
 export type BearerChallenge = 'plain' | 'invalid_request' | 'invalid_token' | 'insufficient_scope';
 
-/** One row: what the receiver answers in a situation. */
+/** One row: the receiver's answer in a situation. */
 export interface WebhookAnswerRow {
   readonly status: number;
-  /** The stable code; absent where nothing went wrong. */
+  /** The stable code; absent on success, and if the application refused the request. */
   readonly code?: string;
   readonly challenge?: BearerChallenge;
   readonly headers?: Readonly<Record<string, string>>;
-  /** The situation in words: `title` of the problem, and the row of the documentation. */
+  /** Describes the situation: the `title` of the problem, and the row's meaning in the documentation. */
   readonly title: string;
 }
 
-/** Seconds after which a sender may try again, where the receiver cannot know better. */
+/** Seconds after which a sender may try again. */
 const SOON = { 'Retry-After': '1' };
 const LATER = { 'Retry-After': '5' };
 
 /**
- * Every answer a receiver gives, by situation: the one table in the code. Where a situation has a
- * code, its name is that code, but for the two rows that share one with another.
+ * Every answer of a receiver, by situation. A situation is named after its code, except for `validation_failed` and
+ * `shutting_down`, which share a code with another row.
  */
 export const WEBHOOK_ANSWERS = {
   processed: { status: 204, title: 'The event was handled' },
-  queued: { status: 202, title: 'The event was recorded, and will be handled' },
+  queued: { status: 202, title: 'The event was recorded and will be handled' },
   duplicate: {
     status: 204,
     headers: { 'Webhook-Duplicate': 'true' },
@@ -50,13 +50,13 @@ export const WEBHOOK_ANSWERS = {
     status: 401,
     code: 'bad_signature',
     challenge: 'invalid_token',
-    title: 'The signature does not hold',
+    title: 'The signature is not valid',
   },
   unknown_key: {
     status: 401,
     code: 'unknown_key',
     challenge: 'invalid_token',
-    title: 'The issuer has no such key',
+    title: 'The issuer has no key of this name',
   },
   wrong_issuer: {
     status: 401,
@@ -86,7 +86,7 @@ export const WEBHOOK_ANSWERS = {
     status: 401,
     code: 'token_too_old',
     challenge: 'invalid_token',
-    title: 'The token lives longer than allowed',
+    title: 'The lifetime of the token is longer than allowed',
   },
   missing_claim: {
     status: 401,
@@ -104,7 +104,7 @@ export const WEBHOOK_ANSWERS = {
     status: 401,
     code: 'replayed',
     challenge: 'invalid_token',
-    title: 'The id was used before, with other content or where copies are refused',
+    title: 'The id was used before, with other content or on a receiver that refuses copies',
   },
   event_forbidden: {
     status: 403,
@@ -128,12 +128,13 @@ export const WEBHOOK_ANSWERS = {
     status: 400,
     code: 'hash_unsupported',
     challenge: 'invalid_request',
-    title: 'The hash cannot be checked: unknown algorithm or form, or no body it could be of',
+    title:
+      'The hash cannot be checked: its algorithm or form is unknown, or the request has no body',
   },
   invalid_payload: {
     status: 400,
     code: 'invalid_payload',
-    title: 'The authentic body does not parse',
+    title: 'The body is authentic, but is not valid JSON within the limits',
   },
   payload_incomplete: {
     status: 400,
@@ -144,7 +145,7 @@ export const WEBHOOK_ANSWERS = {
     status: 405,
     code: 'method_not_allowed',
     headers: { Allow: 'HEAD, POST' },
-    title: 'Another method than HEAD or POST, or one the wire format does not have',
+    title: 'The method is not HEAD or POST, or the wire format does not have it',
   },
   in_progress: {
     status: 409,
@@ -156,27 +157,27 @@ export const WEBHOOK_ANSWERS = {
     status: 409,
     code: 'lease_lost',
     headers: SOON,
-    title: 'The handler was too slow to commit the event, and has rolled it back',
+    title: 'The lease ended before the handler committed the event; the handler has rolled back',
   },
   payload_too_large: {
     status: 413,
     code: 'payload_too_large',
-    title: 'The body is larger than the receiver takes',
+    title: 'The body is larger than the receiver accepts',
   },
   unsupported_encoding: {
     status: 415,
     code: 'unsupported_encoding',
-    title: 'A content encoding, or a charset of JSON, that is not decoded',
+    title: 'The content encoding, or the charset of the JSON, is not supported',
   },
   validation_failed: {
     status: 422,
     code: 'invalid_payload',
-    title: 'The data does not validate',
+    title: 'The data failed validation',
   },
   event_unhandled: {
     status: 422,
     code: 'event_unhandled',
-    title: 'No handler for the event, and the receiver was told to refuse it',
+    title: 'No handler matches the event, and the receiver refuses such events',
   },
   token_too_large: {
     status: 431,
@@ -195,25 +196,25 @@ export const WEBHOOK_ANSWERS = {
   payload_consumed: {
     status: 500,
     code: 'payload_consumed',
-    title: 'Something in the application read the body before the guard ran',
+    title: 'Something in the application read the body before the webhook guard',
   },
   store_unavailable: {
     status: 503,
     code: 'store_unavailable',
     headers: LATER,
-    title: 'The replay store, or the queue of events, is full or cannot be reached',
+    title: 'The replay store or the queue of events is full or unavailable',
   },
   spool_unavailable: {
     status: 503,
     code: 'spool_unavailable',
     headers: LATER,
-    title: 'A large body cannot be kept now: no room for it on the disk',
+    title: 'A large body cannot be stored now, for example because the disk is full',
   },
   keys_unavailable: {
     status: 503,
     code: 'keys_unavailable',
     headers: LATER,
-    title: 'The keys of the issuer cannot be had now',
+    title: 'The keys of the issuer are unavailable',
   },
   shutting_down: {
     status: 503,
@@ -223,10 +224,10 @@ export const WEBHOOK_ANSWERS = {
   },
 } as const satisfies Readonly<Record<string, WebhookAnswerRow>>;
 
-/** A row's name. */
+/** The name of a row. */
 export type WebhookSituation = keyof typeof WEBHOOK_ANSWERS;
 
-/** The stable codes a receiver answers with. */
+/** The stable codes of a receiver's answers. */
 export type WebhookAnswerCode = Extract<
   (typeof WEBHOOK_ANSWERS)[WebhookSituation],
   { code: string }

@@ -146,11 +146,11 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
 
   it('is parsed when it is JSON', async () => {
     const { origin } = await start();
-    const rows = Array.from({ length: 40_000 }, (_, id) => ({ id, name: `row ${id} …` }));
+    const rows = Array.from({ length: 30_000 }, (_, id) => ({ id, name: `row ${id} …` }));
     seen.handle = (event) => (event.data as { rows: unknown[] }).rows.length;
 
     expect((await post(origin, report(JSON.stringify({ rows })))).status).toBe(204);
-    expect(seen.results).toEqual([40_000]);
+    expect(seen.results).toEqual([30_000]);
   });
 
   it('arrives in chunks of unknown number', async () => {
@@ -272,7 +272,7 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
     expect(seen.results).toHaveLength(1);
   });
 
-  it('is removed when its handling has ended, which reading it later says', async () => {
+  it('is removed after the event was handled, which reading it later says', async () => {
     const { origin } = await start();
     let kept: WebhookEvent | undefined;
     let begun: Promise<string> | undefined;
@@ -284,9 +284,9 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
 
     // What was begun is read to its end.
     await expect(begun).resolves.toBe(sha256(large));
-    expect(() => kept!.stream()).toThrow('removed when its handling has ended');
-    await expect(kept!.rawBody()).rejects.toThrow('removed when its handling has ended');
-    expect(() => kept!.data).toThrow('removed when its handling has ended');
+    expect(() => kept!.stream()).toThrow('removed after the event was handled');
+    await expect(kept!.rawBody()).rejects.toThrow('removed after the event was handled');
+    expect(() => kept!.data).toThrow('removed after the event was handled');
   });
 
   it('starts anew for every reader, whatever became of the others', async () => {
@@ -312,7 +312,7 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
     seen.handle = (event) => streams.push(event.stream());
     expect((await post(origin, report(large), csv)).status).toBe(204);
 
-    await expect(hashOf(streams[0]!)).rejects.toThrow('removed when its handling has ended');
+    await expect(hashOf(streams[0]!)).rejects.toThrow('removed after the event was handled');
     expect((await post(origin, report(large), csv)).status).toBe(204);
   });
 

@@ -4,7 +4,7 @@ import { contentFingerprint } from '../../lib/request/content-fingerprint.js';
 
 type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 
-/** The same value, with the members of all its objects the other way round. */
+/** The same value, with the members of every object in reverse order. */
 function reversed(value: Json): Json {
   if (typeof value !== 'object' || value === null) return value;
   if (Array.isArray(value)) return value.map(reversed);
@@ -17,7 +17,7 @@ const json = fc
   .map((value) => value as Json)
   .filter((value) => !JSON.stringify(value).includes('__proto__'));
 
-/** What the mark stands for: the value's text, with all members in order. */
+/** The JSON of a value with sorted members: two values are equal if these are. */
 function canonicalJson(value: Json): string {
   return JSON.stringify(value, (_name, member: Json) =>
     typeof member !== 'object' || member === null || Array.isArray(member)
@@ -26,40 +26,44 @@ function canonicalJson(value: Json): string {
   );
 }
 
-const mark = (value: unknown): string => contentFingerprint('order.created', value);
+const fingerprintOf = (value: unknown): string => contentFingerprint('order.created', value);
 
 describe('contentFingerprint', () => {
-  it('is the same whatever the order of members', () => {
+  it('does not depend on the order of members', () => {
     fc.assert(
       fc.property(json, (value) => {
-        expect(mark(reversed(value))).toBe(mark(value));
+        expect(fingerprintOf(reversed(value))).toBe(fingerprintOf(value));
       }),
     );
   });
 
-  it('is the same for two values if, and only if, they say the same', () => {
+  it('is equal for two values if and only if the values are equal', () => {
     const seen = new Map<string, string>();
     fc.assert(
       fc.property(json, (value) => {
         const text = canonicalJson(value);
-        expect(seen.get(mark(value)) ?? text).toBe(text);
-        seen.set(mark(value), text);
+        expect(seen.get(fingerprintOf(value)) ?? text).toBe(text);
+        seen.set(fingerprintOf(value), text);
       }),
       { numRuns: 20_000 },
     );
     expect(new Set(seen.values()).size).toBe(seen.size);
   });
 
-  it('is another one for each small change', () => {
+  it('changes with every small change of the data', () => {
     const order = { id: 'ord_1', lines: [{ sku: 'a', quantity: 1, price: 12.5 }], paid: false };
-    const marks = new Set<string>();
+    const fingerprints = new Set<string>();
     for (let n = 0; n < 10_000; n++) {
-      marks.add(mark({ ...order, id: `ord_${n}` }));
-      marks.add(mark({ ...order, [`paid${n}`]: false }));
-      marks.add(mark({ ...order, lines: [{ sku: 'a', quantity: n, price: 12.25 }] }));
-      marks.add(mark({ ...order, lines: [{ sku: 'a', quantity: 12.25, price: n }] }));
+      fingerprints.add(fingerprintOf({ ...order, id: `ord_${n}` }));
+      fingerprints.add(fingerprintOf({ ...order, [`paid${n}`]: false }));
+      fingerprints.add(
+        fingerprintOf({ ...order, lines: [{ sku: 'a', quantity: n, price: 12.25 }] }),
+      );
+      fingerprints.add(
+        fingerprintOf({ ...order, lines: [{ sku: 'a', quantity: 12.25, price: n }] }),
+      );
     }
-    expect(marks.size).toBe(40_000);
+    expect(fingerprints.size).toBe(40_000);
   });
 
   it.each([
@@ -69,8 +73,8 @@ describe('contentFingerprint', () => {
     ['{"a":1.0}', '{"a":1}'],
     ['{"a":-0}', '{"a":0}'],
     ['{"a":"\\u0041"}', '{"a":"A"}'],
-  ])('takes %s for %s', (one, other) => {
-    expect(mark(JSON.parse(one))).toBe(mark(JSON.parse(other)));
+  ])('is equal for %s and %s', (one, other) => {
+    expect(fingerprintOf(JSON.parse(one))).toBe(fingerprintOf(JSON.parse(other)));
   });
 
   it.each([
@@ -89,12 +93,12 @@ describe('contentFingerprint', () => {
     ['{"0":1}', '[1]'],
     ['"{}"', '{}'],
     ['null', '""'],
-  ])('tells %s from %s', (one, other) => {
-    expect(mark(JSON.parse(one))).not.toBe(mark(JSON.parse(other)));
+  ])('differs for %s and %s', (one, other) => {
+    expect(fingerprintOf(JSON.parse(one))).not.toBe(fingerprintOf(JSON.parse(other)));
   });
 
-  it('tells no value from every value, and one event from another', () => {
-    expect(mark(undefined)).not.toBe(mark(null));
+  it('differs for undefined and null, and for different event names', () => {
+    expect(fingerprintOf(undefined)).not.toBe(fingerprintOf(null));
     expect(contentFingerprint('a.b', {})).not.toBe(contentFingerprint('a.c', {}));
     expect(contentFingerprint('a.b', 'c')).not.toBe(contentFingerprint('a.bc', ''));
   });

@@ -2,7 +2,7 @@ import { inTime, type WebhookClock } from '../../clock/webhook-clock.js';
 import { isWebhookError, WebhookStoreError } from '../../errors/webhook.error.js';
 import type { ReceivedEvent, WebhookDelivery } from '../../queue/webhook-delivery.interface.js';
 import { isJsonType, parseJsonPayload } from '../../request/json-payload.js';
-import { MemoryBody } from '../../request/spooled-body.js';
+import { MemoryBody } from '../../request/request-body.js';
 import { rulesOf } from '../../token/profiles/profile-choice.js';
 import type { WebhookReception } from '../replay/webhook-reception.js';
 import { type EventKeeping, WebhookEvent } from '../webhook-event.js';

@@ -10,7 +10,7 @@ import type { FailureReason } from '../../queue/failure-reason.js';
 import { spreadWait } from '../../queue/retry-schedule.js';
 import type { WebhookDelivery } from '../../queue/webhook-delivery.interface.js';
 import type { ReplayReservation } from '../../replay/replay-store.js';
-import { NO_BODY } from '../../request/spooled-body.js';
+import { NO_BODY } from '../../request/request-body.js';
 import { EventKeeping, type WebhookEvent } from '../webhook-event.js';
 import { WebhookDispatcher } from '../handlers/webhook.dispatcher.js';
 import type { ResolvedReceiver, ResolvedReceivers } from '../receiver-options.interface.js';

@@ -1,7 +1,7 @@
 import { WebhookReplayError } from '../../errors/webhook.error.js';
 import type { ReplayReservation, ReplayStore } from '../../replay/replay-store.js';
 import { rescued, type MaybePromise } from '../../token/maybe-promise.js';
-import type { RequestBody } from '../../request/spooled-body.js';
+import type { RequestBody } from '../../request/request-body.js';
 import { keepingOf, type WebhookEvent, type EventCommitter } from '../webhook-event.js';
 import type { LeaseKeeper } from './lease-keeper.js';
 

@@ -2,17 +2,17 @@ import { readSync } from 'node:fs';
 import { type FileHandle, unlink } from 'node:fs/promises';
 import { finished, Readable } from 'node:stream';
 
-/** A request's body, to be read any number of times until it is removed. */
+/** A request's body. It can be read any number of times until it is removed. */
 export interface RequestBody {
-  /** Bytes. */
+  /** In bytes. */
   readonly length: number;
-  /** The whole of it in memory. */
+  /** Reads all of it into memory. */
   read(): Promise<Buffer>;
-  /** As {@link read}, holding the event loop meanwhile. */
+  /** Like {@link read}, but blocks the event loop. */
   readNow(): Buffer;
-  /** From its beginning, as Buffers; every call starts anew. */
+  /** Streams it as Buffers; every call starts at the beginning. */
   stream(): Readable;
-  /** Gives up what it takes, once nobody reads from it any more. */
+  /** Releases its memory or file, after reads in progress have ended. */
   remove(): void;
 }
 
@@ -37,31 +37,31 @@ export class MemoryBody implements RequestBody {
   }
 
   remove(): void {
-    // The garbage collector's affair.
+    // Garbage collection frees the memory.
   }
 }
 
-/** Of a request without one. */
+/** The body of a request without one. */
 export const NO_BODY: RequestBody = new MemoryBody(Buffer.alloc(0));
 
-/** Bytes that a stream reads at once. */
+/** Bytes of one read of a stream. */
 const CHUNK = 65_536;
 
 /**
  * A body in a temporary file.
  *
- * The file has no name any more where the system allows that (not on Windows): it is then gone with the process, however
- * that ends.
+ * The file is already unlinked if the system allows that (not on Windows), so it disappears with the process, even after
+ * a crash.
  */
 export class SpooledBody implements RequestBody {
   private written = 0;
-  private reading = 0;
+  private readers = 0;
   private removed = false;
   private readonly streams = new Set<Readable>();
 
   /**
-   * @param path - of the file; `undefined` where it has no name any more
-   * @param onRemoved - told once, when its room on the disk is free again
+   * @param path - path of the file; `undefined` if it is unlinked
+   * @param onRemoved - called once, when the disk space is free
    */
   constructor(
     private readonly file: FileHandle,
@@ -73,13 +73,13 @@ export class SpooledBody implements RequestBody {
     return this.written;
   }
 
-  /** Writes what has come in behind the rest. */
+  /** Writes chunks at the end. */
   async append(chunks: readonly Buffer[]): Promise<void> {
     let rest = chunks;
     while (rest.length > 0) {
       const { bytesWritten } = await this.file.writev(rest, this.written);
       this.written += bytesWritten;
-      rest = behind(rest, bytesWritten);
+      rest = skip(rest, bytesWritten);
     }
   }
 
@@ -88,7 +88,7 @@ export class SpooledBody implements RequestBody {
       const bytes = Buffer.allocUnsafe(this.written);
       for (let at = 0; at < bytes.length;) {
         const { bytesRead } = await this.file.read(bytes, at, bytes.length - at, at);
-        if (bytesRead === 0) throw cutShort();
+        if (bytesRead === 0) throw truncated();
         at += bytesRead;
       }
       return bytes;
@@ -100,7 +100,7 @@ export class SpooledBody implements RequestBody {
     const bytes = Buffer.allocUnsafe(this.written);
     for (let at = 0; at < bytes.length;) {
       const count = readSync(this.file.fd, bytes, at, bytes.length - at, at);
-      if (count === 0) throw cutShort();
+      if (count === 0) throw truncated();
       at += count;
     }
     return bytes;
@@ -108,12 +108,12 @@ export class SpooledBody implements RequestBody {
 
   stream(): Readable {
     this.requireOpen();
-    this.reading++;
+    this.readers++;
     const stream = this.readable();
     this.streams.add(stream);
     finished(stream, () => {
       this.streams.delete(stream);
-      this.leave();
+      this.endRead();
     });
     return stream;
   }
@@ -121,22 +121,22 @@ export class SpooledBody implements RequestBody {
   remove(): void {
     if (this.removed) return;
     this.removed = true;
-    // Whoever has not begun by now may never do, and the file would be kept for that.
-    for (const stream of this.streams) if (!isBegun(stream)) stream.destroy(removedBefore());
-    if (this.reading === 0) this.close();
+    // A stream that is not being read by now may never be, and would keep the file open.
+    for (const stream of this.streams) if (!isRead(stream)) stream.destroy(alreadyRemoved());
+    if (this.readers === 0) this.close();
   }
 
-  /** Not the file's own stream, whose end closes the file for all the others. */
+  /** Not the file handle's own stream: its end would close the file for the others. */
   private readable(): Readable {
     let at = 0;
     const next = async (): Promise<Buffer | null> => {
       const chunk = Buffer.allocUnsafe(CHUNK);
       const { bytesRead } = await this.file.read(chunk, 0, CHUNK, at);
-      if (bytesRead === 0 && at < this.written) throw cutShort();
+      if (bytesRead === 0 && at < this.written) throw truncated();
       at += bytesRead;
       return bytesRead === 0 ? null : chunk.subarray(0, bytesRead);
     };
-    const give = async (stream: Readable): Promise<void> => {
+    const push = async (stream: Readable): Promise<void> => {
       try {
         stream.push(await next());
       } catch (error) {
@@ -146,33 +146,33 @@ export class SpooledBody implements RequestBody {
     return new Readable({
       highWaterMark: CHUNK,
       read() {
-        void give(this);
+        void push(this);
       },
     });
   }
 
   private async whileOpen<T>(read: () => Promise<T>): Promise<T> {
     this.requireOpen();
-    this.reading++;
+    this.readers++;
     try {
       return await read();
     } finally {
-      this.leave();
+      this.endRead();
     }
   }
 
   private requireOpen(): void {
-    if (this.removed) throw removedBefore();
+    if (this.removed) throw alreadyRemoved();
   }
 
-  private leave(): void {
-    this.reading--;
-    if (this.removed && this.reading === 0) this.close();
+  private endRead(): void {
+    this.readers--;
+    if (this.removed && this.readers === 0) this.close();
   }
 
   private close(): void {
     const { file, path, onRemoved } = this;
-    // Nobody can be told of a failure here; what is left behind goes at the next start.
+    // A failure has no one to report to; the next start removes a file that is left.
     void file
       .close()
       .then(async () => (path === undefined ? undefined : unlink(path)))
@@ -181,8 +181,8 @@ export class SpooledBody implements RequestBody {
   }
 }
 
-/** Whether anybody has attached to a stream. */
-function isBegun(stream: Readable): boolean {
+/** Whether a stream has a consumer. */
+function isRead(stream: Readable): boolean {
   return (
     stream.readableDidRead ||
     stream.readableFlowing !== null ||
@@ -190,21 +190,21 @@ function isBegun(stream: Readable): boolean {
   );
 }
 
-function removedBefore(): Error {
+function alreadyRemoved(): Error {
   return new Error(
-    'The body of the webhook is removed when its handling has ended: read event.stream(), event.rawBody() or event.data before that.',
+    'The body of the webhook was removed after the event was handled: read event.stream(), event.rawBody() or event.data before the handler ends.',
   );
 }
 
-function cutShort(): Error {
-  return new Error('The file that held the body of the webhook was cut short.');
+function truncated(): Error {
+  return new Error('The file of the webhook body was truncated.');
 }
 
-/** What is left of the pieces behind so many bytes. */
-function behind(chunks: readonly Buffer[], count: number): readonly Buffer[] {
-  let skip = count;
+/** The chunks without their first bytes. */
+function skip(chunks: readonly Buffer[], count: number): readonly Buffer[] {
+  let left = count;
   let index = 0;
-  while (index < chunks.length && skip >= chunks[index]!.length) skip -= chunks[index++]!.length;
+  while (index < chunks.length && left >= chunks[index]!.length) left -= chunks[index++]!.length;
   const rest = chunks.slice(index);
-  return skip === 0 ? rest : [rest[0]!.subarray(skip), ...rest.slice(1)];
+  return left === 0 ? rest : [rest[0]!.subarray(left), ...rest.slice(1)];
 }
