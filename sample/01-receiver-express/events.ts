@@ -6,6 +6,13 @@ export interface OrderCreated {
   readonly total: number;
 }
 
+/** What the shop of sample 05 sends about an invoice. */
+export interface InvoiceCreated {
+  readonly id: string;
+  /** In cents. */
+  readonly total: number;
+}
+
 export type OrderStatus = 'paid' | 'shipped' | 'cancelled';
 
 export interface OrderUpdated {
@@ -18,5 +25,6 @@ declare module 'nestjs-webhook-token' {
   interface WebhookEventMap {
     'order.created': OrderCreated;
     'order.updated': OrderUpdated;
+    'invoice.created': InvoiceCreated;
   }
 }

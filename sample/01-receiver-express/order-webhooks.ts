@@ -1,5 +1,6 @@
 import { Injectable, Logger } from '@nestjs/common';
 import { OnWebhookEvent, WebhookContext, WebhookData, WebhookEvent } from 'nestjs-webhook-token';
+import type { InvoiceCreated } from './events.js';
 import { OrderCreatedDto } from './order-created.dto.js';
 
 @Injectable()
@@ -21,7 +22,13 @@ export class OrderWebhooks {
     this.logger.log(`Order ${id} is ${event.data.status}`);
   }
 
-  /** Runs beside the two above. `event.id` stays the same when the sender repeats the event. */
+  /** Sent by sample 05. */
+  @OnWebhookEvent('invoice.created')
+  onInvoice(@WebhookData() { id, total }: InvoiceCreated): void {
+    this.logger.log(`Invoice ${id} of ${total} cents`);
+  }
+
+  /** Runs beside the two order handlers. `event.id` stays the same when the sender repeats the event. */
   @OnWebhookEvent('order.*')
   onAny(@WebhookContext() event: WebhookEvent<'order.*'>): void {
     this.logger.log(`${event.event} ${event.id} came by ${event.method}`);

@@ -33,7 +33,8 @@ function onServer(connectionString: string): Storage {
   pool.on('connect', (connection) => connection.on('error', () => {}));
   return {
     database: drizzleOnServer(pool),
-    queue: new PgBossQueue({ pool, pollInterval: '250ms' }),
+    // A short lease: the deliveries of a killed process run again after ten seconds.
+    queue: new PgBossQueue({ pool, pollInterval: '250ms', lease: '10s' }),
     client: pool,
   };
 }
