@@ -1,4 +1,4 @@
-import { DelayedError, type Job, type Queue, UnrecoverableError, Worker } from 'bullmq';
+import { DelayedError, type Job, type Queue, UnrecoverableError } from 'bullmq';
 import type { Duration } from '../clock/duration.js';
 import {
   type CancelWake,
@@ -6,11 +6,7 @@ import {
   waitUntil,
   type WebhookClock,
 } from '../clock/webhook-clock.js';
-import {
-  WebhookConfigurationError,
-  WebhookDeliveryError,
-  WebhookStoreError,
-} from '../errors/webhook.error.js';
+import { WebhookConfigurationError, WebhookDeliveryError } from '../errors/webhook.error.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
 import {
   type DeliveryProgress,
@@ -37,45 +33,8 @@ import {
   type StoredDelivery,
 } from '../queue/stored-delivery.js';
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
-
-/** What Redis itself says, by the first word of it, and what its operator can do. */
-const REPLIES: readonly (readonly [RegExp, string])[] = [
-  [/\bOOM\b/, 'its memory is full (maxmemory): give it more, or remove what it need not keep'],
-  [/\bREADONLY\b/, 'it is a read-only replica: connect to the primary'],
-  [/\b(?:WRONGPASS|NOAUTH)\b|invalid password/, 'it refuses the credentials'],
-  [/\bNOPERM\b/, 'the user may not do that: grant it the commands and keys of BullMQ'],
-  [/\bMISCONF\b/, 'it cannot write to its disk'],
-  [/\bLOADING\b/, 'it is starting up'],
-  [/^no answer$/, 'it does not answer'],
-  [/\b(?:CLUSTERDOWN|MASTERDOWN)\b/, 'its cluster is down'],
-];
-
-/** What the way to it comes to, by the code of the system's error. */
-const CODES: Readonly<Record<string, string>> = {
-  ECONNREFUSED: 'nothing listens at its address',
-  ENOTFOUND: 'its host is not known',
-  EAI_AGAIN: 'its host is not known',
-  ETIMEDOUT: 'its address does not answer',
-  ECONNRESET: 'the connection broke',
-  EPIPE: 'the connection broke',
-};
-
-/** Says why Redis could not be used, in words of ours: its own may quote a command, and with it a payload. */
-function redisFailure(cause: unknown): WebhookStoreError {
-  const reason = reasonOf(cause);
-  const because = reason === undefined ? '.' : `: ${reason}.`;
-  return new WebhookStoreError(
-    'store_unavailable',
-    `The delivery queue cannot use Redis${because}`,
-    { cause },
-  );
-}
-
-function reasonOf(cause: unknown): string | undefined {
-  const { code, message } = (cause ?? {}) as { code?: unknown; message?: unknown };
-  if (typeof code === 'string' && CODES[code] !== undefined) return CODES[code];
-  return REPLIES.find(([pattern]) => pattern.test(String(message)))?.[1];
-}
+import { redisFailure } from '../redis/redis-failure.js';
+import { DeliveryWorker } from './delivery-worker.js';
 
 /** Says what of the server's set-up would lose deliveries; none where it does not tell. */
 export async function durabilityFaults(queue: Queue): Promise<string[]> {
@@ -191,7 +150,7 @@ export class BullMqQueue extends WebhookQueue {
   private readonly keep: { age: number; count: number };
   private readonly lease: number;
   private readonly lanes: LaneSlots;
-  private worker: Worker | undefined;
+  private worker: DeliveryWorker<DeliveryJobData, number> | undefined;
   private stopping = false;
   private running = 0;
   /** What BullMQ reported last of its connection: it connects again for ever, and keeps everybody waiting. */
@@ -254,9 +213,9 @@ export class BullMqQueue extends WebhookQueue {
   override async consume(handler: DeliveryHandler): Promise<void> {
     const { connection, prefix } = this.queue.opts;
     // Made once: one that Redis has kept waiting begins by itself when it is back.
-    this.worker ??= new Worker(
+    this.worker ??= new DeliveryWorker<DeliveryJobData, number>(
       this.queue.name,
-      async (job: DeliveryJob, token) => this.run(job, token, handler),
+      async (job, token) => this.run(job, token, handler),
       {
         connection,
         ...(prefix !== undefined && { prefix }),
@@ -418,7 +377,7 @@ export class BullMqQueue extends WebhookQueue {
     try {
       return await Promise.race([question(), silence]);
     } catch (cause) {
-      throw redisFailure(cause);
+      throw redisFailure('The delivery queue', this.queue.opts.connection, cause);
     } finally {
       cancel();
     }
@@ -431,7 +390,7 @@ export class BullMqQueue extends WebhookQueue {
   }
 }
 
-async function isConnected(worker: Worker): Promise<boolean> {
+async function isConnected(worker: DeliveryWorker<DeliveryJobData, number>): Promise<boolean> {
   // A client that has never been connected is still to come.
   const client = worker.getBackend().client.catch(() => undefined);
   const turn = new Promise<undefined>((resolve) => setImmediate(() => resolve(undefined)));

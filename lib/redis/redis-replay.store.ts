@@ -2,7 +2,8 @@ import { createHash, randomUUID } from 'node:crypto';
 import { inTime, SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
 import type { Duration } from '../clock/duration.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
-import { WebhookConfigurationError, WebhookStoreError } from '../errors/webhook.error.js';
+import { WebhookConfigurationError, type WebhookStoreError } from '../errors/webhook.error.js';
+import { redisFailure } from './redis-failure.js';
 import {
   ReplayStore,
   type ReplayClaim,
@@ -133,16 +134,14 @@ export class RedisReplayStore extends ReplayStore {
 
   /** A client may wait for its server for ever; a sender is answered in time all the same. */
   private async run(script: RedisScript, keys: string[], values: string[]): Promise<unknown> {
+    const failure = (cause?: unknown): WebhookStoreError =>
+      redisFailure('The replay store', this.client, cause ?? new Error('no answer'));
     const ask = (): Promise<unknown> =>
       script.run(this.client, keys, values).catch((cause: unknown) => {
-        throw unavailable('Redis cannot be used', cause);
+        throw failure(cause);
       });
-    return inTime(this.clock, this.timeout, ask, () => unavailable('Redis did not answer in time'));
+    return inTime(this.clock, this.timeout, ask, failure);
   }
-}
-
-function unavailable(message: string, cause?: unknown): WebhookStoreError {
-  return new WebhookStoreError('store_unavailable', message, { cause });
 }
 
 function wholeMs(ms: number): string {

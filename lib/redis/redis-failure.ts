@@ -1,0 +1,83 @@
+import { WebhookStoreError } from '../errors/webhook.error.js';
+
+/** What an operator can do about an error reply of Redis. */
+const REPLIES: readonly (readonly [RegExp, string])[] = [
+  [/\bOOM\b/, 'its memory is full; raise maxmemory, or remove other keys'],
+  [/\bREADONLY\b/, 'it is a read-only replica; connect to the primary'],
+  [
+    /\b(?:WRONGPASS|NOAUTH)\b|invalid password/,
+    'it rejected the credentials; check user name and password',
+  ],
+  [/\bNOPERM\b/, 'the user lacks a permission; grant it the commands and keys it needs'],
+  [/\bMISCONF\b/, 'it cannot write to its disk; free some space'],
+  [/\bLOADING\b/, 'it is still loading its data; try again in a moment'],
+  [/\b(?:CLUSTERDOWN|MASTERDOWN)\b/, 'its cluster is down; check the other nodes'],
+  [
+    /^no answer$|enableOfflineQueue|ClientOffline|client is offline/i,
+    'it does not answer; check that it is running and reachable',
+  ],
+];
+
+/** What a system error says about the way to the server. */
+const SYSTEM_ERRORS: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'connection refused; check that it is running and that the address is right',
+  ENOTFOUND: 'the host name does not resolve; check it for a typing error',
+  EAI_AGAIN: 'the host name does not resolve; check the DNS of this machine',
+  ETIMEDOUT: 'the connection attempt timed out; check the address and the firewall',
+  ECONNRESET: 'the connection was reset; check that it is running',
+  EPIPE: 'the connection was reset; check that it is running',
+};
+
+/**
+ * The error of a store or queue whose Redis failed, with what to do about it. The server's own message may quote a
+ * command, and with it a payload, so it is only in `cause`.
+ *
+ * @param what - the subject of the sentence: 'The delivery queue'
+ * @param client - connection options, or a client of ioredis or node-redis
+ */
+export function redisFailure(what: string, client: unknown, cause: unknown): WebhookStoreError {
+  const address = redisAddress(client);
+  const server = address === undefined ? 'Redis' : `Redis at ${address}`;
+  const reason = reasonOf(cause) ?? 'see the cause of this error';
+  return new WebhookStoreError('store_unavailable', `${what} cannot use ${server}: ${reason}`, {
+    cause,
+  });
+}
+
+function reasonOf(cause: unknown): string | undefined {
+  const { code, message } = (cause ?? {}) as { code?: unknown; message?: unknown };
+  if (typeof code === 'string' && SYSTEM_ERRORS[code] !== undefined) return SYSTEM_ERRORS[code];
+  return REPLIES.find(([pattern]) => pattern.test(String(message)))?.[1];
+}
+
+/** The members that name a server, of options and of the `options` of a client. */
+interface AddressedOptions {
+  readonly url?: unknown;
+  readonly host?: unknown;
+  readonly port?: unknown;
+  readonly path?: unknown;
+  readonly sentinels?: unknown;
+  readonly socket?: AddressedOptions;
+}
+
+/** Host and port without credentials; `undefined` if they are unknown, as for some clusters. */
+export function redisAddress(client: unknown): string | undefined {
+  const { isCluster, startupNodes, options } = (client ?? {}) as {
+    isCluster?: boolean;
+    startupNodes?: unknown;
+    options?: AddressedOptions;
+  };
+  if (isCluster === true) return listOf(startupNodes);
+  const given: AddressedOptions = options ?? client ?? {};
+  if (Array.isArray(given.sentinels)) return listOf(given.sentinels);
+  // Node-redis keeps host and port in `socket`.
+  const { url, host = '127.0.0.1', port = 6379, path } = { ...given, ...given.socket };
+  if (typeof url === 'string' && URL.canParse(url)) return new URL(url).host;
+  return typeof path === 'string' ? path : `${String(host)}:${String(port)}`;
+}
+
+function listOf(nodes: unknown): string | undefined {
+  if (!Array.isArray(nodes) || nodes.length === 0) return undefined;
+  const addresses = nodes.flatMap((node: unknown) => redisAddress(node) ?? []);
+  return addresses.join(', ');
+}
