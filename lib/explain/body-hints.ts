@@ -1,3 +1,4 @@
+import { isObject } from '../token/json/strict-json.js';
 import { digest, type PayloadHash } from '../token/payload-hash.js';
 import { HASH_ALGORITHMS } from '../token/webhook-token.constants.js';
 import type { VerifiedWebhookToken } from '../token/webhook-claims.interface.js';
@@ -49,7 +50,13 @@ export function bodyHints(
       break;
     case 'hash_mismatch':
       if (body !== undefined)
-        hints.push(...mismatchHints(body, expectedHash({ ...claims.webhook }), data?.['size']));
+        hints.push(
+          ...mismatchHints(
+            body,
+            expectedHash({ ...claims.webhook }),
+            isObject(data) ? data['size'] : undefined,
+          ),
+        );
       break;
     default:
   }

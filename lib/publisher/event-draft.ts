@@ -1,7 +1,7 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { parseDuration } from '../clock/duration.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
-import { EVENT_NAME_GRAMMAR, isEventName } from '../token/event-name.js';
+import { eventNameRule, isEventName } from '../token/event-name.js';
 import { identifierRule, isIdentifier } from '../token/identifier.js';
 import { WEBHOOK_PROFILES } from '../token/webhook-token.constants.js';
 import { isAudience } from '../token/validate-claims.js';
@@ -81,7 +81,10 @@ export function draftEvent(
   now: number,
 ): EventDraft {
   const { id, audience, subject, method, tenant, profile, contentType } = options;
-  if (!isEventName(event)) throw invalid('The event name', `must be ${EVENT_NAME_GRAMMAR}`);
+  // Which rule holds depends on the wire format of each destination; that of the drafts includes the other.
+  if (!isEventName(event, 'swt-draft-00')) {
+    throw invalid('The event name', `must be ${eventNameRule(profile)}`);
+  }
   for (const [name, value] of Object.entries({ id, subject, tenant })) {
     if (value !== undefined && !isIdentifier(value)) {
       throw new WebhookDeliveryError('invalid_option', `${name}: ${identifierRule(name)}`);
@@ -131,6 +134,10 @@ function contentDigest(event: string, { contentType, bytes }: DeliveryPayload): 
  */
 export function deliveryTo(target: DeliveryTarget, draft: EventDraft): WebhookDelivery {
   const { endpointId, url } = target;
+  const profile = draft.profile ?? target.profile;
+  if (!isEventName(draft.event, profile)) {
+    throw invalid('The event name', `must be ${eventNameRule(profile)} for ${target.label}`);
+  }
   if (draft.profile !== undefined || draft.method !== undefined) requireProfile(target, draft);
   const destination = endpointId === undefined ? { url } : { endpointId };
   return { ...draft, ...destination, id: deliveryId({ ...draft, ...destination }) };

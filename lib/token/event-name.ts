@@ -1,49 +1,66 @@
-import { MAX_EVENT_NAME_LENGTH } from './webhook-token.constants.js';
+import {
+  DEFAULT_PROFILE,
+  MAX_EVENT_NAME_LENGTH,
+  type WebhookProfile,
+} from './webhook-token.constants.js';
 
-const EVENT_NAME = /^[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)+$/;
+const SEGMENTS = /^[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*$/;
 const PATTERN_SEGMENT = /^(?:[A-Za-z0-9_-]+|\*{1,2})$/;
 
-/** The grammar in words, for messages. */
-export const EVENT_NAME_GRAMMAR =
-  'two or more segments of letters, digits, "_" and "-", joined by dots, at most 128 characters';
+const SEGMENT_RULE = `letters, digits, "_" and "-", joined by dots, at most ${MAX_EVENT_NAME_LENGTH} characters`;
 
-/** Tells whether a text is an event's name: `<entity>.<action>`, case-sensitive. */
-export function isEventName(name: unknown): name is string {
-  return typeof name === 'string' && name.length <= MAX_EVENT_NAME_LENGTH && EVENT_NAME.test(name);
+/**
+ * Reports whether a value is an event name: segments joined by dots, such as `order.created`, case-sensitive.
+ *
+ * @param profile - the wire format; `webhook-token` (the default) requires at least two segments, the drafts one
+ */
+export function isEventName(
+  name: unknown,
+  profile: WebhookProfile = DEFAULT_PROFILE,
+): name is string {
+  return (
+    typeof name === 'string' &&
+    name.length <= MAX_EVENT_NAME_LENGTH &&
+    SEGMENTS.test(name) &&
+    (profile !== 'webhook-token' || name.includes('.'))
+  );
+}
+
+/** The rule of {@link isEventName} in words. */
+export function eventNameRule(profile: WebhookProfile = DEFAULT_PROFILE): string {
+  return `${profile === 'webhook-token' ? 'two' : 'one'} or more segments of ${SEGMENT_RULE}`;
 }
 
 /**
- * Says what is wrong with a pattern: an event's name in which `*` stands for one segment and `**` for
- * any number of them, none included.
+ * Reports what is wrong with a pattern: an event name in which `*` matches one segment and `**` any number of them,
+ * none included.
  *
- * @returns the fault and its remedy, or `undefined` for a pattern that can match
+ * @returns the fault and its remedy, or `undefined` for a valid pattern
  */
 export function eventPatternFault(pattern: unknown): string | undefined {
-  if (typeof pattern !== 'string' || pattern === '') return 'an event pattern is a non-empty text';
+  if (typeof pattern !== 'string' || pattern === '') {
+    return 'an event pattern must be a non-empty string';
+  }
   if (pattern.length > MAX_EVENT_NAME_LENGTH) {
     return `an event pattern has at most ${MAX_EVENT_NAME_LENGTH} characters`;
   }
-  const segments = pattern.split('.');
-  if (!segments.every((segment) => PATTERN_SEGMENT.test(segment))) {
-    return `"${pattern}" is no event pattern: write ${EVENT_NAME_GRAMMAR}, with "*" for one whole segment or "**" for any number`;
-  }
-  if (segments.length === 1 && segments[0] !== '**') {
-    return `"${pattern}" can never match, an event has at least two segments: write ${
-      pattern === '*' ? '"**" for every event' : `"${pattern}.*" or "${pattern}.**"`
-    }`;
+  // It would match names of one segment only, which is never what its author meant.
+  if (pattern === '*') return '"*" matches one segment: write "**" for every event';
+  if (!pattern.split('.').every((segment) => PATTERN_SEGMENT.test(segment))) {
+    return `"${pattern}" is not an event pattern: write segments of ${SEGMENT_RULE}, with "*" for one whole segment or "**" for any number`;
   }
   return undefined;
 }
 
-/** Tells whether an event's name matches a pattern; both are taken to be well-formed. */
+/** Reports whether an event name matches a pattern; both must be valid. */
 export function matchesEvent(pattern: string, event: string): boolean {
   if (!pattern.includes('*')) return pattern === event;
   return segmentsMatch(pattern.split('.'), event.split('.'));
 }
 
 function segmentsMatch(pattern: readonly string[], event: readonly string[]): boolean {
-  // The classic two-pointer wildcard walk. It only ever goes back to the last `**`, so that the worst pattern
-  // costs the product of the two lengths, which are those of 128 characters at most.
+  // Two-pointer wildcard matching. It backtracks to the last `**` only, so the worst case is the product of the two
+  // lengths, and each is at most 128 characters.
   let p = 0;
   let e = 0;
   let resumePattern = -1;

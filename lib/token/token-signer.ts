@@ -7,7 +7,7 @@ import {
 } from '../errors/webhook.error.js';
 import { invalidClaim } from './claim-refusals.js';
 import { tokenTooLarge } from './compact-token.js';
-import { EVENT_NAME_GRAMMAR, isEventName } from './event-name.js';
+import { eventNameRule, isEventName } from './event-name.js';
 import { identifierRule, isIdentifier } from './identifier.js';
 import { isObject, parseJson, structureFault, textNestsDeeper } from './json/strict-json.js';
 import type { KeyPolicy } from './keys/key-material.js';
@@ -89,9 +89,9 @@ function serialize(data: object): string | undefined {
  * @returns the hash, taken apart
  * @throws {@link WebhookTokenError} `invalid_claim`, {@link WebhookPayloadError} `hash_unsupported`
  */
-function checkInput(input: WebhookTokenInput): PayloadHash | undefined {
-  if (!isEventName(input.event)) {
-    throw invalidClaim('webhook.event', `the event's name must be ${EVENT_NAME_GRAMMAR}`);
+function checkInput(input: WebhookTokenInput, profile: WebhookProfile): PayloadHash | undefined {
+  if (!isEventName(input.event, profile)) {
+    throw invalidClaim('webhook.event', `the event name must be ${eventNameRule(profile)}`);
   }
   if (input.data !== undefined && !isObject(input.data)) {
     throw invalidClaim(
@@ -230,7 +230,7 @@ class KeyTokenSigner implements TokenSigner {
 
   sign(input: WebhookTokenInput): MaybePromise<string> {
     const rules = input.profile === undefined ? this.rules : this.rulesFor(input.profile);
-    const hash = checkInput(input);
+    const hash = checkInput(input, rules.name);
     const data = input.data === undefined ? undefined : inlineDataText(input.data);
     const now = readSeconds(this.now);
     if (!maySign(this.window, now)) throw noSigningKey();

@@ -258,6 +258,7 @@ class KeyRingTokenVerifier implements TokenVerifier, TokenRules {
       now,
       clockTolerance: this.clockTolerance,
       maxTokenLifetime: this.maxTokenLifetime,
+      maxJsonMembers: this.maxJsonMembers,
     });
     return { header, claims, key: describeKey(key, issuer.issuer), profile: rules.name };
   }

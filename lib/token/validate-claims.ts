@@ -1,6 +1,6 @@
 import { WebhookTokenError, type WebhookTokenErrorCode } from '../errors/webhook.error.js';
 import { invalidClaim as invalid } from './claim-refusals.js';
-import { EVENT_NAME_GRAMMAR, isEventName } from './event-name.js';
+import { eventNameRule, isEventName } from './event-name.js';
 import { identifierRule, isIdentifier } from './identifier.js';
 import { isObject } from './json/strict-json.js';
 import type { Members, ProfileRules } from './profiles/profile-rules.interface.js';
@@ -30,6 +30,8 @@ interface ClaimsExpectation {
   readonly clockTolerance: number;
   /** Seconds a token may live. */
   readonly maxTokenLifetime: number;
+  /** Members that JSON inside the claims may have. */
+  readonly maxJsonMembers: number;
 }
 
 /**
@@ -55,7 +57,7 @@ export function validateClaims(claims: Members, expected: ClaimsExpectation): We
   optionalIdentifier('txn', txn);
   validateTimes(claims, expected);
   validateAudience(aud, expected.audience);
-  const claim = validateWebhook(webhook, expected.rules);
+  const claim = validateWebhook(webhook, expected);
   return (claim === webhook ? claims : { ...claims, webhook: claim }) as WebhookTokenClaims;
 }
 
@@ -93,15 +95,18 @@ function validateAudience(aud: unknown, configured: readonly string[]): void {
   }
 }
 
-function validateWebhook(webhook: unknown, rules: ProfileRules): WebhookClaim {
+function validateWebhook(
+  webhook: unknown,
+  { rules, maxJsonMembers }: ClaimsExpectation,
+): WebhookClaim {
   if (!isObject(webhook)) throw invalid('webhook', 'webhook must be an object');
   if (webhook['event'] === undefined) {
     throw refuse('missing_claim', 'webhook.event', 'the claim webhook.event is missing');
   }
-  if (!isEventName(webhook['event'])) {
-    throw invalid('webhook.event', `webhook.event must be ${EVENT_NAME_GRAMMAR}`);
+  if (!isEventName(webhook['event'], rules.name)) {
+    throw invalid('webhook.event', `webhook.event must be ${eventNameRule(rules.name)}`);
   }
-  return rules.readClaim(webhook);
+  return rules.readClaim(webhook, maxJsonMembers);
 }
 
 function requirePresent(name: string, value: unknown): void {
@@ -112,10 +117,10 @@ function optionalIdentifier(name: string, value: unknown): void {
   if (value !== undefined && !isIdentifier(value)) throw invalid(name, identifierRule(name));
 }
 
-/** RFC 7519 section 2 allows fractions; a webhook's times are whole seconds. */
+/** A NumericDate of RFC 7519, section 2, which may have a fraction. */
 function numericDate(name: string, value: unknown): number {
-  if (typeof value !== 'number' || !Number.isInteger(value) || value < 0) {
-    throw invalid(name, `${name} must be a whole number of seconds`);
+  if (typeof value !== 'number' || !Number.isFinite(value) || value < 0) {
+    throw invalid(name, `${name} must be a number of seconds since the epoch`);
   }
   if (value >= FIRST_MILLISECOND_TIMESTAMP) {
     throw invalid(name, `${name} must be in seconds, and looks like milliseconds`);

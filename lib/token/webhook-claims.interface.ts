@@ -13,10 +13,10 @@ export interface WebhookClaim {
   /** Dotted name, `<entity>.<action>`. */
   readonly event: string;
   /**
-   * Inline event data. Of `swt-draft-00`: decoded, where it came as base64; with a body, the reference
-   * `{ hash, hashAlg?, size }` to it.
+   * Inline event data: an object. In `swt-draft-00`, data that arrives as base64 is decoded and may be any JSON value,
+   * and with a body it is the reference `{ hash, hashAlg?, size }`.
    */
-  readonly data?: Readonly<Record<string, unknown>>;
+  readonly data?: unknown;
   /** Digest of the body, `<algorithm>:<hex>`, with the algorithm as the wire format spells it. */
   readonly hash?: string;
   /** Of `swt-draft-02`: attempts made before this one. */

@@ -137,7 +137,7 @@ export function readReceipt(
     id: only(isIdentifier, txn) ?? only(isIdentifier, jti),
     jti: only(isIdentifier, jti),
     txn: only(isIdentifier, txn),
-    event: only(isEventName, webhook['event']),
+    event: only(isAnyEventName, webhook['event']),
     issuer: only(isIdentifier, iss),
     audience: only(isAudience, aud),
     subject: only(isIdentifier, sub),
@@ -161,13 +161,18 @@ function only<T>(is: (value: unknown) => value is T, value: unknown): T | undefi
   return is(value) ? value : undefined;
 }
 
+/** Of any wire format: the drafts' rule includes that of the specification. */
+function isAnyEventName(name: unknown): name is string {
+  return isEventName(name, 'swt-draft-00');
+}
+
 function matching(form: RegExp, value: unknown): string | undefined {
   return typeof value === 'string' && form.test(value) ? value : undefined;
 }
 
 function isoTime(seconds: unknown): string | undefined {
   return typeof seconds === 'number' &&
-    Number.isInteger(seconds) &&
+    Number.isFinite(seconds) &&
     seconds >= 0 &&
     seconds < FIRST_MILLISECOND_TIMESTAMP
     ? new Date(seconds * 1_000).toISOString()

@@ -22,7 +22,7 @@ import {
 class Handlers {
   readonly events: WebhookEvent[] = [];
 
-  @OnWebhookEvent('order.*')
+  @OnWebhookEvent(['order.*', 'ping'])
   on(_data: unknown, event: WebhookEvent): void {
     this.events.push(event);
   }
@@ -105,6 +105,34 @@ describe.each(adapters)('on %s', (_, create) => {
       });
       expect(event.data).toEqual(data);
       expect(await event.rawBody()).toEqual(sent.body ?? Buffer.alloc(0));
+    });
+
+    it.each([
+      ['a list', [7]],
+      ['a text', 'seven'],
+      ['null', null],
+      ['an object that looks like a reference to a body', reference],
+    ])('%s by HEAD, as base64', async (_what, data) => {
+      const base64 = Buffer.from(JSON.stringify(data)).toString('base64');
+
+      expect((await head(at(name), go.sign('order.created', base64))).status).toBe(204);
+      expect(eventAt(name)!.data).toEqual(data);
+    });
+
+    it('an event of one word', async () => {
+      expect((await sendGo(name, go.build('ping', json))).status).toBe(204);
+      expect(eventAt(name)!.event).toBe('ping');
+    });
+
+    it('no reference to a body other than as an object by POST', async () => {
+      const base64 = Buffer.from(JSON.stringify(reference)).toString('base64');
+      const token = go.sign('order.created', base64);
+
+      expect(code(await post(at(name), { token, body: json }))).toBe('400 hash_required');
+      expect(code(await head(at(name), go.sign('order.created', reference)))).toBe(
+        '400 hash_unsupported',
+      );
+      expect(eventAt(name)).toBeUndefined();
     });
 
     it('is acknowledged again when it is sent again', async () => {

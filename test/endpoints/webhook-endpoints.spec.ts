@@ -117,7 +117,7 @@ describe('create', () => {
     const wrong = {
       id: 'https://crm.example',
       url: 'http://10.0.0.1/hooks',
-      events: ['order'],
+      events: ['order created'],
       tennant: 'acme',
       secret: 'short',
       metadata: { plan: 7 },

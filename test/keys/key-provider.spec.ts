@@ -122,7 +122,7 @@ describe.each(adapters)('a provider of issuers, on %s', (_, createAdapter) => {
     issuers.holds(
       { issuer: ISSUER, secret: 'too-short' },
       { issuer: ISSUER, secret: SECRET },
-      { issuer: OTHER, secret: SECRET, events: ['order'] },
+      { issuer: OTHER, secret: SECRET, events: ['order created'] },
     );
 
     const failure = (await start().catch((error: Error) => error)) as Error;
@@ -139,7 +139,11 @@ describe.each(adapters)('a provider of issuers, on %s', (_, createAdapter) => {
     ['no list', undefined, /issuers: load\(\) of the KeyProvider must give a list/],
     ['an empty list', [], /issuers: nobody is trusted/],
     ['a list of texts', [ISSUER], /issuers\[0\]: must be an object/],
-    ['a misspelt member', [{ issuer: ISSUER, secrets: [] }], /issuers\[0\]\.secrets: is no opt/],
+    [
+      'a misspelt member',
+      [{ issuer: ISSUER, secrets: [] }],
+      /issuers\[0\]\.secrets: unknown option/,
+    ],
     ['a secret of null', [{ issuer: ISSUER, secret: null }], /issuers\[0\]\.secret: .* is null/],
   ])('ends the start where it gives %s', async (_what, rows, fault) => {
     issuers.rows = () => rows as Issuers;

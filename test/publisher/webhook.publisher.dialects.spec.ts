@@ -297,6 +297,27 @@ describe('the profile', () => {
     expect(wire.requests).toHaveLength(0);
   });
 
+  it('decides whether an event may have a name of one word', async () => {
+    const publish = await publisher({
+      endpoints: [
+        { id: 'draft', url: wire.url, events: ['ping'], profile: NEW },
+        { id: 'spec', url: wire.url, events: ['order.*'] },
+      ],
+    });
+
+    await publish.publish('ping', small);
+    await bench!.reported(1);
+    await publish.send(wire.url, 'ping', small, { profile: OLD });
+    expect(wire.requests.map(({ claims }) => claims.webhook.event)).toEqual(['ping', 'ping']);
+    for (const call of [publish.send('spec', 'ping', small), publish.sign('spec', 'ping', small)]) {
+      await expect(call).rejects.toMatchObject({
+        code: 'invalid_option',
+        message: expect.stringMatching(/two or more segments.* for endpoint "spec"/),
+      });
+    }
+    expect(wire.requests).toHaveLength(2);
+  });
+
   it('finds at start-up what does not fit', () => {
     const { privateKey } = generateKeyPairSync('ed25519');
     const key = { alg: 'EdDSA', key: privateKey } as const;

@@ -46,6 +46,18 @@ describe('isEventName', () => {
   });
 
   it.each([
+    ['swt-draft-00', true],
+    ['swt-draft-02', true],
+    ['webhook-token', false],
+  ] as const)('of %s may be one word: %s', (profile, verdict) => {
+    expect(isEventName('ping', profile)).toBe(verdict);
+    expect(isEventName('order.created', profile)).toBe(true);
+    for (const name of ['', '.', 'ping.', '.ping', 'a b', 'a..b']) {
+      expect(isEventName(name, profile)).toBe(false);
+    }
+  });
+
+  it.each([
     ['128 characters', `a.${'b'.repeat(126)}`, true],
     ['129 characters', `a.${'b'.repeat(127)}`, false],
     ['a number', 1, false],
@@ -96,11 +108,10 @@ describe('eventPatternFault', () => {
     [1, 'non-empty'],
     ['a'.repeat(129), '128'],
     ['*', '"**" for every event'],
-    ['order', '"order.*" or "order.**"'],
-    ['order.', 'no event pattern'],
+    ['order.', 'is not an event pattern'],
     ['order.cre*', 'one whole segment'],
-    ['order.***', 'no event pattern'],
-    ['order created', 'no event pattern'],
+    ['order.***', 'is not an event pattern'],
+    ['order created', 'is not an event pattern'],
   ])('names the remedy for %p', (text, remedy) => {
     expect(eventPatternFault(text)).toContain(remedy);
   });

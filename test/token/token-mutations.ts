@@ -203,7 +203,19 @@ function set(
 
 /** Times near the borders of tolerance and lifetime, and values that are no times. */
 function time(name: 'exp' | 'iat' | 'nbf'): Mutation {
-  const odd = [null, undefined, '1760000000', 0, -1, 1e11, 1.5, 1e300, true, []];
+  const odd = [
+    null,
+    undefined,
+    '1760000000',
+    0,
+    -1,
+    1e11,
+    1.5,
+    1e300,
+    true,
+    [],
+    1_760_000_300.561768,
+  ];
   const apply = (claims: Members, random: Mulberry32): Members => {
     const near =
       (claims[name] as number) + random.pick([-3700, -361, -360, -61, -60, 60, 61, 360, 3600]);

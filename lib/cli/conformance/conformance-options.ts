@@ -72,9 +72,10 @@ export function readConformanceCall(
   if (values.issuer === undefined || values.issuer === '') {
     faults.push('--issuer is missing: name the issuer that the receiver trusts');
   }
-  if (!isEventName(values.event)) faults.push("--event must be a name like 'order.created'");
   if (!isOneOf(CONFORMANCE_PROFILES, values.profile)) {
     faults.push(`--profile must be one of ${CONFORMANCE_PROFILES.join(', ')}`);
+  } else if (!isEventName(values.event, values.profile)) {
+    faults.push("--event must be a name like 'order.created'");
   }
   if (values.only !== undefined && !isOneOf(PROBE_GROUPS, values.only)) {
     faults.push(`--only must be one of ${PROBE_GROUPS.join(', ')}`);

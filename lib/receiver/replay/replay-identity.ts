@@ -28,7 +28,8 @@ export function replayClaim(
   // A txn and a jti that happen to be the same text are two different things.
   const tokenKey = identity(receiver, issuer, 'jti', jti);
   const key = event.claims.txn === undefined ? tokenKey : identity(receiver, issuer, 'txn', id);
-  const replayUntil = event.claims.exp * 1_000 + horizon.clockTolerance * 1_000;
+  // Rounded up, since stores take whole milliseconds and `exp` may have a fraction.
+  const replayUntil = Math.ceil((event.claims.exp + horizon.clockTolerance) * 1_000);
   return {
     key,
     tokenKey,

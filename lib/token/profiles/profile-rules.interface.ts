@@ -41,10 +41,11 @@ export interface ProfileRules {
   /**
    * Checks the claim `webhook`, whose event is checked already, and brings its data into one form.
    *
+   * @param maxMembers - members that JSON inside the claim may have
    * @returns the claim itself, unless the wire has data in a form of its own
    * @throws {@link WebhookTokenError} `invalid_claim`
    */
-  readClaim(webhook: Members): WebhookClaim;
+  readClaim(webhook: Members, maxMembers: number): WebhookClaim;
 
   /**
    * Says what the body of a request by one of {@link methods} must be, before a byte of it is read.

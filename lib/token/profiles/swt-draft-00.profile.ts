@@ -2,6 +2,7 @@ import { WebhookPayloadError } from '../../errors/webhook.error.js';
 import { invalidClaim } from '../claim-refusals.js';
 import {
   decodeUtf8,
+  exceedsMembers,
   isObject,
   parseJson,
   structureFault,
@@ -83,6 +84,12 @@ function algorithmOf(name: unknown): HashAlgorithm | undefined {
   return algorithmNamed(name.toUpperCase(), NAMES);
 }
 
+/**
+ * Claims whose data arrived as base64. The reference implementation sends and reads inline data in this form and the
+ * reference to a body never, so `{ hash, size }` in base64 is data.
+ */
+const fromBase64 = new WeakSet<object>();
+
 const MESSAGES: Readonly<Record<StructureFault, string>> = {
   'too deep': `webhook.data nests more than ${MAX_DATA_DEPTH} levels`,
   'prototype member': 'webhook.data has a member that would replace a prototype',
@@ -94,16 +101,19 @@ const MESSAGES: Readonly<Record<StructureFault, string>> = {
  * @param text - RFC 4648 section 4: padded, the alphabet with `+` and `/`, canonical
  * @throws {@link WebhookTokenError} `invalid_claim`; never with a piece of the data in it
  */
-function decodeBase64Json(text: string): Readonly<Record<string, unknown>> {
+function decodeBase64Json(text: string, maxMembers: number): unknown {
   const bytes = Buffer.from(text, 'base64');
   // Node's decoder takes what it knows and skips the rest; only one text gives the same text again.
   if (bytes.toString('base64') !== text) {
     throw invalidClaim('webhook.data', 'webhook.data is a text, and not canonical base64');
   }
   const json = decodeUtf8(bytes);
-  const data = json === undefined ? undefined : parseJson(json);
-  if (!isObject(data)) {
-    throw invalidClaim('webhook.data', 'webhook.data must be a JSON object, or the base64 of one');
+  const data = json === undefined || exceedsMembers(json, maxMembers) ? undefined : parseJson(json);
+  if (data === undefined) {
+    throw invalidClaim(
+      'webhook.data',
+      `webhook.data must be the base64 of JSON in UTF-8 with at most ${maxMembers} members`,
+    );
   }
   const fault = structureFault(data, MAX_DATA_DEPTH);
   if (fault !== undefined) throw invalidClaim('webhook.data', MESSAGES[fault]);
@@ -121,22 +131,31 @@ export const SWT_DRAFT_00: ProfileRules = {
   defaultHash: 'sha3-256',
   hashesEmptyBody: true,
 
-  readClaim(webhook) {
+  readClaim(webhook, maxMembers) {
     if (webhook['hash'] !== undefined && typeof webhook['hash'] !== 'string') {
       throw invalidClaim('webhook.hash', 'webhook.hash must be a text');
     }
     const { data, ...others } = webhook;
     // The reference writes bytes as base64, and no bytes at all as `null`.
     if (data === undefined || data === null) return others as unknown as WebhookClaim;
-    return { ...others, data: readData(data) } as unknown as WebhookClaim;
+    if (isObject(data)) return { ...others, data } as unknown as WebhookClaim;
+    if (typeof data !== 'string') {
+      throw invalidClaim('webhook.data', 'webhook.data must be a JSON object, or base64 of JSON');
+    }
+    const claim = { ...others, data: decodeBase64Json(data, maxMembers) };
+    fromBase64.add(claim);
+    return claim as unknown as WebhookClaim;
   },
 
-  payloadRule({ data, hash }, method) {
+  payloadRule(claim, method) {
+    const { data, hash } = claim;
+    const isReference = looksLikeBodyReference(data) && !fromBase64.has(claim);
     if (method === 'HEAD') {
-      // A reference to a body is no data: it would be handled as some, and the POST it is for be a copy of it.
-      if (hash !== undefined || looksLikeBodyReference(data)) throw hashOnHead();
+      // A token of a POST, replayed as HEAD, would pass its reference off as data and use up its id.
+      if (hash !== undefined || isReference) throw hashOnHead();
       return { kind: 'no-body' };
     }
+    if (fromBase64.has(claim)) throw bodyReferenceRequired();
     const reference = readBodyReference(data);
     // Of a dual stamp both digests must hold, or one request would mean two bodies to two receivers.
     const stamp = hash === undefined ? [] : [parsePayloadHash(hash)];
@@ -170,10 +189,4 @@ export const SWT_DRAFT_00: ProfileRules = {
 /** Tells whether a claim is in a form that no other profile has, so that it can mean nothing else. */
 export function isDraft00Claim({ data }: Members): boolean {
   return data === null || typeof data === 'string' || looksLikeBodyReference(data);
-}
-
-function readData(data: unknown): Members {
-  if (typeof data === 'string') return decodeBase64Json(data);
-  if (isObject(data)) return data;
-  throw invalidClaim('webhook.data', 'webhook.data must be a JSON object, or the base64 of one');
 }

@@ -133,6 +133,17 @@ function claimSets() {
       'An event has a name.',
       carrying(undefined, { event: undefined }),
     ),
+    accepted(
+      'an event of one word',
+      'The draft recommends the form <entity>.<action> and does not require it.',
+      carrying(undefined, { event: 'ping' }),
+    ),
+    refused(
+      'an empty event',
+      'invalid_claim',
+      'An event has a name.',
+      carrying(undefined, { event: '' }),
+    ),
     refused('an empty jti', 'invalid_claim', 'jti is not empty.', signed(bare({ jti: '' }))),
     refused(
       'another issuer',
@@ -220,6 +231,12 @@ function times() {
       issued,
       signed(),
       at(NOW - TOLERANCE - 1),
+    ),
+    accepted(
+      'exp with a fraction',
+      'A time may have a fraction (RFC 7519, section 2).',
+      signed(bare({ exp: EXP + 0.5 })),
+      at(EXP + TOLERANCE + 0.25),
     ),
     refused(
       'exp in milliseconds',

@@ -13,6 +13,7 @@ export function times() {
   const expires = 'now < exp + clockTolerance.';
   const begins = 'nbf <= now + clockTolerance.';
   const issued = 'iat <= now + clockTolerance.';
+  const fraction = 'A time may have a fraction (RFC 7519, section 2).';
   const late = claims({ nbf: NOW + 100 });
   const early = claims({ nbf: undefined });
   return [
@@ -139,16 +140,11 @@ export function times() {
         'A value from 1e11 on is milliseconds by mistake.',
         written(name, '1e11'),
       ),
-      refused(
-        `${name} with a fraction`,
-        'invalid_claim',
-        'Times are whole seconds.',
-        written(name, `${NOW}.5`),
-      ),
+      accepted(`${name} with a fraction`, fraction, written(name, `${NOW}.561768`)),
       refused(
         `${name} negative`,
         'invalid_claim',
-        'Times are whole seconds since the epoch.',
+        'Times are seconds since the epoch.',
         written(name, '-1'),
       ),
       refused(
@@ -158,6 +154,38 @@ export function times() {
         written(name, '1e400'),
       ),
     ]),
+    accepted(
+      'a fractional exp, just before it',
+      fraction,
+      token(claims({ exp: EXP + 0.5 })),
+      at(EXP + 0.25, strict),
+    ),
+    refused(
+      'at a fractional exp',
+      'token_expired',
+      fraction,
+      token(claims({ exp: EXP + 0.5 })),
+      at(EXP + 0.5, strict),
+    ),
+    refused(
+      'just before a fractional nbf',
+      'token_not_yet_valid',
+      fraction,
+      token(claims({ nbf: NOW + 0.5 })),
+      at(NOW + 0.25, strict),
+    ),
+    refused(
+      'a fraction more than an hour',
+      'token_too_old',
+      'exp - iat <= maxTokenLifetime.',
+      lived(3_600.5),
+    ),
+    refused(
+      'milliseconds with a fraction',
+      'invalid_claim',
+      'A value from 1e11 on is milliseconds by mistake.',
+      written('exp', `${EXP}000.5`),
+    ),
     accepted(
       'exp written as 1760000300.0',
       'The value counts, not how it is written.',

@@ -85,6 +85,26 @@ export const ACCEPTS_PROBES: readonly Probe[] = [
     DRAFT_00,
   ),
   accepted(
+    'base64-list',
+    'HEAD with a list as base64 of the JSON',
+    'The reference implementation of the draft takes any JSON in this form.',
+    { webhook: { data: Buffer.from('[1]').toString('base64') } },
+    { ...ADVISED, ...DRAFT_00 },
+  ),
+  accepted(
+    'event-one-word',
+    'an event of one word',
+    'The drafts recommend <entity>.<action> and do not require it.',
+    { webhook: { event: 'ping' } },
+    { ...ADVISED, profiles: ['swt-draft-00', 'swt-draft-02'] },
+  ),
+  accepted(
+    'times-fraction',
+    'times with a fraction',
+    'Times may have fractions (RFC 7519, section 2).',
+    (c) => c.request({ claims: { iat: c.now - 0.75, nbf: c.now - 0.75, exp: c.now + 60.25 } }),
+  ),
+  accepted(
     'no-hash-alg',
     'POST without hashAlg',
     'Without a name it is SHA3-256.',
