@@ -7,7 +7,7 @@ import { OrderWebhooks } from './order-webhooks.js';
     WebhookModule.forRoot({
       receiver: {
         path: 'webhooks',
-        // Were a variable missing, the start-up would fail and say so.
+        // If the variable is missing, start-up fails and names it.
         issuers: [{ issuer: process.env.SHOP_ISSUER!, secret: process.env.SHOP_SECRET! }],
       },
     }),

@@ -20,7 +20,7 @@ export interface OrderUpdated {
   readonly status: OrderStatus;
 }
 
-// From here on the compiler knows which events exist and what each carries.
+// From here on the compiler checks event names and data.
 declare module 'nestjs-webhook-token' {
   interface WebhookEventMap {
     'order.created': OrderCreated;

@@ -7,13 +7,13 @@ import { OrderCreatedDto } from './order-created.dto.js';
 export class OrderWebhooks {
   private readonly logger = new Logger(OrderWebhooks.name);
 
-  /** The DTO's decorators are checked first; what does not hold them is answered 422. */
+  /** The DTO is validated first; invalid data is answered 422. */
   @OnWebhookEvent('order.created')
   onCreated(order: OrderCreatedDto, event: WebhookEvent<'order.created'>): void {
     this.logger.log(`Order ${order.id} of ${order.total} cents, reported by ${event.issuer}`);
   }
 
-  /** The sender gets its success when the promise resolves, and sends again when it rejects. */
+  /** The sender gets 204 when the promise resolves, and repeats the event when it rejects. */
   @OnWebhookEvent('order.updated')
   async onUpdated(
     @WebhookData('id') id: string,
@@ -28,7 +28,7 @@ export class OrderWebhooks {
     this.logger.log(`Invoice ${id} of ${total} cents`);
   }
 
-  /** Runs beside the two order handlers. `event.id` stays the same when the sender repeats the event. */
+  /** Runs in addition to the two order handlers. A repeated event has the same `event.id`. */
   @OnWebhookEvent('order.*')
   onAny(@WebhookContext() event: WebhookEvent<'order.*'>): void {
     this.logger.log(`${event.event} ${event.id} came by ${event.method}`);

@@ -16,7 +16,7 @@ import { StockWebhooks } from './stock-webhooks.js';
           maxBodyBytes: 8 * 1024 * 1024,
         },
         {
-          // No path: its route is the one of PaymentsController.
+          // No path: PaymentsController has its route.
           name: 'payments',
           issuers: [
             {

@@ -6,7 +6,7 @@ import { Payment } from './payment.schema.js';
 export class PaymentsController {
   private readonly logger = new Logger(PaymentsController.name);
 
-  /** A route like any other, HEAD and POST at once; only what is verified reaches the method. */
+  /** A normal route for HEAD and POST; only verified events reach the method. */
   @WebhookRoute('webhooks', { receiver: 'payments' })
   receive(
     @WebhookData({ schema: Payment }) payment: Payment,

@@ -11,10 +11,9 @@ import { PartnersController } from './partners.controller.js';
         issuer: process.env.SHOP_ISSUER!,
         secret: process.env.SHOP_SECRET!,
         endpoints: [{ id: 'crm', url: process.env.CRM_URL!, events: ['order.*'] }],
-        // Short, so that there is something to see; the default waits five minutes before the third attempt.
+        // Short for the sample; the default waits five minutes before the third attempt.
         retry: { schedule: ['0s', '1s', '2s', '5s'] },
-        // For a receiver on this machine only. Without these two lines deliveries go to public
-        // addresses over HTTPS, and nowhere else.
+        // For a receiver on this machine only. By default, deliveries go to public addresses over HTTPS.
         allowHttp: true,
         allowedAddresses: ['127.0.0.1'],
       },

@@ -5,10 +5,10 @@ import { AppModule } from './app.module.js';
 async function bootstrap(): Promise<void> {
   const app = await NestFactory.create(AppModule);
   app.useGlobalPipes(new ValidationPipe({ whitelist: true }));
-  // On shutdown, deliveries that are due are still made.
+  // On shutdown, due deliveries are still made.
   app.enableShutdownHooks();
   await app.listen(process.env.PORT ?? 3002, '127.0.0.1');
-  console.log(`The shop takes orders at ${await app.getUrl()}/orders`);
+  console.log(`The shop accepts orders at ${await app.getUrl()}/orders`);
 }
 
 await bootstrap();

@@ -13,7 +13,7 @@ export class OrdersService {
   async create({ customer, total }: CreateOrderDto): Promise<Order> {
     const order: Order = { id: randomUUID(), customer, total, status: 'new' };
     this.orders.set(order.id, order);
-    // Resolves when the event is recorded: a receiver that is slow or down does not hold the order up.
+    // Resolves when the event is recorded, so a slow receiver does not delay the order.
     await this.webhooks.publish('order.created', { id: order.id, customer, total });
     return order;
   }

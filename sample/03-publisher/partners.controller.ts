@@ -10,8 +10,8 @@ export class PartnersController {
   ) {}
 
   /**
-   * Announces an order again, by an HTTP client of our own: `sign` leaves the sending to the caller,
-   * and with it the retries.
+   * Publishes an order again with an HTTP client of our own. `sign` leaves sending and retrying to
+   * the caller.
    */
   @Post('crm/orders/:id')
   async announce(@Param('id') id: string): Promise<{ status: number }> {

@@ -7,9 +7,9 @@ import { Pool } from 'pg';
 
 export type Database = PgDatabase<PgQueryResultHKT>;
 
-/** One database, as each part of the sample wants it. */
+/** One database, in the form that each part of the sample needs. */
 export interface Storage {
-  /** For tables of our own. */
+  /** For the sample's own tables. */
   readonly database: Database;
   /** For deliveries: in the same database, so that they can be recorded in its transactions. */
   readonly queue: WebhookQueue;
@@ -17,7 +17,7 @@ export interface Storage {
   readonly client: PostgresClient;
 }
 
-/** With DATABASE_URL a PostgreSQL server, else an embedded one, which is for one process. */
+/** A PostgreSQL server with DATABASE_URL; otherwise an embedded one, for one process. */
 export async function openStorage(): Promise<Storage> {
   const { DATABASE_URL, STORAGE_DIRECTORY } = process.env;
   return DATABASE_URL
@@ -27,13 +27,13 @@ export async function openStorage(): Promise<Storage> {
 
 function onServer(connectionString: string): Storage {
   const pool = new Pool({ connectionString });
-  // A connection that breaks is replaced; without these listeners it would end the process. The pool's own is for those that
-  // nobody uses: a transaction has its connection to itself.
+  // Without these listeners a broken connection would end the process: the first is for idle connections, the second for those
+  // in a transaction.
   pool.on('error', () => {});
   pool.on('connect', (connection) => connection.on('error', () => {}));
   return {
     database: drizzleOnServer(pool),
-    // A short lease: the deliveries of a killed process run again after ten seconds.
+    // Short: the attempts of a killed process are repeated after ten seconds.
     queue: new PgBossQueue({ pool, pollInterval: '250ms', lease: '10s' }),
     client: pool,
   };

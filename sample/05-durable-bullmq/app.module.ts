@@ -10,22 +10,22 @@ import { InvoiceWebhooks } from './invoice-webhooks.js';
 import { InvoicesController } from './invoices.controller.js';
 import { REDIS_URL } from './redis-connection.js';
 
-// The parts of bull-board are not always released together, and then their types are not quite the same.
+// The packages of bull-board are released separately, so their types can differ slightly.
 const adapter = ExpressAdapter as unknown as BullBoardModuleOptions['adapter'];
 
-/** Deliveries alone, and each application one of its own. */
+/** For deliveries only; each application needs its own queue. */
 const QUEUE = process.env.QUEUE_NAME ?? 'invoice-webhooks';
 
 const deliveries = BullModule.registerQueue({
   name: QUEUE,
-  // Without its offline queue a client fails at once while Redis is away, and so does `publish`.
+  // Without an offline queue, the client and `publish` fail at once while Redis is unreachable.
   connection: { url: REDIS_URL, enableOfflineQueue: false },
 });
 
 @Module({
   imports: [
     deliveries,
-    // A dashboard of everything that waits, runs, was delivered or has died. Put it behind a login.
+    // A dashboard of all deliveries. Put it behind a login.
     BullBoardModule.forRoot({ route: '/queues', adapter }),
     BullBoardModule.forFeature({ name: QUEUE, adapter: BullMQAdapter }),
     WebhookModule.forRootAsync({
@@ -37,7 +37,7 @@ const deliveries = BullModule.registerQueue({
           secret: process.env.SHOP_SECRET!,
           endpoints: [{ id: 'crm', url: process.env.CRM_URL!, events: ['invoice.*'] }],
           queue: new BullMqQueue(queue, { lease: '5s' }),
-          // Short, so that there is something to see; the default goes on for three days.
+          // Short for the sample; the default retries for three days.
           retry: { schedule: ['0s', '1s', '2s', '5s'] },
           // For a receiver on this machine only.
           allowHttp: true,

@@ -1,7 +1,7 @@
 import { Injectable, Logger } from '@nestjs/common';
 import { OnWebhookDelivery, type WebhookDeliveryEvent } from 'nestjs-webhook-token';
 
-/** What becomes of deliveries, also of those that an earlier process has left. */
+/** Logs the outcome of deliveries, including those of an earlier process. */
 @Injectable()
 export class InvoiceWebhooks {
   private readonly logger = new Logger(InvoiceWebhooks.name);

@@ -7,7 +7,7 @@ import { CreateInvoiceDto } from './create-invoice.dto.js';
 export class InvoicesController {
   constructor(private readonly webhooks: WebhookPublisher) {}
 
-  /** Once this is answered, the event is in Redis and outlives this process. */
+  /** After the answer, the event is in Redis and survives this process. */
   @Post()
   async create(@Body() { total }: CreateInvoiceDto): Promise<{ id: string }> {
     const id = randomUUID();

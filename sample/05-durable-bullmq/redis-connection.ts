@@ -1,9 +1,9 @@
 import { Redis } from 'ioredis';
 
-/** Where Redis is; `REDIS_URL` in sample.env. */
+/** The address of Redis: `REDIS_URL` in sample.env. */
 export const REDIS_URL = process.env.REDIS_URL ?? 'redis://127.0.0.1:6379';
 
-/** Says in one line what is missing, in place of a queue that tries to connect for ever. */
+/** Fails with one line, instead of letting the queue reconnect forever. */
 export async function requireRedis(): Promise<void> {
   const redis = new Redis(REDIS_URL, { lazyConnect: true, retryStrategy: () => null });
   // It is asked, and answers, below.

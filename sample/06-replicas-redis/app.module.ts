@@ -5,7 +5,7 @@ import { RedisReplayStore } from 'nestjs-webhook-token/redis';
 import { ParcelWebhooks } from './parcel-webhooks.js';
 import { REPLICA_NAME } from './replica-name.js';
 
-/** One replica of the receiver: all of them share a Redis, and nothing else. */
+/** One replica of the receiver. The replicas share nothing but Redis. */
 @Module({})
 export class AppModule {
   static forReplica(name: string, redis: Redis): DynamicModule {

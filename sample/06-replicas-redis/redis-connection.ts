@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 
-/** @returns where Redis is; where there is none, the sample says so in one line and ends */
+/** @returns the address of Redis; without one, prints what is missing and exits */
 export async function requireRedis(): Promise<string> {
   const url = process.env.REDIS_URL ?? 'redis://127.0.0.1:6379';
   const redis = new Redis(url, { lazyConnect: true, retryStrategy: () => null });

@@ -1,20 +1,20 @@
 import { signWebhookToken } from 'nestjs-webhook-token/token';
 
-/** What a replica answers, in a word. */
+/** The meaning of a replica's answer. */
 const MEANINGS: Readonly<Record<number, string>> = {
   204: 'handled',
   409: 'being handled elsewhere: come again',
 };
 
 /**
- * Sends an event to every replica at once, as a sender does that lost an answer and was then sent elsewhere.
+ * Sends an event to every replica at once, like a sender that lost an answer and reached another replica.
  *
- * @returns what each has answered
+ * @returns the meaning of each answer
  */
 export async function sendToAll(id: string, urls: readonly string[]): Promise<readonly string[]> {
   return Promise.all(
     urls.map(async (url) => {
-      // A token of its own for every request, and in each the same id of the event.
+      // Every request has its own token, with the same event id.
       const token = await signWebhookToken(
         { event: 'parcel.sent', data: { parcel: id }, txn: id },
         { issuer: process.env.SHOP_ISSUER!, key: process.env.SHOP_SECRET! },

@@ -1,32 +1,32 @@
 import type { DemoProcess } from './demo-process.js';
 import type { PublisherSkills, ReceiverSkills } from './skills.js';
 
-/** Who plays. */
+/** The two processes of the demo. */
 export interface Stage {
   readonly publisher: DemoProcess<PublisherSkills>;
   readonly receiver: DemoProcess<ReceiverSkills>;
-  /** Where the receiver's webhooks arrive. */
+  /** URL of the receiver's webhooks. */
   readonly url: string;
   readonly issuer: string;
 }
 
-/** One thing the library does, shown and checked. */
+/** One behaviour of the library, shown and checked. */
 export interface Act {
   readonly title: string;
   play(stage: Stage): Promise<Scene>;
 }
 
-/** What happened, for the reader. */
+/** The outcome of an act. */
 export interface Scene {
   readonly sent: string;
   readonly answered: string;
-  /** What it means, when all is as it should be. */
+  /** The meaning of a correct outcome. */
   readonly outcome: string;
-  /** What is not as it should be. */
+  /** What is wrong. */
   readonly faults: readonly string[];
 }
 
-/** Names what does not hold. */
+/** Names the failed checks. */
 export function faultsAmong(
   expectations: readonly (readonly [holds: boolean, fault: string])[],
 ): readonly string[] {

@@ -1,7 +1,7 @@
 import type { INestApplicationContext } from '@nestjs/common';
 import type { PublisherSkills, ReceiverSkills } from './skills.js';
 
-/** A question on its way between two processes: which skill, and with what. */
+/** A question between two processes: the skill to use, and its input. */
 export interface Question {
   readonly skill: string;
   readonly with: readonly unknown[];
@@ -11,7 +11,7 @@ export type Reply = { readonly answer: unknown } | { readonly failure: string };
 
 type AnySkills = Record<string, (...args: readonly unknown[]) => unknown>;
 
-/** Tells the demo that the process runs, and where; then answers its questions until it hangs up. */
+/** Reports the process's address to the demo, then answers its questions until it disconnects. */
 export function answerQuestions(
   app: INestApplicationContext,
   skills: PublisherSkills | ReceiverSkills,

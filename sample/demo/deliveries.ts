@@ -2,7 +2,7 @@ import { faultsAmong, type Act, type Scene, type Stage } from './act.js';
 import type { ParcelName } from './publisher/parcels.js';
 import type { HandlerRun, SentParcel } from './skills.js';
 
-/** Everything arrives once, unchanged, by the method that suits its size and type. */
+/** Every event arrives once, unchanged, by the method for its size and type. */
 export const DELIVERIES: readonly Act[] = [
   delivery(
     'order.created',
@@ -12,10 +12,10 @@ export const DELIVERIES: readonly Act[] = [
   delivery(
     'catalogue.exported',
     'POST',
-    'A large one is the body of a POST, and the token holds the digest of the body.',
+    'A large event is the body of a POST, and the token has its digest.',
   ),
-  delivery('stock.exported', 'POST', 'It need not be JSON: here is a CSV file.'),
-  delivery('photo.uploaded', 'POST', 'Nor text: here are 5 MiB of binary data.'),
+  delivery('stock.exported', 'POST', 'A body can be of any type, such as a CSV file.'),
+  delivery('photo.uploaded', 'POST', 'A body can be 5 MiB of binary data.'),
 ];
 
 function delivery(event: ParcelName, method: HandlerRun['method'], title: string): Act {

@@ -1,6 +1,6 @@
 import { digest } from 'nestjs-webhook-token/token';
 
-/** Size and digest of data: enough to tell whether what arrived is what was sent. */
+/** Size and digest of data, to compare what was sent with what arrived. */
 export interface Fingerprint {
   readonly bytes: number;
   readonly digest: string;

@@ -9,13 +9,13 @@ import { tellAct, tellLines } from './story.js';
 
 const ACTS = [...DELIVERIES, ...REFUSALS, RETRY];
 
-/** What the two processes share; the secret is made for this run. */
+/** What the two processes share. The secret is new in every run. */
 const SHARED = {
   DEMO_ISSUER: 'https://shop.example',
   DEMO_SECRET: randomBytes(32).toString('hex'),
 };
 
-/** @returns how many acts went as they should */
+/** @returns the number of acts with the expected outcome */
 async function playAll(stage: Stage): Promise<number> {
   let good = 0;
   for (const [index, act] of ACTS.entries()) {
@@ -55,7 +55,7 @@ async function run(): Promise<number> {
 
 try {
   const good = await run();
-  console.log(`${good} of ${ACTS.length} went as they should.`);
+  console.log(`${good} of ${ACTS.length} had the expected outcome.`);
   process.exitCode = good === ACTS.length ? 0 : 1;
 } catch (error) {
   console.error(`The demo stopped: ${(error as Error).message}`);

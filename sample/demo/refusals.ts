@@ -6,10 +6,10 @@ import type { Order } from './skills.js';
 
 const ORDER: Order = { id: 'o-2', total: 4200 };
 
-/** Between the two processes sits somebody who sees, changes and repeats what they send. */
+/** An attacker between the two processes reads, changes and repeats what they send. */
 export const REFUSALS: readonly Act[] = [
   {
-    title: 'Somebody on the way makes an order cheaper.',
+    title: 'An attacker makes an order cheaper on its way.',
     async play({ publisher, receiver }) {
       const signed = await publisher.ask('sign', ORDER, { method: 'POST' });
       const body = Buffer.from(signed.body!.toString().replace('4200', '1000'));
@@ -27,7 +27,7 @@ export const REFUSALS: readonly Act[] = [
     },
   },
   {
-    title: 'Somebody records a request and sends it a second time.',
+    title: 'An attacker records a request and sends it again.',
     async play({ publisher, receiver }) {
       const signed = await publisher.ask('sign', ORDER, {});
       const first = await send(signed);
@@ -46,7 +46,7 @@ export const REFUSALS: readonly Act[] = [
     },
   },
   {
-    title: "An event's id comes back with other content.",
+    title: "An event's id is used again with other content.",
     async play({ publisher, receiver }) {
       const signed = await publisher.ask('sign', ORDER, {});
       const other = await publisher.ask('sign', { ...ORDER, total: 1 }, { id: signed.id });
@@ -66,7 +66,7 @@ export const REFUSALS: readonly Act[] = [
     },
   },
   {
-    title: 'Somebody who does not know the secret signs an order of their own.',
+    title: 'An attacker without the secret signs an order.',
     async play({ receiver, url, issuer }) {
       const id = 'forged-1';
       const key = randomBytes(32).toString('hex');

@@ -1,8 +1,8 @@
 import { faultsAmong, type Act } from './act.js';
 
-/** A failure travels back to the sender, which is what makes it try again. */
+/** A handler's failure makes the sender repeat the event. */
 export const RETRY: Act = {
-  title: 'A handler fails, so the publisher sends the event again.',
+  title: 'A handler fails, so the publisher repeats the event.',
   async play({ publisher, receiver }) {
     const sent = await publisher.ask('send', 'invoice.paid');
     const skill = sent.status === 'scheduled' ? 'runsUntilHandled' : 'runsFor';

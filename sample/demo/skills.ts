@@ -10,9 +10,9 @@ export interface Order {
 
 /** What the demo can ask the publisher's process. */
 export interface PublisherSkills {
-  /** Sends the parcel of this name, and tells how the first attempt ended. */
+  /** Sends the parcel of this name; returns the outcome of the first attempt. */
   send(event: ParcelName): Promise<SentParcel>;
-  /** Signs an order for the receiver, and leaves the sending to the demo. */
+  /** Signs an order, which the demo sends. */
   sign(order: Order, choices: SignChoices): Promise<SignedWebhookRequest>;
 }
 
@@ -26,13 +26,13 @@ export interface SentParcel extends Fingerprint {
 
 export interface SignChoices {
   readonly method?: 'HEAD' | 'POST';
-  /** The event's id; a fresh one when absent. */
+  /** The event's id; default a new one. */
   readonly id?: string;
 }
 
 /** What the demo can ask the receiver's process. */
 export interface ReceiverSkills {
-  /** Every run of a handler for the event with this id. */
+  /** Every handler run for the event with this id. */
   runsFor(id: string): readonly HandlerRun[];
   /** The same, as soon as a handler has succeeded. */
   runsUntilHandled(id: string): Promise<readonly HandlerRun[]>;

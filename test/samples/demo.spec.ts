@@ -33,7 +33,7 @@ describe('the demo', () => {
   });
 
   it('ends by itself, and well', () => {
-    expect([code, demo.lines.at(-1)]).toEqual([0, '9 of 9 went as they should.']);
+    expect([code, demo.lines.at(-1)]).toEqual([0, '9 of 9 had the expected outcome.']);
   });
 
   it('starts two processes on loopback', () => {
@@ -48,15 +48,19 @@ describe('the demo', () => {
 
   it.each([
     ['A small event', /^order\.created by HEAD, \d\d bytes of application\/json$/, /^204$/],
-    ['A large one', /^catalogue\.exported by POST, 3\d\d,\d{3} bytes of application\//, /^204$/],
-    ['It need not be JSON', /^stock\.exported by POST, \d,\d{3} bytes of text\/csv$/, /^204$/],
-    ['Nor text', /^photo\.uploaded by POST, 5,242,880 bytes of image\/jpeg$/, /^204$/],
-    ['Somebody on the way', /body changed from 4200 to 1000$/, /^400 \(hash_mismatch\)$/],
-    ['Somebody records', /the same HEAD twice/, /^204, then 204 \(Webhook-Duplicate: true\)$/],
+    ['A large event', /^catalogue\.exported by POST, 3\d\d,\d{3} bytes of application\//, /^204$/],
+    [
+      'A body can be of any type',
+      /^stock\.exported by POST, \d,\d{3} bytes of text\/csv$/,
+      /^204$/,
+    ],
+    ['A body can be 5 MiB', /^photo\.uploaded by POST, 5,242,880 bytes of image\/jpeg$/, /^204$/],
+    ['An attacker makes', /body changed from 4200 to 1000$/, /^400 \(hash_mismatch\)$/],
+    ['An attacker records', /the same HEAD twice/, /^204, then 204 \(Webhook-Duplicate: true\)$/],
     ["An event's id", /one id, two totals/, /^204, then 401 \(replayed\)$/],
-    ['Somebody who does not know', /signed with another secret/, /^401 \(bad_signature\)$/],
+    ['An attacker without the secret', /signed with another secret/, /^401 \(bad_signature\)$/],
     ['A handler fails', /^invoice\.paid by HEAD, and again/, /^500, so the event is scheduled/],
-  ])('tells: %s', (title, sent, answered) => {
+  ])('shows: %s', (title, sent, answered) => {
     const act = readStory(demo.lines).find((act) => act.title.startsWith(title));
 
     expect(act?.lines).toMatchObject({
@@ -68,15 +72,15 @@ describe('the demo', () => {
 
   it.each([
     ['order.created', 'A small event'],
-    ['stock.exported', 'It need not be JSON'],
-    ['photo.uploaded', 'Nor text'],
-  ])('ends badly when %s is lost, and names it', async (event, title) => {
+    ['stock.exported', 'A body can be of any type'],
+    ['photo.uploaded', 'A body can be 5 MiB'],
+  ])('fails and names %s if it is lost', async (event, title) => {
     const losing = SampleProcess.run(DEMO, { DEMO_LOSE: event });
 
     expect(await losing.exitCode()).toBe(1);
 
     const act = readStory(losing.lines).find((act) => act.title.startsWith(title));
     expect(act?.lines['WRONG']).toBe(`${event} is missing: it did not reach its handler`);
-    expect(losing.lines.at(-1)).not.toBe('9 of 9 went as they should.');
+    expect(losing.lines.at(-1)).not.toBe('9 of 9 had the expected outcome.');
   });
 });

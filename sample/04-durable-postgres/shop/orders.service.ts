@@ -14,7 +14,7 @@ export class OrdersService {
     private readonly webhooks: WebhookPublisher,
   ) {}
 
-  /** The order and its event: both, or neither. */
+  /** Records the order and its event in one transaction. */
   async create({ customer, total }: CreateOrderDto, isPaid: boolean): Promise<OrderCreated> {
     const order: OrderCreated = { id: randomUUID(), customer, total };
     await this.database.transaction(async (tx) => {

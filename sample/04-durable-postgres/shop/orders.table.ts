@@ -10,7 +10,7 @@ export const orders = shop.table('orders', {
   total: integer().notNull(),
 });
 
-/** Stands for the migrations of an application. */
+/** In an application, a migration does this. */
 export async function createOrders(database: Database): Promise<void> {
   await database.execute(sql`CREATE SCHEMA IF NOT EXISTS shop`);
   await database.execute(

@@ -7,7 +7,7 @@ import { OrdersService } from './orders.service.js';
 
 @Module({ controllers: [OrdersController], providers: [OrdersService] })
 export class ShopModule {
-  /** @param warehouse - where its webhooks are received */
+  /** @param warehouse - URL of its webhooks */
   static register({ database, queue }: Storage, warehouse: string): DynamicModule {
     return {
       module: ShopModule,
@@ -18,7 +18,7 @@ export class ShopModule {
             secret: process.env.SHOP_SECRET!,
             endpoints: [{ id: 'warehouse', url: warehouse, events: ['order.*'] }],
             queue,
-            // Soon, so that there is something to see; the default is made for real outages.
+            // Short for the sample; the default is for real outages.
             retry: { attempts: 100, schedule: ['0s', '1s', '2s', '5s'] },
             // For a receiver on this machine only.
             allowHttp: true,

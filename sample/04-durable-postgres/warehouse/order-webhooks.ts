@@ -12,8 +12,8 @@ export class OrderWebhooks {
   constructor(@Inject(DATABASE) private readonly database: Database) {}
 
   /**
-   * The replay store keeps copies of an event away. Should this process die between the insert and the store's commit, the event
-   * comes again: the key of the table makes that harmless.
+   * The replay store recognises copies. If this process dies between the insert and the store's commit, the event is handled
+   * again; the table's key makes that harmless.
    */
   @OnWebhookEvent('order.created')
   async onCreated({ id, customer }: OrderCreatedDto): Promise<void> {

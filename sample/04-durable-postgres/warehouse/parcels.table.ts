@@ -4,13 +4,13 @@ import type { Database } from '../storage.js';
 
 const warehouse = pgSchema('warehouse');
 
-/** An order is packed once, whoever asks how often. */
+/** The primary key allows one parcel for each order. */
 export const parcels = warehouse.table('parcels', {
   orderId: text('order_id').primaryKey(),
   customer: text().notNull(),
 });
 
-/** Stands for the migrations of an application. */
+/** In an application, a migration does this. */
 export async function createParcels(database: Database): Promise<void> {
   await database.execute(sql`CREATE SCHEMA IF NOT EXISTS warehouse`);
   await database.execute(

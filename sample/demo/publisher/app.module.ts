@@ -9,8 +9,7 @@ import { ParcelService } from './parcel.service.js';
         issuer: process.env.DEMO_ISSUER!,
         secret: process.env.DEMO_SECRET!,
         endpoints: [{ id: 'receiver', url: process.env.DEMO_RECEIVER_URL! }],
-        // The default waits 5 seconds before the second attempt: right for a receiver in trouble,
-        // long for a demo.
+        // Short for the demo; the default waits 5 seconds before the second attempt.
         retry: { schedule: ['0s', '250ms'] },
         // For a receiver on this machine only.
         allowHttp: true,

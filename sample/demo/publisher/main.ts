@@ -4,7 +4,7 @@ import { AppModule } from './app.module.js';
 import { ParcelService } from './parcel.service.js';
 
 async function bootstrap(): Promise<void> {
-  // No HTTP server of its own: publishing needs none. Silent, as the demo tells the story.
+  // Publishing needs no HTTP server. Silent, since the demo prints the story.
   const app = await NestFactory.createApplicationContext(AppModule, {
     logger: false,
     abortOnError: false,

@@ -4,13 +4,13 @@ const ARTICLES = 5_000;
 const CSV_LINES = 400;
 const PHOTO_BYTES = 5 * 1024 * 1024;
 
-/** What is sent with an event; bytes need a content type. */
+/** Data of an event; bytes need a content type. */
 export interface Parcel {
   readonly data: unknown;
   readonly contentType?: string;
 }
 
-/** One parcel an event, made when it is sent. */
+/** One parcel for each event, created when it is sent. */
 export const PARCELS = {
   'order.created': () => ({ data: { id: 'o-1', total: 4200 } }),
   'catalogue.exported': () => ({ data: catalogue() }),

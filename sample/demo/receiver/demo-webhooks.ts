@@ -11,7 +11,7 @@ export class DemoWebhooks {
     this.logbook.enter(event, true);
   }
 
-  /** Fails the first time: the sender is told so, and sends the event again. */
+  /** Fails the first time, so that the sender repeats the event. */
   @OnWebhookEvent('invoice.paid')
   onPaid(_invoice: unknown, event: WebhookEvent): void {
     const isFirst = this.logbook.runsFor(event.id).length === 0;

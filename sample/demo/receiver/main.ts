@@ -4,7 +4,7 @@ import { AppModule } from './app.module.js';
 import { Logbook } from './logbook.js';
 
 async function bootstrap(): Promise<void> {
-  // Silent, as the demo tells the story; what stops the start-up is thrown, and so printed.
+  // Silent, since the demo prints the story; start-up errors are thrown.
   const app = await NestFactory.create(AppModule, { logger: false, abortOnError: false });
   await app.listen(0, '127.0.0.1');
   answerQuestions(app, app.get(Logbook), `${await app.getUrl()}/webhooks`);
