@@ -3,6 +3,7 @@ import type { DeliveryPayload, WebhookDelivery } from '../queue/webhook-delivery
 import { parseJson, structureFault } from '../token/json/strict-json.js';
 import { after, type MaybePromise } from '../token/maybe-promise.js';
 import { digest } from '../token/payload-hash.js';
+import { looksLikeBodyReference } from '../token/profiles/swt-draft-00.profile.js';
 import { rulesOf } from '../token/profiles/profile-choice.js';
 import type { ProfileRules } from '../token/profiles/profile-rules.interface.js';
 import type { WebhookTokenInput } from '../token/token-signer.js';
@@ -42,6 +43,8 @@ export function inlinePayload(
   if (bytes.byteLength > limit || bytes[0] !== OPEN_BRACE) return undefined;
   const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString();
   const data = parseJson(text) as object;
+  // Receivers of swt-draft-00 would take this shape for a reference to a body, and refuse it without one.
+  if (looksLikeBodyReference(data)) return undefined;
   return structureFault(data, MAX_DATA_DEPTH) === undefined ? { data } : undefined;
 }
 
@@ -128,8 +131,7 @@ export function requireInline(
 function inlineOf(delivery: WebhookDelivery, target: DeliveryTarget): InlinePayload | undefined {
   const rules = rulesFor(delivery, target);
   if (!rules.methods.has('HEAD')) return undefined;
-  const inline = inlinePayload(delivery.payload, inlineLimit(target.signer));
-  return inline !== undefined && rules.reserves(inline.data) ? undefined : inline;
+  return inlinePayload(delivery.payload, inlineLimit(target.signer));
 }
 
 function headCannotCarry(
@@ -140,7 +142,7 @@ function headCannotCarry(
   const origin = target.signer.inlineLimit === undefined ? '' : " (its signer's inlineLimit)";
   return new WebhookDeliveryError(
     'invalid_option',
-    `HEAD cannot carry this payload to ${target.label}: it takes a JSON object of at most ${limit} bytes${origin} in a request head of at most ${maxHeadBytes} bytes. Use the method 'auto'.`,
+    `HEAD cannot carry this payload to ${target.label}: it takes a JSON object of at most ${limit} bytes${origin} in a request head of at most ${maxHeadBytes} bytes, not of the shape { hash, size } with no other member than hashAlg, which reads as a reference to a body. Use the method 'auto'.`,
   );
 }
 

@@ -108,6 +108,20 @@ describe('swt-draft-00', () => {
     },
   );
 
+  it.each<[WebhookProfile, readonly WebhookProfile[]]>([
+    ['webhook-token', ['webhook-token', OLD]],
+    [OLD, ['webhook-token', OLD, NEW]],
+  ])(
+    'sends data that reads as a reference to a body as the body, in %s for %j',
+    async (profile, profiles) => {
+      const data = { hash: '9f86d081', size: 3 };
+      await (await publisher({ profile })).send(wire.url, 'file.stored', data);
+
+      expect(wire.requests[0]).toMatchObject({ method: 'POST', body: bytesOf(data) });
+      expect(read(wire.requests[0]!, profiles)).toMatchObject({ profile, bodyVerified: true });
+    },
+  );
+
   it('stamps nothing at all as zero bytes', async () => {
     await (await publisher({ profile: OLD, method: 'POST' })).send(wire.url, 'order.created');
 

@@ -187,6 +187,7 @@ describe('on demand', () => {
 
   it.each<[string, unknown]>([
     ['an array', [1]],
+    ['data that reads as a reference to a body', { hash: '9f86d081', size: 3 }],
     ['an object that is too large', large(6_001)],
     ['an object that makes the head too large', large(5_500)],
   ])('refuses HEAD for %s, before anything is recorded', async (_, data) => {

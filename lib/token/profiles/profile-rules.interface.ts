@@ -58,9 +58,6 @@ export interface ProfileRules {
     options: { readonly requireHash: boolean },
   ): PayloadRule;
 
-  /** Tells whether inline data has a form that means something else here; it is sent in a body then. */
-  reserves(data: unknown): boolean;
-
   /** The sender's attempt number, from 1; `undefined` where the token does not say. */
   attempt(claim: WebhookClaim): number | undefined;
 

@@ -45,7 +45,7 @@ const MEMBERS = new Set(['hash', 'hashAlg', 'size']);
  * Tells whether data looks like a reference to a body and like nothing else, so that an event's own data
  * that happens to have a `hash` is not taken for one.
  */
-function looksLikeBodyReference(data: unknown): boolean {
+export function looksLikeBodyReference(data: unknown): boolean {
   return (
     isObject(data) &&
     typeof data['hash'] === 'string' &&
@@ -166,8 +166,6 @@ export const SWT_DRAFT_00: ProfileRules = {
       emptyBody: 'none',
     };
   },
-
-  reserves: looksLikeBodyReference,
 
   attempt: () => undefined,
 

@@ -51,8 +51,6 @@ export const SWT_DRAFT_02: ProfileRules = {
       : { kind: 'digest', hashes: [parsePayloadHash(hash, NAMES)], emptyBody: 'refused' };
   },
 
-  reserves: () => false,
-
   attempt: ({ retry_count: retryCount }) => (retryCount === undefined ? undefined : retryCount + 1),
 
   writeClaim(event, { data, hash, size, retryCount }) {

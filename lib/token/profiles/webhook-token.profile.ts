@@ -39,8 +39,6 @@ export const WEBHOOK_TOKEN: ProfileRules = {
     return requireHash ? { kind: 'empty' } : { kind: 'unverified' };
   },
 
-  reserves: () => false,
-
   attempt: () => undefined,
 
   writeClaim(event, { data, hash }) {

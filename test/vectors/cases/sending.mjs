@@ -5,6 +5,7 @@ const ID = 'evt_2025-10-09_0001';
 const JTI = '6f1c2a9e-0001';
 const ORDER = { id: 'o-1', total: 42 };
 const LARGE = { id: 'o-1', note: 'x'.repeat(7_000) };
+const REFERENCE = { hash: '9f86d081', size: 3 };
 const BYTES = Buffer.from([0, 255, 10, 13, 128]);
 
 const DRAFT_00_NAMES = {
@@ -44,6 +45,12 @@ export function sendWebhookToken() {
       data: { id: 'o-1', note: 'x'.repeat(4_000) },
     }),
     make('more than 6000 bytes', 'Larger data travels in the body.', { data: LARGE }),
+    make('data like a body reference', 'Receivers of swt-draft-00 would look for its body.', {
+      data: REFERENCE,
+    }),
+    make('data like a body reference with a member of its own', 'It cannot be misread.', {
+      data: { ...REFERENCE, name: 'a.txt' },
+    }),
     make('a list', 'Only an object is inline data.', { data: [1, 2] }),
     make('a text', 'Only an object is inline data.', { data: 'hello' }),
     make('null', 'Only an object is inline data.', { data: null }),
@@ -100,6 +107,9 @@ export function sendDraft00() {
   return [
     make('an object', 'A small object travels in the token, by HEAD.', { data: ORDER }),
     make('no data', 'An event may have no data.', {}),
+    make('data like a body reference', 'Receivers would look for its body.', {
+      data: { ...REFERENCE, hashAlg: 'SHA-256' },
+    }),
     make('more than 6144 bytes', 'Larger data travels in the body.', { data: LARGE }),
     make('a list', 'Only an object is inline data.', { data: [1, 2] }),
     make('bytes', 'What is not JSON travels in the body.', {
@@ -219,8 +229,16 @@ function maker(profile, format) {
 
 function isInline(data, octets) {
   return (
-    typeof data === 'object' && data !== null && !Array.isArray(data) && octets.length <= 6_000
+    typeof data === 'object' &&
+    data !== null &&
+    !Array.isArray(data) &&
+    !readsAsReference(data) &&
+    octets.length <= 6_000
   );
+}
+
+function readsAsReference({ hash, size, hashAlg: _, ...others }) {
+  return typeof hash === 'string' && typeof size === 'number' && Object.keys(others).length === 0;
 }
 
 function keyMaterial(alg) {
