@@ -22,7 +22,25 @@ export interface EgressOptions {
    * them; exactly these, and nothing beside them. Default: none.
    */
   readonly allowedAddresses?: readonly string[] | undefined;
+  /**
+   * Ports to open although browsers block them, since other protocols (such as SMTP or SSH) listen there and may take a
+   * request for commands. Default: none; all ports that browsers do not block are open.
+   */
+  readonly allowedPorts?: readonly number[] | undefined;
 }
+
+/**
+ * Ports of other protocols, which a request could speak to by accident or on purpose.
+ *
+ * @see WHATWG Fetch, "port blocking"
+ */
+const BLOCKED_PORTS: ReadonlySet<number> = new Set([
+  1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102,
+  103, 104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465,
+  512, 513, 514, 515, 526, 530, 531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993,
+  995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668,
+  6669, 6679, 6697, 10080,
+]);
 
 const RESOLVER = 'correct what the resolver answers';
 
@@ -43,6 +61,7 @@ export class EgressPolicy {
   private readonly allowHttp: boolean;
   private readonly allowPrivateNetworks: boolean;
   private readonly allowed: readonly IpNetwork[];
+  private readonly allowedPorts: ReadonlySet<number>;
   /** URLs that were found good. They may carry a credential, so nothing that prints this object may see them. */
   readonly #passed = new Set<string>();
 
@@ -52,11 +71,12 @@ export class EgressPolicy {
    * @returns faults with paths relative to the options: `allowedAddresses[0]`
    */
   static faults(options: EgressOptions): ConfigurationFault[] {
-    const { allowHttp, allowPrivateNetworks, allowedAddresses } = options;
+    const { allowHttp, allowPrivateNetworks, allowedAddresses, allowedPorts } = options;
     return [
       ...switchFaults('allowHttp', allowHttp),
       ...switchFaults('allowPrivateNetworks', allowPrivateNetworks),
       ...addressFaults(allowedAddresses),
+      ...portFaults(allowedPorts),
     ];
   }
 
@@ -67,6 +87,7 @@ export class EgressPolicy {
     this.allowHttp = options.allowHttp ?? false;
     this.allowPrivateNetworks = options.allowPrivateNetworks ?? false;
     this.allowed = (options.allowedAddresses ?? []).map((network) => IpNetwork.of(network));
+    this.allowedPorts = new Set(options.allowedPorts);
   }
 
   /**
@@ -93,6 +114,12 @@ export class EgressPolicy {
     if (parsed.port === '0') {
       throw new WebhookDestinationBlockedError(
         'The destination was refused: nothing can listen at port 0; leave the port out, or write the one that is meant.',
+      );
+    }
+    const port = Number(parsed.port);
+    if (BLOCKED_PORTS.has(port) && !this.allowedPorts.has(port)) {
+      throw new WebhookDestinationBlockedError(
+        `The destination was refused: port ${port} belongs to another protocol, and browsers block it too; use another port, or name it in allowedPorts.`,
       );
     }
     const host = hostOf(parsed);
@@ -235,4 +262,15 @@ function addressFaults(addresses: unknown): ConfigurationFault[] {
     const message = IpNetwork.faultOf(address);
     return message === undefined ? [] : [{ path: `${path}[${index}]`, message }];
   });
+}
+
+function portFaults(ports: unknown): ConfigurationFault[] {
+  const path = 'allowedPorts';
+  if (ports === undefined) return [];
+  if (!Array.isArray(ports)) return [{ path, message: 'must be a list of ports, such as [6000]' }];
+  return ports.flatMap((port: unknown, index) =>
+    Number.isInteger(port) && (port as number) > 0 && (port as number) < 65_536
+      ? []
+      : [{ path: `${path}[${index}]`, message: 'must be a whole number from 1 to 65535' }],
+  );
 }

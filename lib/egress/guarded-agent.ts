@@ -4,6 +4,7 @@ import https from 'node:https';
 import { isIP, type LookupFunction, Socket, type TcpNetConnectOpts } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { WebhookDestinationBlockedError } from '../errors/webhook.error.js';
+import { unprinted } from '../options/unprinted.js';
 import type { EgressPolicy } from './egress-policy.js';
 
 /** Where a connection is about to go, as HTTP clients say it. */
@@ -158,7 +159,8 @@ function guard<Agent extends http.Agent>(
     return socket;
   };
   watchIdleSockets(agent);
-  return agent;
+  // Its sockets hold the requests, and so the tokens, that they carry.
+  return unprinted(agent, `[guarded ${agent.constructor.name}]`);
 }
 
 /**

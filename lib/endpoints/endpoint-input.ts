@@ -15,6 +15,7 @@ import type {
   ResolvedDestination,
   ResolvedPublisherOptions,
 } from '../publisher/options/publisher-options.interface.js';
+import { unprintedHeaders } from '../options/unprinted.js';
 import { checkProfile } from '../sending/destination-profile.js';
 import { identifierRule, isIdentifier } from '../token/identifier.js';
 import { parseSigningKey } from '../token/keys/signing-key.js';
@@ -253,6 +254,7 @@ export class EndpointInput {
       settings: {
         ...own,
         ...(own.timeout !== undefined && { timeout }),
+        ...(own.headers !== undefined && { headers: unprintedHeaders(own.headers) }),
       } as StoredEndpointSettings,
       blocked: fit.url === undefined ? undefined : this.refusalOf(fit.url),
     };

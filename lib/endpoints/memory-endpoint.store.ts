@@ -1,12 +1,16 @@
+import { inspect } from 'node:util';
 import { type EndpointPageRequest, EndpointStore, type StoredEndpoint } from './endpoint-store.js';
 
 /** A copy of a value of JSON that nobody can change, so that it may be handed out without another copy. */
 export function frozenCopy<T>(value: T): T {
   if (typeof value !== 'object' || value === null) return value;
-  const copy: unknown = Array.isArray(value)
+  const copy: object = Array.isArray(value)
     ? value.map(frozenCopy)
     : // Own members, also one named __proto__.
       Object.fromEntries(Object.entries(value).map(([name, member]) => [name, frozenCopy(member)]));
+  // Headers stay unprinted: their values may be credentials.
+  const print = Object.getOwnPropertyDescriptor(value, inspect.custom);
+  if (print !== undefined) Object.defineProperty(copy, inspect.custom, print);
   return Object.freeze(copy) as T;
 }
 

@@ -110,6 +110,7 @@ const JWKS_FETCH: OptionShape<JwksFetchOptions> = {
   allowHttp: undefined,
   allowPrivateNetworks: undefined,
   allowedAddresses: undefined,
+  allowedPorts: undefined,
   timeout: undefined,
   cooldown: undefined,
   maxAge: undefined,

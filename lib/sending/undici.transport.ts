@@ -4,6 +4,7 @@ import type { Dispatcher } from 'undici';
 import type { EgressPolicy } from '../egress/egress-policy.js';
 import type { EgressTlsOptions, GuardedAgents } from '../egress/guarded-agent.js';
 import { guardConnector } from '../egress/guarded-connector.js';
+import { unprinted } from '../options/unprinted.js';
 import { RecentEntries } from '../queue/recent-entries.js';
 
 /** What opens connections, as undici calls it. */
@@ -225,13 +226,15 @@ export async function loadUndici(
     const { Agent, buildConnector } = undici;
     const opened = new OpenedConnection();
     const connect = guardConnector(policy, (settings) => buildConnector({ ...settings }), { tls });
-    const agent = new Agent({
+    const dispatcher = new Agent({
       connect: opened.watch(connect),
       // One request at a time on a connection: a slow answer holds up nobody else's.
       pipelining: 1,
       headersTimeout: 0,
       bodyTimeout: 0,
     });
+    // Its clients hold the requests, and so the tokens, that they carry.
+    const agent = unprinted(dispatcher, '[guarded undici Agent]');
     return {
       adapter: await undiciAdapter(agent, agents, opened),
       close: () => void agent.destroy().catch(() => {}),

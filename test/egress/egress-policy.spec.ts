@@ -46,6 +46,16 @@ describe('EgressPolicy.checkUrl', () => {
     expect(new EgressPolicy({ allowHttp: true }).checkUrl(url).href).toBe(url);
   });
 
+  it.each([22, 25, 465, 6000, 6667, 10080])('refuses port %i, unless it is allowed', (port) => {
+    const url = `https://example.com:${port}/webhooks`;
+
+    expect(() => new EgressPolicy({}).checkUrl(url)).toThrow(
+      `port ${port} belongs to another protocol`,
+    );
+    expect(() => new EgressPolicy({ allowedPorts: [1] }).checkUrl(url)).toThrow('allowedPorts');
+    expect(new EgressPolicy({ allowedPorts: [port] }).checkUrl(url).href).toBe(url);
+  });
+
   it('takes a URL object, and judges it as its text', () => {
     const policy = new EgressPolicy({});
 

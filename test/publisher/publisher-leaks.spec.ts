@@ -1,10 +1,12 @@
 import { createHmac } from 'node:crypto';
 import { inspect } from 'node:util';
-import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
 import { throwError } from 'rxjs';
 import { KeyProvider } from '../../lib/keys/key-provider.js';
 import { WebhookJwks } from '../../lib/signing/webhook.jwks.js';
 import { PUBLISHER_OPTIONS } from '../../lib/publisher/publisher.constants.js';
+import { WebhookDeliverer } from '../../lib/deliveries/webhook.deliverer.js';
+import { EndpointRegistry } from '../../lib/endpoints/endpoint.registry.js';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
 import type { SigningKeyInput } from '../../lib/token/keys/signing-key.js';
 import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
@@ -181,6 +183,47 @@ it.each<[string, Parameters<typeof PublisherBench.start>[0]]>([
   // Not toContain: the text is all of the publisher, and nobody would read it in a message.
   expect([text.includes('crm'), text.includes(secret)]).toEqual([true, false]);
 });
+
+it.each<['auto' | 'axios', string, unknown]>([
+  ['auto', 'POST', [data]],
+  ['auto', 'HEAD', data],
+  ['axios', 'POST', [data]],
+])(
+  'the objects of a publisher with transport %s show neither token nor secret around a %s',
+  async (transport, _, sent) => {
+    receiver.script = () => 'hang';
+    await restart({
+      transport,
+      endpoints: [{ id: 'crm', url: receiver.url, headers: { 'X-Api-Key': credential } }],
+    });
+    const agents = jest.spyOn(bench.http, 'request');
+    const sending = attempt(bench.publisher.send('crm', 'order.created', sent));
+    await receiver.received(1);
+    const parts = (): unknown[] => [
+      ...[WebhookPublisher, WebhookDeliverer, WebhookSender, EndpointRegistry].map((part) =>
+        bench.module.get<unknown>(part),
+      ),
+      ...agents.mock.calls.flatMap(([{ httpAgent, httpsAgent, adapter }]) => [
+        httpAgent,
+        httpsAgent,
+        adapter,
+      ]),
+    ];
+    const print = (): string =>
+      parts()
+        .map((part) => inspect(part, { depth: 10, maxStringLength: Infinity }))
+        .join('\n');
+    const during = print();
+    await bench.clock.advance(15_000);
+    await sending;
+    const text = during + print();
+
+    const [token] = tokens();
+    expect(token).toMatch(/^ey/);
+    // Not toContain: the text is all of the publisher, and would fill the screen.
+    expect([token!, secret, credential].filter((hidden) => text.includes(hidden))).toEqual([]);
+  },
+);
 
 /** As far as it goes: what has a cycle is not printed as JSON. */
 function toJson(value: unknown): string {

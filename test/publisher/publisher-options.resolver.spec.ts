@@ -69,6 +69,9 @@ describe('resolvePublisherOptions', () => {
     ['an unknown method', { ...good, method: 'PUT' }, 'publisher.method', /'HEAD'/],
     ['a timeout that is none', { ...good, timeout: 'soon' }, 'publisher.timeout', /'15s'/],
     ['a timeout of nothing', { ...good, timeout: 0 }, 'publisher.timeout', /positive/],
+    ['a timeout of hours', { ...good, timeout: '16m' }, 'publisher.timeout', /at most '15m'/],
+    ['a port that is none', { ...good, allowedPorts: [0] }, 'publisher.allowedPorts[0]', /65535/],
+    ['ports that are no list', { ...good, allowedPorts: 25 }, 'publisher.allowedPorts', /list/],
     ['a head of no size', { ...good, maxHeadBytes: 0 }, 'publisher.maxHeadBytes', /above 0/],
     [
       'a shutdown without end',
@@ -124,6 +127,8 @@ describe('resolvePublisherOptions', () => {
   it.each<[string, object, string, RegExp]>([
     ['no id', { id: '' }, 'id', /id/],
     ['plain http', { url: 'http://crm.example/' }, 'url', /./],
+    ['a timeout of years', { timeout: 1e12 }, 'timeout', /at most '15m'/],
+    ['a port of another protocol', { url: 'https://crm.example:25/' }, 'url', /allowedPorts/],
     ['a private address', { url: 'https://10.0.0.1/' }, 'url', /./],
     ['no URL', { url: undefined }, 'url', /./],
     ['a password in the URL', { url: 'https://me:hunter2@crm.example/' }, 'url', /./],

@@ -3,6 +3,7 @@ import type { EgressPolicy } from '../../egress/egress-policy.js';
 import { isWebhookError } from '../../errors/webhook.error.js';
 import type { ConfigurationFaults } from '../../options/configuration-faults.js';
 import { checkShape, isOptions, type OptionShape } from '../../options/option-shape.js';
+import { unprintedHeaders } from '../../options/unprinted.js';
 import { checkProfile } from '../../sending/destination-profile.js';
 import type { SigningResolver } from '../../signing/signing.resolver.js';
 import { eventPatternFault } from '../../token/event-name.js';
@@ -81,6 +82,9 @@ const ENDPOINT: OptionShape<WebhookEndpointOptions> = {
 
 /** Here options and faults have the same names. */
 const MATERIAL_PATHS = { secret: 'secret', key: 'key', keys: 'keys' };
+
+/** A receiver that needs longer holds a slot of the queue that others need: it should answer first and work after. */
+const LONGEST_TIMEOUT = '15m';
 
 const METHODS: ReadonlySet<unknown> = new Set(['auto', 'HEAD', 'POST']);
 
@@ -215,8 +219,8 @@ export function applySettings(
     signer: fallback.signer,
     profile: profile ?? fallback.profile,
     method: method ?? fallback.method,
-    timeout: faults.duration('timeout', timeout, fallback.timeout),
-    headers: headers ?? fallback.headers,
+    timeout: faults.duration('timeout', timeout, fallback.timeout, LONGEST_TIMEOUT),
+    headers: headers === undefined ? fallback.headers : unprintedHeaders(headers),
     jti: jti ?? fallback.jti,
     ...(chosenHash !== undefined && { hash: chosenHash }),
     ...(audience !== undefined && { audience }),

@@ -60,7 +60,7 @@ export interface WebhookEndpointOptions {
   readonly method?: DeliveryMethod | undefined;
   /** Gets the events published for this tenant and no others; default: the events published for none. */
   readonly tenant?: string | undefined;
-  /** For one attempt; default the publisher's. */
+  /** For one attempt, at most 15 minutes; default the publisher's. */
   readonly timeout?: Duration | undefined;
   /** Digest of a POST's body; default the publisher's. */
   readonly hash?: HashAlgorithm | undefined;
@@ -125,7 +125,7 @@ export interface WebhookPublisherOptions extends EgressOptions {
    * is durable; default a random one of this process.
    */
   readonly sealingKeys?: readonly SealingKey[] | undefined;
-  /** For DNS, connection, TLS, request and answer of one attempt; default `'15s'`. */
+  /** For DNS, connection, TLS, request and answer of one attempt; at most 15 minutes, default `'15s'`. */
   readonly timeout?: Duration | undefined;
   readonly retry?: WebhookRetryOptions | undefined;
   /** How long an endpoint may fail every attempt before it is disabled; default `'5d'`. */

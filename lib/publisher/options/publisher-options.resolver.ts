@@ -8,6 +8,7 @@ import { resolveEndpointStore } from '../../endpoints/endpoint-store-options.res
 import type { ConfigurationFault } from '../../errors/webhook.error.js';
 import { ConfigurationFaults } from '../../options/configuration-faults.js';
 import { checkShape, isOptions, type OptionShape } from '../../options/option-shape.js';
+import { unprinted } from '../../options/unprinted.js';
 import type { WebhookQueue } from '../../queue/webhook-queue.js';
 import { InProcessQueue } from '../../queue/in-process.queue.js';
 import { answerOf, resolveRetrySchedule } from '../../queue/retry-schedule.js';
@@ -56,6 +57,7 @@ const PUBLISHER: OptionShape<WebhookPublisherOptions> = {
   allowHttp: undefined,
   allowPrivateNetworks: undefined,
   allowedAddresses: undefined,
+  allowedPorts: undefined,
 };
 
 const RETRY: OptionShape<WebhookRetryOptions> = {
@@ -177,7 +179,7 @@ export function resolvePublisherOptions(
       retry,
       disableAfter,
       egress,
-      tls: options.tls,
+      tls: options.tls && unprinted({ ...options.tls }, '[tls]'),
       transport,
       clock,
       shutdownTimeout,

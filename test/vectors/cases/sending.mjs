@@ -237,8 +237,11 @@ function isInline(data, octets) {
   );
 }
 
-function readsAsReference({ hash, size, hashAlg: _, ...others }) {
-  return typeof hash === 'string' && typeof size === 'number' && Object.keys(others).length === 0;
+function readsAsReference(data) {
+  const isReference = typeof data.hash === 'string' && typeof data.size === 'number';
+  return (
+    isReference && Object.keys(data).every((name) => ['hash', 'size', 'hashAlg'].includes(name))
+  );
 }
 
 function keyMaterial(alg) {
