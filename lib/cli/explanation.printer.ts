@@ -3,16 +3,20 @@ import type { ReceiptDifference } from '../token/webhook-receipt.js';
 
 const MARKS = { passed: 'ok', failed: 'FAILED', skipped: '-' } as const;
 
-/** Columns from which a line is continued on the next one. */
+/** Columns of a line. */
 const WIDTH = 110;
 
-/** Writes an explanation as text: verdict, steps, hints, differences. */
+/** Formats an explanation: verdict, event, steps, hints and differences. */
 export function printExplanation(
   explanation: WebhookExplanation,
   differences: readonly ReceiptDifference[] | undefined,
 ): string {
-  const { verdict, code, status, steps, hints } = explanation;
-  const lines = [code === undefined ? verdict : `${verdict}: ${code} (${status})`, ''];
+  const { verdict, code, status, steps, hints, receipt } = explanation;
+  const lines = [
+    code === undefined ? verdict : `${verdict}: ${code} (${status})`,
+    ...identity(receipt),
+    '',
+  ];
   lines.push(...table(steps.map(({ step, outcome, detail }) => [step, MARKS[outcome], detail])));
   if (hints.length > 0) {
     lines.push('', 'hints', ...table(hints.map((hint) => [hint.code, hint.detail])));
@@ -20,18 +24,30 @@ export function printExplanation(
   if (differences !== undefined) {
     lines.push(
       '',
-      differences.length === 0 ? 'the receipts agree' : 'differences to the receipt of the sender',
+      differences.length === 0
+        ? 'no differences from the receipt of the sender'
+        : 'differences from the receipt of the sender',
     );
     lines.push(
       ...table(
         differences.map(({ field, sent, received }) => [
           field,
-          `sent ${shown(sent)}, received ${shown(received)}`,
+          `sent ${show(sent)}, received ${show(received)}`,
         ]),
       ),
     );
   }
   return `${lines.join('\n')}\n`;
+}
+
+/** Who sent which event, according to the token. */
+function identity(receipt: WebhookExplanation['receipt']): string[] {
+  const { event, id, issuer, kid, authenticated } = receipt ?? {};
+  const claims = Object.entries({ event, id, issuer, kid })
+    .filter(([, value]) => value !== undefined)
+    .map(([name, value]) => `${name} "${value}"`);
+  if (claims.length === 0) return [];
+  return [`${authenticated === true ? '' : 'unverified: '}${claims.join(', ')}`];
 }
 
 /** Lines of aligned columns, indented; the last column is wrapped. */
@@ -58,6 +74,6 @@ function wrapped(text: string, width: number): string[] {
   return lines;
 }
 
-function shown(value: unknown): string {
+function show(value: unknown): string {
   return value === undefined ? 'nothing' : JSON.stringify(value);
 }

@@ -3,18 +3,18 @@ import { exceedsMembers } from '../token/json/strict-json.js';
 import { DEFAULT_MAX_JSON_MEMBERS } from '../token/webhook-token.constants.js';
 import type { ExplanationHintCode } from './webhook-explanation.interface.js';
 
-/** Another form of a body, in which the sender may have digested it. */
+/** A form of the body that the sender may have hashed. */
 interface BodyVariant {
   readonly code: ExplanationHintCode;
-  /** To be read after "the hash is that of". */
+  /** Completes "the hash is that of …". */
   readonly form: string;
-  /** The sender's bytes, from those that arrived; `undefined` where there is no such form. */
+  /** The sender's bytes, from those that arrived; `undefined` if the body has no such form. */
   readonly change: (body: Buffer) => Buffer | undefined;
 }
 
-/** Bytes up to which a compressed body is unpacked. */
-const MOST_UNPACKED = 32 * 1024 * 1024;
-const UNPACK = { maxOutputLength: MOST_UNPACKED };
+/** Bytes up to which a body is decompressed. */
+const MAX_DECOMPRESSED = 32 * 1024 * 1024;
+const DECOMPRESS = { maxOutputLength: MAX_DECOMPRESSED };
 
 const latin1 =
   (change: (text: string) => string) =>
@@ -28,7 +28,7 @@ const json =
       ? undefined
       : Buffer.from(write(JSON.parse(body.toString())));
 
-/** What happens to bodies on the way; the likely things first. Each change may throw. */
+/** Changes that happen to bodies on the way, likely ones first. Each `change` may throw. */
 export const BODY_VARIANTS: readonly BodyVariant[] = [
   {
     code: 'body_newline',
@@ -47,7 +47,7 @@ export const BODY_VARIANTS: readonly BodyVariant[] = [
   },
   {
     code: 'body_reserialized',
-    form: 'the same JSON written without white space (JSON.stringify)',
+    form: 'the same JSON without white space (JSON.stringify)',
     change: json((value) => JSON.stringify(value)),
   },
   {
@@ -72,37 +72,37 @@ export const BODY_VARIANTS: readonly BodyVariant[] = [
   },
   {
     code: 'body_reserialized',
-    form: 'the same JSON with a space behind each comma and colon, and other than ASCII escaped (Python)',
+    form: 'the same JSON with a space after each comma and colon, and with non-ASCII characters escaped (Python)',
     change: json((value) => escapeNonAscii(spaced(value))),
   },
   {
     code: 'body_reserialized',
-    form: 'the same JSON with a space behind each comma and colon',
+    form: 'the same JSON with a space after each comma and colon',
     change: json(spaced),
   },
   {
     code: 'body_reserialized',
-    form: 'the same JSON with escaped slashes, and other than ASCII escaped (PHP)',
+    form: 'the same JSON with escaped slashes and non-ASCII characters (PHP)',
     change: json((value) => escapeNonAscii(JSON.stringify(value).replaceAll('/', '\\/'))),
   },
   {
     code: 'body_reserialized',
-    form: 'the same JSON with other than ASCII escaped',
+    form: 'the same JSON with non-ASCII characters escaped',
     change: json((value) => escapeNonAscii(JSON.stringify(value))),
   },
   {
     code: 'body_reserialized',
-    form: 'the text inside the JSON string that arrived: the body was serialised twice',
+    form: 'the string inside the JSON string that arrived: the body was serialised twice',
     change: json((value) => (typeof value === 'string' ? value : '')),
   },
   {
     code: 'body_line_endings',
-    form: 'the body with line feeds in place of carriage return and line feed',
+    form: 'the body with line feeds instead of carriage return and line feed',
     change: latin1((text) => text.replaceAll('\r\n', '\n')),
   },
   {
     code: 'body_line_endings',
-    form: 'the body with carriage return and line feed in place of line feeds',
+    form: 'the body with carriage return and line feed instead of line feeds',
     change: latin1((text) => text.replace(/\r?\n/g, '\r\n')),
   },
   {
@@ -117,28 +117,28 @@ export const BODY_VARIANTS: readonly BodyVariant[] = [
   },
   {
     code: 'body_charset',
-    form: 'the body before UTF-8 was read as Latin-1 and written as UTF-8 again',
+    form: 'the body before its UTF-8 was read as Latin-1 and encoded as UTF-8 again',
     change: (body) => Buffer.from(body.toString('utf8'), 'latin1'),
   },
   {
     code: 'body_charset',
-    form: 'the body in UTF-8, of which Latin-1 has arrived',
+    form: 'the body in UTF-8, which arrived in Latin-1',
     change: (body) => Buffer.from(body.toString('latin1'), 'utf8'),
   },
   {
     code: 'body_compressed',
-    form: 'the body unpacked by gzip',
-    change: (body) => gunzipSync(body, UNPACK),
+    form: 'the body decompressed with gzip',
+    change: (body) => gunzipSync(body, DECOMPRESS),
   },
   {
     code: 'body_compressed',
-    form: 'the body unpacked by deflate',
-    change: (body) => inflateSync(body, UNPACK),
+    form: 'the body decompressed with deflate',
+    change: (body) => inflateSync(body, DECOMPRESS),
   },
   {
     code: 'body_compressed',
-    form: 'the body unpacked by brotli',
-    change: (body) => brotliDecompressSync(body, UNPACK),
+    form: 'the body decompressed with brotli',
+    change: (body) => brotliDecompressSync(body, DECOMPRESS),
   },
 ];
 

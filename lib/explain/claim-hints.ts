@@ -5,10 +5,10 @@ import { distance, expiry, quote, seconds } from './quote.js';
 import type { Refusal } from './refusal.js';
 import type { ExplanationHint } from './webhook-explanation.interface.js';
 
-/** Patterns that are listed; an issuer may have hundreds. */
-const MOST_LISTED = 10;
+/** Patterns or audiences that a hint lists. */
+const MAX_LISTED = 10;
 
-/** What can be measured of the claims: the clocks, the audience, the events. */
+/** Hints from the claims: times, audience and event. */
 export function claimHints(
   observed: ObservedRequest,
   refusal: Refusal,
@@ -25,15 +25,15 @@ function ageHints(
   { anatomy, now }: ObservedRequest,
   { authenticated, step }: Refusal,
 ): ExplanationHint[] {
-  // Where the times have held, their step says it.
+  // If the times are valid, their step shows them.
   if (authenticated && step !== 'times') return [];
   const { iat, exp } = anatomy.claims ?? {};
   if (!isTime(iat) || !isTime(exp)) return [];
-  const unproven = authenticated ? '' : ' (as the token says, which is not authenticated)';
+  const unverified = authenticated ? '' : ' (unverified)';
   return [
     {
       code: 'token_age',
-      detail: `by the clock of this receiver, ${new Date(now * 1_000).toISOString()}, the token was issued ${distance(now - iat)} and ${expiry(exp - now)}${unproven}`,
+      detail: `at ${new Date(now * 1_000).toISOString()} by this receiver's clock: issued ${distance(now - iat)}, ${expiry(exp - now)}${unverified}`,
     },
   ];
 }
@@ -48,7 +48,7 @@ function timeHints(observed: ObservedRequest, { step, code }: Refusal): Explanat
     return [
       {
         code: 'milliseconds',
-        detail: 'a time in the claims is in milliseconds: divide it by 1000, and drop the fraction',
+        detail: 'a time in the claims is in milliseconds: use seconds',
       },
     ];
   }
@@ -59,11 +59,11 @@ function timeHints(observed: ObservedRequest, { step, code }: Refusal): Explanat
       return [
         {
           code: 'expired',
-          detail: `expired ${seconds(now - exp)} ago, and the tolerance is ${seconds(tolerance)}`,
+          detail: `expired ${seconds(now - exp)} ago; the clock tolerance is ${seconds(tolerance)}`,
         },
         {
           code: 'clock_behind',
-          detail: `if the request was sent as soon as it was signed, the sender's clock is about ${seconds(now - iat)} behind; else it came late, or is an old one sent again`,
+          detail: `if the request was sent right after it was signed, the sender's clock is about ${seconds(now - iat)} behind; otherwise it arrived late, or an old request was sent again`,
         },
       ];
     case 'token_not_yet_valid': {
@@ -71,7 +71,7 @@ function timeHints(observed: ObservedRequest, { step, code }: Refusal): Explanat
       return [
         {
           code: 'clock_ahead',
-          detail: `the sender's clock is about ${seconds(begins - now)} ahead of this one, and the tolerance is ${seconds(tolerance)}`,
+          detail: `the sender's clock is about ${seconds(begins - now)} ahead of this receiver's; the clock tolerance is ${seconds(tolerance)}`,
         },
       ];
     }
@@ -79,7 +79,7 @@ function timeHints(observed: ObservedRequest, { step, code }: Refusal): Explanat
       return [
         {
           code: 'lifetime',
-          detail: `the token lives ${seconds(exp - iat)}, and the most is ${seconds(tokenRules?.maxTokenLifetime ?? 0)}`,
+          detail: `the token is valid for ${seconds(exp - iat)}; this receiver allows at most ${seconds(tokenRules?.maxTokenLifetime ?? 0)}`,
         },
       ];
     default:
@@ -94,13 +94,13 @@ function audienceHints(
   if (code !== 'wrong_audience') return [];
   const aud = anatomy.claims?.['aud'];
   const named = isAudience(aud)
-    ? [aud].flat().slice(0, MOST_LISTED).map(quote).join(', ')
-    : 'nobody';
+    ? [aud].flat().slice(0, MAX_LISTED).map(quote).join(', ')
+    : 'no one';
   const own = tokenRules?.audience.map(quote).join(', ') ?? '';
   return [
     {
       code: 'audience',
-      detail: `the token is for ${named}; this receiver is ${own === '' ? 'nobody by name: set its option audience' : own}`,
+      detail: `the token is for ${named}; this receiver ${own === '' ? 'has no audience: set its option "audience"' : `is ${own}`}`,
     },
   ];
 }
@@ -108,11 +108,11 @@ function audienceHints(
 function eventHints({ anatomy, rules }: ObservedRequest, { code }: Refusal): ExplanationHint[] {
   const patterns = rules.allowedEvents.get(String(anatomy.claims?.['iss']));
   if (code !== 'event_forbidden' || patterns === undefined) return [];
-  const listed = patterns.slice(0, MOST_LISTED).map(quote).join(', ');
+  const listed = patterns.slice(0, MAX_LISTED).map(quote).join(', ');
   return [
     {
       code: 'events_allowed',
-      detail: `this issuer may send ${patterns.length === 0 ? 'nothing' : listed}: see the option events of the issuer`,
+      detail: `this issuer may send ${patterns.length === 0 ? 'no events' : listed}: check the issuer's option "events"`,
     },
   ];
 }

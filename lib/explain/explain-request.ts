@@ -11,18 +11,20 @@ import { trace } from './trace.js';
 import type { WebhookExplanation } from './webhook-explanation.interface.js';
 
 /**
- * Explains why a request is accepted or refused. The verdict is the verifier's own; the steps and hints are
- * read from it and from what can be seen of the request. Nothing is reserved, handled or remembered.
+ * Explains why a request is accepted or refused.
  *
- * @throws only what the receiver itself is at fault for, say a key source that breaks
+ * {@link openRequest} decides; steps and hints are derived from its error and from the request. Nothing is reserved,
+ * handled or stored.
+ *
+ * @throws only errors of the receiver itself, such as a broken key source
  */
 export async function explainRequest(
   request: IncomingWebhook,
   rules: RequestRules,
 ): Promise<WebhookExplanation> {
   const observed = await observe(request, rules);
-  const { opened, refusal } = await judge(observed);
-  const token = opened?.token ?? (await tokenThatHolds(observed, refusal));
+  const { opened, refusal } = await verify(observed);
+  const token = opened?.token ?? (await verifiedToken(observed, refusal));
   const receipt = receiptOfRequest(observed, token, refusal);
   return {
     verdict: refusal === undefined ? 'accepted' : 'refused',
@@ -40,7 +42,7 @@ export async function explainRequest(
   };
 }
 
-async function judge(observed: ObservedRequest): Promise<{
+async function verify(observed: ObservedRequest): Promise<{
   readonly opened?: OpenedRequest;
   readonly refusal?: Refusal;
 }> {
@@ -51,8 +53,8 @@ async function judge(observed: ObservedRequest): Promise<{
   }
 }
 
-/** The token of a request that was refused behind it. */
-async function tokenThatHolds(
+/** The verified token of a request that was refused for another reason. */
+async function verifiedToken(
   { token, rules }: ObservedRequest,
   refusal: Refusal | undefined,
 ): Promise<VerifiedWebhookToken | undefined> {
@@ -65,14 +67,14 @@ async function tokenThatHolds(
 }
 
 function receiptOfRequest(
-  { incoming, body, anatomy, token, undone }: ObservedRequest,
+  { incoming, body, anatomy, token, repaired }: ObservedRequest,
   verified: VerifiedWebhookToken | undefined,
   refusal: Refusal | undefined,
 ): ReceivedReceipt | undefined {
-  const text = token ?? undone?.token;
-  if (text === undefined || anatomy.claims === undefined) return undefined;
+  const compact = token ?? repaired?.token;
+  if (compact === undefined || anatomy.claims === undefined) return undefined;
   return {
-    ...readReceipt(text, {
+    ...readReceipt(compact, {
       method: incoming.method,
       bodyBytes: incoming.method === 'HEAD' ? 0 : (body?.length ?? 0),
       contentType: incoming.headers.get('content-type'),

@@ -7,43 +7,43 @@ import { readTokenAnatomy, type TokenAnatomy } from '../token/token-anatomy.js';
 import { readSeconds } from '../token/token-clock.js';
 import type { VerificationKey } from '../token/keys/token-key.js';
 import { rulesOf, type TokenRules } from '../token/token-verifier.js';
-import { undoDamage, type UndoneDamage } from './token-text.js';
+import { repairHeader, type RepairedHeader } from './header-repairs.js';
 
-/** A request with all that can be seen of it without a verdict. Nothing in it is authenticated. */
+/** What a request shows before it is verified. Nothing in it is authenticated. */
 export interface ObservedRequest {
-  /** The request again, with its body at hand. */
+  /** The request, with its body in memory if it could be read. */
   readonly incoming: IncomingWebhook;
-  /** Absent where the body could not be read to its end. */
+  /** Absent if the body could not be read to its end. */
   readonly body: Buffer | undefined;
-  /** As the header gives it; absent where there is none that a receiver would take. */
+  /** Absent if the Authorization header has no token that a receiver accepts. */
   readonly token: string | undefined;
-  /** The token as it may have been before something on the way changed its text. */
-  readonly undone: UndoneDamage | undefined;
-  /** Of the token; where there is none, of the one that was made out. */
+  /** The token as it may have been before a client or proxy changed the header. */
+  readonly repaired: RepairedHeader | undefined;
+  /** The parts of the token, or of the repaired one. */
   readonly anatomy: TokenAnatomy;
   readonly rules: RequestRules;
   readonly tokenRules: TokenRules | undefined;
   readonly trusted: TrustedIssuers | undefined;
-  /** The issuer the token names, where it is trusted. */
+  /** The issuer that the token names, if it is trusted. */
   readonly issuer: IssuerKeys | undefined;
-  /** What the receiver would have tried, where the issuer is trusted. */
+  /** The keys that the receiver tries. */
   readonly candidates: readonly VerificationKey[];
   /** The receiver's clock in seconds. */
   readonly now: number;
 }
 
-/** Looks at a request from all sides; reserves nothing, and calls nobody's handler. */
+/** Collects what a request shows. Reads the body; reserves nothing and calls no handler. */
 export async function observe(
   request: IncomingWebhook,
   rules: RequestRules,
 ): Promise<ObservedRequest> {
   const { source, body } = await takeBody(request.body, rules.maxBodyBytes);
   const token = tokenOf(request);
-  const undone = undoDamage(request.headers);
-  const anatomy = readTokenAnatomy(token ?? undone?.token ?? '');
+  const repaired = repairHeader(request.headers);
+  const anatomy = readTokenAnatomy(token ?? repaired?.token ?? '');
   const tokenRules = rulesOf(rules.tokens);
   const now = readSeconds(tokenRules?.now ?? Date.now);
-  // A source that cannot be reached is the verdict's to tell.
+  // If the key source fails, verification reports it.
   const trusted = await attempt(async () => tokenRules?.keys.ring());
   const iss = anatomy.claims?.['iss'];
   const issuer = typeof iss === 'string' ? trusted?.of(iss) : undefined;
@@ -55,7 +55,7 @@ export async function observe(
     incoming: { ...request, body: source },
     body,
     token,
-    undone,
+    repaired,
     anatomy,
     rules,
     tokenRules,
@@ -93,7 +93,7 @@ async function takeBody(
   return body === undefined ? { source, body } : { source: { kind: 'bytes', bytes: body }, body };
 }
 
-/** Reads a stream, and no further than shows that it is too large. */
+/** Reads a stream, at most until it exceeds the limit. */
 async function readUpTo(stream: Readable, maxBytes: number): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let length = 0;
@@ -106,7 +106,7 @@ async function readUpTo(stream: Readable, maxBytes: number): Promise<Buffer> {
   return Buffer.concat(chunks, length);
 }
 
-/** Seconds by which clocks may differ for this token. */
+/** Allowed clock difference for this token, in seconds. */
 export function toleranceOf({ anatomy, tokenRules }: ObservedRequest): number {
   const { typ } = anatomy.header ?? {};
   const claimed = typeof typ === 'string' ? typ : undefined;

@@ -1,26 +1,26 @@
-/** Characters of a name that a stranger wrote and an operator is shown. */
-const LONGEST = 100;
+/** Characters of a name that is shown. */
+const MAX_SHOWN = 100;
 
-/** Shows a name that anybody may have written, unless it would break a line or give orders to a terminal. */
+/** Quotes a name of unknown origin, unless it is long or has characters that break a line or control a terminal. */
 export function quote(name: unknown): string {
   return typeof name === 'string' &&
-    name.length <= LONGEST &&
+    name.length <= MAX_SHOWN &&
     /^[\p{L}\p{N}\p{P}\p{S} ]+$/u.test(name)
     ? `"${name}"`
     : 'a name that cannot be shown';
 }
 
-/** A duration in words. */
+/** Formats a duration. */
 export function seconds(value: number): string {
   return `${Math.round(value)} s`;
 }
 
-/** How far a moment lies behind the receiver's clock, or before it. */
+/** Formats how long ago a time was, or how far ahead it is. */
 export function distance(past: number): string {
   return past >= 0 ? `${seconds(past)} ago` : `${seconds(-past)} ahead`;
 }
 
-/** How long a token still lives, or is dead. */
+/** Formats the time until a token expires, or since it has expired. */
 export function expiry(left: number): string {
   return left > 0 ? `expires in ${seconds(left)}` : `expired ${seconds(-left)} ago`;
 }

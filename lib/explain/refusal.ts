@@ -3,15 +3,15 @@ import { WEBHOOK_ANSWERS } from '../request/webhook-answers.js';
 import type { ObservedRequest } from './observed-request.js';
 import type { ExplanationStepName } from './webhook-explanation.interface.js';
 
-/** A refusal, and where on the way it was spoken. */
+/** Why a request was refused, and at which step. */
 export interface Refusal {
   readonly code: string;
   readonly status: number;
   readonly message: string;
-  /** The claim at fault, where the signature held. */
+  /** The wrong claim; only after the signature is verified. */
   readonly claim: string | undefined;
   readonly step: ExplanationStepName;
-  /** Whether the signature is known to hold. */
+  /** Whether the signature is verified. */
   readonly authenticated: boolean;
 }
 
@@ -47,7 +47,7 @@ const STEP_OF_CLAIM: Readonly<Record<string, ExplanationStepName>> = {
   'webhook.event': 'event',
 };
 
-/** Steps that come before the signature holds; of them, a refusal names no claim. */
+/** Steps up to the verified signature. */
 const BEFORE_SIGNATURE: ReadonlySet<ExplanationStepName> = new Set([
   'authorization',
   'token-form',
@@ -58,9 +58,9 @@ const BEFORE_SIGNATURE: ReadonlySet<ExplanationStepName> = new Set([
 ]);
 
 /**
- * Reads from what the verifier threw where it stood: the error is the verdict, and nothing here judges anew.
+ * Derives the step of a refusal from the error of the verifier.
  *
- * @throws the error itself where it is none of this package: then the receiver is at fault, not the request
+ * @throws the error itself if it is not an error of this package: the receiver has failed, not the request
  */
 export function refusalOf(error: unknown, observed: ObservedRequest): Refusal {
   if (!isWebhookError(error)) throw error;
@@ -85,11 +85,11 @@ function stepOf(
   if (error.code === 'invalid_claim') return STEP_OF_CLAIM[claim ?? ''] ?? 'claims';
   if (error.code === 'missing_claim' && claim === 'webhook.event') return 'event';
   if (error.code === 'unsupported_encoding' && !hasContentEncoding(observed)) return 'payload';
-  // What a key source of another make says when it cannot give a key.
+  // Any other code is that of a key source without a usable key.
   return STEP_OF_CODE[error.code] ?? 'key';
 }
 
-/** One code for all that is wrong before the signature holds; what can be read of the token tells which. */
+/** `invalid_token` covers several steps before the signature; the parts of the token show which one failed. */
 function stepOfInvalidToken({
   anatomy,
   candidates,
@@ -99,7 +99,7 @@ function stepOfInvalidToken({
   if (anatomy.headerFault !== undefined) return 'header';
   const alg = anatomy.header?.['alg'];
   if (candidates.length > 0 && candidates.every((key) => key.alg !== alg)) return 'key';
-  // With one issuer the claims are parsed once the signature holds; with several, to find the key.
+  // With one issuer, the claims are parsed after the signature is verified; with several, to find the key.
   if (anatomy.claims === undefined) return trusted?.sole === undefined ? 'issuer' : 'claims';
   return 'header';
 }

@@ -3,11 +3,11 @@ import { HmacKey } from '../token/keys/hmac-key.js';
 import type { IssuerKeys, TrustedIssuers } from '../token/keys/key-source.js';
 import type { VerificationKey } from '../token/keys/token-key.js';
 
-/** A form in which a sender may hold the secret that this receiver holds in another. */
+/** A form of the receiver's secret that a sender may have used by mistake. */
 interface SecretVariant {
-  /** What the sender's side does, to be read after "the signature holds if". */
+  /** Completes "the signature is valid if …". */
   readonly premise: string;
-  /** The sender's bytes, from the receiver's; `undefined` where there is no such form. */
+  /** The sender's bytes, from the receiver's; `undefined` if the secret has no such form. */
   readonly change: (secret: Buffer) => Buffer | undefined;
 }
 
@@ -17,40 +17,43 @@ const around =
   (secret: Buffer) =>
     Buffer.concat([Buffer.from(before), secret, Buffer.from(behind)]);
 
-/** The mistakes that are made when a secret is copied, stored or decoded; the likely ones first. */
+/** Mistakes in copying, storing or decoding a secret, likely ones first. */
 const SECRET_VARIANTS: readonly SecretVariant[] = [
-  { premise: 'a line feed follows the secret', change: after('\n') },
-  { premise: 'a carriage return and a line feed follow the secret', change: after('\r\n') },
-  { premise: 'a space follows the secret', change: after(' ') },
-  { premise: 'a tab follows the secret', change: after('\t') },
-  { premise: 'a zero byte follows the secret', change: after('\0') },
-  { premise: 'a space precedes the secret', change: around(' ') },
-  { premise: 'a byte order mark precedes the secret', change: around('\uFEFF') },
-  { premise: 'the secret is in double quotes', change: around('"', '"') },
-  { premise: 'the secret is in single quotes', change: around("'", "'") },
-  { premise: 'the white space around the secret of this receiver is left out', change: trimmed },
+  { premise: 'a line feed is added to the end of the secret', change: after('\n') },
   {
-    premise: 'the text "whsec_…" itself is taken as the bytes',
+    premise: 'a carriage return and a line feed are added to the end of the secret',
+    change: after('\r\n'),
+  },
+  { premise: 'a space is added to the end of the secret', change: after(' ') },
+  { premise: 'a tab is added to the end of the secret', change: after('\t') },
+  { premise: 'a zero byte is added to the end of the secret', change: after('\0') },
+  { premise: 'a space is added to the start of the secret', change: around(' ') },
+  { premise: 'a byte order mark is added to the start of the secret', change: around('\uFEFF') },
+  { premise: 'the secret is put in double quotes', change: around('"', '"') },
+  { premise: 'the secret is put in single quotes', change: around("'", "'") },
+  { premise: "the white space around this receiver's secret is removed", change: trimmed },
+  {
+    premise: 'the string "whsec_…" itself is used as the bytes',
     change: (secret) => Buffer.from(`whsec_${secret.toString('base64')}`),
   },
   {
-    premise: 'the text "whsec_…" without its padding is taken as the bytes',
+    premise: 'the string "whsec_…" without its padding is used as the bytes',
     change: (secret) => Buffer.from(`whsec_${unpadded(secret.toString('base64'))}`),
   },
   {
-    premise: 'the base64 text of the secret is taken as the bytes',
+    premise: 'the base64 string of the secret is used as the bytes',
     change: (secret) => Buffer.from(secret.toString('base64')),
   },
   {
-    premise: 'the base64 text of the secret, without its padding, is taken as the bytes',
+    premise: 'the base64 string of the secret, without its padding, is used as the bytes',
     change: (secret) => Buffer.from(unpadded(secret.toString('base64'))),
   },
   {
-    premise: 'the base64url text of the secret is taken as the bytes',
+    premise: 'the base64url string of the secret is used as the bytes',
     change: (secret) => Buffer.from(secret.toString('base64url')),
   },
   {
-    premise: 'the hexadecimal text of the secret is taken as the bytes',
+    premise: 'the hexadecimal string of the secret is used as the bytes',
     change: (secret) => Buffer.from(secret.toString('hex')),
   },
   { premise: 'the secret is decoded from base64', change: (secret) => decoded(secret, 'base64') },
@@ -71,7 +74,7 @@ function unpadded(base64: string): string {
   return base64.replace(/=+$/, '');
 }
 
-/** Only what is wholly in the encoding: Node's decoders stop at, or skip, what they do not know. */
+/** Requires the whole string to be in the encoding: Node's decoders stop at, or skip, other characters. */
 function decoded(secret: Buffer, encoding: 'base64' | 'base64url' | 'hex'): Buffer | undefined {
   const text = secret.toString('latin1');
   const bytes = Buffer.from(text, encoding);
@@ -79,21 +82,21 @@ function decoded(secret: Buffer, encoding: 'base64' | 'base64url' | 'hex'): Buff
   return again === (encoding === 'hex' ? text.toLowerCase() : unpadded(text)) ? bytes : undefined;
 }
 
-/** Keys that are tried for one explanation; a receiver may trust ten thousand issuers. */
-const MOST_KEYS = 2_000;
+/** Keys of other issuers that one explanation tries; a receiver may trust ten thousand issuers. */
+const MAX_KEYS = 2_000;
 
-/** Under what a signature holds that did not hold as it should. */
+/** A key or secret with which an invalid signature would be valid. */
 type SignatureFinding =
   | { readonly kind: 'secret'; readonly premise: string }
-  /** A key of the issuer that the token's `kid` does not lead to. */
+  /** A key of the issuer that the token's `kid` does not select. */
   | { readonly kind: 'key'; readonly kid: string | undefined }
   | { readonly kind: 'issuer'; readonly issuer: string };
 
 /**
- * Looks for what a signature holds under, once it is known not to hold. Secrets stay in this room: what
- * is told of one is the mistake that was made with it.
+ * Searches for a key or secret with which an invalid signature would be valid. A secret never leaves this file; the result
+ * names only the mistake that was made with it.
  *
- * @param issuer - the one the token names, where it is trusted
+ * @param issuer - the trusted issuer that the token names, if any
  * @param now - seconds since the epoch
  */
 export async function findSignature(
@@ -117,7 +120,7 @@ export async function findSignature(
     if (another.issuer === issuer?.issuer) continue;
     const keys = another.known?.() ?? [];
     tried += keys.length;
-    if (tried > MOST_KEYS) return undefined;
+    if (tried > MAX_KEYS) return undefined;
     if ((await firstThatVerifies(keys, alg, token)) !== undefined) {
       return { kind: 'issuer', issuer: another.issuer };
     }
@@ -125,7 +128,7 @@ export async function findSignature(
   return undefined;
 }
 
-/** Every key of an issuer that can be listed, else those that a token without `kid` may have. */
+/** All keys of an issuer; if they cannot be listed, those for a token without `kid`. */
 async function keysOf(issuer: IssuerKeys, now: number): Promise<readonly VerificationKey[]> {
   return issuer.known?.() ?? issuer.candidates(undefined, now);
 }

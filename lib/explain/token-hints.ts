@@ -14,7 +14,7 @@ const BEFORE_SIGNATURE = new Set([
   'unknown_key',
 ]);
 
-/** Where a token ends up that was moved to another header by a proxy. */
+/** Headers to which proxies move the Authorization header. */
 const OTHER_HEADERS = [
   'x-forwarded-authorization',
   'x-original-authorization',
@@ -22,7 +22,7 @@ const OTHER_HEADERS = [
   'proxy-authorization',
 ];
 
-/** What may have happened to a token that is refused before its signature holds. */
+/** Hints for a token that is refused before its signature is verified. */
 export async function tokenHints(
   observed: ObservedRequest,
   refusal: Refusal,
@@ -44,27 +44,30 @@ function authorizationHints({ incoming: { headers } }: ObservedRequest): Explana
         {
           code: 'authorization_missing',
           detail:
-            'no Authorization header arrived: the sender left it out, or a proxy, a gateway or a redirect dropped it',
+            'no Authorization header arrived: the sender did not set it, or a proxy, gateway or redirect dropped it',
         },
       ]
     : [
         {
           code: 'authorization_moved',
-          detail: `there is no Authorization header, but ${moved}: something on the way has moved it`,
+          detail: `there is no Authorization header, but there is ${moved}: a proxy has moved it`,
         },
       ];
 }
 
-async function damageHints({ undone, rules }: ObservedRequest): Promise<ExplanationHint[]> {
-  if (undone === undefined) return [];
-  const consequence = (await signatureHolds(undone.token, rules))
-    ? 'with that undone, the signature holds'
-    : 'also with that undone, the signature does not hold';
-  return undone.changes.map(({ code, detail }) => ({ code, detail: `${detail}; ${consequence}` }));
+async function damageHints({ repaired, rules }: ObservedRequest): Promise<ExplanationHint[]> {
+  if (repaired === undefined) return [];
+  const consequence = (await isSignatureValid(repaired.token, rules))
+    ? 'once repaired, the signature is valid'
+    : 'even if repaired, the signature is not valid';
+  return repaired.damage.map(({ code, detail }) => ({
+    code,
+    detail: `${detail}; ${consequence}`,
+  }));
 }
 
-/** Asks the verifier itself: whatever it finds fault with after the signature, the signature held. */
-async function signatureHolds(
+/** A token that the verifier refuses for a later reason has a valid signature. */
+async function isSignatureValid(
   token: string,
   { tokens }: ObservedRequest['rules'],
 ): Promise<boolean> {
@@ -93,14 +96,16 @@ function issuerHints(
     return [
       {
         code: 'issuer_nearly',
-        detail: `iss is ${quote(iss)}, and trusted is ${quote(nearly)}: they are compared character by character`,
+        detail: `iss is ${quote(iss)}, but the trusted issuer is ${quote(nearly)}: they must be identical`,
       },
     ];
   }
-  return [{ code: 'issuer_unknown', detail: `iss is ${quote(iss)}, which is no trusted issuer` }];
+  return [
+    { code: 'issuer_unknown', detail: `iss is ${quote(iss)}, which is not a trusted issuer` },
+  ];
 }
 
-/** What one issuer is easily written as. */
+/** Likely variants of an issuer's name. */
 function spellings(iss: string): string[] {
   const plain = iss.trim();
   const bare = plain.replace(/\/+$/, '');
@@ -133,7 +138,7 @@ function keyHints(
     return [
       {
         code: 'algorithm_mismatch',
-        detail: `the token is signed by ${quote(alg)}, and the keys of this issuer serve ${served}: a key serves one algorithm`,
+        detail: `the token is signed with ${quote(alg)}, but the keys of this issuer are for ${served}: a key has one algorithm`,
       },
     ];
   }
@@ -141,7 +146,7 @@ function keyHints(
     return [
       {
         code: 'key_out_of_window',
-        detail: `the issuer has the key ${quote(kid)}, and its time has not come, or is over: see its notBefore and notAfter`,
+        detail: `the issuer's key ${quote(kid)} is not valid at this time: check its notBefore and notAfter`,
       },
     ];
   }
@@ -153,8 +158,8 @@ function keyHints(
       code: 'kid_unknown',
       detail:
         kid === undefined
-          ? 'the token has no kid, and the issuer has more keys than are tried for such a token'
-          : `kid is ${quote(kid)}, and the issuer has ${names.length === 0 ? 'no key with a name' : names.join(', ')}`,
+          ? 'the token has no kid, and the issuer has more keys than are tried without one'
+          : `kid is ${quote(kid)}, but the issuer has ${names.length === 0 ? 'no key with a kid' : `the keys ${names.join(', ')}`}`,
     },
   ];
 }
@@ -174,21 +179,21 @@ async function signatureHints(
       return [
         {
           code: 'secret_form',
-          detail: `the signature holds if ${finding.premise}: make both sides take the same bytes for the secret`,
+          detail: `the signature is valid if ${finding.premise}: both sides must use the same bytes`,
         },
       ];
     case 'key':
       return [
         {
           code: 'other_key',
-          detail: `the signature holds under the issuer's key ${finding.kid === undefined ? 'without kid' : quote(finding.kid)}, which the token's kid does not lead to`,
+          detail: `the signature is valid with the issuer's key ${finding.kid === undefined ? 'without a kid' : quote(finding.kid)}, which is not the key that the token's kid selects`,
         },
       ];
     case 'issuer':
       return [
         {
           code: 'other_issuer',
-          detail: `the signature holds under a key of ${quote(finding.issuer)}: the sender's iss or its key is another one's`,
+          detail: `the signature is valid with a key of ${quote(finding.issuer)}: the sender uses the wrong iss or the wrong key`,
         },
       ];
   }

@@ -1,7 +1,7 @@
 import type { OpenedRequest } from '../request/open-request.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 import { toleranceOf, type ObservedRequest } from './observed-request.js';
-import { expectedHash } from './expected-hash.js';
+import { expectedHash } from './body-hints.js';
 import { distance, expiry, quote, seconds } from './quote.js';
 import type { Refusal } from './refusal.js';
 import {
@@ -10,14 +10,14 @@ import {
   type ExplanationStepName,
 } from './webhook-explanation.interface.js';
 
-/** All that the steps are told from. */
+/** What the steps are described from. */
 interface TraceFacts {
   readonly observed: ObservedRequest;
-  /** Absent where the request is accepted. */
+  /** Absent if the request is accepted. */
   readonly refusal: Refusal | undefined;
-  /** Present where the request is accepted. */
+  /** Present if the request is accepted. */
   readonly opened: OpenedRequest | undefined;
-  /** Present where the token holds, whatever became of the body. */
+  /** Present if the token is valid, even if the body is not. */
   readonly claims: WebhookTokenClaims | undefined;
 }
 
@@ -26,24 +26,29 @@ type Outcome = Pick<ExplanationStep, 'outcome' | 'detail'>;
 const passed = (detail: string): Outcome => ({ outcome: 'passed', detail });
 const skipped = (detail: string): Outcome => ({ outcome: 'skipped', detail });
 
-/** Says of every step whether the request got past it. */
+/** Describes the outcome of every step. */
 export function trace(facts: TraceFacts): readonly ExplanationStep[] {
   const { refusal } = facts;
   return EXPLANATION_STEPS.map((step): ExplanationStep => {
-    if (refusal === undefined) return { step, ...TELL[step](facts) };
+    if (refusal === undefined) return { step, ...DESCRIBE[step](facts) };
     if (step === refusal.step) {
-      return { step, outcome: 'failed', code: refusal.code, detail: faultOf(facts, refusal) };
+      return {
+        step,
+        outcome: 'failed',
+        code: refusal.code,
+        detail: describeFailure(facts, refusal),
+      };
     }
     return {
       step,
       ...(isReached(step, refusal, facts.observed)
-        ? TELL[step](facts)
+        ? DESCRIBE[step](facts)
         : skipped(`not reached: the request was refused at ${refusal.step}`)),
     };
   });
 }
 
-/** The verifier's own order: the method first, then as listed; and a single issuer is compared late. */
+/** The verifier checks the method first, and a single issuer only after its signature. */
 function isReached(
   step: ExplanationStepName,
   refusal: Refusal,
@@ -56,35 +61,38 @@ function isReached(
     if (refusal.step === 'issuer') return refusal.authenticated;
   }
   if (step === 'issuer' && observed.issuer === undefined) return refusal.authenticated;
-  // A digest that cannot be checked, or is missing, is refused before the length is looked at.
+  // A missing or unsupported digest is refused before the length is checked.
   if (step === 'body-length' && refusal.step === 'body-digest') {
     return refusal.code === 'hash_mismatch';
   }
   return EXPLANATION_STEPS.indexOf(step) < EXPLANATION_STEPS.indexOf(refusal.step);
 }
 
-/** The verifier's words; before the signature holds they say nothing, and what can be read does. */
-function faultOf({ observed }: TraceFacts, { step, message, authenticated }: Refusal): string {
+/** The verifier's message; before the signature is verified it is unspecific, so the token's parts are described instead. */
+function describeFailure(
+  { observed }: TraceFacts,
+  { step, message, authenticated }: Refusal,
+): string {
   const { anatomy, issuer, candidates } = observed;
   if (authenticated) return message;
   switch (step) {
     case 'token-form':
-      return 'the token is not three non-empty parts joined by dots, or longer than 16384 bytes';
+      return 'the token is not three parts joined by dots, or is longer than 16384 bytes';
     case 'header':
       return (
         anatomy.headerFault ??
-        `typ is ${quote(anatomy.header?.['typ'])}, which this receiver does not take`
+        `typ is ${quote(anatomy.header?.['typ'])}, which this receiver does not accept`
       );
     case 'issuer':
       return anatomy.claims === undefined
-        ? 'the claims are not one JSON object, so nobody is named whose key could be tried'
-        : `iss is ${quote(anatomy.claims['iss'])}, whom this receiver does not trust`;
+        ? 'the claims are not a JSON object, so they name no issuer'
+        : `iss is ${quote(anatomy.claims['iss'])}, which this receiver does not trust`;
     case 'key':
       return candidates.length === 0
-        ? `no key of ${issuer === undefined ? 'the issuer' : quote(issuer.issuer)} can be tried for ${kidOf(anatomy)}`
-        : `the token is signed by ${quote(anatomy.header?.['alg'])}, and no key that can be tried serves it`;
+        ? `${issuer === undefined ? 'the issuer' : quote(issuer.issuer)} has no key for ${kidOf(anatomy)}`
+        : `the token is signed with ${quote(anatomy.header?.['alg'])}, but no key of the issuer has this algorithm`;
     case 'signature':
-      return `the signature holds under none of the ${candidates.length} keys that can be tried`;
+      return `the signature is not valid with ${candidates.length === 1 ? 'the key' : `any of the ${candidates.length} keys`} of the issuer`;
     default:
       return message;
   }
@@ -92,10 +100,10 @@ function faultOf({ observed }: TraceFacts, { step, message, authenticated }: Ref
 
 function kidOf({ header }: ObservedRequest['anatomy']): string {
   const kid = header?.['kid'];
-  return kid === undefined ? 'a token without kid' : `kid ${quote(kid)}`;
+  return kid === undefined ? 'a token without a kid' : `kid ${quote(kid)}`;
 }
 
-const TELL: Readonly<Record<ExplanationStepName, (facts: TraceFacts) => Outcome>> = {
+const DESCRIBE: Readonly<Record<ExplanationStepName, (facts: TraceFacts) => Outcome>> = {
   authorization: ({ observed }) =>
     passed(`a Bearer token of ${observed.token?.length ?? 0} characters`),
   'token-form': () => passed('three parts'),
@@ -109,19 +117,18 @@ const TELL: Readonly<Record<ExplanationStepName, (facts: TraceFacts) => Outcome>
   issuer: ({ observed }) => passed(`${quote(observed.anatomy.claims?.['iss'])} is trusted`),
   key: ({ observed: { candidates } }) =>
     passed(
-      `${candidates.length === 1 ? '1 key' : `${candidates.length} keys`} of the issuer can be tried`,
+      `the issuer has ${candidates.length === 1 ? '1 matching key' : `${candidates.length} matching keys`}`,
     ),
-  signature: () => passed('the signature holds'),
-  claims: () => passed('the required claims are there'),
-  times: tellTimes,
+  signature: () => passed('the signature is valid'),
+  claims: () => passed('all required claims are present'),
+  times: describeTimes,
   audience: ({ observed: { anatomy } }) =>
     passed(
       anatomy.claims?.['aud'] === undefined
-        ? 'none is named, and none is configured'
-        : 'it names this receiver',
+        ? 'the token names none, and none is configured'
+        : 'the token names this receiver',
     ),
-  event: ({ claims }) =>
-    passed(`${quote(claims?.webhook.event)} is an event that the issuer may send`),
+  event: ({ claims }) => passed(`the issuer may send ${quote(claims?.webhook.event)}`),
   method: ({ observed }) => passed(observed.incoming.method),
   'body-length': ({ observed: { body, incoming, rules } }) =>
     incoming.method === 'HEAD'
@@ -130,30 +137,27 @@ const TELL: Readonly<Record<ExplanationStepName, (facts: TraceFacts) => Outcome>
   'body-digest': ({ observed, claims, opened }) => {
     if (observed.incoming.method === 'HEAD') return skipped('HEAD has no body');
     if (claims !== undefined && expectedHash({ ...claims.webhook }) !== undefined)
-      return passed('the body is the one the token names');
+      return passed('the body matches the hash in the token');
     return opened?.payload.bodyVerified === false
-      ? skipped('nothing authenticates the body, and this receiver takes it all the same')
-      : passed('no body, and no digest of one');
+      ? skipped('no hash covers the body, which this receiver accepts (requireHash: false)')
+      : passed('no body and no hash');
   },
   payload: ({ opened }) => {
-    // Nothing comes after it that could refuse, so it is told of accepted requests only.
+    // It is the last step that can fail, so it has passed only if the request is accepted.
     const { body, contentType, data } = opened!.payload;
     if (body.length === 0)
       return passed(data === undefined ? 'no data' : 'the data is in the token');
     return passed(
-      Buffer.isBuffer(data)
-        ? `taken as bytes, as the content type is ${quote(contentType)}`
-        : 'JSON that parses',
+      Buffer.isBuffer(data) ? `bytes of the content type ${quote(contentType)}` : 'valid JSON',
     );
   },
-  replay: () =>
-    skipped('a replay store answers only by reserving the id, which an explanation never does'),
+  replay: () => skipped('not checked: checking would reserve the id'),
 };
 
-function tellTimes({ observed }: TraceFacts): Outcome {
+function describeTimes({ observed }: TraceFacts): Outcome {
   const { iat, exp } = observed.anatomy.claims ?? {};
   const { now } = observed;
   return passed(
-    `issued ${distance(now - Number(iat))}, ${expiry(Number(exp) - now)}, tolerance ${seconds(toleranceOf(observed))}`,
+    `issued ${distance(now - Number(iat))}, ${expiry(Number(exp) - now)}, clock tolerance ${seconds(toleranceOf(observed))}`,
   );
 }

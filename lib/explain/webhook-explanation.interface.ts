@@ -1,6 +1,6 @@
 import type { ReceivedReceipt } from '../token/webhook-receipt.js';
 
-/** What a receiver looks at, in the order in which an explanation tells it. */
+/** The checks of a receiver, in the order of an explanation. */
 export const EXPLANATION_STEPS = [
   'authorization',
   'token-form',
@@ -19,20 +19,20 @@ export const EXPLANATION_STEPS = [
   'replay',
 ] as const;
 
-/** Name of a step. */
+/** The name of a step. */
 export type ExplanationStepName = (typeof EXPLANATION_STEPS)[number];
 
-/** One step, and how it went. */
+/** One step and its outcome. */
 export interface ExplanationStep {
   readonly step: ExplanationStepName;
-  /** `skipped`: not reached, or nothing to look at. */
+  /** `skipped`: not reached, or nothing to check. */
   readonly outcome: 'passed' | 'failed' | 'skipped';
   /** The code of the refusal; only for the step that failed. */
   readonly code?: string;
   readonly detail: string;
 }
 
-/** What an observation is about. Stable; a new version may add some. */
+/** Codes of hints. Stable; a new version may add some. */
 export const EXPLANATION_HINTS = [
   'authorization_missing',
   'authorization_moved',
@@ -78,28 +78,28 @@ export const EXPLANATION_HINTS = [
   'digest_encoding',
 ] as const;
 
-/** Name of an observation. */
+/** The code of a hint. */
 export type ExplanationHintCode = (typeof EXPLANATION_HINTS)[number];
 
-/** An observation that may lead to the cause. */
+/** An observation that helps to find the cause. */
 export interface ExplanationHint {
   readonly code: ExplanationHintCode;
   readonly detail: string;
 }
 
 /**
- * Why a request is accepted or refused: plain JSON for operators. It holds no secret, no token and no
- * payload, and still is not for senders: it tells a forger how close a guess came.
+ * Why a request is accepted or refused: plain JSON for operators. It holds no secret, token or payload, but must not be
+ * shown to senders: it tells an attacker how close a forged request came.
  */
 export interface WebhookExplanation {
   readonly verdict: 'accepted' | 'refused';
-  /** The code of the refusal, as `verify` throws it and the answer names it. */
+  /** The code of the refusal, as `verify` throws it and the sender gets it. */
   readonly code?: string;
-  /** The status a sender gets for it. */
+  /** The status that the sender gets. */
   readonly status?: number;
-  /** Every step, in the order of {@link EXPLANATION_STEPS}; exactly one has failed where the verdict is `refused`. */
+  /** Every step, in the order of {@link EXPLANATION_STEPS}; exactly one has failed if the verdict is `refused`. */
   readonly steps: readonly ExplanationStep[];
   readonly hints: readonly ExplanationHint[];
-  /** To compare with the sender's; absent where no token can be read. */
+  /** For comparison with the sender's; absent if no token can be read. */
   readonly receipt?: ReceivedReceipt;
 }

@@ -48,11 +48,11 @@ describe('an explanation of the claims', () => {
       { audience: /erp\.example.*crm\.example/ },
     ],
     [
-      'an audience nobody configured',
+      'an audience, if the receiver has none',
       tokenOf({ audience: 'https://erp.example' }),
       {},
       'wrong_audience',
-      { audience: /nobody by name/ },
+      { audience: /has no audience/ },
     ],
     [
       'an event that the issuer may not send',
@@ -95,7 +95,7 @@ const pretty = JSON.stringify(order, undefined, 2);
 
 describe('an explanation of the body', () => {
   it.each<[string, string | Buffer, string | Buffer, string, RegExp]>([
-    ['was indented', pretty, compact, 'body_reserialized', /something between us parsed the body/],
+    ['was indented', pretty, compact, 'body_reserialized', /parsed and re-serialised the body/],
     ['was compacted', compact, pretty, 'body_reserialized', /2 spaces/],
     ['lost its line feed', compact, `${compact}\n`, 'body_newline', /with a line feed/],
     ['gained a line feed', `${compact}\n`, compact, 'body_newline', /without the line feed/],
@@ -106,15 +106,15 @@ describe('an explanation of the body', () => {
       'body_reserialized',
       /2 spaces, with/,
     ],
-    ['got other line ends', 'a\nb', 'a\r\nb', 'body_line_endings', /in place of line feeds/],
-    ['lost its carriage returns', 'a\r\nb', 'a\nb', 'body_line_endings', /in place of carriage/],
+    ['got other line ends', 'a\nb', 'a\r\nb', 'body_line_endings', /instead of line feeds/],
+    ['lost its carriage returns', 'a\r\nb', 'a\nb', 'body_line_endings', /instead of carriage/],
     ['gained a byte order mark', `\uFEFF${compact}`, compact, 'body_bom', /without the byte/],
     [
       'was encoded twice',
       Buffer.from(Buffer.from(compact).toString('latin1')),
       compact,
       'body_charset',
-      /before UTF-8/,
+      /before its UTF-8/,
     ],
     ['came as Latin-1', Buffer.from(compact, 'latin1'), compact, 'body_charset', /in UTF-8/],
     ['came compressed', gzipSync(compact), compact, 'body_compressed', /gzip/],
@@ -150,11 +150,11 @@ describe('an explanation of the body', () => {
     expect(hints[code]).toMatch(detail);
   });
 
-  it('whose digest bears the name of another algorithm', async () => {
+  it('whose digest has the name of another algorithm', async () => {
     const hash = digest('sha3-256', Buffer.from(compact)).replace('sha3-256', 'sha256');
     const { hints } = await explained(compact, { hash });
 
-    expect(hints['digest_algorithm']).toMatch(/made by sha3-256/);
+    expect(hints['digest_algorithm']).toMatch(/is the sha3-256 of the body/);
   });
 
   it.each([
@@ -177,13 +177,13 @@ describe('an explanation of the body', () => {
     expect(hintsOf(explanation)['digest_encoding']).toMatch(/write "sha256:" and 64/);
   });
 
-  it('that is unlike anything', async () => {
+  it('that resembles no known form', async () => {
     const { hints } = await explained('{"other":1}', { hash: hashOf(compact) });
 
     expect(Object.keys(hints)).toEqual(['body_digest']);
   });
 
-  it('that nothing authenticates, and whose length is not the declared one', async () => {
+  it('that no hash covers, and whose length differs from the declared one', async () => {
     const { explanation, hints } = await explained(compact, {}, { 'content-length': '3' });
 
     expect(explanation.code).toBe('hash_required');
@@ -226,7 +226,7 @@ describe('an explanation of the body', () => {
     });
   });
 
-  it('that is authentic and no JSON', async () => {
+  it('that is authentic, but is not JSON', async () => {
     const { explanation } = await explained('{"a"', { hash: hashOf('{"a"') });
 
     expect(explanation.steps.find(({ outcome }) => outcome === 'failed')).toMatchObject({
@@ -237,7 +237,7 @@ describe('an explanation of the body', () => {
 });
 
 describe('an explanation of another method', () => {
-  it('looks at nothing else', async () => {
+  it('checks nothing else', async () => {
     const explanation = await verifierOf().explain({ method: 'PUT', headers: {} });
 
     expect(explanation).toMatchObject({

@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { expectedHash } from '../../lib/explain/expected-hash.js';
+import { expectedHash } from '../../lib/explain/body-hints.js';
 
 const HEX = 'ab'.repeat(32);
 

@@ -4,11 +4,11 @@ import { Mulberry32 } from '../token/mulberry32.js';
 import { forge, SIGNED, signHs256, UNSIGNED } from '../token/token-mutations.js';
 import { hashOf, ISSUER, MARKER, NOW, SECRET, verifierOf } from './receiver-bench.js';
 
-const ROUNDS = 3_000;
+const ROUNDS = 1_000;
 const BODY = JSON.stringify({ note: MARKER });
 
-describe('an explanation of spoiled requests', () => {
-  it('never throws, agrees with verify, and shows neither token, payload nor secret', async () => {
+describe('an explanation of mutated requests', () => {
+  it('agrees with verify and shows no token, payload or secret', async () => {
     const random = new Mulberry32(7);
     const iat = NOW / 1_000;
     const own = { issuer: ISSUER, secret: SECRET };
@@ -44,7 +44,7 @@ describe('an explanation of spoiled requests', () => {
         () => 'accepted',
         (error: unknown) => {
           if (!isWebhookError(error)) throw error;
-          // One mutation gives every token the same txn; whether an event came before, nobody explains.
+          // One mutation gives every token the same txn, and explanations do not check for replays.
           return error.code === 'replayed' ? 'accepted' : error.code;
         },
       );

@@ -5,7 +5,7 @@ import { resolveReceivers } from '../../lib/receiver/receiver-options.resolver.j
 import type { WebhookRequestLike } from '../../lib/request/incoming-webhook.js';
 import { WebhookVerifier } from '../../lib/receiver/webhook.verifier.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
-import { isWebhookError, type TrustedIssuer } from '../../lib/token/index.js';
+import type { TrustedIssuer } from '../../lib/token/index.js';
 import { GROUPS, readVectors, verifierOptions, type Vector } from '../token/vector-file.js';
 
 function receiverOf(vector: Vector): WebhookVerifier {
@@ -22,60 +22,38 @@ function receiverOf(vector: Vector): WebhookVerifier {
   return new WebhookVerifier(receivers, new ReceiverDrain());
 }
 
-async function codeOf(verified: Promise<unknown>): Promise<string> {
-  try {
-    await verified;
-    return 'accepted';
-  } catch (error) {
-    if (!isWebhookError(error)) throw error;
-    return error.code;
+/** The first vector of each outcome, of those whose token an Authorization header can carry. */
+function sampledVectors(): [string, Vector][] {
+  const sample = new Map<string, Vector>();
+  for (const vector of GROUPS.flatMap((group) => readVectors(group))) {
+    const outcome = vector.expect.accepted ? 'accepted' : vector.expect.code;
+    const isCarried = /^[A-Za-z0-9._~+/-]+=*$/.test(vector.token);
+    if (isCarried && !sample.has(outcome)) sample.set(outcome, vector);
   }
+  return [...sample];
 }
 
-describe.each(GROUPS)('an explanation of the vectors: %s', (group) => {
-  const vectors = readVectors(group);
+describe('an explanation of a test vector', () => {
+  it.each(sampledVectors())('agrees with the verifier on %s', async (outcome, vector) => {
+    const body = Buffer.from(vector.body ?? '', 'base64');
+    const request: WebhookRequestLike = {
+      method: vector.method,
+      headers: { authorization: `Bearer ${vector.token}` },
+      body,
+    };
 
-  it.each(vectors.map((vector): [string, Vector] => [vector.name, vector]))(
-    '%s',
-    async (_, vector) => {
-      const body = Buffer.from(vector.body ?? '', 'base64');
-      const request: WebhookRequestLike = {
-        method: vector.method,
-        headers: { authorization: `Bearer ${vector.token}` },
-        body,
-      };
-      const verifier = receiverOf(vector);
+    const explanation = await receiverOf(vector).explain(request);
+    const text = JSON.stringify(explanation);
+    const failed = explanation.steps.filter((step) => step.outcome === 'failed');
 
-      const explanation = await verifier.explain(request);
-      const text = JSON.stringify(explanation);
-      const failed = explanation.steps.filter(({ outcome }) => outcome === 'failed');
-
-      expect(explanation.code ?? explanation.verdict).toBe(await codeOf(verifier.verify(request)));
-      expect(explanation.steps.map(({ step }) => step)).toEqual(EXPLANATION_STEPS);
-      expect(failed.map(({ code }) => code)).toEqual(
-        explanation.verdict === 'accepted' ? [] : [explanation.code],
-      );
-      expect(JSON.parse(text)).toEqual(explanation);
-      for (const segment of vector.token.split('.').filter(({ length }) => length >= 16)) {
-        expect(text).not.toContain(segment);
-      }
-      expect(text).not.toContain('test-only-secret');
-      if (body.length > 8) expect(text).not.toContain(JSON.stringify(body.toString()).slice(1, -1));
-    },
-  );
-
-  it('knows verdict and code from the vector itself, where a header can carry the token', async () => {
-    const carried = vectors.filter(({ token }) => /^[A-Za-z0-9._~+/-]+=*$/.test(token));
-    expect(carried.length).toBeGreaterThan(10);
-
-    for (const vector of carried) {
-      const explanation = await receiverOf(vector).explain({
-        method: vector.method,
-        headers: { authorization: `Bearer ${vector.token}` },
-        body: Buffer.from(vector.body ?? '', 'base64'),
-      });
-      const expected = vector.expect.accepted ? undefined : vector.expect.code;
-      expect([vector.name, explanation.code]).toEqual([vector.name, expected]);
+    expect(explanation.code ?? explanation.verdict).toBe(outcome);
+    expect(explanation.steps.map(({ step }) => step)).toEqual(EXPLANATION_STEPS);
+    expect(failed.map(({ code }) => code)).toEqual(outcome === 'accepted' ? [] : [outcome]);
+    expect(JSON.parse(text)).toEqual(explanation);
+    for (const segment of vector.token.split('.').filter(({ length }) => length >= 16)) {
+      expect(text).not.toContain(segment);
     }
+    expect(text).not.toContain('test-only-secret');
+    if (body.length > 8) expect(text).not.toContain(JSON.stringify(body.toString()).slice(1, -1));
   });
 });

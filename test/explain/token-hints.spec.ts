@@ -34,25 +34,25 @@ describe('an explanation of the Authorization header', () => {
     for (const code of expected) {
       expect(Object.keys(hints)).toContain(code);
       if (!code.startsWith('authorization_m')) {
-        expect(hints[code]).toMatch(/with that undone, the signature holds$/);
+        expect(hints[code]).toMatch(/once repaired, the signature is valid$/);
       }
     }
     expect(JSON.stringify(explanation)).not.toContain(MARKER);
     expect(JSON.stringify(explanation)).not.toContain(claims);
   });
 
-  it('says where undoing it does not help', async () => {
-    const foreign = tokenOf({}, { key: 'the-key-of-somebody-else-entirely' });
+  it('says if repairing it does not help', async () => {
+    const foreign = tokenOf({}, { key: 'the-key-of-another-party-entirely' });
     const explanation = await verifierOf().explain({
       method: 'HEAD',
       headers: { authorization: foreign },
     });
 
-    expect(hintsOf(explanation)['scheme_missing']).toMatch(/the signature does not hold$/);
+    expect(hintsOf(explanation)['scheme_missing']).toMatch(/the signature is not valid$/);
     expect(explanation.receipt).toMatchObject({ authenticated: false, issuer: ISSUER });
   });
 
-  it('finds nothing wrong with a scheme in lower case', async () => {
+  it('accepts a scheme in lower case', async () => {
     const explanation = await verifierOf().explain({
       method: 'head',
       headers: new Headers({ authorization: `bearer ${token}` }),
@@ -67,20 +67,20 @@ describe('an explanation of the signature', () => {
   const bytes = Buffer.from(HEX, 'hex');
 
   it.each<[string, string, string | Buffer, RegExp]>([
-    ['a line feed at its end', SECRET, Buffer.from(`${SECRET}\n`), /line feed follows/],
-    ['a space before it', SECRET, Buffer.from(` ${SECRET}`), /space precedes/],
+    ['a line feed at its end', SECRET, Buffer.from(`${SECRET}\n`), /line feed is added to the end/],
+    ['a space before it', SECRET, Buffer.from(` ${SECRET}`), /space is added to the start/],
     ['quotes around it', SECRET, `"${SECRET}"`, /double quotes/],
     [
-      'its text as bytes',
+      'its string as bytes',
       `whsec_${bytes.toString('base64')}`,
       Buffer.from(`whsec_${bytes.toString('base64')}`),
       /"whsec_…" itself/,
     ],
     [
-      'its base64 text as bytes',
+      'its base64 string as bytes',
       `whsec_${bytes.toString('base64')}`,
       Buffer.from(bytes.toString('base64')),
-      /base64 text/,
+      /base64 string/,
     ],
     [
       'base64 decoded',
@@ -108,7 +108,7 @@ describe('an explanation of the signature', () => {
       issuers: [{ issuer: ISSUER, secret: Buffer.from(`${SECRET}\n`) }],
     }).explain({ method: 'HEAD', headers: { authorization: `Bearer ${token}` } });
 
-    expect(hintsOf(explanation)['secret_form']).toMatch(/secret of this receiver is left out/);
+    expect(hintsOf(explanation)['secret_form']).toMatch(/this receiver's secret is removed/);
   });
 
   const OTHER = 'https://billing.example';
@@ -191,7 +191,7 @@ describe('an explanation of the signature', () => {
     expect(explanation.receipt?.authenticated).toBe(false);
   });
 
-  it('shows no name that could give orders to a terminal', async () => {
+  it('hides a name that could control a terminal', async () => {
     const name = '\u001b[2Jpwned';
     const forged = `${header}.${Buffer.from(JSON.stringify({ iss: name })).toString('base64url')}.${signature}`;
     const explanation = await verifierOf({ issuers: two }).explain({
