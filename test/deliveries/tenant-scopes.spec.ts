@@ -5,7 +5,7 @@ import { PublisherBench } from '../publisher/publisher-bench.js';
 
 // A crafted or mistaken scope must never be read as "all tenants". One bench serves all cases: none of them may change it.
 
-const url = 'http://127.0.0.1:9/hooks';
+const url = 'http://127.0.0.1:8/hooks';
 
 let bench: PublisherBench;
 let deliveryOfA: string;

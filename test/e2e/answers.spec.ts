@@ -138,7 +138,7 @@ async function startTarget(adapter: AbstractHttpAdapter): Promise<Target> {
           events: ['order.*', 'refund.*'],
         },
         // Nobody listens on the discard port.
-        { issuer: 'https://away.example', jwksUri: 'https://127.0.0.1:9/keys' },
+        { issuer: 'https://away.example', jwksUri: 'https://127.0.0.1:8/keys' },
         { issuer: 'https://other.example', secret: 'another-secret-of-32-characters!' },
       ],
       jwksFetch: { allowPrivateNetworks: true },

@@ -35,7 +35,7 @@ async function start(queue: WebhookQueue, endpointStore: EndpointStore): Promise
   });
   await started.app
     .get(WebhookEndpoints)
-    .create({ id: 'crm', tenant: 'acme', url: 'http://127.0.0.1:9/hooks' });
+    .create({ id: 'crm', tenant: 'acme', url: 'http://127.0.0.1:8/hooks' });
   return started.app.get(WebhookPublisher);
 }
 

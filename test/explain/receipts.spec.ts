@@ -124,7 +124,7 @@ describe.each(adapters)('receipts of both ends, receiver on %s', (_, createAdapt
 describe('a receipt', () => {
   it('is absent where no request was made', async () => {
     const bench = await PublisherBench.start({
-      endpoints: [{ id: 'gone', url: 'http://127.0.0.1:9/', events: ['**'], disabled: true }],
+      endpoints: [{ id: 'gone', url: 'http://127.0.0.1:8/', events: ['**'], disabled: true }],
     });
     const result = await bench.publisher.send('gone', 'order.created', data);
     await bench.module.close();

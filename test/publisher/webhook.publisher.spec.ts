@@ -420,12 +420,12 @@ describe("an application's own HttpService", () => {
         }) as never,
       },
     );
-    const result = await bench.publisher.send('http://127.0.0.1:1/x', 'order.created', {});
+    const result = await bench.publisher.send('http://127.0.0.1:2/x', 'order.created', {});
 
     expect(result).toMatchObject(expected);
     expect(configs[0]).toMatchObject({
       method: 'HEAD',
-      url: 'http://127.0.0.1:1/x',
+      url: 'http://127.0.0.1:2/x',
       maxRedirects: 0,
       proxy: false,
       decompress: false,

@@ -141,7 +141,7 @@ describe('over undici', () => {
   });
 
   it('nobody listening is a refused connection', async () => {
-    expect(await send('http://127.0.0.1:1/')).toMatchObject({
+    expect(await send('http://127.0.0.1:2/')).toMatchObject({
       failureReason: 'connection_refused',
     });
   });
