@@ -24,7 +24,7 @@ export interface WebhookModuleOptions {
 export interface WebhookModuleExtras {
   /** Whether other modules see the publisher and the guard without importing this one; default `true`. */
   readonly isGlobal?: boolean | undefined;
-  /** Where `HttpService` comes from: `HttpModule.register({ … })`; default the plain `HttpModule`. */
+  /** Provides the `HttpService` that deliveries are sent with: `HttpModule.register({ … })`; default the plain `HttpModule`. */
   readonly httpModule?: Type | DynamicModule | undefined;
 }
 

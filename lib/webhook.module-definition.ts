@@ -1,11 +1,11 @@
 import { ConfigurableModuleBuilder } from '@nestjs/common';
-import { HttpModule } from '@nestjs/axios';
+import { webhookHttpModule } from './sending/webhook-http.js';
 import type {
   WebhookModuleExtras,
   WebhookModuleOptions,
 } from './webhook-module-options.interface.js';
 
-const DEFAULT_EXTRAS: WebhookModuleExtras = { isGlobal: true, httpModule: HttpModule };
+const DEFAULT_EXTRAS: WebhookModuleExtras = { isGlobal: true, httpModule: undefined };
 
 export const { ConfigurableModuleClass, MODULE_OPTIONS_TOKEN, OPTIONS_TYPE, ASYNC_OPTIONS_TYPE } =
   new ConfigurableModuleBuilder<WebhookModuleOptions>({ moduleName: 'Webhook' })
@@ -14,6 +14,6 @@ export const { ConfigurableModuleClass, MODULE_OPTIONS_TOKEN, OPTIONS_TYPE, ASYN
     .setExtras(DEFAULT_EXTRAS, (definition, { isGlobal, httpModule }) => ({
       ...definition,
       global: isGlobal ?? true,
-      imports: [...(definition.imports ?? []), httpModule ?? HttpModule],
+      imports: [...(definition.imports ?? []), webhookHttpModule(httpModule)],
     }))
     .build();

@@ -1,5 +1,5 @@
 import type { FactoryProvider, InjectionToken, Provider } from '@nestjs/common';
-import { HttpService } from '@nestjs/axios';
+import type { HttpService } from '@nestjs/axios';
 import { DiscoveryService, HttpAdapterHost, MetadataScanner, ModulesContainer } from '@nestjs/core';
 import { SystemClock } from '../clock/webhook-clock.js';
 import { WebhookQueue } from '../queue/webhook-queue.js';
@@ -22,11 +22,13 @@ import { WebhookDeliveryEvents } from '../deliveries/webhook-delivery.events.js'
 import { loadSigningKeys, SIGNING_KEYS } from '../signing/load-signing-keys.js';
 import { WebhookDeliverer } from '../deliveries/webhook.deliverer.js';
 import { WebhookPublisher } from './webhook.publisher.js';
+import type { WebhookConfigurationError } from '../errors/webhook.error.js';
+import { requireHttp, WEBHOOK_HTTP } from '../sending/webhook-http.js';
 import { WebhookSender } from '../sending/webhook.sender.js';
 
 /**
  * The publisher and what it is made of. The module provides {@link PUBLISHER_OPTIONS}, which are
- * `undefined` where nothing is published, and HttpService.
+ * `undefined` where nothing is published, and {@link WEBHOOK_HTTP}.
  */
 export const PUBLISHER_PROVIDERS: readonly Provider[] = [
   whenConfigured(SIGNING_KEYS, loadSigningKeys),
@@ -34,8 +36,9 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
   whenConfigured(EndpointRegistry, (options) => new EndpointRegistry(options)),
   whenConfigured(
     WebhookSender,
-    (options, http: HttpService) => new WebhookSender(options, http).chooseTransport(),
-    [HttpService],
+    (options, http: HttpService | WebhookConfigurationError) =>
+      new WebhookSender(options, requireHttp(http)).chooseTransport(),
+    [WEBHOOK_HTTP],
   ),
   whenConfigured(
     WebhookDeliverer,

@@ -8,6 +8,7 @@ import { PUBLISHER_OPTIONS } from '../../lib/publisher/publisher.constants.js';
 import { PUBLISHER_PROVIDERS } from '../../lib/publisher/publisher.providers.js';
 import { WebhookDeliverer, type DeliveryReport } from '../../lib/deliveries/webhook.deliverer.js';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
+import { WEBHOOK_HTTP } from '../../lib/sending/webhook-http.js';
 import { WebhookQueue } from '../../lib/queue/webhook-queue.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 
@@ -53,7 +54,11 @@ export class PublisherBench {
     const logged: unknown[][] = [];
     let building = Test.createTestingModule({
       imports: [HttpModule, DiscoveryModule],
-      providers: [{ provide: PUBLISHER_OPTIONS, useValue: resolved }, ...PUBLISHER_PROVIDERS],
+      providers: [
+        { provide: PUBLISHER_OPTIONS, useValue: resolved },
+        { provide: WEBHOOK_HTTP, useExisting: HttpService },
+        ...PUBLISHER_PROVIDERS,
+      ],
     }).setLogger(noting(logged));
     if (http !== undefined) building = building.overrideProvider(HttpService).useValue(http);
     const module = await building.compile();
