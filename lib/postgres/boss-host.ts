@@ -6,6 +6,10 @@ export interface BossHost {
   readonly shared: boolean;
   /** The schema of pg-boss, as it is written in SQL. */
   readonly schema: string;
+  /** The database, for messages; see `describeServer`. */
+  readonly server: string;
+  /** Whether start-up may change the schema. */
+  readonly migrates: boolean;
   /**
    * Opens the database where that is the host's to do, brings its schema up to date and starts pg-boss.
    *
@@ -32,13 +36,16 @@ export function isSchemaName(value: unknown): value is string {
   return typeof value === 'string' && SCHEMA.test(value);
 }
 
+/** Seconds; the longest interval that pg-boss takes. */
+const ONE_DAY = 86_400;
+
 /**
- * How pg-boss is run for deliveries alone: no cron, and what a crashed process held is found within 5 s after its
- * lease.
+ * How pg-boss runs for deliveries alone: no cron, and its own upkeep, which scans whole tables, once a day. Leases and
+ * retention do not depend on it.
  */
 export const BOSS_OPTIONS = {
   schedule: false,
-  superviseIntervalSeconds: 5,
-  monitorIntervalSeconds: 5,
-  maintenanceIntervalSeconds: 3_600,
+  superviseIntervalSeconds: ONE_DAY,
+  monitorIntervalSeconds: ONE_DAY,
+  maintenanceIntervalSeconds: ONE_DAY,
 } as const;

@@ -3,15 +3,14 @@ import { laneOfStored } from '../queue/stored-delivery.js';
 import type { ClaimedJob, ClaimRequest } from './job-statements.js';
 import { LaneSlots } from '../queue/lane-slots.js';
 
-/** What the loop is made of. */
 interface ClaimLoopParts {
   readonly claim: (request: ClaimRequest) => Promise<readonly ClaimedJob[]>;
   readonly nextDue: (after: number, until: number) => Promise<number | undefined>;
   /** Attempts a job and settles it; never rejects. */
   readonly run: (job: ClaimedJob) => Promise<void>;
-  /** Gives a job back that was claimed too late. */
+  /** Returns a job to the queue that was claimed while the loop was stopped. */
   readonly giveBack: (job: ClaimedJob) => Promise<void>;
-  /** Told once for each time that the database could not be asked. */
+  /** Called once for each outage of the database. */
   readonly onOutage: (error: unknown) => void;
   readonly clock: WebhookClock;
   readonly concurrency: number;
@@ -23,19 +22,15 @@ interface ClaimLoopParts {
 /** Milliseconds, doubled each time, up to which the database is left alone while it is away. */
 const LONGEST_PAUSE = 30_000;
 
-/**
- * Claims due jobs whenever there is room for them and runs each by itself.
- *
- * It asks at once when it is woken, when a slot gets free behind which something may wait, and when something becomes due;
- * otherwise as often as the poll interval says, for what other processes have recorded.
- */
+/** Claims due jobs while there are free slots for them, and runs each by itself. */
 export class ClaimLoop {
   private readonly jobs = new Map<string, ClaimedJob>();
   private readonly lanes: LaneSlots;
+  private readonly backlog: LaneBacklog;
   private cancelTimer: CancelWake = () => {};
   private asking = false;
   private askAgain = false;
-  /** Whether something that is due may still lie in the database. */
+  /** Whether a job outside the backlog may be due. */
   private mayBeMore = true;
   private pauses = 0;
   private stopped = false;
@@ -43,9 +38,10 @@ export class ClaimLoop {
 
   constructor(private readonly parts: ClaimLoopParts) {
     this.lanes = new LaneSlots(parts.concurrencyPerDestination);
+    this.backlog = new LaneBacklog();
   }
 
-  /** The jobs in this process's hands. */
+  /** The jobs that this process has claimed. */
   get running(): readonly ClaimedJob[] {
     return [...this.jobs.values()];
   }
@@ -56,7 +52,7 @@ export class ClaimLoop {
     void this.ask();
   }
 
-  /** Claims nothing more; resolves when nothing runs. */
+  /** Claims no more jobs; resolves when none is running. */
   async stop(): Promise<void> {
     this.stopped = true;
     this.cancelTimer();
@@ -66,6 +62,10 @@ export class ClaimLoop {
 
   private get isIdle(): boolean {
     return this.jobs.size === 0 && !this.asking;
+  }
+
+  private get freeSlots(): number {
+    return this.parts.concurrency - this.jobs.size;
   }
 
   private async ask(): Promise<void> {
@@ -82,36 +82,44 @@ export class ClaimLoop {
       this.pauses = 0;
     } catch (error) {
       if (this.pauses === 0 && !this.stopped) this.parts.onOutage(error);
+      this.backlog.forget();
       const pause = this.parts.pollInterval * 2 ** Math.min(this.pauses++, 10);
       next = this.parts.clock.now() + Math.min(pause, LONGEST_PAUSE);
     }
     this.asking = false;
-    if (this.stopped) this.tellIdle();
+    if (this.stopped) this.notifyIdle();
     else this.cancelTimer = this.parts.clock.wakeAt(next, () => this.wake());
   }
 
   /** @returns when to ask again, in epoch milliseconds */
   private async claimAll(): Promise<number> {
-    const { clock, pollInterval, concurrency } = this.parts;
-    while (this.jobs.size < concurrency && !this.stopped) {
-      if ((await this.claimSome()) > 0) continue;
-      this.mayBeMore = this.lanes.someFull;
-      break;
+    const { clock, pollInterval, concurrencyPerDestination: perLane } = this.parts;
+    for (const lane of this.backlog.lanes) {
+      const room = Math.min(this.lanes.left[lane] ?? perLane, this.freeSlots);
+      if (room > 0 && (await this.claim({ lane, limit: room })) < room) this.backlog.delete(lane);
     }
+    while (this.mayBeMore && this.freeSlots > 0 && !this.stopped) await this.claimOutsideBacklog();
     const now = clock.now();
     const poll = now + pollInterval;
-    if (this.jobs.size >= concurrency) return poll;
+    if (this.freeSlots <= 0) return poll;
     return (await this.parts.nextDue(now, poll)) ?? poll;
   }
 
-  private async claimSome(): Promise<number> {
-    const { clock, concurrency, concurrencyPerDestination, claim, giveBack } = this.parts;
-    const jobs = await claim({
-      now: clock.now(),
-      limit: concurrency - this.jobs.size,
-      perLane: concurrencyPerDestination,
-      lanes: this.lanes.left,
-    });
+  private async claimOutsideBacklog(): Promise<void> {
+    const { clock } = this.parts;
+    const start = clock.now();
+    const dueSince = this.backlog.scannedUntil(start);
+    const full = this.lanes.full;
+    if ((await this.claim({ dueSince, limit: this.freeSlots })) > 0) return;
+    // Whatever else is due waits for a slot of a full lane.
+    this.backlog.scanned({ from: dueSince, start, end: clock.now(), full });
+    this.mayBeMore = false;
+  }
+
+  /** @returns how many jobs were claimed */
+  private async claim(request: Pick<ClaimRequest, 'lane' | 'dueSince' | 'limit'>): Promise<number> {
+    const { clock, concurrencyPerDestination: perLane, claim, giveBack } = this.parts;
+    const jobs = await claim({ ...request, now: clock.now(), perLane, lanes: this.lanes.left });
     if (this.stopped) await Promise.all(jobs.map(giveBack));
     else for (const job of jobs) void this.run(job);
     return jobs.length;
@@ -124,16 +132,76 @@ export class ClaimLoop {
     await this.parts.run(job);
     this.jobs.delete(job.id);
     this.lanes.leave(lane);
-    if (this.stopped) this.tellIdle();
-    else if (this.mayBeMore) void this.ask();
+    if (this.stopped) this.notifyIdle();
+    else if (this.mayBeMore || this.backlog.has(lane)) void this.ask();
   }
 
-  private tellIdle(): void {
+  private notifyIdle(): void {
     if (this.isIdle) this.onIdle();
   }
 }
 
-/** A record that was damaged must not end the process: its run fails, as every run of it will, and it waits. */
+/** Milliseconds before now that every scan looks at again: for jobs that a transaction or another clock dates back. */
+const OVERLAP = 5_000;
+/** Milliseconds between two scans of the whole backlog, at least. */
+const RESCAN_INTERVAL = 5_000;
+/** A scan of the whole backlog takes at most 1 part in this many of the time. */
+const RESCAN_SHARE = 20;
+
+/**
+ * The lanes whose due jobs wait for a free slot of their lane.
+ *
+ * A claim passes over the due jobs of full lanes, which may be many: of an endpoint that is slow, or was away. They are passed over
+ * once; afterwards claims begin where that scan ended, and a lane that gets a free slot is asked for by itself.
+ */
+class LaneBacklog {
+  private readonly waiting = new Set<string>();
+  /** Epoch milliseconds up to which due jobs are in these lanes only; `undefined` while there is no such lane. */
+  private until: number | undefined;
+  /** Epoch milliseconds of the next scan of everything, for jobs that became due again without being recorded anew. */
+  private rescanAt = 0;
+
+  get lanes(): readonly string[] {
+    return [...this.waiting];
+  }
+
+  has(lane: string): boolean {
+    return this.waiting.has(lane);
+  }
+
+  delete(lane: string): void {
+    this.waiting.delete(lane);
+    if (this.waiting.size === 0) this.forget();
+  }
+
+  /** The next claim looks at everything again. */
+  forget(): void {
+    this.waiting.clear();
+    this.until = undefined;
+  }
+
+  /** @returns where a claim begins, in epoch milliseconds; `undefined`: at the first due job */
+  scannedUntil(now: number): number | undefined {
+    return now >= this.rescanAt || this.until === undefined ? undefined : this.until - OVERLAP;
+  }
+
+  /** A scan has found no job but those of full lanes. */
+  scanned(scan: {
+    readonly from: number | undefined;
+    readonly start: number;
+    readonly end: number;
+    readonly full: readonly string[];
+  }): void {
+    for (const lane of scan.full) this.waiting.add(lane);
+    this.until = this.waiting.size === 0 ? undefined : scan.start;
+    if (scan.from === undefined) {
+      const took = scan.end - scan.start;
+      this.rescanAt = scan.end + Math.max(RESCAN_INTERVAL, RESCAN_SHARE * took);
+    }
+  }
+}
+
+/** A damaged record must not end the process: its handler fails, and it is retried. */
 function laneOf({ data }: ClaimedJob): string {
   try {
     return laneOfStored(data.delivery);

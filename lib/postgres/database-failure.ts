@@ -1,75 +1,31 @@
 import { WebhookStoreError } from '../errors/webhook.error.js';
+import { hasMethods } from './transactions/transaction-adapter.js';
 
-/** How deep libraries wrap an error of their driver into their own. */
-const MOST_WRAPPINGS = 5;
+const BROKEN = 'the connection was lost; retry';
+const ENDED = 'the transaction has ended; await everything inside it before it commits';
+const CONFLICT = 'another transaction was in conflict with this one; run it again';
+const UNTRUSTED = 'its certificate is not trusted; name the authority with sslrootcert';
+const NO_ANSWER = 'it does not answer; check the address and the firewall';
 
-/** What an error of PostgreSQL says without quoting a row, a parameter or a statement. */
-const SAFE_FIELDS = ['code', 'severity', 'routine', 'schema', 'table', 'column', 'constraint'];
-
-/** `25006`, `42P01`. */
-const SQLSTATE = /^[0-9A-Z]{5}$/;
-
-/**
- * The driver's own error, out of those that TypeORM, Drizzle and Prisma make of it. Theirs quote the statement with its values,
- * and whoever logs an error logs its cause as well; so does PostgreSQL in `detail` and `where`, which are left behind.
- */
-function driverFault(error: unknown): unknown {
-  let fault = error;
-  for (let depth = 0; depth < MOST_WRAPPINGS; depth++) {
-    const inner = wrappedBy(fault);
-    if (inner === undefined) break;
-    fault = inner;
-  }
-  const { code, originalCode } = (fault ?? {}) as { code?: unknown; originalCode?: unknown };
-  return SQLSTATE.test(String(originalCode ?? code)) ? withoutValues(fault as object) : fault;
-}
-
-/** TypeORM has it in `driverError`, Prisma in `meta`, everybody else in `cause`. */
-function wrappedBy(error: unknown): object | undefined {
-  const { driverError, meta, cause } = (error ?? {}) as {
-    driverError?: unknown;
-    meta?: { driverAdapterError?: { cause?: unknown } };
-    cause?: unknown;
-  };
-  const inner = driverError ?? meta?.driverAdapterError?.cause ?? cause;
-  return typeof inner === 'object' && inner !== null ? inner : undefined;
-}
-
-function withoutValues(fault: object): Error {
-  const fields = fault as Record<string, unknown>;
-  // Prisma's driver adapters have their own words for some, and keep PostgreSQL's beside them.
-  const { originalCode, originalMessage } = fields;
-  const bare = new Error(String(originalMessage ?? fields['message']));
-  for (const name of SAFE_FIELDS) {
-    if (fields[name] !== undefined) Object.assign(bare, { [name]: fields[name] });
-  }
-  return originalCode === undefined ? bare : Object.assign(bare, { code: originalCode });
-}
-
-const BROKEN = 'the connection broke';
-const ENDED = 'the transaction has ended: await what is done in it before it commits';
-const IN_THE_WAY = 'another transaction was in the way: run this one again';
-const UNTRUSTED = 'its certificate is not trusted: name the authority with sslrootcert';
-
-/** What the SQLSTATEs and system errors that an operator can mend mean. */
+/** SQLSTATEs and system errors, by what the operator can do about them. */
 const REASONS: Readonly<Record<string, string>> = {
-  '25006': 'it takes no writes: the transaction is read-only, or the server a standby',
-  '25P02': 'the transaction has failed before: roll it back',
-  '40001': IN_THE_WAY,
-  '40P01': IN_THE_WAY,
-  '28P01': 'it refuses the credentials',
-  '28000': 'it refuses the credentials',
-  '3D000': 'the database does not exist',
-  '42501': 'the user may not do that: grant it the schema',
-  '55P03': 'somebody else holds the tables: try again',
-  '53300': 'it has no connection left',
+  '25006': 'the transaction or the server is read-only; connect to the primary server',
+  '25P02': 'an earlier statement of the transaction failed; roll it back',
+  '40001': CONFLICT,
+  '40P01': CONFLICT,
+  '28P01': 'it refuses the credentials; check user and password',
+  '28000': 'it refuses the credentials; check user and password',
+  '3D000': 'the database does not exist; create it, or correct its name',
+  '42501': 'the user lacks a privilege; grant it the schema and its tables',
+  '55P03': 'another session has locked the tables; try again',
+  '53300': 'it has no connection left; raise max_connections, or use smaller pools',
   '53100': 'its disk is full',
   '57P01': 'it is shutting down',
-  '57P03': 'it is starting up',
-  ECONNREFUSED: 'nothing listens at its address',
-  ENOTFOUND: 'its host is not known',
-  EAI_AGAIN: 'its host is not known',
-  ETIMEDOUT: 'its address does not answer',
+  '57P03': 'it is starting up; try again',
+  ECONNREFUSED: 'the connection was refused; check that the server runs and the address is right',
+  ENOTFOUND: 'the host name cannot be resolved; check the address',
+  EAI_AGAIN: 'the host name cannot be resolved; check the address',
+  ETIMEDOUT: NO_ANSWER,
   ECONNRESET: BROKEN,
   EPIPE: BROKEN,
   DEPTH_ZERO_SELF_SIGNED_CERT: UNTRUSTED,
@@ -77,68 +33,168 @@ const REASONS: Readonly<Record<string, string>> = {
   UNABLE_TO_VERIFY_LEAF_SIGNATURE: UNTRUSTED,
 };
 
-/** SQLSTATEs of a schema, table or column that this version of the package knows and the database does not. */
-const BEHIND = new Set(['3F000', '42P01', '42703']);
-
-/**
- * Faults without a code: of pg-boss, which may not bring its schema up to date itself, of node-postgres, and of the transactions of
- * Kysely, Knex, Prisma and PGlite.
- */
+/** Errors without a code: of pg-boss, node-postgres, and the transactions of Kysely, Knex, Prisma and PGlite. */
 const MESSAGES: readonly (readonly [RegExp, string])[] = [
   [
     /not installed/,
-    'the schema of pg-boss is missing: run npx pg-boss create, or leave migrate on',
+    'the tables of pg-boss are missing; run npx pg-boss create, or leave migrate on',
   ],
-  // Of pg-pool, where the pool has a connectionTimeoutMillis.
+  // Of pg-pool with a connectionTimeoutMillis.
   [
     /timeout exceeded when trying to connect/,
-    'no connection became free in time: enlarge the pool, or find what keeps its connections',
+    'no connection of the pool became free in time; enlarge the pool, or find out what holds its connections',
   ],
   [/transaction (query )?(is |was )?already (complete|committed|rolled back|closed)/i, ENDED],
   [/transaction (is closed|not found)/i, ENDED],
-  [
-    /connection timeout|timeout expired|timeout exceeded|read timeout/,
-    'its address does not answer',
-  ],
+  [/connection timeout|timeout expired|timeout exceeded|read timeout/, NO_ANSWER],
   [/^Connection terminated/, BROKEN],
-  [/password must be a string/, 'it asks for a password'],
+  [/password must be a string/, 'it asks for a password; add one to the connection'],
   [/does not support SSL/, 'it does not speak TLS, which the URL asks for'],
   [
     /requires migrations/,
-    'the schema is of another version of pg-boss: run npx pg-boss migrate, or leave migrate on',
+    'the tables are of another version of pg-boss; run npx pg-boss migrate, or leave migrate on',
   ],
 ];
 
+/** SQLSTATEs of a schema, table or column that this version of the package needs and the database lacks. */
+const BEHIND = new Set(['3F000', '42P01', '42703']);
+
 /**
- * Says why the database could not be used, in words of ours: the driver's own may quote a value.
+ * Reports why a database could not be used, in words of this package: the driver's message may quote values.
  *
- * @param what - the subject of the sentence: 'The delivery queue'
+ * @param subject - of the sentence: 'The delivery queue'
+ * @param server - as {@link describeServer} returns it
  */
-export function databaseFailure(what: string, cause: unknown): WebhookStoreError {
+export function databaseFailure(
+  subject: string,
+  cause: unknown,
+  server = 'PostgreSQL',
+): WebhookStoreError {
   if (cause instanceof WebhookStoreError) return cause;
-  const fault = driverFault(cause);
-  if (BEHIND.has(codeOf(fault))) {
+  const error = driverError(cause);
+  const code = codeOf(error);
+  if (BEHIND.has(code)) {
     const remedy = 'run npx nestjs-webhook-token migrate, with the --schema of this store';
     return new WebhookStoreError(
       'schema_behind',
-      `${what} does not find its tables as this version of the package has them: ${remedy}.`,
-      { cause: fault },
+      `${subject} does not find the tables that this version of the package needs in ${server}: ${remedy}.`,
+      { cause: error },
     );
   }
-  // node-postgres says in the error that it timed out, and in its cause only that the connection is gone.
-  const reason = REASONS[codeOf(fault)] ?? reasonOf(cause) ?? reasonOf(fault);
-  const because = reason === undefined ? '.' : `: ${reason}.`;
-  return new WebhookStoreError('store_unavailable', `${what} cannot use PostgreSQL${because}`, {
-    cause: fault,
-  });
+  // node-postgres reports a timeout in the error, and in its cause only that the connection is gone.
+  const reason = REASONS[code] ?? reasonIn(cause) ?? reasonIn(error) ?? unknownReason(code);
+  return new WebhookStoreError(
+    'store_unavailable',
+    `${subject} cannot use ${withAddress(server, error)}: ${reason}.`,
+    { cause: error },
+  );
 }
 
-function reasonOf(cause: unknown): string | undefined {
-  const { message } = (cause ?? {}) as { message?: unknown };
+/**
+ * Names a server by host and port, without credentials: `PostgreSQL at db.example:5432`.
+ *
+ * @param source - a connection string, a Pool of node-postgres, or a PGlite
+ */
+export function describeServer(source: unknown): string {
+  if (typeof source === 'string') return serverOfUrl(source);
+  if (typeof source !== 'object' || source === null) return 'PostgreSQL';
+  if (hasMethods(source, 'exec', 'transaction')) return 'the embedded database';
+  const { options } = source as {
+    options?: { connectionString?: unknown; host?: unknown; port?: unknown };
+  };
+  if (typeof options?.connectionString === 'string') return serverOfUrl(options.connectionString);
+  if (typeof options?.host !== 'string') return 'PostgreSQL';
+  return `PostgreSQL at ${addressOf(options.host, options.port)}`;
+}
+
+function serverOfUrl(url: string): string {
+  if (!URL.canParse(url)) return 'PostgreSQL';
+  const { hostname, port, searchParams } = new URL(url);
+  const host = hostname === '' ? searchParams.get('host') : hostname;
+  return host === null ? 'PostgreSQL' : `PostgreSQL at ${addressOf(host, port)}`;
+}
+
+/** Adds the address that a failed connection names, if the configuration of the server is not known. */
+function withAddress(server: string, error: unknown): string {
+  if (server !== 'PostgreSQL') return server;
+  // Node tries each address of a host.
+  const [first = error] = (error as { errors?: unknown[] } | undefined)?.errors ?? [];
+  const { address, hostname, port } = (first ?? {}) as Record<string, unknown>;
+  const host = address ?? hostname;
+  return typeof host === 'string' ? `${server} at ${addressOf(host, port)}` : server;
+}
+
+function addressOf(host: string, port: unknown): string {
+  // A Unix socket, or a host that the resolver did not find.
+  if (host.startsWith('/')) return host;
+  const isIPv6 = host.includes(':') && !host.startsWith('[');
+  const digits = typeof port === 'number' || typeof port === 'string' ? String(port) : '';
+  return `${isIPv6 ? `[${host}]` : host}:${digits === '' ? '5432' : digits}`;
+}
+
+function unknownReason(code: string): string {
+  return code === ''
+    ? 'the query failed; see the cause of this error'
+    : `the query failed with code ${code}; see the cause of this error`;
+}
+
+function reasonIn(error: unknown): string | undefined {
+  const { message } = (error ?? {}) as { message?: unknown };
   return MESSAGES.find(([pattern]) => pattern.test(String(message)))?.[1];
 }
 
-function codeOf(cause: unknown): string {
-  const { code } = (cause ?? {}) as { code?: unknown };
-  return typeof code === 'string' ? code : '';
+function codeOf(error: unknown): string {
+  const { code } = (error ?? {}) as { code?: unknown };
+  return typeof code === 'string' && /^\w{1,50}$/.test(code) ? code : '';
+}
+
+/** How deep libraries wrap the error of their driver. */
+const MAX_DEPTH = 5;
+
+/** What an error of PostgreSQL says without quoting a row, a parameter or a statement. */
+const SAFE_FIELDS = ['code', 'severity', 'routine', 'schema', 'table', 'column', 'constraint'];
+
+const SQLSTATE = /^[0-9A-Z]{5}$/;
+
+/**
+ * The driver's own error, out of those that TypeORM, Drizzle and Prisma wrap it in.
+ *
+ * Theirs quote the statement with its values, and a logger prints the cause of an error too. PostgreSQL quotes values in
+ * `detail` and `where`, which are left out.
+ */
+function driverError(wrapped: unknown): unknown {
+  let error = wrapped;
+  for (let depth = 0; depth < MAX_DEPTH; depth++) {
+    const inner = wrappedError(error);
+    if (inner === undefined) break;
+    error = inner;
+  }
+  const { code, originalCode } = (error ?? {}) as { code?: unknown; originalCode?: unknown };
+  return SQLSTATE.test(String(originalCode ?? code)) ? withoutValues(error as object) : error;
+}
+
+/** TypeORM has it in `driverError`, Prisma in `meta`, the others in `cause`. */
+function wrappedError(error: unknown): object | undefined {
+  const {
+    driverError: ofTypeOrm,
+    meta,
+    cause,
+  } = (error ?? {}) as {
+    driverError?: unknown;
+    meta?: { driverAdapterError?: { cause?: unknown } };
+    cause?: unknown;
+  };
+  const inner = ofTypeOrm ?? meta?.driverAdapterError?.cause ?? cause;
+  return typeof inner === 'object' && inner !== null ? inner : undefined;
+}
+
+function withoutValues(error: object): Error {
+  const fields = error as Record<string, unknown>;
+  // Driver adapters of Prisma rename code and message, and keep those of PostgreSQL beside them.
+  const { originalCode, originalMessage } = fields;
+  const safe = new Error(String(originalMessage ?? fields['message']));
+  for (const name of SAFE_FIELDS) {
+    if (fields[name] !== undefined) Object.assign(safe, { [name]: fields[name] });
+  }
+  return originalCode === undefined ? safe : Object.assign(safe, { code: originalCode });
 }

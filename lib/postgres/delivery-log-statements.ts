@@ -3,7 +3,7 @@ import type {
   DeliveryPageRequest,
   DeliveryStatus,
 } from '../deliveries/delivery-log.js';
-import { millisecondsOf, timeOf } from './sql-time.js';
+import { millisecondsOf, timeOf } from './sql-text.js';
 
 /** A statement with its values. */
 export type Question = readonly [statement: string, values: readonly unknown[]];

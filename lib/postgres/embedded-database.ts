@@ -2,6 +2,7 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { PGlite } from '@electric-sql/pglite';
 import type { PgBoss } from 'pg-boss';
+import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookStoreError } from '../errors/webhook.error.js';
 import { BOSS_OPTIONS } from './boss-host.js';
 import { DirectoryLock } from './directory-lock.js';
@@ -24,13 +25,19 @@ export class EmbeddedDatabase {
     readonly pglite: PGlite,
     readonly boss: PgBoss,
     private readonly lock: DirectoryLock,
+    private readonly autovacuum: Autovacuum,
   ) {}
 
   /** Opens it for one more queue, under a name that no other has there. */
-  static async open(directory: string, schema: string, name: string): Promise<EmbeddedDatabase> {
+  static async open(
+    directory: string,
+    schema: string,
+    name: string,
+    clock: WebhookClock,
+  ): Promise<EmbeddedDatabase> {
     const known = shared.get(directory) ?? {
       names: new Set<string>(),
-      opening: EmbeddedDatabase.start(directory, schema),
+      opening: EmbeddedDatabase.start(directory, schema, clock),
     };
     if (known.names.has(name)) throw taken(directory, name);
     known.names.add(name);
@@ -56,7 +63,11 @@ export class EmbeddedDatabase {
     await closed;
   }
 
-  private static async start(directory: string, schema: string): Promise<EmbeddedDatabase> {
+  private static async start(
+    directory: string,
+    schema: string,
+    clock: WebhookClock,
+  ): Promise<EmbeddedDatabase> {
     await closing.get(directory);
     await mkdir(directory, { recursive: true, mode: 0o700 });
     const lock = await DirectoryLock.take(directory);
@@ -65,7 +76,9 @@ export class EmbeddedDatabase {
       pglite = await openPglite(directory);
       const boss = await startBoss(pglite, schema);
       sayWhatItIs(directory);
-      return new EmbeddedDatabase(pglite, boss, lock);
+      const autovacuum = new Autovacuum(pglite, clock);
+      autovacuum.start();
+      return new EmbeddedDatabase(pglite, boss, lock, autovacuum);
     } catch (error) {
       await pglite?.close().catch(() => {});
       await lock.release();
@@ -74,12 +87,66 @@ export class EmbeddedDatabase {
   }
 
   private async close(): Promise<void> {
+    this.autovacuum.stop();
     try {
       await this.boss.stop({ graceful: false });
       await this.pglite.close();
     } finally {
       await this.lock.release();
     }
+  }
+}
+
+/** Milliseconds between two looks at the tables. */
+const VACUUM_INTERVAL = 10_000;
+/** A vacuum holds up the process. It takes at most 1 part in this many of the time. */
+const VACUUM_SHARE = 20;
+
+/** The table with the most dead rows, if they are more than a fifth of its rows. */
+const TABLE_TO_VACUUM = `SELECT format('%I.%I', schemaname, relname) AS name FROM pg_stat_user_tables
+  WHERE n_dead_tup > 1000 + n_live_tup / 5
+  ORDER BY n_dead_tup DESC LIMIT 1`;
+
+/**
+ * Vacuums the tables of a PGlite, one at a time: it has no autovacuum of its own, and without a vacuum no space of a
+ * row that was changed or removed is ever used again.
+ */
+export class Autovacuum {
+  private cancelTimer: CancelWake = () => {};
+  private stopped = false;
+
+  constructor(
+    private readonly pglite: Pick<PGlite, 'query' | 'exec'>,
+    private readonly clock: WebhookClock,
+  ) {}
+
+  start(): void {
+    this.schedule(VACUUM_INTERVAL);
+  }
+
+  stop(): void {
+    this.stopped = true;
+    this.cancelTimer();
+  }
+
+  private schedule(wait: number): void {
+    if (this.stopped) return;
+    this.cancelTimer = this.clock.wakeAt(this.clock.now() + wait, () => void this.runRound());
+  }
+
+  private async runRound(): Promise<void> {
+    let wait = VACUUM_INTERVAL;
+    try {
+      const { rows } = await this.pglite.query<{ name: string }>(TABLE_TO_VACUUM);
+      const start = this.clock.now();
+      if (rows[0] !== undefined && !this.stopped) {
+        await this.pglite.exec(`VACUUM (ANALYZE) ${rows[0].name}`);
+        wait = Math.max(wait, VACUUM_SHARE * (this.clock.now() - start));
+      }
+    } catch {
+      // Only space is lost, and the next round tries again.
+    }
+    this.schedule(wait);
   }
 }
 
@@ -99,7 +166,14 @@ async function openPglite(directory: string): Promise<PGlite> {
 
 async function startBoss(pglite: PGlite, schema: string): Promise<PgBoss> {
   const { fromPglite, PgBoss } = await import('pg-boss');
-  const boss = new PgBoss({ ...BOSS_OPTIONS, backend: 'pglite', db: fromPglite(pglite), schema });
+  const boss = new PgBoss({
+    ...BOSS_OPTIONS,
+    // Its upkeep scans whole tables, which holds up the process; nothing here needs it.
+    supervise: false,
+    backend: 'pglite',
+    db: fromPglite(pglite),
+    schema,
+  });
   // An error of its upkeep is met again by the queue itself; without a listener it would end the process.
   boss.on('error', () => {});
   return boss.start();

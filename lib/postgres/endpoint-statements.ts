@@ -1,5 +1,5 @@
 import type { EndpointDisabledReason, StoredEndpoint } from '../endpoints/endpoint-store.js';
-import { millisecondsOf, timeOf } from './sql-time.js';
+import { millisecondsOf, timeOf } from './sql-text.js';
 import type { Row } from './store-connection.js';
 
 /** An endpoint as the values of a statement. */

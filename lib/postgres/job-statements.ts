@@ -1,27 +1,37 @@
 import type { DeliveryProgress } from '../queue/delivery-progress.js';
 import type { Db } from 'pg-boss';
+import { sqlLiterals, timeOf } from './sql-text.js';
+import { rowsOf } from './transactions/query-result.js';
 import { jobId, priorityAt, type JobData, type JobOutput, type JobState } from './job-record.js';
 
-/** A job in this process's hands. */
+/** A job that this process has claimed. */
 export interface ClaimedJob {
   readonly id: string;
   readonly data: JobData;
-  /** How often it was claimed before: with it, a process whose lease went to another changes nothing. */
+  /** The fencing token: how often the job was claimed before. A worker whose lease expired has an older one. */
   readonly claim: number;
 }
 
-/** What a process has room for. */
+/** The free slots of a process. */
 export interface ClaimRequest {
+  /** Epoch milliseconds. */
   readonly now: number;
+  /** Free slots in total. */
   readonly limit: number;
+  /** Slots of a lane in which nothing runs. */
   readonly perLane: number;
-  /** The slots left to destinations that have something running. */
+  /** Free slots of each lane in which something runs. */
   readonly lanes: Readonly<Record<string, number>>;
+  /** Claims jobs of this lane only. */
+  readonly lane?: string | undefined;
+  /** Claims only jobs that became due at this time or later, in epoch milliseconds. */
+  readonly dueSince?: number | undefined;
 }
 
-/** What becomes of a claimed job. */
+/** The outcome of a claimed job, to be written. */
 export interface Settlement {
   readonly id: string;
+  /** See {@link ClaimedJob.claim}. */
   readonly claim: number;
   readonly state: 'completed' | 'failed' | 'retry';
   readonly change?: Partial<DeliveryProgress>;
@@ -29,16 +39,28 @@ export interface Settlement {
 }
 
 /**
- * What is asked of pg-boss's job table directly, since pg-boss has no word for it: to claim in the order of due times (its
- * own fetch picks a group's jobs by their ids), to end many jobs in different ways at an exact time, and to read by
- * state. The columns and states are those of pg-boss 12.
+ * Makes PostgreSQL read the index that matches `ORDER BY`, whatever it knows of the table. Without current statistics (after
+ * a burst, before the first ANALYZE, on an engine without autovacuum) it expects a few rows, and collects and sorts
+ * the whole backlog for one claim. Both settings end with their transaction, which is the query they precede.
+ */
+const IN_INDEX_ORDER = 'SET LOCAL enable_sort = off;\nSET LOCAL jit = off;\n';
+
+/**
+ * Statements over pg-boss's job table, for what its API cannot do: claim in the order of due times (its own fetch
+ * picks the jobs of a group by id), settle many jobs in different ways at an exact time, find and remove jobs through
+ * an index. Columns and states are those of pg-boss 12.
  *
- * Every parameter is a text or a number, so that each driver sends it alike.
+ * No statement depends on statistics of the table: each reads the rows it needs through an index.
+ *
+ * pg-boss leaves `singleton_on` and `singleton_key` empty in a queue without singletons, and has an index over them. A finished
+ * job has the time of its removal there, and its id to make the pair unique; a dead one is never removed (`infinity`).
+ *
+ * Every parameter is a string or a number, so that each driver sends it alike.
  */
 export class JobStatements {
   private readonly table: string;
 
-  /** @param name - under which the job table of pg-boss takes the deliveries */
+  /** @param name - of the queue in pg-boss */
   constructor(
     private readonly schema: string,
     private readonly name: string,
@@ -46,39 +68,61 @@ export class JobStatements {
     this.table = `${schema}.job`;
   }
 
-  /** Takes due jobs, the one due first first, and of each destination no more than its slots. */
-  async claim(db: Db, { now, limit, perLane, lanes }: ClaimRequest): Promise<ClaimedJob[]> {
-    // Ties are broken by the place in the table, which follows the order they were recorded in.
-    const { rows } = await db.executeSql(
+  /** Claims due jobs, the earliest first, up to the free slots of each lane. */
+  async claim(db: Db, request: ClaimRequest): Promise<ClaimedJob[]> {
+    const { now, limit, perLane, lanes, lane, dueSince } = request;
+    const values = [this.name, priorityAt(now), now / 1_000, JSON.stringify(lanes), perLane, limit];
+    const conditions = [
+      lane !== undefined && `AND group_id = $${values.push(lane)}`,
+      dueSince !== undefined && `AND priority <= $${values.push(priorityAt(dueSince))}::int`,
+    ].filter((condition) => condition !== false);
+    // Equal entries of an index are in the order of the table, which is the order they were recorded in.
+    const rows = await this.inIndexOrder(
+      db,
       `WITH due AS MATERIALIZED (
         SELECT id, group_id, row_number() OVER () AS place FROM (
           SELECT id, group_id FROM ${this.table}
           WHERE name = $1 AND state < 'active' AND NOT blocked
             AND priority >= $2::int AND start_after <= to_timestamp($3::float8)
             AND coalesce(($4::text::jsonb ->> group_id)::int, $5::int) > 0
-          ORDER BY priority DESC, created_on, ctid
+            ${conditions.join(' ')}
+          ORDER BY priority DESC, created_on
           LIMIT $6::int
           FOR UPDATE SKIP LOCKED
         ) candidates
       ), ranked AS (
-        SELECT id, place, coalesce(($4::text::jsonb ->> group_id)::int, $5::int) AS slots,
+        SELECT id, coalesce(($4::text::jsonb ->> group_id)::int, $5::int) AS slots,
           row_number() OVER (PARTITION BY group_id ORDER BY place) AS rank
         FROM due
       )
-      UPDATE ${this.table} job SET
+      UPDATE ${this.table} SET
         state = 'active', started_on = now(), heartbeat_on = now(),
         retry_count = CASE WHEN started_on IS NULL THEN retry_count ELSE retry_count + 1 END
-      FROM ranked
-      WHERE job.name = $1 AND job.id = ranked.id AND rank <= slots
-      RETURNING job.id, job.data, job.retry_count AS claim, place`,
-      [this.name, priorityAt(now), now / 1_000, JSON.stringify(lanes), perLane, limit],
+      WHERE name = $1 AND id = ANY (ARRAY(SELECT id FROM ranked WHERE rank <= slots))
+      RETURNING id, data, retry_count AS claim,
+        array_position(ARRAY(SELECT id FROM due ORDER BY place), id) AS place`,
+      values,
     );
-    return (rows as (ClaimedJob & { place: number | string })[]).sort(
+    return (rows as unknown as (ClaimedJob & { place: number | string })[]).sort(
       (a, b) => Number(a.place) - Number(b.place),
     );
   }
 
-  /** @returns epoch milliseconds of the next job that becomes due in this span, if any does */
+  /**
+   * Creates the index that finds the due jobs of one lane behind any number of jobs of others.
+   *
+   * @param table - the table of pg-boss that holds the jobs of the queue
+   */
+  async createLaneIndex(db: Db, table: string): Promise<void> {
+    const index = `${this.schema}.${table}_lane`;
+    const { rows } = await db.executeSql('SELECT to_regclass($1::text) IS NULL AS missing', [
+      index,
+    ]);
+    if ((rows as [{ missing: boolean }])[0].missing)
+      await db.executeSql(laneIndex(this.schema, table));
+  }
+
+  /** @returns epoch milliseconds of the next job that becomes due in this span, if there is one */
   async nextDue(db: Db, after: number, until: number): Promise<number | undefined> {
     const { rows } = await db.executeSql(
       `SELECT (extract(epoch FROM min(start_after)) * 1000)::float8 AS due FROM ${this.table}
@@ -91,36 +135,36 @@ export class JobStatements {
     return due ?? undefined;
   }
 
-  /** Ends claims, all of them in one step; those that went to another process meanwhile are left alone. */
+  /** Writes the outcomes of claimed jobs, all in one step; jobs whose claim has expired stay as they are. */
   async settle(db: Db, settlements: readonly Settlement[]): Promise<void> {
-    const ends = settlements.map(({ change, ...end }) => ({
-      ...end,
-      change,
-      ...(change?.dueAt !== undefined && {
-        at: change.dueAt / 1_000,
-        priority: priorityAt(change.dueAt),
-      }),
-    }));
+    const ended = settlements.map(({ id, change, ...end }) => {
+      const dueAt = change?.dueAt;
+      const schedule = dueAt === undefined ? {} : { dueAt, priority: priorityAt(dueAt) };
+      return [id, { ...end, change, ...schedule }] as const;
+    });
+    // Looked up by id and not joined: a join may read every job of the queue.
+    const own = `$2::text::jsonb -> id::text`;
     await db.executeSql(
-      `UPDATE ${this.table} job SET
-        state = ended.state::${this.schema}.job_state,
-        data = CASE WHEN ended.change IS NULL THEN job.data ELSE job.data || ended.change END,
-        output = ended.output,
-        priority = coalesce(ended.priority, job.priority),
-        start_after = coalesce(to_timestamp(ended.at), job.start_after),
-        completed_on = CASE WHEN ended.state = 'retry' THEN NULL ELSE now() END,
-        deletion_seconds = CASE WHEN ended.state = 'failed' THEN 0 ELSE job.deletion_seconds END,
+      `UPDATE ${this.table} SET
+        state = (${own} ->> 'state')::${this.schema}.job_state,
+        data = data || coalesce(${own} -> 'change', '{}'),
+        output = ${own} -> 'output',
+        priority = coalesce((${own} ->> 'priority')::int, priority),
+        start_after = coalesce(${timeOf(`(${own} ->> 'dueAt')`)}, start_after),
+        completed_on = CASE WHEN ${own} ->> 'state' <> 'retry' THEN now() END,
+        deletion_seconds = CASE WHEN ${own} ->> 'state' = 'failed' THEN 0 ELSE deletion_seconds END,
+        singleton_on = CASE ${own} ->> 'state'
+          WHEN 'completed' THEN (now() + deletion_seconds * interval '1 s') AT TIME ZONE 'UTC'
+          WHEN 'failed' THEN 'infinity' END,
+        singleton_key = CASE WHEN ${own} ->> 'state' <> 'retry' THEN id::text END,
         heartbeat_on = NULL
-      FROM jsonb_to_recordset($2::text::jsonb) AS ended(
-        id uuid, claim int, state text, change jsonb, output jsonb, at float8, priority int
-      )
-      WHERE job.name = $1 AND job.id = ended.id
-        AND job.state = 'active' AND job.retry_count = ended.claim`,
-      [this.name, JSON.stringify(ends)],
+      WHERE name = $1 AND id = ANY (ARRAY(SELECT jsonb_object_keys($2::text::jsonb)::uuid))
+        AND state = 'active' AND retry_count = (${own} ->> 'claim')::int`,
+      [this.name, JSON.stringify(Object.fromEntries(ended))],
     );
   }
 
-  /** @returns what there is of these deliveries, by job id */
+  /** @returns the jobs of these deliveries, by job id */
   async find(db: Db, deliveryIds: readonly string[]): Promise<Map<string, JobState>> {
     const { rows } = await db.executeSql(
       `SELECT id, state, data - 'delivery' AS progress, output,
@@ -132,21 +176,22 @@ export class JobStatements {
     return new Map((rows as JobState[]).map((job) => [job.id, job]));
   }
 
-  /** The jobs that were given up, the oldest first. */
+  /** Jobs of dead deliveries, the oldest first. */
   async listFailed(db: Db): Promise<{ data: JobData; output: JobOutput | null; diedAt: number }[]> {
     const { rows } = await db.executeSql(
       `SELECT data, output, (extract(epoch FROM completed_on) * 1000)::float8 AS "diedAt"
-       FROM ${this.table} WHERE name = $1 AND state = 'failed' ORDER BY completed_on`,
+       FROM ${this.table} WHERE name = $1 AND singleton_on = 'infinity' AND state = 'failed'
+       ORDER BY completed_on`,
       [this.name],
     );
     return rows as { data: JobData; output: JobOutput | null; diedAt: number }[];
   }
 
   /**
-   * Gives failed jobs a new round, and makes those due that wait for their time.
+   * Gives failed jobs a new round, and makes jobs due now that wait for their time.
    *
    * @param keep - seconds to keep them once they are delivered
-   * @returns the job ids of those that were changed
+   * @returns the ids of the jobs that were changed
    */
   async redeliver(
     db: Db,
@@ -160,7 +205,7 @@ export class JobStatements {
       `UPDATE ${this.table} SET
         data = data || CASE WHEN state = 'failed' THEN $3::text::jsonb ELSE $7::text::jsonb END,
         state = CASE WHEN state = 'failed' THEN 'retry' ELSE state END,
-        output = NULL, completed_on = NULL,
+        output = NULL, completed_on = NULL, singleton_on = NULL, singleton_key = NULL,
         priority = $4::int, start_after = to_timestamp($5::float8), deletion_seconds = $6::int
       WHERE name = $1
         AND (state = 'failed' OR (state < 'active' AND start_after > to_timestamp($5::float8)))
@@ -178,6 +223,57 @@ export class JobStatements {
     );
     return new Set((rows as { id: string }[]).map(({ id }) => id));
   }
+
+  /** Makes jobs due again whose process has stopped renewing its lease. */
+  async releaseExpired(db: Db): Promise<void> {
+    // The condition on group_id, which every job has, is that of the index over active jobs.
+    await db.executeSql(
+      `UPDATE ${this.table} SET state = 'retry', heartbeat_on = NULL
+      WHERE name = $1 AND id = ANY (ARRAY(
+        SELECT id FROM ${this.table}
+        WHERE name = $1 AND state = 'active' AND group_id IS NOT NULL
+          AND heartbeat_on + heartbeat_seconds * interval '1 s' < now()
+        FOR UPDATE SKIP LOCKED
+      ))`,
+      [this.name],
+    );
+  }
+
+  /**
+   * Removes delivered jobs past their retention, the oldest first.
+   *
+   * @returns how many; fewer than `limit` when none is left
+   */
+  async removeDelivered(db: Db, limit: number): Promise<number> {
+    const rows = await this.inIndexOrder(
+      db,
+      `DELETE FROM ${this.table}
+      WHERE name = $1 AND id = ANY (ARRAY(
+        SELECT id FROM ${this.table}
+        WHERE name = $1 AND singleton_on <= now() AT TIME ZONE 'UTC' AND state = 'completed'
+        ORDER BY singleton_on LIMIT $2::int
+        FOR UPDATE SKIP LOCKED
+      ))
+      RETURNING id`,
+      [this.name, limit],
+    );
+    return rows.length;
+  }
+
+  /** Several statements in one query take no parameters: the values are written into it. */
+  private async inIndexOrder(
+    db: Db,
+    statement: string,
+    values: readonly (string | number)[],
+  ): Promise<Record<string, unknown>[]> {
+    return rowsOf(await db.executeSql(IN_INDEX_ORDER + sqlLiterals(statement, values)));
+  }
+}
+
+/** Creates the index of {@link JobStatements.createLaneIndex}. */
+export function laneIndex(schema: string, table: string): string {
+  return `CREATE INDEX IF NOT EXISTS ${table}_lane ON ${schema}.${table}
+    (name, group_id, priority DESC, created_on, start_after) WHERE state < 'active' AND NOT blocked`;
 }
 
 function idList(deliveryIds: readonly string[]): string {

@@ -17,6 +17,7 @@ import { databaseFailure } from './database-failure.js';
 import { settlementOf, Settlements } from './settlements.js';
 import type { ResolvedJobQueueOptions } from './job-queue-options.resolver.js';
 import { deadDelivery, jobId, jobOf, jobQueueOptions, receiptOf } from './job-record.js';
+import { JobMaintenance } from './job-maintenance.js';
 import { JobStatements, type ClaimedJob } from './job-statements.js';
 
 /** Milliseconds, after the deadline if it has passed. */
@@ -31,8 +32,8 @@ interface OpenJobs {
 /**
  * Keeps deliveries as jobs of pg-boss: what `PgBossQueue` and `PgliteQueue` have in common.
  *
- * pg-boss owns the tables, their migrations, the leases of crashed processes and the removal of what was delivered. Claims and
- * outcomes are statements of this package over its job table.
+ * pg-boss owns the tables and their migrations, and records jobs. Claims, outcomes, leases and retention are
+ * {@link JobStatements} over its job table.
  */
 export abstract class JobQueue extends WebhookQueue {
   override readonly durable = true;
@@ -44,6 +45,7 @@ export abstract class JobQueue extends WebhookQueue {
   private opening: Promise<OpenJobs> | undefined;
   private jobs: OpenJobs | undefined;
   private loop: ClaimLoop | undefined;
+  private readonly maintenance: JobMaintenance;
   private cancelHeartbeat = (): void => {};
   private stopping = false;
 
@@ -61,6 +63,12 @@ export abstract class JobQueue extends WebhookQueue {
       clock,
       lease,
     );
+    this.maintenance = new JobMaintenance({
+      releaseExpired: async () => this.statements.releaseExpired((await this.open()).db),
+      removeDelivered: async (limit) =>
+        this.statements.removeDelivered((await this.open()).db, limit),
+      clock,
+    });
   }
 
   override async enqueue(
@@ -89,10 +97,11 @@ export abstract class JobQueue extends WebhookQueue {
         this.statements.nextDue((await this.open()).db, after, until),
       run: async (job) => this.run(job, handler),
       giveBack: async ({ id, claim }) => this.settlements.settle({ id, claim, state: 'retry' }),
-      onOutage: warnOfOutage,
+      onOutage: (error) => warnOfOutage(error, this.host.server),
       clock,
     });
     this.beat();
+    this.maintenance.start();
     this.loop.wake();
   }
 
@@ -126,6 +135,7 @@ export abstract class JobQueue extends WebhookQueue {
     const { clock } = this.options;
     await waitUntil(clock, deadline, this.loop?.stop());
     this.cancelHeartbeat();
+    this.maintenance.stop();
     this.settlements.close();
     const left = this.loop?.running.length ?? 0;
     // A server that is away must not hold up the shutdown; what is open ends with the process.
@@ -162,8 +172,11 @@ export abstract class JobQueue extends WebhookQueue {
     await boss.createQueue(name, settings);
     // An earlier start may have made it, with other settings; and pg-boss knows it from here on without asking.
     await boss.updateQueue(name, settings);
-    await boss.getQueue(name);
+    const queue = await boss.getQueue(name);
     await boss.insert(name, []);
+    if (!this.host.migrates) return;
+    // Without the index the queue is slower while a lane has a large backlog, and works. Another process may create it now.
+    await this.statements.createLaneIndex(boss.getDb(), queue!.table).catch(() => {});
   }
 
   private async record(
@@ -217,7 +230,7 @@ export abstract class JobQueue extends WebhookQueue {
     try {
       return await question(await this.open());
     } catch (error) {
-      throw databaseFailure('The delivery queue', error);
+      throw databaseFailure('The delivery queue', error, this.host.server);
     }
   }
 
@@ -237,9 +250,9 @@ async function attempt<T>(run: () => Promise<T>): Promise<T | undefined> {
   }
 }
 
-function warnOfOutage(error: unknown): void {
-  const { message } = databaseFailure('The delivery queue', error);
-  process.emitWarning(`${message} Deliveries wait, and it tries again.`, {
+function warnOfOutage(error: unknown, server: string): void {
+  const { message } = databaseFailure('The delivery queue', error, server);
+  process.emitWarning(`${message} Deliveries wait; the queue tries again every few seconds.`, {
     code: 'WEBHOOK_QUEUE_UNAVAILABLE',
   });
 }

@@ -2,6 +2,7 @@ import type { Db, PgBoss } from 'pg-boss';
 import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
 import { BOSS_OPTIONS, type BossHost, isSchemaName, SCHEMA_RULE } from './boss-host.js';
+import { describeServer } from './database-failure.js';
 import { JobQueue } from './job.queue.js';
 import { type JobQueueOptions, resolveJobQueueOptions } from './job-queue-options.resolver.js';
 import { joinTransaction } from './transactions/join-transaction.js';
@@ -33,12 +34,17 @@ export interface PgBossQueueOptions extends JobQueueOptions {
 /** A pg-boss on a PostgreSQL server. */
 class ServerBossHost implements BossHost {
   readonly shared = true;
+  readonly migrates: boolean;
+  readonly server: string;
   private owned: PgBoss | undefined;
 
   constructor(
     private readonly options: PgBossQueueOptions,
     readonly schema: string,
-  ) {}
+  ) {
+    this.migrates = options.migrate ?? true;
+    this.server = describeServer(options.connectionString ?? options.pool);
+  }
 
   async open(): Promise<PgBoss> {
     if (this.options.boss !== undefined) return this.options.boss.start();
@@ -62,13 +68,13 @@ class ServerBossHost implements BossHost {
   private async createBoss(): Promise<PgBoss> {
     // Here and not above: the replay store of this entry point needs no pg-boss.
     const { PgBoss } = await import('pg-boss');
-    const { connectionString, pool, migrate = true } = this.options;
+    const { connectionString, pool } = this.options;
     const boss = new PgBoss({
       ...BOSS_OPTIONS,
       ...(pool === undefined ? { connectionString: connectionString! } : { db: poolDb(pool) }),
       schema: this.schema,
-      migrate,
-      createSchema: migrate,
+      migrate: this.migrates,
+      createSchema: this.migrates,
       application_name: 'nestjs-webhook-token',
     });
     // An error of its upkeep is met again by the queue itself; without a listener it would end the process.

@@ -1,6 +1,7 @@
 import type { PGlite } from '@electric-sql/pglite';
 import { resolve } from 'node:path';
 import type { Db, PgBoss } from 'pg-boss';
+import type { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
 import type { BossHost } from './boss-host.js';
@@ -13,12 +14,15 @@ import { joinEmbeddedTransaction } from './transactions/join-transaction.js';
 /** A pg-boss on a PGlite in this process, which other queues may use too. */
 class EmbeddedBossHost implements BossHost {
   readonly shared = false;
+  readonly migrates = true;
+  readonly server = 'the embedded database';
   private opened: EmbeddedDatabase | undefined;
 
   constructor(
     private readonly directory: string,
     readonly schema: string,
     private readonly name: string,
+    private readonly clock: WebhookClock,
   ) {}
 
   /** The open database. */
@@ -27,7 +31,7 @@ class EmbeddedBossHost implements BossHost {
   }
 
   async open(): Promise<PgBoss> {
-    this.opened = await EmbeddedDatabase.open(this.directory, this.schema, this.name);
+    this.opened = await EmbeddedDatabase.open(this.directory, this.schema, this.name, this.clock);
     return this.opened.boss;
   }
 
@@ -74,7 +78,12 @@ export class PgliteQueue extends JobQueue {
     faults.require(isPath, 'directory', 'must be a path: is the environment variable set?');
     const resolved = resolveJobQueueOptions(options, faults);
     if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
-    const host = new EmbeddedBossHost(resolve(directory), 'webhooks', resolved.name);
+    const host = new EmbeddedBossHost(
+      resolve(directory),
+      'webhooks',
+      resolved.name,
+      resolved.clock,
+    );
     super(host, resolved);
     this.embedded = host;
   }
@@ -89,7 +98,7 @@ export class PgliteQueue extends JobQueue {
     try {
       await this.open();
     } catch (error) {
-      throw databaseFailure('The delivery queue', error);
+      throw databaseFailure('The delivery queue', error, this.embedded.server);
     }
     return this.embedded.database;
   }

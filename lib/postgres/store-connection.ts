@@ -4,7 +4,7 @@ import { inTime, SystemClock, type WebhookClock } from '../clock/webhook-clock.j
 import { WebhookConfigurationError, WebhookStoreError } from '../errors/webhook.error.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
 import { isSchemaName, SCHEMA_RULE } from './boss-host.js';
-import { databaseFailure } from './database-failure.js';
+import { databaseFailure, describeServer } from './database-failure.js';
 import { SchemaMigrator } from './migrations/schema.migrator.js';
 import { joinEmbeddedTransaction, joinTransaction } from './transactions/join-transaction.js';
 import { rowsOf } from './transactions/query-result.js';
@@ -56,6 +56,8 @@ export class StoreConnection {
   readonly schema: string;
   readonly clock: WebhookClock;
   private readonly timeout: number;
+  /** The database, for messages. */
+  private server: string;
 
   /** @throws {@link WebhookConfigurationError} for a client that is none, and for options out of range */
   constructor(
@@ -74,6 +76,7 @@ export class StoreConnection {
     this.timeout = faults.duration('timeout', options.timeout, identity.timeout);
     if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
     this.schema = schema;
+    this.server = describeServer(source);
     this.clock = clock;
   }
 
@@ -137,7 +140,10 @@ export class StoreConnection {
   }
 
   private async client(): Promise<PostgresClient> {
-    return typeof this.source === 'function' ? this.source() : this.source;
+    if (typeof this.source !== 'function') return this.source;
+    const client = await this.source();
+    this.server = describeServer(client);
+    return client;
   }
 
   /** A driver may wait for its server for ever; whoever asks is answered in time all the same. */
@@ -146,14 +152,19 @@ export class StoreConnection {
       try {
         return await work();
       } catch (cause) {
-        throw databaseFailure(this.identity.subject, cause);
+        throw databaseFailure(this.identity.subject, cause, this.server);
       }
     };
     return inTime(
       this.clock,
       ms,
       attempt,
-      () => new WebhookStoreError('store_unavailable', 'PostgreSQL did not answer in time.'),
+      () =>
+        new WebhookStoreError(
+          'store_unavailable',
+          `${this.identity.subject} got no answer from ${this.server} within ${ms} ms: check that it is reachable and not overloaded, ` +
+            'and that the pool has a free connection.',
+        ),
     );
   }
 }

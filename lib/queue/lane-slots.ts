@@ -36,10 +36,9 @@ export class LaneSlots {
     return left;
   }
 
-  /** Whether some destination has no slot left, so that something due may wait for one. */
-  get someFull(): boolean {
-    for (const count of this.running.values()) if (count >= this.perLane) return true;
-    return false;
+  /** The destinations that have no slot left, so that something due may wait for one. */
+  get full(): string[] {
+    return [...this.running].filter(([, count]) => count >= this.perLane).map(([lane]) => lane);
   }
 
   hasRoom(lane: string): boolean {

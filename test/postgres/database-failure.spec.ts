@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { databaseFailure } from '../../lib/postgres/database-failure.js';
+import { databaseFailure, describeServer } from '../../lib/postgres/database-failure.js';
 
 /** As libraries put it around the error of their driver. */
 function quoting(code: string): Error {
@@ -18,5 +18,53 @@ describe('what is said of a failed statement', () => {
     expect(`${failure.message} ${JSON.stringify(failure)}`).not.toContain('a-value');
     expect(String((failure.cause as Error).stack)).not.toContain('a-value');
     expect(failure.cause).not.toHaveProperty('where');
+  });
+});
+
+describe('the message of a database that cannot be used', () => {
+  const refused = { code: 'ECONNREFUSED', address: '127.0.0.1', port: 5433 };
+
+  it.each<[string, unknown, unknown, string]>([
+    [
+      'a connection string, without its password',
+      'postgresql://clerk:not-to-be-shown@db.example/shop',
+      refused,
+      'PostgreSQL at db.example:5432: the connection was refused',
+    ],
+    [
+      'a pool',
+      { query: () => {}, options: { host: '::1', port: 6000 } },
+      refused,
+      'PostgreSQL at [::1]:6000: the connection was refused',
+    ],
+    [
+      'the address that was tried, for a client that does not say where it connects',
+      { query: () => {} },
+      Object.assign(new AggregateError([refused]), { code: 'ECONNREFUSED' }),
+      'PostgreSQL at 127.0.0.1:5433: the connection was refused',
+    ],
+    [
+      'a Unix socket',
+      'postgresql:///shop?host=/run/postgresql',
+      { code: '57P03' },
+      'PostgreSQL at /run/postgresql: it is starting up',
+    ],
+    [
+      'a code that is not known',
+      undefined,
+      { code: 'XX000' },
+      'PostgreSQL: the query failed with code XX000; see the cause of this error.',
+    ],
+    [
+      'an error without a code',
+      undefined,
+      new Error('quotes a value'),
+      'PostgreSQL: the query failed; see the cause of this error.',
+    ],
+  ])('names %s', (_, source, error, message) => {
+    const failure = databaseFailure('The delivery log', error, describeServer(source));
+
+    expect(failure.message).toContain(`The delivery log cannot use ${message}`);
+    expect(failure.message).not.toMatch(/not-to-be-shown|quotes/);
   });
 });

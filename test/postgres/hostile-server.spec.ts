@@ -72,7 +72,8 @@ describe('an event of 10 MB', () => {
     await expect(queue.enqueue([due('lost?')])).rejects.toMatchObject({
       code: 'store_unavailable',
       message:
-        'The delivery queue cannot use PostgreSQL: it takes no writes: the transaction is read-only, or the server a standby.',
+        'The delivery queue cannot use PostgreSQL at 127.0.0.1:5432: ' +
+        'the transaction or the server is read-only; connect to the primary server.',
     });
     await queue.stop(0);
     await readers.end();
@@ -103,7 +104,9 @@ describe('an event of 10 MB', () => {
 
     expect(failure).toMatchObject({
       code: 'store_unavailable',
-      message: expect.stringMatching(/no connection became free in time: enlarge the pool/),
+      message: expect.stringMatching(
+        /no connection of the pool became free in time; enlarge the pool/,
+      ),
     });
     expect(known.map((one) => one?.status)).toEqual(['pending', undefined, 'pending']);
   }, 30_000);

@@ -13,6 +13,8 @@ import { due } from './deliveries.js';
 class FlappingHost implements BossHost {
   readonly shared = false;
   readonly schema = 'webhooks';
+  readonly migrates = false;
+  readonly server = 'PostgreSQL';
   /** How many are open now. */
   left = 0;
 

@@ -295,8 +295,16 @@ describe('The embedded database of a queue', () => {
 
 describe('A store without its server', () => {
   it.each<[string, string | undefined, RegExp]>([
-    ['that takes the connection and says nothing', undefined, /did not answer in time/],
-    ['that refuses the password', '28P01', /refuses the credentials/],
+    [
+      'that takes the connection and says nothing',
+      undefined,
+      /no answer from PostgreSQL at 127\.0\.0\.1:\d+ within 100 ms/,
+    ],
+    [
+      'that refuses the password',
+      '28P01',
+      /PostgreSQL at 127\.0\.0\.1:\d+: it refuses the credentials/,
+    ],
     ['that starts up', '57P03', /starting up/],
   ])('%s is unavailable', async (_, sqlState, message) => {
     const server = await StandInServer.start(sqlState);

@@ -3,6 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, describe, expect, it } from '@jest/globals';
 import { PgBoss } from 'pg-boss';
 import { PgBossQueue, type PgBossQueueOptions } from '../../lib/postgres/index.js';
+import { REMOVED_AT_ONCE } from '../../lib/postgres/job-maintenance.js';
+import { TestClock } from '../../lib/testing/test-clock.js';
 import { webhookQueueContract } from '../../lib/testing/webhook-queue.contract.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { TestDatabase } from './database.js';
@@ -117,24 +119,47 @@ const connectionString = urlOf('PostgreSQL');
     });
   });
 
-  it('keeps dead deliveries, and delivered ones for as long as it was told', async () => {
-    await withQueue({ keepDelivered: '10s' }, async (queue, { schema }) => {
+  it('removes delivered deliveries past their retention, in batches, and keeps dead ones', async () => {
+    // Ahead of the machine's, so that what is due now is due by both.
+    const clock = new TestClock(Date.now() + 60_000);
+    await withQueue({ keepDelivered: '10s', clock }, async (queue, { schema }) => {
+      const { pool } = database;
       await queue.consume(async ({ id }) =>
         id === 'dead' ? { type: 'dead', reason: 'http_410', attempts: 1 } : { type: 'delivered' },
       );
-      await queue.enqueue([due('dead'), due('done')]);
-      const states = async () => (await queue.find(['dead', 'done'])).map((one) => one?.status);
-      while ((await states()).join() !== 'dead,delivered') await sleep(10);
-      await database.pool.query(
-        `UPDATE ${schema}.job SET completed_on = now() - interval '1 year'`,
+      const ids = Array.from({ length: 2 * REMOVED_AT_ONCE }, (_, index) => `done-${index}`);
+      await queue.enqueue(['dead', ...ids].map((id, index) => due(id, `endpoint-${index % 50}`)));
+      const finished = `SELECT FROM ${schema}.job WHERE state IN ('completed', 'failed')`;
+      while ((await pool.query(finished)).rowCount !== ids.length + 1);
+      await pool.query(
+        `UPDATE ${schema}.job SET singleton_on = singleton_on - interval '10 seconds'`,
       );
-      await database.pool.query(`UPDATE ${schema}.queue SET maintain_on = NULL`);
-      const boss = new PgBoss({ connectionString, schema: schema!, supervise: false });
-      await boss.start();
-      await boss.supervise();
-      await boss.stop();
+      while ((await pool.query(finished)).rowCount !== 1) await clock.advance(5_000);
 
-      expect(await states()).toEqual(['dead', undefined]);
+      expect(await queue.find(['dead', ids[0]!])).toMatchObject([{ status: 'dead' }, undefined]);
+      expect(await queue.listDead()).toHaveLength(1);
+    });
+  });
+
+  it('runs a delivery again whose process has stopped renewing its lease', async () => {
+    const clock = new TestClock(Date.now());
+    await withQueue({ clock }, async (queue, { schema }) => {
+      await queue.enqueue([due('abandoned')]);
+      await database.pool.query(
+        `UPDATE ${schema}.job SET state = 'active', started_on = now(), heartbeat_on = now() - interval '31 s'`,
+      );
+      const ran = new Promise<number>((resolve) => {
+        void queue.consume(async (_, attempt) => {
+          resolve(attempt);
+          return { type: 'delivered' };
+        });
+      });
+      const { pool } = database;
+      const released = `SELECT FROM ${schema}.job WHERE state <> 'active'`;
+      while ((await pool.query(released)).rowCount === 0) await clock.advance(1_000);
+      await clock.advance(1_000);
+
+      expect(await ran).toBe(1);
     });
   });
 
@@ -155,7 +180,7 @@ const connectionString = urlOf('PostgreSQL');
     [
       'wrong credentials',
       (url) => void (url.username = 'nobody_of_that_name'),
-      /credentials/,
+      /PostgreSQL at 127\.0\.0\.1:5432: it refuses the credentials/,
       true,
     ],
     [
@@ -172,10 +197,10 @@ const connectionString = urlOf('PostgreSQL');
         url.port = String((server.address() as AddressInfo).port);
         await new Promise((resolve) => server.close(resolve));
       },
-      /nothing listens/,
+      /PostgreSQL at 127\.0\.0\.1:\d+: the connection was refused/,
       true,
     ],
-    ['no schema, and no leave to make it', () => {}, /schema of pg-boss is missing/, false],
+    ['no schema, and no leave to make it', () => {}, /tables of pg-boss are missing/, false],
   ])('says what is wrong: %s', async (_, change, message, migrate) => {
     const url = new URL(connectionString);
     url.password = 'not-to-be-shown';

@@ -21,8 +21,19 @@ async function newDirectory(): Promise<string> {
 }
 
 describe('PgliteQueue', () => {
+  // One database for all cases, each with a queue of its own: to create a database takes seconds.
+  let directory: string;
+  let keepsOpen: PgliteQueue;
+  let queues = 0;
+  beforeAll(async () => {
+    directory = await newDirectory();
+    keepsOpen = new PgliteQueue({ directory });
+    await keepsOpen.database();
+  }, 60_000);
+  afterAll(async () => keepsOpen.stop(0));
+
   const contract = webhookQueueContract({
-    create: async () => new PgliteQueue({ directory: await newDirectory() }),
+    create: () => new PgliteQueue({ directory, name: `case-${queues++}` }),
     advance: (ms) => sleep(ms),
   });
   for (const { name, run } of contract) it(name, run, 60_000);

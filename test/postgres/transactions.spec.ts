@@ -281,7 +281,7 @@ function asText({ payload, ...delivery }: WebhookDelivery): object {
 
 describe('A statement with its values written into it', () => {
   it('has only texts and numbers', async () => {
-    const { sqlLiterals } = await import('../../lib/postgres/transactions/drizzle.transaction.js');
+    const { sqlLiterals } = await import('../../lib/postgres/sql-text.js');
 
     expect(sqlLiterals("a = $2 AND b = '$' AND c = $1", ["it's \\ $2", 7])).toBe(
       "a = '7' AND b = '$' AND c =  E'it''s \\\\ $2'",

@@ -1,4 +1,4 @@
-import { databaseFailure } from '../../postgres/database-failure.js';
+import { databaseFailure, describeServer } from '../../postgres/database-failure.js';
 import { isWebhookError } from '../../errors/webhook.error.js';
 import type { RunStatement } from '../../postgres/migrations/schema.migrator.js';
 import { rowsOf } from '../../postgres/transactions/query-result.js';
@@ -50,15 +50,12 @@ async function loadDriver(): Promise<Pick<typeof import('pg'), 'Pool'>> {
   }
 }
 
-function reasonOf(error: unknown, { schema }: DatabaseCall): string {
+function reasonOf(error: unknown, { schema, url }: DatabaseCall): string {
   if (isWebhookError(error)) return error.message;
   const { code } = error as { code?: unknown };
   if (code === '42501') {
     return `The user may not do that in the schema ${schema}: give the URL of its owner, or let an administrator run CREATE SCHEMA IF NOT EXISTS ${schema} AUTHORIZATION <user>.`;
   }
-  const { message } = databaseFailure('The command', error);
-  const isTold = message.includes(': ');
-  const sqlState =
-    typeof code === 'string' && !isTold ? ` The server's code is ${JSON.stringify(code)}.` : '';
-  return `${message}${sqlState} Check DATABASE_URL, or --url.`;
+  const { message } = databaseFailure('The command', error, describeServer(url));
+  return `${message} Check DATABASE_URL, or --url.`;
 }

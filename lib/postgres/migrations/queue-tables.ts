@@ -1,3 +1,4 @@
+import { laneIndex } from '../job-statements.js';
 import type { RunStatement } from './schema.migrator.js';
 
 /** What is used of pg-boss, which may not be installed. */
@@ -5,6 +6,9 @@ type PgBossPackage = Pick<
   typeof import('pg-boss'),
   'PgBoss' | 'getConstructionPlans' | 'getMigrationPlans'
 >;
+
+/** Where pg-boss keeps the jobs of queues that have no table of their own. */
+const JOB_TABLE = 'job_common';
 
 /** The last thing that the script of pg-boss does. */
 const MARK = /\.version\s*\(version\)\s*VALUES\s*\('?(\d+)'?\)/;
@@ -56,6 +60,7 @@ export class QueueTables {
     boss.on('error', () => {});
     try {
       await boss.start();
+      await run(laneIndex(this.schema, JOB_TABLE), []);
     } finally {
       await boss.stop({ graceful: false });
     }
@@ -63,7 +68,8 @@ export class QueueTables {
 
   /** Makes them in a schema that exists. It opens and ends a transaction of its own. */
   creationScript(): string {
-    return this.boss.getConstructionPlans(this.schema, { createSchema: false });
+    const script = this.boss.getConstructionPlans(this.schema, { createSchema: false });
+    return `${script}\n${laneIndex(this.schema, JOB_TABLE)};\n`;
   }
 
   /**
