@@ -63,6 +63,8 @@ export interface DeliveryFilter {
   readonly since?: number | undefined;
   /** Recorded before this time, in epoch milliseconds. */
   readonly until?: number | undefined;
+  /** Pending, and due before this time, in epoch milliseconds. */
+  readonly dueBefore?: number | undefined;
 }
 
 /** A page: of those behind `after`, at most `limit`. */

@@ -22,8 +22,11 @@ interface Standing {
 }
 
 /** Whether a filter asks for a delivery. */
-function matchesFilter({ delivery, status }: Standing, filter: DeliveryFilter): boolean {
-  const { since = -Infinity, until = Infinity } = filter;
+function matchesFilter(
+  { delivery, status, nextAttemptAt = Infinity }: Standing,
+  filter: DeliveryFilter,
+): boolean {
+  const { since = -Infinity, until = Infinity, dueBefore } = filter;
   return (
     isAskedFor(filter.tenant, delivery.tenant) &&
     isAskedFor(filter.endpointId, delivery.endpointId) &&
@@ -31,7 +34,8 @@ function matchesFilter({ delivery, status }: Standing, filter: DeliveryFilter): 
     isAskedFor(filter.event, delivery.event) &&
     isAskedFor(filter.status, status) &&
     delivery.createdAt >= since &&
-    delivery.createdAt < until
+    delivery.createdAt < until &&
+    (dueBefore === undefined || (status === 'pending' && nextAttemptAt < dueBefore))
   );
 }
 

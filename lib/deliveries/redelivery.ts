@@ -2,49 +2,62 @@ import type { WebhookClock } from '../clock/webhook-clock.js';
 import { deliveryId } from '../queue/delivery-id.js';
 import type { WebhookQueue, KnownDelivery } from '../queue/webhook-queue.js';
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
-import { changeOfRedrive, type DeliveryRecorder } from './delivery.recorder.js';
+import type { DeliveryLogWriter } from './delivery-log.writer.js';
 import type { DeliveryLog, DeliveryStatus, LoggedDelivery } from './delivery-log.js';
 import type { NotRedeliveredReason, RedeliveredDelivery } from './webhook-deliveries.interface.js';
 
-/** How a delivery is chosen, and whether anything is done. */
-interface RedeliveryChoice {
+interface RedeliveryOptions {
   readonly dryRun: boolean;
-  /** Whether somebody named this very delivery, and not a filter that it came under. */
+  /** Whether the caller passed this delivery's id, and not a filter that matches it. */
   readonly isNamed: boolean;
 }
 
-/** Sends one delivery again. What the queue knows of it counts more than what the log was told. */
+/** Sends one delivery again. The queue's state of a delivery takes precedence over the log's. */
 export class Redelivery {
   constructor(
     private readonly log: DeliveryLog,
     private readonly queue: WebhookQueue,
-    private readonly recorder: DeliveryRecorder,
+    private readonly logWriter: DeliveryLogWriter,
     private readonly clock: WebhookClock,
   ) {}
 
-  async redeliver(logged: LoggedDelivery, choice: RedeliveryChoice): Promise<RedeliveredDelivery> {
+  async redeliver(
+    logged: LoggedDelivery,
+    options: RedeliveryOptions,
+  ): Promise<RedeliveredDelivery> {
     const { id } = logged.delivery;
     const status = statusOf(await this.receiptOf(id), logged.status);
     const last = await this.lastRound(logged);
-    const reason = this.reasonAgainst(logged, status, last, choice);
+    const isWaiting = (last === logged ? status : last.status) === 'pending';
+    if (isWaiting && options.isNamed) return this.bringForward(last, id, options);
+    const reason = isWaiting ? 'pending' : reasonAgainst(logged, status, last, options);
     if (reason !== undefined) return { id, redelivered: false, reason };
-    if (choice.dryRun) return { id, redelivered: false };
+    if (options.dryRun) return { id, redelivered: false };
     if (status === 'lost') return this.enqueue(logged.delivery, id);
     if (status === 'dead') return this.redeliverDead(logged, last);
     return this.newRound(last, id);
   }
 
-  private reasonAgainst(
-    logged: LoggedDelivery,
-    status: DeliveryStatus | 'lost',
-    last: LoggedDelivery,
-    { isNamed }: RedeliveryChoice,
-  ): NotRedeliveredReason | undefined {
-    if (status === 'pending') return 'pending';
-    if (last !== logged && last.status === 'pending') return 'pending';
-    if (isNamed) return undefined;
-    if (last !== logged) return 'superseded';
-    return status === 'delivered' && logged.status !== 'delivered' ? 'delivered' : undefined;
+  /** Makes the next attempt of a pending delivery due now. A running attempt is left alone. */
+  private async bringForward(
+    waiting: LoggedDelivery,
+    id: string,
+    { dryRun }: RedeliveryOptions,
+  ): Promise<RedeliveredDelivery> {
+    const { delivery, attempts, updatedAt } = waiting;
+    const as = delivery.id === id ? {} : { as: delivery.id };
+    const now = this.clock.now();
+    if (dryRun) {
+      const receipt = await this.receiptOf(delivery.id);
+      const isDue = receipt?.status !== 'pending' || receipt.nextAttemptAt <= now;
+      return { id, redelivered: false, ...(isDue && { reason: 'pending' }) };
+    }
+    const [changed] = await this.queue.redeliver([delivery.id]);
+    if (changed === undefined) return { id, redelivered: false, reason: 'pending' };
+    // As old as what the log knows, so that the outcome of the attempt, which may be over by now, is newer.
+    const at = updatedAt;
+    this.logWriter.changed({ delivery, status: 'pending', attempts, nextAttemptAt: now, at });
+    return { id, redelivered: true, ...as };
   }
 
   /** Under its old id, if the queue still has it. */
@@ -52,17 +65,19 @@ export class Redelivery {
     logged: LoggedDelivery,
     last: LoggedDelivery,
   ): Promise<RedeliveredDelivery> {
-    const { id } = logged.delivery;
-    // Told before, since the attempt may be over before the queue has answered, and what is told last stands.
-    this.recorder.changed(changeOfRedrive(logged, this.clock.now()));
+    const { delivery } = logged;
+    const { id } = delivery;
+    const at = this.clock.now();
+    // Logged first: the attempt may end before the queue answers, and the latest change wins.
+    this.logWriter.changed({ delivery, status: 'pending', attempts: 0, nextAttemptAt: at, at });
     const [redelivered] = await this.redeliverInQueue(logged);
     if (redelivered !== undefined) return { id, redelivered: true };
     const receipt = await this.receiptOf(id);
     if (receipt?.status === 'pending' || receipt?.status === 'delivered') {
-      // Somebody else was faster.
+      // Another call was faster.
       return { id, redelivered: false, reason: receipt.status };
     }
-    this.takeBack(logged);
+    this.restore(logged);
     return this.newRound(last, id);
   }
 
@@ -70,15 +85,15 @@ export class Redelivery {
     try {
       return await this.queue.redeliver([logged.delivery.id]);
     } catch (error) {
-      this.takeBack(logged);
+      this.restore(logged);
       throw error;
     }
   }
 
-  /** It is dead after all. */
-  private takeBack({ delivery, status, attempts, reason }: LoggedDelivery): void {
+  /** Logs the state from before a redelivery that did not happen. */
+  private restore({ delivery, status, attempts, reason }: LoggedDelivery): void {
     const at = this.clock.now();
-    this.recorder.changed({
+    this.logWriter.changed({
       delivery,
       status,
       attempts,
@@ -87,12 +102,12 @@ export class Redelivery {
     });
   }
 
-  /** As another delivery of the same event: the one before stays what it was. */
+  /** Sends the event as another delivery; the previous one keeps its outcome. */
   private async newRound(last: LoggedDelivery, id: string): Promise<RedeliveredDelivery> {
     for (let round = (last.delivery.round ?? 1) + 1; ; round++) {
       const delivery = { ...roundOf(last.delivery, round), createdAt: this.clock.now() };
       const result = await this.enqueue(delivery, id);
-      // A round that the log has forgotten, and the queue has not.
+      // Delivered: a round that only the queue still remembers.
       if (result.reason !== 'delivered') return result;
     }
   }
@@ -101,14 +116,14 @@ export class Redelivery {
     const item = { delivery, notBefore: this.clock.now() };
     const [receipt] = await this.queue.enqueue([item]);
     if (receipt?.status === 'recorded') {
-      await this.recorder.enqueued([item]);
+      await this.logWriter.enqueued([item]);
       return { id, redelivered: true, ...(delivery.id !== id && { as: delivery.id }) };
     }
     const isPending = receipt?.status === 'pending';
     return { id, redelivered: false, reason: isPending ? 'pending' : 'delivered' };
   }
 
-  /** Of the rounds that follow this one in the log, the last; itself where there is none. */
+  /** The last round in the log that follows this delivery; the delivery itself if none does. */
   private async lastRound(logged: LoggedDelivery): Promise<LoggedDelivery> {
     let last = logged;
     for (;;) {
@@ -125,13 +140,24 @@ export class Redelivery {
   }
 }
 
-/** What the log has as pending and the queue does not know has been lost with its process: it can be sent as it is. */
-function statusOf(
-  receipt: KnownDelivery | undefined,
-  logged: DeliveryStatus,
-): DeliveryStatus | 'lost' {
+/** `lost`: pending in the log and unknown to the queue, which lost it with a process. It can be sent as it is. */
+type DeliveryState = DeliveryStatus | 'lost';
+
+function statusOf(receipt: KnownDelivery | undefined, logged: DeliveryStatus): DeliveryState {
   if (receipt === undefined) return logged === 'pending' ? 'lost' : logged;
   return receipt.status;
+}
+
+/** Why a delivery that is not waiting is not sent again. */
+function reasonAgainst(
+  logged: LoggedDelivery,
+  status: DeliveryState,
+  last: LoggedDelivery,
+  { isNamed }: RedeliveryOptions,
+): NotRedeliveredReason | undefined {
+  if (isNamed) return undefined;
+  if (last !== logged) return 'superseded';
+  return status === 'delivered' && logged.status !== 'delivered' ? 'delivered' : undefined;
 }
 
 function roundOf(delivery: WebhookDelivery, round: number): WebhookDelivery {

@@ -1,7 +1,7 @@
 import { type Observable, Subject } from 'rxjs';
 import type { FailureReason } from '../queue/failure-reason.js';
 
-/** What can be told of deliveries. */
+/** The kinds of delivery events. */
 export const WEBHOOK_DELIVERY_EVENTS = [
   /** An attempt was acknowledged. */
   'delivered',
@@ -11,60 +11,60 @@ export const WEBHOOK_DELIVERY_EVENTS = [
   'exhausted',
   /** The egress guard refuses the destination: the delivery is dead. */
   'destination-blocked',
-  /** The endpoint gets nothing any more: it answered 410, or has failed for too long. */
+  /** The endpoint receives nothing more: it answered 410, or has failed for too long. */
   'endpoint-disabled',
-  /** The endpoint keeps failing and is given a rest. */
+  /** The endpoint keeps failing; its deliveries are paused. */
   'circuit-opened',
   /** The endpoint works again. */
   'circuit-closed',
 ] as const;
 
-/** Name of a thing that can be told of deliveries. */
+/** A kind of delivery event. */
 export type WebhookDeliveryEventType = (typeof WEBHOOK_DELIVERY_EVENTS)[number];
 
-/** What happened to a delivery, or to its endpoint. It holds no token, no secret, no payload and no URL. */
+/** Something that happened to a delivery or to its endpoint. It contains no token, secret, payload or URL. */
 export interface WebhookDeliveryEvent {
   readonly type: WebhookDeliveryEventType;
-  /** When, by the publisher's clock. */
+  /** By the publisher's clock. */
   readonly at: Date;
   readonly deliveryId: string;
-  /** The event's id, the same at every endpoint. */
+  /** The event's id, the same for every endpoint. */
   readonly eventId: string;
   /** The event's name. */
   readonly event: string;
-  /** Absent for a URL that the caller named. */
+  /** Absent for a URL that the caller of `send` passed. */
   readonly endpointId?: string;
   readonly tenant?: string;
-  /** Attempts that were made. */
+  /** Attempts made so far. */
   readonly attempts: number;
-  /** Of the answer, where one came. */
+  /** Absent if no answer arrived. */
   readonly statusCode?: number;
-  /** Why it failed. */
+  /** Why the attempt failed. */
   readonly reason?: FailureReason;
   /** With `retry-scheduled`. */
   readonly nextAttemptAt?: Date;
 }
 
 /**
- * What happens to deliveries, as a stream: for metrics, alerts and dashboards. To react to single kinds of
- * events, `@OnWebhookDelivery()` is shorter.
+ * Delivery events as a stream: for metrics, alerts and dashboards. To react to some kinds of events, use
+ * `@OnWebhookDelivery()`.
  *
- * Only this process's attempts are told of. It is told as it happens and not kept: who subscribes later
- * has missed it. What a subscriber throws is rxjs's to report, as an uncaught exception: catch it there.
+ * The stream covers the attempts of this process and keeps no history. Catch errors in your subscriber: rxjs reports them as
+ * uncaught exceptions.
  */
 export class WebhookDeliveryEvents {
   private readonly subject = new Subject<WebhookDeliveryEvent>();
 
-  /** Never ends by an error; completes at shutdown. */
+  /** Never errors; completes at shutdown. */
   readonly events$: Observable<WebhookDeliveryEvent> = this.subject.asObservable();
 
-  /** @internal Whether anybody would hear it. */
-  get areHeard(): boolean {
+  /** @internal */
+  get hasSubscribers(): boolean {
     return this.subject.observed;
   }
 
   /** @internal */
-  tell(event: WebhookDeliveryEvent): void {
+  emit(event: WebhookDeliveryEvent): void {
     this.subject.next(event);
   }
 

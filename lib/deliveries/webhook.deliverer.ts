@@ -1,116 +1,101 @@
-import { errorName } from '../errors/webhook.error.js';
-import type { AttemptResult, MadeAttempt } from '../sending/attempt-result.js';
 import { isThenable } from '../token/maybe-promise.js';
 import type { FailureReason } from '../queue/failure-reason.js';
+import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 import type { DeliveryOutcome } from '../queue/webhook-queue.js';
+import type { EndpointRegistry } from '../endpoints/endpoint.registry.js';
+import type { ResolvedPublisherOptions } from '../publisher/options/publisher-options.interface.js';
+import { OVERLOAD_WAIT } from '../publisher/publisher.constants.js';
+import type { AttemptResult, MadeAttempt } from '../sending/attempt-result.js';
 import {
   isDisabled,
   type DeliveryTarget,
   type EndpointDisabled,
 } from '../sending/delivery-target.js';
-import type { EndpointRegistry } from '../endpoints/endpoint.registry.js';
-import type { ResolvedPublisherOptions } from '../publisher/options/publisher-options.interface.js';
-import { OVERLOAD_WAIT } from '../publisher/publisher.constants.js';
-import { PublisherLog } from '../sending/publisher-log.js';
-import { decideRetry, type RetryDecision } from '../sending/retry-policy.js';
-import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
+import { decideRetry } from '../sending/retry-policy.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
-import type {
-  WebhookDeliveryEvent,
-  WebhookDeliveryEventType,
-  WebhookDeliveryEvents,
-} from './webhook-delivery.events.js';
+import type { DeliveryLogWriter } from './delivery-log.writer.js';
+import type { DeliveryReporter } from './delivery.reporter.js';
 
 const CONFLICT = 409;
 const GONE = 410;
 
-/** What became of a delivery in one run. */
+/** The outcome of one run of a delivery. */
 export interface DeliveryReport {
   readonly delivery: WebhookDelivery;
-  /** As which attempt it was run; 1 for the first. */
+  /** The number of the attempt; 1 for the first. */
   readonly attempt: number;
   readonly outcome: DeliveryOutcome;
-  /** Absent when no attempt was made. */
+  /** Absent if no attempt was made. */
   readonly result?: AttemptResult;
-  /** The same attempt, with what only the delivery log is told. */
+  /** The same attempt, with details for the delivery log only. */
   readonly made?: MadeAttempt;
 }
 
-/** Is told of every run, before the queue records its outcome. */
 type DeliveryListener = (report: DeliveryReport) => void;
 
 /** Takes a delivery from the queue through one attempt to an outcome. */
 export class WebhookDeliverer {
-  private readonly logger = new PublisherLog();
   private readonly listeners: DeliveryListener[] = [];
-  private hasToldOfStore = false;
 
   constructor(
     private readonly options: ResolvedPublisherOptions,
     private readonly endpoints: EndpointRegistry,
     private readonly sender: WebhookSender,
-    private readonly events: WebhookDeliveryEvents,
+    private readonly log: DeliveryLogWriter,
+    private readonly reporter: DeliveryReporter,
   ) {}
 
+  /** Calls the listener with every outcome, before the queue records it. */
   onReport(listener: DeliveryListener): void {
     this.listeners.push(listener);
   }
 
+  /** @throws if the attempt cannot be made now; the queue then repeats it */
   async deliver(delivery: WebhookDelivery, attempt: number): Promise<DeliveryOutcome> {
-    if (delivery.received !== undefined) return this.leaveToReceiver(delivery);
-    const found = this.endpoints.targetOf(delivery);
-    const target = isThenable(found) ? await this.looked(delivery, found) : found;
-    if (target === undefined) return this.giveUpUnattempted(delivery, 'unknown_endpoint', attempt);
-    if (isDisabled(target)) return this.giveUpUnattempted(delivery, 'endpoint_disabled', attempt);
-    const now = this.options.clock.now();
-    const { pausedUntil, circuit } = target.state;
-    const waitUntil = pausedUntil > now ? pausedUntil : circuit.admit(now);
+    if (delivery.received !== undefined) return this.deferReceived(delivery);
+    const target = await this.targetOf(delivery);
+    if (target === undefined) return this.giveUp(delivery, 'unknown_endpoint', attempt);
+    if (isDisabled(target)) return this.giveUp(delivery, 'endpoint_disabled', attempt);
+    const waitUntil = this.blockedUntil(target);
     if (waitUntil !== undefined) {
-      if (this.hasGivenUp(target, now)) {
-        return this.giveUpUnattempted(delivery, 'endpoint_disabled', attempt);
-      }
-      return this.report({ delivery, attempt, outcome: { type: 'defer', at: waitUntil } });
+      if (this.isAbandonedUrl(target)) return this.giveUp(delivery, 'endpoint_disabled', attempt);
+      return this.finish({ delivery, attempt, outcome: { type: 'defer', at: waitUntil } });
     }
     const made = await this.attempt(delivery, target, attempt);
     const { result } = made;
-    const ended = this.options.clock.now();
-    const decision = decideRetry(this.options.retry, result, ended, Math.random());
-    this.learn(target, decision);
-    this.log(delivery, target.label, decision.outcome, result);
-    const outcome = this.report({ delivery, attempt, outcome: decision.outcome, result, made });
-    await this.judge(target, delivery, result, ended);
+    const { outcome, pauseEndpointUntil = 0 } = decideRetry(
+      this.options.retry,
+      result,
+      this.options.clock.now(),
+      Math.random(),
+    );
+    target.state.pausedUntil = Math.max(target.state.pausedUntil, pauseEndpointUntil);
+    this.reporter.attempted(target, { delivery, attempt, outcome, result });
+    await Promise.all([
+      this.finish({ delivery, attempt, outcome, result, made }),
+      this.judgeEndpoint(target, delivery, result),
+    ]);
     return outcome;
   }
 
-  /** An event that came in, of a receiver whose queue has the name of this one: it was acknowledged, and must not end here. */
-  private leaveToReceiver({ id }: WebhookDelivery): DeliveryOutcome {
-    this.logger.error(
-      () =>
-        `The queue holds the received event ${id}: give the queues of publisher and receiver a name each.`,
-    );
-    return { type: 'defer', at: this.options.clock.now() + OVERLOAD_WAIT };
-  }
-
-  /** A store that is down says nothing of the endpoint: the queue runs the delivery again, and none is given up. */
-  private async looked(
-    delivery: WebhookDelivery,
-    found: Promise<DeliveryTarget | undefined>,
-  ): Promise<DeliveryTarget | undefined> {
+  private async targetOf(delivery: WebhookDelivery): Promise<DeliveryTarget | undefined> {
     try {
+      const found = this.endpoints.targetOf(delivery);
+      if (!isThenable(found)) return found;
       const target = await found;
-      this.hasToldOfStore = false;
+      this.reporter.lookupSucceeded();
       return target;
     } catch (error) {
-      if (!this.hasToldOfStore) {
-        this.hasToldOfStore = true;
-        const name = errorName(error);
-        this.logger.error(
-          () =>
-            `The endpoint of delivery ${delivery.id} cannot be looked up (${name}); it runs again, as do all others until the store answers.`,
-        );
-      }
+      // A failed lookup says nothing about the endpoint: the queue repeats the attempt.
+      this.reporter.lookupFailed(delivery, error);
       throw error;
     }
+  }
+
+  /** Returns until when the endpoint's deliveries wait, in epoch milliseconds; `undefined` if this one may be attempted. */
+  private blockedUntil({ state }: DeliveryTarget): number | undefined {
+    const now = this.options.clock.now();
+    return state.pausedUntil > now ? state.pausedUntil : state.circuit.admit(now);
   }
 
   private async attempt(
@@ -122,185 +107,100 @@ export class WebhookDeliverer {
       return await this.sender.attempt(delivery, target, attempt);
     } catch (error) {
       target.state.circuit.abstain(this.options.clock.now());
-      // Its name only: whatever failed here had the token or the payload in its hands.
-      const name = errorName(error);
-      this.logger.error(
-        () => `Delivery ${delivery.id} could not be attempted (${name}); it runs again.`,
-      );
+      this.reporter.attemptFailed(delivery, error);
       throw error;
     }
   }
 
-  private giveUpUnattempted(
+  private async giveUp(
     delivery: WebhookDelivery,
     reason: FailureReason,
     attempt: number,
-  ): DeliveryOutcome {
+  ): Promise<DeliveryOutcome> {
     const outcome = { type: 'dead', reason, attempts: attempt - 1 } as const;
-    this.log(delivery, `endpoint "${delivery.endpointId}"`, outcome);
-    return this.report({ delivery, attempt, outcome });
+    this.reporter.gaveUp(delivery, outcome);
+    return this.finish({ delivery, attempt, outcome });
   }
 
-  private learn(target: DeliveryTarget, decision: RetryDecision): void {
-    const { state } = target;
-    if (decision.pauseEndpointUntil !== undefined) {
-      state.pausedUntil = Math.max(state.pausedUntil, decision.pauseEndpointUntil);
-    }
-  }
-
-  /** Draws from an attempt what it tells of the endpoint: whether to give it a rest, or to give it up. */
-  private judge(
-    target: DeliveryTarget,
-    delivery: WebhookDelivery,
-    result: AttemptResult,
-    now: number,
-  ): Promise<void> | undefined {
-    const { circuit } = target.state;
-    const change = tellsOfEndpoint(result)
-      ? circuit.record(result.outcome !== 'acknowledged', now)
-      : circuit.abstain(now);
-    const tell = (type: WebhookDeliveryEventType): void =>
-      this.tell(type, delivery, { attempts: result.attempt, result });
-    if (change === 'opened') {
-      this.logger.warn(() => `${target.label} keeps failing: its deliveries wait until it works.`);
-      tell('circuit-opened');
-    } else if (change === 'closed') {
-      tell('circuit-closed');
-    }
-    if (result.statusCode === GONE) {
-      return this.disable(target, { at: now, reason: 'gone' }, 'answered 410 Gone', tell);
-    }
-    if (!this.hasFailedForGood(target, now)) return undefined;
-    const days = Math.floor(this.options.disableAfter / 86_400_000);
-    const why = `has failed every attempt for ${days} days`;
-    return this.disable(target, { at: now, reason: 'failing' }, why, tell);
-  }
-
-  /** Nobody can disable a URL; what would wait for it for ever gets no further, until a trial succeeds. */
-  private hasGivenUp(target: DeliveryTarget, now: number): boolean {
-    return target.endpointId === undefined && this.hasFailedForGood(target, now);
-  }
-
-  private hasFailedForGood({ state }: DeliveryTarget, now: number): boolean {
-    const { failingSince } = state.circuit;
-    return failingSince !== undefined && now - failingSince >= this.options.disableAfter;
-  }
-
-  private disable(
-    target: DeliveryTarget,
-    disabled: EndpointDisabled,
-    why: string,
-    tell: (type: WebhookDeliveryEventType) => void,
-  ): Promise<void> | undefined {
-    const { state, endpointId, label, stored } = target;
-    // A URL that a caller named is no endpoint: it is asked again when somebody names it again.
-    if (endpointId === undefined || isDisabled(target)) return undefined;
-    state.disabled = disabled;
-    const remedy =
-      stored === undefined
-        ? 'remove it from the configuration, or restart to try it again'
-        : 'enable it once it works again';
-    this.logger.warn(() => `${label} ${why} and is disabled: ${remedy}.`);
-    tell('endpoint-disabled');
-    return this.endpoints.keepDisabled(target, disabled);
-  }
-
-  private log(
-    { id, event }: WebhookDelivery,
-    label: string,
-    outcome: DeliveryOutcome,
-    result?: AttemptResult,
-  ): void {
-    if (outcome.type === 'dead') {
-      this.logger.warn(
-        () =>
-          `Delivery ${id} of "${event}" to ${label} failed for good after ${outcome.attempts} attempts: ${outcome.reason}`,
-      );
-    } else if (outcome.type === 'retry') {
-      this.logger.debug(
-        () =>
-          `Delivery ${id} of "${event}" to ${label}, attempt ${result?.attempt}: ${outcome.reason}; next at ${new Date(outcome.at).toISOString()}`,
-      );
-    }
-  }
-
-  private report(report: DeliveryReport): DeliveryOutcome {
-    this.tellOutcome(report);
+  /** Publishes the outcome. The delivery log comes before the queue: what the queue has recorded, no crash can unlog. */
+  private async finish(report: DeliveryReport): Promise<DeliveryOutcome> {
+    this.reporter.finished(report);
     for (const listener of this.listeners) {
       try {
         listener(report);
       } catch (error) {
-        // The outcome stands, whatever a listener makes of it: thrown on, it would repeat the attempt.
-        const name = errorName(error);
-        this.logger.error(() => `A listener failed on delivery ${report.delivery.id} (${name}).`);
+        // Rethrown, it would repeat an attempt whose outcome is known.
+        this.reporter.listenerFailed(report, error);
       }
     }
+    await this.log.attempted(report);
     return report.outcome;
   }
 
-  private tellOutcome({ delivery, outcome, result }: DeliveryReport): void {
-    switch (outcome.type) {
-      case 'delivered':
-        return this.tell('delivered', delivery, { attempts: result?.attempt ?? 0, result });
-      case 'retry':
-        return this.tell('retry-scheduled', delivery, {
-          attempts: result?.attempt ?? 0,
-          result,
-          reason: outcome.reason,
-          nextAttemptAt: new Date(outcome.at),
-        });
-      case 'dead': {
-        const type = outcome.reason === 'destination_blocked' ? outcome.reason : 'exhausted';
-        const { attempts, reason } = outcome;
-        return this.tell(type === 'exhausted' ? type : 'destination-blocked', delivery, {
-          attempts,
-          result,
-          reason,
-        });
-      }
-      case 'defer':
-      // Nothing has happened yet.
+  /** Updates the endpoint's circuit with the result, and disables an endpoint that is gone or has failed for too long. */
+  private async judgeEndpoint(
+    target: DeliveryTarget,
+    delivery: WebhookDelivery,
+    result: AttemptResult,
+  ): Promise<void> {
+    const now = this.options.clock.now();
+    const { circuit } = target.state;
+    const change = isEndpointVerdict(result)
+      ? circuit.record(result.outcome !== 'acknowledged', now)
+      : circuit.abstain(now);
+    if (change !== undefined) this.reporter.circuitChanged(change, target, delivery, result);
+    if (result.statusCode === GONE) {
+      await this.disable(target, { at: now, reason: 'gone' }, delivery, result);
+    } else if (this.hasFailedTooLong(target, now)) {
+      await this.disable(target, { at: now, reason: 'failing' }, delivery, result);
     }
   }
 
-  private tell(
-    type: WebhookDeliveryEventType,
-    { id, eventId, event, endpointId, tenant }: WebhookDelivery,
-    facts: Pick<WebhookDeliveryEvent, 'attempts' | 'reason' | 'nextAttemptAt'> & {
-      readonly result: AttemptResult | undefined;
-    },
-  ): void {
-    if (!this.events.areHeard) return;
-    const { result, ...told } = facts;
-    try {
-      this.events.tell({
-        type,
-        at: new Date(this.options.clock.now()),
-        deliveryId: id,
-        eventId,
-        event,
-        ...(endpointId !== undefined && { endpointId }),
-        ...(tenant !== undefined && { tenant }),
-        ...(result?.statusCode !== undefined && { statusCode: result.statusCode }),
-        ...told,
-      });
-    } catch {
-      // rxjs reports what a subscriber throws by itself, later; the outcome stands whatever it is.
-    }
+  private async disable(
+    target: DeliveryTarget,
+    disabled: EndpointDisabled,
+    delivery: WebhookDelivery,
+    result: AttemptResult,
+  ): Promise<void> {
+    // A URL that a caller passed is no endpoint: it is tried again when a caller passes it again.
+    if (target.endpointId === undefined || isDisabled(target)) return;
+    target.state.disabled = disabled;
+    this.reporter.endpointDisabled(target, disabled, delivery, result);
+    await this.endpoints.keepDisabled(target, disabled);
+  }
+
+  /** A URL cannot be disabled, so its deliveries would wait forever: they are given up until a trial succeeds. */
+  private isAbandonedUrl(target: DeliveryTarget): boolean {
+    return (
+      target.endpointId === undefined && this.hasFailedTooLong(target, this.options.clock.now())
+    );
+  }
+
+  private hasFailedTooLong({ state }: DeliveryTarget, now: number): boolean {
+    const { failingSince } = state.circuit;
+    return failingSince !== undefined && now - failingSince >= this.options.disableAfter;
+  }
+
+  /** A received event in this queue was acknowledged and must not be lost; its receiver's queue needs another name. */
+  private deferReceived(delivery: WebhookDelivery): DeliveryOutcome {
+    this.reporter.queueShared(delivery);
+    return { type: 'defer', at: this.options.clock.now() + OVERLOAD_WAIT };
   }
 }
 
-/** What fails on this side: a key service that is down, no key for now, our own shutdown. */
-const OUR_OWN: ReadonlySet<FailureReason> = new Set([
+/** Failures on this side: no key, a key service that is down, our own shutdown. */
+const LOCAL_FAILURES: ReadonlySet<FailureReason> = new Set([
   'aborted',
   'signing_failed',
   'no_signing_key',
 ]);
 
-/** A fault of our own says nothing of the endpoint; 409 says that it is at work. */
-function tellsOfEndpoint(result: AttemptResult): boolean {
+/** Whether a result says anything about the endpoint. A local failure does not; nor does 409, an endpoint at work. */
+function isEndpointVerdict(result: AttemptResult): boolean {
   if (result.outcome === 'acknowledged') return true;
   return (
-    result.outcome === 'failed' && !OUR_OWN.has(result.reason) && result.statusCode !== CONFLICT
+    result.outcome === 'failed' &&
+    !LOCAL_FAILURES.has(result.reason) &&
+    result.statusCode !== CONFLICT
   );
 }

@@ -20,7 +20,7 @@ import {
   readScope,
 } from './delivery-query.js';
 import { attemptViewOf, statsOf, viewOf } from './delivery-view.js';
-import type { DeliveryRecorder } from './delivery.recorder.js';
+import type { DeliveryLogWriter } from './delivery-log.writer.js';
 import { Redelivery } from './redelivery.js';
 import type {
   DeliveryPageOptions,
@@ -50,7 +50,7 @@ export class WebhookDeliveries {
   constructor(
     private readonly log: DeliveryLog | undefined,
     private readonly queue: WebhookQueue,
-    private readonly recorder: DeliveryRecorder,
+    private readonly logWriter: DeliveryLogWriter,
     private readonly clock: WebhookClock,
   ) {}
 
@@ -209,7 +209,12 @@ export class WebhookDeliveries {
     found: readonly LoggedDelivery[],
     choice: { readonly dryRun: boolean; readonly isNamed: boolean },
   ): Promise<readonly RedeliveredDelivery[]> {
-    const redelivery = new Redelivery(await this.readyLog(), this.queue, this.recorder, this.clock);
+    const redelivery = new Redelivery(
+      await this.readyLog(),
+      this.queue,
+      this.logWriter,
+      this.clock,
+    );
     const results: RedeliveredDelivery[] = [];
     for (const logged of found.toReversed())
       results.push(await redelivery.redeliver(logged, choice));
@@ -224,7 +229,7 @@ export class WebhookDeliveries {
         'No deliveries are remembered: deliveryLog is false. Leave it out, or give the publisher a DeliveryLog.',
       );
     }
-    await this.recorder.settled();
+    await this.logWriter.flushed();
     return this.log;
   }
 }

@@ -127,7 +127,7 @@ FROM ${this.delivery}${where(conditionsOf(filter, values))} GROUP BY endpoint_id
 
 /** What a filter asks for but the status; its values are added to those given. */
 function conditionsOf(filter: DeliveryFilter, values: unknown[]): string[] {
-  const { tenant, endpointId, eventId, event, since, until } = filter;
+  const { tenant, endpointId, eventId, event, since, until, dueBefore } = filter;
   const asked: readonly (readonly [unknown, (parameter: string) => string])[] = [
     [tenant, (parameter) => `tenant = ${parameter}::text`],
     [endpointId, (parameter) => `endpoint_id = ${parameter}::text`],
@@ -135,6 +135,10 @@ function conditionsOf(filter: DeliveryFilter, values: unknown[]): string[] {
     [event, (parameter) => `event = ${parameter}::text`],
     [since, (parameter) => `created_at >= ${timeOf(parameter)}`],
     [until, (parameter) => `created_at < ${timeOf(parameter)}`],
+    [
+      dueBefore,
+      (parameter) => `${STATUS_CONDITIONS.pending} AND next_attempt_at < ${timeOf(parameter)}`,
+    ],
   ];
   return asked
     .filter(([value]) => value !== undefined)

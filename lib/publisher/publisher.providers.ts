@@ -3,7 +3,9 @@ import type { HttpService } from '@nestjs/axios';
 import { DiscoveryService, HttpAdapterHost, MetadataScanner, ModulesContainer } from '@nestjs/core';
 import { SystemClock } from '../clock/webhook-clock.js';
 import { WebhookQueue } from '../queue/webhook-queue.js';
-import { DeliveryRecorder } from '../deliveries/delivery.recorder.js';
+import { DeliveryLogReconciler } from '../deliveries/delivery-log.reconciler.js';
+import { DeliveryReporter } from '../deliveries/delivery.reporter.js';
+import { DeliveryLogWriter } from '../deliveries/delivery-log.writer.js';
 import {
   UnconfiguredDeliveries,
   UnconfiguredEndpoints,
@@ -42,9 +44,21 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
   ),
   whenConfigured(
     WebhookDeliverer,
-    (options, endpoints: EndpointRegistry, sender: WebhookSender, events: WebhookDeliveryEvents) =>
-      new WebhookDeliverer(options, endpoints, sender, events),
-    [EndpointRegistry, WebhookSender, WebhookDeliveryEvents],
+    (
+      options,
+      endpoints: EndpointRegistry,
+      sender: WebhookSender,
+      logWriter: DeliveryLogWriter,
+      events: WebhookDeliveryEvents,
+    ) =>
+      new WebhookDeliverer(
+        options,
+        endpoints,
+        sender,
+        logWriter,
+        new DeliveryReporter(events, options),
+      ),
+    [EndpointRegistry, WebhookSender, DeliveryLogWriter, WebhookDeliveryEvents],
   ),
   whenConfigured(
     CurrentTransaction,
@@ -53,8 +67,14 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
     [DiscoveryService, ModulesContainer],
   ),
   whenConfigured(
-    DeliveryRecorder,
-    ({ deliveryLog, clock }) => new DeliveryRecorder(deliveryLog, clock),
+    DeliveryLogWriter,
+    ({ deliveryLog, clock }) => new DeliveryLogWriter(deliveryLog, clock),
+  ),
+  whenConfigured(
+    DeliveryLogReconciler,
+    ({ deliveryLog, clock }, queue: WebhookQueue, logWriter: DeliveryLogWriter) =>
+      new DeliveryLogReconciler(deliveryLog, queue, logWriter, clock),
+    [WebhookQueue, DeliveryLogWriter],
   ),
   // Also where nothing is published: an application may react to what only some deployments send.
   { provide: WebhookDeliveryEvents, useFactory: () => new WebhookDeliveryEvents() },
@@ -81,7 +101,7 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
       deliverer: WebhookDeliverer,
       sender: WebhookSender,
       currentTransaction: CurrentTransaction,
-      recorder: DeliveryRecorder,
+      logWriter: DeliveryLogWriter,
     ) =>
       options === undefined
         ? new UnconfiguredPublisher()
@@ -92,7 +112,7 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
             deliverer,
             sender,
             currentTransaction,
-            recorder,
+            logWriter,
           ),
     inject: [
       PUBLISHER_OPTIONS,
@@ -101,7 +121,7 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
       WebhookDeliverer,
       WebhookSender,
       CurrentTransaction,
-      DeliveryRecorder,
+      DeliveryLogWriter,
       // Not used by it, and waited for: before the keys are there nobody gets to publish.
       SIGNING_KEYS,
     ],
@@ -124,12 +144,12 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
     useFactory: (
       options: ResolvedPublisherOptions | undefined,
       queue: WebhookQueue,
-      recorder: DeliveryRecorder,
+      logWriter: DeliveryLogWriter,
     ) =>
       options === undefined
         ? new UnconfiguredDeliveries()
-        : new WebhookDeliveries(options.deliveryLog, queue, recorder, options.clock),
-    inject: [PUBLISHER_OPTIONS, WebhookQueue, DeliveryRecorder],
+        : new WebhookDeliveries(options.deliveryLog, queue, logWriter, options.clock),
+    inject: [PUBLISHER_OPTIONS, WebhookQueue, DeliveryLogWriter],
   },
   {
     provide: WebhookJwks,

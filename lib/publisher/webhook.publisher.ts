@@ -14,7 +14,7 @@ import type {
   WebhookQueue,
 } from '../queue/webhook-queue.js';
 import { cannotJoin, type CurrentTransaction } from './current-transaction.js';
-import type { DeliveryRecorder } from '../deliveries/delivery.recorder.js';
+import type { DeliveryLogWriter } from '../deliveries/delivery-log.writer.js';
 import type { DeliveryTarget } from '../sending/delivery-target.js';
 import { looksLikeUrl } from '../endpoints/endpoint-store.js';
 import type { EndpointRegistry } from '../endpoints/endpoint.registry.js';
@@ -62,13 +62,12 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     private readonly deliverer: WebhookDeliverer,
     private readonly sender: WebhookSender,
     private readonly currentTransaction: CurrentTransaction,
-    private readonly recorder: DeliveryRecorder,
+    private readonly logWriter: DeliveryLogWriter,
   ) {
     this.sharedAttempts = new SharedAttempts(queue, this.firstAttempts, options.clock);
     deliverer.onReport((report) =>
       this.firstAttempts.settle(report.delivery.id, () => resultOfReport(report)),
     );
-    deliverer.onReport((report) => recorder.reported(report));
   }
 
   /**
@@ -162,9 +161,9 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     const left = await this.queue.stop(deadline);
     this.sender.close();
     this.firstAttempts.failAll(() => shuttingDown());
-    const untold = await this.recorder.flush(deadline);
-    if (untold > 0) {
-      this.logger.warn(`The delivery log was not told of ${untold} changes before the shutdown.`);
+    const lost = await this.logWriter.close(deadline);
+    if (lost > 0) {
+      this.logger.warn(`The delivery log did not accept ${lost} changes before the shutdown.`);
     }
     if (left > 0) {
       this.logger.warn(
@@ -316,7 +315,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     if (options.id !== undefined && tx === undefined) await this.requireNoConflict(deliveries);
     const receipts = await this.queue.enqueue(items, tx === undefined ? undefined : { tx });
     const fresh = items.filter((_, index) => receipts[index]?.status === 'recorded');
-    await this.recorder.enqueued(fresh, tx);
+    await this.logWriter.enqueued(fresh, tx);
     requireSameContents(deliveries, receipts);
     return receipts;
   }

@@ -30,6 +30,8 @@ export type FailureReason =
   | 'handler_failed'
   /** No handler of this process takes an event that was acknowledged before it was handled. */
   | 'event_unhandled'
+  /** The delivery log never learnt the outcome, and the queue no longer knows the delivery: it may or may not have arrived. */
+  | 'outcome_unknown'
   /** Any other failure between here and the receiver. */
   | 'network'
   /** The receiver answered with this status. */

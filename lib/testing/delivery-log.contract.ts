@@ -321,6 +321,20 @@ const RULES: Record<string, Rule> = {
     }
   },
 
+  'finds the pending deliveries that were due before a time': async (log, read) => {
+    const [delivered, dead] = [enqueued('delivered'), enqueued('dead')];
+    const later = enqueued('due later', {}, NOW + 10_000);
+    await log.record([enqueued('overdue'), later, delivered, dead]);
+    await log.change([
+      changed(delivered, { status: 'delivered', attempts: 1 }),
+      changed(dead, { status: 'dead', attempts: 1, reason: 'timeout' }),
+    ]);
+
+    assert.deepEqual(await read.ids({ dueBefore: NOW }), []);
+    assert.deepEqual(await read.ids({ dueBefore: NOW + 1 }), ['overdue']);
+    assert.deepEqual(await read.ids({ dueBefore: NOW + 1, status: 'pending' }), ['overdue']);
+  },
+
   'counts by endpoint and tenant, and tells when the first is due': async (log, read) => {
     const items = [
       enqueued('p1', {}, NOW + 300),

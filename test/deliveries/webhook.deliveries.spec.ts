@@ -241,11 +241,43 @@ describe('redeliver', () => {
     expect(second.deliveries).toEqual([{ id, redelivered: false, reason: 'pending' }]);
   });
 
-  it('leaves what is pending alone', async () => {
+  it('attempts a delivery now that waits for its next attempt', async () => {
+    await start({ retry: { attempts: 3, schedule: ['0s', '1h'] } });
+    const id = await publishDead('order.created');
+    const dry = await deliveries().redeliver(id, { dryRun: true });
+    const waiting = await deliveries().get(id);
+    const result = await deliveries().redeliver(id);
+    await bench.reported(2);
+
+    expect(dry.deliveries).toEqual([{ id, redelivered: false }]);
+    expect(waiting).toMatchObject({ status: 'pending', attemptsMade: 1 });
+    expect(result.deliveries).toEqual([{ id, redelivered: true }]);
+    expect(await deliveries().get(id)).toMatchObject({
+      status: 'delivered',
+      attempts: [{ attempt: 1 }, { attempt: 2 }],
+    });
+  });
+
+  it('logs a delivery that was brought forward as due now', async () => {
     const result = await bench.publisher.publish('order.created', {}, { delay: '1h' });
     const { id } = result.deliveries[0]!;
+    receiver.script = () => 'hang';
+    await deliveries().redeliver(id);
+    const due = new Date(bench.clock.now());
+    await receiver.received(1);
 
-    expect((await deliveries().redeliver(id)).deliveries).toEqual([
+    expect(await deliveries().get(id)).toMatchObject({ status: 'pending', nextAttemptAt: due });
+    receiver.answerHeld({ status: 204 });
+    await bench.reported(1);
+  });
+
+  it('leaves pending deliveries alone that only a filter matches', async () => {
+    const log = new MemoryDeliveryLog();
+    await start({ deliveryLog: log, retry: { attempts: 3, schedule: ['0s', '1h'] } });
+    const id = await publishDead('order.created');
+    await forceDead(bench, id);
+
+    expect((await deliveries().redeliver({ since: new Date(0) })).deliveries).toEqual([
       { id, redelivered: false, reason: 'pending' },
     ]);
   });

@@ -694,7 +694,9 @@ describe('a store that is down', () => {
     await receiver.received(2);
     await bench.reported(2);
     expect(bench.reports[1]!.outcome.type).toBe('delivered');
-    const told = bench.logs('error').filter((line) => line.includes('cannot be looked up'));
+    const told = bench
+      .logs('error')
+      .filter((line) => line.includes('looking up its endpoint failed'));
     expect(told).toHaveLength(1);
   });
 });

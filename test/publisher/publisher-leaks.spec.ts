@@ -131,7 +131,7 @@ describe('neither token nor secret nor payload is shown', () => {
     await bench.clock.advance(500);
 
     expect(bench.logs('error')).toEqual([
-      expect.stringContaining('could not be attempted (Error)'),
+      expect.stringContaining('attempt failed before the request was sent (Error)'),
     ]);
     expectNothingShown();
   });

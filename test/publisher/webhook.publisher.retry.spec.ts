@@ -51,7 +51,9 @@ describe('a delivery that fails', () => {
     expect(await bench.queue.listDead()).toMatchObject([{ reason: 'http_500', attempts: 10 }]);
     expect(bench.logs('warn')).toEqual([
       expect.stringMatching(/^endpoint "crm" keeps failing/),
-      expect.stringMatching(/"order.created" to endpoint "crm" failed .* 10 attempts: http_500$/),
+      expect.stringMatching(
+        /"order.created" to endpoint "crm" is dead after 10 attempts: http_500$/,
+      ),
     ]);
   });
 

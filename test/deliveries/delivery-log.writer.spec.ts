@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import { DeliveryRecorder } from '../../lib/deliveries/delivery.recorder.js';
+import { DeliveryLogWriter } from '../../lib/deliveries/delivery-log.writer.js';
 import type { DeliveryChange } from '../../lib/deliveries/delivery-log.js';
 import { MemoryDeliveryLog } from '../../lib/deliveries/memory-delivery.log.js';
 import { WebhookDeliveries } from '../../lib/deliveries/webhook.deliveries.js';
@@ -99,9 +99,9 @@ describe('a delivery log that fails', () => {
     await bench.clock.advance(60_000);
 
     expect(bench.logs('warn')).toEqual([
-      expect.stringMatching(/^The delivery log fails \(TypeError\)/),
+      expect.stringMatching(/^The delivery log failed \(TypeError\)/),
     ]);
-    expect(bench.logs('log')).toContainEqual('The delivery log works again.');
+    expect(bench.logs('log')).toContainEqual('The delivery log is available again.');
     expect(JSON.stringify(bench.logged)).not.toMatch(/secret|"n\\*":1/);
   });
 
@@ -120,7 +120,7 @@ describe('a delivery log that fails', () => {
     await send('good-3');
 
     expect(await statuses()).toEqual(['good-1 delivered', 'good-2 delivered', 'good-3 delivered']);
-    expect(bench.logs('log')).toContainEqual(expect.stringMatching(/not told of \d changes/));
+    expect(bench.logs('log')).toContainEqual(expect.stringMatching(/\d changes were dropped/));
   });
 
   it('is told after an outage of any length what happened in it', async () => {
@@ -131,7 +131,7 @@ describe('a delivery log that fails', () => {
     await bench.clock.advance(60_000);
 
     expect(await statuses()).toEqual(['a delivered']);
-    expect(bench.logs('log')).toContainEqual('The delivery log works again.');
+    expect(bench.logs('log')).toContainEqual('The delivery log is available again.');
   });
 
   it('makes the oldest news give way, in a number that memory can hold', async () => {
@@ -150,7 +150,7 @@ describe('a delivery log that fails', () => {
 
     const { pending } = await bench.module.get(WebhookDeliveries).stats();
     expect(pending).toBe(9_000);
-    expect(bench.logs('log')).toContainEqual(expect.stringMatching(/not told of 1001 changes/));
+    expect(bench.logs('log')).toContainEqual(expect.stringMatching(/1001 changes were dropped/));
   }, 60_000);
 });
 
@@ -190,7 +190,7 @@ describe('a delivery log that is slow', () => {
     await bench.clock.advance(10_000);
     await closed;
 
-    expect(bench.logs('warn')).toContainEqual(expect.stringMatching(/was not told of 1 changes/));
+    expect(bench.logs('warn')).toContainEqual(expect.stringMatching(/did not accept 1 changes/));
   });
 
   it('is tried once more at shutdown after it has failed', async () => {
@@ -247,11 +247,60 @@ describe('publish in a transaction', () => {
   });
 });
 
+describe('a durable delivery log', () => {
+  class DurableLog extends ScriptedLog {
+    override readonly durable = true as never;
+  }
+
+  it('holds the outcome of an attempt before the queue does', async () => {
+    const durable = new DurableLog();
+    await bench.stop();
+    bench = await PublisherBench.start({
+      endpoints: [{ id: 'crm', url: receiver.url }],
+      deliveryLog: durable,
+    });
+    let goOn = (): void => {};
+    receiver.script = () => {
+      durable.held = new Promise((resolve) => (goOn = resolve));
+      return { status: 204 };
+    };
+    await send('a');
+    const [delivery] = await durable.list({}, { limit: 1 });
+    const { id } = delivery!.delivery;
+    const during = await bench.queue.find([id]);
+    goOn();
+    while ((await bench.queue.find([id]))[0]?.status !== 'delivered') await bench.clock.advance(0);
+
+    expect(during).toMatchObject([{ status: 'pending' }]);
+    expect(await durable.find(id)).toMatchObject({ status: 'delivered' });
+  });
+
+  it('delays an attempt by a second at most if it does not answer', async () => {
+    const durable = new DurableLog();
+    await bench.stop();
+    bench = await PublisherBench.start({
+      endpoints: [{ id: 'crm', url: receiver.url }],
+      deliveryLog: durable,
+    });
+    receiver.script = () => {
+      durable.held = new Promise(() => {});
+      return { status: 204 };
+    };
+    await send('a');
+    const [delivery] = await durable.list({}, { limit: 1 });
+    await bench.clock.advance(1_000);
+
+    expect(await bench.queue.find([delivery!.delivery.id])).toMatchObject([
+      { status: 'delivered' },
+    ]);
+  });
+});
+
 describe('who looks while much happens', () => {
   it('waits for what has happened so far, and not for what comes after', async () => {
     const releases: (() => void)[] = [];
     const slow = new ScriptedLog();
-    const recorder = new DeliveryRecorder(slow, bench.clock);
+    const recorder = new DeliveryLogWriter(slow, bench.clock);
     const hold = (): void => {
       slow.held = new Promise((resolve) => releases.push(resolve));
     };
@@ -271,7 +320,7 @@ describe('who looks while much happens', () => {
     hold();
     await recorder.enqueued([item(1)]);
     await next(1);
-    const settled = recorder.settled();
+    const settled = recorder.flushed();
     await recorder.enqueued([item(2)]);
     const release = releases.shift()!;
     hold();
@@ -282,7 +331,7 @@ describe('who looks while much happens', () => {
     expect(await slow.find('d1')).toBeDefined();
     expect(await slow.find('d2')).toBeUndefined();
     releases.shift()!();
-    await recorder.settled();
+    await recorder.flushed();
     expect(await slow.find('d2')).toBeDefined();
   });
 });
