@@ -128,6 +128,7 @@ export { WebhookJwks } from './signing/webhook.jwks.js';
 export type { WebhookKeySet } from './signing/webhook.jwks.js';
 export type { WebhookJwksOptions } from './signing/jwks-options.interface.js';
 export { WebhookPublisher } from './publisher/webhook.publisher.js';
+export { WebhookErrorFilter } from './publisher/webhook-error.filter.js';
 
 // Endpoints that are managed while the application runs
 export { EndpointStore } from './endpoints/endpoint-store.js';
