@@ -1,6 +1,6 @@
 import type { Db, PgBoss } from 'pg-boss';
-import { waitUntil } from '../clock/webhook-clock.js';
-import { WebhookDeliveryError } from '../errors/webhook.error.js';
+import { inTime, waitUntil } from '../clock/webhook-clock.js';
+import { WebhookDeliveryError, WebhookStoreError } from '../errors/webhook.error.js';
 import {
   WebhookQueue,
   type DeadDelivery,
@@ -20,6 +20,8 @@ import { deadDelivery, jobId, jobOf, jobQueueOptions, receiptOf } from './job-re
 import { JobMaintenance } from './job-maintenance.js';
 import { JobStatements, type ClaimedJob } from './job-statements.js';
 
+/** Milliseconds that a transaction waits for a queue that is being opened. */
+const TIME_TO_OPEN = 5_000;
 /** Milliseconds, after the deadline if it has passed. */
 const TIME_TO_CLOSE = 2_000;
 
@@ -77,6 +79,7 @@ export abstract class JobQueue extends WebhookQueue {
   ): Promise<readonly DeliveryReceipt[]> {
     this.refuseWhenStopping();
     const joined = tx === undefined ? undefined : this.host.join(tx);
+    if (joined !== undefined) await this.openInTime();
     const receipts = await this.ask(async ({ boss, db }) =>
       this.record(boss, joined ?? db, deliveries),
     );
@@ -151,6 +154,18 @@ export abstract class JobQueue extends WebhookQueue {
       throw error;
     });
     return this.opening;
+  }
+
+  /** Opening takes a connection. If transactions hold every connection of the pool, they would wait for it forever. */
+  private async openInTime(): Promise<void> {
+    if (this.jobs !== undefined) return;
+    const makeError = (): WebhookStoreError =>
+      new WebhookStoreError(
+        'store_unavailable',
+        `The delivery queue is still being opened in ${this.host.server}: its pool may have no free connection. ` +
+          'Use the queue once before the first transaction, as the start of an application does, or pass it a pool of its own.',
+      );
+    await inTime(this.options.clock, TIME_TO_OPEN, async () => this.ask(async () => {}), makeError);
   }
 
   private async openJobs(): Promise<OpenJobs> {
