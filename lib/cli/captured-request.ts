@@ -1,14 +1,14 @@
-/** A request that was written down, with the exact bytes of its body. */
+/** A captured request with the exact bytes of its body. */
 interface CapturedRequest {
   readonly method: string;
-  /** Every value of a header that came more than once. */
+  /** A repeated header has all its values. */
   readonly headers: Readonly<Record<string, string | readonly string[]>>;
   readonly body: Buffer;
 }
 
 const REQUEST_LINE = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+) \S+(?: HTTP\/\d(?:\.\d)?)?$/;
 
-/** What is no captured request; the message names the remedy, and quotes nothing. */
+/** The input is not a captured request. The message says what to write, and never quotes the input. */
 export class UnreadableCaptureError extends Error {}
 
 /**
@@ -23,19 +23,19 @@ export function readCapturedRequest(bytes: Buffer): CapturedRequest {
 }
 
 function fromJson(bytes: Buffer): CapturedRequest {
-  const { method, headers, body, bodyBase64 } = parsed(bytes);
+  const { method, headers, body, bodyBase64 } = parseObject(bytes);
   if (typeof method !== 'string' || typeof headers !== 'object' || headers === null) {
     throw new UnreadableCaptureError(
-      'The JSON is no request: write { "method": "POST", "headers": { … }, "body": "…" }, or bodyBase64 in place of body.',
+      'The JSON is not a request: write { "method": "POST", "headers": { … }, "body": "…" }, or "bodyBase64" instead of "body".',
     );
   }
   const values = Object.values(headers).flat();
   if (!values.every((value) => typeof value === 'string')) {
-    throw new UnreadableCaptureError('A header is no text, and no list of texts.');
+    throw new UnreadableCaptureError('A header must be a string or an array of strings.');
   }
   if (body !== undefined && typeof body !== 'string') {
     throw new UnreadableCaptureError(
-      'The member "body" is no text: give the body exactly as it came, as a text or as bodyBase64. A JSON value would have to be written anew, and has another digest then.',
+      '"body" must be a string: pass the body exactly as it arrived, or pass "bodyBase64". A parsed JSON value would be serialised again, which changes its hash.',
     );
   }
   return {
@@ -45,11 +45,11 @@ function fromJson(bytes: Buffer): CapturedRequest {
   };
 }
 
-/** Node's decoder skips what it does not know, and the digest would be that of other bytes. */
-function fromBase64(text: unknown): Buffer {
-  const bytes = typeof text === 'string' ? Buffer.from(text, 'base64') : undefined;
-  if (bytes === undefined || unpadded(bytes.toString('base64')) !== unpadded(text as string)) {
-    throw new UnreadableCaptureError('The member "bodyBase64" is no base64.');
+/** Checks the encoding, because Node's decoder skips invalid characters and would return other bytes. */
+function fromBase64(value: unknown): Buffer {
+  const bytes = typeof value === 'string' ? Buffer.from(value, 'base64') : undefined;
+  if (bytes === undefined || unpadded(bytes.toString('base64')) !== unpadded(value as string)) {
+    throw new UnreadableCaptureError('"bodyBase64" must be a base64 string.');
   }
   return bytes;
 }
@@ -58,12 +58,14 @@ function unpadded(base64: string): string {
   return base64.replace(/=+$/, '');
 }
 
-function parsed(bytes: Buffer): Record<string, unknown> {
+function parseObject(bytes: Buffer): Record<string, unknown> {
   try {
     return JSON.parse(bytes.toString().replace(/^\uFEFF/, '')) as Record<string, unknown>;
   } catch {
-    // V8's message would quote the capture, which holds the token.
-    throw new UnreadableCaptureError('The captured request begins with "{" and is no JSON.');
+    // V8's message would quote the capture, which contains the token.
+    throw new UnreadableCaptureError(
+      'The captured request begins with "{", but is not valid JSON.',
+    );
   }
 }
 
@@ -73,7 +75,7 @@ function fromHttp(bytes: Buffer): CapturedRequest {
   const method = REQUEST_LINE.exec(first)?.[1];
   if (method === undefined) {
     throw new UnreadableCaptureError(
-      'The captured request does not begin with a request line like "POST /webhooks HTTP/1.1".',
+      'The captured request must begin with a request line, such as "POST /webhooks HTTP/1.1".',
     );
   }
   const headers = new Map<string, string[]>();
@@ -81,14 +83,18 @@ function fromHttp(bytes: Buffer): CapturedRequest {
     const colon = line.indexOf(':');
     if (colon <= 0) {
       throw new UnreadableCaptureError(
-        'A line of the head is no header: between request line and body there are "Name: value" lines and one empty line.',
+        'A line after the request line is not a header: write "Name: value" lines, an empty line, then the body.',
       );
     }
     const name = line.slice(0, colon).trim().toLowerCase();
     headers.set(name, [...(headers.get(name) ?? []), line.slice(colon + 1).trim()]);
   }
   const isChunked = headers.get('transfer-encoding')?.at(-1)?.toLowerCase() === 'chunked';
-  return { method, headers: Object.fromEntries(headers), body: isChunked ? unchunked(rest) : rest };
+  return {
+    method,
+    headers: Object.fromEntries(headers),
+    body: isChunked ? decodeChunks(rest) : rest,
+  };
 }
 
 function splitHead(bytes: Buffer): { head: string; rest: Buffer } {
@@ -101,8 +107,8 @@ function splitHead(bytes: Buffer): { head: string; rest: Buffer } {
   return { head, rest: bytes.subarray(end.at + end.length) };
 }
 
-/** Takes chunks apart as far as they are chunks; some tools write down a body that is put together already. */
-function unchunked(bytes: Buffer): Buffer {
+/** Decodes chunks; returns the bytes as they are if they are not chunks, because some tools capture the decoded body. */
+function decodeChunks(bytes: Buffer): Buffer {
   const chunks: Buffer[] = [];
   let at = 0;
   for (;;) {

@@ -3,34 +3,34 @@ import { USAGE, type Command, type CommandIo } from './command.interface.js';
 
 const NAME = 'nestjs-webhook-token';
 
-/** Every command. A new one is a file that exports `run`, and a row here. */
+/** All commands. To add one, write a file that exports `run` and add a row here. */
 const COMMANDS: Readonly<Record<string, Command>> = {
   conformance: {
-    summary: 'holds a receiver, in any language, against the rules of the protocol',
+    summary: 'tests a receiver in any language against the protocol',
     load: () => import('./conformance.command.js'),
   },
   explain: {
-    summary: 'says step by step why a captured request is accepted or refused',
+    summary: 'explains why a captured request is accepted or refused',
     load: () => import('./explain.command.js'),
   },
   migrate: {
-    summary: 'makes the tables of the stores on PostgreSQL, or brings them up to date',
+    summary: 'creates or updates the PostgreSQL tables of the stores',
     load: () => import('./migrate.command.js'),
   },
   status: {
-    summary: 'says which steps of those tables are applied, and which are pending',
+    summary: 'lists applied and pending migrations of these tables',
     load: () => import('./status.command.js'),
   },
   sql: {
-    summary: 'prints those steps as SQL, for a migration tool of your own',
+    summary: 'prints the migrations as SQL for your own migration tool',
     load: () => import('./sql.command.js'),
   },
 };
 
 /**
- * Runs what a command line asks for.
+ * Runs the command that the arguments name.
  *
- * @param args - without node and the script
+ * @param args - the arguments after the script's path
  * @returns the exit code
  */
 export async function runCommandLine(args: readonly string[], io: CommandIo): Promise<number> {
@@ -45,7 +45,7 @@ export async function runCommandLine(args: readonly string[], io: CommandIo): Pr
   }
   if (!Object.hasOwn(COMMANDS, name)) {
     io.stderr.write(
-      `There is no command or option ${JSON.stringify(name)}. "${NAME} --help" lists them.\n`,
+      `Unknown command or option ${JSON.stringify(name)}. Run "${NAME} --help" to list them.\n`,
     );
     return USAGE;
   }
@@ -63,7 +63,7 @@ function help(): string {
     '',
     ...rows,
     '',
-    `"${NAME} <command> --help" says more. --version prints the version.`,
+    `Run "${NAME} <command> --help" for the options of a command, "${NAME} --version" for the version.`,
     '',
   ].join('\n');
 }

@@ -1,6 +1,6 @@
 import type { Readable, Writable } from 'node:stream';
 
-/** What a command reads and writes, in place of the process's own. */
+/** The streams and environment of a command. */
 export interface CommandIo {
   readonly stdin: Readable;
   readonly stdout: Writable;
@@ -8,20 +8,20 @@ export interface CommandIo {
   readonly env: Readonly<Record<string, string | undefined>>;
 }
 
-/** A command's module: one file a command, loaded when it is called for. */
+/** The module of a command; loaded only when the command runs. */
 interface CommandModule {
   /**
-   * @param args - what stands behind the command's name
-   * @returns the exit code: 0 for success, 2 for a wrong usage
+   * @param args - the arguments after the command's name
+   * @returns the exit code: 0 for success, 2 for wrong usage
    */
   run(args: readonly string[], io: CommandIo): Promise<number>;
 }
 
-/** A row of the command table. */
+/** An entry of the command table. */
 export interface Command {
   readonly summary: string;
   load(): Promise<CommandModule>;
 }
 
-/** The exit code of a call that cannot be understood. */
+/** The exit code for wrong usage. */
 export const USAGE = 2;

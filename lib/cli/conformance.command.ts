@@ -10,31 +10,31 @@ const UNREACHABLE = 3;
 
 const HELP = `Usage: nestjs-webhook-token conformance <url> --issuer <iss> [options]
 
-Sends requests to a receiver, right ones and wrong ones, and says which rules it keeps. The right
-ones are events to it, and are handled: use a receiver for tests.
+Sends valid and invalid requests to a receiver and reports which rules of the protocol it follows.
+Valid requests are handled as real events: use a test receiver.
 
-  --issuer <iss>         who the receiver trusts; required
-  --secret <text>        the shared secret; others on this machine can see it, so better:
-  --secret-file <file>   a file with it; or the environment variable ${SECRET_VARIABLE}
-  --key <file>           a private key (PEM) in place of a secret, with --alg
+  --issuer <iss>         an issuer that the receiver trusts; required
+  --secret-file <file>   file with the shared secret
+  --secret <secret>      the shared secret; visible to other users, so prefer a file or ${SECRET_VARIABLE}
+  --key <file>           private key (PEM) instead of a secret; requires --alg
   --alg <name>           HS256 (default), HS384, HS512, RS256, PS256, ES256, ES384, EdDSA
-  --kid <name>           the key's name, where the receiver knows it by one
-  --audience <aud>       who the receiver is, where it wants to be named
-  --event <name>         order.created, unless given; best one whose data is not validated
-  --profile <name>       ${CONFORMANCE_PROFILES.join(', ')}
-  --only <group>         ${PROBE_GROUPS.join(', ')}
-  --timeout <duration>   for each answer; 5s, unless given
-  --allow-http           for http:// to another host than this one
-  --insecure-ca <file>   trust this authority (PEM) in place of the public ones
+  --kid <kid>            id of the key, if the receiver expects one
+  --audience <aud>       audience of the receiver, if it has one
+  --event <name>         default order.created; choose an event whose data is not validated
+  --profile <name>       wire format: ${CONFORMANCE_PROFILES.join(', ')}
+  --only <group>         run one group: ${PROBE_GROUPS.join(', ')}
+  --timeout <duration>   for each answer; default 5s
+  --allow-http           allow http:// to other hosts than this one
+  --insecure-ca <file>   trust this certificate authority (PEM) instead of the public ones
   --json                 print JSON
 
-Exit code: 0 all musts hold, 1 one does not, 2 wrong usage, 3 the receiver cannot be reached.
+Exit code: 0 every required probe passes, 1 one fails, 2 wrong usage, 3 the receiver is unreachable.
 `;
 
 /**
- * Holds a receiver against the rules of the protocol, from outside.
+ * Tests a receiver against the protocol by sending it requests.
  *
- * @returns 0 when every `must` holds, 1 when one does not, 2 for a wrong call, 3 when nobody answers
+ * @returns 0 if every `must` passes, 1 if one fails, 2 for wrong usage, 3 if the receiver is unreachable
  */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const call = readConformanceCall(args, io.env);
@@ -44,7 +44,7 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
       return 0;
     case 'faults':
       io.stderr.write(
-        `${call.faults.join('\n')}\n"nestjs-webhook-token conformance --help" lists the options.\n`,
+        `${call.faults.join('\n')}\nRun "nestjs-webhook-token conformance --help" to list the options.\n`,
       );
       return USAGE;
     case 'run': {
@@ -64,10 +64,10 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
 
 function adviceOn({ end, reason, clockSkew = 0 }: ConformanceRun): string {
   if (end === 'unreachable') {
-    return `The receiver cannot be reached: ${reason}. Check the URL, and --timeout.`;
+    return `The receiver is unreachable: ${reason}. Check the URL and --timeout.`;
   }
   const clock = Math.abs(clockSkew) > 1 ? ` Its clock differs by ${clockSkew} s.` : '';
-  return `Stopped: ${reason}, so the other refusals would say nothing.${clock} Check URL, secret, issuer, audience, kid and profile, that the clocks agree, and that the event's data is not validated.`;
+  return `Stopped: ${reason}. A receiver that refuses a valid event cannot be tested.${clock} Check URL, secret, issuer, audience, kid and profile, the clocks, and that the data of the event is not validated.`;
 }
 
 function exitCode({ end, results }: ConformanceRun): number {

@@ -17,23 +17,23 @@ import type { CommandIo } from './command.interface.js';
 import { readCapturedRequest, UnreadableCaptureError } from './captured-request.js';
 import { printExplanation } from './explanation.printer.js';
 
-/** How to call it. */
+/** The output of `explain --help`. */
 export const EXPLAIN_USAGE = `Usage: nestjs-webhook-token explain [file] --issuer <iss> [options]
 
-Says step by step why a captured request is accepted or refused. The file, or standard input, holds the
-request as raw HTTP text, or as JSON { method, headers, body | bodyBase64 }.
+Explains step by step why a captured request is accepted or refused. The file, or standard input,
+contains the request as raw HTTP or as JSON { method, headers, body | bodyBase64 }.
 
-  --issuer <iss>         who is trusted
-  --secret-file <file>   its shared secret; one line feed at the end is not part of it
-  --secret <text>        the same; other users of the machine can read it. Or set WEBHOOK_SECRET
-  --key <file>           its key in place of a secret: PEM or JWK; with --alg
+  --issuer <iss>         the trusted issuer; required
+  --secret-file <file>   file with its shared secret; a line feed at the end is ignored
+  --secret <secret>      the shared secret; visible to other users, so prefer a file or WEBHOOK_SECRET
+  --key <file>           public key instead of a secret, as PEM or JWK; requires --alg
   --alg <name>           algorithm of the key or secret; default HS256
-  --kid <name>           name of the key
-  --audience <name>      who the receiver is; may be repeated
-  --profile <name>       wire format; may be repeated
-  --now <ISO time>       the receiver's clock when the request came; default: now
-  --receipt <file>       JSON of the sender's receipt, to compare
-  --json                 print JSON: the explanation, and the differences
+  --kid <kid>            id of the key
+  --audience <aud>       audience of the receiver; repeatable
+  --profile <name>       wire format; repeatable
+  --now <ISO time>       time of the receiver's clock when the request arrived; default now
+  --receipt <file>       the sender's receipt as JSON, to list differences
+  --json                 print the explanation and the differences as JSON
 
 Exit code: 0 accepted, 1 refused, 2 wrong usage.
 `;
@@ -55,10 +55,10 @@ const OPTIONS = {
 
 type Options = ReturnType<typeof parseArgs<{ options: typeof OPTIONS }>>['values'];
 
-/** Bytes of a body at the most: as a receiver by default. */
+/** The default of a receiver. */
 const MAX_BODY_BYTES = 32 * 1024 * 1024;
 
-/** The arguments do not make sense; the message names the remedy. */
+/** Wrong arguments; the message says what to do. */
 class UsageError extends Error {}
 
 /**
@@ -86,12 +86,13 @@ async function explain(args: readonly string[], io: CommandIo): Promise<number> 
     io.stdout.write(EXPLAIN_USAGE);
     return 0;
   }
-  if (positionals.length > 1)
-    throw new UsageError('There is more than one file: explain them one by one.');
+  if (positionals.length > 1) throw new UsageError('Pass one file; run the command once per file.');
   const tokens = await verifierFrom(values, io.env);
   const sent = values.receipt === undefined ? undefined : await receiptFrom(values.receipt);
   const [file = '-'] = positionals;
-  const capture = readCapturedRequest(file === '-' ? await allOf(io.stdin) : await contentOf(file));
+  const capture = readCapturedRequest(
+    file === '-' ? await readAll(io.stdin) : await readContent(file),
+  );
   const explanation = await explainRequest(fromRequestLike(capture), {
     tokens,
     allowedEvents: new Map(),
@@ -112,7 +113,7 @@ function parsedArguments(args: readonly string[]): { values: Options; positional
   try {
     return parseArgs({ args: [...args], options: OPTIONS, allowPositionals: true });
   } catch (error) {
-    // parseArgs names the option, and never its value.
+    // The message of parseArgs names the option, never its value.
     throw new UsageError((error as Error).message);
   }
 }
@@ -120,11 +121,11 @@ function parsedArguments(args: readonly string[]): { values: Options; positional
 async function verifierFrom(values: Options, env: CommandIo['env']): Promise<TokenVerifier> {
   const { issuer, alg, kid, audience, profile, now } = values;
   if (issuer === undefined)
-    throw new UsageError('Say who is trusted: --issuer https://shop.example');
+    throw new UsageError('--issuer is required, for example --issuer https://shop.example');
   const key = await keyFrom(values, env);
   const time = now === undefined ? undefined : Date.parse(now);
   if (Number.isNaN(time)) {
-    throw new UsageError('--now is no time: write ISO 8601, as in 2026-01-31T12:00:00Z');
+    throw new UsageError('--now must be an ISO 8601 time, such as 2026-01-31T12:00:00Z');
   }
   const trusted: TrustedIssuer = {
     issuer,
@@ -141,29 +142,29 @@ async function verifierFrom(values: Options, env: CommandIo['env']): Promise<Tok
 async function keyFrom(values: Options, env: CommandIo['env']): Promise<KeyMaterial> {
   const { secret, key, 'secret-file': secretFile } = values;
   if ([secret, key, secretFile].filter((one) => one !== undefined).length > 1) {
-    throw new UsageError('Give one of --secret, --secret-file and --key.');
+    throw new UsageError('Pass only one of --secret, --secret-file and --key.');
   }
   if (key !== undefined) {
-    const text = (await contentOf(key)).toString();
+    const text = (await readContent(key)).toString();
     return text.trimStart().startsWith('{') ? (jsonOf(text, key) as KeyMaterial) : text;
   }
-  // Editors end a file with a line feed; one that belongs to the secret would be a second one.
+  // Editors add a line feed at the end of a file; it is not part of the secret.
   const text =
     secretFile === undefined
       ? undefined
-      : (await contentOf(secretFile)).toString().replace(/\r?\n$/, '');
+      : (await readContent(secretFile)).toString().replace(/\r?\n$/, '');
   const found = text ?? secret ?? env['WEBHOOK_SECRET'];
   if (found !== undefined && found !== '') return found;
   throw new UsageError(
-    'There is no key to verify with: give --secret-file, --key with --alg, or set WEBHOOK_SECRET.',
+    'A key is required: pass --secret-file, or --key with --alg, or set WEBHOOK_SECRET.',
   );
 }
 
 async function receiptFrom(file: string): Promise<Partial<WebhookReceipt>> {
-  const value = jsonOf((await contentOf(file)).toString(), file);
+  const value = jsonOf((await readContent(file)).toString(), file);
   if (typeof value === 'object' && value !== null) return value;
   throw new UsageError(
-    `${file} is no receipt: write the member receipt of the sender's result as JSON.`,
+    `${file} is not a receipt: save the property "receipt" of the sender's result as JSON.`,
   );
 }
 
@@ -171,11 +172,11 @@ function jsonOf(text: string, file: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    throw new UsageError(`${file} is no JSON.`);
+    throw new UsageError(`${file} is not valid JSON.`);
   }
 }
 
-async function contentOf(file: string): Promise<Buffer> {
+async function readContent(file: string): Promise<Buffer> {
   try {
     return await readFile(file);
   } catch (error) {
@@ -183,7 +184,7 @@ async function contentOf(file: string): Promise<Buffer> {
   }
 }
 
-async function allOf(stream: Readable): Promise<Buffer> {
+async function readAll(stream: Readable): Promise<Buffer> {
   const chunks: Buffer[] = [];
   for await (const chunk of stream as AsyncIterable<Buffer | string>) {
     chunks.push(Buffer.from(chunk as string));

@@ -2,5 +2,5 @@
 import { runCommandLine } from './command-line.js';
 
 const { stdin, stdout, stderr, env } = process;
-// The code is only set: what was printed may still be on its way into a pipe.
+// Set the exit code instead of exiting, so that output to a pipe is not cut off.
 process.exitCode = await runCommandLine(process.argv.slice(2), { stdin, stdout, stderr, env });

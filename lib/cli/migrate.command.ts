@@ -8,23 +8,22 @@ import {
   readDatabaseCall,
   readOptions,
 } from './database/database-call.js';
-import { withDatabase } from './database/database-session.js';
-import { runDatabaseCommand } from './database/run-database-command.js';
+import { withDatabase, runDatabaseCommand } from './database/database-session.js';
 
 const HELP = `Usage: nestjs-webhook-token migrate [options]
 
-Makes the tables of the stores on PostgreSQL, or brings them up to date: step by step, each in a
-transaction of its own. Several at once are fine. Nothing is ever taken back.
+Creates or updates the PostgreSQL tables of the stores. Every migration runs in its own transaction;
+several processes may migrate at once. Migrations cannot be reverted.
 
 ${DATABASE_HELP}
 
-Exit code: 0 up to date, 2 not: wrong usage, or the database does not let it.
+Exit code: 0 up to date, 2 wrong usage or a database error.
 `;
 
 /**
- * Brings the tables up to date.
+ * Creates or updates the tables.
  *
- * @returns 0 when they are, 2 when they cannot be
+ * @returns 0 if they are up to date, 2 for wrong usage or a database error
  */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   return runDatabaseCommand('migrate', io, async () => {
@@ -33,7 +32,8 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
       io.stdout.write(HELP);
       return 0;
     }
-    if (values.json === true) throw new DatabaseUsageError('--json is an option of status.');
+    if (values.json === true)
+      throw new DatabaseUsageError('--json is only an option of the command status.');
     const call = readDatabaseCall(values, io.env);
     const queue = call.withQueue ? await QueueTables.load(call.schema) : undefined;
     await withDatabase(call, async (run) => {
@@ -49,7 +49,7 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
 
 async function migrateQueue(queue: QueueTables, run: RunStatement, io: CommandIo): Promise<void> {
   const before = await queue.version(run);
-  // One that is ahead serves an older pg-boss too, as its authors see it: it starts with it.
+  // pg-boss also starts with a newer schema than its own.
   if (before !== undefined && before >= queue.latest) return;
   await queue.migrate(run);
   io.stdout.write(`applied pg-boss ${await queue.version(run)}\n`);

@@ -8,26 +8,26 @@ import {
   readSchema,
   SCRIPT_OPTIONS,
 } from './database/database-call.js';
-import { runDatabaseCommand } from './database/run-database-command.js';
+import { runDatabaseCommand } from './database/database-session.js';
 
 const HELP = `Usage: nestjs-webhook-token sql [options]
 
-Prints what migrate does as SQL, for a migration tool of your own. It connects to nothing.
+Prints the migrations as SQL for your own migration tool. Does not connect to a database.
 
-  --schema <name>        where the tables lie; webhooks, unless given
-  --from <version>       the version that is in place, as status says: only the steps behind it
-  --queue-from <version> the same for the tables of pg-boss; with --from, they are left out without it
-  --no-queue             leave them out; they are included where pg-boss is installed
+  --schema <name>        schema of the tables; default webhooks
+  --from <version>       current version, as status shows it; prints only later migrations
+  --queue-from <version> current version of the pg-boss tables; with --from, required to include them
+  --no-queue             omit the pg-boss tables, which are included if pg-boss is installed
 
-The part of pg-boss opens and ends a transaction of its own.
+The pg-boss part begins and commits its own transaction.
 
-Exit code: 0, or 2 for a wrong usage.
+Exit code: 0 printed, 2 wrong usage.
 `;
 
 /**
- * Prints the script of the tables.
+ * Prints the migration script.
  *
- * @returns 0, or 2 for a wrong usage
+ * @returns 0, or 2 for wrong usage
  */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   return runDatabaseCommand('sql', io, async () => {
@@ -39,14 +39,14 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
     const schema = readSchema(values.schema);
     const from = readVersion('--from', values.from);
     if (from !== undefined && from > migrationSteps(schema).length) {
-      throw new DatabaseUsageError('--from is a version that this package does not know.');
+      throw new DatabaseUsageError('--from is newer than every version that this package knows.');
     }
     const queueFrom = readVersion('--queue-from', values['queue-from']);
-    const isLeftOut =
+    const isOmitted =
       values['no-queue'] === true || (from !== undefined && queueFrom === undefined);
-    const queue = isLeftOut ? undefined : await QueueTables.load(schema);
-    const ofQueue = queue === undefined ? '' : queueScript(queue, queueFrom);
-    io.stdout.write(`${migrationScript(schema, from)}${ofQueue}`);
+    const queue = isOmitted ? undefined : await QueueTables.load(schema);
+    const queueSql = queue === undefined ? '' : queueScript(queue, queueFrom);
+    io.stdout.write(`${migrationScript(schema, from)}${queueSql}`);
     return 0;
   });
 }
@@ -61,13 +61,13 @@ function queueSteps(queue: QueueTables, from: number): string {
     return queue.migrationScript(from);
   } catch {
     throw new DatabaseUsageError(
-      `--queue-from is a version from which this pg-boss knows no way to its own, ${queue.latest}.`,
+      `--queue-from is a version that the installed pg-boss cannot migrate to its own version ${queue.latest}.`,
     );
   }
 }
 
-function readVersion(option: string, text: string | undefined): number | undefined {
-  if (text === undefined) return undefined;
-  if (/^\d{1,6}$/.test(text)) return Number(text);
-  throw new DatabaseUsageError(`${option} is no version: write a number, as status says it.`);
+function readVersion(option: string, value: string | undefined): number | undefined {
+  if (value === undefined) return undefined;
+  if (/^\d{1,6}$/.test(value)) return Number(value);
+  throw new DatabaseUsageError(`${option} must be a version number, as status shows it.`);
 }

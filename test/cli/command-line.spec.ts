@@ -2,17 +2,16 @@ import { execFile } from 'node:child_process';
 import { createServer } from 'node:http';
 import { generateKeyPairSync } from 'node:crypto';
 import { once } from 'node:events';
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
-import { dirname, join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import type { INestApplication } from '@nestjs/common';
 import { ExpressAdapter } from '@nestjs/platform-express';
 import { runCommandLine } from '../../lib/cli/command-line.js';
-import { WebhookModule } from '../../lib/webhook.module.js';
 import { PATH, ISSUER, SECRET, startApp } from '../fixtures/receiver-app.js';
 import { conformance, report, Sink, type Report } from './conformance-run.js';
 
@@ -56,13 +55,13 @@ describe('the command line', () => {
     expect(await commandLine('--version')).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' });
   });
 
-  it('wants a command', async () => {
+  it('requires a command', async () => {
     const { code, stderr } = await commandLine();
 
     expect([code, stderr]).toEqual([2, expect.stringContaining('Usage:')]);
   });
 
-  it.each(['conform', '--verbose', '__proto__'])('does not know %s', async (name) => {
+  it.each(['conform', '--verbose', '__proto__'])('refuses the unknown command %s', async (name) => {
     const { code, stdout, stderr } = await commandLine(name);
 
     expect([code, stdout]).toEqual([2, '']);
@@ -81,15 +80,15 @@ describe('the command conformance', () => {
   const good = (): string[] => [url, '--issuer', ISSUER];
 
   it.each<[string, string[], Record<string, string>, RegExp]>([
-    ['no URL', ['--issuer', ISSUER], { WEBHOOK_SECRET: SECRET }, /give one URL/],
+    ['no URL', ['--issuer', ISSUER], { WEBHOOK_SECRET: SECRET }, /pass one URL/],
     [
       'two URLs',
       ['http://localhost', 'http://localhost', '--issuer', 'a'],
       { WEBHOOK_SECRET: SECRET },
-      /give one URL/,
+      /pass one URL/,
     ],
     [
-      'what is no URL',
+      'a URL without a scheme',
       ['localhost:3000', '--issuer', ISSUER],
       { WEBHOOK_SECRET: SECRET },
       /https:\/\//,
@@ -100,7 +99,7 @@ describe('the command conformance', () => {
       { WEBHOOK_SECRET: SECRET },
       /--allow-http/,
     ],
-    ['no issuer', ['http://localhost'], { WEBHOOK_SECRET: SECRET }, /--issuer is missing/],
+    ['no issuer', ['http://localhost'], { WEBHOOK_SECRET: SECRET }, /--issuer is required/],
     ['no key', ['http://localhost', '--issuer', ISSUER], {}, /WEBHOOK_SECRET/],
     [
       'a short secret',
@@ -112,7 +111,7 @@ describe('the command conformance', () => {
       'two keys',
       ['http://localhost', '--issuer', ISSUER, '--secret', 'short-one', '--key', 'x'],
       {},
-      /give one of/,
+      /pass only one of/,
     ],
     [
       'a file that is not there',
@@ -121,12 +120,7 @@ describe('the command conformance', () => {
       /cannot be read/,
     ],
     ['an unknown option', ['http://localhost', '--isuer', ISSUER], {}, /--isuer is unknown/],
-    [
-      'an option without its value',
-      ['http://localhost', '--issuer'],
-      {},
-      /--issuer has a wrong value/,
-    ],
+    ['an option without its value', ['http://localhost', '--issuer'], {}, /--issuer has no value/],
     [
       'an unknown profile',
       ['http://localhost', '--issuer', ISSUER, '--profile', 'x'],
@@ -146,18 +140,18 @@ describe('the command conformance', () => {
       /alg must be one of/,
     ],
     [
-      'no event name',
+      'an event that is not a name',
       ['http://localhost', '--issuer', ISSUER, '--event', 'x'],
       { WEBHOOK_SECRET: SECRET },
       /--event/,
     ],
     [
-      'no duration',
+      'a timeout that is not a duration',
       ['http://localhost', '--issuer', ISSUER, '--timeout', 'long'],
       { WEBHOOK_SECRET: SECRET },
       /--timeout/,
     ],
-  ])('refuses %s and names the remedy', async (_, args, env, remedy) => {
+  ])('refuses %s and says what to do', async (_, args, env, remedy) => {
     const { code, stdout, stderr } = await conformance(args, env);
 
     expect([code, stdout]).toEqual([2, '']);
@@ -165,13 +159,13 @@ describe('the command conformance', () => {
     expect(stderr).not.toContain('short-one');
   });
 
-  it('names every fault at once', async () => {
+  it('reports all faults at once', async () => {
     const { stderr } = await conformance(['--profile', 'x'], {});
 
     expect(stderr.trim().split('\n').length).toBeGreaterThan(3);
   });
 
-  it('says where a probe stands, and prints neither secret nor token', async () => {
+  it('prints every probe, and neither secret nor token', async () => {
     const { code, stdout, stderr } = await conformance([...good(), '--only', 'token']);
 
     expect(code).toBe(0);
@@ -190,7 +184,7 @@ describe('the command conformance', () => {
     expect((await conformance(args, {})).code).toBe(0);
   });
 
-  it('stops where a right event is refused, and says what to look at', async () => {
+  it('stops if a valid event is refused, and says what to check', async () => {
     const other = 'another-secret-of-32-bytes-or-more-0002';
     const { code, stdout, stderr } = await conformance(good(), { WEBHOOK_SECRET: other });
 
@@ -202,7 +196,7 @@ describe('the command conformance', () => {
     expect(stderr).not.toContain(other);
   });
 
-  it('says that nobody answers', async () => {
+  it('reports that nothing listens', async () => {
     const server = createServer();
     await once(server.listen(0, '127.0.0.1'), 'listening');
     const { port } = server.address() as AddressInfo;
@@ -212,19 +206,19 @@ describe('the command conformance', () => {
     expect([code, stderr]).toEqual([3, expect.stringContaining('ECONNREFUSED')]);
   });
 
-  it('says that no answer comes', async () => {
+  it('reports a timeout', async () => {
     const server = createServer(() => undefined);
     await once(server.listen(0, '127.0.0.1'), 'listening');
     const { port } = server.address() as AddressInfo;
     const args = [`http://127.0.0.1:${port}/`, '--issuer', ISSUER, '--timeout', '100ms'];
 
     const { code, stderr } = await conformance(args);
-    expect([code, stderr]).toEqual([3, expect.stringContaining('no answer came in time')]);
+    expect([code, stderr]).toEqual([3, expect.stringContaining('no answer arrived in time')]);
     server.closeAllConnections();
     await new Promise((resolve) => server.close(resolve));
   });
 
-  it('prints nothing of a token that the receiver gives back, and no control characters', async () => {
+  it('prints neither a token that the receiver echoes nor control characters', async () => {
     const server = createServer(({ headers }, response) => {
       const words = `Bearer error="\u009b31m${headers.authorization}"`;
       response.writeHead(401, { 'WWW-Authenticate': words }).end();
@@ -240,7 +234,7 @@ describe('the command conformance', () => {
     await new Promise((resolve) => server.close(resolve));
   });
 
-  it('speaks TLS, with an authority of its own', async () => {
+  it('trusts a custom certificate authority', async () => {
     const certificates = join(ROOT, 'test/egress/certificates');
     const cert = readFileSync(join(certificates, 'hooks.test.cert.pem'), 'utf8');
     const key = readFileSync(join(certificates, 'hooks.test.key.pem'), 'utf8');
@@ -261,7 +255,7 @@ describe('the command conformance', () => {
     }
   });
 
-  it('tells by how much the clock of the receiver differs', async () => {
+  it('reports the clock difference of the receiver', async () => {
     const server = createServer((_request, response) => {
       response.writeHead(401, { Date: new Date(Date.now() + 600_000).toUTCString() }).end();
     });
@@ -324,7 +318,7 @@ function keyPair(alg: 'ES256' | 'RS256' | 'EdDSA'): ReturnType<typeof generateKe
   }
 }
 
-describe('the program that is built', () => {
+describe('the built program', () => {
   const main = join(ROOT, 'dist/cli/main.js');
 
   function program(args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
@@ -338,14 +332,16 @@ describe('the program that is built', () => {
 
   it('ends with the exit code of its command', async () => {
     expect(await program(['conformance', url, '--issuer', ISSUER])).toMatchObject({ code: 0 });
-    expect(await program(['conformance', url, '--issuer', 'nobody'])).toMatchObject({ code: 1 });
+    expect(
+      await program(['conformance', url, '--issuer', 'https://untrusted.example']),
+    ).toMatchObject({ code: 1 });
     expect(await program(['conformance', url])).toMatchObject({ code: 2 });
     expect(await program(['conformance', 'http://127.0.0.1:1', '--issuer', ISSUER])).toMatchObject({
       code: 3,
     });
   });
 
-  it('prints JSON, whole', async () => {
+  it('prints complete JSON', async () => {
     const { stdout } = await program(['conformance', url, '--issuer', ISSUER, '--json']);
     const found = JSON.parse(stdout) as Report;
 
@@ -353,7 +349,7 @@ describe('the program that is built', () => {
     expect(found.totals.pass).toBeGreaterThan(80);
   });
 
-  it('is what package.json runs, and names node', () => {
+  it('is the bin of package.json and has a shebang', () => {
     const { bin } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
       bin: Record<string, string>;
     };
@@ -362,38 +358,3 @@ describe('the program that is built', () => {
     expect(readFileSync(main, 'utf8').split('\n')[0]).toBe('#!/usr/bin/env node');
   });
 });
-
-describe('starting the program', () => {
-  it('loads nothing of Nest', () => {
-    const loaded = staticImports(join(ROOT, 'lib/cli/main.ts'));
-
-    expect([...loaded].filter((name) => /^@nestjs|^rxjs|^reflect-metadata/.test(name))).toEqual([]);
-    expect(loaded.size).toBeGreaterThan(1);
-    // The same look at a file that does.
-    const module = staticImports(join(ROOT, 'lib/webhook.module.ts'));
-    expect([...module]).toContain('@nestjs/common');
-    expect(WebhookModule).toBeDefined();
-  });
-
-  it('nor does the command conformance', () => {
-    const loaded = staticImports(join(ROOT, 'lib/cli/conformance.command.ts'));
-
-    expect([...loaded].filter((name) => /^@nestjs|^rxjs|^reflect-metadata/.test(name))).toEqual([]);
-    expect(loaded.size).toBeGreaterThan(10);
-  });
-});
-
-/** Every module that is loaded with a file: paths of this package, names of others. */
-function staticImports(file: string, seen = new Set<string>()): Set<string> {
-  if (seen.has(file) || !existsSync(file)) return seen;
-  seen.add(file);
-  const text = readFileSync(file, 'utf8');
-  for (const [, name = ''] of text.matchAll(/^(?:import|export)(?! type)[^;]*?from '([^']+)'/gm)) {
-    if (name.startsWith('.')) {
-      staticImports(resolve(dirname(file), name.replace(/\.js$/, '.ts')), seen);
-    } else {
-      seen.add(name);
-    }
-  }
-  return seen;
-}

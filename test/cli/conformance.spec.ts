@@ -4,7 +4,7 @@ import {
   CONFORMANCE_PROFILES,
   type ConformanceProfile,
 } from '../../lib/cli/conformance/probe.interface.js';
-import { probesFor } from '../../lib/cli/conformance/probes/all-probes.js';
+import { probesFor } from '../../lib/cli/conformance/conformance.runner.js';
 import { WEBHOOK_PROFILES } from '../../lib/token/webhook-token.constants.js';
 import { adapters } from '../fixtures/adapters.js';
 import { PATH, receiverOptions, startApp } from '../fixtures/receiver-app.js';
@@ -14,7 +14,7 @@ import { ids, report } from './conformance-run.js';
 
 const AUDIENCE = 'https://crm.example';
 
-/** The formats that the receiver of this package reads; each of them is held against its own probes. */
+/** The wire formats that the receiver of this package reads. */
 const READ = CONFORMANCE_PROFILES.filter((profile) =>
   (WEBHOOK_PROFILES as readonly string[]).includes(profile),
 );
@@ -35,7 +35,7 @@ describe.each(adapters)('conformance of the receiver on %s', (_, createAdapter) 
     });
     afterAll(() => app.close());
 
-    it('holds every must and every should', async () => {
+    it('passes every probe', async () => {
       const {
         code,
         report: found,
@@ -49,7 +49,7 @@ describe.each(adapters)('conformance of the receiver on %s', (_, createAdapter) 
       expect(Math.abs(found.clockSkewSeconds!)).toBeLessThan(60);
     });
 
-    it('is asked alone for a group, behind the guard', async () => {
+    it('is tested with the first probe and one group only', async () => {
       const { report: found } = await report(
         url,
         '--audience',
@@ -88,8 +88,8 @@ async function findings(url: string): Promise<{ code: number; fails: string[]; w
   return { code, fails: ids(found, 'fail', 'error'), warns: ids(found, 'warn') };
 }
 
-describe('conformance of a receiver that is right but for one thing', () => {
-  it('finds nothing where there is nothing', async () => {
+describe('conformance of a receiver with one weakness', () => {
+  it('finds nothing without a weakness', async () => {
     const receiver = await WeakReceiver.start();
     try {
       expect(await findings(receiver.url)).toEqual({ code: 0, fails: [], warns: [] });
@@ -132,7 +132,7 @@ describe('conformance of a receiver that is right but for one thing', () => {
       ['body.no-hash', 'body.no-hash-data', 'body.draft-stamp-alone'],
       [],
     ],
-    ['digests the JSON written anew', ['body.longer', 'body.rewritten', 'body.spaced'], []],
+    ['digests the JSON re-serialised', ['body.longer', 'body.rewritten', 'body.spaced'], []],
     ['burns the id before the body is checked', ['replay.tampered-first'], []],
     [
       'never forgets nor recognises',
@@ -166,7 +166,7 @@ describe('conformance of a receiver that is right but for one thing', () => {
     }
   });
 
-  it('finds that it never checks the digest, by every probe of a body', async () => {
+  it('finds with every body probe that it never checks the digest', async () => {
     const receiver = await WeakReceiver.start('never checks the digest');
     try {
       const { code, fails, warns } = await findings(receiver.url);
@@ -184,14 +184,14 @@ describe('conformance of a receiver that is right but for one thing', () => {
     }
   });
 
-  it('finds that it redirects in place of a refusal', async () => {
+  it('finds that it redirects instead of refusing', async () => {
     const receiver = await WeakReceiver.start('answers redirects');
     try {
       const { report: found } = await report(receiver.url);
 
       expect(found.probes.find(({ id }) => id === 'token.expired')).toMatchObject({
         verdict: 'fail',
-        detail: 'answered 302, not 4xx',
+        detail: 'answered with 302, not 4xx',
       });
     } finally {
       await receiver.stop();
@@ -200,7 +200,7 @@ describe('conformance of a receiver that is right but for one thing', () => {
 });
 
 describe('conformance of a receiver of another format', () => {
-  it('finds what the format of -00 has and the default one has not', async () => {
+  it('finds what swt-draft-00 has and the default format does not', async () => {
     const receiver = await WeakReceiver.start();
     try {
       const { code, report: found } = await report(receiver.url, '--profile', 'swt-draft-00');
@@ -221,7 +221,7 @@ describe('conformance of a receiver of another format', () => {
     }
   });
 
-  it('stops where its plainest event is refused', async () => {
+  it('stops if a valid event is refused', async () => {
     const receiver = await WeakReceiver.start();
     try {
       const { code, report: found } = await report(receiver.url, '--profile', 'swt-draft-02');
@@ -233,8 +233,8 @@ describe('conformance of a receiver of another format', () => {
   });
 });
 
-describe('conformance of a receiver written in an afternoon', () => {
-  it('finds what is missing', async () => {
+describe('conformance of a naive receiver', () => {
+  it('finds what it does not check', async () => {
     const receiver = await startNaiveReceiver();
     try {
       const { code, fails, warns } = await findings(receiver.url);
@@ -258,7 +258,7 @@ describe('conformance of a receiver written in an afternoon', () => {
         ]),
       );
       expect(warns).toEqual(expect.arrayContaining(['http.head-status', 'http.no-store']));
-      // It does check signatures, and is not said not to.
+      // It does check signatures.
       expect(fails).not.toContain('token.secret-other');
       expect(fails).not.toContain('token.claims-changed');
     } finally {

@@ -58,7 +58,7 @@ async function file(name: string, content: string): Promise<string> {
   return path;
 }
 
-describe('explain, on the command line', () => {
+describe('the command explain', () => {
   it.each<[string, () => string]>([
     ['raw HTTP', () => http(BODY)],
     ['raw HTTP with bare line feeds', () => http(BODY).replaceAll('\r\n', '\n')],
@@ -100,7 +100,7 @@ describe('explain, on the command line', () => {
     expect(out).toMatch(/^ {2}signature {6}ok {2}the signature is valid$/m);
   });
 
-  it('refuses one, with hints and the differences to a receipt', async () => {
+  it('prints hints and the differences from a receipt', async () => {
     const receipt = await file(
       'sent.json',
       JSON.stringify({ jti: 'another', bodyBytes: BODY.length }),
@@ -128,7 +128,7 @@ describe('explain, on the command line', () => {
     });
   });
 
-  it('takes a secret from a file, without the line feed an editor adds', async () => {
+  it('reads a secret from a file without the line feed at its end', async () => {
     const secret = await file('secret', `${SECRET}\n`);
 
     expect(await explain([...AT, '--secret-file', secret], http(BODY), {})).toMatchObject({
@@ -161,25 +161,35 @@ describe('explain, on the command line', () => {
   it.each<[string, string[], string, RegExp]>([
     ['no issuer', [], '', /--issuer https/],
     ['an unknown option', [...AT, '--secrt', SECRET], '', /--secrt/],
-    ['two files', [...AT, 'a', 'b'], '', /one by one/],
-    ['two keys', [...AT, '--secret', SECRET, '--key', 'x'], '', /one of --secret/],
+    ['two files', [...AT, 'a', 'b'], '', /Pass one file/],
+    ['two keys', [...AT, '--secret', SECRET, '--key', 'x'], '', /only one of --secret/],
     ['a file that is not there', [...AT, '/nowhere/at-all'], '', /ENOENT/],
     ['no time', ['--issuer', ISSUER, '--now', 'noon'], '', /ISO 8601/],
     ['a short secret', [...AT, '--secret', 'short'], '', /at least 32/],
     ['an unknown profile', [...AT, '--profile', 'v9'], '', /webhook-token/],
-    ['a capture that is none', AT, 'hello', /request line/],
-    ['a line that is no header', AT, `POST / HTTP/1.1\r\n${MARKER}\r\n\r\n`, /no header/],
-    ['JSON that is none', AT, `{"x": ${MARKER}`, /no JSON/],
-    ['JSON that is no request', AT, '{"x": 1}', /no request/],
-    ['a header that is no text', AT, '{"method": "POST", "headers": {"a": 1}}', /no text/],
-    ['no base64', AT, '{"method": "POST", "headers": {}, "bodyBase64": "a b"}', /no base64/],
+    ['a capture without a request line', AT, 'hello', /request line/],
+    ['a line that is not a header', AT, `POST / HTTP/1.1\r\n${MARKER}\r\n\r\n`, /not a header/],
+    ['invalid JSON', AT, `{"x": ${MARKER}`, /not valid JSON/],
+    ['JSON that is not a request', AT, '{"x": 1}', /not a request/],
+    [
+      'a header that is not a string',
+      AT,
+      '{"method": "POST", "headers": {"a": 1}}',
+      /must be a string/,
+    ],
+    [
+      'invalid base64',
+      AT,
+      '{"method": "POST", "headers": {}, "bodyBase64": "a b"}',
+      /must be a base64/,
+    ],
     [
       'a body that was parsed',
       AT,
       '{"method": "POST", "headers": {}, "body": {}}',
-      /exactly as it came/,
+      /exactly as it arrived/,
     ],
-  ])('says what is wrong with %s', async (_, args, stdin, message) => {
+  ])('refuses %s and says what to do', async (_, args, stdin, message) => {
     const { exit, out, err } = await explain(args, stdin);
 
     expect([exit, out]).toEqual([2, '']);
@@ -187,14 +197,14 @@ describe('explain, on the command line', () => {
     expect(err).toMatch(/explain --help/);
   });
 
-  it('needs a key', async () => {
+  it('requires a key', async () => {
     expect(await explain(AT, '', {})).toMatchObject({
       exit: 2,
       err: expect.stringMatching(/WEBHOOK_SECRET/),
     });
   });
 
-  it('helps', async () => {
+  it('prints its help', async () => {
     expect(await explain(['--help'])).toMatchObject({
       exit: 0,
       out: expect.stringMatching(/--receipt/),

@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 import { afterAll, describe, expect, it } from '@jest/globals';
 import { getRollbackPlans, PgBoss } from 'pg-boss';
 import { runCommandLine } from '../../lib/cli/command-line.js';
-import type { SchemaReport } from '../../lib/cli/database/schema-report.js';
+import type { SchemaReport } from '../../lib/cli/status.command.js';
 import { PgBossQueue } from '../../lib/postgres/index.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { TestDatabase } from '../postgres/database.js';
@@ -51,7 +51,7 @@ async function commandLine(
     return JSON.parse((await on(schema, 'status', '--json', ...more)).stdout) as SchemaReport;
   }
 
-  it('make everything, say so, and have nothing to do then', async () => {
+  it('create all tables once', async () => {
     const schema = database.newSchema();
     const first = await on(schema, 'migrate');
     const status = await on(schema, 'status');
@@ -63,11 +63,13 @@ async function commandLine(
     );
     expect(status.code).toBe(0);
     expect(status.stdout).toMatch(/^ {4}3 {2}delivery {2}applied \d{4}-\d\d-\d\dT/m);
-    expect(status.stdout).toMatch(/pg-boss +at \d+, and \d+ is installed\nIt is up to date\.\n$/);
+    expect(status.stdout).toMatch(
+      /pg-boss +version \d+; installed: \d+\nThe schema is up to date\.\n$/,
+    );
     expect(second).toMatchObject({ code: 0, stdout: `The schema ${schema} is up to date.\n` });
   });
 
-  it('leave a queue nothing to migrate', async () => {
+  it('leave nothing for a queue to migrate', async () => {
     const schema = database.newSchema();
     await on(schema, 'migrate');
     const queue = new PgBossQueue({ pool, schema, migrate: false });
@@ -76,7 +78,7 @@ async function commandLine(
     await queue.stop(0);
   });
 
-  it('run ten at once', async () => {
+  it('can run ten times at once', async () => {
     const schema = database.newSchema();
     const ended = await Promise.all(Array.from({ length: 10 }, async () => on(schema, 'migrate')));
 
@@ -85,7 +87,7 @@ async function commandLine(
     );
   }, 60_000);
 
-  it('leave out the tables of pg-boss where they are told to', async () => {
+  it('omit the pg-boss tables with --no-queue', async () => {
     const schema = database.newSchema();
     const { stdout } = await on(schema, 'migrate', '--no-queue');
 
@@ -97,7 +99,7 @@ async function commandLine(
     });
   });
 
-  it('say what is pending, and end with 1', async () => {
+  it('list pending migrations and exit with 1', async () => {
     const schema = database.newSchema();
     const { code, stdout } = await on(schema, 'status');
 
@@ -116,7 +118,7 @@ async function commandLine(
     });
   });
 
-  it('bring an older pg-boss up to date', async () => {
+  it('update the tables of an older pg-boss', async () => {
     const schema = database.newSchema();
     const boss = await new PgBoss({ connectionString: DATABASE_URL, schema }).start();
     await boss.stop({ graceful: false });
@@ -129,7 +131,7 @@ async function commandLine(
     expect((await reportOf(schema)).queue).toMatchObject({ state: 'current' });
   });
 
-  it('say that the schema is ahead, and change nothing', async () => {
+  it('refuse a newer schema and change nothing', async () => {
     const schema = database.newSchema();
     await on(schema, 'migrate', '--no-queue');
     await pool.query(`INSERT INTO ${schema}.migration (version, name) VALUES (4, 'later')`);
@@ -144,7 +146,7 @@ async function commandLine(
     expect([status.code, status.stdout]).toEqual([1, expect.stringMatching(/ahead of this/)]);
   });
 
-  it('print a script that makes the same, the tables of pg-boss too', async () => {
+  it('print a script that creates the same tables', async () => {
     const schema = database.newSchema();
     const { stdout } = await commandLine(['sql', '--schema', schema]);
     await pool.query(stdout);
@@ -152,7 +154,7 @@ async function commandLine(
     expect(await reportOf(schema)).toMatchObject({ state: 'current', queue: { state: 'current' } });
   });
 
-  it('say in one line that the user may make no schema', async () => {
+  it('report a missing privilege in one line', async () => {
     const schema = database.newSchema();
     const role = database.newSchema();
     await pool.query(`CREATE ROLE ${role} LOGIN PASSWORD 'not-to-be-shown'`);
@@ -166,15 +168,13 @@ async function commandLine(
       code: 2,
       stdout: '',
       stderr: expect.stringMatching(
-        new RegExp(
-          `^The user may not .* CREATE SCHEMA IF NOT EXISTS ${schema} AUTHORIZATION .*\\n$`,
-        ),
+        new RegExp(`^The user lacks .* CREATE SCHEMA IF NOT EXISTS ${schema} AUTHORIZATION .*\\n$`),
       ),
     });
     expect(ended.stderr).not.toContain('not-to-be-shown');
   });
 
-  it('say in one line that the database does not exist', async () => {
+  it('report a missing database in one line', async () => {
     const url = new URL(DATABASE_URL);
     url.pathname = `/${database.newSchema()}`;
     const ended = await commandLine(['status', '--url', url.href]);
@@ -195,7 +195,7 @@ async function commandLine(
       );
     }
 
-    it('migrate, and tell by their exit code how it stands', async () => {
+    it('migrate, and report the state by their exit code', async () => {
       const schema = database.newSchema();
       const before = await spawned(MAIN, 'status', '--schema', schema);
       const migrated = await spawned(MAIN, 'migrate', '--schema', schema);
@@ -206,7 +206,7 @@ async function commandLine(
       expect([before.stderr, migrated.stderr, after.stderr]).toEqual(['', '', '']);
     }, 60_000);
 
-    it('say that pg is not installed, and how to get it', async () => {
+    it('say how to install pg if it is missing', async () => {
       const folder = await mkdtemp(join(tmpdir(), 'webhook-cli-'));
       await cp(join(ROOT, 'dist'), join(folder, 'dist'), { recursive: true });
       await writeFile(join(folder, 'package.json'), '{"type":"module","version":"0.0.0"}');
@@ -214,7 +214,7 @@ async function commandLine(
       await rm(folder, { recursive: true });
 
       expect([ended.code, ended.stdout]).toEqual([2, '']);
-      expect(ended.stderr).toMatch(/^The package pg is not installed here: npm install pg\n/);
+      expect(ended.stderr).toMatch(/^The package pg is not installed: npm install pg\n/);
     }, 60_000);
   });
 });
@@ -224,15 +224,15 @@ describe('A database command without its database', () => {
     [
       'refuses the password',
       '28P01',
-      /PostgreSQL at 127\.0\.0\.1:\d+: it refuses the credentials; .*Check DATABASE_URL, or --url\./,
+      /PostgreSQL at 127\.0\.0\.1:\d+: it refuses the credentials; .*Check DATABASE_URL or --url\./,
     ],
-    ['says nothing', undefined, /PostgreSQL at 127\.0\.0\.1:\d+: it does not answer; /],
+    ['does not answer', undefined, /PostgreSQL at 127\.0\.0\.1:\d+: it does not answer; /],
     [
-      'fails in a way of its own',
+      'fails with an unknown code',
       'XX999',
       /PostgreSQL at 127\.0\.0\.1:\d+: the query failed with code XX999; /,
     ],
-  ])('that %s says so in one line, without the password', async (_, sqlState, message) => {
+  ])('that %s is reported in one line, without the password', async (_, sqlState, message) => {
     const server = await StandInServer.start(sqlState);
     const timeout = sqlState === undefined ? '200ms' : '30s';
     const ended = await commandLine(['migrate', '--timeout', timeout], {
@@ -247,20 +247,20 @@ describe('A database command without its database', () => {
 
   it.each([
     [
-      'nobody listens',
+      'nothing listens',
       'postgresql://a:not-to-be-shown@127.0.0.1:1/b',
       /at 127\.0\.0\.1:1: the connection was refused/,
     ],
     [
-      'no host has its name',
+      'the host is unknown',
       'postgresql://a:not-to-be-shown@nowhere.invalid/b',
       /at nowhere\.invalid:5432: the host name/,
     ],
-  ])('where %s says so in one line, without the password', async (_, url, message) => {
+  ])('if %s, it is reported in one line, without the password', async (_, url, message) => {
     const ended = await commandLine(['status', '--url', url]);
 
     expect(ended).toEqual({ code: 2, stdout: '', stderr: expect.stringMatching(message) });
-    expect(ended.stderr).toMatch(/^.*Check DATABASE_URL, or --url\.\n$/);
+    expect(ended.stderr).toMatch(/^.*Check DATABASE_URL or --url\.\n$/);
     expect(ended.stderr).not.toContain('not-to-be-shown');
   });
 });
@@ -271,16 +271,24 @@ describe('A database command with wrong options', () => {
   it.each<[string, string[], RegExp]>([
     ['no URL', ['migrate'], /set DATABASE_URL/],
     ['a URL of something else', ['migrate', '--url', SECRET_URL], /postgresql:\/\/user/],
-    ['what is no URL', ['status', '--url', 'not-to-be-shown'], /postgresql:\/\/user/],
-    ['a URL that belongs to no option', ['status', SECRET_URL], /belongs to no option/],
+    ['a word that is not a URL', ['status', '--url', 'not-to-be-shown'], /postgresql:\/\/user/],
+    ['a URL without its option', ['status', SECRET_URL], /without an option/],
     ['an unknown option', ['status', '--databse', 'x'], /--databse/],
     ['a schema that would have to be quoted', ['sql', '--schema', 'a b'], /--schema must be/],
-    ['no duration', ['migrate', '--url', 'postgresql://a/b', '--timeout', 'x'], /--timeout/],
-    ['JSON of what has none', ['migrate', '--json'], /--json is an option of status/],
-    ['a version that is none', ['sql', '--from', 'one'], /--from is no version/],
-    ['a version from later', ['sql', '--from', '99'], /--from is a version that/],
+    [
+      'a timeout that is not a duration',
+      ['migrate', '--url', 'postgresql://a/b', '--timeout', 'x'],
+      /--timeout/,
+    ],
+    [
+      '--json for a command without it',
+      ['migrate', '--json'],
+      /--json is only an option of the command status/,
+    ],
+    ['a version that is not a number', ['sql', '--from', 'one'], /--from must be a version number/],
+    ['a version that does not exist yet', ['sql', '--from', '99'], /--from is newer/],
     ['a version that pg-boss does not know', ['sql', '--queue-from', '1'], /--queue-from/],
-  ])('refuses %s, and shows nothing of it', async (_, args, message) => {
+  ])('refuses %s without quoting it', async (_, args, message) => {
     const ended = await commandLine(args);
 
     expect(ended).toEqual({ code: 2, stdout: '', stderr: expect.stringMatching(message) });
@@ -300,7 +308,7 @@ describe('A database command with wrong options', () => {
 });
 
 describe('The command sql', () => {
-  it('prints the steps behind a version, and of pg-boss only what it is asked for', async () => {
+  it('prints only the migrations after a version, and pg-boss only on request', async () => {
     const { stdout } = await commandLine(['sql', '--from', '2', '--schema', 'hooks']);
 
     expect(stdout).toMatch(/^-- 3 delivery\n/);
@@ -308,14 +316,14 @@ describe('The command sql', () => {
     expect(stdout).not.toContain('pg-boss');
   });
 
-  it('prints how pg-boss comes from a version to its own', async () => {
+  it('prints the pg-boss migrations after a version', async () => {
     const { stdout } = await commandLine(['sql', '--from', '3', '--queue-from', '42']);
 
     expect(stdout).toMatch(/^-- pg-boss \d+\n/);
     expect(stdout).toMatch(/UPDATE webhooks\.version SET version/i);
   });
 
-  it('leaves pg-boss out', async () => {
+  it('omits pg-boss with --no-queue', async () => {
     const { stdout } = await commandLine(['sql', '--no-queue']);
 
     expect(stdout).toMatch(/^CREATE SCHEMA IF NOT EXISTS webhooks;\n/);

@@ -1,10 +1,10 @@
 import { describe, expect, it } from '@jest/globals';
-import { parseAnswer } from '../../lib/cli/conformance/parse-answer.js';
+import { parseAnswer } from '../../lib/cli/conformance/http-exchange.js';
 
 const parse = (text: string, method = 'POST', ended = false) =>
   parseAnswer(Buffer.from(text, 'latin1'), method, ended);
 
-describe('an answer off a socket', () => {
+describe('an HTTP answer', () => {
   it.each<[string, string, string, boolean, string]>([
     ['a length', 'HTTP/1.1 400 Bad\r\nContent-Length: 3\r\n\r\nabcdef', 'POST', false, 'abc'],
     [
@@ -34,17 +34,17 @@ describe('an answer off a socket', () => {
     ['a chunk', 'HTTP/1.1 400 Bad\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab'],
     ['the last chunk', 'HTTP/1.1 400 Bad\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n'],
     ['the final answer', 'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 40'],
-  ])('is waited for without %s', (_, text) => {
+  ])('is not complete without %s', (_, text) => {
     expect(parse(text)).toBeUndefined();
   });
 
-  it('leaves what stands behind it', () => {
+  it('ends before the bytes that follow it', () => {
     const first = 'HTTP/1.1 204 No Content\r\n\r\n';
 
     expect(parse(`${first}HTTP/1.1 400 Bad`)?.length).toBe(first.length);
   });
 
-  it('joins a header that comes twice, whatever its case', () => {
+  it('joins repeated headers, whatever their case', () => {
     const { answer } = parse('HTTP/1.1 204 No\r\nA: 1\r\na: 2\r\n\r\n')!;
 
     expect(answer.headers.get('a')).toBe('1, 2');

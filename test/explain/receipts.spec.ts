@@ -67,7 +67,7 @@ describe.each(adapters)('receipts of both ends, receiver on %s', (_, createAdapt
     expect(JSON.stringify(explanation)).not.toContain(data.note);
   });
 
-  it('are made without using the event up', async () => {
+  it('do not use up the event', async () => {
     const request = await bench.publisher.sign(started.origin, 'order.created', data, { audience });
     const verifier = started.app.get(WebhookVerifier);
 
@@ -78,7 +78,7 @@ describe.each(adapters)('receipts of both ends, receiver on %s', (_, createAdapt
     expect(await verifier.explain(request)).toMatchObject({ verdict: 'accepted' });
   });
 
-  it('tell what changed on the way', async () => {
+  it('show what changed on the way', async () => {
     const request = await bench.publisher.sign(started.origin, 'order.created', [1], { audience });
     const explanation = await started.app.get(WebhookVerifier).explain({
       method: request.method,
@@ -97,7 +97,7 @@ describe.each(adapters)('receipts of both ends, receiver on %s', (_, createAdapt
     ]);
   });
 
-  it('come with the result of send, of the attempt that counts', async () => {
+  it('are part of the result of send, for its last attempt', async () => {
     const result = await bench.publisher.send(`${started.origin}/webhooks`, 'order.created', data, {
       id: 'e1',
       audience,
@@ -110,7 +110,7 @@ describe.each(adapters)('receipts of both ends, receiver on %s', (_, createAdapt
     expect(JSON.stringify(result)).not.toContain(data.note);
   });
 
-  it('come with a failed attempt, and tell of its POST where the HEAD got nowhere', async () => {
+  it('are part of a failed result, for the POST if HEAD is not supported', async () => {
     const result = await bench.publisher.send(`${started.origin}/nowhere`, 'order.created', data);
 
     expect(result).toMatchObject({
@@ -122,7 +122,7 @@ describe.each(adapters)('receipts of both ends, receiver on %s', (_, createAdapt
 });
 
 describe('a receipt', () => {
-  it('is absent where no request was made', async () => {
+  it('is absent if no request was made', async () => {
     const bench = await PublisherBench.start({
       endpoints: [{ id: 'gone', url: 'http://127.0.0.1:8/', events: ['**'], disabled: true }],
     });
@@ -133,7 +133,7 @@ describe('a receipt', () => {
     expect(result).not.toHaveProperty('receipt');
   });
 
-  it('is compared field by field, its wire format only where both know it', () => {
+  it('is compared field by field, and the wire format only if both sides know it', () => {
     const sent = { jti: 'a', profile: 'webhook-token', audience: ['x', 'y'] } as const;
 
     expect(compareReceipts(sent, { jti: 'b', audience: ['x', 'y'] })).toEqual([

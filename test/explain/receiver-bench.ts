@@ -13,12 +13,12 @@ import {
 
 export const ISSUER = 'https://shop.example';
 export const SECRET = 'explained-secret-of-thirty-two-bytes';
-/** Stands wherever a payload can be, and may be in no explanation. */
+/** Part of every payload; no explanation may contain it. */
 export const MARKER = 'CUSTOMER-4711';
 /** Milliseconds. */
 export const NOW = Date.UTC(2026, 0, 1);
 
-/** A verifier by itself, at a time of the test's choice. */
+/** A verifier at a fixed time. */
 export function verifierOf(options: Partial<WebhookReceiverOptions> = {}): WebhookVerifier {
   const { receivers, faults } = resolveReceivers(
     { issuers: [{ issuer: ISSUER, secret: SECRET }], ...options },
@@ -36,7 +36,7 @@ interface Signing {
   readonly lifetime?: number;
 }
 
-/** A token of the trusted issuer, unless it is told otherwise. */
+/** A token of the trusted issuer, unless another is set. */
 export function tokenOf(input: Partial<WebhookTokenInput> = {}, signing: Signing = {}): string {
   const { issuer = ISSUER, key = SECRET, ahead = 0, lifetime } = signing;
   return createTokenSigner({
@@ -48,7 +48,7 @@ export function tokenOf(input: Partial<WebhookTokenInput> = {}, signing: Signing
   }).sign({ event: 'order.created', ...input }) as string;
 }
 
-/** The digest of what a sender means to send. */
+/** The digest of the body that the sender signs. */
 export function hashOf(body: string | Buffer): string {
   return digest('sha256', Buffer.from(body as string));
 }

@@ -14,7 +14,7 @@ import {
 } from './probe.interface.js';
 import { hmacSigner, keyPairSigner, secretBytes, type ProbeSigner } from './probe.signer.js';
 
-/** Names the environment variable with the shared secret. */
+/** The environment variable with the shared secret. */
 export const SECRET_VARIABLE = 'WEBHOOK_SECRET';
 
 const DEFAULT_TIMEOUT = '5s';
@@ -40,7 +40,7 @@ const OPTIONS = {
 
 type Values = ReturnType<typeof readValues>['values'];
 
-/** What a call asks for. */
+/** The arguments, read and checked. */
 type ConformanceCall =
   | { readonly kind: 'help' }
   | { readonly kind: 'faults'; readonly faults: readonly string[] }
@@ -52,7 +52,7 @@ type ConformanceCall =
       readonly json: boolean;
     };
 
-/** Reads the command line; every fault of it is collected, and none quotes a secret. */
+/** Reads the arguments. Collects every fault; none quotes a secret. */
 export function readConformanceCall(
   args: readonly string[],
   env: Readonly<Record<string, string | undefined>>,
@@ -70,18 +70,18 @@ export function readConformanceCall(
   const signer = readSigner(values, env, faults);
   const timeout = parseDuration(values.timeout);
   if (values.issuer === undefined || values.issuer === '') {
-    faults.push('--issuer is missing: name the issuer that the receiver trusts');
+    faults.push('--issuer is required: name an issuer that the receiver trusts');
   }
   if (!isOneOf(CONFORMANCE_PROFILES, values.profile)) {
     faults.push(`--profile must be one of ${CONFORMANCE_PROFILES.join(', ')}`);
   } else if (!isEventName(values.event, values.profile)) {
-    faults.push("--event must be a name like 'order.created'");
+    faults.push("--event must be an event name, such as 'order.created'");
   }
   if (values.only !== undefined && !isOneOf(PROBE_GROUPS, values.only)) {
     faults.push(`--only must be one of ${PROBE_GROUPS.join(', ')}`);
   }
   if (timeout === undefined || timeout <= 0) {
-    faults.push("--timeout must be a duration like '5s' or '500ms'");
+    faults.push("--timeout must be a positive duration, such as '5s' or '500ms'");
   }
   const ca = values['insecure-ca'] && readText(values['insecure-ca'], '--insecure-ca', faults);
   if (faults.length > 0 || url === undefined || signer === undefined || timeout === undefined) {
@@ -108,17 +108,17 @@ function readValues(args: readonly string[]) {
   return parseArgs({ args: [...args], options: OPTIONS, allowPositionals: true });
 }
 
-/** parseArgs quotes what it does not know, which may be a secret that was mistyped into an option. */
+/** The message of parseArgs quotes an unknown option, which may be a mistyped secret. */
 function unknownOption(error: unknown): string {
   const { code, message } = error as { code?: string; message: string };
   if (code === 'ERR_PARSE_ARGS_UNKNOWN_OPTION') {
     const option = /'(--?[A-Za-z-]{1,30})'/.exec(message)?.[1];
-    return `the option ${option ?? 'given'} is unknown`;
+    return option === undefined ? 'an option is unknown' : `the option ${option} is unknown`;
   }
   const option = /'(?:-\w, )?(--[a-z-]{1,30})/.exec(message)?.[1];
   return option === undefined
-    ? 'the options cannot be read'
-    : `${option} has a wrong value, or none: write ${option}=<value>`;
+    ? 'the options are not valid'
+    : `${option} has no value or a wrong one: write ${option}=<value>`;
 }
 
 function readUrl(
@@ -128,16 +128,18 @@ function readUrl(
 ): URL | undefined {
   const [text] = positionals;
   if (text === undefined || positionals.length > 1) {
-    faults.push('give one URL: that of the webhook path, such as https://crm.example/webhooks');
+    faults.push('pass one URL, that of the webhook path, such as https://crm.example/webhooks');
     return undefined;
   }
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || !['http:', 'https:'].includes(url.protocol) || url.username !== '') {
-    faults.push('the URL must begin with https:// or http://, and name no user');
+    faults.push('the URL must begin with https:// or http:// and contain no user');
     return undefined;
   }
   if (url.protocol === 'http:' && !LOOPBACK.test(url.hostname) && !values['allow-http']) {
-    faults.push('over http:// anybody on the way reads the tokens: use https://, or --allow-http');
+    faults.push(
+      'anyone on the network path can read tokens sent over http://: use https://, or pass --allow-http',
+    );
   }
   return url;
 }
@@ -152,16 +154,16 @@ function readSigner(
   const file = values['secret-file'] && readText(values['secret-file'], '--secret-file', faults);
   const given = [values.key, values['secret-file'], values.secret].filter(Boolean);
   if (given.length > 1) {
-    faults.push('give one of --secret, --secret-file and --key');
+    faults.push('pass only one of --secret, --secret-file and --key');
     return undefined;
   }
-  // A newline at the end of a file belongs to the file, not to the secret.
+  // A newline at the end of the file is not part of the secret.
   const secret =
     file?.replace(/\r?\n$/, '') ?? values.secret ?? (pem ? undefined : env[SECRET_VARIABLE]);
   const material = pem ?? secret;
   if (material === undefined || material === '') {
     if (given.length === 0) {
-      faults.push(`the key is missing: set ${SECRET_VARIABLE}, or give --secret-file or --key`);
+      faults.push(`a key is required: set ${SECRET_VARIABLE}, or pass --secret-file or --key`);
     }
     return undefined;
   }

@@ -3,13 +3,13 @@ import type { ProbeResult, ProbeVerdict } from './probe.interface.js';
 
 const VERDICTS: readonly ProbeVerdict[] = ['pass', 'warn', 'fail', 'error', 'skipped'];
 
-/** What was asked, for the head of a report. */
+/** The receiver under test. */
 interface ReportSubject {
   readonly url: string;
   readonly profile: string;
 }
 
-/** The run as a value that is JSON. */
+/** Formats a run as JSON. */
 export function reportJson(subject: ReportSubject, run: ConformanceRun): object {
   return {
     ...subject,
@@ -30,7 +30,7 @@ export function reportJson(subject: ReportSubject, run: ConformanceRun): object 
   };
 }
 
-/** The run as a table for people: faults with their reason, and the totals at the end; empty where no probe was made. */
+/** Formats a run as a table with the reasons of failures and totals; empty if no probe ran. */
 export function reportText(subject: ReportSubject, run: ConformanceRun): string {
   if (run.results.length === 0) return '';
   const width = Math.max(0, ...run.results.map(({ probe }) => probe.id.length));
@@ -60,8 +60,8 @@ function row({ probe, verdict, detail }: ProbeResult, width: number): string {
 }
 
 function clock(skew: number | undefined): string {
-  if (skew === undefined) return 'unknown, it sends no Date';
-  if (skew === 0) return 'the same as here';
+  if (skew === undefined) return 'unknown, because it sends no Date header';
+  if (skew === 0) return 'in sync';
   return `${Math.abs(skew)} s ${skew > 0 ? 'ahead' : 'behind'}`;
 }
 

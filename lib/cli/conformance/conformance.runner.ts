@@ -1,7 +1,7 @@
-import { said } from './expectations.js';
 import { exchange, type ExchangeTarget } from './http-exchange.js';
 import type { ProbeContext } from './probe.context.js';
 import type {
+  ConformanceProfile,
   Probe,
   ProbeAnswer,
   ProbeGroup,
@@ -9,38 +9,41 @@ import type {
   ProbeResult,
   ProbeVerdict,
 } from './probe.interface.js';
-import { probesFor } from './probes/all-probes.js';
+import { ACCEPTS_PROBES } from './probes/accepts.probes.js';
+import { BODY_PROBES } from './probes/body.probes.js';
+import { CLAIM_PROBES } from './probes/claims.probes.js';
+import { errorCode } from './probes/define-probe.js';
+import { HTTP_PROBES } from './probes/http.probes.js';
+import { REPLAY_PROBES } from './probes/replay.probes.js';
+import { SIGNATURE_PROBES } from './probes/signature.probes.js';
 
 /** How a run ended. */
 type ConformanceEnd =
-  /** Every probe was made. */
+  /** Every probe ran. */
   | 'complete'
-  /** A plain event was refused, so that the other refusals would say nothing. */
+  /** A valid event was refused, so other refusals would prove nothing. */
   | 'refused'
-  /** No answer came from there. */
+  /** The receiver did not answer. */
   | 'unreachable';
 
-/** What a run found. */
+/** The result of a run. */
 export interface ConformanceRun {
   readonly end: ConformanceEnd;
-  /** In words, where it did not come to its end. */
+  /** Why it ended early. */
   readonly reason?: string;
-  /** Seconds by which the receiver's clock is ahead, by its Date header. */
+  /** Seconds by which the receiver's clock is ahead, according to its Date header. */
   readonly clockSkew?: number;
   readonly results: readonly ProbeResult[];
 }
 
-/** Characters of what a receiver says that are shown. */
-const MOST_WORDS = 200;
-
-/** Makes the probes of a format one after the other; the first one decides whether the others are worth it. */
+/** Runs the probes of a wire format one by one; if the first, a valid event, is refused, the others are not run. */
 export async function runConformance(
   context: ProbeContext,
   target: ExchangeTarget,
   only?: ProbeGroup,
 ): Promise<ConformanceRun> {
   const [guard, ...probes] = probesFor(context.profile, only);
-  const asked = context.settings.now();
+  const sentAt = context.settings.now();
   let outcome: ProbeOutcome;
   try {
     outcome = (await exchange(target, guard!.make(context)!))[0]!;
@@ -51,11 +54,11 @@ export async function runConformance(
     const reason = guard!.expect([outcome], context)!;
     return { end: 'unreachable', reason, results: [] };
   }
-  const clockSkew = skew(outcome.headers.get('date'), asked);
+  const clockSkew = skew(outcome.headers.get('date'), sentAt);
   const first = judge(guard!, [outcome], context);
   const known = clockSkew === undefined ? {} : { clockSkew };
   if (first.verdict !== 'pass') {
-    const reason = `a plain event was answered ${outcome.status}${said(outcome)}${challenge(outcome)}`;
+    const reason = `a valid event was answered with ${outcome.status}${errorCode(outcome)}${challenge(outcome)}`;
     return { end: 'refused', reason, ...known, results: [first] };
   }
   const results = [first];
@@ -73,7 +76,7 @@ async function run(
     return {
       probe,
       verdict: 'skipped',
-      detail: 'cannot be asked with these settings',
+      detail: 'not applicable with these settings',
       statuses: [],
     };
   }
@@ -99,22 +102,43 @@ function judge(
   };
 }
 
-/** The receiver's challenge: its words, so only what can be printed, and nothing like a token. */
+/** All probes. The first is a valid event: if it is refused, the other refusals prove nothing. */
+const ALL_PROBES: readonly Probe[] = [
+  ...ACCEPTS_PROBES,
+  ...SIGNATURE_PROBES,
+  ...CLAIM_PROBES,
+  ...BODY_PROBES,
+  ...REPLAY_PROBES,
+  ...HTTP_PROBES,
+];
+
+/** The probes of a wire format, or the first probe and those of one group. */
+export function probesFor(profile: ConformanceProfile, only?: ProbeGroup): readonly Probe[] {
+  return ALL_PROBES.filter(
+    ({ profiles, group }, index) =>
+      profiles.includes(profile) && (only === undefined || group === only || index === 0),
+  );
+}
+
+/** Characters of a receiver's challenge that are shown. */
+const MAX_CHALLENGE = 200;
+
+/** The receiver's challenge, reduced to printable characters and without tokens. */
 function challenge({ headers }: ProbeAnswer): string {
   const text = (headers.get('www-authenticate') ?? '')
     .replace(/[^\x20-\x7e]/g, '?')
     .replace(/[\w-]{8,}\.[\w-]{8,}\.[\w-]*/g, '<token>')
-    .slice(0, MOST_WORDS);
+    .slice(0, MAX_CHALLENGE);
   return text === '' ? '' : `, with ${text}`;
 }
 
-/** The message of a socket's error holds a name and an address, and nothing that was sent. */
+/** The message of a socket error contains a name and an address, but nothing that was sent. */
 function failureOf(error: unknown): string {
   const { code, message } = error as NodeJS.ErrnoException;
   return code === undefined ? message : `${code}: ${message}`;
 }
 
-function skew(date: string | undefined, asked: number): number | undefined {
-  const told = Date.parse(date ?? '');
-  return Number.isNaN(told) ? undefined : Math.round((told - asked) / 1_000);
+function skew(date: string | undefined, sentAt: number): number | undefined {
+  const time = Date.parse(date ?? '');
+  return Number.isNaN(time) ? undefined : Math.round((time - sentAt) / 1_000);
 }

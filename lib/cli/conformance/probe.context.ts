@@ -3,10 +3,10 @@ import type { HashAlgorithm } from '../../token/webhook-token.constants.js';
 import type { ConformanceProfile, ProbeRequest } from './probe.interface.js';
 import type { ProbeSigner } from './probe.signer.js';
 
-/** JSON members; one that is `undefined` falls away. */
+/** Members of a JSON object; one that is `undefined` is omitted. */
 type Members = Readonly<Record<string, unknown>>;
 
-/** What the receiver was set up with. */
+/** The configuration of the receiver under test. */
 export interface ProbeSettings {
   readonly profile: ConformanceProfile;
   readonly issuer: string;
@@ -18,31 +18,31 @@ export interface ProbeSettings {
   now(): number;
 }
 
-/** How a request differs from a good one. What is made after the change is made right. */
+/** How a request differs from a valid one. Everything derived from a change is derived correctly. */
 export interface Forgery {
   readonly method?: string;
-  /** Over the header's members. */
+  /** Overrides members of the header. */
   readonly header?: Members;
-  /** Over the claims. */
+  /** Overrides claims. */
   readonly claims?: Members;
-  /** Over the claim `webhook`. */
+  /** Overrides members of the claim `webhook`. */
   readonly webhook?: Members;
-  /** Changes the text of the header or of the claims before it is encoded. */
+  /** Changes the JSON of the header or of the claims before it is encoded. */
   readonly headerText?: (text: string) => string | Buffer;
   readonly claimsText?: (text: string) => string | Buffer;
-  /** Changes what is signed. */
+  /** Changes the string that is signed. */
   readonly input?: (input: string) => string;
   /** Changes the finished token. */
   readonly token?: (token: string) => string;
   readonly signer?: ProbeSigner;
-  /** The body that is sent; nothing of the token follows from it. */
+  /** The body that is sent; the token does not depend on it. */
   readonly body?: string | Buffer | undefined;
   readonly headers?: readonly (readonly [string, string])[];
   readonly contentLength?: number | null;
   readonly sameConnection?: boolean;
 }
 
-/** Names of the digests in the two drafts. */
+/** Names of the digests in the first draft. */
 const DRAFT_00_NAMES: Readonly<Record<HashAlgorithm, string>> = {
   sha256: 'SHA-256',
   sha384: 'SHA-384',
@@ -54,7 +54,7 @@ const DRAFT_00_NAMES: Readonly<Record<HashAlgorithm, string>> = {
 
 const LIFETIME = 300;
 
-/** Makes requests: good ones, and good ones but for one thing. */
+/** Creates valid requests, and requests with one deviation. */
 export class ProbeContext {
   constructor(readonly settings: ProbeSettings) {}
 
@@ -67,14 +67,14 @@ export class ProbeContext {
     return Math.floor(this.settings.now() / 1_000);
   }
 
-  /** The format's plainest request: inline by HEAD where it knows that, else a POST with a body. */
+  /** The simplest request of the wire format: HEAD with data in the token, or POST if the format has no HEAD. */
   request(forgery: Forgery = {}): ProbeRequest {
     if (this.profile === 'swt-draft-02') return this.post(BODY, forgery);
     const webhook = { data: { conformance: true }, ...forgery.webhook };
     return this.raw({ ...forgery, webhook });
   }
 
-  /** A POST whose token carries the digest of a body; `forgery.body` is what is sent in its place. */
+  /** A POST whose token has the digest of a body; `forgery.body` is sent instead of it. */
   post(
     body: string | Buffer,
     forgery: Forgery = {},
@@ -84,7 +84,7 @@ export class ProbeContext {
     return this.raw({ method: 'POST', body, ...forgery, webhook });
   }
 
-  /** A request with nothing in `webhook` but the event. */
+  /** A request whose claim `webhook` has only the event. */
   raw(forgery: Forgery = {}): ProbeRequest {
     const { method = 'HEAD', body, headers, contentLength, sameConnection } = forgery;
     return {
@@ -143,7 +143,7 @@ export class ProbeContext {
   }
 }
 
-/** A JSON body as small as can be. */
+/** A small JSON body. */
 export const BODY = '{"conformance":true,"n":1}';
 
 function encode(text: string | Buffer): string {

@@ -1,10 +1,10 @@
 import { createHmac, createPrivateKey, createPublicKey, sign } from 'node:crypto';
 import type { SignatureAlgorithm } from '../../token/webhook-token.constants.js';
 
-/** Signs whatever it is given, also what no signer of the package would. */
+/** Signs any input, including input that the package's own signer refuses. */
 export interface ProbeSigner {
   readonly alg: string;
-  /** The public key, for the confusion of it with a secret; absent for a secret. */
+  /** The public key, for the attack that uses it as a secret; absent for a secret. */
   readonly publicPem?: string;
   /** The same secret under another algorithm; absent for a key pair. */
   withAlgorithm?(alg: string): ProbeSigner;
@@ -22,7 +22,7 @@ const DIGESTS: Readonly<Record<string, string>> = {
   ES384: 'sha384',
 };
 
-/** An HMAC by any secret, also one that is too short. */
+/** Signs with any secret, even one that is too short. */
 export function hmacSigner(secret: string | Buffer, alg = 'HS256'): ProbeSigner {
   const hash = DIGESTS[alg] ?? 'sha256';
   const sign = (input: string): string =>
@@ -30,14 +30,14 @@ export function hmacSigner(secret: string | Buffer, alg = 'HS256'): ProbeSigner 
   return { alg, sign, withAlgorithm: (other) => hmacSigner(secret, other) };
 }
 
-/** The octets behind a shared secret, as the package reads it. */
+/** The bytes of a shared secret, decoded as the package does. */
 export function secretBytes(secret: string): Buffer {
   return secret.startsWith('whsec_')
     ? Buffer.from(secret.slice('whsec_'.length), 'base64')
     : Buffer.from(secret);
 }
 
-/** Signs with a private key that was found to fit the algorithm. */
+/** Signs with a private key; it must fit the algorithm. */
 export function keyPairSigner(pem: string, alg: SignatureAlgorithm): ProbeSigner {
   const key = createPrivateKey(pem);
   const digest = alg === 'EdDSA' ? null : (DIGESTS[alg] ?? 'sha256');

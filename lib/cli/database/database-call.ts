@@ -3,17 +3,17 @@ import { parseDuration } from '../../clock/duration.js';
 import { isSchemaName, SCHEMA_RULE } from '../../postgres/boss-host.js';
 import type { CommandIo } from '../command.interface.js';
 
-/** The arguments do not make sense; the message names the remedy, and quotes no URL. */
+/** Wrong arguments. The message says what to do, and never quotes a URL. */
 export class DatabaseUsageError extends Error {}
 
-/** The options that every command on a database has, as its help lists them. */
-export const DATABASE_HELP = `  --url <url>            postgresql://user:password@host:5432/database; others on this machine can see
-                         it, so better: the environment variable DATABASE_URL
-  --schema <name>        where the tables lie; webhooks, unless given
-  --no-queue             leave out the tables of pg-boss, which are included where it is installed
-  --timeout <duration>   for a connection; 10s, unless given`;
+/** The help on the options of the commands that connect. */
+export const DATABASE_HELP = `  --url <url>            postgresql://user:password@host:5432/database; visible to other users, so
+                         prefer the environment variable DATABASE_URL
+  --schema <name>        schema of the tables; default webhooks
+  --no-queue             omit the pg-boss tables, which are included if pg-boss is installed
+  --timeout <duration>   for a connection; default 10s`;
 
-/** Where the tables are. */
+/** The database, and which of its tables. */
 export interface DatabaseCall {
   readonly url: string;
   readonly schema: string;
@@ -36,7 +36,7 @@ export const DATABASE_OPTIONS = {
   json: { type: 'boolean' },
 } as const satisfies ParseArgsConfig['options'];
 
-/** Options of the one that prints a script. */
+/** Options of the command that prints a script. */
 export const SCRIPT_OPTIONS = {
   ...SCHEMA_OPTIONS,
   from: { type: 'string' },
@@ -52,10 +52,10 @@ export function readOptions<Options extends NonNullable<ParseArgsConfig['options
     return parseArgs({ args: [...args], options }).values;
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
-    // What stands alone may be the URL.
+    // The unexpected word may be the URL, so it is not quoted.
     throw new DatabaseUsageError(
       code === 'ERR_PARSE_ARGS_UNEXPECTED_POSITIONAL'
-        ? 'There is a word that belongs to no option: give the database as --url.'
+        ? 'An argument without an option: pass the database as --url.'
         : message,
     );
   }
@@ -78,7 +78,8 @@ export function readDatabaseCall(
   env: CommandIo['env'],
 ): DatabaseCall {
   const timeout = parseDuration(values.timeout ?? '10s') ?? 0;
-  if (timeout <= 0) throw new DatabaseUsageError('--timeout is no duration: write 10s or 500ms.');
+  if (timeout <= 0)
+    throw new DatabaseUsageError('--timeout must be a positive duration, such as 10s or 500ms.');
   return {
     url: readUrl(values.url ?? env['DATABASE_URL']),
     schema: readSchema(values.schema),
@@ -89,10 +90,10 @@ export function readDatabaseCall(
 
 function readUrl(url: string | undefined): string {
   if (url === undefined || url === '') {
-    throw new DatabaseUsageError('Say which database: set DATABASE_URL, or give --url.');
+    throw new DatabaseUsageError('The database is missing: set DATABASE_URL or pass --url.');
   }
   if (URL.canParse(url) && /^postgres(?:ql)?:$/.test(new URL(url).protocol)) return url;
   throw new DatabaseUsageError(
-    'The URL of the database is none: write postgresql://user:password@host:5432/database, and escape what is no letter in the password.',
+    'The database URL is not valid: write postgresql://user:password@host:5432/database, and percent-encode special characters of the password.',
   );
 }

@@ -1,8 +1,15 @@
 import { HASH_ALGORITHMS } from '../../../token/webhook-token.constants.js';
-import { ALL_ACCEPTED } from '../expectations.js';
+import {
+  ALL_ACCEPTED,
+  ADVISED,
+  DEFAULT_ONLY,
+  HASHED,
+  INLINE,
+  probesOf,
+  TOLERANT,
+} from './define-probe.js';
 import { BODY } from '../probe.context.js';
 import type { Probe } from '../probe.interface.js';
-import { ADVISED, DEFAULT_ONLY, HASHED, INLINE, probesOf, TOLERANT } from './define-probe.js';
 
 const { accepted } = probesOf('accepts');
 
@@ -12,26 +19,29 @@ const DRAFT_00 = { profiles: ['swt-draft-00'] } as const;
 const DRAFT_02 = { profiles: ['swt-draft-02'] } as const;
 const COMPACT_LARGE = JSON.stringify({ note: 'x'.repeat(100_000) });
 
-/** What a sender that does everything right may send. */
+/** Valid requests. */
 export const ACCEPTS_PROBES: readonly Probe[] = [
-  // The first one guards all others: without it their refusals say nothing.
-  accepted('plain', 'a plain event', 'What a right sender sends is accepted.', {}),
+  // The first probe guards all others: if a valid event is refused, other refusals prove nothing.
+  accepted('plain', 'a plain event', 'A valid event is accepted.', {}),
   accepted('no-data', 'an event without data', 'An event may have no data.', (c) =>
     c.profile === 'swt-draft-02' ? c.raw({ method: 'POST' }) : c.raw(),
   ),
-  accepted('post-json', 'POST with JSON', 'Larger data travels in the body.', (c) => c.post(BODY)),
-  accepted('post-bytes', 'POST with bytes that are no text', 'The digest is over octets.', (c) =>
+  accepted('post-json', 'POST with JSON', 'Larger data is sent in the body.', (c) => c.post(BODY)),
+  accepted('post-bytes', 'POST with binary data', 'The digest covers bytes.', (c) =>
     c.post(BYTES, { headers: OCTETS }),
   ),
   ...HASH_ALGORITHMS.map((algorithm) =>
-    accepted(`digest-${algorithm}`, `POST with ${algorithm}`, 'Six digests are known.', (c) =>
-      c.post(BODY, {}, algorithm),
+    accepted(
+      `digest-${algorithm}`,
+      `POST with ${algorithm}`,
+      'There are six digest algorithms.',
+      (c) => c.post(BODY, {}, algorithm),
     ),
   ),
   accepted(
     'hash-upper-hex',
     'a digest in upper-case hex',
-    'Hex digits have two cases.',
+    'Hex digits may be upper or lower case.',
     (c) => {
       const { hash } = c.stamp(BODY) as { hash: string };
       const [name = '', hex = ''] = hash.split(':');
@@ -42,35 +52,35 @@ export const ACCEPTS_PROBES: readonly Probe[] = [
   accepted(
     'post-data',
     'POST without a body, with data',
-    'Without a body the payload is the data.',
+    'Without a body, the payload is the data of the token.',
     (c) => c.raw({ method: 'POST', webhook: { data: { conformance: true } } }),
     DEFAULT_ONLY,
   ),
   accepted(
     'post-empty',
-    'POST without body and data',
+    'POST without body or data',
     'An event may have no data.',
     (c) => c.raw({ method: 'POST' }),
     DEFAULT_ONLY,
   ),
   accepted(
     'post-empty-digest',
-    'POST of nothing, with the digest of nothing',
-    'The digest of zero bytes holds where there are none.',
+    'POST without a body, with the digest of an empty body',
+    'The digest of zero bytes matches an empty body.',
     (c) => c.raw({ method: 'POST', webhook: c.stamp('') }),
     INLINE,
   ),
   accepted(
     'post-data-and-hash',
     'POST with body, data and hash',
-    'The hash holds, and the payload is the body.',
+    'The hash matches, and the payload is the body.',
     (c) => c.post(BODY, { webhook: { data: { n: 2 } } }),
     DEFAULT_ONLY,
   ),
   accepted(
     'dual-stamp',
     'POST with the digests of both formats',
-    'A sender may speak to receivers of either format at once.',
+    'A sender may support receivers of both formats with one request.',
     (c) =>
       c.post(BODY, {
         webhook: { ...c.stamp(BODY), ...c.stamp(BODY, 'sha3-256', 'swt-draft-00') },
@@ -80,14 +90,14 @@ export const ACCEPTS_PROBES: readonly Probe[] = [
   accepted(
     'base64-data',
     'HEAD with data as base64 of the JSON',
-    'The reference implementation of the draft sends it so.',
+    'The reference implementation of the draft sends data this way.',
     { webhook: { data: Buffer.from('{"conformance":true}').toString('base64') } },
     DRAFT_00,
   ),
   accepted(
     'base64-list',
-    'HEAD with a list as base64 of the JSON',
-    'The reference implementation of the draft takes any JSON in this form.',
+    'HEAD with an array as base64 of the JSON',
+    'The reference implementation of the draft accepts any JSON in this form.',
     { webhook: { data: Buffer.from('[1]').toString('base64') } },
     { ...ADVISED, ...DRAFT_00 },
   ),
@@ -107,7 +117,7 @@ export const ACCEPTS_PROBES: readonly Probe[] = [
   accepted(
     'no-hash-alg',
     'POST without hashAlg',
-    'Without a name it is SHA3-256.',
+    'The default algorithm is SHA3-256.',
     (c) => {
       const { data } = c.stamp(BODY, 'sha3-256') as { data: object };
       return c.post(BODY, { webhook: { data: { ...data, hashAlg: undefined } } });
@@ -117,14 +127,14 @@ export const ACCEPTS_PROBES: readonly Probe[] = [
   accepted(
     'no-typ',
     'no typ',
-    'typ is not checked in this format.',
+    'This wire format does not check typ.',
     { header: { typ: undefined } },
     DRAFT_00,
   ),
   accepted(
     'retry-count',
     'retry_count 3',
-    'Attempts are counted.',
+    'A sender may count its attempts.',
     { webhook: { retry_count: 3 } },
     DRAFT_02,
   ),
@@ -153,7 +163,7 @@ export const ACCEPTS_PROBES: readonly Probe[] = [
     },
     INLINE,
   ),
-  accepted('unicode', 'other scripts', 'JSON is UTF-8.', (c) =>
+  accepted('unicode', 'non-ASCII characters', 'JSON is UTF-8.', (c) =>
     c.profile === 'swt-draft-02'
       ? c.post(JSON.stringify({ name: 'Łódź 日本 😀' }))
       : c.request({ webhook: { data: { name: 'Łódź 日本 😀', quote: '"\\\n' } } }),
@@ -161,12 +171,12 @@ export const ACCEPTS_PROBES: readonly Probe[] = [
   accepted(
     'content-type-charset',
     'a content type with charset',
-    'It names what JSON is anyway.',
+    'UTF-8 is the charset of JSON, and may be declared.',
     (c) => c.post(BODY, { headers: [['Content-Type', 'application/json; charset=utf-8']] }),
   ),
   accepted(
     'unknown-claim',
-    'a claim nobody knows',
+    'an unknown claim',
     'Unknown claims are ignored (RFC 7519, section 4).',
     {
       claims: { color: 'red', nested: { a: [1] } },
@@ -174,16 +184,16 @@ export const ACCEPTS_PROBES: readonly Probe[] = [
   ),
   accepted(
     'unknown-header',
-    'a header member nobody knows',
-    'It is ignored (RFC 7515, section 4).',
+    'an unknown header member',
+    'Unknown header members are ignored (RFC 7515, section 4).',
     {
       header: { 'x-color': 'red' },
     },
   ),
-  accepted('with-sub', 'with sub', 'sub is registered, and optional.', {
+  accepted('with-sub', 'with sub', 'sub is a registered, optional claim.', {
     claims: { sub: 'customer-7' },
   }),
-  accepted('with-txn', 'with txn', 'txn is the event (RFC 8417, section 2.2).', (c) =>
+  accepted('with-txn', 'with txn', 'txn identifies the event (RFC 8417, section 2.2).', (c) =>
     c.request({ claims: { txn: crypto.randomUUID() } }),
   ),
   accepted(
@@ -216,8 +226,8 @@ export const ACCEPTS_PROBES: readonly Probe[] = [
   ),
   accepted(
     'audience-list',
-    'the audience among others',
-    'aud may be a list (RFC 7519, section 4.1.3).',
+    'the audience in an array',
+    'aud may be an array (RFC 7519, section 4.1.3).',
     (c) => {
       const { audience } = c.settings;
       if (audience === undefined) return undefined;
@@ -227,28 +237,28 @@ export const ACCEPTS_PROBES: readonly Probe[] = [
   accepted(
     'expired-just-now',
     'expired half a minute ago',
-    'Clocks differ by up to a minute.',
+    'Clocks may differ by up to a minute.',
     (c) => c.request({ claims: { iat: c.now - 300, nbf: c.now - 300, exp: c.now - 30 } }),
     { ...ADVISED, ...TOLERANT },
   ),
   accepted(
     'issued-soon',
     'issued in half a minute',
-    'Clocks differ by up to a minute.',
+    'Clocks may differ by up to a minute.',
     (c) => c.request({ claims: { iat: c.now + 30, nbf: c.now + 30 } }),
     { ...ADVISED, ...TOLERANT },
   ),
   accepted(
     'hour-long',
-    'a token that lives an hour',
-    "The draft's own example lives an hour.",
+    'a lifetime of one hour',
+    "The draft's own example is valid for an hour.",
     (c) => c.request({ claims: { exp: c.now + 3_600 } }),
     ADVISED,
   ),
   accepted(
     'scheme-lower-case',
     'the scheme in lower case',
-    'Schemes have no case (RFC 9110, section 11.1).',
+    'Schemes are case-insensitive (RFC 9110, section 11.1).',
     (c) => {
       const request = c.request();
       return {
@@ -261,7 +271,7 @@ export const ACCEPTS_PROBES: readonly Probe[] = [
   accepted(
     'kept-connection',
     'two events on one connection',
-    'A connection may be used again.',
+    'A connection may be reused.',
     (c) => [c.request(), c.request({ sameConnection: true })],
     { ...ADVISED, expect: ALL_ACCEPTED },
   ),

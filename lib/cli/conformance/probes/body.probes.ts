@@ -5,9 +5,10 @@ import { ADVISED, DEFAULT_ONLY, HASHED, probesOf } from './define-probe.js';
 
 const { refused } = probesOf('body');
 
-const EXACT = 'The digest is over the exact octets of the body.';
-const GRAMMAR = 'One name of the six, a colon, and hex of the exact length.';
-const UNAUTHENTICATED = 'Nothing authenticates that body.';
+const EXACT = 'The digest covers the exact bytes of the body.';
+const GRAMMAR =
+  'A hash is one of six algorithm names, a colon, and hex digits of the exact length.';
+const UNAUTHENTICATED = 'No hash covers the body.';
 const DRAFT_00 = { profiles: ['swt-draft-00'] } as const;
 const DRAFT_02 = { profiles: ['swt-draft-02'] } as const;
 
@@ -19,22 +20,22 @@ const hash = (change: (hash: string) => unknown) => (stamp: object) => ({
   webhook: { hash: change((stamp as { hash: string }).hash) },
 });
 
-/** A body is the one that the token was issued for, or is refused. */
+/** Bodies that are not the one that the token was issued for. */
 export const BODY_PROBES: readonly Probe[] = [
   refused('other', 'another body of the same length', EXACT, (c) => c.post(BODY, { body: OTHER })),
-  refused('cut', 'a body cut off', EXACT, (c) => c.post(BODY, { body: BODY.slice(0, -1) })),
-  refused('longer', 'a body with one byte more', EXACT, (c) => c.post(BODY, { body: `${BODY}\n` })),
-  refused('rewritten', 'the same JSON with its members in another order', EXACT, (c) =>
+  refused('cut', 'a truncated body', EXACT, (c) => c.post(BODY, { body: BODY.slice(0, -1) })),
+  refused('longer', 'a body with one more byte', EXACT, (c) => c.post(BODY, { body: `${BODY}\n` })),
+  refused('rewritten', 'the same JSON with members in another order', EXACT, (c) =>
     c.post(BODY, { body: REWRITTEN }),
   ),
   refused('spaced', 'the same JSON with white space', EXACT, (c) => c.post(BODY, { body: SPACED })),
-  refused('bytes', 'other bytes that become the same text', EXACT, (c) =>
+  refused('bytes', 'other bytes that decode to the same string', EXACT, (c) =>
     c.post(Buffer.from([0x22, 0xef, 0xbf, 0xbd, 0x22]), { body: Buffer.from([0x22, 0xff, 0x22]) }),
   ),
-  refused('missing', 'no body where a digest speaks of one', EXACT, (c) =>
+  refused('missing', 'no body, but the digest of one', EXACT, (c) =>
     c.raw({ method: 'POST', webhook: c.stamp(BODY) }),
   ),
-  refused('digest-of-nothing', 'a body under the digest of nothing', EXACT, (c) =>
+  refused('digest-of-nothing', 'a body with the digest of an empty body', EXACT, (c) =>
     c.post(BODY, { webhook: c.stamp('') }),
   ),
   refused('no-hash', 'a body without a digest', UNAUTHENTICATED, (c) =>
@@ -45,14 +46,14 @@ export const BODY_PROBES: readonly Probe[] = [
   ),
   refused(
     'no-hash-data',
-    'a body with data and without a digest',
+    'a body with data, without a digest',
     UNAUTHENTICATED,
     (c) => c.raw({ method: 'POST', body: BODY, webhook: { data: { n: 1 } } }),
     { profiles: ['webhook-token', 'swt-draft-00'] },
   ),
   refused(
     'data-and-other',
-    'data, and a body that fails its digest',
+    'data, and a body that does not match its digest',
     EXACT,
     (c) => c.post(BODY, { body: OTHER, webhook: { data: { n: 1 } } }),
     DEFAULT_ONLY,
@@ -60,13 +61,13 @@ export const BODY_PROBES: readonly Probe[] = [
   refused(
     'head-hash',
     'a digest on HEAD',
-    'HEAD has no body that could be checked.',
+    'A HEAD has no body to check.',
     (c) => c.raw({ webhook: c.stamp(BODY) }),
     DEFAULT_ONLY,
   ),
   refused(
     'empty-hash',
-    'the digest of nothing, and no body',
+    'the digest of an empty body, and no body',
     'An empty body has no hash.',
     (c) => c.raw({ method: 'POST', webhook: c.stamp('') }),
     DRAFT_02,
@@ -90,43 +91,43 @@ export const BODY_PROBES: readonly Probe[] = [
   ),
   refused(
     'hash-one-digit',
-    'a digest one digit short',
+    'a digest that is one digit short',
     GRAMMAR,
     (c) => c.post(BODY, hash((text) => text.slice(0, -1))(c.stamp(BODY))),
     HASHED,
   ),
   refused(
     'hash-other-name',
-    'a digest under the name of another algorithm',
+    'a digest with the name of another algorithm',
     GRAMMAR,
     (c) => c.post(BODY, hash((text) => text.replace(/^[^:]+/, 'sha3-256'))(c.stamp(BODY))),
     HASHED,
   ),
   refused(
     'hash-two',
-    'two digests in one text',
+    'two digests in one string',
     GRAMMAR,
     (c) => c.post(BODY, hash((text) => `${text},${text}`)(c.stamp(BODY))),
     HASHED,
   ),
   refused(
     'hash-upper-name',
-    'the name in upper case',
+    'the algorithm name in upper case',
     GRAMMAR,
     (c) => c.post(BODY, hash((text) => text.replace(/^sha/, 'SHA'))(c.stamp(BODY))),
     { ...ADVISED, ...HASHED },
   ),
   refused(
     'hash-list',
-    'a list as hash',
+    'an array as hash',
     GRAMMAR,
     (c) => c.post(BODY, hash((text) => [text])(c.stamp(BODY))),
     HASHED,
   ),
   refused(
     'hash-foreign-name',
-    'the name of the other format',
-    'Formats are never mixed.',
+    'the algorithm name of the other wire format',
+    'Wire formats must not be mixed.',
     (c) => {
       const other = c.profile === 'webhook-token' ? 'swt-draft-02' : 'webhook-token';
       return c.post(BODY, { webhook: c.stamp(BODY, 'sha256', other) });
@@ -136,7 +137,7 @@ export const BODY_PROBES: readonly Probe[] = [
   refused(
     'draft-stamp-alone',
     "the draft's digest alone",
-    'Formats are never mixed.',
+    'Wire formats must not be mixed.',
     (c) =>
       c.raw({ method: 'POST', body: BODY, webhook: c.stamp(BODY, 'sha3-256', 'swt-draft-00') }),
     DEFAULT_ONLY,
@@ -165,7 +166,7 @@ export const BODY_PROBES: readonly Probe[] = [
   ),
   refused(
     'hash-alg-other',
-    'the name of another algorithm of the length',
+    'the name of another algorithm of the same length',
     EXACT,
     (c) => {
       const { data } = c.stamp(BODY) as { data: object };
@@ -173,7 +174,7 @@ export const BODY_PROBES: readonly Probe[] = [
     },
     DRAFT_00,
   ),
-  refused('encoded', 'a compressed body under the digest of its text', EXACT, (c) =>
+  refused('encoded', 'a compressed body with the digest of the uncompressed one', EXACT, (c) =>
     c.post(BODY, {
       body: gzipSync(BODY),
       headers: [
@@ -184,8 +185,8 @@ export const BODY_PROBES: readonly Probe[] = [
   ),
   refused(
     'encoded-digested',
-    'a compressed body under the digest of its octets',
-    'Two readings of such a digest exist: neither is taken.',
+    'a compressed body with its own digest',
+    'It is ambiguous whether the digest covers the compressed bytes, so receivers refuse it.',
     (c) => {
       const zipped = gzipSync(BODY);
       return c.post(zipped, {
@@ -199,7 +200,7 @@ export const BODY_PROBES: readonly Probe[] = [
   ),
   refused(
     'not-json',
-    'an authentic body that is no JSON, declared as JSON',
+    'an authentic body that is declared as JSON, but is not',
     'It cannot be handled.',
     (c) => c.post('{"conformance":'),
     ADVISED,

@@ -3,13 +3,13 @@ import { ADVISED, DEFAULT_ONLY, probesOf, TOLERANT } from './define-probe.js';
 
 const { refused } = probesOf('token');
 
-const TWICE = 'Two parsers read two different tokens where a member stands twice.';
+const REPEATED = 'Parsers disagree on the value of a repeated member.';
 const JSON_OBJECT = 'The claims are one JSON object in UTF-8 (RFC 7519, section 7.2).';
 const REQUIRED = 'The claim is required.';
 
-const member = (text: string, json: string): string => `{${text},${json.slice(1)}`;
+const withMember = (member: string, json: string): string => `{${member},${json.slice(1)}`;
 
-/** Claims that the issuer itself has signed, and that are wrong. */
+/** Wrong claims with a valid signature. */
 export const CLAIM_PROBES: readonly Probe[] = [
   ...['webhook', 'iss', 'exp', 'iat', 'jti'].map((claim) =>
     refused(`no-${claim}`, `no ${claim}`, REQUIRED, { claims: { [claim]: undefined } }),
@@ -30,13 +30,13 @@ export const CLAIM_PROBES: readonly Probe[] = [
   refused(
     'expired-minutes',
     'expired six minutes ago',
-    'now < exp, and no tolerance is that wide.',
+    'now < exp, beyond every allowed tolerance.',
     (c) => c.request({ claims: { iat: c.now - 660, nbf: c.now - 660, exp: c.now - 360 } }),
   ),
   refused(
     'expired-seconds',
     'expired ten seconds ago',
-    'This format has no tolerance.',
+    'This wire format has no clock tolerance.',
     (c) => c.request({ claims: { iat: c.now - 300, nbf: c.now - 300, exp: c.now - 10 } }),
     { profiles: ['swt-draft-00'] },
   ),
@@ -49,72 +49,67 @@ export const CLAIM_PROBES: readonly Probe[] = [
   refused(
     'exp-milliseconds',
     'exp in milliseconds',
-    'Times are seconds: these would hold for ever.',
+    'Times are seconds: in milliseconds, the token would never expire.',
     (c) => c.request({ claims: { exp: c.now * 1_000 } }),
   ),
-  refused('exp-text', 'exp as a text', 'Times are numbers (RFC 7519, section 2).', (c) =>
+  refused('exp-text', 'exp as a string', 'Times are numbers (RFC 7519, section 2).', (c) =>
     c.request({ claims: { exp: String(c.now + 300) } }),
   ),
-  refused(
-    'exp-infinite',
-    'exp 1e400',
-    'Parsers make infinity of it, and the token never expires.',
-    {
-      claimsText: (json) => json.replace(/"exp":\d+/, '"exp":1e400'),
-    },
-  ),
+  refused('exp-infinite', 'exp 1e400', 'Parsed as infinity, it never expires.', {
+    claimsText: (json) => json.replace(/"exp":\d+/, '"exp":1e400'),
+  }),
   refused('exp-null', 'exp null', 'Times are numbers (RFC 7519, section 2).', {
     claims: { exp: null },
   }),
   refused(
     'exp-before-iat',
     'exp before iat',
-    'exp lies after iat.',
+    'exp is after iat.',
     (c) => c.request({ claims: { iat: c.now, nbf: c.now, exp: c.now - 1 } }),
     { ...ADVISED, ...TOLERANT },
   ),
   refused(
     'long-lived',
     'a lifetime of ten years',
-    'What lives long must be remembered long, or is replayed.',
+    'Ids must be remembered as long as the token is valid, or it can be replayed.',
     (c) => c.request({ claims: { exp: c.now + 315_360_000 } }),
   ),
-  refused('jti-empty', 'an empty jti', 'jti names the token.', { claims: { jti: '' } }),
-  refused('jti-number', 'a number as jti', 'jti is a text (RFC 7519, section 4.1.7).', {
+  refused('jti-empty', 'an empty jti', 'jti identifies the token.', { claims: { jti: '' } }),
+  refused('jti-number', 'a number as jti', 'jti is a string (RFC 7519, section 4.1.7).', {
     claims: { jti: 7 },
   }),
   refused(
     'jti-long',
     'a jti of 10000 characters',
-    'It is stored.',
+    'Receivers store it.',
     { claims: { jti: 'j'.repeat(10_000) } },
     ADVISED,
   ),
   refused(
     'jti-control',
     'a jti with a control character',
-    'It is stored, and reaches logs.',
+    'Receivers store and log it.',
     { claims: { jti: 'a\u0000b' } },
     ADVISED,
   ),
-  refused('iss-other', 'another issuer, with the right key', 'A key belongs to one issuer.', {
-    claims: { iss: 'https://nobody.invalid' },
+  refused('iss-other', 'another issuer with the correct key', 'A key belongs to one issuer.', {
+    claims: { iss: 'https://untrusted.invalid' },
   }),
-  refused('iss-list', 'a list as iss', 'iss is a text (RFC 7519, section 4.1.1).', (c) =>
+  refused('iss-list', 'an array as iss', 'iss is a string (RFC 7519, section 4.1.1).', (c) =>
     c.request({ claims: { iss: [c.settings.issuer] } }),
   ),
   refused(
     'aud-other',
-    'meant for another audience',
+    'another audience',
     'aud must name the receiver (RFC 7519, section 4.1.3).',
     {
-      claims: { aud: 'https://somebody-else.invalid' },
+      claims: { aud: 'https://other-audience.invalid' },
     },
   ),
   refused(
     'aud-missing',
-    'no audience, where the receiver has one',
-    'A token for nobody in particular is one for everybody.',
+    'no audience, although the receiver has one',
+    'A token without an audience could be used at any receiver.',
     (c) =>
       c.settings.audience === undefined ? undefined : c.request({ claims: { aud: undefined } }),
     ADVISED,
@@ -127,23 +122,23 @@ export const CLAIM_PROBES: readonly Probe[] = [
     { ...ADVISED, ...DEFAULT_ONLY },
   ),
   refused('event-empty', 'an empty event', 'An event has a name.', { webhook: { event: '' } }),
-  refused('event-list', 'a list as event', 'An event has one name.', (c) =>
+  refused('event-list', 'an array as event', 'An event has one name.', (c) =>
     c.request({ webhook: { event: [c.settings.event] } }),
   ),
-  refused('webhook-text', 'a text as webhook', 'webhook is an object.', {
+  refused('webhook-text', 'a string as webhook', 'webhook is an object.', {
     claims: { webhook: 'order.created' },
   }),
   refused('webhook-null', 'webhook null', 'webhook is an object.', { claims: { webhook: null } }),
   refused(
     'data-list',
-    'a list as data',
+    'an array as data',
     'data is an object.',
     { webhook: { data: [1] } },
     DEFAULT_ONLY,
   ),
   refused(
     'data-text',
-    'a text as data',
+    'a string as data',
     'data is an object.',
     { webhook: { data: 'e30=' } },
     DEFAULT_ONLY,
@@ -160,23 +155,23 @@ export const CLAIM_PROBES: readonly Probe[] = [
   refused(
     'data-deep',
     'data that nests 1000 levels',
-    'Recursive code runs out of stack.',
+    'Recursive code overflows the stack.',
     {
       claimsText: (json) =>
         json.replace('"data":{', `"data":{"deep":${'['.repeat(1_000)}${']'.repeat(1_000)},`),
     },
     { ...ADVISED, ...DEFAULT_ONLY },
   ),
-  refused('exp-twice', 'exp twice', TWICE, (c) =>
+  refused('exp-twice', 'exp repeated', REPEATED, (c) =>
     c.request({
       claims: { exp: c.now - 3_600 },
       claimsText: (json) => `${json.slice(0, -1)},"exp":${c.now + 300}}`,
     }),
   ),
-  refused('iss-twice', 'iss twice', TWICE, {
-    claimsText: (json) => member('"iss":"https://nobody.invalid"', json),
+  refused('iss-twice', 'iss repeated', REPEATED, {
+    claimsText: (json) => withMember('"iss":"https://untrusted.invalid"', json),
   }),
-  refused('event-twice', 'event twice', TWICE, {
+  refused('event-twice', 'event repeated', REPEATED, {
     claimsText: (json) => json.replace('"webhook":{', '"webhook":{"event":"other.event",'),
   }),
   refused(
@@ -186,13 +181,13 @@ export const CLAIM_PROBES: readonly Probe[] = [
     { claimsText: (json) => `\ufeff${json}` },
     ADVISED,
   ),
-  refused('claims-list', 'a list as claims', JSON_OBJECT, { claimsText: (json) => `[${json}]` }),
-  refused('claims-text', 'claims that are no JSON', JSON_OBJECT, {
+  refused('claims-list', 'an array as claims', JSON_OBJECT, { claimsText: (json) => `[${json}]` }),
+  refused('claims-text', 'claims that are not JSON', JSON_OBJECT, {
     claimsText: () => 'order.created',
   }),
   refused(
     'claims-not-utf8',
-    'claims that are no UTF-8',
+    'claims that are not UTF-8',
     JSON_OBJECT,
     {
       claimsText: (json) =>
@@ -205,5 +200,7 @@ export const CLAIM_PROBES: readonly Probe[] = [
     },
     ADVISED,
   ),
-  refused('claims-cut', 'claims cut off', JSON_OBJECT, { claimsText: (json) => json.slice(0, -1) }),
+  refused('claims-cut', 'truncated claims', JSON_OBJECT, {
+    claimsText: (json) => json.slice(0, -1),
+  }),
 ];

@@ -1,41 +1,22 @@
-import { ACCEPTED, REFUSED } from '../expectations.js';
 import type { Forgery, ProbeContext } from '../probe.context.js';
 import {
   CONFORMANCE_PROFILES,
   type ConformanceProfile,
+  type Expectation,
   type Probe,
+  type ProbeAnswer,
   type ProbeGroup,
+  type ProbeOutcome,
   type ProbeRequest,
 } from '../probe.interface.js';
 
-/** One request or several; `undefined` where the probe cannot be made. */
+/** One request or several; `undefined` if the probe does not apply. */
 type Make = (context: ProbeContext) => ProbeRequest | readonly ProbeRequest[] | undefined;
 
-/** What differs from a probe that must hold in every format. */
+/** Overrides of a probe; by default it is a `must` in every wire format. */
 type More = Partial<Pick<Probe, 'level' | 'profiles' | 'expect'>>;
 
-/** The default format alone. */
-export const DEFAULT_ONLY: { readonly profiles: readonly ConformanceProfile[] } = {
-  profiles: ['webhook-token'],
-};
-
-/** The formats in which small events travel inline by HEAD. */
-export const INLINE: { readonly profiles: readonly ConformanceProfile[] } = {
-  profiles: ['webhook-token', 'swt-draft-00'],
-};
-
-/** The formats that allow for clocks that differ. */
-export const TOLERANT: { readonly profiles: readonly ConformanceProfile[] } = {
-  profiles: ['webhook-token', 'swt-draft-02'],
-};
-
-/** The formats whose digest stands in `webhook.hash`. */
-export const HASHED = TOLERANT;
-
-/** Not needed to be safe or to be understood. */
-export const ADVISED = { level: 'should' } as const;
-
-/** Writes the probes of one group: what must be accepted, and what must be refused. */
+/** Defines the probes of a group: requests that must be accepted, and requests that must be refused. */
 export function probesOf(group: ProbeGroup): {
   accepted(name: string, title: string, reason: string, make: Make | Forgery, more?: More): Probe;
   refused(name: string, title: string, reason: string, make: Make | Forgery, more?: More): Probe;
@@ -64,4 +45,94 @@ export function probesOf(group: ProbeGroup): {
       },
     });
   return { accepted: define(ACCEPTED), refused: define(REFUSED) };
+}
+
+/** Only the default wire format. */
+export const DEFAULT_ONLY: { readonly profiles: readonly ConformanceProfile[] } = {
+  profiles: ['webhook-token'],
+};
+
+/** Wire formats that send small events inline by HEAD. */
+export const INLINE: { readonly profiles: readonly ConformanceProfile[] } = {
+  profiles: ['webhook-token', 'swt-draft-00'],
+};
+
+/** Wire formats that tolerate clock differences. */
+export const TOLERANT: { readonly profiles: readonly ConformanceProfile[] } = {
+  profiles: ['webhook-token', 'swt-draft-02'],
+};
+
+/** Wire formats that have the digest in `webhook.hash`. */
+export const HASHED = TOLERANT;
+
+/** Recommended, but not required. */
+export const ADVISED = { level: 'should' } as const;
+
+/** The last request was accepted. */
+const ACCEPTED: Expectation = (outcomes) => notAccepted(outcomes.at(-1)!);
+
+/** Every request was accepted. */
+export const ALL_ACCEPTED: Expectation = (outcomes) =>
+  outcomes.map(notAccepted).find((fault) => fault !== undefined);
+
+/** The last request was refused with a 4xx, and all before it were accepted. */
+export const REFUSED: Expectation = (outcomes) =>
+  outcomes
+    .slice(0, -1)
+    .map(notAccepted)
+    .find((fault) => fault !== undefined) ?? notRefused(outcomes.at(-1)!);
+
+/** The last request was answered with one of these statuses. */
+export function answeredWith(...statuses: readonly number[]): Expectation {
+  return answered(({ status }) =>
+    statuses.includes(status) ? undefined : `answered with ${status}, not ${statuses.join(' or ')}`,
+  );
+}
+
+/** The last request was answered, and the answer follows a rule. */
+export function answered(rule: (answer: ProbeAnswer) => string | undefined): Expectation {
+  return (outcomes) => {
+    const last = outcomes.at(-1)!;
+    return typeof last === 'string' ? unanswered(last) : rule(last);
+  };
+}
+
+/** All expectations hold; reports the first that does not. */
+export function all(...expectations: readonly Expectation[]): Expectation {
+  return (outcomes, context) => {
+    for (const expectation of expectations) {
+      const fault = expectation(outcomes, context);
+      if (fault !== undefined) return fault;
+    }
+    return undefined;
+  };
+}
+
+function notAccepted(outcome: ProbeOutcome): string | undefined {
+  if (typeof outcome === 'string') return unanswered(outcome);
+  const { status } = outcome;
+  if (status >= 200 && status < 300) return undefined;
+  return `refused with ${status}${errorCode(outcome)}`;
+}
+
+function notRefused(outcome: ProbeOutcome): string | undefined {
+  if (typeof outcome === 'string') return unanswered(outcome);
+  const { status } = outcome;
+  if (status >= 400 && status < 500) return undefined;
+  return status >= 200 && status < 300
+    ? `accepted with ${status}`
+    : `answered with ${status}, not 4xx`;
+}
+
+/** Describes why there is no answer. */
+export function unanswered(outcome: 'closed' | 'timeout'): string {
+  return outcome === 'closed'
+    ? 'the connection was closed without an answer'
+    : 'no answer arrived in time';
+}
+
+/** The receiver's code of a refusal, if it has the known form. */
+export function errorCode({ headers }: ProbeAnswer): string {
+  const code = headers.get('webhook-error');
+  return code !== undefined && /^[a-z_]{1,40}$/.test(code) ? ` (${code})` : '';
 }

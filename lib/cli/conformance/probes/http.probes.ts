@@ -1,12 +1,22 @@
-import { ALL_ACCEPTED, all, answered, refusedWith, unanswered, REFUSED } from '../expectations.js';
+import {
+  ALL_ACCEPTED,
+  all,
+  answered,
+  answeredWith,
+  unanswered,
+  REFUSED,
+  ADVISED,
+  INLINE,
+  probesOf,
+  TOLERANT,
+} from './define-probe.js';
 import { BODY } from '../probe.context.js';
 import type { Expectation, Probe, ProbeRequest } from '../probe.interface.js';
-import { ADVISED, INLINE, probesOf, TOLERANT } from './define-probe.js';
 
 const { accepted, refused } = probesOf('http');
 
-const METHODS = 'A webhook is sent by the methods of the format, and by no other.';
-const ONE = 'Two credentials, and every server on the way picks another one.';
+const METHODS = 'Only the methods of the wire format are allowed.';
+const ONE_CREDENTIAL = 'With two credentials, servers disagree which one counts.';
 
 const has = (name: string, what: (value: string) => boolean): Expectation =>
   answered(({ headers }) =>
@@ -16,14 +26,15 @@ const has = (name: string, what: (value: string) => boolean): Expectation =>
 const NOT_STORED = has('cache-control', (value) => /\bno-store\b/i.test(value));
 const CHALLENGED = has('www-authenticate', (value) => /\bbearer\b/i.test(value));
 
-/** The receiver answered, and either closed the connection or understands what comes next on it. */
-const IN_STEP: Expectation = ([first, second]) => {
-  if (typeof first === 'string') return `HEAD with a length: ${unanswered(first)}`;
+/** The receiver answered, and closed the connection or understood the next request on it. */
+const IN_SYNC: Expectation = ([first, second]) => {
+  if (typeof first === 'string') return `HEAD with Content-Length: ${unanswered(first)}`;
   if (second === 'closed') return undefined;
-  if (second === 'timeout') return 'it took the next request for a body, and waits for more';
+  if (second === 'timeout')
+    return 'the receiver reads the next request as a body and waits for more';
   return second!.status >= 200 && second!.status < 300
     ? undefined
-    : `the next request on the connection was answered ${second!.status}`;
+    : `the next request on the connection was answered with ${second!.status}`;
 };
 
 const authorized = (request: ProbeRequest, ...authorization: string[]): ProbeRequest => ({
@@ -31,33 +42,39 @@ const authorized = (request: ProbeRequest, ...authorization: string[]): ProbeReq
   authorization,
 });
 
-/** What stands around the token. */
+/** Method, headers and connection. */
 export const HTTP_PROBES: readonly Probe[] = [
   ...['GET', 'PUT', 'PATCH', 'DELETE'].map((method) =>
-    refused(`method-${method.toLowerCase()}`, `${method} with a good token`, METHODS, { method }),
+    refused(`method-${method.toLowerCase()}`, `${method} with a valid token`, METHODS, { method }),
   ),
   refused('method-head', 'HEAD', METHODS, (c) => c.raw(), { profiles: ['swt-draft-02'] }),
   refused(
     'status-405',
-    'GET is answered 405 with Allow',
+    'GET is answered with 405 and Allow',
     'RFC 9110, section 15.5.6.',
     { method: 'GET' },
     {
       ...ADVISED,
       expect: all(
-        refusedWith(405),
+        answeredWith(405),
         has('allow', (value) => /POST/.test(value)),
       ),
     },
   ),
-  refused('no-authorization', 'no Authorization', 'Nobody is trusted without a token.', (c) =>
-    authorized(c.request()),
+  refused(
+    'no-authorization',
+    'no Authorization',
+    'A request without a token is not trusted.',
+    (c) => authorized(c.request()),
   ),
   refused('other-scheme', 'Basic', 'The scheme is Bearer.', (c) =>
     authorized(c.request(), 'Basic dXNlcjpwYXNz'),
   ),
-  refused('no-credentials', 'Bearer without a token', 'Nobody is trusted without a token.', (c) =>
-    authorized(c.request(), 'Bearer'),
+  refused(
+    'no-credentials',
+    'Bearer without a token',
+    'A request without a token is not trusted.',
+    (c) => authorized(c.request(), 'Bearer'),
   ),
   refused('no-scheme', 'the token without a scheme', 'The scheme is Bearer.', (c) => {
     const request = c.request();
@@ -66,7 +83,7 @@ export const HTTP_PROBES: readonly Probe[] = [
   refused(
     'two-headers',
     'two Authorization headers',
-    ONE,
+    ONE_CREDENTIAL,
     (c) => {
       const request = c.request();
       return authorized(request, request.authorization[0]!, 'Bearer x.y.z');
@@ -75,21 +92,21 @@ export const HTTP_PROBES: readonly Probe[] = [
   ),
   refused(
     'two-headers-last',
-    'two Authorization headers, the good one last',
-    ONE,
+    'two Authorization headers, the valid one last',
+    ONE_CREDENTIAL,
     (c) => {
       const request = c.request();
       return authorized(request, 'Bearer x.y.z', request.authorization[0]!);
     },
     TOLERANT,
   ),
-  refused('joined-headers', 'two credentials behind a comma', ONE, (c) => {
+  refused('joined-headers', 'two credentials joined by a comma', ONE_CREDENTIAL, (c) => {
     const request = c.request();
     return authorized(request, `${request.authorization[0]}, Bearer x.y.z`);
   }),
   refused(
     'challenge',
-    '401 without a token carries WWW-Authenticate',
+    '401 without a token has WWW-Authenticate',
     'RFC 9110, section 15.5.2, and RFC 6750, section 3.',
     (c) => authorized(c.request()),
     {
@@ -104,23 +121,23 @@ export const HTTP_PROBES: readonly Probe[] = [
   ),
   refused(
     'status-401',
-    'a bad token is answered 401',
-    'Senders can tell a bad token from a bad body.',
+    'an invalid token is answered with 401',
+    'Senders must be able to tell an invalid token from a wrong body.',
     {
-      claims: { iss: 'https://nobody.invalid' },
+      claims: { iss: 'https://untrusted.invalid' },
     },
-    { ...ADVISED, ...TOLERANT, expect: refusedWith(401) },
+    { ...ADVISED, ...TOLERANT, expect: answeredWith(401) },
   ),
   refused(
     'status-400',
-    'a bad body is answered 400',
-    'Senders can tell a bad token from a bad body.',
+    'a wrong body is answered with 400',
+    'Senders must be able to tell an invalid token from a wrong body.',
     (c) => c.post(BODY, { body: BODY.replace('1', '2') }),
-    { ...ADVISED, expect: refusedWith(400) },
+    { ...ADVISED, expect: answeredWith(400) },
   ),
   refused(
     'problem',
-    'a refused POST says why',
+    'a refused POST explains why',
     'application/problem+json (RFC 9457).',
     (c) => c.post(BODY, { body: BODY.replace('1', '2') }),
     {
@@ -135,7 +152,7 @@ export const HTTP_PROBES: readonly Probe[] = [
   accepted(
     'no-store',
     'an accepted event is not cached',
-    'A cache would answer the second HEAD by itself.',
+    'A cache would answer the next HEAD itself.',
     {},
     {
       ...ADVISED,
@@ -145,47 +162,47 @@ export const HTTP_PROBES: readonly Probe[] = [
   refused(
     'no-store-refused',
     'a refusal is not cached',
-    'A cache would refuse the next one by itself.',
+    'A cache would refuse the next request itself.',
     {
-      claims: { iss: 'https://nobody.invalid' },
+      claims: { iss: 'https://untrusted.invalid' },
     },
     { ...ADVISED, expect: all(REFUSED, NOT_STORED) },
   ),
   accepted(
     'head-status',
-    'HEAD is acknowledged by 202 or 204',
-    'A 200 proves nothing: any GET route gives it.',
+    'HEAD is acknowledged with 202 or 204',
+    'A 200 proves nothing: every GET route answers HEAD with it.',
     {},
     {
       ...INLINE,
       ...ADVISED,
-      expect: refusedWith(202, 204),
+      expect: answeredWith(202, 204),
     },
   ),
   accepted(
     'head-with-length',
-    'HEAD that declares a length, then another event',
-    'A HEAD has no body: a server that waits for one takes the next request for it.',
+    'HEAD with Content-Length, then another event',
+    'A HEAD has no body: a server that waits for one reads the next request as the body.',
     (c) => [{ ...c.request(), contentLength: 245 }, c.request({ sameConnection: true })],
-    { ...INLINE, expect: IN_STEP },
+    { ...INLINE, expect: IN_SYNC },
   ),
   accepted(
     'refused-then-event',
     'a refused POST, then an event on the same connection',
-    'What was left of a refused body is no request.',
+    'The rest of a refused body must not be read as a request.',
     (c) => [
       { ...c.post(BODY), authorization: ['Bearer x.y.z'] },
       c.request({ sameConnection: true }),
     ],
     {
       expect: (outcomes, context) =>
-        IN_STEP(outcomes, context)?.replace('HEAD with a length', 'the refused POST'),
+        IN_SYNC(outcomes, context)?.replace('HEAD with Content-Length', 'the refused POST'),
     },
   ),
   refused(
     'large-before-read',
-    '10 GB are declared, and none sent',
-    'What is too large is refused before it is read.',
+    '10 GB are declared, but not sent',
+    'A body that is too large is refused before it is read.',
     (c) => ({
       ...c.post(BODY),
       body: undefined,
@@ -195,10 +212,10 @@ export const HTTP_PROBES: readonly Probe[] = [
   ),
   refused(
     'unauthenticated-body',
-    'a bad token, and a body that never comes',
-    'Nobody without a key makes a receiver wait for a body.',
+    'an invalid token and a body that never arrives',
+    'A sender without a key must not make the receiver wait for a body.',
     (c) => ({
-      ...c.post(BODY, { claims: { iss: 'https://nobody.invalid' } }),
+      ...c.post(BODY, { claims: { iss: 'https://untrusted.invalid' } }),
       body: undefined,
       contentLength: 1_000,
     }),
@@ -207,7 +224,7 @@ export const HTTP_PROBES: readonly Probe[] = [
   refused(
     'token-too-large',
     'a token of 20 kB',
-    'It is refused, not worked on.',
+    'A token this long is refused before it is parsed.',
     {
       claims: { note: 'x'.repeat(15_000) },
     },

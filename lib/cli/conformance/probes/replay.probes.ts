@@ -1,47 +1,46 @@
 import { randomUUID } from 'node:crypto';
-import { ALL_ACCEPTED, REFUSED, unanswered } from '../expectations.js';
+import { ALL_ACCEPTED, REFUSED, unanswered, ADVISED, probesOf, TOLERANT } from './define-probe.js';
 import { BODY } from '../probe.context.js';
 import type { Expectation, Probe, ProbeRequest } from '../probe.interface.js';
-import { ADVISED, probesOf, TOLERANT } from './define-probe.js';
 
 const { accepted, refused } = probesOf('replay');
 
 const ONCE = 'An event is handled once.';
 
-/** A copy is acknowledged as one, or refused; from outside nothing more can be seen. */
+/** A copy is acknowledged as a copy, or refused; more cannot be observed from outside. */
 const RECOGNISED: Expectation = ([first, second]) => {
   if (typeof first === 'string') return unanswered(first);
   if (typeof second === 'string') return unanswered(second);
   if (first === undefined || second === undefined || first.status >= 300) {
-    return `the first was answered ${first?.status}`;
+    return `the first was answered with ${first?.status}`;
   }
   if (second.status >= 400 && second.status < 500) return undefined;
-  if (second.status >= 300) return `the copy was answered ${second.status}`;
+  if (second.status >= 300) return `the copy was answered with ${second.status}`;
   return second.headers.has('webhook-duplicate')
     ? undefined
-    : `the copy was answered ${second.status} like the first: whether it was handled twice cannot be seen`;
+    : `the copy was answered with ${second.status} like the first, so it may have been handled twice`;
 };
 
-/** A copy is answered in a way that tells the sender what to do. */
+/** A copy is answered with a success or a 4xx, so the sender knows what to do. */
 const ANSWERED: Expectation = ([first, second]) => {
   if (typeof first === 'string') return unanswered(first);
   if (typeof second === 'string') return unanswered(second);
   const { status } = second!;
   return (status >= 200 && status < 300) || (status >= 400 && status < 500)
     ? undefined
-    : `the copy was answered ${status}`;
+    : `the copy was answered with ${status}`;
 };
 
 const twice = (request: ProbeRequest): ProbeRequest[] => [request, request];
 
-/** What happens to copies. */
+/** Copies of events. */
 export const REPLAY_PROBES: readonly Probe[] = [
   accepted('same-token', 'the same token twice', ONCE, (c) => twice(c.request()), {
     expect: ANSWERED,
   }),
   accepted(
     'same-token-seen',
-    'the same token twice, seen as a copy',
+    'the same token twice, recognised as a copy',
     ONCE,
     (c) => twice(c.request()),
     {
@@ -54,8 +53,8 @@ export const REPLAY_PROBES: readonly Probe[] = [
   }),
   accepted(
     'same-txn-seen',
-    'one event under two tokens, seen as a copy',
-    'txn is the event, jti the token.',
+    'one event in two tokens, recognised as a copy',
+    'txn identifies the event, jti the token.',
     (c) => {
       const claims = { txn: randomUUID() };
       return [c.request({ claims }), c.request({ claims })];
@@ -65,7 +64,7 @@ export const REPLAY_PROBES: readonly Probe[] = [
   refused(
     'same-id-other-content',
     'one jti for two events',
-    'An id that comes back with other content is no retry.',
+    'An id with other content is not a retry.',
     (c) => {
       const claims = { jti: randomUUID() };
       return [c.post(BODY, { claims }), c.post('{"conformance":false}', { claims })];
@@ -84,7 +83,7 @@ export const REPLAY_PROBES: readonly Probe[] = [
   accepted(
     'tampered-first',
     'a tampered copy, then the event',
-    'A changed body burns nothing.',
+    'A refused body must not use up the id.',
     (c) => {
       const right = c.post(BODY);
       return [{ ...right, body: Buffer.from(BODY.replace('1', '2')) }, right];

@@ -5,12 +5,12 @@ import { ADVISED, DEFAULT_ONLY, probesOf, TOLERANT } from './define-probe.js';
 const { refused } = probesOf('token');
 
 const ALGORITHM = 'The key decides the algorithm, never the token (RFC 8725, section 3.1).';
-const COMPACT =
-  'Three parts of base64url, each in its one spelling (RFC 7515, sections 2 and 7.1).';
+const COMPACT = 'A token is three parts of canonical base64url (RFC 7515, sections 2 and 7.1).';
 const COVERED = 'The signature covers header and claims.';
-const EXTENSION = 'An extension that is not implemented is not skipped (RFC 7515, section 4.1.11).';
-const BROUGHT = 'The sender does not bring the key that vouches for it (RFC 8725, section 3.10).';
-const TWICE = 'Two parsers read two different tokens where a member stands twice.';
+const EXTENSION =
+  'An extension that is not implemented must not be ignored (RFC 7515, section 4.1.11).';
+const OWN_KEY = 'The token must not bring its own key (RFC 8725, section 3.10).';
+const REPEATED = 'Parsers disagree on the value of a repeated member.';
 
 const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
 
@@ -21,24 +21,24 @@ const parts = (change: (header: string, claims: string, signature: string) => st
   },
 });
 
-/** The first character becomes another one, so that the bytes differ. */
-const flip = (text: string): string =>
-  ALPHABET.charAt(ALPHABET.indexOf(text.charAt(0)) ^ 1) + text.slice(1);
+/** Changes the first character, so that the decoded bytes differ. */
+const flip = (base64url: string): string =>
+  ALPHABET.charAt(ALPHABET.indexOf(base64url.charAt(0)) ^ 1) + base64url.slice(1);
 
 const unsigned = (alg: string): object => ({
   header: { alg },
   ...parts((header, claims) => `${header}.${claims}.`),
 });
 
-const member = (text: string, json: string): string => `{${text},${json.slice(1)}`;
+const withMember = (member: string, json: string): string => `{${member},${json.slice(1)}`;
 
-/** Header and signature: whatever the claims say, nobody else than the issuer has said it. */
+/** Header and signature: only the issuer can have made the token. */
 export const SIGNATURE_PROBES: readonly Probe[] = [
   refused('alg-none', 'alg none, no signature', ALGORITHM, unsigned('none')),
   refused('alg-none-case', 'alg nOnE, no signature', ALGORITHM, unsigned('nOnE')),
   refused('alg-none-signed', 'alg none, with a signature', ALGORITHM, { header: { alg: 'none' } }),
   refused('alg-missing', 'no alg', ALGORITHM, { header: { alg: undefined } }),
-  refused('alg-list', 'alg as a list', ALGORITHM, (c) =>
+  refused('alg-list', 'alg as an array', ALGORITHM, (c) =>
     c.request({ header: { alg: [c.settings.signer.alg] } }),
   ),
   refused('alg-lower-case', 'alg in lower case', ALGORITHM, (c) =>
@@ -52,15 +52,15 @@ export const SIGNATURE_PROBES: readonly Probe[] = [
     if (signer.withAlgorithm === undefined) return undefined;
     return c.request({ signer: signer.withAlgorithm(signer.alg === 'HS512' ? 'HS256' : 'HS512') });
   }),
-  refused('alg-confusion', 'HMAC with the public key as its secret', ALGORITHM, (c) => {
+  refused('alg-confusion', 'HMAC with the public key as secret', ALGORITHM, (c) => {
     const { publicPem } = c.settings.signer;
     return publicPem === undefined ? undefined : c.request({ signer: hmacSigner(publicPem) });
   }),
-  refused('secret-empty', 'signed with an empty secret', 'Only the key of the issuer signs.', {
+  refused('secret-empty', 'signed with an empty secret', 'Only the issuer has the key.', {
     signer: hmacSigner(''),
   }),
-  refused('secret-other', 'signed with another secret', 'Only the key of the issuer signs.', {
-    signer: hmacSigner('another-secret-that-nobody-has-shared-with-anybody-at-all-0000000'),
+  refused('secret-other', 'signed with another secret', 'Only the issuer has the key.', {
+    signer: hmacSigner('another-secret-that-was-never-shared-with-the-receiver-at-all-00000'),
   }),
   refused(
     'signature-missing',
@@ -82,12 +82,12 @@ export const SIGNATURE_PROBES: readonly Probe[] = [
   ),
   refused(
     'signature-longer',
-    'a signature with more behind it',
+    'a signature with additional bytes',
     COVERED,
     parts((h, c, s) => `${h}.${c}.${s}AAAA`),
   ),
   refused('claims-changed', 'changed claims', COVERED, (c) => {
-    const claims = { jti: 'somebody-elses' };
+    const claims = { jti: 'changed' };
     return c.request({
       token: (token) => {
         const [header = '', payload = '', signature = ''] = token.split('.');
@@ -114,7 +114,7 @@ export const SIGNATURE_PROBES: readonly Probe[] = [
   ),
   refused('unused-bits', 'unused bits of the signature', COMPACT, (c) => {
     const last = c.request().authorization[0]!.at(-1)!;
-    // Without spare bits the change is one of the signature itself: refused too, for another reason.
+    // If the last character has no unused bits, the change would invalidate the signature itself.
     if (ALPHABET.indexOf(last) % 4 !== 0) return undefined;
     return c.request({
       token: (token) => token.slice(0, -1) + ALPHABET.charAt(ALPHABET.indexOf(token.at(-1)!) | 1),
@@ -124,7 +124,7 @@ export const SIGNATURE_PROBES: readonly Probe[] = [
     header: { x: '???>>>~~~' },
     input: (input) => input.replaceAll('-', '+').replaceAll('_', '/'),
   }),
-  refused('padded-claims', 'padded claims under a signature that holds', COMPACT, {
+  refused('padded-claims', 'padded claims with a valid signature', COMPACT, {
     input: (input) => `${input}=`,
   }),
   refused(
@@ -141,7 +141,7 @@ export const SIGNATURE_PROBES: readonly Probe[] = [
   ),
   refused(
     'five-parts',
-    'five parts, as of an encrypted token',
+    'five parts, like an encrypted token',
     COMPACT,
     parts((h, c, s) => `${h}..${c}.${s}.${s}`),
   ),
@@ -154,7 +154,7 @@ export const SIGNATURE_PROBES: readonly Probe[] = [
   refused(
     'typ-other',
     'the typ of another kind of token',
-    'A token for another purpose is no webhook (RFC 8725, section 3.11).',
+    'A token for another purpose is not a webhook token (RFC 8725, section 3.11).',
     {
       header: { typ: 'at+jwt' },
     },
@@ -164,14 +164,14 @@ export const SIGNATURE_PROBES: readonly Probe[] = [
   refused(
     'typ-default',
     'typ JWT',
-    'typ is exactly SWT.',
+    'typ must be SWT.',
     { header: { typ: 'JWT' } },
     { profiles: ['swt-draft-02'] },
   ),
   refused(
     'typ-draft',
     'typ SWT',
-    'Formats are never mixed (RFC 8725, section 3.12).',
+    'Wire formats must not be mixed (RFC 8725, section 3.12).',
     { header: { typ: 'SWT' } },
     DEFAULT_ONLY,
   ),
@@ -179,45 +179,54 @@ export const SIGNATURE_PROBES: readonly Probe[] = [
   refused('b64', 'b64 false', EXTENSION, { header: { b64: false } }),
   refused('b64-crit', 'b64 false in crit', EXTENSION, { header: { b64: false, crit: ['b64'] } }),
   refused('zip', 'zip', EXTENSION, { header: { zip: 'DEF' } }, ADVISED),
-  refused('jwk', 'a key in the header, and signed with it', BROUGHT, {
+  refused('jwk', 'a key in the header that signs the token', OWN_KEY, {
     header: { jwk: { kty: 'oct', k: Buffer.from('x'.repeat(32)).toString('base64url') } },
     signer: hmacSigner('x'.repeat(32)),
   }),
-  refused('jku', 'the URL of a key in the header', BROUGHT, {
+  refused('jku', 'the URL of a key in the header', OWN_KEY, {
     header: { jku: 'https://keys.invalid/jwks.json' },
     signer: hmacSigner('x'.repeat(32)),
   }),
-  refused('kid-unknown', 'a kid nobody has', 'kid is looked up, and never followed.', (c) =>
-    c.settings.kid === undefined
-      ? undefined
-      : c.request({ header: { kid: 'nobodys' }, signer: hmacSigner('') }),
+  refused(
+    'kid-unknown',
+    'an unknown kid',
+    'kid selects a configured key; it is never a path or URL.',
+    (c) =>
+      c.settings.kid === undefined
+        ? undefined
+        : c.request({ header: { kid: 'unknown' }, signer: hmacSigner('') }),
   ),
-  refused('kid-path', 'a path as kid, an empty secret', 'kid is looked up, and never followed.', {
-    header: { kid: '../../../../dev/null' },
-    signer: hmacSigner(''),
-  }),
+  refused(
+    'kid-path',
+    'a path as kid, signed with an empty secret',
+    'kid selects a configured key; it is never a path or URL.',
+    {
+      header: { kid: '../../../../dev/null' },
+      signer: hmacSigner(''),
+    },
+  ),
   refused(
     'kid-control',
     'a kid with a control character',
-    'kid reaches logs.',
+    'Receivers log the kid.',
     { header: { kid: 'a\nb' } },
     ADVISED,
   ),
   refused(
     'kid-number',
     'a number as kid',
-    'kid is a text (RFC 7515, section 4.1.4).',
+    'kid is a string (RFC 7515, section 4.1.4).',
     { header: { kid: 7 } },
     ADVISED,
   ),
   refused(
     'header-twice',
-    'alg twice',
-    TWICE,
-    { headerText: (json) => member('"alg":"none"', json) },
+    'alg repeated',
+    REPEATED,
+    { headerText: (json) => withMember('"alg":"none"', json) },
     ADVISED,
   ),
-  refused('header-list', 'a list as header', 'The header is a JSON object.', {
+  refused('header-list', 'an array as header', 'The header is a JSON object.', {
     headerText: (json) => `[${json}]`,
   }),
 ];
