@@ -3,15 +3,15 @@ import ts from 'typescript';
 import { ROOT } from './documents.js';
 import type { CodeBlock } from './markdown.js';
 
-/** A block of TypeScript in a document. */
+/** A TypeScript block of a page. */
 export interface Snippet extends CodeBlock {
-  /** The document's path. */
+  /** The page's path. */
   readonly document: string;
 }
 
 /**
- * What a snippet may lean on without declaring it. Kept as a text, since a declaration file in this
- * folder would declare all this for every test of the project too.
+ * What a snippet may use without declaring it. It is a string, since a declaration file in this folder
+ * would apply to every test of the project.
  */
 const PREAMBLE = `
 declare const env: Readonly<Record<string, string>> & {
@@ -28,8 +28,8 @@ const PREAMBLE_FILE = join(FOLDER, 'preamble.d.ts');
 /**
  * Type-checks snippets against the sources of the package, as strictly as those are.
  *
- * Every snippet is a module of its own. One that declares events is a program of its own: what it merges
- * into WebhookEventMap would hold for all the others.
+ * Every snippet is a module of its own. A snippet that declares events is also a program of its own, because
+ * its declarations would apply to all the others.
  */
 export class SnippetCompiler {
   private readonly options: ts.CompilerOptions;
@@ -47,15 +47,15 @@ export class SnippetCompiler {
         path,
       ).options,
       noEmit: true,
-      // A snippet shows a declaration and leaves its use to the reader.
+      // A snippet may declare something without using it.
       noUnusedLocals: false,
       noUnusedParameters: false,
-      // Hardly any application has it, and it forbids what is idiomatic without it.
+      // Few applications set it, and it refuses idiomatic code.
       exactOptionalPropertyTypes: false,
     };
   }
 
-  /** @returns what is wrong, each with document and line */
+  /** @returns the compiler's errors, each with page and line */
   check(snippets: readonly Snippet[]): string[] {
     const declaring = snippets.filter(({ code }) => code.includes('WebhookEventMap'));
     const others = snippets.filter((snippet) => !declaring.includes(snippet));
@@ -70,7 +70,7 @@ export class SnippetCompiler {
     );
     const texts = new Map<string, string>([
       [PREAMBLE_FILE, PREAMBLE],
-      // Behind the code, so that lines stay what they are; it makes a module of the snippet.
+      // Makes the snippet a module; after the code, so that line numbers stay the same.
       ...[...files].map(([name, { code }]) => [name, `${code}\nexport {};\n`] as const),
     ]);
     const program = ts.createProgram({
@@ -80,11 +80,12 @@ export class SnippetCompiler {
     });
     return [...texts.keys()].flatMap((name) => {
       const file = program.getSourceFile(name);
-      if (file === undefined) throw new Error(`${name} is not part of the program`);
+      if (file === undefined)
+        throw new Error(`${name} is missing from the program; check its path`);
       return [
         ...program.getSyntacticDiagnostics(file),
         ...program.getSemanticDiagnostics(file),
-      ].map((diagnostic) => describeFault(diagnostic, file, files.get(name)));
+      ].map((diagnostic) => describeDiagnostic(diagnostic, file, files.get(name)));
     });
   }
 
@@ -100,7 +101,7 @@ export class SnippetCompiler {
         const text = texts.get(name);
         const format = { impliedNodeFormat: ts.ModuleKind.ESNext as const };
         if (text !== undefined) return ts.createSourceFile(name, text, { ...target, ...format });
-        // The library and its types are the same in every program: read once.
+        // The library and its types are the same in every program, so they are parsed once.
         if (!this.parsed.has(name))
           this.parsed.set(name, host.getSourceFile(name, languageVersion));
         return this.parsed.get(name);
@@ -109,7 +110,7 @@ export class SnippetCompiler {
   }
 }
 
-function describeFault(
+function describeDiagnostic(
   { start = 0, code, messageText }: ts.Diagnostic,
   file: ts.SourceFile,
   snippet: Snippet | undefined,

@@ -57,12 +57,12 @@ describe('TypeScript blocks of the documentation', () => {
     ],
   ])(
     'are reported for %s',
-    (_, code, fault) => {
+    (_, code, error) => {
       const page = new MarkdownDocument('page.md', `# Page\n\`\`\`ts\n${code}\n\`\`\`\n`);
 
-      const faults = compiler.check(snippetsOf(page));
+      const errors = compiler.check(snippetsOf(page));
 
-      expect(faults[0]).toMatch(fault);
+      expect(errors[0]).toMatch(error);
     },
     120_000,
   );
