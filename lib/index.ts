@@ -103,15 +103,8 @@ export type {
   PublishResult,
   SendResult,
   SignedWebhookRequest,
-  SignOptions,
-} from './publisher/publish-options.interface.js';
-export type {
-  PublisherKeys,
-  TokenIdScope,
-  WebhookEndpointOptions,
-  WebhookPublisherOptions,
-  WebhookRetryOptions,
-} from './publisher/options/publisher-options.interface.js';
+} from './publisher/publish-options.js';
+export type { WebhookPublisherOptions } from './publisher/publisher-options.interface.js';
 export type {
   DeliveryMethod,
   DeliveryPayload,
@@ -126,14 +119,12 @@ export type {
 } from './deliveries/webhook-delivery.events.js';
 export { WebhookJwks } from './signing/webhook.jwks.js';
 export type { WebhookKeySet } from './signing/webhook.jwks.js';
-export type { WebhookJwksOptions } from './signing/jwks-options.interface.js';
 export { WebhookPublisher } from './publisher/webhook.publisher.js';
 export { WebhookErrorFilter } from './publisher/webhook-error.filter.js';
 
 // Endpoints that are managed while the application runs
 export { EndpointStore } from './endpoints/endpoint-store.js';
 export type {
-  EndpointDisabledReason,
   EndpointPageRequest,
   SealedEndpointKey,
   StoredEndpoint,
@@ -196,3 +187,10 @@ export { WebhookStoreError } from './errors/webhook.error.js';
 export type { WebhookStoreErrorCode } from './errors/webhook.error.js';
 export { WebhookTokenError } from './errors/webhook.error.js';
 export type { WebhookTokenErrorCode } from './errors/webhook.error.js';
+export type { TokenIdScope } from './sending/destination.js';
+export type { WebhookEndpointOptions } from './endpoints/endpoint-options.js';
+export type { PublisherKeys } from './signing/destination-signer.js';
+export type { WebhookRetryOptions } from './sending/retry-policy.js';
+export type { WebhookJwksOptions } from './signing/jwks-options.js';
+export type { EndpointDisabledReason } from './sending/delivery-target.js';
+export type { SignOptions } from './sending/event-draft.js';

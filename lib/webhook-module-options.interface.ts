@@ -1,7 +1,7 @@
 import type { DynamicModule, Type } from '@nestjs/common';
 import type { Duration } from './clock/duration.js';
 import type { WebhookClock } from './clock/webhook-clock.js';
-import type { WebhookPublisherOptions } from './publisher/options/publisher-options.interface.js';
+import type { WebhookPublisherOptions } from './publisher/publisher-options.interface.js';
 import type { WebhookReceiverOptions } from './receiver/receiver-options.interface.js';
 
 /** What the module does: receive, publish, or both. */

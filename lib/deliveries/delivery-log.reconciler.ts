@@ -2,7 +2,7 @@ import type { BeforeApplicationShutdown, OnApplicationBootstrap } from '@nestjs/
 import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
 import { errorName } from '../errors/webhook.error.js';
 import type { KnownDelivery, WebhookQueue } from '../queue/webhook-queue.js';
-import { PublisherLog } from '../sending/publisher-log.js';
+import { PublisherLog } from '../signing/publisher-log.js';
 import type {
   DeliveryChange,
   DeliveryLog,

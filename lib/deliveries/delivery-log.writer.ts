@@ -2,7 +2,7 @@ import { type CancelWake, waitUntil, type WebhookClock } from '../clock/webhook-
 import { errorName, isWebhookError, WebhookStoreError } from '../errors/webhook.error.js';
 import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
 import type { MadeAttempt } from '../sending/attempt-result.js';
-import { PublisherLog } from '../sending/publisher-log.js';
+import { PublisherLog } from '../signing/publisher-log.js';
 import type { DeliveryChange, DeliveryLog, LoggedAttempt } from './delivery-log.js';
 import type { DeliveryReport } from './webhook.deliverer.js';
 

@@ -2,7 +2,7 @@ import { Logger, type OnApplicationShutdown, type OnApplicationBootstrap } from 
 import type { DiscoveryService, MetadataScanner } from '@nestjs/core';
 import { WebhookConfigurationError, type ConfigurationFault } from '../errors/webhook.error.js';
 import { waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
-import { DELIVERY_REACTIONS } from '../publisher/publisher.constants.js';
+import { DELIVERY_REACTIONS } from './on-webhook-delivery.decorator.js';
 import {
   WEBHOOK_DELIVERY_EVENTS,
   type WebhookDeliveryEvent,

@@ -3,14 +3,15 @@ import { errorName } from '../errors/webhook.error.js';
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 import type { DeliveryOutcome } from '../queue/webhook-queue.js';
 import type { AttemptResult } from '../sending/attempt-result.js';
-import type { DeliveryTarget, EndpointDisabled } from '../sending/delivery-target.js';
-import { PublisherLog } from '../sending/publisher-log.js';
+import type { EndpointDisabled } from '../sending/delivery-target.js';
+import { PublisherLog } from '../signing/publisher-log.js';
 import type {
   WebhookDeliveryEvent,
   WebhookDeliveryEvents,
   WebhookDeliveryEventType,
 } from './webhook-delivery.events.js';
 import type { DeliveryReport } from './webhook.deliverer.js';
+import type { EndpointTarget } from '../endpoints/endpoint-target.js';
 
 const DAY = 86_400_000;
 
@@ -24,7 +25,7 @@ export class DeliveryReporter {
     private readonly options: { readonly clock: WebhookClock; readonly disableAfter: number },
   ) {}
 
-  attempted({ label }: DeliveryTarget, { delivery, outcome, result }: DeliveryReport): void {
+  attempted({ label }: EndpointTarget, { delivery, outcome, result }: DeliveryReport): void {
     if (outcome.type === 'dead') this.logDead(delivery, label, outcome);
     if (outcome.type !== 'retry') return;
     const { id, event } = delivery;
@@ -61,7 +62,7 @@ export class DeliveryReporter {
 
   circuitChanged(
     change: 'opened' | 'closed',
-    { label }: DeliveryTarget,
+    { label }: EndpointTarget,
     delivery: WebhookDelivery,
     result: AttemptResult,
   ): void {
@@ -74,7 +75,7 @@ export class DeliveryReporter {
   }
 
   endpointDisabled(
-    { label, stored }: DeliveryTarget,
+    { label, stored }: EndpointTarget,
     { reason }: EndpointDisabled,
     delivery: WebhookDelivery,
     result: AttemptResult,

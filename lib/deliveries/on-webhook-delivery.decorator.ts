@@ -1,5 +1,7 @@
-import { DELIVERY_REACTIONS } from '../publisher/publisher.constants.js';
 import type { WebhookDeliveryEventType } from './webhook-delivery.events.js';
+
+/** Metadata key of the methods that react to deliveries. */
+export const DELIVERY_REACTIONS = Symbol('nestjs-webhook-token:delivery-reactions');
 
 /**
  * Runs the method when this happens to a delivery. The method gets a {@link WebhookDeliveryEvent}. What it throws is

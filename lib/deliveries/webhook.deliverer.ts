@@ -1,20 +1,16 @@
+import type { WebhookClock } from '../clock/webhook-clock.js';
 import { isThenable } from '../token/maybe-promise.js';
 import type { FailureReason } from '../queue/failure-reason.js';
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 import type { DeliveryOutcome } from '../queue/webhook-queue.js';
 import type { EndpointRegistry } from '../endpoints/endpoint.registry.js';
-import type { ResolvedPublisherOptions } from '../publisher/options/publisher-options.interface.js';
-import { OVERLOAD_WAIT } from '../publisher/publisher.constants.js';
 import type { AttemptResult, MadeAttempt } from '../sending/attempt-result.js';
-import {
-  isDisabled,
-  type DeliveryTarget,
-  type EndpointDisabled,
-} from '../sending/delivery-target.js';
-import { decideRetry } from '../sending/retry-policy.js';
+import { type EndpointDisabled } from '../sending/delivery-target.js';
+import { decideRetry, OVERLOAD_WAIT, type RetryPolicy } from '../sending/retry-policy.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
 import type { DeliveryLogWriter } from './delivery-log.writer.js';
 import type { DeliveryReporter } from './delivery.reporter.js';
+import { type EndpointTarget, isDisabled } from '../endpoints/endpoint-target.js';
 
 const CONFLICT = 409;
 const GONE = 410;
@@ -33,12 +29,20 @@ export interface DeliveryReport {
 
 type DeliveryListener = (report: DeliveryReport) => void;
 
+/** Durations in milliseconds. */
+export interface DelivererOptions {
+  readonly clock: WebhookClock;
+  readonly retry: RetryPolicy;
+  /** An endpoint that fails every attempt for this long is disabled. */
+  readonly disableAfter: number;
+}
+
 /** Takes a delivery from the queue through one attempt to an outcome. */
 export class WebhookDeliverer {
   private readonly listeners: DeliveryListener[] = [];
 
   constructor(
-    private readonly options: ResolvedPublisherOptions,
+    private readonly options: DelivererOptions,
     private readonly endpoints: EndpointRegistry,
     private readonly sender: WebhookSender,
     private readonly log: DeliveryLogWriter,
@@ -78,7 +82,7 @@ export class WebhookDeliverer {
     return outcome;
   }
 
-  private async targetOf(delivery: WebhookDelivery): Promise<DeliveryTarget | undefined> {
+  private async targetOf(delivery: WebhookDelivery): Promise<EndpointTarget | undefined> {
     try {
       const found = this.endpoints.targetOf(delivery);
       if (!isThenable(found)) return found;
@@ -93,14 +97,14 @@ export class WebhookDeliverer {
   }
 
   /** Returns until when the endpoint's deliveries wait, in epoch milliseconds; `undefined` if this one may be attempted. */
-  private blockedUntil({ state }: DeliveryTarget): number | undefined {
+  private blockedUntil({ state }: EndpointTarget): number | undefined {
     const now = this.options.clock.now();
     return state.pausedUntil > now ? state.pausedUntil : state.circuit.admit(now);
   }
 
   private async attempt(
     delivery: WebhookDelivery,
-    target: DeliveryTarget,
+    target: EndpointTarget,
     attempt: number,
   ): Promise<MadeAttempt> {
     try {
@@ -139,7 +143,7 @@ export class WebhookDeliverer {
 
   /** Updates the endpoint's circuit with the result, and disables an endpoint that is gone or has failed for too long. */
   private async judgeEndpoint(
-    target: DeliveryTarget,
+    target: EndpointTarget,
     delivery: WebhookDelivery,
     result: AttemptResult,
   ): Promise<void> {
@@ -157,7 +161,7 @@ export class WebhookDeliverer {
   }
 
   private async disable(
-    target: DeliveryTarget,
+    target: EndpointTarget,
     disabled: EndpointDisabled,
     delivery: WebhookDelivery,
     result: AttemptResult,
@@ -170,13 +174,13 @@ export class WebhookDeliverer {
   }
 
   /** A URL cannot be disabled, so its deliveries would wait forever: they are given up until a trial succeeds. */
-  private isAbandonedUrl(target: DeliveryTarget): boolean {
+  private isAbandonedUrl(target: EndpointTarget): boolean {
     return (
       target.endpointId === undefined && this.hasFailedTooLong(target, this.options.clock.now())
     );
   }
 
-  private hasFailedTooLong({ state }: DeliveryTarget, now: number): boolean {
+  private hasFailedTooLong({ state }: EndpointTarget, now: number): boolean {
     const { failingSince } = state.circuit;
     return failingSince !== undefined && now - failingSince >= this.options.disableAfter;
   }

@@ -10,13 +10,9 @@ import {
   type OptionRule,
   type OptionShape,
 } from '../options/option-shape.js';
-import { applySettings, resolvePatterns } from '../publisher/options/endpoint-options.resolver.js';
-import type {
-  ResolvedDestination,
-  ResolvedPublisherOptions,
-} from '../publisher/options/publisher-options.interface.js';
+import { resolvePatterns, type ResolvedEndpointOptions } from './endpoint-options.js';
 import { unprintedHeaders } from '../options/unprinted.js';
-import { checkProfile } from '../sending/destination-profile.js';
+import { checkProfile, type ResolvedDestination, applySettings } from '../sending/destination.js';
 import { identifierRule, isIdentifier } from '../token/identifier.js';
 import { parseSigningKey } from '../token/keys/signing-key.js';
 import {
@@ -169,7 +165,7 @@ interface EndpointDraft extends Omit<NewEndpoint, keyof EndpointSettings | 'url'
 
 /** Checks descriptions of endpoints, which may come from a tenant's browser: every fault is listed, with its remedy. */
 export class EndpointInput {
-  constructor(private readonly options: Pick<ResolvedPublisherOptions, 'defaults' | 'egress'>) {}
+  constructor(private readonly options: Pick<ResolvedEndpointOptions, 'defaults' | 'egress'>) {}
 
   /**
    * @throws {@link WebhookDeliveryError} `invalid_option`

@@ -2,6 +2,7 @@ import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import type { DeliveryMethod } from '../queue/webhook-delivery.interface.js';
 import { identifierRule, isIdentifier } from '../token/identifier.js';
 import type { HashAlgorithm, WebhookProfile } from '../token/webhook-token.constants.js';
+import type { EndpointDisabledReason } from '../sending/delivery-target.js';
 
 /** One refusal for an endpoint of another tenant and for one that is nowhere: nobody learns which ids others use. */
 export function unknownEndpoint(): WebhookDeliveryError {
@@ -58,15 +59,6 @@ export interface SealedEndpointKey {
   /** Epoch milliseconds from which it is signed with; until then its predecessor is. */
   readonly notBefore: number;
 }
-
-/** Why an endpoint gets nothing. */
-export type EndpointDisabledReason =
-  /** Somebody said so. */
-  | 'requested'
-  /** It answered 410. */
-  | 'gone'
-  /** It has failed every attempt for too long. */
-  | 'failing';
 
 /** How an endpoint is spoken to, as far as it differs from the publisher's own settings. All of it is JSON. */
 export interface StoredEndpointSettings {

@@ -2,29 +2,22 @@ import { errorName, isWebhookError } from '../errors/webhook.error.js';
 import { matchesEvent } from '../token/event-name.js';
 import { after, type MaybePromise } from '../token/maybe-promise.js';
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
-import {
-  DestinationState,
-  isDisabled,
-  type DeliveryTarget,
-  type EndpointDisabled,
-} from '../sending/delivery-target.js';
+import { DestinationState, type EndpointDisabled } from '../sending/delivery-target.js';
 import { storedOfConfigured, OptionsEndpointStore } from './options-endpoint.store.js';
 import { looksLikeUrl, type StoredEndpoint } from './endpoint-store.js';
 import { EndpointEditor } from './endpoint.editor.js';
 import { MemoryEndpointStore } from './memory-endpoint.store.js';
 import { StoredTargets } from './stored-targets.js';
-import type {
-  ResolvedEndpoint,
-  ResolvedPublisherOptions,
-} from '../publisher/options/publisher-options.interface.js';
-import { PublisherLog } from '../sending/publisher-log.js';
+import { PublisherLog } from '../signing/publisher-log.js';
+import type { ResolvedEndpoint, ResolvedEndpointOptions } from './endpoint-options.js';
+import { type EndpointTarget, isDisabled } from './endpoint-target.js';
 
 /** URLs whose state is remembered; the one not used for longest is forgotten first. */
 const MAX_REMEMBERED_URLS = 1_000;
 
 interface Subscription {
   readonly endpoint: ResolvedEndpoint;
-  readonly target: DeliveryTarget;
+  readonly target: EndpointTarget;
 }
 
 /**
@@ -40,9 +33,9 @@ export class EndpointRegistry {
   private readonly editor: EndpointEditor;
   private readonly log = new PublisherLog();
   private hasToldOfStore = false;
-  private readonly urls = new Map<string, DeliveryTarget>();
+  private readonly urls = new Map<string, EndpointTarget>();
 
-  constructor(private readonly options: ResolvedPublisherOptions) {
+  constructor(private readonly options: ResolvedEndpointOptions) {
     const { endpoints, defaults } = options;
     const now = options.clock.now();
     this.subscriptions = new Map(
@@ -66,7 +59,7 @@ export class EndpointRegistry {
     event: string,
     tenant: string | undefined,
     tx?: unknown,
-  ): MaybePromise<readonly DeliveryTarget[]> {
+  ): MaybePromise<readonly EndpointTarget[]> {
     const configured = [...this.subscriptions.values()]
       .filter(({ endpoint }) => endpoint.tenant === tenant && wants(endpoint, event))
       .map(({ target }) => target)
@@ -80,14 +73,14 @@ export class EndpointRegistry {
    *
    * @throws what the store throws
    */
-  endpoint(id: string): MaybePromise<DeliveryTarget | undefined> {
+  endpoint(id: string): MaybePromise<EndpointTarget | undefined> {
     const target = this.subscriptions.get(id)?.target;
     if (target !== undefined || this.storeIsEmpty || looksLikeUrl(id)) return target;
     return this.endpointInStore(id);
   }
 
   /** The destination of a URL, under the publisher's own key; the egress guard judges it at every attempt. */
-  url(url: string): DeliveryTarget {
+  url(url: string): EndpointTarget {
     const known = this.urls.get(url);
     this.urls.delete(url);
     const target = known ?? {
@@ -106,13 +99,13 @@ export class EndpointRegistry {
    *
    * @throws what the store throws
    */
-  targetOf({ endpointId, url, tenant }: WebhookDelivery): MaybePromise<DeliveryTarget | undefined> {
+  targetOf({ endpointId, url, tenant }: WebhookDelivery): MaybePromise<EndpointTarget | undefined> {
     if (endpointId === undefined) return url === undefined ? undefined : this.url(url);
     return after(this.endpoint(endpointId), (target) => ofTenant(target, tenant));
   }
 
   /** The destination of an endpoint that was read from the store. */
-  targetOfStored(stored: StoredEndpoint): DeliveryTarget {
+  targetOfStored(stored: StoredEndpoint): EndpointTarget {
     return this.stored.of(stored);
   }
 
@@ -120,7 +113,7 @@ export class EndpointRegistry {
    * Tells every process that an endpoint of the store is disabled. This one has stopped already, and stays so where the
    * store cannot be told.
    */
-  async keepDisabled(target: DeliveryTarget, disabled: EndpointDisabled): Promise<void> {
+  async keepDisabled(target: EndpointTarget, disabled: EndpointDisabled): Promise<void> {
     const { stored } = target;
     if (stored === undefined) return;
     const isAsItWas = (now: StoredEndpoint): boolean =>
@@ -160,7 +153,7 @@ export class EndpointRegistry {
     event: string,
     tenant: string | undefined,
     tx: unknown,
-  ): Promise<DeliveryTarget[]> {
+  ): Promise<EndpointTarget[]> {
     const { endpointStore } = this.options;
     const joins = tx !== undefined && endpointStore.transactional;
     const endpoints = await endpointStore.subscribed(tenant, joins ? { tx } : {});
@@ -176,7 +169,7 @@ export class EndpointRegistry {
       .filter((target) => !isDisabled(target));
   }
 
-  private async endpointInStore(id: string): Promise<DeliveryTarget | undefined> {
+  private async endpointInStore(id: string): Promise<EndpointTarget | undefined> {
     const stored = await this.options.endpointStore.find(id);
     return stored && this.stored.of(stored);
   }
@@ -192,13 +185,13 @@ function wants({ events }: Pick<StoredEndpoint, 'events'>, event: string): boole
 }
 
 function ofTenant(
-  target: DeliveryTarget | undefined,
+  target: EndpointTarget | undefined,
   tenant: string | undefined,
-): DeliveryTarget | undefined {
+): EndpointTarget | undefined {
   return target?.tenant === tenant ? target : undefined;
 }
 
-function targetOf(endpoint: ResolvedEndpoint, now: number): DeliveryTarget {
+function targetOf(endpoint: ResolvedEndpoint, now: number): EndpointTarget {
   const { signer, hash, profile, method, timeout, headers, jti, audience, subject, url, tenant } =
     endpoint;
   return {

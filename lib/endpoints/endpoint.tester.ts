@@ -1,7 +1,7 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
 import type { DeliveryTarget } from '../sending/delivery-target.js';
-import { deliveryTo, draftEvent } from '../publisher/event-draft.js';
+import { deliveryTo, draftEvent } from '../sending/event-draft.js';
 import type { EndpointTestResult } from './webhook-endpoint.interface.js';
 
 const TEST_EVENT = 'webhook.test';

@@ -1,7 +1,3 @@
-import type {
-  ResolvedDestination,
-  ResolvedEndpoint,
-} from '../publisher/options/publisher-options.interface.js';
 import {
   endpointIsConfigured,
   type EndpointPageRequest,
@@ -10,6 +6,8 @@ import {
   type StoredEndpointSettings,
 } from './endpoint-store.js';
 import { frozenCopy, pageOf } from './memory-endpoint.store.js';
+import type { ResolvedDestination } from '../sending/destination.js';
+import type { ResolvedEndpoint } from './endpoint-options.js';
 
 const SETTINGS = [
   'method',

@@ -1,16 +1,15 @@
 import { WebhookStoreError } from '../errors/webhook.error.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
-import { applySettings } from '../publisher/options/endpoint-options.resolver.js';
-import type {
-  DestinationSigner,
-  ResolvedPublisherOptions,
-} from '../publisher/options/publisher-options.interface.js';
-import { type DeliveryTarget, DestinationState } from '../sending/delivery-target.js';
+import { DestinationState } from '../sending/delivery-target.js';
 import type { MaybePromise } from '../token/maybe-promise.js';
 import { RotatingTokenSigner } from '../token/rotating-token-signer.js';
 import type { TokenSignerOptions, WebhookTokenInput } from '../token/token-signer.js';
 import type { SealedEndpointKey, StoredEndpoint } from './endpoint-store.js';
 import type { SecretSealer } from './secret-sealer.js';
+import { applySettings } from '../sending/destination.js';
+import type { DestinationSigner } from '../signing/destination-signer.js';
+import type { EndpointTarget } from './endpoint-target.js';
+import type { ResolvedEndpointOptions } from './endpoint-options.js';
 
 /** Signs with the keys of a stored endpoint. They are opened when they are first needed, and kept. */
 class SealedTokenSigner implements DestinationSigner {
@@ -50,16 +49,16 @@ const MAX_REMEMBERED_ENDPOINTS = 10_000;
 
 interface Known {
   readonly stored: StoredEndpoint;
-  readonly target: DeliveryTarget;
+  readonly target: EndpointTarget;
 }
 
 /** Makes destinations of stored endpoints: once for each version, with what was learnt of the ones before. */
 export class StoredTargets {
   private readonly known = new Map<string, Known>();
 
-  constructor(private readonly options: ResolvedPublisherOptions) {}
+  constructor(private readonly options: ResolvedEndpointOptions) {}
 
-  of(stored: StoredEndpoint): DeliveryTarget {
+  of(stored: StoredEndpoint): EndpointTarget {
     const known = this.known.get(stored.id);
     if (known === undefined || known.stored.createdAt !== stored.createdAt) {
       return this.remember(stored, new DestinationState());
@@ -79,7 +78,7 @@ export class StoredTargets {
     return known.target;
   }
 
-  private remember(stored: StoredEndpoint, state: DestinationState): DeliveryTarget {
+  private remember(stored: StoredEndpoint, state: DestinationState): EndpointTarget {
     const target = this.make(stored, state);
     this.known.delete(stored.id);
     this.known.set(stored.id, { stored, target });
@@ -89,7 +88,7 @@ export class StoredTargets {
     return target;
   }
 
-  private make(stored: StoredEndpoint, state: DestinationState): DeliveryTarget {
+  private make(stored: StoredEndpoint, state: DestinationState): EndpointTarget {
     const { id, tenant, url } = stored;
     const faults = new ConfigurationFaults('settings');
     const settled = applySettings(this.options.defaults, stored.settings, faults);

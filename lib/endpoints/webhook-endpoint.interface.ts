@@ -2,8 +2,9 @@ import type { Duration } from '../clock/duration.js';
 import type { HashAlgorithm, WebhookProfile } from '../token/webhook-token.constants.js';
 import type { FailureReason } from '../queue/failure-reason.js';
 import type { DeliveryMethod } from '../queue/webhook-delivery.interface.js';
-import type { TokenIdScope } from '../publisher/options/publisher-options.interface.js';
-import type { EndpointDisabledReason, StoredEndpointSettings } from './endpoint-store.js';
+import type { StoredEndpointSettings } from './endpoint-store.js';
+import type { TokenIdScope } from '../sending/destination.js';
+import type { EndpointDisabledReason } from '../sending/delivery-target.js';
 
 /** How an endpoint is spoken to, where it differs from the publisher's own settings. */
 export interface EndpointSettings {

@@ -3,8 +3,7 @@ import { parseDuration } from '../clock/duration.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
 import { readStrictly } from '../options/strict-options.js';
 import type { EndpointRegistry } from './endpoint.registry.js';
-import type { ResolvedPublisherOptions } from '../publisher/options/publisher-options.interface.js';
-import { PublisherLog } from '../sending/publisher-log.js';
+import { PublisherLog } from '../signing/publisher-log.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
 import { EndpointDirectory, readScope, endpointView } from './endpoint.directory.js';
 import {
@@ -19,7 +18,6 @@ import {
   endpointExists,
   endpointHasNoKey,
   endpointIsConfigured,
-  type EndpointDisabledReason,
   type StoredEndpoint,
 } from './endpoint-store.js';
 import { EndpointTester } from './endpoint.tester.js';
@@ -34,6 +32,8 @@ import type {
   RotatedKey,
   WebhookEndpointView,
 } from './webhook-endpoint.interface.js';
+import type { EndpointDisabledReason } from '../sending/delivery-target.js';
+import type { ResolvedEndpointOptions } from './endpoint-options.js';
 
 const DEFAULT_OVERLAP = '24h';
 
@@ -54,7 +54,7 @@ export class WebhookEndpoints {
   private hasToldOfMemory = false;
 
   constructor(
-    private readonly options: ResolvedPublisherOptions,
+    private readonly options: ResolvedEndpointOptions,
     private readonly registry: EndpointRegistry,
     sender: WebhookSender,
   ) {

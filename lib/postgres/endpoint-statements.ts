@@ -1,6 +1,7 @@
-import type { EndpointDisabledReason, StoredEndpoint } from '../endpoints/endpoint-store.js';
+import type { StoredEndpoint } from '../endpoints/endpoint-store.js';
 import { millisecondsOf, timeOf } from './sql-text.js';
 import type { Row } from './store-connection.js';
+import type { EndpointDisabledReason } from '../sending/delivery-target.js';
 
 /** An endpoint as the values of a statement. */
 export function endpointValues(endpoint: StoredEndpoint): (string | number | null)[] {

@@ -1,8 +1,8 @@
 import type { OnApplicationBootstrap } from '@nestjs/common';
 import type { DiscoveryService, ModulesContainer } from '@nestjs/core';
 import { WebhookConfigurationError, WebhookDeliveryError } from '../errors/webhook.error.js';
-import type { ResolvedPublisherOptions } from './options/publisher-options.interface.js';
-import { PublisherLog } from '../sending/publisher-log.js';
+import type { ResolvedPublisherOptions } from './publisher-options.interface.js';
+import { PublisherLog } from '../signing/publisher-log.js';
 
 type Wrapper = ReturnType<DiscoveryService['getProviders']>[number];
 

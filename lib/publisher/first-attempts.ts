@@ -4,7 +4,7 @@ import { WebhookStoreError } from '../errors/webhook.error.js';
 import type { WebhookQueue, DeliveryReceipt } from '../queue/webhook-queue.js';
 import { RecentEntries } from '../queue/recent-entries.js';
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
-import type { SendResult } from './publish-options.interface.js';
+import type { SendResult } from './publish-options.js';
 
 /** Tells the caller of `send` how the first run ended. */
 export function resultOfReport({ delivery, outcome, result, made }: DeliveryReport): SendResult {

@@ -18,29 +18,25 @@ import type { DeliveryLogWriter } from '../deliveries/delivery-log.writer.js';
 import type { DeliveryTarget } from '../sending/delivery-target.js';
 import { looksLikeUrl } from '../endpoints/endpoint-store.js';
 import type { EndpointRegistry } from '../endpoints/endpoint.registry.js';
-import {
-  deliveryTo,
-  draftEvent,
-  PUBLISH_OPTIONS,
-  readArguments,
-  readDelay,
-  SIGN_OPTIONS,
-} from './event-draft.js';
+import { deliveryTo, draftEvent, type SignOptions } from '../sending/event-draft.js';
 import {
   FirstAttempts,
   SharedAttempts,
   resultOfReceipt,
   resultOfReport,
 } from './first-attempts.js';
-import type {
-  EventArguments,
-  PublishOptions,
-  PublishResult,
-  SendResult,
-  SignedWebhookRequest,
-  SignOptions,
-} from './publish-options.interface.js';
-import type { ResolvedPublisherOptions } from './options/publisher-options.interface.js';
+import {
+  type EventArguments,
+  type PublishOptions,
+  type PublishResult,
+  type SendResult,
+  type SignedWebhookRequest,
+  readArguments,
+  readDelay,
+  PUBLISH_OPTIONS,
+  SIGN_OPTIONS,
+} from './publish-options.js';
+import type { ResolvedPublisherOptions } from './publisher-options.interface.js';
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 import type { WebhookDeliverer } from '../deliveries/webhook.deliverer.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';

@@ -1,7 +1,9 @@
-import { MAX_RETRY_AFTER } from '../publisher/publisher.constants.js';
 import type { FailureReason } from '../queue/failure-reason.js';
 import type { WebhookReceipt } from '../token/webhook-receipt.js';
 import { isAcknowledged, type NoAnswer, type ReceiverAnswer } from './receiver-answer.js';
+
+/** A receiver cannot delay a delivery by more than this many milliseconds, 24 h. */
+export const MAX_RETRY_AFTER = 24 * 3_600_000;
 
 /**
  * Reads a Retry-After: whole seconds, or an HTTP date.

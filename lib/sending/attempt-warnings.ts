@@ -1,6 +1,6 @@
 import type { AxiosRequestConfig } from 'axios';
 import type { WebhookError } from '../errors/webhook.error.js';
-import { PublisherLog } from './publisher-log.js';
+import { PublisherLog } from '../signing/publisher-log.js';
 import { guardBypass } from './request-config.js';
 
 /** Tells the log what is wrong with every attempt alike, once. */

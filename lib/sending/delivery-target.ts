@@ -1,6 +1,14 @@
 import { EndpointCircuit } from './endpoint-circuit.js';
-import type { EndpointDisabledReason, StoredEndpoint } from '../endpoints/endpoint-store.js';
-import type { ResolvedDestination } from '../publisher/options/publisher-options.interface.js';
+import type { ResolvedDestination } from './destination.js';
+
+/** Why an endpoint gets nothing. */
+export type EndpointDisabledReason =
+  /** Somebody said so. */
+  | 'requested'
+  /** It answered 410. */
+  | 'gone'
+  /** It has failed every attempt for too long. */
+  | 'failing';
 
 /** Since when an endpoint gets nothing (epoch milliseconds), and why. */
 export interface EndpointDisabled {
@@ -42,15 +50,8 @@ export interface DeliveryTarget extends ResolvedDestination {
   readonly endpointId?: string;
   /** Whose events the endpoint gets; absent for those of none. */
   readonly tenant?: string;
-  /** The version of the endpoint that this was made of; absent for a configured one, and for a URL. */
-  readonly stored?: StoredEndpoint;
   readonly url: string;
   /** For logs: the endpoint's id or the URL's origin, never its path or query, which may be credentials. */
   readonly label: string;
   readonly state: DestinationState;
-}
-
-/** Whether nothing is sent there any more. */
-export function isDisabled({ stored, state }: DeliveryTarget): boolean {
-  return stored?.disabled !== undefined || state.disabled !== undefined;
 }

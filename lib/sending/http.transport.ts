@@ -1,8 +1,12 @@
 import type { HttpService } from '@nestjs/axios';
 import type { AxiosAdapter } from 'axios';
-import { createGuardedAgents, type GuardedAgents } from '../egress/guarded-agent.js';
+import type { EgressPolicy } from '../egress/egress-policy.js';
+import {
+  createGuardedAgents,
+  type EgressTlsOptions,
+  type GuardedAgents,
+} from '../egress/guarded-agent.js';
 import type { FailureReason } from '../queue/failure-reason.js';
-import type { ResolvedPublisherOptions } from '../publisher/options/publisher-options.interface.js';
 import type { AttemptWarnings } from './attempt-warnings.js';
 import {
   answerOfError,
@@ -14,13 +18,20 @@ import type { ComposedRequest } from './request.composer.js';
 import { requestConfig, type HttpDefaults } from './request-config.js';
 import { loadUndici, type UndiciTransport } from './undici.transport.js';
 
+/** Options of the {@link HttpTransport}. */
+export interface TransportOptions {
+  readonly egress: EgressPolicy;
+  readonly tls: EgressTlsOptions | undefined;
+  readonly transport: 'auto' | 'axios';
+}
+
 /** Brings requests to receivers through the application's HttpService, behind the egress guard. */
 export class HttpTransport {
   private readonly agents: GuardedAgents;
   private undici: UndiciTransport | undefined;
 
   constructor(
-    private readonly options: Pick<ResolvedPublisherOptions, 'egress' | 'tls' | 'transport'>,
+    private readonly options: TransportOptions,
     private readonly http: HttpService,
     private readonly warnings: AttemptWarnings,
   ) {

@@ -1,7 +1,9 @@
 import type { AxiosAdapter, AxiosRequestConfig, CancelToken } from 'axios';
 import type { GuardedAgents } from '../egress/guarded-agent.js';
-import { MAX_ANSWER_BYTES } from '../publisher/publisher.constants.js';
 import type { ComposedRequest } from './request.composer.js';
+
+/** Bytes of an answer that are read; beyond its status it says little. */
+const MAX_ANSWER_BYTES = 65_536;
 
 /** What the application has set on its HttpService for every request. */
 export type HttpDefaults = Partial<Record<string, unknown>>;

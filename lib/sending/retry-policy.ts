@@ -1,12 +1,57 @@
-import type { AttemptResult, UnsuccessfulAttempt } from './attempt-result.js';
+import { MAX_RETRY_AFTER, type AttemptResult, type UnsuccessfulAttempt } from './attempt-result.js';
 import type { DeliveryOutcome } from '../queue/webhook-queue.js';
-import { spread, type RetrySchedule } from '../queue/retry-schedule.js';
 import {
-  CONFLICT_WAIT,
-  MAX_RETRY_AFTER,
-  OVERLOAD_WAIT,
-  UNAVAILABLE_PAUSE,
-} from '../publisher/publisher.constants.js';
+  answerOf,
+  resolveRetrySchedule,
+  spread,
+  type RetrySchedule,
+  type RetryScheduleOptions,
+} from '../queue/retry-schedule.js';
+import type { ConfigurationFaults } from '../options/configuration-faults.js';
+import { checkShape, type OptionShape } from '../options/option-shape.js';
+
+const SECOND = 1_000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+
+/**
+ * Milliseconds before the first, second, … attempt: 10 attempts over 75 h 35 min.
+ *
+ * @see Standard Webhooks, "Deliverability and reliability"
+ */
+const DEFAULT_RETRY_SCHEDULE: readonly number[] = [
+  0,
+  5 * SECOND,
+  5 * MINUTE,
+  30 * MINUTE,
+  2 * HOUR,
+  5 * HOUR,
+  10 * HOUR,
+  14 * HOUR,
+  20 * HOUR,
+  24 * HOUR,
+];
+
+/** Least milliseconds after 429 and after a timeout: the receiver is short of time already. */
+export const OVERLOAD_WAIT = MINUTE;
+
+/** Milliseconds after 409 without Retry-After: another copy is being handled, and is done soon. */
+const CONFLICT_WAIT = 5 * SECOND;
+
+/** Milliseconds an endpoint's other deliveries wait after 503 without Retry-After. */
+const UNAVAILABLE_PAUSE = 5 * SECOND;
+
+/**
+ * How often and when a failed delivery is attempted again: by default 10 attempts, after 0, 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h,
+ * 20 h, 24 h.
+ */
+export interface WebhookRetryOptions extends RetryScheduleOptions {
+  /**
+   * Answers `false` to give a delivery up early. It must answer synchronously: should it throw or give a promise,
+   * the delivery is retried, since a fault in here must not lose an event.
+   */
+  readonly retryIf?: ((result: UnsuccessfulAttempt) => boolean) | undefined;
+}
 
 /** When to attempt a delivery again; durations in milliseconds. */
 export interface RetryPolicy extends RetrySchedule {
@@ -15,7 +60,7 @@ export interface RetryPolicy extends RetrySchedule {
 }
 
 /** What follows from one attempt. */
-export interface RetryDecision {
+interface RetryDecision {
   readonly outcome: DeliveryOutcome;
   /** Until then (epoch milliseconds) the endpoint's other deliveries wait: it has no time for them. */
   readonly pauseEndpointUntil?: number;
@@ -93,4 +138,35 @@ function pauseOf(result: FailedAttempt): number | undefined {
     default:
       return undefined;
   }
+}
+
+const RETRY: OptionShape<WebhookRetryOptions> = {
+  attempts: undefined,
+  schedule: undefined,
+  jitter: undefined,
+  retryIf: undefined,
+};
+
+/** Checks and fills the retry options; faults are collected, not thrown. */
+export function resolveRetryOptions(
+  options: WebhookRetryOptions,
+  faults: ConfigurationFaults,
+): RetryPolicy {
+  const { retryIf } = checkShape(options, RETRY, faults);
+  const schedule = resolveRetrySchedule(options, DEFAULT_RETRY_SCHEDULE, faults);
+  faults.require(
+    retryIf === undefined || typeof retryIf === 'function',
+    'retryIf',
+    'must be a function',
+  );
+  return {
+    ...schedule,
+    ...(typeof retryIf === 'function' && { retryIf: retryUnlessRefused(retryIf) }),
+  };
+}
+
+function retryUnlessRefused(
+  retryIf: NonNullable<WebhookRetryOptions['retryIf']>,
+): NonNullable<RetryPolicy['retryIf']> {
+  return (result) => answerOf(() => retryIf(result)) ?? true;
 }

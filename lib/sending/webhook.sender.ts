@@ -3,11 +3,11 @@ import { isWebhookError } from '../errors/webhook.error.js';
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 import type { MaybePromise } from '../token/maybe-promise.js';
 import type { DeliveryTarget } from './delivery-target.js';
-import type { ResolvedPublisherOptions } from '../publisher/options/publisher-options.interface.js';
 import { excerptOf } from './answer-excerpt.js';
 import { attemptResult, type MadeAttempt } from './attempt-result.js';
 import { AttemptWarnings } from './attempt-warnings.js';
-import { HttpTransport } from './http.transport.js';
+import type { WebhookClock } from '../clock/webhook-clock.js';
+import { HttpTransport, type TransportOptions } from './http.transport.js';
 import {
   isAcknowledged,
   isInconclusive,
@@ -24,6 +24,14 @@ import {
 } from './request.composer.js';
 import { signingFailure, within } from './signing-deadline.js';
 
+/** Options of the {@link WebhookSender}. */
+export interface SenderOptions extends TransportOptions {
+  readonly clock: WebhookClock;
+  readonly maxHeadBytes: number;
+  /** Whether the beginning of an answer's body is read, for the delivery log. */
+  readonly readsAnswers: boolean;
+}
+
 /** Makes one attempt: signs, sends, and says in plain words how it ended. */
 export class WebhookSender {
   private readonly running = new Set<AbortController>();
@@ -32,7 +40,7 @@ export class WebhookSender {
   private readonly limits: Omit<CompositionLimits, 'attempt'>;
 
   constructor(
-    private readonly options: ResolvedPublisherOptions,
+    private readonly options: SenderOptions,
     http: HttpService,
   ) {
     this.transport = new HttpTransport(options, http, this.warnings);
@@ -173,7 +181,7 @@ export class WebhookSender {
     { url, headers }: DeliveryTarget,
     requests: readonly ComposedRequest[],
   ): string | undefined {
-    if (this.options.deliveryLog === undefined || answer.statusCode === undefined) return undefined;
+    if (!this.options.readsAnswers || answer.statusCode === undefined) return undefined;
     const { body } = answer;
     if (body === undefined || body.octets.byteLength === 0) return undefined;
     return excerptOf(body, { tokens: requests.map(({ token }) => token), url, headers });

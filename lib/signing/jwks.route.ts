@@ -3,9 +3,9 @@ import type { HttpAdapterHost } from '@nestjs/core';
 import { createHash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { errorName, WebhookConfigurationError } from '../errors/webhook.error.js';
-import { PublisherLog } from '../sending/publisher-log.js';
-import type { ResolvedJwks } from './jwks-options.interface.js';
+import { PublisherLog } from './publisher-log.js';
 import type { WebhookJwks, WebhookKeySet } from './webhook.jwks.js';
+import type { ResolvedJwks } from './jwks-options.js';
 
 const MS_PER_SECOND = 1_000;
 

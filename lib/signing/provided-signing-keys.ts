@@ -4,7 +4,7 @@ import { type ConfigurationFault, WebhookConfigurationError } from '../errors/we
 import type { KeyProvider } from '../keys/key-provider.js';
 import { ProvidedKeys } from '../keys/provided-keys.js';
 import { TroubleLog } from '../keys/trouble-log.js';
-import { PublisherLog } from '../sending/publisher-log.js';
+import { PublisherLog } from './publisher-log.js';
 import { spentKeyFaults } from '../token/keys/signing-key-list.js';
 import type { SigningKeyInput } from '../token/keys/signing-key.js';
 import type { MaybePromise } from '../token/maybe-promise.js';

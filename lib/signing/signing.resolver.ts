@@ -7,17 +7,14 @@ import { signingKeyFaults, spentKeyFaults } from '../token/keys/signing-key-list
 import type { SigningKeyInput } from '../token/keys/signing-key.js';
 import { sharedFaults, createTokenSigner } from '../token/token-signer.js';
 import { publicationFaults } from './published-keys.js';
-import type {
-  DestinationSigner,
-  PublisherKeys,
-} from '../publisher/options/publisher-options.interface.js';
 import { ProvidedSigningKeys, listedKeys, type SigningKeySource } from './provided-signing-keys.js';
 import { SourcedTokenSigner } from './sourced-token-signer.js';
+import type { DestinationSigner, PublisherKeys } from './destination-signer.js';
 
 const MS_PER_SECOND = 1_000;
 
 /** Who signs, and with what: one of the three. */
-interface SigningOptions {
+export interface SigningOptions {
   readonly issuer: string;
   readonly secret?: string | undefined;
   readonly key?: SigningKeyInput | undefined;

@@ -2,8 +2,8 @@ import { RotatingTokenSigner } from '../token/rotating-token-signer.js';
 import { after, type MaybePromise } from '../token/maybe-promise.js';
 import type { TokenSignerOptions, WebhookTokenInput } from '../token/token-signer.js';
 import type { SignatureAlgorithm } from '../token/webhook-token.constants.js';
-import type { DestinationSigner } from '../publisher/options/publisher-options.interface.js';
 import type { HeldSigningKeys, SigningKeySource } from './provided-signing-keys.js';
+import type { DestinationSigner } from './destination-signer.js';
 
 /** Signs for one issuer with keys that may be others tomorrow. They are parsed once for each list. */
 export class SourcedTokenSigner implements DestinationSigner {

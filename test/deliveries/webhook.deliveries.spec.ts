@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import type { WebhookPublisherOptions } from '../../lib/publisher/options/publisher-options.interface.js';
+import type { WebhookPublisherOptions } from '../../lib/publisher/publisher-options.interface.js';
 import type { DeliveryLog } from '../../lib/deliveries/delivery-log.js';
 import { MemoryDeliveryLog } from '../../lib/deliveries/memory-delivery.log.js';
 import { WebhookDeliveries } from '../../lib/deliveries/webhook.deliveries.js';

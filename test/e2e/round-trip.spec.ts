@@ -3,7 +3,7 @@ import { HttpModule, HttpService } from '@nestjs/axios';
 import { Injectable } from '@nestjs/common';
 import { Test } from '@nestjs/testing';
 import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
-import type { WebhookPublisherOptions } from '../../lib/publisher/options/publisher-options.interface.js';
+import type { WebhookPublisherOptions } from '../../lib/publisher/publisher-options.interface.js';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
 import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';

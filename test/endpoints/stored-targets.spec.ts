@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import { StoredTargets } from '../../lib/endpoints/stored-targets.js';
 import type { StoredEndpoint } from '../../lib/endpoints/endpoint-store.js';
-import { resolvePublisherOptions } from '../../lib/publisher/options/publisher-options.resolver.js';
+import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { secret } from '../publisher/publisher-bench.js';
 

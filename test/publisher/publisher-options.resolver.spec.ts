@@ -1,8 +1,8 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { describe, expect, it } from '@jest/globals';
 import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
-import type { WebhookPublisherOptions } from '../../lib/publisher/options/publisher-options.interface.js';
-import { resolvePublisherOptions } from '../../lib/publisher/options/publisher-options.resolver.js';
+import type { WebhookPublisherOptions } from '../../lib/publisher/publisher-options.interface.js';
+import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 
 const secret = 'a secret of the test that is long enough';

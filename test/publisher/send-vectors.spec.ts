@@ -2,7 +2,7 @@ import { Test, type TestingModule } from '@nestjs/testing';
 import { describe, expect, it } from '@jest/globals';
 import { compactVerify, decodeProtectedHeader, importJWK, type JWK } from 'jose';
 import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
-import type { SignedWebhookRequest } from '../../lib/publisher/publish-options.interface.js';
+import type { SignedWebhookRequest } from '../../lib/publisher/publish-options.js';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
 import { signWebhook } from '../../lib/testing/sign-webhook.js';
 import { TestClock } from '../../lib/testing/test-clock.js';

@@ -1,7 +1,7 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import type { WebhookPublisherOptions } from '../../lib/publisher/options/publisher-options.interface.js';
-import { resolvePublisherOptions } from '../../lib/publisher/options/publisher-options.resolver.js';
+import type { WebhookPublisherOptions } from '../../lib/publisher/publisher-options.interface.js';
+import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import {
   createTokenVerifier,

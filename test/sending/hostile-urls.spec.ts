@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { resolvePublisherOptions } from '../../lib/publisher/options/publisher-options.resolver.js';
+import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
 import { SystemClock } from '../../lib/clock/webhook-clock.js';
 import { HOSTILE_URLS } from '../egress/hostile-urls.js';
 import { NoWayOut } from '../egress/no-way-out.js';

@@ -2,7 +2,7 @@ import { generateKeyPairSync } from 'node:crypto';
 import { describe, expect, it } from '@jest/globals';
 import { calculateJwkThumbprint } from 'jose';
 import { KeyProvider } from '../../lib/keys/key-provider.js';
-import { resolvePublisherOptions } from '../../lib/publisher/options/publisher-options.resolver.js';
+import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 
 const clock = new TestClock();

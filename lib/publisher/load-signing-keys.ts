@@ -1,12 +1,9 @@
 import { WebhookConfigurationError, type ConfigurationFault } from '../errors/webhook.error.js';
-import { keySetFaults } from './webhook.jwks.js';
-import { publicationFaults } from './published-keys.js';
-import { profileUseFault } from '../sending/destination-profile.js';
-import type { HeldSigningKeys } from './provided-signing-keys.js';
-import type {
-  ResolvedDestination,
-  ResolvedPublisherOptions,
-} from '../publisher/options/publisher-options.interface.js';
+import { keySetFaults } from '../signing/webhook.jwks.js';
+import { publicationFaults } from '../signing/published-keys.js';
+import { profileUseFault, type ResolvedDestination } from '../sending/destination.js';
+import type { HeldSigningKeys } from '../signing/provided-signing-keys.js';
+import type { ResolvedPublisherOptions } from './publisher-options.interface.js';
 
 /** Injection token of what is there once the keys are. */
 export const SIGNING_KEYS = Symbol('nestjs-webhook-token/signing-keys');

@@ -1,32 +1,42 @@
 import { createSecureContext } from 'node:tls';
-import type { WebhookClock } from '../../clock/webhook-clock.js';
-import type { DeliveryLog } from '../../deliveries/delivery-log.js';
-import { MemoryDeliveryLog } from '../../deliveries/memory-delivery.log.js';
-import { EgressPolicy } from '../../egress/egress-policy.js';
-import type { EgressTlsOptions } from '../../egress/guarded-agent.js';
-import { resolveEndpointStore } from '../../endpoints/endpoint-store-options.resolver.js';
-import type { ConfigurationFault } from '../../errors/webhook.error.js';
-import { ConfigurationFaults } from '../../options/configuration-faults.js';
-import { checkShape, isOptions, type OptionShape } from '../../options/option-shape.js';
-import { unprinted } from '../../options/unprinted.js';
-import type { WebhookQueue } from '../../queue/webhook-queue.js';
-import { InProcessQueue } from '../../queue/in-process.queue.js';
-import { answerOf, resolveRetrySchedule } from '../../queue/retry-schedule.js';
-import type { RetryPolicy } from '../../sending/retry-policy.js';
-import { isServed, resolveJwks } from '../../signing/jwks-options.resolver.js';
-import { SigningResolver } from '../../signing/signing.resolver.js';
-import {
-  DEFAULT_DISABLE_AFTER,
-  DEFAULT_MAX_HEAD_BYTES,
-  DEFAULT_RETRY_SCHEDULE,
-  DEFAULT_SHUTDOWN_TIMEOUT,
-} from '../publisher.constants.js';
-import { resolveDefaults, resolveEndpoints } from './endpoint-options.resolver.js';
+import type { WebhookClock } from '../clock/webhook-clock.js';
+import type { DeliveryLog } from '../deliveries/delivery-log.js';
+import { MemoryDeliveryLog } from '../deliveries/memory-delivery.log.js';
+import { EgressPolicy } from '../egress/egress-policy.js';
+import type { EgressTlsOptions } from '../egress/guarded-agent.js';
+import { resolveEndpointStore } from '../endpoints/endpoint-store-options.resolver.js';
+import type { ConfigurationFault } from '../errors/webhook.error.js';
+import { ConfigurationFaults } from '../options/configuration-faults.js';
+import { checkShape, isOptions, type OptionShape } from '../options/option-shape.js';
+import { unprinted } from '../options/unprinted.js';
+import type { WebhookQueue } from '../queue/webhook-queue.js';
+import { InProcessQueue } from '../queue/in-process.queue.js';
+import { isServed, resolveJwks } from '../signing/jwks-options.js';
+import { SigningResolver } from '../signing/signing.resolver.js';
+import { resolveEndpoints } from '../endpoints/endpoint-options.js';
 import type {
   ResolvedPublisherOptions,
   WebhookPublisherOptions,
-  WebhookRetryOptions,
 } from './publisher-options.interface.js';
+import { type ResolvedDestination, applySettings, checkProfile } from '../sending/destination.js';
+import type { DestinationSigner } from '../signing/destination-signer.js';
+import { resolveRetryOptions } from '../sending/retry-policy.js';
+import { DEFAULT_PROFILE } from '../token/webhook-token.constants.js';
+
+/** Milliseconds for DNS, connection, TLS, request and answer of one attempt. */
+const DEFAULT_ATTEMPT_TIMEOUT = 15_000;
+
+/** Milliseconds that a shutdown waits for deliveries. */
+const DEFAULT_SHUTDOWN_TIMEOUT = 10_000;
+
+/**
+ * Bytes of a request's whole head up to which HEAD is chosen: below the 8 kB that most servers and
+ * proxies read by default, with room for what a proxy adds.
+ */
+const DEFAULT_MAX_HEAD_BYTES = 7_168;
+
+/** Milliseconds: 5 days. */
+const DEFAULT_DISABLE_AFTER = 5 * 24 * 3_600_000;
 
 const PUBLISHER: OptionShape<WebhookPublisherOptions> = {
   issuer: undefined,
@@ -60,13 +70,6 @@ const PUBLISHER: OptionShape<WebhookPublisherOptions> = {
   allowedPorts: undefined,
 };
 
-const RETRY: OptionShape<WebhookRetryOptions> = {
-  attempts: undefined,
-  schedule: undefined,
-  jitter: undefined,
-  retryIf: undefined,
-};
-
 const TLS: OptionShape<EgressTlsOptions> = {
   ca: undefined,
   cert: undefined,
@@ -74,30 +77,6 @@ const TLS: OptionShape<EgressTlsOptions> = {
   pfx: undefined,
   passphrase: undefined,
 };
-
-/** Checks and fills the retry options; faults are collected, not thrown. */
-export function resolveRetryOptions(
-  options: WebhookRetryOptions,
-  faults: ConfigurationFaults,
-): RetryPolicy {
-  const { retryIf } = checkShape(options, RETRY, faults);
-  const schedule = resolveRetrySchedule(options, DEFAULT_RETRY_SCHEDULE, faults);
-  faults.require(
-    retryIf === undefined || typeof retryIf === 'function',
-    'retryIf',
-    'must be a function',
-  );
-  return {
-    ...schedule,
-    ...(typeof retryIf === 'function' && { retryIf: retryUnlessRefused(retryIf) }),
-  };
-}
-
-function retryUnlessRefused(
-  retryIf: NonNullable<WebhookRetryOptions['retryIf']>,
-): NonNullable<RetryPolicy['retryIf']> {
-  return (result) => answerOf(() => retryIf(result)) ?? true;
-}
 
 /** What the options do not say about the process they are for. */
 interface PublisherOptionsContext {
@@ -133,7 +112,7 @@ export function resolvePublisherOptions(
     isPublished: isServed(options.jwks),
   });
   const context = { publisher: options, signing, egress };
-  const defaults = resolveDefaults(context, faults);
+  const defaults = resolveDefaults(options, signing, faults);
   const endpoints = resolveEndpoints(options.endpoints ?? [], context, defaults, faults);
   const store = resolveEndpointStore(options, faults);
   const jwks = resolveJwks(options.jwks, signing, faults);
@@ -186,6 +165,7 @@ export function resolvePublisherOptions(
       transactionHost,
       queue,
       deliveryLog: chooseDeliveryLog(options.deliveryLog, queue),
+      readsAnswers: options.deliveryLog !== false,
     },
     faults: [],
   };
@@ -248,4 +228,37 @@ function chooseDeliveryLog(
   if (log === false) return undefined;
   // A queue in memory holds and bounds what is pending by itself: the log remembers the same octets, and all of them.
   return log ?? new MemoryDeliveryLog(queue.durable ? {} : { maxPending: Infinity });
+}
+
+/**
+ * Resolves the publisher's own settings: for URLs that callers name, and for what endpoints leave out.
+ *
+ * On a fault the values are stand-ins, which nothing but further checks may use.
+ */
+function resolveDefaults(
+  publisher: WebhookPublisherOptions,
+  signing: SigningResolver,
+  faults: ConfigurationFaults,
+): ResolvedDestination {
+  const { hash, method, profile, timeout } = publisher;
+  const paths = {
+    issuer: 'issuer',
+    lifetime: 'tokenLifetime',
+    secret: 'secret',
+    key: 'key',
+    keys: 'keys',
+  };
+  const signer = signing.resolve(publisher, paths, faults);
+  const fallback: ResolvedDestination = {
+    // A missing signer is a fault, and with a fault nobody gets to sign.
+    signer: signer as DestinationSigner,
+    profile: DEFAULT_PROFILE,
+    method: 'auto',
+    timeout: DEFAULT_ATTEMPT_TIMEOUT,
+    headers: {},
+    jti: 'attempt',
+  };
+  const settled = applySettings(fallback, { hash, method, profile, timeout }, faults);
+  checkProfile(settled, faults);
+  return settled;
 }

@@ -1,9 +1,28 @@
+import type { Duration } from '../clock/duration.js';
 import type { ConfigurationFaults } from '../options/configuration-faults.js';
 import { checkShape, isOptions, type OptionShape } from '../options/option-shape.js';
-import { DEFAULT_JWKS_MAX_AGE, DEFAULT_JWKS_PATH } from '../publisher/publisher.constants.js';
 import type { SigningResolver } from './signing.resolver.js';
-import type { ResolvedJwks, WebhookJwksOptions } from './jwks-options.interface.js';
 import { keySetFaults } from './webhook.jwks.js';
+
+/** Where the publisher's public keys are served. */
+export interface WebhookJwksOptions {
+  /** Outside the global prefix; default `'/.well-known/webhook-keys'`. */
+  readonly path?: string | undefined;
+  /** How long receivers and caches may keep it; default `'5m'`. */
+  readonly maxAge?: Duration | undefined;
+}
+
+/** The options, checked and filled. */
+export interface ResolvedJwks {
+  readonly path: string;
+  /** Milliseconds. */
+  readonly maxAge: number;
+}
+
+const DEFAULT_JWKS_PATH = '/.well-known/webhook-keys';
+
+/** Milliseconds. */
+const DEFAULT_JWKS_MAX_AGE = 5 * 60_000;
 
 type JwksOption = boolean | WebhookJwksOptions | undefined;
 

@@ -1,72 +1,45 @@
 import { createHash, randomUUID } from 'node:crypto';
-import { parseDuration } from '../clock/duration.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { eventNameRule, isEventName } from '../token/event-name.js';
 import { identifierRule, isIdentifier } from '../token/identifier.js';
-import { WEBHOOK_PROFILES } from '../token/webhook-token.constants.js';
+import { WEBHOOK_PROFILES, type WebhookProfile } from '../token/webhook-token.constants.js';
 import { isAudience } from '../token/validate-claims.js';
 import { deliveryId } from '../queue/delivery-id.js';
-import type { DeliveryTarget } from '../sending/delivery-target.js';
-import { profileUseFault } from '../sending/destination-profile.js';
-import { encodePayload } from '../sending/payload-encoder.js';
-import { isOptions, unknownOptions } from '../options/option-shape.js';
-import type { PublishOptions, SignOptions } from './publish-options.interface.js';
-import type { DeliveryPayload, WebhookDelivery } from '../queue/webhook-delivery.interface.js';
+import type { DeliveryTarget } from './delivery-target.js';
+import { profileUseFault } from './destination.js';
+import { encodePayload } from './payload-encoder.js';
+import type {
+  DeliveryPayload,
+  WebhookDelivery,
+  DeliveryMethod,
+} from '../queue/webhook-delivery.interface.js';
+
+/** Options of one event that is signed for one destination. */
+export interface SignOptions {
+  /** The media type of bytes; required with them. */
+  readonly contentType?: string | undefined;
+  /**
+   * The event's id (`txn`); 1 to 255 characters, default a random UUID. The same event with the same data and id is recorded
+   * once for each destination; another event or other data under a used id is refused (`id_conflict`).
+   */
+  readonly id?: string | undefined;
+  /** Overrides the endpoint's `aud`. */
+  readonly audience?: string | readonly string[] | undefined;
+  /** Overrides the endpoint's `sub`. */
+  readonly subject?: string | undefined;
+  /** Overrides the endpoint's choice of method; an explicit HEAD never falls back to POST. */
+  readonly method?: DeliveryMethod | undefined;
+  /** Overrides the endpoint's wire format. */
+  readonly profile?: WebhookProfile | undefined;
+  /**
+   * The tenant whose endpoints receive the event; without it, the endpoints without a tenant. With the id of one endpoint,
+   * the endpoint must belong to the tenant. An explicit `undefined` is refused: it is almost always a bug.
+   */
+  readonly tenant?: string;
+}
 
 /** An event that is checked and serialised, before it is known where it goes. */
 type EventDraft = Omit<WebhookDelivery, 'id' | 'endpointId' | 'url'>;
-
-/** The options of `sign`, each with a member of any value. */
-export const SIGN_OPTIONS: Readonly<Record<keyof SignOptions, true>> = {
-  contentType: true,
-  id: true,
-  audience: true,
-  subject: true,
-  method: true,
-  profile: true,
-  tenant: true,
-};
-
-/** The options of `publish` and `send`. */
-export const PUBLISH_OPTIONS: Readonly<Record<keyof PublishOptions, true>> = {
-  ...SIGN_OPTIONS,
-  delay: true,
-  signal: true,
-  tx: true,
-};
-
-/**
- * Reads the data and the options of a call.
- *
- * `undefined` stands for an event without data only if options follow, which need a place before them.
- *
- * @param known - an object with a member for each option of the call
- * @throws {@link WebhookDeliveryError} `invalid_data`, `invalid_option`
- */
-export function readArguments(
-  args: readonly [data?: unknown, options?: PublishOptions],
-  known: Readonly<Partial<Record<keyof PublishOptions, true>>>,
-): { readonly data: unknown; readonly options: PublishOptions } {
-  const [data, options = {}] = args;
-  if (args.length > 0 && data === undefined && args[1] === undefined) {
-    throw new WebhookDeliveryError(
-      'invalid_data',
-      'The data is undefined, which is almost always a bug; pass the data, or leave the argument out for an event without data.',
-    );
-  }
-  if (!isOptions(options)) throw invalid('The options', 'must be an object');
-  const [unknown] = unknownOptions(options, known);
-  if (unknown !== undefined) {
-    throw new WebhookDeliveryError('invalid_option', `${unknown[0]}: ${unknown[1]}`);
-  }
-  if ('tenant' in options && options.tenant === undefined) {
-    throw new WebhookDeliveryError(
-      'invalid_option',
-      'tenant: is undefined, which is almost always a bug; pass a tenant, or leave the option out for endpoints without a tenant.',
-    );
-  }
-  return { data, options };
-}
 
 /**
  * Checks the event and its options, and serialises the data.
@@ -77,7 +50,7 @@ export function readArguments(
 export function draftEvent(
   event: string,
   data: unknown,
-  options: PublishOptions,
+  options: SignOptions,
   now: number,
 ): EventDraft {
   const { id, audience, subject, method, tenant, profile, contentType } = options;
@@ -149,20 +122,6 @@ function requireProfile(target: DeliveryTarget, draft: EventDraft): void {
   if (fault !== undefined) {
     throw new WebhookDeliveryError('invalid_option', `profile for ${target.label}: ${fault}.`);
   }
-}
-
-/**
- * Reads the option `delay`.
- *
- * @returns milliseconds
- * @throws {@link WebhookDeliveryError} `invalid_option`
- */
-export function readDelay(delay: PublishOptions['delay']): number {
-  const ms = parseDuration(delay ?? 0);
-  if (ms === undefined) {
-    throw invalid('delay', "must be a duration: milliseconds, or a text like '15s' or '24h'");
-  }
-  return ms;
 }
 
 function invalid(what: string, rule: string): WebhookDeliveryError {

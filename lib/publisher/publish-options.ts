@@ -1,33 +1,10 @@
-import type { Duration } from '../clock/duration.js';
+import { parseDuration, type Duration } from '../clock/duration.js';
+import { WebhookDeliveryError } from '../errors/webhook.error.js';
+import { isOptions, unknownOptions } from '../options/option-shape.js';
+import type { SignOptions } from '../sending/event-draft.js';
 import type { WebhookEventData, WebhookEventName } from '../token/webhook-event-map.js';
 import type { WebhookReceipt } from '../token/webhook-receipt.js';
-import type { WebhookProfile } from '../token/webhook-token.constants.js';
 import type { FailureReason } from '../queue/failure-reason.js';
-import type { DeliveryMethod } from '../queue/webhook-delivery.interface.js';
-
-/** Options of one event that is signed for one destination. */
-export interface SignOptions {
-  /** The media type of bytes; required with them. */
-  readonly contentType?: string | undefined;
-  /**
-   * The event's id (`txn`); 1 to 255 characters, default a random UUID. The same event with the same data and id is recorded
-   * once for each destination; another event or other data under a used id is refused (`id_conflict`).
-   */
-  readonly id?: string | undefined;
-  /** Overrides the endpoint's `aud`. */
-  readonly audience?: string | readonly string[] | undefined;
-  /** Overrides the endpoint's `sub`. */
-  readonly subject?: string | undefined;
-  /** Overrides the endpoint's choice of method; an explicit HEAD never falls back to POST. */
-  readonly method?: DeliveryMethod | undefined;
-  /** Overrides the endpoint's wire format. */
-  readonly profile?: WebhookProfile | undefined;
-  /**
-   * The tenant whose endpoints receive the event; without it, the endpoints without a tenant. With the id of one endpoint,
-   * the endpoint must belong to the tenant. An explicit `undefined` is refused: it is almost always a bug.
-   */
-  readonly tenant?: string;
-}
 
 /** Options of one published event. */
 export interface PublishOptions extends SignOptions {
@@ -100,3 +77,73 @@ export type EventArguments<Event extends WebhookEventName, Options> =
   undefined extends WebhookEventData<Event>
     ? [data?: WebhookEventData<Event>, options?: Options]
     : [data: WebhookEventData<Event>, options?: Options];
+
+/** The options of `sign`, each with a member of any value. */
+export const SIGN_OPTIONS: Readonly<Record<keyof SignOptions, true>> = {
+  contentType: true,
+  id: true,
+  audience: true,
+  subject: true,
+  method: true,
+  profile: true,
+  tenant: true,
+};
+
+/** The options of `publish` and `send`. */
+export const PUBLISH_OPTIONS: Readonly<Record<keyof PublishOptions, true>> = {
+  ...SIGN_OPTIONS,
+  delay: true,
+  signal: true,
+  tx: true,
+};
+
+/**
+ * Reads the data and the options of a call.
+ *
+ * `undefined` stands for an event without data only if options follow, which need a place before them.
+ *
+ * @param known - an object with a member for each option of the call
+ * @throws {@link WebhookDeliveryError} `invalid_data`, `invalid_option`
+ */
+export function readArguments(
+  args: readonly [data?: unknown, options?: PublishOptions],
+  known: Readonly<Partial<Record<keyof PublishOptions, true>>>,
+): { readonly data: unknown; readonly options: PublishOptions } {
+  const [data, options = {}] = args;
+  if (args.length > 0 && data === undefined && args[1] === undefined) {
+    throw new WebhookDeliveryError(
+      'invalid_data',
+      'The data is undefined, which is almost always a bug; pass the data, or leave the argument out for an event without data.',
+    );
+  }
+  if (!isOptions(options)) throw invalid('The options', 'must be an object');
+  const [unknown] = unknownOptions(options, known);
+  if (unknown !== undefined) {
+    throw new WebhookDeliveryError('invalid_option', `${unknown[0]}: ${unknown[1]}`);
+  }
+  if ('tenant' in options && options.tenant === undefined) {
+    throw new WebhookDeliveryError(
+      'invalid_option',
+      'tenant: is undefined, which is almost always a bug; pass a tenant, or leave the option out for endpoints without a tenant.',
+    );
+  }
+  return { data, options };
+}
+
+/**
+ * Reads the option `delay`.
+ *
+ * @returns milliseconds
+ * @throws {@link WebhookDeliveryError} `invalid_option`
+ */
+export function readDelay(delay: PublishOptions['delay']): number {
+  const ms = parseDuration(delay ?? 0);
+  if (ms === undefined) {
+    throw invalid('delay', "must be a duration: milliseconds, or a text like '15s' or '24h'");
+  }
+  return ms;
+}
+
+function invalid(what: string, rule: string): WebhookDeliveryError {
+  return new WebhookDeliveryError('invalid_option', `${what} ${rule}.`);
+}

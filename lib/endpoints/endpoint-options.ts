@@ -1,0 +1,189 @@
+import type { ResolvedEndpointStore } from './endpoint-store-options.resolver.js';
+import type { WebhookClock } from '../clock/webhook-clock.js';
+import type { EgressPolicy } from '../egress/egress-policy.js';
+import { isWebhookError } from '../errors/webhook.error.js';
+import type { ConfigurationFaults } from '../options/configuration-faults.js';
+import { checkShape, isOptions, type OptionShape } from '../options/option-shape.js';
+import {
+  applySettings,
+  checkProfile,
+  type ResolvedDestination,
+  type DestinationOptions,
+} from '../sending/destination.js';
+import type { DestinationSigner, PublisherKeys } from '../signing/destination-signer.js';
+import type { SigningOptions, SigningResolver } from '../signing/signing.resolver.js';
+import { eventPatternFault } from '../token/event-name.js';
+import { identifierRule, isIdentifier } from '../token/identifier.js';
+import type { SigningKeyInput } from '../token/keys/signing-key.js';
+
+/** Where events are sent, and which. */
+export interface WebhookEndpointOptions extends DestinationOptions {
+  /** Names the endpoint in results, logs and queues; 1 to 255 characters, unique. */
+  readonly id: string;
+  /** `https:`, without user name and password. */
+  readonly url: string;
+  /** Names or patterns of the events sent here: `order.*`, `refund.**`; default `['**']`, every event. */
+  readonly events?: readonly string[] | undefined;
+  /** The secret shared with this endpoint; default the publisher's. */
+  readonly secret?: string | undefined;
+  /** A key with its algorithm, or a signer, in place of `secret`. */
+  readonly key?: SigningKeyInput | undefined;
+  /** Keys that replace each other, as {@link WebhookPublisherOptions.keys}, in place of `secret`. */
+  readonly keys?: PublisherKeys | undefined;
+  /** The `iss` of its tokens; default the publisher's. */
+  readonly issuer?: string | undefined;
+  /** Gets the events published for this tenant and no others; default: the events published for none. */
+  readonly tenant?: string | undefined;
+  /** Gets nothing; default `false`. */
+  readonly disabled?: boolean | undefined;
+}
+
+/** A configured endpoint, checked. */
+export interface ResolvedEndpoint extends ResolvedDestination {
+  readonly id: string;
+  readonly url: string;
+  readonly events: readonly string[];
+  readonly tenant?: string;
+  readonly disabled: boolean;
+}
+
+/** What finding and managing endpoints needs of the publisher's options. */
+export interface ResolvedEndpointOptions extends ResolvedEndpointStore {
+  readonly issuer: string;
+  /** Seconds; absent, the default. */
+  readonly tokenLifetime: number | undefined;
+  readonly endpoints: readonly ResolvedEndpoint[];
+  /** For destinations that the caller names by URL, and for what endpoints leave out. */
+  readonly defaults: ResolvedDestination;
+  readonly egress: EgressPolicy;
+  readonly clock: WebhookClock;
+}
+
+const ENDPOINT: OptionShape<WebhookEndpointOptions> = {
+  id: undefined,
+  url: undefined,
+  events: undefined,
+  secret: undefined,
+  key: undefined,
+  keys: undefined,
+  issuer: undefined,
+  audience: undefined,
+  subject: undefined,
+  headers: undefined,
+  method: undefined,
+  tenant: undefined,
+  timeout: undefined,
+  hash: undefined,
+  profile: undefined,
+  jti: undefined,
+  disabled: undefined,
+};
+
+/** Here options and faults have the same names. */
+const MATERIAL_PATHS = { secret: 'secret', key: 'key', keys: 'keys' };
+
+/** What all endpoints of a publisher share. */
+interface EndpointContext {
+  /** The key that endpoints without one of their own sign with. */
+  readonly publisher: SigningOptions;
+  readonly signing: SigningResolver;
+  /** Absent when its own options are at fault; URLs are not checked then. */
+  readonly egress: EgressPolicy | undefined;
+}
+
+/** Checks and fills the endpoints. */
+export function resolveEndpoints(
+  endpoints: readonly WebhookEndpointOptions[],
+  context: EndpointContext,
+  defaults: ResolvedDestination,
+  faults: ConfigurationFaults,
+): ResolvedEndpoint[] {
+  if (!Array.isArray(endpoints)) {
+    faults.add('endpoints', 'must be a list of endpoints');
+    return [];
+  }
+  const ids = new Set<unknown>();
+  return endpoints.flatMap((endpoint: WebhookEndpointOptions | null | undefined, index) => {
+    const at = faults.below(`endpoints[${index}]`);
+    if (!isOptions(endpoint)) {
+      at.add('', 'must be an object with at least an id and a url');
+      return [];
+    }
+    checkShape(endpoint, ENDPOINT, at);
+    at.require(!ids.has(endpoint.id), 'id', 'is used by another endpoint: ids are unique');
+    ids.add(endpoint.id);
+    return resolveEndpoint(endpoint, context, defaults, at);
+  });
+}
+
+function resolveEndpoint(
+  endpoint: WebhookEndpointOptions,
+  context: EndpointContext,
+  defaults: ResolvedDestination,
+  faults: ConfigurationFaults,
+): ResolvedEndpoint {
+  const { id, tenant, disabled = false } = endpoint;
+  faults.require(typeof disabled === 'boolean', 'disabled', 'must be a boolean');
+  faults.require(isIdentifier(id), 'id', identifierRule('id'));
+  faults.require(tenant === undefined || isIdentifier(tenant), 'tenant', identifierRule('tenant'));
+  const own = resolveOwnSigner(endpoint, context, faults);
+  const settled = applySettings({ ...defaults, signer: own ?? defaults.signer }, endpoint, faults);
+  // What an endpoint takes over from the publisher unchanged is at fault there, once.
+  if (own !== undefined || endpoint.profile !== undefined || endpoint.method !== undefined) {
+    checkProfile(settled, faults);
+  }
+  return {
+    ...settled,
+    id,
+    url: resolveUrl(endpoint, context.egress, faults),
+    events: resolvePatterns(endpoint.events, faults),
+    disabled,
+    ...(tenant !== undefined && { tenant }),
+  };
+}
+
+function resolveOwnSigner(
+  { secret, key, keys, issuer }: WebhookEndpointOptions,
+  { publisher, signing }: EndpointContext,
+  faults: ConfigurationFaults,
+): DestinationSigner | undefined {
+  const hasKey = [secret, key, keys].some((one) => one !== undefined);
+  if (!hasKey && issuer === undefined) return undefined;
+  const material = hasKey ? { secret, key, keys } : publisher;
+  // A fault in what the endpoint takes over from the publisher is listed there, once.
+  const paths = {
+    ...(issuer !== undefined && { issuer: 'issuer' }),
+    ...(hasKey && MATERIAL_PATHS),
+  };
+  return signing.resolve({ ...material, issuer: issuer ?? publisher.issuer }, paths, faults);
+}
+
+function resolveUrl(
+  { id, url }: WebhookEndpointOptions,
+  egress: EgressPolicy | undefined,
+  faults: ConfigurationFaults,
+): string {
+  try {
+    return egress?.checkUrl(url).href ?? '';
+  } catch (error) {
+    if (!isWebhookError(error, 'destination_blocked')) throw error;
+    faults.add('url', `endpoint "${id}": ${error.message}`);
+    return '';
+  }
+}
+
+/** Checks the patterns of events; without any, every event. */
+export function resolvePatterns(
+  patterns: readonly string[] = ['**'],
+  faults: ConfigurationFaults,
+): readonly string[] {
+  if (!Array.isArray(patterns) || patterns.length === 0) {
+    faults.add('events', 'must be a list of event names or patterns; leave it out for every event');
+    return [];
+  }
+  patterns.forEach((pattern: string, index) => {
+    const fault = eventPatternFault(pattern);
+    if (fault !== undefined) faults.add(`events[${index}]`, fault);
+  });
+  return patterns;
+}
