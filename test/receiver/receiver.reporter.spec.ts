@@ -13,6 +13,7 @@ import { z } from 'zod';
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
 import { WebhookData } from '../../lib/receiver/decorators/webhook-data.decorator.js';
 import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
+import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
 import { WebhookGuard } from '../../lib/receiver/webhook.guard.js';
 import { createTokenSigner } from '../../lib/token/index.js';
 import { adapters } from '../fixtures/adapters.js';
@@ -228,6 +229,37 @@ describe.each(adapters)('the log of a receiver on %s', (_, createAdapter) => {
     for (const part of tokens.flatMap((token) => token.split('.'))) {
       expect(logger.lines.join('\n')).not.toContain(part);
     }
+  });
+});
+
+describe('the log of a queued receiver', () => {
+  it('shows a guard on a handler as a refusal of the application', async () => {
+    const [, createAdapter] = adapters[0]!;
+    const { app, origin, logger } = await startApp(createAdapter(), {
+      options: receiverOptions({
+        acknowledge: 'queued',
+        queue: new InProcessQueue(),
+        retry: { attempts: 1, schedule: ['0s'] },
+      }),
+      providers: [Orders],
+    });
+
+    const givenUp = new Promise<void>((resolve) => {
+      const { warn } = logger;
+      logger.warn = (...args) => {
+        warn(...args);
+        if (String(args[0]).includes('given up')) resolve();
+      };
+    });
+
+    await head(origin, signed({ event: 'order.closed' }));
+    await givenUp;
+    await app.close();
+
+    expect(logger.lines.join('\n')).toMatch(
+      /warn: order\.closed \(id .*\) was refused in run 1 of 1 by the application: ForbiddenException/,
+    );
+    expect(logger.at('error')).toEqual([]);
   });
 });
 

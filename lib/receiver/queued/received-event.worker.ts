@@ -9,9 +9,11 @@ import type { DeliveryOutcome } from '../../queue/webhook-queue.js';
 import type { FailureReason } from '../../queue/failure-reason.js';
 import { spreadWait } from '../../queue/retry-schedule.js';
 import type { WebhookDelivery } from '../../queue/webhook-delivery.interface.js';
+import { errorName } from '../../errors/webhook.error.js';
 import type { ReplayReservation } from '../../replay/replay-store.js';
 import { NO_BODY } from '../../request/request-body.js';
 import { EventKeeping, type WebhookEvent } from '../webhook-event.js';
+import { isGuardRefusal } from '../answers/webhook-answer.js';
 import { WebhookDispatcher } from '../handlers/webhook.dispatcher.js';
 import type { ResolvedReceiver, ResolvedReceivers } from '../receiver-options.interface.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from '../receiver.constants.js';
@@ -146,13 +148,13 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     // Our own shutdown has cut it off, which says nothing about the handler.
     if (this.abort.signal.aborted) return { type: 'defer', at: now };
     for (const one of error instanceof AggregateError ? error.errors : [error]) {
+      const run = `in run ${event.run} of ${queued.retry.attempts}`;
+      if (isGuardRefusal(one)) {
+        this.tell('warn', event, `was refused ${run} by the application: ${errorName(one)}`);
+        continue;
+      }
       const stack = one instanceof Error ? one.stack : undefined;
-      this.tell(
-        'error',
-        event,
-        `failed in run ${event.run} of ${queued.retry.attempts}: ${reason}`,
-        stack,
-      );
+      this.tell('error', event, `failed ${run}: ${reason}`, stack);
     }
     // What its transaction has committed is handled, whatever came behind it: the store knows, when it is asked again. As a
     // failure it would wait longer than the record is kept, or be given up, and given another round.
