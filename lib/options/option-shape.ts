@@ -50,6 +50,14 @@ export function unknownOptions(options: object, known: object): [name: string, m
     .map((name) => [name, unknownOption(name, Object.keys(known))]);
 }
 
+/** The options that misspelt ones probably mean. */
+export function misspeltOptions(options: object, known: object): string[] {
+  const names = Object.keys(known);
+  return Object.keys(options)
+    .filter((name) => !Object.hasOwn(known, name))
+    .flatMap((name) => nearestWord(name, names) ?? []);
+}
+
 /** The message for an option that does not exist. */
 export function unknownOption(name: string, known: readonly string[]): string {
   const meant = nearestWord(name, known);
@@ -66,7 +74,7 @@ export function isPlain(options: object): boolean {
 }
 
 /** Returns the word that a misspelt one probably means, if any is close enough. */
-function nearestWord(word: string, words: readonly string[]): string | undefined {
+export function nearestWord(word: string, words: readonly string[]): string | undefined {
   const reach = Math.max(1, Math.floor(word.length / 3));
   const [nearest] = words
     .map((candidate) => ({

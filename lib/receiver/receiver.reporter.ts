@@ -10,6 +10,7 @@ import { readReceipt, type ReceivedReceipt } from '../token/webhook-receipt.js';
 import { HandlerFailure, type WebhookAnswer } from './answers/webhook-answer.js';
 import { failedConstraints } from './handlers/payload-validator.js';
 import { publishReceived } from './receiver.diagnostics.js';
+import { WebhookHandlerRegistry } from './handlers/webhook-handler.registry.js';
 import type { ResolvedReceiver } from './receiver-options.interface.js';
 import { nodeRequest, type AdapterRequest } from './reception-of-request.js';
 import type { WebhookEvent } from './webhook-event.js';
@@ -27,6 +28,13 @@ export interface AnsweredRequest {
   /** Whether the event was acknowledged although no handler matches it. */
   readonly unhandled?: boolean;
 }
+
+/** What follows if an event could not be recorded. */
+const UNRECORDED = {
+  handled: 'its sender gets 503 and repeats it, and its handlers may run a second time',
+  queued: 'its sender gets 503 and repeats it, and the queue keeps one copy',
+  acknowledged: 'its sender got a success; if a copy arrives, it is handled again',
+} as const;
 
 /** Unhandled events that get a warning of their own; after that, one line says that there are more. */
 const MAX_UNHANDLED_WARNINGS = 100;
@@ -60,6 +68,8 @@ export class ReceiverReporter {
   private readonly refusedEvents = new Set<string>();
   private storeOutageLogged = false;
 
+  constructor(private readonly handlers: WebhookHandlerRegistry) {}
+
   /** Reports how a request was answered. */
   answered(answered: AnsweredRequest): void {
     const { answer, receiver, event, unhandled = false } = answered;
@@ -81,18 +91,29 @@ export class ReceiverReporter {
     const known = this.unhandledEvents;
     if (known.has(event) || known.size > MAX_UNHANDLED_WARNINGS) return;
     known.add(event);
-    const line =
-      known.size > MAX_UNHANDLED_WARNINGS
-        ? 'More events without a handler arrive; their names are not logged any more'
-        : `No handler for ${event} on receiver "${receiver}": it was acknowledged and dropped. Add @OnWebhookEvent('${event}'), or set unhandledEvent: 'reject'`;
-    quietly(() => this.logger.warn(line));
-  }
-
-  /** Warns that the replay store did not record an event, so that a copy of it would run again. */
-  unrecorded({ event, id }: WebhookEvent, outcome: 'handled' | 'queued'): void {
     quietly(() =>
       this.logger.warn(
-        `${event} (id ${id}) was ${outcome}, but the replay store did not record it: a copy may be ${outcome} again`,
+        known.size > MAX_UNHANDLED_WARNINGS
+          ? 'More events without a handler arrive; their names are not logged any more'
+          : `No handler for ${event} on receiver "${receiver}": it was acknowledged and dropped. ${this.remedyFor(event, receiver)}, or set unhandledEvent: 'reject'`,
+      ),
+    );
+  }
+
+  /** Warns that the replay store did not record an event, and says what its sender does now. */
+  unrecorded({ event, id }: WebhookEvent, outcome: keyof typeof UNRECORDED): void {
+    quietly(() =>
+      this.logger.warn(
+        `${event} (id ${id}) was ${outcome}, but the replay store did not record it: ${UNRECORDED[outcome]}`,
+      ),
+    );
+  }
+
+  /** Warns that another process took over an event while a handler was running. */
+  takenOver({ event, id }: WebhookEvent): void {
+    quietly(() =>
+      this.logger.warn(
+        `${event} (id ${id}) was handled, but its lease ended before, and another process took it over: it may be handled twice`,
       ),
     );
   }
@@ -100,6 +121,13 @@ export class ReceiverReporter {
   /** Logs an error that no answer accounts for: a bug in the library or in an adapter. */
   unanswerable(error: unknown): void {
     quietly(() => this.logger.error('A webhook could not be answered', stackOf(error)));
+  }
+
+  private remedyFor(event: string, receiver: string): string {
+    const nearest = this.handlers.nearestPattern(receiver, event);
+    return nearest === undefined
+      ? `Add @OnWebhookEvent('${event}') (is the module of its handler imported?)`
+      : `The nearest pattern is '${nearest}': is it misspelt? Otherwise add @OnWebhookEvent('${event}') (is the module of its handler imported?)`;
   }
 
   private logProblem(answered: AnsweredRequest): void {

@@ -4,35 +4,8 @@ import type { RequestBody } from '../request/request-body.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 import type { WebhookEventData, WebhookEventsMatching } from '../token/webhook-event-map.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';
+import type { WebhookReception } from './replay/webhook-reception.js';
 import { PayloadValidator } from './handlers/payload-validator.js';
-
-/** Records an event as handled in a transaction. */
-export interface EventCommitter {
-  commitIn(tx: unknown): Promise<void>;
-}
-
-/** Of an event that no receiver holds. */
-const notReceived: EventCommitter = refusing(
-  'the event was not received by a receiver, so there is no record of it to commit',
-);
-
-/**
- * Of an event that several handlers take. Recorded by one of them, it would count as handled though another fails, and that
- * one would never run again.
- */
-export function sharedBy(handlers: number): EventCommitter {
-  return refusing(
-    `${handlers} handlers take this event, and one alone cannot record it as handled: commit it in one handler that does the work of all of them, or leave it to the receiver`,
-  );
-}
-
-function refusing(message: string): EventCommitter {
-  return {
-    commitIn: async () => {
-      throw new WebhookReplayError('unsupported_option', message);
-    },
-  };
-}
 
 const NO_VALIDATION = new PayloadValidator(false);
 
@@ -41,8 +14,10 @@ const NO_VALIDATION = new PayloadValidator(false);
  * collector takes the values of one for alive, and with them each event's claims and data (benchmark `receive`).
  */
 export class EventKeeping {
-  /** Who records the event in a transaction; an event that is not being received has nobody. */
-  committer: EventCommitter = notReceived;
+  /** Records the event in a transaction; absent for an event that is not being received. */
+  reception: WebhookReception | undefined;
+  /** How many handlers the event has. */
+  handlers = 1;
 
   constructor(readonly validator: PayloadValidator = NO_VALIDATION) {}
 }
@@ -182,7 +157,7 @@ export class WebhookEvent<Pattern extends string = string> {
    * @throws {@link WebhookStoreError} `store_unavailable` where the statement fails; its `cause` has the SQLSTATE
    */
   async commit(tx: unknown): Promise<void> {
-    await this.#keeping.committer.commitIn(tx);
+    await receptionFor(this.#keeping).commitIn(tx);
   }
 
   /** The request's body, octet for octet, as a whole; empty for HEAD. */
@@ -197,4 +172,20 @@ export class WebhookEvent<Pattern extends string = string> {
   stream(): Readable {
     return this.#body.stream();
   }
+}
+
+/** @throws {@link WebhookReplayError} `unsupported_option` if the event cannot be committed by a handler */
+function receptionFor({ reception, handlers }: EventKeeping): WebhookReception {
+  if (handlers > 1) {
+    // Recorded by one of them, the event would count as handled although another one fails, which would never run again.
+    throw new WebhookReplayError(
+      'unsupported_option',
+      `${handlers} handlers take this event, and one alone cannot record it as handled: commit it in one handler that does the work of all of them, or leave it to the receiver`,
+    );
+  }
+  if (reception !== undefined) return reception;
+  throw new WebhookReplayError(
+    'unsupported_option',
+    'the event was not received by a receiver, so there is no record of it to commit',
+  );
 }

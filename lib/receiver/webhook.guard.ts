@@ -113,11 +113,21 @@ export class WebhookGuard implements CanActivate {
     if (success) this.reporter.answered({ answer: acknowledge(false), request, event });
     // The interceptor of @WebhookRoute() waits for its handler, whatever became of the connection.
     if (!unsettled || running) return;
-    if (success) return void this.intake.complete(reception);
+    if (success) return void this.recordAcknowledged(reception);
     this.reporter.answered({ answer: failureOf(response.statusCode), request, event });
     // Without an answer nobody knows whether the handler is still at it: its lease frees the event.
     if (complete) void reception.fail();
     else reception.abandon();
+  }
+
+  /** Records the event of a route without the interceptor, whose success is sent already. */
+  private async recordAcknowledged(reception: WebhookReception): Promise<void> {
+    try {
+      if (!(await reception.complete())) this.reporter.takenOver(reception.event);
+    } catch {
+      reception.abandon();
+      this.reporter.unrecorded(reception.event, 'acknowledged');
+    }
   }
 
   private letIn(

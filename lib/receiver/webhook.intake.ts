@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Injectable } from '@nestjs/common';
-import { after, type MaybePromise } from '../token/maybe-promise.js';
+import { after, rescued, type MaybePromise } from '../token/maybe-promise.js';
 import {
   HandlerFailure,
   acknowledge,
@@ -63,14 +63,28 @@ export class WebhookIntake {
     return this.verifier.admit(incoming, receiver);
   }
 
-  /** Records an event as handled; says so where the record could not be made. */
+  /**
+   * Records an event as handled, before its answer is sent.
+   *
+   * @throws {@link WebhookStoreError} if it cannot be recorded: the sender then gets 503 and repeats it
+   */
   complete(
     reception: WebhookReception,
-    done: 'handled' | 'queued' = 'handled',
+    outcome: 'handled' | 'queued' = 'handled',
   ): MaybePromise<void> {
-    return after(reception.complete(), (isRecorded) => {
-      if (!isRecorded) this.reporter.unrecorded(reception.event, done);
-    });
+    const { event } = reception;
+    return after(
+      rescued(
+        () => reception.complete(),
+        (error) => {
+          this.reporter.unrecorded(event, outcome);
+          throw error;
+        },
+      ),
+      (recorded) => {
+        if (!recorded) this.reporter.takenOver(event);
+      },
+    );
   }
 
   private async answer(

@@ -9,6 +9,7 @@ import { refuse } from './answers/webhook-answer.js';
 import { WebhookException } from './answers/webhook.exception.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import { receptionOf, type AdapterRequest } from './reception-of-request.js';
+import type { WebhookReception } from './replay/webhook-reception.js';
 import { WebhookIntake } from './webhook.intake.js';
 
 /**
@@ -35,16 +36,23 @@ export class WebhookInterceptor implements NestInterceptor {
     reception?.begin();
     this.drain.enter();
     try {
+      const value = await this.run(reception, next);
+      if (reception !== undefined) await this.intake.complete(reception);
+      return value;
+    } finally {
+      this.drain.leave();
+    }
+  }
+
+  private async run(reception: WebhookReception | undefined, next: CallHandler): Promise<unknown> {
+    try {
       // To its end: a stream of values may fail after the first.
       const value: unknown = await lastValueFrom(next.handle(), { defaultValue: undefined });
       reception?.requireLease();
-      if (reception !== undefined) await this.intake.complete(reception);
       return value;
     } catch (error) {
       await reception?.failHandler();
       throw error;
-    } finally {
-      this.drain.leave();
     }
   }
 }

@@ -69,7 +69,12 @@ export class WebhookVerifier {
       await reception.fail();
       throw error;
     }
-    await reception.complete();
+    try {
+      await reception.complete();
+    } catch (error) {
+      await reception.fail();
+      throw error;
+    }
     return reception.event;
   }
 
@@ -168,15 +173,15 @@ export class WebhookVerifier {
 function received(
   event: WebhookEvent,
   verdict: ReplayVerdict,
-  { replayStore, leases, onDuplicate }: ResolvedReceiver,
+  receiver: ResolvedReceiver,
   body: RequestBody,
 ): WebhookReception {
   switch (verdict.status) {
     case 'reserved':
-      return new WebhookReception(event, verdict.reservation, replayStore, leases, body);
+      return new WebhookReception(event, verdict.reservation, receiver, body);
     case 'done':
-      if (onDuplicate === 'reject') throw replayed();
-      return new WebhookReception(event, undefined, replayStore, leases, body);
+      if (receiver.onDuplicate === 'reject') throw replayed();
+      return new WebhookReception(event, undefined, receiver, body);
     case 'in-progress':
       throw new WebhookReplayError('in_progress', 'the same event is being handled now');
     case 'conflict':

@@ -134,7 +134,9 @@ describe.each(adapters)('event.commit on %s', (_, createAdapter) => {
     expect(swallowed.status).toBe(409);
     expect(swallowed.headers['webhook-error']).toBe('lease_lost');
     expect(swallowed.headers['retry-after']).toBe('1');
-    expect(receiver.logger.at('warn').join('\n')).toContain('its lease has ended');
+    expect(receiver.logger.at('warn').join('\n')).toContain(
+      'its lease ended while the handler ran',
+    );
   });
 
   it.each(settling)('leaves the error of a transaction to the handler of %s', async (path) => {

@@ -507,7 +507,7 @@ describe('the options of a receiver that acknowledges before it handles', () => 
       'a misspelt retry',
       { receiver: { ...queued, retry: { attemps: 3 } } },
       'receiver.retry.attemps',
-      /did you mean attempts/,
+      /did you mean "attempts"/,
     ],
     [
       'no attempt',

@@ -114,6 +114,21 @@ describe.each(adapters)('the log of a receiver on %s', (_, createAdapter) => {
     ]);
   });
 
+  it('names the nearest pattern for an event without a handler', async () => {
+    const { origin, logger } = started;
+
+    await head(origin, signer.sign({ event: 'order.shiped' }) as string);
+    await head(origin, signer.sign({ event: 'user.deleted' }) as string);
+
+    const lines = logger.at('warn');
+    expect(lines[0]).toContain(
+      `No handler for order.shiped on receiver "default": it was acknowledged and dropped. The nearest pattern is 'order.shipped': is it misspelt?`,
+    );
+    expect(lines[1]).toContain(
+      `Add @OnWebhookEvent('user.deleted') (is the module of its handler imported?), or set unhandledEvent: 'reject'`,
+    );
+  });
+
   it('shows a stranger without a token at debug', async () => {
     const { origin, logger } = started;
 

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { ContextId } from '@nestjs/core';
+import { nearestWord } from '../../options/option-shape.js';
 import { EventRouter } from '../../token/event-router.js';
 import type { WebhookEvent } from '../webhook-event.js';
 
@@ -18,10 +19,13 @@ export interface WebhookHandler {
 export class WebhookHandlerRegistry {
   private readonly anyReceiver = new EventRouter<WebhookHandler>();
   private readonly byReceiver = new Map<string, EventRouter<WebhookHandler>>();
+  private readonly patterns: { readonly pattern: string; readonly receiver: string | undefined }[] =
+    [];
 
   /** @param receiver - the receiver whose events the handler takes; every one when absent */
   add(pattern: string, receiver: string | undefined, handler: WebhookHandler): void {
     this.router(receiver).add(pattern, handler);
+    this.patterns.push({ pattern, receiver });
   }
 
   find(receiver: string, event: string): readonly WebhookHandler[] {
@@ -29,6 +33,14 @@ export class WebhookHandlerRegistry {
     const own = this.byReceiver.get(receiver)?.find(event);
     if (own === undefined || own.length === 0) return any;
     return any.length === 0 ? own : [...new Set([...any, ...own])];
+  }
+
+  /** The pattern of a handler that is spelt most like an event's name, if one is close enough. */
+  nearestPattern(receiver: string, event: string): string | undefined {
+    const candidates = this.patterns
+      .filter((one) => one.receiver === undefined || one.receiver === receiver)
+      .map(({ pattern }) => pattern);
+    return nearestWord(event, candidates);
   }
 
   private router(receiver: string | undefined): EventRouter<WebhookHandler> {

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { ContextIdFactory, ModuleRef, type ContextId } from '@nestjs/core';
 import { WebhookHandlerRegistry } from './webhook-handler.registry.js';
-import { sharedBy, keepingOf, type WebhookEvent } from '../webhook-event.js';
+import { keepingOf, type WebhookEvent } from '../webhook-event.js';
 
 /**
  * Runs the handlers of an event. All of them run and settle; what fails travels back to the answer.
@@ -33,7 +33,7 @@ export class WebhookDispatcher {
       await handlers[0]!.run(event, scope);
       return 1;
     }
-    if (handlers.length > 1) keepingOf(event).committer = sharedBy(handlers.length);
+    keepingOf(event).handlers = handlers.length;
     const results = await Promise.allSettled(
       handlers.map(async (handler) => handler.run(event, scope)),
     );

@@ -89,8 +89,7 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     });
     const reservation = await this.reserve(receiver, delivery, event);
     if ('type' in reservation) return reservation;
-    const { replayStore, leases } = receiver;
-    const reception = new WebhookReception(event, reservation, replayStore, leases, NO_BODY);
+    const reception = new WebhookReception(event, reservation, receiver, NO_BODY);
     try {
       const handlers = await this.dispatcher.dispatch(event);
       if (handlers === 0) return await this.fail(receiver, reception, 'event_unhandled');
@@ -98,8 +97,16 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     } catch (error) {
       return this.fail(receiver, reception, 'handler_failed', error);
     }
-    if (!(await reception.complete())) {
-      this.tell('warn', event, 'was handled, but the replay store did not take the record');
+    try {
+      await reception.complete();
+    } catch {
+      // The queue drops the event now, so that it does not run again; only a queue that loses its own record of that repeats it.
+      reception.abandon();
+      this.tell(
+        'warn',
+        event,
+        'was handled, but the replay store did not record it: if its queue hands it out again, it runs again',
+      );
     }
     return { type: 'delivered' };
   }

@@ -1,36 +1,49 @@
-import { WebhookReplayError } from '../../errors/webhook.error.js';
+import { WebhookReplayError, WebhookStoreError } from '../../errors/webhook.error.js';
+import type { WebhookClock } from '../../clock/webhook-clock.js';
 import type { ReplayReservation, ReplayStore } from '../../replay/replay-store.js';
-import { rescued, type MaybePromise } from '../../token/maybe-promise.js';
+import { after, rescued, type MaybePromise } from '../../token/maybe-promise.js';
 import type { RequestBody } from '../../request/request-body.js';
-import { keepingOf, type WebhookEvent, type EventCommitter } from '../webhook-event.js';
+import { keepingOf, type WebhookEvent } from '../webhook-event.js';
 import type { LeaseKeeper } from './lease-keeper.js';
 
+/** Milliseconds for which recording a handled event is retried. Senders usually wait 15 s or longer for an answer. */
+const RECORDING_TIME = 10_000;
+/** Milliseconds between two attempts; each pause is twice as long as the one before. */
+const SHORTEST_PAUSE = 100;
+const LONGEST_PAUSE = 1_000;
+
+/** What a reception needs of its receiver. */
+interface ReceptionStore {
+  readonly replayStore: ReplayStore;
+  readonly leases: LeaseKeeper;
+  readonly clock: WebhookClock;
+}
+
 /**
- * A verified event with its place in the replay store: whoever handles it completes or fails it, once.
+ * A verified event and its reservation in the replay store. Exactly one of {@link complete}, {@link fail} and {@link abandon}
+ * settles it.
  */
-export class WebhookReception implements EventCommitter {
-  private open: boolean;
+export class WebhookReception {
+  private state: 'open' | 'recording' | 'settled';
   private handling = false;
   private failed = false;
-  /** Whether the handler has put the record into its own transaction. */
-  private joined = false;
+  private committedByHandler = false;
   private lost: WebhookReplayError | undefined;
 
   constructor(
     readonly event: WebhookEvent,
     /** Absent for an event that was handled before. */
     private readonly reservation: ReplayReservation | undefined,
-    private readonly store: ReplayStore,
-    private readonly leases: LeaseKeeper,
+    private readonly store: ReceptionStore,
     private readonly body: RequestBody,
   ) {
-    this.open = reservation !== undefined;
+    this.state = reservation === undefined ? 'settled' : 'open';
     if (reservation === undefined) return;
-    leases.hold(reservation);
-    keepingOf(event).committer = this;
+    store.leases.hold(reservation);
+    keepingOf(event).reception = this;
   }
 
-  /** What the event is known by, over all its copies. */
+  /** The key that all copies of the event share. */
   get identity(): string {
     return this.reservation!.claim.key;
   }
@@ -40,34 +53,33 @@ export class WebhookReception implements EventCommitter {
     return this.reservation === undefined;
   }
 
-  /** Whether nobody has said yet how the handling ended. */
   get unsettled(): boolean {
-    return this.open;
+    return this.state !== 'settled';
   }
 
-  /** Whether a handler is at work, which will say itself how it ended. */
+  /** Whether a handler is running; its interceptor settles the event when it ends. */
   get running(): boolean {
     return this.handling;
   }
 
-  /** Whether it was the handler that failed, and nothing before it. */
+  /** Whether the handler failed, as opposed to something before or after it. */
   get handlerFailed(): boolean {
     return this.failed;
   }
 
-  /** Whether the handler has put the record into its transaction; how that ended, the store knows. */
+  /** Whether the handler put the record into its own transaction; only the store knows how that ended. */
   get committed(): boolean {
-    return this.joined;
+    return this.committedByHandler;
   }
 
-  /** What the handler was told when it could not commit the event, which was no longer its own. */
+  /** The error that `event.commit(tx)` threw because the lease had ended. */
   get leaseLost(): WebhookReplayError | undefined {
     return this.lost;
   }
 
   /**
-   * Refuses a handler that was told so and went on as if nothing were the matter: it may have rolled back, and nobody will
-   * send the event again once it is acknowledged.
+   * Refuses an event whose handler ignored a lost lease: it may have rolled back, and once the event is acknowledged no one sends
+   * it again.
    *
    * @throws {@link WebhookReplayError} `lease_lost`
    */
@@ -75,44 +87,68 @@ export class WebhookReception implements EventCommitter {
     if (this.lost !== undefined) throw this.lost;
   }
 
-  /** Says that a handler begins: from now on nobody else settles the event. */
+  /** Marks the start of a handler: until it ends, nothing else settles the event. */
   begin(): void {
     this.handling = true;
   }
 
-  /** Says that the handler failed. */
+  /** As {@link fail}, for an event whose handler failed. */
   failHandler(): MaybePromise<boolean> {
     this.failed = true;
     return this.fail();
   }
 
-  /**
-   * Leaves the event to its lease: whoever handles it cannot be asked any more, and may be at it still.
-   */
+  /** Leaves the event to its lease, when it is unknown whether its handler is still running. */
   abandon(): void {
-    this.body.remove();
-    this.open = false;
-    if (this.reservation !== undefined) this.leases.drop(this.reservation);
+    this.settle();
   }
 
   /**
-   * Records the event as handled, unless the handler has done so itself.
+   * Records the event as handled, unless the handler did so itself. If the store fails, it is retried for
+   * {@link RECORDING_TIME} while the lease is extended.
    *
-   * @returns whether it is on record. Where it is not, the effect has happened all the same, so the sender
-   *   still gets its success: refusing it would only make sure that the event is handled twice.
+   * @returns `false` if another process took the event over while it was being handled
+   * @throws {@link WebhookStoreError} `store_unavailable` if the event cannot be recorded; {@link fail} then frees it
    */
   complete(): MaybePromise<boolean> {
-    return this.settle((reservation) => this.joined || this.store.commit(reservation));
+    const { reservation } = this;
+    this.body.remove();
+    if (this.state !== 'open' || reservation === undefined) return true;
+    if (this.committedByHandler) {
+      this.settle();
+      return true;
+    }
+    this.state = 'recording';
+    return after(
+      rescued(
+        () => this.store.replayStore.commit(reservation),
+        () => false,
+      ),
+      (recorded) => {
+        if (!recorded) return this.retryRecording(reservation);
+        this.settle();
+        return true;
+      },
+    );
   }
 
   /**
-   * Frees the event, so that it can be sent again. Where the store fails, its lease frees it later.
+   * Frees the event, so that it can be sent again. If the store fails, the end of the lease frees it.
    *
-   * Also after the handler has put the record into its transaction: nobody here knows how that ended, but the
-   * store does. It frees what was rolled back, and leaves what was committed.
+   * This also applies after the handler put the record into its own transaction: the store frees what was rolled back, and keeps
+   * what was committed.
+   *
+   * @returns whether the event was freed
    */
   fail(): MaybePromise<boolean> {
-    return this.settle((reservation) => this.store.release(reservation));
+    const { reservation } = this;
+    const isOpen = this.state === 'open';
+    this.settle();
+    if (!isOpen || reservation === undefined) return true;
+    return rescued(
+      () => this.store.replayStore.release(reservation),
+      () => false,
+    );
   }
 
   /**
@@ -121,44 +157,68 @@ export class WebhookReception implements EventCommitter {
    * @throws {@link WebhookReplayError} `lease_lost`, `unsupported_option`
    */
   async commitIn(tx: unknown): Promise<void> {
+    const { replayStore, leases } = this.store;
     const reservation = this.reservation!;
-    if (this.store.commitWith === undefined) {
+    if (replayStore.commitWith === undefined) {
       throw new WebhookReplayError(
         'unsupported_option',
         "the receiver's replay store cannot join a transaction: set replay.store to a PostgresReplayStore on the database of the transaction",
       );
     }
-    if (!this.open) throw leaseLost();
+    if (this.state !== 'open') throw leaseLost();
     // From here on the entry is locked until the transaction ends, and an extension would wait for that.
-    this.leases.drop(reservation);
+    leases.drop(reservation);
     let recorded: boolean;
     try {
-      this.joined = true;
-      recorded = await this.store.commitWith(tx, reservation);
+      this.committedByHandler = true;
+      recorded = await replayStore.commitWith(tx, reservation);
     } catch (error) {
-      this.joined = false;
-      if (this.open) this.leases.hold(reservation);
+      this.committedByHandler = false;
+      if (this.state === 'open') leases.hold(reservation);
       throw error;
     }
     if (recorded) return;
-    this.joined = false;
+    this.committedByHandler = false;
     this.lost = leaseLost();
     throw this.lost;
   }
 
-  private settle(
-    step: (reservation: ReplayReservation) => MaybePromise<boolean>,
-  ): MaybePromise<boolean> {
-    const { reservation } = this;
+  private async retryRecording(reservation: ReplayReservation): Promise<boolean> {
+    const { clock } = this.store;
+    const deadline = clock.now() + RECORDING_TIME;
+    for (let pause = SHORTEST_PAUSE; ; pause = Math.min(2 * pause, LONGEST_PAUSE)) {
+      try {
+        const recorded = await this.record(reservation);
+        this.settle();
+        return recorded;
+      } catch (cause) {
+        if (clock.now() + pause > deadline) {
+          this.state = 'open';
+          throw new WebhookStoreError(
+            'store_unavailable',
+            'the replay store did not record the event',
+            { cause },
+          );
+        }
+        await new Promise<void>((resolve) => void clock.wakeAt(clock.now() + pause, resolve));
+      }
+    }
+  }
+
+  /** An outage longer than the lease ends the reservation: unless another process took the event since, it is reserved again. */
+  private async record(reservation: ReplayReservation): Promise<boolean> {
+    const { replayStore } = this.store;
+    if (await replayStore.commit(reservation)) return true;
+    const verdict = await replayStore.reserve(reservation.claim);
+    if (verdict.status === 'reserved') return replayStore.commit(verdict.reservation);
+    return verdict.status === 'done';
+  }
+
+  private settle(): void {
     this.body.remove();
-    if (!this.open || reservation === undefined) return true;
-    this.open = false;
+    this.state = 'settled';
     this.handling = false;
-    this.leases.drop(reservation);
-    return rescued(
-      () => step(reservation),
-      () => false,
-    );
+    if (this.reservation !== undefined) this.store.leases.drop(this.reservation);
   }
 }
 

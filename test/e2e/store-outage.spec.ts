@@ -1,0 +1,190 @@
+import { afterEach, describe, expect, it } from '@jest/globals';
+import { Controller, Injectable, Post, UseGuards } from '@nestjs/common';
+import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
+import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
+import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
+import { WebhookGuard } from '../../lib/receiver/webhook.guard.js';
+import { MemoryReplayStore } from '../../lib/replay/memory-replay.store.js';
+import type { ReplayReservation } from '../../lib/replay/replay-store.js';
+import { TestClock } from '../../lib/testing/test-clock.js';
+import { createTokenSigner } from '../../lib/token/index.js';
+import { adapters } from '../fixtures/adapters.js';
+import { send, type Answer } from '../fixtures/http-client.js';
+import {
+  ISSUER,
+  SECRET,
+  receiverOptions,
+  startApp,
+  type StartedApp,
+} from '../fixtures/receiver-app.js';
+
+/** A store that is away from the moment a handler runs until the clock has reached a time. */
+class OutageStore extends MemoryReplayStore {
+  awayUntil = 0;
+  /** Milliseconds that it is away from the next handler on. */
+  outage = 0;
+
+  constructor(readonly time: TestClock) {
+    super({ clock: time });
+  }
+
+  begin(): void {
+    if (this.outage > 0) this.awayUntil = this.time.now() + this.outage;
+  }
+
+  override extend(reservation: ReplayReservation): boolean {
+    this.requireUp();
+    return super.extend(reservation);
+  }
+
+  override commit(reservation: ReplayReservation): boolean {
+    this.requireUp();
+    return super.commit(reservation);
+  }
+
+  override release(reservation: ReplayReservation): boolean {
+    this.requireUp();
+    return super.release(reservation);
+  }
+
+  private requireUp(): void {
+    if (this.time.now() < this.awayUntil) throw new Error('the connection was lost');
+  }
+}
+
+const store = { current: new OutageStore(new TestClock()) };
+let handled = 0;
+
+@Injectable()
+class Orders {
+  @OnWebhookEvent('order.created')
+  onCreated(): void {
+    handled++;
+    store.current.begin();
+  }
+}
+
+@Controller()
+class Routes {
+  @WebhookRoute('route')
+  receive(): void {
+    handled++;
+    store.current.begin();
+  }
+
+  @UseGuards(WebhookGuard)
+  @Post('guarded')
+  receiveGuarded(): void {
+    handled++;
+    store.current.begin();
+  }
+}
+
+let started: StartedApp;
+afterEach(async () => started.app.close());
+
+interface Outage {
+  readonly time: TestClock;
+  /** Sends the same event, and moves the time on until it is answered. */
+  readonly deliver: (path: string) => Promise<Answer>;
+}
+
+async function startWithOutage(
+  make: (typeof adapters)[number][1],
+  ms: number,
+  change: Parameters<typeof receiverOptions>[0] = {},
+): Promise<Outage> {
+  handled = 0;
+  const time = new TestClock(Date.now());
+  store.current = new OutageStore(time);
+  store.current.outage = ms;
+  started = await startApp(make(), {
+    options: {
+      ...receiverOptions({ replay: { store: store.current, lease: '5s' }, ...change }),
+      clock: time,
+    },
+    providers: [Orders],
+    controllers: [Routes],
+  });
+  const signer = createTokenSigner({ issuer: ISSUER, key: SECRET, now: () => time.now() });
+  const deliver = async (path: string): Promise<Answer> => {
+    const token = signer.sign({ event: 'order.created', txn: 'order-1' }) as string;
+    let isAnswered = false;
+    const sending = send(started.origin, { path, token }).finally(() => (isAnswered = true));
+    const isWaiting = (): boolean => !isAnswered;
+    while (isWaiting()) {
+      if (store.current.awayUntil > 0) await time.advance(100);
+      else await new Promise((resolve) => setImmediate(resolve));
+    }
+    return sending;
+  };
+  return { time, deliver };
+}
+
+describe.each(adapters)('a replay store on %s that is away when a handler ends', (_, make) => {
+  it.each(['/webhooks', '/route'])('records the event when it is back (%s)', async (path) => {
+    const { deliver } = await startWithOutage(make, 3_000);
+    expect((await deliver(path)).status).toBe(204);
+
+    const copy = await deliver(path);
+    expect([copy.status, copy.headers['webhook-duplicate'], handled]).toEqual([204, 'true', 1]);
+  });
+
+  it('records the event although the outage outlasted its lease', async () => {
+    const { deliver } = await startWithOutage(make, 8_000);
+    expect((await deliver('/webhooks')).status).toBe(204);
+
+    expect((await deliver('/webhooks')).headers['webhook-duplicate']).toBe('true');
+    expect(handled).toBe(1);
+  });
+
+  it.each(['/webhooks', '/route'])(
+    'answers 503 if it stays away, and the event can be repeated (%s)',
+    async (path) => {
+      const { deliver } = await startWithOutage(make, 60_000);
+      const answer = await deliver(path);
+      expect(answer.status).toBe(503);
+      expect(answer.headers['webhook-error']).toBe('store_unavailable');
+      expect(answer.headers['retry-after']).toBe('5');
+      expect(started.logger.at('warn').join('\n')).toContain(
+        'order.created (id order-1) was handled, but the replay store did not record it: its sender gets 503 and repeats it, and its handlers may run a second time',
+      );
+
+      store.current.outage = 0;
+      store.current.awayUntil = 0;
+      expect((await deliver(path)).status).toBe(204);
+      expect(handled).toBe(2);
+    },
+  );
+});
+
+describe('a replay store that stays away', () => {
+  const [, make] = adapters[0]!;
+
+  it('is reported for a guarded route, whose success is sent already', async () => {
+    const { deliver, time } = await startWithOutage(make, 60_000);
+    expect((await deliver('/guarded')).status).toBe(201);
+
+    while (!started.logger.at('warn').join('\n').includes('its sender got a success')) {
+      await time.advance(1_000);
+    }
+    expect(handled).toBe(1);
+  });
+
+  it('makes a queued receiver answer 503, and the repeated event is queued once', async () => {
+    const queue = new InProcessQueue();
+    const { deliver } = await startWithOutage(make, 0, { acknowledge: 'queued', queue });
+    const enqueue = queue.enqueue.bind(queue);
+    queue.enqueue = async (deliveries) => {
+      const receipts = await enqueue(deliveries);
+      store.current.awayUntil = store.current.time.now() + 60_000;
+      return receipts;
+    };
+    expect((await deliver('/webhooks')).status).toBe(503);
+    expect(started.logger.at('warn').join('\n')).toContain('the queue keeps one copy');
+
+    queue.enqueue = enqueue;
+    store.current.awayUntil = 0;
+    expect((await deliver('/webhooks')).status).toBe(202);
+  });
+});
