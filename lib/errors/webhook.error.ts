@@ -174,6 +174,8 @@ export type WebhookPayloadErrorCode =
   | 'payload_too_large'
   /** A content coding or charset the receiver does not decode. */
   | 'unsupported_encoding'
+  /** The receiver does not accept this content type from the issuer. */
+  | 'unsupported_content_type'
   /** The body is authentic and does not parse, or its data does not validate. */
   | 'invalid_payload'
   /** The sender went away before the whole body had arrived. */

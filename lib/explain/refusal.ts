@@ -36,6 +36,7 @@ const STEP_OF_CODE: Readonly<Record<string, ExplanationStepName>> = {
   hash_mismatch: 'body-digest',
   hash_unsupported: 'body-digest',
   unsupported_encoding: 'body-digest',
+  unsupported_content_type: 'body-digest',
   invalid_payload: 'payload',
 };
 

@@ -10,6 +10,7 @@ const NO_EVENTS: readonly string[] = [];
 /** A list of issuers that was read: their keys, and the events they may send. */
 export class IssuerList {
   private readonly events = new Map<string, readonly string[]>();
+  private readonly contentTypes = new Map<string, readonly string[]>();
 
   private constructor(readonly ring: KeyRing) {}
 
@@ -22,7 +23,13 @@ export class IssuerList {
     const sets = remote.begin();
     const { ring, faults } = KeyRing.build(issuers, options, sets.more);
     const list = new IssuerList(ring);
-    issuers.forEach(({ issuer, events }, index) => {
+    issuers.forEach(({ issuer, events, contentTypes }, index) => {
+      if (contentTypes !== undefined) {
+        list.contentTypes.set(
+          issuer,
+          contentTypes.map((type) => type.toLowerCase()),
+        );
+      }
       if (events === undefined) return;
       events.forEach((pattern, i) => {
         const message = eventPatternFault(pattern);
@@ -39,6 +46,11 @@ export class IssuerList {
   /** @returns the patterns of an issuer's events; `undefined` for an issuer that may send every event */
   eventsOf(issuer: string): readonly string[] | undefined {
     return this.ring.of(issuer) === undefined ? NO_EVENTS : this.events.get(issuer);
+  }
+
+  /** @returns the media types of an issuer's bodies; `undefined` for an issuer that may send every type */
+  contentTypesOf(issuer: string): readonly string[] | undefined {
+    return this.contentTypes.get(issuer);
   }
 
   /** What an operator should know of issuers whose keys have all ended. */

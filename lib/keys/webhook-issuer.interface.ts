@@ -9,4 +9,9 @@ export interface WebhookIssuer extends TrustedIssuer {
   readonly jwksUri?: string | undefined;
   /** Patterns of the events this issuer may send; another one is answered 403. Default: every event. */
   readonly events?: readonly string[] | undefined;
+  /**
+   * Media types that bodies of this issuer may have, such as `['application/json']` or `['text/*']`; another one is answered 415
+   * before the body is read. JSON and text must then be UTF-8. The token does not sign the Content-Type header. Default: every type.
+   */
+  readonly contentTypes?: readonly string[] | undefined;
 }

@@ -7,12 +7,21 @@ import type { RemoteKeySets } from '../keys/remote-key-sets.js';
 import { type KeyLog, reasonOf, TroubleLog } from '../keys/trouble-log.js';
 import type { WebhookIssuer } from '../keys/webhook-issuer.interface.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
-import { checkShape, isOptions, type OptionShape } from '../options/option-shape.js';
+import {
+  checkShape,
+  isOptions,
+  misspeltOptions,
+  type OptionShape,
+} from '../options/option-shape.js';
 import type { KeyRingOptions } from '../token/keys/key-ring.js';
 import type { KeySource } from '../token/keys/key-source.js';
 import { after } from '../token/maybe-promise.js';
 
 const isText = (value: unknown): boolean => typeof value === 'string' && value !== '';
+
+/** A type, or all types of a family. */
+const isMediaType = (value: unknown): boolean =>
+  typeof value === 'string' && /^[\w.+-]+\/(?:[\w.+-]+|\*)$/.test(value);
 
 const ISSUER: OptionShape<WebhookIssuer> = {
   issuer: undefined,
@@ -22,6 +31,10 @@ const ISSUER: OptionShape<WebhookIssuer> = {
   events: {
     holds: (value) => Array.isArray(value) && value.every(isText),
     message: "must be a list of event patterns: ['order.*']",
+  },
+  contentTypes: {
+    holds: (value) => Array.isArray(value) && value.length > 0 && value.every(isMediaType),
+    message: "must be a list of media types without parameters: ['application/json'] or ['text/*']",
   },
 };
 
@@ -45,7 +58,8 @@ function checkIssuer(issuer: unknown, faults: ConfigurationFaults): WebhookIssue
   const fit = { ...NO_ISSUER, ...checkShape(issuer, ISSUER, faults) };
   const missing = (value: unknown): string =>
     `the secret of ${isText(fit.issuer) ? `"${fit.issuer}"` : 'this issuer'} is ${String(value)}: is the environment variable set?`;
-  const alone = keys === undefined && jwksUri === undefined;
+  const isMisspelt = misspeltOptions(issuer, ISSUER).includes('secret');
+  const alone = keys === undefined && jwksUri === undefined && !isMisspelt;
   if (secret === null || (secret === undefined && alone)) {
     faults.add('secret', missing(secret));
   }
@@ -61,7 +75,9 @@ function checkIssuer(issuer: unknown, faults: ConfigurationFaults): WebhookIssue
 export interface ReceiverIssuers {
   readonly keys: KeySource;
   /** The events an issuer may send, by the list its key is taken from. */
-  readonly allowedEvents: AllowedEvents;
+  readonly allowedEvents: ValuesByIssuer;
+  /** The media types that bodies of an issuer may have. */
+  readonly allowedContentTypes: ValuesByIssuer;
   /**
    * Has the keys ready before the first request.
    *
@@ -70,9 +86,9 @@ export interface ReceiverIssuers {
   start(): Promise<void>;
 }
 
-/** Patterns by issuer. */
-export interface AllowedEvents {
-  /** @returns `undefined` for an issuer that may send every event */
+/** What an issuer may send. */
+export interface ValuesByIssuer {
+  /** @returns `undefined` for an issuer without a limit */
   get(issuer: string): readonly string[] | undefined;
 }
 
@@ -95,6 +111,7 @@ export function listedIssuers(
     issuers: {
       keys: list.ring,
       allowedEvents: { get: (issuer) => list.eventsOf(issuer) },
+      allowedContentTypes: { get: (issuer) => list.contentTypesOf(issuer) },
       start: async () => {
         for (const notice of list.notices(clock.now() / 1_000)) log('warn', notice);
       },
@@ -135,6 +152,10 @@ export function providedIssuers(
     // allowed what its issuer may send now.
     allowedEvents: {
       get: (issuer) => (provided.latest === undefined ? [] : provided.latest.eventsOf(issuer)),
+    },
+    allowedContentTypes: {
+      get: (issuer) =>
+        provided.latest === undefined ? [] : provided.latest.contentTypesOf(issuer),
     },
     async start() {
       try {

@@ -1,7 +1,13 @@
 import { ConfigurationFaults } from '../options/configuration-faults.js';
 import type { ConfigurationFault } from '../errors/webhook.error.js';
 import type { JwksFetchOptions } from '../keys/jwks-options.js';
-import { checkShape, hasMethods, isOptions, type OptionShape } from '../options/option-shape.js';
+import {
+  checkShape,
+  hasMethods,
+  isOptions,
+  misspeltOptions,
+  type OptionShape,
+} from '../options/option-shape.js';
 import type { WebhookSpoolOptions } from '../request/body-spool.js';
 import type { RetryScheduleOptions } from '../queue/retry-schedule.js';
 import { checkIssuers } from './receiver-issuers.js';
@@ -126,11 +132,13 @@ const JWKS_FETCH: OptionShape<JwksFetchOptions> = {
 export function checkReceiverOptions(options: unknown): {
   options: WebhookReceiverOptions;
   faults: readonly ConfigurationFault[];
+  /** Paths of options that are faulty or misspelt: what else is found there has the same cause. */
+  reported: readonly string[];
 } {
   const faults = new ConfigurationFaults('');
   if (!isOptions(options)) {
     faults.add('', 'must be an object: { path, issuers }, or a list of such objects');
-    return { options: { issuers: [] }, faults: faults.all };
+    return { options: { issuers: [] }, faults: faults.all, reported: [''] };
   }
   const fit = checkShape(options, RECEIVER, faults);
   const { issuers: given = [] } = fit;
@@ -140,7 +148,11 @@ export function checkReceiverOptions(options: unknown): {
   const spool =
     fit.spool === false ? false : checkShape(fit.spool ?? {}, SPOOL, faults.below('spool'));
   if (fit.retry !== undefined) checkShape(fit.retry, RETRY, faults.below('retry'));
-  return { options: { ...fit, issuers, replay, jwksFetch, spool }, faults: faults.all };
+  return {
+    options: { ...fit, issuers, replay, jwksFetch, spool },
+    faults: faults.all,
+    reported: [...faults.all.map(({ path }) => path), ...misspeltOptions(options, RECEIVER)],
+  };
 }
 
 /** Array.isArray, for lists that are readonly. */

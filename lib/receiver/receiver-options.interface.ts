@@ -9,7 +9,7 @@ import type { RetryScheduleOptions } from '../queue/retry-schedule.js';
 import type { ReplayStore } from '../replay/replay-store.js';
 import type { TokenVerifier } from '../token/token-verifier.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';
-import type { AllowedEvents, ReceiverIssuers } from './receiver-issuers.js';
+import type { ReceiverIssuers, ValuesByIssuer } from './receiver-issuers.js';
 import type { BodySpool, WebhookSpoolOptions } from '../request/body-spool.js';
 import type { QueuedEvents } from './queued/queued-events.resolver.js';
 import type { PayloadValidator } from './handlers/payload-validator.js';
@@ -100,7 +100,8 @@ export interface ResolvedReceiver {
   /** Without a slash at either end. */
   readonly path: string | undefined;
   readonly tokens: TokenVerifier;
-  readonly allowedEvents: AllowedEvents;
+  readonly allowedEvents: ValuesByIssuer;
+  readonly allowedContentTypes: ValuesByIssuer;
   readonly issuers: ReceiverIssuers;
   readonly clockTolerance: number;
   readonly requireHash: boolean;

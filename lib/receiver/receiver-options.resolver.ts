@@ -69,14 +69,14 @@ export function resolveReceivers(
     faults.require(
       !receivers.has(name),
       'name',
-      `another receiver is named "${name}": give each its own name`,
+      `another receiver is named "${name}"; give each its own name`,
     );
     receivers.set(name, receiver);
     if (path === undefined) return;
     faults.require(
       !mounted.has(path),
       'path',
-      `the receiver "${mounted.get(path)}" is mounted there already`,
+      `"${path}" is taken by receiver "${mounted.get(path)}"; choose another path`,
     );
     mounted.set(path, name);
   });
@@ -88,11 +88,11 @@ function resolveReceiver(
   clock: WebhookClock,
   faults: ConfigurationFaults,
 ): ResolvedReceiver | undefined {
-  const { options, faults: misshapen } = checkReceiverOptions(given);
+  const { options, faults: misshapen, reported } = checkReceiverOptions(given);
   for (const { path, message } of misshapen) faults.add(path, message);
   const { replay = {} } = options;
-  const issuers = resolveIssuers(options, clock, faults, misshapen);
-  const tokens = resolveTokens(options, issuers.keys, clock, faults, misshapen);
+  const issuers = resolveIssuers(options, clock, faults, reported);
+  const tokens = resolveTokens(options, issuers.keys, clock, faults, reported);
   const path = resolvePath(options.path, faults);
   const replayFaults = faults.below('replay');
   const replayWindow = replayFaults.duration('window', replay.window, DEFAULT_REPLAY_WINDOW);
@@ -112,6 +112,7 @@ function resolveReceiver(
     path,
     tokens,
     allowedEvents: issuers.allowedEvents,
+    allowedContentTypes: issuers.allowedContentTypes,
     issuers,
     clockTolerance: options.clockTolerance ?? DEFAULT_CLOCK_TOLERANCE,
     requireHash: options.requireHash ?? true,
@@ -141,7 +142,7 @@ function resolveIssuers(
   options: WebhookReceiverOptions,
   clock: WebhookClock,
   faults: ConfigurationFaults,
-  misshapen: readonly ConfigurationFault[],
+  reported: readonly string[],
 ): ReceiverIssuers {
   const { issuers, clockTolerance, allowWeakSecrets, jwksFetch = {} } = options;
   const logger = new Logger('WebhookReceiver');
@@ -155,7 +156,7 @@ function resolveIssuers(
   };
   if (isList(issuers)) {
     const listed = listedIssuers(issuers, context);
-    addUnknown(listed.faults, faults, misshapen);
+    addUnreported(listed.faults, faults, reported);
     return listed.issuers;
   }
   const providerFaults = faults.below('issuers');
@@ -174,7 +175,7 @@ function resolveTokens(
   issuers: KeySource,
   clock: WebhookClock,
   faults: ConfigurationFaults,
-  misshapen: readonly ConfigurationFault[],
+  reported: readonly string[],
 ): TokenVerifier | undefined {
   try {
     return createTokenVerifier({
@@ -188,19 +189,19 @@ function resolveTokens(
     });
   } catch (error) {
     if (!(error instanceof WebhookConfigurationError)) throw error;
-    addUnknown(error.faults, faults, misshapen);
+    addUnreported(error.faults, faults, reported);
     return undefined;
   }
 }
 
-/** What is said of a misshapen option already is not said twice. */
-function addUnknown(
+/** Adds faults, but not a second one for an option that has one. */
+function addUnreported(
   found: readonly ConfigurationFault[],
   faults: ConfigurationFaults,
-  misshapen: readonly ConfigurationFault[],
+  reported: readonly string[],
 ): void {
   for (const { path, message } of found) {
-    if (!misshapen.some((known) => concern(known.path, path))) faults.add(path, message);
+    if (!reported.some((known) => concern(known, path))) faults.add(path, message);
   }
 }
 

@@ -4,6 +4,7 @@ import { WebhookPayloadError } from '../errors/webhook.error.js';
 import { BodyDigests, type PayloadRule } from '../token/payload-rule.js';
 import { hashMismatch, hashRequired, sizeMismatch } from '../token/payload-refusals.js';
 import type { BodySpool, SpoolFile } from './body-spool.js';
+import { isUtf8, mediaType } from './json-payload.js';
 import { MemoryBody, type RequestBody } from './request-body.js';
 import type { BodySource, IncomingWebhook } from './incoming-webhook.js';
 
@@ -54,6 +55,43 @@ export function checkDeclaredBody(
       'the body has a content encoding: send it without one, because the hash covers the bytes on the wire',
     );
   }
+}
+
+/**
+ * Refuses a body of a content type that the receiver does not accept, before a byte is read.
+ *
+ * The token does not sign the Content-Type header. A charset other than UTF-8 is therefore refused too: with it, an
+ * intermediary could change what an authentic body means.
+ *
+ * @param accepted - media types in lower case, such as `application/json` or `text/*`
+ * @throws {@link WebhookPayloadError} `unsupported_content_type`
+ */
+export function checkContentType(
+  { headers, body }: IncomingWebhook,
+  accepted: readonly string[],
+): void {
+  if (!hasBody(headers, body)) return;
+  const contentType = headers.get('content-type') ?? '';
+  const type = mediaType(contentType);
+  const family = `${type.split('/', 1)[0]}/*`;
+  if (!accepted.includes(type) && !accepted.includes(family)) {
+    throw new WebhookPayloadError(
+      'unsupported_content_type',
+      `the content type is not accepted from this issuer: send ${accepted.join(' or ')}`,
+    );
+  }
+  if (!isUtf8(contentType)) {
+    throw new WebhookPayloadError(
+      'unsupported_content_type',
+      'the charset is not accepted from this issuer: send UTF-8',
+    );
+  }
+}
+
+function hasBody(headers: IncomingWebhook['headers'], body: BodySource): boolean {
+  if (headers.get('transfer-encoding') !== undefined) return true;
+  const atHand = body.kind === 'bytes' ? body.bytes.length : 0;
+  return Number(headers.get('content-length') ?? atHand) > 0;
 }
 
 /**

@@ -80,8 +80,14 @@ function decodeAs(label: string, bytes: Buffer): string | undefined {
   }
 }
 
-function mediaType(contentType: string): string {
+/** The media type without parameters, in lower case. */
+export function mediaType(contentType: string): string {
   return (contentType.split(';', 1)[0] ?? '').trim().toLowerCase();
+}
+
+/** Whether a content type declares no charset, or UTF-8. */
+export function isUtf8(contentType: string): boolean {
+  return UTF8.test(charset(contentType));
 }
 
 /** RFC 8259 requires UTF-8; another charset is decoded if the sender declares it. */

@@ -9,7 +9,7 @@ import type {
   WebhookTokenClaims,
 } from '../token/webhook-claims.interface.js';
 import { verifyBearerToken } from './bearer-token.js';
-import { checkDeclaredBody, readBody } from './body-reader.js';
+import { checkContentType, checkDeclaredBody, readBody } from './body-reader.js';
 import { startFingerprint } from './content-fingerprint.js';
 import type { BodySpool } from './body-spool.js';
 import { MemoryBody, NO_BODY, type RequestBody } from './request-body.js';
@@ -21,6 +21,8 @@ export interface RequestRules {
   readonly tokens: TokenVerifier;
   /** Event patterns by issuer; `undefined` for an issuer that may send every event. */
   readonly allowedEvents: { get(issuer: string): readonly string[] | undefined };
+  /** Content types by issuer; an issuer that is not listed may send a body of any type. */
+  readonly allowedContentTypes?: { get(issuer: string): readonly string[] | undefined };
   readonly requireHash: boolean;
   readonly maxBodyBytes: number;
   /** Members of a JSON body, at all levels. */
@@ -87,7 +89,7 @@ async function openBody(
   rules: RequestRules,
   { method, token, rule, areKeysCurrent }: AuthorizedRequest,
 ): Promise<OpenedRequest> {
-  const payload = await readPayload(incoming, rules, rule, token.claims.webhook);
+  const payload = await readPayload(incoming, rules, rule, token.claims);
   try {
     // A key may be revoked while the body arrives; a slow sender must not extend its life.
     if (!areKeysCurrent()) await verifyBearerToken(incoming.headers, rules.tokens);
@@ -102,9 +104,11 @@ async function readPayload(
   incoming: IncomingWebhook,
   rules: RequestRules,
   rule: PayloadRule,
-  webhook: WebhookClaim,
+  { iss, webhook }: WebhookTokenClaims,
 ): Promise<RequestPayload> {
   checkDeclaredBody(incoming, rule, rules.maxBodyBytes);
+  const contentTypes = rules.allowedContentTypes?.get(iss);
+  if (contentTypes !== undefined) checkContentType(incoming, contentTypes);
   const contentType = incoming.headers.get('content-type');
   const isJson = isJsonType(contentType);
   const { body, computed, fingerprint } = await readBody(incoming.body, {

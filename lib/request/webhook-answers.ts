@@ -169,6 +169,11 @@ export const WEBHOOK_ANSWERS = {
     code: 'unsupported_encoding',
     title: 'The content encoding, or the charset of the JSON, is not supported',
   },
+  unsupported_content_type: {
+    status: 415,
+    code: 'unsupported_content_type',
+    title: 'The receiver does not accept this content type from the issuer',
+  },
   validation_failed: {
     status: 422,
     code: 'invalid_payload',

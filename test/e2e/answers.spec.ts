@@ -136,6 +136,7 @@ async function startTarget(adapter: AbstractHttpAdapter): Promise<Target> {
           issuer: ISSUER,
           keys: [{ key: SECRET, kid: 'a' }],
           events: ['order.*', 'refund.*'],
+          contentTypes: ['application/json', 'text/*'],
         },
         // Nobody listens on the discard port.
         { issuer: 'https://away.example', jwksUri: 'https://127.0.0.1:8/keys' },
@@ -244,7 +245,8 @@ const scenarios: Record<WebhookSituation, Scenario> = {
       const { token, body } = signedBody('{"a":1}');
       connection
         .write([`POST ${path} HTTP/1.1`, 'Host: receiver.example'])
-        .write([`Authorization: Bearer ${token}`, `Content-Length: ${body.length}`, ''])
+        .write(['Content-Type: application/json', `Content-Length: ${body.length}`])
+        .write([`Authorization: Bearer ${token}`, ''])
         .write('{"a"')
         .end();
 
@@ -271,6 +273,10 @@ const scenarios: Record<WebhookSituation, Scenario> = {
   unsupported_encoding: {
     methods: ['POST'],
     request: () => ({ ...signedBody('{}'), headers: { 'content-encoding': 'gzip' } }),
+  },
+  unsupported_content_type: {
+    methods: ['POST'],
+    request: () => ({ ...signedBody('x'), headers: { 'content-type': 'image/png' } }),
   },
   validation_failed: {
     produce: ({ origin, method, path }) => {
