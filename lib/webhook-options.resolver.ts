@@ -64,6 +64,11 @@ export function resolveWebhookOptions(options: WebhookModuleOptions): ResolvedWe
         });
   all.push(...receiving.faults, ...publishing.faults);
   checkQueues(receiving.receivers, publishing.resolved, faults);
+  faults.require(
+    all.length > 0 || receiver !== undefined || publisher !== undefined,
+    'WebhookModule',
+    'nothing is configured; set "receiver" to receive webhooks, "publisher" to send them, or both',
+  );
   if (all.length > 0) throw new WebhookConfigurationError(all);
   return {
     receivers: receiving.receivers,

@@ -105,6 +105,32 @@ describe('a wrong configuration', () => {
       issuer({ secret: [SECRET, undefined] }),
       /^receiver\.issuers\[0\]\.secret\[1\]: the secret of "https:\/\/shop\.example" is undefined/,
     ],
+    ['nothing', {}, /^WebhookModule: nothing is configured; set "receiver" .* "publisher"/],
+    [
+      'isuers',
+      { receiver: { isuers: [{ issuer: ISSUER, secret: SECRET }] } },
+      /^receiver\.isuers: unknown option; did you mean "issuers"\?$/,
+    ],
+    [
+      'secrt',
+      issuer({ secret: undefined, secrt: SECRET }),
+      /^receiver\.issuers\[0\]\.secrt: unknown option; did you mean "secret"\?$/,
+    ],
+    [
+      'a path that is taken',
+      { receiver: [receiverOptions().receiver, receiverOptions({ name: 'b' }).receiver] },
+      /^receiver\[1\]\.path: "webhooks" is taken by receiver "default"; choose another path$/,
+    ],
+    [
+      'no content type',
+      issuer({ contentTypes: [] }),
+      /contentTypes: must be a list of media types/,
+    ],
+    [
+      'a content type with a parameter',
+      issuer({ contentTypes: ['application/json; charset=utf-8'] }),
+      /^receiver\.issuers\[0\]\.contentTypes: must be a list of media types without parameters/,
+    ],
     ['receivers', { receivers: [] }, /^receivers: unknown option; did you mean "receiver"\?$/],
     ['a secret of nobody', { secret: SECRET }, /^secret: unknown option; .*receiver, publisher/],
     ['Audience', receiver({ Audience: 'a' }), /^receiver\.Audience: .* did you mean "audience"\?$/],

@@ -53,7 +53,7 @@ afterEach(async () => {
 });
 
 async function start(adapter: AbstractHttpAdapter, queue?: WebhookQueue): Promise<StartedApp> {
-  const receiver = await startApp(adapter, { options: {}, controllers: [Hooks] });
+  const receiver = await startApp(adapter, { controllers: [Hooks] });
   const publisher = await startApp(adapters[0]![1](), {
     options: {
       httpModule: HttpModule.register({}),
@@ -167,7 +167,7 @@ describe.each(adapters)('deliveries to a receiver on %s', (_, createAdapter) => 
 
 describe('WebhookDeliveries without a publisher', () => {
   it('says that there is none', async () => {
-    const receiver = await startApp(adapters[0]![1](), { options: {} });
+    const receiver = await startApp(adapters[0]![1]());
     started = [receiver];
 
     await expect(receiver.app.get(WebhookDeliveries).list()).rejects.toMatchObject({

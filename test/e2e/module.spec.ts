@@ -2,6 +2,7 @@ import { afterEach, describe, expect, it } from '@jest/globals';
 import {
   Controller,
   Get,
+  Post,
   Injectable,
   Module,
   type INestApplication,
@@ -314,7 +315,7 @@ describe('start-up', () => {
         { name: 'a', path: 'hooks', issuers: [{ issuer: ISSUER, secret: SECRET }] },
         { name: 'b', path: '/hooks/', issuers: [{ issuer: ISSUER, secret: SECRET }] },
       ],
-      /"a" is mounted there already/,
+      /"hooks" is taken by receiver "a"/,
     ],
   ])('refuses %s', async (_name, receiver, message) => {
     await expect(start({ receiver })).rejects.toThrow(message);
@@ -345,7 +346,18 @@ describe('start-up', () => {
       }
     }
     await expect(startApp(adapters[1]![1](), { controllers: [Page] })).rejects.toThrow(
-      /a route for HEAD there already/,
+      /\/webhooks is taken by a route of the application for HEAD \(a GET route answers HEAD too\)/,
+    );
+  });
+
+  it.each(adapters)('refuses a POST route at the mounted path on %s', async (_, make) => {
+    @Controller('webhooks')
+    class Own {
+      @Post()
+      receive(): void {}
+    }
+    await expect(startApp(make(), { controllers: [Own] })).rejects.toThrow(
+      /receiver "default"\.path: \/webhooks is taken by a route of the application for POST/,
     );
   });
 

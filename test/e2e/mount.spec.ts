@@ -70,7 +70,7 @@ describe.each(adapters)('webhook modules on %s', (_, createAdapter) => {
     await expect(
       start(createAdapter(), { imports: [feature(receiverOptions({ name: 'second' }))] }),
     ).rejects.toThrow(
-      /receiver path \/webhooks: the receiver "\w+" of another webhook module is mounted there already/,
+      /receiver "\w+"\.path: \/webhooks is taken by receiver "\w+" of another webhook module/,
     );
   });
 
@@ -240,7 +240,7 @@ describe('a mounted path on Express', () => {
           ],
         },
       }),
-    ).rejects.toThrow(/receiver path \/Hooks: the receiver "a" is mounted there already/);
+    ).rejects.toThrow(/receiver "b"\.path: \/Hooks is taken by receiver "a"/);
   });
 });
 

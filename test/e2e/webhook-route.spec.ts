@@ -25,6 +25,7 @@ import {
 } from '../../lib/receiver/decorators/webhook-data.decorator.js';
 import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
 import { WebhookGuard } from '../../lib/receiver/webhook.guard.js';
+import { createTokenSigner } from '../../lib/token/index.js';
 import { adapters } from '../fixtures/adapters.js';
 import { head, post, send } from '../fixtures/http-client.js';
 import {
@@ -306,6 +307,34 @@ describe.each(adapters)('webhook routes of the application on %s', (_, createAda
       204,
     );
     expect(seen).toEqual(['picky']);
+  });
+
+  it('verify by the rules of the receiver that they name', async () => {
+    @Controller()
+    class Billing {
+      @WebhookRoute('invoices/:tenant', { receiver: 'billing' })
+      receive(@Param('tenant') tenant: string, @WebhookContext() event: WebhookEvent): void {
+        seen.push([tenant, event.receiver]);
+      }
+    }
+    const secret = 'correct-horse-battery-staple-0099';
+    const { origin } = await start({
+      options: {
+        receiver: [
+          { issuers: [{ issuer: ISSUER, secret: SECRET }] },
+          { name: 'billing', issuers: [{ issuer: ISSUER, secret }] },
+        ],
+      },
+      controllers: [Billing],
+    });
+    const token = createTokenSigner({ issuer: ISSUER, key: secret }).sign({
+      event: 'a.b',
+    }) as string;
+    const path = '/invoices/acme';
+
+    expect((await head(origin, signed(), { path })).headers['webhook-error']).toBe('bad_signature');
+    expect((await head(origin, token, { path })).status).toBe(204);
+    expect(seen).toEqual([['acme', 'billing']]);
   });
 
   it('are guarded by global guards as any route of the application is', async () => {

@@ -13,9 +13,9 @@ export interface AdapterMount {
   /**
    * Mounts HEAD and POST, past the application's router where that can be.
    *
-   * @returns what stands in the way
+   * @returns the methods for which the application already has a route there; then nothing is mounted
    */
-  mount(path: string, handler: NodeHandler): ConfigurationFault[];
+  mount(path: string, handler: NodeHandler, recorder: RouteRecorder): string | undefined;
 
   /** Answers every other method of a path, unless the application has a route of its own for it. */
   refuseOtherMethods(path: string, handler: NodeHandler): void;

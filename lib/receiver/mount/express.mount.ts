@@ -85,9 +85,15 @@ export class ExpressMount implements AdapterMount {
     return true;
   }
 
-  mount(path: string, handler: NodeHandler): ConfigurationFault[] {
-    this.mounted.push({ matches: pathMatcher(path, this.settings), handler });
-    return [];
+  mount(path: string, handler: NodeHandler, recorder: RouteRecorder): string | undefined {
+    const matches = pathMatcher(path, this.settings);
+    // Mounted paths come first on Express: the application's route would never be called. A GET route there still is.
+    const hidden = recorder.routes.find(
+      (route) => (route.method === 'post' || route.method === 'head') && matches(route.path),
+    );
+    if (hidden !== undefined) return hidden.method.toUpperCase();
+    this.mounted.push({ matches, handler });
+    return undefined;
   }
 
   refuseOtherMethods(path: string, handler: NodeHandler): void {

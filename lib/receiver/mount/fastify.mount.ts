@@ -85,21 +85,17 @@ export class FastifyMount implements AdapterMount {
     });
   }
 
-  mount(path: string, handler: NodeHandler): ConfigurationFault[] {
+  mount(path: string, handler: NodeHandler): string | undefined {
     const taken = (['HEAD', 'POST'] as const).filter((method) =>
       this.instance.hasRoute({ method, url: path }),
     );
     if (taken.length > 0) {
-      return [
-        {
-          path: `receiver path ${path}`,
-          message: `the application has a route for ${taken.join(' and ')} there already (a GET route answers HEAD too): give one of them another path`,
-        },
-      ];
+      const getAnswersHead = taken.includes('HEAD') ? ' (a GET route answers HEAD too)' : '';
+      return `${taken.join(' and ')}${getAnswersHead}`;
     }
     this.takeOver(['HEAD', 'POST'], path, handler);
     this.paths.add(path);
-    return [];
+    return undefined;
   }
 
   refuseOtherMethods(path: string, handler: NodeHandler): void {

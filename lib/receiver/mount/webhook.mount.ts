@@ -87,7 +87,7 @@ export class WebhookMount {
   private mountReceiver(
     receiver: ResolvedReceiver,
     path: string,
-    { mount, receivers, settings }: Mounted,
+    { mount, recorder, receivers, settings }: Mounted,
   ): ConfigurationFault[] {
     const compared = settings.caseSensitive ? path : path.toLowerCase();
     const there = receivers.get(compared);
@@ -95,16 +95,24 @@ export class WebhookMount {
       const whose = there.module === this ? '' : ' of another webhook module';
       return [
         {
-          path: `receiver path ${path}`,
-          message: `the receiver "${there.name}"${whose} is mounted there already: give one of them another path`,
+          path: `receiver "${receiver.name}".path`,
+          message: `${path} is taken by receiver "${there.name}"${whose}; choose another path`,
         },
       ];
     }
     receivers.set(compared, { name: receiver.name, module: this });
-    const faults = mount.mount(path, (request, response) => {
+    const handler: NodeHandler = (request, response) => {
       void this.intake.handle(request, response, receiver);
-    });
-    if (faults.length > 0) return faults;
+    };
+    const taken = mount.mount(path, handler, recorder);
+    if (taken !== undefined) {
+      return [
+        {
+          path: `receiver "${receiver.name}".path`,
+          message: `${path} is taken by a route of the application for ${taken}; choose another path`,
+        },
+      ];
+    }
     mount.refuseOtherMethods(path, this.refuseMethod);
     this.logger.log(`Mapped {${path}, HEAD and POST} to receiver "${receiver.name}"`);
     return [];
