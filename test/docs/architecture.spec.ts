@@ -67,6 +67,16 @@ describe(PATH, () => {
     expect(layers().sort()).toEqual(folders.sort());
   });
 
+  it('lists the layers so that imports point down', () => {
+    const rank = new Map(layers().map((folder, index) => [folder, index]));
+
+    const upward = importsBetweenFolders().filter(
+      ([from, to]) => from !== '' && (to === '' || rank.get(to)! < rank.get(from)!),
+    );
+
+    expect(upward.map(([, , file]) => file)).toEqual([]);
+  });
+
   it('keeps the receiving and the sending side apart', () => {
     const across = importsBetweenFolders().filter(
       ([from, to]) =>
