@@ -14,6 +14,7 @@ import {
   pendingReceipt,
   progressAfter,
   receiptFacts,
+  wasAttempt,
 } from '../queue/delivery-progress.js';
 import {
   type DeadDelivery,
@@ -25,7 +26,7 @@ import {
   type KnownDelivery,
 } from '../queue/webhook-queue.js';
 import type { FailureReason } from '../queue/failure-reason.js';
-import { LaneSlots, requireCount, resolveConcurrency } from '../queue/lane-slots.js';
+import { requireCount, resolveConcurrency } from '../queue/lane-slots.js';
 import {
   deliveryLane,
   deliveryOfStored,
@@ -35,6 +36,7 @@ import {
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 import { redisFailure } from '../redis/redis-failure.js';
 import { DeliveryWorker } from './delivery-worker.js';
+import { LaneGate } from './lane-gate.js';
 
 /** Says what of the server's set-up would lose deliveries; none where it does not tell. */
 export async function durabilityFaults(queue: Queue): Promise<string[]> {
@@ -121,8 +123,6 @@ const DEFAULT_LEASE = 30_000;
 const LEAST_LEASE = 5_000;
 /** Until somebody who waits for Redis is told that it is away. */
 const LONGEST_SILENCE = 10_000;
-/** Until a delivery whose destination has all its slots is looked at again. */
-const LANE_WAIT = 200;
 /** A crash costs a job one of these, and must never cost a delivery its life. */
 const NEVER = Number.MAX_SAFE_INTEGER;
 
@@ -149,7 +149,7 @@ export class BullMqQueue extends WebhookQueue {
   private readonly concurrency: number;
   private readonly keep: { age: number; count: number };
   private readonly lease: number;
-  private readonly lanes: LaneSlots;
+  private readonly lanes: LaneGate;
   private worker: DeliveryWorker<DeliveryJobData, number> | undefined;
   private stopping = false;
   private running = 0;
@@ -181,7 +181,7 @@ export class BullMqQueue extends WebhookQueue {
     if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
     this.concurrency = concurrency;
     this.keep = { age: Math.ceil(age / 1_000), count: maxDelivered };
-    this.lanes = new LaneSlots(concurrencyPerDestination);
+    this.lanes = new LaneGate({ concurrency, concurrencyPerDestination }, clock);
     this.clock = clock;
     // Heard here, and told to whoever waits; without a listener BullMQ prints it.
     (queue as Partial<Queue>).on?.('error', (error) => (this.outage = error));
@@ -291,10 +291,8 @@ export class BullMqQueue extends WebhookQueue {
   ): Promise<number> {
     const delivery = deliveryOf(job.data);
     const lane = deliveryLane(delivery);
-    if (!this.lanes.hasRoom(lane)) {
-      return this.putOff(job, token, { dueAt: this.clock.now() + LANE_WAIT });
-    }
-    this.lanes.enter(lane);
+    const slot = await this.lanes.enter(lane);
+    if (slot === undefined) return this.putOff(job, token, { dueAt: this.lanes.retryAt(lane) });
     this.running++;
     let outcome: DeliveryOutcome | undefined;
     try {
@@ -303,7 +301,7 @@ export class BullMqQueue extends WebhookQueue {
       // The handler's own affair, and it has logged it: here it only means "again".
     } finally {
       this.running--;
-      this.lanes.leave(lane);
+      this.lanes.leave(slot, wasAttempt(outcome));
     }
     return this.settle(job, token, outcome);
   }

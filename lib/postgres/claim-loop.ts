@@ -6,8 +6,8 @@ import { LaneSlots } from '../queue/lane-slots.js';
 interface ClaimLoopParts {
   readonly claim: (request: ClaimRequest) => Promise<readonly ClaimedJob[]>;
   readonly nextDue: (after: number, until: number) => Promise<number | undefined>;
-  /** Attempts a job and settles it; never rejects. */
-  readonly run: (job: ClaimedJob) => Promise<void>;
+  /** Attempts a job and settles it; never rejects. @returns whether a request was made */
+  readonly run: (job: ClaimedJob) => Promise<boolean>;
   /** Returns a job to the queue that was claimed while the loop was stopped. */
   readonly giveBack: (job: ClaimedJob) => Promise<void>;
   /** Called once for each outage of the database. */
@@ -37,7 +37,7 @@ export class ClaimLoop {
   private onIdle: () => void = () => {};
 
   constructor(private readonly parts: ClaimLoopParts) {
-    this.lanes = new LaneSlots(parts.concurrencyPerDestination);
+    this.lanes = new LaneSlots(parts);
     this.backlog = new LaneBacklog();
   }
 
@@ -93,9 +93,10 @@ export class ClaimLoop {
 
   /** @returns when to ask again, in epoch milliseconds */
   private async claimAll(): Promise<number> {
-    const { clock, pollInterval, concurrencyPerDestination: perLane } = this.parts;
+    const { clock, pollInterval } = this.parts;
     for (const lane of this.backlog.lanes) {
-      const room = Math.min(this.lanes.left[lane] ?? perLane, this.freeSlots);
+      const { lanes, elsewhere } = this.lanes.rooms(clock.now());
+      const room = Math.min(lanes[lane] ?? elsewhere, this.freeSlots);
       if (room > 0 && (await this.claim({ lane, limit: room })) < room) this.backlog.delete(lane);
     }
     while (this.mayBeMore && this.freeSlots > 0 && !this.stopped) await this.claimOutsideBacklog();
@@ -109,7 +110,8 @@ export class ClaimLoop {
     const { clock } = this.parts;
     const start = clock.now();
     const dueSince = this.backlog.scannedUntil(start);
-    const full = this.lanes.full;
+    const rooms = Object.entries(this.lanes.rooms(start).lanes);
+    const full = rooms.filter(([, room]) => room <= 0).map(([lane]) => lane);
     if ((await this.claim({ dueSince, limit: this.freeSlots })) > 0) return;
     // Whatever else is due waits for a slot of a full lane.
     this.backlog.scanned({ from: dueSince, start, end: clock.now(), full });
@@ -118,22 +120,29 @@ export class ClaimLoop {
 
   /** @returns how many jobs were claimed */
   private async claim(request: Pick<ClaimRequest, 'lane' | 'dueSince' | 'limit'>): Promise<number> {
-    const { clock, concurrencyPerDestination: perLane, claim, giveBack } = this.parts;
-    const jobs = await claim({ ...request, now: clock.now(), perLane, lanes: this.lanes.left });
+    const { clock, claim, giveBack } = this.parts;
+    const now = clock.now();
+    const { lanes, elsewhere: perLane } = this.lanes.rooms(now);
+    const jobs = await claim({ ...request, now, perLane, lanes });
     if (this.stopped) await Promise.all(jobs.map(giveBack));
     else for (const job of jobs) void this.run(job);
     return jobs.length;
   }
 
   private async run(job: ClaimedJob): Promise<void> {
+    const { clock, run } = this.parts;
     const lane = laneOf(job);
+    const slot = this.lanes.enter(lane, clock.now());
     this.jobs.set(job.id, job);
-    this.lanes.enter(lane);
-    await this.parts.run(job);
+    const wasAttempted = await run(job);
     this.jobs.delete(job.id);
-    this.lanes.leave(lane);
+    const wasSlow = this.lanes.isSlow(lane, clock.now());
+    this.lanes.leave(slot, clock.now(), wasAttempted);
     if (this.stopped) this.notifyIdle();
-    else if (this.mayBeMore || this.backlog.has(lane)) void this.ask();
+    // Slow lanes share their slots, so that one of them may let another one continue.
+    else if (this.mayBeMore || this.backlog.has(lane) || (wasSlow && !this.backlog.isEmpty)) {
+      void this.ask();
+    }
   }
 
   private notifyIdle(): void {
@@ -165,13 +174,17 @@ class LaneBacklog {
     return [...this.waiting];
   }
 
+  get isEmpty(): boolean {
+    return this.waiting.size === 0;
+  }
+
   has(lane: string): boolean {
     return this.waiting.has(lane);
   }
 
   delete(lane: string): void {
     this.waiting.delete(lane);
-    if (this.waiting.size === 0) this.forget();
+    if (this.isEmpty) this.forget();
   }
 
   /** The next claim looks at everything again. */
@@ -193,7 +206,7 @@ class LaneBacklog {
     readonly full: readonly string[];
   }): void {
     for (const lane of scan.full) this.waiting.add(lane);
-    this.until = this.waiting.size === 0 ? undefined : scan.start;
+    this.until = this.isEmpty ? undefined : scan.start;
     if (scan.from === undefined) {
       const took = scan.end - scan.start;
       this.rescanAt = scan.end + Math.max(RESCAN_INTERVAL, RESCAN_SHARE * took);

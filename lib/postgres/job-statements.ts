@@ -18,9 +18,9 @@ export interface ClaimRequest {
   readonly now: number;
   /** Free slots in total. */
   readonly limit: number;
-  /** Slots of a lane in which nothing runs. */
+  /** Free slots of every other lane. */
   readonly perLane: number;
-  /** Free slots of each lane in which something runs. */
+  /** Free slots by lane. */
   readonly lanes: Readonly<Record<string, number>>;
   /** Claims jobs of this lane only. */
   readonly lane?: string | undefined;

@@ -10,6 +10,7 @@ import {
   type EnqueueOptions,
   type KnownDelivery,
 } from '../queue/webhook-queue.js';
+import { wasAttempt } from '../queue/delivery-progress.js';
 import { deliveryOfStored } from '../queue/stored-delivery.js';
 import type { BossHost } from './boss-host.js';
 import { ClaimLoop } from './claim-loop.js';
@@ -221,12 +222,13 @@ export abstract class JobQueue extends WebhookQueue {
     });
   }
 
-  private async run(job: ClaimedJob, handler: DeliveryHandler): Promise<void> {
+  private async run(job: ClaimedJob, handler: DeliveryHandler): Promise<boolean> {
     const { data } = job;
     const outcome = await attempt(async () =>
       handler(deliveryOfStored(data.delivery), data.attempts + 1),
     );
     await this.settlements.settle(settlementOf(job, outcome, this.options.clock.now()));
+    return wasAttempt(outcome);
   }
 
   /** Renews the leases of what runs, thrice in the time that one lasts. */

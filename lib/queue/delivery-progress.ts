@@ -13,6 +13,11 @@ export interface DeliveryProgress {
   readonly throws: number;
 }
 
+/** Whether a run made a request, so that its duration says something about the destination. */
+export function wasAttempt(outcome: DeliveryOutcome | undefined): boolean {
+  return outcome !== undefined && outcome.type !== 'defer';
+}
+
 /** Milliseconds. */
 export const FIRST_WAIT_AFTER_THROW = 1_000;
 const LONGEST_WAIT_AFTER_THROW = 300_000;

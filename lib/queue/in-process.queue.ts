@@ -1,6 +1,6 @@
 import { type CancelWake, SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookConfigurationError, WebhookDeliveryError } from '../errors/webhook.error.js';
-import { receiptFacts, waitAfterThrow } from './delivery-progress.js';
+import { receiptFacts, waitAfterThrow, wasAttempt } from './delivery-progress.js';
 import {
   type DeadDelivery,
   type DeliveryHandler,
@@ -11,7 +11,11 @@ import {
   type KnownDelivery,
 } from './webhook-queue.js';
 import { RecentEntries } from './recent-entries.js';
-import { PendingDeliveries, type PendingDelivery } from './pending-deliveries.js';
+import {
+  PendingDeliveries,
+  type PendingDelivery,
+  type TakenDelivery,
+} from './pending-deliveries.js';
 import type { WebhookDelivery } from './webhook-delivery.interface.js';
 
 type Receipt<Status extends KnownDelivery['status']> = Extract<KnownDelivery, { status: Status }>;
@@ -167,7 +171,10 @@ export class InProcessQueue extends WebhookQueue {
     if (faults.length > 0) throw new WebhookConfigurationError(faults);
     this.concurrency = concurrency;
     this.clock = clock;
-    this.pending = new PendingDeliveries(maxPending, maxBytes, concurrencyPerDestination);
+    this.pending = new PendingDeliveries(maxPending, maxBytes, {
+      concurrency,
+      concurrencyPerDestination,
+    });
     this.finished = new FinishedDeliveries(rememberFinished, rememberDead);
   }
 
@@ -314,14 +321,15 @@ export class InProcessQueue extends WebhookQueue {
   private pump(): void {
     const now = this.clock.now();
     while (!this.closed && this.running < this.concurrency) {
-      const entry = this.pending.takeDue(now);
-      if (entry === undefined) break;
-      void this.run(entry);
+      const taken = this.pending.takeDue(now);
+      if (taken === undefined) break;
+      void this.run(taken);
     }
     this.schedulePump();
   }
 
-  private async run(entry: PendingDelivery): Promise<void> {
+  private async run(taken: TakenDelivery): Promise<void> {
+    const { entry } = taken;
     this.running++;
     let outcome: DeliveryOutcome | undefined;
     try {
@@ -330,7 +338,7 @@ export class InProcessQueue extends WebhookQueue {
       // The handler's own affair, and it has logged it: here it only means "again".
     }
     this.running--;
-    this.pending.release(entry);
+    this.pending.release(taken, this.clock.now(), wasAttempt(outcome));
     this.settle(entry, outcome);
     this.schedulePump();
     this.onProgress?.();

@@ -6,7 +6,7 @@ export interface QueueConcurrency {
   readonly concurrencyPerDestination: number;
 }
 
-/** Fills and checks them: 50, and a quarter of them, at least 1. */
+/** Checks the options and fills in the defaults: 50, and a quarter of `concurrency`. */
 export function resolveConcurrency(
   options: { readonly [Name in keyof QueueConcurrency]?: number | undefined },
   faults: ConfigurationFaults,
@@ -18,40 +18,194 @@ export function resolveConcurrency(
   return { concurrency, concurrencyPerDestination };
 }
 
-/** Adds a fault for what is no number of things. */
+/** Adds a fault unless `count` is a whole number above 0. */
 export function requireCount(name: string, count: number, faults: ConfigurationFaults): void {
   faults.require(Number.isSafeInteger(count) && count > 0, name, 'must be a whole number above 0');
 }
 
-/** Counts what runs to each destination, so that one that answers nobody cannot take every slot. */
+/** Milliseconds. A lane is slow if its attempts take longer than this on average. */
+export const SLOW_ATTEMPT = 1_000;
+/** A lane also is slow while an attempt has run for so much longer than the mean, and for so many milliseconds. */
+const STALL_FACTOR = 4;
+const LEAST_STALL = 300;
+/** Slots of a lane whose first attempts have not ended, so that a backlog for a dead endpoint takes few slots. */
+const UNPROVEN_SLOTS = 2;
+/** The part of all slots that slow lanes may take together. */
+const SLOW_SHARE = 0.2;
+/** The same while no other lane is in use. */
+const SLOW_SHARE_ALONE = 0.8;
+/** Milliseconds without an attempt in a fast lane after which no fast lane counts as in use. */
+const ALONE_AFTER = 60_000;
+/** Milliseconds for which a slow lane that was refused a slot counts among those that share the slow slots. */
+const CONTENDS_FOR = 60_000;
+/** Idle lanes whose mean duration is remembered. */
+const MAX_IDLE = 200;
+
+interface Lane {
+  readonly running: Set<LaneSlot>;
+  /** Moving average in milliseconds; `undefined` until an attempt has ended. */
+  mean: number | undefined;
+}
+
+/** A slot that an attempt occupies. */
+export interface LaneSlot {
+  readonly lane: string;
+  /** Epoch milliseconds. */
+  readonly since: number;
+}
+
+/**
+ * Divides a queue's slots among its lanes, one lane per destination, so that neither a backlog nor slowness of some
+ * destinations holds up the others:
+ *
+ * - A lane has at most `concurrencyPerDestination` slots, and two until its first attempt has ended.
+ * - Slow lanes share a fifth of all slots, equally. While only slow lanes are in use they share four fifths.
+ *
+ * It reads no clock: times are passed in, as epoch milliseconds.
+ */
 export class LaneSlots {
-  private readonly running = new Map<string, number>();
+  /** Lanes with a running attempt. */
+  private readonly busy = new Map<string, Lane>();
+  /** Mean durations of lanes without a running attempt; the first became idle first. */
+  private readonly idle = new Map<string, number>();
+  /** Slow lanes that were refused a slot and have got none since, with the time of the refusal. */
+  private readonly refused = new Map<string, number>();
+  private lastFastStart = -Infinity;
 
-  constructor(private readonly perLane: number) {}
+  constructor(private readonly limits: QueueConcurrency) {}
 
-  /** The slots left to those destinations that have something running. */
-  get left(): Record<string, number> {
-    const left: Record<string, number> = {};
-    for (const [lane, count] of this.running) left[lane] = this.perLane - count;
-    return left;
+  hasRoom(lane: string, now: number): boolean {
+    return this.roomIn(lane, now) > 0;
   }
 
-  /** The destinations that have no slot left, so that something due may wait for one. */
-  get full(): string[] {
-    return [...this.running].filter(([, count]) => count >= this.perLane).map(([lane]) => lane);
+  /** How many attempts the lane may start now. */
+  roomIn(lane: string, now: number): number {
+    const room = this.roomWithinLane(lane, now);
+    if (room <= 0 || !this.isSlow(lane, now)) return room;
+    const slowRoom = Math.min(room, this.roomAmongSlow(lane, now));
+    if (slowRoom <= 0) this.refused.set(lane, now);
+    return slowRoom;
   }
 
-  hasRoom(lane: string): boolean {
-    return (this.running.get(lane) ?? 0) < this.perLane;
+  /** When an unproven lane turns out to be slow, and may get more than the slots for unproven ones. */
+  provenSlowAt(lane: string, now: number): number | undefined {
+    const [oldest] = this.busy.get(lane)?.running ?? [];
+    if (oldest === undefined || this.meanOf(lane) !== undefined) return undefined;
+    const at = oldest.since + SLOW_ATTEMPT + 1;
+    return at > now ? at : undefined;
   }
 
-  enter(lane: string): void {
-    this.running.set(lane, (this.running.get(lane) ?? 0) + 1);
+  /** Milliseconds that an attempt takes on average. */
+  meanOf(lane: string): number | undefined {
+    return this.busy.get(lane)?.mean ?? this.idle.get(lane);
   }
 
-  leave(lane: string): void {
-    const count = this.running.get(lane)! - 1;
-    if (count === 0) this.running.delete(lane);
-    else this.running.set(lane, count);
+  /** The room in every lane that is busy or remembered, and in each of the others. */
+  rooms(now: number): { readonly lanes: Record<string, number>; readonly elsewhere: number } {
+    const names = [...new Set([...this.busy.keys(), ...this.idle.keys()])];
+    const slow = names.filter((lane) => this.isSlow(lane, now));
+    const lanes = Object.fromEntries(names.map((lane) => [lane, this.roomWithinLane(lane, now)]));
+    this.limitSlow(slow, lanes, now);
+    return { lanes, elsewhere: Math.min(UNPROVEN_SLOTS, this.limits.concurrencyPerDestination) };
   }
+
+  enter(lane: string, now: number): LaneSlot {
+    let known = this.busy.get(lane);
+    if (known === undefined) {
+      known = { running: new Set(), mean: this.idle.get(lane) };
+      this.busy.set(lane, known);
+    }
+    const slot = { lane, since: now };
+    known.running.add(slot);
+    if (this.refused.size > 0) this.refused.delete(lane);
+    if (!isSlowMean(known.mean)) this.lastFastStart = now;
+    return slot;
+  }
+
+  /** @param wasAttempt - `false` for a run that made no request: it says nothing about the destination */
+  leave(slot: LaneSlot, now: number, wasAttempt: boolean): void {
+    const lane = this.busy.get(slot.lane)!;
+    lane.running.delete(slot);
+    if (wasAttempt) {
+      const duration = Math.max(0, now - slot.since);
+      lane.mean = lane.mean === undefined ? duration : (lane.mean + duration) / 2;
+    }
+    if (lane.running.size > 0) return;
+    this.busy.delete(slot.lane);
+    if (lane.mean === undefined) return;
+    this.idle.delete(slot.lane);
+    this.idle.set(slot.lane, lane.mean);
+    if (this.idle.size > MAX_IDLE) this.idle.delete(first(this.idle)!);
+  }
+
+  isSlow(lane: string, now: number): boolean {
+    if (isSlowMean(this.meanOf(lane))) return true;
+    const busy = this.busy.get(lane);
+    const oldest = first(busy?.running);
+    return oldest !== undefined && now - oldest.since > stallAfter(busy!.mean);
+  }
+
+  private roomWithinLane(lane: string, now: number): number {
+    const { concurrencyPerDestination } = this.limits;
+    const isUnproven = this.meanOf(lane) === undefined && !this.isSlow(lane, now);
+    const limit = isUnproven
+      ? Math.min(UNPROVEN_SLOTS, concurrencyPerDestination)
+      : concurrencyPerDestination;
+    return limit - this.runningIn(lane);
+  }
+
+  private roomAmongSlow(lane: string, now: number): number {
+    const slots = this.slowSlots(now);
+    for (const [name, since] of this.refused) {
+      if (now - since > CONTENDS_FOR) this.refused.delete(name);
+    }
+    const contenders = new Set([lane, ...this.refused.keys()]);
+    let taken = 0;
+    for (const [name, { running }] of this.busy) {
+      if (!this.isSlow(name, now)) continue;
+      contenders.add(name);
+      taken += running.size;
+    }
+    const share = Math.ceil(slots / contenders.size) - this.runningIn(lane);
+    return Math.min(share, slots - taken);
+  }
+
+  /** Gives the slow slots out one by one, each to the lane that has the fewest. */
+  private limitSlow(slow: readonly string[], lanes: Record<string, number>, now: number): void {
+    let left = this.slowSlots(now);
+    const given = new Map(slow.map((lane) => [lane, 0]));
+    for (const lane of slow) left -= this.runningIn(lane);
+    for (; left > 0; left--) {
+      const open = slow.filter((lane) => given.get(lane)! < lanes[lane]!);
+      const total = (lane: string): number => this.runningIn(lane) + given.get(lane)!;
+      const [next] = open.sort((a, b) => total(a) - total(b));
+      if (next === undefined) break;
+      given.set(next, given.get(next)! + 1);
+    }
+    for (const lane of slow) lanes[lane] = given.get(lane)!;
+  }
+
+  private slowSlots(now: number): number {
+    const isAlone = now - this.lastFastStart > ALONE_AFTER;
+    return Math.ceil(this.limits.concurrency * (isAlone ? SLOW_SHARE_ALONE : SLOW_SHARE));
+  }
+
+  runningIn(lane: string): number {
+    return this.busy.get(lane)?.running.size ?? 0;
+  }
+}
+
+/** Milliseconds after which an attempt shows that its lane has become slow. */
+function stallAfter(mean: number | undefined): number {
+  if (mean === undefined) return SLOW_ATTEMPT;
+  return Math.min(SLOW_ATTEMPT, Math.max(LEAST_STALL, STALL_FACTOR * mean));
+}
+
+function isSlowMean(mean: number | undefined): mean is number {
+  return mean !== undefined && mean > SLOW_ATTEMPT;
+}
+
+function first<Item>(items: Map<Item, unknown> | Set<Item> | undefined): Item | undefined {
+  const next = items?.keys().next();
+  return next?.done === false ? next.value : undefined;
 }

@@ -3,69 +3,81 @@ import { pendingReceipt } from './delivery-progress.js';
 import type { KnownDelivery } from './webhook-queue.js';
 import { type Due, DueHeap } from './due-heap.js';
 import type { FailureReason } from './failure-reason.js';
+import { LaneSlots, type LaneSlot, type QueueConcurrency } from './lane-slots.js';
+import { deliveryLane } from './stored-delivery.js';
 import type { WebhookDelivery } from './webhook-delivery.interface.js';
 
-/** Something that goes to a destination when its time has come. */
-interface Addressed extends Due {
-  readonly destination: string;
+interface HeldLane {
+  readonly items: DueHeap<PendingDelivery>;
+  /** When the lane may have room although none of its attempts has ended, in epoch milliseconds. */
+  readonly retryAt: number | undefined;
 }
 
-interface Lane<Item extends Due> {
-  running: number;
-  readonly held: DueHeap<Item>;
-}
+/** Due deliveries whose lane has no room. They are out of the way of the others until an attempt ends. */
+class HeldDeliveries {
+  private readonly lanes = new Map<string, HeldLane>();
+  private nextRetry: number | undefined;
 
-/**
- * Bounds how many run at once to one destination: one that answers nobody would else take every slot of the
- * queue, and all others would wait behind it.
- *
- * What is due and finds its destination full is held here, out of the way. Each end of a run gives one back, so
- * that nothing is looked at more often than something starts or ends.
- */
-class DestinationSlots<Item extends Addressed> {
-  private readonly lanes = new Map<string, Lane<Item>>();
+  /** When {@link releaseDue} releases something, in epoch milliseconds. */
+  get retryAt(): number | undefined {
+    return this.nextRetry;
+  }
 
-  constructor(private readonly perDestination: number) {}
+  hold(item: PendingDelivery, retryAt: number | undefined): void {
+    const items = this.lanes.get(item.lane)?.items ?? new DueHeap<PendingDelivery>();
+    items.push(item);
+    this.lanes.set(item.lane, { items, retryAt });
+    if (retryAt !== undefined) this.nextRetry = Math.min(retryAt, this.nextRetry ?? Infinity);
+  }
 
-  /** @returns whether the item may start; one that may not is held */
-  start(item: Item): boolean {
-    const lane = this.laneOf(item.destination);
-    if (lane.running >= this.perDestination) {
-      lane.held.push(item);
-      return false;
+  /** @returns the lane's deliveries that are due first, up to `count` */
+  release(lane: string, count: number): PendingDelivery[] {
+    const held = this.lanes.get(lane);
+    if (held === undefined) return [];
+    const released: PendingDelivery[] = [];
+    while (released.length < count && held.items.size > 0) released.push(held.items.pop()!);
+    if (held.items.size === 0) this.lanes.delete(lane);
+    return released;
+  }
+
+  releaseDue(now: number, roomIn: (lane: string) => number): PendingDelivery[] {
+    if (this.nextRetry === undefined || this.nextRetry > now) return [];
+    this.nextRetry = undefined;
+    const released: PendingDelivery[] = [];
+    for (const [lane, { items, retryAt }] of this.lanes) {
+      if (retryAt === undefined) continue;
+      if (retryAt <= now) {
+        this.lanes.set(lane, { items, retryAt: undefined });
+        released.push(...this.release(lane, roomIn(lane)));
+      } else {
+        this.nextRetry = Math.min(retryAt, this.nextRetry ?? Infinity);
+      }
     }
-    lane.running++;
-    return true;
+    return released;
   }
 
-  /** @returns the item held for longest, which takes its turn among the others again */
-  end(destination: string): Item | undefined {
-    const lane = this.laneOf(destination);
-    lane.running--;
-    const next = lane.held.pop();
-    if (lane.running === 0 && lane.held.size === 0) this.lanes.delete(destination);
-    return next;
-  }
-
-  private laneOf(destination: string): Lane<Item> {
-    let lane = this.lanes.get(destination);
-    if (lane === undefined) {
-      lane = { running: 0, held: new DueHeap() };
-      this.lanes.set(destination, lane);
-    }
-    return lane;
+  /** The lanes that hold something. */
+  get names(): string[] {
+    return [...this.lanes.keys()];
   }
 }
 
-/** A delivery on its way, and where it stands. */
-export interface PendingDelivery extends Addressed {
+/** A delivery that is not done, and its progress. */
+export interface PendingDelivery extends Due {
   readonly delivery: WebhookDelivery;
+  readonly lane: string;
   readonly bytes: number;
   due: number;
   attempts: number;
   /** Throws in a row: they space the runs out, and are no attempts. */
   throws: number;
   reason?: FailureReason;
+}
+
+/** A delivery that is being attempted. */
+export interface TakenDelivery {
+  readonly entry: PendingDelivery;
+  readonly slot: LaneSlot;
 }
 
 /** What an entry costs beside its payload: ids, strings and the places it stands in. */
@@ -75,16 +87,17 @@ const ENTRY_OVERHEAD = 512;
 export class PendingDeliveries {
   private readonly known = new Map<string, PendingDelivery>();
   private readonly waiting = new DueHeap<PendingDelivery>();
-  private readonly slots: DestinationSlots<PendingDelivery>;
+  private readonly held = new HeldDeliveries();
+  private readonly slots: LaneSlots;
   private recorded = 0;
   private heldBytes = 0;
 
   constructor(
     private readonly maxPending: number,
     private readonly maxBytes: number,
-    perDestination: number,
+    concurrency: QueueConcurrency,
   ) {
-    this.slots = new DestinationSlots(perDestination);
+    this.slots = new LaneSlots(concurrency);
   }
 
   get size(): number {
@@ -96,12 +109,11 @@ export class PendingDeliveries {
     return this.maxBytes - this.heldBytes;
   }
 
-  /**
-   * When the next one is due (epoch milliseconds); `undefined` when none waits. Those whose destination is full
-   * count for nothing, until a run to it ends.
-   */
+  /** When {@link takeDue} next has something to do, in epoch milliseconds; `undefined` until an attempt ends. */
   get nextDue(): number | undefined {
-    return this.waiting.peek()?.due;
+    const due = this.waiting.peek()?.due;
+    const { retryAt } = this.held;
+    return due === undefined || retryAt === undefined ? (due ?? retryAt) : Math.min(due, retryAt);
   }
 
   receipt(id: string): KnownDelivery | undefined {
@@ -130,7 +142,7 @@ export class PendingDeliveries {
   add(delivery: WebhookDelivery, due: number): void {
     const entry: PendingDelivery = {
       delivery,
-      destination: destinationOf(delivery),
+      lane: deliveryLane(delivery),
       bytes: sizeOf(delivery),
       due,
       order: this.recorded++,
@@ -143,21 +155,34 @@ export class PendingDeliveries {
   }
 
   /**
-   * Takes the next one that is due and whose destination has a slot, to run it; it stays known until it is
-   * removed. Every one taken is given up by `release`.
+   * Takes the delivery that is due first and whose lane has room. It stays known until it is removed; every one that
+   * was taken is given back with `release`.
    */
-  takeDue(now: number): PendingDelivery | undefined {
-    for (let due = this.nextDue; due !== undefined && due <= now; due = this.nextDue) {
-      const entry = this.waiting.pop()!;
-      if (this.slots.start(entry)) return entry;
+  takeDue(now: number): TakenDelivery | undefined {
+    this.requeue(this.held.releaseDue(now, (lane) => this.slots.roomIn(lane, now)));
+    for (let next = this.waiting.peek(); next !== undefined; next = this.waiting.peek()) {
+      if (next.due > now) return undefined;
+      this.waiting.pop();
+      if (this.slots.hasRoom(next.lane, now)) {
+        return { entry: next, slot: this.slots.enter(next.lane, now) };
+      }
+      this.held.hold(next, this.slots.provenSlowAt(next.lane, now));
     }
     return undefined;
   }
 
-  /** Its run is over: frees its slot. */
-  release(entry: PendingDelivery): void {
-    const next = this.slots.end(entry.destination);
-    if (next !== undefined) this.waiting.push(next);
+  /** Frees the slot of a run that is over. @param wasAttempt - whether a request was made */
+  release({ entry: { lane }, slot }: TakenDelivery, now: number, wasAttempt: boolean): void {
+    const wasSlow = this.slots.isSlow(lane, now);
+    this.slots.leave(slot, now, wasAttempt);
+    // The slow lanes share their slots, so that another one may have room now.
+    for (const name of wasSlow ? this.held.names : [lane]) {
+      this.requeue(this.held.release(name, this.slots.roomIn(name, now)));
+    }
+  }
+
+  private requeue(entries: readonly PendingDelivery[]): void {
+    for (const entry of entries) this.waiting.push(entry);
   }
 
   /** Makes one that waits for its time due now. @returns whether it waited; what runs or is due stays as it is */
@@ -178,13 +203,6 @@ export class PendingDeliveries {
     this.known.delete(entry.delivery.id);
     this.heldBytes -= entry.bytes;
   }
-}
-
-/** The receiver, the endpoint, or the origin of a URL: one server, whatever paths it is called by. */
-function destinationOf({ endpointId, url = '', received }: WebhookDelivery): string {
-  if (received !== undefined) return `receiver ${received.receiver}`;
-  if (endpointId !== undefined) return `endpoint ${endpointId}`;
-  return URL.canParse(url) ? `origin ${new URL(url).origin}` : 'unknown';
 }
 
 function sizeOf(delivery: WebhookDelivery): number {

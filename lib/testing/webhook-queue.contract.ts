@@ -1,7 +1,12 @@
 import assert from 'node:assert/strict';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { isWebhookError } from '../errors/webhook.error.js';
-import type { DeliveryOutcome, WebhookQueue, DeliveryReceipt } from '../queue/webhook-queue.js';
+import type {
+  DeliveryOutcome,
+  DeliveryReceipt,
+  EnqueuedDelivery,
+  WebhookQueue,
+} from '../queue/webhook-queue.js';
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 import type { ContractCase } from './contract-case.interface.js';
 import { TestClock } from './test-clock.js';
@@ -355,6 +360,28 @@ const RULES: Record<string, (bench: Bench) => Promise<void>> = {
       { id: 'stumbled', attempt: 1 },
       { id: 'stumbled', attempt: 1 },
     ]);
+  },
+
+  'delivers to other destinations while five hang': async (bench) => {
+    let finish!: () => void;
+    const hanging = new Promise<void>((resolve) => (finish = resolve));
+    const delivered = new Set<string>();
+    await bench.queue.consume(async ({ id, endpointId }) => {
+      if (endpointId !== 'healthy') await hanging;
+      delivered.add(id);
+      return { type: 'delivered' };
+    });
+    const notBefore = bench.now();
+    const to = (endpointId: string, count: number): EnqueuedDelivery[] =>
+      Array.from({ length: count }, (_, index) => ({
+        delivery: { ...deliveryNamed(`${endpointId}-${index}`), endpointId },
+        notBefore,
+      }));
+    const dead = ['a', 'b', 'c', 'd', 'e'].flatMap((name) => to(`hanging-${name}`, 30));
+    await bench.queue.enqueue([...dead, ...to('healthy', 10)]);
+
+    await bench.until(() => delivered.size === 10, LONG_STEP / 10);
+    finish();
   },
 
   'starts equals in the order they were recorded': async (bench) => {

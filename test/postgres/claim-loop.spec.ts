@@ -33,7 +33,7 @@ describe('a claim loop with more due jobs of one lane than the lane has slots', 
         return isAsked ? backlog.splice(0, Math.min(limit, lanes[SLOW] ?? perLane)) : [];
       },
       nextDue: async () => undefined,
-      run: async () => new Promise((resolve) => finish.push(resolve)),
+      run: async () => new Promise((resolve) => finish.push(() => resolve(true))),
       giveBack: async () => {},
       onOutage: (error) => {
         throw error;

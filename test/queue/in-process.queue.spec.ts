@@ -133,6 +133,20 @@ describe('InProcessQueue', () => {
     expect(stuck).toEqual(['lost-0', 'lost-1', 'lost-2']);
   });
 
+  it.each([
+    ['from the beginning', 0],
+    ['after a while', 10_000],
+  ])(
+    'keeps 80 % of the rate of fast endpoints while 5 % take 14 seconds, %s',
+    async (_, slowFrom) => {
+      const alone = await fastDeliveries(0, slowFrom);
+      const besideSlow = await fastDeliveries(5, slowFrom);
+
+      expect(besideSlow).toBeGreaterThanOrEqual(0.8 * alone);
+    },
+    120_000,
+  );
+
   it('gives every destination its turns, and no more than its slots, until all are done', async () => {
     await fc.assert(
       fc.asyncProperty(
@@ -316,6 +330,35 @@ describe('DueHeap', () => {
     );
   });
 });
+
+/**
+ * What 95 endpoints that answer within 100 ms get in 30 seconds from the time that `slow` others take 14 seconds. Each
+ * gets five events a second, which is as much as the slots allow.
+ */
+async function fastDeliveries(slow: number, slowFrom: number): Promise<number> {
+  const { queue, clock } = bench({ maxPending: 1_000_000 });
+  const start = clock.now();
+  let delivered = 0;
+  queue.consume(async ({ endpointId }) => {
+    const isSlow = Number(endpointId) < slow && clock.now() - start >= slowFrom;
+    const end = clock.now() + (isSlow ? 14_000 : 100);
+    await new Promise<void>((resolve) => clock.wakeAt(end, resolve));
+    if (Number(endpointId) >= 5 && clock.now() - start >= slowFrom) delivered++;
+    return { type: 'delivered' };
+  });
+  const endpoints = Array.from({ length: 100 - 5 + slow }, (_, index) => String(99 - index));
+  for (let at = 0; at < slowFrom + 30_000; at += 200) {
+    const notBefore = clock.now();
+    await queue.enqueue(
+      endpoints.map((endpointId) => ({
+        delivery: { ...delivery(`${endpointId} at ${at}`), endpointId },
+        notBefore,
+      })),
+    );
+    await clock.advance(200);
+  }
+  return delivered;
+}
 
 function bench(options: InProcessQueueOptions = {}) {
   const clock = new TestClock();

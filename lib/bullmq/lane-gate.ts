@@ -1,0 +1,79 @@
+import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
+import { LaneSlots, type LaneSlot, type QueueConcurrency } from '../queue/lane-slots.js';
+
+/** Milliseconds until a job whose lane has no room is fetched again. */
+const SHORTEST_WAIT = 200;
+const LONGEST_WAIT = 10_000;
+/** Lanes whose last wait is remembered. */
+const MAX_WAITS = 1_000;
+
+interface Waiting {
+  readonly decide: (slot: LaneSlot | undefined) => void;
+  readonly cancel: CancelWake;
+}
+
+/**
+ * Admits jobs to their lanes. BullMQ fetches jobs regardless of lanes, so a job whose lane is full goes back to Redis for a
+ * while; otherwise it would occupy a slot of the Worker.
+ */
+export class LaneGate {
+  private readonly slots: LaneSlots;
+  /** Jobs of lanes whose first attempts are running; they keep their order. */
+  private readonly waiting = new Map<string, Waiting[]>();
+  private readonly lastWaits = new Map<string, number>();
+
+  constructor(
+    concurrency: QueueConcurrency,
+    private readonly clock: WebhookClock,
+  ) {
+    this.slots = new LaneSlots(concurrency);
+  }
+
+  /** @returns `undefined` if the job must go back for the time of {@link retryAt} */
+  async enter(lane: string): Promise<LaneSlot | undefined> {
+    const now = this.clock.now();
+    const isFirst = !this.waiting.has(lane);
+    if (isFirst && this.slots.hasRoom(lane, now)) return this.slots.enter(lane, now);
+    const decidedAt = this.slots.provenSlowAt(lane, now);
+    if (decidedAt === undefined && isFirst) return undefined;
+    return new Promise((decide) => {
+      const cancel = this.clock.wakeAt(decidedAt ?? now, () => this.decide(lane, true));
+      this.waiting.set(lane, [...(this.waiting.get(lane) ?? []), { decide, cancel }]);
+    });
+  }
+
+  leave(slot: LaneSlot, wasAttempted: boolean): void {
+    this.slots.leave(slot, this.clock.now(), wasAttempted);
+    this.decide(slot.lane, wasAttempted);
+  }
+
+  /**
+   * When a job that was refused is fetched again, in epoch milliseconds. The jobs of one lane are spread over the time
+   * that the lane needs for them, so that a backlog is not fetched again and again.
+   */
+  retryAt(lane: string): number {
+    const now = this.clock.now();
+    const spacing = (this.slots.meanOf(lane) ?? 0) / Math.max(1, this.slots.runningIn(lane));
+    const last = this.lastWaits.get(lane) ?? 0;
+    const at = Math.min(Math.max(now + SHORTEST_WAIT, last + spacing), now + LONGEST_WAIT);
+    this.lastWaits.delete(lane);
+    this.lastWaits.set(lane, at);
+    if (this.lastWaits.size > MAX_WAITS) this.lastWaits.delete(this.lastWaits.keys().next().value!);
+    return at;
+  }
+
+  /** Lets waiting jobs in that have room. The others go back if no more room is to be expected soon. */
+  private decide(lane: string, isDecided: boolean): void {
+    const now = this.clock.now();
+    const waiting = this.waiting.get(lane) ?? [];
+    this.waiting.delete(lane);
+    const remaining = waiting.filter(({ decide, cancel }) => {
+      const hasRoom = this.slots.hasRoom(lane, now);
+      if (!hasRoom && !isDecided) return true;
+      cancel();
+      decide(hasRoom ? this.slots.enter(lane, now) : undefined);
+      return false;
+    });
+    if (remaining.length > 0) this.waiting.set(lane, remaining);
+  }
+}

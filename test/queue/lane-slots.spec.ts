@@ -1,0 +1,128 @@
+import { describe, expect, it } from '@jest/globals';
+import { LaneSlots, type LaneSlot } from '../../lib/queue/lane-slots.js';
+
+const LIMITS = { concurrency: 50, concurrencyPerDestination: 12 };
+const MINUTE = 60_000;
+
+function slotsAt(limits = LIMITS) {
+  const slots = new LaneSlots(limits);
+  let now = 0;
+  return {
+    slots,
+    pass: (ms: number) => (now += ms),
+    room: (lane: string) => slots.roomIn(lane, now),
+    enter: (lane: string) => slots.enter(lane, now),
+    leave: (slot: LaneSlot, wasAttempted = true) => slots.leave(slot, now, wasAttempted),
+    /** Takes slots until there is no room, and gives their number. */
+    fill(lane: string): LaneSlot[] {
+      const taken: LaneSlot[] = [];
+      while (slots.hasRoom(lane, now)) taken.push(slots.enter(lane, now));
+      return taken;
+    },
+    /** Makes one attempt of so many milliseconds. */
+    attempt(lane: string, ms: number): void {
+      const slot = slots.enter(lane, now);
+      now += ms;
+      slots.leave(slot, now, true);
+    },
+  };
+}
+
+describe('LaneSlots', () => {
+  it('gives a lane two slots until its first attempt has ended, then all of its own', () => {
+    const { fill, leave, pass, room } = slotsAt();
+    const [first] = fill('crm');
+    expect(room('crm')).toBe(0);
+
+    pass(100);
+    leave(first!);
+    expect(room('crm')).toBe(11);
+  });
+
+  it('learns nothing from a run that made no request', () => {
+    const { fill, leave, room } = slotsAt();
+    const [first] = fill('crm');
+
+    leave(first!, false);
+    expect(room('crm')).toBe(1);
+  });
+
+  it('remembers the mean of an idle lane', () => {
+    const { attempt, room } = slotsAt();
+    attempt('crm', 100);
+    expect(room('crm')).toBe(12);
+  });
+
+  it('gives slow lanes a fifth of all slots together, while others are in use', () => {
+    const { attempt, enter, fill, room } = slotsAt();
+    for (const lane of ['a', 'b', 'c']) attempt(lane, 14_000);
+    enter('fast');
+
+    const taken = ['a', 'b', 'c'].map((lane) => fill(lane).length);
+    expect(taken.reduce((sum, count) => sum + count)).toBe(10);
+    expect(room('a')).toBeLessThanOrEqual(0);
+    expect(room('another')).toBe(2);
+  });
+
+  it('gives slow lanes four fifths while no others are in use', () => {
+    const { attempt, fill, pass } = slotsAt();
+    const lanes = ['a', 'b', 'c', 'd', 'e'];
+    for (const lane of lanes) attempt(lane, 2_000);
+    pass(2 * MINUTE);
+
+    const taken = lanes.map((lane) => fill(lane).length);
+    expect(taken.reduce((sum, count) => sum + count)).toBe(40);
+  });
+
+  it('divides the slow slots equally among the slow lanes that want some', () => {
+    const { attempt, enter, fill, leave, room } = slotsAt();
+    for (const lane of ['a', 'b']) attempt(lane, 14_000);
+    enter('fast');
+    const [first, ...others] = fill('a');
+    expect(others).toHaveLength(9);
+    expect(room('b')).toBeLessThanOrEqual(0);
+
+    leave(first!);
+    expect(room('a')).toBeLessThanOrEqual(0);
+    expect(room('b')).toBe(1);
+  });
+
+  it('counts a lane as slow as soon as one of its attempts takes that long', () => {
+    const { attempt, fill, pass, room } = slotsAt();
+    attempt('crm', 50);
+    expect(fill('crm')).toHaveLength(12);
+    pass(1_001);
+    attempt('other', 50);
+
+    expect(fill('other').length + room('crm')).toBe(12);
+  });
+
+  it('counts a lane as fast again once its attempts are', () => {
+    const { attempt, room } = slotsAt();
+    attempt('crm', 3_000);
+    expect(room('crm')).toBe(10);
+    for (let n = 0; n < 3; n++) attempt('crm', 10);
+
+    expect(room('crm')).toBe(12);
+  });
+
+  it('says the same of many lanes at once', () => {
+    const { attempt, enter, fill, slots, pass } = slotsAt();
+    attempt('slow', 14_000);
+    attempt('slower', 15_000);
+    attempt('fast', 10);
+    enter('fast');
+    pass(1);
+
+    expect(slots.rooms(29_011)).toEqual({ lanes: { fast: 11, slow: 5, slower: 5 }, elsewhere: 2 });
+    fill('slow');
+    const { lanes } = slots.rooms(29_011);
+    expect(lanes['slow']! + lanes['slower']!).toBeLessThanOrEqual(5);
+  });
+
+  it('leaves a slot to slow lanes however small the queue is', () => {
+    const { attempt, room } = slotsAt({ concurrency: 1, concurrencyPerDestination: 1 });
+    attempt('crm', 14_000);
+    expect(room('crm')).toBe(1);
+  });
+});
