@@ -1,4 +1,4 @@
-import { migrationScript } from '../postgres/migrations/migration-script.js';
+import { migrationScript } from '../postgres/migrations/schema.migrator.js';
 import { migrationSteps } from '../postgres/migrations/migration-steps.js';
 import { QueueTables } from '../postgres/migrations/queue-tables.js';
 import type { CommandIo } from './command.interface.js';

@@ -4,7 +4,7 @@ export type { PgBossQueueOptions, PostgresPool } from './pg-boss.queue.js';
 export { PgliteQueue } from './pglite.queue.js';
 export type { PgliteQueueOptions } from './pglite.queue.js';
 export { JobQueue } from './job.queue.js';
-export type { JobQueueOptions } from './job-queue-options.resolver.js';
+export type { JobQueueOptions } from './job-queue-options.js';
 export { PostgresDeliveryLog } from './postgres-delivery.log.js';
 export type { PostgresDeliveryLogOptions } from './postgres-delivery.log.js';
 export { PostgresEndpointStore } from './postgres-endpoint.store.js';

@@ -1,7 +1,7 @@
 import type { DeliveryProgress } from '../queue/delivery-progress.js';
 import type { Db } from 'pg-boss';
 import { sqlLiterals, timeOf } from './sql-text.js';
-import { rowsOf } from './transactions/query-result.js';
+import { rowsOf } from './transactions/transaction-adapters.js';
 import { jobId, priorityAt, type JobData, type JobOutput, type JobState } from './job-record.js';
 
 /** A job that this process has claimed. */

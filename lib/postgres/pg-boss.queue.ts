@@ -4,9 +4,9 @@ import { ConfigurationFaults } from '../options/configuration-faults.js';
 import { BOSS_OPTIONS, type BossHost, isSchemaName, SCHEMA_RULE } from './boss-host.js';
 import { describeServer } from './database-failure.js';
 import { JobQueue } from './job.queue.js';
-import { type JobQueueOptions, resolveJobQueueOptions } from './job-queue-options.resolver.js';
+import { type JobQueueOptions, resolveJobQueueOptions } from './job-queue-options.js';
 import { joinTransaction } from './transactions/join-transaction.js';
-import { rowsOf } from './transactions/query-result.js';
+import { rowsOf } from './transactions/transaction-adapters.js';
 
 /** The part of a `Pool` of node-postgres that is used. */
 export interface PostgresPool {

@@ -8,7 +8,7 @@ import type { BossHost } from './boss-host.js';
 import { databaseFailure } from './database-failure.js';
 import { EmbeddedDatabase } from './embedded-database.js';
 import { JobQueue } from './job.queue.js';
-import { type JobQueueOptions, resolveJobQueueOptions } from './job-queue-options.resolver.js';
+import { type JobQueueOptions, resolveJobQueueOptions } from './job-queue-options.js';
 import { joinEmbeddedTransaction } from './transactions/join-transaction.js';
 
 /** A pg-boss on a PGlite in this process, which other queues may use too. */

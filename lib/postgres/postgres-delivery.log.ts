@@ -8,14 +8,16 @@ import {
   type LoggedDelivery,
 } from '../deliveries/delivery-log.js';
 import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
-import { DeliveryLogStatements, PRUNED_AT_ONCE, type Question } from './delivery-log-statements.js';
 import {
+  DeliveryLogStatements,
+  PRUNED_AT_ONCE,
+  type Question,
   changedRow,
   deliveryCountsOf,
   loggedAttemptOf,
   loggedDeliveryOf,
   recordedRow,
-} from './delivery-record.js';
+} from './delivery-log-statements.js';
 import {
   type PostgresClientSource,
   type PostgresStoreOptions,

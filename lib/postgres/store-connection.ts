@@ -7,8 +7,7 @@ import { isSchemaName, SCHEMA_RULE } from './boss-host.js';
 import { databaseFailure, describeServer } from './database-failure.js';
 import { SchemaMigrator } from './migrations/schema.migrator.js';
 import { joinEmbeddedTransaction, joinTransaction } from './transactions/join-transaction.js';
-import { rowsOf } from './transactions/query-result.js';
-import { hasMethods } from './transactions/transaction-adapter.js';
+import { rowsOf, hasMethods } from './transactions/transaction-adapters.js';
 
 /** What every store on PostgreSQL takes. All optional. */
 export interface PostgresStoreOptions {

@@ -4,7 +4,7 @@ import type { Db, PgBoss } from 'pg-boss';
 import { ConfigurationFaults } from '../../lib/options/configuration-faults.js';
 import type { BossHost } from '../../lib/postgres/boss-host.js';
 import { JobQueue, PgBossQueue } from '../../lib/postgres/index.js';
-import { resolveJobQueueOptions } from '../../lib/postgres/job-queue-options.resolver.js';
+import { resolveJobQueueOptions } from '../../lib/postgres/job-queue-options.js';
 import { describeWith } from '../fixtures/services.js';
 import { TestDatabase } from './database.js';
 import { due } from './deliveries.js';

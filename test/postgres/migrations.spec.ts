@@ -10,7 +10,7 @@ import {
   PostgresEndpointStore,
   PostgresReplayStore,
 } from '../../lib/postgres/index.js';
-import { migrationScript, stepBlock } from '../../lib/postgres/migrations/migration-script.js';
+import { migrationScript, stepBlock } from '../../lib/postgres/migrations/schema.migrator.js';
 import { migrationSteps } from '../../lib/postgres/migrations/migration-steps.js';
 import type { StoredEndpoint } from '../../lib/endpoints/endpoint-store.js';
 import { newClaim } from '../fixtures/racing-replicas.js';

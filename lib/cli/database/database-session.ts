@@ -1,7 +1,7 @@
 import { isWebhookError } from '../../errors/webhook.error.js';
 import { databaseFailure, describeServer } from '../../postgres/database-failure.js';
 import type { RunStatement } from '../../postgres/migrations/schema.migrator.js';
-import { rowsOf } from '../../postgres/transactions/query-result.js';
+import { rowsOf } from '../../postgres/transactions/transaction-adapters.js';
 import { type CommandIo, USAGE } from '../command.interface.js';
 import { type DatabaseCall, DatabaseUsageError } from './database-call.js';
 

@@ -1,16 +1,18 @@
 import type { Db } from 'pg-boss';
 import { WebhookDeliveryError } from '../../errors/webhook.error.js';
-import { drizzleTransaction } from './drizzle.transaction.js';
-import { knexTransaction } from './knex.transaction.js';
-import { kyselyTransaction } from './kysely.transaction.js';
-import { nodePostgresTransaction } from './node-postgres.transaction.js';
-import { pgliteTransaction } from './pglite.transaction.js';
-import { prismaTransaction } from './prisma.transaction.js';
-import type { TransactionAdapter } from './transaction-adapter.js';
-import { typeormTransaction } from './typeorm.transaction.js';
+import {
+  drizzleTransaction,
+  knexTransaction,
+  kyselyTransaction,
+  nodePostgresTransaction,
+  pgliteTransaction,
+  prismaTransaction,
+  type TransactionAdapter,
+  typeormTransaction,
+} from './transaction-adapters.js';
 
-/** Those that are told by more come first. */
-const ON_A_SERVER: readonly TransactionAdapter[] = [
+/** The adapters with the most distinctive members come first. */
+const SERVER_ADAPTERS: readonly TransactionAdapter[] = [
   knexTransaction,
   kyselyTransaction,
   typeormTransaction,
@@ -19,25 +21,25 @@ const ON_A_SERVER: readonly TransactionAdapter[] = [
   nodePostgresTransaction,
 ];
 
-const EMBEDDED: readonly TransactionAdapter[] = [
+const PGLITE_ADAPTERS: readonly TransactionAdapter[] = [
   pgliteTransaction,
   kyselyTransaction,
   drizzleTransaction,
 ];
 
 /**
- * Makes a transaction of the caller's usable, whichever library it comes from; told by what it has, so that none of them
- * is imported.
+ * Wraps a transaction of the caller, of any supported library. The library is recognised by the members of the object, so that
+ * none needs to be installed.
  *
  * @throws {@link WebhookDeliveryError} `unsupported_option`
  */
 export function joinTransaction(tx: unknown): Db {
-  return join(tx, ON_A_SERVER);
+  return join(tx, SERVER_ADAPTERS);
 }
 
-/** As {@link joinTransaction}, where the database is a PGlite. */
+/** As {@link joinTransaction}, for a transaction on a PGlite. */
 export function joinEmbeddedTransaction(tx: unknown): Db {
-  return join(tx, EMBEDDED);
+  return join(tx, PGLITE_ADAPTERS);
 }
 
 function join(tx: unknown, adapters: readonly TransactionAdapter[]): Db {
@@ -51,6 +53,6 @@ function join(tx: unknown, adapters: readonly TransactionAdapter[]): Db {
   const names = adapters.map(({ name }) => name).join(', ');
   throw new WebhookDeliveryError(
     'unsupported_option',
-    `tx is no transaction that this queue understands. It understands: ${names}.`,
+    `tx is not a transaction that can be joined here; pass one of: ${names}.`,
   );
 }

@@ -1,0 +1,252 @@
+import type { Db } from 'pg-boss';
+import { WebhookDeliveryError } from '../../errors/webhook.error.js';
+import { sqlLiterals } from '../sql-text.js';
+
+/**
+ * The rows of a driver's result: `{ rows }`, a list of those for several statements, or the rows themselves.
+ */
+export function rowsOf(result: unknown): Record<string, unknown>[] {
+  if (Array.isArray(result)) {
+    return result.every(hasRows) ? result.flatMap(({ rows }) => rows) : (result as never);
+  }
+  return hasRows(result) ? result.rows : [];
+}
+
+function hasRows(value: unknown): value is { rows: Record<string, unknown>[] } {
+  return Array.isArray((value as { rows?: unknown } | null)?.rows);
+}
+
+/** A library whose transactions can be joined. */
+export interface TransactionAdapter {
+  /** What to pass, for an error message. */
+  readonly name: string;
+  /**
+   * @returns the transaction as a database of pg-boss, or `undefined` for an object of another library
+   * @throws {@link WebhookDeliveryError} `unsupported_option` for a client of this library on which no transaction is open
+   */
+  join(tx: object): Db | undefined;
+}
+
+/** The error for a client that would write immediately, even if the caller's transaction is rolled back. */
+export function noTransaction(what: string, remedy: string): WebhookDeliveryError {
+  return new WebhookDeliveryError(
+    'unsupported_option',
+    `tx is ${what}, and no transaction is open on it: ${remedy}.`,
+  );
+}
+
+/** Whether a value has all these methods. */
+export function hasMethods<Name extends string>(
+  value: object,
+  ...names: readonly Name[]
+): value is Record<Name, (...args: never[]) => unknown> {
+  return names.every((name) => typeof (value as Record<string, unknown>)[name] === 'function');
+}
+
+/** The members of a Transaction of Knex that are used. */
+interface KnexTransactionLike {
+  raw(text: string, bindings: unknown[]): PromiseLike<unknown>;
+}
+
+export const knexTransaction: TransactionAdapter = {
+  name: 'a Transaction of Knex',
+  join(tx) {
+    if (typeof tx !== 'function' || !hasMethods(tx, 'raw', 'transaction')) return undefined;
+    if (!hasMethods(tx, 'commit', 'rollback')) {
+      throw noTransaction('Knex itself', 'pass the trx of knex.transaction(async (trx) => …)');
+    }
+    const trx = tx as unknown as KnexTransactionLike;
+    return {
+      async executeSql(text, values = []) {
+        const { sql, bindings } = questionMarks(text, values);
+        try {
+          return { rows: rowsOf(await trx.raw(sql, bindings)) };
+        } catch (error) {
+          throw withoutStatement(error);
+        }
+      },
+    };
+  },
+};
+
+/** Knex binds values to `?`; a literal question mark is written `\?`. */
+function questionMarks(
+  text: string,
+  values: readonly unknown[],
+): { sql: string; bindings: unknown[] } {
+  const bindings: unknown[] = [];
+  const sql = text.replace(/\?|\$(\d+)/g, (_, index: string | undefined) => {
+    if (index === undefined) return '\\?';
+    bindings.push(values[Number(index) - 1]);
+    return '?';
+  });
+  return { sql, bindings };
+}
+
+/** Knex prefixes the driver's message with the statement and its values. */
+function withoutStatement(error: unknown): unknown {
+  if (!(error instanceof Error)) return error;
+  const message = error.message.split(' - ').at(-1);
+  return Object.assign(new Error(message), { code: (error as { code?: unknown }).code });
+}
+
+/** The members of a Transaction of Kysely that are used. */
+interface KyselyTransactionLike {
+  readonly isTransaction: boolean;
+  executeQuery(query: {
+    readonly sql: string;
+    readonly parameters: readonly unknown[];
+    readonly query: { readonly kind: 'RawNode' };
+    readonly queryId: { readonly queryId: string };
+  }): Promise<unknown>;
+}
+
+export const kyselyTransaction: TransactionAdapter = {
+  name: 'a Transaction of Kysely',
+  join(tx) {
+    if (!hasMethods(tx, 'executeQuery', 'selectFrom')) return undefined;
+    const trx = tx as unknown as KyselyTransactionLike;
+    if (!trx.isTransaction) {
+      const remedy = 'pass the trx of db.transaction().execute(async (trx) => …)';
+      throw noTransaction('Kysely itself', remedy);
+    }
+    return {
+      async executeSql(sql, parameters = []) {
+        const query = { kind: 'RawNode' } as const;
+        const queryId = { queryId: 'nestjs-webhook-token' };
+        return { rows: rowsOf(await trx.executeQuery({ sql, parameters, query, queryId })) };
+      },
+    };
+  },
+};
+
+/** The members of a transaction of Drizzle that are used. */
+interface DrizzleTransactionLike {
+  execute(query: string): Promise<unknown>;
+  /** The client of node-postgres (since 8.18) under it: Drizzle itself does not notice that a transaction has ended. */
+  readonly session?: { readonly client?: { getTransactionStatus?(): string | null } };
+}
+
+export const drizzleTransaction: TransactionAdapter = {
+  name: 'a transaction of Drizzle',
+  join(tx) {
+    if (!hasMethods(tx, 'execute', 'select', 'transaction')) return undefined;
+    if (!hasMethods(tx, 'rollback')) {
+      throw noTransaction('Drizzle itself', 'pass the tx of db.transaction(async (tx) => …)');
+    }
+    const { execute, session } = tx as unknown as DrizzleTransactionLike;
+    if (session?.client?.getTransactionStatus?.() === 'I') {
+      throw noTransaction('a transaction of Drizzle that has ended', 'await publish inside it');
+    }
+    return {
+      // Drizzle binds values only with its own template tag, which would have to be imported.
+      executeSql: async (text, values) => ({
+        rows: rowsOf(await execute.call(tx, sqlLiterals(text, values))),
+      }),
+    };
+  },
+};
+
+/** The members of the `tx` of Prisma that are used. */
+interface PrismaTransactionLike {
+  $queryRawUnsafe(text: string, ...values: unknown[]): PromiseLike<unknown>;
+}
+
+export const prismaTransaction: TransactionAdapter = {
+  name: 'the tx of an interactive transaction of Prisma',
+  join(tx) {
+    if (!hasMethods(tx, '$queryRawUnsafe', '$executeRawUnsafe')) return undefined;
+    // The client of a transaction cannot connect or disconnect.
+    if (hasMethods(tx, '$connect')) {
+      const remedy = 'pass the tx of prisma.$transaction(async (tx) => …)';
+      throw noTransaction('the PrismaClient', remedy);
+    }
+    const client = tx as unknown as PrismaTransactionLike;
+    return {
+      executeSql: async (text, values = []) => ({
+        rows: rowsOf(await client.$queryRawUnsafe(text, ...values)),
+      }),
+    };
+  },
+};
+
+/** The members of a QueryRunner of TypeORM that are used. */
+interface QueryRunnerLike {
+  readonly isTransactionActive: boolean;
+  /** With `true`, every statement returns its rows in `records`. */
+  query(text: string, values: unknown[], useStructuredResult: true): Promise<unknown>;
+}
+
+export const typeormTransaction: TransactionAdapter = {
+  name: 'an EntityManager or QueryRunner of TypeORM',
+  join(tx) {
+    const runner = queryRunnerOf(tx);
+    if (runner === undefined) return undefined;
+    if (runner === null || !runner.isTransactionActive) {
+      const remedy = 'pass the manager of dataSource.transaction(async (manager) => …)';
+      throw noTransaction('an EntityManager or QueryRunner', remedy);
+    }
+    return {
+      async executeSql(text, values = []) {
+        const result = await runner.query(text, values, true);
+        const { records } = (result ?? {}) as { records?: unknown };
+        return { rows: rowsOf(records ?? result) };
+      },
+    };
+  },
+};
+
+/** @returns `null` for an EntityManager outside a transaction, `undefined` for an object of another library */
+function queryRunnerOf(tx: object): QueryRunnerLike | null | undefined {
+  if ('isTransactionActive' in tx && hasMethods(tx, 'query', 'startTransaction')) {
+    return tx as unknown as QueryRunnerLike;
+  }
+  if (!hasMethods(tx, 'query', 'getRepository')) return undefined;
+  return (tx as { queryRunner?: QueryRunnerLike }).queryRunner ?? null;
+}
+
+/** The members of a Transaction of PGlite that are used. */
+interface PGliteTransactionLike {
+  query(text: string, values?: unknown[]): Promise<unknown>;
+}
+
+export const pgliteTransaction: TransactionAdapter = {
+  name: 'a Transaction of PGlite',
+  join(tx) {
+    if (!hasMethods(tx, 'query', 'exec')) return undefined;
+    if (!hasMethods(tx, 'rollback')) {
+      const remedy = 'pass the tx of database.transaction(async (tx) => …)';
+      throw noTransaction('the PGlite itself', remedy);
+    }
+    const transaction = tx as unknown as PGliteTransactionLike;
+    return {
+      executeSql: async (text, values) => ({ rows: rowsOf(await transaction.query(text, values)) }),
+    };
+  },
+};
+
+/** The members of a Client or PoolClient of node-postgres that are used. */
+interface ClientLike {
+  query(text: string, values?: unknown[]): Promise<unknown>;
+  /** Since node-postgres 8.18; `I` if no transaction is open. */
+  getTransactionStatus?(): string | null;
+}
+
+export const nodePostgresTransaction: TransactionAdapter = {
+  name: 'a Client or PoolClient of node-postgres',
+  join(tx) {
+    if (!hasMethods(tx, 'query', 'connect')) return undefined;
+    const isPool = 'totalCount' in tx;
+    if (!isPool && !hasMethods(tx, 'escapeLiteral')) return undefined;
+    const client = tx as unknown as ClientLike;
+    if (isPool || client.getTransactionStatus?.() === 'I') {
+      throw noTransaction(
+        isPool ? 'a Pool of node-postgres' : 'a Client of node-postgres',
+        "await client.query('BEGIN') on a client of the pool, and pass that client",
+      );
+    }
+    return {
+      executeSql: async (text, values) => ({ rows: rowsOf(await client.query(text, values)) }),
+    };
+  },
+};
