@@ -1,6 +1,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { describe, expect, it } from '@jest/globals';
+import ts from 'typescript';
 import { ROOT } from './documents.js';
 
 const PATH = 'docs/explanation/architecture.md';
@@ -11,6 +12,23 @@ const MOST_FILES = 8;
 /** Folders that never import one of the other list. */
 const RECEIVING = ['receiver', 'explain', 'request'];
 const SENDING = ['publisher', 'deliveries', 'endpoints', 'sending', 'signing'];
+/** Folders that implement ports, and what they may know of the layers above `queue`. */
+const ENGINES = ['postgres', 'bullmq', 'redis'];
+const PORTS = ['deliveries/delivery-log.ts', 'endpoints/endpoint-store.ts'];
+/** Folders that may import Nest and rxjs at run time. */
+const NEST = ['', 'receiver', ...SENDING, 'testing'];
+/** Packages that are loaded when they are used, if at all. */
+const OPTIONAL =
+  /^(express|fastify|@nestjs\/(platform-|axios)|axios|pg$|pg-boss|@electric-sql|ioredis|redis$|undici)/;
+
+interface Import {
+  /** Paths below `lib`; `to` is a package if it is not a file of `lib`. */
+  readonly file: string;
+  readonly to: string;
+  readonly isInternal: boolean;
+  readonly isTypeOnly: boolean;
+  readonly isDynamic: boolean;
+}
 
 /** The folders of the table, from the highest layer to the lowest. */
 function layers(): string[] {
@@ -27,28 +45,51 @@ function filesOf(heading: string): string[] {
   return [...section.matchAll(/^\d+\. `([^`]+)`/gm)].map(([, file]) => file!);
 }
 
-/** Imports from one folder of `lib` to another: `[from, to, file]`. */
-function importsBetweenFolders(): [from: string, to: string, file: string][] {
+function importsOfLib(): Import[] {
   return readdirSync(LIB, { recursive: true, encoding: 'utf8' })
     .filter((file) => file.endsWith('.ts'))
-    .flatMap((file) => {
-      const path = join(LIB, file);
-      const text = readFileSync(path, 'utf8');
-      return [...text.matchAll(/(?:from|import\()\s*'(\.[^']+)'/g)].map(
-        ([, target]): [string, string, string] => [
-          folderOf(file),
-          folderOf(relative(LIB, resolve(dirname(path), target!))),
-          `${file} imports ${target}`,
-        ],
-      );
-    })
-    .filter(([from, to]) => from !== to);
+    .flatMap(importsOf);
 }
 
+function importsOf(file: string): Import[] {
+  const path = join(LIB, file);
+  const source = ts.createSourceFile(path, readFileSync(path, 'utf8'), ts.ScriptTarget.ES2022);
+  const found: Import[] = [];
+  const add = (to: string, isTypeOnly: boolean, isDynamic = false): void => {
+    const isInternal = to.startsWith('.');
+    const target = isInternal
+      ? relative(LIB, resolve(dirname(path), to)).replace(/\.js$/, '.ts')
+      : to;
+    found.push({ file, to: target, isInternal, isTypeOnly, isDynamic });
+  };
+  const visit = (node: ts.Node): void => {
+    if (ts.isImportDeclaration(node)) {
+      const isTypeOnly = node.importClause?.phaseModifier === ts.SyntaxKind.TypeKeyword;
+      add((node.moduleSpecifier as ts.StringLiteral).text, isTypeOnly);
+    } else if (ts.isExportDeclaration(node) && node.moduleSpecifier !== undefined) {
+      add((node.moduleSpecifier as ts.StringLiteral).text, node.isTypeOnly);
+    } else if (ts.isCallExpression(node) && node.expression.kind === ts.SyntaxKind.ImportKeyword) {
+      const [target] = node.arguments;
+      if (target !== undefined && ts.isStringLiteral(target)) add(target.text, false, true);
+    }
+    ts.forEachChild(node, visit);
+  };
+  visit(source);
+  return found;
+}
+
+/** First folder below `lib`; empty for a file at its root. */
 function folderOf(file: string): string {
   const [folder = '', ...rest] = file.split(/[\\/]/);
   return rest.length === 0 ? '' : folder;
 }
+
+function named(imports: readonly Import[]): string[] {
+  return imports.map(({ file, to }) => `${file} imports ${to}`);
+}
+
+const imports = importsOfLib();
+const internal = imports.filter(({ isInternal }) => isInternal);
 
 describe(PATH, () => {
   it.each(['A request', 'An event'])('names files that exist, at most eight: %s', (heading) => {
@@ -67,23 +108,80 @@ describe(PATH, () => {
     expect(layers().sort()).toEqual(folders.sort());
   });
 
-  it('lists the layers so that imports point down', () => {
-    const rank = new Map(layers().map((folder, index) => [folder, index]));
+  it('lists the layers in an order in which every import points down', () => {
+    const order = layers();
+    const upward = internal.filter(({ file, to }) => {
+      const [from, target] = [folderOf(file), folderOf(to)];
+      if (from === target) return false;
+      // The module definition joins both sides.
+      if (from === '') return target === 'testing' || target === 'cli';
+      return order.indexOf(target) <= order.indexOf(from);
+    });
 
-    const upward = importsBetweenFolders().filter(
-      ([from, to]) => from !== '' && (to === '' || rank.get(to)! < rank.get(from)!),
-    );
-
-    expect(upward.map(([, , file]) => file)).toEqual([]);
+    expect(named(upward)).toEqual([]);
   });
 
   it('keeps the receiving and the sending side apart', () => {
-    const across = importsBetweenFolders().filter(
-      ([from, to]) =>
-        (RECEIVING.includes(from) && SENDING.includes(to)) ||
-        (SENDING.includes(from) && RECEIVING.includes(to)),
+    const across = internal.filter(({ file, to }) => {
+      const [from, target] = [folderOf(file), folderOf(to)];
+      return (
+        (RECEIVING.includes(from) && SENDING.includes(target)) ||
+        (SENDING.includes(from) && RECEIVING.includes(target))
+      );
+    });
+
+    expect(named(across)).toEqual([]);
+  });
+
+  it('lets engines see the ports they implement, and nothing else of either side', () => {
+    const beyond = internal.filter(
+      ({ file, to }) =>
+        ENGINES.includes(folderOf(file)) &&
+        [...RECEIVING, ...SENDING].includes(folderOf(to)) &&
+        !PORTS.includes(to),
     );
 
-    expect(across.map(([, , file]) => file)).toEqual([]);
+    expect(named(beyond)).toEqual([]);
+  });
+
+  it('keeps Nest out of the folders that work without it', () => {
+    const nest = imports.filter(
+      ({ file, to, isTypeOnly }) =>
+        !isTypeOnly &&
+        (to.startsWith('@nestjs/') || to === 'rxjs') &&
+        !NEST.includes(folderOf(file)),
+    );
+
+    expect(named(nest)).toEqual([]);
+  });
+
+  it('loads optional packages when they are used', () => {
+    const eager = imports.filter(
+      ({ to, isTypeOnly, isDynamic }) => OPTIONAL.test(to) && !isTypeOnly && !isDynamic,
+    );
+
+    expect(named(eager)).toEqual([]);
+  });
+});
+
+describe('The files of lib', () => {
+  it('import each other without a cycle', () => {
+    const edges = new Map<string, string[]>();
+    for (const { file, to, isTypeOnly } of internal) {
+      if (!isTypeOnly) edges.set(file, [...(edges.get(file) ?? []), to]);
+    }
+    const done = new Set<string>();
+    const cycles: string[] = [];
+    const visit = (file: string, path: readonly string[]): void => {
+      if (path.includes(file)) {
+        cycles.push([...path.slice(path.indexOf(file)), file].join(' > '));
+      } else if (!done.has(file)) {
+        for (const next of edges.get(file) ?? []) visit(next, [...path, file]);
+        done.add(file);
+      }
+    };
+    for (const file of edges.keys()) visit(file, []);
+
+    expect(cycles).toEqual([]);
   });
 });
