@@ -3,7 +3,6 @@ import {
   EndpointStore,
   type StoredEndpoint,
 } from '../endpoints/endpoint-store.js';
-import type { EndpointDisabledReason } from '../sending/delivery-target.js';
 import { millisecondsOf, timeOf } from './sql-text.js';
 import {
   type PostgresClientSource,
@@ -36,7 +35,7 @@ export function endpointValues(endpoint: StoredEndpoint): (string | number | nul
 export function endpointOf(row: Row): StoredEndpoint {
   const { id, tenant, url, events, details, keys, version } = row as Record<string, string>;
   const { disabled_at: at, created_at: createdAt, updated_at: updatedAt } = row;
-  const reason = row['disabled_reason'] as EndpointDisabledReason;
+  const reason = row['disabled_reason'] as NonNullable<StoredEndpoint['disabled']>['reason'];
   return {
     ...(JSON.parse(details!) as Pick<StoredEndpoint, 'settings'>),
     id: id!,
