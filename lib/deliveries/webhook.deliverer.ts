@@ -72,6 +72,7 @@ export class WebhookDeliverer {
       result,
       this.options.clock.now(),
       Math.random(),
+      target.state.circuit.failuresInRow,
     );
     target.state.pausedUntil = Math.max(target.state.pausedUntil, pauseEndpointUntil);
     this.reporter.attempted(target, { delivery, attempt, outcome, result });

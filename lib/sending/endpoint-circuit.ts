@@ -67,12 +67,17 @@ type CircuitChange = 'opened' | 'closed' | undefined;
  */
 export class EndpointCircuit {
   private phase: 'closed' | 'open' | 'trial' = 'closed';
-  private failuresInRow = 0;
+  private failures = 0;
   private readonly window = new FailureWindow(CIRCUIT.window);
   private rest: number = CIRCUIT.rest;
   private restsUntil = 0;
   private since: number | undefined;
   private lastFailure = -Infinity;
+
+  /** Failed attempts since the last success. */
+  get failuresInRow(): number {
+    return this.failures;
+  }
 
   /**
    * When the failures began that no success has ended yet, in epoch milliseconds; `undefined` while they are too
@@ -112,7 +117,7 @@ export class EndpointCircuit {
   private succeed(): CircuitChange {
     const wasOpen = this.phase !== 'closed';
     this.phase = 'closed';
-    this.failuresInRow = 0;
+    this.failures = 0;
     this.rest = CIRCUIT.rest;
     this.since = undefined;
     if (!wasOpen) return undefined;
@@ -123,7 +128,7 @@ export class EndpointCircuit {
   private fail(now: number): CircuitChange {
     if (now - this.lastFailure > CIRCUIT.memory) this.since = now;
     this.lastFailure = now;
-    this.failuresInRow++;
+    this.failures++;
     this.since ??= now;
     if (this.phase === 'trial') {
       this.rest = Math.min(this.rest * 2, CIRCUIT.longestRest);

@@ -38,8 +38,14 @@ export const OVERLOAD_WAIT = MINUTE;
 /** Milliseconds after 409 without Retry-After: another copy is being handled, and is done soon. */
 const CONFLICT_WAIT = 5 * SECOND;
 
-/** Milliseconds an endpoint's other deliveries wait after 503 without Retry-After. */
-const UNAVAILABLE_PAUSE = 5 * SECOND;
+/**
+ * Failures in a row from which a 503 without Retry-After pauses the endpoint. A busy receiver answers some of its
+ * requests 503; only repetition shows that it has no time for the others either.
+ */
+const FAILURES_BEFORE_PAUSE = 3;
+/** Milliseconds of the first such pause; each further failure in a row doubles it. */
+const FIRST_UNAVAILABLE_PAUSE = SECOND;
+const LONGEST_UNAVAILABLE_PAUSE = 5 * SECOND;
 
 /**
  * How often and when a failed delivery is attempted again: by default 10 attempts, after 0, 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h,
@@ -81,12 +87,14 @@ const SERVICE_UNAVAILABLE = 503;
  *
  * @param now - epoch milliseconds
  * @param random - in [0, 1), for the jitter
+ * @param earlierFailures - failed attempts in a row of the same endpoint, before this one
  */
 export function decideRetry(
   policy: RetryPolicy,
   result: AttemptResult,
   now: number,
   random: number,
+  earlierFailures = 0,
 ): RetryDecision {
   if (result.outcome === 'acknowledged') return { outcome: { type: 'delivered' } };
   if (result.outcome === 'refused') return giveUp(result);
@@ -94,7 +102,7 @@ export function decideRetry(
   if (result.reason === 'aborted') return { outcome: { type: 'defer', at: now } };
   if (result.statusCode === GONE) return { ...giveUp(result), disableEndpoint: true };
 
-  const pause = pauseOf(result);
+  const pause = pauseOf(result, earlierFailures);
   const decision =
     result.attempt >= policy.attempts || policy.retryIf?.(result) === false
       ? giveUp(result)
@@ -127,14 +135,16 @@ function leastWait({ statusCode, reason }: FailedAttempt): number {
   return statusCode === TOO_MANY_REQUESTS || reason === 'timeout' ? OVERLOAD_WAIT : 0;
 }
 
-function pauseOf(result: FailedAttempt): number | undefined {
+function pauseOf(result: FailedAttempt, earlierFailures: number): number | undefined {
   // A destination that swallows requests would hold its slots of the queue for a whole deadline each.
   if (result.reason === 'timeout') return OVERLOAD_WAIT;
   switch (result.statusCode) {
     case TOO_MANY_REQUESTS:
       return Math.max(askedWait(result), OVERLOAD_WAIT);
     case SERVICE_UNAVAILABLE:
-      return result.retryAfter === undefined ? UNAVAILABLE_PAUSE : askedWait(result);
+      return result.retryAfter === undefined
+        ? unavailablePause(earlierFailures + 1)
+        : askedWait(result);
     default:
       return undefined;
   }
@@ -169,4 +179,10 @@ function retryUnlessRefused(
   retryIf: NonNullable<WebhookRetryOptions['retryIf']>,
 ): NonNullable<RetryPolicy['retryIf']> {
   return (result) => answerOf(() => retryIf(result)) ?? true;
+}
+
+function unavailablePause(failuresInRow: number): number | undefined {
+  const repetitions = failuresInRow - FAILURES_BEFORE_PAUSE;
+  if (repetitions < 0) return undefined;
+  return Math.min(FIRST_UNAVAILABLE_PAUSE * 2 ** repetitions, LONGEST_UNAVAILABLE_PAUSE);
 }

@@ -132,7 +132,6 @@ describe('decideRetry, by Retry-After', () => {
   it.each([
     [429, undefined, MINUTE],
     [429, 2 * HOUR, 2 * HOUR],
-    [503, undefined, 5 * SECOND],
     [503, 90 * SECOND, 90 * SECOND],
     [503, 48 * HOUR, 24 * HOUR],
   ])('pauses the endpoint on %i with %s ms', (statusCode, retryAfter, pause) => {
@@ -141,6 +140,18 @@ describe('decideRetry, by Retry-After', () => {
 
       expect(decision.pauseEndpointUntil).toBe(now + pause);
     }
+  });
+
+  it.each([
+    [0, undefined],
+    [1, undefined],
+    [2, SECOND],
+    [3, 2 * SECOND],
+    [10, 5 * SECOND],
+  ])('after %i failures in a row, pauses the endpoint on a 503 for %s ms', (earlier, pause) => {
+    const { pauseEndpointUntil } = decideRetry(standard, answered(503), now, 0, earlier);
+
+    expect(pauseEndpointUntil).toBe(pause === undefined ? undefined : now + pause);
   });
 
   it.each([409, 500, 502, 504])('does not pause the endpoint on %i', (statusCode) => {
