@@ -9,9 +9,9 @@ import {
   WebhookPublisher,
   WebhookSigner,
   type WebhookDeliveryEvent,
-  type WebhookModuleExtras,
   type WebhookEndpointOptions,
 } from '../../lib/index.js';
+import type { WebhookModuleExtras } from '../../lib/webhook-module-options.interface.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { SECRET, startApp, type StartedApp } from '../fixtures/receiver-app.js';
 import { WireReceiver } from '../publisher/wire-receiver.js';

@@ -7,12 +7,12 @@ import { Queue } from 'bullmq';
 import { firstValueFrom } from 'rxjs';
 import { BullMqQueue } from '../../lib/bullmq/index.js';
 import {
-  WebhookQueue,
   WebhookDeliveries,
   WebhookDeliveryEvents,
   WebhookPublisher,
   type WebhookDeliveryDetails,
 } from '../../lib/index.js';
+import { WebhookQueue } from '../../lib/ports/index.js';
 import { PgBossQueue } from '../../lib/postgres/index.js';
 import { adapters } from '../fixtures/adapters.js';
 import { startApp, type StartedApp } from '../fixtures/receiver-app.js';

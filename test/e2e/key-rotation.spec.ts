@@ -7,10 +7,10 @@ import {
   WebhookEvent,
   WebhookJwks,
   WebhookPublisher,
-  type PublisherKeys,
   type SigningKeyInput,
   type WebhookKey,
 } from '../../lib/index.js';
+import type { PublisherKeys } from '../../lib/signing/destination-signer.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { adapters } from '../fixtures/adapters.js';
 import { ISSUER, receiverOptions, startApp, type StartedApp } from '../fixtures/receiver-app.js';

@@ -11,11 +11,11 @@ import {
   WebhookConfigurationError,
   WebhookEndpoints,
   WebhookPublisher,
-  type ReplayClaim,
-  type ReplayVerdict,
   type WebhookEvent,
   type WebhookModuleOptions,
 } from '../../lib/index.js';
+import type { ReplayClaim } from '../../lib/ports/index.js';
+import type { ReplayVerdict } from '../../lib/ports/index.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { matchesEvent } from '../../lib/token/event-name.js';
 import { adapters } from '../fixtures/adapters.js';

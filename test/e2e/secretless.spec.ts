@@ -5,10 +5,10 @@ import {
   KeyProvider,
   OnWebhookEvent,
   WebhookPublisher,
-  type SignatureAlgorithm,
   type SigningKeyInput,
   type WebhookEvent,
 } from '../../lib/index.js';
+import type { SignatureAlgorithm } from '../../lib/token/index.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { adapters } from '../fixtures/adapters.js';
 import { ISSUER, receiverOptions, startApp, type StartedApp } from '../fixtures/receiver-app.js';

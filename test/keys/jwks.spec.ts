@@ -5,11 +5,11 @@ import { Injectable } from '@nestjs/common';
 import type { AbstractHttpAdapter } from '@nestjs/core';
 import {
   OnWebhookEvent,
-  type JwksFetchOptions,
-  type SignatureAlgorithm,
   type WebhookIssuer,
   type WebhookReceiverOptions,
 } from '../../lib/index.js';
+import type { JwksFetchOptions } from '../../lib/keys/jwks-options.js';
+import type { SignatureAlgorithm } from '../../lib/token/index.js';
 import { signWebhook, TestClock } from '../../lib/testing/index.js';
 import { adapters } from '../fixtures/adapters.js';
 import { Gate } from '../fixtures/gate.js';

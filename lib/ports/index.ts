@@ -1,0 +1,59 @@
+// Replay
+export { ReplayStore } from '../replay/replay-store.js';
+export type { ReplayClaim, ReplayReservation, ReplayVerdict } from '../replay/replay-store.js';
+
+// Queue
+export { WebhookQueue } from '../queue/webhook-queue.js';
+export type {
+  DeadDelivery,
+  DeliveryHandler,
+  DeliveryOutcome,
+  DeliveryReceipt,
+  EnqueuedDelivery,
+  EnqueueOptions,
+  KnownDelivery,
+} from '../queue/webhook-queue.js';
+export type {
+  WebhookDelivery,
+  DeliveryMethod,
+  DeliveryPayload,
+  ReceivedEvent,
+} from '../queue/webhook-delivery.interface.js';
+export type { FailureReason } from '../queue/failure-reason.js';
+
+// Delivery log
+export { DeliveryLog } from '../deliveries/delivery-log.js';
+export type {
+  DeliveryChange,
+  DeliveryCounts,
+  DeliveryFilter,
+  DeliveryPageRequest,
+  DeliveryStatus,
+  LoggedAttempt,
+  LoggedDelivery,
+} from '../deliveries/delivery-log.js';
+
+// Endpoint store
+export { EndpointStore } from '../endpoints/endpoint-store.js';
+export type { EndpointDisabledReason } from '../sending/delivery-target.js';
+export type {
+  EndpointPageRequest,
+  SealedEndpointKey,
+  StoredEndpoint,
+  StoredEndpointSettings,
+} from '../endpoints/endpoint-store.js';
+
+// Keys and signatures
+export { KeyProvider } from '../keys/key-provider.js';
+export type { WebhookIssuer } from '../keys/webhook-issuer.interface.js';
+export type { WebhookKey } from '../token/keys/key-material.js';
+export type { SigningKeyInput } from '../token/keys/signing-key.js';
+export { WebhookSigner } from '../token/webhook-signer.js';
+export type { SignatureAlgorithm } from '../token/webhook-token.constants.js';
+
+// Time
+export { WebhookClock, SystemClock } from '../clock/webhook-clock.js';
+export type { CancelWake } from '../clock/webhook-clock.js';
+
+// A store may answer at once or later
+export type { MaybePromise } from '../token/maybe-promise.js';
