@@ -12,32 +12,6 @@ import type { ObservedRequest } from './observed-request.js';
 import type { Refusal } from './refusal.js';
 import type { ExplanationHint } from './webhook-explanation.interface.js';
 
-/**
- * Reads the digest of the body from a token of any wire format.
- *
- * @param webhook - the claim: `hash` as `sha256:…` or, in the second Internet-Draft, `sha-256:…`; in the first,
- *   `data` as `{ hash, hashAlg }` with SHA3-256 where no algorithm is named
- * @returns `undefined` if there is none that can be compared
- */
-export function expectedHash(webhook: Readonly<Record<string, unknown>>): PayloadHash | undefined {
-  const { hash, data } = webhook;
-  if (typeof hash === 'string') return read(hash);
-  if (!isObject(data) || typeof data['hash'] !== 'string') return undefined;
-  const { hashAlg = 'SHA3-256' } = data;
-  return typeof hashAlg === 'string' ? read(`${hashAlg}:${data['hash']}`) : undefined;
-}
-
-function read(text: string): PayloadHash | undefined {
-  const colon = text.indexOf(':');
-  const name = text.slice(0, colon).toLowerCase().replace(/^sha-/, 'sha');
-  if (!isHashAlgorithm(name)) return undefined;
-  try {
-    return parsePayloadHash(`${name}${text.slice(colon)}`);
-  } catch {
-    return undefined;
-  }
-}
-
 /** Bytes up to which variants of a body are tried; each one copies it. */
 const MAX_VARIANT_BYTES = 4 * 1024 * 1024;
 
@@ -205,6 +179,32 @@ function digestOf(
   try {
     const bytes = make();
     return bytes === undefined ? undefined : digest(algorithm, bytes);
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Reads the digest of the body from a token of any wire format.
+ *
+ * @param webhook - the claim: `hash` as `sha256:…` or, in the second Internet-Draft, `sha-256:…`; in the first,
+ *   `data` as `{ hash, hashAlg }` with SHA3-256 where no algorithm is named
+ * @returns `undefined` if there is none that can be compared
+ */
+export function expectedHash(webhook: Readonly<Record<string, unknown>>): PayloadHash | undefined {
+  const { hash, data } = webhook;
+  if (typeof hash === 'string') return read(hash);
+  if (!isObject(data) || typeof data['hash'] !== 'string') return undefined;
+  const { hashAlg = 'SHA3-256' } = data;
+  return typeof hashAlg === 'string' ? read(`${hashAlg}:${data['hash']}`) : undefined;
+}
+
+function read(text: string): PayloadHash | undefined {
+  const colon = text.indexOf(':');
+  const name = text.slice(0, colon).toLowerCase().replace(/^sha-/, 'sha');
+  if (!isHashAlgorithm(name)) return undefined;
+  try {
+    return parsePayloadHash(`${name}${text.slice(colon)}`);
   } catch {
     return undefined;
   }

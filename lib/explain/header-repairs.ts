@@ -8,6 +8,32 @@ export interface RepairedHeader {
   readonly damage: readonly ExplanationHint[];
 }
 
+/**
+ * Repairs the damage that clients and proxies do to an Authorization header.
+ *
+ * @returns `undefined` if there is no damage, or if the result does not look like a token
+ */
+export function repairHeader(headers: RequestHeaders): RepairedHeader | undefined {
+  const values = headers.all('authorization');
+  const damage: ExplanationHint[] = [];
+  if (values.length > 1) {
+    damage.push({
+      code: 'authorization_repeated',
+      detail: `the request has ${values.length} Authorization headers`,
+    });
+  }
+  let value = values[0]?.trim() ?? '';
+  for (const { code, detail, apply } of REPAIRS) {
+    const repaired = apply(value);
+    if (repaired !== value) damage.push({ code, detail });
+    value = repaired;
+  }
+  const token = /^bearer\s+(\S+)$/i.exec(value)?.[1];
+  return damage.length > 0 && token !== undefined && THREE_PARTS.test(token)
+    ? { token, damage }
+    : undefined;
+}
+
 interface Repair {
   readonly code: ExplanationHintCode;
   readonly detail: string;
@@ -80,32 +106,6 @@ const REPAIRS: readonly Repair[] = [
       ),
   },
 ];
-
-/**
- * Repairs the damage that clients and proxies do to an Authorization header.
- *
- * @returns `undefined` if there is no damage, or if the result does not look like a token
- */
-export function repairHeader(headers: RequestHeaders): RepairedHeader | undefined {
-  const values = headers.all('authorization');
-  const damage: ExplanationHint[] = [];
-  if (values.length > 1) {
-    damage.push({
-      code: 'authorization_repeated',
-      detail: `the request has ${values.length} Authorization headers`,
-    });
-  }
-  let value = values[0]?.trim() ?? '';
-  for (const { code, detail, apply } of REPAIRS) {
-    const repaired = apply(value);
-    if (repaired !== value) damage.push({ code, detail });
-    value = repaired;
-  }
-  const token = /^bearer\s+(\S+)$/i.exec(value)?.[1];
-  return damage.length > 0 && token !== undefined && THREE_PARTS.test(token)
-    ? { token, damage }
-    : undefined;
-}
 
 function unquoted(text: string): string {
   return /^(["'`]).*\1$/s.test(text) ? text.slice(1, -1).trim() : text;

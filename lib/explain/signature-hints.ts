@@ -3,6 +3,68 @@ import { HmacKey } from '../token/keys/hmac-key.js';
 import type { IssuerKeys, TrustedIssuers } from '../token/keys/key-source.js';
 import type { VerificationKey } from '../token/keys/token-key.js';
 
+/** Keys of other issuers that one explanation tries; a receiver may trust ten thousand issuers. */
+const MAX_KEYS = 2_000;
+
+/** A key or secret with which an invalid signature would be valid. */
+type SignatureFinding =
+  | { readonly kind: 'secret'; readonly premise: string }
+  /** A key of the issuer that the token's `kid` does not select. */
+  | { readonly kind: 'key'; readonly kid: string | undefined }
+  | { readonly kind: 'issuer'; readonly issuer: string };
+
+/**
+ * Searches for a key or secret with which an invalid signature would be valid. A secret never leaves this file; the result
+ * names only the mistake that was made with it.
+ *
+ * @param issuer - the trusted issuer that the token names, if any
+ * @param now - seconds since the epoch
+ */
+export async function findSignature(
+  token: CompactToken,
+  alg: string,
+  issuer: IssuerKeys | undefined,
+  trusted: TrustedIssuers,
+  now: number,
+): Promise<SignatureFinding | undefined> {
+  const own = issuer === undefined ? [] : await keysOf(issuer, now);
+  const other = await firstThatVerifies(own, alg, token);
+  if (other !== undefined) return { kind: 'key', kid: other.kid };
+  for (const { premise, change } of SECRET_VARIANTS) {
+    const holds = own.some(
+      (key) => key.alg === alg && key instanceof HmacKey && key.verifiesUnder(token, change),
+    );
+    if (holds) return { kind: 'secret', premise };
+  }
+  let tried = 0;
+  for (const another of trusted.all?.() ?? []) {
+    if (another.issuer === issuer?.issuer) continue;
+    const keys = another.known?.() ?? [];
+    tried += keys.length;
+    if (tried > MAX_KEYS) return undefined;
+    if ((await firstThatVerifies(keys, alg, token)) !== undefined) {
+      return { kind: 'issuer', issuer: another.issuer };
+    }
+  }
+  return undefined;
+}
+
+/** All keys of an issuer; if they cannot be listed, those for a token without `kid`. */
+async function keysOf(issuer: IssuerKeys, now: number): Promise<readonly VerificationKey[]> {
+  return issuer.known?.() ?? issuer.candidates(undefined, now);
+}
+
+async function firstThatVerifies(
+  keys: readonly VerificationKey[],
+  alg: string,
+  token: CompactToken,
+): Promise<VerificationKey | undefined> {
+  for (const key of keys) {
+    if (key.alg === alg && (await key.verify(token))) return key;
+  }
+  return undefined;
+}
+
 /** A form of the receiver's secret that a sender may have used by mistake. */
 interface SecretVariant {
   /** Completes "the signature is valid if …". */
@@ -80,66 +142,4 @@ function decoded(secret: Buffer, encoding: 'base64' | 'base64url' | 'hex'): Buff
   const bytes = Buffer.from(text, encoding);
   const again = unpadded(bytes.toString(encoding));
   return again === (encoding === 'hex' ? text.toLowerCase() : unpadded(text)) ? bytes : undefined;
-}
-
-/** Keys of other issuers that one explanation tries; a receiver may trust ten thousand issuers. */
-const MAX_KEYS = 2_000;
-
-/** A key or secret with which an invalid signature would be valid. */
-type SignatureFinding =
-  | { readonly kind: 'secret'; readonly premise: string }
-  /** A key of the issuer that the token's `kid` does not select. */
-  | { readonly kind: 'key'; readonly kid: string | undefined }
-  | { readonly kind: 'issuer'; readonly issuer: string };
-
-/**
- * Searches for a key or secret with which an invalid signature would be valid. A secret never leaves this file; the result
- * names only the mistake that was made with it.
- *
- * @param issuer - the trusted issuer that the token names, if any
- * @param now - seconds since the epoch
- */
-export async function findSignature(
-  token: CompactToken,
-  alg: string,
-  issuer: IssuerKeys | undefined,
-  trusted: TrustedIssuers,
-  now: number,
-): Promise<SignatureFinding | undefined> {
-  const own = issuer === undefined ? [] : await keysOf(issuer, now);
-  const other = await firstThatVerifies(own, alg, token);
-  if (other !== undefined) return { kind: 'key', kid: other.kid };
-  for (const { premise, change } of SECRET_VARIANTS) {
-    const holds = own.some(
-      (key) => key.alg === alg && key instanceof HmacKey && key.verifiesUnder(token, change),
-    );
-    if (holds) return { kind: 'secret', premise };
-  }
-  let tried = 0;
-  for (const another of trusted.all?.() ?? []) {
-    if (another.issuer === issuer?.issuer) continue;
-    const keys = another.known?.() ?? [];
-    tried += keys.length;
-    if (tried > MAX_KEYS) return undefined;
-    if ((await firstThatVerifies(keys, alg, token)) !== undefined) {
-      return { kind: 'issuer', issuer: another.issuer };
-    }
-  }
-  return undefined;
-}
-
-/** All keys of an issuer; if they cannot be listed, those for a token without `kid`. */
-async function keysOf(issuer: IssuerKeys, now: number): Promise<readonly VerificationKey[]> {
-  return issuer.known?.() ?? issuer.candidates(undefined, now);
-}
-
-async function firstThatVerifies(
-  keys: readonly VerificationKey[],
-  alg: string,
-  token: CompactToken,
-): Promise<VerificationKey | undefined> {
-  for (const key of keys) {
-    if (key.alg === alg && (await key.verify(token))) return key;
-  }
-  return undefined;
 }

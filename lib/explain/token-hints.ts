@@ -1,18 +1,9 @@
 import { findSignature } from './signature-hints.js';
-import { WebhookTokenError } from '../errors/webhook.error.js';
+import { isAuthenticatedRefusal } from '../request/open-request.js';
 import type { ObservedRequest } from './observed-request.js';
 import { quote } from './quote.js';
 import type { Refusal } from './refusal.js';
 import type { ExplanationHint } from './webhook-explanation.interface.js';
-
-const BEFORE_SIGNATURE = new Set([
-  'missing_token',
-  'malformed_authorization',
-  'token_too_large',
-  'invalid_token',
-  'bad_signature',
-  'unknown_key',
-]);
 
 /** Headers to which proxies move the Authorization header. */
 const OTHER_HEADERS = [
@@ -75,11 +66,7 @@ async function isSignatureValid(
     await tokens.verify(token);
     return true;
   } catch (error) {
-    if (!(error instanceof WebhookTokenError)) return false;
-    return (
-      error.claim !== undefined ||
-      !(BEFORE_SIGNATURE.has(error.code) || error.code === 'wrong_issuer')
-    );
+    return isAuthenticatedRefusal(error);
   }
 }
 

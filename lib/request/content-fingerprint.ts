@@ -1,20 +1,19 @@
 import { createHash, type Hash } from 'node:crypto';
 import { Lanes } from '../replay/lanes.js';
 
-/** Precedes each value, so that values of different types differ. */
-const Kind = {
-  string: 1,
-  number: 2,
-  true: 3,
-  false: 4,
-  null: 5,
-  array: 6,
-  object: 7,
-  none: 8,
-} as const;
+/**
+ * Identifies the content of an event, however it was sent: an event may first arrive in the token and then, after a proxy
+ * refused the long header, as a body, and a sender may order its members differently. JSON is therefore compared by value.
+ */
+export function fingerprint(event: string, data: unknown): string {
+  if (Buffer.isBuffer(data)) return startFingerprint(event).update(data).digest('base64url');
+  return contentFingerprint(event, data);
+}
 
-const number = new Float64Array(1);
-const halves = new Uint32Array(number.buffer);
+/** Starts the fingerprint of an event whose data are bytes; the bytes follow. */
+export function startFingerprint(event: string): Hash {
+  return createHash('sha256').update(`${event}\n`);
+}
 
 /**
  * A 64-bit fingerprint of an event's name and JSON data that does not depend on the order of members: each member is hashed
@@ -32,6 +31,21 @@ export function contentFingerprint(event: string, value: unknown): string {
   hash.add(value);
   return hash.toString();
 }
+
+/** Precedes each value, so that values of different types differ. */
+const Kind = {
+  string: 1,
+  number: 2,
+  true: 3,
+  false: 4,
+  null: 5,
+  array: 6,
+  object: 7,
+  none: 8,
+} as const;
+
+const number = new Float64Array(1);
+const halves = new Uint32Array(number.buffer);
 
 class ContentHash extends Lanes {
   add(value: unknown): void {
@@ -99,18 +113,4 @@ function scramble(bits: number): number {
   let mixed = Math.imul(bits ^ (bits >>> 16), 0x85ebca6b);
   mixed = Math.imul(mixed ^ (mixed >>> 13), 0xc2b2ae35);
   return mixed ^ (mixed >>> 16);
-}
-
-/** Starts the fingerprint of an event whose data are bytes; the bytes follow. */
-export function startFingerprint(event: string): Hash {
-  return createHash('sha256').update(`${event}\n`);
-}
-
-/**
- * Identifies the content of an event, however it was sent: an event may first arrive in the token and then, after a proxy
- * refused the long header, as a body, and a sender may order its members differently. JSON is therefore compared by value.
- */
-export function fingerprint(event: string, data: unknown): string {
-  if (Buffer.isBuffer(data)) return startFingerprint(event).update(data).digest('base64url');
-  return contentFingerprint(event, data);
 }
