@@ -18,7 +18,7 @@ export { WebhookInbox } from './receiver/queued/webhook.inbox.js';
 export { WebhookException } from './receiver/answers/webhook.exception.js';
 export type { WebhookAnswerCode } from './request/webhook-answers.js';
 export type { WebhookReceiverOptions } from './receiver/receiver-options.interface.js';
-export type { WebhookIssuer } from './keys/webhook-issuer.interface.js';
+export type { WebhookIssuer } from './keys/webhook-issuer.js';
 export type { WebhookTokenClaims } from './token/webhook-claims.interface.js';
 export { WEBHOOK_RECEIVED_CHANNEL } from './receiver/receiver.diagnostics.js';
 export type { WebhookReceivedMessage } from './receiver/receiver.diagnostics.js';

@@ -1,5 +1,5 @@
 import { createTokenSigner, createTokenVerifier } from '../../dist/token/index.js';
-import { EventRouter } from '../../dist/token/event-router.js';
+import { EventRouter } from '../../dist/receiver/handlers/event-router.js';
 import { MemoryReplayStore } from '../../dist/replay/memory-replay.store.js';
 import { SECRET } from '../event.mjs';
 import { compare } from '../harness.mjs';

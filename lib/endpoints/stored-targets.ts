@@ -2,7 +2,7 @@ import { WebhookStoreError } from '../errors/webhook.error.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
 import { DestinationState } from '../sending/delivery-target.js';
 import type { MaybePromise } from '../token/maybe-promise.js';
-import { RotatingTokenSigner } from '../token/rotating-token-signer.js';
+import { RotatingTokenSigner } from '../signing/rotating-token-signer.js';
 import type { TokenSignerOptions, WebhookTokenInput } from '../token/token-signer.js';
 import type { SealedEndpointKey, StoredEndpoint } from './endpoint-store.js';
 import type { SecretSealer } from './secret-sealer.js';

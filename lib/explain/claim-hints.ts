@@ -79,7 +79,7 @@ function timeHints(observed: ObservedRequest, { step, code }: Refusal): Explanat
       return [
         {
           code: 'lifetime',
-          detail: `the token is valid for ${seconds(exp - iat)}; this receiver allows at most ${seconds(tokenRules?.maxTokenLifetime ?? 0)}`,
+          detail: `the token is valid for ${seconds(exp - iat)}; this receiver allows at most ${seconds(tokenRules.maxTokenLifetime)}`,
         },
       ];
     default:
@@ -96,7 +96,7 @@ function audienceHints(
   const named = isAudience(aud)
     ? [aud].flat().slice(0, MAX_LISTED).map(quote).join(', ')
     : 'no one';
-  const own = tokenRules?.audience.map(quote).join(', ') ?? '';
+  const own = tokenRules.audience.map(quote).join(', ');
   return [
     {
       code: 'audience',

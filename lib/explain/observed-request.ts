@@ -3,10 +3,10 @@ import { readBearerToken } from '../request/bearer-token.js';
 import type { BodySource, IncomingWebhook } from '../request/incoming-webhook.js';
 import type { RequestRules } from '../request/open-request.js';
 import type { IssuerKeys, TrustedIssuers } from '../token/keys/key-source.js';
-import { readTokenAnatomy, type TokenAnatomy } from '../token/token-anatomy.js';
+import { readTokenAnatomy, type TokenAnatomy } from '../token/compact-token.js';
 import { readSeconds } from '../token/token-clock.js';
 import type { VerificationKey } from '../token/keys/token-key.js';
-import { rulesOf, type TokenRules } from '../token/token-verifier.js';
+import type { TokenVerifier } from '../token/token-verifier.js';
 import { repairHeader, type RepairedHeader } from './header-repairs.js';
 
 /** What a request shows before it is verified. Nothing in it is authenticated. */
@@ -22,7 +22,7 @@ export interface ObservedRequest {
   /** The parts of the token, or of the repaired one. */
   readonly anatomy: TokenAnatomy;
   readonly rules: RequestRules;
-  readonly tokenRules: TokenRules | undefined;
+  readonly tokenRules: TokenVerifier;
   readonly trusted: TrustedIssuers | undefined;
   /** The issuer that the token names, if it is trusted. */
   readonly issuer: IssuerKeys | undefined;
@@ -41,10 +41,10 @@ export async function observe(
   const token = tokenOf(request);
   const repaired = repairHeader(request.headers);
   const anatomy = readTokenAnatomy(token ?? repaired?.token ?? '');
-  const tokenRules = rulesOf(rules.tokens);
-  const now = readSeconds(tokenRules?.now ?? Date.now);
+  const tokenRules = rules.tokens;
+  const now = readSeconds(tokenRules.now);
   // If the key source fails, verification reports it.
-  const trusted = await attempt(async () => tokenRules?.keys.ring());
+  const trusted = await attempt(async () => tokenRules.keys.ring());
   const iss = anatomy.claims?.['iss'];
   const issuer = typeof iss === 'string' ? trusted?.of(iss) : undefined;
   const kid = anatomy.headerFault === undefined ? anatomy.header?.['kid'] : undefined;
@@ -110,5 +110,5 @@ async function readUpTo(stream: Readable, maxBytes: number): Promise<Buffer> {
 export function toleranceOf({ anatomy, tokenRules }: ObservedRequest): number {
   const { typ } = anatomy.header ?? {};
   const claimed = typeof typ === 'string' ? typ : undefined;
-  return tokenRules?.toleranceFor(claimed, anatomy.claims?.['webhook']) ?? 0;
+  return tokenRules.toleranceFor(claimed, anatomy.claims?.['webhook']);
 }

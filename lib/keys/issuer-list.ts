@@ -2,26 +2,26 @@ import type { ConfigurationFault } from '../errors/webhook.error.js';
 import { eventPatternFault } from '../token/event-name.js';
 import { KeyRing, type KeyRingOptions } from '../token/keys/key-ring.js';
 import type { RemoteKeySets } from './remote-key-sets.js';
-import type { WebhookIssuer } from './webhook-issuer.interface.js';
+import type { WebhookIssuer } from './webhook-issuer.js';
 
-/** What none may send: an issuer that has been dropped while its last token was being verified. */
+/** For an issuer that was removed while its last token was being verified. */
 const NO_EVENTS: readonly string[] = [];
 
-/** A list of issuers that was read: their keys, and the events they may send. */
+/** The trusted issuers: their keys, and the events that each may send. */
 export class IssuerList {
   private readonly events = new Map<string, readonly string[]>();
   private readonly contentTypes = new Map<string, readonly string[]>();
 
   private constructor(readonly ring: KeyRing) {}
 
-  /** Reads a list, and says everything that is wrong with it, with paths that begin with `issuers`. */
+  /** Parses a list of issuers and collects all faults; their paths begin with `issuers`. */
   static read(
     issuers: readonly WebhookIssuer[],
     options: KeyRingOptions,
     remote: RemoteKeySets,
   ): { list: IssuerList; faults: readonly ConfigurationFault[] } {
-    const sets = remote.begin();
-    const { ring, faults } = KeyRing.build(issuers, options, sets.more);
+    const sets = remote.startList();
+    const { ring, faults } = KeyRing.build(issuers, options, sets.moreKeys);
     const list = new IssuerList(ring);
     issuers.forEach(({ issuer, events, contentTypes }, index) => {
       if (contentTypes !== undefined) {
@@ -43,17 +43,17 @@ export class IssuerList {
     return { list, faults };
   }
 
-  /** @returns the patterns of an issuer's events; `undefined` for an issuer that may send every event */
+  /** @returns patterns of the events that an issuer may send; `undefined` for every event */
   eventsOf(issuer: string): readonly string[] | undefined {
     return this.ring.of(issuer) === undefined ? NO_EVENTS : this.events.get(issuer);
   }
 
-  /** @returns the media types of an issuer's bodies; `undefined` for an issuer that may send every type */
+  /** @returns media types that bodies of an issuer may have; `undefined` for every type */
   contentTypesOf(issuer: string): readonly string[] | undefined {
     return this.contentTypes.get(issuer);
   }
 
-  /** What an operator should know of issuers whose keys have all ended. */
+  /** Warnings about issuers whose keys have all expired. */
   notices(now: number): string[] {
     return this.ring
       .ended(now)

@@ -5,25 +5,24 @@ import type { EgressTlsOptions } from '../egress/guarded-agent.js';
 import type { ConfigurationFaults } from '../options/configuration-faults.js';
 
 /**
- * How key sets of issuers (`jwksUri`) are fetched. Durations are milliseconds, or text such as `'30s'`.
+ * How the key sets of issuers (`jwksUri`) are fetched. Durations are milliseconds or strings such as `'30s'`.
  *
- * The address of a set stands in the configuration, or in your database: where others may write it, leave
- * `allowHttp` and `allowPrivateNetworks` off.
+ * If others can write the addresses, for example in a database, leave `allowHttp` and `allowPrivateNetworks` off.
  */
 export interface JwksFetchOptions extends EgressOptions {
-  /** One fetch, everything included; default `'5s'`. */
+  /** Maximum time of one fetch; default `'5s'`. */
   readonly timeout?: Duration | undefined;
-  /** The least time between two fetches of one set, failed ones included, and at most `maxAge`; default `'30s'`. */
+  /** Minimum time between two fetches of one set, successful or not; at most `maxAge`. Default `'30s'`. */
   readonly cooldown?: Duration | undefined;
-  /** How long a set is used without being read anew; default `'10m'`. */
+  /** How long a fetched set is fresh; default `'10m'`. */
   readonly maxAge?: Duration | undefined;
-  /** How long the last good set serves its keys while it cannot be read anew; default `'24h'`. */
+  /** How long the last fetched set is used if it cannot be fetched again; default `'24h'`. */
   readonly maxStale?: Duration | undefined;
-  /** Certificates of authorities to trust in place of Node's, as PEM. */
+  /** Certificate authorities to trust instead of Node's, as PEM. */
   readonly ca?: EgressTlsOptions['ca'];
 }
 
-/** The same, checked and filled. Durations are milliseconds. */
+/** Checked options with defaults. Durations are milliseconds. */
 export interface ResolvedJwksOptions {
   readonly policy: EgressPolicy;
   readonly allowHttp: boolean;
@@ -39,7 +38,7 @@ const DEFAULT_COOLDOWN = 30_000;
 const DEFAULT_MAX_AGE = 600_000;
 const DEFAULT_MAX_STALE = 86_400_000;
 
-/** Checks and fills the options; on a fault it goes on with the defaults, so that all faults are found. */
+/** Checks the options and adds defaults. After a fault it continues, so that all faults are found. */
 export function resolveJwksOptions(
   options: JwksFetchOptions,
   faults: ConfigurationFaults,
@@ -52,11 +51,7 @@ export function resolveJwksOptions(
     options.maxStale,
     Math.max(DEFAULT_MAX_STALE, maxAge),
   );
-  faults.require(
-    maxStale >= maxAge,
-    'maxStale',
-    'must be at least maxAge: a set that is still fresh is not too old',
-  );
+  faults.require(maxStale >= maxAge, 'maxStale', 'must be at least maxAge');
   const cooldown = faults.duration(
     'cooldown',
     options.cooldown,
@@ -65,7 +60,7 @@ export function resolveJwksOptions(
   faults.require(
     cooldown <= maxAge,
     'cooldown',
-    'must be at most maxAge: it would keep a set in use that is no longer fresh',
+    'must be at most maxAge: otherwise a set is used after it is no longer fresh',
   );
   checkCertificates(options.ca, faults);
   return {
@@ -85,9 +80,9 @@ export function resolveJwksOptions(
 function checkCertificates(ca: JwksFetchOptions['ca'], faults: ConfigurationFaults): void {
   if (ca === undefined) return;
   try {
-    // Node itself passes over what it cannot read, and then nobody is trusted.
+    // Node ignores certificates that it cannot read, and then trusts none.
     [ca].flat().forEach((certificate) => new X509Certificate(certificate));
   } catch {
-    faults.add('ca', 'cannot be read: give certificates as PEM');
+    faults.add('ca', 'cannot be read: pass certificates as PEM');
   }
 }

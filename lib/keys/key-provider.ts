@@ -1,10 +1,10 @@
 import type { Duration } from '../clock/duration.js';
 
 /**
- * Keys that change while the application runs: in a database, in a vault, in a file.
+ * Keys that change while the application runs, for example in a database, a vault or a file.
  *
- * Extend it, and give an instance in place of the list: `issuers: new DatabaseIssuers(db)`. It is asked when the
- * application starts, and again when what it gave has grown old; `refresh()` makes a change hold at once.
+ * Extend it, and pass an instance instead of the list: `issuers: new DatabaseIssuers(db)`. The keys are loaded when the
+ * application starts and again when they are older than {@link ttl}; {@link refresh} loads them immediately.
  *
  * ```ts
  * class DatabaseIssuers extends KeyProvider<readonly WebhookIssuer[]> {
@@ -16,43 +16,43 @@ import type { Duration } from '../clock/duration.js';
  */
 export abstract class KeyProvider<Keys> {
   /**
-   * How long an answer is used without asking again, as milliseconds or text. For as long again it is
-   * used while a new one is loaded; after that, whoever needs keys waits for the new one.
+   * How long loaded keys are used, as milliseconds or a string such as `'5m'`. For the same time again, they are used while
+   * new ones are loaded in the background; after that, requests wait for the new ones.
    */
   readonly ttl: Duration = '5m';
 
-  /** How long an answer is used while no newer one can be loaded, as milliseconds or text; at least `ttl`. */
+  /** How long loaded keys are used if loading fails, as milliseconds or a string; at least `ttl`. */
   readonly maxStale: Duration = '24h';
 
-  readonly #users = new Set<() => Promise<void>>();
+  readonly #reloads = new Set<() => Promise<void>>();
 
   /**
-   * Gives everything that is trusted now. What is not in the answer is trusted no more.
+   * Loads all keys. Keys that are missing from the result are no longer trusted.
    *
-   * A rejection, or an answer with a fault in it, leaves the keys as they are; at start-up it ends the start.
+   * If it rejects or returns invalid keys, the last ones stay in use; at start-up, the application fails to start.
    */
   abstract load(): Keys | Promise<Keys>;
 
   /**
-   * Has everybody who uses this provider load anew: when it resolves, a key that was revoked before the
-   * call is accepted no more.
+   * Loads the keys again for every receiver or publisher that uses this provider. Once it resolves, a key that was
+   * revoked before the call is not accepted any more.
    *
-   * @throws what `load` rejected with, or {@link WebhookConfigurationError} with every fault of what it gave;
-   *   those who use it then keep the keys they had
+   * @throws the rejection of `load`, or {@link WebhookConfigurationError} with every fault of its result; the last keys
+   *   then stay in use
    */
   async refresh(): Promise<void> {
-    const outcomes = await Promise.allSettled([...this.#users].map((reload) => reload()));
+    const outcomes = await Promise.allSettled([...this.#reloads].map((reload) => reload()));
     const failed = outcomes.find(({ status }) => status === 'rejected');
     if (failed !== undefined) throw (failed as PromiseRejectedResult).reason;
   }
 
   /**
-   * Registers somebody who holds what was loaded.
+   * Registers a user of the keys.
    *
-   * @param reload - loads anew, whatever is being loaded already; settles when the outcome is known
+   * @param reload - loads the keys again, even if a load is running; settles when it has succeeded or failed
    * @internal
    */
   subscribe(reload: () => Promise<void>): void {
-    this.#users.add(reload);
+    this.#reloads.add(reload);
   }
 }

@@ -2,76 +2,82 @@ import { inTime, type WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookStoreError } from '../errors/webhook.error.js';
 import type { MaybePromise } from '../token/maybe-promise.js';
 import type { KeyProvider } from './key-provider.js';
-import type { TroubleLog } from './trouble-log.js';
+import type { OutageLog } from './key-log.js';
 
-/** Milliseconds a provider may take; longer is as if it had failed. */
+/** Milliseconds after which a load has failed. */
 const LOAD_TIMEOUT = 10_000;
-/** Milliseconds after a failure in which nobody's request sets off another load. */
+/** Milliseconds after a failure in which no request starts another load. */
 const PAUSE_AFTER_FAILURE = 5_000;
 
 interface ProvidedKeysOptions<Keys, Value> {
   readonly provider: KeyProvider<Keys>;
   /**
-   * Makes of what was loaded what is then used.
+   * Parses the loaded keys.
    *
-   * @throws WebhookConfigurationError for keys with a fault
+   * @throws WebhookConfigurationError for invalid keys
    */
-  readonly read: (keys: Keys) => Value;
+  readonly parse: (keys: Keys) => Value;
   readonly clock: WebhookClock;
   /** The provider's durations in milliseconds. */
   readonly ttl: number;
   readonly maxStale: number;
-  readonly log: TroubleLog;
+  readonly outage: OutageLog;
 }
 
 /**
- * What a provider gave last, and when to ask it again. Nothing runs by itself: whoever needs keys
- * sets the loading off, one for all.
+ * The last keys of a provider, and the decision when to load them again. It uses no timer: a request that needs keys
+ * starts the load, and concurrent ones share it.
  */
 export class ProvidedKeys<Keys, Value> {
   private held: { readonly value: Value; readonly since: number } | undefined;
   private loading: Promise<Value> | undefined;
   private failedAt = -Infinity;
-  /** Loads are counted, so that one that was overtaken by a later one changes nothing. */
-  private begun = 0;
+  /** Loads are numbered, so that a result that arrives after a newer one is dropped. */
+  private started = 0;
   private applied = 0;
 
   constructor(private readonly options: ProvidedKeysOptions<Keys, Value>) {
     options.provider.subscribe(async () => void (await this.load()));
   }
 
-  /** What is held, however old; `undefined` before the first load. */
+  /** The last keys, however old; `undefined` before the first load. */
   get latest(): Value | undefined {
     return this.held?.value;
   }
 
-  /** Loads for the first time. @throws what the provider or the reading of its keys threw */
+  /**
+   * Loads for the first time.
+   *
+   * @throws the error of the provider or of `parse`
+   */
   async start(): Promise<void> {
     await this.load();
   }
 
   /**
-   * @returns at once unless what is held is older than twice its ttl
-   * @throws {@link WebhookStoreError} `keys_unavailable` where nothing can be relied on
+   * The keys to use now.
+   *
+   * @returns a promise only if the last keys are older than twice the ttl
+   * @throws {@link WebhookStoreError} `keys_unavailable` if there are no keys younger than `maxStale`
    */
   current(): MaybePromise<Value> {
     const { held } = this;
     const { ttl } = this.options;
     const age = this.age();
-    // A clock that was set back makes an answer from the future, whose age nobody knows.
+    // A negative age means that the clock was set back, so the real age is unknown.
     if (held !== undefined && age >= 0 && age <= ttl) return held.value;
-    if (this.pausing()) return this.kept();
-    // What a refresh has brought meanwhile holds, also where this load fails.
-    const loaded = this.loadOnce().catch(() => this.kept());
-    if (held === undefined || age > Math.min(2 * ttl, this.options.maxStale)) return loaded;
-    loaded.catch(() => undefined);
+    if (this.pausing()) return this.lastKeys();
+    // If this load fails, a refresh may have succeeded in the meantime.
+    const loading = this.loadOnce().catch(() => this.lastKeys());
+    if (held === undefined || age > Math.min(2 * ttl, this.options.maxStale)) return loading;
+    loading.catch(() => undefined);
     return held.value;
   }
 
-  /** What is held, unless it is too old to be relied on. */
-  private kept(): Value {
+  /** The last keys, unless they are older than `maxStale`. */
+  private lastKeys(): Value {
     if (this.held !== undefined && this.age() <= this.options.maxStale) return this.held.value;
-    throw new WebhookStoreError('keys_unavailable', 'the keys cannot be had now: try again later');
+    throw new WebhookStoreError('keys_unavailable', 'the keys are not available: try again later');
   }
 
   /** Milliseconds. */
@@ -90,25 +96,25 @@ export class ProvidedKeys<Keys, Value> {
   }
 
   private async load(): Promise<Value> {
-    const { provider, read, clock, log } = this.options;
-    const turn = ++this.begun;
+    const { provider, parse, clock, outage } = this.options;
+    const number = ++this.started;
     const since = clock.now();
     try {
-      const given = await inTime(clock, LOAD_TIMEOUT, () => provider.load(), tooLong);
-      // Not even read: to read a list of issuers changes what is known of their key sets.
-      if (turn < this.applied && this.held !== undefined) return this.held.value;
-      const value = read(given);
-      this.applied = turn;
-      // As old as the question: what changed after it may not be in the answer.
+      const loaded = await inTime(clock, LOAD_TIMEOUT, () => provider.load(), tooLong);
+      // Do not even parse an outdated list: parsing changes the set of remote key sets.
+      if (number < this.applied && this.held !== undefined) return this.held.value;
+      const value = parse(loaded);
+      this.applied = number;
+      // The age counts from the start of the load, since later changes may be missing.
       this.held = { value, since };
       this.failedAt = -Infinity;
-      log.ended();
+      outage.ended();
       return value;
     } catch (error) {
-      if (turn < this.applied) throw error;
+      if (number < this.applied) throw error;
       this.failedAt = clock.now();
-      // At start-up, and to whoever asked for the refresh, the error itself says it.
-      if (this.held !== undefined) log.trouble(error);
+      // At start-up and from `refresh`, the error reaches the caller.
+      if (this.held !== undefined) outage.failed(error);
       throw error;
     }
   }

@@ -4,21 +4,22 @@ import type { StaticIssuerKeys, MoreKeys } from '../token/keys/key-ring.js';
 import type { IssuerKeys } from '../token/keys/key-source.js';
 import type { MaybePromise } from '../token/maybe-promise.js';
 import type { VerificationKey } from '../token/keys/token-key.js';
-import { createKeySetClient, type FetchJson, RemoteKeySet } from './remote-key-set.js';
+import { createKeySetClient, type FetchJson } from './key-set-client.js';
+import { RemoteKeySet } from './remote-key-set.js';
 import type { ResolvedJwksOptions } from './jwks-options.js';
-import { TroubleLog, type KeyLog } from './trouble-log.js';
-import type { WebhookIssuer } from './webhook-issuer.interface.js';
+import { OutageLog, type KeyLog } from './key-log.js';
+import type { WebhookIssuer } from './webhook-issuer.js';
 
-/** A list of issuers that is being read. */
+/** The key sets of a list of issuers that is being parsed. */
 interface KeySetDraft {
-  readonly more: MoreKeys;
-  /** The list is going to be used: sets that it does not name are forgotten. */
+  readonly moreKeys: MoreKeys;
+  /** Called once the list is valid: sets that it does not contain are dropped. */
   adopt(): void;
 }
 
 /**
- * The key sets that a receiver reads, by address: issuers with one address share what is known of it, and a new
- * list of issuers finds there what the old one knew.
+ * The remote key sets of a receiver, by address. Issuers with the same address share one set, and a new list of issuers
+ * reuses the sets of the last one.
  */
 export class RemoteKeySets {
   private sets = new Map<string, RemoteKeySet>();
@@ -32,11 +33,11 @@ export class RemoteKeySets {
     this.fetch = createKeySetClient(options);
   }
 
-  /** Begins to read a list of issuers: each that has an address gets its set. */
-  begin(): KeySetDraft {
+  /** Starts a new list of issuers, in which each `jwksUri` gets its set. */
+  startList(): KeySetDraft {
     const named = new Map<string, RemoteKeySet>();
     return {
-      more: (entry, configured, fault) => {
+      moreKeys: (entry, configured, fault) => {
         const { jwksUri } = entry as WebhookIssuer;
         if (jwksUri === undefined) return undefined;
         const url = this.checkedUrl(jwksUri, (message) => fault('.jwksUri', message));
@@ -51,12 +52,12 @@ export class RemoteKeySets {
 
   private checkedUrl(uri: unknown, fault: (message: string) => void): URL | undefined {
     if (typeof uri !== 'string') {
-      fault('must be a text: the https: address of the JSON Web Key Set');
+      fault('must be a string: the https: URL of the JSON Web Key Set');
       return undefined;
     }
     if (!this.options.allowHttp && /^\s*http:/i.test(uri)) {
       fault(
-        'must be an https: address: over plain http: anybody on the way can put in a key of their own. For a test, set jwksFetch.allowHttp',
+        'must be an https: URL: over plain http:, anyone on the network path can insert their own key. For a test, set jwksFetch.allowHttp',
       );
       return undefined;
     }
@@ -75,15 +76,15 @@ export class RemoteKeySets {
       fetch: this.fetch,
       clock: this.clock,
       log: this.log,
-      trouble: new TroubleLog(`The keys at ${url.host}`, this.log),
+      outage: new OutageLog(`The keys at ${url.host}`, this.log),
     });
   }
 }
 
-/** Stands in for an entry that is wrong, so that it is not said to have no keys as well. */
+/** The keys of an invalid entry, so that it is not also reported as an entry without keys. */
 const NO_KEYS: IssuerKeys = { issuer: '', candidates: () => [] };
 
-/** The keys of an issuer that publishes them, and those of it that are configured besides. */
+/** The keys of an issuer with a `jwksUri`, and those in its entry. */
 class RemoteIssuerKeys implements IssuerKeys {
   constructor(
     readonly issuer: string,
@@ -93,8 +94,8 @@ class RemoteIssuerKeys implements IssuerKeys {
 
   candidates(kid: string | undefined, now: number): MaybePromise<readonly VerificationKey[]> {
     const { configured } = this;
-    // A move from a secret to a key set: the old tokens name the old key, or none.
-    return configured !== undefined && (kid === undefined || configured.names(kid))
+    // During a migration from a secret to a key set, old tokens have the old kid, or none.
+    return configured !== undefined && (kid === undefined || configured.hasKid(kid))
       ? configured.candidates(kid, now)
       : this.set.candidates(kid);
   }

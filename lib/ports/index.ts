@@ -45,7 +45,7 @@ export type {
 
 // Keys and signatures
 export { KeyProvider } from '../keys/key-provider.js';
-export type { WebhookIssuer } from '../keys/webhook-issuer.interface.js';
+export type { WebhookIssuer } from '../keys/webhook-issuer.js';
 export type { WebhookKey } from '../token/keys/key-material.js';
 export type { SigningKeyInput } from '../token/keys/signing-key.js';
 export { WebhookSigner } from '../token/webhook-signer.js';

@@ -4,8 +4,8 @@ import { IssuerList } from '../keys/issuer-list.js';
 import type { KeyProvider } from '../keys/key-provider.js';
 import { ProvidedKeys } from '../keys/provided-keys.js';
 import type { RemoteKeySets } from '../keys/remote-key-sets.js';
-import { type KeyLog, reasonOf, TroubleLog } from '../keys/trouble-log.js';
-import type { WebhookIssuer } from '../keys/webhook-issuer.interface.js';
+import { type KeyLog, reasonOf, OutageLog } from '../keys/key-log.js';
+import type { WebhookIssuer } from '../keys/webhook-issuer.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
 import {
   checkShape,
@@ -131,8 +131,8 @@ export function providedIssuers(
     provider,
     ...durations,
     clock,
-    log: new TroubleLog(`The issuers of ${name}`, log),
-    read: (given: unknown) => {
+    outage: new OutageLog(`The issuers of ${name}`, log),
+    parse: (given: unknown) => {
       const list = readIssuers(given, keyOptions, remote);
       const notices = list.notices(clock.now() / 1_000);
       for (const notice of notices) if (!told.has(notice)) log('warn', notice);

@@ -3,7 +3,7 @@ import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { Duration } from '../clock/duration.js';
 import type { JwksFetchOptions } from '../keys/jwks-options.js';
 import type { KeyProvider } from '../keys/key-provider.js';
-import type { WebhookIssuer } from '../keys/webhook-issuer.interface.js';
+import type { WebhookIssuer } from '../keys/webhook-issuer.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import type { RetryScheduleOptions } from '../queue/retry-schedule.js';
 import type { ReplayStore } from '../replay/replay-store.js';

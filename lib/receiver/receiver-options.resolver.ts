@@ -4,7 +4,7 @@ import { ConfigurationFaults } from '../options/configuration-faults.js';
 import { WebhookConfigurationError, type ConfigurationFault } from '../errors/webhook.error.js';
 import { resolveJwksOptions } from '../keys/jwks-options.js';
 import { RemoteKeySets } from '../keys/remote-key-sets.js';
-import type { KeyLog } from '../keys/trouble-log.js';
+import type { KeyLog } from '../keys/key-log.js';
 import { MemoryReplayStore } from '../replay/memory-replay.store.js';
 import type { KeySource } from '../token/keys/key-source.js';
 import { createTokenVerifier, type TokenVerifier } from '../token/token-verifier.js';

@@ -2,7 +2,7 @@ import type { Hash } from 'node:crypto';
 import { finished, type Readable } from 'node:stream';
 import { WebhookPayloadError } from '../errors/webhook.error.js';
 import { BodyDigests, type PayloadRule } from '../token/payload-rule.js';
-import { hashMismatch, hashRequired, sizeMismatch } from '../token/payload-refusals.js';
+import { hashMismatch, hashRequired, sizeMismatch } from '../token/token-refusals.js';
 import type { BodySpool, SpoolFile } from './body-spool.js';
 import { isUtf8, mediaType } from './json-payload.js';
 import { MemoryBody, type RequestBody } from './request-body.js';

@@ -2,7 +2,7 @@ import { WebhookPayloadError, WebhookTokenError, isWebhookError } from '../error
 import { matchesEvent } from '../token/event-name.js';
 import { after, type MaybePromise } from '../token/maybe-promise.js';
 import { type PayloadRule, checkPayload, payloadRule } from '../token/payload-rule.js';
-import { rulesOf, type TokenVerifier } from '../token/token-verifier.js';
+import type { TokenVerifier } from '../token/token-verifier.js';
 import type {
   VerifiedWebhookToken,
   WebhookClaim,
@@ -66,8 +66,8 @@ export function openRequest(
   rules: RequestRules,
 ): MaybePromise<OpenedRequest> {
   const method = requireMethod(incoming.method);
-  const keys = rulesOf(rules.tokens)?.keys;
-  const keysBefore = keys?.latest?.();
+  const keys = rules.tokens.keys;
+  const keysBefore = keys.latest?.();
   return after(verifyBearerToken(incoming.headers, rules.tokens), (token) => {
     const { claims, profile } = token;
     requireAllowedEvent(rules, claims);
@@ -79,7 +79,7 @@ export function openRequest(
       method,
       token,
       rule,
-      areKeysCurrent: () => keys?.latest?.() === keysBefore,
+      areKeysCurrent: () => keys.latest?.() === keysBefore,
     });
   });
 }

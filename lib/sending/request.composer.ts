@@ -5,7 +5,7 @@ import { after, type MaybePromise } from '../token/maybe-promise.js';
 import { digest } from '../token/payload-hash.js';
 import { looksLikeBodyReference } from '../token/profiles/swt-draft-00.profile.js';
 import { rulesOf } from '../token/profiles/profile-choice.js';
-import type { ProfileRules } from '../token/profiles/profile-rules.interface.js';
+import type { ProfileRules } from '../token/profiles/profile-rules.js';
 import type { WebhookTokenInput } from '../token/token-signer.js';
 import { receiptOf, type WebhookReceipt } from '../token/webhook-receipt.js';
 import { MAX_DATA_DEPTH, MAX_INLINE_BYTES } from '../token/webhook-token.constants.js';

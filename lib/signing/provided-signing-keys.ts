@@ -3,9 +3,9 @@ import type { WebhookClock } from '../clock/webhook-clock.js';
 import { type ConfigurationFault, WebhookConfigurationError } from '../errors/webhook.error.js';
 import type { KeyProvider } from '../keys/key-provider.js';
 import { ProvidedKeys } from '../keys/provided-keys.js';
-import { TroubleLog } from '../keys/trouble-log.js';
+import { OutageLog } from '../keys/key-log.js';
 import { PublisherLog } from './publisher-log.js';
-import { spentKeyFaults } from '../token/keys/signing-key-list.js';
+import { spentKeyFaults } from './signing-key-list.js';
 import type { SigningKeyInput } from '../token/keys/signing-key.js';
 import type { MaybePromise } from '../token/maybe-promise.js';
 
@@ -67,11 +67,11 @@ export class ProvidedSigningKeys implements SigningKeySource {
     this.held = new ProvidedKeys({
       provider,
       clock,
-      read: (keys) => this.read(keys),
+      parse: (keys) => this.read(keys),
       // Both are checked with the other options.
       ttl: parseDuration(provider.ttl)!,
       maxStale: parseDuration(provider.maxStale)!,
-      log: new TroubleLog(`The keys of ${path}`, (level, line) =>
+      outage: new OutageLog(`The keys of ${path}`, (level, line) =>
         level === 'error' ? this.log.error(() => line) : this.log.log(() => line),
       ),
     });

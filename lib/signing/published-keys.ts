@@ -1,6 +1,6 @@
 import type { ConfigurationFault } from '../errors/webhook.error.js';
 import { HMAC_ALGORITHMS } from '../token/keys/hmac-key.js';
-import { jwkThumbprint, publicJwk, type PublicJwk } from '../token/keys/public-jwk.js';
+import { jwkThumbprint, publicJwk, type PublicJwk } from './public-jwk.js';
 import { parseSigningKey, type SigningKeyInput } from '../token/keys/signing-key.js';
 
 /** A key that receivers may find, and how long. */

@@ -3,7 +3,7 @@ import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { ConfigurationFaults } from '../options/configuration-faults.js';
 import type { ConfigurationFault } from '../errors/webhook.error.js';
 import type { KeyProvider } from '../keys/key-provider.js';
-import { signingKeyFaults, spentKeyFaults } from '../token/keys/signing-key-list.js';
+import { signingKeyFaults, spentKeyFaults } from './signing-key-list.js';
 import type { SigningKeyInput } from '../token/keys/signing-key.js';
 import { sharedFaults, createTokenSigner } from '../token/token-signer.js';
 import { publicationFaults } from './published-keys.js';

@@ -1,4 +1,4 @@
-import { RotatingTokenSigner } from '../token/rotating-token-signer.js';
+import { RotatingTokenSigner } from './rotating-token-signer.js';
 import { after, type MaybePromise } from '../token/maybe-promise.js';
 import type { TokenSignerOptions, WebhookTokenInput } from '../token/token-signer.js';
 import type { SignatureAlgorithm } from '../token/webhook-token.constants.js';

@@ -1,6 +1,6 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookConfigurationError } from '../errors/webhook.error.js';
-import type { PublicJwk } from '../token/keys/public-jwk.js';
+import type { PublicJwk } from './public-jwk.js';
 import type { HeldSigningKeys, SigningKeySource } from './provided-signing-keys.js';
 import { publicationFaults, publishedKeys } from './published-keys.js';
 

@@ -1,9 +1,13 @@
-import { WebhookTokenError } from '../errors/webhook.error.js';
+import { isKeyId } from './identifier.js';
+import { decodeBase64urlText } from './json/base64url.js';
+import { parseClaimsJson } from './json/claims-json.js';
+import { hasDuplicateMember, isObject, parseJson } from './json/strict-json.js';
+import { invalidToken, tokenTooLarge } from './token-refusals.js';
 import { MAX_TOKEN_BYTES } from './webhook-token.constants.js';
 
-/** A token taken apart at its dots; nothing in it is trusted yet. */
+/** A token split at its dots. Nothing in it is authenticated. */
 export interface CompactToken {
-  /** Header, dot, payload: what is signed. */
+  /** Header, dot, payload: the input of the signature. */
   readonly signingInput: string;
   readonly header: string;
   readonly payload: string;
@@ -11,7 +15,7 @@ export interface CompactToken {
 }
 
 /**
- * Takes a compact token apart.
+ * Splits a compact token into its three parts.
  *
  * @throws {@link WebhookTokenError} `token_too_large` or `invalid_token`
  */
@@ -30,15 +34,48 @@ export function parseCompactToken(token: unknown): CompactToken {
   };
 }
 
-/** The one thing that is said of a token whose signature has not held. */
-export function invalidToken(): WebhookTokenError {
-  return new WebhookTokenError('invalid_token', 'the token is invalid');
+/** Members of a header that change its meaning: RFC 7515, section 4.1.11, RFC 7797, and `zip` of JWE. */
+export const UNSUPPORTED_EXTENSIONS = ['crit', 'b64', 'zip'] as const;
+
+/** The parts of a token that can be read without a key. Nothing in it is authenticated. */
+export interface TokenAnatomy {
+  /** Absent unless the token has three parts. */
+  readonly compact?: CompactToken;
+  readonly header?: Readonly<Record<string, unknown>>;
+  /** What is wrong with the header in every profile. */
+  readonly headerFault?: string;
+  /** Absent unless they are one JSON object in UTF-8. */
+  readonly claims?: Readonly<Record<string, unknown>>;
 }
 
-/** Said on both ends of the way. */
-export function tokenTooLarge(): WebhookTokenError {
-  return new WebhookTokenError(
-    'token_too_large',
-    `the token is longer than ${MAX_TOKEN_BYTES} bytes: send the data in the body of a POST`,
-  );
+/** Reads as much of a token as possible, to explain a refusal; never throws. */
+export function readTokenAnatomy(token: string): TokenAnatomy {
+  let compact: CompactToken;
+  try {
+    compact = parseCompactToken(token);
+  } catch {
+    return {};
+  }
+  const headerText = decodeBase64urlText(compact.header);
+  const header = headerText === undefined ? undefined : parseJson(headerText);
+  const headerFault = faultOfHeader(headerText, header);
+  const claimsText = decodeBase64urlText(compact.payload);
+  const claims = claimsText === undefined ? undefined : parseClaimsJson(claimsText).value;
+  return {
+    compact,
+    ...(isObject(header) && { header }),
+    ...(headerFault !== undefined && { headerFault }),
+    ...(isObject(claims) && { claims }),
+  };
+}
+
+function faultOfHeader(text: string | undefined, header: unknown): string | undefined {
+  if (text === undefined) return 'the header is not base64url of UTF-8';
+  if (!isObject(header)) return 'the header is not a JSON object';
+  if (hasDuplicateMember(text, header)) return 'the header has a duplicate member';
+  if (typeof header['alg'] !== 'string') return 'the header has no alg';
+  const { kid } = header;
+  if (kid !== undefined && !isKeyId(kid)) return 'the kid is not a valid key id';
+  const extension = UNSUPPORTED_EXTENSIONS.find((name) => name in header);
+  return extension === undefined ? undefined : `the header has ${extension}, which is refused`;
 }

@@ -5,23 +5,23 @@ export function isThenable<T>(value: MaybePromise<T>): value is Promise<T> {
   return typeof (value as { then?: unknown } | null | undefined)?.then === 'function';
 }
 
-/** Goes on with a value, at once where it is here: each await costs a turn, and its garbage (benchmark `receive`). */
+/** Continues with a value, synchronously if it is available: each `await` costs a microtask (benchmark `receive`). */
 export function after<T, R>(
   value: MaybePromise<T>,
-  goOn: (value: T) => MaybePromise<R>,
+  onValue: (value: T) => MaybePromise<R>,
 ): MaybePromise<R> {
-  return isThenable(value) ? value.then(goOn) : goOn(value);
+  return isThenable(value) ? value.then(onValue) : onValue(value);
 }
 
-/** Does work that may fail at once or later; either way `failed` says what comes of it. */
+/** Runs `work` and replaces its failure, thrown or rejected, by the outcome of `onError`. */
 export function rescued<T>(
   work: () => MaybePromise<T>,
-  failed: (error: unknown) => MaybePromise<T>,
+  onError: (error: unknown) => MaybePromise<T>,
 ): MaybePromise<T> {
   try {
     const value = work();
-    return isThenable(value) ? value.then(undefined, failed) : value;
+    return isThenable(value) ? value.then(undefined, onError) : value;
   } catch (error) {
-    return failed(error);
+    return onError(error);
   }
 }

@@ -4,7 +4,7 @@ import { createHash, getHashes, timingSafeEqual } from 'node:crypto';
 import { WebhookPayloadError } from '../errors/webhook.error.js';
 import { HASH_ALGORITHMS, type HashAlgorithm } from './webhook-token.constants.js';
 
-/** A digest being computed; `hex` ends it. */
+/** A digest that is being computed; `hex` finishes it. */
 interface DigestEngine {
   update(bytes: Uint8Array): void;
   hex(): string;
@@ -22,10 +22,10 @@ const PURE = {
 } as const;
 
 /**
- * Starts a digest: in the runtime's own crypto, which is 6 to 17 times faster (benchmark
- * `digest`) and has all six on Node, or in JavaScript where that lacks SHA-3 (BoringSSL: Electron, some edge runtimes).
+ * Starts a digest in the runtime's crypto, which is 6 to 17 times as fast (benchmark `digest`), or in JavaScript if the
+ * runtime has no SHA-3 (BoringSSL: Electron, some edge runtimes).
  *
- * @param native - names the runtime's crypto has; given by tests of the fallback
+ * @param native - algorithms of the runtime's crypto; tests of the fallback pass their own
  */
 export function startDigest(
   algorithm: HashAlgorithm,
@@ -58,30 +58,30 @@ const HEX_LENGTH: Readonly<Record<HashAlgorithm, number>> = {
 
 const HEX = /^[0-9a-fA-F]+$/;
 
-/** A digest over bytes that arrive in pieces. */
+/** A digest over bytes that arrive in chunks. */
 export interface WebhookDigest {
-  /** Takes the next piece in. */
+  /** Adds the next chunk. */
   update(chunk: Uint8Array): this;
-  /** The digest as the `hash` field spells it, `<algorithm>:<hex>`; ends the computation. */
+  /** Finishes the computation and returns the value of the `hash` field, `<algorithm>:<hex>`. */
   digest(): string;
 }
 
-/** A `hash` field that was taken apart. */
+/** A parsed `hash` field. */
 export interface PayloadHash {
   readonly algorithm: HashAlgorithm;
   /** Lower case. */
   readonly hex: string;
 }
 
-/** Tells whether a text names one of the six digest algorithms. */
+/** Reports whether a value names one of the six digest algorithms. */
 export function isHashAlgorithm(name: unknown): name is HashAlgorithm {
   return HASH_ALGORITHMS.includes(name as HashAlgorithm);
 }
 
 /**
- * Starts a digest over bytes that arrive in pieces.
+ * Starts a digest over bytes that arrive in chunks.
  *
- * @throws {@link WebhookPayloadError} `hash_unsupported` for an algorithm that is none of the six
+ * @throws {@link WebhookPayloadError} `hash_unsupported` for an unknown algorithm
  */
 export function createDigest(algorithm: HashAlgorithm): WebhookDigest {
   if (!isHashAlgorithm(algorithm)) throw unsupported();
@@ -96,27 +96,27 @@ export function createDigest(algorithm: HashAlgorithm): WebhookDigest {
 }
 
 /**
- * Digests bytes at once.
+ * Computes the digest of bytes.
  *
  * @returns `<algorithm>:<hex>`, lower case
- * @throws {@link WebhookPayloadError} `hash_unsupported` for an algorithm that is none of the six
+ * @throws {@link WebhookPayloadError} `hash_unsupported` for an unknown algorithm
  */
 export function digest(algorithm: HashAlgorithm, bytes: Uint8Array): string {
   return createDigest(algorithm).update(bytes).digest();
 }
 
-/** How a wire format spells the six algorithms. */
+/** The names that a wire format has for the six algorithms. */
 export type HashNames = Readonly<Record<HashAlgorithm, string>>;
 
-/** The specification's names, which are this package's own. */
+/** The names of the specification, which this package uses everywhere else. */
 const PLAIN_HASH_NAMES = Object.fromEntries(
   HASH_ALGORITHMS.map((algorithm) => [algorithm, algorithm]),
 ) as HashNames;
 
 /**
- * Takes a `hash` field apart: one of the six names, a colon, hex digits of the exact length in either case.
+ * Parses a `hash` field: an algorithm name, a colon, hex digits of the exact length in either case.
  *
- * @param names - how the wire format spells the algorithms, compared exactly
+ * @param names - algorithm names of the wire format, compared exactly
  * @throws {@link WebhookPayloadError} `hash_unsupported`
  */
 export function parsePayloadHash(text: string, names: HashNames = PLAIN_HASH_NAMES): PayloadHash {
@@ -124,15 +124,15 @@ export function parsePayloadHash(text: string, names: HashNames = PLAIN_HASH_NAM
   return payloadHash(algorithmNamed(text.slice(0, colon), names), text.slice(colon + 1), names);
 }
 
-/** Finds an algorithm by the name a wire format gives it. */
+/** Finds an algorithm by its name in a wire format. */
 export function algorithmNamed(name: string, names: HashNames): HashAlgorithm | undefined {
   return HASH_ALGORITHMS.find((algorithm) => names[algorithm] === name);
 }
 
 /**
- * Puts a digest together from its parts.
+ * Checks the parts of a digest.
  *
- * @param algorithm - `undefined` where the wire names none of the six
+ * @param algorithm - `undefined` for an unknown name
  * @throws {@link WebhookPayloadError} `hash_unsupported`
  */
 export function payloadHash(
@@ -146,11 +146,11 @@ export function payloadHash(
   return { algorithm, hex: hex.toLowerCase() };
 }
 
-/** Tells whether a computed digest is the expected one, in constant time. */
+/** Compares a computed digest with the expected one in constant time. */
 export function samePayloadHash(expected: PayloadHash, computed: string): boolean {
   const wanted = Buffer.from(`${expected.algorithm}:${expected.hex}`);
-  const found = Buffer.from(computed);
-  return wanted.length === found.length && timingSafeEqual(wanted, found);
+  const actual = Buffer.from(computed);
+  return wanted.length === actual.length && timingSafeEqual(wanted, actual);
 }
 
 function unsupported(names: HashNames = PLAIN_HASH_NAMES): WebhookPayloadError {

@@ -5,7 +5,7 @@ import {
   samePayloadHash,
   type WebhookDigest,
 } from './payload-hash.js';
-import { hashMismatch, hashOnEmptyBody, hashRequired } from './payload-refusals.js';
+import { hashMismatch, hashOnEmptyBody, hashRequired } from './token-refusals.js';
 import { rulesOf } from './profiles/profile-choice.js';
 import type { WebhookClaim } from './webhook-claims.interface.js';
 import {
@@ -14,27 +14,27 @@ import {
   type WebhookProfile,
 } from './webhook-token.constants.js';
 
-/** What a verified token demands of the request's body. */
+/** What a verified token requires of the request's body. */
 export type PayloadRule =
-  /** HEAD: there is no body; the payload is the claim's data. */
+  /** HEAD has no body; the payload is the claim's data. */
   | { readonly kind: 'no-body' }
   | DigestRule
-  /** Nothing authenticates a body, so there must be none. */
+  /** The token does not authenticate a body, so it must be empty. */
   | { readonly kind: 'empty' }
-  /** Nothing authenticates a body, and the receiver was told to take it all the same. */
+  /** The token does not authenticate a body, and the receiver accepts one anyway (`requireHash: false`). */
   | { readonly kind: 'unverified' };
 
-/** The body must have these digests: one, or the two of a dual stamp. */
+/** The body must match these digests: one, or two if the token has those of both formats. */
 interface DigestRule {
   readonly kind: 'digest';
   readonly hashes: readonly PayloadHash[];
-  /** Bytes the body must have, and the request declare; where the wire format names them. */
+  /** Bytes of the body, which Content-Length must declare too; in wire formats whose tokens name the size. */
   readonly size?: number;
-  /** What an empty body with the right digest means: the payload is the claim's data, there is none, or a refusal. */
+  /** For an empty body with the right digest: the payload is the claim's data, there is none, or it is refused. */
   readonly emptyBody: 'data' | 'none' | 'refused';
 }
 
-/** The digests a rule asks for, taken in one pass: one an algorithm, and none where none is asked for. */
+/** Computes the digests that a rule requires in one pass over the body. */
 export class BodyDigests {
   private readonly running = new Map<HashAlgorithm, WebhookDigest>();
   private readonly wanted: readonly HashAlgorithm[];
@@ -46,13 +46,13 @@ export class BodyDigests {
     }
   }
 
-  /** Takes the next piece of the body in. */
+  /** Adds the next chunk of the body. */
   update(chunk: Uint8Array): this {
     for (const digest of this.running.values()) digest.update(chunk);
     return this;
   }
 
-  /** Ends the computation: `<algorithm>:<hex>`, one for each hash of the rule. */
+  /** Finishes the computation: `<algorithm>:<hex>` for each hash of the rule. */
   digests(): readonly string[] {
     const computed = new Map<HashAlgorithm, string>();
     for (const [algorithm, digest] of this.running) computed.set(algorithm, digest.digest());
@@ -60,20 +60,20 @@ export class BodyDigests {
   }
 }
 
-/** What carries the event's data. */
+/** Where the event's data is. */
 export interface VerifiedPayload {
   /** `body`: the request's body. `data`: the claim's data. `none`: the event has no data. */
   readonly source: 'body' | 'data' | 'none';
-  /** Whether the token authenticates the body; `true` where there is none. */
+  /** Whether the token authenticates the body; `true` if there is none. */
   readonly bodyVerified: boolean;
 }
 
 /**
- * Says what the body must be, from the token alone: before a byte of it is read.
+ * Derives the rule for the body from the token alone, before a byte of the body is read.
  *
- * @param options.profile - the wire format the token was read by
- * @throws {@link WebhookPayloadError} `hash_unsupported` for a digest on HEAD, or one that cannot be checked;
- *   `hash_required` where the wire format wants one; `method_not_allowed` where it has no such method
+ * @param options.profile - the verified token's `profile`
+ * @throws {@link WebhookPayloadError} `hash_unsupported` for a digest on HEAD or of an unknown form; `hash_required` or
+ *   `method_not_allowed` if the wire format requires a digest or has no such method
  */
 export function payloadRule(
   claim: WebhookClaim,
@@ -85,7 +85,7 @@ export function payloadRule(
     const methods = [...rules.methods];
     throw new WebhookPayloadError(
       'method_not_allowed',
-      `a token of ${rules.name} is sent by ${methods.join(' or ')}`,
+      `${rules.name} is sent by ${methods.join(' or ')} only`,
       { methods },
     );
   }
@@ -93,7 +93,7 @@ export function payloadRule(
 }
 
 /**
- * Holds the body against the rule.
+ * Checks the body against the rule.
  *
  * @param length - bytes of the body
  * @param computed - digests of the body, as `<algorithm>:<hex>`, one for each hash of a `digest` rule
@@ -129,11 +129,11 @@ export function checkPayload(
 }
 
 /**
- * Checks a body that is at hand against a verified token: rule and check in one.
+ * Checks a complete body against a verified token.
  *
  * @param request.body - the exact bytes after transfer decoding, before any other decoding
- * @param request.requireHash - refuse a body that no digest authenticates; default `true`. The profiles of
- *   the drafts have no body without a digest, whatever is said here
+ * @param request.requireHash - refuse a body without a digest in the token; default `true`. The draft profiles always
+ *   refuse it
  * @param request.profile - the verified token's `profile`; default `'webhook-token'`
  * @throws {@link WebhookPayloadError} `hash_required`, `hash_mismatch`, `hash_unsupported` or
  *   `method_not_allowed`
@@ -151,7 +151,7 @@ export function verifyWebhookPayload(
     requireHash: request.requireHash ?? true,
     profile: request.profile ?? DEFAULT_PROFILE,
   });
-  // What a HEAD request declares to carry is never read, so it cannot become the payload either.
+  // The body of a HEAD is never read, so it must not become the payload here either.
   const body = rule.kind === 'no-body' ? new Uint8Array() : (request.body ?? new Uint8Array());
   const computed = new BodyDigests(rule).update(body).digests();
   return checkPayload(claims.webhook, rule, body.length, computed);

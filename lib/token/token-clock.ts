@@ -1,12 +1,12 @@
 import { FIRST_MILLISECOND_TIMESTAMP } from './webhook-token.constants.js';
 
 /**
- * Where the time comes from: a function like `Date.now`, or one that gives a Date. A number below
- * 1e11 is taken as seconds, the wire's unit; the same border tells a millisecond timestamp in a token.
+ * The current time: a function like `Date.now`, or one that returns a Date. A number below 1e11 is read as seconds, the
+ * unit of the claims; a larger one as milliseconds.
  */
 export type TokenClock = () => number | Date;
 
-/** Reads a clock as seconds since the epoch, fraction included. */
+/** Reads a clock as seconds since the epoch, with the fraction. */
 export function readSeconds(clock: TokenClock): number {
   const time = clock();
   const value = typeof time === 'number' ? time : time.getTime();

@@ -5,8 +5,6 @@ import {
   WebhookSigningError,
   WebhookTokenError,
 } from '../errors/webhook.error.js';
-import { invalidClaim } from './claim-refusals.js';
-import { tokenTooLarge } from './compact-token.js';
 import { eventNameRule, isEventName } from './event-name.js';
 import { identifierRule, isIdentifier } from './identifier.js';
 import { isObject, parseJson, structureFault, textNestsDeeper } from './json/strict-json.js';
@@ -17,8 +15,9 @@ import type { SigningKey } from './keys/token-key.js';
 import { after, type MaybePromise } from './maybe-promise.js';
 import { parsePayloadHash, type PayloadHash } from './payload-hash.js';
 import { profileFault, rulesOf } from './profiles/profile-choice.js';
-import type { ProfileRules } from './profiles/profile-rules.interface.js';
+import type { ProfileRules } from './profiles/profile-rules.js';
 import { readSeconds, type TokenClock } from './token-clock.js';
+import { invalidClaim, tokenTooLarge } from './token-refusals.js';
 import { isAudience } from './validate-claims.js';
 import {
   DEFAULT_PROFILE,
@@ -29,166 +28,83 @@ import {
   type WebhookProfile,
 } from './webhook-token.constants.js';
 
-/** Whether a key may be signed with at a time, in seconds; exactly, as the clock is the signer's own. */
-export function maySign(window: KeyWindow | undefined, now: number): boolean {
-  return window === undefined || (window.opens <= now && now < window.closes);
-}
-
-/** Said when a token is wanted at a time for which there is no key. */
-export function noSigningKey(): WebhookSigningError {
-  return new WebhookSigningError(
-    'no_signing_key',
-    'no key may be signed with now: give one whose notBefore has come and whose notAfter has not.',
-  );
-}
-
-/** One expression leaps through the text at a third of what two searches take (benchmark `token`, 6 kB). */
-const NAMES_OF_PROTOTYPES = /__proto__|constructor/;
-
-/**
- * Writes the data once, and holds the text against what verifiers accept: what an object becomes as JSON
- * is up to its toJSON.
- */
-function inlineDataText(data: object): string {
-  const text = serialize(data);
-  if (!text?.startsWith('{')) {
-    throw invalidClaim(
-      'webhook.data',
-      'the JSON of inline data must be an object: send anything else in the body of a POST',
-    );
-  }
-  if (textNestsDeeper(text, MAX_DATA_DEPTH)) {
-    throw invalidClaim('webhook.data', `inline data nests at most ${MAX_DATA_DEPTH} levels`);
-  }
-  // JSON.stringify escapes no letter, so that the names cannot hide; the text is parsed only where it has them.
-  if (NAMES_OF_PROTOTYPES.test(text) && structureFault(parseJson(text), MAX_DATA_DEPTH)) {
-    throw invalidClaim(
-      'webhook.data',
-      'the data has a member that would replace a prototype: __proto__, or prototype in constructor',
-    );
-  }
-  return text;
-}
-
-/** @returns `undefined` where a toJSON gives no value */
-function serialize(data: object): string | undefined {
-  try {
-    return JSON.stringify(data);
-  } catch {
-    // JSON.stringify's own error names members of the data, so it ends here.
-    throw invalidClaim(
-      'webhook.data',
-      'the data is not JSON: it has a cycle, a BigInt, or a toJSON that throws',
-    );
-  }
-}
-
-/**
- * Holds what is to be signed against what receivers accept, its data aside.
- *
- * @returns the hash, taken apart
- * @throws {@link WebhookTokenError} `invalid_claim`, {@link WebhookPayloadError} `hash_unsupported`
- */
-function checkInput(input: WebhookTokenInput, profile: WebhookProfile): PayloadHash | undefined {
-  if (!isEventName(input.event, profile)) {
-    throw invalidClaim('webhook.event', `the event name must be ${eventNameRule(profile)}`);
-  }
-  if (input.data !== undefined && !isObject(input.data)) {
-    throw invalidClaim(
-      'webhook.data',
-      'inline data must be an object: send anything else in the body of a POST',
-    );
-  }
-  if (input.audience !== undefined && !isAudience(input.audience)) {
-    throw invalidClaim('aud', `${identifierRule('the audience')}, or a list of such texts`);
-  }
-  requireIdentifier('sub', input.subject);
-  requireIdentifier('jti', input.id);
-  requireIdentifier('txn', input.txn);
-  requireCount('webhook.data.size', 'the size', input.size);
-  requireCount('webhook.retry_count', 'the retry count', input.retryCount);
-  return input.hash === undefined ? undefined : parsePayloadHash(input.hash);
-}
-
-function requireIdentifier(claim: string, value: string | undefined): void {
-  if (value !== undefined && !isIdentifier(value)) throw invalidClaim(claim, identifierRule(claim));
-}
-
-function requireCount(claim: string, name: string, value: number | undefined): void {
-  if (value !== undefined && !(Number.isSafeInteger(value) && value >= 0)) {
-    throw invalidClaim(claim, `${name} must be a whole number from 0`);
-  }
-}
-
-/** Who signs, and with what. */
+/** Issuer and key of a signer. */
 export interface TokenSignerOptions extends KeyPolicy {
   /** The `iss` of the tokens; 1 to 255 characters. */
   readonly issuer: string;
-  /** A shared secret (HS256), a key with its algorithm, or a {@link WebhookSigner} that holds one elsewhere. */
+  /** A shared secret (HS256), a key with its algorithm, or a {@link WebhookSigner} for a key outside this process. */
   readonly key: SigningKeyInput;
-  /** Seconds from `iat` to `exp`; default 300. Receivers refuse more than 3600 unless they are told otherwise. */
+  /** Seconds from `iat` to `exp`; default 300. By default, receivers refuse more than 3600. */
   readonly lifetime?: number | undefined;
-  /** The wire format of its tokens, unless one is named for a token; default `'webhook-token'`. */
+  /** Default wire format of its tokens; default `'webhook-token'`. */
   readonly profile?: WebhookProfile | undefined;
-  /** Where the time comes from; default `Date.now`. */
+  /** The current time; default `Date.now`. */
   readonly now?: TokenClock | undefined;
 }
 
-/** What a token announces. */
+/** The event and the options of one token. */
 export interface WebhookTokenInput {
-  /** Dotted name, `<entity>.<action>`. */
+  /** `<entity>.<action>`; the draft profiles also allow a single word. */
   readonly event: string;
-  /** Inline data: an object whose JSON is an object, nested at most 64 levels. */
+  /** Inline data: an object that serialises to a JSON object of at most 64 levels. */
   readonly data?: object | undefined;
-  /** Digest of the body, `<algorithm>:<hex>`, as `digest` gives it for any wire format. */
+  /** Digest of the body, `<algorithm>:<hex>`, as `digest` returns it; the same for every wire format. */
   readonly hash?: string | undefined;
-  /** Bytes of the body; needed with a hash by `swt-draft-00`, and sent by it alone. */
+  /** Bytes of the body; required with a hash in `swt-draft-00` and ignored in other profiles. */
   readonly size?: number | undefined;
-  /** Attempts made before this one; sent by `swt-draft-02` alone. */
+  /** Attempts made before this one; ignored except in `swt-draft-02`. */
   readonly retryCount?: number | undefined;
-  /** The wire format of this token; default the signer's. */
+  /** Wire format of this token; default: that of the signer. */
   readonly profile?: WebhookProfile | undefined;
-  /** Who the token is meant for; each name 1 to 255 characters. */
+  /** The `aud` of the token; each name 1 to 255 characters. */
   readonly audience?: string | readonly string[] | undefined;
   readonly subject?: string | undefined;
-  /** The token's own id (`jti`); default a random UUID. One id, one token: never reuse it. */
+  /** The token's own id (`jti`); default a random UUID. Never reuse one. */
   readonly id?: string | undefined;
-  /** The event's id, the same over all attempts to deliver it. */
+  /** The event's id, the same for every attempt to deliver it. */
   readonly txn?: string | undefined;
 }
 
-/** Signs tokens with one key. */
+/** Signs tokens. Create one with {@link createTokenSigner}. */
 export interface TokenSigner {
   readonly alg: SignatureAlgorithm;
   readonly kid?: string | undefined;
-  /** Bytes of inline data that are worth signing: set for a {@link WebhookSigner}, which is not at hand. */
+  /** Maximum bytes of inline data; set for a {@link WebhookSigner}. */
   readonly inlineLimit?: number | undefined;
   /**
-   * Signs a fresh token: `iat` and `nbf` now, `exp` a lifetime later.
+   * Signs a new token: `iat` and `nbf` are now, `exp` is a lifetime later.
    *
-   * @returns at once for HMAC keys, a promise for key pairs
-   * @throws {@link WebhookTokenError} `invalid_claim` for input no receiver would accept, `invalid_token` for a
-   *   wire format that has no such algorithm as the key's, `token_too_large`
-   * @throws {@link WebhookPayloadError} `hash_unsupported` for a hash of another form
+   * @returns the token itself for HMAC keys, a promise for key pairs
+   * @throws {@link WebhookTokenError} `invalid_claim` for input that receivers refuse, `invalid_token` for a wire format
+   *   that does not allow the key's algorithm, `token_too_large`
+   * @throws {@link WebhookPayloadError} `hash_unsupported` for a malformed hash
    * @throws {@link WebhookSigningError} `no_signing_key` outside the key's window, `signing_failed`
    */
   sign(input: WebhookTokenInput): MaybePromise<string>;
 }
 
-/** What is wrong with the options, whatever the key. */
-export function sharedFaults({
-  issuer,
-  lifetime = DEFAULT_TOKEN_LIFETIME,
-}: Omit<TokenSignerOptions, 'key'>): ConfigurationFault[] {
-  const faults: ConfigurationFault[] = [];
-  if (!isIdentifier(issuer)) faults.push({ path: 'issuer', message: identifierRule('issuer') });
-  if (!Number.isInteger(lifetime) || lifetime <= 0) {
-    faults.push({ path: 'lifetime', message: 'must be a positive whole number of seconds' });
-  }
-  return faults;
+/**
+ * Creates a signer. The key is parsed here, once.
+ *
+ * @throws {@link WebhookConfigurationError} with every fault and its remedy
+ */
+export function createTokenSigner(options: TokenSignerOptions): TokenSigner {
+  return new KeyTokenSigner(options);
 }
 
-/** Signs with one key; synchronous as long as the key is. */
+/**
+ * Signs one token.
+ *
+ * @throws {@link WebhookTokenError}, {@link WebhookConfigurationError}
+ */
+export async function signWebhookToken(
+  input: WebhookTokenInput,
+  options: TokenSignerOptions,
+): Promise<string> {
+  return createTokenSigner(options).sign(input);
+}
+
+/** Signs with one key; synchronous if the key is. */
 class KeyTokenSigner implements TokenSigner {
   readonly alg: SignatureAlgorithm;
   readonly kid?: string;
@@ -196,12 +112,12 @@ class KeyTokenSigner implements TokenSigner {
 
   private readonly key: SigningKey;
   private readonly window: KeyWindow | undefined;
-  /** As JSON. */
+  /** The issuer as JSON. */
   private readonly issuer: string;
   private readonly lifetime: number;
   private readonly now: TokenClock;
   private readonly rules: ProfileRules;
-  /** The header is the same for every token of a key and a type, so its text is made once. */
+  /** The JSON of the two possible headers, serialised once. */
   private readonly headers: Readonly<Record<ProfileRules['typ'], string>>;
 
   constructor(options: TokenSignerOptions) {
@@ -210,8 +126,8 @@ class KeyTokenSigner implements TokenSigner {
     if (fault !== undefined) faults.push({ path: 'key', message: fault });
     this.lifetime = options.lifetime ?? DEFAULT_TOKEN_LIFETIME;
     const profile = options.profile ?? DEFAULT_PROFILE;
-    const unfit = profileFault(profile, key?.alg);
-    if (unfit !== undefined) faults.push({ path: 'profile', message: unfit });
+    const mismatch = profileFault(profile, key?.alg);
+    if (mismatch !== undefined) faults.push({ path: 'profile', message: mismatch });
     if (key === undefined || faults.length > 0) throw new WebhookConfigurationError(faults);
     this.key = key;
     this.window = window;
@@ -231,7 +147,7 @@ class KeyTokenSigner implements TokenSigner {
   sign(input: WebhookTokenInput): MaybePromise<string> {
     const rules = input.profile === undefined ? this.rules : this.rulesFor(input.profile);
     const hash = checkInput(input, rules.name);
-    const data = input.data === undefined ? undefined : inlineDataText(input.data);
+    const data = input.data === undefined ? undefined : serializeData(input.data);
     const now = readSeconds(this.now);
     if (!maySign(this.window, now)) throw noSigningKey();
     const { size, retryCount } = input;
@@ -241,11 +157,11 @@ class KeyTokenSigner implements TokenSigner {
     return after(token, requireSendable);
   }
 
-  /** Put together from JSON texts: writing an object of eight members takes longer (benchmark `token`, 300 B). */
+  /** Concatenated, because serialising an object of eight members takes longer (benchmark `token`, 300 B). */
   private claimsText(input: WebhookTokenInput, iat: number, webhook: string): string {
     const optional = member('sub', input.subject) + member('aud', input.audience);
     const times = `"iat":${iat},"nbf":${iat},"exp":${iat + this.lifetime}`;
-    // Nothing in a UUID wants escaping.
+    // A UUID needs no escaping.
     const jti = input.id === undefined ? `"${randomUUID()}"` : JSON.stringify(input.id);
     return `{"iss":${this.issuer}${optional},${times},"jti":${jti}${member('txn', input.txn)},"webhook":${webhook}}`;
   }
@@ -257,34 +173,117 @@ class KeyTokenSigner implements TokenSigner {
   }
 }
 
-/** A member of an object after its first, as JSON. */
+/** Checks the options other than the key. */
+export function sharedFaults({
+  issuer,
+  lifetime = DEFAULT_TOKEN_LIFETIME,
+}: Omit<TokenSignerOptions, 'key'>): ConfigurationFault[] {
+  const faults: ConfigurationFault[] = [];
+  if (!isIdentifier(issuer)) faults.push({ path: 'issuer', message: identifierRule('issuer') });
+  if (!Number.isInteger(lifetime) || lifetime <= 0) {
+    faults.push({ path: 'lifetime', message: 'must be a positive whole number of seconds' });
+  }
+  return faults;
+}
+
+/** Reports whether a key may sign at a time, in seconds. No tolerance: the clock is the signer's own. */
+export function maySign(window: KeyWindow | undefined, now: number): boolean {
+  return window === undefined || (window.opens <= now && now < window.closes);
+}
+
+/** Every key is outside its window. */
+export function noSigningKey(): WebhookSigningError {
+  return new WebhookSigningError(
+    'no_signing_key',
+    'no key may sign now: add a key whose notBefore has passed and whose notAfter has not.',
+  );
+}
+
+/** A further member of an object, as JSON. */
 function member(name: string, value: string | readonly string[] | undefined): string {
   return value === undefined ? '' : `,"${name}":${JSON.stringify(value)}`;
 }
 
-/** A token that every receiver refuses for its size is told to whoever signs it, not to a log over there. */
+/** Every receiver refuses a larger token, so the signer does first. */
 function requireSendable(token: string): string {
   if (token.length <= MAX_TOKEN_BYTES) return token;
   throw tokenTooLarge();
 }
 
 /**
- * Makes a signer; the key is parsed here, once.
+ * Checks everything but the data by the rules that receivers apply.
  *
- * @throws {@link WebhookConfigurationError} with every fault and its remedy
+ * @returns the parsed hash
+ * @throws {@link WebhookTokenError} `invalid_claim`, {@link WebhookPayloadError} `hash_unsupported`
  */
-export function createTokenSigner(options: TokenSignerOptions): TokenSigner {
-  return new KeyTokenSigner(options);
+function checkInput(input: WebhookTokenInput, profile: WebhookProfile): PayloadHash | undefined {
+  if (!isEventName(input.event, profile)) {
+    throw invalidClaim('webhook.event', `the event name must be ${eventNameRule(profile)}`);
+  }
+  if (input.data !== undefined && !isObject(input.data)) {
+    throw invalidClaim(
+      'webhook.data',
+      'inline data must be an object: send anything else in the body of a POST',
+    );
+  }
+  if (input.audience !== undefined && !isAudience(input.audience)) {
+    throw invalidClaim('aud', `${identifierRule('the audience')}, or a list of them`);
+  }
+  requireIdentifier('sub', input.subject);
+  requireIdentifier('jti', input.id);
+  requireIdentifier('txn', input.txn);
+  requireCount('webhook.data.size', 'the size', input.size);
+  requireCount('webhook.retry_count', 'the retry count', input.retryCount);
+  return input.hash === undefined ? undefined : parsePayloadHash(input.hash);
 }
 
+function requireIdentifier(claim: string, value: string | undefined): void {
+  if (value !== undefined && !isIdentifier(value)) throw invalidClaim(claim, identifierRule(claim));
+}
+
+function requireCount(claim: string, name: string, value: number | undefined): void {
+  if (value !== undefined && !(Number.isSafeInteger(value) && value >= 0)) {
+    throw invalidClaim(claim, `${name} must be a whole number from 0`);
+  }
+}
+
+/** One regular expression takes a third of the time of two searches (benchmark `token`, 6 kB). */
+const PROTOTYPE_NAMES = /__proto__|constructor/;
+
 /**
- * Signs one token.
- *
- * @throws {@link WebhookTokenError}, {@link WebhookConfigurationError}
+ * Serialises inline data and checks the JSON by the rules that receivers apply. The object itself says little, since it
+ * may have a toJSON.
  */
-export async function signWebhookToken(
-  input: WebhookTokenInput,
-  options: TokenSignerOptions,
-): Promise<string> {
-  return createTokenSigner(options).sign(input);
+function serializeData(data: object): string {
+  const text = serialize(data);
+  if (!text?.startsWith('{')) {
+    throw invalidClaim(
+      'webhook.data',
+      'the JSON of inline data must be an object: send anything else in the body of a POST',
+    );
+  }
+  if (textNestsDeeper(text, MAX_DATA_DEPTH)) {
+    throw invalidClaim('webhook.data', `inline data nests at most ${MAX_DATA_DEPTH} levels`);
+  }
+  // JSON.stringify escapes no letters, so these names are visible; the JSON is parsed again only if it contains one.
+  if (PROTOTYPE_NAMES.test(text) && structureFault(parseJson(text), MAX_DATA_DEPTH)) {
+    throw invalidClaim(
+      'webhook.data',
+      'the data has a member that would replace a prototype: __proto__, or prototype in constructor',
+    );
+  }
+  return text;
+}
+
+/** @returns `undefined` if a toJSON returns no value */
+function serialize(data: object): string | undefined {
+  try {
+    return JSON.stringify(data);
+  } catch {
+    // The error of JSON.stringify names members of the data, so it is dropped.
+    throw invalidClaim(
+      'webhook.data',
+      'the data is not JSON: it has a cycle, a BigInt, or a toJSON that throws',
+    );
+  }
 }

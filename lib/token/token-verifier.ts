@@ -3,7 +3,7 @@ import {
   WebhookConfigurationError,
   WebhookTokenError,
 } from '../errors/webhook.error.js';
-import { type CompactToken, invalidToken, parseCompactToken } from './compact-token.js';
+import { type CompactToken, parseCompactToken, UNSUPPORTED_EXTENSIONS } from './compact-token.js';
 import { isKeyId } from './identifier.js';
 import { decodeBase64urlText } from './json/base64url.js';
 import { type ClaimsJson, readClaims, requireSoundStructure } from './json/claims-json.js';
@@ -15,6 +15,7 @@ import type { VerificationKey } from './keys/token-key.js';
 import { after, type MaybePromise } from './maybe-promise.js';
 import { ProfileChoice } from './profiles/profile-choice.js';
 import { readSeconds, type TokenClock } from './token-clock.js';
+import { invalidToken } from './token-refusals.js';
 import { validateClaims } from './validate-claims.js';
 import type { VerifiedWebhookToken, WebhookTokenHeader } from './webhook-claims.interface.js';
 import {
@@ -26,299 +27,37 @@ import {
   type WebhookProfile,
 } from './webhook-token.constants.js';
 
-/** Header texts that are remembered; a key's owner decides what its header says, so there is a bound. */
-const REMEMBERED_HEADERS = 256;
-
-/**
- * Reads the headers of tokens, and remembers those that were authenticated: a sender's next token has the
- * same one, and need not have it parsed again (benchmark `token`).
- */
-class TokenHeaders {
-  private readonly authentic = new Map<string, WebhookTokenHeader>();
-  /** Of the last authentic token: comparing two texts takes a third of finding one in a map, which hashes it. */
-  private latest: { readonly segment: string; readonly header: WebhookTokenHeader } | undefined;
-
-  constructor(private readonly profiles: ProfileChoice) {}
-
-  /**
-   * @param segment - the header as it stands in the token
-   * @throws {@link WebhookTokenError} `invalid_token`
-   */
-  read(segment: string): WebhookTokenHeader {
-    if (segment === this.latest?.segment) return this.latest.header;
-    return this.authentic.get(segment) ?? parseHeader(segment, this.profiles);
-  }
-
-  /** Remembers a header; its token's signature must hold. */
-  remember(segment: string, header: WebhookTokenHeader): void {
-    if (header === this.latest?.header) return;
-    this.latest = { segment, header };
-    // What is remembered is frozen, since every token of this header gets the same object.
-    if (Object.isFrozen(header)) return;
-    if (this.authentic.size >= REMEMBERED_HEADERS) this.authentic.clear();
-    this.authentic.set(segment, Object.freeze(header));
-  }
-}
-
-function parseHeader(segment: string, profiles: ProfileChoice): WebhookTokenHeader {
-  const text = decodeBase64urlText(segment);
-  const header = text === undefined ? undefined : parseJson(text);
-  if (text === undefined || !isObject(header) || hasDuplicateMember(text, header))
-    throw invalidToken();
-  const { alg, typ, kid } = header;
-  if (typeof alg !== 'string' || !profiles.admits(typ)) throw invalidToken();
-  if (kid !== undefined && !isKeyId(kid)) throw invalidToken();
-  // Extensions this package does not implement, RFC 7515 section 4.1.11, RFC 7797 and JWE's `zip`.
-  if ('crit' in header || 'b64' in header || 'zip' in header) throw invalidToken();
-  return header as unknown as WebhookTokenHeader;
-}
-
-/** Whom a verifier trusts, and how strict it is. */
+/** Trusted issuers and limits of a verifier. */
 export interface TokenVerifierOptions extends KeyPolicy {
-  /** Everybody whose tokens are taken, with their keys; or where to find both. */
+  /** Trusted issuers with their keys, or a source of them. */
   readonly issuers: readonly TrustedIssuer[] | KeySource;
   /** Seconds by which two clocks may differ, 0 to 300; default 60. */
   readonly clockTolerance?: number | undefined;
-  /** Seconds between `iat` and `exp` at the most; default 3600. */
+  /** Maximum seconds between `iat` and `exp`; default 3600. */
   readonly maxTokenLifetime?: number | undefined;
   /**
    * Members of objects and elements of arrays that the claims may have, at all levels; default 100,000. They are
    * counted before the claims are parsed.
    */
   readonly maxJsonMembers?: number | undefined;
-  /** Who this receiver is. With one, a token must name it; without, a token that names any is refused. */
+  /** Names of this receiver. If set, a token must name one of them; if not, a token with `aud` is refused. */
   readonly audience?: string | readonly string[] | undefined;
   /**
-   * Wire formats to accept; default `['webhook-token']`. Each token is held against the rules of one of them,
+   * Accepted wire formats; default `['webhook-token']`. Each token is checked against the rules of exactly one of them,
    * chosen by `typ` and by the form of its data.
    */
   readonly profiles?: readonly WebhookProfile[] | undefined;
-  /** Where the time comes from; default `Date.now`. */
+  /** The current time; default `Date.now`. */
   readonly now?: TokenClock | undefined;
 }
 
-/** Verifies tokens against a fixed set of issuers. */
-export interface TokenVerifier {
-  /**
-   * Verifies a compact token: form, header, signature, then claims. Until the signature holds, an
-   * error's message says no more than that the token is invalid (or too large), and names no claim. Its
-   * code still tells which step refused the token: `invalid_token`, `unknown_key`, `wrong_issuer` or
-   * `bad_signature`, since issuers and the names of keys are no secrets.
-   *
-   * @returns at once for HMAC keys, a promise for key pairs
-   * @throws {@link WebhookTokenError}, as a rejection where the result is a promise
-   */
-  verify(token: string): MaybePromise<VerifiedWebhookToken>;
-}
-
-/** What a verifier holds a token against, for whoever explains its refusals. */
-export interface TokenRules {
-  readonly keys: KeySource;
-  /** Seconds. */
-  readonly clockTolerance: number;
-  /** Seconds. */
-  readonly maxTokenLifetime: number;
-  readonly audience: readonly string[];
-  readonly now: TokenClock;
-  /**
-   * Seconds by which clocks may differ for a token, which its wire format decides.
-   *
-   * @param typ - of its header
-   * @param webhook - its claim, unchecked
-   */
-  toleranceFor(typ: string | undefined, webhook: unknown): number;
-}
-
-/** The audiences of a receiver; none where none is configured. */
-function audiences(audience: TokenVerifierOptions['audience']): readonly string[] {
-  if (audience === undefined) return [];
-  return typeof audience === 'string' ? [audience] : audience;
-}
-
-/** What is wrong with the options, the issuers and their keys aside. */
-function optionFaults(
-  options: TokenVerifierOptions,
-  clockTolerance: number,
-  maxTokenLifetime: number,
-): ConfigurationFault[] {
-  const faults: ConfigurationFault[] = [];
-  // Finite first: the text '60' compares like a number, and then `exp + '60'` never expires.
-  if (!(
-    Number.isFinite(clockTolerance) &&
-    clockTolerance >= 0 &&
-    clockTolerance <= MAX_CLOCK_TOLERANCE
-  )) {
-    faults.push({
-      path: 'clockTolerance',
-      message: `must be 0 to ${MAX_CLOCK_TOLERANCE} seconds: a wider tolerance keeps expired tokens alive`,
-    });
-  }
-  if (!(Number.isFinite(maxTokenLifetime) && maxTokenLifetime > 0)) {
-    faults.push({ path: 'maxTokenLifetime', message: 'must be a positive number of seconds' });
-  }
-  const { maxJsonMembers = DEFAULT_MAX_JSON_MEMBERS } = options;
-  if (!(Number.isSafeInteger(maxJsonMembers) && maxJsonMembers > 0)) {
-    faults.push({ path: 'maxJsonMembers', message: 'must be a positive whole number' });
-  }
-  const unknown = options.profiles?.filter((profile) => !WEBHOOK_PROFILES.includes(profile)) ?? [];
-  if (options.profiles?.length === 0 || unknown.length > 0) {
-    faults.push({
-      path: 'profiles',
-      message: `must name at least one of the profiles this version has: ${WEBHOOK_PROFILES.join(', ')}`,
-    });
-  }
-  if (audiences(options.audience).some((one) => typeof one !== 'string' || one === '')) {
-    faults.push({ path: 'audience', message: 'must be a non-empty text, or a list of them' });
-  }
-  return faults;
-}
-
-/** Verifies by the keys of a ring, which may change. Synchronous as long as ring and key are. */
-class KeyRingTokenVerifier implements TokenVerifier, TokenRules {
-  readonly keys: KeySource;
-  readonly clockTolerance: number;
-  readonly maxTokenLifetime: number;
-  readonly audience: readonly string[];
-  readonly now: TokenClock;
-  private readonly maxJsonMembers: number;
-  private readonly profiles: ProfileChoice;
-  private readonly headers: TokenHeaders;
-
-  constructor(options: TokenVerifierOptions) {
-    const { keys, faults } = keySource(options);
-    this.keys = keys;
-    this.clockTolerance = options.clockTolerance ?? DEFAULT_CLOCK_TOLERANCE;
-    this.maxTokenLifetime = options.maxTokenLifetime ?? DEFAULT_MAX_TOKEN_LIFETIME;
-    this.audience = audiences(options.audience);
-    this.now = options.now ?? Date.now;
-    this.maxJsonMembers = options.maxJsonMembers ?? DEFAULT_MAX_JSON_MEMBERS;
-    this.profiles = new ProfileChoice(options.profiles);
-    this.headers = new TokenHeaders(this.profiles);
-    faults.push(...optionFaults(options, this.clockTolerance, this.maxTokenLifetime));
-    if (faults.length > 0) throw new WebhookConfigurationError(faults);
-  }
-
-  toleranceFor(typ: string | undefined, webhook: unknown): number {
-    return this.profiles.choose(typ, webhook).toleratesSkew ? this.clockTolerance : 0;
-  }
-
-  verify(token: string): MaybePromise<VerifiedWebhookToken> {
-    const compact = parseCompactToken(token);
-    const header = this.headers.read(compact.header);
-    return after(this.keys.ring(), (trusted) => this.verifyWith(trusted, compact, header));
-  }
-
-  private verifyWith(
-    trusted: TrustedIssuers,
-    compact: CompactToken,
-    header: WebhookTokenHeader,
-  ): MaybePromise<VerifiedWebhookToken> {
-    // With one issuer the key is known before a byte of the claims is parsed. With several, `iss`
-    // must be read to find it; nothing else of the claims is looked at before the signature holds.
-    const { sole } = trusted;
-    const read = sole === undefined ? readClaims(compact.payload, this.maxJsonMembers) : undefined;
-    const issuer = sole ?? issuerOf(read, trusted);
-    const now = readSeconds(this.now);
-    const verified = after(issuer.candidates(header.kid, now), (keys) =>
-      firstThatVerifies(keys, header, compact),
-    );
-    // The times hold or not at the moment the token came; a key that takes a while changes nothing.
-    return after(verified, (key) => this.accept(compact, header, issuer, key, now, read));
-  }
-
-  private accept(
-    compact: CompactToken,
-    header: WebhookTokenHeader,
-    issuer: IssuerKeys,
-    key: VerificationKey,
-    now: number,
-    read: ClaimsJson | undefined,
-  ): VerifiedWebhookToken {
-    this.headers.remember(compact.header, header);
-    const json = read ?? readClaims(compact.payload, this.maxJsonMembers);
-    const value = json?.value;
-    if (json === undefined || !isObject(value)) {
-      throw new WebhookTokenError(
-        'invalid_token',
-        `the claims must be one JSON object in UTF-8 with at most ${this.maxJsonMembers} members`,
-      );
-    }
-    requireSoundStructure(json);
-    const rules = this.profiles.choose(header.typ, value['webhook']);
-    if (!rules.algorithms.has(key.alg)) {
-      throw new WebhookTokenError(
-        'invalid_token',
-        `a token of ${rules.name} is not signed by ${key.alg}`,
-      );
-    }
-    const claims = validateClaims(value, {
-      rules,
-      issuer: issuer.issuer,
-      audience: this.audience,
-      now,
-      clockTolerance: this.clockTolerance,
-      maxTokenLifetime: this.maxTokenLifetime,
-      maxJsonMembers: this.maxJsonMembers,
-    });
-    return { header, claims, key: describeKey(key, issuer.issuer), profile: rules.name };
-  }
-}
-
-function keySource(options: TokenVerifierOptions): {
-  keys: KeySource;
-  faults: ConfigurationFault[];
-} {
-  const { issuers } = options;
-  if ('ring' in issuers) return { keys: issuers, faults: [] };
-  const { ring, faults } = KeyRing.build(issuers, options);
-  return { keys: ring, faults };
-}
-
-function issuerOf(read: ClaimsJson | undefined, trusted: TrustedIssuers): IssuerKeys {
-  const claims = read?.value;
-  if (!isObject(claims)) throw invalidToken();
-  const iss = claims['iss'];
-  const issuer = typeof iss === 'string' ? trusted.of(iss) : undefined;
-  if (issuer === undefined) throw new WebhookTokenError('wrong_issuer', 'the token is invalid');
-  return issuer;
-}
-
-function firstThatVerifies(
-  candidates: readonly VerificationKey[],
-  header: WebhookTokenHeader,
-  compact: CompactToken,
-  from = 0,
-): MaybePromise<VerificationKey> {
-  if (candidates.length === 0) throw new WebhookTokenError('unknown_key', 'the token is invalid');
-  let algorithmServed = false;
-  for (let i = from; i < candidates.length; i++) {
-    const key = candidates[i]!;
-    // The algorithm is the key's; a token that names another one was not signed with this key.
-    if (key.alg !== header.alg) continue;
-    algorithmServed = true;
-    const holds = key.verify(compact);
-    if (holds === true) return key;
-    if (holds !== false) {
-      return holds.then((held) =>
-        held ? key : firstThatVerifies(candidates, header, compact, i + 1),
-      );
-    }
-  }
-  if (!algorithmServed && from === 0) throw invalidToken();
-  throw new WebhookTokenError('bad_signature', 'the token is invalid');
-}
-
-function describeKey(key: VerificationKey, issuer: string): VerifiedWebhookToken['key'] {
-  return key.kid === undefined ? { issuer, alg: key.alg } : { issuer, alg: key.alg, kid: key.kid };
-}
-
 /**
- * Makes a verifier; keys are parsed here, once.
+ * Creates a verifier. Keys are parsed here, once.
  *
  * @throws {@link WebhookConfigurationError} with every fault and its remedy
  */
 export function createTokenVerifier(options: TokenVerifierOptions): TokenVerifier {
-  return new KeyRingTokenVerifier(options);
+  return new TokenVerifier(options);
 }
 
 /**
@@ -333,7 +72,254 @@ export async function verifyWebhookToken(
   return createTokenVerifier(options).verify(token);
 }
 
-/** The rules of a verifier; `undefined` for one that is not this package's. */
-export function rulesOf(verifier: TokenVerifier): TokenRules | undefined {
-  return verifier instanceof KeyRingTokenVerifier ? verifier : undefined;
+/** Verifies tokens of trusted issuers. Create one with {@link createTokenVerifier}. */
+export class TokenVerifier {
+  /** @internal */
+  readonly keys: KeySource;
+  /** Seconds. @internal */
+  readonly clockTolerance: number;
+  /** Seconds. @internal */
+  readonly maxTokenLifetime: number;
+  /** @internal */
+  readonly audience: readonly string[];
+  /** @internal */
+  readonly now: TokenClock;
+  private readonly maxJsonMembers: number;
+  private readonly profiles: ProfileChoice;
+  private readonly headers: HeaderCache;
+
+  /** @internal */
+  constructor(options: TokenVerifierOptions) {
+    const { keys, faults } = keySource(options);
+    this.keys = keys;
+    this.clockTolerance = options.clockTolerance ?? DEFAULT_CLOCK_TOLERANCE;
+    this.maxTokenLifetime = options.maxTokenLifetime ?? DEFAULT_MAX_TOKEN_LIFETIME;
+    this.maxJsonMembers = options.maxJsonMembers ?? DEFAULT_MAX_JSON_MEMBERS;
+    this.audience = audiences(options.audience);
+    this.now = options.now ?? Date.now;
+    this.profiles = new ProfileChoice(options.profiles);
+    this.headers = new HeaderCache(this.profiles);
+    faults.push(...this.limitFaults(), ...profileFaults(options), ...audienceFaults(this.audience));
+    if (faults.length > 0) throw new WebhookConfigurationError(faults);
+  }
+
+  /**
+   * Verifies a compact token: form, header, signature, then claims.
+   *
+   * Until the signature is verified, the message of an error says only that the token is invalid or too large, and names
+   * no claim. The code tells which step failed (`invalid_token`, `unknown_key`, `wrong_issuer` or `bad_signature`), since
+   * issuers and key ids are not secret.
+   *
+   * @returns the token itself for HMAC keys, a promise for key pairs
+   * @throws {@link WebhookTokenError}; a rejection if the result is a promise
+   */
+  verify(token: string): MaybePromise<VerifiedWebhookToken> {
+    const compact = parseCompactToken(token);
+    const header = this.headers.read(compact.header);
+    return after(this.keys.ring(), (trusted) => this.verifyWith(trusted, compact, header));
+  }
+
+  /**
+   * The clock tolerance that applies to a token, which depends on its profile.
+   *
+   * @param typ - from the token's header
+   * @param webhook - the claim, unchecked
+   * @returns seconds
+   * @internal
+   */
+  toleranceFor(typ: string | undefined, webhook: unknown): number {
+    return this.profiles.choose(typ, webhook).toleratesSkew ? this.clockTolerance : 0;
+  }
+
+  private verifyWith(
+    trusted: TrustedIssuers,
+    compact: CompactToken,
+    header: WebhookTokenHeader,
+  ): MaybePromise<VerifiedWebhookToken> {
+    // With a single issuer, the claims are not even parsed before the signature is verified. With several, `iss` selects
+    // the keys; no other claim is read.
+    const { sole } = trusted;
+    const parsed = sole === undefined ? this.readClaims(compact) : undefined;
+    const issuer = sole ?? issuerOf(parsed, trusted);
+    // A slow key must not make a token expire, so the time is read before the signature is verified.
+    const now = readSeconds(this.now);
+    const key = after(issuer.candidates(header.kid, now), (candidates) =>
+      firstThatVerifies(candidates, header, compact),
+    );
+    return after(key, (verified) => {
+      this.headers.remember(compact.header, header);
+      const claims = parsed ?? this.readClaims(compact);
+      return this.acceptClaims(claims, header, issuer.issuer, verified, now);
+    });
+  }
+
+  /** Checks the claims of an authenticated token. */
+  private acceptClaims(
+    json: ClaimsJson | undefined,
+    header: WebhookTokenHeader,
+    issuer: string,
+    key: VerificationKey,
+    now: number,
+  ): VerifiedWebhookToken {
+    const value = json?.value;
+    if (json === undefined || !isObject(value)) {
+      throw new WebhookTokenError(
+        'invalid_token',
+        `the claims must be one JSON object in UTF-8 with at most ${this.maxJsonMembers} members`,
+      );
+    }
+    requireSoundStructure(json);
+    const rules = this.profiles.choose(header.typ, value['webhook']);
+    if (!rules.algorithms.has(key.alg)) {
+      throw new WebhookTokenError('invalid_token', `${rules.name} does not allow ${key.alg}`);
+    }
+    const claims = validateClaims(value, {
+      rules,
+      issuer,
+      audience: this.audience,
+      now,
+      clockTolerance: this.clockTolerance,
+      maxTokenLifetime: this.maxTokenLifetime,
+      maxJsonMembers: this.maxJsonMembers,
+    });
+    return { header, claims, key: describeKey(key, issuer), profile: rules.name };
+  }
+
+  private readClaims(compact: CompactToken): ClaimsJson | undefined {
+    return readClaims(compact.payload, this.maxJsonMembers);
+  }
+
+  private limitFaults(): ConfigurationFault[] {
+    const { clockTolerance, maxTokenLifetime, maxJsonMembers } = this;
+    const faults: ConfigurationFault[] = [];
+    // Number.isFinite rejects the string '60', which compares like a number but makes `exp + '60'` a string.
+    const isTolerance = Number.isFinite(clockTolerance) && clockTolerance >= 0;
+    if (!isTolerance || clockTolerance > MAX_CLOCK_TOLERANCE) {
+      faults.push({
+        path: 'clockTolerance',
+        message: `must be 0 to ${MAX_CLOCK_TOLERANCE} seconds: a wider tolerance keeps expired tokens alive`,
+      });
+    }
+    if (!(Number.isFinite(maxTokenLifetime) && maxTokenLifetime > 0)) {
+      faults.push({ path: 'maxTokenLifetime', message: 'must be a positive number of seconds' });
+    }
+    if (!(Number.isSafeInteger(maxJsonMembers) && maxJsonMembers > 0)) {
+      faults.push({ path: 'maxJsonMembers', message: 'must be a positive whole number' });
+    }
+    return faults;
+  }
+}
+
+/** Headers that are cached; a key's owner chooses what its headers contain, so the cache is bounded. */
+const MAX_CACHED_HEADERS = 256;
+
+/**
+ * Parses headers and caches those of authenticated tokens: a sender's tokens all have the same header (benchmark
+ * `token`).
+ */
+class HeaderCache {
+  private readonly authenticated = new Map<string, WebhookTokenHeader>();
+  /** The header of the last token: comparing two strings takes a third of the time of a map lookup, which hashes one. */
+  private latest: { readonly segment: string; readonly header: WebhookTokenHeader } | undefined;
+
+  constructor(private readonly profiles: ProfileChoice) {}
+
+  /**
+   * @param segment - the first part of the token
+   * @throws {@link WebhookTokenError} `invalid_token`
+   */
+  read(segment: string): WebhookTokenHeader {
+    if (segment === this.latest?.segment) return this.latest.header;
+    return this.authenticated.get(segment) ?? parseHeader(segment, this.profiles);
+  }
+
+  /** Caches a header whose token has a valid signature. */
+  remember(segment: string, header: WebhookTokenHeader): void {
+    if (header === this.latest?.header) return;
+    this.latest = { segment, header };
+    // Frozen means cached already. All tokens with this header share the object, so it must not change.
+    if (Object.isFrozen(header)) return;
+    if (this.authenticated.size >= MAX_CACHED_HEADERS) this.authenticated.clear();
+    this.authenticated.set(segment, Object.freeze(header));
+  }
+}
+
+function parseHeader(segment: string, profiles: ProfileChoice): WebhookTokenHeader {
+  const text = decodeBase64urlText(segment);
+  const header = text === undefined ? undefined : parseJson(text);
+  if (text === undefined || !isObject(header)) throw invalidToken();
+  if (hasDuplicateMember(text, header)) throw invalidToken();
+  const { alg, typ, kid } = header;
+  if (typeof alg !== 'string' || !profiles.admits(typ)) throw invalidToken();
+  if (kid !== undefined && !isKeyId(kid)) throw invalidToken();
+  if (UNSUPPORTED_EXTENSIONS.some((name) => name in header)) throw invalidToken();
+  return header as unknown as WebhookTokenHeader;
+}
+
+function issuerOf(parsed: ClaimsJson | undefined, trusted: TrustedIssuers): IssuerKeys {
+  const claims = parsed?.value;
+  if (!isObject(claims)) throw invalidToken();
+  const iss = claims['iss'];
+  const issuer = typeof iss === 'string' ? trusted.of(iss) : undefined;
+  if (issuer === undefined) throw invalidToken('wrong_issuer');
+  return issuer;
+}
+
+function firstThatVerifies(
+  candidates: readonly VerificationKey[],
+  header: WebhookTokenHeader,
+  compact: CompactToken,
+  from = 0,
+): MaybePromise<VerificationKey> {
+  if (candidates.length === 0) throw invalidToken('unknown_key');
+  let hasAlgorithm = false;
+  for (let i = from; i < candidates.length; i++) {
+    const key = candidates[i]!;
+    // A key has one algorithm; a token that names another was not signed with this key.
+    if (key.alg !== header.alg) continue;
+    hasAlgorithm = true;
+    const valid = key.verify(compact);
+    if (valid === true) return key;
+    if (valid !== false) {
+      return valid.then((isValid) =>
+        isValid ? key : firstThatVerifies(candidates, header, compact, i + 1),
+      );
+    }
+  }
+  throw invalidToken(hasAlgorithm || from > 0 ? 'bad_signature' : 'invalid_token');
+}
+
+function describeKey(key: VerificationKey, issuer: string): VerifiedWebhookToken['key'] {
+  return key.kid === undefined ? { issuer, alg: key.alg } : { issuer, alg: key.alg, kid: key.kid };
+}
+
+function keySource(options: TokenVerifierOptions): {
+  keys: KeySource;
+  faults: ConfigurationFault[];
+} {
+  const { issuers } = options;
+  if ('ring' in issuers) return { keys: issuers, faults: [] };
+  const { ring, faults } = KeyRing.build(issuers, options);
+  return { keys: ring, faults };
+}
+
+function audiences(audience: TokenVerifierOptions['audience']): readonly string[] {
+  if (audience === undefined) return [];
+  return typeof audience === 'string' ? [audience] : audience;
+}
+
+function profileFaults({ profiles }: TokenVerifierOptions): ConfigurationFault[] {
+  if (profiles === undefined) return [];
+  if (profiles.length > 0 && profiles.every((one) => WEBHOOK_PROFILES.includes(one))) return [];
+  return [
+    {
+      path: 'profiles',
+      message: `must name at least one of these profiles and no other: ${WEBHOOK_PROFILES.join(', ')}`,
+    },
+  ];
+}
+
+function audienceFaults(audience: readonly unknown[]): ConfigurationFault[] {
+  if (audience.every((one) => typeof one === 'string' && one !== '')) return [];
+  return [{ path: 'audience', message: 'must be a non-empty string or a list of them' }];
 }

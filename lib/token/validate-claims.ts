@@ -1,14 +1,14 @@
 import { WebhookTokenError, type WebhookTokenErrorCode } from '../errors/webhook.error.js';
-import { invalidClaim as invalid } from './claim-refusals.js';
+import { invalidClaim as invalid } from './token-refusals.js';
 import { eventNameRule, isEventName } from './event-name.js';
 import { identifierRule, isIdentifier } from './identifier.js';
 import { isObject } from './json/strict-json.js';
-import type { Members, ProfileRules } from './profiles/profile-rules.interface.js';
+import type { Members, ProfileRules } from './profiles/profile-rules.js';
 import type { WebhookClaim, WebhookTokenClaims } from './webhook-claims.interface.js';
 import { FIRST_MILLISECOND_TIMESTAMP } from './webhook-token.constants.js';
 
 /**
- * Tells whether a value can be the claim `aud`: one name, or a list of at least one.
+ * Reports whether a value is a valid `aud`: one name, or a non-empty list of names.
  *
  * @see RFC 7519, section 4.1.3
  */
@@ -16,19 +16,19 @@ export function isAudience(value: unknown): value is string | readonly string[] 
   return Array.isArray(value) ? value.length > 0 && value.every(isIdentifier) : isIdentifier(value);
 }
 
-/** What the claims are held against. */
+/** What the claims of a token are checked against. */
 interface ClaimsExpectation {
-  /** The rules of the wire format the token is written in. */
+  /** Of the token's wire format. */
   readonly rules: ProfileRules;
-  /** The issuer whose key the token verified under. */
+  /** The issuer whose key verified the token. */
   readonly issuer: string;
-  /** Audiences this receiver answers to; empty when none is configured. */
+  /** Names of this receiver; empty if none is configured. */
   readonly audience: readonly string[];
   /** Seconds since the epoch. */
   readonly now: number;
-  /** Seconds by which the clocks may differ. */
+  /** Seconds by which two clocks may differ. */
   readonly clockTolerance: number;
-  /** Seconds a token may live. */
+  /** Maximum seconds between `iat` and `exp`. */
   readonly maxTokenLifetime: number;
   /** Members that JSON inside the claims may have. */
   readonly maxJsonMembers: number;
@@ -40,7 +40,7 @@ interface ClaimsExpectation {
  * @throws {@link WebhookTokenError} with the claim at fault
  */
 export function validateClaims(claims: Members, expected: ClaimsExpectation): WebhookTokenClaims {
-  // Each member by its own name: looking members up by a name in a variable costs several times as much.
+  // Literal names: a lookup by a name in a variable takes several times as long.
   const { webhook, iss, jti, sub, txn, aud } = claims;
   requirePresent('webhook', webhook);
   requirePresent('iss', iss);
@@ -67,8 +67,8 @@ function validateTimes(claims: Members, expected: ClaimsExpectation): void {
   const exp = numericDate('exp', claims['exp']);
   const iat = numericDate('iat', claims['iat']);
   const nbf = claims['nbf'] === undefined ? undefined : numericDate('nbf', claims['nbf']);
-  if (iat >= exp) throw invalid('exp', 'exp must lie after iat');
-  // Written so that a clock that gives NaN refuses every token instead of accepting it for ever.
+  if (iat >= exp) throw invalid('exp', 'exp must be later than iat');
+  // Negated, so that a clock that returns NaN refuses every token instead of accepting expired ones.
   if (!(now < exp + clockTolerance)) throw refuse('token_expired', 'exp', 'the token has expired');
   if (nbf !== undefined && nbf > now + clockTolerance) {
     throw refuse('token_not_yet_valid', 'nbf', 'the token is not valid yet');
@@ -77,21 +77,29 @@ function validateTimes(claims: Members, expected: ClaimsExpectation): void {
     throw refuse('token_not_yet_valid', 'iat', 'the token was issued in the future');
   }
   if (exp - iat > maxTokenLifetime) {
-    throw refuse('token_too_old', 'exp', `the token lives longer than ${maxTokenLifetime} seconds`);
+    throw refuse(
+      'token_too_old',
+      'exp',
+      `the lifetime of the token is longer than ${maxTokenLifetime} seconds`,
+    );
   }
 }
 
 function validateAudience(aud: unknown, configured: readonly string[]): void {
   if (aud === undefined) {
     if (configured.length === 0) return;
-    throw refuse('wrong_audience', 'aud', 'the token names no audience, and this receiver has one');
+    throw refuse(
+      'wrong_audience',
+      'aud',
+      'the token has no audience, and this receiver requires one',
+    );
   }
   const named: unknown[] = Array.isArray(aud) ? aud : [aud];
   if (named.length === 0 || !named.every((one) => typeof one === 'string')) {
-    throw invalid('aud', 'aud must be a text or a list of texts');
+    throw invalid('aud', 'aud must be a string or a list of strings');
   }
   if (!named.some((one) => configured.includes(one))) {
-    throw refuse('wrong_audience', 'aud', 'the token is meant for another audience');
+    throw refuse('wrong_audience', 'aud', 'the token is for another audience');
   }
 }
 

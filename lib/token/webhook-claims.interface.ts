@@ -1,29 +1,29 @@
 import type { SignatureAlgorithm, WebhookProfile } from './webhook-token.constants.js';
 
-/** The protected header of a webhook token, after verification. */
+/** The protected header of a verified token. */
 export interface WebhookTokenHeader {
   readonly alg: SignatureAlgorithm;
-  /** Absent only where the wire format does not check it: `swt-draft-00`. */
+  /** Absent only in `swt-draft-00`, which does not check it. */
   readonly typ?: string;
   readonly kid?: string;
 }
 
-/** The custom claim: what happened, with the data or a digest of the body that carries it. */
+/** The claim `webhook`: the event, with its data or the digest of a body that carries it. */
 export interface WebhookClaim {
-  /** Dotted name, `<entity>.<action>`. */
+  /** `<entity>.<action>`; the drafts also allow a single word. */
   readonly event: string;
   /**
    * Inline event data: an object. In `swt-draft-00`, data that arrives as base64 is decoded and may be any JSON value,
    * and with a body it is the reference `{ hash, hashAlg?, size }`.
    */
   readonly data?: unknown;
-  /** Digest of the body, `<algorithm>:<hex>`, with the algorithm as the wire format spells it. */
+  /** Digest of the body, `<algorithm>:<hex>`, with the algorithm name of the wire format. */
   readonly hash?: string;
-  /** Of `swt-draft-02`: attempts made before this one. */
+  /** In `swt-draft-02`: attempts made before this one. */
   readonly retry_count?: number;
 }
 
-/** The claims of a webhook token, after verification. Times are seconds since the epoch. */
+/** The claims of a verified token. Times are seconds since the epoch and may have fractions. */
 export interface WebhookTokenClaims {
   readonly webhook: WebhookClaim;
   readonly iss: string;
@@ -33,24 +33,24 @@ export interface WebhookTokenClaims {
   readonly nbf?: number;
   readonly aud?: string | readonly string[];
   readonly sub?: string;
-  /** The event's id, the same over all attempts to deliver it (RFC 8417, section 2.2). */
+  /** The event's id, the same for every attempt to deliver it (RFC 8417, section 2.2). */
   readonly txn?: string;
-  /** Members this package does not know are ignored, and kept for the application. */
+  /** Unknown members are ignored and kept for the application. */
   readonly [claim: string]: unknown;
 }
 
-/** Which key a token verified under. Never the key itself. */
+/** The key that verified a token; never the key material. */
 export interface VerifiedKey {
   readonly issuer: string;
   readonly alg: SignatureAlgorithm;
   readonly kid?: string;
 }
 
-/** A token whose signature and claims hold. */
+/** A token whose signature and claims are valid. */
 export interface VerifiedWebhookToken {
   readonly header: WebhookTokenHeader;
   readonly claims: WebhookTokenClaims;
   readonly key: VerifiedKey;
-  /** The wire format it is written in. */
+  /** Its wire format. */
   readonly profile: WebhookProfile;
 }

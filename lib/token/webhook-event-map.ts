@@ -9,12 +9,12 @@
  * }
  * ```
  *
- * From then on names and data are checked at compile time, in handlers, in `publish` and in the test
- * helpers. Without a declaration every name is allowed and data is `unknown`.
+ * Names and data are then checked at compile time, in handlers, in `publish` and in the test helpers. Without a
+ * declaration, every name is allowed and data is `unknown`.
  */
 export interface WebhookEventMap {}
 
-/** Names of the declared events; any text until one is declared. */
+/** Names of the declared events; any string until one is declared. */
 export type WebhookEventName = keyof WebhookEventMap extends never
   ? string
   : Extract<keyof WebhookEventMap, string>;
@@ -52,10 +52,10 @@ type NamesMatching<Pattern extends string, Name = WebhookEventName> = Pattern ex
 
 /**
  * The declared event names a pattern matches: `order.*` gives a union, and so does a union of patterns.
- * A pattern that is any text, as in `WebhookEvent` without an argument, matches every name.
+ * A pattern of type `string`, as in `WebhookEvent` without an argument, matches every name.
  */
-// The first condition always holds. A template literal in it makes TypeScript compare two `WebhookEvent<…>`
-// by their members; without, it compares the patterns, and `order.created` is no subtype of `order.*`.
+// The template literal condition is always true. It makes TypeScript compare two `WebhookEvent<…>` by their members
+// instead of their patterns, of which `order.created` is not a subtype of `order.*`.
 export type WebhookEventsMatching<Pattern extends string> = keyof WebhookEventMap extends never
   ? string
   : `.${Pattern}` extends `.${string}`

@@ -3,18 +3,18 @@ import { isDeepStrictEqual } from 'node:util';
 import { isEventName } from './event-name.js';
 import { isIdentifier } from './identifier.js';
 import { isObject } from './json/strict-json.js';
-import { readTokenAnatomy } from './token-anatomy.js';
+import { readTokenAnatomy } from './compact-token.js';
 import { isAudience } from './validate-claims.js';
 import { FIRST_MILLISECOND_TIMESTAMP, type WebhookProfile } from './webhook-token.constants.js';
 
-/** A field in which two receipts differ; a side that lacks it has no value. */
+/** A field in which two receipts differ. A side without the field has no value. */
 export interface ReceiptDifference {
   readonly field: keyof WebhookReceipt;
   readonly sent?: unknown;
   readonly received?: unknown;
 }
 
-/** Every field, in the order in which a difference is told: one further up explains those below it. */
+/** Every field, in the order in which differences are reported: an earlier one usually explains the later ones. */
 const FIELDS = [
   'tokenSha256',
   'id',
@@ -36,11 +36,11 @@ const FIELDS = [
 ] as const satisfies readonly (keyof WebhookReceipt)[];
 
 /**
- * Lists where what arrived is not what was sent.
+ * Lists the differences between a request as sent and as received.
  *
- * @param sent - of `publisher.send()` or `publisher.sign()`
- * @param received - of `WebhookVerifier.explain()`, or another sender's
- * @returns the differing fields with both values; none where the request arrived as it left
+ * @param sent - from `publisher.send()` or `publisher.sign()`
+ * @param received - from `WebhookVerifier.explain()`, or another sender's receipt
+ * @returns the differing fields with both values; empty if the request arrived unchanged
  */
 export function compareReceipts(
   sent: Partial<WebhookReceipt>,
@@ -54,19 +54,19 @@ export function compareReceipts(
 }
 
 function differ(field: keyof WebhookReceipt, sent: unknown, received: unknown): boolean {
-  // A receiver that could not verify the token does not know its wire format; that is no difference.
+  // A receiver that could not verify the token does not know its wire format.
   if (field === 'profile' && (sent === undefined || received === undefined)) return false;
   return !isDeepStrictEqual(sent, received);
 }
 
 /**
- * What a sender and a receiver can compare about one request, as JSON: what the token says, but its data,
- * and how it travelled. Safe to log, to store and to send.
+ * What a sender and a receiver can compare about one request, as JSON: the claims of the token without its data, and how
+ * the request was sent. Safe to log, to store and to send.
  */
 export interface WebhookReceipt {
   /** The event's id: `txn`, else `jti`. */
   readonly id: string;
-  /** The token's own id, another one at each attempt. */
+  /** The token's own id, a new one for each attempt. */
   readonly jti: string;
   readonly txn?: string;
   readonly event: string;
@@ -81,30 +81,30 @@ export interface WebhookReceipt {
   readonly issuedAt: string;
   /** ISO 8601. */
   readonly expiresAt: string;
-  /** Digest of the body as the token names it, in lower case. */
+  /** Digest of the body in the token, in lower case. */
   readonly hash?: string;
   /** Bytes of the body; 0 for HEAD. */
   readonly bodyBytes: number;
   readonly contentType?: string;
-  /** SHA-256 of the compact token, hex: tells whether both saw the same token, and reveals nothing of it. */
+  /** SHA-256 of the compact token, hex: shows whether both saw the same token without revealing it. */
   readonly tokenSha256: string;
 }
 
-/** A receipt of what arrived: a token that is refused may lack anything, and its claims prove nothing. */
+/** The receipt of a received request. A refused token may lack any field, and its claims prove nothing. */
 export interface ReceivedReceipt extends Partial<WebhookReceipt> {
-  /** Whether the signature held. Without it, anybody may have written the rest. */
+  /** Whether the signature is valid. If not, anyone may have written the rest. */
   readonly authenticated: boolean;
   readonly method: string;
   readonly bodyBytes: number;
   readonly tokenSha256: string;
 }
 
-/** What a receipt tells of a request besides its token. */
+/** What a receipt contains besides the token's claims. */
 interface ReceiptFacts {
   readonly method: string;
   readonly bodyBytes: number;
   readonly contentType?: string | undefined;
-  /** Absent where nothing has told the wire format. */
+  /** Absent if the wire format is unknown. */
   readonly profile?: WebhookProfile | undefined;
 }
 
@@ -113,7 +113,7 @@ const METHOD = /^[A-Z]{1,16}$/;
 const HASH = /^[A-Za-z0-9-]{1,12}:[0-9A-Fa-f]{64,128}$/;
 const MEDIA_TYPE = /^[\x20-\x7E]{1,255}$/;
 
-/** The receipt of a token that was signed here, so that nothing can be missing. */
+/** The receipt of a token that was signed by this process, so no field is missing. */
 export function receiptOf(
   token: string,
   facts: ReceiptFacts & Pick<WebhookReceipt, 'profile'>,
@@ -122,9 +122,9 @@ export function receiptOf(
 }
 
 /**
- * The receipt of a token that anybody may have written: what is not of the form it should have is left out.
+ * The receipt of a token that anyone may have written; fields of a wrong form are left out.
  *
- * @returns without `authenticated`, which the token cannot say of itself
+ * @returns without `authenticated`, which only the verdict decides
  */
 export function readReceipt(
   token: string,
@@ -152,22 +152,21 @@ export function readReceipt(
     contentType: matching(MEDIA_TYPE, facts.contentType),
     tokenSha256: createHash('sha256').update(token).digest('hex'),
   };
-  const told: Record<string, unknown> = {};
-  for (const [name, value] of Object.entries(all)) if (value !== undefined) told[name] = value;
-  return told as unknown as Omit<ReceivedReceipt, 'authenticated'>;
+  const present = Object.entries(all).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(present) as unknown as Omit<ReceivedReceipt, 'authenticated'>;
 }
 
 function only<T>(is: (value: unknown) => value is T, value: unknown): T | undefined {
   return is(value) ? value : undefined;
 }
 
-/** Of any wire format: the drafts' rule includes that of the specification. */
+/** The rule of the drafts, which includes that of the specification. */
 function isAnyEventName(name: unknown): name is string {
   return isEventName(name, 'swt-draft-00');
 }
 
-function matching(form: RegExp, value: unknown): string | undefined {
-  return typeof value === 'string' && form.test(value) ? value : undefined;
+function matching(format: RegExp, value: unknown): string | undefined {
+  return typeof value === 'string' && format.test(value) ? value : undefined;
 }
 
 function isoTime(seconds: unknown): string | undefined {

@@ -2,15 +2,15 @@ import type { KeyMaterial } from './keys/key-material.js';
 import type { MaybePromise } from './maybe-promise.js';
 import type { SignatureAlgorithm } from './webhook-token.constants.js';
 
-/** Bytes of inline data that a {@link WebhookSigner} is given to sign, unless it says otherwise. */
+/** Default of {@link WebhookSigner.inlineLimit}. */
 export const DEFAULT_INLINE_LIMIT = 512;
 
 /**
- * A key that does not live in this process: in a KMS, in an HSM, or behind a service of your own. It takes the
- * place of a key wherever a publisher or {@link createTokenSigner} is given one.
+ * A key outside this process: in a KMS, in an HSM, or behind a service of your own. Pass it wherever a publisher or
+ * {@link createTokenSigner} accepts a key.
  *
- * It may fail and it may take its time: an attempt's timeout covers it, and a delivery that cannot be signed is
- * tried again by the schedule.
+ * It may be slow and it may fail: the timeout of an attempt includes it, and a delivery that cannot be signed is
+ * retried by the schedule.
  *
  * @example
  * ```ts
@@ -25,31 +25,31 @@ export const DEFAULT_INLINE_LIMIT = 512;
  */
 export abstract class WebhookSigner {
   abstract readonly alg: SignatureAlgorithm;
-  /** Names the key in the token's header; 1 to 256 characters. */
+  /** The `kid` of the token's header; 1 to 256 characters. */
   declare readonly kid?: string | undefined;
-  /** The public half, for the publisher's JWKS; left out for HMAC. */
+  /** The public key, for the publisher's JWKS; absent for HMAC. */
   declare readonly publicKey?: KeyMaterial | undefined;
-  /** From when it signs, as {@link WebhookKey.notBefore}; for publishers with several keys. */
+  /** Start of its use, as {@link WebhookKey.notBefore}; for publishers with several keys. */
   declare readonly notBefore?: Date | string | undefined;
-  /** From when it signs no more, as {@link WebhookKey.notAfter}. */
+  /** End of its use, as {@link WebhookKey.notAfter}. */
   declare readonly notAfter?: Date | string | undefined;
   /**
-   * Bytes of JSON data that travel inside the token; more goes by POST, with a digest in the token. Default 512, so
-   * that no more than a few hundred bytes of data ever leave for the signer.
+   * Maximum bytes of JSON data in a token; more data is sent by POST, with its digest in the token. Default 512, so that
+   * the signing service sees a few hundred bytes of data at most.
    */
   declare readonly inlineLimit?: number | undefined;
 
   /**
-   * Signs.
+   * Signs a token.
    *
-   * @param bytes - the token's header and claims as they are signed, RFC 7515 section 5.1, step 5: some 400 bytes,
-   *   and a third more than the inline data. Hash them where the service wants a digest
-   * @returns the signature or MAC. For ES256 and ES384 as r‖s or in DER, as most services give it
+   * @param bytes - the JWS Signing Input (RFC 7515, section 5.1, step 5): about 400 bytes plus four thirds of the inline
+   *   data. Hash them if the service expects a digest
+   * @returns the signature or MAC; for ES256 and ES384 as r‖s or in DER, which most services return
    */
   abstract sign(bytes: Uint8Array): MaybePromise<Uint8Array>;
 }
 
-/** Tells a signer from key material by its shape: a second copy of the package has a class of its own. */
+/** Recognises a signer by its shape, since a second copy of the package has its own class. */
 export function isWebhookSigner(value: unknown): value is WebhookSigner {
   return (
     typeof value === 'object' &&

@@ -10,10 +10,10 @@ export const SIGNATURE_ALGORITHMS = [
   'EdDSA',
 ] as const;
 
-/** Name of a signature algorithm, as the token's header spells it. */
+/** A signature algorithm, named as in the token's header. */
 export type SignatureAlgorithm = (typeof SIGNATURE_ALGORITHMS)[number];
 
-/** Digest algorithms of the `hash` field, spelt as on the wire. */
+/** Digest algorithms of the `hash` field. */
 export const HASH_ALGORITHMS = [
   'sha256',
   'sha384',
@@ -23,59 +23,59 @@ export const HASH_ALGORITHMS = [
   'sha3-512',
 ] as const;
 
-/** Name of a digest algorithm, as the `hash` field spells it. */
+/** A digest algorithm, named as in the `hash` field. */
 export type HashAlgorithm = (typeof HASH_ALGORITHMS)[number];
 
 /**
- * Wire formats this package speaks: the specification's, and those of the Internet-Drafts
- * draft-knauer-secure-webhook-token-00 (as its Go reference puts it on the wire) and -02.
+ * Supported wire formats: that of the specification, and those of the Internet-Drafts
+ * draft-knauer-secure-webhook-token-00 (as implemented by its Go reference) and -02.
  */
 export const WEBHOOK_PROFILES = ['webhook-token', 'swt-draft-00', 'swt-draft-02'] as const;
 
-/** Name of a wire format. */
+/** A wire format. */
 export type WebhookProfile = (typeof WEBHOOK_PROFILES)[number];
 
-/** The wire format of the specification: what is spoken unless another one is named. */
+/** The wire format of the specification. */
 export const DEFAULT_PROFILE: WebhookProfile = 'webhook-token';
 
-/** Bytes of a compact token; a longer one is refused before anything of it is looked at. */
+/** Maximum bytes of a compact token; a longer one is refused before it is parsed. */
 export const MAX_TOKEN_BYTES = 16_384;
 
 /** Bytes of UTF-8 JSON up to which the specification recommends HEAD ("6 kB"). */
 export const MAX_INLINE_BYTES = 6_000;
 
-/** Levels of objects and arrays that event data may nest. */
+/** Maximum nesting of objects and arrays in event data. */
 export const MAX_DATA_DEPTH = 64;
 
-/** Levels that the claims of a token may nest: those of the data, of the claim `webhook` and their own. */
+/** Maximum nesting of a token's claims: the data, the claim `webhook` and the claims themselves. */
 export const MAX_TOKEN_DEPTH = MAX_DATA_DEPTH + 2;
 
-/** Members of objects and elements of arrays, at all levels, that JSON may have to be parsed. */
+/** Maximum members of objects and elements of arrays, at all levels, in JSON that is parsed. */
 export const DEFAULT_MAX_JSON_MEMBERS = 100_000;
 
-/** Characters of `iss`, `jti`, `sub` and `txn`. */
+/** Maximum characters of `iss`, `jti`, `sub` and `txn`. */
 export const MAX_IDENTIFIER_LENGTH = 255;
 
-/** Characters of `kid`. */
+/** Maximum characters of `kid`. */
 export const MAX_KEY_ID_LENGTH = 256;
 
-/** Characters of an event's name. */
+/** Maximum characters of an event name. */
 export const MAX_EVENT_NAME_LENGTH = 128;
 
-/** Keys that are tried for a token without `kid`; more would be a lever for whoever sends forged ones. */
+/** Maximum keys tried for a token without `kid`; each one is work that a forged token can cause. */
 export const MAX_KEYS_TRIED = 4;
 
-/** A time on the wire from here on is milliseconds by mistake: as seconds it lies after the year 5138. */
+/** Times from here on are milliseconds by mistake; as seconds, this is the year 5138. */
 export const FIRST_MILLISECOND_TIMESTAMP = 1e11;
 
-/** Seconds a token sent by this package lives. */
+/** Default seconds from `iat` to `exp` of a signed token. */
 export const DEFAULT_TOKEN_LIFETIME = 300;
 
-/** Seconds a token may live to be accepted. */
+/** Default maximum seconds from `iat` to `exp` of a received token. */
 export const DEFAULT_MAX_TOKEN_LIFETIME = 3_600;
 
-/** Seconds by which two clocks may differ. */
+/** Default seconds by which two clocks may differ. */
 export const DEFAULT_CLOCK_TOLERANCE = 60;
 
-/** Seconds of clock tolerance that may be configured. */
+/** Maximum seconds of clock tolerance that can be configured. */
 export const MAX_CLOCK_TOLERANCE = 300;

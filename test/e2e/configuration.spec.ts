@@ -39,7 +39,7 @@ describe('a wrong configuration', () => {
     ["checkStores 'false'", { checkStores: 'false' }, /^checkStores: must be a boolean/],
     ['Date for a clock', { clock: Date }, /^clock: must be a WebhookClock/],
     ['issuers that are one', receiver({ issuers: { issuer: ISSUER } }), /^receiver\.issuers: must/],
-    ['no issuers', receiver({ issuers: undefined }), /^receiver\.issuers: nobody is trusted/],
+    ['no issuers', receiver({ issuers: undefined }), /^receiver\.issuers: add at least one issuer/],
     [
       'null for an issuer',
       receiver({ issuers: [null] }),

@@ -170,12 +170,14 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
     await flood();
     expect(server.hits).toBe(3);
     expect(started!.logger.at('error')).toEqual([
-      expect.stringMatching(/^error: The keys at 127\.0\.0\.1:\d+ are not renewed.* status 503/),
+      expect.stringMatching(
+        /^error: The keys at 127\.0\.0\.1:\d+ cannot be refreshed.* status 503/,
+      ),
     ]);
     server.publish([KEY]);
     await clock.advance(30_000);
     expect(await outcome('forged', other)).toBe('401 unknown_key');
-    expect(started!.logger.at('log').join()).toContain('are renewed again');
+    expect(started!.logger.at('log').join()).toContain('are refreshed again');
   });
 
   it('is believed for a day while it is down, and no longer', async () => {
@@ -305,7 +307,7 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
     await start({ timeout: 20 });
 
     expect(await outcome('a')).toBe('503 keys_unavailable');
-    expect(started!.logger.at('error').join()).toContain('no complete answer came in time');
+    expect(started!.logger.at('error').join()).toContain('no complete answer arrived in time');
   });
 
   it('is heard over a connection of its own certificate only', async () => {
@@ -322,7 +324,7 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
     ['a key for other work', { ...OTHER, key_ops: ['deriveBits'] }, undefined],
     ['a key of a foreign algorithm', { ...OTHER, alg: 'ES256K' }, undefined],
     ['a key of a foreign kind', { kty: 'AKP', pub: 'AAAA', kid: 'b' }, undefined],
-    ['a name that is none', { ...OTHER, kid: '\n' }, /kid that is none/],
+    ['a name that is none', { ...OTHER, kid: '\n' }, /invalid kid/],
     ['half a key', { kty: 'OKP', crv: 'Ed25519', kid: 'b' }, /is not used: .* cannot be read/],
     ['a public key for HMAC', { ...OTHER, alg: 'HS256' }, /is not used: .*shared secret/],
     [
@@ -441,9 +443,9 @@ describe('the address of a key set', () => {
   };
 
   it.each<[string, unknown, JwksFetchOptions | undefined, RegExp]>([
-    ['plain HTTP', 'http://keys.example/', undefined, /jwksUri: must be an https: address/],
+    ['plain HTTP', 'http://keys.example/', undefined, /jwksUri: must be an https: URL/],
     ['no address', 'keys.example', undefined, /jwksUri: .*not an absolute URL/],
-    ['a number', 1, undefined, /jwksUri: must be a text/],
+    ['a number', 1, undefined, /jwksUri: must be a string/],
     ['credentials', 'https://me:secret@keys.example/', undefined, /user name or password/],
     ['a file', 'file:///etc/keys', undefined, /its scheme is not https/],
     ['loopback', 'https://127.0.0.1/keys', undefined, /set allowPrivateNetworks/],
@@ -458,7 +460,7 @@ describe('the address of a key set', () => {
     [{ maxStale: '1m' }, /receiver\.jwksFetch\.maxStale: must be at least maxAge/],
     [{ ca: '-----BEGIN CERTIFICATE-----\nAAAA' }, /receiver\.jwksFetch\.ca: cannot be read/],
     [{ allowedAddresses: ['everywhere'] }, /receiver\.jwksFetch\.allowedAddresses\[0\]/],
-    [{ maxage: '1m' } as JwksFetchOptions, /receiver\.jwksFetch\.maxage: .* did you mean maxAge/],
+    [{ maxage: '1m' } as JwksFetchOptions, /receiver\.jwksFetch\.maxage: .* did you mean "maxAge"/],
   ])('comes with options that make sense: %j', async (jwksFetch, fault) => {
     await expect(start('https://keys.example/', jwksFetch)).rejects.toThrow(fault);
   });

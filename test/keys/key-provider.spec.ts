@@ -130,14 +130,16 @@ describe.each(adapters)('a provider of issuers, on %s', (_, createAdapter) => {
     expect(failure.message).toContain(
       'receiver "default".issuers[0].secret: the secret has 9 bytes',
     );
-    expect(failure.message).toContain('receiver "default".issuers[1].issuer: the issuer stands');
+    expect(failure.message).toContain(
+      'receiver "default".issuers[1].issuer: "https://shop.example" is listed twice',
+    );
     expect(failure.message).toContain('receiver "default".issuers[2].events[0]');
     expect(failure.message).not.toContain('too-short');
   });
 
   it.each<[string, unknown, RegExp]>([
     ['no list', undefined, /issuers: load\(\) of the KeyProvider must give a list/],
-    ['an empty list', [], /issuers: nobody is trusted/],
+    ['an empty list', [], /issuers: add at least one issuer/],
     ['a list of texts', [ISSUER], /issuers\[0\]: must be an object/],
     [
       'a misspelt member',
@@ -280,7 +282,7 @@ describe.each(adapters)('a provider of issuers, on %s', (_, createAdapter) => {
       expect(await outcome()).toBe('204');
     }
     expect(started!.logger.at('error')).toEqual([
-      expect.stringMatching(/The issuers of receiver "default" are not renewed.*ECONNREFUSED/),
+      expect.stringMatching(/The issuers of receiver "default" cannot be refreshed.*ECONNREFUSED/),
     ]);
     await clock.advance(5 * MINUTE);
     expect(await outcome()).toBe('503 keys_unavailable');
@@ -288,7 +290,7 @@ describe.each(adapters)('a provider of issuers, on %s', (_, createAdapter) => {
     issuers.holds({ issuer: ISSUER, secret: SECRET });
     await clock.advance(5_000);
     expect(await outcome()).toBe('204');
-    expect(started!.logger.at('log').join()).toContain('are renewed again');
+    expect(started!.logger.at('log').join()).toContain('are refreshed again');
     expect(started!.logger.lines.join()).not.toContain('hunter2');
   });
 

@@ -357,7 +357,7 @@ describe('the profile', () => {
         ],
       }),
     ).toEqual([
-      'publisher.endpoints[0].profile: swt-draft-00 has no EdDSA: give a key for one of HS256, HS384, HS512',
+      'publisher.endpoints[0].profile: swt-draft-00 has no EdDSA: pass a key for one of HS256, HS384, HS512',
       "publisher.endpoints[1].profile: swt-draft-02 has no HEAD: leave the method 'auto', or choose another profile",
     ]);
     // Its key is at fault already; what it could sign is nobody's guess.

@@ -151,7 +151,7 @@ describe('in a gap between two keys', () => {
     await bench.publisher.send('crm', 'order.created', { id: 2 });
 
     expect(bench.logs('warn')).toEqual([
-      expect.stringMatching(/cannot be signed.*\(no_signing_key\): .*notBefore has come/),
+      expect.stringMatching(/cannot be signed.*\(no_signing_key\): .*notBefore has passed/),
     ]);
   });
 

@@ -46,12 +46,12 @@ describe('the keys of a publisher are refused with', () => {
     [
       'a public key',
       { keys: [{ ...pair, key: ed.publicKey }] },
-      /^publisher\.keys\[0\]: .*wants a private key/,
+      /^publisher\.keys\[0\]: .*needs a private key/,
     ],
     [
       'a time that is none',
       { keys: [{ key: secret, notBefore: 1_767_225_600 }] },
-      /^publisher\.keys\[0\]: notBefore must be a Date, or ISO 8601/,
+      /^publisher\.keys\[0\]: notBefore must be a Date, or an ISO 8601/,
     ],
     [
       'one kid for two',

@@ -72,7 +72,7 @@ describe('requireSoundStructure', () => {
     ['takes data with a member twice, which is its own affair', claims('{"a":1,"a":1}'), undefined],
     ['takes a text with a colon behind its first quote', claims('{"a":":"}'), undefined],
     ['takes room before a colon', claims('{"a" : 1}'), undefined],
-    ['names a member that stands twice', '{"a":1,"a":1}', 'twice'],
+    ['reports a duplicate member', '{"a":1,"a":1}', 'duplicate'],
     ['names the depth', claims(nested(65)), '64 levels'],
     ['names a prototype', long('{"__proto__":1}'), 'prototype'],
   ])('%s', (_, text, message) => {

@@ -103,7 +103,7 @@ describe('the window of a key', () => {
   it.each<[string, object, string]>([
     ['seconds', { notAfter: UNTIL }, 'notAfter must be a Date'],
     ['milliseconds', { notBefore: UNTIL * 1_000 }, 'notBefore must be a Date'],
-    ['a local time', { notAfter: '2026-06-01T00:00:00' }, 'with its offset'],
+    ['a local time', { notAfter: '2026-06-01T00:00:00' }, 'with an offset'],
     ['a day of another form', { notAfter: 'June 1, 2026' }, 'ISO 8601'],
     ['a day that no calendar has', { notAfter: '2026-02-30' }, 'ISO 8601'],
     ['a month that no calendar has', { notAfter: '2026-13-01T00:00:00Z' }, 'ISO 8601'],
@@ -141,7 +141,7 @@ describe('keys without a name', () => {
       expect(codeAt(Date.parse(month(i + 1)) / 1_000, overlapping, key)).toBe('accepted');
     }
     expect(faultOf(...Array.from({ length: 8 }, (_, i) => monthly(i + 1, 4)))).toContain(
-      'at most 4 keys without kid',
+      'more than 4 keys without kid',
     );
   });
 
@@ -150,7 +150,7 @@ describe('keys without a name', () => {
     const before = [1, 2, 3].map((n) => monthly(n, 5 - n));
     const after = [5, 5].map((n, i) => ({ ...monthly(n, 1), key: `${SECRET}-after-${i}` }));
 
-    expect(faultOf(...before, ...after)).toContain('at most 4 keys without kid');
+    expect(faultOf(...before, ...after)).toContain('more than 4 keys without kid');
     expect(faultOf(...before, after[0]!)).toBeUndefined();
   });
 });

@@ -644,7 +644,7 @@ describe('signing', () => {
     const key = { alg: 'EdDSA', key: generateKeyPairSync('ed25519').privateKey } as const;
 
     expect(() => signer({ key, profile: NEW })).toThrow(WebhookConfigurationError);
-    expect(() => signer({ key, profile: NEW })).toThrow(/profile: swt-draft-02 has no EdDSA: give/);
+    expect(() => signer({ key, profile: NEW })).toThrow(/profile: swt-draft-02 has no EdDSA: pass/);
     expect(() => signer({ profile: 'swt' as never })).toThrow(/profile: must be one of webhook-t/);
     expect(() => signer({ key }).sign({ event, profile: OLD })).toThrow(
       /swt-draft-00 has no EdDSA/,

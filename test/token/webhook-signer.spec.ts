@@ -128,15 +128,30 @@ describe('a token of a signer', () => {
 describe('what a signer gives is refused as', () => {
   const long = Buffer.alloc(300, 7);
   it.each<[string, SignatureAlgorithm, unknown, RegExp]>([
-    ['no bytes', 'ES256', 'text', /must give bytes/],
-    ['nothing', 'EdDSA', undefined, /must give bytes/],
-    ['a buffer without a view', 'EdDSA', new ArrayBuffer(64), /must give bytes/],
-    ['too short for ECDSA', 'ES256', long.subarray(0, 63), /64 bytes .* 63 bytes are neither/],
+    ['no bytes', 'ES256', 'text', /must return a Uint8Array/],
+    ['nothing', 'EdDSA', undefined, /must return a Uint8Array/],
+    ['a buffer without a view', 'EdDSA', new ArrayBuffer(64), /must return a Uint8Array/],
+    [
+      'too short for ECDSA',
+      'ES256',
+      long.subarray(0, 63),
+      /64 bytes .* 63 bytes from the signer are neither/,
+    ],
     ['a signature of another curve', 'ES256', long.subarray(0, 96), /on the curve of ES256/],
-    ['malformed DER', 'ES256', Buffer.alloc(70, 0x30), /or is DER/],
-    ['too long for HMAC', 'HS256', long.subarray(0, 64), /HS256 has 32 bytes.* gave 64/],
-    ['a short Ed25519', 'EdDSA', long.subarray(0, 63), /EdDSA has 64 bytes/],
-    ['a weak RSA', 'RS256', long.subarray(0, 128), /RS256 has 256 to 1024 bytes.* gave 128/],
+    ['malformed DER', 'ES256', Buffer.alloc(70, 0x30), /or is their DER/],
+    [
+      'too long for HMAC',
+      'HS256',
+      long.subarray(0, 64),
+      /HS256 signature has 32 bytes.* returned 64/,
+    ],
+    ['a short Ed25519', 'EdDSA', long.subarray(0, 63), /EdDSA signature has 64 bytes/],
+    [
+      'a weak RSA',
+      'RS256',
+      long.subarray(0, 128),
+      /RS256 signature has 256 to 1024 bytes.* returned 128/,
+    ],
     ['RSA without end', 'RS256', Buffer.alloc(1_025, 7), /256 to 1024/],
   ])('%s', async (_, alg, given, message) => {
     const error = await failureOf(new ScriptedSigner(alg, () => given));
@@ -148,7 +163,7 @@ describe('what a signer gives is refused as', () => {
   it('RSA of another length than its public key', async () => {
     const signer = new ScriptedSigner('RS256', () => long, { publicKey: rsa.publicKey });
 
-    expect((await failureOf(signer)).message).toMatch(/has 256 bytes, and the signer gave 300/);
+    expect((await failureOf(signer)).message).toMatch(/has 256 bytes, and the signer returned 300/);
   });
 });
 

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { ContextId } from '@nestjs/core';
 import { nearestWord } from '../../options/option-shape.js';
-import { EventRouter } from '../../token/event-router.js';
+import { EventRouter } from './event-router.js';
 import type { WebhookEvent } from '../webhook-event.js';
 
 /** A handler method, ready to run: with its pipes, guards, interceptors and filters around it. */

@@ -10,11 +10,11 @@ const OPENING = 0x7b;
 const CLOSING = 0x7d;
 
 /**
- * Finds the quote that ends a string.
+ * Finds the closing quote of a string.
  *
  * @param text - JSON
- * @param start - where the string's first quote is
- * @returns `-1` in a text that is no JSON and has no such quote
+ * @param start - position of the opening quote
+ * @returns `-1` if the string is not closed, so that the text is not JSON
  */
 function endOfString(text: string, start: number): number {
   let end = text.indexOf('"', start + 1);
@@ -34,18 +34,18 @@ const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 const REPLACEMENT = '\ufffd';
 
 /**
- * Decodes UTF-8, refusing what is not; a byte order mark stays, so that JSON.parse refuses it.
+ * Decodes UTF-8 strictly. A byte order mark is kept, so that JSON.parse refuses it.
  *
- * @returns the text, or `undefined`
+ * @returns the string, or `undefined` for invalid UTF-8
  */
 export function decodeUtf8(bytes: Uint8Array): string | undefined {
   return Buffer.isBuffer(bytes) ? decodeUtf8In(bytes, bytes.length) : decodeFatally(bytes);
 }
 
-/** Decodes the first bytes of a Buffer as {@link decodeUtf8} does; a view of them would cost as much as decoding them. */
+/** {@link decodeUtf8} for the first bytes of a Buffer; creating a view of them would take as long as decoding. */
 export function decodeUtf8In(bytes: Buffer, length: number): string | undefined {
   const text = bytes.toString('utf8', 0, length);
-  // What is not UTF-8 leaves this character in the text, and next to no text has it of its own.
+  // Invalid UTF-8 leaves this character in the string, and hardly any valid string contains it.
   return text.includes(REPLACEMENT) ? decodeFatally(bytes.subarray(0, length)) : text;
 }
 
@@ -58,9 +58,9 @@ function decodeFatally(bytes: Uint8Array): string | undefined {
 }
 
 /**
- * Parses JSON without letting an error out: V8's messages quote the text, which is somebody's payload.
+ * Parses JSON without throwing: V8's error messages quote the JSON, which may be a payload.
  *
- * @returns the value, or `undefined`, which no JSON text gives
+ * @returns the value, or `undefined` for anything but JSON
  */
 export function parseJson(text: string): unknown {
   try {
@@ -71,12 +71,12 @@ export function parseJson(text: string): unknown {
 }
 
 /**
- * Tells whether objects and arrays nest more than so many levels, from their text and without parsing it.
+ * Reports whether objects and arrays nest deeper than allowed, without parsing the JSON.
  *
- * @param text - JSON, or what claims to be: of that, anything may be told
+ * @param text - JSON; for anything else, the answer has no meaning
  */
 export function textNestsDeeper(text: string, levels: number): boolean {
-  // Most texts open no more objects and arrays than may nest, and are not looked through at all.
+  // Most JSON has fewer objects and arrays than may nest; then there is nothing to measure.
   if (!opensMoreThan(text, levels)) return false;
   let depth = 0;
   for (let i = 0; i < text.length; i++) {
@@ -93,7 +93,7 @@ export function textNestsDeeper(text: string, levels: number): boolean {
   return false;
 }
 
-/** Tells whether a text has more opening brackets than that, those in strings included. */
+/** Reports whether a text has more opening brackets than the limit, also inside strings. */
 export function opensMoreThan(text: string, limit: number): boolean {
   return occurrences(text, '{', limit) + occurrences(text, '[', limit) > limit;
 }
@@ -144,10 +144,10 @@ function latin1(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('latin1');
 }
 
-/** What no data may have, whatever its members mean. */
+/** Reasons to refuse data of any kind. */
 export type StructureFault = 'too deep' | 'prototype member';
 
-/** Whether a member turns a careless merge into prototype pollution: `__proto__`, and `constructor` with a `prototype` in it. */
+/** Members that a careless merge turns into prototype pollution: `__proto__`, and `constructor` with a `prototype`. */
 function replacesPrototype(name: string, member: unknown): boolean {
   if (name === '__proto__') return true;
   return (
@@ -159,11 +159,11 @@ function replacesPrototype(name: string, member: unknown): boolean {
 }
 
 /**
- * Tells in one walk whether objects and arrays nest more than so many levels, counting the value itself as one, and
- * whether a member {@link replacesPrototype}.
+ * Checks the nesting of objects and arrays, the value itself included, and looks for members that
+ * {@link replacesPrototype}.
  *
- * @param value - what JSON.parse has made; it is walked no deeper than the levels
- * @returns the fault that is met first
+ * @param value - a result of JSON.parse; it is visited no deeper than `levels`
+ * @returns the first fault found
  */
 export function structureFault(value: unknown, levels: number): StructureFault | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
@@ -186,15 +186,14 @@ export function structureFault(value: unknown, levels: number): StructureFault |
 }
 
 /**
- * Counts the names of members in a text by their colons: at least as many as there are at all levels, and more only
- * where a string has a colon behind a quote in it. So a count that equals the members of the value is exact,
- * and none of them stands twice, however the names are written.
+ * Counts the names of all members by their colons. The count is too high if a string contains a quote followed by a
+ * colon, and never too low. So if it equals the number of members of the parsed value, no member is a duplicate,
+ * whatever escapes its name contains.
  *
- * A native search goes from colon to colon, which takes a third of the time of looking at each character
- * (benchmark `token`, 1 kB).
+ * A native search for colons takes a third of the time of a loop over the characters (benchmark `token`, 1 kB).
  *
  * @param text - valid JSON
- * @returns `NaN` for a text with room before a colon, which takes a closer look
+ * @returns `NaN` for JSON with white space before a colon, which needs a closer look
  */
 export function countNames(text: string): number {
   let count = 0;
@@ -209,10 +208,9 @@ export function countNames(text: string): number {
 /**
  * Counts the members of a value at all levels.
  *
- * @param value - what JSON.parse has made; it is walked no deeper than the levels
- * @param cut - a part of the value whose members are looked at and do not count
- * @returns `NaN`, which equals no count, for a value that nests more levels, or has a member that
- *   {@link replacesPrototype}
+ * @param value - a result of JSON.parse; it is visited no deeper than `levels`
+ * @param cut - a part of the value whose members are checked but not counted
+ * @returns `NaN`, which equals no count, for a value that nests deeper or has a member that {@link replacesPrototype}
  */
 export function countSoundMembers(value: object, levels: number, cut?: object): number {
   if (value === cut) return Number.isNaN(countSoundMembers(value, levels)) ? NaN : 0;
@@ -237,7 +235,7 @@ export function countSoundMembers(value: object, levels: number, cut?: object): 
   return count;
 }
 
-/** Tells whether a value is an object and no array. */
+/** Reports whether a value is an object other than an array. */
 export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
@@ -245,12 +243,12 @@ export function isObject(value: unknown): value is Readonly<Record<string, unkno
 const OPEN_BRACE = 0x7b;
 
 /**
- * Tells whether a member stands twice in the outermost object, or in the object of one of its members:
- * JSON.parse drops the first of two, so the members in the text are counted against those in the value.
+ * Reports whether the outermost object, or the object in one of its members, has a duplicate member. JSON.parse keeps
+ * only the last of two, so the text then has more members than the value.
  *
  * @param text - valid JSON
- * @param value - what JSON.parse made of it
- * @param nested - a member whose object is looked into too
+ * @param value - the result of JSON.parse
+ * @param nested - a member whose object is checked too
  */
 export function hasDuplicateMember(text: string, value: unknown, nested?: string): boolean {
   if (!isObject(value)) return false;

@@ -1,42 +1,56 @@
-import { createHmac, createSecretKey, timingSafeEqual, type KeyObject } from 'node:crypto';
-import { encodeBase64urlText } from '../json/base64url.js';
+import {
+  createHmac,
+  createPublicKey,
+  createSecretKey,
+  type JsonWebKey,
+  KeyObject,
+  timingSafeEqual,
+} from 'node:crypto';
 import type { CompactToken } from '../compact-token.js';
+import { decodeBase64url, encodeBase64urlText } from '../json/base64url.js';
+import { isObject } from '../json/strict-json.js';
+import {
+  asKeyObject,
+  cryptoKeyFault,
+  isCryptoKey,
+  jwkFault,
+  type KeyUse,
+  type MadeKey,
+} from './key-form.js';
 import type { SigningKey, VerificationKey } from './token-key.js';
 
-/** HMAC algorithms, RFC 7518 section 3.2, with the digest and the least bytes of secret each wants. */
+/** HMAC algorithms with their digests and the minimum bytes of their secrets (RFC 7518, section 3.2). */
 export const HMAC_ALGORITHMS = {
   HS256: { hash: 'sha256', secretBytes: 32 },
   HS384: { hash: 'sha384', secretBytes: 48 },
   HS512: { hash: 'sha512', secretBytes: 64 },
 } as const;
 
-/** Name of an HMAC algorithm. */
 export type HmacAlgorithm = keyof typeof HMAC_ALGORITHMS;
 
 /**
- * Room for the two texts that are compared, one MAC at a time: two fresh Buffers would cost a fifth of the HMAC itself
+ * Shared buffers for the two base64url MACs that are compared: allocating two would take a fifth of the time of the HMAC
  * (benchmark `token`, 300 B).
  */
-interface MacTexts {
+interface MacBuffers {
   readonly expected: Buffer;
-  readonly found: Buffer;
+  readonly actual: Buffer;
 }
 
-const MAC_TEXTS: Readonly<Record<HmacAlgorithm, MacTexts>> = {
-  HS256: macTexts(32),
-  HS384: macTexts(48),
-  HS512: macTexts(64),
+const MAC_BUFFERS: Readonly<Record<HmacAlgorithm, MacBuffers>> = {
+  HS256: macBuffers(32),
+  HS384: macBuffers(48),
+  HS512: macBuffers(64),
 };
 
 /**
- * A shared secret, through node:crypto and synchronously: a fraction of what a promise-based HMAC costs
- * (benchmark `token`), and no wait behind a busy thread pool. The KeyObject is made once; an HMAC over a Buffer
- * would import it anew at each call.
+ * A shared secret. It uses the synchronous HMAC of node:crypto, which takes a fraction of the time of a promise-based one
+ * (benchmark `token`) and does not wait for the thread pool. A KeyObject is imported once, a Buffer at every call.
  */
 export class HmacKey implements SigningKey, VerificationKey {
   private readonly hash: string;
-  private readonly macs: MacTexts;
-  /** The header that was signed last, as text and as segment: a signer has one for each type of token. */
+  private readonly macs: MacBuffers;
+  /** The last signed header and its base64url: a signer has one header per profile. */
   private header = { text: '', segment: '' };
 
   constructor(
@@ -45,7 +59,7 @@ export class HmacKey implements SigningKey, VerificationKey {
     readonly kid: string | undefined,
   ) {
     this.hash = HMAC_ALGORITHMS[alg].hash;
-    this.macs = MAC_TEXTS[alg];
+    this.macs = MAC_BUFFERS[alg];
   }
 
   sign(header: string, claims: string): string {
@@ -58,18 +72,19 @@ export class HmacKey implements SigningKey, VerificationKey {
 
   verify(token: CompactToken): boolean {
     const { signature } = token;
-    const { expected, found } = this.macs;
-    // Texts are compared, not bytes: a signature that decodes to the MAC but is not its canonical
-    // text differs here. UTF-8 keeps foreign characters from folding onto ASCII ones.
-    if (signature.length !== found.length || found.write(signature) !== found.length) return false;
+    const { expected, actual } = this.macs;
+    // Compares base64url, not bytes, so a non-canonical encoding of the MAC fails. Writing UTF-8 keeps characters above
+    // U+00FF from being truncated to ASCII.
+    if (signature.length !== actual.length || actual.write(signature) !== actual.length)
+      return false;
     expected.write(this.mac(token.signingInput), 'latin1');
-    return timingSafeEqual(expected, found);
+    return timingSafeEqual(expected, actual);
   }
 
   /**
-   * Tells whether a token was signed with another form of this secret, for whoever explains a refusal.
+   * Reports whether a token was signed with another form of this secret, to explain a refusal.
    *
-   * @param change - makes the other form; the bytes it is given and gives are overwritten afterwards
+   * @param change - returns the other form; its argument and its result are overwritten afterwards
    */
   verifiesUnder(token: CompactToken, change: (secret: Buffer) => Buffer | undefined): boolean {
     const secret = this.secret.export();
@@ -83,7 +98,7 @@ export class HmacKey implements SigningKey, VerificationKey {
     }
   }
 
-  /** Whether both hold the same secret, whatever their algorithms and names. */
+  /** Whether both have the same secret, regardless of algorithm and kid. */
   holdsSame(other: VerificationKey): boolean {
     return other instanceof HmacKey && this.secret.equals(other.secret);
   }
@@ -93,7 +108,104 @@ export class HmacKey implements SigningKey, VerificationKey {
   }
 }
 
-function macTexts(bytes: number): MacTexts {
+function macBuffers(bytes: number): MacBuffers {
   const { length } = Buffer.alloc(bytes).toString('base64url');
-  return { expected: Buffer.alloc(length), found: Buffer.alloc(length) };
+  return { expected: Buffer.alloc(length), actual: Buffer.alloc(length) };
+}
+
+const OF_KEY_PAIRS = 'set alg to RS256, PS256, ES256, ES384 or EdDSA';
+
+/** Creates a key from a shared secret. */
+export function parseSecret(
+  material: unknown,
+  alg: HmacAlgorithm,
+  kid: string | undefined,
+  use: KeyUse,
+  allowWeakSecrets: boolean,
+): MadeKey<HmacKey> {
+  const bytes = secretBytes(material, alg, use);
+  if (typeof bytes === 'string') return { fault: bytes };
+  const minimum = HMAC_ALGORITHMS[alg].secretBytes;
+  if (bytes.length < minimum) {
+    if (!allowWeakSecrets || bytes.length === 0) {
+      return {
+        fault: `the secret has ${bytes.length} bytes and ${alg} needs at least ${minimum} (RFC 7518, section 3.2): generate one with "openssl rand -base64 ${minimum}"`,
+      };
+    }
+    process.emitWarning(
+      `A webhook secret has fewer than ${minimum} bytes and is accepted because allowWeakSecrets is set. Never set it in production.`,
+      { code: 'WEBHOOK_WEAK_SECRET' },
+    );
+  }
+  return { key: new HmacKey(alg, createSecretKey(bytes), kid) };
+}
+
+function secretBytes(material: unknown, alg: HmacAlgorithm, use: KeyUse): Buffer | string {
+  if (typeof material === 'string') return stringBytes(material);
+  const keyObject = asKeyObject(material);
+  if (keyObject !== undefined) {
+    if (keyObject.type !== 'secret') {
+      return `a ${keyObject.type} key cannot be a shared secret: ${OF_KEY_PAIRS}`;
+    }
+    const fault = isCryptoKey(material) ? cryptoKeyFault(material, alg) : undefined;
+    return fault ?? refusePublicKey(keyObject.export());
+  }
+  if (material instanceof Uint8Array) return refusePublicKey(Buffer.from(material));
+  return isObject(material) && 'kty' in material
+    ? jwkBytes(material, alg, use)
+    : 'the secret is missing: pass a string or bytes';
+}
+
+/** RFC 7518, section 6.4. */
+function jwkBytes(jwk: JsonWebKey, alg: HmacAlgorithm, use: KeyUse): Buffer | string {
+  const { kty, k } = jwk;
+  if (kty !== 'oct') {
+    return `a JWK that is not of type "oct" cannot be a shared secret: ${OF_KEY_PAIRS}`;
+  }
+  const fault = jwkFault(jwk, alg, use);
+  if (fault !== undefined) return fault;
+  const bytes = typeof k === 'string' ? decodeBase64url(k) : undefined;
+  return bytes === undefined
+    ? 'the member "k" of the JWK is not base64url without padding'
+    : refusePublicKey(bytes);
+}
+
+function stringBytes(text: string): Buffer | string {
+  if (text.trim() !== text) {
+    return 'the secret begins or ends with white space, which the other side does not have: trim it';
+  }
+  if (text.startsWith('whsec_')) {
+    const encoded = text.slice('whsec_'.length);
+    const bytes = Buffer.from(encoded, 'base64');
+    return bytes.toString('base64').replace(/=+$/, '') === encoded.replace(/=+$/, '')
+      ? refusePublicKey(bytes)
+      : 'the part after "whsec_" is not base64';
+  }
+  return refusePublicKey(Buffer.from(text));
+}
+
+/** An HMAC secret that is a public key is the classic algorithm confusion (RFC 8725, section 2.1). */
+function refusePublicKey(bytes: Buffer): Buffer | string {
+  const text = bytes.toString('latin1').trimStart();
+  if (
+    text.startsWith('-----BEGIN') ||
+    /^\{.*"(?:kty|keys)"\s*:/s.test(text) ||
+    /^(?:ssh-|ecdsa-sha2-)\S+ AAAA/.test(text)
+  ) {
+    return 'this is a key (PEM, JWK or SSH), not a shared secret: set "alg" and pass it in "keys", or use a random secret';
+  }
+  return isPublicKeyDer(bytes) || isPublicKeyDer(Buffer.from(text, 'base64'))
+    ? 'this is a public key (the contents of a PEM), not a shared secret: pass the whole PEM and set "alg", or use a random secret'
+    : bytes;
+}
+
+/** SubjectPublicKeyInfo, the contents of a "BEGIN PUBLIC KEY" block. */
+function isPublicKeyDer(der: Buffer): boolean {
+  // An ASN.1 SEQUENCE; most random secrets begin with another byte and need no parsing.
+  if (der[0] !== 0x30) return false;
+  try {
+    return createPublicKey({ key: der, format: 'der', type: 'spki' }) instanceof KeyObject;
+  } catch {
+    return false;
+  }
 }

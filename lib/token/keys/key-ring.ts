@@ -2,153 +2,33 @@ import type { ConfigurationFault } from '../../errors/webhook.error.js';
 import { identifierRule, isIdentifier } from '../identifier.js';
 import { DEFAULT_CLOCK_TOLERANCE, MAX_KEYS_TRIED } from '../webhook-token.constants.js';
 import type { HmacKey } from './hmac-key.js';
-import type { JoseKey } from './jose-key.js';
+import type { JoseKey } from './key-pair.js';
 import { type KeyInput, type KeyPolicy, parseKey, type WebhookKey } from './key-material.js';
 import type { IssuerKeys, KeySource, TrustedIssuers } from './key-source.js';
 import type { KeyWindow } from './key-window.js';
 import type { VerificationKey } from './token-key.js';
 
-/** A key, and when it holds; without a window, always. */
-interface WindowedKey<Key extends VerificationKey = VerificationKey> {
-  readonly key: Key;
-  readonly window: KeyWindow | undefined;
-}
-
-/** The keys of one issuer that are at hand. */
-export class StaticIssuerKeys implements IssuerKeys {
-  private readonly named = new Map<string, readonly VerificationKey[]>();
-  private readonly unnamed: readonly VerificationKey[];
-  private readonly all: readonly VerificationKey[];
-  /** Of the keys that have one; most issuers have none, and then no key costs a look at the time. */
-  private readonly windows: ReadonlyMap<VerificationKey, KeyWindow> | undefined;
-
-  /** @param clockTolerance - seconds by which a window opens earlier; it closes when it says */
-  constructor(
-    readonly issuer: string,
-    keys: readonly WindowedKey[],
-    private readonly clockTolerance: number,
-  ) {
-    this.all = keys.map(({ key }) => key);
-    this.unnamed = this.all.filter(({ kid }) => kid === undefined);
-    for (const key of this.all) {
-      if (key.kid === undefined) continue;
-      this.named.set(key.kid, [...(this.named.get(key.kid) ?? []), key]);
-    }
-    for (const [kid, named] of this.named) this.named.set(kid, [...named, ...this.unnamed]);
-    const windows = keys.flatMap(({ key, window }) =>
-      window === undefined ? [] : [[key, window] as const],
-    );
-    this.windows = windows.length === 0 ? undefined : new Map(windows);
-  }
-
-  /**
-   * The keys a token may have been signed with: those its `kid` names and those without a name;
-   * without `kid` all of them, unless they are so many that trying them would be a lever. A key whose
-   * window has not opened, or has closed, is as if it were not there.
-   */
-  candidates(kid: string | undefined, now: number): readonly VerificationKey[] {
-    const known = kid === undefined ? this.all : (this.named.get(kid) ?? this.unnamed);
-    if (this.windows === undefined && known.length <= MAX_KEYS_TRIED) return known;
-    const open = known.filter((key) => this.holds(key, now));
-    return kid === undefined && open.length > MAX_KEYS_TRIED ? [] : open;
-  }
-
-  known(): readonly VerificationKey[] {
-    return this.all;
-  }
-
-  /** Whether a key has this name, valid now or not. */
-  names(kid: string): boolean {
-    return this.named.has(kid);
-  }
-
-  /** Whether every key's window has closed. */
-  hasEnded(now: number): boolean {
-    return this.all.every((key) => (this.windows?.get(key)?.closes ?? Infinity) <= now);
-  }
-
-  /** The most keys without a name that are ever valid at one time. */
-  get mostUnnamedAtOnce(): number {
-    // That many are valid at a moment when one of them begins to be.
-    const openings = this.unnamed.map((key) => this.opening(key));
-    return Math.max(
-      0,
-      ...openings.map((at) => this.unnamed.filter((key) => this.holds(key, at)).length),
-    );
-  }
-
-  private holds(key: VerificationKey, now: number): boolean {
-    const window = this.windows?.get(key);
-    return window === undefined || (this.opening(key) <= now && now < window.closes);
-  }
-
-  private opening(key: VerificationKey): number {
-    return (this.windows?.get(key)?.opens ?? -Infinity) - this.clockTolerance;
-  }
-}
-
-type Entry = WindowedKey<HmacKey | JoseKey>;
-
-/** Collects the keys of one issuer, and refuses pairs of them that cannot both be meant. */
-class KeyTwins {
-  private readonly entries: Entry[] = [];
-
-  /** What was added, without repetitions. */
-  get distinct(): readonly Entry[] {
-    return this.entries;
-  }
-
-  /**
-   * Adds a key. Quite the same key once more changes nothing: while no rotation is on, the variable of the old
-   * secret and that of the new one may well hold the same.
-   *
-   * @returns what is wrong, and the remedy
-   */
-  add(added: Entry): string | undefined {
-    const twins = this.entries.filter(({ key }) => key.holdsSame(added.key));
-    const otherAlgorithm = twins.find(({ key }) => key.alg !== added.key.alg)?.key.alg;
-    if (otherAlgorithm !== undefined) {
-      return `the same key stands here for ${otherAlgorithm} already, and a key serves one algorithm (RFC 8725, section 3.1): make one for each`;
-    }
-    // Otherwise the entry without an end would keep alive what the other one revokes.
-    if (!twins.every((twin) => sameWindow(twin, added))) {
-      return 'the same key stands here already, with another notBefore or notAfter: keep the one that is meant';
-    }
-    if (twins.some(({ key }) => key.kid === added.key.kid)) return undefined;
-    const { kid } = added.key;
-    if (kid !== undefined && this.entries.some(({ key }) => key.kid === kid)) {
-      return 'another key of the issuer has this kid: a name stands for one key, so give each its own';
-    }
-    this.entries.push(added);
-    return undefined;
-  }
-}
-
-function sameWindow({ window: one }: Entry, { window: other }: Entry): boolean {
-  return one?.opens === other?.opens && one?.closes === other?.closes;
-}
-
-/** An issuer that is trusted, with its keys. */
+/** A trusted issuer with its keys. */
 export interface TrustedIssuer {
   /** The `iss` of its tokens, compared exactly. */
   readonly issuer: string;
-  /** Shared HS256 secret, or several while one replaces another. */
+  /** Shared HS256 secret, or several during a rotation. */
   readonly secret?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
-  /** Keys with a name, a time or another algorithm. */
+  /** Keys with a kid, a period of use or another algorithm. */
   readonly keys?: readonly WebhookKey[] | undefined;
 }
 
-/** How keys are read and when they hold. */
+/** How keys are parsed and how long they are valid. */
 export interface KeyRingOptions extends KeyPolicy {
-  /** Seconds by which windows of keys open earlier; default 60. */
+  /** Seconds by which a key may be used before its `notBefore`; default 60. */
   readonly clockTolerance?: number | undefined;
 }
 
 /**
- * Finds keys of an issuer that are not at hand. It has its own say on what is wrong with the entry.
+ * Adds keys from elsewhere, such as a JWKS, to those in an issuer's entry, and checks the options for them.
  *
- * @param configured - the keys that stand in the entry itself; `undefined` where there are none
- * @returns `undefined` where the entry does not ask for more
+ * @param configured - the keys in the entry itself; `undefined` if it has none
+ * @returns `undefined` if the entry has no other keys
  */
 export type MoreKeys = (
   entry: TrustedIssuer,
@@ -156,9 +36,9 @@ export type MoreKeys = (
   fault: (path: string, message: string) => void,
 ) => IssuerKeys | undefined;
 
-/** The keys of every trusted issuer; finding one costs the same for one issuer and for ten thousand. */
+/** The keys of all trusted issuers. A lookup takes the same time for one issuer and for ten thousand. */
 export class KeyRing implements KeySource, TrustedIssuers {
-  /** The only issuer, when there is just one. */
+  /** The issuer, if there is exactly one. */
   readonly sole: IssuerKeys | undefined;
 
   private constructor(private readonly issuers: ReadonlyMap<string, IssuerKeys>) {
@@ -178,7 +58,7 @@ export class KeyRing implements KeySource, TrustedIssuers {
   }
 
   /**
-   * The issuers none of whose tokens can be accepted any more, since every key of theirs has ended.
+   * The issuers whose keys have all expired, so that none of their tokens is accepted.
    *
    * @param now - seconds since the epoch
    */
@@ -188,11 +68,11 @@ export class KeyRing implements KeySource, TrustedIssuers {
       .map(({ issuer }) => issuer);
   }
 
-  /** Parses every key once, and says everything that is wrong with them. */
+  /** Parses every key and collects all faults. */
   static build(
     trusted: readonly TrustedIssuer[],
     options: KeyRingOptions,
-    more: MoreKeys = nothingFetched,
+    more: MoreKeys = refuseJwksUri,
   ): { ring: KeyRing; faults: ConfigurationFault[] } {
     const faults: ConfigurationFault[] = [];
     const issuers = new Map<string, IssuerKeys>();
@@ -204,7 +84,7 @@ export class KeyRing implements KeySource, TrustedIssuers {
       if (issuers.has(entry.issuer)) {
         return fault(
           '.issuer',
-          'the issuer stands in the list twice: put all its keys into one entry',
+          `"${entry.issuer}" is listed twice: put all its keys into one entry`,
         );
       }
       const inputs = keyInputs(entry);
@@ -212,17 +92,96 @@ export class KeyRing implements KeySource, TrustedIssuers {
         inputs.length === 0 ? undefined : configuredKeys(entry.issuer, inputs, options, fault);
       const keys = more(entry, configured, fault) ?? configured;
       if (keys === undefined) {
-        fault('', 'the issuer has no key: give it a secret or keys');
+        fault('', 'the issuer has no key: set "secret" or "keys"');
       }
       issuers.set(entry.issuer, keys ?? new StaticIssuerKeys(entry.issuer, [], 0));
     });
     if (trusted.length === 0) {
       faults.push({
         path: 'issuers',
-        message: 'nobody is trusted: name at least one issuer with its secret',
+        message:
+          'add at least one issuer with its secret: without one, every webhook would be rejected',
       });
     }
     return { ring: new KeyRing(issuers), faults };
+  }
+}
+
+/** A key and its window; without a window, it is always valid. */
+interface WindowedKey<Key extends VerificationKey = VerificationKey> {
+  readonly key: Key;
+  readonly window: KeyWindow | undefined;
+}
+
+/** The keys of one issuer, all in memory. */
+export class StaticIssuerKeys implements IssuerKeys {
+  private readonly named = new Map<string, readonly VerificationKey[]>();
+  private readonly unnamed: readonly VerificationKey[];
+  private readonly all: readonly VerificationKey[];
+  /** Windows of the keys that have one; `undefined` if none has, so that the time need not be checked. */
+  private readonly windows: ReadonlyMap<VerificationKey, KeyWindow> | undefined;
+
+  /** @param clockTolerance - seconds by which a window opens earlier; it closes exactly on time */
+  constructor(
+    readonly issuer: string,
+    keys: readonly WindowedKey[],
+    private readonly clockTolerance: number,
+  ) {
+    this.all = keys.map(({ key }) => key);
+    this.unnamed = this.all.filter(({ kid }) => kid === undefined);
+    for (const key of this.all) {
+      if (key.kid === undefined) continue;
+      this.named.set(key.kid, [...(this.named.get(key.kid) ?? []), key]);
+    }
+    for (const [kid, named] of this.named) this.named.set(kid, [...named, ...this.unnamed]);
+    const windows = keys.flatMap(({ key, window }) =>
+      window === undefined ? [] : [[key, window] as const],
+    );
+    this.windows = windows.length === 0 ? undefined : new Map(windows);
+  }
+
+  /**
+   * The keys that may have signed a token: those with its `kid` and those without one; for a token without `kid`, all of
+   * them, unless they are more than {@link MAX_KEYS_TRIED}. Keys outside their windows are left out.
+   */
+  candidates(kid: string | undefined, now: number): readonly VerificationKey[] {
+    const known = kid === undefined ? this.all : (this.named.get(kid) ?? this.unnamed);
+    if (this.windows === undefined && known.length <= MAX_KEYS_TRIED) return known;
+    const open = known.filter((key) => this.isValid(key, now));
+    return kid === undefined && open.length > MAX_KEYS_TRIED ? [] : open;
+  }
+
+  known(): readonly VerificationKey[] {
+    return this.all;
+  }
+
+  /** Whether a key has this kid, valid now or not. */
+  hasKid(kid: string): boolean {
+    return this.named.has(kid);
+  }
+
+  /** Whether the windows of all keys have closed. */
+  hasEnded(now: number): boolean {
+    return this.all.every((key) => (this.windows?.get(key)?.closes ?? Infinity) <= now);
+  }
+
+  /** The maximum number of keys without kid that are valid at the same time. */
+  get maxUnnamedAtOnce(): number {
+    // The maximum is reached when one of the windows opens.
+    const openings = this.unnamed.map((key) => this.opening(key));
+    return Math.max(
+      0,
+      ...openings.map((at) => this.unnamed.filter((key) => this.isValid(key, at)).length),
+    );
+  }
+
+  private isValid(key: VerificationKey, now: number): boolean {
+    const window = this.windows?.get(key);
+    return window === undefined || (this.opening(key) <= now && now < window.closes);
+  }
+
+  private opening(key: VerificationKey): number {
+    return (this.windows?.get(key)?.opens ?? -Infinity) - this.clockTolerance;
   }
 }
 
@@ -232,18 +191,18 @@ function configuredKeys(
   options: KeyRingOptions,
   fault: (path: string, message: string) => void,
 ): StaticIssuerKeys {
-  const keys = new KeyTwins();
+  const keys = new DistinctKeys();
   for (const { input, path } of inputs) {
     const parsed = parseKey(input, 'verify', options);
     const message = parsed.fault ?? keys.add(parsed);
     if (message !== undefined) fault(path, message);
   }
   const { clockTolerance = DEFAULT_CLOCK_TOLERANCE } = options;
-  const configured = new StaticIssuerKeys(issuer, keys.distinct, clockTolerance);
-  if (configured.mostUnnamedAtOnce > MAX_KEYS_TRIED) {
+  const configured = new StaticIssuerKeys(issuer, keys.entries, clockTolerance);
+  if (configured.maxUnnamedAtOnce > MAX_KEYS_TRIED) {
     fault(
       '',
-      `at most ${MAX_KEYS_TRIED} keys without kid are tried for a token: give them names, or retire some`,
+      `more than ${MAX_KEYS_TRIED} keys without kid are valid at once: set a kid for each, or remove some`,
     );
   }
   return configured;
@@ -261,13 +220,49 @@ function keyInputs(entry: TrustedIssuer): { input: KeyInput; path: string }[] {
   ];
 }
 
-/** The core does no I/O, so it cannot honour an address of keys, and must not pass over it in silence. */
-const nothingFetched: MoreKeys = (entry, _configured, fault) => {
+/** The core does no I/O. A `jwksUri` must not be ignored silently, so it is refused. */
+const refuseJwksUri: MoreKeys = (entry, _configured, fault) => {
   if ((entry as { jwksUri?: unknown }).jwksUri !== undefined) {
     fault(
       '.jwksUri',
-      'this verifier fetches nothing: use WebhookModule, or pass a KeySource in place of the list',
+      'createTokenVerifier does not fetch keys: use WebhookModule, or pass a KeySource instead of a list',
     );
   }
   return undefined;
 };
+
+type Entry = WindowedKey<HmacKey | JoseKey>;
+
+/** Collects the keys of one issuer without repetitions, and refuses contradictory ones. */
+class DistinctKeys {
+  readonly entries: Entry[] = [];
+
+  /**
+   * Adds a key unless it is there already: between rotations, the variables of the old and the new secret may have the
+   * same value.
+   *
+   * @returns the fault and its remedy, or `undefined`
+   */
+  add(added: Entry): string | undefined {
+    const copies = this.entries.filter(({ key }) => key.holdsSame(added.key));
+    const otherAlgorithm = copies.find(({ key }) => key.alg !== added.key.alg)?.key.alg;
+    if (otherAlgorithm !== undefined) {
+      return `the same key is listed for ${otherAlgorithm}: use a key for one algorithm only (RFC 8725, section 3.1)`;
+    }
+    // Otherwise one entry would keep a key alive that the other revokes.
+    if (!copies.every((copy) => sameWindow(copy, added))) {
+      return 'the same key is listed with another notBefore or notAfter: remove one of the two';
+    }
+    if (copies.some(({ key }) => key.kid === added.key.kid)) return undefined;
+    const { kid } = added.key;
+    if (kid !== undefined && this.entries.some(({ key }) => key.kid === kid)) {
+      return 'another key of the issuer has this kid: give each key its own';
+    }
+    this.entries.push(added);
+    return undefined;
+  }
+}
+
+function sameWindow({ window: one }: Entry, { window: other }: Entry): boolean {
+  return one?.opens === other?.opens && one?.closes === other?.closes;
+}

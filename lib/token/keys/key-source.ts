@@ -1,35 +1,35 @@
 import type { MaybePromise } from '../maybe-promise.js';
 import type { VerificationKey } from './token-key.js';
 
-/** The keys of one issuer, wherever they come from. */
+/** The keys of one issuer. */
 export interface IssuerKeys {
   readonly issuer: string;
   /**
-   * The keys a token may have been signed with: those its `kid` names and those without a name.
+   * The keys that may have signed a token: those with its `kid` and those without one.
    *
-   * @param kid - of the token's header, unauthenticated
+   * @param kid - from the token's header, unauthenticated
    * @param now - seconds since the epoch
-   * @returns at once where the keys are at hand
+   * @returns a promise only if the keys must be loaded
    */
   candidates(kid: string | undefined, now: number): MaybePromise<readonly VerificationKey[]>;
-  /** Every key at hand, where the source can list them: for explanations only. */
+  /** All keys in memory, if the source can list them; used only to explain refusals. */
   known?(): readonly VerificationKey[];
 }
 
-/** The issuers that are trusted at one moment; finding one costs the same for one and for ten thousand. */
+/** The issuers that are trusted at one time. A lookup takes the same time for one and for ten thousand. */
 export interface TrustedIssuers {
-  /** The only issuer, when there is just one. */
+  /** The issuer, if there is exactly one. */
   readonly sole: IssuerKeys | undefined;
   /** @returns `undefined` for an issuer that is not trusted */
   of(issuer: string): IssuerKeys | undefined;
-  /** Every issuer, where the source can list them: for explanations only. */
+  /** All issuers, if the source can list them; used only to explain refusals. */
   all?(): Iterable<IssuerKeys>;
 }
 
-/** Where a verifier finds keys; they may change while it is in use. */
+/** The source of a verifier's keys, which may change while it is in use. */
 export interface KeySource {
-  /** @returns at once unless what is known is too old to be relied on */
+  /** @returns a promise only if the last known issuers are too old to be used */
   ring(): MaybePromise<TrustedIssuers>;
-  /** What is known last, where that can change; it is another object once it has. */
+  /** The last known issuers, if they can change; a change is a new object. */
   latest?(): TrustedIssuers | undefined;
 }

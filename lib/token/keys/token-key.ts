@@ -3,26 +3,26 @@ import type { CompactToken } from '../compact-token.js';
 import type { MaybePromise } from '../maybe-promise.js';
 import type { SignatureAlgorithm } from '../webhook-token.constants.js';
 
-/** A key that was parsed and bound to one algorithm, ready to sign. */
+/** A parsed key for signing, bound to one algorithm. */
 export interface SigningKey {
   readonly alg: SignatureAlgorithm;
   readonly kid: string | undefined;
-  /** Bytes of inline data that are worth signing; absent where the key is at hand. */
+  /** Maximum bytes of inline data; absent for a key in this process. */
   readonly inlineLimit?: number;
-  /** The half that may be published; absent for HMAC, and where it is not known. */
+  /** The public key; absent for HMAC, and if a signer does not provide it. */
   publicKey?(): KeyObject | undefined;
   /**
-   * @param header - the header's JSON text
-   * @param claims - the claims' JSON text
+   * @param header - the header as JSON
+   * @param claims - the claims as JSON
    * @returns the compact token
    */
   sign(header: string, claims: string): MaybePromise<string>;
 }
 
-/** A key that was parsed and bound to one algorithm, ready to verify. */
+/** A parsed key for verifying, bound to one algorithm. */
 export interface VerificationKey {
   readonly alg: SignatureAlgorithm;
   readonly kid: string | undefined;
-  /** Whether the token's signature is this key's; never rejects for a signature that is not. */
+  /** Whether this key signed the token; never throws or rejects for a wrong signature. */
   verify(token: CompactToken): MaybePromise<boolean>;
 }

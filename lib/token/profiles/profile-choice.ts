@@ -5,7 +5,7 @@ import {
   WEBHOOK_PROFILES,
   type WebhookProfile,
 } from '../webhook-token.constants.js';
-import type { ProfileRules } from './profile-rules.interface.js';
+import type { ProfileRules } from './profile-rules.js';
 import { isDraft00Claim, SWT_DRAFT_00 } from './swt-draft-00.profile.js';
 import { SWT_DRAFT_02 } from './swt-draft-02.profile.js';
 import { WEBHOOK_TOKEN } from './webhook-token.profile.js';
@@ -22,10 +22,10 @@ export function rulesOf(profile: WebhookProfile): ProfileRules {
 }
 
 /**
- * Says what is wrong with signing a wire format by an algorithm, and what to do.
+ * Checks whether a wire format can be signed with an algorithm.
  *
- * @param alg - `undefined` where the key itself is at fault
- * @returns `undefined` where nothing is
+ * @param alg - `undefined` if the key is invalid
+ * @returns the fault and its remedy, or `undefined`
  */
 export function profileFault(
   profile: WebhookProfile,
@@ -35,18 +35,17 @@ export function profileFault(
   const { algorithms } = rulesOf(profile);
   return alg === undefined || algorithms.has(alg)
     ? undefined
-    : `${profile} has no ${alg}: give a key for one of ${[...algorithms].join(', ')}`;
+    : `${profile} has no ${alg}: pass a key for one of ${[...algorithms].join(', ')}`;
 }
 
 /**
- * Chooses by whose rules a token is read: by configuration, `typ` and shape, never by trying one set of
- * rules after the other, so that no token is ever accepted by a mixture of them (RFC 8725, section 3.12).
+ * Chooses the rules for a token by configuration, `typ` and shape. It never tries one set of rules after another, so no
+ * token is accepted by a mixture of them (RFC 8725, section 3.12). Only enabled profiles are considered:
  *
- * 1. `typ` `SWT` is swt-draft-02, where that is on.
- * 2. Data in a form that only swt-draft-00 has (base64, `null`, a reference to a body) is swt-draft-00, where
- *    that is on.
- * 3. Any other token with `typ` `JWT` is webhook-token, where that is on.
- * 4. What is left is swt-draft-00, which does not check `typ`.
+ * 1. `typ` `SWT` selects swt-draft-02.
+ * 2. Data in a form that only swt-draft-00 has (base64, `null`, a reference to a body) selects swt-draft-00.
+ * 3. Any other token with `typ` `JWT` is webhook-token.
+ * 4. The rest is swt-draft-00, which does not check `typ`.
  */
 export class ProfileChoice {
   private readonly webhookToken: boolean;
@@ -59,16 +58,16 @@ export class ProfileChoice {
     this.draft02 = enabled.includes('swt-draft-02');
   }
 
-  /** Tells whether some profile takes tokens of this `typ`: before the signature is looked at. */
+  /** Reports whether an enabled profile accepts this `typ`; called before the signature is verified. */
   admits(typ: unknown): boolean {
     if (typ !== undefined && typeof typ !== 'string') return false;
-    // A type that is spelt almost like the draft's is a fault, and no token of another format.
+    // A type that differs from the draft's only in case is an error, not a token of another format.
     if (this.draft02 && isType(typ, 'swt')) return typ === SWT_DRAFT_02.typ;
     return this.draft00 || (this.webhookToken && isType(typ, 'jwt'));
   }
 
   /**
-   * The rules for a token whose `typ` was admitted.
+   * The rules for a token with an admitted `typ`.
    *
    * @param webhook - the claim `webhook`, unchecked
    */
@@ -80,8 +79,8 @@ export class ProfileChoice {
   }
 }
 
-/** RFC 7515 section 4.1.9: a media type, compared without case, `application/` understood. */
+/** RFC 7515, section 4.1.9: a media type, case-insensitive, with an optional `application/`. */
 function isType(typ: string | undefined, wanted: 'jwt' | 'swt'): boolean {
-  // Lower case, because upper case folds the dotless `ı` onto `I`.
+  // Lower case, because upper case maps the dotless `ı` to `I`.
   return typ !== undefined && typ.toLowerCase().replace(/^application\//, '') === wanted;
 }

@@ -1,5 +1,5 @@
 import { WebhookPayloadError } from '../../errors/webhook.error.js';
-import { invalidClaim } from '../claim-refusals.js';
+import { invalidClaim, bodyReferenceRequired, hashOnHead } from '../token-refusals.js';
 import {
   decodeUtf8,
   exceedsMembers,
@@ -15,12 +15,11 @@ import {
   payloadHash,
   type PayloadHash,
 } from '../payload-hash.js';
-import { bodyReferenceRequired, hashOnHead } from '../payload-refusals.js';
 import type { WebhookClaim } from '../webhook-claims.interface.js';
 import { type HashAlgorithm, MAX_DATA_DEPTH } from '../webhook-token.constants.js';
-import type { Members, ProfileRules } from './profile-rules.interface.js';
+import type { Members, ProfileRules } from './profile-rules.js';
 
-/** How the reference implementation of -00 writes the algorithms; it reads them in any case. */
+/** Algorithm names of the reference implementation, which reads them case-insensitively. */
 const NAMES: HashNames = {
   sha256: 'SHA-256',
   sha384: 'SHA-384',
@@ -30,10 +29,10 @@ const NAMES: HashNames = {
   'sha3-512': 'SHA3-512',
 };
 
-/** The algorithm where a reference names none. */
+/** The algorithm of a reference without `hashAlg`. */
 const REFERENCE_HASH: HashAlgorithm = 'sha3-256';
 
-/** What stands in `webhook.data` for a body: its digest and its bytes. */
+/** The contents of `webhook.data` if the request has a body. */
 interface BodyReference {
   readonly hash: PayloadHash;
   readonly size: number;
@@ -42,8 +41,8 @@ interface BodyReference {
 const MEMBERS = new Set(['hash', 'hashAlg', 'size']);
 
 /**
- * Tells whether data looks like a reference to a body and like nothing else, so that an event's own data
- * that happens to have a `hash` is not taken for one.
+ * Reports whether data has the members of a reference to a body and no others, so that an event's own data with a `hash`
+ * is not mistaken for one.
  */
 export function looksLikeBodyReference(data: unknown): boolean {
   return (
@@ -57,8 +56,7 @@ export function looksLikeBodyReference(data: unknown): boolean {
 /**
  * Reads the reference to a body.
  *
- * @throws {@link WebhookPayloadError} `hash_required` where data is none, `hash_unsupported` where it cannot
- *   be checked
+ * @throws {@link WebhookPayloadError} `hash_required` for other data, `hash_unsupported` for a malformed reference
  */
 function readBodyReference(data: unknown): BodyReference {
   if (!isObject(data) || data['hash'] === undefined) throw bodyReferenceRequired();
@@ -72,7 +70,7 @@ function readBodyReference(data: unknown): BodyReference {
   return { hash: payloadHash(algorithmOf(hashAlg), hash, NAMES), size: size as number };
 }
 
-/** Writes the reference to a body. The algorithm is always named: nobody need know the default. */
+/** Writes the reference to a body, always with its algorithm. */
 function writeBodyReference({ hash, size }: BodyReference): string {
   return JSON.stringify({ hash: hash.hex, hashAlg: NAMES[hash.algorithm], size });
 }
@@ -80,13 +78,13 @@ function writeBodyReference({ hash, size }: BodyReference): string {
 function algorithmOf(name: unknown): HashAlgorithm | undefined {
   if (name === undefined) return REFERENCE_HASH;
   if (typeof name !== 'string' || !/^[\w-]+$/.test(name)) return undefined;
-  // A sender's own spelling goes on the wire as it is, and the reference implementation ignores its case.
+  // The reference implementation sends the name as its caller wrote it and ignores the case of a received one.
   return algorithmNamed(name.toUpperCase(), NAMES);
 }
 
 /**
- * Claims whose data arrived as base64. The reference implementation sends and reads inline data in this form and the
- * reference to a body never, so `{ hash, size }` in base64 is data.
+ * Claims whose data arrived as base64. The reference implementation never encodes the reference to a body in this way, so
+ * `{ hash, size }` in base64 is data.
  */
 const fromBase64 = new WeakSet<object>();
 
@@ -96,16 +94,16 @@ const MESSAGES: Readonly<Record<StructureFault, string>> = {
 };
 
 /**
- * Decodes data that travels as the base64 of its JSON, as strictly as data that travels as JSON.
+ * Decodes data that is the base64 of JSON, with the same checks as data that is JSON.
  *
- * @param text - RFC 4648 section 4: padded, the alphabet with `+` and `/`, canonical
- * @throws {@link WebhookTokenError} `invalid_claim`; never with a piece of the data in it
+ * @param text - canonical base64 with padding (RFC 4648, section 4)
+ * @throws {@link WebhookTokenError} `invalid_claim`, without a part of the data in its message
  */
 function decodeBase64Json(text: string, maxMembers: number): unknown {
   const bytes = Buffer.from(text, 'base64');
-  // Node's decoder takes what it knows and skips the rest; only one text gives the same text again.
+  // Node skips unknown characters; only canonical base64 survives the round trip.
   if (bytes.toString('base64') !== text) {
-    throw invalidClaim('webhook.data', 'webhook.data is a text, and not canonical base64');
+    throw invalidClaim('webhook.data', 'webhook.data is a string, but not canonical base64');
   }
   const json = decodeUtf8(bytes);
   const data = json === undefined || exceedsMembers(json, maxMembers) ? undefined : parseJson(json);
@@ -120,7 +118,7 @@ function decodeBase64Json(text: string, maxMembers: number): unknown {
   return data;
 }
 
-/** draft-knauer-secure-webhook-token-00, as its Go reference (v0.2.2) puts it on the wire and reads it. */
+/** draft-knauer-secure-webhook-token-00, as its Go reference (v0.2.2) sends and reads it. */
 export const SWT_DRAFT_00: ProfileRules = {
   name: 'swt-draft-00',
   typ: 'JWT',
@@ -133,10 +131,10 @@ export const SWT_DRAFT_00: ProfileRules = {
 
   readClaim(webhook, maxMembers) {
     if (webhook['hash'] !== undefined && typeof webhook['hash'] !== 'string') {
-      throw invalidClaim('webhook.hash', 'webhook.hash must be a text');
+      throw invalidClaim('webhook.hash', 'webhook.hash must be a string');
     }
     const { data, ...others } = webhook;
-    // The reference writes bytes as base64, and no bytes at all as `null`.
+    // The reference implementation encodes bytes as base64 and missing bytes as `null`.
     if (data === undefined || data === null) return others as unknown as WebhookClaim;
     if (isObject(data)) return { ...others, data } as unknown as WebhookClaim;
     if (typeof data !== 'string') {
@@ -157,11 +155,11 @@ export const SWT_DRAFT_00: ProfileRules = {
     }
     if (fromBase64.has(claim)) throw bodyReferenceRequired();
     const reference = readBodyReference(data);
-    // Of a dual stamp both digests must hold, or one request would mean two bodies to two receivers.
-    const stamp = hash === undefined ? [] : [parsePayloadHash(hash)];
+    // If the token has the digests of both formats, both must match, so that every receiver reads the same body.
+    const specHash = hash === undefined ? [] : [parsePayloadHash(hash)];
     return {
       kind: 'digest',
-      hashes: [reference.hash, ...stamp],
+      hashes: [reference.hash, ...specHash],
       size: reference.size,
       emptyBody: 'none',
     };
@@ -175,16 +173,16 @@ export const SWT_DRAFT_00: ProfileRules = {
     if (data !== undefined || size === undefined) {
       throw invalidClaim(
         'webhook.data',
-        'with a hash, swt-draft-00 refers to the body in webhook.data: give its size, and no data',
+        'with a hash, swt-draft-00 refers to the body in webhook.data: pass its size, and no data',
       );
     }
     const reference = writeBodyReference({ hash, size });
-    // The dual stamp: receivers of the specification read `hash`, those of the draft `data`.
+    // Receivers of the specification read `hash`, those of the draft `data`.
     return `{"event":"${event}","data":${reference},"hash":"${hash.algorithm}:${hash.hex}"}`;
   },
 };
 
-/** Tells whether a claim is in a form that no other profile has, so that it can mean nothing else. */
+/** Reports whether a claim has a form that no other profile has. */
 export function isDraft00Claim({ data }: Members): boolean {
   return data === null || typeof data === 'string' || looksLikeBodyReference(data);
 }

@@ -1,9 +1,9 @@
-import { invalidClaim } from '../claim-refusals.js';
+import { invalidClaim } from '../token-refusals.js';
 import { parsePayloadHash, type HashNames } from '../payload-hash.js';
 import type { WebhookClaim } from '../webhook-claims.interface.js';
-import type { ProfileRules } from './profile-rules.interface.js';
+import type { ProfileRules } from './profile-rules.js';
 
-/** The names of the registry that RFC 6920, section 9.4, opens. */
+/** Names of the IANA registry of RFC 6920, section 9.4. */
 const NAMES: HashNames = {
   sha256: 'sha-256',
   sha384: 'sha-384',
@@ -13,7 +13,7 @@ const NAMES: HashNames = {
   'sha3-512': 'sha3-512',
 };
 
-/** draft-knauer-secure-webhook-token-02: POST only, the payload is the body and nothing else. */
+/** draft-knauer-secure-webhook-token-02: POST only, and the payload is always the body. */
 export const SWT_DRAFT_02: ProfileRules = {
   name: 'swt-draft-02',
   typ: 'SWT',
@@ -33,7 +33,7 @@ export const SWT_DRAFT_02: ProfileRules = {
       );
     }
     if (hash !== undefined && typeof hash !== 'string') {
-      throw invalidClaim('webhook.hash', 'webhook.hash must be a text');
+      throw invalidClaim('webhook.hash', 'webhook.hash must be a string');
     }
     if (retryCount !== undefined && !isCount(retryCount)) {
       throw invalidClaim(
@@ -45,7 +45,7 @@ export const SWT_DRAFT_02: ProfileRules = {
   },
 
   payloadRule({ hash }) {
-    // No option makes a hash optional here: the draft requires it of every body there is.
+    // The draft requires a hash for every body, so `requireHash` has no effect.
     return hash === undefined
       ? { kind: 'empty' }
       : { kind: 'digest', hashes: [parsePayloadHash(hash, NAMES)], emptyBody: 'refused' };

@@ -1,18 +1,17 @@
-import { invalidClaim } from '../claim-refusals.js';
+import { invalidClaim, hashOnHead } from '../token-refusals.js';
 import { isObject } from '../json/strict-json.js';
 import { parsePayloadHash } from '../payload-hash.js';
-import { hashOnHead } from '../payload-refusals.js';
 import { SIGNATURE_ALGORITHMS } from '../webhook-token.constants.js';
 import type { WebhookClaim } from '../webhook-claims.interface.js';
-import type { ProfileRules } from './profile-rules.interface.js';
+import type { ProfileRules } from './profile-rules.js';
 
-/** The specification's own wire format. */
+/** The wire format of the specification. */
 export const WEBHOOK_TOKEN: ProfileRules = {
   name: 'webhook-token',
   typ: 'JWT',
   algorithms: new Set(SIGNATURE_ALGORITHMS),
   methods: new Set(['HEAD', 'POST']),
-  // `nbf` is in the specification's list and not in its own example, which must verify.
+  // The specification lists `nbf` as required, but its own example, which must verify, has none.
   requiresNotBefore: false,
   toleratesSkew: true,
   defaultHash: 'sha256',
@@ -23,7 +22,7 @@ export const WEBHOOK_TOKEN: ProfileRules = {
       throw invalidClaim('webhook.data', 'webhook.data must be an object');
     }
     if (webhook['hash'] !== undefined && typeof webhook['hash'] !== 'string') {
-      throw invalidClaim('webhook.hash', 'webhook.hash must be a text');
+      throw invalidClaim('webhook.hash', 'webhook.hash must be a string');
     }
     return webhook as unknown as WebhookClaim;
   },

@@ -1,6 +1,6 @@
-import type { ConfigurationFault } from '../../errors/webhook.error.js';
-import { parseSigningKey, type SigningKeyInput } from './signing-key.js';
-import { MAX_KEYS_TRIED } from '../webhook-token.constants.js';
+import type { ConfigurationFault } from '../errors/webhook.error.js';
+import { parseSigningKey, type SigningKeyInput } from '../token/keys/signing-key.js';
+import { MAX_KEYS_TRIED } from '../token/webhook-token.constants.js';
 
 /** One key of a list, as far as it concerns the others. */
 interface ListedKey {

@@ -1,5 +1,5 @@
-import type { KeyWindow } from './keys/key-window.js';
-import { signingWindow, type SigningKeyInput } from './keys/signing-key.js';
+import type { KeyWindow } from '../token/keys/key-window.js';
+import { signingWindow, type SigningKeyInput } from '../token/keys/signing-key.js';
 import {
   maySign,
   noSigningKey,
@@ -7,10 +7,10 @@ import {
   type TokenSigner,
   type TokenSignerOptions,
   type WebhookTokenInput,
-} from './token-signer.js';
-import { readSeconds, type TokenClock } from './token-clock.js';
-import type { MaybePromise } from './maybe-promise.js';
-import type { SignatureAlgorithm } from './webhook-token.constants.js';
+} from '../token/token-signer.js';
+import { readSeconds, type TokenClock } from '../token/token-clock.js';
+import type { MaybePromise } from '../token/maybe-promise.js';
+import type { SignatureAlgorithm } from '../token/webhook-token.constants.js';
 
 /** Who signs, and with which keys in turn. */
 interface RotatingTokenSignerOptions extends Omit<TokenSignerOptions, 'key'> {

@@ -7,12 +7,12 @@ import type {
   WebhookProfile,
 } from '../webhook-token.constants.js';
 
-/** Members of the claim `webhook`, before anything is known of them. */
+/** Members of the claim `webhook`, unchecked. */
 export type Members = Readonly<Record<string, unknown>>;
 
-/** What a token carries besides the event's name. */
+/** What a token contains besides the event name. */
 interface CarriedPayload {
-  /** The JSON text of inline data: an object, checked. */
+  /** The JSON of inline data: an object, checked. */
   readonly data: string | undefined;
   /** Digest of the body. */
   readonly hash: PayloadHash | undefined;
@@ -22,33 +22,33 @@ interface CarriedPayload {
   readonly retryCount: number | undefined;
 }
 
-/** The rules of one wire format, complete: no other profile is ever asked about the same token. */
+/** The complete rules of one wire format. A token is checked by the rules of one profile only. */
 export interface ProfileRules {
   readonly name: WebhookProfile;
-  /** The `typ` its tokens are sent with. */
+  /** The `typ` of signed tokens. */
   readonly typ: 'JWT' | 'SWT';
   readonly algorithms: ReadonlySet<SignatureAlgorithm>;
   readonly methods: ReadonlySet<'HEAD' | 'POST'>;
-  /** Whether a token without `nbf` is refused, as each is without `webhook`, `iss`, `exp`, `iat` or `jti`. */
+  /** Whether `nbf` is required, as `webhook`, `iss`, `exp`, `iat` and `jti` are in every profile. */
   readonly requiresNotBefore: boolean;
-  /** Whether clocks may differ by the configured tolerance, or not at all. */
+  /** Whether the configured clock tolerance applies; otherwise it is 0. */
   readonly toleratesSkew: boolean;
-  /** Digest of a sent body, where nobody names one. */
+  /** Default digest of a sent body. */
   readonly defaultHash: HashAlgorithm;
-  /** Whether a POST without a body carries the digest of zero bytes. */
+  /** Whether the token of a POST without a body has the digest of zero bytes. */
   readonly hashesEmptyBody: boolean;
 
   /**
-   * Checks the claim `webhook`, whose event is checked already, and brings its data into one form.
+   * Checks the claim `webhook`, except for its event, and normalises its data.
    *
-   * @param maxMembers - members that JSON inside the claim may have
-   * @returns the claim itself, unless the wire has data in a form of its own
+   * @param maxMembers - maximum members of JSON inside the claim
+   * @returns the claim itself, unless the profile encodes data
    * @throws {@link WebhookTokenError} `invalid_claim`
    */
   readClaim(webhook: Members, maxMembers: number): WebhookClaim;
 
   /**
-   * Says what the body of a request by one of {@link methods} must be, before a byte of it is read.
+   * Derives the rule for the body of a request by one of {@link methods}, before a byte of it is read.
    *
    * @throws {@link WebhookPayloadError} `hash_required` or `hash_unsupported`
    */
@@ -58,14 +58,14 @@ export interface ProfileRules {
     options: { readonly requireHash: boolean },
   ): PayloadRule;
 
-  /** The sender's attempt number, from 1; `undefined` where the token does not say. */
+  /** The sender's attempt number, from 1; `undefined` if the token does not contain it. */
   attempt(claim: WebhookClaim): number | undefined;
 
   /**
    * Writes the claim `webhook` as JSON.
    *
-   * @param event - a name that was held against its grammar, in which nothing wants escaping
-   * @throws {@link WebhookTokenError} `invalid_claim` for what this wire format cannot carry
+   * @param event - a valid event name, which needs no escaping
+   * @throws {@link WebhookTokenError} `invalid_claim` for anything that this profile cannot carry
    */
   writeClaim(event: string, carried: CarriedPayload): string;
 }

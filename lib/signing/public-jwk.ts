@@ -1,5 +1,5 @@
 import { createHash, type KeyObject } from 'node:crypto';
-import type { SignatureAlgorithm } from '../webhook-token.constants.js';
+import type { SignatureAlgorithm } from '../token/webhook-token.constants.js';
 
 /** The public half of a key pair, RFC 7517: these members and no others. */
 export interface PublicJwk {
