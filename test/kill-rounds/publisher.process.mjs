@@ -1,0 +1,57 @@
+// A publisher's process for the kill rounds of the delivery log: publishes events and delivers them until it is killed.
+// Says which events are published, and answers the line "log" with what its delivery log holds.
+import 'reflect-metadata';
+import { Module } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import { Pool } from 'pg';
+import { WebhookDeliveries, WebhookModule, WebhookPublisher } from '../../dist/index.js';
+import { PostgresDeliveryLog } from '../../dist/postgres/index.js';
+import { openQueue } from '../fixtures/durable-queues.mjs';
+import { listen, say, settings } from '../fixtures/told-process.mjs';
+
+const { engine, place, url, first, count } = settings;
+const queue = await openQueue(engine, { concurrency: 20, ...place });
+const deliveryLog =
+  engine === 'pglite'
+    ? new PostgresDeliveryLog(async () => queue.database(), { timeout: '10s' })
+    : new PostgresDeliveryLog(new Pool({ connectionString: place.postgres }), {
+        schema: `${place.name}_log`,
+      });
+await deliveryLog.migrate();
+
+class App {}
+Module({
+  imports: [
+    WebhookModule.forRoot({
+      publisher: {
+        issuer: 'https://billing.example',
+        secret: 'correct-horse-battery-staple-0001',
+        endpoints: [{ id: 'crm', url, method: 'POST' }],
+        allowHttp: true,
+        allowedAddresses: ['127.0.0.1'],
+        retry: { attempts: 20, schedule: ['0s', '100ms'], jitter: 0 },
+        queue,
+        deliveryLog,
+      },
+    }),
+  ],
+})(App);
+const app = await NestFactory.createApplicationContext(App, { logger: false });
+const deliveries = app.get(WebhookDeliveries);
+listen(async () => {
+  const { pending } = await deliveries.stats();
+  const statuses = [];
+  for (let after; ;) {
+    const page = await deliveries.list({}, { limit: 500, after });
+    statuses.push(...page.deliveries.map(({ eventId, status }) => `${eventId}=${status}`));
+    after = page.next;
+    if (after === undefined) break;
+  }
+  say('log', String(pending), ...statuses);
+});
+say('ready');
+for (let number = first; number < first + count; number++) {
+  const id = `event-${number}`;
+  await app.get(WebhookPublisher).publish('order.created', { number }, { id });
+  say('published', id);
+}
