@@ -28,15 +28,15 @@ import type {
   NewEndpoint,
 } from './webhook-endpoint.interface.js';
 
-/** Lays a change over an endpoint. */
+/** Applies a change to an endpoint. */
 export function patched(
   current: StoredEndpoint,
   { url = current.url, events = current.events, settings, removed, ...draft }: EndpointDraft,
 ): StoredEndpoint {
   const { description, metadata } = draft;
-  const kept = without(current, removed);
+  const rest = without(current, removed);
   return {
-    ...kept,
+    ...rest,
     url,
     events,
     settings: { ...without(current.settings, removed), ...settings },
@@ -45,7 +45,7 @@ export function patched(
   };
 }
 
-/** Whether a change touches nothing of what somebody else has changed since. */
+/** Whether a change touches no member that a concurrent change has touched. */
 export function commutes(
   draft: EndpointDraft,
   before: StoredEndpoint,
@@ -76,9 +76,9 @@ const MAX_PATTERNS = 1_000;
 const MAX_TEXT_LENGTH = 1_024;
 const MAX_NOTES = 50;
 
-const TEXT_RULE = `a text of at most ${MAX_TEXT_LENGTH} characters without NUL and lone surrogates`;
+const TEXT_RULE = `a string of at most ${MAX_TEXT_LENGTH} characters without NUL and lone surrogates`;
 
-/** Settings of an endpoint; whoever lays them over the publisher's checks the rest. */
+/** Settings of an endpoint; `applySettings` checks most of their values. */
 const SETTINGS: OptionShape<EndpointSettings> = {
   method: undefined,
   profile: undefined,
@@ -92,7 +92,7 @@ const SETTINGS: OptionShape<EndpointSettings> = {
 
 const URL_RULE: OptionRule = {
   holds: (value) => typeof value === 'string' && value.length <= MAX_URL_LENGTH,
-  message: `must be a text of at most ${MAX_URL_LENGTH} characters`,
+  message: `must be a string of at most ${MAX_URL_LENGTH} characters`,
 };
 
 const EVENTS_RULE: OptionRule = {
@@ -108,14 +108,14 @@ const TEXTS: OptionShape<Pick<NewEndpoint, 'description' | 'metadata'>> = {
   },
 };
 
-/** What describes an endpoint to create. */
+/** The members of a new endpoint. */
 const NEW_ENDPOINT: OptionShape<NewEndpoint> = {
   id: { holds: isEndpointId, message: ENDPOINT_ID_RULE },
   url: URL_RULE,
   events: EVENTS_RULE,
   tenant: { holds: isIdentifier, message: identifierRule('tenant') },
   ...TEXTS,
-  secret: { holds: (value) => typeof value === 'string', message: 'must be a text' },
+  secret: { holds: (value) => typeof value === 'string', message: 'must be a string' },
   signing: {
     holds: (value) => value === 'secret' || value === 'publisher',
     message: "must be 'secret' or 'publisher'",
@@ -123,7 +123,7 @@ const NEW_ENDPOINT: OptionShape<NewEndpoint> = {
   ...SETTINGS,
 };
 
-/** What describes a change of one. */
+/** The members of a change. */
 const ENDPOINT_CHANGES: OptionShape<EndpointChanges> = {
   url: URL_RULE,
   events: EVENTS_RULE,
@@ -131,16 +131,16 @@ const ENDPOINT_CHANGES: OptionShape<EndpointChanges> = {
   ...SETTINGS,
 };
 
-/** Members of an endpoint that no update changes, and what does. */
+/** Members that an update cannot change, and what to do instead. */
 const FIXED: Readonly<Record<string, string>> = {
   id: 'never changes: create another endpoint',
   tenant: 'never changes: create an endpoint for the other tenant',
-  secret: 'is replaced by rotateKey, with time for the receiver to learn the new one',
+  secret: 'is replaced by rotateKey, which leaves the receiver time to add the new one',
   signing: 'never changes: create another endpoint',
   disabled: 'is changed by disable and enable',
 };
 
-/** What an update may take away. */
+/** Members that an update may remove with `null`. */
 const REMOVABLE: ReadonlySet<string> = new Set([...Object.keys(TEXTS), ...Object.keys(SETTINGS)]);
 
 function isText(value: unknown): value is string {
@@ -155,21 +155,21 @@ function isMetadata(value: unknown): boolean {
   );
 }
 
-/** A description of an endpoint, checked as far as no network is needed; what a change leaves out is absent. */
+/** Checked input, except for its URL's address; members that a change leaves out are absent. */
 interface EndpointDraft extends Omit<NewEndpoint, keyof EndpointSettings | 'url'> {
   readonly url: string | undefined;
   readonly settings: StoredEndpointSettings;
-  /** Names of what a change takes away. */
+  /** Names of the members that a change removes. */
   readonly removed: readonly string[];
 }
 
-/** Checks descriptions of endpoints, which may come from a tenant's browser: every fault is listed, with its remedy. */
+/** Checks input that may come from a tenant's browser. Every fault is listed, with its remedy. */
 export class EndpointInput {
   constructor(private readonly options: Pick<ResolvedEndpointOptions, 'defaults' | 'egress'>) {}
 
   /**
    * @throws {@link WebhookDeliveryError} `invalid_option`
-   * @throws {@link WebhookDestinationBlockedError} where the URL is all that is wrong
+   * @throws {@link WebhookDestinationBlockedError} if the URL is the only fault
    */
   readNew(input: NewEndpoint): EndpointDraft {
     const faults = new ConfigurationFaults('');
@@ -187,20 +187,20 @@ export class EndpointInput {
     faults.require(
       secret === undefined || signing !== 'publisher',
       'secret',
-      "stands beside signing: 'publisher', where the publisher's own key signs: remove one of them",
+      "cannot be combined with signing: 'publisher', where the publisher's key signs: remove one of them",
     );
     const { settings, blocked } = this.readShared(fit, faults);
     const events = resolvePatterns(fit.events, faults);
     throwIfWrong(faults, blocked);
     const { id, url, tenant, description, metadata } = fit;
-    // Copied: whoever gave it may go on changing it while the URL is looked at.
+    // Copied: the caller may change the input while the URL is resolved.
     const draft = { id, url, events, tenant, description, metadata, secret, signing, settings };
     return frozenCopy({ ...draft, removed: [] });
   }
 
   /**
    * @throws {@link WebhookDeliveryError} `invalid_option`
-   * @throws {@link WebhookDestinationBlockedError} where the URL is all that is wrong
+   * @throws {@link WebhookDestinationBlockedError} if the URL is the only fault
    */
   readChanges(input: EndpointChanges): EndpointDraft {
     const faults = new ConfigurationFaults('');
@@ -228,7 +228,7 @@ export class EndpointInput {
   }
 
   /**
-   * Checks what settings come to together.
+   * Checks the combination of all settings.
    *
    * @throws {@link WebhookDeliveryError} `invalid_option`
    */
@@ -258,7 +258,7 @@ export class EndpointInput {
 
   private settle(own: EndpointSettings, faults: ConfigurationFaults): ResolvedDestination {
     const settled = applySettings(this.options.defaults, own, faults);
-    // What an endpoint takes over from the publisher is right already.
+    // Inherited settings were checked with the publisher's.
     if (own.profile !== undefined || own.method !== undefined) checkProfile(settled, faults);
     return settled;
   }
@@ -274,13 +274,13 @@ export class EndpointInput {
   }
 }
 
-/** Says what is wrong with a secret, without quoting it. */
+/** Adds what is wrong with a secret, without quoting it. */
 export function checkSecret(secret: unknown, faults: ConfigurationFaults): void {
-  const fault = typeof secret === 'string' ? parseSigningKey(secret).fault : 'must be a text';
+  const fault = typeof secret === 'string' ? parseSigningKey(secret).fault : 'must be a string';
   if (fault !== undefined) faults.add('secret', fault);
 }
 
-/** @throws {@link WebhookDeliveryError} `invalid_option` with every fault; the refusal of the URL, if that is all */
+/** @throws {@link WebhookDeliveryError} `invalid_option` with every fault; `blocked` if it is the only one */
 export function throwIfWrong(
   faults: ConfigurationFaults,
   blocked?: WebhookDestinationBlockedError,
@@ -294,7 +294,7 @@ function invalidEndpoint(faults: ConfigurationFaults['all']): WebhookDeliveryErr
   const lines = faults.map(({ path, message }) => `  - ${path}: ${message}`);
   return new WebhookDeliveryError(
     'invalid_option',
-    `The endpoint has ${faults.length === 1 ? 'a fault' : `${faults.length} faults`}:\n${lines.join('\n')}`,
+    `The endpoint is invalid:\n${lines.join('\n')}`,
     { faults },
   );
 }

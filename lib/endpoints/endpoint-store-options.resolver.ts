@@ -9,13 +9,12 @@ const METHODS = ['insert', 'find', 'subscribed', 'list', 'replace', 'remove'];
 
 const SEALING_KEY: OptionShape<SealingKey> = { id: undefined, key: undefined };
 
-/** Where endpoints are kept, and how their secrets are sealed there. */
 export interface ResolvedEndpointStore {
   readonly endpointStore: EndpointStore;
   readonly sealer: SecretSealer;
 }
 
-/** Checks and fills the options of the store; faults are collected, not thrown. */
+/** Resolves the options of the endpoint store. Faults are collected, not thrown. */
 export function resolveEndpointStore(
   options: {
     readonly endpointStore?: EndpointStore | undefined;
@@ -32,7 +31,7 @@ export function resolveEndpointStore(
   } else if (isStore && endpointStore.durable) {
     faults.add(
       'sealingKeys',
-      'must be given with an endpointStore that is durable, as it keeps secrets: set `sealingKeys: [{ id: \'1\', key }]` with a key of "openssl rand -base64 32"',
+      'is required with a durable endpointStore, which stores secrets: set `sealingKeys: [{ id: \'1\', key }]` with a key of "openssl rand -base64 32"',
     );
   }
   const isSealed = sealingKeys !== undefined && faults.all.length === before;
@@ -53,7 +52,7 @@ function checkSealingKeys(keys: unknown, faults: ConfigurationFaults): void {
     if (!isOptions(entry)) return at.add('', 'must be an object: { id, key }');
     const { id, key } = checkShape(entry, SEALING_KEY, at);
     at.require(isKeyId(id), 'id', KEY_ID_RULE.replace(/^kid/, 'id'));
-    at.require(!ids.has(id), 'id', 'names another key of the list too: give each its own');
+    at.require(!ids.has(id), 'id', 'is listed twice: give each key its own id');
     ids.add(id);
     const fault = sealingKeyFault(key);
     if (fault !== undefined) at.add('key', fault);

@@ -4,63 +4,63 @@ import { identifierRule, isIdentifier } from '../token/identifier.js';
 import type { HashAlgorithm, WebhookProfile } from '../token/webhook-token.constants.js';
 import type { EndpointDisabledReason } from '../sending/delivery-target.js';
 
-/** One refusal for an endpoint of another tenant and for one that is nowhere: nobody learns which ids others use. */
+/** The same error for an endpoint of another tenant and for one that does not exist, so that ids cannot be probed. */
 export function unknownEndpoint(): WebhookDeliveryError {
-  return new WebhookDeliveryError('unknown_endpoint', 'There is no endpoint with this id.');
+  return new WebhookDeliveryError('unknown_endpoint', 'No endpoint has this id.');
 }
 
 export function endpointExists(): WebhookDeliveryError {
   return new WebhookDeliveryError(
     'endpoint_exists',
-    'An endpoint with this id exists: choose another id, or leave it out for a random one.',
+    'An endpoint with this id exists already: choose another id, or leave it out for a random one.',
   );
 }
 
 export function endpointChanged(): WebhookDeliveryError {
   return new WebhookDeliveryError(
     'endpoint_changed',
-    'Somebody else changed the endpoint at the same time: read it again, and repeat the change if it is still wanted.',
+    'The endpoint was changed by another call at the same time: read it again, and repeat the change if it is still needed.',
   );
 }
 
 export function endpointIsConfigured(): WebhookDeliveryError {
   return new WebhookDeliveryError(
     'unsupported_option',
-    "The endpoint is one of the publisher's options: change it in the configuration.",
+    "The endpoint is defined in the publisher's options: change it in the configuration.",
   );
 }
 
 export function endpointHasNoKey(): WebhookDeliveryError {
   return new WebhookDeliveryError(
     'unsupported_option',
-    "The endpoint has no key of its own to rotate: the publisher's signs for it.",
+    "The endpoint has no key of its own: the publisher's key signs for it, and is rotated in the configuration.",
   );
 }
 
-/** Whether a text names a destination by itself. No endpoint of a store has such an id, or `send` could mean either. */
-export function looksLikeUrl(text: string): boolean {
-  return /^[a-z][a-z0-9+.-]*:\/\//i.test(text);
+/** Whether a string is a URL rather than an endpoint's id; `send` accepts both, so stored endpoints have no such id. */
+export function looksLikeUrl(value: string): boolean {
+  return /^[a-z][a-z0-9+.-]*:\/\//i.test(value);
 }
 
-/** Tells whether a value can be the id of an endpoint in a store. */
+/** Whether a value can be the id of a stored endpoint. */
 export function isEndpointId(value: unknown): value is string {
   return isIdentifier(value) && !looksLikeUrl(value);
 }
 
 /** The rule of {@link isEndpointId} in words. */
-export const ENDPOINT_ID_RULE = `${identifierRule('id')}, and no URL`;
+export const ENDPOINT_ID_RULE = `${identifierRule('id')}, and not a URL`;
 
-/** A secret of one endpoint, sealed: it is of no use without the sealing key. */
+/** An endpoint's secret, encrypted with a sealing key. */
 export interface SealedEndpointKey {
   /** Names the key in tokens. */
   readonly kid: string;
-  /** The secret, by AES-256-GCM, bound to the endpoint and the `kid`; the text names the sealing key. */
+  /** The secret, encrypted with AES-256-GCM and bound to the endpoint and the `kid`; includes the sealing key's id. */
   readonly sealed: string;
-  /** Epoch milliseconds from which it is signed with; until then its predecessor is. */
+  /** Epoch milliseconds from which this key signs; until then the previous one does. */
   readonly notBefore: number;
 }
 
-/** How an endpoint is spoken to, as far as it differs from the publisher's own settings. All of it is JSON. */
+/** Delivery settings of an endpoint that differ from the publisher's. JSON values only. */
 export interface StoredEndpointSettings {
   readonly method?: DeliveryMethod;
   readonly profile?: WebhookProfile;
@@ -73,26 +73,26 @@ export interface StoredEndpointSettings {
   readonly subject?: string;
 }
 
-/** An endpoint as a store keeps it. All of it is JSON, and none of it a secret in the clear. */
+/** An endpoint as it is stored. JSON values only; secrets are encrypted. */
 export interface StoredEndpoint {
-  /** Unique over all tenants. */
+  /** Unique across all tenants. */
   readonly id: string;
-  /** Whose events it gets; absent for those published for no tenant. It never changes. */
+  /** The tenant whose events it receives; absent for events without a tenant. It never changes. */
   readonly tenant?: string;
   readonly url: string;
-  /** Names or patterns. */
+  /** Event names or patterns. */
   readonly events: readonly string[];
   readonly description?: string;
-  /** The application's own notes. */
+  /** Notes of the application. */
   readonly metadata?: Readonly<Record<string, string>>;
   readonly settings: StoredEndpointSettings;
-  /** The oldest first; empty where the publisher's own key signs. */
+  /** Oldest first; empty if the publisher's key signs. */
   readonly keys: readonly SealedEndpointKey[];
-  /** Absent while it gets events; `at` in epoch milliseconds. */
+  /** Absent while the endpoint is enabled; `at` in epoch milliseconds. */
   readonly disabled?: { readonly at: number; readonly reason: EndpointDisabledReason };
-  /** When somebody last enabled it, in epoch milliseconds: what a process has learnt of it before then is forgotten. */
+  /** When it was last enabled, in epoch milliseconds; older circuit and pause state of a process is discarded. */
   readonly enabledAt?: number;
-  /** 1 at first; rises by one with every change. */
+  /** 1 at first; every change adds one. */
   readonly version: number;
   /** Epoch milliseconds. */
   readonly createdAt: number;
@@ -100,36 +100,36 @@ export interface StoredEndpoint {
   readonly updatedAt: number;
 }
 
-/** What part of the endpoints to list. */
+/** A page of endpoints. */
 export interface EndpointPageRequest {
-  /** Those of this tenant; `null` for those of none; left out, those of all. */
+  /** Endpoints of this tenant; `null` for endpoints without a tenant; left out, all of them. */
   readonly tenant?: string | null | undefined;
-  /** Those behind this id, in the order of ids. */
+  /** Endpoints after this id. */
   readonly after?: string | undefined;
-  /** At most so many. */
+  /** Maximum number of endpoints. */
   readonly limit: number;
 }
 
 /**
- * Keeps endpoints: the port between {@link WebhookEndpoints} and where they are kept.
+ * Stores managed endpoints: the port behind {@link WebhookEndpoints}.
  *
- * - **Nothing is lost by two at once.** `insert` takes an id once; `replace` changes only the version it was told of, and
- *   says whether it did. Of two changes made at the same time, one succeeds.
- * - **Tenants never meet.** `subscribed` gives the endpoints of exactly one tenant, or of exactly none.
- * - **What is written is read.** A `find` that begins after a change has resolved sees it, in any process that shares the
- *   store; what a caller does to an object it was given changes nothing in the store.
+ * - **Concurrent changes do not overwrite each other.** `insert` accepts an id once. `replace` succeeds only against the
+ *   previous version, so of two concurrent changes exactly one succeeds.
+ * - **Tenants are isolated.** `subscribed` returns the endpoints of exactly one tenant, or only endpoints without a tenant.
+ * - **Reads see earlier writes.** A `find` that starts after a change has resolved sees it, in every process that shares the
+ *   store. Mutating a returned object does not change the store.
  *
  * A store that cannot be reached throws {@link WebhookStoreError} `store_unavailable`. Every implementation must pass the
  * contract suite of `nestjs-webhook-token/testing`.
  */
 export abstract class EndpointStore {
-  /** Whether what it keeps survives this process. */
+  /** Whether its endpoints survive this process. */
   abstract readonly durable: boolean;
 
-  /** Whether it takes changes; one that does not throws `unsupported_option` for each. */
+  /** Whether endpoints can be changed; if not, every change throws `unsupported_option`. */
   abstract readonly writable: boolean;
 
-  /** Whether `subscribed` can read within a transaction of the caller's; one that cannot is never passed a `tx`. */
+  /** Whether `subscribed` can read in a transaction of the caller; if not, it is never passed a `tx`. */
   abstract readonly transactional: boolean;
 
   /**
@@ -141,32 +141,32 @@ export abstract class EndpointStore {
     await this.find('start-up check');
   }
 
-  /** @returns `false`, with nothing changed, where the id is taken */
+  /** @returns `false`, with nothing changed, if the id exists */
   abstract insert(endpoint: StoredEndpoint): Promise<boolean>;
 
-  /** The endpoint with this id, of whatever tenant; `undefined` where there is none. */
+  /** Finds an endpoint of any tenant; `undefined` if the id does not exist. */
   abstract find(id: string): Promise<StoredEndpoint | undefined>;
 
   /**
-   * The endpoints that get events of this tenant, or of none: all that are not disabled, whatever their patterns.
+   * Finds the enabled endpoints of a tenant, whatever their patterns; without one, the enabled endpoints without a tenant.
    *
-   * @param options - `tx`: the caller's open transaction, read in so that no second connection is needed while it holds one
+   * @param options - `tx`: the caller's open transaction; reading in it needs no second connection
    */
   abstract subscribed(
     tenant: string | undefined,
     options?: { readonly tx?: unknown },
   ): Promise<readonly StoredEndpoint[]>;
 
-  /** In the order of their ids, by code units. */
+  /** Lists endpoints by id, in the order of UTF-16 code units. */
   abstract list(request: EndpointPageRequest): Promise<readonly StoredEndpoint[]>;
 
   /**
-   * Puts `endpoint` in the place of the version before it (`endpoint.version - 1`).
+   * Replaces the previous version (`endpoint.version - 1`).
    *
-   * @returns `false`, with nothing changed, where that is not the version kept, or none is
+   * @returns `false`, with nothing changed, if another version is stored, or none
    */
   abstract replace(endpoint: StoredEndpoint): Promise<boolean>;
 
-  /** @returns whether there was one */
+  /** @returns whether the endpoint existed */
   abstract remove(id: string): Promise<boolean>;
 }

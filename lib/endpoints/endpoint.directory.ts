@@ -9,7 +9,7 @@ import type {
   WebhookEndpointView,
 } from './webhook-endpoint.interface.js';
 
-/** What is shown of an endpoint: all but its sealed keys. Copies, so that nobody changes what the publisher goes by. */
+/** A copy of an endpoint without its sealed keys. */
 export function endpointView(
   endpoint: StoredEndpoint,
   source: WebhookEndpointView['source'],
@@ -47,14 +47,14 @@ interface Found {
   readonly source: WebhookEndpointView['source'];
 }
 
-/** Reads the endpoints of the options and of the store as one. Where both have an id, the options win. */
+/** Reads configured and stored endpoints as one list. If both have an id, the configured endpoint wins. */
 export class EndpointDirectory {
   constructor(
     private readonly configured: OptionsEndpointStore,
     private readonly store: EndpointStore,
   ) {}
 
-  /** @throws {@link WebhookDeliveryError} `unknown_endpoint`, also for an endpoint outside of the scope */
+  /** @throws {@link WebhookDeliveryError} `unknown_endpoint`, also for an endpoint outside the scope */
   async find(id: string, scope: EndpointScope | undefined): Promise<Found> {
     const configured = await this.configured.find(id);
     const endpoint = configured ?? (await this.store.find(id));
@@ -77,7 +77,7 @@ export class EndpointDirectory {
         .map((endpoint): Found => ({ endpoint, source: 'store' })),
     ].sort((a, b) => (a.endpoint.id < b.endpoint.id ? -1 : 1));
     const shown = endpoints.slice(0, limit);
-    // A page of the store that is all hidden behind the options is not its last one.
+    // A full page of the store may be hidden by configured endpoints, and is not the last one.
     const hidden = stored.length > limit ? stored.at(-1)!.id : undefined;
     const next = endpoints.length > limit ? shown.at(-1)!.endpoint.id : hidden;
     return {

@@ -12,10 +12,10 @@ import type { SecretSealer } from './secret-sealer.js';
 const PAGE = 100;
 
 /**
- * Has every secret of a store sealed with the key that seals now.
+ * Seals every secret of a store with the current sealing key.
  *
  * @returns how many endpoints were changed
- * @throws {@link WebhookStoreError} `sealed_secret_unreadable`, after all others
+ * @throws {@link WebhookStoreError} `sealed_secret_unreadable`, after resealing all others
  */
 export async function resealAll(
   store: EndpointStore,
@@ -50,24 +50,24 @@ export async function resealAll(
   return resealed;
 }
 
-/** Somebody else may come first so often. */
-const MOST_TRIES = 10;
+/** Attempts at a change while other changes come first. */
+const MAX_TRIES = 10;
 
-/** Whose endpoints a call may see. */
+/** Limits a call to one tenant. */
 export interface EndpointScope {
-  /** This tenant's; `null` for those of none. */
+  /** `null` for endpoints without a tenant. */
   readonly tenant: string | null;
 }
 
 /** A change of one endpoint. */
 export interface EndpointChange {
-  /** @returns the endpoint as it shall be, its version aside; `undefined` where nothing is to be changed */
+  /** Returns the new endpoint, without regard to its version; `undefined` to change nothing. */
   readonly make: (current: StoredEndpoint) => StoredEndpoint | undefined;
-  /** Whether the change is still what was meant, although somebody else made one since. Default: always. */
+  /** Whether the change still applies after a concurrent change. Default: always. */
   readonly commutes?: (before: StoredEndpoint, now: StoredEndpoint) => boolean;
 }
 
-/** Changes stored endpoints so that no change of somebody else is lost. */
+/** Changes stored endpoints without overwriting concurrent changes. */
 export class EndpointEditor {
   constructor(
     private readonly store: EndpointStore,
@@ -75,7 +75,7 @@ export class EndpointEditor {
     private readonly clock: WebhookClock,
   ) {}
 
-  /** @throws {@link WebhookDeliveryError} `unknown_endpoint`, also for an endpoint outside of the scope */
+  /** @throws {@link WebhookDeliveryError} `unknown_endpoint`, also for an endpoint outside the scope */
   async find(id: string, scope?: EndpointScope): Promise<StoredEndpoint> {
     const found = await this.store.find(id);
     if (found === undefined || !isInScope(found, scope)) throw unknownEndpoint();
@@ -83,9 +83,9 @@ export class EndpointEditor {
   }
 
   /**
-   * Changes an endpoint, and seals its keys anew.
+   * Changes an endpoint, and seals its keys with the current sealing key.
    *
-   * @returns it as it is now, and whether it was changed
+   * @returns the current endpoint, and whether it was changed
    * @throws {@link WebhookDeliveryError} `unknown_endpoint`, `endpoint_changed`
    */
   async change(
@@ -95,15 +95,15 @@ export class EndpointEditor {
   ): Promise<{ readonly endpoint: StoredEndpoint; readonly changed: boolean }> {
     const before = await this.find(id, scope);
     let current = before;
-    for (let tries = 0; tries < MOST_TRIES; tries++) {
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
       const wanted = make(current);
       if (wanted === undefined) return { endpoint: current, changed: false };
       const now = this.clock.now();
-      const keys = this.resealed(id, withoutSpent(wanted.keys, now));
+      const keys = this.resealed(id, withoutRetired(wanted.keys, now));
       const endpoint = { ...wanted, keys, version: current.version + 1, updatedAt: now };
       if (await this.store.replace(endpoint)) return { endpoint, changed: true };
       current = await this.find(id, scope);
-      // Deleted and made anew meanwhile: it is another one.
+      // Deleted and created again meanwhile: another endpoint under the same id.
       if (current.createdAt !== before.createdAt) throw endpointChanged();
       if (commutes?.(before, current) === false) throw endpointChanged();
     }
@@ -116,7 +116,7 @@ export class EndpointEditor {
       try {
         return { ...key, sealed: this.sealer.seal(id, key.kid, this.sealer.open(id, key)) };
       } catch (error) {
-        // It stays as it is: an endpoint whose secret is lost can still be disabled, or get another.
+        // Kept as it is: an endpoint whose secret is lost can still be disabled, or get a new key.
         if (!isWebhookError(error, 'sealed_secret_unreadable')) throw error;
         return key;
       }
@@ -124,7 +124,6 @@ export class EndpointEditor {
   }
 }
 
-/** Whether a call with this scope may see the endpoint. */
 export function isInScope(
   { tenant }: Pick<StoredEndpoint, 'tenant'>,
   scope: EndpointScope | undefined,
@@ -132,8 +131,8 @@ export function isInScope(
   return scope === undefined || (scope.tenant ?? undefined) === tenant;
 }
 
-/** Keys without those that a newer one has taken the place of. */
-function withoutSpent(
+/** The keys from the one that signs now; older ones are retired. */
+function withoutRetired(
   keys: readonly SealedEndpointKey[],
   now: number,
 ): readonly SealedEndpointKey[] {

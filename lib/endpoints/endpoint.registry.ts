@@ -12,8 +12,8 @@ import { PublisherLog } from '../signing/publisher-log.js';
 import type { ResolvedEndpoint, ResolvedEndpointOptions } from './endpoint-options.js';
 import { type EndpointTarget, isDisabled } from './endpoint-target.js';
 
-/** URLs whose state is remembered; the one not used for longest is forgotten first. */
-const MAX_REMEMBERED_URLS = 1_000;
+/** URLs whose state is cached; the least recently used one is evicted. */
+const MAX_CACHED_URLS = 1_000;
 
 interface Subscription {
   readonly endpoint: ResolvedEndpoint;
@@ -21,18 +21,18 @@ interface Subscription {
 }
 
 /**
- * Knows the destinations: the configured endpoints, those of the store, and the URLs that callers have named. What
- * needs no store is answered at once.
+ * Finds destinations: configured endpoints, stored endpoints, and URLs that callers of `send` pass. Lookups that need no store
+ * are synchronous.
  */
 export class EndpointRegistry {
-  /** The configured endpoints, to be read like those of the store. */
+  /** The configured endpoints, readable like a store. */
   readonly configured: OptionsEndpointStore;
 
   private readonly subscriptions: ReadonlyMap<string, Subscription>;
   private readonly stored: StoredTargets;
   private readonly editor: EndpointEditor;
   private readonly log = new PublisherLog();
-  private hasToldOfStore = false;
+  private storeOutageLogged = false;
   private readonly urls = new Map<string, EndpointTarget>();
 
   constructor(private readonly options: ResolvedEndpointOptions) {
@@ -50,9 +50,9 @@ export class EndpointRegistry {
   }
 
   /**
-   * The enabled endpoints of the tenant that want the event.
+   * Finds the enabled endpoints of a tenant that subscribe to an event.
    *
-   * @param tx - the caller's open transaction; a second connection could be one that its pool no longer has
+   * @param tx - the caller's open transaction; a second connection might not be available while it holds one
    * @throws what the store throws
    */
   subscribed(
@@ -61,7 +61,7 @@ export class EndpointRegistry {
     tx?: unknown,
   ): MaybePromise<readonly EndpointTarget[]> {
     const configured = [...this.subscriptions.values()]
-      .filter(({ endpoint }) => endpoint.tenant === tenant && wants(endpoint, event))
+      .filter(({ endpoint }) => endpoint.tenant === tenant && subscribesTo(endpoint, event))
       .map(({ target }) => target)
       .filter((target) => !isDisabled(target));
     if (this.storeIsEmpty) return configured;
@@ -69,7 +69,7 @@ export class EndpointRegistry {
   }
 
   /**
-   * The endpoint with this id, of whatever tenant.
+   * Finds an endpoint of any tenant.
    *
    * @throws what the store throws
    */
@@ -79,23 +79,23 @@ export class EndpointRegistry {
     return this.endpointInStore(id);
   }
 
-  /** The destination of a URL, under the publisher's own key; the egress guard judges it at every attempt. */
+  /** The destination of a URL, signed for with the publisher's key. The egress guard checks it at every attempt. */
   url(url: string): EndpointTarget {
     const known = this.urls.get(url);
     this.urls.delete(url);
     const target = known ?? {
       ...this.options.defaults,
       url,
-      label: URL.canParse(url) ? new URL(url).origin : 'no URL',
+      label: URL.canParse(url) ? new URL(url).origin : 'invalid URL',
       state: new DestinationState(),
     };
     this.urls.set(url, target);
-    if (this.urls.size > MAX_REMEMBERED_URLS) this.urls.delete(this.urls.keys().next().value!);
+    if (this.urls.size > MAX_CACHED_URLS) this.urls.delete(this.urls.keys().next().value!);
     return target;
   }
 
   /**
-   * Where a recorded delivery goes; `undefined` when its endpoint is not there any more, or is another tenant's.
+   * Finds the destination of a recorded delivery; `undefined` if its endpoint no longer exists, or belongs to another tenant.
    *
    * @throws what the store throws
    */
@@ -104,46 +104,46 @@ export class EndpointRegistry {
     return after(this.endpoint(endpointId), (target) => ofTenant(target, tenant));
   }
 
-  /** The destination of an endpoint that was read from the store. */
+  /** The destination of a stored endpoint. */
   targetOfStored(stored: StoredEndpoint): EndpointTarget {
     return this.stored.of(stored);
   }
 
   /**
-   * Tells every process that an endpoint of the store is disabled. This one has stopped already, and stays so where the
-   * store cannot be told.
+   * Stores that an endpoint is disabled, so that every process stops sending to it. This process has stopped already, also if
+   * the store fails.
    */
   async keepDisabled(target: EndpointTarget, disabled: EndpointDisabled): Promise<void> {
     const { stored } = target;
     if (stored === undefined) return;
-    const isAsItWas = (now: StoredEndpoint): boolean =>
+    const isUnchanged = (now: StoredEndpoint): boolean =>
       now.url === stored.url &&
       now.enabledAt === stored.enabledAt &&
       now.createdAt === stored.createdAt;
     try {
       await this.editor.change(stored.id, undefined, {
-        // What an attempt has learnt says nothing of another URL, nor of what somebody has mended since.
+        // The attempt says nothing about another URL, or about an endpoint that was enabled since.
         make: (now) =>
-          now.disabled === undefined && isAsItWas(now) ? { ...now, disabled } : undefined,
+          now.disabled === undefined && isUnchanged(now) ? { ...now, disabled } : undefined,
       });
-      this.hasToldOfStore = false;
+      this.storeOutageLogged = false;
     } catch (error) {
       if (isWebhookError(error, 'unknown_endpoint')) return;
-      if (this.hasToldOfStore) return;
-      this.hasToldOfStore = true;
+      if (this.storeOutageLogged) return;
+      this.storeOutageLogged = true;
       this.log.warn(
         () =>
-          `The endpoint store cannot be told that ${target.label} is disabled (${nameOf(error)}): only this process has stopped sending to it.`,
+          `Storing that ${target.label} is disabled failed (${codeOrName(error)}); only this process has stopped sending to it.`,
       );
     }
   }
 
-  /** What this process has learnt of a configured endpoint. */
+  /** The state of a configured endpoint in this process. */
   configuredState(id: string): DestinationState | undefined {
     return this.subscriptions.get(id)?.target.state;
   }
 
-  /** An application without managed endpoints pays nothing for them. */
+  /** Lookups stay synchronous in an application without managed endpoints. */
   private get storeIsEmpty(): boolean {
     const { endpointStore } = this.options;
     return endpointStore instanceof MemoryEndpointStore && endpointStore.size === 0;
@@ -160,10 +160,10 @@ export class EndpointRegistry {
     return endpoints
       .filter(
         (endpoint) =>
-          // The options win; and a store that mixes tenants up must not make us do so.
+          // Configured endpoints win, and the tenant is checked again in case a store mixes tenants up.
           !this.subscriptions.has(endpoint.id) &&
           endpoint.tenant === tenant &&
-          wants(endpoint, event),
+          subscribesTo(endpoint, event),
       )
       .map((endpoint) => this.stored.of(endpoint))
       .filter((target) => !isDisabled(target));
@@ -175,12 +175,12 @@ export class EndpointRegistry {
   }
 }
 
-function nameOf(error: unknown): string {
+function codeOrName(error: unknown): string {
   if (isWebhookError(error)) return error.code;
   return errorName(error);
 }
 
-function wants({ events }: Pick<StoredEndpoint, 'events'>, event: string): boolean {
+function subscribesTo({ events }: Pick<StoredEndpoint, 'events'>, event: string): boolean {
   return events.some((pattern) => matchesEvent(pattern, event));
 }
 

@@ -6,7 +6,7 @@ import type { EndpointTestResult } from './webhook-endpoint.interface.js';
 
 const TEST_EVENT = 'webhook.test';
 
-/** Tries endpoints out: one request, outside the queue, from which nothing is learnt of the endpoint. */
+/** Sends test events: one request outside the queue, without effect on the endpoint's state. */
 export class EndpointTester {
   constructor(
     private readonly sender: WebhookSender,

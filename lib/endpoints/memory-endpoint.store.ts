@@ -1,12 +1,12 @@
 import { inspect } from 'node:util';
 import { type EndpointPageRequest, EndpointStore, type StoredEndpoint } from './endpoint-store.js';
 
-/** A copy of a value of JSON that nobody can change, so that it may be handed out without another copy. */
+/** A deep-frozen copy of a JSON value, which can be returned without copying it again. */
 export function frozenCopy<T>(value: T): T {
   if (typeof value !== 'object' || value === null) return value;
   const copy: object = Array.isArray(value)
     ? value.map(frozenCopy)
-    : // Own members, also one named __proto__.
+    : // Object.fromEntries keeps a member named __proto__ as an own member.
       Object.fromEntries(Object.entries(value).map(([name, member]) => [name, frozenCopy(member)]));
   // Headers stay unprinted: their values may be credentials.
   const print = Object.getOwnPropertyDescriptor(value, inspect.custom);
@@ -14,13 +14,13 @@ export function frozenCopy<T>(value: T): T {
   return Object.freeze(copy) as T;
 }
 
-/** Cuts a page out of endpoints that are in the order of their ids, by code units. */
+/** @param sorted - by id, in the order of UTF-16 code units */
 export function pageOf(
   sorted: readonly StoredEndpoint[],
   { tenant, after, limit }: EndpointPageRequest,
 ): StoredEndpoint[] {
   const page: StoredEndpoint[] = [];
-  for (let at = after === undefined ? 0 : firstBehind(sorted, after); at < sorted.length; at++) {
+  for (let at = after === undefined ? 0 : firstAfter(sorted, after); at < sorted.length; at++) {
     if (page.length >= limit) break;
     const endpoint = sorted[at]!;
     if (tenant === undefined || endpoint.tenant === (tenant ?? undefined)) page.push(endpoint);
@@ -28,7 +28,7 @@ export function pageOf(
   return page;
 }
 
-function firstBehind(sorted: readonly StoredEndpoint[], id: string): number {
+function firstAfter(sorted: readonly StoredEndpoint[], id: string): number {
   let low = 0;
   let high = sorted.length;
   while (low < high) {
@@ -42,8 +42,8 @@ function firstBehind(sorted: readonly StoredEndpoint[], id: string): number {
 type ById = Map<string, StoredEndpoint>;
 
 /**
- * Keeps endpoints in this process's memory: **they are gone when it ends**, and no other process sees them. Good for
- * development and tests; the publisher makes one where the option `endpointStore` is left out.
+ * Stores endpoints in this process's memory: **they are lost when it ends**, and no other process sees them. For development
+ * and tests; the default of the option `endpointStore`.
  */
 export class MemoryEndpointStore extends EndpointStore {
   override readonly durable = false;
@@ -51,7 +51,7 @@ export class MemoryEndpointStore extends EndpointStore {
   override readonly transactional = false;
 
   private readonly endpoints: ById = new Map();
-  /** An event is published for one tenant, and must not look at the endpoints of all. */
+  /** `publish` looks up one tenant, and must not scan the endpoints of all. */
   private readonly byTenant = new Map<string | undefined, ById>();
   private sorted: readonly StoredEndpoint[] | undefined;
 
@@ -81,17 +81,17 @@ export class MemoryEndpointStore extends EndpointStore {
   }
 
   override async replace(endpoint: StoredEndpoint): Promise<boolean> {
-    const kept = this.endpoints.get(endpoint.id);
-    if (kept === undefined || kept.version !== endpoint.version - 1) return false;
-    this.take(kept);
+    const stored = this.endpoints.get(endpoint.id);
+    if (stored === undefined || stored.version !== endpoint.version - 1) return false;
+    this.take(stored);
     this.put(frozenCopy(endpoint));
     return true;
   }
 
   override async remove(id: string): Promise<boolean> {
-    const kept = this.endpoints.get(id);
-    if (kept !== undefined) this.take(kept);
-    return kept !== undefined;
+    const stored = this.endpoints.get(id);
+    if (stored !== undefined) this.take(stored);
+    return stored !== undefined;
   }
 
   private put(endpoint: StoredEndpoint): void {
@@ -107,7 +107,7 @@ export class MemoryEndpointStore extends EndpointStore {
     this.endpoints.delete(id);
     const ofTenant = this.byTenant.get(tenant);
     ofTenant?.delete(id);
-    // Tenants come and go; what is left of them must not add up.
+    // Empty maps of former tenants would add up.
     if (ofTenant?.size === 0) this.byTenant.delete(tenant);
   }
 }

@@ -21,9 +21,9 @@ const SETTINGS = [
 ] as const satisfies (keyof StoredEndpointSettings)[];
 
 /**
- * A configured endpoint as a store would give it: without its keys, which are not this process's to tell.
+ * A configured endpoint in the form of a stored one, without its keys.
  *
- * @param since - when it was configured, epoch milliseconds
+ * @param since - when it was configured, in epoch milliseconds
  */
 export function storedOfConfigured(
   endpoint: ResolvedEndpoint,
@@ -45,12 +45,12 @@ export function storedOfConfigured(
   };
 }
 
-/** Whether an endpoint gets events in this process, which may have learnt that it is gone. */
+/** Returns whether this process has disabled an endpoint. */
 type DisabledState = (id: string) => StoredEndpoint['disabled'];
 
 /**
- * The endpoints of the options, to be read like those of a store. They change with the configuration and with nothing
- * else; only what this process has disabled shows as disabled.
+ * The configured endpoints as a read-only store. Only the configuration changes them; `disabled` is the state of this
+ * process.
  */
 export class OptionsEndpointStore extends EndpointStore {
   override readonly durable = true;
@@ -69,7 +69,6 @@ export class OptionsEndpointStore extends EndpointStore {
     this.endpoints = new Map(this.sorted.map((endpoint) => [endpoint.id, endpoint]));
   }
 
-  /** Whether an endpoint of the options has this id. */
   has(id: string): boolean {
     return this.endpoints.has(id);
   }

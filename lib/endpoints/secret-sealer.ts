@@ -13,14 +13,14 @@ import type { SealedEndpointKey } from './endpoint-store.js';
 
 const SECRET_BYTES = 32;
 
-/** A key for an endpoint, sealed; the secret in the clear only where it was made here. */
-interface MadeEndpointKey {
+/** A sealed key; with the secret in the clear if it was generated here. */
+interface NewEndpointKey {
   readonly key: SealedEndpointKey;
   readonly secret?: string;
 }
 
 /**
- * Makes a key for an endpoint, of its own secret or of a random one.
+ * Seals a new key for an endpoint: the secret passed, or a random one.
  *
  * @param notBefore - epoch milliseconds from which it signs
  */
@@ -29,7 +29,7 @@ export function makeEndpointKey(
   endpointId: string,
   given: string | undefined,
   notBefore: number,
-): MadeEndpointKey {
+): NewEndpointKey {
   const secret = given ?? randomBytes(SECRET_BYTES).toString('base64');
   const kid = randomUUID();
   const key = { kid, sealed: sealer.seal(endpointId, kid, secret), notBefore };
@@ -37,9 +37,9 @@ export function makeEndpointKey(
 }
 
 /**
- * Puts a new key behind others. Those that would have come later never signed, and never will.
+ * Appends a new key. Keys that would have begun to sign later than it are dropped.
  *
- * @param overlap - milliseconds for which the old ones go on signing; without any, they are gone
+ * @param overlap - milliseconds for which the old keys go on signing; with 0 they are dropped
  */
 export function rotatedKeys(
   keys: readonly SealedEndpointKey[],
@@ -52,29 +52,29 @@ export function rotatedKeys(
 
 const KEY_BYTES = 32;
 const HEX = /^[0-9a-f]{64}$/i;
-/** 32 bytes in base64 or base64url, with its padding or without. */
+/** 32 bytes in base64 or base64url, with or without padding. */
 const BASE64 = /^[A-Za-z0-9+/_-]{43}=?$/;
 
-/** A key that seals the secrets of endpoints before they are stored. */
+/** A key that encrypts the secrets of endpoints before they are stored. */
 export interface SealingKey {
-  /** Names the key in what it has sealed; 1 to 256 characters, unique. */
+  /** Stored with everything the key has sealed; 1 to 256 characters, unique. */
   readonly id: string;
-  /** 32 bytes as base64, base64url or hexadecimal; or another text of at least 32 bytes. Never stored. */
+  /** 32 bytes as base64, base64url or hexadecimal; or any other string of at least 32 bytes. Never stored. */
   readonly key: string;
 }
 
-/** Says what is wrong with the text of a sealing key, without quoting it; `undefined` for a good one. */
+/** Says what is wrong with a sealing key, without quoting it; `undefined` for a valid one. */
 export function sealingKeyFault(key: unknown): string | undefined {
   const remedy = 'make one with "openssl rand -base64 32"';
-  if (typeof key !== 'string') return `must be a text: ${remedy}`;
+  if (typeof key !== 'string') return `must be a string: ${remedy}`;
   const { length } = bytesOf(key);
   if (length < KEY_BYTES) return `has ${length} bytes, and needs at least ${KEY_BYTES}: ${remedy}`;
   return parseSigningKey(key).fault;
 }
 
-/** The AES-256 key behind the text of a sealing key that has no fault. */
+/** Derives the AES-256 key of a valid sealing key. */
 function sealingKeyObject(key: string): KeyObject {
-  // Derived, whatever the form: a text is no uniform key, and a key used elsewhere too is another one here.
+  // Always derived: a passphrase is not a uniform key, and a key that is used elsewhere becomes a separate one.
   const derived = hkdfSync('sha256', bytesOf(key), '', 'nestjs-webhook-token/endpoint', KEY_BYTES);
   return createSecretKey(Buffer.from(derived));
 }
@@ -88,27 +88,26 @@ const CIPHER = 'aes-256-gcm';
 const IV_BYTES = 12;
 const TAG_BYTES = 16;
 
-/** `v1.<IV, ciphertext and tag in base64url>.<id of the sealing key>`; the id may hold anything, so it is last. */
+/** `v1.<IV, ciphertext and tag in base64url>.<id of the sealing key>`; the id may contain dots, so it is last. */
 const SEALED = /^v1\.([A-Za-z0-9_-]+)\.(.+)$/s;
 
-/** Seals the secrets of endpoints for a store, and opens them: AES-256-GCM, bound to endpoint and `kid`. */
+/** Encrypts and decrypts the secrets of endpoints with AES-256-GCM, bound to the endpoint and the `kid`. */
 export class SecretSealer {
-  /** Not printed, whoever prints the options. */
+  /** Private, so that `util.inspect` of the options does not show them. */
   readonly #keys: ReadonlyMap<string, KeyObject>;
   private readonly current: string;
 
-  /** @param keys - without faults, at least one; the first seals, all of them open */
+  /** @param keys - at least one, all valid; the first encrypts, all of them decrypt */
   constructor(keys: readonly SealingKey[]) {
     this.#keys = new Map(keys.map(({ id, key }) => [id, sealingKeyObject(key)]));
     this.current = keys[0]!.id;
   }
 
-  /** One whose key nobody else has, for a store that ends with this process. */
+  /** A sealer with a random key, for a store that ends with this process. */
   static ofProcess(): SecretSealer {
     return new SecretSealer([{ id: randomUUID(), key: randomBytes(32).toString('base64') }]);
   }
 
-  /** Seals a secret with the first key. */
   seal(endpointId: string, kid: string, secret: string): string {
     const iv = randomBytes(IV_BYTES);
     const cipher = createCipheriv(CIPHER, this.#keys.get(this.current)!, iv);
@@ -123,10 +122,10 @@ export class SecretSealer {
   }
 
   /**
-   * Opens a secret.
+   * Decrypts a secret.
    *
-   * @throws {@link WebhookStoreError} `sealed_secret_unreadable` where the key is not there any more, or what is stored
-   *   is not what was sealed for this endpoint
+   * @throws {@link WebhookStoreError} `sealed_secret_unreadable` if the sealing key is missing, or the stored value was not
+   *   sealed for this endpoint
    */
   open(endpointId: string, { kid, sealed }: Pick<SealedEndpointKey, 'kid' | 'sealed'>): string {
     const [, text, keyId] = SEALED.exec(sealed) ?? [];
@@ -147,13 +146,13 @@ export class SecretSealer {
     }
   }
 
-  /** Whether a secret was sealed with the key that seals now. */
+  /** Whether a secret was sealed with the current key. */
   isCurrent({ sealed }: Pick<SealedEndpointKey, 'sealed'>): boolean {
     return SEALED.exec(sealed)?.[2] === this.current;
   }
 }
 
-/** What a sealed secret belongs to. Each part behind its length, so that no two lists of parts are the same bytes. */
+/** The additional authenticated data. Each part is prefixed with its length, so that the encoding is unambiguous. */
 function identity(...parts: readonly string[]): Buffer {
   return Buffer.concat(
     parts.flatMap((part) => {
@@ -168,13 +167,13 @@ function identity(...parts: readonly string[]): Buffer {
 function keyIsMissing(endpointId: string, keyId: string): WebhookStoreError {
   return new WebhookStoreError(
     'sealed_secret_unreadable',
-    `The secret of endpoint "${endpointId}" was sealed with the key "${keyId}", which is none of the sealingKeys: add it behind the first, or rotate the endpoint's key with overlap 0.`,
+    `The secret of endpoint "${endpointId}" was sealed with the key "${keyId}", which is not among the sealingKeys: add it after the first, or rotate the endpoint's key with overlap 0.`,
   );
 }
 
 function damaged(endpointId: string): WebhookStoreError {
   return new WebhookStoreError(
     'sealed_secret_unreadable',
-    `The secret of endpoint "${endpointId}" cannot be opened: its sealing key has another value now, or what is stored was changed or moved. Correct the sealingKeys, or rotate the endpoint's key with overlap 0.`,
+    `The secret of endpoint "${endpointId}" cannot be decrypted: its sealing key has changed, or the stored value was modified or moved. Correct the sealingKeys, or rotate the endpoint's key with overlap 0.`,
   );
 }

@@ -4,14 +4,14 @@ import { DestinationState } from '../sending/delivery-target.js';
 import type { MaybePromise } from '../token/maybe-promise.js';
 import { RotatingTokenSigner } from '../signing/rotating-token-signer.js';
 import type { TokenSignerOptions, WebhookTokenInput } from '../token/token-signer.js';
-import type { SealedEndpointKey, StoredEndpoint } from './endpoint-store.js';
+import type { StoredEndpoint } from './endpoint-store.js';
 import type { SecretSealer } from './secret-sealer.js';
 import { applySettings } from '../sending/destination.js';
 import type { DestinationSigner } from '../signing/destination-signer.js';
 import type { EndpointTarget } from './endpoint-target.js';
 import type { ResolvedEndpointOptions } from './endpoint-options.js';
 
-/** Signs with the keys of a stored endpoint. They are opened when they are first needed, and kept. */
+/** Signs with the keys of a stored endpoint, which are decrypted on first use and cached. */
 class SealedTokenSigner implements DestinationSigner {
   readonly algorithms = ['HS256'] as const;
 
@@ -23,7 +23,7 @@ class SealedTokenSigner implements DestinationSigner {
     private readonly options: Omit<TokenSignerOptions, 'key'>,
   ) {}
 
-  /** @throws {@link WebhookStoreError} `sealed_secret_unreadable`, at each call until it is readable */
+  /** @throws {@link WebhookStoreError} `sealed_secret_unreadable`, on every call until the key is readable */
   sign(input: WebhookTokenInput): MaybePromise<string> {
     this.signer ??= this.open();
     return this.signer.sign(input);
@@ -33,26 +33,22 @@ class SealedTokenSigner implements DestinationSigner {
     const keys = this.endpoint.keys.map((key, index) => ({
       kid: key.kid,
       key: this.sealer.open(this.endpoint.id, key),
-      // There is always one to sign with, also by a clock that is behind the one of the process that made it.
-      notBefore: index === 0 ? undefined : momentOf(key),
+      // The first key signs at any time: this clock may be behind that of the process that created it.
+      notBefore: index === 0 ? undefined : new Date(key.notBefore),
     }));
     return new RotatingTokenSigner({ ...this.options, keys });
   }
 }
 
-function momentOf({ notBefore }: SealedEndpointKey): Date {
-  return new Date(notBefore);
-}
-
-/** Endpoints whose targets are kept ready; the one not used for longest is forgotten first. */
-const MAX_REMEMBERED_ENDPOINTS = 10_000;
+/** Endpoints whose targets are cached; the least recently used one is evicted. */
+const MAX_CACHED_ENDPOINTS = 10_000;
 
 interface Known {
   readonly stored: StoredEndpoint;
   readonly target: EndpointTarget;
 }
 
-/** Makes destinations of stored endpoints: once for each version, with what was learnt of the ones before. */
+/** Turns stored endpoints into targets: once per version, with the state of earlier versions. */
 export class StoredTargets {
   private readonly known = new Map<string, Known>();
 
@@ -61,28 +57,28 @@ export class StoredTargets {
   of(stored: StoredEndpoint): EndpointTarget {
     const known = this.known.get(stored.id);
     if (known === undefined || known.stored.createdAt !== stored.createdAt) {
-      return this.remember(stored, new DestinationState());
+      return this.cache(stored, new DestinationState());
     }
     if (stored.version !== known.stored.version) {
-      const isReachedAlike =
+      const keepsState =
         stored.url === known.stored.url && stored.enabledAt === known.stored.enabledAt;
-      const state = isReachedAlike ? known.target.state : new DestinationState();
-      // One that was asked for before a change may be read after it; it must not undo what came with the change.
+      const state = keepsState ? known.target.state : new DestinationState();
+      // A read that began before a change may end after it; it must not replace the newer target.
       const isOlder = stored.version < known.stored.version;
-      return isOlder ? this.make(stored, state) : this.remember(stored, state);
+      return isOlder ? this.make(stored, state) : this.cache(stored, state);
     }
-    // One that was deleted and made anew may be of the same version, and of the same millisecond.
-    if (!isSame(stored, known.stored)) return this.remember(stored, new DestinationState());
+    // Deleted and created again, an endpoint may have the same version and the same millisecond.
+    if (!isSame(stored, known.stored)) return this.cache(stored, new DestinationState());
     this.known.delete(stored.id);
     this.known.set(stored.id, known);
     return known.target;
   }
 
-  private remember(stored: StoredEndpoint, state: DestinationState): EndpointTarget {
+  private cache(stored: StoredEndpoint, state: DestinationState): EndpointTarget {
     const target = this.make(stored, state);
     this.known.delete(stored.id);
     this.known.set(stored.id, { stored, target });
-    if (this.known.size > MAX_REMEMBERED_ENDPOINTS) {
+    if (this.known.size > MAX_CACHED_ENDPOINTS) {
       this.known.delete(this.known.keys().next().value!);
     }
     return target;
@@ -117,7 +113,7 @@ function isSame(a: StoredEndpoint, b: StoredEndpoint): boolean {
   return a === b || JSON.stringify(a) === JSON.stringify(b);
 }
 
-/** What was stored by hand, or by another version of this package: its deliveries wait until it is corrected. */
+/** For settings stored by hand or by another version of this package: deliveries wait until they are corrected. */
 function unusable({ id }: StoredEndpoint, { all }: ConfigurationFaults): DestinationSigner {
   const where = all.map(({ path }) => path).join(', ');
   return {
@@ -125,7 +121,7 @@ function unusable({ id }: StoredEndpoint, { all }: ConfigurationFaults): Destina
     sign() {
       throw new WebhookStoreError(
         'endpoint_unreadable',
-        `What is stored of endpoint "${id}" cannot be used (${where}): update it with values that can.`,
+        `The stored settings of endpoint "${id}" are invalid (${where}): update the endpoint with valid ones.`,
       );
     },
   };

@@ -6,7 +6,7 @@ import type { StoredEndpointSettings } from './endpoint-store.js';
 import type { TokenIdScope } from '../sending/destination.js';
 import type { EndpointDisabledReason } from '../sending/delivery-target.js';
 
-/** How an endpoint is spoken to, where it differs from the publisher's own settings. */
+/** Delivery settings of an endpoint that differ from the publisher's. */
 export interface EndpointSettings {
   /** Default the publisher's. */
   readonly method?: DeliveryMethod | undefined;
@@ -14,11 +14,11 @@ export interface EndpointSettings {
   readonly profile?: WebhookProfile | undefined;
   /** Digest of a POST's body; default the publisher's. */
   readonly hash?: HashAlgorithm | undefined;
-  /** Which `jti` the attempts of one delivery carry; default `'attempt'`, a fresh one for each. */
+  /** Whether each attempt of a delivery has its own `jti` (`'attempt'`, the default) or all share one (`'delivery'`). */
   readonly jti?: TokenIdScope | undefined;
   /** For one attempt; default the publisher's. */
   readonly timeout?: Duration | undefined;
-  /** Headers of every request; none that frame or authenticate it. They are stored as they are: no credentials. */
+  /** Headers of every request, except framing and authentication. They are stored in the clear: no credentials. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
   /** The `aud` of its tokens. */
   readonly audience?: string | readonly string[] | undefined;
@@ -28,35 +28,35 @@ export interface EndpointSettings {
 
 /** An endpoint to create. */
 export interface NewEndpoint extends EndpointSettings {
-  /** Unique over all tenants, and no URL; 1 to 255 characters. Default a random UUID. */
+  /** Unique across all tenants, not a URL, 1 to 255 characters. Default: a random UUID. */
   readonly id?: string | undefined;
   /** `https:`, without user name and password; at most 2048 characters. */
   readonly url: string;
   /** Names or patterns of the events sent here: `order.*`, `refund.**`; default `['**']`, every event. */
   readonly events?: readonly string[] | undefined;
-  /** Gets the events published for this tenant and no others; default: those published for none. It never changes. */
+  /** The tenant whose events it receives; default: events without a tenant. It never changes. */
   readonly tenant?: string | undefined;
   /** At most 1024 characters. */
   readonly description?: string | undefined;
-  /** The application's own notes: at most 50, each of at most 1024 characters under a name of at most 255. */
+  /** Notes of the application: at most 50, names of at most 255 and values of at most 1024 characters. */
   readonly metadata?: Readonly<Record<string, string>> | undefined;
-  /** A secret that the receiver has already, of at least 32 bytes; default a random one, which is given back once. */
+  /** A secret of at least 32 bytes that the receiver knows already; default: a random one, which is returned once. */
   readonly secret?: string | undefined;
-  /** `'publisher'`: the publisher's own key signs. Default `'secret'`, a secret of its own. */
+  /** `'secret'` (default): the endpoint has a secret of its own; `'publisher'`: the publisher's key signs. */
   readonly signing?: 'secret' | 'publisher' | undefined;
 }
 
-/** What {@link EndpointChanges} may hold `null` for. */
+/** Members that {@link EndpointChanges} may set to `null`. */
 type Removable = EndpointSettings & Pick<NewEndpoint, 'description' | 'metadata'>;
 
-/** What to change of an endpoint. What is left out stays; `null` takes a value away, so that the default serves again. */
+/** A change of an endpoint. Members that are left out stay; `null` removes a value, so that the default applies. */
 export type EndpointChanges = Pick<Partial<NewEndpoint>, 'url' | 'events'> & {
   readonly [Name in keyof Removable]?: Removable[Name] | null;
 };
 
 /** A key of an endpoint, without the secret. */
 export interface EndpointKeyView {
-  /** Names the key in tokens. */
+  /** The key id in tokens. */
   readonly kid: string;
   /** From when it signs, until a newer one does. */
   readonly signsFrom: Date;
@@ -65,75 +65,75 @@ export interface EndpointKeyView {
 /** An endpoint without its secrets. */
 export interface WebhookEndpointView {
   readonly id: string;
-  /** Absent for those that get the events of no tenant. */
+  /** Absent if it receives events without a tenant. */
   readonly tenant?: string;
   readonly url: string;
   readonly events: readonly string[];
   readonly description?: string;
   readonly metadata?: Readonly<Record<string, string>>;
-  /** What differs from the publisher's own; the timeout in milliseconds. */
+  /** Settings that differ from the publisher's; the timeout in milliseconds. */
   readonly settings: StoredEndpointSettings;
-  /** Its own keys, the oldest first; none where the publisher signs, and for endpoints of the options. */
+  /** Its own keys, oldest first; empty if the publisher signs, and for configured endpoints. */
   readonly keys: readonly EndpointKeyView[];
-  /** Absent while it gets events. */
+  /** Absent while the endpoint is enabled. */
   readonly disabled?: { readonly at: Date; readonly reason: EndpointDisabledReason };
-  /** `'options'`: it is part of the configuration, and only that changes it. */
+  /** `'options'`: configured, and changed in the configuration only. */
   readonly source: 'options' | 'store';
-  /** Absent for endpoints of the options. */
+  /** Absent for configured endpoints. */
   readonly createdAt?: Date;
-  /** Absent for endpoints of the options. */
+  /** Absent for configured endpoints. */
   readonly updatedAt?: Date;
-  /** Rises by one with every change. */
+  /** Every change adds one. */
   readonly version: number;
 }
 
 /** An endpoint that was created. */
 export interface CreatedEndpoint {
   readonly endpoint: WebhookEndpointView;
-  /** What the receiver verifies with. Given here and never again; absent where it was not made here. */
+  /** The receiver's secret. It cannot be read again; absent if the caller passed one. */
   readonly secret?: string;
 }
 
 /** Which endpoints to list. */
 export interface EndpointListRequest {
-  /** Those of this tenant; `null` for those of none; left out, those of all. `undefined` is refused: it may be a mistake. */
+  /** Endpoints of this tenant; `null` for endpoints without a tenant; left out, all. `undefined` is refused. */
   readonly tenant?: string | null;
-  /** What the page before gave as `next`. */
+  /** `next` of the previous page. */
   readonly after?: string | undefined;
-  /** At most so many, 1 to 1000; default 100. */
+  /** 1 to 1000; default 100. */
   readonly limit?: number | undefined;
 }
 
-/** A page of endpoints, in the order of their ids. */
+/** A page of endpoints, ordered by id. */
 export interface EndpointPage {
   readonly endpoints: readonly WebhookEndpointView[];
-  /** For `after` of the next page; absent on the last one. */
+  /** Pass it as `after` for the next page; absent on the last one. */
   readonly next?: string;
 }
 
 /** How to replace an endpoint's key. */
 export interface KeyRotationOptions {
-  /** How long the old key goes on signing, so that the receiver learns the new one in time; default `'24h'`. */
+  /** How long the old key goes on signing, which is the receiver's time to add the new one; default `'24h'`. */
   readonly overlap?: Duration | undefined;
-  /** A secret that the receiver has already; default a random one, which is given back once. */
+  /** A secret that the receiver knows already; default: a random one, which is returned once. */
   readonly secret?: string | undefined;
 }
 
-/** A key that was made or taken. */
+/** A new key of an endpoint. */
 export interface RotatedKey {
-  /** Given here and never again; absent where it was not made here. */
+  /** It cannot be read again; absent if the caller passed one. */
   readonly secret?: string;
-  /** Names the new key in tokens. */
+  /** The key id of the new key in tokens. */
   readonly kid: string;
-  /** From when it signs; until then the old one does. */
+  /** From when it signs; until then the old key does. */
   readonly signsFrom: Date;
 }
 
-/** How a test of an endpoint ended. */
+/** The result of a test event. */
 export interface EndpointTestResult {
   /** Whether the receiver acknowledged it. */
   readonly delivered: boolean;
-  /** The receiver's status, if it answered. */
+  /** Absent if the receiver did not answer. */
   readonly statusCode?: number;
   readonly durationMs: number;
   /** Absent when `delivered`. */

@@ -38,12 +38,12 @@ import type { ResolvedEndpointOptions } from './endpoint-options.js';
 const DEFAULT_OVERLAP = '24h';
 
 /**
- * Creates, changes and removes endpoints while the application runs.
+ * Manages endpoints at run time.
  *
- * Each method takes a scope, `{ tenant }`, beyond which nothing is seen: another tenant's endpoint is `unknown_endpoint`,
- * like one that does not exist. Endpoints of the options are read like the others; the configuration alone changes them.
+ * Pass a scope, `{ tenant }`, to limit a call to one tenant: an endpoint of another tenant is reported as `unknown_endpoint`,
+ * exactly like one that does not exist. Configured endpoints can be read, but only the configuration changes them.
  *
- * All methods throw {@link WebhookStoreError} `store_unavailable` where the store cannot be reached.
+ * All methods throw {@link WebhookStoreError} `store_unavailable` if the store cannot be reached.
  */
 export class WebhookEndpoints {
   private readonly input: EndpointInput;
@@ -51,7 +51,7 @@ export class WebhookEndpoints {
   private readonly editor: EndpointEditor;
   private readonly tester: EndpointTester;
   private readonly log = new PublisherLog();
-  private hasToldOfMemory = false;
+  private memoryWarningLogged = false;
 
   constructor(
     private readonly options: ResolvedEndpointOptions,
@@ -66,12 +66,12 @@ export class WebhookEndpoints {
   }
 
   /**
-   * Creates an endpoint. It gets what is published from now on.
+   * Creates an endpoint, which receives events that are published from now on.
    *
-   * @returns the endpoint, and its secret if it was made here: the only time it is given out
+   * @returns the endpoint; and its secret, unless you passed one. The secret cannot be read again
    * @throws {@link WebhookDeliveryError} `invalid_option` with every fault in `faults`, `endpoint_exists`,
-   *   `unsupported_option` where the store takes no changes
-   * @throws {@link WebhookDestinationBlockedError} for a URL, or an address of its host, that the egress guard refuses
+   *   `unsupported_option` if the store is read-only
+   * @throws {@link WebhookDestinationBlockedError} if the egress guard refuses the URL or an address of its host
    *
    * @example
    * ```ts
@@ -101,7 +101,7 @@ export class WebhookEndpoints {
       updatedAt: now,
     };
     if (!(await endpointStore.insert(stored))) throw endpointExists();
-    this.tellOfMemory();
+    this.warnOfMemory();
     const secret = made?.secret;
     return { endpoint: endpointView(stored, 'store'), ...(secret !== undefined && { secret }) };
   }
@@ -113,7 +113,7 @@ export class WebhookEndpoints {
   }
 
   /**
-   * Lists endpoints page by page, in the order of their ids.
+   * Lists endpoints page by page, ordered by id.
    *
    * @throws {@link WebhookDeliveryError} `invalid_option`
    */
@@ -122,12 +122,12 @@ export class WebhookEndpoints {
   }
 
   /**
-   * Changes an endpoint; deliveries that wait go to it as it is then. Of two updates at the same time both hold, unless
-   * they change the same member.
+   * Changes an endpoint. Pending deliveries use the new settings. Concurrent updates are merged, unless they change the same
+   * member.
    *
    * @throws {@link WebhookDeliveryError} `invalid_option` with every fault in `faults`, `unknown_endpoint`,
-   *   `endpoint_changed`, `unsupported_option` for an endpoint of the options
-   * @throws {@link WebhookDestinationBlockedError} for a URL, or an address of its host, that the egress guard refuses
+   *   `endpoint_changed`, `unsupported_option` for a configured endpoint
+   * @throws {@link WebhookDestinationBlockedError} if the egress guard refuses the URL or an address of its host
    */
   async update(
     id: string,
@@ -149,20 +149,20 @@ export class WebhookEndpoints {
   }
 
   /**
-   * Removes an endpoint, and its keys with it. What still waits for it is given up (`unknown_endpoint`), and can be
-   * redelivered once there is an endpoint of its id and tenant again.
+   * Deletes an endpoint and its keys. Its pending deliveries are given up (`unknown_endpoint`) when they are due; they can be
+   * redelivered once an endpoint with the same id and tenant exists again.
    *
-   * @throws {@link WebhookDeliveryError} `unknown_endpoint`, `unsupported_option` for an endpoint of the options
+   * @throws {@link WebhookDeliveryError} `unknown_endpoint`, `unsupported_option` for a configured endpoint
    */
   async delete(id: string, scope?: EndpointScope): Promise<void> {
     await this.requireStored(id, scope);
-    // Somebody else may have been faster; gone it is.
+    // A concurrent call may have deleted it first, with the same result.
     await this.options.endpointStore.remove(id);
   }
 
   /**
-   * Stops sending to an endpoint. It gets no new events, and what waits for it is given up (`endpoint_disabled`) when it
-   * is due. An endpoint of the options is disabled in this process only, and until it ends.
+   * Disables an endpoint. It receives no new events, and its pending deliveries are given up (`endpoint_disabled`) when they
+   * are due. A configured endpoint is disabled in this process only, until the process ends.
    *
    * @throws {@link WebhookDeliveryError} `unknown_endpoint`, `endpoint_changed`
    */
@@ -178,8 +178,7 @@ export class WebhookEndpoints {
   }
 
   /**
-   * Sends to an endpoint again, and forgets what was learnt of it: its circuit, a pause, why it was disabled. An endpoint
-   * of the options is enabled in this process only.
+   * Enables an endpoint, and resets its circuit and its pause. A configured endpoint is enabled in this process only.
    *
    * @throws {@link WebhookDeliveryError} `unknown_endpoint`, `endpoint_changed`
    */
@@ -195,12 +194,11 @@ export class WebhookEndpoints {
   }
 
   /**
-   * Replaces an endpoint's key. The new one signs when the overlap is over, so that the receiver can learn it first; the
-   * old one is dropped with the next change after that. `overlap: 0` is for a secret that has leaked: the old one is gone
-   * at once.
+   * Replaces an endpoint's key. The new key signs once the overlap is over, so that the receiver can add it first. Use
+   * `overlap: 0` for a leaked secret: the old key is dropped immediately.
    *
    * @throws {@link WebhookDeliveryError} `invalid_option`, `unknown_endpoint`, `endpoint_changed`; `unsupported_option`
-   *   for an endpoint of the options, and for one that the publisher signs for
+   *   for a configured endpoint, and for one that the publisher signs for
    */
   async rotateKey(
     id: string,
@@ -211,7 +209,11 @@ export class WebhookEndpoints {
     const faults = new ConfigurationFaults('');
     const overlap = parseDuration(options.overlap ?? DEFAULT_OVERLAP);
     if (options.secret !== undefined) checkSecret(options.secret, faults);
-    faults.require(overlap !== undefined, 'overlap', "must be a duration: milliseconds, or '24h'");
+    faults.require(
+      overlap !== undefined,
+      'overlap',
+      "must be a duration, such as '24h' or 86400000",
+    );
     throwIfWrong(faults);
     await this.requireStored(id, scope);
     const { sealer, clock } = this.options;
@@ -232,8 +234,8 @@ export class WebhookEndpoints {
   }
 
   /**
-   * Sends a signed event `webhook.test` with the data `{ "test": true }`, once and at once, also to an endpoint that is
-   * disabled. It is neither recorded nor tried again, and changes nothing for the endpoint.
+   * Sends the signed event `webhook.test` with the data `{ "test": true }` immediately, also to a disabled endpoint. The request
+   * is neither logged nor retried, and does not affect the endpoint's state.
    *
    * @throws {@link WebhookDeliveryError} `unknown_endpoint`
    */
@@ -247,11 +249,11 @@ export class WebhookEndpoints {
   }
 
   /**
-   * Seals the secrets of all endpoints with the first sealing key, so that the others can be taken away. It may run while
-   * endpoints are changed, and may be repeated.
+   * Seals the secrets of all endpoints with the first sealing key, so that the other keys can be removed. It is safe to repeat,
+   * and to run while endpoints are changed.
    *
-   * @returns how many endpoints were sealed anew
-   * @throws {@link WebhookStoreError} `sealed_secret_unreadable`, after all others, where a secret cannot be opened
+   * @returns how many endpoints were resealed
+   * @throws {@link WebhookStoreError} `sealed_secret_unreadable`, after all others, if a secret cannot be decrypted
    */
   async reseal(): Promise<number> {
     const { endpointStore, sealer } = this.options;
@@ -280,18 +282,18 @@ export class WebhookEndpoints {
     return source === 'options' ? this.registry.configuredState(id) : undefined;
   }
 
-  private tellOfMemory(): void {
-    if (this.hasToldOfMemory || this.options.endpointStore.durable) return;
-    this.hasToldOfMemory = true;
+  private warnOfMemory(): void {
+    if (this.memoryWarningLogged || this.options.endpointStore.durable) return;
+    this.memoryWarningLogged = true;
     this.log.log(
       () =>
-        "Endpoints are kept in this process's memory: they are gone when it ends. An endpointStore that is durable keeps them.",
+        'Managed endpoints are stored in memory and lost when this process ends; set a durable "endpointStore" to keep them.',
     );
   }
 }
 
 function enabled(endpoint: StoredEndpoint, now: number): StoredEndpoint {
   const { disabled: _disabled, enabledAt, ...rest } = endpoint;
-  // Later than before, also within one millisecond: processes go by the difference.
+  // Strictly later than before, even within one millisecond: other processes compare the values.
   return { ...rest, enabledAt: Math.max(now, (enabledAt ?? 0) + 1) };
 }

@@ -75,7 +75,7 @@ it.each<[string, unknown, RegExp | undefined]>([
   ['31 characters', 'x'.repeat(31), /has 31 bytes, and needs at least 32/],
   ['white space around it', ` ${'x'.repeat(32)}`, /white space/],
   ['a PEM', `-----BEGIN PUBLIC KEY-----${'A'.repeat(64)}`, /text of a key/],
-  ['bytes', bytes, /must be a text/],
+  ['bytes', bytes, /must be a string/],
 ])('a sealing key of %s', (_, key, fault) => {
   if (fault === undefined) expect(sealingKeyFault(key)).toBeUndefined();
   else expect(sealingKeyFault(key)).toMatch(fault);

@@ -187,7 +187,7 @@ describe('create', () => {
     await endpoints.create({ url: receiver.url });
     await endpoints.create({ url: receiver.url });
 
-    const lines = bench.logs('log').filter((line) => line.includes('gone when it ends'));
+    const lines = bench.logs('log').filter((line) => line.includes('stored in memory'));
     expect(lines).toHaveLength(1);
   });
 });
@@ -310,6 +310,7 @@ describe('update', () => {
     ['disabled', true],
     ['url', null],
     ['events', []],
+    ['timeout', 1e12],
     ['profil', 'swt-draft-02'],
   ])('refuses %s', async (name, value) => {
     await endpoints.create({ id: 'crm', url: receiver.url });
@@ -413,7 +414,7 @@ describe('disabled endpoints', () => {
 
     expect(await store.find('crm')).not.toHaveProperty('disabled');
     expect(await publish()).toEqual([]);
-    const told = bench.logs('warn').filter((line) => line.includes('cannot be told'));
+    const told = bench.logs('warn').filter((line) => line.includes('Storing that'));
     expect(told).toHaveLength(1);
   });
 
@@ -538,7 +539,7 @@ describe('sealing', () => {
     await publish();
     await bench.reported(1);
     expect(bench.reports[0]!.outcome).toMatchObject({ type: 'retry', reason: 'no_signing_key' });
-    expect(bench.logs('warn').join()).toContain('"first", which is none of the sealingKeys');
+    expect(bench.logs('warn').join()).toContain('"first", which is not among the sealingKeys');
     await expect(endpoints.reseal()).rejects.toMatchObject({ code: 'sealed_secret_unreadable' });
     await expect(endpoints.disable('crm')).resolves.toBeDefined();
     await endpoints.enable('crm');
