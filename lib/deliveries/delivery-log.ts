@@ -2,43 +2,43 @@ import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
 import type { FailureReason } from '../queue/failure-reason.js';
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 
-/** What is remembered of one attempt: neither the token nor what was sent. */
+/** One attempt, without its token and its payload. */
 export interface LoggedAttempt {
-  /** 1 for the first of its round. */
+  /** 1 for the first attempt of its round. */
   readonly attempt: number;
-  /** When it began, in epoch milliseconds. */
+  /** Start time, in epoch milliseconds. */
   readonly at: number;
   readonly method: 'HEAD' | 'POST';
   readonly durationMs: number;
-  /** Absent when no answer came. */
+  /** Absent if no answer arrived. */
   readonly statusCode?: number;
-  /** Absent when it was acknowledged. */
+  /** Absent if the attempt was acknowledged. */
   readonly reason?: FailureReason;
-  /** The first 1024 bytes of the answer's body as text; what looks like a token is taken out of it. */
+  /** The first 1024 bytes of the answer's body, with anything that looks like a token removed. */
   readonly answer?: string;
 }
 
-/** Where a delivery stands. */
+/** The state of a delivery. */
 export type DeliveryStatus = 'pending' | 'delivered' | 'dead';
 
-/** What an attempt, or the end of a delivery without one, has changed. */
+/** A new state of a delivery, after an attempt or without one. */
 export interface DeliveryChange {
-  /** Whole, so that one the log has not heard of is recorded with it. */
+  /** Complete, so that a log that does not know the delivery can insert it. */
   readonly delivery: WebhookDelivery;
   readonly status: DeliveryStatus;
   /** Attempts made so far in this round. */
   readonly attempts: number;
   /** Epoch milliseconds; with `pending`. */
   readonly nextAttemptAt?: number;
-  /** Of the last attempt that failed, or why there was none; absent where it has not changed, and with `delivered`. */
+  /** Why the last attempt failed, or why none was made; absent if it has not changed, and with `delivered`. */
   readonly reason?: FailureReason;
-  /** When it was so, in epoch milliseconds. */
+  /** The time of the change, in epoch milliseconds. */
   readonly at: number;
-  /** Absent where none was made. */
+  /** Absent if no attempt was made. */
   readonly made?: LoggedAttempt;
 }
 
-/** A delivery as the log remembers it. */
+/** A delivery in the log. */
 export interface LoggedDelivery {
   readonly delivery: WebhookDelivery;
   readonly status: DeliveryStatus;
@@ -46,11 +46,11 @@ export interface LoggedDelivery {
   /** Epoch milliseconds; with `pending`. */
   readonly nextAttemptAt?: number;
   readonly reason?: FailureReason;
-  /** When it came to be so, in epoch milliseconds; `createdAt` for one of which only `record` has told. */
+  /** The time of the last change, in epoch milliseconds; `createdAt` if there was none. */
   readonly updatedAt: number;
 }
 
-/** Which deliveries; what is left out is not asked for. */
+/** Selects deliveries; members that are left out match everything. */
 export interface DeliveryFilter {
   readonly tenant?: string | undefined;
   readonly endpointId?: string | undefined;
@@ -67,45 +67,45 @@ export interface DeliveryFilter {
   readonly dueBefore?: number | undefined;
 }
 
-/** A page: of those behind `after`, at most `limit`. */
+/** A page: at most `limit` deliveries after `after`. */
 export interface DeliveryPageRequest {
   readonly after?: { readonly createdAt: number; readonly id: string } | undefined;
   readonly limit: number;
 }
 
-/** How deliveries stand, in numbers. */
+/** The number of deliveries by state, for one endpoint and tenant. */
 export interface DeliveryCounts {
   readonly endpointId?: string;
   readonly tenant?: string;
   readonly pending: number;
   readonly delivered: number;
   readonly dead: number;
-  /** When the pending delivery that is due first became due, or becomes so; epoch milliseconds. */
+  /** The earliest due time of the pending deliveries, in epoch milliseconds. */
   readonly oldestDue?: number;
 }
 
 /**
- * Remembers deliveries and their attempts, for people to look at and to send again. The queue decides what is delivered; a
- * log that is away or behind holds nothing up.
+ * Stores deliveries and their attempts, to be inspected and redelivered. The queue decides what is delivered; a log that is
+ * unavailable or behind does not stop deliveries.
  *
- * - **It may hear of a delivery by any call first.** `record` comes when one is enqueued, `change` with each attempt, and the
- *   second may overtake the first: what is known already is not taken back to `pending`.
- * - **The newest stands.** A `pending` that is older (`at`) than what is known changes nothing, though its attempt is kept; of two
- *   equally old, the one told later stands. `delivered` stays for good: a delivery that two processes ran was delivered once one
- *   of them did. A change without a `reason` leaves the last one, but `delivered` has none.
- * - **An attempt is told once or more.** The same attempt of the same delivery, by its number and its beginning, is kept once; a
- *   delivery that is redelivered counts from 1 again.
- * - **In order.** Deliveries are listed the newest first, by `createdAt`, then by id, the greater code units first; attempts in the
- *   order they were made, by their beginning, then by number.
- * - **Octet by octet.** A payload comes back as it was told: no data (`undefined`) is not the same as 0 bytes.
+ * - **Calls arrive in any order.** `record` is called when a delivery is enqueued, `change` with each attempt, and `change` may
+ *   come first. `record` does not affect a delivery that is known.
+ * - **The newest state wins.** A `pending` change that is older (`at`) than the stored state is ignored, except for its attempt;
+ *   of two equally old changes, the later call wins. `delivered` is final: a delivery that two processes attempted is delivered
+ *   once one of them succeeded. A change without a `reason` keeps the last one, but `delivered` has none.
+ * - **An attempt may be reported more than once.** It is identified by delivery, number and start time, and stored once; a
+ *   redelivery counts from 1 again.
+ * - **Lists are ordered.** Deliveries: newest first by `createdAt`, then by id in descending order of code units. Attempts:
+ *   by start time, then by number.
+ * - **Payloads are exact.** The same bytes are returned; no data (`undefined`) differs from 0 bytes.
  *
  * Every implementation must pass the contract suite of `nestjs-webhook-token/testing`.
  */
 export abstract class DeliveryLog {
-  /** Whether what it remembers survives this process. */
+  /** Whether its content survives this process. */
   abstract readonly durable: boolean;
 
-  /** Whether `record` can join a transaction of the caller's; one that cannot is not told of deliveries in one. */
+  /** Whether `record` can join a transaction of the caller. If not, deliveries in a transaction are logged by their first attempt. */
   abstract readonly transactional: boolean;
 
   /**
@@ -117,36 +117,36 @@ export abstract class DeliveryLog {
     await this.find('start-up check');
   }
 
-  /** Remembers deliveries as pending; those it knows stay as they are. */
+  /** Stores deliveries as pending; known ones stay unchanged. */
   abstract record(
     deliveries: readonly EnqueuedDelivery[],
     options?: { readonly tx?: unknown },
   ): Promise<void>;
 
-  /** Remembers what became of deliveries. */
+  /** Stores changes of deliveries. */
   abstract change(changes: readonly DeliveryChange[]): Promise<void>;
 
-  /** The delivery of this id; `undefined` for one it does not know. */
+  /** Finds a delivery; `undefined` if it is unknown. */
   abstract find(id: string): Promise<LoggedDelivery | undefined>;
 
-  /** The attempts of a delivery, all that are remembered. */
+  /** Lists the stored attempts of a delivery. */
   abstract attempts(id: string): Promise<readonly LoggedAttempt[]>;
 
-  /** The deliveries that a filter asks for, in order. */
+  /** Lists the deliveries that match a filter, in order. */
   abstract list(
     filter: DeliveryFilter,
     page: DeliveryPageRequest,
   ): Promise<readonly LoggedDelivery[]>;
 
-  /** Counts by endpoint and tenant, in any order and without empty ones; the filter's `status` is not looked at. */
+  /** Counts by endpoint and tenant, in any order, without empty groups. The filter's `status` is ignored. */
   abstract counts(filter: DeliveryFilter): Promise<readonly DeliveryCounts[]>;
 
   /**
-   * Forgets deliveries that are not pending and were recorded before a time, with their attempts.
+   * Deletes deliveries that are not pending and were recorded before a time, with their attempts.
    *
    * @param before - epoch milliseconds
-   * @param scope - with a `tenant`, of that one only
-   * @returns how many
+   * @param scope - `tenant`: only the deliveries of this tenant
+   * @returns the number of deleted deliveries
    */
   abstract prune(before: number, scope?: { readonly tenant?: string | undefined }): Promise<number>;
 }

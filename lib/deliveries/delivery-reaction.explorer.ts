@@ -12,7 +12,7 @@ import {
 type Wrapper = ReturnType<DiscoveryService['getProviders']>[number];
 type Reaction = (event: WebhookDeliveryEvent) => unknown;
 
-/** Finds the methods under `@OnWebhookDelivery()` at start-up, and runs them. */
+/** Finds methods decorated with `@OnWebhookDelivery()` at start-up, and calls them. */
 export class DeliveryReactionExplorer implements OnApplicationBootstrap, OnApplicationShutdown {
   private readonly logger = new Logger('WebhookPublisher');
   private readonly running = new Set<Promise<void>>();
@@ -34,7 +34,7 @@ export class DeliveryReactionExplorer implements OnApplicationBootstrap, OnAppli
   }
 
   /**
-   * Waits for the reactions to the last deliveries; after the publisher has drained, as hooks run in this order.
+   * Waits for reactions to the last deliveries. Nest calls this hook after the publisher has drained.
    *
    * @internal
    */
@@ -56,11 +56,11 @@ export class DeliveryReactionExplorer implements OnApplicationBootstrap, OnAppli
         (type) => !(WEBHOOK_DELIVERY_EVENTS as readonly string[]).includes(type),
       );
       if (unknown.length > 0) {
-        const message = `"${unknown[0]}" is nothing that is told of deliveries: name one of ${WEBHOOK_DELIVERY_EVENTS.join(', ')}`;
+        const message = `"${unknown[0]}" is not a delivery event: use ${WEBHOOK_DELIVERY_EVENTS.join(', ')}`;
         faults.push({ path, message });
       } else if (!wrapper.isDependencyTreeStatic()) {
         const message =
-          'is request-scoped, and a delivery has no request: move the method to a singleton';
+          'belongs to a request-scoped provider, and a delivery has no request: move the method to a singleton';
         faults.push({ path, message });
       } else {
         this.subscribe(path, new Set(types), wrapper.instance as Record<string, Reaction>, name);

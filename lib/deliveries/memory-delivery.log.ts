@@ -14,36 +14,35 @@ import {
   type LoggedDelivery,
 } from './delivery-log.js';
 
-/** A delivery, and what a choice among several looks at. */
-interface Standing {
+/** The members of a stored delivery that filters and counts read. */
+interface FilterFacts {
   readonly delivery: WebhookDelivery;
   readonly status: DeliveryStatus;
   readonly nextAttemptAt?: number | undefined;
 }
 
-/** Whether a filter asks for a delivery. */
 function matchesFilter(
-  { delivery, status, nextAttemptAt = Infinity }: Standing,
+  { delivery, status, nextAttemptAt = Infinity }: FilterFacts,
   filter: DeliveryFilter,
 ): boolean {
   const { since = -Infinity, until = Infinity, dueBefore } = filter;
   return (
-    isAskedFor(filter.tenant, delivery.tenant) &&
-    isAskedFor(filter.endpointId, delivery.endpointId) &&
-    isAskedFor(filter.eventId, delivery.eventId) &&
-    isAskedFor(filter.event, delivery.event) &&
-    isAskedFor(filter.status, status) &&
+    matchesMember(filter.tenant, delivery.tenant) &&
+    matchesMember(filter.endpointId, delivery.endpointId) &&
+    matchesMember(filter.eventId, delivery.eventId) &&
+    matchesMember(filter.event, delivery.event) &&
+    matchesMember(filter.status, status) &&
     delivery.createdAt >= since &&
     delivery.createdAt < until &&
     (dueBefore === undefined || (status === 'pending' && nextAttemptAt < dueBefore))
   );
 }
 
-function isAskedFor(wanted: string | undefined, value: string | undefined): boolean {
+function matchesMember(wanted: string | undefined, value: string | undefined): boolean {
   return wanted === undefined || wanted === value;
 }
 
-/** The order of lists: by `createdAt`, then by id, the greater first. */
+/** Orders by `createdAt`, then by id, both descending. */
 function newestFirst(
   a: Pick<WebhookDelivery, 'createdAt' | 'id'>,
   b: Pick<WebhookDelivery, 'createdAt' | 'id'>,
@@ -53,16 +52,14 @@ function newestFirst(
   return a.id < b.id ? 1 : -1;
 }
 
-/** Whether a delivery comes behind the last one of a page. */
-function isBehind(
+function isAfter(
   delivery: Pick<WebhookDelivery, 'createdAt' | 'id'>,
   after: DeliveryPageRequest['after'],
 ): boolean {
   return after === undefined || newestFirst(after, delivery) < 0;
 }
 
-/** Counts deliveries by endpoint and tenant. */
-function countDeliveries(deliveries: readonly Standing[]): DeliveryCounts[] {
+function countDeliveries(deliveries: readonly FilterFacts[]): DeliveryCounts[] {
   const groups = new Map<string, Tally>();
   for (const { delivery, status, nextAttemptAt } of deliveries) {
     const { endpointId, tenant } = delivery;
@@ -88,13 +85,13 @@ function countDeliveries(deliveries: readonly Standing[]): DeliveryCounts[] {
 
 type Tally = { -readonly [Name in keyof DeliveryCounts]: DeliveryCounts[Name] };
 
-/** Attempts of one delivery that are remembered, the last ones: who redelivers it for ever must not fill the memory. */
+/** Stored attempts per delivery; repeated redelivery must not fill the memory. */
 const MAX_ATTEMPTS = 100;
 
-/** One delivery in the memory of a log, and what its changes make of it. */
-class RememberedDelivery {
+/** A delivery in memory. */
+class StoredDelivery {
   status: DeliveryStatus = 'pending';
-  /** Of the payload and of the answers. */
+  /** Size of the payload and of the answers. */
   bytes: number;
   nextAttemptAt: number | undefined;
   private attempts = 0;
@@ -111,16 +108,16 @@ class RememberedDelivery {
     this.updatedAt = delivery.createdAt;
   }
 
-  /** One that is heard of by a change. */
-  static of(change: DeliveryChange): RememberedDelivery {
-    const known = new RememberedDelivery(change.delivery, change.nextAttemptAt ?? change.at);
+  /** A delivery whose change arrives before it was recorded. */
+  static of(change: DeliveryChange): StoredDelivery {
+    const known = new StoredDelivery(change.delivery, change.nextAttemptAt ?? change.at);
     known.updatedAt = -Infinity;
     known.apply(change);
     return known;
   }
 
   apply({ status, attempts, nextAttemptAt, reason, at, made }: DeliveryChange): void {
-    if (made !== undefined) this.remember(made);
+    if (made !== undefined) this.addAttempt(made);
     if (this.status === 'delivered' || (status === 'pending' && at < this.updatedAt)) return;
     this.status = status;
     this.attempts = attempts;
@@ -145,7 +142,7 @@ class RememberedDelivery {
     return this.made.toSorted((a, b) => a.at - b.at || a.attempt - b.attempt);
   }
 
-  private remember(made: LoggedAttempt): void {
+  private addAttempt(made: LoggedAttempt): void {
     if (this.made.some(({ attempt, at }) => attempt === made.attempt && at === made.at)) return;
     this.made.push(made);
     this.bytes += answerBytes(made);
@@ -157,24 +154,24 @@ function answerBytes({ answer }: LoggedAttempt): number {
   return answer === undefined ? 0 : Buffer.byteLength(answer);
 }
 
-/** Bounds of the log in memory. */
+/** Limits of the log in memory. */
 export interface MemoryDeliveryLogOptions {
-  /** Delivered ones that are remembered, the last ones, and dead ones, as many; default 1,000. */
+  /** Maximum number of delivered deliveries, and also of dead ones; default 1,000. */
   readonly maxFinished?: number | undefined;
   /**
-   * Pending ones that are remembered, the last ones; default 10,000. `Infinity` remembers all of them: right where the queue
-   * is in this process too, which holds and bounds them itself.
+   * Maximum number of pending deliveries; default 10,000. Use `Infinity` with a queue in the same process, which holds and
+   * limits them itself.
    */
   readonly maxPending?: number | undefined;
-  /** Bytes of payloads and answers; default 16 MiB. Pending ones count where `maxPending` is finite. */
+  /** Maximum bytes of payloads and answers; default 16 MiB. Pending deliveries count if `maxPending` is finite. */
   readonly maxBytes?: number | undefined;
 }
 
 /**
- * Remembers in this process's memory what became of its deliveries: the last ones, until it ends.
+ * Stores the latest deliveries in this process's memory.
  *
- * Where a bound is reached, what was delivered longest ago is forgotten first, then what died first, then what has been pending
- * for longest.
+ * If a limit is reached, it evicts the oldest delivered deliveries first, then the oldest dead ones, then the oldest pending
+ * ones.
  */
 export class MemoryDeliveryLog extends DeliveryLog {
   override readonly durable = false;
@@ -183,24 +180,24 @@ export class MemoryDeliveryLog extends DeliveryLog {
   private readonly maxPending: number;
   private readonly maxFinished: number;
   private readonly maxBytes: number;
-  private readonly known = new Map<string, RememberedDelivery>();
-  /** Each in the order in which they came to be so. */
-  private readonly standing: Readonly<Record<DeliveryStatus, Set<RememberedDelivery>>> = {
+  private readonly known = new Map<string, StoredDelivery>();
+  /** By status, in the order in which they entered it. */
+  private readonly byStatus: Readonly<Record<DeliveryStatus, Set<StoredDelivery>>> = {
     pending: new Set(),
     delivered: new Set(),
     dead: new Set(),
   };
   private heldBytes = 0;
 
-  /** @throws {@link WebhookConfigurationError} for a bound that is no whole number above 0 */
+  /** @throws {@link WebhookConfigurationError} for a limit that is not a positive integer */
   constructor(options: MemoryDeliveryLogOptions = {}) {
     super();
     const { maxFinished = 1_000, maxPending = 10_000, maxBytes = 16 * 1024 * 1024 } = options;
     const faults = new ConfigurationFaults('MemoryDeliveryLog');
     for (const [name, bound] of Object.entries({ maxFinished, maxPending, maxBytes })) {
-      const isBound = Number.isSafeInteger(bound) && bound > 0;
+      const isLimit = Number.isSafeInteger(bound) && bound > 0;
       const isNone = name === 'maxPending' && bound === Infinity;
-      faults.require(isBound || isNone, name, 'must be a whole number above 0');
+      faults.require(isLimit || isNone, name, 'must be a positive integer');
     }
     if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
     this.maxFinished = maxFinished;
@@ -210,7 +207,7 @@ export class MemoryDeliveryLog extends DeliveryLog {
 
   override async record(deliveries: readonly EnqueuedDelivery[]): Promise<void> {
     for (const { delivery, notBefore } of deliveries) {
-      if (!this.known.has(delivery.id)) this.add(new RememberedDelivery(delivery, notBefore));
+      if (!this.known.has(delivery.id)) this.add(new StoredDelivery(delivery, notBefore));
     }
     this.shrink();
   }
@@ -218,7 +215,7 @@ export class MemoryDeliveryLog extends DeliveryLog {
   override async change(changes: readonly DeliveryChange[]): Promise<void> {
     for (const change of changes) {
       const known = this.known.get(change.delivery.id);
-      if (known === undefined) this.add(RememberedDelivery.of(change));
+      if (known === undefined) this.add(StoredDelivery.of(change));
       else this.move(known, change);
     }
     this.shrink();
@@ -237,7 +234,7 @@ export class MemoryDeliveryLog extends DeliveryLog {
     { after, limit }: DeliveryPageRequest,
   ): Promise<readonly LoggedDelivery[]> {
     return [...this.known.values()]
-      .filter((known) => matchesFilter(known, filter) && isBehind(known.delivery, after))
+      .filter((known) => matchesFilter(known, filter) && isAfter(known.delivery, after))
       .sort((a, b) => newestFirst(a.delivery, b.delivery))
       .slice(0, limit)
       .map((known) => known.logged());
@@ -254,55 +251,55 @@ export class MemoryDeliveryLog extends DeliveryLog {
     before: number,
     { tenant }: { readonly tenant?: string | undefined } = {},
   ): Promise<number> {
-    const old = [...this.standing.delivered, ...this.standing.dead].filter(
+    const old = [...this.byStatus.delivered, ...this.byStatus.dead].filter(
       (known) => known.delivery.createdAt < before && matchesFilter(known, { tenant }),
     );
-    for (const known of old) this.forget(known);
+    for (const known of old) this.evict(known);
     return old.length;
   }
 
-  private add(known: RememberedDelivery): void {
+  private add(known: StoredDelivery): void {
     this.known.set(known.delivery.id, known);
-    this.standing[known.status].add(known);
+    this.byStatus[known.status].add(known);
     this.heldBytes += this.weightOf(known);
   }
 
-  private move(known: RememberedDelivery, change: DeliveryChange): void {
+  private move(known: StoredDelivery, change: DeliveryChange): void {
     this.heldBytes -= this.weightOf(known);
     const { status } = known;
     known.apply(change);
     if (known.status !== status) {
-      this.standing[status].delete(known);
-      this.standing[known.status].add(known);
+      this.byStatus[status].delete(known);
+      this.byStatus[known.status].add(known);
     }
     this.heldBytes += this.weightOf(known);
   }
 
-  private forget(known: RememberedDelivery): void {
+  private evict(known: StoredDelivery): void {
     this.known.delete(known.delivery.id);
-    this.standing[known.status].delete(known);
+    this.byStatus[known.status].delete(known);
     this.heldBytes -= this.weightOf(known);
   }
 
-  /** What the queue in this process holds anyway weighs nothing here. */
-  private weightOf(known: RememberedDelivery): number {
+  /** A payload that the queue in this process holds anyway costs no memory here. */
+  private weightOf(known: StoredDelivery): number {
     return known.status === 'pending' && this.maxPending === Infinity ? 0 : known.bytes;
   }
 
   private shrink(): void {
-    const { delivered, dead, pending } = this.standing;
-    this.forgetOldest(delivered, () => delivered.size > this.maxFinished);
-    this.forgetOldest(dead, () => dead.size > this.maxFinished);
-    this.forgetOldest(pending, () => pending.size > this.maxPending);
-    for (const standing of [delivered, dead, pending]) {
-      this.forgetOldest(standing, () => this.heldBytes > this.maxBytes);
+    const { delivered, dead, pending } = this.byStatus;
+    this.evictOldest(delivered, () => delivered.size > this.maxFinished);
+    this.evictOldest(dead, () => dead.size > this.maxFinished);
+    this.evictOldest(pending, () => pending.size > this.maxPending);
+    for (const group of [delivered, dead, pending]) {
+      this.evictOldest(group, () => this.heldBytes > this.maxBytes);
     }
   }
 
-  private forgetOldest(standing: Set<RememberedDelivery>, isTooMuch: () => boolean): void {
+  private evictOldest(group: Set<StoredDelivery>, isTooMuch: () => boolean): void {
     if (!isTooMuch()) return;
-    for (const known of standing) {
-      this.forget(known);
+    for (const known of group) {
+      this.evict(known);
       if (!isTooMuch()) return;
     }
   }

@@ -4,15 +4,15 @@ import type { WebhookDeliveryEventType } from './webhook-delivery.events.js';
 export const DELIVERY_REACTIONS = Symbol('nestjs-webhook-token:delivery-reactions');
 
 /**
- * Runs the method when this happens to a delivery. The method gets a {@link WebhookDeliveryEvent}. What it throws is
- * logged, and changes nothing for the delivery, which does not wait for it either.
+ * Calls the method with a {@link WebhookDeliveryEvent} when an event of one of these kinds happens. The delivery does not wait
+ * for the method, and an error of it is only logged.
  *
  * ```ts
  * @OnWebhookDelivery('exhausted', 'endpoint-disabled')
  * async alert(event: WebhookDeliveryEvent) {}
  * ```
  *
- * @param types - one or several; repeatable
+ * @param types - one or more; the decorator can be repeated
  */
 export function OnWebhookDelivery(
   ...types: readonly [WebhookDeliveryEventType, ...WebhookDeliveryEventType[]]

@@ -25,7 +25,7 @@ export interface WebhookDeliveryScope {
   readonly tenant?: string;
 }
 
-/** Which part of a list. */
+/** Options of a list. */
 export interface DeliveryPageOptions extends WebhookDeliveryScope {
   /** `next` of the page before. */
   readonly after?: string | undefined;
@@ -33,57 +33,57 @@ export interface DeliveryPageOptions extends WebhookDeliveryScope {
   readonly limit?: number | undefined;
 }
 
-/** How a delivery stands: no payload, no token, and of a URL the origin only. */
+/** A delivery without its payload and tokens; of a URL, only the origin. */
 export interface WebhookDeliveryView {
   readonly id: string;
   /** The event's id: `txn` of its tokens. */
   readonly eventId: string;
   /** The event's name. */
   readonly event: string;
-  /** Absent for a URL. */
+  /** Absent for a delivery to a URL. */
   readonly endpointId?: string;
-  /** Of a URL that the caller of `send` named. */
+  /** The origin of a URL that was passed to `send`. */
   readonly origin?: string;
   readonly tenant?: string;
   readonly status: DeliveryStatus;
   /** Attempts made so far in this round. */
   readonly attemptsMade: number;
-  /** 1, and more for one that was sent again after it was delivered. */
+  /** 1; higher for a delivered delivery that was sent again. */
   readonly round: number;
   readonly createdAt: Date;
   readonly updatedAt: Date;
   /** With `pending`. */
   readonly nextAttemptAt?: Date;
-  /** Of the last attempt that failed, or why there was none; absent once it was delivered. */
+  /** Why the last attempt failed, or why none was made; absent once delivered. */
   readonly failureReason?: FailureReason;
 }
 
 /** One attempt. */
 export interface WebhookAttemptView {
-  /** 1 for the first of its round. */
+  /** 1 for the first attempt of its round. */
   readonly attempt: number;
-  /** When it began. */
+  /** Start time. */
   readonly at: Date;
   readonly method: 'HEAD' | 'POST';
-  /** Absent when no answer came. */
+  /** Absent if no answer arrived. */
   readonly statusCode?: number;
   /** Milliseconds. */
   readonly durationMs: number;
-  /** Absent when it was acknowledged. */
+  /** Absent if the attempt was acknowledged. */
   readonly failureReason?: FailureReason;
-  /** The first 1024 bytes of the answer's body. It is the receiver's: escape it before it is shown. */
+  /** The first 1024 bytes of the answer's body. The receiver controls it: escape it before you show it. */
   readonly answer?: string;
 }
 
-/** A delivery with its attempts, the first first. */
+/** A delivery with its attempts, oldest first. */
 export interface WebhookDeliveryDetails extends WebhookDeliveryView {
   readonly attempts: readonly WebhookAttemptView[];
 }
 
-/** A part of a list, the newest first. */
+/** A page of deliveries, newest first. */
 export interface WebhookDeliveryPage {
   readonly deliveries: readonly WebhookDeliveryView[];
-  /** Where the rest begins; absent where there is none. */
+  /** Pass it as `after` for the next page; absent on the last one. */
   readonly next?: string;
 }
 
@@ -94,56 +94,56 @@ export interface WebhookDeliveryPayload {
   readonly bytes: Buffer;
 }
 
-/** How a redelivery goes about. */
+/** Options of a redelivery. */
 export interface RedeliverOptions extends WebhookDeliveryScope {
-  /** Changes nothing, and tells what would be sent again; default `false`. */
+  /** Returns what would be sent again, and changes nothing; default `false`. */
   readonly dryRun?: boolean | undefined;
-  /** Deliveries of one call, with a filter; 1 to 10,000, default 1,000. */
+  /** Maximum number of deliveries with a filter; 1 to 10,000, default 1,000. */
   readonly limit?: number | undefined;
 }
 
 /** Why a delivery was not sent again. */
 export type NotRedeliveredReason =
-  /** It is on its way, or a later round of it is. */
+  /** It, or a later round of it, is being attempted or is due; with a filter, it is pending. */
   | 'pending'
-  /** The queue has delivered it, and the log has not been told. */
+  /** The queue has delivered it already, and the log is behind. */
   | 'delivered'
-  /** A later round of it exists, which a filter takes in its place where it asks for it. */
+  /** A later round of it exists; only a filter that matches that round sends it again. */
   | 'superseded';
 
-/** What became of one delivery in a redelivery. */
+/** The result of one redelivery. */
 export interface RedeliveredDelivery {
   readonly id: string;
   readonly redelivered: boolean;
-  /** The id that it is sent under now, where that is another: a delivered one stays what it was. */
+  /** The id of the new delivery, if it is sent as another one; the old one keeps its outcome. */
   readonly as?: string;
-  /** Why not. */
+  /** Why it was not sent again. */
   readonly reason?: NotRedeliveredReason;
 }
 
-/** What became of a redelivery. */
+/** The result of a call of `redeliver`. */
 export interface RedeliverResult {
   readonly deliveries: readonly RedeliveredDelivery[];
   /** Whether the filter matches more than `limit`. */
   readonly more: boolean;
 }
 
-/** How many deliveries stand how. */
+/** The number of deliveries by state. */
 export interface DeliveryStanding {
   readonly pending: number;
   readonly delivered: number;
   readonly dead: number;
-  /** For how many milliseconds the pending one that is due first has been overdue; 0 where none is. */
+  /** Milliseconds by which the oldest pending delivery is overdue; 0 if none is. */
   readonly lag: number;
 }
 
-/** The deliveries of one endpoint; without `endpointId` those to URLs. */
+/** The deliveries of one endpoint and tenant; without `endpointId`, deliveries to URLs. */
 export interface EndpointStanding extends DeliveryStanding {
   readonly endpointId?: string;
   readonly tenant?: string;
 }
 
-/** How deliveries stand, in all and by endpoint. */
+/** The number of deliveries by state, in total and by endpoint. */
 export interface WebhookDeliveryStats extends DeliveryStanding {
   readonly endpoints: readonly EndpointStanding[];
 }

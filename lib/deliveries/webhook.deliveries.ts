@@ -41,10 +41,10 @@ const DEFAULT_REDELIVERIES = 1_000;
 const MAX_REDELIVERIES = 10_000;
 
 /**
- * Shows what became of deliveries, and sends them again.
+ * Lists deliveries with their attempts, and sends them again.
  *
  * It reads the publisher's `deliveryLog`; with `deliveryLog: false` every method throws {@link WebhookDeliveryError}
- * `unsupported_option`. What a log or a queue throws, mostly {@link WebhookStoreError}, is passed on.
+ * `unsupported_option`. Errors of the log and the queue, mostly {@link WebhookStoreError}, are passed on.
  */
 export class WebhookDeliveries {
   constructor(
@@ -55,9 +55,8 @@ export class WebhookDeliveries {
   ) {}
 
   /**
-   * Lists deliveries, the newest first.
+   * Lists deliveries page by page, newest first.
    *
-   * @returns at most `limit` of them, and where the rest begins
    * @throws {@link WebhookDeliveryError} `invalid_option`
    */
   async list(
@@ -77,9 +76,9 @@ export class WebhookDeliveries {
   }
 
   /**
-   * Shows a delivery with its attempts.
+   * Returns a delivery with its attempts.
    *
-   * @returns `undefined` for an id that the log does not know, or that is another tenant's
+   * @returns `undefined` if the id is unknown, or belongs to another tenant
    * @throws {@link WebhookDeliveryError} `invalid_option`
    */
   async get(id: string, scope?: WebhookDeliveryScope): Promise<WebhookDeliveryDetails | undefined> {
@@ -90,9 +89,9 @@ export class WebhookDeliveries {
   }
 
   /**
-   * Gives the body of a delivery's event: what it carries is for the eyes of its receiver.
+   * Returns the payload of a delivery's event. It is meant for the receiver; check who may see it.
    *
-   * @returns a copy; `undefined` for an id that the log does not know, or that is another tenant's
+   * @returns a copy; `undefined` if the id is unknown, or belongs to another tenant
    * @throws {@link WebhookDeliveryError} `invalid_option`
    */
   async payload(
@@ -109,13 +108,15 @@ export class WebhookDeliveries {
   }
 
   /**
-   * Sends deliveries again: a dead one from its first attempt on, under its old id; a delivered one as another delivery of the
-   * same event. What is on its way is left alone.
+   * Sends deliveries again.
    *
-   * @param idOrFilter - a delivery's id; or which ones: dead ones, unless its `status` says `'delivered'`
-   * @returns when they are recorded; not when they are delivered
-   * @throws {@link WebhookDeliveryError} `unknown_delivery`; `invalid_option`, also for a filter that asks for nothing: everything
-   *   is `{ since: new Date(0) }`
+   * A dead delivery gets a new round of attempts under its id. A delivered one is sent as another delivery of the same event. A
+   * pending one, passed by its id, is attempted now instead of at its next time.
+   *
+   * @param idOrFilter - a delivery's id, or a filter. A filter matches dead deliveries, unless its `status` is `'delivered'`
+   * @returns once the queue has recorded them; they are delivered later
+   * @throws {@link WebhookDeliveryError} `unknown_delivery`; `invalid_option`, also for an empty filter: pass
+   *   `{ since: new Date(0) }` for everything
    *
    * @example
    * ```ts
@@ -141,7 +142,7 @@ export class WebhookDeliveries {
       const page = found.slice(0, limit);
       const deliveries = await this.redeliverAll(page, { dryRun, isNamed: false });
       const more = found.length > limit;
-      // What was sent again as another delivery stays dead: who asks until there is no more would get the same for ever.
+      // Skip these, or a redeliver-until-empty loop never ends: what was sent again as another delivery stays dead.
       if (!more || deliveries.some(({ reason }) => reason === undefined)) {
         return { deliveries, more };
       }
@@ -150,9 +151,9 @@ export class WebhookDeliveries {
   }
 
   /**
-   * Counts deliveries, and tells how late they are.
+   * Counts deliveries by state, and returns by how much they are overdue.
    *
-   * @param filter - its `status` is not looked at
+   * @param filter - its `status` is ignored
    * @throws {@link WebhookDeliveryError} `invalid_option`
    */
   async stats(
@@ -165,10 +166,10 @@ export class WebhookDeliveries {
   }
 
   /**
-   * Forgets deliveries that are done, with their attempts; pending ones stay.
+   * Deletes delivered and dead deliveries with their attempts.
    *
-   * @param options - `olderThan`: recorded before this time, or longer ago than this: milliseconds, or a text like `'30d'`
-   * @returns how many
+   * @param options - `olderThan`: recorded before this Date, or longer ago than this duration, such as `'30d'`
+   * @returns the number of deleted deliveries
    * @throws {@link WebhookDeliveryError} `invalid_option`
    */
   async prune(
@@ -182,29 +183,29 @@ export class WebhookDeliveries {
 
   private async find(id: string, tenant: string | undefined): Promise<LoggedDelivery | undefined> {
     const log = await this.readyLog();
-    // What cannot be an id is not looked for: a database may stumble over it.
+    // A database may refuse a value that cannot be an id, such as one with NUL.
     const logged = isIdentifier(id) ? await log.find(id) : undefined;
-    const isAnothers = tenant !== undefined && logged?.delivery.tenant !== tenant;
-    return isAnothers ? undefined : logged;
+    const isOfOtherTenant = tenant !== undefined && logged?.delivery.tenant !== tenant;
+    return isOfOtherTenant ? undefined : logged;
   }
 
   private async collect(
     filter: DeliveryFilter,
     limit: number,
-    behind: DeliveryPageRequest['after'],
+    after: DeliveryPageRequest['after'],
   ): Promise<readonly LoggedDelivery[]> {
     const log = await this.readyLog();
     const found: LoggedDelivery[] = [];
     for (;;) {
-      const after = found.at(-1)?.delivery ?? behind;
+      const start = found.at(-1)?.delivery ?? after;
       const size = Math.min(MAX_PAGE, limit - found.length);
-      const page = await log.list(filter, { limit: size, ...(after && { after }) });
+      const page = await log.list(filter, { limit: size, ...(start && { after: start }) });
       found.push(...page);
       if (page.length < size || found.length === limit) return found;
     }
   }
 
-  /** One after the other, the oldest first, as they would have been sent; told in the order of the list. */
+  /** Oldest first, one after another, as they were first sent; the results are in the order of the list. */
   private async redeliverAll(
     found: readonly LoggedDelivery[],
     choice: { readonly dryRun: boolean; readonly isNamed: boolean },
@@ -221,12 +222,12 @@ export class WebhookDeliveries {
     return results.toReversed();
   }
 
-  /** The log, once it knows what has happened in this process so far. */
+  /** The log, once it holds every change of this process so far. */
   private async readyLog(): Promise<DeliveryLog> {
     if (this.log === undefined) {
       throw new WebhookDeliveryError(
         'unsupported_option',
-        'No deliveries are remembered: deliveryLog is false. Leave it out, or give the publisher a DeliveryLog.',
+        'There is no delivery log: deliveryLog is false. Leave the option out, or set it to a DeliveryLog.',
       );
     }
     await this.logWriter.flushed();
@@ -237,6 +238,6 @@ export class WebhookDeliveries {
 function unknownDelivery(): WebhookDeliveryError {
   return new WebhookDeliveryError(
     'unknown_delivery',
-    'The delivery log knows no delivery of this id: it was pruned, or is another one.',
+    'The delivery log has no delivery with this id: it was pruned, or the id is wrong.',
   );
 }

@@ -1,6 +1,6 @@
-/** One clause of a contract, to be run as one test by any framework. */
+/** One rule of a contract; run each as one test of any framework. */
 export interface ContractCase {
   readonly name: string;
-  /** Rejects, with an `AssertionError` that says what was expected, when the clause is violated. */
+  /** Rejects with an `AssertionError` if the rule is violated. */
   readonly run: () => Promise<void>;
 }

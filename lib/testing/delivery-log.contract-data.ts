@@ -11,14 +11,14 @@ import type { DeliveryPayload, WebhookDelivery } from '../queue/webhook-delivery
 
 export const NOW = 1_767_225_600_000;
 
-/** What a column of text, a driver or an encoding could spoil. */
+/** Payloads that a text column, a driver or an encoding may corrupt. */
 export const PAYLOADS: Readonly<Record<string, DeliveryPayload>> = {
   everyOctet: bytes(Uint8Array.from({ length: 256 }, (_, octet) => octet)),
   noOctets: bytes(new Uint8Array(0)),
   noData: { kind: 'json', bytes: undefined, contentType: 'application/json' },
   nul: bytes(octetsOf('{"é":"\\u0000"}\0')),
   unicode: bytes(octetsOf('"🧾 \\\\x41 $1 ?"')),
-  // A view on a part of a larger memory.
+  // A view of a part of a larger buffer.
   part: bytes(octetsOf('before|within|behind').subarray(7, 13)),
 };
 
@@ -30,7 +30,7 @@ function bytes(octets: Uint8Array): DeliveryPayload {
   return { kind: 'bytes', bytes: octets, contentType: 'application/octet-stream' };
 }
 
-/** A delivery that was recorded, due when it was made where nothing else is said. */
+/** A delivery, due at {@link NOW} by default. */
 export function enqueued(
   id: string,
   change: Partial<WebhookDelivery> = {},
@@ -60,7 +60,7 @@ export function attemptMade(attempt: number, change: Partial<LoggedAttempt> = {}
   return { attempt, at: NOW + attempt, method: 'POST', durationMs: 12, ...change };
 }
 
-/** What a log gives, made comparable. */
+/** Reads a log in a comparable form. */
 export class LogReading {
   constructor(private readonly log: DeliveryLog) {}
 
@@ -91,7 +91,7 @@ export class LogReading {
   }
 }
 
-/** A log may give any kind of Uint8Array back. */
+/** A log may return any kind of Uint8Array. */
 function comparable(delivery: WebhookDelivery): WebhookDelivery {
   const { payload } = delivery;
   const bytes = payload.bytes === undefined ? undefined : Uint8Array.from(payload.bytes);

@@ -11,16 +11,16 @@ import {
   PAYLOADS,
 } from './delivery-log.contract-data.js';
 
-/** How the contract gets at the log under test. */
+/** How the contract creates logs to test. */
 export interface DeliveryLogContractOptions {
-  /** Makes an empty log for one case, with room for 1,000 pending deliveries and for 20 that are finished. */
+  /** Creates an empty log for one case, with capacity for 1,000 pending and 20 finished deliveries. */
   readonly create: () => MaybePromise<DeliveryLog>;
-  /** Ends it after the case, where something is open. */
+  /** Closes the log after the case. */
   readonly close?: ((log: DeliveryLog) => MaybePromise<void>) | undefined;
 }
 
 /**
- * The rules every {@link DeliveryLog} keeps, as cases for any test framework:
+ * The contract of {@link DeliveryLog}, as cases for any test framework.
  *
  * @example
  * ```ts
@@ -47,7 +47,7 @@ export function deliveryLogContract(
 type Rule = (log: DeliveryLog, read: LogReading) => Promise<void>;
 
 const RULES: Record<string, Rule> = {
-  'remembers what was recorded as pending, and due when it was said': async (log, read) => {
+  'stores a recorded delivery as pending, with its due time': async (log, read) => {
     const item = enqueued('fresh', {}, NOW + 5_000);
     await log.record([item]);
 
@@ -61,7 +61,7 @@ const RULES: Record<string, Rule> = {
     assert.deepEqual(await log.attempts('fresh'), []);
   },
 
-  'knows nothing of an id it was not told': async (log) => {
+  'returns nothing for an unknown id': async (log) => {
     await log.record([enqueued('other')]);
 
     assert.equal(await log.find('nobody'), undefined);
@@ -70,7 +70,7 @@ const RULES: Record<string, Rule> = {
     await log.change([]);
   },
 
-  'gives every member of a delivery back': async (log, read) => {
+  'returns every member of a delivery': async (log, read) => {
     const whole = enqueued('whole', {
       tenant: 'mandant-ü',
       audience: ['https://a.example', 'https://b.example'],
@@ -87,7 +87,7 @@ const RULES: Record<string, Rule> = {
     assert.deepEqual((await read.find('by-url'))?.delivery, byUrl);
   },
 
-  'gives payloads back octet by octet': async (log, read) => {
+  'returns payloads byte for byte': async (log, read) => {
     const items = Object.entries(PAYLOADS).map(([id, payload]) => enqueued(id, { payload }));
     await log.record(items.slice(1));
     // Heard of by a change first: told whole all the same.
@@ -98,7 +98,7 @@ const RULES: Record<string, Rule> = {
     }
   },
 
-  'remembers a failed attempt, and when the next one is due': async (log, read) => {
+  'stores a failed attempt, and when the next one is due': async (log, read) => {
     const item = enqueued('retried');
     const made = attemptMade(1, { statusCode: 503, reason: 'http_503', answer: 'später 🕐' });
     await log.record([item]);
@@ -123,7 +123,7 @@ const RULES: Record<string, Rule> = {
     assert.deepEqual(await log.attempts('retried'), [made]);
   },
 
-  'remembers what was delivered, without a reason or a next attempt': async (log, read) => {
+  'stores a delivered delivery without a reason and a next attempt': async (log, read) => {
     const item = enqueued('delivered');
     const failed = attemptMade(1, { reason: 'timeout' });
     const made = attemptMade(2, { statusCode: 204, method: 'HEAD' });
@@ -142,7 +142,7 @@ const RULES: Record<string, Rule> = {
     assert.deepEqual(await log.attempts('delivered'), [failed, made]);
   },
 
-  'remembers what was given up, also without an attempt': async (log, read) => {
+  'stores a dead delivery, also one without an attempt': async (log, read) => {
     const item = enqueued('dead');
     await log.record([item]);
     await log.change([
@@ -159,7 +159,7 @@ const RULES: Record<string, Rule> = {
     assert.deepEqual(await log.attempts('dead'), []);
   },
 
-  'keeps the last reason where a delivery is put off': async (log, read) => {
+  'keeps the last reason of a delivery that is deferred': async (log, read) => {
     const item = enqueued('put-off');
     await log.change([
       changed(item, { attempts: 1, nextAttemptAt: NOW + 5_000, reason: 'dns', at: NOW + 1 }),
@@ -170,7 +170,7 @@ const RULES: Record<string, Rule> = {
     assert.deepEqual({ reason, nextAttemptAt }, { reason: 'dns', nextAttemptAt: NOW + 9_000 });
   },
 
-  'does not take back to pending what is recorded after its change': async (log, read) => {
+  'does not return a delivery to pending that is recorded after its change': async (log, read) => {
     const item = enqueued('overtaken');
     await log.change([changed(item, { status: 'delivered', attempts: 1, made: attemptMade(1) })]);
     const before = await read.find('overtaken');
@@ -181,7 +181,7 @@ const RULES: Record<string, Rule> = {
     assert.equal((await read.ids({})).length, 1);
   },
 
-  'records an id once, within one call and over calls': async (log, read) => {
+  'records an id once, within one call and across calls': async (log, read) => {
     const first = enqueued('twin', { event: 'order.first' });
     const second = enqueued('twin', { event: 'order.second' });
     await log.record([first, second]);
@@ -191,7 +191,7 @@ const RULES: Record<string, Rule> = {
     assert.equal((await read.find('twin'))?.delivery.event, 'order.first');
   },
 
-  'keeps an attempt once that is told again': async (log) => {
+  'stores an attempt once that is reported twice': async (log) => {
     const item = enqueued('told-again');
     const change = changed(item, {
       attempts: 1,
@@ -205,7 +205,7 @@ const RULES: Record<string, Rule> = {
     assert.equal((await log.attempts('told-again')).length, 1);
   },
 
-  'keeps the attempts of every round, in the order they were made': async (log, read) => {
+  'stores the attempts of every round, in order': async (log, read) => {
     const item = enqueued('redelivered');
     const first = attemptMade(1, { at: NOW + 10, reason: 'dns' });
     const second = attemptMade(2, { at: NOW + 20, reason: 'dns' });
@@ -235,7 +235,7 @@ const RULES: Record<string, Rule> = {
     assert.deepEqual(await log.attempts('redelivered'), [first, second, redelivered]);
   },
 
-  'does not take a dead delivery back to pending by an older change': async (log, read) => {
+  'ignores an older change that would return a dead delivery to pending': async (log, read) => {
     const item = enqueued('late');
     await log.change([changed(item, { status: 'dead', attempts: 2, reason: 'dns', at: NOW + 20 })]);
     await log.change([changed(item, { attempts: 1, nextAttemptAt: NOW + 15, at: NOW + 10 })]);
@@ -244,7 +244,7 @@ const RULES: Record<string, Rule> = {
     assert.deepEqual([status, attempts, updatedAt], ['dead', 2, NOW + 20]);
   },
 
-  'lets the later of two changes at the same time stand': async (log, read) => {
+  'applies the later call of two changes with the same time': async (log, read) => {
     const item = enqueued('same-time');
     await log.change([
       changed(item, { status: 'dead', attempts: 2, reason: 'dns', at: NOW }),
@@ -254,7 +254,7 @@ const RULES: Record<string, Rule> = {
     assert.equal((await read.find('same-time'))?.status, 'pending');
   },
 
-  'keeps as delivered what another process ran too': async (log, read) => {
+  'keeps a delivery as delivered if another process attempted it too': async (log, read) => {
     const item = enqueued('run-twice');
     await log.change([changed(item, { status: 'delivered', attempts: 1, at: NOW + 10 })]);
     await log.change([changed(item, { attempts: 1, nextAttemptAt: NOW + 99, at: NOW + 20 })]);
@@ -264,7 +264,7 @@ const RULES: Record<string, Rule> = {
     assert.deepEqual([status, updatedAt], ['delivered', NOW + 10]);
   },
 
-  'lists the newest first, and those of one time by their ids': async (log, read) => {
+  'lists newest first, and by id within the same time': async (log, read) => {
     const times: [string, number][] = [
       ['b', 1],
       ['a', 1],
@@ -280,7 +280,7 @@ const RULES: Record<string, Rule> = {
     assert.deepEqual(await read.ids({}), ['new', 'b', 'a', '_', 'Z', '-', 'old']);
   },
 
-  'gives pages without a gap or a repetition, also over equal times': async (log, read) => {
+  'returns pages without gaps or repetitions, also across equal times': async (log, read) => {
     const ids = Array.from({ length: 12 }, (_, index) => `page-${String(index).padStart(2, '0')}`);
     await log.record(ids.map((id, index) => enqueued(id, { createdAt: NOW + (index >> 2) })));
 
@@ -289,7 +289,7 @@ const RULES: Record<string, Rule> = {
     assert.deepEqual(await log.list({}, { limit: 5, after: last }), []);
   },
 
-  'filters by each member, and by several': async (log, read) => {
+  'filters by each member and by combinations': async (log, read) => {
     const other = { createdAt: NOW + 10 };
     const marked = enqueued('marked', {
       tenant: 'a',
@@ -335,7 +335,7 @@ const RULES: Record<string, Rule> = {
     assert.deepEqual(await read.ids({ dueBefore: NOW + 1, status: 'pending' }), ['overdue']);
   },
 
-  'counts by endpoint and tenant, and tells when the first is due': async (log, read) => {
+  'counts by endpoint and tenant, with the earliest due time': async (log, read) => {
     const items = [
       enqueued('p1', {}, NOW + 300),
       enqueued('p2', {}, NOW + 200),
@@ -359,7 +359,7 @@ const RULES: Record<string, Rule> = {
     assert.deepEqual(await read.counts({ endpointId: 'nobody' }), []);
   },
 
-  'counts what goes to URLs together': async (log, read) => {
+  'counts deliveries to URLs together': async (log, read) => {
     const { endpointId: _, ...rest } = enqueued('url-1').delivery;
     const first = { ...rest, url: 'https://a.example/' };
     const second = { ...rest, id: 'url-2', url: 'https://b.example/' };
@@ -370,7 +370,7 @@ const RULES: Record<string, Rule> = {
     ]);
   },
 
-  'prunes what is done and old, and never what is pending': async (log, read) => {
+  'prunes old finished deliveries, and never pending ones': async (log, read) => {
     const at = (createdAt: number) => ({ createdAt });
     const old = enqueued('old-delivered', at(NOW));
     const oldDead = enqueued('old-dead', at(NOW));
@@ -389,7 +389,7 @@ const RULES: Record<string, Rule> = {
     assert.equal(await log.prune(NOW + 10), 0);
   },
 
-  'prunes those of one tenant': async (log, read) => {
+  'prunes the deliveries of one tenant': async (log, read) => {
     const items = ['a', 'b'].map((tenant) => enqueued(`of-${tenant}`, { tenant, createdAt: NOW }));
     const ofNone = enqueued('of-none', { createdAt: NOW });
     await log.change(
@@ -400,7 +400,7 @@ const RULES: Record<string, Rule> = {
     assert.deepEqual(await read.ids({}), ['of-none', 'of-b']);
   },
 
-  'holds 1,000 deliveries at once': async (log, read) => {
+  'stores 1,000 deliveries': async (log, read) => {
     const ids = Array.from(
       { length: 1_000 },
       (_, index) => `many-${String(index).padStart(3, '0')}`,
@@ -423,7 +423,7 @@ const RULES: Record<string, Rule> = {
     assert.equal((await log.attempts(ids[500]!)).length, 1);
   },
 
-  'loses nothing to changes at the same moment': async (log, read) => {
+  'loses no concurrent change': async (log, read) => {
     const item = enqueued('busy');
     const attempts = Array.from({ length: 10 }, (_, index) =>
       attemptMade(index + 1, { at: NOW + index, reason: 'http_500' }),

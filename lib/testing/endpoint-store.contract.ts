@@ -8,10 +8,10 @@ import type {
 import type { MaybePromise } from '../token/maybe-promise.js';
 import type { ContractCase } from './contract-case.interface.js';
 
-/** How to get at the store under test. */
+/** How the contract creates stores to test. */
 export interface EndpointStoreContractOptions {
   /**
-   * Makes a store for one case: an empty one, or, of a store that takes no changes, one that holds these endpoints.
+   * Creates a store for one case: an empty one, or, if the store is read-only, one that contains these endpoints.
    */
   readonly create: (endpoints: readonly StoredEndpoint[]) => MaybePromise<EndpointStore>;
   /** Whether it takes no changes: only what can be read of it is checked, and that it refuses. Default `false`. */
@@ -19,10 +19,10 @@ export interface EndpointStoreContractOptions {
 }
 
 const AT = Date.UTC(2026, 0, 1);
-const AT_ONCE = 50;
+const CONCURRENT = 50;
 const MANY = 1_000;
 
-/** Ids that a text column, a collation or a URL may stumble over; in the order of their code units. */
+/** Ids that a text column, a collation or a URL may mishandle, in the order of their code units. */
 const ODD_IDS = [
   "'; DROP TABLE endpoints; --",
   '%',
@@ -42,7 +42,7 @@ const ODD_IDS = [
 ].sort(byCodeUnits);
 
 /**
- * The contract of {@link EndpointStore} as runnable cases, for any test framework.
+ * The contract of {@link EndpointStore}, as cases for any test framework.
  *
  * @example
  * ```ts
@@ -60,20 +60,23 @@ export function endpointStoreContract({
   }));
 }
 
-/** Makes stores under test, with the words the cases are written in. */
 class Subject {
   constructor(
     private readonly create: EndpointStoreContractOptions['create'],
     private readonly readOnly: boolean,
   ) {}
 
-  /** A store that holds these endpoints. */
+  /** Creates a store that contains these endpoints. */
   async holding(...endpoints: readonly StoredEndpoint[]): Promise<EndpointStore> {
     const store = await this.create(this.readOnly ? endpoints : []);
-    assert.equal(store.writable, !this.readOnly, 'writable says whether it takes changes');
+    assert.equal(
+      store.writable,
+      !this.readOnly,
+      'writable must say whether the store accepts changes',
+    );
     if (this.readOnly) return store;
     for (const endpoint of endpoints) {
-      assert.equal(await store.insert(endpoint), true, 'a free id must be taken');
+      assert.equal(await store.insert(endpoint), true, 'an unused id must be accepted');
     }
     return store;
   }
@@ -82,13 +85,13 @@ class Subject {
 type Cases = Readonly<Record<string, (subject: Subject) => Promise<void>>>;
 
 const READING: Cases = {
-  'says whether it keeps what it holds': async (subject) => {
+  'declares whether it is durable': async (subject) => {
     const { durable } = await subject.holding();
 
     assert.equal(typeof durable, 'boolean');
   },
 
-  'finds an endpoint by its id, and no other': async (subject) => {
+  'finds an endpoint by its exact id': async (subject) => {
     const store = await subject.holding(endpointNamed('a'), endpointNamed('b', { tenant: 't' }));
 
     same(core(await store.find('a')), core(endpointNamed('a')));
@@ -98,7 +101,7 @@ const READING: Cases = {
     assert.equal(await store.find('__proto__'), undefined);
   },
 
-  'gives the endpoints of exactly one tenant': async (subject) => {
+  'returns the enabled endpoints of exactly one tenant': async (subject) => {
     const store = await subject.holding(
       endpointNamed('none-1'),
       endpointNamed('none-2', { events: ['order.*'] }),
@@ -123,7 +126,7 @@ const READING: Cases = {
     same(second?.events, ['order.*', 'refund.**'], 'patterns come whole');
   },
 
-  'lists by tenant, by those of none, and all': async (subject) => {
+  'lists the endpoints of a tenant, those without a tenant, and all': async (subject) => {
     const store = await subject.holding(
       endpointNamed('c', { tenant: 'acme' }),
       endpointNamed('a'),
@@ -139,7 +142,7 @@ const READING: Cases = {
     same(idsOf(await store.list({ tenant: 'acme', after: 'b', limit: 10 })), ['c']);
   },
 
-  'lists in pages, in the order of code units': async (subject) => {
+  'lists pages in the order of code units': async (subject) => {
     const store = await subject.holding(...ODD_IDS.toReversed().map((id) => endpointNamed(id)));
 
     for (const limit of [1, 2, 7, 100]) {
@@ -154,7 +157,7 @@ const READING: Cases = {
     same(behind, ODD_IDS.slice(ODD_IDS.indexOf('_')), 'after need be no id that exists');
   },
 
-  'keeps ids of any script apart': async (subject) => {
+  'distinguishes ids of any script': async (subject) => {
     const store = await subject.holding(
       ...ODD_IDS.map((id) => endpointNamed(id, { tenant: `tenant ${id}` })),
     );
@@ -175,7 +178,7 @@ const READING: Cases = {
     same((await pagesOf(store, { limit: 300 })).flat(), idsOf(endpoints));
   },
 
-  'hands out what can be changed without changing the store': async (subject) => {
+  'is unaffected by changes to a returned endpoint': async (subject) => {
     const store = await subject.holding(endpointNamed('a', { tenant: 't' }));
     const expected = core(await store.find('a'));
     const handed = [
@@ -184,7 +187,7 @@ const READING: Cases = {
       ...(await store.list({ limit: 1 })),
     ];
 
-    for (const endpoint of handed) spoil(endpoint);
+    for (const endpoint of handed) mutate(endpoint);
 
     assert.equal(handed.length, 3);
     same(core(await store.find('a')), expected);
@@ -194,7 +197,7 @@ const READING: Cases = {
 };
 
 const WRITING: Cases = {
-  'gives an endpoint back as it was given': async (subject) => {
+  'returns an endpoint unchanged': async (subject) => {
     const full = fullEndpoint('full');
     const bare = endpointNamed('bare');
     const store = await subject.holding(full, bare);
@@ -207,20 +210,20 @@ const WRITING: Cases = {
     same(await store.subscribed(undefined), [bare]);
   },
 
-  'keeps a copy of what it was given': async (subject) => {
+  'is unaffected by later changes to an inserted endpoint': async (subject) => {
     const endpoint = fullEndpoint('a');
     const given = plain(endpoint) as StoredEndpoint;
     const store = await subject.holding(given);
-    spoil(given);
+    mutate(given);
     same(await store.find('a'), endpoint, 'insert');
 
     const changed = { ...(plain(endpoint) as StoredEndpoint), version: 2 };
     await store.replace(changed);
-    spoil(changed);
+    mutate(changed);
     same(await store.find('a'), { ...endpoint, version: 2 }, 'replace');
   },
 
-  'takes an id once': async (subject) => {
+  'accepts an id once': async (subject) => {
     const store = await subject.holding(endpointNamed('a', { tenant: 'first' }));
 
     assert.equal(await store.insert(endpointNamed('a', { tenant: 'second' })), false);
@@ -229,9 +232,9 @@ const WRITING: Cases = {
     same(await store.subscribed('second'), []);
   },
 
-  [`takes an id once of ${AT_ONCE} at once`]: async (subject) => {
+  [`takes an id once of ${CONCURRENT} at once`]: async (subject) => {
     const store = await subject.holding();
-    const attempts = Array.from({ length: AT_ONCE }, async (_, index) => {
+    const attempts = Array.from({ length: CONCURRENT }, async (_, index) => {
       const taken = await store.insert(endpointNamed('contested', { tenant: `t${index}` }));
       return taken ? `t${index}` : undefined;
     });
@@ -240,10 +243,10 @@ const WRITING: Cases = {
 
     assert.equal(winners.length, 1, 'exactly one must get the id');
     assert.equal((await store.find('contested'))?.tenant, winners[0]);
-    assert.equal((await store.list({ limit: AT_ONCE })).length, 1);
+    assert.equal((await store.list({ limit: CONCURRENT })).length, 1);
   },
 
-  'replaces the version before, and no other': async (subject) => {
+  'replaces only the previous version': async (subject) => {
     const store = await subject.holding(endpointNamed('a'));
     const version = (number: number): StoredEndpoint =>
       endpointNamed('a', { version: number, description: `version ${number}`, updatedAt: AT + 1 });
@@ -257,7 +260,7 @@ const WRITING: Cases = {
     same(await store.find('a'), version(3));
   },
 
-  'replaces nothing where nothing is': async (subject) => {
+  'does not replace an endpoint that does not exist': async (subject) => {
     const store = await subject.holding(endpointNamed('other'));
 
     assert.equal(await store.replace(endpointNamed('a', { version: 2 })), false);
@@ -266,9 +269,9 @@ const WRITING: Cases = {
     same(idsOf(await store.list({ limit: 2 })), ['other']);
   },
 
-  [`lets one of ${AT_ONCE} changes of a version through`]: async (subject) => {
+  [`lets one of ${CONCURRENT} changes of a version through`]: async (subject) => {
     const store = await subject.holding(endpointNamed('a'));
-    const attempts = Array.from({ length: AT_ONCE }, async (_, index) => {
+    const attempts = Array.from({ length: CONCURRENT }, async (_, index) => {
       const description = `change ${index}`;
       const done = await store.replace(endpointNamed('a', { version: 2, description }));
       return done ? description : undefined;
@@ -280,7 +283,7 @@ const WRITING: Cases = {
     assert.equal((await store.find('a'))?.description, winners[0]);
   },
 
-  'loses no change of writers that try again': async (subject) => {
+  'loses no change of concurrent writers that retry': async (subject) => {
     const store = await subject.holding(endpointNamed('a'));
     const writers = Array.from({ length: 10 }, async (_, index) => {
       for (let tries = 0; tries < 100; tries++) {
@@ -297,7 +300,7 @@ const WRITING: Cases = {
     assert.equal(Object.keys(kept.metadata ?? {}).length, 10);
   },
 
-  'replaces all of an endpoint': async (subject) => {
+  'replaces every member of an endpoint': async (subject) => {
     const store = await subject.holding(fullEndpoint('a'));
     const bare = endpointNamed('a', { tenant: 'full', version: 2 });
 
@@ -306,7 +309,7 @@ const WRITING: Cases = {
     same(await store.subscribed('full'), [bare]);
   },
 
-  'gives no events to what is disabled, until it is enabled': async (subject) => {
+  'does not return a disabled endpoint for events until it is enabled': async (subject) => {
     const store = await subject.holding(
       endpointNamed('on', { tenant: 't' }),
       endpointNamed('off', { tenant: 't', disabled: { at: AT, reason: 'gone' } }),
@@ -321,7 +324,7 @@ const WRITING: Cases = {
     same(idsOf(await store.subscribed('t')), ['off']);
   },
 
-  'removes an endpoint once, and then has its id free': async (subject) => {
+  'removes an endpoint once, and accepts its id again': async (subject) => {
     const store = await subject.holding(
       endpointNamed('a', { tenant: 'old', version: 7 }),
       endpointNamed('b', { tenant: 'old' }),
@@ -339,7 +342,7 @@ const WRITING: Cases = {
     same(idsOf(await store.subscribed('new')), ['a']);
   },
 
-  'reads at once what was written': async (subject) => {
+  'reads its own writes immediately': async (subject) => {
     const store = await subject.holding();
     for (let round = 0; round < 20; round++) {
       const id = `endpoint ${round}`;
@@ -354,7 +357,7 @@ const WRITING: Cases = {
 };
 
 const REFUSING: Cases = {
-  'refuses every change, and stays as it is': async (subject) => {
+  'refuses every change if it is read-only': async (subject) => {
     const store = await subject.holding(endpointNamed('a'));
     const changes = {
       insert: () => store.insert(endpointNamed('b')),
@@ -412,21 +415,21 @@ function fullEndpoint(id: string): StoredEndpoint {
   });
 }
 
-/** What every store tells of an endpoint, also one that takes no changes. */
+/** The members that every store returns, also a read-only one. */
 function core(endpoint: StoredEndpoint | undefined): object {
   assert.ok(endpoint !== undefined, 'the endpoint must be found');
   const { id, tenant, url, events, disabled } = endpoint;
   return { id, tenant, url, events: [...events], disabled };
 }
 
-/** Changes all that can be changed; a store may hand out what cannot. */
-function spoil(value: unknown): void {
+/** Mutates everything that is not frozen. */
+function mutate(value: unknown): void {
   if (typeof value !== 'object' || value === null) return;
   for (const [name, member] of Object.entries(value)) {
-    spoil(member);
-    Reflect.set(value, name, 'spoilt');
+    mutate(member);
+    Reflect.set(value, name, 'mutated');
   }
-  Reflect.set(value, Array.isArray(value) ? value.length : 'added', 'spoilt');
+  Reflect.set(value, Array.isArray(value) ? value.length : 'added', 'mutated');
 }
 
 async function pagesOf(store: EndpointStore, request: EndpointPageRequest): Promise<string[][]> {
@@ -436,10 +439,10 @@ async function pagesOf(store: EndpointStore, request: EndpointPageRequest): Prom
     if (page.length === 0) return pages;
     pages.push(page);
   }
-  return assert.fail('pages must come to an end');
+  return assert.fail('the list of pages must end');
 }
 
-/** Compares what is JSON as JSON: a store may read it in another realm, or keep a member that is undefined. */
+/** Compares values as JSON: a store may create them in another realm, or keep members that are undefined. */
 function same(actual: unknown, expected: unknown, message?: string): void {
   assert.deepEqual(plain(actual), plain(expected), message);
 }

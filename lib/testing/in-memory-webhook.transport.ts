@@ -4,7 +4,7 @@ import { decodeBase64url } from '../token/json/base64url.js';
 import { parseJson } from '../token/json/strict-json.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 
-/** A request that would have left, with its token read (and not verified). */
+/** A captured request. Its token is decoded, not verified. */
 export interface SentWebhook {
   readonly method: 'HEAD' | 'POST';
   readonly url: string;
@@ -14,23 +14,23 @@ export interface SentWebhook {
   readonly claims: WebhookTokenClaims;
   /** The event's name. */
   readonly event: string;
-  /** The inline data, or the JSON body, or another body as a Buffer. */
+  /** The inline data, the parsed JSON body, or any other body as a Buffer. */
   readonly data: unknown;
 }
 
-/** What a destination answers. */
+/** The answer of a destination. */
 export interface TransportAnswer {
   readonly status: number;
   readonly headers?: Readonly<Record<string, string>> | undefined;
 }
 
-/** Decides what a request is answered; a throw is a connection that failed. */
+/** Returns the answer to a request; throw to simulate a failed connection. */
 export type TransportResponder = (
   webhook: SentWebhook,
 ) => number | TransportAnswer | Promise<number | TransportAnswer>;
 
 /**
- * Takes the place of `HttpService` in a test: nothing leaves the process, and everything is kept.
+ * Replaces `HttpService` in a test: no request leaves the process, and all are captured.
  *
  * ```ts
  * const transport = new InMemoryWebhookTransport();
@@ -42,26 +42,26 @@ export type TransportResponder = (
  * expect(transport.sent.map(({ event }) => event)).toEqual(['order.created']);
  * ```
  *
- * It only has what the publisher uses of HttpService, the method `request`.
+ * It has only the method that the publisher uses, `request`.
  */
 export class InMemoryWebhookTransport {
-  /** Every request, in the order in which they were made. */
+  /** Every request, in order. */
   readonly sent: SentWebhook[] = [];
 
-  /** @param respond - a status, or a function that decides; default 204 */
+  /** @param respond - a status, an answer, or a function that returns one; default 204 */
   constructor(private respond: number | TransportAnswer | TransportResponder = 204) {}
 
-  /** Answers from now on with this. */
+  /** Sets the answer to further requests. */
   respondWith(respond: number | TransportAnswer | TransportResponder): void {
     this.respond = respond;
   }
 
-  /** Forgets what was sent. */
+  /** Clears the captured requests. */
   clear(): void {
     this.sent.length = 0;
   }
 
-  /** What the publisher calls. */
+  /** Called by the publisher. */
   request<T = unknown>(config: AxiosRequestConfig): Observable<AxiosResponse<T>> {
     return defer(async () => {
       const webhook = readWebhook(config);

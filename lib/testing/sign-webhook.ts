@@ -7,31 +7,31 @@ import { createTokenSigner, type TokenSignerOptions } from '../token/token-signe
 import { rulesOf } from '../token/profiles/profile-choice.js';
 import { DEFAULT_PROFILE, type HashAlgorithm } from '../token/webhook-token.constants.js';
 
-/** Who signs, and how the request looks. */
+/** The sender's key, and the form of the request. */
 export interface SignWebhookOptions extends Omit<TokenSignerOptions, 'key'> {
   /** A shared HS256 secret. */
   readonly secret?: string | undefined;
-  /** A key with its algorithm, in place of `secret`. */
+  /** A key with its algorithm, instead of `secret`. */
   readonly key?: TokenSignerOptions['key'] | undefined;
-  /** Default `auto`: HEAD, where the profile has it, for an object of up to 6000 bytes and for no data; else POST. */
+  /** Default `auto`: HEAD for an object of up to 6000 bytes and for no data, if the profile supports it; else POST. */
   readonly method?: 'auto' | 'HEAD' | 'POST' | undefined;
-  /** The media type of bytes; required with them. */
+  /** The media type; required for bytes. */
   readonly contentType?: string | undefined;
   /** Default `sha256`, and `sha3-256` for the profile `swt-draft-00`. */
   readonly hash?: HashAlgorithm | undefined;
-  /** The event's id (`txn`); default none, so that the event is known by its `jti`. */
+  /** The event's id (`txn`); default none, so that its `jti` identifies the event. */
   readonly id?: string | undefined;
   /** The token's own id; default a random UUID. */
   readonly jti?: string | undefined;
-  /** Attempts made before this one; sent by the profile `swt-draft-02` alone. */
+  /** Number of earlier attempts; only the profile `swt-draft-02` sends it. */
   readonly retryCount?: number | undefined;
   readonly audience?: string | readonly string[] | undefined;
   readonly subject?: string | undefined;
-  /** Holds the token's time, as a `TestClock` of the receiver does; `now` goes before it. Default: the machine's. */
+  /** The time of the token, such as the receiver's `TestClock`; `now` takes precedence. Default: the system clock. */
   readonly clock?: WebhookClock | undefined;
 }
 
-/** A request as a sender would make it, for any HTTP client. */
+/** A signed request, for any HTTP client. */
 export interface SignedTestWebhook {
   readonly method: 'HEAD' | 'POST';
   readonly headers: Record<string, string>;
@@ -41,7 +41,7 @@ export interface SignedTestWebhook {
 }
 
 /**
- * Signs an event as a sender would: to be sent to a receiver under test, and changed at will before.
+ * Signs an event as a sender would. Send the request to a receiver under test, or tamper with it first.
  *
  * ```ts
  * const { method, headers, body } = await signWebhook('order.created', order, { issuer, secret });
@@ -49,7 +49,7 @@ export interface SignedTestWebhook {
  * ```
  *
  * @param data - a JSON value, or a Buffer or Uint8Array together with the option `contentType`
- * @throws {@link WebhookDeliveryError} `invalid_data`; {@link WebhookConfigurationError} for a key that is none
+ * @throws {@link WebhookDeliveryError} `invalid_data`; {@link WebhookConfigurationError} for an invalid key
  */
 export async function signWebhook<Event extends WebhookEventName>(
   event: Event,

@@ -1,6 +1,6 @@
 import { WebhookClock, type CancelWake } from '../clock/webhook-clock.js';
 
-/** Turns of the event loop that code woken by the clock gets, so that short chains of I/O come to rest. */
+/** Turns of the event loop after each wake-up, so that short chains of promises and I/O settle. */
 const TURNS_TO_SETTLE = 3;
 
 interface PendingWake {
@@ -9,7 +9,7 @@ interface PendingWake {
 }
 
 /**
- * A clock that stands still until the test moves it.
+ * A clock that only the test advances.
  *
  * @example
  * ```ts
@@ -28,7 +28,7 @@ export class TestClock extends WebhookClock {
     this.time = start;
   }
 
-  /** How many wake-ups wait: a test can show that nothing was left behind. */
+  /** Number of scheduled wake-ups; a test can assert that none is left. */
   get waiting(): number {
     return this.pending.size;
   }
@@ -45,11 +45,11 @@ export class TestClock extends WebhookClock {
   }
 
   /**
-   * Moves the time on. Wake-ups fire in the order of their times, each at its own time, and what they
-   * set going may settle before the next one fires, including wake-ups they ask for within the span.
+   * Advances the time. Wake-ups fire in order, each at its own time, including those that are scheduled within the span. The
+   * code they run may settle before the next one fires.
    *
    * @param ms - milliseconds, 0 or more
-   * @throws RangeError for a negative or non-finite span; whatever a woken function throws
+   * @throws RangeError for a negative or non-finite span; errors of a woken function
    */
   async advance(ms: number): Promise<void> {
     if (!(ms >= 0 && Number.isFinite(ms))) {
@@ -68,8 +68,8 @@ export class TestClock extends WebhookClock {
   }
 
   /**
-   * Puts the clock to a time, forwards or back, as a correction of a machine's clock would. Nobody is
-   * woken by it: wake-ups that are due then fire with the next `advance`, also with `advance(0)`.
+   * Sets the time, forwards or backwards, as a correction of the system clock would. Wake-ups that are due then fire with the
+   * next `advance`, also with `advance(0)`.
    *
    * @param at - milliseconds since the epoch
    */

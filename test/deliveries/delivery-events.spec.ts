@@ -88,8 +88,8 @@ async function untilTold(count: number, step = 1_000): Promise<void> {
   }
 }
 
-describe('what happens to a delivery', () => {
-  it('is told: every failure with its status and its next time, then the end', async () => {
+describe('delivery events', () => {
+  it('report every failure with its status and next attempt, then the end', async () => {
     await start();
     receiver.script = () => ({ status: 500 });
     const { id, deliveries } = await publish();
@@ -125,7 +125,7 @@ describe('what happens to a delivery', () => {
     expect(Alerts.seen).toEqual([told[2]]);
   });
 
-  it('is told when it is delivered, and a reaction that fails is logged and changes nothing', async () => {
+  it('report a delivery, and only log the error of a reaction', async () => {
     await start();
     await publish();
     await untilTold(1);
@@ -135,7 +135,7 @@ describe('what happens to a delivery', () => {
     expect(started!.logger.lines.join('\n')).toMatch(/Alerts\.fails failed on "delivered"/);
   });
 
-  it('is told of an endpoint that is gone, once', async () => {
+  it('report an endpoint that is gone once', async () => {
     await start();
     receiver.script = () => ({ status: 410 });
     await publish();
@@ -145,7 +145,7 @@ describe('what happens to a delivery', () => {
     expect(Alerts.seen).toHaveLength(2);
   });
 
-  it('is told of a destination the egress guard refuses', async () => {
+  it('report a destination that the egress guard refuses', async () => {
     // As at a connection, where the name turns out to lead somewhere else than it did at start-up.
     const adapter = async (): Promise<never> => {
       throw new WebhookDestinationBlockedError('it is in 10.0.0.0/8');
@@ -160,7 +160,7 @@ describe('what happens to a delivery', () => {
 });
 
 describe('an endpoint that keeps failing', () => {
-  it('is given a rest: its other deliveries wait without using an attempt, until a trial succeeds', async () => {
+  it('is paused: its deliveries wait without using attempts until a trial succeeds', async () => {
     await start({}, 10);
     receiver.script = () => ({ status: 500 });
     for (let i = 0; i < 5; i++) await publish();
@@ -179,7 +179,7 @@ describe('an endpoint that keeps failing', () => {
     expect(delivered.filter(({ attempts }) => attempts === 1)).toHaveLength(5);
   });
 
-  it('is not the one at fault where a key service is down', async () => {
+  it('is not blamed for a key service that is down', async () => {
     class Down extends WebhookSigner {
       readonly alg = 'ES256';
       async sign(): Promise<Uint8Array> {
@@ -195,7 +195,7 @@ describe('an endpoint that keeps failing', () => {
     );
   });
 
-  it('is disabled after five days of nothing but failures', async () => {
+  it('is disabled after five days without a success', async () => {
     await start({}, 1_000, '1h');
     receiver.script = () => ({ status: 500 });
     const began = clock.now();
@@ -213,7 +213,7 @@ describe('an endpoint that keeps failing', () => {
 });
 
 describe('@OnWebhookDelivery', () => {
-  it('refuses what is never told, and a request-scoped provider, at start-up', async () => {
+  it('refuses an unknown event and a request-scoped provider at start-up', async () => {
     class Wrong {
       @OnWebhookDelivery('lost' as 'exhausted')
       on(): void {}

@@ -76,7 +76,7 @@ const statuses = async (): Promise<string[]> => {
 };
 
 describe('a delivery log that fails', () => {
-  it('holds up neither publish nor send, and is told everything when it works again', async () => {
+  it('delays neither publish nor send, and receives every change once it is available again', async () => {
     log.fails = () => true;
     const sent = [await send('a'), await send('b')];
     await bench.publisher.publish('order.created', {}, { id: 'c', delay: '1h' });
@@ -89,7 +89,7 @@ describe('a delivery log that fails', () => {
     expect(await statuses()).toEqual(['a delivered', 'b delivered', 'c pending']);
   });
 
-  it('is spoken of once, and once more when it works, without its words', async () => {
+  it('is logged once when it fails and once when it is available again, without its messages', async () => {
     log.fails = () => true;
     await send('a');
     await bench.clock.advance(10_000);
@@ -105,7 +105,7 @@ describe('a delivery log that fails', () => {
     expect(JSON.stringify(bench.logged)).not.toMatch(/secret|"n\\*":1/);
   });
 
-  it('is asked less and less often while it is away', async () => {
+  it('is retried with backoff', async () => {
     log.fails = () => true;
     await send('a');
     await bench.clock.advance(10 * 60_000);
@@ -113,7 +113,7 @@ describe('a delivery log that fails', () => {
     expect(log.told.length).toBeLessThan(40);
   });
 
-  it('is not held up for ever by one delivery that it cannot take', async () => {
+  it('is not blocked by one delivery that it refuses', async () => {
     log.fails = (ids) => ids.includes('bad');
     await Promise.all(['good-1', 'bad', 'good-2'].map(send));
     await bench.clock.advance(10 * 60_000);
@@ -123,7 +123,7 @@ describe('a delivery log that fails', () => {
     expect(bench.logs('log')).toContainEqual(expect.stringMatching(/\d changes were dropped/));
   });
 
-  it('is told after an outage of any length what happened in it', async () => {
+  it('receives the changes of an outage of any length', async () => {
     log.fails = () => true;
     await send('a');
     await bench.clock.advance(24 * 3_600_000);
@@ -134,7 +134,7 @@ describe('a delivery log that fails', () => {
     expect(bench.logs('log')).toContainEqual('The delivery log is available again.');
   });
 
-  it('makes the oldest news give way, in a number that memory can hold', async () => {
+  it('loses the oldest changes beyond 10,000', async () => {
     await bench.stop();
     log.fails = () => true;
     bench = await PublisherBench.start({
@@ -155,7 +155,7 @@ describe('a delivery log that fails', () => {
 });
 
 describe('a delivery log that is slow', () => {
-  it('is told together what has come meanwhile', async () => {
+  it('receives the changes during a write as one batch', async () => {
     let goOn!: () => void;
     log.held = new Promise((resolve) => (goOn = resolve));
     await bench.publisher.publish('order.created', {}, { id: 'first', delay: '1h' });
@@ -168,7 +168,7 @@ describe('a delivery log that is slow', () => {
     expect(log.told).toEqual([['first'], ['a', 'b', 'c']]);
   });
 
-  it('is told what waits at shutdown', async () => {
+  it('receives buffered changes at shutdown', async () => {
     let goOn!: () => void;
     log.held = new Promise((resolve) => (goOn = resolve));
     await bench.publisher.publish('order.created', {}, { id: 'first', delay: '1h' });
@@ -182,7 +182,7 @@ describe('a delivery log that is slow', () => {
     expect(bench.logs('warn')).toEqual([expect.stringMatching(/2 deliveries were left/)]);
   });
 
-  it('holds a shutdown up no longer than its deadline', async () => {
+  it('delays a shutdown until its deadline at most', async () => {
     log.held = new Promise(() => {});
     await bench.publisher.publish('order.created', {}, { id: 'first', delay: '1h' });
     await bench.publisher.publish('order.created', {}, { id: 'last', delay: '1h' });
@@ -193,7 +193,7 @@ describe('a delivery log that is slow', () => {
     expect(bench.logs('warn')).toContainEqual(expect.stringMatching(/did not accept 1 changes/));
   });
 
-  it('is tried once more at shutdown after it has failed', async () => {
+  it('is retried at shutdown after a failure', async () => {
     log.fails = () => true;
     await send('a');
     await bench.clock.advance(0);
@@ -217,7 +217,7 @@ describe('publish in a transaction', () => {
     });
   }
 
-  it('is joined by a log that can', async () => {
+  it('is joined by a transactional log', async () => {
     const transactional = new TransactionalLog();
     await startWith(transactional);
     await bench.publisher.publish('order.created', {}, { tx, delay: '1h' });
@@ -225,7 +225,7 @@ describe('publish in a transaction', () => {
     expect(transactional.joined).toEqual([tx]);
   });
 
-  it('fails with the log, since the transaction is broken then', async () => {
+  it('fails with the log, which has broken the transaction', async () => {
     const transactional = new TransactionalLog();
     transactional.isBroken = true;
     await startWith(transactional);
@@ -235,7 +235,7 @@ describe('publish in a transaction', () => {
     ).rejects.toMatchObject({ code: 'store_unavailable' });
   });
 
-  it('is not told to a log that cannot join it, but by the first attempt', async () => {
+  it('reaches a log that cannot join it with the first attempt', async () => {
     await startWith(log);
     await bench.publisher.publish('order.created', {}, { tx, id: 'waiting', delay: '1h' });
     const before = await statuses();
@@ -296,8 +296,8 @@ describe('a durable delivery log', () => {
   });
 });
 
-describe('who looks while much happens', () => {
-  it('waits for what has happened so far, and not for what comes after', async () => {
+describe('flushed', () => {
+  it('waits for earlier changes, and not for later ones', async () => {
     const releases: (() => void)[] = [];
     const slow = new ScriptedLog();
     const recorder = new DeliveryLogWriter(slow, bench.clock);

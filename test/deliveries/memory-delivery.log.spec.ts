@@ -7,7 +7,7 @@ import { deliveryLogContract } from '../../lib/testing/delivery-log.contract.js'
 describe('MemoryDeliveryLog', () => {
   for (const { name, run } of deliveryLogContract(() => new MemoryDeliveryLog())) it(name, run);
 
-  it('forgets what was delivered longest ago beyond maxFinished, and no dead one for it', async () => {
+  it('evicts the oldest delivered deliveries beyond maxFinished, and no dead ones', async () => {
     const log = new MemoryDeliveryLog({ maxFinished: 2 });
     await log.change([changed('lost', 'dead')]);
     await log.change(['a', 'b', 'c'].map((id) => changed(id, 'delivered')));
@@ -15,14 +15,14 @@ describe('MemoryDeliveryLog', () => {
     expect(await idsOf(log)).toEqual(['c', 'b', 'lost']);
   });
 
-  it('forgets the dead beyond maxFinished, the first first', async () => {
+  it('evicts the oldest dead deliveries beyond maxFinished', async () => {
     const log = new MemoryDeliveryLog({ maxFinished: 2 });
     await log.change(['a', 'b', 'c'].map((id) => changed(id, 'dead')));
 
     expect(await idsOf(log)).toEqual(['c', 'b']);
   });
 
-  it('lets the delivered go first, then the dead, where maxBytes is reached', async () => {
+  it('evicts delivered deliveries first, then dead ones, at maxBytes', async () => {
     const log = new MemoryDeliveryLog({ maxBytes: 250 });
     await log.change([changed('dead', 'dead', 100), changed('done', 'delivered', 100)]);
     await log.change([changed('more', 'dead', 100)]);
@@ -33,7 +33,7 @@ describe('MemoryDeliveryLog', () => {
     expect(await idsOf(log)).toEqual(['still-more']);
   });
 
-  it('counts answers into maxBytes', async () => {
+  it('counts answers towards maxBytes', async () => {
     const log = new MemoryDeliveryLog({ maxBytes: 1_000 });
     const made = {
       attempt: 1,
@@ -48,7 +48,7 @@ describe('MemoryDeliveryLog', () => {
     expect(await idsOf(log)).toEqual(['second']);
   });
 
-  it('remembers the last pending ones up to maxPending', async () => {
+  it('keeps the latest pending deliveries up to maxPending', async () => {
     const log = new MemoryDeliveryLog({ maxPending: 2 });
     const items = ['a', 'b', 'c'].map((id) => ({ delivery: delivery(id), notBefore: 0 }));
     await log.record(items);
@@ -56,7 +56,7 @@ describe('MemoryDeliveryLog', () => {
     expect(await idsOf(log)).toEqual(['c', 'b']);
   });
 
-  it('remembers every pending one with maxPending Infinity, whatever it weighs', async () => {
+  it('keeps every pending delivery with maxPending Infinity, whatever its size', async () => {
     const log = new MemoryDeliveryLog({ maxPending: Infinity, maxBytes: 10 });
     const items = ['a', 'b', 'c'].map((id) => ({ delivery: delivery(id, 100), notBefore: 0 }));
     await log.record(items);

@@ -82,7 +82,7 @@ describe('list and get', () => {
     expect(await deliveries().get(id!)).toMatchObject({ id, attempts: [] });
   });
 
-  it('show the attempts of a receiver that failed before it worked', async () => {
+  it('show failed attempts and the successful one', async () => {
     receiver.script = (_, index) =>
       index === 0
         ? { status: 503, headers: { 'Content-Type': 'text/plain' }, body: 'in a moment' }
@@ -117,7 +117,7 @@ describe('list and get', () => {
     ]);
   });
 
-  it('show when a delivery was put off for its destination', async () => {
+  it('show until when a delivery was deferred', async () => {
     receiver.script = () => ({ status: 503, headers: { 'Retry-After': '60' } });
     await publish('order.created', { id: 'first' });
     const before = bench.reports.length;
@@ -132,7 +132,7 @@ describe('list and get', () => {
     });
   });
 
-  it('give the origin of a URL and nothing else of it', async () => {
+  it('show only the origin of a URL', async () => {
     await bench.publisher.send(`${receiver.url}?key=s3cr3t`, 'order.created', {});
     const { deliveries: found } = await deliveries().list();
     const details = await deliveries().get(found[0]!.id);
@@ -141,7 +141,7 @@ describe('list and get', () => {
     expect(JSON.stringify([found, details])).not.toMatch(/s3cr3t|hooks/);
   });
 
-  it('hand out no token and no payload', async () => {
+  it('show no token and no payload', async () => {
     const id = await publish('order.created');
     const details = JSON.stringify(await deliveries().get(id));
 
@@ -150,7 +150,7 @@ describe('list and get', () => {
     expect(details).not.toContain('payload');
   });
 
-  it('page through a list, also over deliveries of one moment', async () => {
+  it('return pages, also across deliveries of the same time', async () => {
     const expected: string[] = [];
     for (let n = 0; n < 5; n++) expected.push(await publish('order.created'));
     const found: string[] = [];
@@ -165,7 +165,7 @@ describe('list and get', () => {
     expect(found.toSorted()).toEqual(expected.toSorted());
   });
 
-  it('know nothing of an id that nobody has published', async () => {
+  it('return nothing for an unknown id', async () => {
     for (const id of ['nobody', '', 'x\0y']) {
       expect(await deliveries().get(id)).toBeUndefined();
       expect(await deliveries().payload(id)).toBeUndefined();
@@ -174,7 +174,7 @@ describe('list and get', () => {
 });
 
 describe('payload', () => {
-  it('gives the octets of the event, as a copy', async () => {
+  it('returns the bytes of the event as a copy', async () => {
     const octets = Buffer.from([0, 1, 255]);
     const { id } = await bench.publisher.send('crm', 'file.sent', octets, {
       contentType: 'application/x-blob',
@@ -214,7 +214,7 @@ describe('redeliver', () => {
     expect(receiver.requests[0]!.body).toEqual(receiver.requests[1]!.body);
   });
 
-  it('sends a delivered one again as another delivery of the same event, as often as asked', async () => {
+  it('sends a delivered delivery again as another one, any number of times', async () => {
     const id = await publish('order.created', { id: 'e' });
     const [second] = (await deliveries().redeliver(id)).deliveries;
     await bench.reported(2);
@@ -228,7 +228,7 @@ describe('redeliver', () => {
     expect(await deliveries().get(third!.as!)).toMatchObject({ status: 'delivered', round: 3 });
   });
 
-  it('does not send a second time what is being sent again', async () => {
+  it('leaves a redelivery alone that is being attempted', async () => {
     const id = await publish('order.created');
     receiver.script = () => 'hang';
     const first = await deliveries().redeliver(id);
@@ -282,7 +282,7 @@ describe('redeliver', () => {
     ]);
   });
 
-  it('sends all dead ones that a filter asks for, and none that were delivered', async () => {
+  it('sends all dead deliveries that a filter matches, and no delivered ones', async () => {
     const dead = [await publishDead('order.created'), await publishDead('order.created')];
     await publish('order.created');
     await publishDead('invoice.created');
@@ -295,7 +295,7 @@ describe('redeliver', () => {
     expect(receiver.requests).toHaveLength(6);
   });
 
-  it('sends the delivered ones where the filter says so, each event once', async () => {
+  it('sends delivered deliveries if the filter asks for them, each event once', async () => {
     const id = await publish('order.created');
     await bench.clock.advance(1_000);
     const [again] = (await deliveries().redeliver(id)).deliveries;
@@ -309,7 +309,7 @@ describe('redeliver', () => {
     expect(receiver.requests).toHaveLength(3);
   });
 
-  it('takes no more than the limit, and says that there are more', async () => {
+  it('stops at the limit, and reports that there are more', async () => {
     for (let n = 0; n < 3; n++) await publishDead('order.created');
     const first = await deliveries().redeliver({ since: new Date(0) }, { limit: 2 });
     await bench.reported(5);
@@ -320,7 +320,7 @@ describe('redeliver', () => {
     expect([second.deliveries.length, second.more]).toEqual([1, false]);
   });
 
-  it('changes nothing in a dry run, and tells the same', async () => {
+  it('changes nothing in a dry run, which returns the same deliveries', async () => {
     const dead = await publishDead('order.created');
     const asked = { endpointId: 'crm' };
     const before = await deliveries().get(dead);
@@ -334,7 +334,7 @@ describe('redeliver', () => {
     expect(real.deliveries.map(({ id }) => id)).toEqual(dry.deliveries.map(({ id }) => id));
   });
 
-  it('sends as a new round what the queue has forgotten', async () => {
+  it('sends a delivery that the queue has forgotten as a new round', async () => {
     await start({ retry: { attempts: 1 }, queue: new InProcessQueue({ rememberDead: 1 }) });
     const forgotten = await publishDead('order.created', { id: 'e' });
     await publishDead('order.created');
@@ -349,7 +349,7 @@ describe('redeliver', () => {
     ]);
   });
 
-  it('comes to an end, asked until there is no more, where the queue has forgotten most', async () => {
+  it('ends a redeliver-until-empty loop if the queue has forgotten most deliveries', async () => {
     await start({ retry: { attempts: 1 }, queue: new InProcessQueue({ rememberDead: 1 }) });
     const events = ['e1', 'e2', 'e3', 'e4'];
     for (const id of events) await publishDead('order.created', { id });
@@ -365,7 +365,7 @@ describe('redeliver', () => {
     expect(again).toHaveLength(events.length);
   });
 
-  it('sends what the log has as pending and the queue has lost', async () => {
+  it('sends a pending delivery that the queue has lost', async () => {
     const log = new MemoryDeliveryLog();
     await start({ deliveryLog: log });
     const result = await bench.publisher.publish('order.created', {}, { id: 'e', delay: '1h' });
@@ -379,7 +379,7 @@ describe('redeliver', () => {
     expect(await deliveries().get(id)).toMatchObject({ status: 'delivered' });
   });
 
-  it('sends nothing again that the queue has delivered without the log knowing', async () => {
+  it('leaves a delivery alone that the queue has delivered and the log shows as dead', async () => {
     const id = await publish('order.created');
     await forceDead(bench, id);
 
@@ -388,7 +388,7 @@ describe('redeliver', () => {
     ]);
   });
 
-  it('says of an id it does not know that it does not know it', async () => {
+  it('rejects an unknown id', async () => {
     await expect(deliveries().redeliver('nobody')).rejects.toMatchObject({
       code: 'unknown_delivery',
     });
@@ -400,7 +400,7 @@ describe('tenants', () => {
     await start({ retry: { attempts: 1 } });
   });
 
-  it('see their own only, wherever a scope is given', async () => {
+  it('see only their own deliveries in every method', async () => {
     const ofA = await publishDead('order.created', { tenant: 'a' });
     const ofB = await publishDead('order.created', { tenant: 'b' });
     const ofNone = await publishDead('order.created');
@@ -424,13 +424,13 @@ describe('tenants', () => {
     expect((await deliveries().list()).deliveries).toHaveLength(2);
   });
 
-  it('are not mixed up by a filter that names another one', async () => {
+  it('cannot be widened by a filter for another tenant', async () => {
     await expect(deliveries().list({ tenant: 'b' }, { tenant: 'a' })).rejects.toMatchObject({
       code: 'invalid_option',
     });
   });
 
-  it('see their own only where the tenant is a getter of a class', async () => {
+  it('see only their own deliveries if the scope is a class with a getter', async () => {
     const ofA = await publishDead('order.created', { tenant: 'a' });
     await publishDead('order.created', { tenant: 'b' });
     const a = new (class {
@@ -446,7 +446,7 @@ describe('tenants', () => {
 });
 
 describe('stats', () => {
-  it('count, and tell for how long the first has been overdue', async () => {
+  it('count by state, and return by how much the oldest is overdue', async () => {
     await publish('order.paid');
     receiver.script = () => 'hang';
     await bench.publisher.publish('order.created', {}, { delay: '1m' });
@@ -471,7 +471,7 @@ describe('stats', () => {
 });
 
 describe('prune', () => {
-  it('forgets what is done and old, and keeps what is pending', async () => {
+  it('deletes old finished deliveries, and keeps pending ones', async () => {
     const old = await publish('order.created');
     await bench.publisher.publish('order.created', {}, { delay: '3d' });
     await bench.clock.advance(86_400_000);
@@ -485,7 +485,7 @@ describe('prune', () => {
   });
 });
 
-describe('a filter or an option that is wrong', () => {
+describe('an invalid filter or option', () => {
   it.each<[string, (all: WebhookDeliveries) => Promise<unknown>, RegExp]>([
     [
       'an unknown member',
@@ -546,7 +546,7 @@ describe('deliveryLog: false', () => {
     ['redeliver', (all) => all.redeliver('id')],
     ['stats', (all) => all.stats()],
     ['prune', (all) => all.prune({ olderThan: '1d' })],
-  ])('makes %s say what to do', async (_, call) => {
+  ])('makes %s throw with the remedy', async (_, call) => {
     await start({ deliveryLog: false });
 
     await expect(call(deliveries())).rejects.toMatchObject({

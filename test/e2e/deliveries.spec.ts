@@ -112,7 +112,7 @@ function claimsOf(token: string): { txn: string } {
 }
 
 describe.each(adapters)('deliveries to a receiver on %s', (_, createAdapter) => {
-  it('are shown, and sent again', async () => {
+  it('are listed and redelivered', async () => {
     await redelivers(await start(createAdapter()));
   });
 
@@ -122,7 +122,7 @@ describe.each(adapters)('deliveries to a receiver on %s', (_, createAdapter) => 
     ['it over the border', (token) => ({ status: 500, body: `${' '.repeat(1_000)}${token}` })],
     ['it escaped', (token) => ({ status: 500, body: token.replaceAll('.', '%2E') })],
     ['it when it acknowledges', (token) => ({ status: 200, body: token })],
-  ])('keep no token where a receiver echoes %s', async (_, echo) => {
+  ])('contain no token if a receiver echoes %s', async (_, echo) => {
     const publisher = await start(createAdapter());
     const { app, logger } = publisher;
     answer = echo;
@@ -166,7 +166,7 @@ describe.each(adapters)('deliveries to a receiver on %s', (_, createAdapter) => 
 });
 
 describe('WebhookDeliveries without a publisher', () => {
-  it('says that there is none', async () => {
+  it('throws a configuration error', async () => {
     const receiver = await startApp(adapters[0]![1]());
     started = [receiver];
 

@@ -107,7 +107,7 @@ describe.each(adapters)('endpoints that are managed, on %s', (_, createAdapter) 
     };
   }
 
-  it('get exactly the events of their tenant that they want', async () => {
+  it('receive exactly the events of their tenant that they subscribe to', async () => {
     const clock = new TestClock();
     const { handled, url } = await receiverOf([own], clock, {
       replay: { store: new TakesAllCopies({ clock }) },
@@ -145,7 +145,7 @@ describe.each(adapters)('endpoints that are managed, on %s', (_, createAdapter) 
     );
   }, 120_000);
 
-  it('rotate a key under load, with nothing refused', async () => {
+  it('rotate a key under load without a refused delivery', async () => {
     const clock = new TestClock();
     const next = 'the next secret that all endpoints share, 32 b';
     const { handled, url } = await receiverOf([own, next], clock);
@@ -171,7 +171,7 @@ describe.each(adapters)('endpoints that are managed, on %s', (_, createAdapter) 
     expect([kidOf(before.token) === kid, kidOf(after.token)]).toEqual([false, kid]);
   }, 60_000);
 
-  it('are seen by every process that shares their store', async () => {
+  it('are visible to every process that shares the store', async () => {
     const clock = new TestClock();
     const { handled, url } = await receiverOf([own], clock);
     const shared = {
@@ -194,7 +194,7 @@ describe.each(adapters)('endpoints that are managed, on %s', (_, createAdapter) 
   });
 });
 
-it('are refused where nothing is published', async () => {
+it('are refused without a publisher', async () => {
   const [[, createAdapter]] = adapters as [(typeof adapters)[0]];
   started.push(await startApp(createAdapter()));
   const endpoints = started[0]!.app.get(WebhookEndpoints);
@@ -204,7 +204,7 @@ it('are refused where nothing is published', async () => {
   }
 });
 
-it('fail the start with a durable store that has no sealing keys', async () => {
+it('fail start-up with a durable store without sealing keys', async () => {
   const [[, createAdapter]] = adapters as [(typeof adapters)[0]];
   class DurableStore extends MemoryEndpointStore {
     override readonly durable = true as never;

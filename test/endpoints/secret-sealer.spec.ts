@@ -12,7 +12,7 @@ describe('SecretSealer', () => {
   it.each<[string, typeof first]>([
     ['a plain id', first],
     ['an id with a dot', second],
-  ])('opens what it has sealed, under %s', (_, key) => {
+  ])('decrypts what it has sealed with %s', (_, key) => {
     const sealer = new SecretSealer([key]);
     const sealed = sealer.seal('crm', 'kid', secret);
 
@@ -22,14 +22,14 @@ describe('SecretSealer', () => {
     expect(sealer.seal('crm', 'kid', secret)).not.toBe(sealed);
   });
 
-  it.each(['base64', 'base64url', 'hex'] as const)('reads 32 bytes in %s as one key', (form) => {
+  it.each(['base64', 'base64url', 'hex'] as const)('reads a key of 32 bytes in %s', (form) => {
     const sealed = new SecretSealer([first]).seal('crm', 'kid', secret);
     const other = new SecretSealer([{ id: '1', key: bytes.toString(form) }]);
 
     expect(other.open('crm', { kid: 'kid', sealed })).toBe(secret);
   });
 
-  it('opens with any of its keys, and seals with the first', () => {
+  it('decrypts with any of its keys, and seals with the first', () => {
     const sealed = new SecretSealer([first]).seal('crm', 'kid', secret);
     const both = new SecretSealer([second, first]);
 
@@ -53,7 +53,7 @@ describe('SecretSealer', () => {
     ['a key that is gone', 'crm', 'kid', sealed.replace(/1$/, '0')],
     ['another form', 'crm', 'kid', sealed.replace('v1', 'v2')],
     ['nothing', 'crm', 'kid', ''],
-  ])('does not open %s', (_, id, kid, text) => {
+  ])('does not decrypt %s', (_, id, kid, text) => {
     const sealer = new SecretSealer([first, second]);
 
     expect(() => sealer.open(id, { kid, sealed: text })).toThrow(
@@ -61,7 +61,7 @@ describe('SecretSealer', () => {
     );
   });
 
-  it('is printed without its keys', () => {
+  it('hides its keys from inspect', () => {
     const printed = inspect(new SecretSealer([first, second]), { depth: 9, showHidden: true });
 
     for (const hidden of [first.key, second.key, bytes.toString('hex')])

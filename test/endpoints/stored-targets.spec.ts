@@ -24,11 +24,11 @@ function targets(): StoredTargets {
   return new StoredTargets(resolved!);
 }
 
-describe('a version that was read before a change and comes after it', () => {
+describe('an older version that arrives after a newer one', () => {
   it.each<[string, Partial<StoredEndpoint>]>([
     ['another URL', { url: 'https://new.example/hooks' }],
     ['being enabled again', { enabledAt: 2 }],
-  ])('teaches nothing to the one with %s', (_, change) => {
+  ])('does not share its state with a version that has %s', (_, change) => {
     const known = targets();
     const now = known.of({ ...BEFORE, ...change, version: 2 });
     known.of(BEFORE).state.disabled = { at: 3, reason: 'gone' };
@@ -37,7 +37,7 @@ describe('a version that was read before a change and comes after it', () => {
     expect(known.of({ ...BEFORE, ...change, version: 2 })).toBe(now);
   });
 
-  it('shares what is learnt with one that is reached alike', () => {
+  it('shares its state with a version that has the same URL', () => {
     const known = targets();
     const now = known.of({ ...BEFORE, description: 'renamed', version: 2 });
 
