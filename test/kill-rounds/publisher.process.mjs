@@ -38,7 +38,7 @@ Module({
 })(App);
 const app = await NestFactory.createApplicationContext(App, { logger: false });
 const deliveries = app.get(WebhookDeliveries);
-listen(async () => {
+async function sayLog() {
   const { pending } = await deliveries.stats();
   const statuses = [];
   for (let after; ;) {
@@ -48,7 +48,8 @@ listen(async () => {
     if (after === undefined) break;
   }
   say('log', String(pending), ...statuses);
-});
+}
+listen(() => void sayLog());
 say('ready');
 for (let number = first; number < first + count; number++) {
   const id = `event-${number}`;
