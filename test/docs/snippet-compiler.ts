@@ -19,7 +19,6 @@ declare const env: Readonly<Record<string, string>> & {
 };
 declare const app: import('@nestjs/common').INestApplication;
 declare const publisher: import('nestjs-webhook-token').WebhookPublisher;
-declare const deliveryQueue: import('nestjs-webhook-token/ports').WebhookQueue;
 `;
 
 const FOLDER = join(ROOT, 'test', 'docs', 'snippets');
