@@ -1,36 +1,36 @@
 import type { Db, PgBoss } from 'pg-boss';
 
-/** Where the jobs are kept: a pg-boss, with how it is opened, closed and joined. */
+/** Opens and closes the pg-boss of a queue, and knows the transactions of its database. */
 export interface BossHost {
-  /** Whether other processes may be at the same jobs. */
+  /** Whether other processes may use the same jobs. */
   readonly shared: boolean;
-  /** The schema of pg-boss, as it is written in SQL. */
+  /** The schema of pg-boss. */
   readonly schema: string;
   /** The database, for messages; see `describeServer`. */
   readonly server: string;
   /** Whether start-up may change the schema. */
   readonly migrates: boolean;
   /**
-   * Opens the database where that is the host's to do, brings its schema up to date and starts pg-boss.
+   * Opens the database, brings its schema up to date and starts pg-boss.
    *
-   * @throws what the driver or pg-boss throws
+   * @throws the error of the driver or of pg-boss
    */
   open(): Promise<PgBoss>;
-  /** Closes what `open` has opened. */
+  /** Closes what `open` has opened, and leaves the application's own pool or pg-boss open. */
   close(): Promise<void>;
   /**
-   * Makes a transaction of the caller's usable.
+   * Wraps a transaction of the caller.
    *
-   * @throws {@link WebhookDeliveryError} `unsupported_option` for what is none
+   * @throws {@link WebhookDeliveryError} `unsupported_option` if it is not a transaction
    */
   join(tx: unknown): Db;
 }
 
-/** Unquoted, so that PostgreSQL and every tool spell it alike. */
+/** Names that need no quotes in SQL. */
 const SCHEMA = /^[a-z_][a-z0-9_]{0,48}$/;
 
-/** What `schema` must be, for a message. */
-export const SCHEMA_RULE = 'must be 1 to 49 of a-z, 0-9 and _, and not begin with a digit';
+/** The rule for `schema`, for an error message. */
+export const SCHEMA_RULE = 'must be 1 to 49 of a-z, 0-9 and "_", and not start with a digit';
 
 export function isSchemaName(value: unknown): value is string {
   return typeof value === 'string' && SCHEMA.test(value);

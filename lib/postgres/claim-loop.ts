@@ -9,7 +9,7 @@ interface ClaimLoopParts {
   /** Attempts a job and settles it; never rejects. @returns whether a request was made */
   readonly run: (job: ClaimedJob) => Promise<boolean>;
   /** Returns a job to the queue that was claimed while the loop was stopped. */
-  readonly giveBack: (job: ClaimedJob) => Promise<void>;
+  readonly release: (job: ClaimedJob) => Promise<void>;
   /** Called once for each outage of the database. */
   readonly onOutage: (error: unknown) => void;
   readonly clock: WebhookClock;
@@ -120,11 +120,11 @@ export class ClaimLoop {
 
   /** @returns how many jobs were claimed */
   private async claim(request: Pick<ClaimRequest, 'lane' | 'dueSince' | 'limit'>): Promise<number> {
-    const { clock, claim, giveBack } = this.parts;
+    const { clock, claim, release } = this.parts;
     const now = clock.now();
     const { lanes, elsewhere: perLane } = this.lanes.rooms(now);
     const jobs = await claim({ ...request, now, perLane, lanes });
-    if (this.stopped) await Promise.all(jobs.map(giveBack));
+    if (this.stopped) await Promise.all(jobs.map(release));
     else for (const job of jobs) void this.run(job);
     return jobs.length;
   }

@@ -3,23 +3,24 @@ import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { WebhookStoreError } from '../errors/webhook.error.js';
 
-/** Who holds a directory. */
+/** The process that holds a directory. */
 interface Holder {
   readonly host: string;
   readonly pid: number;
-  /** When the process began, as its system counts it: a later process may have the same number. */
-  readonly began: string | null;
+  /** Start time of the process, as its system counts it: a later process may have the same id. */
+  readonly startedAt: string | null;
 }
 
-/** Milliseconds between two signs of life, for a process on another machine that cannot ask whether this one lives. */
-const SIGN_OF_LIFE = 5_000;
-const SILENCE = 30_000;
+/** Milliseconds between two heartbeats, for processes on other machines, which cannot check whether this one is alive. */
+const HEARTBEAT = 5_000;
+/** Milliseconds without a heartbeat after which a lock is stale. */
+const STALE_AFTER = 30_000;
 
 /**
- * Holds a directory for one process: an embedded database that two processes write to loses what was acknowledged.
+ * Reserves a directory for one process. Two processes that write to an embedded database lose acknowledged deliveries.
  *
- * The lock of a process that has died is taken over: at once on the same machine, on another one after half a minute
- * without a sign of life.
+ * The lock of a dead process is taken over: immediately on the same machine, on another one after 30 seconds without a
+ * heartbeat.
  */
 export class DirectoryLock {
   private readonly timer: NodeJS.Timeout;
@@ -28,26 +29,26 @@ export class DirectoryLock {
     this.timer = setInterval(() => {
       const now = new Date();
       utimes(path, now, now).catch(() => {});
-    }, SIGN_OF_LIFE).unref();
+    }, HEARTBEAT).unref();
   }
 
   /**
-   * @param directory - which exists
-   * @throws {@link WebhookStoreError} `store_unavailable` where another process holds it
+   * @param directory - an existing directory
+   * @throws {@link WebhookStoreError} `store_unavailable` if another process holds it
    */
   static async take(directory: string): Promise<DirectoryLock> {
     const path = join(directory, 'lock');
     const takeover = `${path}.takeover`;
     if (await createLock(path)) return new DirectoryLock(path);
-    // One at a time, so that two that find a dead holder do not both become its heir.
+    // One process at a time: of two that find a dead holder, only one takes the lock over.
     if (!(await createLock(takeover))) {
-      await rmIfSilent(takeover);
-      throw held(directory);
+      await rmIfStale(takeover);
+      throw inUse(directory);
     }
     try {
-      if (await isHeld(path)) throw held(directory);
+      if (await isHeld(path)) throw inUse(directory);
       await rm(path, { force: true });
-      if (!(await createLock(path))) throw held(directory);
+      if (!(await createLock(path))) throw inUse(directory);
       return new DirectoryLock(path);
     } finally {
       await rm(takeover, { force: true });
@@ -64,7 +65,7 @@ async function createLock(path: string): Promise<boolean> {
   const holder: Holder = {
     host: hostname(),
     pid: process.pid,
-    began: await beginningOf(process.pid),
+    startedAt: await startTimeOf(process.pid),
   };
   try {
     const file = await open(path, 'wx', 0o600);
@@ -79,16 +80,16 @@ async function createLock(path: string): Promise<boolean> {
 
 async function isHeld(path: string): Promise<boolean> {
   const holder = await readHolder(path);
-  // One that is not written yet, or was cut off: only its age tells.
-  if (holder === undefined || holder.host !== hostname()) return !(await isSilent(path));
+  // The file of another machine, or one that is incomplete: only its age can be checked.
+  if (holder === undefined || holder.host !== hostname()) return !(await isStale(path));
   if (!isAlive(holder.pid)) return false;
-  return holder.began === null || holder.began === (await beginningOf(holder.pid));
+  return holder.startedAt === null || holder.startedAt === (await startTimeOf(holder.pid));
 }
 
 async function readHolder(path: string): Promise<Holder | undefined> {
   try {
-    const { host, pid, began } = JSON.parse(await readFile(path, 'utf8')) as Holder;
-    return Number.isSafeInteger(pid) && pid > 0 ? { host, pid, began } : undefined;
+    const { host, pid, startedAt } = JSON.parse(await readFile(path, 'utf8')) as Holder;
+    return Number.isSafeInteger(pid) && pid > 0 ? { host, pid, startedAt } : undefined;
   } catch {
     return undefined;
   }
@@ -102,8 +103,8 @@ function isAlive(pid: number): boolean {
   }
 }
 
-/** Field 22 of `/proc/<pid>/stat`, counted behind the name, which may hold anything. */
-async function beginningOf(pid: number): Promise<string | null> {
+/** Field 22 of `/proc/<pid>/stat`, counted from the end of the name, which may contain spaces. */
+async function startTimeOf(pid: number): Promise<string | null> {
   try {
     const line = await readFile(`/proc/${pid}/stat`, 'utf8');
     return line.slice(line.lastIndexOf(')') + 2).split(' ')[19] ?? null;
@@ -112,16 +113,16 @@ async function beginningOf(pid: number): Promise<string | null> {
   }
 }
 
-async function isSilent(path: string): Promise<boolean> {
+async function isStale(path: string): Promise<boolean> {
   const { mtimeMs } = await stat(path).catch(() => ({ mtimeMs: 0 }));
-  return Date.now() - mtimeMs > SILENCE;
+  return Date.now() - mtimeMs > STALE_AFTER;
 }
 
-async function rmIfSilent(path: string): Promise<void> {
-  if (await isSilent(path)) await rm(path, { force: true });
+async function rmIfStale(path: string): Promise<void> {
+  if (await isStale(path)) await rm(path, { force: true });
 }
 
-function held(directory: string): WebhookStoreError {
+function inUse(directory: string): WebhookStoreError {
   return new WebhookStoreError(
     'store_unavailable',
     `Another process uses the embedded database in ${directory}: stop it, give this one a directory of its own, ` +

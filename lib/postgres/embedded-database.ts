@@ -7,19 +7,19 @@ import { WebhookStoreError } from '../errors/webhook.error.js';
 import { BOSS_OPTIONS } from './boss-host.js';
 import { DirectoryLock } from './directory-lock.js';
 
-/** A database that is open in this process, and how many queues use it. */
-interface Shared {
-  /** Of the queues that use it. */
+/** A database that is open in this process. */
+interface SharedDatabase {
+  /** Names of the queues that use it. */
   readonly names: Set<string>;
   readonly opening: Promise<EmbeddedDatabase>;
 }
 
-/** By directory: a PGlite that were opened twice would damage it, in one process as in two. */
-const shared = new Map<string, Shared>();
-/** Those that are being closed; opened before that is over, the lock would still be held. */
+/** Open databases by directory. Two instances of PGlite would damage a directory, even in one process. */
+const shared = new Map<string, SharedDatabase>();
+/** Databases that are being closed and still hold the lock of their directory. */
 const closing = new Map<string, Promise<void>>();
 
-/** A PGlite with a pg-boss on it, shared by the queues of this process that name its directory. */
+/** A PGlite with a pg-boss on it, shared by the queues of this process that use its directory. */
 export class EmbeddedDatabase {
   private constructor(
     readonly pglite: PGlite,
@@ -28,7 +28,7 @@ export class EmbeddedDatabase {
     private readonly autovacuum: Autovacuum,
   ) {}
 
-  /** Opens it for one more queue, under a name that no other has there. */
+  /** Opens the database for a queue, or shares it if it is open. No two queues of a directory have the same name. */
   static async open(
     directory: string,
     schema: string,
@@ -39,19 +39,19 @@ export class EmbeddedDatabase {
       names: new Set<string>(),
       opening: EmbeddedDatabase.start(directory, schema, clock),
     };
-    if (known.names.has(name)) throw taken(directory, name);
+    if (known.names.has(name)) throw nameInUse(directory, name);
     known.names.add(name);
     shared.set(directory, known);
     try {
       return await known.opening;
     } catch (error) {
-      // The next to come begins anew.
+      // The next call tries again.
       if (shared.get(directory) === known) shared.delete(directory);
       throw error;
     }
   }
 
-  /** One queue needs it no longer; the last one closes it. */
+  /** Closes the database when its last queue releases it. */
   static async release(directory: string, name: string): Promise<void> {
     const known = shared.get(directory);
     known?.names.delete(name);
@@ -75,7 +75,7 @@ export class EmbeddedDatabase {
     try {
       pglite = await openPglite(directory);
       const boss = await startBoss(pglite, schema);
-      sayWhatItIs(directory);
+      warnOfLimits(directory);
       const autovacuum = new Autovacuum(pglite, clock);
       autovacuum.start();
       return new EmbeddedDatabase(pglite, boss, lock, autovacuum);
@@ -97,9 +97,9 @@ export class EmbeddedDatabase {
   }
 }
 
-/** Milliseconds between two looks at the tables. */
+/** Milliseconds between two checks of the tables. */
 const VACUUM_INTERVAL = 10_000;
-/** A vacuum holds up the process. It takes at most 1 part in this many of the time. */
+/** A vacuum blocks the process. It may take 1 part in this many of the time. */
 const VACUUM_SHARE = 20;
 
 /** The table with the most dead rows, if they are more than a fifth of its rows. */
@@ -108,8 +108,8 @@ const TABLE_TO_VACUUM = `SELECT format('%I.%I', schemaname, relname) AS name FRO
   ORDER BY n_dead_tup DESC LIMIT 1`;
 
 /**
- * Vacuums the tables of a PGlite, one at a time: it has no autovacuum of its own, and without a vacuum no space of a
- * row that was changed or removed is ever used again.
+ * Vacuums the tables of a PGlite, one at a time. PGlite has no autovacuum; without a vacuum, the space of changed and removed rows is
+ * never reused.
  */
 export class Autovacuum {
   private cancelTimer: CancelWake = () => {};
@@ -144,7 +144,7 @@ export class Autovacuum {
         wait = Math.max(wait, VACUUM_SHARE * (this.clock.now() - start));
       }
     } catch {
-      // Only space is lost, and the next round tries again.
+      // Nothing but space is lost; the next round tries again.
     }
     this.schedule(wait);
   }
@@ -157,8 +157,8 @@ async function openPglite(directory: string): Promise<PGlite> {
   } catch (cause) {
     throw new WebhookStoreError(
       'store_unavailable',
-      `The embedded database in ${directory} cannot be opened: it may be damaged, or of another version of PGlite. ` +
-        'Move the directory away to begin with an empty one, and keep it: it may hold deliveries.',
+      `The embedded database in ${directory} cannot be opened: it is damaged, or from another version of PGlite. ` +
+        'To start with an empty database, move the directory away; keep it, since it may hold deliveries.',
       { cause },
     );
   }
@@ -168,27 +168,27 @@ async function startBoss(pglite: PGlite, schema: string): Promise<PgBoss> {
   const { fromPglite, PgBoss } = await import('pg-boss');
   const boss = new PgBoss({
     ...BOSS_OPTIONS,
-    // Its upkeep scans whole tables, which holds up the process; nothing here needs it.
+    // Its upkeep scans whole tables, which blocks the process, and is not needed: see JobMaintenance.
     supervise: false,
     backend: 'pglite',
     db: fromPglite(pglite),
     schema,
   });
-  // An error of its upkeep is met again by the queue itself; without a listener it would end the process.
+  // The queue meets the same errors itself; without a listener they would end the process.
   boss.on('error', () => {});
   return boss.start();
 }
 
-function taken(directory: string, name: string): WebhookStoreError {
+function nameInUse(directory: string, name: string): WebhookStoreError {
   return new WebhookStoreError(
     'store_unavailable',
-    `Another queue of this process is named "${name}" in ${directory}: give each its own name, or its own directory.`,
+    `Another queue of this process is named "${name}" in ${directory}: give each its own name or its own directory.`,
   );
 }
 
-function sayWhatItIs(directory: string): void {
+function warnOfLimits(directory: string): void {
   process.emitWarning(
-    `Webhook deliveries are kept in ${directory} by an embedded database. It is for one process, survives its crash but not a ` +
+    `Webhook deliveries are stored in an embedded database in ${directory}. It serves one process, survives a crash but not a ` +
       'power cut, and takes 300 to 850 MB of memory, most of it at its first start.',
     { code: 'WEBHOOK_QUEUE_EMBEDDED' },
   );

@@ -3,31 +3,31 @@ import { SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
 import type { ConfigurationFaults } from '../options/configuration-faults.js';
 import { type QueueConcurrency, resolveConcurrency } from '../queue/lane-slots.js';
 
-/** What a queue on PostgreSQL and an embedded one have in common. */
+/** Options of every queue on PostgreSQL, on a server or embedded. */
 export interface JobQueueOptions {
   /**
-   * What the queue is called in its database; default `'webhook-deliveries'`. One database serves several queues, as one of a publisher
-   * and one of a receiver, when each has a name of its own.
+   * Name of the queue in its database; default `'webhook-deliveries'`. Queues of one database, such as a publisher's and
+   * a receiver's, need different names.
    */
   readonly name?: string | undefined;
-  /** Attempts that this process runs at once; default 50. */
+  /** Attempts that this process makes at the same time; default 50. */
   readonly concurrency?: number | undefined;
-  /** Those of them that go to one endpoint, or one origin; default a quarter of `concurrency`, at least 1. */
+  /** How many of them may go to one endpoint or origin; default a quarter of `concurrency`, at least 1. */
   readonly concurrencyPerDestination?: number | undefined;
-  /** How long a delivered one is known by its id, in whole seconds; default `'96h'`. */
+  /** How long a delivered delivery is remembered by its id, in whole seconds; default `'96h'`. It is then deleted. */
   readonly keepDelivered?: Duration | undefined;
   /**
-   * How long after a crash of its process an attempt runs again, in whole seconds; default `'30s'`, at
-   * least `'10s'`. It is renewed while an attempt runs, however long that takes.
+   * Time after a crash of its process until a delivery is attempted again, in whole seconds; default `'30s'`, at least
+   * `'10s'`. The lease is renewed while an attempt runs, however long that takes.
    */
   readonly lease?: Duration | undefined;
-  /** How often an idle process looks for what others have recorded; default `'1s'`, at least `'100ms'`. */
+  /** How often an idle process looks for deliveries that others have recorded; default `'1s'`, at least `'100ms'`. */
   readonly pollInterval?: Duration | undefined;
-  /** Default: the machine's clock, which must agree with that of the other processes to within seconds. */
+  /** Default: the system clock, which must agree with that of the other processes to within seconds. */
   readonly clock?: WebhookClock | undefined;
 }
 
-/** Every option, checked; durations in milliseconds. */
+/** Checked options, with defaults filled in; durations in milliseconds. */
 export interface ResolvedJobQueueOptions extends QueueConcurrency {
   readonly name: string;
   readonly keepDelivered: number;
@@ -39,13 +39,13 @@ export interface ResolvedJobQueueOptions extends QueueConcurrency {
 /** Milliseconds. */
 const DEFAULT_KEEP = 96 * 3_600_000;
 const DEFAULT_LEASE = 30_000;
-/** The shortest heartbeat that pg-boss takes. */
-const LEAST_LEASE = 10_000;
+/** The shortest heartbeat that pg-boss accepts. */
+const MIN_LEASE = 10_000;
 const DEFAULT_POLL = 1_000;
-const LEAST_POLL = 100;
+const MIN_POLL = 100;
 
 const DEFAULT_NAME = 'webhook-deliveries';
-/** What pg-boss takes, but for the slash. */
+/** The names that pg-boss accepts, without those that contain a slash. */
 const NAME = /^[A-Za-z0-9_.-]{1,100}$/;
 
 export function resolveJobQueueOptions(
@@ -56,13 +56,17 @@ export function resolveJobQueueOptions(
   faults.require(
     typeof name === 'string' && NAME.test(name),
     'name',
-    'must be 1 to 100 of letters, digits, _, - and .',
+    'must be 1 to 100 letters, digits, "_", "-" or "."',
   );
   const keepDelivered = faults.duration('keepDelivered', options.keepDelivered, DEFAULT_KEEP);
   const lease = faults.duration('lease', options.lease, DEFAULT_LEASE);
-  faults.require(lease >= LEAST_LEASE, 'lease', "must be at least '10s'");
+  faults.require(lease >= MIN_LEASE, 'lease', "must be at least '10s', such as '30s'");
   const pollInterval = faults.duration('pollInterval', options.pollInterval, DEFAULT_POLL);
-  faults.require(pollInterval >= LEAST_POLL, 'pollInterval', "must be at least '100ms'");
+  faults.require(
+    pollInterval >= MIN_POLL,
+    'pollInterval',
+    "must be at least '100ms', such as '1s'",
+  );
   return {
     name,
     ...resolveConcurrency(options, faults),

@@ -10,18 +10,18 @@ import {
 import { pendingReceipt, receiptFacts, type DeliveryProgress } from '../queue/delivery-progress.js';
 import type { DeadDelivery, EnqueuedDelivery, KnownDelivery } from '../queue/webhook-queue.js';
 
-/** What a job holds. No token, no secret. */
+/** The data of a job. It holds no token and no secret. */
 export interface JobData extends DeliveryProgress {
   readonly delivery: StoredDelivery;
 }
 
-/** What a job that is done leaves behind. */
+/** The output of a finished job. */
 export interface JobOutput {
   readonly attempts?: number;
   readonly reason?: FailureReason;
 }
 
-/** A job as it is asked for by its id. */
+/** A job as `find` reads it. */
 export interface JobState {
   readonly id: string;
   readonly state: 'created' | 'retry' | 'active' | 'completed' | 'cancelled' | 'failed';
@@ -30,16 +30,16 @@ export interface JobState {
   readonly output: JobOutput | null;
 }
 
-/** Seconds; a delivery leaves the queue by an outcome, and never because it has waited for long. */
-const FOR_EVER = 2 ** 31 - 1;
-/** Seconds; the longest pg-boss takes. The lease is a matter of the heartbeat. */
-const LONGEST_ATTEMPT = 86_400;
-/** In 2033, so that every due time of this century, in seconds, is as far from it as an integer of 32 bits reaches. */
+/** Seconds: a delivery leaves the queue by an outcome, and never expires. */
+const FOREVER = 2 ** 31 - 1;
+/** Seconds, the most that pg-boss accepts. The heartbeat is the lease. */
+const MAX_EXPIRATION = 86_400;
+/** Epoch seconds in 2033: the distance to every due time of this century, in seconds, fits an integer of 32 bits. */
 const PRIORITY_ZERO = 2_000_000_000;
 
 /**
- * pg-boss knows jobs by a UUID; this one follows from the delivery's id, so that a second insert of the same delivery
- * finds the first.
+ * The UUID that pg-boss identifies a job by, derived from the delivery's id, so that a second insert of the same delivery
+ * conflicts with the first.
  *
  * @see RFC 9562, section 5.8
  */
@@ -51,11 +51,11 @@ export function jobId(deliveryId: string): string {
 }
 
 /**
- * The due time as a priority: what is due first ranks first, and the index that pg-boss fetches by then yields the jobs in
- * the order they are due, without looking at any that are not.
+ * The due time as a priority: the earlier, the higher. The index that pg-boss fetches by then has the jobs in the order of their due
+ * times, and a claim reads none that is not due.
  */
 export function priorityAt(dueAt: number): number {
-  return Math.max(-FOR_EVER, PRIORITY_ZERO - Math.floor(dueAt / 1_000));
+  return Math.max(-FOREVER, PRIORITY_ZERO - Math.floor(dueAt / 1_000));
 }
 
 export function jobOf({ delivery, notBefore }: EnqueuedDelivery): JobInsert {
@@ -74,20 +74,20 @@ export function jobOf({ delivery, notBefore }: EnqueuedDelivery): JobInsert {
   };
 }
 
-/** What every job of the queue has in common. Attempts are counted here: pg-boss counts claims. */
+/** Settings of the queue in pg-boss. It counts claims as retries; attempts are counted in {@link JobData}. */
 export function jobQueueOptions(lease: number, keepDelivered: number) {
   return {
-    retryLimit: FOR_EVER,
+    retryLimit: FOREVER,
     retryDelay: 0,
     retryBackoff: false,
-    retentionSeconds: FOR_EVER,
-    expireInSeconds: LONGEST_ATTEMPT,
+    retentionSeconds: FOREVER,
+    expireInSeconds: MAX_EXPIRATION,
     heartbeatSeconds: Math.ceil(lease / 1_000),
     deleteAfterSeconds: Math.ceil(keepDelivered / 1_000),
   };
 }
 
-/** What the queue knows of a delivery, from its job. */
+/** The receipt of a delivery, from its job. */
 export function receiptOf(id: string, job: JobState): KnownDelivery {
   const { state, progress, output, contentDigest } = job;
   const facts = receiptFacts({ id, contentDigest });
@@ -99,7 +99,7 @@ export function receiptOf(id: string, job: JobState): KnownDelivery {
   return pendingReceipt(facts, progress);
 }
 
-/** Ended by somebody who used pg-boss itself, a dashboard for one. */
+/** The reason for a job that was cancelled in pg-boss itself, such as on a dashboard. */
 const CANCELLED: FailureReason = 'aborted';
 
 /** A dead delivery, from its job. */

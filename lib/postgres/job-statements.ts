@@ -29,7 +29,7 @@ export interface ClaimRequest {
 }
 
 /** The outcome of a claimed job, to be written. */
-export interface Settlement {
+export interface JobOutcome {
   readonly id: string;
   /** See {@link ClaimedJob.claim}. */
   readonly claim: number;
@@ -136,7 +136,7 @@ export class JobStatements {
   }
 
   /** Writes the outcomes of claimed jobs, all in one step; jobs whose claim has expired stay as they are. */
-  async settle(db: Db, settlements: readonly Settlement[]): Promise<void> {
+  async writeOutcomes(db: Db, settlements: readonly JobOutcome[]): Promise<void> {
     const ended = settlements.map(({ id, change, ...end }) => {
       const dueAt = change?.dueAt;
       const schedule = dueAt === undefined ? {} : { dueAt, priority: priorityAt(dueAt) };

@@ -15,25 +15,24 @@ import { deliveryOfStored } from '../queue/stored-delivery.js';
 import type { BossHost } from './boss-host.js';
 import { ClaimLoop } from './claim-loop.js';
 import { databaseFailure } from './database-failure.js';
-import { settlementOf, Settlements } from './outcome-writer.js';
+import { outcomeOf, OutcomeWriter } from './outcome-writer.js';
 import type { ResolvedJobQueueOptions } from './job-queue-options.js';
 import { deadDelivery, jobId, jobOf, jobQueueOptions, receiptOf } from './job-record.js';
 import { JobMaintenance } from './job-maintenance.js';
 import { JobStatements, type ClaimedJob } from './job-statements.js';
 
-/** Milliseconds that a transaction waits for a queue that is being opened. */
+/** Milliseconds that `enqueue` in a transaction waits until the queue is open. */
 const TIME_TO_OPEN = 5_000;
-/** Milliseconds, after the deadline if it has passed. */
+/** Milliseconds to close the database, even if the deadline of the shutdown has passed. */
 const TIME_TO_CLOSE = 2_000;
 
-/** What is open once the database was reached. */
-interface OpenJobs {
+interface OpenQueue {
   readonly boss: PgBoss;
   readonly db: Db;
 }
 
 /**
- * Keeps deliveries as jobs of pg-boss: what `PgBossQueue` and `PgliteQueue` have in common.
+ * Stores deliveries as jobs of pg-boss: the base of `PgBossQueue` and `PgliteQueue`.
  *
  * pg-boss owns the tables and their migrations, and records jobs. Claims, outcomes, leases and retention are
  * {@link JobStatements} over its job table.
@@ -44,9 +43,9 @@ export abstract class JobQueue extends WebhookQueue {
   override readonly transactional = true;
 
   private readonly statements: JobStatements;
-  private readonly settlements: Settlements;
-  private opening: Promise<OpenJobs> | undefined;
-  private jobs: OpenJobs | undefined;
+  private readonly outcomes: OutcomeWriter;
+  private opening: Promise<OpenQueue> | undefined;
+  private opened: OpenQueue | undefined;
   private loop: ClaimLoop | undefined;
   private readonly maintenance: JobMaintenance;
   private cancelHeartbeat = (): void => {};
@@ -61,8 +60,8 @@ export abstract class JobQueue extends WebhookQueue {
     this.shared = host.shared;
     this.statements = new JobStatements(host.schema, options.name);
     const { clock, lease } = options;
-    this.settlements = new Settlements(
-      async (batch) => this.statements.settle((await this.open()).db, batch),
+    this.outcomes = new OutcomeWriter(
+      async (batch) => this.statements.writeOutcomes((await this.open()).db, batch),
       clock,
       lease,
     );
@@ -78,21 +77,21 @@ export abstract class JobQueue extends WebhookQueue {
     deliveries: readonly EnqueuedDelivery[],
     { tx }: EnqueueOptions = {},
   ): Promise<readonly DeliveryReceipt[]> {
-    this.refuseWhenStopping();
+    this.requireRunning();
     const joined = tx === undefined ? undefined : this.host.join(tx);
     if (joined !== undefined) await this.openInTime();
-    const receipts = await this.ask(async ({ boss, db }) =>
+    const receipts = await this.withQueue(async ({ boss, db }) =>
       this.record(boss, joined ?? db, deliveries),
     );
-    // What is recorded in a transaction is found by the next poll after its commit.
+    // Deliveries recorded in a transaction are visible after its commit, to the next poll.
     if (joined === undefined) this.loop?.wake();
     return receipts;
   }
 
   override async consume(handler: DeliveryHandler): Promise<void> {
     const { clock } = this.options;
-    await this.ask(async () => {});
-    // An application may be closed while it starts.
+    await this.withQueue(async () => {});
+    // An application may shut down while it starts.
     if (this.stopping) return;
     this.loop = new ClaimLoop({
       ...this.options,
@@ -100,17 +99,17 @@ export abstract class JobQueue extends WebhookQueue {
       nextDue: async (after, until) =>
         this.statements.nextDue((await this.open()).db, after, until),
       run: async (job) => this.run(job, handler),
-      giveBack: async ({ id, claim }) => this.settlements.settle({ id, claim, state: 'retry' }),
+      release: async ({ id, claim }) => this.outcomes.write({ id, claim, state: 'retry' }),
       onOutage: (error) => warnOfOutage(error, this.host.server),
       clock,
     });
-    this.beat();
+    this.renewLeases();
     this.maintenance.start();
     this.loop.wake();
   }
 
   override async find(ids: readonly string[]): Promise<readonly (KnownDelivery | undefined)[]> {
-    return this.ask(async ({ db }) => {
+    return this.withQueue(async ({ db }) => {
       const jobs = await this.statements.find(db, ids);
       return ids.map((id) => {
         const job = jobs.get(jobId(id));
@@ -120,14 +119,16 @@ export abstract class JobQueue extends WebhookQueue {
   }
 
   override async listDead(): Promise<readonly DeadDelivery[]> {
-    return this.ask(async ({ db }) => (await this.statements.listFailed(db)).map(deadDelivery));
+    return this.withQueue(async ({ db }) =>
+      (await this.statements.listFailed(db)).map(deadDelivery),
+    );
   }
 
   override async redeliver(ids: readonly string[]): Promise<readonly string[]> {
-    this.refuseWhenStopping();
+    this.requireRunning();
     const { clock, keepDelivered } = this.options;
     const keep = Math.ceil(keepDelivered / 1_000);
-    const redelivered = await this.ask(async ({ db }) =>
+    const redelivered = await this.withQueue(async ({ db }) =>
       this.statements.redeliver(db, ids, clock.now(), keep),
     );
     this.loop?.wake();
@@ -140,16 +141,16 @@ export abstract class JobQueue extends WebhookQueue {
     await waitUntil(clock, deadline, this.loop?.stop());
     this.cancelHeartbeat();
     this.maintenance.stop();
-    this.settlements.close();
+    this.outcomes.close();
     const left = this.loop?.running.length ?? 0;
-    // A server that is away must not hold up the shutdown; what is open ends with the process.
+    // An unavailable server must not delay the shutdown; its connections end with the process.
     const closed = this.opening?.then(async () => this.host.close()).catch(() => {});
     await waitUntil(clock, Math.max(deadline, clock.now() + TIME_TO_CLOSE), closed);
     return left;
   }
 
-  /** Once it is open it is so for good: a connection that is lost is the driver's affair. */
-  protected async open(): Promise<OpenJobs> {
+  /** Opens the queue once. A connection that is lost later is replaced by the driver. */
+  protected async open(): Promise<OpenQueue> {
     this.opening ??= this.openJobs().catch((error: unknown) => {
       this.opening = undefined;
       throw error;
@@ -159,39 +160,45 @@ export abstract class JobQueue extends WebhookQueue {
 
   /** Opening takes a connection. If transactions hold every connection of the pool, they would wait for it forever. */
   private async openInTime(): Promise<void> {
-    if (this.jobs !== undefined) return;
+    if (this.opened !== undefined) return;
     const makeError = (): WebhookStoreError =>
       new WebhookStoreError(
         'store_unavailable',
         `The delivery queue is still being opened in ${this.host.server}: its pool may have no free connection. ` +
           'Use the queue once before the first transaction, as the start of an application does, or pass it a pool of its own.',
       );
-    await inTime(this.options.clock, TIME_TO_OPEN, async () => this.ask(async () => {}), makeError);
+    await inTime(
+      this.options.clock,
+      TIME_TO_OPEN,
+      async () => this.withQueue(async () => {}),
+      makeError,
+    );
   }
 
-  private async openJobs(): Promise<OpenJobs> {
+  private async openJobs(): Promise<OpenQueue> {
     const boss = await this.host.open();
     try {
       await this.prepare(boss);
     } catch (error) {
-      // The next to ask opens it anew: its pool and its timers would be left behind, or its place still taken.
+      // The next call opens it again; without this, the pool, timers and lock of this attempt would leak.
       await this.host.close().catch(() => {});
       throw error;
     }
-    this.jobs = { boss, db: boss.getDb() };
-    return this.jobs;
+    this.opened = { boss, db: boss.getDb() };
+    return this.opened;
   }
 
   private async prepare(boss: PgBoss): Promise<void> {
     const { lease, keepDelivered, name } = this.options;
     const settings = jobQueueOptions(lease, keepDelivered);
     await boss.createQueue(name, settings);
-    // An earlier start may have made it, with other settings; and pg-boss knows it from here on without asking.
+    // An earlier start may have created it with other settings.
     await boss.updateQueue(name, settings);
     const queue = await boss.getQueue(name);
+    // Makes pg-boss cache the queue, so that an insert in a transaction needs no second connection.
     await boss.insert(name, []);
     if (!this.host.migrates) return;
-    // Without the index the queue is slower while a lane has a large backlog, and works. Another process may create it now.
+    // Without this index the queue works, but slowly behind a large backlog. Another process may be creating it.
     await this.statements.createLaneIndex(boss.getDb(), queue!.table).catch(() => {});
   }
 
@@ -216,7 +223,7 @@ export abstract class JobQueue extends WebhookQueue {
       const { id } = item.delivery;
       if (fresh.get(id) === item && inserted.has(jobId(id))) return { id, status: 'recorded' };
       const job = known?.get(jobId(id));
-      // A transaction that sees an older state of the table knows of it, and no more.
+      // A transaction with an older snapshot cannot see the job that its insert conflicted with.
       const pending = { status: 'pending', attempts: 0, nextAttemptAt: item.notBefore } as const;
       return job === undefined ? { id, ...pending } : receiptOf(id, job);
     });
@@ -227,33 +234,36 @@ export abstract class JobQueue extends WebhookQueue {
     const outcome = await attempt(async () =>
       handler(deliveryOfStored(data.delivery), data.attempts + 1),
     );
-    await this.settlements.settle(settlementOf(job, outcome, this.options.clock.now()));
+    await this.outcomes.write(outcomeOf(job, outcome, this.options.clock.now()));
     return wasAttempt(outcome);
   }
 
-  /** Renews the leases of what runs, thrice in the time that one lasts. */
-  private beat(): void {
+  /** Renews the leases of running jobs, three times per lease. */
+  private renewLeases(): void {
     const { clock, lease, name } = this.options;
     this.cancelHeartbeat = clock.wakeAt(clock.now() + lease / 3, () => {
       const running = this.loop?.running ?? [];
       const held = running.map(({ id, claim }) => ({ id, retryCount: claim }));
-      this.beat();
-      // One that fails is made up for by the next.
-      if (held.length > 0) this.jobs?.boss.touch(name, held).catch(() => {});
+      this.renewLeases();
+      // If it fails, the next renewal makes up for it.
+      if (held.length > 0) this.opened?.boss.touch(name, held).catch(() => {});
     });
   }
 
-  private async ask<T>(question: (jobs: OpenJobs) => Promise<T>): Promise<T> {
+  private async withQueue<T>(work: (queue: OpenQueue) => Promise<T>): Promise<T> {
     try {
-      return await question(await this.open());
+      return await work(await this.open());
     } catch (error) {
       throw databaseFailure('The delivery queue', error, this.host.server);
     }
   }
 
-  private refuseWhenStopping(): void {
+  private requireRunning(): void {
     if (this.stopping) {
-      throw new WebhookDeliveryError('shutting_down', 'The delivery queue is stopped.');
+      throw new WebhookDeliveryError(
+        'shutting_down',
+        'The delivery queue is stopped: the application is shutting down.',
+      );
     }
   }
 }
@@ -262,7 +272,7 @@ async function attempt<T>(run: () => Promise<T>): Promise<T | undefined> {
   try {
     return await run();
   } catch {
-    // The handler's own affair, and it has logged it: here it only means "again".
+    // The handler has logged its error; the queue retries the job.
     return undefined;
   }
 }

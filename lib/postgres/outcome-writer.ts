@@ -1,18 +1,82 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { progressAfter } from '../queue/delivery-progress.js';
 import type { DeliveryOutcome } from '../queue/webhook-queue.js';
-import type { ClaimedJob, Settlement } from './job-statements.js';
+import type { ClaimedJob, JobOutcome } from './job-statements.js';
+
+/** Milliseconds between two attempts to write while the database is unavailable. */
+const PAUSE = 1_000;
+
+interface PendingOutcome {
+  readonly outcome: JobOutcome;
+  readonly done: () => void;
+}
 
 /**
- * What becomes of a job by the outcome of its attempt.
+ * Writes the outcomes of attempts in batches: those that arrive during a write go into the next one.
  *
- * @param outcome - `undefined` where the handler threw
+ * While the database is unavailable it retries for as long as a lease lasts. Then the jobs belong to another process,
+ * and a write would change nothing.
  */
-export function settlementOf(
+export class OutcomeWriter {
+  private pending: PendingOutcome[] = [];
+  private writing = false;
+  private closed = false;
+
+  /** @param lease - milliseconds */
+  constructor(
+    private readonly writeBatch: (outcomes: readonly JobOutcome[]) => Promise<void>,
+    private readonly clock: WebhookClock,
+    private readonly lease: number,
+  ) {}
+
+  /** Resolves when the outcome is written, or given up: the job then runs again once its lease has expired. */
+  async write(outcome: JobOutcome): Promise<void> {
+    return new Promise((done) => {
+      this.pending.push({ outcome, done });
+      if (!this.writing) void this.drain();
+    });
+  }
+
+  /** From now on, a failed write is not retried. */
+  close(): void {
+    this.closed = true;
+  }
+
+  private async drain(): Promise<void> {
+    this.writing = true;
+    while (this.pending.length > 0) {
+      const batch = this.pending;
+      this.pending = [];
+      await this.writeWithRetries(batch.map(({ outcome }) => outcome));
+      for (const { done } of batch) done();
+    }
+    this.writing = false;
+  }
+
+  private async writeWithRetries(outcomes: readonly JobOutcome[]): Promise<void> {
+    const end = this.clock.now() + this.lease;
+    for (;;) {
+      try {
+        return await this.writeBatch(outcomes);
+      } catch {
+        if (this.closed || this.clock.now() + PAUSE >= end) return;
+      }
+      const retryAt = this.clock.now() + PAUSE;
+      await new Promise<void>((resolve) => this.clock.wakeAt(retryAt, resolve));
+    }
+  }
+}
+
+/**
+ * The new state of a job after an attempt.
+ *
+ * @param outcome - `undefined` if the handler threw
+ */
+export function outcomeOf(
   { id, claim, data }: ClaimedJob,
   outcome: DeliveryOutcome | undefined,
   now: number,
-): Settlement {
+): JobOutcome {
   switch (outcome?.type) {
     case 'delivered':
       return { id, claim, state: 'completed', output: { attempts: data.attempts + 1 } };
@@ -22,68 +86,5 @@ export function settlementOf(
     }
     default:
       return { id, claim, state: 'retry', change: progressAfter(data, outcome, now) };
-  }
-}
-
-/** Milliseconds between two tries while the database is away. */
-const PAUSE = 1_000;
-
-interface Waiting {
-  readonly settlement: Settlement;
-  readonly done: () => void;
-}
-
-/**
- * Writes what became of attempts, as many at once as have gathered while the last were written.
- *
- * While the database is away it tries again, for as long as the lease would have held: afterwards the jobs belong to
- * another process, and the write would change nothing.
- */
-export class Settlements {
-  private waiting: Waiting[] = [];
-  private writing = false;
-  private closed = false;
-
-  constructor(
-    private readonly write: (settlements: readonly Settlement[]) => Promise<void>,
-    private readonly clock: WebhookClock,
-    private readonly lease: number,
-  ) {}
-
-  /** Resolves when it is written, or given up: its job then runs again when its lease has ended. */
-  async settle(settlement: Settlement): Promise<void> {
-    return new Promise((done) => {
-      this.waiting.push({ settlement, done });
-      if (!this.writing) void this.drain();
-    });
-  }
-
-  /** Tries nothing a second time from now on. */
-  close(): void {
-    this.closed = true;
-  }
-
-  private async drain(): Promise<void> {
-    this.writing = true;
-    while (this.waiting.length > 0) {
-      const batch = this.waiting;
-      this.waiting = [];
-      await this.persist(batch.map(({ settlement }) => settlement));
-      for (const { done } of batch) done();
-    }
-    this.writing = false;
-  }
-
-  private async persist(settlements: readonly Settlement[]): Promise<void> {
-    const end = this.clock.now() + this.lease;
-    for (;;) {
-      try {
-        return await this.write(settlements);
-      } catch {
-        if (this.closed || this.clock.now() + PAUSE >= end) return;
-      }
-      const again = this.clock.now() + PAUSE;
-      await new Promise<void>((resolve) => this.clock.wakeAt(again, resolve));
-    }
   }
 }

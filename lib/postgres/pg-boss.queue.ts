@@ -8,25 +8,25 @@ import { type JobQueueOptions, resolveJobQueueOptions } from './job-queue-option
 import { joinTransaction } from './transactions/join-transaction.js';
 import { rowsOf } from './transactions/transaction-adapters.js';
 
-/** The part of a `Pool` of node-postgres that is used. */
+/** The members of a `Pool` of node-postgres that are used. */
 export interface PostgresPool {
-  /** As node-postgres has it. */
+  /** As in node-postgres. */
   query(text: string, values?: unknown[]): Promise<unknown>;
 }
 
-/** Exactly one of `connectionString`, `pool` and `boss` says where the deliveries are kept. */
+/** Set exactly one of `connectionString`, `pool` and `boss`. */
 export interface PgBossQueueOptions extends JobQueueOptions {
-  /** `postgresql://user:password@host:5432/database`; a pool of its own is opened, and closed when the queue stops. */
+  /** `postgresql://user:password@host:5432/database`. The queue opens a pool of its own, and closes it when it stops. */
   readonly connectionString?: string | undefined;
-  /** A `Pool` of node-postgres; closing it stays the application's. */
+  /** A `Pool` of node-postgres, which the application closes. */
   readonly pool?: PostgresPool | undefined;
-  /** A pg-boss of the application's; it is started where that has not been done, and stopping it stays the application's. */
+  /** A pg-boss of the application, which stops it. The queue starts it if it is not running. */
   readonly boss?: PgBoss | undefined;
   /** The schema of pg-boss; default `webhooks`, and with `boss` its own default `pgboss`. */
   readonly schema?: string | undefined;
   /**
-   * Whether start-up creates the schema, and brings it up to date; default `true`. With `false` it must be as this version
-   * of pg-boss has it: `npx pg-boss migrate`.
+   * Whether start-up creates the schema and brings it up to date; default `true`. With `false`, run
+   * `npx nestjs-webhook-token migrate` before.
    */
   readonly migrate?: boolean | undefined;
 }
@@ -36,6 +36,7 @@ class ServerBossHost implements BossHost {
   readonly shared = true;
   readonly migrates: boolean;
   readonly server: string;
+  readonly join = joinTransaction;
   private owned: PgBoss | undefined;
 
   constructor(
@@ -61,12 +62,8 @@ class ServerBossHost implements BossHost {
     await this.owned?.stop({ graceful: false });
   }
 
-  join(tx: unknown): Db {
-    return joinTransaction(tx);
-  }
-
   private async createBoss(): Promise<PgBoss> {
-    // Here and not above: the replay store of this entry point needs no pg-boss.
+    // Imported here because the stores of this entry point work without pg-boss.
     const { PgBoss } = await import('pg-boss');
     const { connectionString, pool } = this.options;
     const boss = new PgBoss({
@@ -77,7 +74,7 @@ class ServerBossHost implements BossHost {
       createSchema: this.migrates,
       application_name: 'nestjs-webhook-token',
     });
-    // An error of its upkeep is met again by the queue itself; without a listener it would end the process.
+    // The queue meets the same errors itself; without a listener they would end the process.
     boss.on('error', () => {});
     return boss;
   }
@@ -90,8 +87,8 @@ function poolDb(pool: PostgresPool): Db {
 }
 
 /**
- * Keeps deliveries in PostgreSQL, through pg-boss: shared by any number of processes, as durable as the database, and able to
- * join a transaction of the caller's.
+ * Stores deliveries in PostgreSQL, with pg-boss: shared by any number of processes, as durable as the database, and able to join a
+ * transaction of the caller.
  *
  * ```ts
  * WebhookModule.forRoot({
@@ -99,9 +96,9 @@ function poolDb(pool: PostgresPool): Db {
  * })
  * ```
  *
- * A `tx` may be a Client of node-postgres on which a transaction is open, an EntityManager or QueryRunner of TypeORM, the `tx` of
- * Prisma or Drizzle, a Transaction of Kysely or Knex. It must be of the same database. What was recorded in it is
- * attempted after its commit, within `pollInterval`.
+ * Pass as `tx` a Client of node-postgres with an open transaction, an EntityManager or QueryRunner of TypeORM, the `tx` of
+ * Prisma or Drizzle, or a Transaction of Kysely or Knex, on the same database. Deliveries recorded in it are attempted
+ * within `pollInterval` after its commit.
  */
 export class PgBossQueue extends JobQueue {
   /** @throws {@link WebhookConfigurationError} */
@@ -112,13 +109,13 @@ export class PgBossQueue extends JobQueue {
     faults.require(
       sources.length === 1,
       '',
-      'needs exactly one of connectionString, pool and boss: is the environment variable set?',
+      'set exactly one of connectionString, pool and boss; is the environment variable set?',
     );
     faults.require(
       connectionString === undefined ||
         (typeof connectionString === 'string' && /^postgres(ql)?:\/\//.test(connectionString)),
       'connectionString',
-      'must begin with postgresql:// or postgres://',
+      'must start with postgresql:// or postgres://',
     );
     faults.require(
       pool === undefined || typeof pool.query === 'function',

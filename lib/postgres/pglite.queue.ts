@@ -1,6 +1,6 @@
 import type { PGlite } from '@electric-sql/pglite';
 import { resolve } from 'node:path';
-import type { Db, PgBoss } from 'pg-boss';
+import type { PgBoss } from 'pg-boss';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
@@ -11,11 +11,12 @@ import { JobQueue } from './job.queue.js';
 import { type JobQueueOptions, resolveJobQueueOptions } from './job-queue-options.js';
 import { joinEmbeddedTransaction } from './transactions/join-transaction.js';
 
-/** A pg-boss on a PGlite in this process, which other queues may use too. */
+/** A pg-boss on a PGlite in this process, shared with other queues of the directory. */
 class EmbeddedBossHost implements BossHost {
   readonly shared = false;
   readonly migrates = true;
   readonly server = 'the embedded database';
+  readonly join = joinEmbeddedTransaction;
   private opened: EmbeddedDatabase | undefined;
 
   constructor(
@@ -40,26 +41,21 @@ class EmbeddedBossHost implements BossHost {
     this.opened = undefined;
     await EmbeddedDatabase.release(this.directory, this.name);
   }
-
-  join(tx: unknown): Db {
-    return joinEmbeddedTransaction(tx);
-  }
 }
 
-/** A directory, and what every queue on PostgreSQL takes. */
 export interface PgliteQueueOptions extends JobQueueOptions {
   /**
-   * Where the database lies; made where it does not exist. One process at a time; several queues of it may share the directory,
-   * each under a `name` of its own.
+   * Directory of the database, created if it does not exist. Only one process can use it at a time; queues of that process may share
+   * it, each with a different `name`.
    */
   readonly directory: string;
 }
 
 /**
- * Keeps deliveries in an embedded PostgreSQL, PGlite, through pg-boss: no server, for one process.
+ * Stores deliveries in an embedded PostgreSQL, PGlite, with pg-boss: no server, for one process.
  *
- * They survive a crash of the process, not a power cut: PGlite does not flush to the disk. It takes 300 to 850 MB of memory,
- * and the first start some seconds. A process that finds another one in its directory does not start.
+ * Deliveries survive a crash of the process, but not a power cut: PGlite does not flush to disk. It takes 300 to 850 MB of
+ * memory, and the first start takes some seconds. A second process with the same directory fails to start.
  *
  * ```ts
  * WebhookModule.forRoot({
@@ -75,7 +71,7 @@ export class PgliteQueue extends JobQueue {
     const faults = new ConfigurationFaults('PgliteQueue');
     const { directory } = options;
     const isPath = typeof directory === 'string' && directory !== '';
-    faults.require(isPath, 'directory', 'must be a path: is the environment variable set?');
+    faults.require(isPath, 'directory', 'must be a path; is the environment variable set?');
     const resolved = resolveJobQueueOptions(options, faults);
     if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
     const host = new EmbeddedBossHost(
@@ -89,8 +85,8 @@ export class PgliteQueue extends JobQueue {
   }
 
   /**
-   * The database, for tables of the application's own and for transactions: `database.transaction(async (tx) => …)`. Inside of
-   * one, anything but `publish(…, { tx })` would wait for its end. Closing it is the queue's.
+   * The database, for tables of the application and for transactions: `database.transaction(async (tx) => …)`. Inside a transaction,
+   * every other call than `publish(…, { tx })` waits for its end. The queue closes the database when it stops.
    *
    * @throws {@link WebhookStoreError} `store_unavailable`
    */

@@ -23,10 +23,10 @@ import {
   type PostgresStoreOptions,
   StoreConnection,
   type Row,
-  type StoreIdentity,
+  type StoreDescription,
 } from './store-connection.js';
 
-const IDENTITY: StoreIdentity = {
+const DESCRIPTION: StoreDescription = {
   name: 'PostgresDeliveryLog',
   subject: 'The delivery log',
   timeout: 5_000,
@@ -71,7 +71,7 @@ export class PostgresDeliveryLog extends DeliveryLog {
   constructor(client: PostgresClientSource, options: PostgresDeliveryLogOptions = {}) {
     super();
     this.transactional = options.transactional ?? true;
-    this.connection = new StoreConnection(IDENTITY, client, options);
+    this.connection = new StoreConnection(DESCRIPTION, client, options);
     this.statements = new DeliveryLogStatements(this.connection.schema);
   }
 
@@ -117,12 +117,12 @@ export class PostgresDeliveryLog extends DeliveryLog {
 
   /** What it remembers of a delivery. */
   override async find(id: string): Promise<LoggedDelivery | undefined> {
-    const [row] = await this.connection.match(this.statements.find, [id]);
+    const [row] = await this.connection.search(this.statements.find, [id]);
     return row && loggedDeliveryOf(row);
   }
 
   override async attempts(id: string): Promise<readonly LoggedAttempt[]> {
-    const rows = await this.connection.match(this.statements.attempts, [id]);
+    const rows = await this.connection.search(this.statements.attempts, [id]);
     return rows.map(loggedAttemptOf);
   }
 
@@ -154,8 +154,8 @@ export class PostgresDeliveryLog extends DeliveryLog {
   private async insert(rows: readonly object[], tx?: unknown): Promise<void> {
     const { record } = this.statements;
     for (const some of portionsOf(rows)) {
-      if (tx === undefined) await this.connection.ask(record, [some]);
-      else await this.connection.askIn(tx, record, [some]);
+      if (tx === undefined) await this.connection.query(record, [some]);
+      else await this.connection.queryIn(tx, record, [some]);
     }
   }
 
@@ -163,14 +163,14 @@ export class PostgresDeliveryLog extends DeliveryLog {
   private async changeKnown(changes: readonly DeliveryChange[]): Promise<DeliveryChange[]> {
     const known = new Set<unknown>();
     for (const some of portionsOf(changes.map(changedRow))) {
-      const rows = await this.connection.ask(this.statements.change, [some]);
+      const rows = await this.connection.query(this.statements.change, [some]);
       for (const { id } of rows) known.add(id);
     }
     return changes.filter(({ delivery }) => !known.has(delivery.id));
   }
 
   private async match([statement, values]: Question): Promise<readonly Row[]> {
-    return this.connection.match(statement, values);
+    return this.connection.search(statement, values);
   }
 }
 

@@ -9,11 +9,133 @@ import {
   type PostgresStoreOptions,
   type Row,
   StoreConnection,
-  type StoreIdentity,
+  type StoreDescription,
 } from './store-connection.js';
 
-/** An endpoint as the values of a statement. */
-export function endpointValues(endpoint: StoredEndpoint): (string | number | null)[] {
+const DESCRIPTION: StoreDescription = {
+  name: 'PostgresEndpointStore',
+  subject: 'The endpoint store',
+  timeout: 5_000,
+};
+
+/** All optional. */
+export interface PostgresEndpointStoreOptions extends PostgresStoreOptions {
+  /**
+   * Whether `publish({ tx })` looks endpoints up in that transaction, which needs no second connection; default `true`. Set it
+   * to `false` if the endpoints are in another database than the queue.
+   */
+  readonly transactional?: boolean | undefined;
+}
+
+/**
+ * Stores endpoints in PostgreSQL, for any number of processes: on a server, or in the embedded database of a queue.
+ *
+ * Every change is one conditional statement, so of two concurrent changes one succeeds. Secrets arrive here sealed.
+ *
+ * ```ts
+ * const store = new PostgresEndpointStore(new Pool({ connectionString }));
+ * await store.migrate(); // or npx nestjs-webhook-token migrate, as a user with the privileges
+ * ```
+ */
+export class PostgresEndpointStore extends EndpointStore {
+  override readonly durable = true;
+  override readonly writable = true;
+  override readonly transactional: boolean;
+
+  private readonly statements: EndpointStatements;
+  private readonly connection: StoreConnection;
+
+  /**
+   * @param client - a pool, or a function that returns one; the application closes it
+   * @param options - the default `timeout` is `'5s'`
+   * @throws {@link WebhookConfigurationError} for an invalid client or option
+   */
+  constructor(client: PostgresClientSource, options: PostgresEndpointStoreOptions = {}) {
+    super();
+    this.transactional = options.transactional ?? true;
+    this.connection = new StoreConnection(DESCRIPTION, client, options);
+    this.statements = new EndpointStatements(this.connection.schema);
+  }
+
+  /**
+   * Brings the schema up to date, for this and the other stores. Several processes may call it at the same time.
+   *
+   * @throws {@link WebhookStoreError} `store_unavailable`; `schema_ahead` if a newer version of the package has migrated it
+   */
+  async migrate(): Promise<void> {
+    await this.connection.migrate();
+  }
+
+  override async insert(endpoint: StoredEndpoint): Promise<boolean> {
+    return this.change(this.statements.insert, endpoint);
+  }
+
+  override async find(id: string): Promise<StoredEndpoint | undefined> {
+    const [found] = await this.read(this.statements.find, [id]);
+    return found;
+  }
+
+  /**
+   * The enabled endpoints of a tenant, or of none.
+   *
+   * @param options - `tx` as for a queue: of node-postgres, TypeORM, Prisma, Drizzle, Kysely or Knex, or of PGlite if the store
+   * is on one; on the same database
+   * @throws {@link WebhookDeliveryError} `unsupported_option` if `tx` is not a transaction
+   */
+  override async subscribed(
+    tenant: string | undefined,
+    { tx }: { readonly tx?: unknown } = {},
+  ): Promise<readonly StoredEndpoint[]> {
+    const statement = this.statements.subscribed(tenant !== undefined);
+    return this.read(statement, tenant === undefined ? [] : [tenant], tx);
+  }
+
+  override async list(request: EndpointPageRequest): Promise<readonly StoredEndpoint[]> {
+    const { tenant, after, limit } = request;
+    const values: unknown[] = [limit];
+    if (after !== undefined) values.push(codeUnitsOf(after));
+    if (typeof tenant === 'string') values.push(tenant);
+    const statement = this.statements.list({
+      tenant: tenantsAskedFor(tenant),
+      hasCursor: after !== undefined,
+    });
+    return this.read(statement, values);
+  }
+
+  override async replace(endpoint: StoredEndpoint): Promise<boolean> {
+    return this.change(this.statements.replace, endpoint);
+  }
+
+  override async remove(id: string): Promise<boolean> {
+    const removed = await this.connection.search(this.statements.remove, [id]);
+    return removed.length > 0;
+  }
+
+  private async change(statement: string, endpoint: StoredEndpoint): Promise<boolean> {
+    const changed = await this.connection.query(statement, endpointValues(endpoint));
+    return changed.length > 0;
+  }
+
+  private async read(
+    statement: string,
+    values: readonly unknown[],
+    tx?: unknown,
+  ): Promise<StoredEndpoint[]> {
+    const rows =
+      tx === undefined
+        ? await this.connection.search(statement, values)
+        : await this.connection.queryIn(tx, statement, values);
+    return rows.map(endpointOf);
+  }
+}
+
+function tenantsAskedFor(tenant: string | null | undefined): EndpointListing['tenant'] {
+  if (tenant === undefined) return 'all';
+  return tenant === null ? 'none' : 'one';
+}
+
+/** The values of an endpoint for `insert` and `replace`. */
+function endpointValues(endpoint: StoredEndpoint): (string | number | null)[] {
   const { id, tenant, url, events, keys, disabled, version, createdAt, updatedAt, ...details } =
     endpoint;
   return [
@@ -32,7 +154,7 @@ export function endpointValues(endpoint: StoredEndpoint): (string | number | nul
   ];
 }
 
-export function endpointOf(row: Row): StoredEndpoint {
+function endpointOf(row: Row): StoredEndpoint {
   const { id, tenant, url, events, details, keys, version } = row as Record<string, string>;
   const { disabled_at: at, created_at: createdAt, updated_at: updatedAt } = row;
   const reason = row['disabled_reason'] as NonNullable<StoredEndpoint['disabled']>['reason'];
@@ -50,29 +172,28 @@ export function endpointOf(row: Row): StoredEndpoint {
   };
 }
 
-/** The order of its octets is that of JavaScript's texts. */
-export function codeUnitsOf(text: string): string {
+/** The UTF-16 code units of a string as hex: their order as bytes is that of JavaScript. */
+function codeUnitsOf(text: string): string {
   return Buffer.from(text, 'utf16le').swap16().toString('hex');
 }
 
-/** What a list is made of: every part left out asks for more. */
-export interface EndpointListing {
+/** The conditions of a list. */
+interface EndpointListing {
   readonly tenant: 'all' | 'none' | 'one';
-  readonly isBehind: boolean;
+  readonly hasCursor: boolean;
 }
 
 /**
- * The statements of the endpoint store. Each changes a row by itself, on a condition: of two at once one finds the row as the
- * other has left it.
+ * The statements of the endpoint store. Each checks and changes a row in one step, so that of two concurrent changes only one succeeds.
  */
-export class EndpointStatements {
-  /** Values as `endpointValues` gives them; a row where the id was free. */
+class EndpointStatements {
+  /** Values as in `endpointValues`; returns a row if the id was free. */
   readonly insert: string;
 
-  /** Values as for `insert`; a row where the version before it was there. */
+  /** Values as for `insert`; returns a row if the stored version was the previous one. */
   readonly replace: string;
 
-  /** `$1` id; a row where there was one. */
+  /** `$1` id; returns a row if there was one. */
   readonly remove: string;
 
   /** `$1` id. */
@@ -93,7 +214,7 @@ ON CONFLICT (id) DO NOTHING RETURNING id`;
   version = $10::int, created_at = ${timeOf('$11')}, updated_at = ${timeOf('$12')}
 WHERE id = $1::text AND version = $10::int - 1 RETURNING id`;
     this.remove = `DELETE FROM ${table} WHERE id = $1::text RETURNING id`;
-    // As texts, whatever the application has told its driver to make of json.
+    // As text, because an application can change how its driver parses json.
     this.select = `SELECT id, tenant, url, events::text AS events, details::text AS details, keys::text AS keys,
   ${millisecondsOf('disabled_at')} AS disabled_at, disabled_reason, version,
   ${millisecondsOf('created_at')} AS created_at, ${millisecondsOf('updated_at')} AS updated_at
@@ -101,143 +222,20 @@ FROM ${table}`;
     this.find = `${this.select} WHERE id = $1::text`;
   }
 
-  /** `$1` tenant, where there is one: no index knows a comparison that holds for both. */
+  /** `$1` tenant, if any. Two statements, since no index serves a comparison that also matches null. */
   subscribed(ofTenant: boolean): string {
     const tenant = ofTenant ? 'tenant = $1::text' : 'tenant IS NULL';
     return `${this.select} WHERE ${tenant} AND disabled_at IS NULL ORDER BY code_units`;
   }
 
-  /** `$1` limit, then what it is behind, as hex, and the tenant, each where it is asked for. */
-  list({ tenant, isBehind }: EndpointListing): string {
+  /** `$1` limit, then the cursor as hex and the tenant, each if it is set. */
+  list({ tenant, hasCursor }: EndpointListing): string {
     const conditions = [
-      ...(isBehind ? [`code_units > decode($2::text, 'hex')`] : []),
+      ...(hasCursor ? [`code_units > decode($2::text, 'hex')`] : []),
       ...(tenant === 'none' ? ['tenant IS NULL'] : []),
-      ...(tenant === 'one' ? [`tenant = $${isBehind ? 3 : 2}::text`] : []),
+      ...(tenant === 'one' ? [`tenant = $${hasCursor ? 3 : 2}::text`] : []),
     ];
     const where = conditions.length > 0 ? ` WHERE ${conditions.join(' AND ')}` : '';
     return `${this.select}${where} ORDER BY code_units LIMIT $1::int`;
   }
-}
-
-const IDENTITY: StoreIdentity = {
-  name: 'PostgresEndpointStore',
-  subject: 'The endpoint store',
-  timeout: 5_000,
-};
-
-/** All optional. */
-export interface PostgresEndpointStoreOptions extends PostgresStoreOptions {
-  /**
-   * Whether `publish({ tx })` looks endpoints up in that transaction, which needs no second connection; default `true`. Set it
-   * to `false` if the endpoints are in another database than the queue.
-   */
-  readonly transactional?: boolean | undefined;
-}
-
-/**
- * Keeps endpoints in PostgreSQL, for any number of processes: on a server, or on the embedded database of a queue.
- *
- * Every change is one statement on a condition, so of two at once one succeeds. Secrets are sealed before they come here.
- *
- * ```ts
- * const store = new PostgresEndpointStore(new Pool({ connectionString }));
- * await store.migrate(); // or npx nestjs-webhook-token migrate, as a user that may
- * ```
- */
-export class PostgresEndpointStore extends EndpointStore {
-  override readonly durable = true;
-  override readonly writable = true;
-  override readonly transactional: boolean;
-
-  private readonly statements: EndpointStatements;
-  private readonly connection: StoreConnection;
-
-  /**
-   * @param client - a pool, or what gives one; closing it stays the application's
-   * @param options - `timeout` is `'5s'` where it is left out
-   * @throws {@link WebhookConfigurationError} for a client that is none, and for options out of range
-   */
-  constructor(client: PostgresClientSource, options: PostgresEndpointStoreOptions = {}) {
-    super();
-    this.transactional = options.transactional ?? true;
-    this.connection = new StoreConnection(IDENTITY, client, options);
-    this.statements = new EndpointStatements(this.connection.schema);
-  }
-
-  /**
-   * Brings the schema up to date: this store's table and those of the others. Any number of processes may do so at once.
-   *
-   * @throws {@link WebhookStoreError} `store_unavailable`; `schema_ahead` where a newer version of the package has made it
-   */
-  async migrate(): Promise<void> {
-    await this.connection.migrate();
-  }
-
-  override async insert(endpoint: StoredEndpoint): Promise<boolean> {
-    return this.change(this.statements.insert, endpoint);
-  }
-
-  /** What is kept of an endpoint. */
-  override async find(id: string): Promise<StoredEndpoint | undefined> {
-    const [found] = await this.read(this.statements.find, [id]);
-    return found;
-  }
-
-  /**
-   * The enabled endpoints of a tenant, or of none.
-   *
-   * @param options - `tx` as for a queue: of node-postgres, TypeORM, Prisma, Drizzle, Kysely or Knex, or of PGlite where the store
-   * is on one; on the same database
-   * @throws {@link WebhookDeliveryError} `unsupported_option` for what is no transaction
-   */
-  override async subscribed(
-    tenant: string | undefined,
-    { tx }: { readonly tx?: unknown } = {},
-  ): Promise<readonly StoredEndpoint[]> {
-    const statement = this.statements.subscribed(tenant !== undefined);
-    return this.read(statement, tenant === undefined ? [] : [tenant], tx);
-  }
-
-  override async list(request: EndpointPageRequest): Promise<readonly StoredEndpoint[]> {
-    const { tenant, after, limit } = request;
-    const values: unknown[] = [limit];
-    if (after !== undefined) values.push(codeUnitsOf(after));
-    if (typeof tenant === 'string') values.push(tenant);
-    const statement = this.statements.list({
-      tenant: tenantsAskedFor(tenant),
-      isBehind: after !== undefined,
-    });
-    return this.read(statement, values);
-  }
-
-  override async replace(endpoint: StoredEndpoint): Promise<boolean> {
-    return this.change(this.statements.replace, endpoint);
-  }
-
-  override async remove(id: string): Promise<boolean> {
-    const removed = await this.connection.match(this.statements.remove, [id]);
-    return removed.length > 0;
-  }
-
-  private async change(statement: string, endpoint: StoredEndpoint): Promise<boolean> {
-    const changed = await this.connection.ask(statement, endpointValues(endpoint));
-    return changed.length > 0;
-  }
-
-  private async read(
-    statement: string,
-    values: readonly unknown[],
-    tx?: unknown,
-  ): Promise<StoredEndpoint[]> {
-    const rows =
-      tx === undefined
-        ? await this.connection.match(statement, values)
-        : await this.connection.askIn(tx, statement, values);
-    return rows.map(endpointOf);
-  }
-}
-
-function tenantsAskedFor(tenant: string | null | undefined): EndpointListing['tenant'] {
-  if (tenant === undefined) return 'all';
-  return tenant === null ? 'none' : 'one';
 }

@@ -13,20 +13,165 @@ import {
   type PostgresStoreOptions,
   type Row,
   StoreConnection,
-  type StoreIdentity,
+  type StoreDescription,
 } from './store-connection.js';
 
-/** Entries that have expired and are removed with one reservation. */
-const PRUNED = 4;
+/** All optional. */
+export interface PostgresReplayStoreOptions extends PostgresStoreOptions {
+  /** The schema of the table `replay`; default `webhooks`. */
+  readonly schema?: string | undefined;
+  /** Time that a statement may take before the webhook is answered 503; default `'2s'`. */
+  readonly timeout?: Duration | undefined;
+  /** Default: the system clock. Entries expire by the server's clock. */
+  readonly clock?: WebhookClock | undefined;
+}
+
+const DESCRIPTION: StoreDescription = {
+  name: 'PostgresReplayStore',
+  subject: 'The replay store',
+  timeout: 2_000,
+};
+
+/**
+ * Stores replay claims in PostgreSQL, for any number of processes.
+ *
+ * Every step is one atomic statement. Each reservation removes a few expired entries. While the server is unavailable, webhooks
+ * are answered 503, and their senders retry.
+ *
+ * ```ts
+ * const store = new PostgresReplayStore(new Pool({ connectionString }));
+ * await store.migrate(); // or run store.schemaSql once, as a user with the privileges
+ * WebhookModule.forRoot({ receiver: { …, replay: { store } } });
+ * ```
+ */
+export class PostgresReplayStore extends ReplayStore {
+  override readonly scope = 'shared';
+
+  private readonly statements: ReplayStatements;
+  private readonly connection: StoreConnection;
+
+  /**
+   * @param client - a pool, or a function that returns one; the application closes it
+   * @throws {@link WebhookConfigurationError} for an invalid client or option
+   */
+  constructor(client: PostgresClientSource, options: PostgresReplayStoreOptions = {}) {
+    super();
+    this.connection = new StoreConnection(DESCRIPTION, client, options);
+    this.statements = new ReplayStatements(this.connection.schema);
+  }
+
+  /** SQL that creates the table of this store if it is missing, for a migration of your own. */
+  get schemaSql(): string {
+    const { schema } = this.connection;
+    return [`CREATE SCHEMA IF NOT EXISTS ${schema};`, ...replayTable(schema)].join('\n');
+  }
+
+  /**
+   * Brings the schema up to date, for this and the other stores. Several processes may call it at the same time.
+   *
+   * @throws {@link WebhookStoreError} `store_unavailable`; `schema_ahead` if a newer version of the package has migrated it
+   */
+  async migrate(): Promise<void> {
+    await this.connection.migrate();
+  }
+
+  override async reserve(claim: ReplayClaim): Promise<ReplayVerdict> {
+    const now = this.connection.clock.now();
+    const owner = randomUUID();
+    const keep = wholeMs(Math.max(claim.replayUntil, claim.keepUntil) - now);
+    const { key, tokenKey, fingerprint } = claim;
+    const [row] = await this.connection.query(this.statements.reserve, [
+      key,
+      tokenKey,
+      fingerprint,
+      owner,
+      wholeMs(claim.lease),
+      keep,
+    ]);
+    // No row: the token belongs to another event.
+    if (row === undefined) return { status: 'conflict' };
+    if (row['owner'] === owner) return { status: 'reserved', reservation: { claim, owner } };
+    if (row['event'] !== key || row['fingerprint'] !== fingerprint) {
+      await this.freeToken(claim, owner);
+      return { status: 'conflict' };
+    }
+    if (row['done'] === true) return { status: 'done' };
+    return { status: 'in-progress', retryAt: now + Math.max(1, Number(row['remaining'])) };
+  }
+
+  override async extend({ claim, owner }: ReplayReservation): Promise<boolean> {
+    return this.change(this.statements.extend, claim, [owner, wholeMs(claim.lease)]);
+  }
+
+  override async commit({ claim, owner }: ReplayReservation): Promise<boolean> {
+    return this.change(this.statements.commit, claim, [owner]);
+  }
+
+  /**
+   * As `commit`, in a transaction of the caller: the event is recorded as handled if and only if the transaction commits. Make it
+   * the last statement of the transaction: the entry stays locked until the commit.
+   *
+   * @param tx - as for a queue: of node-postgres, TypeORM, Prisma, Drizzle, Kysely or Knex, on the same database; on PGlite, its
+   *   own transaction, or one of Drizzle or Kysely
+   * @returns `false` if the lease was lost; roll back then
+   * @throws {@link WebhookDeliveryError} `unsupported_option` if `tx` is not a transaction
+   * @throws {@link WebhookStoreError} `store_unavailable` if the statement fails; roll back then
+   */
+  override async commitWith(tx: unknown, { claim, owner }: ReplayReservation): Promise<boolean> {
+    const values = [claim.key, claim.tokenKey, owner];
+    return holds(await this.connection.queryIn(tx, this.statements.commit, values), claim);
+  }
+
+  override async release({ claim, owner }: ReplayReservation): Promise<boolean> {
+    return this.change(this.statements.release, claim, [owner]);
+  }
+
+  /**
+   * Locks the row of the event before that of the token, and a reservation locks them the other way round. If a copy arrives at
+   * the same moment, PostgreSQL may undo this change to resolve the deadlock; it is made again then.
+   */
+  private async change(statement: string, claim: ReplayClaim, values: string[]): Promise<boolean> {
+    const ask = async (): Promise<boolean> =>
+      holds(await this.connection.query(statement, [claim.key, claim.tokenKey, ...values]), claim);
+    try {
+      return await ask();
+    } catch (error) {
+      if (!isDeadlock(error)) throw error;
+      return ask();
+    }
+  }
+
+  /** A conflict reserves neither key. If this statement fails, the token is free when the lease expires. */
+  private async freeToken({ key, tokenKey }: ReplayClaim, owner: string): Promise<void> {
+    if (tokenKey !== key)
+      await this.connection.query(this.statements.freeToken, [key, tokenKey, owner]);
+  }
+}
+
+function isDeadlock(error: unknown): boolean {
+  const { cause } = error as { readonly cause?: { readonly code?: unknown } };
+  return cause?.code === '40P01';
+}
+
+function holds(rows: readonly Row[], { key }: ReplayClaim): boolean {
+  return rows.some(({ id }) => id === key);
+}
+
+function wholeMs(ms: number): string {
+  return String(Math.max(1, Math.ceil(ms)));
+}
+
+/** Expired entries that each reservation removes. */
+const REMOVED_PER_RESERVATION = 4;
 
 /**
  * The statements of the replay store.
  *
- * One table holds both keys of a claim: an event's row has `id = event`, a token's row the event it came with. So a token
- * that was an event, and an event that was a token, are found by the same comparison. A row whose time is over is as
- * good as none. Times are the server's; durations come from the receiver.
+ * One table stores both keys of a claim: the row of an event has `id = event`, the row of a token names the event that it
+ * arrived with. A key that was first a token and then an event is therefore found by the same comparison. An expired
+ * row counts as absent. Times are those of the server; durations come from the receiver.
  */
-export class ReplayStatements {
+class ReplayStatements {
   /** `$1` event, `$2` token, `$3` fingerprint, `$4` owner, `$5` lease and `$6` time to keep, in milliseconds. */
   readonly reserve: string;
 
@@ -39,7 +184,7 @@ export class ReplayStatements {
   /** `$1` event, `$2` token, `$3` owner. */
   readonly release: string;
 
-  /** Gives back a token that was taken for an event which turned out to be a conflict. Values as for `release`. */
+  /** Frees a token that was reserved for an event in conflict. Values as for `release`. */
   readonly freeToken: string;
 
   constructor(schema: string) {
@@ -57,12 +202,12 @@ export class ReplayStatements {
       ELSE known.${column} END`;
     const take = ['event', 'fingerprint', 'owner', 'done'].map(unlessTaken).join(', ');
 
-    // The token first: where it belongs to another event, that event is not looked at. What is written reads the row as it is
-    // when its turn has come, not as it was when the statement began; so of two at once one sees the other's.
+    // The token first: if it belongs to another event, the event is left alone. ON CONFLICT reads the row as it is when
+    // its lock is granted, not as it was when the statement started, so of two concurrent claims one sees the other.
     this.reserve = `WITH pruned AS (
   DELETE FROM ${table} WHERE id IN (
     SELECT id FROM ${table} WHERE expires_at <= now() AND id <> $1 AND id <> $2
-    ORDER BY expires_at LIMIT ${PRUNED} FOR UPDATE SKIP LOCKED
+    ORDER BY expires_at LIMIT ${REMOVED_PER_RESERVATION} FOR UPDATE SKIP LOCKED
   )
 ), token AS (
   INSERT INTO ${table} AS known (id, event, fingerprint, owner, expires_at, keep_until)
@@ -86,7 +231,7 @@ export class ReplayStatements {
 )
 SELECT * FROM claimed`;
 
-    // The holder of the event holds its token, whichever copy has brought it.
+    // The holder of an event also holds its token, whichever copy of the event it arrived with.
     const held = `id = $1 AND event = $1 AND owner = $3 AND NOT done AND expires_at > ${now}`;
     const itsToken = `id = $2 AND id <> $1 AND event = $1 AND EXISTS (SELECT FROM held)`;
     const both = (change: (which: string) => string): string =>
@@ -98,149 +243,4 @@ SELECT * FROM claimed`;
     this.release = both((which) => `DELETE FROM ${table} WHERE ${which}`);
     this.freeToken = `DELETE FROM ${table} WHERE id = $2 AND event = $1 AND owner = $3 AND NOT done`;
   }
-}
-
-/** All optional. */
-export interface PostgresReplayStoreOptions extends PostgresStoreOptions {
-  /** Where the table `replay` lies; default `webhooks`. */
-  readonly schema?: string | undefined;
-  /** How long the server may take to answer before the webhook is answered 503; default `'2s'`. */
-  readonly timeout?: Duration | undefined;
-  /** Default: the machine's clock. How long entries live is told by the server's. */
-  readonly clock?: WebhookClock | undefined;
-}
-
-const IDENTITY: StoreIdentity = {
-  name: 'PostgresReplayStore',
-  subject: 'The replay store',
-  timeout: 2_000,
-};
-
-/**
- * Remembers events in PostgreSQL, for any number of processes.
- *
- * Every step is one statement, so it is atomic whoever else is at it. Each reservation removes a few entries that have
- * expired. What cannot be asked is answered 503, and sent again later.
- *
- * ```ts
- * const store = new PostgresReplayStore(new Pool({ connectionString }));
- * await store.migrate(); // or run store.schemaSql once, with a user that may
- * WebhookModule.forRoot({ receiver: { …, replay: { store } } });
- * ```
- */
-export class PostgresReplayStore extends ReplayStore {
-  override readonly scope = 'shared';
-
-  private readonly statements: ReplayStatements;
-  private readonly connection: StoreConnection;
-
-  /**
-   * @param client - a pool, or what gives one; closing it stays the application's
-   * @throws {@link WebhookConfigurationError} for a client that is none, and for options out of range
-   */
-  constructor(client: PostgresClientSource, options: PostgresReplayStoreOptions = {}) {
-    super();
-    this.connection = new StoreConnection(IDENTITY, client, options);
-    this.statements = new ReplayStatements(this.connection.schema);
-  }
-
-  /** The table of this store alone, as SQL that can be run any number of times, for a migration of your own. */
-  get schemaSql(): string {
-    const { schema } = this.connection;
-    return [`CREATE SCHEMA IF NOT EXISTS ${schema};`, ...replayTable(schema)].join('\n');
-  }
-
-  /**
-   * Brings the schema up to date: this table and those of the other stores. Any number of processes may do so at once.
-   *
-   * @throws {@link WebhookStoreError} `store_unavailable`; `schema_ahead` where a newer version of the package has made it
-   */
-  async migrate(): Promise<void> {
-    await this.connection.migrate();
-  }
-
-  override async reserve(claim: ReplayClaim): Promise<ReplayVerdict> {
-    const now = this.connection.clock.now();
-    const owner = randomUUID();
-    const keep = wholeMs(Math.max(claim.replayUntil, claim.keepUntil) - now);
-    const { key, tokenKey, fingerprint } = claim;
-    const [row] = await this.connection.ask(this.statements.reserve, [
-      key,
-      tokenKey,
-      fingerprint,
-      owner,
-      wholeMs(claim.lease),
-      keep,
-    ]);
-    // Without a row the token was refused, and the event not touched.
-    if (row === undefined) return { status: 'conflict' };
-    if (row['owner'] === owner) return { status: 'reserved', reservation: { claim, owner } };
-    if (row['event'] !== key || row['fingerprint'] !== fingerprint) {
-      await this.freeToken(claim, owner);
-      return { status: 'conflict' };
-    }
-    if (row['done'] === true) return { status: 'done' };
-    return { status: 'in-progress', retryAt: now + Math.max(1, Number(row['remaining'])) };
-  }
-
-  override async extend({ claim, owner }: ReplayReservation): Promise<boolean> {
-    return this.change(this.statements.extend, claim, [owner, wholeMs(claim.lease)]);
-  }
-
-  override async commit({ claim, owner }: ReplayReservation): Promise<boolean> {
-    return this.change(this.statements.commit, claim, [owner]);
-  }
-
-  /**
-   * As `commit`, in a transaction of the caller's: the event is recorded as handled if, and only if, the effects of its handler
-   * are. Make it the last statement before the commit: the entry stays locked until then.
-   *
-   * @param tx - as for a queue: of node-postgres, TypeORM, Prisma, Drizzle, Kysely or Knex, on the same database; where that is
-   *   a PGlite, its own transaction, or one of Drizzle or Kysely
-   * @returns `false` when the lease was lost; the caller rolls back
-   * @throws {@link WebhookDeliveryError} `unsupported_option` for what is no transaction
-   * @throws {@link WebhookStoreError} `store_unavailable` where the statement fails; the caller rolls back
-   */
-  override async commitWith(tx: unknown, { claim, owner }: ReplayReservation): Promise<boolean> {
-    const values = [claim.key, claim.tokenKey, owner];
-    return holds(await this.connection.askIn(tx, this.statements.commit, values), claim);
-  }
-
-  override async release({ claim, owner }: ReplayReservation): Promise<boolean> {
-    return this.change(this.statements.release, claim, [owner]);
-  }
-
-  /**
-   * The event's row is taken before the token's, and by a reservation after it: of a copy with the same token that comes in
-   * this very moment one gives way, and it must not be what records the event. Undone by PostgreSQL, it is made again.
-   */
-  private async change(statement: string, claim: ReplayClaim, values: string[]): Promise<boolean> {
-    const ask = async (): Promise<boolean> =>
-      holds(await this.connection.ask(statement, [claim.key, claim.tokenKey, ...values]), claim);
-    try {
-      return await ask();
-    } catch (error) {
-      if (!isDeadlock(error)) throw error;
-      return ask();
-    }
-  }
-
-  /** A conflict takes neither key; where this is not reached, the token is free again when the lease has ended. */
-  private async freeToken({ key, tokenKey }: ReplayClaim, owner: string): Promise<void> {
-    if (tokenKey !== key)
-      await this.connection.ask(this.statements.freeToken, [key, tokenKey, owner]);
-  }
-}
-
-function isDeadlock(error: unknown): boolean {
-  const { cause } = error as { readonly cause?: { readonly code?: unknown } };
-  return cause?.code === '40P01';
-}
-
-function holds(rows: readonly Row[], { key }: ReplayClaim): boolean {
-  return rows.some(({ id }) => id === key);
-}
-
-function wholeMs(ms: number): string {
-  return String(Math.max(1, Math.ceil(ms)));
 }

@@ -9,48 +9,46 @@ import { SchemaMigrator } from './migrations/schema.migrator.js';
 import { joinEmbeddedTransaction, joinTransaction } from './transactions/join-transaction.js';
 import { rowsOf, hasMethods } from './transactions/transaction-adapters.js';
 
-/** What every store on PostgreSQL takes. All optional. */
+/** Options of every store on PostgreSQL. All optional. */
 export interface PostgresStoreOptions {
-  /** Where its tables lie; default `webhooks`. */
+  /** The schema of its tables; default `webhooks`. */
   readonly schema?: string | undefined;
-  /** How long the server may take to answer before the store counts as unavailable. */
+  /** Time that a statement may take before the store counts as unavailable. */
   readonly timeout?: Duration | undefined;
-  /** Default: the machine's clock. */
+  /** Default: the system clock. */
   readonly clock?: WebhookClock | undefined;
 }
 
-/** Anything that runs a statement by itself: a `Pool` of node-postgres, a PGlite. */
+/** Runs single statements: a `Pool` of node-postgres, a PGlite. */
 export interface PostgresClient {
-  /** @returns `{ rows }`, or the list of such that several statements give */
+  /** @returns `{ rows }`, or a list of those for several statements */
   query(text: string, values?: unknown[]): Promise<unknown>;
 }
 
 /**
- * A client, or what gives one when it is first needed, and each time after that: `() => queue.database()` of an
+ * A client, or a function that returns one and is called for each statement: `() => queue.database()` of a
  * {@link PgliteQueue}.
  */
 export type PostgresClientSource =
   PostgresClient | (() => PostgresClient | Promise<PostgresClient>);
 
-/** A row, by its columns. */
+/** A row, by column. */
 export type Row = Readonly<Record<string, unknown>>;
 
-/** Who asks. */
-export interface StoreIdentity {
-  /** Its class, for faults of its options. */
+/** A kind of store, for messages, and its default timeout. */
+export interface StoreDescription {
+  /** The class, for errors in its options. */
   readonly name: string;
-  /** The subject of a sentence: 'The replay store'. */
+  /** The subject of an error message: 'The replay store'. */
   readonly subject: string;
   /** Milliseconds. */
   readonly timeout: number;
 }
 
-/** Milliseconds that a step of the schema may take: it may wait for another process at it. */
+/** Milliseconds for a step of the schema, which may wait for another process that runs it. */
 const MIGRATION_TIMEOUT = 60_000;
 
-/**
- * How a store asks its database: in time, and with every failure in words of ours.
- */
+/** Runs the statements of a store, with a timeout, and reports every failure as a {@link WebhookStoreError}. */
 export class StoreConnection {
   readonly schema: string;
   readonly clock: WebhookClock;
@@ -58,21 +56,21 @@ export class StoreConnection {
   /** The database, for messages. */
   private server: string;
 
-  /** @throws {@link WebhookConfigurationError} for a client that is none, and for options out of range */
+  /** @throws {@link WebhookConfigurationError} for an invalid client or option */
   constructor(
-    private readonly identity: StoreIdentity,
+    private readonly description: StoreDescription,
     private readonly source: PostgresClientSource,
     options: PostgresStoreOptions,
   ) {
-    const faults = new ConfigurationFaults(identity.name);
+    const faults = new ConfigurationFaults(description.name);
     faults.require(
       typeof source === 'function' || isClient(source),
       'client',
-      'must be a Pool of pg, or what has its query(text, values), or a function that gives one',
+      'must be a Pool of pg, another object with query(text, values), or a function that returns one',
     );
     const { schema = 'webhooks', clock = new SystemClock() } = options;
     faults.require(isSchemaName(schema), 'schema', SCHEMA_RULE);
-    this.timeout = faults.duration('timeout', options.timeout, identity.timeout);
+    this.timeout = faults.duration('timeout', options.timeout, description.timeout);
     if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
     this.schema = schema;
     this.server = describeServer(source);
@@ -80,28 +78,32 @@ export class StoreConnection {
   }
 
   /**
-   * Runs one statement by itself.
+   * Runs one statement outside any transaction.
    *
-   * @param values - texts, numbers and `null`, which every driver sends alike
+   * @param values - strings, numbers and `null`, which every driver sends alike
    * @throws {@link WebhookStoreError} `store_unavailable`, `schema_behind`
    */
-  async ask(statement: string, values: readonly unknown[]): Promise<readonly Row[]> {
-    return this.askWithin(this.timeout, statement, values);
+  async query(statement: string, values: readonly unknown[]): Promise<readonly Row[]> {
+    return this.queryWithin(this.timeout, statement, values);
   }
 
-  /** As `ask`, for a statement that looks for its values: no text in PostgreSQL holds a NUL, so nothing is found by one. */
-  async match(statement: string, values: readonly unknown[]): Promise<readonly Row[]> {
+  /** As `query`, for a statement that searches for its values: no string in PostgreSQL contains NUL, so it finds nothing. */
+  async search(statement: string, values: readonly unknown[]): Promise<readonly Row[]> {
     const isPossible = !values.some((value) => typeof value === 'string' && value.includes('\0'));
-    return isPossible ? this.ask(statement, values) : [];
+    return isPossible ? this.query(statement, values) : [];
   }
 
   /**
-   * Runs one statement in a transaction of the caller's.
+   * Runs one statement in a transaction of the caller.
    *
-   * @throws {@link WebhookDeliveryError} `unsupported_option` for what is no transaction
+   * @throws {@link WebhookDeliveryError} `unsupported_option` if `tx` is not a transaction
    * @throws {@link WebhookStoreError} `store_unavailable`, `schema_behind`
    */
-  async askIn(tx: unknown, statement: string, values: readonly unknown[]): Promise<readonly Row[]> {
+  async queryIn(
+    tx: unknown,
+    statement: string,
+    values: readonly unknown[],
+  ): Promise<readonly Row[]> {
     const db = await this.join(tx);
     const { rows } = await this.limit(this.timeout, async () =>
       db.executeSql(statement, [...values]),
@@ -116,18 +118,18 @@ export class StoreConnection {
    */
   async migrate(): Promise<void> {
     const run = async (statement: string, values: readonly unknown[]): Promise<readonly Row[]> =>
-      this.askWithin(MIGRATION_TIMEOUT, statement, values);
+      this.queryWithin(MIGRATION_TIMEOUT, statement, values);
     await new SchemaMigrator(run, this.schema).migrate();
   }
 
-  /** An embedded database knows transactions that no server has, and the other way about. */
+  /** Embedded databases and servers have different libraries, with different transactions. */
   private async join(tx: unknown): Promise<Db> {
     const client = await this.limit(this.timeout, async () => this.client());
     const isEmbedded = hasMethods(client, 'exec', 'transaction');
     return isEmbedded ? joinEmbeddedTransaction(tx) : joinTransaction(tx);
   }
 
-  private async askWithin(
+  private async queryWithin(
     ms: number,
     statement: string,
     values: readonly unknown[],
@@ -145,13 +147,13 @@ export class StoreConnection {
     return client;
   }
 
-  /** A driver may wait for its server for ever; whoever asks is answered in time all the same. */
+  /** A driver may wait for its server forever. */
   private async limit<T>(ms: number, work: () => Promise<T>): Promise<T> {
     const attempt = async (): Promise<T> => {
       try {
         return await work();
       } catch (cause) {
-        throw databaseFailure(this.identity.subject, cause, this.server);
+        throw databaseFailure(this.description.subject, cause, this.server);
       }
     };
     return inTime(
@@ -161,7 +163,7 @@ export class StoreConnection {
       () =>
         new WebhookStoreError(
           'store_unavailable',
-          `${this.identity.subject} got no answer from ${this.server} within ${ms} ms: check that it is reachable and not overloaded, ` +
+          `${this.description.subject} got no answer from ${this.server} within ${ms} ms: check that it is reachable and not overloaded, ` +
             'and that the pool has a free connection.',
         ),
     );

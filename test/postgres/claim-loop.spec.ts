@@ -34,7 +34,7 @@ describe('a claim loop with more due jobs of one lane than the lane has slots', 
       },
       nextDue: async () => undefined,
       run: async () => new Promise((resolve) => finish.push(() => resolve(true))),
-      giveBack: async () => {},
+      release: async () => {},
       onOutage: (error) => {
         throw error;
       },

@@ -130,7 +130,7 @@ function mostRowsRead(node: PlanNode): number {
       'settles 50 jobs',
       50,
       async () =>
-        statements.settle(
+        statements.writeOutcomes(
           db,
           active.map((id) => ({ id, claim: 0, state: 'completed', output: { attempts: 1 } })),
         ),

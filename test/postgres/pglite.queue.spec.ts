@@ -160,7 +160,7 @@ describe('The directory of an embedded database', () => {
     const directory = await newDirectory();
     const other = spawn('sleep', ['60']);
     await new Promise((resolve) => other.once('spawn', resolve));
-    const holder = { host: hostname(), pid: other.pid, began: null };
+    const holder = { host: hostname(), pid: other.pid, startedAt: null };
     await writeFile(join(directory, 'lock'), JSON.stringify(holder));
 
     await expect(DirectoryLock.take(directory)).rejects.toMatchObject({
@@ -172,7 +172,7 @@ describe('The directory of an embedded database', () => {
   });
 
   it.each<[string, object, boolean]>([
-    ['a process whose number was given to this one', { pid: process.pid, began: '1' }, true],
+    ['a process whose number was given to this one', { pid: process.pid, startedAt: '1' }, true],
     ['another machine that has shown no sign of life', { host: 'elsewhere', pid: 1 }, true],
     ['another machine that lives', { host: 'elsewhere', pid: 1, lives: true }, false],
     ['nobody: it was cut off as it was written', { text: '{"ho' }, true],
@@ -180,7 +180,7 @@ describe('The directory of an embedded database', () => {
     const directory = await newDirectory();
     const path = join(directory, 'lock');
     const { text, lives, ...rest } = holder as { text?: string; lives?: boolean };
-    await writeFile(path, text ?? JSON.stringify({ host: hostname(), began: null, ...rest }));
+    await writeFile(path, text ?? JSON.stringify({ host: hostname(), startedAt: null, ...rest }));
     const then = new Date(Date.now() - (lives === true ? 0 : 31_000));
     await utimes(path, then, then);
     const lock = DirectoryLock.take(directory);
@@ -193,7 +193,7 @@ describe('The directory of an embedded database', () => {
     const directory = await newDirectory();
     await writeFile(
       join(directory, 'lock'),
-      JSON.stringify({ host: hostname(), pid: process.pid, began: '1' }),
+      JSON.stringify({ host: hostname(), pid: process.pid, startedAt: '1' }),
     );
     const takes = await Promise.allSettled(
       Array.from({ length: 20 }, async () => DirectoryLock.take(directory)),
