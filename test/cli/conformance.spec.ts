@@ -1,9 +1,6 @@
 import type { INestApplication } from '@nestjs/common';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import {
-  CONFORMANCE_PROFILES,
-  type ConformanceProfile,
-} from '../../lib/cli/conformance/probe.interface.js';
+import { CONFORMANCE_PROFILES } from '../../lib/cli/conformance/probe.interface.js';
 import { probesFor } from '../../lib/cli/conformance/conformance.runner.js';
 import { WEBHOOK_PROFILES } from '../../lib/token/webhook-token.constants.js';
 import { adapters } from '../fixtures/adapters.js';
@@ -69,14 +66,10 @@ describe.each(adapters)('conformance of the receiver on %s', (_, createAdapter) 
 });
 
 describe('probes', () => {
-  it.each<[ConformanceProfile, number]>([
-    ['webhook-token', 80],
-    ['swt-draft-00', 30],
-    ['swt-draft-02', 30],
-  ])('of %s are at least %i, each with its own id', (profile, least) => {
+  it.each(CONFORMANCE_PROFILES)('of %s have unique ids that start with their group', (profile) => {
     const probes = probesFor(profile);
 
-    expect(probes.length).toBeGreaterThanOrEqual(least);
+    expect(probes[0]?.id).toBe('accepts.plain');
     expect(new Set(probes.map(({ id }) => id)).size).toBe(probes.length);
     for (const { id, group } of probes) expect(id.startsWith(`${group}.`)).toBe(true);
   });
@@ -99,9 +92,9 @@ describe('conformance of a receiver with one weakness', () => {
   });
 
   it.each<[Weakness, fails: string[], warns: string[]]>([
-    ['takes alg none', ['token.alg-none', 'token.alg-none-case', 'token.alg-none-signed'], []],
-    ['takes any HMAC algorithm the token names', ['token.alg-other'], []],
-    ['looks at no typ', ['token.typ-other', 'token.typ-missing', 'token.typ-draft'], []],
+    ['accepts alg none', ['token.alg-none', 'token.alg-none-case', 'token.alg-none-signed'], []],
+    ['accepts any HMAC algorithm that the token names', ['token.alg-other'], []],
+    ['does not check typ', ['token.typ-other', 'token.typ-missing', 'token.typ-draft'], []],
     [
       'ignores the times',
       ['token.expired', 'token.expired-minutes', 'token.iat-future', 'token.long-lived'],
@@ -113,8 +106,8 @@ describe('conformance of a receiver with one weakness', () => {
       ['http.status-401', 'http.no-store-refused', 'http.unauthenticated-body'],
     ],
     ['ignores the audience', ['token.aud-other'], []],
-    ['asks for no jti', ['token.no-jti'], []],
-    ['trusts what the header brings', ['token.jwk'], []],
+    ['does not require a jti', ['token.no-jti'], []],
+    ['trusts a key in the header', ['token.jwk'], []],
     [
       'decodes base64 leniently',
       [
@@ -128,14 +121,14 @@ describe('conformance of a receiver with one weakness', () => {
       [],
     ],
     [
-      'takes a body without a digest',
+      'accepts a body without a digest',
       ['body.no-hash', 'body.no-hash-data', 'body.draft-stamp-alone'],
       [],
     ],
-    ['digests the JSON re-serialised', ['body.longer', 'body.rewritten', 'body.spaced'], []],
-    ['burns the id before the body is checked', ['replay.tampered-first'], []],
+    ['hashes the re-serialised JSON', ['body.longer', 'body.rewritten', 'body.spaced'], []],
+    ['records the id before it checks the body', ['replay.tampered-first'], []],
     [
-      'never forgets nor recognises',
+      'does not recognise copies',
       [],
       ['replay.same-token-seen', 'replay.same-txn-seen', 'replay.same-id-other-content'],
     ],
@@ -144,15 +137,15 @@ describe('conformance of a receiver with one weakness', () => {
       ['http.method-get', 'http.method-put', 'http.method-patch', 'http.method-delete'],
       ['http.status-405'],
     ],
-    ['takes the first of two credentials', ['http.two-headers', 'http.joined-headers'], []],
+    ['uses the first of two credentials', ['http.two-headers', 'http.joined-headers'], []],
     ['sends no challenge', ['http.challenge'], ['http.status-405']],
     ['reads the body of a HEAD', ['http.head-with-length'], []],
     [
-      'reads all before it looks at the token',
+      'reads the body before it checks the token',
       ['http.head-with-length'],
       ['http.large-before-read', 'http.unauthenticated-body'],
     ],
-    ['lets answers be cached', [], ['http.no-store', 'http.no-store-refused']],
+    ['lets caches store answers', [], ['http.no-store', 'http.no-store-refused']],
   ])('finds that it %s', async (weakness, fails, warns) => {
     const receiver = await WeakReceiver.start(weakness);
     try {
