@@ -7,9 +7,9 @@ import { DeliveryLogReconciler } from '../deliveries/delivery-log.reconciler.js'
 import { DeliveryReporter } from '../deliveries/delivery.reporter.js';
 import { DeliveryLogWriter } from '../deliveries/delivery-log.writer.js';
 import {
-  UnconfiguredDeliveries,
-  UnconfiguredEndpoints,
-  UnconfiguredPublisher,
+  UNCONFIGURED_DELIVERIES,
+  UNCONFIGURED_ENDPOINTS,
+  UNCONFIGURED_PUBLISHER,
 } from './unconfigured.publisher.js';
 import { WebhookDeliveries } from '../deliveries/webhook.deliveries.js';
 import { JwksRoute } from '../signing/jwks.route.js';
@@ -103,7 +103,7 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
       logWriter: DeliveryLogWriter,
     ) =>
       options === undefined
-        ? new UnconfiguredPublisher()
+        ? UNCONFIGURED_PUBLISHER
         : new WebhookPublisher(
             options,
             endpoints,
@@ -133,7 +133,7 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
       sender: WebhookSender,
     ) =>
       options === undefined
-        ? new UnconfiguredEndpoints()
+        ? UNCONFIGURED_ENDPOINTS
         : new WebhookEndpoints(options, endpoints, sender),
     // The keys are waited for: an endpoint may be tested as soon as it can be created.
     inject: [PUBLISHER_OPTIONS, EndpointRegistry, WebhookSender, SIGNING_KEYS],
@@ -146,7 +146,7 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
       logWriter: DeliveryLogWriter,
     ) =>
       options === undefined
-        ? new UnconfiguredDeliveries()
+        ? UNCONFIGURED_DELIVERIES
         : new WebhookDeliveries(options.deliveryLog, queue, logWriter, options.clock),
     inject: [PUBLISHER_OPTIONS, WebhookQueue, DeliveryLogWriter],
   },

@@ -10,13 +10,14 @@ import type { SigningKeyInput } from '../token/keys/signing-key.js';
 import type { MaybePromise } from '../token/maybe-promise.js';
 
 /**
- * Keys that are held as long as the publisher lives. They are as they were given, secrets in plain text among
- * them: whoever prints the publisher, or what it is made of, must not print them.
+ * A list of signing keys. It may hold secrets in plain text, so it never prints them.
+ *
+ * A list in the options never changes, so it is its own {@link current} one.
  */
 export class HeldSigningKeys {
   readonly #keys: readonly SigningKeyInput[];
 
-  /** @param keys - copied: whoever gave the list may go on changing it */
+  /** @param keys - copied, since the caller may change its list later */
   constructor(keys: readonly SigningKeyInput[]) {
     this.#keys = [...keys];
   }
@@ -24,21 +25,18 @@ export class HeldSigningKeys {
   get keys(): readonly SigningKeyInput[] {
     return this.#keys;
   }
+
+  get known(): this {
+    return this;
+  }
+
+  current(): this {
+    return this;
+  }
 }
 
-/** The keys of one option, as they are now. While they do not change, they are the same object. */
-export interface SigningKeySource {
-  /** What was known last; for what must not wait. */
-  readonly known: HeldSigningKeys;
-  /** @returns at once, unless what is known is too old to be relied on */
-  current(): MaybePromise<HeldSigningKeys>;
-}
-
-/** Keys that the options name one by one. */
-export function listedKeys(keys: readonly SigningKeyInput[]): SigningKeySource {
-  const known = new HeldSigningKeys(keys);
-  return { known, current: () => known };
-}
+/** Where the keys of a signer come from. Until they change, `known` and `current()` are the same object. */
+export type SigningKeySource = HeldSigningKeys | ProvidedSigningKeys;
 
 const MS_PER_SECOND = 1_000;
 
@@ -47,15 +45,15 @@ type Keys = readonly SigningKeyInput[];
 const NONE = new HeldSigningKeys([]);
 
 interface ProvidedSigningKeysOptions {
-  /** Where the provider stands, for messages: `publisher.keys`. */
+  /** The option that holds the provider, for messages: `publisher.keys`. */
   readonly path: string;
   readonly clock: WebhookClock;
-  /** Says what is wrong with keys that were loaded; paths are `keys`, `keys[0]` and so on. */
+  /** Returns the faults of loaded keys, with the paths `keys`, `keys[0]` and so on. */
   readonly faultsOf: (keys: unknown) => readonly ConfigurationFault[];
 }
 
-/** The keys of a provider: loaded once before anything is signed, and anew as they grow old. */
-export class ProvidedSigningKeys implements SigningKeySource {
+/** The keys of a provider: loaded before anything is signed, and again when their ttl is over. */
+export class ProvidedSigningKeys {
   private readonly log = new PublisherLog();
   private readonly held: ProvidedKeys<Keys, HeldSigningKeys>;
 
@@ -77,6 +75,7 @@ export class ProvidedSigningKeys implements SigningKeySource {
     });
   }
 
+  /** The keys that were loaded last; never waits. */
   get known(): HeldSigningKeys {
     return this.held.latest ?? NONE;
   }
@@ -93,6 +92,7 @@ export class ProvidedSigningKeys implements SigningKeySource {
     if (faults.length > 0) throw new WebhookConfigurationError(this.placed(faults));
   }
 
+  /** @returns at once, unless the keys that were loaded last are too old to be relied on */
   current(): MaybePromise<HeldSigningKeys> {
     return this.held.current();
   }

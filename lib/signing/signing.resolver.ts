@@ -7,8 +7,13 @@ import { signingKeyFaults, spentKeyFaults } from './signing-key-list.js';
 import type { SigningKeyInput } from '../token/keys/signing-key.js';
 import { sharedFaults, createTokenSigner } from '../token/token-signer.js';
 import { publicationFaults } from './published-keys.js';
-import { ProvidedSigningKeys, listedKeys, type SigningKeySource } from './provided-signing-keys.js';
-import { SourcedTokenSigner } from './sourced-token-signer.js';
+import { RotatingTokenSigner } from '../token/rotating-token-signer.js';
+import {
+  HeldSigningKeys,
+  ProvidedSigningKeys,
+  type SigningKeySource,
+} from './provided-signing-keys.js';
+import { ProvidedTokenSigner } from './provided-token-signer.js';
 import type { DestinationSigner, PublisherKeys } from './destination-signer.js';
 
 const MS_PER_SECOND = 1_000;
@@ -92,9 +97,9 @@ export class SigningResolver {
     if (found.length > 0) return undefined;
     const source = this.sourceOf(options, () => faults.at(paths.keys ?? 'keys'));
     if (issuer === this.context.issuer) this.published.add(source);
-    // A key alone is at hand at once, also where it is the only one ever looked for.
-    if (keys !== undefined) return new SourcedTokenSigner(source, shared);
-    const signer = createTokenSigner({ ...shared, key: source.known.keys[0]! });
+    if (source instanceof ProvidedSigningKeys) return new ProvidedTokenSigner(source, shared);
+    if (keys !== undefined) return new RotatingTokenSigner({ ...shared, keys: source.keys });
+    const signer = createTokenSigner({ ...shared, key: source.keys[0]! });
     return Object.assign(signer, { algorithms: [signer.alg] });
   }
 
@@ -128,8 +133,8 @@ export class SigningResolver {
     { issuer, secret, key, keys }: SigningOptions,
     pathOfProvider: () => string,
   ): SigningKeySource {
-    if (keys === undefined) return listedKeys([key ?? secret!]);
-    if (!isProvider(keys)) return listedKeys(keys);
+    if (keys === undefined) return new HeldSigningKeys([key ?? secret!]);
+    if (!isProvider(keys)) return new HeldSigningKeys(keys);
     const known = this.providers.get(keys);
     if (known !== undefined) return known;
     const made = new ProvidedSigningKeys(keys, {

@@ -177,7 +177,7 @@ describe('publishing', () => {
     ]) {
       await expect(call()).rejects.toMatchObject({
         code: 'invalid_configuration',
-        message: expect.stringContaining('publisher: nothing can be published without it'),
+        message: expect.stringContaining('publisher: is not configured, so nothing is sent'),
       });
     }
   });

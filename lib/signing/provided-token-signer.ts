@@ -2,16 +2,16 @@ import { RotatingTokenSigner } from './rotating-token-signer.js';
 import { after, type MaybePromise } from '../token/maybe-promise.js';
 import type { TokenSignerOptions, WebhookTokenInput } from '../token/token-signer.js';
 import type { SignatureAlgorithm } from '../token/webhook-token.constants.js';
-import type { HeldSigningKeys, SigningKeySource } from './provided-signing-keys.js';
+import type { HeldSigningKeys, ProvidedSigningKeys } from './provided-signing-keys.js';
 import type { DestinationSigner } from './destination-signer.js';
 
-/** Signs for one issuer with keys that may be others tomorrow. They are parsed once for each list. */
-export class SourcedTokenSigner implements DestinationSigner {
+/** Signs with the keys of a provider, which change at run time. Each list of keys is parsed once. */
+export class ProvidedTokenSigner implements DestinationSigner {
   private held: HeldSigningKeys | undefined;
   private signer: RotatingTokenSigner | undefined;
 
   constructor(
-    private readonly source: SigningKeySource,
+    private readonly source: ProvidedSigningKeys,
     private readonly options: Omit<TokenSignerOptions, 'key'>,
   ) {}
 
