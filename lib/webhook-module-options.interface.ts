@@ -4,9 +4,9 @@ import type { WebhookClock } from './clock/webhook-clock.js';
 import type { WebhookPublisherOptions } from './publisher/publisher-options.interface.js';
 import type { WebhookReceiverOptions } from './receiver/receiver-options.interface.js';
 
-/** What the module does: receive, publish, or both. */
+/** Options of the module: it receives, publishes, or both. */
 export interface WebhookModuleOptions {
-  /** One receiver, or several with a name each. */
+  /** One receiver, or several, each with its own name. */
   readonly receiver?: WebhookReceiverOptions | readonly WebhookReceiverOptions[] | undefined;
   readonly publisher?: WebhookPublisherOptions | undefined;
   /**
@@ -14,21 +14,21 @@ export interface WebhookModuleOptions {
    * default `true`.
    */
   readonly checkStores?: boolean | undefined;
-  /** How long a shutdown waits for handlers that run, as milliseconds or text; default `'10s'`. */
+  /** How long a shutdown waits for handlers that run, default `'10s'`. */
   readonly shutdownTimeout?: Duration | undefined;
-  /** Where the time comes from; default the machine's clock. For tests: `TestClock` of `./testing`. */
+  /** The source of time; default the system clock. In tests, use `TestClock` of `./testing`. */
   readonly clock?: WebhookClock | undefined;
 }
 
-/** What must be known before the options are, as it shapes the module itself. */
+/** Options that shape the module itself, so they are needed before a factory runs. */
 export interface WebhookModuleExtras {
-  /** Whether other modules see the publisher and the guard without importing this one; default `true`. */
+  /** Whether other modules can inject the publisher and the guard without importing this one; default `true`. */
   readonly isGlobal?: boolean | undefined;
   /** Provides the `HttpService` that deliveries are sent with: `HttpModule.register({ … })`; default the plain `HttpModule`. */
   readonly httpModule?: Type | DynamicModule | undefined;
 }
 
-/** Makes the options; for `forRootAsync({ useClass })` and `useExisting`. */
+/** Creates the options; for `forRootAsync({ useClass })` and `useExisting`. */
 export interface WebhookOptionsFactory {
   /** Called once, at start-up. */
   createWebhookOptions(): WebhookModuleOptions | Promise<WebhookModuleOptions>;

@@ -22,14 +22,14 @@ const MODULE: OptionShape<WebhookModuleOptions> = {
   clock: {
     holds: (value) => hasMethods(value, ['now', 'wakeAt']),
     message:
-      "must be a WebhookClock: an object with now and wakeAt; leave it out for the machine's",
+      'must be a WebhookClock: an object with now and wakeAt; leave it out for the system clock',
   },
 };
 
 /** The module's options, checked and filled. */
 export interface ResolvedWebhookOptions {
   readonly receivers: ResolvedReceivers;
-  /** Absent where nothing is published. */
+  /** Absent if nothing is published. */
   readonly publisher: ResolvedPublisherOptions | undefined;
   readonly checkStores: boolean;
   readonly clock: WebhookClock;
@@ -79,7 +79,7 @@ export function resolveWebhookOptions(options: WebhookModuleOptions): ResolvedWe
   };
 }
 
-/** A queue hands what it holds to one consumer, and two would take each other's. */
+/** A queue has one consumer: two would take each other's deliveries. */
 function checkQueues(
   receivers: ResolvedReceivers,
   publisher: ResolvedPublisherOptions | undefined,
@@ -93,7 +93,7 @@ function checkQueues(
     faults.require(
       owner === undefined,
       `receiver "${name}".queue`,
-      `is the queue of ${owner} too: make another one, on the same database under another name`,
+      `is also the queue of ${owner}; create another one, for example on the same database under another name`,
     );
     owners.set(queued.queue, `receiver "${name}"`);
   }
@@ -104,7 +104,7 @@ function noOptions(): WebhookConfigurationError {
     {
       path: 'WebhookModule',
       message:
-        'has no options: give forRoot an object, or return one from the factory of forRootAsync',
+        'has no options; pass an object to forRoot, or return one from the factory of forRootAsync',
     },
   ]);
 }

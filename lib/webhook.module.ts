@@ -14,12 +14,12 @@ import {
   OPTIONS_TYPE,
 } from './webhook.module-definition.js';
 
-/** Its name is what Nest says cannot be resolved where the class is imported as it is. */
+/** Nest prints this description if a module imports the class itself. */
 const RESOLVED_OPTIONS = Symbol(
   'options of WebhookModule: import WebhookModule.forRoot(), not WebhookModule',
 );
 
-/** Options reach the rooms as providers, so no room knows the module. */
+/** Options are passed to the folders as providers, so that no folder imports the module. */
 const OPTION_PROVIDERS: Provider[] = [
   {
     provide: RESOLVED_OPTIONS,
@@ -69,7 +69,7 @@ const OPTION_PROVIDERS: Provider[] = [
 })
 export class WebhookModule extends ConfigurableModuleClass {
   /**
-   * Registers the module with options that are known now.
+   * Registers the module with the given options.
    *
    * @throws WebhookConfigurationError at start-up, with every fault and its remedy
    */
@@ -77,7 +77,7 @@ export class WebhookModule extends ConfigurableModuleClass {
     return super.forRoot(options);
   }
 
-  /** Registers the module with options that are made at start-up: `useFactory`, `useClass`, `useExisting`. */
+  /** Registers the module with options that are created at start-up: `useFactory`, `useClass`, `useExisting`. */
   static override forRootAsync(options: typeof ASYNC_OPTIONS_TYPE): DynamicModule {
     return super.forRootAsync(options);
   }

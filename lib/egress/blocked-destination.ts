@@ -1,8 +1,8 @@
 import { type WebhookDestinationBlockedError, isWebhookError } from '../errors/webhook.error.js';
 
 /**
- * Finds the refusal of the egress guard in what an HTTP client threw: the error itself, one of its
- * causes, or one of the attempts an `AggregateError` gathers.
+ * Finds the egress guard's error in an error of an HTTP client: the error itself, one of its causes, or one
+ * of the errors of an `AggregateError`.
  */
 export function blockedDestination(error: unknown): WebhookDestinationBlockedError | undefined {
   const open: unknown[] = [error];
@@ -12,7 +12,7 @@ export function blockedDestination(error: unknown): WebhookDestinationBlockedErr
     if (typeof next !== 'object' || next === null || seen.has(next)) continue;
     seen.add(next);
     if (isWebhookError(next, 'destination_blocked')) return next as WebhookDestinationBlockedError;
-    // By shape: clients wrap errors in classes of their own, from realms of their own.
+    // By shape, since clients wrap errors in their own classes, possibly of another realm.
     const { cause, errors } = next as { cause?: unknown; errors?: unknown };
     open.push(cause, ...(Array.isArray(errors) ? (errors as unknown[]) : []));
   }

@@ -10,7 +10,7 @@ import { specialNetworkOf } from './special-networks.js';
 
 /** Which addresses deliveries may go to. By default: public ones, over HTTPS. */
 export interface EgressOptions {
-  /** Also deliver over plain `http:`, where anybody on the way can read the token. Default: `false`. */
+  /** Also deliver over plain `http:`, where anyone on the network path can read the token. Default: `false`. */
   readonly allowHttp?: boolean | undefined;
   /**
    * Also deliver to loopback, RFC 1918, 100.64.0.0/10 and fc00::/7. Link-local, cloud metadata, multicast
@@ -18,8 +18,8 @@ export interface EgressOptions {
    */
   readonly allowPrivateNetworks?: boolean | undefined;
   /**
-   * Addresses (`'10.1.2.3'`, `'fd12::7'`) and networks (`'10.1.0.0/16'`) to open, whatever else refuses
-   * them; exactly these, and nothing beside them. Default: none.
+   * Addresses (`'10.1.2.3'`, `'fd12::7'`) and networks (`'10.1.0.0/16'`) to allow, whichever rule refuses them.
+   * Default: none.
    */
   readonly allowedAddresses?: readonly string[] | undefined;
   /**
@@ -42,31 +42,30 @@ const BLOCKED_PORTS: ReadonlySet<number> = new Set([
   6669, 6679, 6697, 10080,
 ]);
 
-const RESOLVER = 'correct what the resolver answers';
+const RESOLVER = 'correct the answers of the resolver';
 
-/** URLs that are remembered for having passed. */
+/** URLs that passed the checks and are cached. */
 const MAX_PASSED = 1_000;
 
-/** Names that mean this machine whatever a resolver says, RFC 6761, section 6.3. */
+/** Names that always mean this machine, RFC 6761, section 6.3. */
 const LOCALHOST = /(?:^|\.)localhost\.*$/;
 
 /**
  * Decides where deliveries may go.
  *
- * URLs and names are only as good as the address behind them at the moment of the connection: what is
- * checked here when an endpoint is registered is checked again by {@link createGuardedAgents} on every
- * attempt.
+ * A URL is as safe as the address it resolves to when the connection is made. The checks made here when an
+ * endpoint is registered are repeated by {@link createGuardedAgents} for every connection.
  */
 export class EgressPolicy {
   private readonly allowHttp: boolean;
   private readonly allowPrivateNetworks: boolean;
   private readonly allowed: readonly IpNetwork[];
   private readonly allowedPorts: ReadonlySet<number>;
-  /** URLs that were found good. They may carry a credential, so nothing that prints this object may see them. */
+  /** URLs that passed. They may hold a credential, so they are never printed. */
   readonly #passed = new Set<string>();
 
   /**
-   * Lists what is wrong with options, with remedies.
+   * Returns the faults of the options, with remedies.
    *
    * @returns faults with paths relative to the options: `allowedAddresses[0]`
    */
@@ -91,8 +90,8 @@ export class EgressPolicy {
   }
 
   /**
-   * Checks what can be told from the URL alone: its scheme, that it carries no credentials, and its host
-   * when that is an address in any notation or a `localhost` name.
+   * Checks the URL alone: its scheme, its port, that it has no credentials, and its host if that is an address
+   * in any notation or a `localhost` name.
    *
    * @returns the URL as the WHATWG parser reads it, which is what must be called
    * @throws {@link WebhookDestinationBlockedError}
@@ -102,24 +101,24 @@ export class EgressPolicy {
     if (parsed.protocol !== 'https:' && !(parsed.protocol === 'http:' && this.allowHttp)) {
       throw new WebhookDestinationBlockedError(
         parsed.protocol === 'http:'
-          ? 'The destination was refused: plain http: sends the token readable; use https:, or set allowHttp.'
+          ? 'The destination was refused: plain http: sends the token unencrypted; use https:, or set allowHttp.'
           : `The destination was refused: its scheme is not ${this.allowHttp ? 'https: or http:' : 'https:'}.`,
       );
     }
     if (parsed.username !== '' || parsed.password !== '') {
       throw new WebhookDestinationBlockedError(
-        'The destination was refused: a user name or password in the URL would take the place of the token; remove it.',
+        'The destination was refused: a user name or password in the URL would replace the token; remove it.',
       );
     }
     if (parsed.port === '0') {
       throw new WebhookDestinationBlockedError(
-        'The destination was refused: nothing can listen at port 0; leave the port out, or write the one that is meant.',
+        'The destination was refused: nothing can listen on port 0; correct the port, or leave it out.',
       );
     }
     const port = Number(parsed.port);
     if (BLOCKED_PORTS.has(port) && !this.allowedPorts.has(port)) {
       throw new WebhookDestinationBlockedError(
-        `The destination was refused: port ${port} belongs to another protocol, and browsers block it too; use another port, or name it in allowedPorts.`,
+        `The destination was refused: port ${port} belongs to another protocol, and browsers block it too; use another port, or add it to allowedPorts.`,
       );
     }
     const host = hostOf(parsed);
@@ -129,8 +128,8 @@ export class EgressPolicy {
   }
 
   /**
-   * Checks a URL as {@link checkUrl} does, for callers that come again and again: what its text says does not change, so one
-   * that has passed is not taken apart anew.
+   * Checks a URL as {@link checkUrl} does, and caches the ones that pass, for callers that use the same URL
+   * often.
    *
    * @throws {@link WebhookDestinationBlockedError}
    */
@@ -151,7 +150,7 @@ export class EgressPolicy {
     const written = isIP(address);
     if (family && family !== written) {
       throw refusal('is', {
-        rule: 'no IP address of the family it is said to be',
+        rule: 'not an IP address of the family that the resolver reports',
         remedy: RESOLVER,
       });
     }
@@ -162,8 +161,8 @@ export class EgressPolicy {
   /**
    * Checks all addresses a name has; a single bad one refuses the name.
    *
-   * @throws {@link WebhookDestinationBlockedError}, which tells the rule but not the address: whoever may
-   *   register an endpoint must not learn from it how names resolve inside the network
+   * @throws {@link WebhookDestinationBlockedError}, which names the rule but not the address: a
+   *   tenant who registers an endpoint must not learn how names resolve inside the network
    */
   checkResolved(hostname: string, addresses: readonly LookupAddress[]): void {
     for (const { address } of addresses) {
@@ -187,7 +186,7 @@ export class EgressPolicy {
     return parsed;
   }
 
-  /** Passes when either loopback is open: which one the name means is told by the lookup. */
+  /** Passes if either loopback address is allowed: the lookup decides which one the name means. */
   private checkLocalhost(host: string): void {
     const fault = this.faultOf('127.0.0.1');
     if (fault !== undefined && this.faultOf('::1') !== undefined) throw refusal('is', fault, host);
@@ -196,15 +195,15 @@ export class EgressPolicy {
   /** The rule that forbids the address, and the option that would lift it. */
   private faultOf(address: string): Fault | undefined {
     const ip = parseIpAddress(address);
-    if (ip === undefined) return { rule: 'no IP address', remedy: RESOLVER };
+    if (ip === undefined) return { rule: 'not an IP address', remedy: RESOLVER };
     if (this.allowed.some((network) => network.contains(ip))) return undefined;
     const special = specialNetworkOf(ip);
     if (special === undefined || (special.private && this.allowPrivateNetworks)) return undefined;
     return {
       rule: special.rule,
       remedy: special.private
-        ? 'if that is meant, set allowPrivateNetworks or name it in allowedAddresses'
-        : 'if that is meant, name it in allowedAddresses',
+        ? 'if this is intended, set allowPrivateNetworks or add it to allowedAddresses'
+        : 'if this is intended, add it to allowedAddresses',
     };
   }
 }
@@ -215,7 +214,7 @@ interface Fault {
   readonly remedy: string;
 }
 
-/** @param host - only what is safe to repeat: a host's name or address, never the URL */
+/** @param host - a host name or address, which is safe to show; never the URL */
 function refusal(relation: string, { rule, remedy }: Fault, host?: string): Error {
   const destination = host === undefined ? 'The destination' : `The destination "${host}"`;
   return new WebhookDestinationBlockedError(
@@ -227,7 +226,7 @@ function parse(url: string | URL): URL {
   try {
     return new URL(url);
   } catch {
-    // The parser's own error repeats its input, which may hold credentials.
+    // The parser's own error quotes its input, which may hold credentials.
     throw new WebhookDestinationBlockedError(
       'The destination was refused: it is not an absolute URL; write one such as "https://example.com/webhooks".',
     );
@@ -246,17 +245,17 @@ function addressesOf(host: string, lookup: typeof dns.lookup): Promise<LookupAdd
 }
 
 function switchFaults(path: string, value: unknown): ConfigurationFault[] {
-  // The text 'false' of an environment variable would count as true.
+  // The string 'false' of an environment variable would count as true.
   return value === undefined || typeof value === 'boolean'
     ? []
-    : [{ path, message: 'write true or false; compare the text of an environment variable first' }];
+    : [{ path, message: 'must be a boolean; convert the string of an environment variable first' }];
 }
 
 function addressFaults(addresses: unknown): ConfigurationFault[] {
   const path = 'allowedAddresses';
   if (addresses === undefined) return [];
   if (!Array.isArray(addresses)) {
-    return [{ path, message: 'write a list of addresses and networks, such as ["10.1.0.0/16"]' }];
+    return [{ path, message: 'must be a list of addresses and networks, such as ["10.1.0.0/16"]' }];
   }
   return addresses.flatMap((address: unknown, index) => {
     const message = IpNetwork.faultOf(address);

@@ -7,17 +7,17 @@ import { WebhookDestinationBlockedError } from '../errors/webhook.error.js';
 import { unprinted } from '../options/unprinted.js';
 import type { EgressPolicy } from './egress-policy.js';
 
-/** Where a connection is about to go, as HTTP clients say it. */
+/** The target of a connection, as HTTP clients pass it. */
 interface ConnectionTarget {
   readonly host?: string | null | undefined;
   /** Of a Unix socket. */
   readonly socketPath?: string | null | undefined;
-  /** The same, as Node's agents say it here. */
+  /** The same, under the name that Node's agents use. */
   readonly path?: string | null | undefined;
 }
 
 /**
- * Checks what is known before the connection: a literal address is never looked up.
+ * Checks a literal address, which is never looked up, and refuses Unix sockets.
  *
  * @throws {@link WebhookDestinationBlockedError}
  */
@@ -33,23 +33,23 @@ export function checkTarget(
   if (host && isIP(host) !== 0) policy.checkAddress(host);
 }
 
-/** Ends a connection to an address that is not allowed, however the socket came by it. */
+/** Closes a connection whose peer has an address that is not allowed. */
 export function watchPeer(policy: EgressPolicy, socket: Socket): void {
   socket.prependOnceListener('connect', () => {
     const peer = socket.remoteAddress;
-    // A connection that was reset at once has no peer any more; that is a failure, not a refusal.
+    // A connection that was reset at once has no peer address; that is a failure, not a refusal.
     if (peer === undefined) return void socket.destroy(resetAtOnce());
     const blocked = blockedBy(() => policy.checkAddress(peer));
     if (blocked !== undefined) socket.destroy(blocked);
   });
 }
 
-/** Said outright: a connection destroyed without an error before TLS is up keeps undici waiting for ever. */
+/** Explicit, because undici waits forever for a connection that is destroyed without an error before TLS is established. */
 function resetAtOnce(): NodeJS.ErrnoException {
   return Object.assign(new Error('The connection was reset.'), { code: 'ECONNRESET' });
 }
 
-/** What a check throws. */
+/** Returns what a check throws. */
 export function blockedBy(check: () => void): Error | undefined {
   try {
     check();
@@ -60,12 +60,12 @@ export function blockedBy(check: () => void): Error | undefined {
 }
 
 /**
- * A lookup whose answers are allowed ones. The connection is made to the very answer that was checked,
- * so a name that changes its address between two questions (DNS rebinding) gains nothing.
+ * A lookup that returns allowed addresses only. The connection is made to the address that was checked, so
+ * DNS rebinding cannot bypass the check.
  */
 export function guardedLookup(policy: EgressPolicy, lookup: typeof dns.lookup): LookupFunction {
   return (hostname, options, callback) => {
-    // All of them, also when one is asked for: a name with one bad address is refused, not tried by luck.
+    // Always all addresses: a name with a single forbidden address is refused.
     lookup(hostname, { ...options, all: true }, (error, addresses) => {
       if (error) return callback(error, '');
       const [first] = addresses;
@@ -80,7 +80,7 @@ export function guardedLookup(policy: EgressPolicy, lookup: typeof dns.lookup): 
   };
 }
 
-/** Some resolvers answer nothing without calling it an error, and a socket would then wait for ever. */
+/** Some resolvers return no address and no error; the socket would then wait forever. */
 function notFound(hostname: string): NodeJS.ErrnoException {
   return Object.assign(new Error(`getaddrinfo ENOTFOUND ${hostname}`), {
     code: 'ENOTFOUND',
@@ -88,7 +88,7 @@ function notFound(hostname: string): NodeJS.ErrnoException {
   });
 }
 
-/** Certificates for destinations that need their own; a certificate is always verified. */
+/** Certificates for destinations that need their own. Server certificates are always verified. */
 export type EgressTlsOptions = Pick<
   https.AgentOptions,
   'ca' | 'cert' | 'key' | 'pfx' | 'passphrase'
@@ -102,7 +102,7 @@ export interface GuardedAgentsOptions {
   readonly maxSockets?: number | undefined;
 }
 
-/** The agents every delivery goes through. */
+/** The agents that every delivery is sent with. */
 export interface GuardedAgents {
   readonly httpAgent: http.Agent;
   readonly httpsAgent: https.Agent;
@@ -114,8 +114,8 @@ export interface GuardedAgents {
  * Creates agents that connect only where the policy allows.
  *
  * A refused request fails with a {@link WebhookDestinationBlockedError}; clients that wrap errors keep it
- * as the cause, see {@link blockedDestination}. Redirects and proxies are the caller's to switch off: an
- * agent sees the connection it is asked for, not the one a proxy then makes.
+ * as the cause, see {@link blockedDestination}. The caller must disable redirects and proxies: an agent sees
+ * its own connection, not the one that a proxy makes.
  */
 export function createGuardedAgents(
   policy: EgressPolicy,
@@ -125,7 +125,7 @@ export function createGuardedAgents(
   const pool = { keepAlive: true, maxSockets: options.maxSockets ?? Infinity };
   const httpAgent = guard(new http.Agent(pool), policy, lookup);
   const httpsAgent = guard(
-    // Both said outright: the environment (NODE_TLS_REJECT_UNAUTHORIZED, NODE_OPTIONS) can weaken defaults.
+    // Explicit, because the environment (NODE_TLS_REJECT_UNAUTHORIZED, NODE_OPTIONS) can weaken the defaults.
     new https.Agent({ ...options.tls, ...pool, minVersion: 'TLSv1.2', rejectUnauthorized: true }),
     policy,
     lookup,
@@ -150,11 +150,11 @@ function guard<Agent extends http.Agent>(
   agent.createConnection = (options, callback) => {
     const { host } = options as Partial<TcpNetConnectOpts>;
     const { socketPath, path } = options;
-    // Agents get the path of a Unix socket here and not that of the request.
+    // Here `path` is the path of a Unix socket, not of the request.
     const blocked = blockedBy(() => checkTarget(policy, { host, socketPath, path }));
     if (blocked !== undefined) return refusedSocket(blocked);
     const socket = connect({ ...options, lookup: checkedLookup }, callback);
-    // The last word has the address the socket got, however it came by it.
+    // Checks the address that the socket really connected to.
     if (socket instanceof Socket) watchPeer(policy, socket);
     return socket;
   };
@@ -164,8 +164,8 @@ function guard<Agent extends http.Agent>(
 }
 
 /**
- * What a server says before it was asked would be taken for the answer to the next request on the connection: an
- * idle one that says anything is closed.
+ * Closes an idle connection on which the server sends data: it would be taken for the answer to the next
+ * request.
  */
 function watchIdleSockets(agent: http.Agent): void {
   const keep = agent.keepSocketAlive.bind(agent);
@@ -185,12 +185,12 @@ function watchIdleSockets(agent: http.Agent): void {
 
 /**
  * A socket that fails before it connects. Unlike an error thrown or called back, it leaves the agent's
- * queue like any lost connection, so that requests waiting for a free socket are not left hanging.
+ * queue like any lost connection, so that requests that wait for a free socket continue.
  */
 function refusedSocket(error: Error): Socket {
   const socket = new Socket();
   socket.on('error', () => undefined); // the request may be gone before it listens
-  // Not at once, for nobody would hear of it; not later, for a write would fail first, with another error.
+  // Not now, since no one listens yet; not later, since a write would fail first, with another error.
   process.nextTick(() => socket.destroy(error));
   return socket;
 }

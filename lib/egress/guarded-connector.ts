@@ -9,7 +9,7 @@ import {
 } from './guarded-agent.js';
 import type { EgressPolicy } from './egress-policy.js';
 
-/** What a connector is told, as undici has it. */
+/** The target of a connection, as undici passes it. */
 interface ConnectorRequest {
   readonly hostname: string;
   readonly socketPath?: string | null;
@@ -23,7 +23,7 @@ type Connector<Request extends ConnectorRequest> = (
   callback: Connected,
 ) => unknown;
 
-/** What a connector is made with, so that the guard holds. */
+/** Settings that the guard needs. */
 interface ConnectorSettings extends EgressTlsOptions {
   readonly lookup: LookupFunction;
   readonly minVersion: 'TLSv1.2';
@@ -33,7 +33,7 @@ interface ConnectorSettings extends EgressTlsOptions {
 }
 
 /**
- * Makes a connector that connects only where the policy allows: the rules of the guarded agents, for undici.
+ * Creates a connector for undici that applies the rules of the guarded agents.
  *
  * @param build - undici's `buildConnector`
  */
@@ -48,11 +48,11 @@ export function guardConnector<Request extends ConnectorRequest>(
   const connect = build({
     ...options.tls,
     lookup: guardedLookup(policy, options.lookup ?? dns.lookup),
-    // Both said outright: the environment (NODE_TLS_REJECT_UNAUTHORIZED, NODE_OPTIONS) can weaken defaults.
+    // Explicit, because the environment (NODE_TLS_REJECT_UNAUTHORIZED, NODE_OPTIONS) can weaken the defaults.
     minVersion: 'TLSv1.2',
     rejectUnauthorized: true,
     allowH2: false,
-    // The attempt has a deadline of its own.
+    // The attempt has its own deadline.
     timeout: 0,
   });
   return (request, callback) => {
@@ -64,8 +64,9 @@ export function guardConnector<Request extends ConnectorRequest>(
       return undefined;
     }
     const socket = connect(request, callback);
-    // One that cannot be watched is none to send a token over.
-    if (!(socket instanceof Socket)) throw new TypeError('undici gives no socket to watch.');
+    // No token is sent over a connection that cannot be checked.
+    if (!(socket instanceof Socket))
+      throw new TypeError('undici did not return a socket, so its peer cannot be checked.');
     watchPeer(policy, socket);
     return socket;
   };

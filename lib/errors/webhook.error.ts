@@ -1,12 +1,12 @@
-/** What can be logged of anything that was thrown: its message may quote what it failed on. */
+/** The part of a thrown value that is safe to log: its message may quote the data it failed on. */
 export function errorName(error: unknown): string {
   return error instanceof Error ? error.name : typeof error;
 }
 
-/** Shared by every copy of the package in a process, so that errors are recognised across two of them. */
+/** Shared by all copies of the package in a process, so that each recognises the errors of the others. */
 const BRAND = Symbol.for('nestjs-webhook-token/error');
 
-/** What {@link WebhookError.toJSON} gives: safe to log, to store and to send. */
+/** The result of {@link WebhookError.toJSON}: safe to log, to store and to send. */
 export interface WebhookErrorJson {
   readonly name: string;
   readonly code: string;
@@ -14,7 +14,7 @@ export interface WebhookErrorJson {
 }
 
 /**
- * The root of every error this package throws.
+ * The base class of every error this package throws.
  *
  * `code` is the contract: stable over versions, one per case. The message may change. Neither the
  * message nor `toJSON()` nor `inspect` ever shows a secret, a token or a payload.
@@ -33,14 +33,14 @@ export abstract class WebhookError<Code extends string = string> extends Error {
     return true;
   }
 
-  /** Name, code and message; never the cause, which belongs to somebody else. */
+  /** Name, code and message, without the cause, which may hold data of the application. */
   toJSON(): WebhookErrorJson {
     return { name: this.name, code: this.code, message: this.message };
   }
 }
 
-// The name of the class that is thrown, without each of them having to say it, and once for all errors: a refusal is made for
-// each request that somebody forges. A bundler that renames classes renames it too: `code` is what to compare.
+// One getter instead of a member for each error: an error is created for every forged request. A bundler that renames classes
+// changes the name too, so compare `code`.
 Object.defineProperty(WebhookError.prototype, 'name', {
   configurable: true,
   get(this: WebhookError): string {
@@ -49,7 +49,7 @@ Object.defineProperty(WebhookError.prototype, 'name', {
 });
 
 /**
- * Tells whether a value is an error of this package, also when it comes from a second copy of it.
+ * Whether a value is an error of this package, or of another copy of it.
  *
  * @param error - any caught value
  * @param code - when given, the code must be this one too
@@ -72,16 +72,16 @@ export type WebhookTokenErrorCode =
   | 'token_too_large'
   /** Not three canonical base64url parts, or a header that is not allowed. */
   | 'invalid_token'
-  /** The signature does not hold under any key of the issuer. */
+  /** No key of the issuer verifies the signature. */
   | 'bad_signature'
   /** The issuer is known, the `kid` is not. */
   | 'unknown_key'
-  /** `iss` is nobody this verifier trusts. */
+  /** `iss` is not a trusted issuer. */
   | 'wrong_issuer'
-  /** `aud` names somebody else, or the token has one and none is configured. */
+  /** `aud` names another audience, or the token has one and the receiver has none configured. */
   | 'wrong_audience'
   | 'token_expired'
-  /** `nbf` or `iat` lies in the future, beyond the tolerance. */
+  /** `nbf` or `iat` is in the future, beyond the tolerance. */
   | 'token_not_yet_valid'
   /** `exp - iat` is longer than the verifier allows. */
   | 'token_too_old'
@@ -90,9 +90,9 @@ export type WebhookTokenErrorCode =
   | 'missing_claim'
   | 'invalid_claim';
 
-/** A token was refused, or could not be made. */
+/** A token was refused, or could not be created. */
 export class WebhookTokenError extends WebhookError<WebhookTokenErrorCode> {
-  /** The claim at fault, named only once the signature has held. */
+  /** The invalid claim; set only after the signature was verified. */
   readonly claim?: string;
 
   constructor(
@@ -105,41 +105,41 @@ export class WebhookTokenError extends WebhookError<WebhookTokenErrorCode> {
   }
 }
 
-/** Why a store does not do its part. */
+/** Why a store, or a source of keys, failed. */
 export type WebhookStoreErrorCode =
   /** It cannot be reached. */
   | 'store_unavailable'
-  /** Its bound is reached, and nothing may be dropped. */
+  /** Its limit is reached, and it must not drop entries. */
   | 'store_full'
-  /** The keys a token would be checked with cannot be had now. */
+  /** The keys that verify the token are unavailable. */
   | 'keys_unavailable'
-  /** The secret of an endpoint cannot be opened: its sealing key is missing, or it is not what was sealed. */
+  /** The secret of an endpoint cannot be opened: its sealing key is missing, or the stored value was changed. */
   | 'sealed_secret_unreadable'
-  /** What is stored of an endpoint cannot be used. */
+  /** The stored settings of an endpoint are invalid. */
   | 'endpoint_unreadable'
   /** Its tables are missing, or older than this version of the package: `npx nestjs-webhook-token migrate` brings them up to date. */
   | 'schema_behind'
-  /** A newer version of the package has changed its tables; told by `migrate()` alone. */
+  /** A newer version of the package has changed its tables; only `migrate()` reports it. */
   | 'schema_ahead';
 
 /**
- * A replay store, a delivery queue, an endpoint store or a source of keys does not do its part; the caller fails
- * closed and may try again.
+ * A replay store, a queue, an endpoint store or a source of keys failed. The caller fails closed and may
+ * try again.
  */
 export class WebhookStoreError extends WebhookError<WebhookStoreErrorCode> {}
 
 /** Why nothing could be signed. */
 export type WebhookSigningErrorCode =
-  /** The signer threw, or what it gave is no signature of its algorithm. */
+  /** The signer threw, or did not return a signature of its algorithm. */
   | 'signing_failed'
-  /** No key may be signed with at this time: their windows leave a gap, or a provider gives none. */
+  /** No key is valid now: there is a gap between the keys' windows, or a provider has no key. */
   | 'no_signing_key';
 
-/** A token could not be signed now; later it may. */
+/** A token cannot be signed now. A later attempt may succeed. */
 export class WebhookSigningError extends WebhookError<WebhookSigningErrorCode> {
   /**
    * Name, code, message and stack, but not the cause: it comes from the application's signer or provider, and
-   * its text may hold anything. Whoever wants it reads `cause`.
+   * its message may hold anything. It is available as `cause`.
    *
    * @internal
    */
@@ -150,8 +150,8 @@ export class WebhookSigningError extends WebhookError<WebhookSigningErrorCode> {
 }
 
 /**
- * `replayed`: the id was seen, done or with other content. `in_progress`: it is being handled now.
- * `lease_lost`: the handler has held the event for longer than it could, and another may be at it.
+ * `replayed`: the id was used before, for a handled event or for other content. `in_progress`: it is being handled now.
+ * `lease_lost`: the handler ran longer than its lease, and another process may be handling the event.
  * `unsupported_option`: the event cannot be recorded in a transaction, by this store or by this handler.
  */
 export type WebhookReplayErrorCode =
@@ -162,15 +162,15 @@ export class WebhookReplayError extends WebhookError<WebhookReplayErrorCode> {}
 
 /** Why a body was refused. */
 export type WebhookPayloadErrorCode =
-  /** A payload travels by HEAD or POST, and by nothing else. */
+  /** A webhook is sent by HEAD or POST only. */
   | 'method_not_allowed'
-  /** A body arrived, and nothing in the token authenticates it. */
+  /** There is a body, and nothing in the token authenticates it. */
   | 'hash_required'
-  /** The body is not the one the token speaks of. */
+  /** The body does not match the digest in the token. */
   | 'hash_mismatch'
-  /** The digest's algorithm or form is none of the six, or there is no body it could be checked on. */
+  /** The digest's algorithm or form is not supported, or there is no body to compare it with. */
   | 'hash_unsupported'
-  /** The body is larger than the receiver takes. */
+  /** The body is larger than the receiver accepts. */
   | 'payload_too_large'
   /** A content coding or charset the receiver does not decode. */
   | 'unsupported_encoding'
@@ -178,14 +178,14 @@ export type WebhookPayloadErrorCode =
   | 'unsupported_content_type'
   /** The body is authentic and does not parse, or its data does not validate. */
   | 'invalid_payload'
-  /** The sender went away before the whole body had arrived. */
+  /** The sender closed the connection before the whole body had arrived. */
   | 'payload_incomplete'
   /** Something in the application read the body before the webhook guard ran. */
   | 'payload_consumed'
-  /** A large body cannot be kept in a file: no room, no right to write there, or too many of them at once. */
+  /** A large body cannot be written to a file: the disk is full, the directory is not writable, or there are too many at once. */
   | 'spool_unavailable';
 
-/** A payload was refused, on its way in or out. */
+/** A received or published payload was refused. */
 export class WebhookPayloadError extends WebhookError<WebhookPayloadErrorCode> {
   /** The methods the token's wire format has; only with `method_not_allowed`. */
   readonly methods?: readonly string[];
@@ -209,11 +209,11 @@ export class WebhookDestinationBlockedError extends WebhookError<'destination_bl
 
 /** Why an event could not be accepted for delivery. */
 export type WebhookDeliveryErrorCode =
-  /** There is no such endpoint, or it is another tenant's. */
+  /** There is no such endpoint, or it belongs to another tenant. */
   | 'unknown_endpoint'
-  /** The delivery log knows no delivery of this id. */
+  /** The delivery log has no delivery with this id. */
   | 'unknown_delivery'
-  /** The option cannot be honoured by this publisher or queue. */
+  /** This publisher or queue does not support the option. */
   | 'unsupported_option'
   /** The option's value is wrong. */
   | 'invalid_option'
@@ -227,12 +227,12 @@ export type WebhookDeliveryErrorCode =
   | 'aborted'
   /** An endpoint with this id exists. */
   | 'endpoint_exists'
-  /** Somebody else changed the endpoint at the same time. */
+  /** The endpoint was changed concurrently. */
   | 'endpoint_changed';
 
-/** An event was not accepted for delivery, or an endpoint not changed; nothing of it was recorded. */
+/** An event was not accepted for delivery, or an endpoint was not changed. Nothing was recorded. */
 export class WebhookDeliveryError extends WebhookError<WebhookDeliveryErrorCode> {
-  /** Each member that is wrong, with its remedy; only with `invalid_option`, where an endpoint was described. */
+  /** Each invalid member, with its remedy; only with `invalid_option`, for the description of an endpoint. */
   readonly faults?: readonly ConfigurationFault[];
 
   constructor(
@@ -245,7 +245,7 @@ export class WebhookDeliveryError extends WebhookError<WebhookDeliveryErrorCode>
   }
 }
 
-/** One fault of a configuration: where it is, and what to do about it. */
+/** One fault of a configuration, and its remedy. */
 export interface ConfigurationFault {
   /** The option, as a path from the root: `receiver.issuers[0].secret`. */
   readonly path: string;
@@ -257,7 +257,7 @@ export interface ConfigurationFault {
  * The configuration cannot work. Start-up fails with every fault listed, each with its remedy.
  */
 export class WebhookConfigurationError extends WebhookError<'invalid_configuration'> {
-  /** @param options.cause - what a source of configuration failed with */
+  /** @param options.cause - the error of the source that the configuration was read from */
   constructor(
     readonly faults: readonly ConfigurationFault[],
     options: ErrorOptions = {},

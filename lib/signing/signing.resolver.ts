@@ -7,7 +7,7 @@ import { signingKeyFaults, spentKeyFaults } from './signing-key-list.js';
 import type { SigningKeyInput } from '../token/keys/signing-key.js';
 import { sharedFaults, createTokenSigner } from '../token/token-signer.js';
 import { publicationFaults } from './published-keys.js';
-import { RotatingTokenSigner } from '../token/rotating-token-signer.js';
+import { RotatingTokenSigner } from './rotating-token-signer.js';
 import {
   HeldSigningKeys,
   ProvidedSigningKeys,

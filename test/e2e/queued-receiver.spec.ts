@@ -519,7 +519,7 @@ describe('the options of a receiver that acknowledges before it handles', () => 
       "the publisher's queue",
       { receiver: queued, publisher },
       'receiver "default".queue',
-      /is the queue of the publisher too/,
+      /is also the queue of the publisher/,
     ],
     [
       "another receiver's queue",
@@ -530,7 +530,7 @@ describe('the options of a receiver that acknowledges before it handles', () => 
         ],
       },
       'receiver "b".queue',
-      /is the queue of receiver "a" too/,
+      /is also the queue of receiver "a"/,
     ],
   ])('refuse %s', async (_, options, path, message) => {
     const [, create] = adapters[0]!;

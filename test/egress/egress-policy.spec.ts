@@ -101,8 +101,8 @@ describe('EgressPolicy.checkUrl', () => {
     expect(check).toThrow(rule);
     expect(check).toThrow(
       openedWithPrivate
-        ? 'set allowPrivateNetworks or name it in allowedAddresses'
-        : '; if that is meant, name it in allowedAddresses',
+        ? 'set allowPrivateNetworks or add it to allowedAddresses'
+        : '; if this is intended, add it to allowedAddresses',
     );
   });
 });
