@@ -201,7 +201,7 @@ describe('an explanation of the body', () => {
     expect(hintsOf(explanation)['hash_on_head']).toMatch(/made for a POST/);
   });
 
-  it('that is a stream: read, or too large, or gone', async () => {
+  it('that is a stream: complete, too large or broken', async () => {
     const request = (body: Readable) => ({
       method: 'POST',
       headers: { authorization: `Bearer ${tokenOf({ hash: hashOf(compact) })}`, ...JSON_TYPE },
