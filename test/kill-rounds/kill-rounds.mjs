@@ -1,14 +1,14 @@
 import { ScriptProcess } from '../fixtures/child-process.mjs';
 
 const PROCESS = new URL('queue.process.mjs', import.meta.url);
-/** Deliveries that each process sets out to record; no process lives long enough to deliver them all. */
+/** Deliveries that each process tries to record; it is killed before it has delivered all of them. */
 const EACH = 200;
-/** Milliseconds without a line, once everything was delivered, after which nothing more is expected. */
+/** Milliseconds without output after which the last process is done, if everything was delivered. */
 const SILENCE = 2_000;
-/** Milliseconds without a line after which what is outstanding is lost: longer than any lease. */
+/** The same while deliveries are outstanding: longer than any lease. */
 const PATIENCE = 60_000;
 
-/** Runs a process until `done` says so of a line, then kills it without a chance to clean up. */
+/** Runs a process until `done` returns true for one of its lines, then kills it with SIGKILL. */
 async function runUntil(settings, done) {
   const child = new ScriptProcess(PROCESS, settings, (word, id) => {
     if (done(word, id)) void child.kill();
@@ -17,10 +17,12 @@ async function runUntil(settings, done) {
 }
 
 /**
- * Kills a publisher again and again, then lets one finish what the others have left.
+ * Kills a publisher in each round, then lets a last one deliver the rest.
  *
- * @param place - where the engine is, as `openQueue` takes it
- * @returns how many were `acknowledged`, which of them were `lost`, and how many were delivered `twice`
+ * A delivery arrives twice if its process is killed between the attempt and the record of its outcome. The number
+ * therefore depends on how many attempts run at once, and is reported with it.
+ *
+ * @param place - options for `openQueue`
  */
 export async function killRounds(engine, place, rounds) {
   const acknowledged = new Set();
@@ -31,7 +33,7 @@ export async function killRounds(engine, place, rounds) {
   };
   for (let round = 0; round < rounds; round++) {
     let lines = 0;
-    // At another point of its work each time, and never when all of it is done.
+    // Each process is killed at another point of its work.
     const last = 60 + ((round * 97) % 250);
     const settings = { engine, place, first: round * EACH, count: EACH };
     await runUntil(settings, (word, id) => {
@@ -40,13 +42,21 @@ export async function killRounds(engine, place, rounds) {
     });
   }
   const lost = () => [...acknowledged].filter((id) => !delivered.has(id));
-  // What was only in a process went with it, and nothing would ever be said of it.
+  // A queue in memory lost its deliveries with its process.
   if (engine !== 'memory') await finish({ engine, place, first: 0, count: 0 }, note, lost);
   const twice = [...delivered.values()].filter((count) => count > 1).length;
-  return { engine, kills: rounds, acknowledged: acknowledged.size, lost: lost(), twice };
+  const { concurrency } = place;
+  return {
+    engine,
+    concurrency,
+    kills: rounds,
+    acknowledged: acknowledged.size,
+    lost: lost(),
+    twice,
+  };
 }
 
-/** A last process, which is killed when it has delivered what there is and then said nothing for a while. */
+/** Runs a last process until it has been silent for a while. */
 async function finish(settings, note, lost) {
   let patience;
   const wait = () => {

@@ -1,26 +1,35 @@
-// A publisher's process for the kill rounds: records deliveries and attempts them until it is killed.
-// Says which deliveries are acknowledged, and which are delivered.
+// Records deliveries and attempts them until it is killed. Prints "acknowledged ID" and "delivered ID".
 import { openQueue } from '../fixtures/durable-queues.mjs';
 import { listen, say, settings } from '../fixtures/told-process.mjs';
 
+/** Deliveries that are recorded at once, so that a backlog builds up. */
+const WRITERS = 20;
 const { engine, place, first, count } = settings;
-const queue = await openQueue(engine, { concurrency: 20, ...place });
+const queue = await openQueue(engine, place);
 
 listen();
 await queue.consume(async ({ id }) => {
-  // Long enough that a kill finds some of them at work.
+  // A kill should interrupt some attempts.
   await new Promise((resolve) => setTimeout(resolve, 3));
   say('delivered', id);
   return { type: 'delivered' };
 });
 say('ready');
-for (let number = first; number < first + count; number++) {
-  const id = `delivery-${number}`;
+const numbers = Array.from({ length: count }, (_, index) => first + index);
+await Promise.all(Array.from({ length: WRITERS }, recordAll));
+
+async function recordAll() {
+  for (let number = numbers.shift(); number !== undefined; number = numbers.shift()) {
+    await record(`delivery-${number}`, `endpoint-${number % 7}`);
+  }
+}
+
+async function record(id, endpointId) {
   const delivery = {
     id,
     eventId: id,
     event: 'order.created',
-    endpointId: `endpoint-${number % 7}`,
+    endpointId,
     payload: { kind: 'json', bytes: Buffer.from('{}'), contentType: 'application/json' },
     createdAt: Date.now(),
   };

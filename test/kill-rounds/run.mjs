@@ -1,9 +1,9 @@
 /**
- * Kills publishers while they record and deliver, then counts what was lost:
- * `node test/kill-rounds/run.mjs [--rounds n] [--engine name,…] [--json]`.
+ * Kills publishers while they record and deliver, and counts lost and duplicate deliveries:
+ * `node test/kill-rounds/run.mjs [--rounds n] [--engine name,…] [--concurrency n,…] [--json]`.
  *
- * The queue in memory is there to be compared with. For the others, a delivery that was acknowledged and never made
- * makes the exit code 1.
+ * The exit code is 1 if a delivery that was acknowledged did not arrive. The queue in memory, which is expected to
+ * lose deliveries, is included for comparison.
  */
 import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -19,13 +19,21 @@ const { values } = parseArgs({
   options: {
     rounds: { type: 'string', default: '20' },
     engine: { type: 'string', default: 'all' },
+    concurrency: { type: 'string', default: '20' },
     json: { type: 'boolean', default: false },
   },
 });
 const rounds = Number(values.rounds);
+const concurrencies = values.concurrency.split(',').map(Number);
 const engines = values.engine === 'all' ? ENGINES : values.engine.split(',');
-if (engines.some((engine) => !ENGINES.includes(engine)) || !(rounds > 0)) {
-  console.error(`--engine is all or a list of ${ENGINES.join(', ')}; --rounds is a number`);
+const isNumber = (value) => Number.isSafeInteger(value) && value > 0;
+if (
+  engines.some((engine) => !ENGINES.includes(engine)) ||
+  ![rounds, ...concurrencies].every(isNumber)
+) {
+  console.error(
+    `Usage: --engine all or a list of ${ENGINES.join(', ')}; --rounds a number; --concurrency a list of numbers`,
+  );
   process.exit(2);
 }
 
@@ -38,24 +46,30 @@ for (const engine of engines) {
     console.error(`Skipped ${engine}: no ${service} at ${new URL(SERVICE_URLS[service]).host}.`);
     continue;
   }
+  for (const concurrency of concurrencies) rows.push(await runOn(engine, concurrency));
+}
+
+async function runOn(engine, concurrency) {
   const name = `kill_${randomBytes(6).toString('hex')}`;
   const directory = await mkdtemp(join(tmpdir(), 'webhooks-kill-'));
+  const limits = { concurrency, concurrencyPerDestination: concurrency };
   try {
-    const place = engine === 'memory' ? {} : { postgres, redis, name, directory };
-    rows.push(await killRounds(engine, place, rounds));
+    const place = engine === 'memory' ? limits : { postgres, redis, name, directory, ...limits };
+    return await killRounds(engine, place, rounds);
   } finally {
     await dropJobs(engine, { postgres, redis, name });
     await rm(directory, { recursive: true, force: true });
   }
 }
 
-function toMarkdown({ engine, kills, acknowledged, lost, twice }) {
-  const cells = [engine, kills, acknowledged, lost.length, twice];
+function toMarkdown({ engine, concurrency, kills, acknowledged, lost, twice }) {
+  const percent = `${((100 * twice) / acknowledged).toFixed(1)} %`;
+  const cells = [engine, concurrency, kills, acknowledged, lost.length, twice, percent];
   return `| ${cells.map((cell) => cell.toLocaleString('en-GB')).join(' | ')} |`;
 }
 const header = [
-  '| Queue | Kills | Acknowledged | Lost | Delivered twice |',
-  '| --- | --- | --- | --- | --- |',
+  '| Queue | Attempts at once | Kills | Acknowledged | Lost | Delivered twice | Share |',
+  '| --- | --- | --- | --- | --- | --- | --- |',
 ];
 console.log(values.json ? JSON.stringify(rows) : [...header, ...rows.map(toMarkdown)].join('\n'));
 process.exit(rows.every(({ engine, lost }) => engine === 'memory' || lost.length === 0) ? 0 : 1);
