@@ -38,31 +38,31 @@ import { redisFailure } from '../redis/redis-failure.js';
 import { DeliveryWorker } from './delivery-worker.js';
 import { LaneGate } from './lane-gate.js';
 
-/** Says what of the server's set-up would lose deliveries; none where it does not tell. */
+/** Lists the settings of the server with which it can lose deliveries. */
 export async function durabilityFaults(queue: Queue): Promise<string[]> {
   const client = await queue.getBackend().client;
   const info = await client.info();
   const faults: string[] = [];
   if (/^aof_enabled:0/m.test(info)) {
     faults.push(
-      'its append-only file is off, so that a restart of Redis loses what waits: set appendonly yes',
+      'its append-only file is off, so a restart loses pending deliveries; set "appendonly yes"',
     );
   }
   const policy = /^maxmemory_policy:(\S+)/m.exec(info)?.[1] ?? 'noeviction';
   if (policy !== 'noeviction') {
     faults.push(
-      `its maxmemory-policy is ${policy}, so that a full server forgets deliveries: set noeviction`,
+      `its maxmemory-policy is ${policy}, so a full server deletes deliveries; set "maxmemory-policy noeviction"`,
     );
   }
   return faults;
 }
 
-/** What a job holds: the delivery, and what became of its attempts. */
+/** The data of a job. */
 interface DeliveryJobData extends DeliveryProgress {
   readonly delivery: StoredDelivery;
 }
 
-/** A job of the queue; its result is the number of attempts that delivered it. */
+/** A job; its result is the number of attempts. */
 type DeliveryJob = Job<DeliveryJobData, number>;
 
 function jobData(delivery: WebhookDelivery, dueAt: number): DeliveryJobData {
@@ -73,7 +73,7 @@ function deliveryOf({ delivery }: DeliveryJobData): WebhookDelivery {
   return deliveryOfStored(delivery);
 }
 
-/** How a job that was given up says why: read by people in a dashboard, and by {@link readFailure}. */
+/** The failure of a dead job, as dashboards show it and {@link readFailure} parses it. */
 function failureText(reason: FailureReason, attempts: number): string {
   return `${reason} after ${attempts} ${attempts === 1 ? 'attempt' : 'attempts'}`;
 }
@@ -101,19 +101,22 @@ function deadDelivery(job: DeliveryJob): DeadDelivery {
   };
 }
 
-/** How much runs at once, and what is kept. */
+/** Concurrency, leases and retention of a {@link BullMqQueue}. */
 export interface BullMqQueueOptions {
-  /** Attempts that this process runs at once; default 50. */
+  /** Attempts that run at once in this process; default 50. */
   readonly concurrency?: number | undefined;
-  /** Those of them that go to one endpoint, or one origin; default a quarter of `concurrency`, at least 1. */
+  /**
+   * Attempts that run at once to one endpoint or origin; default a quarter of `concurrency`, at least 1. Endpoints that
+   * take longer than a second share a fifth of `concurrency`.
+   */
   readonly concurrencyPerDestination?: number | undefined;
-  /** How long a delivered one is known by its id; default `'96h'`. */
+  /** How long the id of a delivered delivery is remembered; default `'96h'`. */
   readonly keepDelivered?: Duration | undefined;
-  /** How many delivered ones are known at most, the last ones; default 100,000. */
+  /** How many delivered ids are remembered at most; default 100,000. */
   readonly maxDelivered?: number | undefined;
-  /** How long after a crash of its process an attempt runs again; default `'30s'`, at least `'5s'`. */
+  /** How long after a crash an interrupted attempt runs again; default `'30s'`, at least `'5s'`. */
   readonly lease?: Duration | undefined;
-  /** Default: the machine's clock, which must agree with that of the other processes to within seconds. */
+  /** Default: the system clock. The clocks of all processes must agree to within seconds. */
   readonly clock?: WebhookClock | undefined;
 }
 
@@ -121,16 +124,16 @@ export interface BullMqQueueOptions {
 const DEFAULT_KEEP = 96 * 3_600_000;
 const DEFAULT_LEASE = 30_000;
 const LEAST_LEASE = 5_000;
-/** Until somebody who waits for Redis is told that it is away. */
-const LONGEST_SILENCE = 10_000;
-/** A crash costs a job one of these, and must never cost a delivery its life. */
-const NEVER = Number.MAX_SAFE_INTEGER;
+/** How long a caller waits for Redis. */
+const COMMAND_TIMEOUT = 10_000;
+/** BullMQ counts a crash as an attempt; no number of crashes may end a delivery. */
+const UNLIMITED = Number.MAX_SAFE_INTEGER;
 
 const JOB = 'delivery';
 
 /**
- * Keeps deliveries in Redis, through BullMQ: shared by any number of processes, and as durable as the
- * server's append-only file. It cannot join a database transaction.
+ * Keeps deliveries in Redis, through BullMQ. Any number of processes can share it, and it is as durable as the server's
+ * append-only file. It cannot join a database transaction.
  *
  * ```ts
  * WebhookModule.forRootAsync({
@@ -153,12 +156,12 @@ export class BullMqQueue extends WebhookQueue {
   private worker: DeliveryWorker<DeliveryJobData, number> | undefined;
   private stopping = false;
   private running = 0;
-  /** What BullMQ reported last of its connection: it connects again for ever, and keeps everybody waiting. */
-  private outage: unknown;
+  /** The last connection error. BullMQ reconnects without reporting it to callers. */
+  private lastError: unknown;
 
   /**
-   * @param queue - for deliveries alone; closing it stays the application's. Its connection should have
-   *   `enableOfflineQueue: false`, so that publishing fails at once while Redis is away.
+   * @param queue - used for deliveries only, and closed by the application. Set `enableOfflineQueue: false` on its
+   *   connection, so that publishing fails at once while Redis is unavailable.
    * @throws {@link WebhookConfigurationError}
    */
   constructor(
@@ -176,25 +179,25 @@ export class BullMqQueue extends WebhookQueue {
     faults.require(
       typeof (queue as Partial<Queue> | undefined)?.addBulk === 'function',
       'queue',
-      'must be a Queue of bullmq: inject it with getQueueToken(name), or make one with new Queue(name)',
+      'must be a Queue of bullmq; inject it with getQueueToken(name), or create one with new Queue(name)',
     );
     if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
     this.concurrency = concurrency;
     this.keep = { age: Math.ceil(age / 1_000), count: maxDelivered };
     this.lanes = new LaneGate({ concurrency, concurrencyPerDestination }, clock);
     this.clock = clock;
-    // Heard here, and told to whoever waits; without a listener BullMQ prints it.
-    (queue as Partial<Queue>).on?.('error', (error) => (this.outage = error));
+    // Reported to callers; without a listener BullMQ prints it.
+    (queue as Partial<Queue>).on?.('error', (error) => (this.lastError = error));
   }
 
   override async enqueue(
     deliveries: readonly EnqueuedDelivery[],
   ): Promise<readonly DeliveryReceipt[]> {
     this.refuseWhenStopping();
-    return this.ask(async () => {
+    return this.request(async () => {
       const known = await Promise.all(deliveries.map(({ delivery }) => this.receipt(delivery.id)));
       const fresh = deliveries.filter((_, index) => known[index] === undefined);
-      // One MULTI: all of them or none. A job whose id is taken meanwhile is left as it is.
+      // One MULTI records all or none. A job whose id was taken in the meantime is left as it is.
       if (fresh.length > 0) await this.queue.addBulk(fresh.map((item) => this.jobOf(item)));
       const recorded = new Map<string, EnqueuedDelivery>();
       return deliveries.map((item, index): DeliveryReceipt => {
@@ -212,7 +215,7 @@ export class BullMqQueue extends WebhookQueue {
 
   override async consume(handler: DeliveryHandler): Promise<void> {
     const { connection, prefix } = this.queue.opts;
-    // Made once: one that Redis has kept waiting begins by itself when it is back.
+    // Created once: a worker that waits for Redis starts by itself when it is back.
     this.worker ??= new DeliveryWorker<DeliveryJobData, number>(
       this.queue.name,
       async (job, token) => this.run(job, token, handler),
@@ -222,21 +225,21 @@ export class BullMqQueue extends WebhookQueue {
         concurrency: this.concurrency,
         lockDuration: this.lease,
         stalledInterval: this.lease,
-        maxStalledCount: NEVER,
+        maxStalledCount: UNLIMITED,
       },
-      // BullMQ reconnects by itself; without a listener an error of its connection would end the process.
-    ).on('error', (error) => (this.outage = error));
+      // BullMQ reconnects by itself; without a listener a connection error would end the process.
+    ).on('error', (error) => (this.lastError = error));
     const { worker } = this;
-    await this.ask(async () => worker.waitUntilReady());
-    await this.warnOfLosses();
+    await this.request(async () => worker.waitUntilReady());
+    await this.warnIfNotDurable();
   }
 
   override async find(ids: readonly string[]): Promise<readonly (KnownDelivery | undefined)[]> {
-    return this.ask(async () => Promise.all(ids.map(async (id) => this.receipt(id))));
+    return this.request(async () => Promise.all(ids.map(async (id) => this.receipt(id))));
   }
 
   override async listDead(): Promise<readonly DeadDelivery[]> {
-    return this.ask(async () => {
+    return this.request(async () => {
       const jobs = (await this.queue.getFailed(0, -1)) as DeliveryJob[];
       return jobs.map(deadDelivery).sort((a, b) => a.diedAt - b.diedAt);
     });
@@ -244,7 +247,7 @@ export class BullMqQueue extends WebhookQueue {
 
   override async redeliver(ids: readonly string[]): Promise<readonly string[]> {
     this.refuseWhenStopping();
-    return this.ask(async () => {
+    return this.request(async () => {
       const changed: string[] = [];
       for (const id of new Set(ids)) {
         const job = (await this.queue.getJob(id)) as DeliveryJob | undefined;
@@ -272,14 +275,14 @@ export class BullMqQueue extends WebhookQueue {
     const { worker } = this;
     if (worker === undefined) return 0;
     if (!(await isConnected(worker))) {
-      // It would wait for Redis to say goodbye, and keep the process alive.
+      // A graceful close would wait for Redis and keep the process alive.
       await waitUntil(this.clock, deadline, worker.close(true));
       return this.running;
     }
     await waitUntil(this.clock, deadline, worker.close());
     const left = this.running;
-    // What still runs is given up here; its lease ends, and another process takes it.
-    // Closing it by force does nothing once it is being closed, so its connections are ended.
+    // Running jobs are abandoned: their leases expire and another process runs them. A second, forced close has no
+    // effect, so the connections are ended.
     if (left > 0) void worker.disconnect().catch(() => {});
     return left;
   }
@@ -298,7 +301,7 @@ export class BullMqQueue extends WebhookQueue {
     try {
       outcome = await handler(delivery, job.data.attempts + 1);
     } catch {
-      // The handler's own affair, and it has logged it: here it only means "again".
+      // The handler has logged the error; the delivery runs again.
     } finally {
       this.running--;
       this.lanes.leave(slot, wasAttempt(outcome));
@@ -306,11 +309,11 @@ export class BullMqQueue extends WebhookQueue {
     return this.settle(job, token, outcome);
   }
 
-  private async warnOfLosses(): Promise<void> {
-    // A server that does not let itself be asked is not for that reason a bad one.
+  private async warnIfNotDurable(): Promise<void> {
+    // A managed server may not allow INFO.
     const faults = await durabilityFaults(this.queue).catch(() => []);
     for (const fault of faults) {
-      process.emitWarning(`Webhook deliveries can be lost in Redis: ${fault}.`, {
+      process.emitWarning(`Redis can lose webhook deliveries: ${fault}`, {
         code: 'WEBHOOK_QUEUE_MAY_LOSE',
       });
     }
@@ -331,7 +334,7 @@ export class BullMqQueue extends WebhookQueue {
     }
   }
 
-  /** Moved first, which a worker that has lost its lease cannot do; a crash in between costs a count, no delivery. */
+  /** Moves the job first, which fails if the lease has expired; a crash in between loses a count, not the delivery. */
   private async putOff(
     job: DeliveryJob,
     token: string | undefined,
@@ -351,8 +354,8 @@ export class BullMqQueue extends WebhookQueue {
       data: jobData(delivery, notBefore),
       opts: {
         jobId: delivery.id,
-        // What BullMQ itself stumbles over, say a server that is full or failing over, must end no delivery.
-        attempts: NEVER,
+        // An error inside BullMQ, for example on a full server, must not end a delivery.
+        attempts: UNLIMITED,
         backoff: { type: 'fixed', delay: FIRST_WAIT_AFTER_THROW },
         delay: Math.max(0, notBefore - this.clock.now()),
         removeOnComplete: this.keep,
@@ -366,14 +369,14 @@ export class BullMqQueue extends WebhookQueue {
     return job && receiptOf(job, await job.getState(), this.clock.now());
   }
 
-  private async ask<T>(question: () => Promise<T>): Promise<T> {
+  private async request<T>(command: () => Promise<T>): Promise<T> {
     let cancel: CancelWake = () => {};
-    const silence = new Promise<never>((_, reject) => {
-      const end = this.clock.now() + LONGEST_SILENCE;
-      cancel = this.clock.wakeAt(end, () => reject(this.outage ?? new Error('no answer')));
+    const timeout = new Promise<never>((_, reject) => {
+      const end = this.clock.now() + COMMAND_TIMEOUT;
+      cancel = this.clock.wakeAt(end, () => reject(this.lastError ?? new Error('no answer')));
     });
     try {
-      return await Promise.race([question(), silence]);
+      return await Promise.race([command(), timeout]);
     } catch (cause) {
       throw redisFailure('The delivery queue', this.queue.opts.connection, cause);
     } finally {
@@ -383,13 +386,16 @@ export class BullMqQueue extends WebhookQueue {
 
   private refuseWhenStopping(): void {
     if (this.stopping) {
-      throw new WebhookDeliveryError('shutting_down', 'The delivery queue is stopped.');
+      throw new WebhookDeliveryError(
+        'shutting_down',
+        'The delivery queue is stopped; publish before the application shuts down.',
+      );
     }
   }
 }
 
 async function isConnected(worker: DeliveryWorker<DeliveryJobData, number>): Promise<boolean> {
-  // A client that has never been connected is still to come.
+  // Pending until the client has been connected once.
   const client = worker.getBackend().client.catch(() => undefined);
   const turn = new Promise<undefined>((resolve) => setImmediate(() => resolve(undefined)));
   return (await Promise.race([client, turn]))?.status === 'ready';

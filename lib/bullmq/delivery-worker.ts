@@ -60,7 +60,7 @@ interface Client {
 /**
  * The Worker's own connection, which has an offline queue. Publishing should fail at once while Redis is away, so
  * applications turn the offline queue off; in a Worker, ioredis would then reject each fetch within the same turn of
- * the event loop, BullMQ would fetch again for ever, and no timer, socket or reconnect would get a turn.
+ * the event loop, and BullMQ would fetch in an endless loop without a turn for timers, sockets or the reconnect.
  *
  * A client is duplicated, so that stopping the Worker never ends the application's own.
  */

@@ -1,7 +1,7 @@
 import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
 import { LaneSlots, type LaneSlot, type QueueConcurrency } from '../queue/lane-slots.js';
 
-/** Milliseconds until a job whose lane has no room is fetched again. */
+/** Milliseconds until a job whose lane has no free slot is fetched again. */
 const SHORTEST_WAIT = 200;
 const LONGEST_WAIT = 10_000;
 /** Lanes whose last wait is remembered. */
@@ -33,7 +33,7 @@ export class LaneGate {
   async enter(lane: string): Promise<LaneSlot | undefined> {
     const now = this.clock.now();
     const isFirst = !this.waiting.has(lane);
-    if (isFirst && this.slots.hasRoom(lane, now)) return this.slots.enter(lane, now);
+    if (isFirst && this.slots.hasFreeSlot(lane, now)) return this.slots.enter(lane, now);
     const decidedAt = this.slots.provenSlowAt(lane, now);
     if (decidedAt === undefined && isFirst) return undefined;
     return new Promise((decide) => {
@@ -62,16 +62,16 @@ export class LaneGate {
     return at;
   }
 
-  /** Lets waiting jobs in that have room. The others go back if no more room is to be expected soon. */
+  /** Admits waiting jobs to free slots. The others go back once the lane's first attempts have shown its pace. */
   private decide(lane: string, isDecided: boolean): void {
     const now = this.clock.now();
     const waiting = this.waiting.get(lane) ?? [];
     this.waiting.delete(lane);
     const remaining = waiting.filter(({ decide, cancel }) => {
-      const hasRoom = this.slots.hasRoom(lane, now);
-      if (!hasRoom && !isDecided) return true;
+      const isAdmitted = this.slots.hasFreeSlot(lane, now);
+      if (!isAdmitted && !isDecided) return true;
       cancel();
-      decide(hasRoom ? this.slots.enter(lane, now) : undefined);
+      decide(isAdmitted ? this.slots.enter(lane, now) : undefined);
       return false;
     });
     if (remaining.length > 0) this.waiting.set(lane, remaining);

@@ -95,9 +95,9 @@ export class ClaimLoop {
   private async claimAll(): Promise<number> {
     const { clock, pollInterval } = this.parts;
     for (const lane of this.backlog.lanes) {
-      const { lanes, elsewhere } = this.lanes.rooms(clock.now());
-      const room = Math.min(lanes[lane] ?? elsewhere, this.freeSlots);
-      if (room > 0 && (await this.claim({ lane, limit: room })) < room) this.backlog.delete(lane);
+      const { lanes, elsewhere } = this.lanes.freeSlots(clock.now());
+      const limit = Math.min(lanes[lane] ?? elsewhere, this.freeSlots);
+      if (limit > 0 && (await this.claim({ lane, limit })) < limit) this.backlog.delete(lane);
     }
     while (this.mayBeMore && this.freeSlots > 0 && !this.stopped) await this.claimOutsideBacklog();
     const now = clock.now();
@@ -110,8 +110,8 @@ export class ClaimLoop {
     const { clock } = this.parts;
     const start = clock.now();
     const dueSince = this.backlog.scannedUntil(start);
-    const rooms = Object.entries(this.lanes.rooms(start).lanes);
-    const full = rooms.filter(([, room]) => room <= 0).map(([lane]) => lane);
+    const free = Object.entries(this.lanes.freeSlots(start).lanes);
+    const full = free.filter(([, slots]) => slots <= 0).map(([lane]) => lane);
     if ((await this.claim({ dueSince, limit: this.freeSlots })) > 0) return;
     // Whatever else is due waits for a slot of a full lane.
     this.backlog.scanned({ from: dueSince, start, end: clock.now(), full });
@@ -122,7 +122,7 @@ export class ClaimLoop {
   private async claim(request: Pick<ClaimRequest, 'lane' | 'dueSince' | 'limit'>): Promise<number> {
     const { clock, claim, release } = this.parts;
     const now = clock.now();
-    const { lanes, elsewhere: perLane } = this.lanes.rooms(now);
+    const { lanes, elsewhere: perLane } = this.lanes.freeSlots(now);
     const jobs = await claim({ ...request, now, perLane, lanes });
     if (this.stopped) await Promise.all(jobs.map(release));
     else for (const job of jobs) void this.run(job);

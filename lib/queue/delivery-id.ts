@@ -2,9 +2,9 @@ import { hash } from 'node:crypto';
 import type { WebhookDelivery } from './webhook-delivery.interface.js';
 
 /**
- * Names a delivery by its event's id and its destination: the same event published twice is one delivery.
+ * Derives a delivery's id from its event's id and its destination, so that an event published twice is one delivery.
  *
- * A digest, since a URL may carry a credential, and ids are logged.
+ * It is a digest because ids are logged and a URL may contain a credential.
  */
 export function deliveryId({
   eventId,

@@ -1,15 +1,15 @@
 import type { FailureReason } from './failure-reason.js';
 import type { DeliveryOutcome, KnownDelivery } from './webhook-queue.js';
 
-/** What an engine keeps of a delivery's attempts while it is on its way. */
+/** The attempts of a delivery that is not done, as an engine stores them. */
 export interface DeliveryProgress {
-  /** Attempts that have failed in this round. */
+  /** Failed attempts of this round. */
   readonly attempts: number;
-  /** Why the last of them failed. */
+  /** Why the last attempt failed. */
   readonly reason?: FailureReason | null;
-  /** When it is due, in epoch milliseconds. */
+  /** When the next run is due, in epoch milliseconds. */
   readonly dueAt: number;
-  /** Times in a row that the handler itself has thrown. */
+  /** How often in a row the handler threw. */
   readonly throws: number;
 }
 
@@ -22,15 +22,15 @@ export function wasAttempt(outcome: DeliveryOutcome | undefined): boolean {
 export const FIRST_WAIT_AFTER_THROW = 1_000;
 const LONGEST_WAIT_AFTER_THROW = 300_000;
 
-/** Milliseconds until a delivery runs again whose handler has thrown so often before. */
+/** Milliseconds until the next run after the handler threw. @param throws - how often in a row it threw before */
 export function waitAfterThrow(throws: number): number {
   return Math.min(FIRST_WAIT_AFTER_THROW * 2 ** Math.min(throws, 16), LONGEST_WAIT_AFTER_THROW);
 }
 
 /**
- * What changes for a delivery that stays in the queue.
+ * Returns the changed progress of a delivery that stays in the queue.
  *
- * @param outcome - `undefined` where the handler threw
+ * @param outcome - `undefined` if the handler threw
  * @param now - epoch milliseconds
  */
 export function progressAfter(
@@ -64,7 +64,7 @@ export function pendingReceipt(
   return reason === undefined || reason === null ? pending : { ...pending, reason };
 }
 
-/** What every receipt repeats of the delivery as it was recorded. */
+/** The members of a delivery that every receipt repeats. */
 export interface RecordedFacts {
   readonly id: string;
   readonly contentDigest?: string | null | undefined;

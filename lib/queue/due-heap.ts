@@ -1,10 +1,10 @@
-/** Something that is due at a time; of equals, the lower `order` comes first. */
+/** An item that is due at a time; of two due at the same time, the one with the lower `order` is first. */
 export interface Due {
   readonly due: number;
   readonly order: number;
 }
 
-/** A binary heap: the earliest is at hand, and a change costs the logarithm of the size. */
+/** A priority queue (binary heap) by due time. */
 export class DueHeap<Item extends Due> {
   private readonly items: Item[] = [];
 

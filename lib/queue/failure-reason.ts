@@ -1,38 +1,38 @@
-/** Why an attempt failed. Plain words, safe to log and to store: never a part of request or answer. */
+/** Why an attempt failed. Safe to log and to store: contains no part of the request or the response. */
 export type FailureReason =
   /** The attempt's deadline passed. */
   | 'timeout'
-  /** The host's name did not resolve. */
+  /** The host name did not resolve. */
   | 'dns'
   | 'connection_refused'
   | 'connection_reset'
-  /** The certificate does not hold, or the handshake failed. */
+  /** The certificate is invalid, or the handshake failed. */
   | 'tls'
-  /** The answer's body, or its head, is larger than a webhook's answer can be. */
+  /** The head or body of the response exceeds the limit. */
   | 'response_too_large'
-  /** The answer is not HTTP. */
+  /** The response is not HTTP. */
   | 'malformed_response'
-  /** The egress guard refuses the destination. */
+  /** The egress policy refuses the destination. */
   | 'destination_blocked'
-  /** The request cannot be made, as a HEAD that cannot carry the payload. */
+  /** The request cannot be built, for example because a HEAD cannot carry the payload. */
   | 'invalid_request'
-  /** The endpoint is not configured any more. */
+  /** The endpoint no longer exists. */
   | 'unknown_endpoint'
-  /** The endpoint was disabled: by configuration, or because it answered 410. */
+  /** The endpoint is disabled: by configuration, or because it answered 410. */
   | 'endpoint_disabled'
-  /** The signer failed, gave what is no signature, or took longer than the attempt may. */
+  /** The signer failed, returned no valid signature, or exceeded the attempt's timeout. */
   | 'signing_failed'
-  /** No key may be signed with at this time: a gap between two windows, or a provider that cannot give any. */
+  /** No signing key is valid now, or the key provider failed. */
   | 'no_signing_key'
   /** The application shut down while the attempt ran. */
   | 'aborted'
-  /** A handler of an event that was acknowledged before it was handled has failed. */
+  /** A handler of a queued received event failed. */
   | 'handler_failed'
-  /** No handler of this process takes an event that was acknowledged before it was handled. */
+  /** No handler of this process matches a queued received event. */
   | 'event_unhandled'
   /** The delivery log never learnt the outcome, and the queue no longer knows the delivery: it may or may not have arrived. */
   | 'outcome_unknown'
-  /** Any other failure between here and the receiver. */
+  /** Any other network failure. */
   | 'network'
   /** The receiver answered with this status. */
   | `http_${number}`;

@@ -22,21 +22,21 @@ type Receipt<Status extends KnownDelivery['status']> = Extract<KnownDelivery, { 
 
 interface Dead {
   readonly receipt: Receipt<'dead'>;
-  /** Absent where the payload had to go. */
+  /** Absent once its memory was needed. */
   delivery?: DeadDelivery;
   bytes: number;
 }
 
 /**
- * What became of the last deliveries. Delivered and dead ones are bounded apart, so that success does not push
- * out what somebody still has to look at; dead ones are kept whole while there is room.
+ * The last delivered and dead deliveries. They have separate limits, so that successes do not displace failures that
+ * need attention. Dead deliveries keep their payload while memory allows.
  */
 class FinishedDeliveries {
   private readonly delivered: RecentEntries<Receipt<'delivered'>>;
   private readonly dead = new Map<string, Dead>();
-  /** The dead ones that are whole, the oldest first. */
-  private readonly whole = new Set<string>();
-  /** What the whole ones hold. */
+  /** Ids of dead deliveries with their payload, the oldest first. */
+  private readonly restorable = new Set<string>();
+  /** Bytes of their payloads. */
   private heldBytes = 0;
 
   constructor(
@@ -60,14 +60,14 @@ class FinishedDeliveries {
     const { id } = delivery.delivery;
     const facts = receiptFacts(delivery.delivery);
     this.dead.set(id, { receipt: { ...facts, status: 'dead', attempts, reason }, delivery, bytes });
-    this.whole.add(id);
+    this.restorable.add(id);
     this.heldBytes += bytes;
     if (this.dead.size > this.maxDead) this.forgetDead(this.dead.keys().next().value!);
   }
 
   /** The dead deliveries that can be redelivered, the oldest first. */
   listDead(): DeadDelivery[] {
-    return [...this.whole].map((id) => this.dead.get(id)!.delivery!);
+    return [...this.restorable].map((id) => this.dead.get(id)!.delivery!);
   }
 
   findDead(id: string): DeadDelivery | undefined {
@@ -77,55 +77,54 @@ class FinishedDeliveries {
   forgetDead(id: string): void {
     const dead = this.dead.get(id);
     if (dead === undefined) return;
-    this.letGo(id, dead);
+    this.dropPayload(id, dead);
     this.dead.delete(id);
   }
 
-  /** Lets the oldest dead deliveries go until at most so many bytes are held; their ids stay known. */
+  /** Drops the payloads of the oldest dead deliveries down to `bytes`; their ids stay known. */
   shrinkTo(bytes: number): void {
-    for (const id of this.whole) {
+    for (const id of this.restorable) {
       if (this.heldBytes <= bytes) return;
-      this.letGo(id, this.dead.get(id)!);
+      this.dropPayload(id, this.dead.get(id)!);
     }
   }
 
-  private letGo(id: string, dead: Dead): void {
-    this.whole.delete(id);
+  private dropPayload(id: string, dead: Dead): void {
+    this.restorable.delete(id);
     this.heldBytes -= dead.bytes;
     dead.bytes = 0;
     delete dead.delivery;
   }
 }
 
-/** Bounds of the queue in memory. */
+/** Limits of an {@link InProcessQueue}. */
 export interface InProcessQueueOptions {
   /** Attempts that run at once; default 50. */
   readonly concurrency?: number | undefined;
   /**
-   * Attempts that run at once to one endpoint, or to one origin of URLs that callers name; default a quarter of
-   * `concurrency`, at least 1. While a destination has all of its own, what is due for others passes by.
+   * Attempts that run at once to one endpoint, or to one origin of URLs that callers pass; default a quarter of
+   * `concurrency`, at least 1. Endpoints that take longer than a second share a fifth of `concurrency`.
    */
   readonly concurrencyPerDestination?: number | undefined;
-  /** Deliveries held, running ones included; default 10,000. */
+  /** Pending deliveries, running ones included; default 10,000. */
   readonly maxPending?: number | undefined;
-  /** Bytes of payload held; default 64 MiB. Dead deliveries give way when it is reached. */
+  /** Bytes of pending and dead deliveries; default 64 MiB. Payloads of dead deliveries are dropped first. */
   readonly maxBytes?: number | undefined;
-  /** Delivered ones whose ids are remembered, the last ones; default 10,000. */
+  /** The last delivered ids that are remembered; default 10,000. */
   readonly rememberFinished?: number | undefined;
   /**
-   * Dead deliveries that are remembered, the last ones; default 10,000. Beyond it the oldest is forgotten
-   * without a word: it is not listed any more, and its id is recorded anew.
+   * The last dead deliveries that are remembered; default 10,000. A forgotten one is no longer listed, and its id can
+   * be recorded again.
    */
   readonly rememberDead?: number | undefined;
-  /** Where the time comes from; default the machine's clock. */
+  /** Default: the system clock. */
   readonly clock?: WebhookClock | undefined;
 }
 
 /**
- * Keeps deliveries in this process's memory. **A crash loses what it holds**: good for development, for
- * tests, and for events that may be lost.
+ * Keeps deliveries in memory. **A crash loses them**: use it in development, in tests, and for events that may be lost.
  *
- * It is bounded in number and bytes, and refuses what it cannot hold. Each instance serves one publisher.
+ * Number and bytes are limited; a full queue refuses new deliveries. Each instance serves one publisher.
  */
 export class InProcessQueue extends WebhookQueue {
   override readonly durable = false;
@@ -145,7 +144,7 @@ export class InProcessQueue extends WebhookQueue {
   private closed = false;
   private onProgress: (() => void) | undefined;
 
-  /** @throws {@link WebhookConfigurationError} for a bound that is no positive whole number */
+  /** @throws {@link WebhookConfigurationError} if a limit is not a positive whole number */
   constructor(options: InProcessQueueOptions = {}) {
     super();
     const {
@@ -178,7 +177,7 @@ export class InProcessQueue extends WebhookQueue {
     this.finished = new FinishedDeliveries(rememberFinished, rememberDead);
   }
 
-  /** Deliveries held, running ones included. */
+  /** Pending deliveries, running ones included. */
   get size(): number {
     return this.pending.size;
   }
@@ -205,7 +204,7 @@ export class InProcessQueue extends WebhookQueue {
       throw new WebhookConfigurationError([
         {
           path: 'publisher.queue',
-          message: 'serves a publisher already: give every publisher a queue of its own',
+          message: 'already serves another publisher; create a queue of its own for each',
         },
       ]);
     }
@@ -284,7 +283,7 @@ export class InProcessQueue extends WebhookQueue {
     return { id: delivery.id, status: 'recorded' };
   }
 
-  /** Never runs a handler within the caller's own turn: `enqueue` must be over before an attempt begins. */
+  /** Runs handlers in a later microtask: `enqueue` must return before an attempt begins. */
   private schedulePump(): void {
     const { nextDue } = this.pending;
     if (
@@ -335,7 +334,7 @@ export class InProcessQueue extends WebhookQueue {
     try {
       outcome = await this.handler!(entry.delivery, entry.attempts + 1);
     } catch {
-      // The handler's own affair, and it has logged it: here it only means "again".
+      // The handler has logged the error; the delivery runs again.
     }
     this.running--;
     this.pending.release(taken, this.clock.now(), wasAttempt(outcome));

@@ -74,17 +74,17 @@ export class LaneSlots {
 
   constructor(private readonly limits: QueueConcurrency) {}
 
-  hasRoom(lane: string, now: number): boolean {
-    return this.roomIn(lane, now) > 0;
+  hasFreeSlot(lane: string, now: number): boolean {
+    return this.freeSlotsOf(lane, now) > 0;
   }
 
   /** How many attempts the lane may start now. */
-  roomIn(lane: string, now: number): number {
-    const room = this.roomWithinLane(lane, now);
-    if (room <= 0 || !this.isSlow(lane, now)) return room;
-    const slowRoom = Math.min(room, this.roomAmongSlow(lane, now));
-    if (slowRoom <= 0) this.refused.set(lane, now);
-    return slowRoom;
+  freeSlotsOf(lane: string, now: number): number {
+    const own = this.ownFreeSlots(lane, now);
+    if (own <= 0 || !this.isSlow(lane, now)) return own;
+    const shared = Math.min(own, this.sharedFreeSlots(lane, now));
+    if (shared <= 0) this.refused.set(lane, now);
+    return shared;
   }
 
   /** When an unproven lane turns out to be slow, and may get more than the slots for unproven ones. */
@@ -100,12 +100,12 @@ export class LaneSlots {
     return this.busy.get(lane)?.mean ?? this.idle.get(lane);
   }
 
-  /** The room in every lane that is busy or remembered, and in each of the others. */
-  rooms(now: number): { readonly lanes: Record<string, number>; readonly elsewhere: number } {
+  /** The free slots of every lane that is busy or remembered, and of any other lane. */
+  freeSlots(now: number): { readonly lanes: Record<string, number>; readonly elsewhere: number } {
     const names = [...new Set([...this.busy.keys(), ...this.idle.keys()])];
     const slow = names.filter((lane) => this.isSlow(lane, now));
-    const lanes = Object.fromEntries(names.map((lane) => [lane, this.roomWithinLane(lane, now)]));
-    this.limitSlow(slow, lanes, now);
+    const lanes = Object.fromEntries(names.map((lane) => [lane, this.ownFreeSlots(lane, now)]));
+    this.divideSlowSlots(slow, lanes, now);
     return { lanes, elsewhere: Math.min(UNPROVEN_SLOTS, this.limits.concurrencyPerDestination) };
   }
 
@@ -145,7 +145,7 @@ export class LaneSlots {
     return oldest !== undefined && now - oldest.since > stallAfter(busy!.mean);
   }
 
-  private roomWithinLane(lane: string, now: number): number {
+  private ownFreeSlots(lane: string, now: number): number {
     const { concurrencyPerDestination } = this.limits;
     const isUnproven = this.meanOf(lane) === undefined && !this.isSlow(lane, now);
     const limit = isUnproven
@@ -154,7 +154,7 @@ export class LaneSlots {
     return limit - this.runningIn(lane);
   }
 
-  private roomAmongSlow(lane: string, now: number): number {
+  private sharedFreeSlots(lane: string, now: number): number {
     const slots = this.slowSlots(now);
     for (const [name, since] of this.refused) {
       if (now - since > CONTENDS_FOR) this.refused.delete(name);
@@ -171,7 +171,11 @@ export class LaneSlots {
   }
 
   /** Gives the slow slots out one by one, each to the lane that has the fewest. */
-  private limitSlow(slow: readonly string[], lanes: Record<string, number>, now: number): void {
+  private divideSlowSlots(
+    slow: readonly string[],
+    lanes: Record<string, number>,
+    now: number,
+  ): void {
     let left = this.slowSlots(now);
     const given = new Map(slow.map((lane) => [lane, 0]));
     for (const lane of slow) left -= this.runningIn(lane);

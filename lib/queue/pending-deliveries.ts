@@ -9,11 +9,11 @@ import type { WebhookDelivery } from './webhook-delivery.interface.js';
 
 interface HeldLane {
   readonly items: DueHeap<PendingDelivery>;
-  /** When the lane may have room although none of its attempts has ended, in epoch milliseconds. */
+  /** When the lane may get a free slot although none of its attempts has ended, in epoch milliseconds. */
   readonly retryAt: number | undefined;
 }
 
-/** Due deliveries whose lane has no room. They are out of the way of the others until an attempt ends. */
+/** Due deliveries whose lane has no free slot. They are set aside until an attempt of the lane ends. */
 class HeldDeliveries {
   private readonly lanes = new Map<string, HeldLane>();
   private nextRetry: number | undefined;
@@ -40,7 +40,7 @@ class HeldDeliveries {
     return released;
   }
 
-  releaseDue(now: number, roomIn: (lane: string) => number): PendingDelivery[] {
+  releaseDue(now: number, freeSlotsOf: (lane: string) => number): PendingDelivery[] {
     if (this.nextRetry === undefined || this.nextRetry > now) return [];
     this.nextRetry = undefined;
     const released: PendingDelivery[] = [];
@@ -48,7 +48,7 @@ class HeldDeliveries {
       if (retryAt === undefined) continue;
       if (retryAt <= now) {
         this.lanes.set(lane, { items, retryAt: undefined });
-        released.push(...this.release(lane, roomIn(lane)));
+        released.push(...this.release(lane, freeSlotsOf(lane)));
       } else {
         this.nextRetry = Math.min(retryAt, this.nextRetry ?? Infinity);
       }
@@ -69,7 +69,7 @@ export interface PendingDelivery extends Due {
   readonly bytes: number;
   due: number;
   attempts: number;
-  /** Throws in a row: they space the runs out, and are no attempts. */
+  /** How often in a row the handler threw. */
   throws: number;
   reason?: FailureReason;
 }
@@ -80,10 +80,10 @@ export interface TakenDelivery {
   readonly slot: LaneSlot;
 }
 
-/** What an entry costs beside its payload: ids, strings and the places it stands in. */
+/** Estimated bytes of an entry besides its payload. */
 const ENTRY_OVERHEAD = 512;
 
-/** The deliveries that are not done: those that wait for their time, and those that run. */
+/** The deliveries that are not done, in the order in which they run. */
 export class PendingDeliveries {
   private readonly known = new Map<string, PendingDelivery>();
   private readonly waiting = new DueHeap<PendingDelivery>();
@@ -104,7 +104,7 @@ export class PendingDeliveries {
     return this.known.size;
   }
 
-  /** Bytes left below the bound. */
+  /** Bytes below the limit. */
   get freeBytes(): number {
     return this.maxBytes - this.heldBytes;
   }
@@ -127,14 +127,14 @@ export class PendingDeliveries {
     if (this.size + deliveries.length > this.maxPending) {
       throw new WebhookStoreError(
         'store_full',
-        `The delivery queue holds ${this.size} of ${this.maxPending} deliveries: publish more slowly, raise maxPending, or use a durable queue.`,
+        `The delivery queue is full with ${this.maxPending} deliveries; raise maxPending, publish more slowly, or use a durable queue.`,
       );
     }
     const bytes = deliveries.reduce((sum, delivery) => sum + sizeOf(delivery), 0);
     if (bytes > this.freeBytes) {
       throw new WebhookStoreError(
         'store_full',
-        `The delivery queue holds ${this.heldBytes} of ${this.maxBytes} bytes, and ${bytes} more do not fit: publish more slowly, raise maxBytes, or use a durable queue.`,
+        `The delivery queue has ${this.freeBytes} of ${this.maxBytes} bytes left, and ${bytes} are needed; raise maxBytes, publish more slowly, or use a durable queue.`,
       );
     }
   }
@@ -155,15 +155,15 @@ export class PendingDeliveries {
   }
 
   /**
-   * Takes the delivery that is due first and whose lane has room. It stays known until it is removed; every one that
+   * Takes the delivery that is due first in a lane with a free slot. It stays known until it is removed; every one that
    * was taken is given back with `release`.
    */
   takeDue(now: number): TakenDelivery | undefined {
-    this.requeue(this.held.releaseDue(now, (lane) => this.slots.roomIn(lane, now)));
+    this.requeue(this.held.releaseDue(now, (lane) => this.slots.freeSlotsOf(lane, now)));
     for (let next = this.waiting.peek(); next !== undefined; next = this.waiting.peek()) {
       if (next.due > now) return undefined;
       this.waiting.pop();
-      if (this.slots.hasRoom(next.lane, now)) {
+      if (this.slots.hasFreeSlot(next.lane, now)) {
         return { entry: next, slot: this.slots.enter(next.lane, now) };
       }
       this.held.hold(next, this.slots.provenSlowAt(next.lane, now));
@@ -175,9 +175,9 @@ export class PendingDeliveries {
   release({ entry: { lane }, slot }: TakenDelivery, now: number, wasAttempt: boolean): void {
     const wasSlow = this.slots.isSlow(lane, now);
     this.slots.leave(slot, now, wasAttempt);
-    // The slow lanes share their slots, so that another one may have room now.
+    // The slow lanes share their slots, so another one may have a free slot now.
     for (const name of wasSlow ? this.held.names : [lane]) {
-      this.requeue(this.held.release(name, this.slots.roomIn(name, now)));
+      this.requeue(this.held.release(name, this.slots.freeSlotsOf(name, now)));
     }
   }
 
@@ -185,7 +185,7 @@ export class PendingDeliveries {
     for (const entry of entries) this.waiting.push(entry);
   }
 
-  /** Makes one that waits for its time due now. @returns whether it waited; what runs or is due stays as it is */
+  /** Makes a waiting delivery due now. @returns `false` if it is unknown, running or due */
   bringForward(id: string, now: number): boolean {
     const entry = this.known.get(id);
     if (entry === undefined || entry.due <= now) return false;

@@ -1,34 +1,34 @@
 /**
- * Remembers the last entries, up to a bound; the oldest goes first.
+ * Remembers the last entries, up to a bound; the oldest is removed first.
  *
- * A Map alone would know its oldest as well, but finds it only behind all the places that were given up before it
- * (benchmark `send`): a ring of the keys has it at hand.
+ * A ring buffer of the keys finds the oldest entry at once. A Map alone would scan over all entries deleted before it,
+ * which the benchmark `send` shows.
  */
 export class RecentEntries<Value> {
   private readonly values = new Map<string, Value>();
   private readonly keys: string[] = [];
   private oldest = 0;
 
-  /** @param most - entries remembered, at least 1 */
-  constructor(private readonly most: number) {}
+  /** @param capacity - at least 1 */
+  constructor(private readonly capacity: number) {}
 
   get(key: string): Value | undefined {
     return this.values.get(key);
   }
 
-  /** One that is known keeps its place. */
+  /** A known key keeps its position. */
   set(key: string, value: Value): void {
     if (!this.values.has(key)) this.makeRoomFor(key);
     this.values.set(key, value);
   }
 
   private makeRoomFor(key: string): void {
-    if (this.keys.length < this.most) {
+    if (this.keys.length < this.capacity) {
       this.keys.push(key);
       return;
     }
     this.values.delete(this.keys[this.oldest]!);
     this.keys[this.oldest] = key;
-    this.oldest = (this.oldest + 1) % this.most;
+    this.oldest = (this.oldest + 1) % this.capacity;
   }
 }

@@ -1,37 +1,37 @@
 import { parseDuration, type Duration } from '../clock/duration.js';
 import type { ConfigurationFaults } from '../options/configuration-faults.js';
 
-/** When something that failed is tried again; every option may be left out. */
+/** When a failed delivery is attempted again. */
 export interface RetryScheduleOptions {
   /** Attempts in total, 1 to 1000; default: as many as the default schedule has. */
   readonly attempts?: number | undefined;
   /**
-   * The wait before attempt 1, 2, …, each of at most 30 days; the last repeats. Or a function of the attempt's
-   * number. It must answer synchronously: where it throws, or gives a promise or no duration, the default serves;
-   * more than 30 days are taken as 30.
+   * The wait before attempt 1, 2, …, each of at most 30 days; the last repeats. Or a synchronous function of the
+   * attempt's number. If it throws, or returns a promise or no duration, the default wait is used; more than 30 days
+   * count as 30.
    */
   readonly schedule?: readonly Duration[] | ((attempt: number) => Duration) | undefined;
-  /** By how much a wait may differ from the schedule, from 0 to 1; default 0.2, which is ±20 %. */
+  /** How much a wait may deviate from the schedule, from 0 to 1; default 0.2, which is ±20 %. */
   readonly jitter?: number | undefined;
 }
 
-/** A retry schedule, checked and filled; durations in milliseconds. */
+/** A checked retry schedule with defaults; durations in milliseconds. */
 export interface RetrySchedule {
   /** Attempts in total. */
   readonly attempts: number;
   /** Milliseconds before attempt `n`, `n` from 1. */
   readonly waitBefore: (attempt: number) => number;
-  /** By how much a wait may differ from the schedule, up or down: 0.2 is ±20 %. */
+  /** How much a wait may deviate from the schedule: 0.2 is ±20 %. */
   readonly jitter: number;
 }
 
 const MOST_ATTEMPTS = 1_000;
 const DEFAULT_JITTER = 0.2;
-/** No schedule puts an attempt off by more than this many milliseconds, 30 days. */
+/** Milliseconds: 30 days. */
 const MAX_WAIT = 30 * 24 * 3_600_000;
 
 /**
- * Checks and fills a retry schedule; faults are collected, not thrown.
+ * Checks a retry schedule and fills in the defaults; faults are collected, not thrown.
  *
  * @param defaults - milliseconds before the first, second, … attempt
  */
@@ -49,7 +49,7 @@ export function resolveRetrySchedule(
   faults.require(
     typeof jitter === 'number' && jitter >= 0 && jitter <= 1,
     'jitter',
-    'must be a number from 0 to 1: 0.2 lets a wait differ by 20 % from the schedule',
+    'must be a number from 0 to 1; 0.2 lets a wait deviate by 20 % from the schedule',
   );
   return { attempts, jitter, waitBefore: resolveWaits(options.schedule, defaults, faults) };
 }
@@ -63,7 +63,7 @@ export function spreadWait(schedule: RetrySchedule, attempt: number, random: num
   return spread(schedule.waitBefore(attempt), schedule.jitter, random);
 }
 
-/** A wait that differs by up to this part of it, up or down. */
+/** Adds jitter to a wait. */
 export function spread(wait: number, jitter: number, random: number): number {
   return wait * (1 + jitter * (2 * random - 1));
 }
@@ -75,7 +75,7 @@ function resolveWaits(
 ): RetrySchedule['waitBefore'] {
   if (schedule === undefined) return (attempt) => entryFor(defaults, attempt);
   if (typeof schedule === 'function') {
-    // A schedule that gives nonsense for one attempt must not stop a delivery: the default serves then.
+    // An invalid result for one attempt must not stop the delivery.
     return (attempt) =>
       Math.min(
         parseDuration(answerOf(() => schedule(attempt))) ?? entryFor(defaults, attempt),
@@ -83,16 +83,13 @@ function resolveWaits(
       );
   }
   if (!Array.isArray(schedule) || schedule.length === 0) {
-    faults.add('schedule', "must be a list of durations like ['0s', '5s', '5m'], or a function");
+    faults.add('schedule', "must be a list of durations such as ['0s', '5s', '5m'], or a function");
     return () => 0;
   }
   const waits = schedule.map((entry, index) => {
     const ms = parseDuration(entry);
     if (ms === undefined) {
-      faults.add(
-        `schedule[${index}]`,
-        "is no duration: write milliseconds, or a text like '15s' or '5m'",
-      );
+      faults.add(`schedule[${index}]`, "must be a duration, such as '15s' or 15000");
     } else if (ms > MAX_WAIT) {
       faults.add(`schedule[${index}]`, 'must be at most 30 days');
     }
@@ -105,12 +102,12 @@ function entryFor(waits: readonly number[], attempt: number): number {
   return waits[Math.min(attempt, waits.length) - 1]!;
 }
 
-/** What the application's function answers; nothing where it throws, or answers later than it was asked. */
+/** Calls a function of the application; returns `undefined` if it throws or returns a promise. */
 export function answerOf<T>(produce: () => T): T | undefined {
   try {
     const value = produce();
     if (!isThenable(value)) return value;
-    // Unheard, its rejection would end the process.
+    // An unhandled rejection would end the process.
     Promise.resolve(value).catch(() => {});
     return undefined;
   } catch {

@@ -1,21 +1,20 @@
 import type { ReceivedEvent, WebhookDelivery } from './webhook-delivery.interface.js';
 
-/** What tells where a delivery goes. */
 type LaneFacts = Pick<WebhookDelivery, 'endpointId' | 'url' | 'tenant' | 'received'>;
 
-/** Where a delivery goes, as far as its slots are concerned: an endpoint, the origin of a URL, or the handlers of a receiver. */
+/** Names the lane of a delivery: its endpoint and tenant, the origin of its URL, or its receiver. */
 export function deliveryLane({ endpointId, url, tenant, received }: LaneFacts): string {
   if (received !== undefined) return JSON.stringify(['receiver', received.receiver]);
-  // A record that was damaged must not stop the queue; the egress guard refuses it at its attempt.
+  // A damaged record must not stop the queue; its attempt fails.
   if (endpointId === undefined) return URL.canParse(url!) ? new URL(url!).origin : 'no URL';
   return JSON.stringify([endpointId, tenant ?? null]);
 }
 
 /**
- * A delivery as JSON, for an engine that stores such: its octets are base64. No token, no secret.
+ * A delivery as JSON, with its bytes in base64.
  *
- * What came in is base64 too: a claim may hold what a database refuses in its JSON, as U+0000 in PostgreSQL, and an event
- * that cannot be stored could never be acknowledged.
+ * A received event is base64 too: its claims may contain characters that a database refuses in JSON, such as U+0000 in
+ * PostgreSQL, and an event that cannot be stored could never be acknowledged.
  */
 export type StoredDelivery = Omit<WebhookDelivery, 'payload' | 'received'> & {
   readonly payload: { kind: 'json' | 'bytes'; contentType: string; base64?: string };
@@ -39,7 +38,7 @@ export function deliveryOfStored({ received, ...stored }: StoredDelivery): Webho
   return { ...delivery, received: receivedOf(received) };
 }
 
-/** The lane of a delivery, without its octets being decoded for it. */
+/** Names the lane without decoding the payload. */
 export function laneOfStored({ received, ...stored }: StoredDelivery): string {
   return deliveryLane(
     received === undefined ? stored : { ...stored, received: receivedOf(received) },

@@ -5,44 +5,45 @@ import type { WebhookProfile } from '../token/webhook-token.constants.js';
 export interface DeliveryPayload {
   /** `json` may travel inline in the token; `bytes` are always sent as a body. */
   readonly kind: 'json' | 'bytes';
-  /** The exact octets every attempt sends; `undefined` for an event without data. */
+  /** The exact bytes that every attempt sends; `undefined` for an event without data. */
   readonly bytes: Uint8Array | undefined;
-  /** The media type of the octets. */
+  /** The media type of the bytes. */
   readonly contentType: string;
 }
 
-/** What a receiver knows of a verified event besides its body; the token itself is not kept. All of it is JSON. */
+/** A verified event without its body and its token. All members are JSON. */
 export interface ReceivedEvent {
-  /** Name of the receiver whose handlers get it. */
+  /** Name of the receiver whose handlers run. */
   readonly receiver: string;
   readonly claims: WebhookTokenClaims;
   readonly method: 'HEAD' | 'POST';
   readonly profile: WebhookProfile;
-  /** Of the data; absent where there is none. */
+  /** The media type of the data; absent if there is none. */
   readonly contentType?: string;
   readonly bodyVerified: boolean;
 }
 
 /**
- * One event on its way to one destination, an endpoint or the handlers of a receiver: all that a queue stores of it.
+ * One event for one destination, as a queue stores it. A destination is an endpoint, a URL, or the handlers of a
+ * receiver.
  *
- * It holds no token and no secret. Each attempt signs anew, with the key of that hour.
+ * It contains no token and no secret: each attempt is signed with the key that is current then.
  */
 export interface WebhookDelivery {
-  /** Follows from the event's id and its destination, so that the same event is recorded once. */
+  /** Derived from the event's id and the destination, so that the same event is recorded once. */
   readonly id: string;
-  /** The event's id: the claim `txn`, the same over all attempts and all endpoints. */
+  /** The event's id: the claim `txn`, equal in all attempts and for all endpoints. */
   readonly eventId: string;
   /** The event's name. */
   readonly event: string;
   /** The endpoint's id; exactly one of `endpointId`, `url` and `received` is set. */
   readonly endpointId?: string;
-  /** A destination named by the caller. It may carry a credential in its query: never log it. */
+  /** A URL that the caller passed. It may contain a credential: never log it. */
   readonly url?: string;
-  /** For an event that came in, was verified and acknowledged, and now goes to this process's handlers. */
+  /** Set for a received event that was acknowledged and is handled from the queue. */
   readonly received?: ReceivedEvent;
   readonly payload: DeliveryPayload;
-  /** Digest of the event's name, media type and payload: tells a duplicate from another event under the same id. */
+  /** Digest of event name, media type and payload: distinguishes a duplicate from another event with the same id. */
   readonly contentDigest?: string;
   /** Overrides the endpoint's audience. */
   readonly audience?: string | readonly string[];
@@ -53,7 +54,7 @@ export interface WebhookDelivery {
   /** Overrides the endpoint's wire format. */
   readonly profile?: WebhookProfile;
   readonly tenant?: string;
-  /** 2 and more for an event that is sent again on demand, which makes it another delivery; absent for the first. */
+  /** 2 or more for a redelivery that is a delivery of its own; absent for the first. */
   readonly round?: number;
   /** Epoch milliseconds. */
   readonly createdAt: number;

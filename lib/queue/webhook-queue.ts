@@ -8,22 +8,22 @@ export interface EnqueuedDelivery {
   readonly notBefore: number;
 }
 
-/** What the library decided after one attempt; the queue carries it out. */
+/** The result of one run of a delivery, which the queue records. */
 export type DeliveryOutcome =
   | { readonly type: 'delivered' }
-  /** Attempt it again at `at` (epoch milliseconds), as the next attempt. */
+  /** The attempt failed; the next one is due at `at` (epoch milliseconds). */
   | { readonly type: 'retry'; readonly at: number; readonly reason: FailureReason }
-  /** It was not attempted; ask again at `at` (epoch milliseconds), as the same attempt. */
+  /** No attempt was made; the same attempt is due at `at` (epoch milliseconds). */
   | { readonly type: 'defer'; readonly at: number }
-  /** Never attempt it again, unless somebody redelivers it. `attempts` were made, which may be none. */
+  /** The delivery is given up after `attempts`, which may be 0; only `redeliver` revives it. */
   | { readonly type: 'dead'; readonly reason: FailureReason; readonly attempts: number };
 
 /** The state of a delivery that the queue has recorded before. */
 export type KnownDelivery = {
   readonly id: string;
-  /** Attempts that have failed in this round; of a delivered one, all attempts. */
+  /** Failed attempts of this round; if the delivery is done, all of its attempts. */
   readonly attempts: number;
-  /** As the delivery was recorded with. */
+  /** The digest that the delivery was recorded with. */
   readonly contentDigest?: string;
 } & (
   | {
@@ -54,29 +54,29 @@ export type DeliveryHandler = (
   attempt: number,
 ) => Promise<DeliveryOutcome>;
 
-/** Choices of one call to {@link WebhookQueue.enqueue}. */
+/** Options of {@link WebhookQueue.enqueue}. */
 export interface EnqueueOptions {
-  /** A transaction of the caller's database; only ever given to a queue that is `transactional`. */
+  /** A transaction of the caller's database; passed only to a queue that is `transactional`. */
   readonly tx?: unknown;
 }
 
 /**
- * Holds deliveries until they are done: the port between the publisher and the engine that keeps them.
+ * The port between the library and the engine that stores its deliveries.
  *
- * The engine owns durability, leases and timers. The library owns the retry schedule, signing and the
- * meaning of an answer, so that every engine behaves the same.
+ * The engine is responsible for durability, leases and timers. The library is responsible for the retry schedule,
+ * signing and the meaning of a response, so that deliveries behave the same on every engine.
  *
- * - **Recorded means kept.** When `enqueue` resolves, the deliveries are held as safely as the engine
- *   can. It records all of them or, when it throws, none.
- * - **Once per id.** A delivery whose id is known is not recorded a second time, also not after it was
- *   done, for as long as the engine remembers (each says how long).
- * - **Never lost, sometimes twice.** A delivery leaves the queue by an outcome, and by nothing else. A
- *   handler that throws, a worker that dies, a lease that ends: it runs again, as the same attempt, when
- *   the engine sees fit. A worker whose lease went to another can change nothing with its outcome.
- * - **Attempts are counted by outcomes.** `retry` counts one, `defer` and a throw count none.
- * - **In order, roughly.** Of the deliveries that are due to one destination, the one due first is started
- *   first; equals start in the order they were recorded. Those of another destination may pass by, so that a
- *   slow one does not hold them up. Nothing waits for its predecessor's success.
+ * - **Durable once recorded.** When `enqueue` resolves, the deliveries are stored as safely as the engine can. It
+ *   records all of them or, if it throws, none.
+ * - **Once per id.** A delivery whose id is known is not recorded again, even after it is done, for as long as the
+ *   engine remembers it.
+ * - **At least once.** Only an outcome ends a delivery. If the handler throws, the worker dies or its lease expires,
+ *   the delivery runs again as the same attempt. A worker whose lease has expired cannot record an outcome.
+ * - **Outcomes count attempts.** `retry` counts one; `defer` and a thrown error count none.
+ * - **Ordered per destination.** Of the deliveries that are due to one destination, the one due first starts first;
+ *   deliveries due at the same time start in the order they were recorded. A later one does not wait for the success
+ *   of an earlier one.
+ * - **Fair between destinations.** A destination that is slow or has a backlog does not hold up the others.
  *
  * Every implementation must pass the contract suite of `nestjs-webhook-token/testing`.
  */
@@ -84,14 +84,14 @@ export abstract class WebhookQueue {
   /** Whether recorded deliveries survive a crash of this process. */
   abstract readonly durable: boolean;
 
-  /** Whether other processes take deliveries from it too, so that an attempt may be made elsewhere. */
+  /** Whether other processes consume from it too, so that an attempt may be made by any of them. */
   abstract readonly shared: boolean;
 
-  /** Whether `enqueue` can join a transaction of the caller's. */
+  /** Whether `enqueue` can join a transaction of the caller. */
   abstract readonly transactional: boolean;
 
   /**
-   * Records deliveries, all or none.
+   * Records all of the deliveries or none.
    *
    * @returns one receipt for each delivery, in their order
    * @throws {@link WebhookStoreError} `store_full`, `store_unavailable`
@@ -103,18 +103,18 @@ export abstract class WebhookQueue {
   ): Promise<readonly DeliveryReceipt[]>;
 
   /**
-   * Starts handing due deliveries to the handler; called once. Until then deliveries are only recorded.
+   * Starts to run due deliveries; called once. Before that, deliveries are only recorded.
    */
   abstract consume(handler: DeliveryHandler): void | Promise<void>;
 
   /**
-   * Tells what it knows of deliveries, without recording anything.
+   * Looks deliveries up.
    *
-   * @returns one receipt for each id, in their order; `undefined` for an id it does not know
+   * @returns the state of each id, in their order; `undefined` for an unknown id
    */
   abstract find(ids: readonly string[]): Promise<readonly (KnownDelivery | undefined)[]>;
 
-  /** The deliveries that were given up, the oldest first. */
+  /** Lists dead deliveries, the oldest first. */
   abstract listDead(): Promise<readonly DeadDelivery[]>;
 
   /**
@@ -126,11 +126,11 @@ export abstract class WebhookQueue {
   abstract redeliver(ids: readonly string[]): Promise<readonly string[]>;
 
   /**
-   * Takes nothing new, and waits for the running attempts. A queue that is not durable also runs what is
-   * due by now, since nobody will later.
+   * Refuses new deliveries and waits for the running attempts. A queue that is not durable also runs deliveries
+   * that are due now, because they are lost with the process.
    *
-   * @param deadline - epoch milliseconds after which it waits no longer
-   * @returns how many deliveries were left unfinished; a durable queue keeps them
+   * @param deadline - epoch milliseconds at which it stops waiting
+   * @returns the number of unfinished deliveries; a durable queue keeps them
    */
   abstract stop(deadline: number): Promise<number>;
 }

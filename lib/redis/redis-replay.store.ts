@@ -24,25 +24,24 @@ import {
 const DEFAULT_TIMEOUT = 2_000;
 const DEFAULT_PREFIX = 'webhook-replay';
 
-/** Where entries lie, and how long the server may take. */
+/** Keys and timeout of a {@link RedisReplayStore}. */
 export interface RedisReplayStoreOptions {
-  /** What every key begins with; default `webhook-replay`. Applications that share a server need one each. */
+  /** Prefix of every key; default `webhook-replay`. Applications that share a server need different ones. */
   readonly prefix?: string | undefined;
-  /** How long the server may take to answer before the webhook is answered 503; default `'2s'`. */
+  /** How long a command may take before the webhook is answered 503; default `'2s'`. */
   readonly timeout?: Duration | undefined;
-  /** Default: the machine's clock. How long entries live is told by the server's. */
+  /** Default: the system clock. Entries expire by the clock of the server. */
   readonly clock?: WebhookClock | undefined;
 }
 
 /**
  * Remembers events in Redis, for any number of processes.
  *
- * Every step is one Lua script, so it is atomic whoever else is at it. What is remembered expires by itself.
- * The server must not evict: with a `maxmemory-policy` other than `noeviction` it forgets handled events
- * when it is full, and their copies would be handled again. When it is full and does not evict, or
- * cannot be reached, webhooks are answered 503 and sent again later.
+ * Each operation is one Lua script and therefore atomic. Entries expire by themselves.
+ * Set `maxmemory-policy` to `noeviction`: a server that evicts forgets handled events when it is full, and their
+ * copies are handled again. While the server is full or unavailable, webhooks are answered 503 and sent again later.
  *
- * All keys of one issuer lie in one slot of a cluster. An event takes about 220 bytes, 450 with a `txn`.
+ * All keys of an issuer are in one slot of a cluster. An event takes about 220 bytes, 450 with a `txn`.
  *
  * ```ts
  * replay: { store: new RedisReplayStore(new Redis({ enableOfflineQueue: false })) }
@@ -56,8 +55,8 @@ export class RedisReplayStore extends ReplayStore {
   private readonly clock: WebhookClock;
 
   /**
-   * @param client - of ioredis, or of node-redis and connected; closing it stays the application's
-   * @throws {@link WebhookConfigurationError} for a client that is none, and for options out of range
+   * @param client - of ioredis, or of node-redis and connected; closed by the application
+   * @throws {@link WebhookConfigurationError} for an invalid client or option
    */
   constructor(
     private readonly client: RedisClient,
@@ -65,11 +64,7 @@ export class RedisReplayStore extends ReplayStore {
   ) {
     super();
     const faults = new ConfigurationFaults('RedisReplayStore');
-    faults.require(
-      isRedisClient(client),
-      'client',
-      'must be a client of ioredis or node-redis: it has eval, and evalsha or evalSha',
-    );
+    faults.require(isRedisClient(client), 'client', 'must be a client of ioredis or node-redis');
     this.prefix = options.prefix ?? DEFAULT_PREFIX;
     faults.require(
       typeof this.prefix === 'string' && /^[^\s{}]{1,64}$/.test(this.prefix),
@@ -126,13 +121,13 @@ export class RedisReplayStore extends ReplayStore {
     return [this.key(claim, 'event', claim.key), this.key(claim, 'token', claim.tokenKey)];
   }
 
-  /** The braces put an issuer's keys into one slot, so that a script may touch two of them in a cluster. */
+  /** The braces put an issuer's keys into one slot, as a script with several keys needs in a cluster. */
   private key({ issuer }: ReplayClaim, kind: 'event' | 'token', id: string): string {
     const slot = createHash('sha256').update(issuer).digest('base64url').slice(0, 16);
     return `${this.prefix}:{${slot}}:${kind}:${id}`;
   }
 
-  /** A client may wait for its server for ever; a sender is answered in time all the same. */
+  /** Limits the time: a client may wait for its server without end, but the sender needs an answer. */
   private async run(script: RedisScript, keys: string[], values: string[]): Promise<unknown> {
     const failure = (cause?: unknown): WebhookStoreError =>
       redisFailure('The replay store', this.client, cause ?? new Error('no answer'));

@@ -2,24 +2,23 @@ import { createHash } from 'node:crypto';
 
 /** The part of an ioredis client that is used: `new Redis(…)` or `new Cluster(…)`. */
 export interface IoRedisClient {
-  /** Runs a script the server has, by its digest. */
+  /** Runs a script that the server has, by its digest. */
   evalsha(sha1: string, keyCount: number, ...args: string[]): Promise<unknown>;
-  /** Runs a script, and has the server keep it. */
+  /** Runs a script and stores it on the server. */
   eval(script: string, keyCount: number, ...args: string[]): Promise<unknown>;
 }
 
 /** The part of a node-redis client that is used: `createClient(…)`, connected. */
 export interface NodeRedisClient {
-  /** Runs a script the server has, by its digest. */
+  /** Runs a script that the server has, by its digest. */
   evalSha(sha1: string, options: { keys: string[]; arguments: string[] }): Promise<unknown>;
-  /** Runs a script, and has the server keep it. */
+  /** Runs a script and stores it on the server. */
   eval(script: string, options: { keys: string[]; arguments: string[] }): Promise<unknown>;
 }
 
-/** Any of the two, or what has the same methods. */
+/** A client of either library, or an object with the same methods. */
 export type RedisClient = IoRedisClient | NodeRedisClient;
 
-/** Tells whether a value can run scripts on a Redis server. */
 export function isRedisClient(value: unknown): value is RedisClient {
   if (typeof value !== 'object' || value === null) return false;
   const client = value as Partial<Record<'eval' | 'evalsha' | 'evalSha', unknown>>;
@@ -27,7 +26,7 @@ export function isRedisClient(value: unknown): value is RedisClient {
   return typeof client.eval === 'function' && runsByDigest;
 }
 
-/** A Lua script: one atomic step on the server, sent in full only to a server that does not know it yet. */
+/** A Lua script, sent in full only if the server does not have it. */
 export class RedisScript {
   private readonly sha1: string;
 
@@ -39,7 +38,7 @@ export class RedisScript {
     try {
       return await this.send(client, keys, values, false);
     } catch (error) {
-      // A server that was restarted, or a replica that was promoted, has forgotten its scripts.
+      // A restarted server or a promoted replica has no scripts.
       if (!(error instanceof Error) || !error.message.startsWith('NOSCRIPT')) throw error;
       return this.send(client, keys, values, true);
     }
@@ -62,26 +61,26 @@ export class RedisScript {
 }
 
 function isNodeRedis(client: RedisClient): client is NodeRedisClient {
-  // ioredis has `evalsha` alone; node-redis has `evalSha` and, for commands as they are spelt, `EVALSHA`.
+  // Only node-redis has `evalSha`; ioredis has `evalsha`.
   return typeof (client as Partial<NodeRedisClient>).evalSha === 'function';
 }
 
 /*
- * What the server holds:
+ * Keys:
  *
  *   event  hash    s: 'r' reserved or 'd' done    f: fingerprint    o: owner, while reserved
  *                  k: keep until, in milliseconds of the server's clock
- *   token  string  the event's key; only where the token's id is not the event's
+ *   token  string  the event's key; only if the token's id differs from the event's
  *
- * Both expire by themselves: with the lease while reserved, at `k` when done. Durations come from the
- * receiver and are added to the server's clock here, so that clocks which differ do not matter.
+ * Both expire by themselves: with the lease while reserved, at `k` once done. The receiver passes durations, which the
+ * scripts add to the server's clock, so the clocks of the processes need not agree.
  */
 
 const NOW = `local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 `;
 
-/** Two of a claim's keys in one step. KEYS: event, token, event named by the token's key. */
+/** Reserves a claim's keys. KEYS: event, token, event named by the token's key. */
 export const RESERVE = new RedisScript(`${NOW}
 local fingerprint, owner = ARGV[1], ARGV[2]
 local lease, keep = tonumber(ARGV[3]), now + tonumber(ARGV[4])

@@ -10,13 +10,13 @@ function slotsAt(limits = LIMITS) {
   return {
     slots,
     pass: (ms: number) => (now += ms),
-    room: (lane: string) => slots.roomIn(lane, now),
+    free: (lane: string) => slots.freeSlotsOf(lane, now),
     enter: (lane: string) => slots.enter(lane, now),
     leave: (slot: LaneSlot, wasAttempted = true) => slots.leave(slot, now, wasAttempted),
-    /** Takes slots until there is no room, and gives their number. */
+    /** Takes slots until there is none left, and gives their number. */
     fill(lane: string): LaneSlot[] {
       const taken: LaneSlot[] = [];
-      while (slots.hasRoom(lane, now)) taken.push(slots.enter(lane, now));
+      while (slots.hasFreeSlot(lane, now)) taken.push(slots.enter(lane, now));
       return taken;
     },
     /** Makes one attempt of so many milliseconds. */
@@ -30,38 +30,38 @@ function slotsAt(limits = LIMITS) {
 
 describe('LaneSlots', () => {
   it('gives a lane two slots until its first attempt has ended, then all of its own', () => {
-    const { fill, leave, pass, room } = slotsAt();
+    const { fill, leave, pass, free } = slotsAt();
     const [first] = fill('crm');
-    expect(room('crm')).toBe(0);
+    expect(free('crm')).toBe(0);
 
     pass(100);
     leave(first!);
-    expect(room('crm')).toBe(11);
+    expect(free('crm')).toBe(11);
   });
 
   it('learns nothing from a run that made no request', () => {
-    const { fill, leave, room } = slotsAt();
+    const { fill, leave, free } = slotsAt();
     const [first] = fill('crm');
 
     leave(first!, false);
-    expect(room('crm')).toBe(1);
+    expect(free('crm')).toBe(1);
   });
 
   it('remembers the mean of an idle lane', () => {
-    const { attempt, room } = slotsAt();
+    const { attempt, free } = slotsAt();
     attempt('crm', 100);
-    expect(room('crm')).toBe(12);
+    expect(free('crm')).toBe(12);
   });
 
   it('gives slow lanes a fifth of all slots together, while others are in use', () => {
-    const { attempt, enter, fill, room } = slotsAt();
+    const { attempt, enter, fill, free } = slotsAt();
     for (const lane of ['a', 'b', 'c']) attempt(lane, 14_000);
     enter('fast');
 
     const taken = ['a', 'b', 'c'].map((lane) => fill(lane).length);
     expect(taken.reduce((sum, count) => sum + count)).toBe(10);
-    expect(room('a')).toBeLessThanOrEqual(0);
-    expect(room('another')).toBe(2);
+    expect(free('a')).toBeLessThanOrEqual(0);
+    expect(free('another')).toBe(2);
   });
 
   it('gives slow lanes four fifths while no others are in use', () => {
@@ -75,35 +75,35 @@ describe('LaneSlots', () => {
   });
 
   it('divides the slow slots equally among the slow lanes that want some', () => {
-    const { attempt, enter, fill, leave, room } = slotsAt();
+    const { attempt, enter, fill, leave, free } = slotsAt();
     for (const lane of ['a', 'b']) attempt(lane, 14_000);
     enter('fast');
     const [first, ...others] = fill('a');
     expect(others).toHaveLength(9);
-    expect(room('b')).toBeLessThanOrEqual(0);
+    expect(free('b')).toBeLessThanOrEqual(0);
 
     leave(first!);
-    expect(room('a')).toBeLessThanOrEqual(0);
-    expect(room('b')).toBe(1);
+    expect(free('a')).toBeLessThanOrEqual(0);
+    expect(free('b')).toBe(1);
   });
 
   it('counts a lane as slow as soon as one of its attempts takes that long', () => {
-    const { attempt, fill, pass, room } = slotsAt();
+    const { attempt, fill, pass, free } = slotsAt();
     attempt('crm', 50);
     expect(fill('crm')).toHaveLength(12);
     pass(1_001);
     attempt('other', 50);
 
-    expect(fill('other').length + room('crm')).toBe(12);
+    expect(fill('other').length + free('crm')).toBe(12);
   });
 
   it('counts a lane as fast again once its attempts are', () => {
-    const { attempt, room } = slotsAt();
+    const { attempt, free } = slotsAt();
     attempt('crm', 3_000);
-    expect(room('crm')).toBe(10);
+    expect(free('crm')).toBe(10);
     for (let n = 0; n < 3; n++) attempt('crm', 10);
 
-    expect(room('crm')).toBe(12);
+    expect(free('crm')).toBe(12);
   });
 
   it('says the same of many lanes at once', () => {
@@ -114,15 +114,18 @@ describe('LaneSlots', () => {
     enter('fast');
     pass(1);
 
-    expect(slots.rooms(29_011)).toEqual({ lanes: { fast: 11, slow: 5, slower: 5 }, elsewhere: 2 });
+    expect(slots.freeSlots(29_011)).toEqual({
+      lanes: { fast: 11, slow: 5, slower: 5 },
+      elsewhere: 2,
+    });
     fill('slow');
-    const { lanes } = slots.rooms(29_011);
+    const { lanes } = slots.freeSlots(29_011);
     expect(lanes['slow']! + lanes['slower']!).toBeLessThanOrEqual(5);
   });
 
   it('leaves a slot to slow lanes however small the queue is', () => {
-    const { attempt, room } = slotsAt({ concurrency: 1, concurrencyPerDestination: 1 });
+    const { attempt, free } = slotsAt({ concurrency: 1, concurrencyPerDestination: 1 });
     attempt('crm', 14_000);
-    expect(room('crm')).toBe(1);
+    expect(free('crm')).toBe(1);
   });
 });
