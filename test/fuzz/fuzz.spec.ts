@@ -6,7 +6,7 @@ import { describe, expect, it } from '@jest/globals';
 const SCRIPT = join(import.meta.dirname, 'run.mjs');
 
 describe('the fuzzer', () => {
-  it('finds nothing in 20,000 tokens', async () => {
+  it('finds no unexpected outcome in 20,000 tokens', async () => {
     const { stdout } = await promisify(execFile)(process.execPath, [SCRIPT, '--count', '20000']);
 
     expect(stdout).toMatch(/^20000 tokens, seed 1, .*: nothing unexpected$/m);
@@ -16,7 +16,7 @@ describe('the fuzzer', () => {
     }
   }, 60_000);
 
-  it('gives the same run for the same seed', async () => {
+  it('repeats a run with the same seed', async () => {
     const args = [SCRIPT, '--count', '2000', '--seed', '7'];
     const counts = async (): Promise<string> => {
       const { stdout } = await promisify(execFile)(process.execPath, args);

@@ -52,7 +52,7 @@ class Orders {
   onCreated(): void {}
 }
 
-describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAdapter) => {
+describe.each(adapters)('an issuer with a jwksUri, on %s', (_, createAdapter) => {
   let clock: TestClock;
   let server: JwksServer;
   let started: StartedApp | undefined;
@@ -95,7 +95,7 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
     return [status, headers['webhook-error'] ?? []].flat().join(' ');
   }
 
-  it.each(algorithms)('is verified with its keys of %s', async (alg) => {
+  it.each(algorithms)('is verified with published %s keys', async (alg) => {
     const pair = pairs[alg]!;
     server.publish([OTHER, jwk(pair, { kid: 'mine', alg, use: 'sig', key_ops: ['verify'] })]);
     await start();
@@ -115,7 +115,7 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
     ['EC on P-256', 'ES256'],
     ['EC on P-384', 'ES384'],
     ['Ed25519', 'EdDSA'],
-  ] as const)('may leave out the algorithm of a key of %s', async (_kind, alg) => {
+  ] as const)('may publish a key of %s without its algorithm', async (_kind, alg) => {
     server.publish([jwk(pairs[alg]!, { kid: 'a' })]);
     await start();
 
@@ -135,7 +135,7 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
     });
   });
 
-  it('is asked once by a flood of names, and once more after the cooldown', async () => {
+  it('gets one request for many unknown kids, and another after the cooldown', async () => {
     await start();
     const flood = async (): Promise<string[]> =>
       Promise.all(Array.from({ length: 20 }, (__, i) => outcome(`forged-${i}`, other)));
@@ -152,7 +152,7 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
     expect(server.hits).toBe(2);
   });
 
-  it('is asked once a cooldown while it is down too, and serves the names that are known', async () => {
+  it('gets one request per cooldown while it is down, and its known keys stay in use', async () => {
     await start();
     await outcome('a');
     server.answer(503);
@@ -180,7 +180,7 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
     expect(started!.logger.at('log').join()).toContain('are refreshed again');
   });
 
-  it('is believed for a day while it is down, and no longer', async () => {
+  it('may be down for a day before its keys are dropped', async () => {
     await start();
     await outcome('a');
     server.answer(500);
@@ -194,7 +194,7 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
     expect(await outcome('b', other)).toBe('503 keys_unavailable');
   });
 
-  it('adds a key, which is found at its first use', async () => {
+  it('can add a key, which is fetched at its first use', async () => {
     await start();
     expect(await outcome('a')).toBe('204');
     server.publish([KEY, OTHER]);
@@ -205,7 +205,7 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
     expect(server.hits).toBe(2);
   });
 
-  it('removes a key, which is refused once the set was read anew', async () => {
+  it('can remove a key, which is refused after the next fetch', async () => {
     await start();
     expect(await outcome('a')).toBe('204');
     server.publish([OTHER]);
@@ -214,14 +214,14 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
     expect(server.hits).toBe(1);
     await clock.advance(1);
 
-    // Fresh no more: served while the set is being read.
+    // No longer fresh: used while the set is being fetched.
     expect(await outcome('a')).toBe('204');
     expect(await outcome('b', other)).toBe('204');
     expect(await outcome('a')).toBe('401 unknown_key');
     expect(server.hits).toBe(2);
   });
 
-  it('removes a key while nobody sends: the next token waits for the set', async () => {
+  it('can remove a key while idle: the next token waits for a fetch', async () => {
     await start();
     expect(await outcome('a')).toBe('204');
     server.publish([OTHER]);
@@ -233,7 +233,7 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
     expect(server.hits).toBe(2);
   });
 
-  it('holds up nobody with a known key while it hangs', async () => {
+  it('does not delay tokens with a known key while it hangs', async () => {
     await start({ timeout: 60_000 });
     await outcome('a');
     const gate = new Gate();
@@ -275,7 +275,7 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
     ],
     ['an answer that breaks off', breakOff, /the request failed/],
     ['nothing', (it) => (it.respond = (response) => response.destroy()), /failed, Error \(ECONN/],
-  ])('may publish %s: nothing is known then', async (_what, publish, reason) => {
+  ])('has no usable keys if it publishes %s', async (_what, publish, reason) => {
     publish(server);
     await start();
 
@@ -291,7 +291,7 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
     expect(await outcome('a')).toBe('204');
   });
 
-  it('is not followed elsewhere', async () => {
+  it('cannot redirect to another address', async () => {
     const elsewhere = await JwksServer.start([KEY]);
     server.answer(302, '', { location: elsewhere.uri });
     await start();
@@ -302,7 +302,7 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
     await elsewhere.close();
   });
 
-  it('has its time to answer', async () => {
+  it('must answer within the timeout', async () => {
     server.respond = (response) => void response.writeHead(200).write('{');
     await start({ timeout: 20 });
 
@@ -310,7 +310,7 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
     expect(started!.logger.at('error').join()).toContain('no complete answer arrived in time');
   });
 
-  it('is heard over a connection of its own certificate only', async () => {
+  it('must have a trusted certificate', async () => {
     await start({ ca: undefined });
 
     expect(await outcome('a')).toBe('503 keys_unavailable');
@@ -324,7 +324,7 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
     ['a key for other work', { ...OTHER, key_ops: ['deriveBits'] }, undefined],
     ['a key of a foreign algorithm', { ...OTHER, alg: 'ES256K' }, undefined],
     ['a key of a foreign kind', { kty: 'AKP', pub: 'AAAA', kid: 'b' }, undefined],
-    ['a name that is none', { ...OTHER, kid: '\n' }, /invalid kid/],
+    ['an invalid kid', { ...OTHER, kid: '\n' }, /invalid kid/],
     ['half a key', { kty: 'OKP', crv: 'Ed25519', kid: 'b' }, /is not used: .* cannot be read/],
     ['a public key for HMAC', { ...OTHER, alg: 'HS256' }, /is not used: .*shared secret/],
     [
@@ -337,7 +337,7 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
       jwk(generateKeyPairSync('rsa', { modulusLength: 1024 }), { kid: 'b' }),
       /at least 2048 bits/,
     ],
-  ])('publishes %s beside a good one: it is left out', async (_what, bad, notice) => {
+  ])('may publish %s, which is skipped, beside a valid key', async (_what, bad, notice) => {
     server.publish([bad, KEY]);
     await start();
 
@@ -352,7 +352,7 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
   });
 
   it.each(['a', 1, null, []])(
-    'publishes an entry that is not an object (%j) beside a good key: it is left out',
+    'may publish an entry that is not an object (%j), which is skipped, beside a valid key',
     async (entry) => {
       server.answer(200, JSON.stringify({ keys: [entry, KEY] }));
       await start();
@@ -362,7 +362,7 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
     },
   );
 
-  it('publishes nothing of use: every key is revoked', async () => {
+  it('revokes every key with an empty set', async () => {
     await start();
     await outcome('a');
     server.publish([]);
@@ -373,7 +373,7 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
     expect(started!.logger.at('warn').join()).toContain('no key of the set can verify');
   });
 
-  it('has keys of one name for several algorithms', async () => {
+  it('may use one kid for several algorithms', async () => {
     const { ES256 } = pairs;
     server.publish([KEY, KEY, jwk(ES256!, { kid: 'a' })]);
     await start();
@@ -382,7 +382,7 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
     expect(await outcome('a', ES256, 'ES256')).toBe('204');
   });
 
-  it('moves from a secret to published keys without a gap', async () => {
+  it('can migrate from a secret to published keys without a gap', async () => {
     await start({}, { secret: SECRET, keys: [{ kid: 'old', key: `${SECRET}-2` }] });
     const bySecret = async (key: string | { kid: string; key: string }): Promise<number> => {
       const sent = await signWebhook('order.created', undefined, { issuer: ISSUER, key, clock });
@@ -396,7 +396,7 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
     expect(await bySecret({ kid: 'a', key: SECRET })).toBe(401);
   });
 
-  it('shares an address with others: one fetch, and each speaks for itself', async () => {
+  it('can share an address with others, which is fetched once', async () => {
     const issuers = ['https://a.example', 'https://b.example'].map((issuer) => ({
       issuer,
       jwksUri: server.uri,
@@ -418,7 +418,7 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
     expect(server.hits).toBe(1);
   });
 
-  it('prints and answers no key, however wrong things go', async () => {
+  it('has no key in logs or answers', async () => {
     const { d } = other.privateKey.export({ format: 'jwk' });
     server.publish([{ ...other.privateKey.export({ format: 'jwk' }), kid: 'b' }]);
     await start();
@@ -432,7 +432,7 @@ describe.each(adapters)('an issuer that publishes its keys, on %s', (_, createAd
   });
 });
 
-describe('the address of a key set', () => {
+describe('a jwksUri', () => {
   const start = (jwksUri: unknown, jwksFetch?: JwksFetchOptions): Promise<StartedApp> => {
     const [, createAdapter] = adapters[0]!;
     const receiver: Partial<WebhookReceiverOptions> = {
@@ -450,7 +450,7 @@ describe('the address of a key set', () => {
     ['a file', 'file:///etc/keys', undefined, /its scheme is not https/],
     ['loopback', 'https://127.0.0.1/keys', undefined, /set allowPrivateNetworks/],
     ['metadata', 'https://169.254.169.254/', { allowPrivateNetworks: true }, /allowedAddresses/],
-  ])('is not %s', async (_, uri, jwksFetch, fault) => {
+  ])('is refused if it is %s', async (_, uri, jwksFetch, fault) => {
     await expect(start(uri, jwksFetch)).rejects.toThrow(fault);
   });
 
@@ -461,11 +461,11 @@ describe('the address of a key set', () => {
     [{ ca: '-----BEGIN CERTIFICATE-----\nAAAA' }, /receiver\.jwksFetch\.ca: cannot be read/],
     [{ allowedAddresses: ['everywhere'] }, /receiver\.jwksFetch\.allowedAddresses\[0\]/],
     [{ maxage: '1m' } as JwksFetchOptions, /receiver\.jwksFetch\.maxage: .* did you mean "maxAge"/],
-  ])('comes with options that make sense: %j', async (jwksFetch, fault) => {
+  ])('is refused with the options %j', async (jwksFetch, fault) => {
     await expect(start('https://keys.example/', jwksFetch)).rejects.toThrow(fault);
   });
 
-  it('of a private network is refused at the connection too', async () => {
+  it('that resolves to a private address is refused at the connection', async () => {
     const [, createAdapter] = adapters[0]!;
     const server = await JwksServer.start([KEY]);
     const uri = server.uri.replace('127.0.0.1', 'localhost');
@@ -485,7 +485,7 @@ describe('the address of a key set', () => {
     await server.close();
   });
 
-  it('may be plain HTTP for a test', async () => {
+  it('may be plain HTTP with allowHttp', async () => {
     const [, createAdapter] = adapters[0]!;
     const server = await JwksServer.start([KEY], false);
     const options = receiverOptions({

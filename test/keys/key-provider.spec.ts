@@ -85,7 +85,7 @@ describe.each(adapters)('a provider of issuers, on %s', (_, createAdapter) => {
     return [status, headers['webhook-error'] ?? []].flat().join(' ');
   }
 
-  it('is asked before the application listens, and once', async () => {
+  it('is loaded once, before the application listens', async () => {
     await start();
 
     expect(issuers.loads).toBe(1);
@@ -93,7 +93,7 @@ describe.each(adapters)('a provider of issuers, on %s', (_, createAdapter) => {
     expect(issuers.loads).toBe(1);
   });
 
-  it('ends the start where it fails, without its words', async () => {
+  it('fails the start if it rejects, without its message', async () => {
     issuers.fails();
 
     const failure = await start().catch((error: Error) => error);
@@ -104,7 +104,7 @@ describe.each(adapters)('a provider of issuers, on %s', (_, createAdapter) => {
     expect((failure as Error).message).not.toContain('hunter2');
   });
 
-  it('ends the start where it does not answer', async () => {
+  it('fails the start if it does not settle', async () => {
     const gate = new Gate();
     issuers.rows = async () => {
       await gate.pass();
@@ -118,7 +118,7 @@ describe.each(adapters)('a provider of issuers, on %s', (_, createAdapter) => {
     expect(clock.waiting).toBe(0);
   });
 
-  it('ends the start with every fault of its list', async () => {
+  it('fails the start with every fault of its list', async () => {
     issuers.holds(
       { issuer: ISSUER, secret: 'too-short' },
       { issuer: ISSUER, secret: SECRET },
@@ -147,13 +147,13 @@ describe.each(adapters)('a provider of issuers, on %s', (_, createAdapter) => {
       /issuers\[0\]\.secrets: unknown option/,
     ],
     ['a secret of null', [{ issuer: ISSUER, secret: null }], /issuers\[0\]\.secret: .* is null/],
-  ])('ends the start where it gives %s', async (_what, rows, fault) => {
+  ])('fails the start if it returns %s', async (_what, rows, fault) => {
     issuers.rows = () => rows as Issuers;
 
     await expect(start()).rejects.toThrow(fault);
   });
 
-  it('gives a new list: asked for in the background first, and waited for later', async () => {
+  it('is loaded again in the background first, and awaited later', async () => {
     await start();
     issuers.holds({ issuer: ISSUER, secret: NEXT });
 
@@ -169,12 +169,12 @@ describe.each(adapters)('a provider of issuers, on %s', (_, createAdapter) => {
 
     issuers.holds({ issuer: ISSUER, secret: SECRET });
     await clock.advance(2 * MINUTE + 1);
-    // Older than twice its ttl: nobody is served by it.
+    // Older than twice its ttl: requests wait.
     expect(await outcome(NEXT)).toBe('401 bad_signature');
     expect(issuers.loads).toBe(3);
   });
 
-  it('is asked once by all who wait', async () => {
+  it('is loaded once for concurrent requests', async () => {
     await start();
     const gate = new Gate();
     issuers.rows = async () => {
@@ -191,7 +191,7 @@ describe.each(adapters)('a provider of issuers, on %s', (_, createAdapter) => {
     expect(issuers.loads).toBe(2);
   });
 
-  it('revokes at once with refresh()', async () => {
+  it('revokes a key immediately with refresh()', async () => {
     await start();
     issuers.holds({ issuer: OTHER, secret: NEXT });
 
@@ -202,7 +202,7 @@ describe.each(adapters)('a provider of issuers, on %s', (_, createAdapter) => {
     expect(issuers.loads).toBe(2);
   });
 
-  it('revokes also for a request whose body is still on its way', async () => {
+  it('revokes a key also for a request whose body is still arriving', async () => {
     const { app } = await start();
     const { headers, body } = await signWebhook('order.created', ['a', 'list'], {
       issuer: ISSUER,
@@ -221,7 +221,7 @@ describe.each(adapters)('a provider of issuers, on %s', (_, createAdapter) => {
     await refusal;
   });
 
-  it('is refreshed by a load of its own: an older one that ends later changes nothing', async () => {
+  it('ignores an older load that ends after a refresh', async () => {
     await start();
     const gate = new Gate();
     const old = [{ issuer: ISSUER, secret: SECRET }];
@@ -242,7 +242,7 @@ describe.each(adapters)('a provider of issuers, on %s', (_, createAdapter) => {
     expect(await outcome(NEXT)).toBe('204');
   });
 
-  it('is not relied on for what was revoked while it failed', async () => {
+  it('does not restore a key that was revoked while a load failed', async () => {
     await start();
     const gate = new Gate();
     issuers.rows = async () => {
@@ -260,7 +260,7 @@ describe.each(adapters)('a provider of issuers, on %s', (_, createAdapter) => {
     expect(await waiting).toBe('401 bad_signature');
   });
 
-  it('tells who refreshes it what went wrong, and keeps what was known', async () => {
+  it('reports a failed refresh to its caller and keeps the last keys', async () => {
     await start();
     issuers.fails();
     await expect(issuers.refresh()).rejects.toThrow('is away');
@@ -273,7 +273,7 @@ describe.each(adapters)('a provider of issuers, on %s', (_, createAdapter) => {
     expect(await outcome()).toBe('204');
   });
 
-  it('is relied on while it fails, up to maxStale, and told of once', async () => {
+  it('is logged once while it fails, and its last keys are used up to maxStale', async () => {
     await start();
     issuers.fails();
 
@@ -294,7 +294,7 @@ describe.each(adapters)('a provider of issuers, on %s', (_, createAdapter) => {
     expect(started!.logger.lines.join()).not.toContain('hunter2');
   });
 
-  it('is not asked by every request while it fails', async () => {
+  it('is not loaded for every request while it fails', async () => {
     await start();
     issuers.fails();
     await clock.advance(10 * MINUTE);
@@ -306,7 +306,7 @@ describe.each(adapters)('a provider of issuers, on %s', (_, createAdapter) => {
     expect(issuers.loads).toBe(3);
   });
 
-  it('gives a list with a fault: the old one stays, and the fault is told once', async () => {
+  it('keeps the last list if the new one is invalid, and logs that once', async () => {
     await start();
     issuers.holds({ issuer: ISSUER, secret: 'too-short' });
 
@@ -319,7 +319,7 @@ describe.each(adapters)('a provider of issuers, on %s', (_, createAdapter) => {
     expect(errors.join()).not.toContain('too-short');
   });
 
-  it('says what each issuer may send, by the list that holds now', async () => {
+  it('limits the events of each issuer by the current list', async () => {
     issuers.holds(
       { issuer: ISSUER, secret: SECRET, events: ['order.*'] },
       { issuer: OTHER, secret: NEXT },
@@ -337,7 +337,7 @@ describe.each(adapters)('a provider of issuers, on %s', (_, createAdapter) => {
     expect(await outcome(NEXT, OTHER, 'payout.made')).toBe('403 event_forbidden');
   });
 
-  it('warns of an issuer whose keys have all ended', async () => {
+  it('logs a warning about an issuer whose keys have all expired', async () => {
     const ended = { issuer: OTHER, keys: [{ key: NEXT, notAfter: '2025-12-31' }] };
     issuers.holds({ issuer: ISSUER, secret: SECRET }, ended);
     await start();
@@ -347,7 +347,7 @@ describe.each(adapters)('a provider of issuers, on %s', (_, createAdapter) => {
     expect(warned).toEqual([expect.stringContaining(`Every key of the issuer "${OTHER}" is past`)]);
   });
 
-  it('keeps what is known of a key set over a new list', async () => {
+  it('keeps fetched key sets when the list changes', async () => {
     const server = await JwksServer.start();
     issuers.holds({ issuer: ISSUER, jwksUri: server.uri });
     await start({ jwksFetch: { allowPrivateNetworks: true, ca: JWKS_CA } });
@@ -370,7 +370,7 @@ describe('a provider', () => {
   it.each<[string, object, RegExp]>([
     ['a ttl that is none', { ttl: 'often' }, /receiver\.issuers\.ttl: must be a positive duration/],
     ['a maxStale below its ttl', { maxStale: '30s' }, /receiver\.issuers\.maxStale: must be at l/],
-  ])('has no %s', async (_, change, fault) => {
+  ])('is refused with %s', async (_, change, fault) => {
     const issuers = Object.assign(new TestIssuers(), change);
 
     await expect(
@@ -378,7 +378,7 @@ describe('a provider', () => {
     ).rejects.toThrow(fault);
   });
 
-  it('is an instance of the class: an object that only loads cannot be refreshed', async () => {
+  it('must be an instance of the class, so that it can be refreshed', async () => {
     const issuers = { load: () => [], ttl: 1 } as unknown as TestIssuers;
 
     await expect(
@@ -386,7 +386,7 @@ describe('a provider', () => {
     ).rejects.toThrow(/receiver\.issuers: .* extends KeyProvider/);
   });
 
-  it('serves several receivers, and refreshes all of them', async () => {
+  it('refreshes every receiver that uses it', async () => {
     const issuers = new TestIssuers();
     const { app } = await startApp(createAdapter(), {
       options: {

@@ -34,7 +34,7 @@ function workAmong(count: number): { lookUps: number; walks: number; tried: numb
 }
 
 describe('ten thousand issuers', () => {
-  it('cost a verification what two cost', () => {
+  it('take no longer to verify than two', () => {
     expect(workAmong(10_000)).toEqual(workAmong(2));
     expect(workAmong(10_000)).toEqual({ lookUps: 1, walks: 0, tried: 1 });
   });

@@ -9,7 +9,7 @@ import {
 const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_'.split('');
 
 describe('decodeBase64url', () => {
-  it('gives back what was encoded', () => {
+  it('decodes encoded bytes', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => {
         const decoded = decodeBase64url(Buffer.from(bytes).toString('base64url'));
@@ -19,7 +19,7 @@ describe('decodeBase64url', () => {
     );
   });
 
-  it('takes a text exactly where encoding the bytes again gives it back', () => {
+  it('accepts only strings that survive a round trip', () => {
     const characters = fc.oneof(
       { weight: 20, arbitrary: fc.constantFrom(...ALPHABET) },
       { weight: 1, arbitrary: fc.constantFrom('=', '+', '/', '\n', ' ', '.', '\u0000') },
@@ -35,7 +35,7 @@ describe('decodeBase64url', () => {
     );
   });
 
-  it('takes one of the four texts of each byte', () => {
+  it('accepts one of the four encodings of each byte', () => {
     const texts = ALPHABET.flatMap((first) => ALPHABET.map((second) => first + second));
 
     expect(texts.filter((text) => decodeBase64url(text) !== undefined)).toHaveLength(256);
@@ -53,7 +53,7 @@ describe('decodeBase64url', () => {
 });
 
 describe('decodeBase64urlText', () => {
-  it('gives back what was encoded, whatever was decoded before', () => {
+  it('decodes encoded strings, whatever was decoded before', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'grapheme', maxLength: 300 }), (text) => {
         expect(decodeBase64urlText(encodeBase64urlText(text))).toBe(text);
@@ -74,7 +74,7 @@ describe('decodeBase64urlText', () => {
   it.each([
     ['a text longer than any token', 'é'.repeat(20_000)],
     ['the longest that is encoded in place', '€'.repeat(16_384)],
-  ])('takes %s', (_, text) => {
+  ])('accepts %s', (_, text) => {
     expect(encodeBase64urlText(text)).toBe(Buffer.from(text).toString('base64url'));
   });
 });

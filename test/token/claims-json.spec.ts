@@ -18,7 +18,7 @@ function concludeWhole(text: string): unknown {
   return { value, duplicate: hasDuplicateMember(text, value, 'webhook') };
 }
 
-describe('claims that are parsed in parts', () => {
+describe('claims that are parsed in two parts', () => {
   it('have a short outline', () => {
     const { value, outline } = parseClaimsJson(
       `{"iss":"i","webhook":{"event":"a.b","data":${LARGE}}}`,
@@ -52,11 +52,11 @@ describe('claims that are parsed in parts', () => {
     ['no object', `[{"webhook":{"data":${LARGE}}}]`],
     ['no JSON', `{"webhook":{"data":${LARGE}}}}`],
     ['no JSON in the data', `{"webhook":{"data":{"x":${LARGE}}}`],
-  ])('mean the same as in one piece: %s', (_, text) => {
+  ])('equal claims that are parsed as a whole: %s', (_, text) => {
     expect(conclude(text)).toEqual(concludeWhole(text));
   });
 
-  it('mean the same as in one piece, whatever they are', () => {
+  it('equal claims that are parsed as a whole, for random claims', () => {
     const member = fc.constantFrom('data', 'event', 'webhook', 'x');
     const piece = fc.constantFrom('{', '}', '}}', '}}}', ',', LARGE, '1', '"a"');
     const text = fc

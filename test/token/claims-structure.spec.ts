@@ -16,27 +16,27 @@ describe('isEvidentlySound', () => {
   it.each([
     ['plain claims', claims('{"a":[{"b":1},{"b":2}]}')],
     ['long data', long('{"a":1}')],
-    ['escapes in names and texts', claims('{"a\\"b":"c\\nd","\\u0062":"\\\\"}')],
-    ['room behind colons and commas', '{"iss": "i", "webhook": {"event": "a.b"}}'],
-    ['as many levels as there may be', claims(nested(64))],
-    ['colons within texts', claims('{"at":"2026-01-01T10:00:00Z","url":"https://a:1"}')],
-  ])('sees at once: %s', (_, text) => {
+    ['escapes in names and strings', claims('{"a\\"b":"c\\nd","\\u0062":"\\\\"}')],
+    ['white space after colons and commas', '{"iss": "i", "webhook": {"event": "a.b"}}'],
+    ['the maximum nesting', claims(nested(64))],
+    ['colons inside strings', claims('{"at":"2026-01-01T10:00:00Z","url":"https://a:1"}')],
+  ])('recognises %s', (_, text) => {
     expect(isEvidentlySound(parseClaimsJson(text))).toBe(true);
   });
 
   it.each([
-    ['a name twice, one spelt with an escape', claims('{"a":1,"\\u0061":1}')],
-    ['a name twice, one with room before its colon', claims('{"a" :1,"b":1,"b":1}')],
-    ['a name twice in the claims, of long data', `{"iss":"i",${long('1').slice(1)}`],
-    ['a level too much', claims(nested(65))],
-    ['a level too much in long data', long(nested(64))],
-    ['a prototype', claims('{"__proto__":{}}')],
-    ['a prototype in long data', long('{"constructor":{"prototype":{}}}')],
-  ])('leaves for a closer look: %s', (_, text) => {
+    ['a duplicate name, one written with an escape', claims('{"a":1,"\\u0061":1}')],
+    ['a duplicate name, one with white space before its colon', claims('{"a" :1,"b":1,"b":1}')],
+    ['a duplicate claim beside long data', `{"iss":"i",${long('1').slice(1)}`],
+    ['one level too many', claims(nested(65))],
+    ['one level too many in long data', long(nested(64))],
+    ['a prototype member', claims('{"__proto__":{}}')],
+    ['a prototype member in long data', long('{"constructor":{"prototype":{}}}')],
+  ])('does not recognise %s', (_, text) => {
     expect(isEvidentlySound(parseClaimsJson(text))).toBe(false);
   });
 
-  it('never says of claims what a closer look denies', () => {
+  it('recognises no claims that requireSoundStructure refuses', () => {
     const name = fc.constantFrom(
       '"a"',
       '"\\u0061"',
@@ -71,7 +71,7 @@ describe('requireSoundStructure', () => {
   it.each([
     ['takes data with a member twice, which is its own affair', claims('{"a":1,"a":1}'), undefined],
     ['takes a text with a colon behind its first quote', claims('{"a":":"}'), undefined],
-    ['takes room before a colon', claims('{"a" : 1}'), undefined],
+    ['accepts white space before a colon', claims('{"a" : 1}'), undefined],
     ['reports a duplicate member', '{"a":1,"a":1}', 'duplicate'],
     ['names the depth', claims(nested(65)), '64 levels'],
     ['names a prototype', long('{"__proto__":1}'), 'prototype'],

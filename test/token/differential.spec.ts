@@ -31,7 +31,7 @@ const CLAIMS = {
   webhook: { event: 'order.created', data: { id: 'o-1', total: 42, note: 'Größe' } },
 };
 
-/** Every other token is so large that its data is parsed by itself. */
+/** Every other token is so large that its data is parsed separately. */
 const LARGE_CLAIMS = {
   ...CLAIMS,
   webhook: {
@@ -136,13 +136,13 @@ async function verdict(
   }
 }
 
-/** Whatever a token does, nothing but our own error may come of it. */
+/** A token must not cause any other error than our own. */
 function ourCode(error: unknown): string {
   if (!(error instanceof WebhookTokenError)) throw error;
   return error.code;
 }
 
-/** Each mutation alone, so often; then mixtures of two and three. */
+/** Each mutation alone, several times; then mixtures of two and three. */
 function plan(rounds: number, mixtures: number, seed: number): Mutation[][] {
   const random = new Mulberry32(seed);
   const all = [...SIGNED, ...UNSIGNED];
@@ -154,7 +154,7 @@ function plan(rounds: number, mixtures: number, seed: number): Mutation[][] {
   ];
 }
 
-/** Where one mutation alone was refused here and accepted by jose: mutation to codes. */
+/** Single mutations that jose accepts and this package refuses, with the codes. */
 function stricter(judged: readonly Judged[]): Record<string, string[]> {
   const found = new Map<string, Set<string>>();
   for (const { mutations, ours, weAccept, joseAccepts } of judged) {
@@ -165,7 +165,7 @@ function stricter(judged: readonly Judged[]): Record<string, string[]> {
   return Object.fromEntries([...found].map(([name, codes]) => [name, [...codes].sort()]));
 }
 
-/** What every receiver of webhooks should refuse and a general JWT library need not. */
+/** Tokens that a webhook receiver should refuse and a general JWT library need not. */
 const STRICTER_THAN_JOSE = {
   'a member that replaces a prototype': ['invalid_claim'],
   'a byte of the claims': ['invalid_claim', 'missing_claim', 'token_too_old'],
@@ -208,7 +208,7 @@ describe.each([
   ['HS256', 20_000 * SCALE],
   ['ES256', 1_500],
 ] as const)('mutated %s tokens', (alg, atLeast) => {
-  it('are many, of both kinds', () => {
+  it('are accepted and refused in useful numbers', () => {
     const judged = judgements[alg];
 
     expect(judged.length).toBeGreaterThanOrEqual(atLeast);
@@ -216,20 +216,20 @@ describe.each([
     expect(judged.filter((one) => !one.joseAccepts).length).toBeGreaterThan(judged.length / 4);
   });
 
-  it('are never accepted where jose refuses', () => {
+  it('are never accepted if jose refuses them', () => {
     const lenient = judgements[alg].filter((one) => one.weAccept && !one.joseAccepts);
 
     expect(lenient).toEqual([]);
   });
 
-  it('give the claims that jose reads', () => {
+  it('have the claims that jose reads', () => {
     const different = judgements[alg].filter((one) => one.weAccept && one.ours !== one.joses);
 
     expect(different).toEqual([]);
   });
 });
 
-it('lists where a token is refused here and accepted by jose', () => {
+it('is stricter than jose in the listed cases only', () => {
   // One changed character in 43 is the signature's last, and one change in 16 of that touches nothing but unused bits.
   const rare = SCALE > 1 ? { 'a character changed': ['bad_signature'] } : {};
 

@@ -26,7 +26,7 @@ describe('an ECDSA signature in DER', () => {
     .filter((bytes) => bytes.some((byte) => byte !== 0))
     .map((bytes) => [...bytes]);
 
-  it('is read whatever its numbers', () => {
+  it('is converted for any two numbers', () => {
     fc.assert(
       fc.property(number, number, (r, s) => {
         expect([...ecdsaFromDer(der(encode(r), encode(s)), SIZE)!]).toEqual([...r, ...s]);
@@ -34,7 +34,7 @@ describe('an ECDSA signature in DER', () => {
     );
   });
 
-  it('has leading zeros put back', () => {
+  it('is padded with leading zeros', () => {
     const raw = ecdsaFromDer(der([1], [0, 0x80]), SIZE)!;
 
     expect(raw).toHaveLength(2 * SIZE);
@@ -46,7 +46,7 @@ describe('an ECDSA signature in DER', () => {
   it.each([
     ['P-256', 32],
     ['P-384', 48],
-  ])('of OpenSSL for %s is read', (namedCurve, size) => {
+  ])('from OpenSSL is converted for %s', (namedCurve, size) => {
     const { privateKey } = generateKeyPairSync('ec', { namedCurve });
     const made = sign('sha256', Buffer.from('x'), privateKey);
 
@@ -76,11 +76,11 @@ describe('an ECDSA signature in DER', () => {
     ['a number of another curve', der([1, ...full(0xab)], [1])],
     ['a number of another curve, with its sign byte', der([0, 0x80, ...full(0xab)], [1])],
     ['bytes behind it', Buffer.concat([der([1], [1]), Buffer.of(0)])],
-  ])('is refused as %s', (_, bytes) => {
+  ])('is refused if it is %s', (_, bytes) => {
     expect(ecdsaFromDer(bytes, SIZE)).toBeUndefined();
   });
 
-  it('is never read past its end, whatever the bytes', () => {
+  it('is never read past its end', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 80 }), (bytes) => {
         const raw = ecdsaFromDer(bytes, SIZE);

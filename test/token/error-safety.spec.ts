@@ -11,7 +11,6 @@ import {
 } from '../../lib/token/index.js';
 import { Mulberry32 } from './mulberry32.js';
 import { forge, SIGNED, signHs256, UNSIGNED } from './token-mutations.js';
-import { GROUPS, readVectors, verifierOptions } from './vector-file.js';
 
 const NOW = 1_760_000_000;
 const ISSUER = 'https://shop.example';
@@ -44,27 +43,8 @@ function segments(token: string): string[] {
   return token.split('.').filter((segment) => segment.length >= 16);
 }
 
-describe('an error shows no token', () => {
-  it.each(GROUPS)('of the vectors: %s', async (group) => {
-    const refused = readVectors(group).filter((vector) => !vector.expect.accepted);
-
-    for (const vector of refused) {
-      const error = await errorOf(async () => {
-        const { claims } = await verifyWebhookToken(vector.token, verifierOptions(vector));
-        const body = Buffer.from(vector.body ?? '', 'base64');
-        const { requireHash } = vector.verifier;
-        verifyWebhookPayload(claims, { method: vector.method, body, requireHash });
-      });
-
-      for (const segment of segments(vector.token)) expect(shown(error)).not.toContain(segment);
-      expect(shown(error)).not.toContain('test-only-secret');
-    }
-    expect(refused).not.toHaveLength(0);
-  });
-});
-
-describe('an error shows no payload', () => {
-  it('whatever is wrong with the token', () => {
+describe('an error does not contain the payload', () => {
+  it('of a mutated token', () => {
     const random = new Mulberry32(5);
     const verifier = createTokenVerifier({
       issuers: [{ issuer: ISSUER, secret: SECRET }],
@@ -105,7 +85,7 @@ describe('an error shows no payload', () => {
     ['a wrong event', { webhook: { event: MARKER } }],
     ['a wrong type', { webhook: { event: 'a.b', data: [MARKER] } }],
     ['a wrong time', { exp: MARKER }],
-  ])('nor a value that is refused: %s', async (_, change) => {
+  ])('of a token with %s', async (_, change) => {
     const claims = { iss: ISSUER, iat: NOW, exp: NOW + 1, jti: 'j', webhook: { event: 'a.b' } };
     const token = forge(
       { alg: 'HS256', typ: 'JWT' },
@@ -130,7 +110,7 @@ describe('an error shows no payload', () => {
     ['data', { event: 'a.b', data: [MARKER] }],
     ['a hash', { event: 'a.b', hash: MARKER }],
     ['an id', { event: 'a.b', id: `${MARKER}\n` }],
-  ])('nor what a signer refuses: %s', async (_, input) => {
+  ])('of a token that cannot be signed: %s', async (_, input) => {
     const signer = createTokenSigner({ issuer: ISSUER, key: SECRET });
     const error = await errorOf(() => signer.sign(input));
 
@@ -142,7 +122,7 @@ describe('an error shows no payload', () => {
     ['hash_mismatch', `sha256:${'0'.repeat(64)}`],
     ['hash_unsupported', `sha256:${MARKER}`],
     ['hash_required', undefined],
-  ])('nor a body that is refused: %s', async (code, hash) => {
+  ])('of a refused body: %s', async (code, hash) => {
     const webhook = hash === undefined ? { event: 'a.b' } : { event: 'a.b', hash };
     const body = Buffer.from(MARKER);
     const error = await errorOf(() => verifyWebhookPayload({ webhook }, { method: 'POST', body }));
@@ -152,7 +132,7 @@ describe('an error shows no payload', () => {
   });
 });
 
-describe('an error shows no key', () => {
+describe('a key is not printed', () => {
   const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
   const jwk = privateKey.export({ format: 'jwk' });
   const pem = privateKey.export({ type: 'pkcs8', format: 'pem' }) as string;
@@ -169,7 +149,7 @@ describe('an error shows no key', () => {
     ['a JWK that is broken', { alg: 'ES256', key: { ...jwk, x: 'AA' } }, [jwk.d!, jwk.y!]],
     ['a wrong algorithm', { alg: MARKER, key: SECRET }, [MARKER, SECRET]],
     ['a wrong name', { kid: `${MARKER}\n`, key: SECRET }, [MARKER, SECRET]],
-  ])('in a configuration: %s', async (_, key, secrets) => {
+  ])('by a configuration error: %s', async (_, key, secrets) => {
     const errors = [
       await errorOf(() => createTokenSigner({ issuer: ISSUER, key })),
       await errorOf(() =>
@@ -183,7 +163,7 @@ describe('an error shows no key', () => {
     }
   });
 
-  it('in a signer or verifier that is logged', () => {
+  it('by a signer or verifier that is logged', () => {
     const logged = inspect(
       [
         createTokenSigner({ issuer: ISSUER, key: SECRET }),
@@ -203,7 +183,7 @@ describe('isWebhookError', () => {
     return errorOf(() => createDigest('md5' as never));
   }
 
-  it('knows an error by its code', async () => {
+  it('recognises an error by its code', async () => {
     const error = await oneError();
 
     expect(isWebhookError(error)).toBe(true);
@@ -211,7 +191,7 @@ describe('isWebhookError', () => {
     expect(isWebhookError(error, 'hash_mismatch')).toBe(false);
   });
 
-  it('knows an error of another copy of the package', async () => {
+  it('recognises an error of another copy of the package', async () => {
     const ours = await oneError();
     jest.resetModules();
     const copy = await import('../../lib/token/index.js');
@@ -230,11 +210,11 @@ describe('isWebhookError', () => {
     new Error('x'),
     Object.assign(new Error('x'), { code: 'hash_unsupported' }),
     { name: 'WebhookTokenError', code: 'invalid_token', message: 'x' },
-  ])('does not take %p for one', (value) => {
+  ])('rejects %p', (value) => {
     expect(isWebhookError(value)).toBe(false);
   });
 
-  it('has name, code and message as JSON, and no more', async () => {
+  it('reports name, code and message as JSON', async () => {
     expect(JSON.parse(JSON.stringify(await oneError()))).toEqual({
       name: 'WebhookPayloadError',
       code: 'hash_unsupported',

@@ -32,7 +32,7 @@ const pattern = fc
   .filter((text) => eventPatternFault(text) === undefined);
 
 describe('isEventName', () => {
-  it('follows the grammar, character by character', () => {
+  it('agrees with a check by character', () => {
     const nearly = fc.string({
       unit: fc.constantFrom('a', 'Z', '0', '_', '-', '.', '.', ' ', '*', 'é', '\n', '\u0000'),
       maxLength: 12,
@@ -49,7 +49,7 @@ describe('isEventName', () => {
     ['swt-draft-00', true],
     ['swt-draft-02', true],
     ['webhook-token', false],
-  ] as const)('of %s may be one word: %s', (profile, verdict) => {
+  ] as const)('in %s may be one word: %s', (profile, verdict) => {
     expect(isEventName('ping', profile)).toBe(verdict);
     expect(isEventName('order.created', profile)).toBe(true);
     for (const name of ['', '.', 'ping.', '.ping', 'a b', 'a..b']) {
@@ -63,7 +63,7 @@ describe('isEventName', () => {
     ['a number', 1, false],
     ['null', null, false],
     ['a list', ['order.created'], false],
-    ['an object that reads as a name', { toString: () => 'order.created' }, false],
+    ['an object that converts to a name', { toString: () => 'order.created' }, false],
   ])('judges %s', (_, name, verdict) => {
     expect(isEventName(name)).toBe(verdict);
   });
@@ -99,7 +99,7 @@ describe('matchesEvent', () => {
 });
 
 describe('eventPatternFault', () => {
-  it('has nothing against an event name', () => {
+  it('accepts every event name', () => {
     fc.assert(fc.property(eventName, (name) => eventPatternFault(name) === undefined));
   });
 
@@ -112,7 +112,7 @@ describe('eventPatternFault', () => {
     ['order.cre*', 'one whole segment'],
     ['order.***', 'is not an event pattern'],
     ['order created', 'is not an event pattern'],
-  ])('names the remedy for %p', (text, remedy) => {
+  ])('explains what is wrong with %p', (text, remedy) => {
     expect(eventPatternFault(text)).toContain(remedy);
   });
 });
@@ -126,7 +126,7 @@ describe('EventRouter', () => {
     return router;
   }
 
-  it('finds exactly what matches, each once', () => {
+  it('finds each matching value once', () => {
     fc.assert(
       fc.property(registrations, eventName, (patterns, event) => {
         const expected = patterns.flatMap((wanted, index) =>
@@ -140,7 +140,7 @@ describe('EventRouter', () => {
     );
   });
 
-  it('forgets its answers when something is added', () => {
+  it('finds values that are added after a lookup', () => {
     const router = routerOf(['order.*']);
     expect(router.find('order.created')).toEqual([0]);
 
@@ -149,7 +149,7 @@ describe('EventRouter', () => {
     expect(new Set(router.find('order.created'))).toEqual(new Set([0, 1]));
   });
 
-  it('gives a value once, however many of its patterns match', () => {
+  it('finds a value once if several of its patterns match', () => {
     const router = new EventRouter<string>();
     for (const wanted of ['order.created', 'order.*', '**', '**.created', '*.**']) {
       router.add(wanted, 'handler');
@@ -165,7 +165,7 @@ describe('EventRouter', () => {
     expect(router.find('order.created')).toEqual(['first', 'second', 'third']);
   });
 
-  it('answers the same after more names than it remembers', () => {
+  it('finds the same values after its cache was full', () => {
     const router = routerOf(['order.*', 'order.**']);
     const before = router.find('order.created');
 
@@ -174,11 +174,14 @@ describe('EventRouter', () => {
     expect(router.find('order.created')).toEqual(before);
   });
 
-  it.each(['toString.constructor', '__proto__.x'])('has nothing for %s by itself', (event) => {
-    expect(routerOf(['order.*']).find(event)).toEqual([]);
-  });
+  it.each(['toString.constructor', '__proto__.x'])(
+    'finds nothing for %s in an empty router',
+    (event) => {
+      expect(routerOf(['order.*']).find(event)).toEqual([]);
+    },
+  );
 
-  it('is not blown up by many wildcards', () => {
+  it('stays fast with many wildcards', () => {
     const router = routerOf([`${'**.a.'.repeat(25)}b`, '**.'.repeat(40) + 'b']);
 
     expect(router.find(Array.from({ length: 60 }, () => 'a').join('.'))).toEqual([]);

@@ -56,7 +56,7 @@ function signingFault(alg: SignatureAlgorithm, key: KeyMaterial): string | undef
   return messageOf(() => createTokenSigner({ issuer: ISSUER, key: { alg, key } }));
 }
 
-/** What only whoever has the key knows: no line of it may be in a message. */
+/** Checks that no line of the key is in a message. */
 function expectUnquoted(message: string | undefined, text: string): void {
   for (const line of text.split(/\\n|\s+/)) {
     if (line.length > 30 && !line.startsWith('-----')) expect(message).not.toContain(line);
@@ -67,7 +67,7 @@ describe('PS256 and ES384', () => {
   it.each([
     ['PS256', rsa, { name: 'RSA-PSS', hash: 'SHA-256' }],
     ['ES384', p384, { name: 'ECDSA', namedCurve: 'P-384' }],
-  ] as const)('%s signs and verifies, whatever form its key has', async (alg, pair, algorithm) => {
+  ] as const)('%s signs and verifies with every form of key', async (alg, pair, algorithm) => {
     const cryptoKey = await webcrypto.subtle.importKey(
       'jwk',
       jwk(pair.publicKey),
@@ -86,7 +86,7 @@ describe('PS256 and ES384', () => {
     }
   });
 
-  it('are not taken for RS256 and ES256', async () => {
+  it('are not interchangeable with RS256 and ES256', async () => {
     const key = { alg: 'PS256', key: rsa.privateKey } as const;
     const token = await createTokenSigner({ issuer: ISSUER, key }).sign({ event: 'order.created' });
     const verifier = createTokenVerifier({
@@ -113,7 +113,7 @@ describe('PS256 and ES384', () => {
     ['ES384', p256.publicKey, 'ES384 needs an EC key on the curve P-384'],
     ['ES384', rsa.publicKey, 'ES384 needs an EC key on the curve P-384'],
     ['ES256', p384.publicKey, 'ES256 needs an EC key on the curve P-256'],
-  ] as const)('%s has a key that fits', (alg, key, remedy) => {
+  ] as const)('%s refuses a key of another type', (alg, key, remedy) => {
     expect(keyFault(alg, key)).toContain(remedy);
   });
 });
@@ -127,18 +127,21 @@ describe('an RSA key', () => {
     );
   };
 
-  it.each([1n, 3n, 65_536n, 65_538n, 2n ** 256n + 1n])('has no public exponent %p', (value) => {
-    const key = { kty: 'RSA', n: n!, e: exponent(value) };
+  it.each([1n, 3n, 65_536n, 65_538n, 2n ** 256n + 1n])(
+    'is refused with the public exponent %p',
+    (value) => {
+      const key = { kty: 'RSA', n: n!, e: exponent(value) };
 
-    expect(keyFault('RS256', key)).toMatch(/odd public exponent|cannot be read/);
-    expect(keyFault('PS256', key)).toMatch(/odd public exponent|cannot be read/);
-  });
+      expect(keyFault('RS256', key)).toMatch(/odd public exponent|cannot be read/);
+      expect(keyFault('PS256', key)).toMatch(/odd public exponent|cannot be read/);
+    },
+  );
 
-  it('may have any sane exponent', () => {
+  it('may have another secure exponent', () => {
     expect(keyFault('RS256', { kty: 'RSA', n: n!, e: exponent(2n ** 255n + 1n) })).toBeUndefined();
   });
 
-  it('is not so large that it slows down every verification', () => {
+  it('is refused if it is so large that it slows down verification', () => {
     const key = {
       kty: 'RSA',
       n: Buffer.alloc(1_025, 0xff).toString('base64url'),
@@ -177,7 +180,7 @@ describe('PEM', () => {
     ['of parameters', good.replaceAll('PUBLIC KEY', 'DH PARAMETERS'), 'is not a key'],
     ['of OpenSSH', good.replaceAll('PUBLIC KEY', 'OPENSSH PRIVATE KEY'), 'ssh-keygen -p -m PKCS8'],
     ['with a character lost', good.replace(/\n./, '\n'), 'cannot be read'],
-  ])('is refused %s, with the remedy', (_, text, remedy) => {
+  ])('is refused %s, with a remedy', (_, text, remedy) => {
     const message = keyFault('ES256', text);
 
     expect(message).toContain(remedy);
@@ -185,7 +188,7 @@ describe('PEM', () => {
     expectUnquoted(message, text);
   });
 
-  it('is refused when its own damage is not the only one', () => {
+  it('is refused if it is damaged in two ways', () => {
     expect(signingFault('ES256', pem(p256.privateKey).replaceAll('\n', '\\n'))).toContain(
       'the two characters "\\n"',
     );
@@ -194,18 +197,18 @@ describe('PEM', () => {
   it.each([
     ['PKCS#8', { type: 'pkcs8', format: 'pem', cipher: 'aes-256-cbc', passphrase: 'x' }],
     ['PKCS#1', { type: 'pkcs1', format: 'pem', cipher: 'aes-256-cbc', passphrase: 'x' }],
-  ] as const)('that is encrypted is refused, %s', (_, form) => {
+  ] as const)('is refused if it is encrypted, %s', (_, form) => {
     const text = rsa.privateKey.export(form as never) as unknown as string;
 
     expect(signingFault('RS256', text)).toContain('createPrivateKey({ key, passphrase })');
     expect(keyFault('RS256', text)).toContain('createPrivateKey({ key, passphrase })');
   });
 
-  it('of a certificate is refused: nobody would look at its dates', () => {
+  it('of a certificate is refused, since its dates would not be checked', () => {
     expect(keyFault('RS256', targetCertificate())).toContain('openssl x509 -pubkey -noout');
   });
 
-  it('of EC with parameters ahead, as openssl writes it, is read', () => {
+  it('of EC may start with parameters, as openssl writes it', () => {
     const key = p256.privateKey.export({ type: 'sec1', format: 'pem' }) as string;
     const parameters =
       '-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n';
@@ -227,11 +230,11 @@ describe('a public key', () => {
       generateKeyPairSync('ed25519').publicKey.export({ type: 'spki', format: 'der' }),
     ],
     ['of SSH', `ssh-ed25519 ${'A'.repeat(68)} me@example`],
-  ])('is no shared secret: %s', (_, key) => {
+  ])('is refused as a shared secret: %s', (_, key) => {
     expect(keyFault('HS256', key)).toContain('not a shared secret');
   });
 
-  it('is not seen in a secret that only begins like one', () => {
+  it('is not mistaken for a secret that begins in the same way', () => {
     const random = Buffer.concat([Buffer.from([0x30, 0x59]), Buffer.alloc(62, 7)]);
 
     expect(keyFault('HS256', random)).toBeUndefined();
@@ -263,17 +266,17 @@ describe('a JWK', () => {
   it.each<[SignatureAlgorithm, JsonWebKey]>([
     ['ES256', { ...key, use: 'sig', key_ops: ['verify'], alg: 'ES256' }],
     ['HS256', { ...secret, use: 'sig', alg: 'HS256' }],
-  ])('of %s may say what it is for', (alg, material) => {
+  ])('of %s may have use, key_ops and alg', (alg, material) => {
     expect(keyFault(alg, material)).toBeUndefined();
   });
 
-  it('with a private key is refused for that, whatever else it says', () => {
+  it('with a private key is refused for that reason first', () => {
     expect(keyFault('ES256', { ...jwk(p256.privateKey), use: 'enc' })).toContain(
       'a receiver must never have it',
     );
   });
 
-  it('is no text', () => {
+  it('is refused as a string', () => {
     expect(keyFault('ES256', JSON.stringify(key))).toContain('pass the result of JSON.parse');
   });
 });
@@ -288,11 +291,11 @@ describe('a CryptoKey', () => {
     ['PS256', { name: 'RSASSA-PKCS1-v1_5', hash: 'SHA-256' }, ['verify'], 'RSASSA-PKCS1-v1_5 with'],
     ['RS256', { name: 'RSASSA-PKCS1-v1_5', hash: 'SHA-512' }, ['verify'], 'with SHA-512'],
     ['RS256', { name: 'RSA-OAEP', hash: 'SHA-256' }, ['encrypt'], 'is for RSA-OAEP'],
-  ] as const)('of another algorithm does not serve %s', async (alg, algorithm, usages, found) => {
+  ] as const)('of another algorithm is refused for %s', async (alg, algorithm, usages, found) => {
     expect(keyFault(alg, await made(algorithm, [...usages]))).toContain(found);
   });
 
-  it('for HMAC has the digest of its algorithm', async () => {
+  it('for HMAC must have the digest of its algorithm', async () => {
     const hmac = (hash: string) =>
       subtle.importKey('raw', Buffer.from(SECRET), { name: 'HMAC', hash }, true, ['sign']);
 
@@ -302,13 +305,13 @@ describe('a CryptoKey', () => {
 });
 
 describe('keys of one issuer', () => {
-  it('have a name each', () => {
+  it('must have different kids', () => {
     expect(keysFault({ kid: 'a', key: SECRET }, { kid: 'a', key: `${SECRET}-2` })).toContain(
       'another key of the issuer has this kid',
     );
   });
 
-  it('serve one algorithm each', () => {
+  it('must not be used for two algorithms', () => {
     const { publicKey } = rsa;
     const twice = [
       { kid: 'a', alg: 'RS256', key: publicKey },
@@ -321,7 +324,7 @@ describe('keys of one issuer', () => {
     );
   });
 
-  it('may repeat one another: before a rotation, old and new are the same', () => {
+  it('may be listed twice, as between rotations', () => {
     const secret = Array<string>(5).fill(SECRET);
 
     expect(
@@ -332,7 +335,7 @@ describe('keys of one issuer', () => {
     );
   });
 
-  it('do not revoke and keep the same key at once', () => {
+  it('must not give one key two windows', () => {
     const message = messageOf(() =>
       createTokenVerifier({
         issuers: [
@@ -344,14 +347,14 @@ describe('keys of one issuer', () => {
     expect(message).toContain('the same key is listed with another notBefore');
   });
 
-  it('have no member that is misspelt', () => {
+  it('must not have unknown members', () => {
     expect(keysFault({ key: SECRET, notafter: '2026-01-01' } as WebhookKey)).toContain(
       'other than kid, alg, key, notBefore, notAfter',
     );
   });
 });
 
-it('the core fetches no keys, and says so', () => {
+it('createTokenVerifier refuses a jwksUri, which it would not fetch', () => {
   const issuers = [{ issuer: ISSUER, jwksUri: 'https://shop.example/keys' }] as never;
 
   expect(messageOf(() => createTokenVerifier({ issuers }))).toContain('use WebhookModule');

@@ -68,7 +68,7 @@ describe('a secret', () => {
     ['47 bytes for HS384', 'HS384', 47, 'has 47 bytes and HS384 needs at least 48'],
     ['63 bytes for HS512', 'HS512', 63, 'has 63 bytes and HS512 needs at least 64'],
     ['no byte', 'HS256', 0, 'openssl rand -base64 32'],
-  ] as const)('of %s is too short', (_, alg, length, remedy) => {
+  ] as const)('of %s is refused as too short', (_, alg, length, remedy) => {
     expect(keyFault(alg, Buffer.alloc(length, 7))).toContain(remedy);
     expect(signingFault(alg, Buffer.alloc(length, 7))).toContain(remedy);
   });
@@ -77,11 +77,11 @@ describe('a secret', () => {
     ['HS256', 32],
     ['HS384', 48],
     ['HS512', 64],
-  ] as const)('of the least length serves %s', (alg, length) => {
+  ] as const)('of the minimum length is accepted for %s', (alg, length) => {
     expect(keyFault(alg, Buffer.alloc(length, 7))).toBeUndefined();
   });
 
-  it('is counted in bytes, not characters', () => {
+  it('is measured in bytes, not characters', () => {
     expect(secretFault('é'.repeat(16))).toBeUndefined();
     expect(secretFault('e'.repeat(16))).toContain('16 bytes');
   });
@@ -93,7 +93,7 @@ describe('a secret', () => {
     ['a JWK with kty further on', JSON.stringify({ use: 'sig', kid: 'a', ...jwk(ec.publicKey) })],
     ['a JWK, indented', JSON.stringify(jwk(rsa.publicKey), null, 2)],
     ['a key set', JSON.stringify({ keys: [jwk(ec.publicKey)] })],
-  ])('is never %s', (_, text) => {
+  ])('is refused if it is %s', (_, text) => {
     const remedy = 'not a shared secret';
     const bytes = Buffer.from(text);
 
@@ -105,9 +105,12 @@ describe('a secret', () => {
     expect(signingFault('HS256', bytes)).toContain(remedy);
   });
 
-  it.each([` ${SECRET}`, `${SECRET}\n`, `\t${SECRET} `])('has no white space around it', (text) => {
-    expect(secretFault(text)).toContain('trim it');
-  });
+  it.each([` ${SECRET}`, `${SECRET}\n`, `\t${SECRET} `])(
+    'is refused with white space around it',
+    (text) => {
+      expect(secretFault(text)).toContain('trim it');
+    },
+  );
 
   it('may be a JWK of type "oct"', () => {
     const bytes = Buffer.alloc(32, 0xfb);
@@ -129,12 +132,12 @@ describe('a secret', () => {
       { kty: 'oct', k: Buffer.from(pem(rsa.publicKey)).toString('base64url') },
       'not a shared secret',
     ],
-  ])('is not a JWK %s', (_, key, remedy) => {
+  ])('is refused as a JWK %s', (_, key, remedy) => {
     expect(keyFault('HS256', key)).toContain(remedy);
     expect(signingFault('HS256', key)).toContain(remedy);
   });
 
-  it('is decoded behind "whsec_"', () => {
+  it('is decoded after "whsec_"', () => {
     const bytes = Buffer.alloc(32, 0xfb);
     const token = createTokenSigner({ issuer: ISSUER, key: bytes }).sign(INPUT) as string;
 
@@ -151,7 +154,7 @@ describe('a secret', () => {
     [`whsec_${Buffer.alloc(33, 0xfb).toString('base64url')}`, 'is not base64'],
     ['whsec_', 'has 0 bytes'],
     [`whsec_${Buffer.alloc(16).toString('base64')}`, 'has 16 bytes'],
-  ])('behind "whsec_" is base64 and long enough: %s', (text, remedy) => {
+  ])('after "whsec_" must be base64 and long enough: %s', (text, remedy) => {
     expect(secretFault(text)).toContain(remedy);
   });
 
@@ -160,11 +163,11 @@ describe('a secret', () => {
     ['a private key', ec.privateKey, 'private key cannot be a shared secret'],
     ['missing', undefined as unknown as string, 'the secret is missing'],
     ['a number', 1 as unknown as string, 'the secret is missing'],
-  ])('is not %s', (_, key, remedy) => {
+  ])('is refused if it is %s', (_, key, remedy) => {
     expect(keyFault('HS256', key)).toContain(remedy);
   });
 
-  it('may be a text, bytes, a KeyObject or a CryptoKey', async () => {
+  it('may be a string, bytes, a KeyObject or a CryptoKey', async () => {
     const bytes = Buffer.from(SECRET);
     const cryptoKey = await webcrypto.subtle.importKey(
       'raw',
@@ -183,7 +186,7 @@ describe('a secret', () => {
 });
 
 describe('a weak secret', () => {
-  it('is taken where a test allows it, with a warning that does not show it', () => {
+  it('is accepted with allowWeakSecrets, with a warning that does not contain it', () => {
     const warn = jest.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
     try {
       const policy = { allowWeakSecrets: true };
@@ -205,7 +208,7 @@ describe('a weak secret', () => {
     }
   });
 
-  it('has at least one byte all the same', () => {
+  it('must have at least one byte', () => {
     const faults = faultsOf(() =>
       createTokenSigner({ issuer: ISSUER, key: '', allowWeakSecrets: true }),
     );
@@ -227,7 +230,7 @@ describe('a key pair', () => {
     ['RS256', rsa],
     ['ES256', ec],
     ['EdDSA', ed],
-  ] as const)('of %s may come as PEM, JWK, KeyObject or CryptoKey', async (alg, pair) => {
+  ] as const)('of %s may be PEM, a JWK, a KeyObject or a CryptoKey', async (alg, pair) => {
     const algorithm = {
       RS256: { name: 'RSASSA-PKCS1-v1_5', hash: 'SHA-256' },
       ES256: { name: 'ECDSA', namedCurve: 'P-256' },
@@ -261,7 +264,7 @@ describe('a key pair', () => {
     ['RS256', rsa],
     ['ES256', ec],
     ['EdDSA', ed],
-  ] as const)('of %s is used by halves', (alg, pair) => {
+  ] as const)('of %s signs with its private and verifies with its public key only', (alg, pair) => {
     for (const key of [pair.privateKey, pem(pair.privateKey), jwk(pair.privateKey)]) {
       expect(keyFault(alg, key)).toContain('a receiver must never have it');
     }
@@ -297,7 +300,7 @@ describe('an Ed25519 public key of small order', () => {
     x: point.toString('base64url'),
   });
 
-  it('is refused in each encoding and each form', () => {
+  it('is refused in every encoding and every form', () => {
     const encodings = smallOrderEncodings();
 
     // Five y coordinates with either sign bit, and the unreduced forms of 0 and 1.
@@ -310,7 +313,7 @@ describe('an Ed25519 public key of small order', () => {
     }
   });
 
-  it('is told from a key that differs in one bit', () => {
+  it('is not confused with a key that differs in one bit', () => {
     for (const point of smallOrderEncodings()) {
       point[1]! ^= 1;
       expect(keyFault('EdDSA', asJwk(point))).toBeUndefined();
@@ -319,13 +322,16 @@ describe('an Ed25519 public key of small order', () => {
 });
 
 describe('a key', () => {
-  it.each(['none', 'PS512', 'hs256', '__proto__', null])('has no algorithm %p', (alg) => {
-    expect(keyFault(alg as 'HS256', SECRET)).toBe(
-      'alg must be one of HS256, HS384, HS512, RS256, PS256, ES256, ES384, EdDSA',
-    );
-  });
+  it.each(['none', 'PS512', 'hs256', '__proto__', null])(
+    'is refused with the algorithm %p',
+    (alg) => {
+      expect(keyFault(alg as 'HS256', SECRET)).toBe(
+        'alg must be one of HS256, HS384, HS512, RS256, PS256, ES256, ES384, EdDSA',
+      );
+    },
+  );
 
-  it.each(['', 'k'.repeat(257), 'a\nb', 1, null])('has no name %p', (kid) => {
+  it.each(['', 'k'.repeat(257), 'a\nb', 1, null])('is refused with the kid %p', (kid) => {
     const [fault] = verifierFaults({
       issuer: ISSUER,
       keys: [{ kid: kid as string, key: SECRET }],
@@ -336,7 +342,7 @@ describe('a key', () => {
 });
 
 describe('a list of issuers', () => {
-  it('tells every fault at once, with its place', () => {
+  it('reports every fault with its path', () => {
     const faults = verifierFaults(
       { issuer: ISSUER, secret: 'short' },
       { issuer: ISSUER, secret: SECRET },
@@ -370,13 +376,13 @@ describe('a list of issuers', () => {
     ]);
   });
 
-  it('is not empty', () => {
+  it('is refused if it is empty', () => {
     expect(verifierFaults()).toEqual([
       { path: 'issuers', message: expect.stringContaining('add at least one issuer') },
     ]);
   });
 
-  it('lets four keys go without a name', () => {
+  it('may have four keys without a kid', () => {
     const secret = Array.from({ length: 4 }, (_, i) => `${i}${SECRET}`);
 
     expect(verifierFaults({ issuer: ISSUER, secret })).toEqual([]);

@@ -62,7 +62,7 @@ describe('the window of a key', () => {
     expect(codeAt(seconds, [{ key: SECRET, ...WINDOW }])).toBe(code);
   });
 
-  it('opens when it says where there is no tolerance', () => {
+  it('opens exactly on time without clock tolerance', () => {
     expect(codeAt(FROM - 1, [key], key, { clockTolerance: 0 })).toBe('unknown_key');
     expect(codeAt(FROM, [key], key, { clockTolerance: 0 })).toBe('accepted');
   });
@@ -80,7 +80,7 @@ describe('the window of a key', () => {
     expect(codeAt(UNTIL, [written])).toBe('unknown_key');
   });
 
-  it('of one key says nothing of another', () => {
+  it('applies to its own key only', () => {
     const old = { kid: 'old', key: SECRET, notAfter: WINDOW.notAfter };
     const next = { kid: 'next', key: `${SECRET}-2`, notBefore: WINDOW.notBefore };
     const always = { key: `${SECRET}-3` };
@@ -116,16 +116,16 @@ describe('the window of a key', () => {
       'later than',
     ],
     ['no time between', { notBefore: '2026-06-01', notAfter: '2026-06-01' }, 'later than'],
-  ])('is not %s', (_, window, remedy) => {
+  ])('is refused if it is %s', (_, window, remedy) => {
     expect(faultOf({ key: SECRET, ...window })).toContain(remedy);
   });
 
-  it('may have closed before start-up: rotations leave such keys', () => {
+  it('may have closed before start-up, as after a rotation', () => {
     expect(faultOf({ key: SECRET, notAfter: '2001-01-01' })).toBeUndefined();
   });
 });
 
-describe('keys without a name', () => {
+describe('keys without a kid', () => {
   const month = (n: number): string => `2026-${String(n).padStart(2, '0')}-01`;
   const monthly = (n: number, months: number): WebhookKey => ({
     key: `${SECRET}-${n}`,
@@ -133,7 +133,7 @@ describe('keys without a name', () => {
     notAfter: month(n + months),
   });
 
-  it('are at most four at a time', () => {
+  it('are limited to four at a time', () => {
     const overlapping = Array.from({ length: 8 }, (_, i) => monthly(i + 1, 3));
 
     expect(faultOf(...overlapping)).toBeUndefined();
@@ -145,7 +145,7 @@ describe('keys without a name', () => {
     );
   });
 
-  it('are counted with the tolerance by which windows open', () => {
+  it('are counted from when the tolerance opens their windows', () => {
     // Three hold to the end of the fourth month, and the next two begin then.
     const before = [1, 2, 3].map((n) => monthly(n, 5 - n));
     const after = [5, 5].map((n, i) => ({ ...monthly(n, 1), key: `${SECRET}-after-${i}` }));

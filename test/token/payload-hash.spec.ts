@@ -37,11 +37,11 @@ const bytes = fc.uint8Array({ maxLength: 500 });
 const algorithm = fc.constantFrom(...ALGORITHMS);
 
 describe('digest', () => {
-  it.each(KNOWN)('knows %s of "%s"', (name, message, start) => {
+  it.each(KNOWN)('computes %s of "%s"', (name, message, start) => {
     expect(digest(name, Buffer.from(message)).startsWith(`${name}:${start}`)).toBe(true);
   });
 
-  it.each(ALGORITHMS)('agrees with an independent %s', (name) => {
+  it.each(ALGORITHMS)('agrees with an independent implementation of %s', (name) => {
     fc.assert(
       fc.property(bytes, (message) => {
         expect(digest(name, message)).toBe(`${name}:${hex(ORACLES[name](message))}`);
@@ -49,7 +49,7 @@ describe('digest', () => {
     );
   });
 
-  it.each(ALGORITHMS)('has %s also where the runtime has not', (name) => {
+  it.each(ALGORITHMS)('computes %s without support by the runtime', (name) => {
     fc.assert(
       fc.property(fc.array(bytes, { maxLength: 4 }), (chunks) => {
         const engine = startDigest(name, new Set());
@@ -60,7 +60,7 @@ describe('digest', () => {
     );
   });
 
-  it('is the same in pieces and at once', () => {
+  it('is the same in chunks and as a whole', () => {
     fc.assert(
       fc.property(algorithm, fc.array(bytes, { maxLength: 6 }), (name, chunks) => {
         const pieces = createDigest(name);
@@ -71,15 +71,18 @@ describe('digest', () => {
     );
   });
 
-  it.each(['md5', 'SHA256', 'sha-256', '', '__proto__', undefined])('has no %p', (name) => {
-    expect(() => createDigest(name as HashAlgorithm)).toThrow(
-      expect.objectContaining({ name: 'WebhookPayloadError', code: 'hash_unsupported' }),
-    );
-  });
+  it.each(['md5', 'SHA256', 'sha-256', '', '__proto__', undefined])(
+    'refuses the algorithm %p',
+    (name) => {
+      expect(() => createDigest(name as HashAlgorithm)).toThrow(
+        expect.objectContaining({ name: 'WebhookPayloadError', code: 'hash_unsupported' }),
+      );
+    },
+  );
 });
 
 describe('parsePayloadHash', () => {
-  it('reads what digest writes, in either case', () => {
+  it('parses the result of digest in either case', () => {
     fc.assert(
       fc.property(algorithm, bytes, fc.boolean(), (name, message, upper) => {
         const lower = hex(ORACLES[name](message));
@@ -91,7 +94,7 @@ describe('parsePayloadHash', () => {
     );
   });
 
-  it('takes exactly the grammar', () => {
+  it('accepts exactly the grammar', () => {
     const characters = fc.constantFrom('0', 'a', 'F', 'g', ':', '-', ' ', '\n', 's', '\uff10');
     fc.assert(
       fc.property(
@@ -111,7 +114,7 @@ describe('parsePayloadHash', () => {
     );
   });
 
-  it('tells two digests apart', () => {
+  it('distinguishes two digests', () => {
     fc.assert(
       fc.property(algorithm, algorithm, bytes, bytes, (one, other, first, second) => {
         const same = one === other && Buffer.from(first).equals(second);

@@ -69,7 +69,7 @@ describe('the profile of a token', () => {
     [ALL, 'application/SWT'],
     [ALL, 7],
     [[OLD], null],
-  ])('with %j is none for typ %j', (enabled, typ) => {
+  ])('with %j does not exist for typ %j', (enabled, typ) => {
     expect(new ProfileChoice(enabled).admits(typ)).toBe(false);
   });
 });

@@ -81,7 +81,7 @@ function membersOf(node: Tree, name: string): Tree[] {
 }
 
 describe('hasDuplicateMember', () => {
-  it('sees members that stand twice, as the tree has them', () => {
+  it('finds duplicate members of random JSON', () => {
     fc.assert(
       fc.property(tree, fc.constantFrom('', ' ', '\n\t'), (root, space) => {
         const text = write(root, space);
@@ -148,13 +148,13 @@ describe('exceedsMembers', () => {
     expect(exceedsMembers(new TextEncoder().encode(text), members - 1)).toBe(true);
   });
 
-  it('stops at a string that never ends', () => {
+  it('stops at a string without a closing quote', () => {
     expect(exceedsMembers('["no end,,,,', 1)).toBe(false);
   });
 });
 
 describe('structureFault', () => {
-  it('counts the levels that JSON.parse has kept', () => {
+  it('measures the nesting of random JSON', () => {
     fc.assert(
       fc.property(tree, (root) => {
         const value = parseJson(write(root, ''));
@@ -167,7 +167,7 @@ describe('structureFault', () => {
     );
   });
 
-  it('walks no deeper than it was asked about', () => {
+  it('visits no deeper level than the limit', () => {
     const deep = parseJson('['.repeat(1e6) + ']'.repeat(1e6));
 
     expect(structureFault(deep, 64)).toBe('too deep');
@@ -175,7 +175,7 @@ describe('structureFault', () => {
 });
 
 describe('textNestsDeeper', () => {
-  it('tells of a text how deep its value nests', () => {
+  it('measures the nesting of random JSON', () => {
     fc.assert(
       fc.property(tree, fc.nat({ max: 6 }), (root, levels) => {
         const value = parseJson(write(root, ' '));
@@ -196,7 +196,7 @@ describe('textNestsDeeper', () => {
   });
 });
 
-describe('structureFault, of members that would replace a prototype', () => {
+describe('structureFault, for members that would replace a prototype', () => {
   it.each([
     ['{"__proto__":1}', true],
     ['{"a":[{"__proto__":{}}]}', true],
@@ -214,7 +214,7 @@ describe('structureFault, of members that would replace a prototype', () => {
 });
 
 describe('decodeUtf8', () => {
-  it('gives back any text', () => {
+  it('decodes any string', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'grapheme' }), (text) => {
         expect(decodeUtf8(Buffer.from(text))).toBe(text);
@@ -233,7 +233,7 @@ describe('decodeUtf8', () => {
     expect(decodeUtf8(Buffer.from(bytes))).toBeUndefined();
   });
 
-  it('takes the character that stands for what is not UTF-8, where it was sent as such', () => {
+  it('accepts a replacement character that was sent as such', () => {
     expect(decodeUtf8(Buffer.from('a\ufffdb'))).toBe('a\ufffdb');
     expect(decodeUtf8(Buffer.from([0xef, 0xbf, 0xbd, 0x80]))).toBeUndefined();
   });
@@ -246,18 +246,18 @@ describe('decodeUtf8', () => {
   });
 });
 
-describe('hasDuplicateMember, counting in leaps', () => {
+describe('hasDuplicateMember, skipping over strings', () => {
   it.each([
-    ['room before a colon', '{"a" :1,"a":2}', true],
-    ['a name that is spelt with an escape', '{"a":1,"\\u0061":2}', true],
-    ['a colon within a text', '{"a":"b:c","d":"\\":"}', false],
-    ['a long text', `{"a":"${'x'.repeat(5_000)}","a":1}`, true],
+    ['white space before a colon', '{"a" :1,"a":2}', true],
+    ['a name that is written with an escape', '{"a":1,"\\u0061":2}', true],
+    ['a colon inside a string', '{"a":"b:c","d":"\\":"}', false],
+    ['a long string', `{"a":"${'x'.repeat(5_000)}","a":1}`, true],
     ['foreign characters whose bytes are no quotes', '{"ĢĺĢ":1,"ĺ":"Ģĺ"}', false],
   ])('is not misled by %s', (_, text, duplicate) => {
     expect(hasDuplicateMember(text, parseJson(text))).toBe(duplicate);
   });
 
-  it('does not follow a value into a depth that would exhaust the stack', () => {
+  it('does not exhaust the stack on deep nesting', () => {
     const text = `{"a":${'['.repeat(20_000)}${']'.repeat(20_000)}}`;
 
     expect(hasDuplicateMember(text, parseJson(text))).toBe(false);

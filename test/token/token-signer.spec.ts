@@ -37,7 +37,7 @@ const data = fc
   .filter((value) => !/__proto__|constructor/.test(JSON.stringify(value)));
 
 describe('a signed token', () => {
-  it('comes back from the verifier as it was meant', () => {
+  it('has the claims of its input', () => {
     const input = fc.record(
       {
         event: fc.constantFrom('order.created', 'a.b-c.D_9'),
@@ -98,7 +98,7 @@ describe('a signed token', () => {
     ['RS256', () => generateKeyPairSync('rsa', { modulusLength: 2048 })],
     ['ES256', () => generateKeyPairSync('ec', { namedCurve: 'P-256' })],
     ['EdDSA', () => generateKeyPairSync('ed25519')],
-  ] as const)('is verified by jose and by us under %s', async (alg, generate) => {
+  ] as const)('is verified by jose and by this package under %s', async (alg, generate) => {
     const { privateKey, publicKey } = generate();
     const key = { alg, kid: 'pair', key: privateKey };
     const token = await signWebhookToken({ event: 'order.created' }, { ...defaults, key });
@@ -114,7 +114,7 @@ describe('a signed token', () => {
     expect(verified.key).toEqual({ issuer: ISSUER, alg });
   });
 
-  it('is made at once with a secret, and later with a key pair', async () => {
+  it('is returned with a secret and promised with a key pair', async () => {
     const { privateKey } = generateKeyPairSync('ed25519');
     const pair = createTokenSigner({ ...defaults, key: { alg: 'EdDSA', key: privateKey } });
 
@@ -122,14 +122,14 @@ describe('a signed token', () => {
     expect(pair.sign({ event: 'order.created' })).toBeInstanceOf(Promise);
   });
 
-  it('names type, algorithm and key in its header, and nothing else', () => {
+  it('has only typ, alg and kid in its header', () => {
     expect(decodeProtectedHeader(signed())).toEqual({ alg: 'HS256', typ: 'JWT' });
     expect(
       decodeProtectedHeader(signed({}, { key: { kid: 'k1', alg: 'HS512', key: SECRET } })),
     ).toEqual({ alg: 'HS512', typ: 'JWT', kid: 'k1' });
   });
 
-  it('gets an id of its own each time', () => {
+  it('has a unique id', () => {
     const signer = createTokenSigner(defaults);
     const ids = Array.from(
       { length: 100 },
@@ -143,13 +143,13 @@ describe('a signed token', () => {
     ['seconds', () => NOW + 0.9],
     ['milliseconds', () => NOW * 1_000 + 900],
     ['a Date', () => new Date(NOW * 1_000 + 900)],
-  ])('has whole seconds from a clock that gives %s', (_, now) => {
+  ])('has whole seconds with a clock that returns %s', (_, now) => {
     const { iat, nbf, exp } = decodeJwt(signed({}, { now, lifetime: 10 }));
 
     expect({ iat, nbf, exp }).toEqual({ iat: NOW, nbf: NOW, exp: NOW + 10 });
   });
 
-  it('carries the hash in lower case', () => {
+  it('contains the hash in lower case', () => {
     const hash = digest('sha256', Buffer.from('body'));
     const upper = hash.replace(/[^:]*$/, (hex) => hex.toUpperCase());
 
@@ -157,7 +157,7 @@ describe('a signed token', () => {
   });
 });
 
-describe('the signer takes what its verifier takes', () => {
+describe('the signer accepts what the verifier accepts', () => {
   const verifier = createTokenVerifier({
     issuers: [{ issuer: ISSUER, secret: SECRET }],
     now: () => NOW,
@@ -253,7 +253,7 @@ describe('the signer refuses', () => {
     );
   });
 
-  it('is a rejection where one token is signed', async () => {
+  it('with a rejection from signWebhookToken', async () => {
     await expect(signWebhookToken({ event: 'order' }, defaults)).rejects.toMatchObject({
       code: 'invalid_claim',
     });

@@ -87,7 +87,7 @@ describe('a configuration', () => {
       'everything undefined',
       { clockTolerance: undefined, audience: undefined, profiles: undefined },
     ],
-  ])('with %s is taken', (_, change) => {
+  ])('with %s is accepted', (_, change) => {
     expect(createTokenVerifier({ ...trusting, ...change }).verify(token())).toMatchObject({
       claims: { jti: 'j-1' },
     });
@@ -105,7 +105,7 @@ describe('a configuration', () => {
     );
   });
 
-  it('is a rejection where one token is verified', async () => {
+  it('is refused by verifyWebhookToken with a rejection', async () => {
     await expect(verifyWebhookToken(token(), { issuers: [] })).rejects.toBeInstanceOf(
       WebhookConfigurationError,
     );
@@ -113,7 +113,7 @@ describe('a configuration', () => {
 });
 
 describe('the result', () => {
-  it('is there at once with a secret', () => {
+  it('is returned with a secret', () => {
     expect(createTokenVerifier(trusting).verify(token())).toEqual({
       header: { alg: 'HS256', typ: 'JWT' },
       claims: CLAIMS,
@@ -122,7 +122,7 @@ describe('the result', () => {
     });
   });
 
-  it('is a promise with a key pair, and so is a refusal by the signature', async () => {
+  it('is promised with a key pair, and so is a refusal by the signature', async () => {
     const { privateKey, publicKey } = generateKeyPairSync('ed25519');
     const verifier = createTokenVerifier({
       issuers: [{ issuer: ISSUER, keys: [{ kid: 'k', alg: 'EdDSA', key: publicKey }] }],
@@ -145,7 +145,7 @@ describe('the result', () => {
     ]);
   });
 
-  it('cannot change what the next token is held against', () => {
+  it('cannot be changed for the next token', () => {
     const verifier = createTokenVerifier(trusting);
     const first = verifier.verify(token()) as VerifiedWebhookToken;
 
@@ -155,7 +155,7 @@ describe('the result', () => {
     });
   });
 
-  it('is the same after more headers than are remembered', () => {
+  it('is the same after the header cache was full', () => {
     const verifier = createTokenVerifier(trusting);
 
     for (let i = 0; i < 600; i++) {
@@ -167,7 +167,7 @@ describe('the result', () => {
 });
 
 describe('a refusal', () => {
-  it.each([undefined, null, 1, {}, [], Buffer.from('a.b.c')])('meets %p', (given) => {
+  it.each([undefined, null, 1, {}, [], Buffer.from('a.b.c')])('is thrown for %p', (given) => {
     expect(refusalOf(given as never).code).toBe('invalid_token');
   });
 
@@ -198,14 +198,14 @@ describe('a refusal', () => {
     ['crit', token({}, { crit: ['exp'] })],
     ['the signature', `${token().slice(0, -4)}AAAA`],
     ['the signature, with claims that are wrong too', `${token({ exp: 1 }).slice(0, -4)}AAAA`],
-  ])('says nothing more before the signature holds: %s', (_, given) => {
+  ])('has an unspecific message before the signature is verified: %s', (_, given) => {
     const error = refusalOf(given);
 
     expect(error.message).toBe('the token is invalid');
     expect(error.claim).toBeUndefined();
   });
 
-  it('says nothing more of an unknown issuer or key', () => {
+  it('has an unspecific message for an unknown issuer or key', () => {
     const keys = [{ kid: 'k', key: SECRET }];
     const others = [...trusting.issuers, { issuer: 'https://bank.example', secret: `${SECRET}2` }];
 
@@ -221,7 +221,7 @@ describe('a refusal', () => {
   it.each([
     ['NaN', () => NaN],
     ['an invalid Date', () => new Date(NaN)],
-  ])('comes of a clock that gives %s', (_, now) => {
+  ])('is thrown with a clock that returns %s', (_, now) => {
     expect(refusalOf(token(), { ...trusting, now }).code).toBe('token_expired');
   });
 });
@@ -231,7 +231,7 @@ describe('the clock', () => {
     ['seconds', () => NOW + 359],
     ['milliseconds', () => (NOW + 359) * 1_000],
     ['a Date', () => new Date((NOW + 359) * 1_000)],
-  ])('may give %s', (_, now) => {
+  ])('may return %s', (_, now) => {
     expect(createTokenVerifier({ ...trusting, now }).verify(token())).toBeDefined();
   });
 
@@ -247,7 +247,7 @@ describe('the clock', () => {
     );
   });
 
-  it('is the machine’s own where none is given', () => {
+  it('is the system clock by default', () => {
     const fresh = createTokenSigner({ issuer: ISSUER, key: SECRET }).sign({ event: 'a.b' });
 
     expect(

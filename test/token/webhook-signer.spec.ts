@@ -46,7 +46,7 @@ function signerOf(key: WebhookSigner, now = () => NOW) {
   return createTokenSigner({ issuer: ISSUER, key, now });
 }
 
-/** What comes of signing, waited for. */
+/** The error of signing. */
 async function signedBy(key: WebhookSigner): Promise<string> {
   return signerOf(key).sign({ event: 'order.created', data: { id: 1 } });
 }
@@ -109,13 +109,13 @@ describe('a token of a signer', () => {
     expect(claims.webhook.data).toEqual({ id: 1 });
   });
 
-  it('is made at once where the signer answers at once', () => {
+  it('is returned if the signer is synchronous', () => {
     const mac = (bytes: Uint8Array) => createHmac('sha256', SECRET).update(bytes).digest();
 
     expect(typeof signerOf(new ScriptedSigner('HS256', mac)).sign({ event: 'a.b' })).toBe('string');
   });
 
-  it('comes of a copy of the class too, told by its shape', async () => {
+  it('may come from another copy of the class', async () => {
     const foreign = {
       alg: 'HS256',
       sign: (bytes: Uint8Array) => createHmac('sha256', SECRET).update(bytes).digest(),
@@ -125,7 +125,7 @@ describe('a token of a signer', () => {
   });
 });
 
-describe('what a signer gives is refused as', () => {
+describe('the result of a signer is refused as', () => {
   const long = Buffer.alloc(300, 7);
   it.each<[string, SignatureAlgorithm, unknown, RegExp]>([
     ['no bytes', 'ES256', 'text', /must return a Uint8Array/],
@@ -178,7 +178,7 @@ describe('a signer that fails', () => {
     ['rejects', () => Promise.reject(new Error(MARKER))],
     // eslint-disable-next-line prefer-promise-reject-errors
     ['rejects with no error', () => Promise.reject(MARKER)],
-  ])('and %s is the cause, which nothing prints', async (_, make) => {
+  ])('with %s has it as the cause, which is not printed', async (_, make) => {
     const error = await failureOf(new ScriptedSigner('ES256', make));
 
     const { cause } = error;
@@ -200,8 +200,8 @@ describe('a signer that fails', () => {
 describe('a signer is refused at start-up with', () => {
   const good = () => Buffer.alloc(64);
   it.each<[string, SignatureAlgorithm, Script, RegExp]>([
-    ['an algorithm nobody knows', 'none' as SignatureAlgorithm, {}, /alg must be one of HS256/],
-    ['a kid that is none', 'ES256', { kid: '' }, /kid must be/],
+    ['an unknown algorithm', 'none' as SignatureAlgorithm, {}, /alg must be one of HS256/],
+    ['an invalid kid', 'ES256', { kid: '' }, /kid must be/],
     ['a limit that is none', 'ES256', { inlineLimit: -1 }, /inlineLimit/],
     ['a key of another algorithm', 'ES256', { publicKey: rsa.publicKey }, /publicKey: ES256/],
     ['a private key', 'ES256', { publicKey: ec.privateKey }, /publicKey: .*private/],

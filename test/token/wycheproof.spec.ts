@@ -39,7 +39,7 @@ function groupsOf<Group>(file: string): readonly Group[] {
   return (JSON.parse(text) as { testGroups: Group[] }).testGroups;
 }
 
-/** Compact form, then signature: what stands before the claims. */
+/** Checks the compact form and the signature, but no claims. */
 async function holds(key: VerificationKey, jws: string): Promise<boolean> {
   try {
     return await key.verify(parseCompactToken(jws));
@@ -63,7 +63,7 @@ describe.each(
     },
   );
 
-  it('is parsed without a fault', () => {
+  it('has a key that is accepted', () => {
     expect(parsed.fault).toBeUndefined();
   });
 });
@@ -89,7 +89,7 @@ describe.each([
     }) as boolean;
   }
 
-  it('takes a tag of full length exactly where it is valid', () => {
+  it('accepts a full-length tag only if it is valid', () => {
     const full = longEnough.filter(({ tagSize }) => tagSize === bits);
 
     for (const test of full) {
@@ -99,14 +99,14 @@ describe.each([
     expect(full.filter(({ result }) => result === 'invalid').length).toBeGreaterThan(5);
   });
 
-  it('never takes a tag that is cut off', () => {
+  it('refuses truncated tags', () => {
     const cut = longEnough.filter(({ tagSize }) => tagSize < bits);
 
     for (const test of cut) expect([test.tcId, verify(test)]).toEqual([test.tcId, false]);
     expect(cut.length).toBeGreaterThan(5);
   });
 
-  it('takes no key that is too short for the algorithm', () => {
+  it('refuses keys that are too short for the algorithm', () => {
     const short = tests.filter(({ keySize }) => keySize < bits);
 
     for (const { tcId, key } of short) {

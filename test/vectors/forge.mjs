@@ -24,7 +24,7 @@ export const SECRET = 'test-only-secret-of-the-shop-0001-do-not-use-it-anywhere-
 export const NEXT_SECRET = 'test-only-secret-of-the-shop-0002-do-not-use-it-anywhere-else-!!';
 export const OTHER_SECRET = 'test-only-secret-of-the-bank-0001-do-not-use-it-anywhere-else-!!';
 
-/** What signs: an HMAC secret, or a private key. */
+/** Signing keys: HMAC secrets and private keys. */
 export const keys = {
   secret: hmac(SECRET),
   nextSecret: hmac(NEXT_SECRET),
@@ -41,7 +41,7 @@ export const keys = {
   ),
 };
 
-/** In the order the members were given, whatever order this or another Node exports them in. */
+/** Keeps the order of members, which a Node.js export may change. */
 function publicPart(jwk) {
   const secret = ['d', 'p', 'q', 'dp', 'dq', 'qi'];
   return Object.fromEntries(Object.entries(jwk).filter(([member]) => !secret.includes(member)));
@@ -55,12 +55,12 @@ export function publicPem(key) {
   });
 }
 
-/** An HMAC key from text or bytes. */
+/** An HMAC key from a string or bytes. */
 export function hmac(secret) {
   return { secret };
 }
 
-/** Base64url without padding, of text, bytes, or a value's JSON. */
+/** Base64url without padding, of a string, bytes, or a value's JSON. */
 export function encode(part) {
   const bytes = Buffer.isBuffer(part)
     ? part
@@ -68,12 +68,12 @@ export function encode(part) {
   return bytes.toString('base64url');
 }
 
-/** A header that is right, changed; members that are `undefined` fall away. */
+/** A valid header with changes; members that are `undefined` are left out. */
 export function header(change = {}) {
   return { alg: 'HS256', typ: 'JWT', ...change };
 }
 
-/** Claims that are right, changed; members that are `undefined` fall away. */
+/** Valid claims with changes; members that are `undefined` are left out. */
 export function claims(change = {}) {
   return {
     iss: ISSUER,
@@ -86,22 +86,22 @@ export function claims(change = {}) {
   };
 }
 
-/** The claim `webhook` alone, changed. */
+/** Valid claims with another claim `webhook`. */
 export function withWebhook(change) {
   return claims({ webhook: { event: 'order.created', ...change } });
 }
 
 /**
- * Signs parts that are already encoded, whatever they are.
+ * Signs parts that are already encoded, valid or not.
  *
- * @param input - the text that is signed, as UTF-8
+ * @param input - the string to sign, as UTF-8
  */
 export function signature(input, { alg = 'HS256', key = keys.secret } = {}) {
   return signBytes(Buffer.from(input), alg, key).toString('base64url');
 }
 
 /**
- * A compact token from a header and claims: objects, JSON text or bytes; nothing of it is checked.
+ * A compact token from a header and claims: objects, JSON strings or bytes, all unchecked.
  */
 export function token(payload = claims(), head = header(), { alg, key } = {}) {
   const input = `${encode(head)}.${encode(payload)}`;

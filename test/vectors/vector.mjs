@@ -1,14 +1,14 @@
 import { ISSUER, NOW, SECRET } from './forge.mjs';
 
-/** Trusts one issuer by one HS256 secret; everything else is at its default. */
+/** Trusts one issuer with one HS256 secret; the rest is default. */
 export const BY_DEFAULT = { issuers: [{ issuer: ISSUER, secrets: [SECRET] }] };
 
-/** Trusts one issuer by public keys. */
+/** Trusts one issuer with public keys. */
 export function trusting(...keys) {
   return { issuers: [{ issuer: ISSUER, keys }] };
 }
 
-/** A case in which the token, and the body if any, are accepted. */
+/** A case whose token, and body if any, are accepted. */
 export function accepted(
   name,
   reason,
@@ -18,7 +18,7 @@ export function accepted(
   return vector(name, reason, token, rest, { accepted: true, payload, bodyVerified });
 }
 
-/** A case in which the token or the body is refused. */
+/** A case whose token or body is refused. */
 export function refused(name, code, reason, token, rest = {}) {
   return vector(name, reason, token, rest, { accepted: false, code });
 }

@@ -148,7 +148,7 @@ function identifiers() {
     ),
     accepted(
       'jti outside ASCII',
-      'jti is any well-formed text without control characters and separators of lines.',
+      'jti is any well-formed string without control characters and line separators.',
       token(claims({ jti: 'Größe-\u6f22-\ud83d\ude00' })),
     ),
   ];
@@ -205,7 +205,7 @@ function audiences() {
     refused(
       'aud where none is configured',
       'wrong_audience',
-      'A token for somebody named is for nobody else (RFC 7519, 4.1.3).',
+      'A token with aud is for the named receivers only (RFC 7519, 4.1.3).',
       addressed(AUDIENCE),
     ),
     refused('aud empty', 'wrong_audience', rule, addressed(''), mine),
@@ -311,7 +311,7 @@ function data() {
       carrying({ a: [{ b: null, c: [1.5, 'x', true] }] }),
     ),
     accepted(
-      'data with text outside ASCII',
+      'data with characters outside ASCII',
       'The claims are UTF-8.',
       carrying({ name: 'Grüße \u6f22\u5b57 \ud83d\ude00' }),
     ),
@@ -347,7 +347,7 @@ function data() {
       json(`{"a":${'['.repeat(64)}${']'.repeat(64)}}`),
     ),
     accepted(
-      'brackets in a text',
+      'brackets in a string',
       'Brackets in a string are no levels.',
       carrying({ a: `${'['.repeat(80)}\\"${'{'.repeat(80)}` }),
     ),
@@ -395,7 +395,7 @@ function data() {
     ),
     accepted(
       '__proto__ as a value',
-      'A value is no member.',
+      'A value is not a member.',
       carrying({ note: '__proto__ and constructor.prototype' }),
     ),
   ];
@@ -413,7 +413,7 @@ function restOfClaims() {
 function forms() {
   const text = JSON.stringify(claims());
   const rule = 'The claims are one JSON object in UTF-8.';
-  const twice = 'No member of the claims or of webhook stands twice.';
+  const twice = 'The claims and webhook have no duplicate members.';
   return [
     accepted(
       'claims with white space',
@@ -425,12 +425,12 @@ function forms() {
       'An escaped name is the same name.',
       token(text.replace('"jti"', '"\\u006ati"')),
     ),
-    refused('claims a list', 'invalid_token', rule, token(`[${text}]`)),
+    refused('claims as a list', 'invalid_token', rule, token(`[${text}]`)),
     refused('claims null', 'invalid_token', rule, token('null')),
     refused('claims a number', 'invalid_token', rule, token('1')),
     refused('claims no JSON', 'invalid_token', rule, token('{iss:"x"}')),
     refused('claims cut off', 'invalid_token', rule, token(text.slice(0, -1))),
-    refused('claims with text behind', 'invalid_token', rule, token(`${text},`)),
+    refused('claims followed by text', 'invalid_token', rule, token(`${text},`)),
     refused('claims with a byte order mark', 'invalid_token', rule, token(`\ufeff${text}`)),
     refused(
       'claims with NaN',
@@ -502,7 +502,7 @@ function forms() {
     ),
     accepted(
       'a value that looks like a member',
-      'A value is no member.',
+      'A value is not a member.',
       token(claims({ sub: 'jti', azp: '"jti":' })),
     ),
   ];

@@ -92,25 +92,25 @@ export function compactForm() {
     refused(
       'unused bits set in the header',
       'invalid_token',
-      'Decoding and encoding again gives the same text.',
+      'Decoding and encoding again gives the same string.',
       signed(unusedBit(headerOfLength(2)), CLAIMS),
     ),
     refused(
       'unused bits set in the claims, two characters left',
       'invalid_token',
-      'Decoding and encoding again gives the same text.',
+      'Decoding and encoding again gives the same string.',
       signed(HEADER, unusedBit(claimsOfLength(2))),
     ),
     refused(
       'unused bits set in the claims, three characters left',
       'invalid_token',
-      'Decoding and encoding again gives the same text.',
+      'Decoding and encoding again gives the same string.',
       signed(HEADER, unusedBit(claimsOfLength(3))),
     ),
     refused(
       'unused bits set in the signature',
       'bad_signature',
-      'Many decoders take it for the right signature: compare the text, or encode again.',
+      'Many decoders read it as the right signature: compare the string, or encode again.',
       `${HEADER}.${CLAIMS}.${unusedBit(SIGNATURE)}`,
     ),
     refused(
@@ -212,7 +212,7 @@ export function compactForm() {
     refused(
       'signature over decoded bytes',
       'bad_signature',
-      'The signature covers the encoded text.',
+      'The signature covers the encoded string.',
       `${HEADER}.${CLAIMS}.${signature(JSON.stringify(header()) + JSON.stringify(claims()))}`,
     ),
     accepted('exactly 16384 bytes', 'A token has at most 16384 bytes.', ofLength(16_384)),

@@ -160,7 +160,7 @@ function claimSets() {
     refused(
       'jti twice',
       'invalid_claim',
-      'No member stands twice.',
+      'There are no duplicate members.',
       signed(`{"jti":"a",${JSON.stringify(bare()).slice(1)}`),
     ),
     accepted('with sub', 'sub is optional.', signed(bare({ sub: 'user-12345' }))),
@@ -173,7 +173,7 @@ function claimSets() {
       },
     ),
     refused(
-      'aud of somebody else',
+      'aud of another receiver',
       'wrong_audience',
       'aud names this receiver.',
       signed(bare({ aud: 'https://other.example' })),
@@ -193,7 +193,7 @@ function claimSets() {
     ...[
       [-1, '-1'],
       [1.5, '1.5'],
-      ['1', 'a text'],
+      ['1', 'a string'],
       [null, 'null'],
       [true, 'true'],
     ].map(([value, name]) =>
@@ -245,7 +245,7 @@ function times() {
       signed(bare({ exp: EXP * 1000 })),
     ),
     refused(
-      'nbf a text',
+      'nbf a string',
       'invalid_claim',
       'Times are numbers.',
       signed(bare({ nbf: String(NOW) })),

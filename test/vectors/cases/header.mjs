@@ -108,7 +108,7 @@ function algorithms() {
       { verifier: trusting(EC) },
     ),
     refused(
-      'HMAC with the text of the public JWK as secret',
+      'HMAC with the JSON of the public JWK as secret',
       'invalid_token',
       'Algorithm confusion: a key pair never verifies an HMAC.',
       confused(JSON.stringify(keys.ec.publicJwk)),
@@ -144,7 +144,7 @@ function algorithms() {
 
 function types() {
   const typed = (typ) => token(claims(), header({ typ }));
-  const rule = 'typ is a media type: compared without case, "application/" may stand in front.';
+  const rule = 'typ is a media type: case-insensitive, with an optional "application/".';
   return [
     accepted('typ jwt', rule, typed('jwt')),
     accepted('typ Jwt', rule, typed('Jwt')),
@@ -157,7 +157,7 @@ function types() {
     refused(
       'typ at+jwt',
       'invalid_token',
-      'A token made for another purpose is no webhook token.',
+      'A token for another purpose is not a webhook token.',
       typed('at+jwt'),
     ),
     refused(
@@ -169,7 +169,7 @@ function types() {
     refused(
       'typ secevent+jwt',
       'invalid_token',
-      'A token made for another purpose is no webhook token.',
+      'A token for another purpose is not a webhook token.',
       typed('secevent+jwt'),
     ),
     refused('typ with a space', 'invalid_token', 'typ must be JWT.', typed('JWT ')),
@@ -353,7 +353,7 @@ function keyIds() {
 
 function forms() {
   const rule = 'The header is one JSON object in UTF-8.';
-  const twice = 'No member stands twice.';
+  const twice = 'There are no duplicate members.';
   const head = (text) => token(claims(), text, { alg: 'HS256' });
   return [
     accepted(
@@ -377,7 +377,7 @@ function forms() {
       head('\ufeff{"alg":"HS256","typ":"JWT"}'),
     ),
     refused(
-      'header with text behind it',
+      'header followed by text',
       'invalid_token',
       rule,
       head('{"alg":"HS256","typ":"JWT"}{}'),

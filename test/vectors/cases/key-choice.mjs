@@ -95,7 +95,7 @@ export function keyChoice() {
     refused(
       'iss twice, the other issuer first',
       'invalid_claim',
-      'No member stands twice, or two parsers see two issuers.',
+      'With a duplicate member, two parsers see two issuers.',
       token(`{"iss":"${OTHER_ISSUER}",${JSON.stringify(claims()).slice(1)}`),
       { verifier: BOTH_ISSUERS },
     ),
@@ -259,7 +259,7 @@ function keyPairs() {
     refused(
       'ES256, unused bits set in the signature',
       'bad_signature',
-      'Decoding and encoding again gives the same text.',
+      'Decoding and encoding again gives the same string.',
       `${ec.slice(0, -1)}${String.fromCharCode(ec.charCodeAt(ec.length - 1) + 1)}`,
       { verifier: trusting(publicKey('ES256', keys.ec)) },
     ),

@@ -33,7 +33,7 @@ export function payloads() {
     ['one digit short', sha256.slice(0, -1)],
     ['one digit more', `${sha256}0`],
     ['length of another algorithm', `sha512:${hex}`],
-    ['a digit that is no hex', `${sha256.slice(0, -1)}g`],
+    ['a digit that is not hex', `${sha256.slice(0, -1)}g`],
     ['base64', `sha256:${createHash('sha256').update(BODY).digest('base64')}`],
     ['0x in front', `sha256:0x${hex.slice(2)}`],
     ['white space in front', ` ${sha256}`],
@@ -106,7 +106,7 @@ export function payloads() {
       refused(`hash ${kind}`, 'invalid_claim', 'hash is a string.', carrying(value), post(BODY)),
     ),
     accepted(
-      'POST of bytes that are no text',
+      'POST of bytes that are not text',
       exact,
       carrying(hashOf('sha256', Buffer.from([0, 255, 13, 10, 0]))),
       asBody(Buffer.from([0, 255, 13, 10, 0])),
@@ -182,7 +182,7 @@ export function payloads() {
     }),
     accepted(
       'POST with an empty body, with data',
-      'An empty body is no body.',
+      'An empty body counts as no body.',
       carrying(undefined, { id: 1 }),
       post(''),
     ),
@@ -207,7 +207,7 @@ export function payloads() {
     refused(
       'POST with body, data and a wrong hash',
       'hash_mismatch',
-      'data does not stand in for a body that fails its digest.',
+      'data does not replace a body with a wrong digest.',
       carrying(hashOf('sha256', 'x'), { id: 1 }),
       post(BODY),
     ),
@@ -252,7 +252,7 @@ export function payloads() {
     ),
     accepted(
       'hash not required: no body',
-      'Where there is no body, nothing is left unverified.',
+      'Without a body, nothing is unverified.',
       carrying(undefined, { id: 1 }),
       { method: 'POST', verifier: LENIENT },
     ),

@@ -52,17 +52,20 @@ export function sendWebhookToken() {
       data: { ...REFERENCE, name: 'a.txt' },
     }),
     make('a list', 'Only an object is inline data.', { data: [1, 2] }),
-    make('a text', 'Only an object is inline data.', { data: 'hello' }),
+    make('a string', 'Only an object is inline data.', { data: 'hello' }),
     make('null', 'Only an object is inline data.', { data: null }),
-    make('bytes', 'What is not JSON travels in the body.', {
+    make('bytes', 'Anything but JSON is sent in the body.', {
       bytes: BYTES,
       contentType: 'application/octet-stream',
     }),
-    make('text of another type', 'What is not JSON travels in the body.', {
+    make('text of another type', 'Anything but JSON is sent in the body.', {
       bytes: Buffer.from('id;total\no-1;42\n'),
       contentType: 'text/csv; charset=utf-8',
     }),
-    make('POST on demand', 'The sender may be told to use POST.', { data: ORDER, method: 'POST' }),
+    make('POST on demand', 'The sender can be configured to use POST.', {
+      data: ORDER,
+      method: 'POST',
+    }),
     make('POST on demand, no data', 'Without a body there is no digest.', { method: 'POST' }),
     ...HASHES.map((hash) =>
       make(`POST with ${hash}`, 'The digest is one of six.', { data: ORDER, method: 'POST', hash }),
@@ -112,11 +115,14 @@ export function sendDraft00() {
     }),
     make('more than 6144 bytes', 'Larger data travels in the body.', { data: LARGE }),
     make('a list', 'Only an object is inline data.', { data: [1, 2] }),
-    make('bytes', 'What is not JSON travels in the body.', {
+    make('bytes', 'Anything but JSON is sent in the body.', {
       bytes: BYTES,
       contentType: 'application/octet-stream',
     }),
-    make('POST on demand', 'The sender may be told to use POST.', { data: ORDER, method: 'POST' }),
+    make('POST on demand', 'The sender can be configured to use POST.', {
+      data: ORDER,
+      method: 'POST',
+    }),
     make('POST on demand, no data', 'An empty body has the digest of zero bytes and size 0.', {
       method: 'POST',
     }),
