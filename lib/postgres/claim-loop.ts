@@ -6,7 +6,7 @@ import { LaneSlots } from '../queue/lane-slots.js';
 interface ClaimLoopParts {
   readonly claim: (request: ClaimRequest) => Promise<readonly ClaimedJob[]>;
   readonly nextDue: (after: number, until: number) => Promise<number | undefined>;
-  /** Attempts a job and settles it; never rejects. @returns whether a request was made */
+  /** Attempts a job and writes the outcome; never rejects. @returns whether a request was made */
   readonly run: (job: ClaimedJob) => Promise<boolean>;
   /** Returns a job to the queue that was claimed while the loop was stopped. */
   readonly release: (job: ClaimedJob) => Promise<void>;

@@ -12,16 +12,16 @@ import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 import { millisecondsOf, timeOf } from './sql-text.js';
 import type { Row } from './store-connection.js';
 
-/** The members of a delivery that have no column. */
+/** The members of a delivery without a column of their own. */
 type DeliveryDetails = Omit<WebhookDelivery, 'payload'> & {
   readonly payload: Omit<WebhookDelivery['payload'], 'bytes'>;
 };
 
 /**
- * A delivery as a statement records it.
+ * A delivery as a row for `record`.
  *
  * @param due - epoch milliseconds
- * @param updatedAt - epoch milliseconds; a change that is older does not take it back to pending
+ * @param updatedAt - epoch milliseconds; an older change to `pending` is ignored
  */
 export function recordedRow(delivery: WebhookDelivery, due: number, updatedAt: number): object {
   const { id, eventId, event, endpointId, tenant, createdAt, payload, ...rest } = delivery;
@@ -32,7 +32,7 @@ export function recordedRow(delivery: WebhookDelivery, due: number, updatedAt: n
     event,
     endpoint_id: endpointId,
     tenant,
-    // As a text within: what a payload's claims hold may be no text that PostgreSQL can have.
+    // JSON inside a JSON string: claims may contain characters that PostgreSQL refuses, and are escaped this way.
     details: JSON.stringify({ ...rest, payload: kind }),
     payload: bytes === undefined ? null : base64Of(bytes),
     due,
@@ -41,7 +41,7 @@ export function recordedRow(delivery: WebhookDelivery, due: number, updatedAt: n
   };
 }
 
-/** One change as a statement makes it. */
+/** A change as a row for `change`. */
 export function changedRow(change: DeliveryChange): object {
   const { delivery, status, attempts, nextAttemptAt, reason, at, made } = change;
   const row = { id: delivery.id, status, attempts, due: nextAttemptAt, reason, at };
@@ -110,30 +110,30 @@ function base64Of({ buffer, byteOffset, byteLength }: Uint8Array): string {
   return Buffer.from(buffer, byteOffset, byteLength).toString('base64');
 }
 
-/** An answer may hold anything; no text in PostgreSQL holds a NUL, or half a character. */
+/** Replaces what PostgreSQL cannot store in a string: NUL and lone surrogates. */
 function storableText(text: string): string {
   return Buffer.from(text).toString().replaceAll('\0', '\uFFFD');
 }
 
 /** A statement with its values. */
-export type Question = readonly [statement: string, values: readonly unknown[]];
+export type Query = readonly [statement: string, values: readonly unknown[]];
 
-/** Deliveries that one statement forgets. */
+/** Deliveries that one statement removes. */
 export const PRUNED_AT_ONCE = 1_000;
 
-/** Written out, since an index over a part of the statuses is only found by a constant. */
+/** Constants, since a partial index is only used for a condition that the planner can compare with its own. */
 const STATUS_CONDITIONS: Readonly<Record<DeliveryStatus, string>> = {
   pending: `status = 'pending'`,
   delivered: `status = 'delivered'`,
   dead: `status = 'dead'`,
 };
 
-/** The statements of the delivery log. Every parameter is a text or a number, so that each library sends it alike. */
+/** The statements of the delivery log. Every parameter is a string or a number, so that each library sends it alike. */
 export class DeliveryLogStatements {
-  /** `$1` a list of what `recordedRow` gives. */
+  /** `$1` a JSON list of `recordedRow`. */
   readonly record: string;
 
-  /** `$1` a list of what `changedRow` gives, one a delivery; a row for each delivery that is known. */
+  /** `$1` a JSON list of `changedRow`, at most one for each delivery; returns a row for each known delivery. */
   readonly change: string;
 
   /** `$1` id. */
@@ -148,7 +148,7 @@ export class DeliveryLogStatements {
   constructor(schema: string) {
     this.delivery = `${schema}.delivery`;
     const attempt = `${schema}.attempt`;
-    // In the order of ids, here and below, so that two processes at the same deliveries do not wait for one another.
+    // In the order of ids, here and below, so that two processes with the same deliveries cannot deadlock.
     this.record = `INSERT INTO ${this.delivery} (id, event_id, event, endpoint_id, tenant, details, payload, status, attempts,
   next_attempt_at, created_at, updated_at)
 SELECT id, event_id, event, endpoint_id, tenant, details::json, decode(payload, 'base64'), 'pending', 0,
@@ -190,7 +190,7 @@ FROM ${this.delivery}`;
 FROM ${attempt} WHERE delivery_id = $1::text ORDER BY at, attempt`;
   }
 
-  list(filter: DeliveryFilter, { after, limit }: DeliveryPageRequest): Question {
+  list(filter: DeliveryFilter, { after, limit }: DeliveryPageRequest): Query {
     const values: unknown[] = [limit];
     const conditions = conditionsOf(filter, values);
     if (filter.status !== undefined) conditions.push(STATUS_CONDITIONS[filter.status]);
@@ -205,7 +205,7 @@ FROM ${attempt} WHERE delivery_id = $1::text ORDER BY at, attempt`;
     ];
   }
 
-  counts(filter: DeliveryFilter): Question {
+  counts(filter: DeliveryFilter): Query {
     const values: unknown[] = [];
     const count = (status: DeliveryStatus): string =>
       `(count(*) FILTER (WHERE ${STATUS_CONDITIONS[status]}))::float8 AS ${status}`;
@@ -217,8 +217,8 @@ FROM ${this.delivery}${where(conditionsOf(filter, values))} GROUP BY endpoint_id
     ];
   }
 
-  /** Forgets some; a row tells how many, and fewer than {@link PRUNED_AT_ONCE} where that were all. */
-  prune(before: number, tenant: string | undefined): Question {
+  /** Removes a batch; returns a row with their number, less than {@link PRUNED_AT_ONCE} for the last batch. */
+  prune(before: number, tenant: string | undefined): Query {
     const values: unknown[] = [];
     const conditions = [
       `status <> 'pending'`,
@@ -235,7 +235,7 @@ FROM ${this.delivery}${where(conditionsOf(filter, values))} GROUP BY endpoint_id
   }
 }
 
-/** What a filter asks for but the status; its values are added to those given. */
+/** The conditions of a filter except its status; appends their parameters to `values`. */
 function conditionsOf(filter: DeliveryFilter, values: unknown[]): string[] {
   const { tenant, endpointId, eventId, event, since, until, dueBefore } = filter;
   const asked: readonly (readonly [unknown, (parameter: string) => string])[] = [

@@ -47,7 +47,7 @@ const IN_INDEX_ORDER = 'SET LOCAL enable_sort = off;\nSET LOCAL jit = off;\n';
 
 /**
  * Statements over pg-boss's job table, for what its API cannot do: claim in the order of due times (its own fetch
- * picks the jobs of a group by id), settle many jobs in different ways at an exact time, find and remove jobs through
+ * picks the jobs of a group by id), write the outcomes of many jobs in one statement, find and remove jobs through
  * an index. Columns and states are those of pg-boss 12.
  *
  * No statement depends on statistics of the table: each reads the rows it needs through an index.
@@ -136,8 +136,8 @@ export class JobStatements {
   }
 
   /** Writes the outcomes of claimed jobs, all in one step; jobs whose claim has expired stay as they are. */
-  async writeOutcomes(db: Db, settlements: readonly JobOutcome[]): Promise<void> {
-    const ended = settlements.map(({ id, change, ...end }) => {
+  async writeOutcomes(db: Db, outcomes: readonly JobOutcome[]): Promise<void> {
+    const ended = outcomes.map(({ id, change, ...end }) => {
       const dueAt = change?.dueAt;
       const schedule = dueAt === undefined ? {} : { dueAt, priority: priorityAt(dueAt) };
       return [id, { ...end, change, ...schedule }] as const;

@@ -11,7 +11,7 @@ import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
 import {
   DeliveryLogStatements,
   PRUNED_AT_ONCE,
-  type Question,
+  type Query,
   changedRow,
   deliveryCountsOf,
   loggedAttemptOf,
@@ -32,28 +32,28 @@ const DESCRIPTION: StoreDescription = {
   timeout: 5_000,
 };
 
-/** What goes into one statement, so that many deliveries of a large event stay within what a driver can send. */
+/** Limits of one statement, so that many deliveries of a large event stay within what a driver can send. */
 const MAX_ROWS = 1_000;
 const MAX_BYTES = 8 * 1024 * 1024;
 
 /** All optional. */
 export interface PostgresDeliveryLogOptions extends PostgresStoreOptions {
   /**
-   * Whether deliveries that are published in a transaction are recorded in it; default `true`. `false` where the log lies in
-   * another database than the queue: the first attempt tells it of them then.
+   * Whether deliveries that are published in a transaction are recorded in the same transaction; default `true`. Set it to `false`
+   * if the log is in another database than the queue: deliveries are then recorded with their first attempt.
    */
   readonly transactional?: boolean | undefined;
 }
 
 /**
- * Remembers deliveries and their attempts in PostgreSQL, for any number of processes: on a server, or on the embedded database of
- * a queue. What is recorded in a transaction is there if, and only if, that is committed.
+ * Stores deliveries and their attempts in PostgreSQL, for any number of processes: on a server, or in the embedded database of a
+ * queue. Deliveries recorded in a transaction exist if and only if it commits.
  *
- * It holds no token and no secret, and the payloads as they are sent: who may read it sees them.
+ * It contains no token and no secret, but the payloads as they are sent: everyone who can read the table can read them.
  *
  * ```ts
  * const log = new PostgresDeliveryLog(new Pool({ connectionString }));
- * await log.migrate(); // or npx nestjs-webhook-token migrate, as a user that may
+ * await log.migrate(); // or npx nestjs-webhook-token migrate, as a user with the privileges
  * ```
  */
 export class PostgresDeliveryLog extends DeliveryLog {
@@ -64,9 +64,9 @@ export class PostgresDeliveryLog extends DeliveryLog {
   private readonly connection: StoreConnection;
 
   /**
-   * @param client - a pool, or what gives one; closing it stays the application's
-   * @param options - `timeout` is `'5s'` where it is left out, for each statement
-   * @throws {@link WebhookConfigurationError} for a client that is none, and for options out of range
+   * @param client - a pool, or a function that returns one; the application closes it
+   * @param options - the default `timeout` of a statement is `'5s'`
+   * @throws {@link WebhookConfigurationError} for an invalid client or option
    */
   constructor(client: PostgresClientSource, options: PostgresDeliveryLogOptions = {}) {
     super();
@@ -76,20 +76,20 @@ export class PostgresDeliveryLog extends DeliveryLog {
   }
 
   /**
-   * Brings the schema up to date: this log's tables and those of the stores. Any number of processes may do so at once.
+   * Brings the schema up to date, for this log and the stores. Several processes may call it at the same time.
    *
-   * @throws {@link WebhookStoreError} `store_unavailable`; `schema_ahead` where a newer version of the package has made it
+   * @throws {@link WebhookStoreError} `store_unavailable`; `schema_ahead` if a newer version of the package has migrated it
    */
   async migrate(): Promise<void> {
     await this.connection.migrate();
   }
 
   /**
-   * Remembers deliveries as pending; those it knows stay as they are.
+   * Records deliveries as pending; those that are known stay as they are.
    *
-   * @param options - `tx` as for a queue: of node-postgres, TypeORM, Prisma, Drizzle, Kysely or Knex, or of PGlite where the log is
+   * @param options - `tx` as for a queue: of node-postgres, TypeORM, Prisma, Drizzle, Kysely or Knex, or of PGlite if the log is
    * on one; on the same database
-   * @throws {@link WebhookDeliveryError} `unsupported_option` for what is no transaction
+   * @throws {@link WebhookDeliveryError} `unsupported_option` if `tx` is not a transaction
    */
   override async record(
     deliveries: readonly EnqueuedDelivery[],
@@ -105,7 +105,7 @@ export class PostgresDeliveryLog extends DeliveryLog {
     for (const round of roundsOf(changes)) {
       const unknown = await this.changeKnown(round);
       if (unknown.length === 0) continue;
-      // Older than the change that tells of it, so that this one stands.
+      // Dated before the change, so that the change applies to it.
       await this.insert(
         unknown.map(({ delivery, nextAttemptAt, at }) =>
           recordedRow(delivery, nextAttemptAt ?? at, Math.min(at, delivery.createdAt)),
@@ -115,7 +115,6 @@ export class PostgresDeliveryLog extends DeliveryLog {
     }
   }
 
-  /** What it remembers of a delivery. */
   override async find(id: string): Promise<LoggedDelivery | undefined> {
     const [row] = await this.connection.search(this.statements.find, [id]);
     return row && loggedDeliveryOf(row);
@@ -126,7 +125,7 @@ export class PostgresDeliveryLog extends DeliveryLog {
     return rows.map(loggedAttemptOf);
   }
 
-  /** A page, the newest first. */
+  /** A page of deliveries, the newest first. */
   override async list(
     filter: DeliveryFilter,
     page: DeliveryPageRequest,
@@ -142,39 +141,39 @@ export class PostgresDeliveryLog extends DeliveryLog {
     before: number,
     { tenant }: { readonly tenant?: string | undefined } = {},
   ): Promise<number> {
-    let forgotten = 0;
+    let removed = 0;
     for (;;) {
       const [row] = await this.match(this.statements.prune(before, tenant));
       const gone = Number(row?.['gone'] ?? 0);
-      forgotten += gone;
-      if (gone < PRUNED_AT_ONCE) return forgotten;
+      removed += gone;
+      if (gone < PRUNED_AT_ONCE) return removed;
     }
   }
 
   private async insert(rows: readonly object[], tx?: unknown): Promise<void> {
     const { record } = this.statements;
-    for (const some of portionsOf(rows)) {
-      if (tx === undefined) await this.connection.query(record, [some]);
-      else await this.connection.queryIn(tx, record, [some]);
+    for (const batch of batchesOf(rows)) {
+      if (tx === undefined) await this.connection.query(record, [batch]);
+      else await this.connection.queryIn(tx, record, [batch]);
     }
   }
 
-  /** @returns the changes of deliveries that are not known */
+  /** @returns the changes of unknown deliveries */
   private async changeKnown(changes: readonly DeliveryChange[]): Promise<DeliveryChange[]> {
     const known = new Set<unknown>();
-    for (const some of portionsOf(changes.map(changedRow))) {
-      const rows = await this.connection.query(this.statements.change, [some]);
+    for (const batch of batchesOf(changes.map(changedRow))) {
+      const rows = await this.connection.query(this.statements.change, [batch]);
       for (const { id } of rows) known.add(id);
     }
     return changes.filter(({ delivery }) => !known.has(delivery.id));
   }
 
-  private async match([statement, values]: Question): Promise<readonly Row[]> {
+  private async match([statement, values]: Query): Promise<readonly Row[]> {
     return this.connection.search(statement, values);
   }
 }
 
-/** Changes one after another where they are of one delivery: what the second makes of it depends on the first. */
+/** Splits changes so that each round has at most one for a delivery: a second change depends on the first. */
 function roundsOf(changes: readonly DeliveryChange[]): DeliveryChange[][] {
   const rounds: DeliveryChange[][] = [];
   const seen = new Map<string, number>();
@@ -187,19 +186,19 @@ function roundsOf(changes: readonly DeliveryChange[]): DeliveryChange[][] {
   return rounds;
 }
 
-/** Rows as JSON, as many at once as one statement takes well. */
-function* portionsOf(rows: readonly object[]): Generator<string> {
-  let portion: string[] = [];
+/** Splits rows into JSON lists within the limits of one statement. */
+function* batchesOf(rows: readonly object[]): Generator<string> {
+  let batch: string[] = [];
   let bytes = 0;
   for (const row of rows) {
     const text = JSON.stringify(row);
-    if (portion.length === MAX_ROWS || (portion.length > 0 && bytes + text.length > MAX_BYTES)) {
-      yield `[${portion.join()}]`;
-      portion = [];
+    if (batch.length === MAX_ROWS || (batch.length > 0 && bytes + text.length > MAX_BYTES)) {
+      yield `[${batch.join()}]`;
+      batch = [];
       bytes = 0;
     }
-    portion.push(text);
+    batch.push(text);
     bytes += text.length;
   }
-  if (portion.length > 0) yield `[${portion.join()}]`;
+  if (batch.length > 0) yield `[${batch.join()}]`;
 }

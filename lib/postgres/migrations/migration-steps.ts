@@ -1,16 +1,16 @@
-/** One step of the schema, from the version before it to its own. Steps are only added: one that was published never changes. */
+/** A step of the schema, from the previous version to its own. Steps are only added: a published one never changes. */
 export interface MigrationStep {
   /** 1 for the first. */
   readonly version: number;
-  /** What it makes, in a word. */
+  /** Name of the table it creates. */
   readonly name: string;
-  /** SQL, in order; run in one transaction, with the steps before it in place. */
+  /** SQL statements, in order; they run in one transaction. */
   readonly statements: readonly string[];
 }
 
 /**
- * The table of the replay store, each statement as it can be run any number of times: installations that are older than the
- * migrations have it already, and keep it.
+ * The table of the replay store. Each statement can be run any number of times, since installations from before the migrations already
+ * have the table.
  */
 export function replayTable(schema: string): readonly string[] {
   const table = `${schema}.replay`;
@@ -31,9 +31,9 @@ export function replayTable(schema: string): readonly string[] {
 /**
  * The table of the endpoint store.
  *
- * What an application writes freely is `json`, not `jsonb`: it is given back as it was, also with characters that `jsonb`
- * refuses. Sealed keys have a column of their own, so that a role that looks on can be kept from it. Lists are in the order of
- * code units, which no collation has: `code_units` are those of the id.
+ * Free-form values are `json`, not `jsonb`, which refuses some characters and does not preserve the text. Sealed keys have a column of
+ * their own, so that a read-only role can be denied it. Lists are in the order of UTF-16 code units, which no collation
+ * has: `code_units` are those of the id.
  */
 function endpointTable(schema: string): readonly string[] {
   const table = `${schema}.endpoint`;
@@ -59,8 +59,8 @@ function endpointTable(schema: string): readonly string[] {
 /**
  * The tables of the delivery log: deliveries, and the attempts of each.
  *
- * A page is read from one end of an index, whichever of tenant, endpoint and status is asked for. Most deliveries are
- * delivered: an index over the others is small.
+ * Each filter by tenant, endpoint or status reads a page from one end of an index. Most deliveries are delivered, so the index over the
+ * others is small.
  */
 function deliveryTables(schema: string): readonly string[] {
   const delivery = `${schema}.delivery`;
@@ -100,7 +100,7 @@ function deliveryTables(schema: string): readonly string[] {
   ];
 }
 
-/** Every step of the schema, in order. A new one goes to the end. */
+/** All steps of the schema, in order. Append new ones. */
 export function migrationSteps(schema: string): readonly MigrationStep[] {
   return [
     { version: 1, name: 'replay', statements: replayTable(schema) },

@@ -1,26 +1,26 @@
 import { laneIndex } from '../job-statements.js';
 import type { RunStatement } from './schema.migrator.js';
 
-/** What is used of pg-boss, which may not be installed. */
+/** The exports of pg-boss that are used; it may not be installed. */
 type PgBossPackage = Pick<
   typeof import('pg-boss'),
   'PgBoss' | 'getConstructionPlans' | 'getMigrationPlans'
 >;
 
-/** Where pg-boss keeps the jobs of queues that have no table of their own. */
+/** The table of pg-boss for the jobs of queues without a table of their own. */
 const JOB_TABLE = 'job_common';
 
-/** The last thing that the script of pg-boss does. */
+/** The last statement in the script of pg-boss. */
 const MARK = /\.version\s*\(version\)\s*VALUES\s*\('?(\d+)'?\)/;
 
-/** The tables of pg-boss in a schema: what `PgBossQueue` keeps deliveries in. They have versions of their own. */
+/** The tables of pg-boss in a schema, in which `PgBossQueue` stores deliveries. pg-boss counts its own versions. */
 export class QueueTables {
   private constructor(
     private readonly boss: PgBossPackage,
     private readonly schema: string,
   ) {}
 
-  /** @returns `undefined` where pg-boss is not installed */
+  /** @returns `undefined` if pg-boss is not installed */
   static async load(schema: string): Promise<QueueTables | undefined> {
     try {
       return new QueueTables(await import('pg-boss'), schema);
@@ -30,14 +30,14 @@ export class QueueTables {
     }
   }
 
-  /** The version that the installed pg-boss wants. */
+  /** The version that the installed pg-boss needs. */
   get latest(): number {
     const version = MARK.exec(this.creationScript())?.[1];
     if (version === undefined) throw new Error('The script of pg-boss names no version.');
     return Number(version);
   }
 
-  /** @returns `undefined` where there are none */
+  /** @returns `undefined` if there are no tables */
   async version(run: RunStatement): Promise<number | undefined> {
     const table = `${this.schema}.version`;
     const [found] = await run('SELECT to_regclass($1::text) IS NOT NULL AS there', [table]);
@@ -46,7 +46,7 @@ export class QueueTables {
     return row === undefined ? undefined : Number(row['version']);
   }
 
-  /** Brings them up to date, as a queue does that starts: an index that takes long is left to it, for the background. */
+  /** Brings the tables up to date. An index that takes long is created later, in the background, by a running queue. */
   async migrate(run: RunStatement): Promise<void> {
     const boss = new this.boss.PgBoss({
       db: {
@@ -66,16 +66,16 @@ export class QueueTables {
     }
   }
 
-  /** Makes them in a schema that exists. It opens and ends a transaction of its own. */
+  /** Creates the tables in an existing schema, in a transaction of its own. */
   creationScript(): string {
     const script = this.boss.getConstructionPlans(this.schema, { createSchema: false });
     return `${script}\n${laneIndex(this.schema, JOB_TABLE)};\n`;
   }
 
   /**
-   * Brings them from a version to that of the installed pg-boss.
+   * Brings the tables from a version to that of the installed pg-boss.
    *
-   * @throws where pg-boss knows no way from that version
+   * @throws if pg-boss has no migration from that version
    */
   migrationScript(from: number): string {
     return this.boss.getMigrationPlans(this.schema, from);

@@ -1,10 +1,10 @@
 import { WebhookStoreError } from '../../errors/webhook.error.js';
 import { type MigrationStep, migrationSteps } from './migration-steps.js';
 
-/** How long a step waits for another process, or for a table that is in use, before it gives up. */
+/** How long a step waits for another process or for a table in use. */
 const LOCK_TIMEOUT = '30s';
 
-/** The table that tells which steps were made. pg-boss may live in the same schema: its own is `version`. */
+/** The table of applied steps. pg-boss may share the schema; its own is `version`. */
 function migrationTable(schema: string): string {
   return `CREATE TABLE IF NOT EXISTS ${schema}.migration (
   version integer PRIMARY KEY,
@@ -18,11 +18,11 @@ function mark(schema: string, { version, name }: MigrationStep): string {
 }
 
 /**
- * A step as one statement, so that a pool can run it: its transaction, one process at a time, and nothing where it was made
- * already.
+ * A step as one statement, so that a pool can run it: one transaction, one process at a time, and no effect if the step is
+ * already applied.
  */
 export function stepBlock(schema: string, step: MigrationStep): string {
-  // A schema that an administrator has made is not asked to be made: that takes a right on the database.
+  // An existing schema is not created again, since that needs a privilege on the database.
   return `DO $migration$
 BEGIN
   PERFORM set_config('lock_timeout', '${LOCK_TIMEOUT}', true);
@@ -31,7 +31,7 @@ BEGIN
     BEGIN
       CREATE SCHEMA ${schema};
     EXCEPTION WHEN duplicate_schema OR unique_violation THEN
-      -- pg-boss, which may begin at the same time, makes it without our lock.
+      -- pg-boss may create it at the same time, without this lock.
     END;
   END IF;
   IF to_regclass('${schema}.migration') IS NULL THEN
@@ -46,9 +46,9 @@ $migration$`;
 }
 
 /**
- * The steps as plain SQL, for a migration tool of one's own: without a transaction, which such a tool has.
+ * The steps as plain SQL, for another migration tool: without a transaction, which that tool opens.
  *
- * @param from - the version that is in place; 0 for none
+ * @param from - the version of the schema now; 0 for none
  */
 export function migrationScript(schema: string, from = 0): string {
   const begin =
@@ -59,21 +59,21 @@ export function migrationScript(schema: string, from = 0): string {
   return [...begin, ...steps].map((line) => `${line}\n`).join('');
 }
 
-/** Runs one statement by itself, and gives its rows. */
+/** Runs one statement and returns its rows. */
 export type RunStatement = (
   statement: string,
   values: readonly unknown[],
 ) => Promise<readonly Record<string, unknown>[]>;
 
-/** A step, and when it was made. */
+/** A step, and when it was applied. */
 export interface MigrationState {
   readonly version: number;
   readonly name: string;
-  /** Absent while it is pending. */
+  /** Absent if the step is pending. */
   readonly appliedAt?: Date;
 }
 
-/** Brings the tables of the stores up to date, one step after the other, and never back. */
+/** Brings the tables of the stores up to date, step by step. There is no way back. */
 export class SchemaMigrator {
   private readonly steps: readonly MigrationStep[];
 
@@ -84,12 +84,12 @@ export class SchemaMigrator {
     this.steps = migrationSteps(schema);
   }
 
-  /** The version this package knows. */
+  /** The latest version that this package knows. */
   get latest(): number {
     return this.steps.length;
   }
 
-  /** Every step this package knows, and those beyond that a newer one has made. */
+  /** All steps that this package knows, and later ones that a newer package has applied. */
   async states(): Promise<readonly MigrationState[]> {
     const applied = await this.applied();
     const known = this.steps.map(({ version, name }): MigrationState => {
@@ -100,11 +100,10 @@ export class SchemaMigrator {
   }
 
   /**
-   * Makes the steps that are pending. Any number of processes may do so at once: each step is made by one of them, and the
-   * others wait for it.
+   * Applies the pending steps. Several processes may call it at the same time: one applies a step, and the others wait for it.
    *
-   * @returns those that were pending
-   * @throws {@link WebhookStoreError} `schema_ahead` where a newer version of the package was here
+   * @returns the steps that were pending
+   * @throws {@link WebhookStoreError} `schema_ahead` if a newer version of the package has migrated the schema
    */
   async migrate(): Promise<readonly MigrationStep[]> {
     const states = await this.states();
@@ -132,7 +131,7 @@ export class SchemaMigrator {
 function ahead(schema: string, found: number, known: number): WebhookStoreError {
   return new WebhookStoreError(
     'schema_ahead',
-    `The schema ${schema} is at version ${found}, and this version of the package knows ${known}: a newer one has migrated it. ` +
-      'Nothing was changed; install the newer version here too.',
+    `The schema ${schema} is at version ${found}, but this version of the package only knows ${known}: a newer version has migrated it. ` +
+      'Nothing was changed. Install the newer version here too.',
   );
 }
