@@ -11,7 +11,7 @@ import type {
   WebhookDeliveryEventType,
 } from './webhook-delivery.events.js';
 import type { DeliveryReport } from './webhook.deliverer.js';
-import type { EndpointTarget } from '../endpoints/endpoint-target.js';
+import type { EndpointTarget } from '../endpoints/stored-targets.js';
 
 const DAY = 86_400_000;
 

@@ -10,7 +10,7 @@ import { decideRetry, OVERLOAD_WAIT, type RetryPolicy } from '../sending/retry-p
 import type { WebhookSender } from '../sending/webhook.sender.js';
 import type { DeliveryLogWriter } from './delivery-log.writer.js';
 import type { DeliveryReporter } from './delivery.reporter.js';
-import { type EndpointTarget, isDisabled } from '../endpoints/endpoint-target.js';
+import { type EndpointTarget, isDisabled } from '../endpoints/stored-targets.js';
 
 const CONFLICT = 409;
 const GONE = 410;

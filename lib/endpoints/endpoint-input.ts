@@ -28,136 +28,10 @@ import type {
   NewEndpoint,
 } from './webhook-endpoint.interface.js';
 
-/** Applies a change to an endpoint. */
-export function patched(
-  current: StoredEndpoint,
-  { url = current.url, events = current.events, settings, removed, ...draft }: EndpointDraft,
-): StoredEndpoint {
-  const { description, metadata } = draft;
-  const rest = without(current, removed);
-  return {
-    ...rest,
-    url,
-    events,
-    settings: { ...without(current.settings, removed), ...settings },
-    ...(description !== undefined && { description }),
-    ...(metadata !== undefined && { metadata }),
-  };
-}
-
-/** Whether a change touches no member that a concurrent change has touched. */
-export function commutes(
-  draft: EndpointDraft,
-  before: StoredEndpoint,
-  now: StoredEndpoint,
-): boolean {
-  const touched = new Set<string>([
-    ...Object.keys(draft.settings),
-    ...draft.removed,
-    ...(['url', 'events', 'description', 'metadata'] as const).filter(
-      (name) => draft[name] !== undefined,
-    ),
-  ]);
-  const isSame = (name: string): boolean =>
-    JSON.stringify(valueOf(before, name)) === JSON.stringify(valueOf(now, name));
-  return [...touched].every(isSame);
-}
-
-function valueOf(endpoint: StoredEndpoint, name: string): unknown {
-  return { ...endpoint.settings, ...endpoint }[name as keyof StoredEndpoint];
-}
-
-function without<T extends object>(value: T, names: readonly string[]): T {
-  return Object.fromEntries(Object.entries(value).filter(([name]) => !names.includes(name))) as T;
-}
-
-const MAX_URL_LENGTH = 2_048;
-const MAX_PATTERNS = 1_000;
-const MAX_TEXT_LENGTH = 1_024;
-const MAX_NOTES = 50;
-
-const TEXT_RULE = `a string of at most ${MAX_TEXT_LENGTH} characters without NUL and lone surrogates`;
-
-/** Settings of an endpoint; `applySettings` checks most of their values. */
-const SETTINGS: OptionShape<EndpointSettings> = {
-  method: undefined,
-  profile: undefined,
-  hash: undefined,
-  jti: undefined,
-  timeout: undefined,
-  headers: { holds: isOptions, message: 'must be an object: { name: value }' },
-  audience: undefined,
-  subject: undefined,
-};
-
-const URL_RULE: OptionRule = {
-  holds: (value) => typeof value === 'string' && value.length <= MAX_URL_LENGTH,
-  message: `must be a string of at most ${MAX_URL_LENGTH} characters`,
-};
-
-const EVENTS_RULE: OptionRule = {
-  holds: (value) => !Array.isArray(value) || value.length <= MAX_PATTERNS,
-  message: `must be at most ${MAX_PATTERNS} names or patterns`,
-};
-
-const TEXTS: OptionShape<Pick<NewEndpoint, 'description' | 'metadata'>> = {
-  description: { holds: isText, message: `must be ${TEXT_RULE}` },
-  metadata: {
-    holds: isMetadata,
-    message: `must be an object of at most ${MAX_NOTES} members: each ${TEXT_RULE}, under a name of at most 255`,
-  },
-};
-
-/** The members of a new endpoint. */
-const NEW_ENDPOINT: OptionShape<NewEndpoint> = {
-  id: { holds: isEndpointId, message: ENDPOINT_ID_RULE },
-  url: URL_RULE,
-  events: EVENTS_RULE,
-  tenant: { holds: isIdentifier, message: identifierRule('tenant') },
-  ...TEXTS,
-  secret: { holds: (value) => typeof value === 'string', message: 'must be a string' },
-  signing: {
-    holds: (value) => value === 'secret' || value === 'publisher',
-    message: "must be 'secret' or 'publisher'",
-  },
-  ...SETTINGS,
-};
-
-/** The members of a change. */
-const ENDPOINT_CHANGES: OptionShape<EndpointChanges> = {
-  url: URL_RULE,
-  events: EVENTS_RULE,
-  ...TEXTS,
-  ...SETTINGS,
-};
-
-/** Members that an update cannot change, and what to do instead. */
-const FIXED: Readonly<Record<string, string>> = {
-  id: 'never changes: create another endpoint',
-  tenant: 'never changes: create an endpoint for the other tenant',
-  secret: 'is replaced by rotateKey, which leaves the receiver time to add the new one',
-  signing: 'never changes: create another endpoint',
-  disabled: 'is changed by disable and enable',
-};
-
-/** Members that an update may remove with `null`. */
-const REMOVABLE: ReadonlySet<string> = new Set([...Object.keys(TEXTS), ...Object.keys(SETTINGS)]);
-
-function isText(value: unknown): value is string {
-  return typeof value === 'string' && value.length <= MAX_TEXT_LENGTH && !/[\0\p{Cs}]/u.test(value);
-}
-
-function isMetadata(value: unknown): boolean {
-  if (!isOptions(value)) return false;
-  const notes = Object.entries(value);
-  return (
-    notes.length <= MAX_NOTES && notes.every(([name, note]) => isIdentifier(name) && isText(note))
-  );
-}
-
 /** Checked input, except for its URL's address; members that a change leaves out are absent. */
-interface EndpointDraft extends Omit<NewEndpoint, keyof EndpointSettings | 'url'> {
+interface EndpointDraft extends Omit<NewEndpoint, keyof EndpointSettings | 'url' | 'tenant'> {
   readonly url: string | undefined;
+  readonly tenant?: string | undefined;
   readonly settings: StoredEndpointSettings;
   /** Names of the members that a change removes. */
   readonly removed: readonly string[];
@@ -296,5 +170,132 @@ function invalidEndpoint(faults: ConfigurationFaults['all']): WebhookDeliveryErr
     'invalid_option',
     `The endpoint is invalid:\n${lines.join('\n')}`,
     { faults },
+  );
+}
+
+/** Applies a change to an endpoint. */
+export function patched(
+  current: StoredEndpoint,
+  { url = current.url, events = current.events, settings, removed, ...draft }: EndpointDraft,
+): StoredEndpoint {
+  const { description, metadata } = draft;
+  const rest = without(current, removed);
+  return {
+    ...rest,
+    url,
+    events,
+    settings: { ...without(current.settings, removed), ...settings },
+    ...(description !== undefined && { description }),
+    ...(metadata !== undefined && { metadata }),
+  };
+}
+
+/** Whether a change touches no member that a concurrent change has touched. */
+export function commutes(
+  draft: EndpointDraft,
+  before: StoredEndpoint,
+  now: StoredEndpoint,
+): boolean {
+  const touched = new Set<string>([
+    ...Object.keys(draft.settings),
+    ...draft.removed,
+    ...(['url', 'events', 'description', 'metadata'] as const).filter(
+      (name) => draft[name] !== undefined,
+    ),
+  ]);
+  const isSame = (name: string): boolean =>
+    JSON.stringify(valueOf(before, name)) === JSON.stringify(valueOf(now, name));
+  return [...touched].every(isSame);
+}
+
+function valueOf(endpoint: StoredEndpoint, name: string): unknown {
+  return { ...endpoint.settings, ...endpoint }[name as keyof StoredEndpoint];
+}
+
+function without<T extends object>(value: T, names: readonly string[]): T {
+  return Object.fromEntries(Object.entries(value).filter(([name]) => !names.includes(name))) as T;
+}
+
+const MAX_URL_LENGTH = 2_048;
+const MAX_PATTERNS = 1_000;
+const MAX_TEXT_LENGTH = 1_024;
+const MAX_NOTES = 50;
+
+const TEXT_RULE = `a string of at most ${MAX_TEXT_LENGTH} characters without NUL and lone surrogates`;
+
+/** Settings of an endpoint; `applySettings` checks most of their values. */
+const SETTINGS: OptionShape<EndpointSettings> = {
+  method: undefined,
+  profile: undefined,
+  hash: undefined,
+  jti: undefined,
+  timeout: undefined,
+  headers: { holds: isOptions, message: 'must be an object: { name: value }' },
+  audience: undefined,
+  subject: undefined,
+};
+
+const URL_RULE: OptionRule = {
+  holds: (value) => typeof value === 'string' && value.length <= MAX_URL_LENGTH,
+  message: `must be a string of at most ${MAX_URL_LENGTH} characters`,
+};
+
+const EVENTS_RULE: OptionRule = {
+  holds: (value) => !Array.isArray(value) || value.length <= MAX_PATTERNS,
+  message: `must be at most ${MAX_PATTERNS} names or patterns`,
+};
+
+const TEXTS: OptionShape<Pick<NewEndpoint, 'description' | 'metadata'>> = {
+  description: { holds: isText, message: `must be ${TEXT_RULE}` },
+  metadata: {
+    holds: isMetadata,
+    message: `must be an object of at most ${MAX_NOTES} members: each ${TEXT_RULE}, under a name of at most 255`,
+  },
+};
+
+/** The members of a new endpoint. */
+const NEW_ENDPOINT: OptionShape<NewEndpoint> = {
+  id: { holds: isEndpointId, message: ENDPOINT_ID_RULE },
+  url: URL_RULE,
+  events: EVENTS_RULE,
+  tenant: { holds: isIdentifier, message: identifierRule('tenant') },
+  ...TEXTS,
+  secret: { holds: (value) => typeof value === 'string', message: 'must be a string' },
+  signing: {
+    holds: (value) => value === 'secret' || value === 'publisher',
+    message: "must be 'secret' or 'publisher'",
+  },
+  ...SETTINGS,
+};
+
+/** The members of a change. */
+const ENDPOINT_CHANGES: OptionShape<EndpointChanges> = {
+  url: URL_RULE,
+  events: EVENTS_RULE,
+  ...TEXTS,
+  ...SETTINGS,
+};
+
+/** Members that an update cannot change, and what to do instead. */
+const FIXED: Readonly<Record<string, string>> = {
+  id: 'never changes: create another endpoint',
+  tenant: 'never changes: create an endpoint for the other tenant',
+  secret: 'is replaced by rotateKey, which leaves the receiver time to add the new one',
+  signing: 'never changes: create another endpoint',
+  disabled: 'is changed by disable and enable',
+};
+
+/** Members that an update may remove with `null`. */
+const REMOVABLE: ReadonlySet<string> = new Set([...Object.keys(TEXTS), ...Object.keys(SETTINGS)]);
+
+function isText(value: unknown): value is string {
+  return typeof value === 'string' && value.length <= MAX_TEXT_LENGTH && !/[\0\p{Cs}]/u.test(value);
+}
+
+function isMetadata(value: unknown): boolean {
+  if (!isOptions(value)) return false;
+  const notes = Object.entries(value);
+  return (
+    notes.length <= MAX_NOTES && notes.every(([name, note]) => isIdentifier(name) && isText(note))
   );
 }

@@ -1,44 +1,46 @@
-import type { ResolvedEndpointStore } from './endpoint-store-options.resolver.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { EgressPolicy } from '../egress/egress-policy.js';
 import { isWebhookError } from '../errors/webhook.error.js';
 import type { ConfigurationFaults } from '../options/configuration-faults.js';
-import { checkShape, isOptions, type OptionShape } from '../options/option-shape.js';
+import { checkShape, hasMethods, isOptions, type OptionShape } from '../options/option-shape.js';
 import {
   applySettings,
   checkProfile,
-  type ResolvedDestination,
   type DestinationOptions,
+  type ResolvedDestination,
 } from '../sending/destination.js';
 import type { DestinationSigner, PublisherKeys } from '../signing/destination-signer.js';
 import type { SigningOptions, SigningResolver } from '../signing/signing.resolver.js';
 import { eventPatternFault } from '../token/event-name.js';
-import { identifierRule, isIdentifier } from '../token/identifier.js';
+import { identifierRule, isIdentifier, isKeyId, KEY_ID_RULE } from '../token/identifier.js';
 import type { SigningKeyInput } from '../token/keys/signing-key.js';
+import type { EndpointStore } from './endpoint-store.js';
+import { MemoryEndpointStore } from './memory-endpoint.store.js';
+import { type SealingKey, sealingKeyFault, SecretSealer } from './secret-sealer.js';
 
-/** Where events are sent, and which. */
+/** A configured endpoint: where events are sent, and which ones. */
 export interface WebhookEndpointOptions extends DestinationOptions {
   /** Names the endpoint in results, logs and queues; 1 to 255 characters, unique. */
   readonly id: string;
   /** `https:`, without user name and password. */
   readonly url: string;
-  /** Names or patterns of the events sent here: `order.*`, `refund.**`; default `['**']`, every event. */
+  /** Names or patterns of its events, such as `order.*` and `refund.**`; default `['**']`, every event. */
   readonly events?: readonly string[] | undefined;
-  /** The secret shared with this endpoint; default the publisher's. */
+  /** The secret shared with this endpoint; default: the publisher's. */
   readonly secret?: string | undefined;
-  /** A key with its algorithm, or a signer, in place of `secret`. */
+  /** A key with its algorithm, or a signer, instead of `secret`. */
   readonly key?: SigningKeyInput | undefined;
-  /** Keys that replace each other, as {@link WebhookPublisherOptions.keys}, in place of `secret`. */
+  /** Rotating keys, as {@link WebhookPublisherOptions.keys}, instead of `secret`. */
   readonly keys?: PublisherKeys | undefined;
-  /** The `iss` of its tokens; default the publisher's. */
+  /** The `iss` of its tokens; default: the publisher's. */
   readonly issuer?: string | undefined;
-  /** Gets the events published for this tenant and no others; default: the events published for none. */
+  /** The tenant whose events it receives; default: events without a tenant. */
   readonly tenant?: string | undefined;
-  /** Gets nothing; default `false`. */
+  /** Whether it is disabled; default `false`. */
   readonly disabled?: boolean | undefined;
 }
 
-/** A configured endpoint, checked. */
+/** A resolved endpoint. */
 export interface ResolvedEndpoint extends ResolvedDestination {
   readonly id: string;
   readonly url: string;
@@ -47,13 +49,13 @@ export interface ResolvedEndpoint extends ResolvedDestination {
   readonly disabled: boolean;
 }
 
-/** What finding and managing endpoints needs of the publisher's options. */
+/** The publisher's options that endpoints need. */
 export interface ResolvedEndpointOptions extends ResolvedEndpointStore {
   readonly issuer: string;
   /** Seconds; absent, the default. */
   readonly tokenLifetime: number | undefined;
   readonly endpoints: readonly ResolvedEndpoint[];
-  /** For destinations that the caller names by URL, and for what endpoints leave out. */
+  /** Settings of URLs that callers pass to `send`, and defaults of endpoints. */
   readonly defaults: ResolvedDestination;
   readonly egress: EgressPolicy;
   readonly clock: WebhookClock;
@@ -186,4 +188,58 @@ export function resolvePatterns(
     if (fault !== undefined) faults.add(`events[${index}]`, fault);
   });
   return patterns;
+}
+
+const METHODS = ['insert', 'find', 'subscribed', 'list', 'replace', 'remove'];
+
+const SEALING_KEY: OptionShape<SealingKey> = { id: undefined, key: undefined };
+
+export interface ResolvedEndpointStore {
+  readonly endpointStore: EndpointStore;
+  readonly sealer: SecretSealer;
+}
+
+/** Resolves the options of the endpoint store. Faults are collected, not thrown. */
+export function resolveEndpointStore(
+  options: {
+    readonly endpointStore?: EndpointStore | undefined;
+    readonly sealingKeys?: readonly SealingKey[] | undefined;
+  },
+  faults: ConfigurationFaults,
+): ResolvedEndpointStore {
+  const { endpointStore = new MemoryEndpointStore(), sealingKeys } = options;
+  const isStore = hasMethods(endpointStore, METHODS);
+  faults.require(isStore, 'endpointStore', 'must be an EndpointStore');
+  const before = faults.all.length;
+  if (sealingKeys !== undefined) {
+    checkSealingKeys(sealingKeys, faults);
+  } else if (isStore && endpointStore.durable) {
+    faults.add(
+      'sealingKeys',
+      'is required with a durable endpointStore, which stores secrets: set `sealingKeys: [{ id: \'1\', key }]` with a key of "openssl rand -base64 32"',
+    );
+  }
+  const isSealed = sealingKeys !== undefined && faults.all.length === before;
+  return {
+    endpointStore,
+    sealer: isSealed ? new SecretSealer(sealingKeys) : SecretSealer.ofProcess(),
+  };
+}
+
+function checkSealingKeys(keys: unknown, faults: ConfigurationFaults): void {
+  if (!Array.isArray(keys) || keys.length === 0) {
+    faults.add('sealingKeys', 'must be a list with at least one key: { id, key }');
+    return;
+  }
+  const ids = new Set<unknown>();
+  keys.forEach((entry: unknown, index) => {
+    const at = faults.below(`sealingKeys[${index}]`);
+    if (!isOptions(entry)) return at.add('', 'must be an object: { id, key }');
+    const { id, key } = checkShape(entry, SEALING_KEY, at);
+    at.require(isKeyId(id), 'id', KEY_ID_RULE.replace(/^kid/, 'id'));
+    at.require(!ids.has(id), 'id', 'is listed twice: give each key its own id');
+    ids.add(id);
+    const fault = sealingKeyFault(key);
+    if (fault !== undefined) at.add('key', fault);
+  });
 }

@@ -7,10 +7,9 @@ import { storedOfConfigured, OptionsEndpointStore } from './options-endpoint.sto
 import { looksLikeUrl, type StoredEndpoint } from './endpoint-store.js';
 import { EndpointEditor } from './endpoint.editor.js';
 import { MemoryEndpointStore } from './memory-endpoint.store.js';
-import { StoredTargets } from './stored-targets.js';
+import { StoredTargets, type EndpointTarget, isDisabled } from './stored-targets.js';
 import { PublisherLog } from '../signing/publisher-log.js';
 import type { ResolvedEndpoint, ResolvedEndpointOptions } from './endpoint-options.js';
-import { type EndpointTarget, isDisabled } from './endpoint-target.js';
 
 /** URLs whose state is cached; the least recently used one is evicted. */
 const MAX_CACHED_URLS = 1_000;

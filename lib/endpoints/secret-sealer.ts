@@ -69,6 +69,7 @@ export function sealingKeyFault(key: unknown): string | undefined {
   if (typeof key !== 'string') return `must be a string: ${remedy}`;
   const { length } = bytesOf(key);
   if (length < KEY_BYTES) return `has ${length} bytes, and needs at least ${KEY_BYTES}: ${remedy}`;
+  if (/^(-----BEGIN|\{)/.test(key)) return `is a PEM or JWK key, not a random one: ${remedy}`;
   return parseSigningKey(key).fault;
 }
 

@@ -1,43 +1,23 @@
 import { WebhookStoreError } from '../errors/webhook.error.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
-import { DestinationState } from '../sending/delivery-target.js';
-import type { MaybePromise } from '../token/maybe-promise.js';
-import { RotatingTokenSigner } from '../signing/rotating-token-signer.js';
-import type { TokenSignerOptions, WebhookTokenInput } from '../token/token-signer.js';
-import type { StoredEndpoint } from './endpoint-store.js';
-import type { SecretSealer } from './secret-sealer.js';
+import { type DeliveryTarget, DestinationState } from '../sending/delivery-target.js';
 import { applySettings } from '../sending/destination.js';
 import type { DestinationSigner } from '../signing/destination-signer.js';
-import type { EndpointTarget } from './endpoint-target.js';
+import { RotatingTokenSigner } from '../signing/rotating-token-signer.js';
+import type { MaybePromise } from '../token/maybe-promise.js';
+import type { TokenSignerOptions, WebhookTokenInput } from '../token/token-signer.js';
 import type { ResolvedEndpointOptions } from './endpoint-options.js';
+import type { StoredEndpoint } from './endpoint-store.js';
+import type { SecretSealer } from './secret-sealer.js';
 
-/** Signs with the keys of a stored endpoint, which are decrypted on first use and cached. */
-class SealedTokenSigner implements DestinationSigner {
-  readonly algorithms = ['HS256'] as const;
+/** A destination, and the version of the managed endpoint it was made of, if any. */
+export interface EndpointTarget extends DeliveryTarget {
+  readonly stored?: StoredEndpoint;
+}
 
-  private signer: RotatingTokenSigner | undefined;
-
-  constructor(
-    private readonly endpoint: Pick<StoredEndpoint, 'id' | 'keys'>,
-    private readonly sealer: SecretSealer,
-    private readonly options: Omit<TokenSignerOptions, 'key'>,
-  ) {}
-
-  /** @throws {@link WebhookStoreError} `sealed_secret_unreadable`, on every call until the key is readable */
-  sign(input: WebhookTokenInput): MaybePromise<string> {
-    this.signer ??= this.open();
-    return this.signer.sign(input);
-  }
-
-  private open(): RotatingTokenSigner {
-    const keys = this.endpoint.keys.map((key, index) => ({
-      kid: key.kid,
-      key: this.sealer.open(this.endpoint.id, key),
-      // The first key signs at any time: this clock may be behind that of the process that created it.
-      notBefore: index === 0 ? undefined : new Date(key.notBefore),
-    }));
-    return new RotatingTokenSigner({ ...this.options, keys });
-  }
+/** Whether deliveries to it are given up without an attempt. */
+export function isDisabled({ stored, state }: EndpointTarget): boolean {
+  return stored?.disabled !== undefined || state.disabled !== undefined;
 }
 
 /** Endpoints whose targets are cached; the least recently used one is evicted. */
@@ -106,6 +86,35 @@ export class StoredTargets {
     if (stored.keys.length === 0) return defaults.signer;
     const shared = { issuer, lifetime: tokenLifetime, now: () => clock.now() };
     return new SealedTokenSigner(stored, sealer, shared);
+  }
+}
+
+/** Signs with the keys of a stored endpoint, which are decrypted on first use and cached. */
+class SealedTokenSigner implements DestinationSigner {
+  readonly algorithms = ['HS256'] as const;
+
+  private signer: RotatingTokenSigner | undefined;
+
+  constructor(
+    private readonly endpoint: Pick<StoredEndpoint, 'id' | 'keys'>,
+    private readonly sealer: SecretSealer,
+    private readonly options: Omit<TokenSignerOptions, 'key'>,
+  ) {}
+
+  /** @throws {@link WebhookStoreError} `sealed_secret_unreadable`, on every call until the key is readable */
+  sign(input: WebhookTokenInput): MaybePromise<string> {
+    this.signer ??= this.open();
+    return this.signer.sign(input);
+  }
+
+  private open(): RotatingTokenSigner {
+    const keys = this.endpoint.keys.map((key, index) => ({
+      kid: key.kid,
+      key: this.sealer.open(this.endpoint.id, key),
+      // The first key signs at any time: this clock may be behind that of the process that created it.
+      notBefore: index === 0 ? undefined : new Date(key.notBefore),
+    }));
+    return new RotatingTokenSigner({ ...this.options, keys });
   }
 }
 

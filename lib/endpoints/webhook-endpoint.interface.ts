@@ -34,8 +34,8 @@ export interface NewEndpoint extends EndpointSettings {
   readonly url: string;
   /** Names or patterns of the events sent here: `order.*`, `refund.**`; default `['**']`, every event. */
   readonly events?: readonly string[] | undefined;
-  /** The tenant whose events it receives; default: events without a tenant. It never changes. */
-  readonly tenant?: string | undefined;
+  /** The tenant whose events it receives; default: events without a tenant. It never changes. `undefined` is refused. */
+  readonly tenant?: string;
   /** At most 1024 characters. */
   readonly description?: string | undefined;
   /** Notes of the application: at most 50, names of at most 255 and values of at most 1024 characters. */

@@ -4,6 +4,8 @@ import { ConfigurationFaults } from '../options/configuration-faults.js';
 import { readStrictly } from '../options/strict-options.js';
 import type { EndpointRegistry } from './endpoint.registry.js';
 import { PublisherLog } from '../signing/publisher-log.js';
+import type { DeliveryTarget, EndpointDisabledReason } from '../sending/delivery-target.js';
+import { deliveryTo, draftEvent } from '../sending/event-draft.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
 import { EndpointDirectory, readScope, endpointView } from './endpoint.directory.js';
 import {
@@ -20,7 +22,6 @@ import {
   endpointIsConfigured,
   type StoredEndpoint,
 } from './endpoint-store.js';
-import { EndpointTester } from './endpoint.tester.js';
 import type {
   CreatedEndpoint,
   EndpointChanges,
@@ -32,10 +33,10 @@ import type {
   RotatedKey,
   WebhookEndpointView,
 } from './webhook-endpoint.interface.js';
-import type { EndpointDisabledReason } from '../sending/delivery-target.js';
 import type { ResolvedEndpointOptions } from './endpoint-options.js';
 
 const DEFAULT_OVERLAP = '24h';
+const TEST_EVENT = 'webhook.test';
 
 /**
  * Manages endpoints at run time.
@@ -49,20 +50,18 @@ export class WebhookEndpoints {
   private readonly input: EndpointInput;
   private readonly directory: EndpointDirectory;
   private readonly editor: EndpointEditor;
-  private readonly tester: EndpointTester;
   private readonly log = new PublisherLog();
   private memoryWarningLogged = false;
 
   constructor(
     private readonly options: ResolvedEndpointOptions,
     private readonly registry: EndpointRegistry,
-    sender: WebhookSender,
+    private readonly sender: WebhookSender,
   ) {
     const { endpointStore, sealer, clock } = options;
     this.input = new EndpointInput(options);
     this.directory = new EndpointDirectory(registry.configured, endpointStore);
     this.editor = new EndpointEditor(endpointStore, sealer, clock);
-    this.tester = new EndpointTester(sender, clock);
   }
 
   /**
@@ -245,7 +244,7 @@ export class WebhookEndpoints {
       source === 'store'
         ? this.registry.targetOfStored(endpoint)
         : await this.registry.endpoint(endpoint.id);
-    return this.tester.test(target!);
+    return this.sendTestEvent(target!);
   }
 
   /**
@@ -258,6 +257,20 @@ export class WebhookEndpoints {
   async reseal(): Promise<number> {
     const { endpointStore, sealer } = this.options;
     return resealAll(endpointStore, sealer, this.editor);
+  }
+
+  private async sendTestEvent(target: DeliveryTarget): Promise<EndpointTestResult> {
+    const { tenant } = target;
+    const options = tenant === undefined ? {} : { tenant };
+    const draft = draftEvent(TEST_EVENT, { test: true }, options, this.options.clock.now());
+    const { result } = await this.sender.attempt(deliveryTo(target, draft), target, 1);
+    const { statusCode, durationMs } = result;
+    return {
+      delivered: result.outcome === 'acknowledged',
+      ...(statusCode !== undefined && { statusCode }),
+      durationMs,
+      ...(result.outcome !== 'acknowledged' && { failureReason: result.reason }),
+    };
   }
 
   private async change(

@@ -4,7 +4,7 @@ import type { DeliveryLog } from '../deliveries/delivery-log.js';
 import { MemoryDeliveryLog } from '../deliveries/memory-delivery.log.js';
 import { EgressPolicy } from '../egress/egress-policy.js';
 import type { EgressTlsOptions } from '../egress/guarded-agent.js';
-import { resolveEndpointStore } from '../endpoints/endpoint-store-options.resolver.js';
+import { resolveEndpointStore, resolveEndpoints } from '../endpoints/endpoint-options.js';
 import type { ConfigurationFault } from '../errors/webhook.error.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
 import { checkShape, isOptions, type OptionShape } from '../options/option-shape.js';
@@ -13,7 +13,6 @@ import type { WebhookQueue } from '../queue/webhook-queue.js';
 import { InProcessQueue } from '../queue/in-process.queue.js';
 import { isServed, resolveJwks } from '../signing/jwks-options.js';
 import { SigningResolver } from '../signing/signing.resolver.js';
-import { resolveEndpoints } from '../endpoints/endpoint-options.js';
 import type {
   ResolvedPublisherOptions,
   WebhookPublisherOptions,

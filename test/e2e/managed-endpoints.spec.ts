@@ -14,8 +14,7 @@ import {
   type WebhookEvent,
   type WebhookModuleOptions,
 } from '../../lib/index.js';
-import type { ReplayClaim } from '../../lib/ports/index.js';
-import type { ReplayVerdict } from '../../lib/ports/index.js';
+import type { ReplayClaim, ReplayVerdict } from '../../lib/ports/index.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { matchesEvent } from '../../lib/token/event-name.js';
 import { adapters } from '../fixtures/adapters.js';
@@ -118,11 +117,12 @@ describe.each(adapters)('endpoints that are managed, on %s', (_, createAdapter) 
       fc.asyncProperty(world, async (given) => {
         handled.length = 0;
         const made = [];
-        for (const [index, { disabled, ...described }] of given.endpoints.entries()) {
+        for (const [index, { disabled, tenant, ...others }] of given.endpoints.entries()) {
           const subject = `endpoint ${index}`;
+          const described = { ...others, ...(tenant !== undefined && { tenant }) };
           const { endpoint } = await endpoints.create({ ...described, url, secret: own, subject });
           if (disabled) await endpoints.disable(endpoint.id);
-          made.push({ ...described, disabled, id: endpoint.id, subject });
+          made.push({ ...others, tenant, disabled, id: endpoint.id, subject });
         }
         const expected: string[] = [];
         for (const { tenant, event } of given.published) {

@@ -74,7 +74,7 @@ it.each<[string, unknown, RegExp | undefined]>([
   ['32 characters', 'x'.repeat(32), undefined],
   ['31 characters', 'x'.repeat(31), /has 31 bytes, and needs at least 32/],
   ['white space around it', ` ${'x'.repeat(32)}`, /white space/],
-  ['a PEM', `-----BEGIN PUBLIC KEY-----${'A'.repeat(64)}`, /text of a key/],
+  ['a PEM', `-----BEGIN PUBLIC KEY-----${'A'.repeat(64)}`, /is a PEM or JWK key/],
   ['bytes', bytes, /must be a string/],
 ])('a sealing key of %s', (_, key, fault) => {
   if (fault === undefined) expect(sealingKeyFault(key)).toBeUndefined();

@@ -3,8 +3,7 @@ import * as fc from 'fast-check';
 import type { AttemptResult } from '../../lib/sending/attempt-result.js';
 import type { FailureReason } from '../../lib/queue/failure-reason.js';
 import { ConfigurationFaults } from '../../lib/options/configuration-faults.js';
-import { resolveRetryOptions } from '../../lib/sending/retry-policy.js';
-import { decideRetry } from '../../lib/sending/retry-policy.js';
+import { resolveRetryOptions, decideRetry } from '../../lib/sending/retry-policy.js';
 
 const now = 1_767_225_600_000;
 const MIDDLE = 0.5;
