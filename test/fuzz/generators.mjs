@@ -22,7 +22,7 @@ export class Chance {
     return from[this.below(from.length)];
   }
 
-  /** True once in so many times. */
+  /** True with a probability of 1 in n. */
   oneIn(times) {
     return this.below(times) === 0;
   }
@@ -32,7 +32,7 @@ export class Chance {
   }
 }
 
-/** Stands in everything that may be secret or personal: no message may show it. */
+/** Part of all secret or personal data: no message may contain it. */
 export const CANARY = 'canary-0f3a';
 
 export const NOW = 1_760_000_000;
@@ -114,7 +114,7 @@ const ALL_GRAMMAR = [...GRAMMAR, ...MORE_GRAMMAR];
 const ASCII_NOISE = 'AZaz09-_=+/. \n\r\t%'.split('');
 const TOKEN_NOISE = [...ASCII_NOISE, 'é', 'Ł', '😀', '\u0000', '..', '=='];
 
-/** Any JSON value, also ones that JSON.stringify cannot give. */
+/** Any JSON value, including ones that JSON.stringify cannot produce. */
 export function anyValue(chance, depth = 0) {
   switch (chance.below(depth > 4 ? 5 : 9)) {
     case 0:
@@ -141,7 +141,7 @@ function anyObject(chance, depth = 0) {
     chance.pick(ALL_NAMES),
     anyValue(chance, depth + 1),
   ]);
-  // Object.fromEntries defines `__proto__` as a member like any other.
+  // Object.fromEntries defines `__proto__` as an ordinary member.
   return Object.fromEntries(members);
 }
 
@@ -151,7 +151,7 @@ function nested(levels) {
   return value;
 }
 
-/** What a right sender of some format sends. */
+/** What a correct sender of a wire format sends. */
 export function goodRequest(chance, profile) {
   const hex = (algorithm) => createHash(algorithm).update(BODY).digest('hex');
   const inline = chance.oneIn(2);
@@ -188,7 +188,7 @@ export function goodRequest(chance, profile) {
   };
 }
 
-/** A token, and whether its signature holds: then alone may it be accepted. */
+/** A token, and whether its signature is valid; only then may it be accepted. */
 export function anyToken(chance, profile) {
   const good = goodRequest(chance, profile);
   const request = { method: good.method, body: good.body };
@@ -241,12 +241,12 @@ const HASHES = new Map([
   ['HS512', 'sha512'],
 ]);
 
-/** A key serves one algorithm, so each has its own. */
+/** One key for each algorithm. */
 export function secretOf(alg) {
   return alg === 'HS256' ? SECRET : `${SECRET}-${alg}`;
 }
 
-/** Signs by the algorithm the header names, where HMAC has it, else by HS256. */
+/** Signs with the HMAC algorithm of the header, or else with HS256. */
 function signed(header, claims) {
   const input = `${encode(header)}.${encode(claims)}`;
   const hash = HASHES.get(header?.alg) ?? 'sha256';
@@ -263,7 +263,7 @@ function encode(part) {
   return bytes.toString('base64url');
 }
 
-/** One to three members get another value, at any depth, or go. */
+/** Replaces or removes one to three members at any depth. */
 function changed(chance, members) {
   const copy = structuredClone(members);
   for (let times = 1 + chance.below(3); times > 0; times--) {

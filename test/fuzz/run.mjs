@@ -1,8 +1,8 @@
 /**
- * Throws generated tokens, bodies and keys at the built package: `node test/fuzz/run.mjs [--seed n] [--count n]`.
+ * Runs generated tokens, bodies and keys through the built package: `node test/fuzz/run.mjs [--seed n] [--count n]`.
  *
- * Whatever comes, an error is one of the package's own, no message shows what was in the token or the key, and
- * nothing is accepted whose signature does not hold. A failure names seed and number: the same seed gives it again.
+ * Every error must be one of the package, no message may contain a part of the token or the key, and no token with an
+ * invalid signature may be accepted. A failure reports the seed and the number of the token, so that it can be repeated.
  */
 import { generateKeyPairSync } from 'node:crypto';
 import { parseArgs } from 'node:util';
@@ -61,7 +61,7 @@ const samples = {
   ]),
 };
 
-/** Seconds by which the receiver's clock is off. */
+/** Seconds by which the receiver's clock differs. */
 let off = 0;
 const now = () => (NOW + off) * 1_000;
 const own = { issuer: ISSUER, secret: SECRET };
@@ -78,7 +78,7 @@ const verifiers = [...WEBHOOK_PROFILES.map((profile) => [profile]), [...WEBHOOK_
       createTokenVerifier({ issuers, profiles, now }),
     ),
 );
-/** Its keys are asked off the event loop; it has the least part, being the slowest. */
+/** The slowest verifier, since key pairs verify off the event loop; it gets the fewest tokens. */
 const promising = createTokenVerifier({ issuers: [asymmetric], now });
 
 const counts = new Map();
@@ -90,7 +90,7 @@ function fail(index, what, subject) {
   process.exit(1);
 }
 
-/** An error is one of ours, and shows nothing. */
+/** An error must be one of this package and contain no secret. */
 function refused(index, error, subject) {
   if (!isWebhookError(error) || !ERRORS.has(error.name))
     fail(index, `threw ${error?.stack ?? error}`, subject);

@@ -104,7 +104,7 @@ describe.each(adapters)('an issuer with a jwksUri, on %s', (_, createAdapter) =>
     expect(await outcome('mine', pair, alg)).toBe('204');
     expect(await outcome('mine', pair, alg)).toBe('204');
     expect(await outcome(undefined, pair, alg)).toBe('204');
-    // A key of one algorithm does not even look at a token of another.
+    // A key is not tried for a token of another algorithm.
     const refused = alg === 'EdDSA' ? '401 bad_signature' : '401 invalid_token';
     expect(await outcome('mine', other)).toBe(refused);
     expect(server.hits).toBe(1);
@@ -471,7 +471,7 @@ describe('a jwksUri', () => {
     const uri = server.uri.replace('127.0.0.1', 'localhost');
     const options = receiverOptions({
       issuers: [{ issuer: ISSUER, jwksUri: uri }],
-      // Opens the name, since ::1 is one of its addresses, and not what it resolves to.
+      // Allows the host name, but not the address it resolves to.
       jwksFetch: { allowedAddresses: ['::1'], ca: JWKS_CA },
     });
     const { app, origin, logger } = await startApp(createAdapter(), { options });

@@ -28,7 +28,7 @@ const MINUTE = 60_000;
 
 type Issuers = readonly WebhookIssuer[];
 
-/** A table of a database, as a test has it at the moment. */
+/** A provider whose list the test can change. */
 class TestIssuers extends KeyProvider<Issuers> {
   override readonly ttl: Duration = '1m';
   override readonly maxStale: Duration = '1h';
@@ -161,7 +161,7 @@ describe.each(adapters)('a provider of issuers, on %s', (_, createAdapter) => {
     expect(await outcome(NEXT)).toBe('401 bad_signature');
     expect(issuers.loads).toBe(1);
     await clock.advance(1);
-    // Older than its ttl: this request is served by what is known, the next one by what is new.
+    // Older than its ttl: this request uses the last keys, the next one the new keys.
     expect(await outcome(SECRET)).toBe('204');
     expect(await outcome(NEXT)).toBe('204');
     expect(await outcome(SECRET)).toBe('401 bad_signature');

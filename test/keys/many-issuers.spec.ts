@@ -5,7 +5,7 @@ import { createTokenSigner, createTokenVerifier } from '../../lib/token/index.js
 const secretOf = (n: number): string => `the-secret-of-issuer-number-${n}-alone`;
 const issuerOf = (n: number): string => `https://shop-${n}.example`;
 
-/** Counts what one verification looks up among this many issuers, and how many keys it tries. */
+/** Counts the lookups and the keys tried for one verification among this many issuers. */
 function workAmong(count: number): { lookUps: number; walks: number; tried: number } {
   const trusted = Array.from({ length: count }, (_, n): TrustedIssuer => {
     return { issuer: issuerOf(n), secret: secretOf(n) };

@@ -14,7 +14,7 @@ const FROM = Date.parse('2026-03-01T00:00:00Z') / 1_000;
 const UNTIL = Date.parse('2026-06-01T00:00:00Z') / 1_000;
 const WINDOW = { notBefore: '2026-03-01T00:00:00Z', notAfter: '2026-06-01T00:00:00Z' };
 
-/** Verifies, at a time, a token that was signed at that time. */
+/** Verifies a token at the time when it was signed. */
 function codeAt(
   seconds: number,
   keys: readonly WebhookKey[],
@@ -58,7 +58,7 @@ describe('the window of a key', () => {
     ['a second after', UNTIL + 1, 'unknown_key'],
   ])('%s', (_, seconds, code) => {
     expect(codeAt(seconds, [key])).toBe(code);
-    // A key without a name is not tried either.
+    // The same holds for a key without a kid.
     expect(codeAt(seconds, [{ key: SECRET, ...WINDOW }])).toBe(code);
   });
 
@@ -88,7 +88,7 @@ describe('the window of a key', () => {
 
     expect(keys.map((one) => codeAt(FROM - 61, keys, one))).toEqual([
       'accepted',
-      // Its name is not known yet, so the keys without a name are tried.
+      // Its kid is not known yet, so the keys without a kid are tried.
       'bad_signature',
       'accepted',
     ]);
@@ -146,7 +146,7 @@ describe('keys without a kid', () => {
   });
 
   it('are counted from when the tolerance opens their windows', () => {
-    // Three hold to the end of the fourth month, and the next two begin then.
+    // Three are valid to the end of the fourth month, when the next two begin.
     const before = [1, 2, 3].map((n) => monthly(n, 5 - n));
     const after = [5, 5].map((n, i) => ({ ...monthly(n, 1), key: `${SECRET}-after-${i}` }));
 

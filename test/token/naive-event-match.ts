@@ -1,4 +1,4 @@
-/** The definition itself: `*` is one segment, `**` is any number of them. Exponential, and obviously right. */
+/** The definition of patterns, `*` for one segment and `**` for any number: exponential, and obviously correct. */
 export function matchesNaively(pattern: readonly string[], event: readonly string[]): boolean {
   const [wanted, ...patternRest] = pattern;
   if (wanted === undefined) return event.length === 0;

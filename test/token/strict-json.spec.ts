@@ -9,7 +9,7 @@ import {
   textNestsDeeper,
 } from '../../lib/token/json/strict-json.js';
 
-/** JSON as a tree that, unlike a JavaScript object, can have a member twice. */
+/** JSON as a tree that, unlike a JavaScript object, can have duplicate members. */
 type Tree =
   | { readonly kind: 'leaf'; readonly text: string }
   | { readonly kind: 'list'; readonly items: readonly Tree[] }
@@ -23,8 +23,8 @@ interface Member {
 }
 
 /**
- * No name that is a backslash alone: once JSON.parse of Node 24 has seen one, it takes an escaped name at its place in
- * an object of the same shape for it.
+ * No name is a single backslash: after JSON.parse of Node 24 has parsed one, it reads an escaped name at the same place in
+ * an object of the same shape as that backslash.
  */
 const NAMES = ['a', 'b', 'webhook', '', '"', 'a\\b', '{', 'é', '__proto__', 'x":1,"a'];
 const TEXTS = ['', '"', '\\', '\\\\"', '{"a":[', '}]},', '":', ',"a":1'];

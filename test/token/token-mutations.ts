@@ -3,7 +3,7 @@ import type { Mulberry32 } from './mulberry32.js';
 
 type Members = Record<string, unknown>;
 
-/** A token on its way to be signed: each stage is made from the one before it. */
+/** The stages of creating a token, each derived from the one before. */
 interface Stages {
   readonly header: Members;
   readonly claims: Members;
@@ -14,15 +14,15 @@ interface Stages {
   readonly token: string;
 }
 
-/** One way to spoil a token, at one stage of its making; what comes after is done right. */
+/** One way to corrupt a token at one stage; later stages are correct. */
 export interface Mutation {
   readonly name: string;
   readonly stage: keyof Stages;
-  // The stage decides the type of the value, so it is only known where a mutation is made.
+  // The type of the value depends on the stage.
   readonly apply: (value: never, random: Mulberry32) => unknown;
 }
 
-/** Signs a text: HMAC with a secret, or ES256 with a private key. */
+/** Signs a string: HMAC with a secret, or ES256 with a private key. */
 export type Sign = (input: string) => string;
 
 export function signHs256(secret: string): Sign {
@@ -34,7 +34,7 @@ export function signEs256(key: KeyObject): Sign {
     sign('sha256', Buffer.from(input), { key, dsaEncoding: 'ieee-p1363' }).toString('base64url');
 }
 
-/** Makes a token, spoiled as the mutations say. */
+/** Creates a token with mutations. */
 export function forge(
   header: Members,
   claims: Members,
@@ -72,7 +72,7 @@ const FOREIGN = [
   '😀',
 ];
 
-/** Mutations of the signed text, signed again: what the holder of the key can do. */
+/** Mutations before the signature, so only the holder of the key can make them. */
 export const SIGNED: readonly Mutation[] = [
   header('typ', [
     'jwt',
@@ -137,12 +137,12 @@ export const SIGNED: readonly Mutation[] = [
   ),
   part('headerPart', 'a foreign character in the header'),
   part('claimsPart', 'a foreign character in the claims'),
-  // The right header is a multiple of three bytes: its last character has no unused bits.
+  // The valid header has a multiple of three bytes, so its last character has no unused bits.
   trail('headerPart', 'the last character of the header'),
   trail('claimsPart', 'unused bits of the claims'),
 ];
 
-/** Mutations of the finished token: what anybody can do. */
+/** Mutations of the finished token, which anyone can make. */
 export const UNSIGNED: readonly Mutation[] = [
   unsigned('a character changed', (token, random) => {
     const at = random.below(token.length);
@@ -201,7 +201,7 @@ function set(
   return { name: label, stage, apply };
 }
 
-/** Times near the borders of tolerance and lifetime, and values that are no times. */
+/** Times near the limits of tolerance and lifetime, and invalid values. */
 function time(name: 'exp' | 'iat' | 'nbf'): Mutation {
   const odd = [
     null,
@@ -258,7 +258,7 @@ function unsigned(name: string, apply: (token: string, random: Mulberry32) => st
   return { name, stage: 'token', apply };
 }
 
-/** Sets bits that no byte holds; on a length of whole bytes it changes the last byte instead. */
+/** Sets unused bits; without unused bits, it changes the last byte instead. */
 function unusedBits(encoded: string, random: Mulberry32): string {
   const last = ALPHABET.indexOf(encoded.at(-1) ?? 'A');
   return encoded.slice(0, -1) + ALPHABET.charAt(last ^ (1 + random.below(3)));

@@ -138,7 +138,7 @@ describe('the result', () => {
     const refused = verifier.verify(wrong) as Promise<VerifiedWebhookToken>;
 
     expect(verified).toBeInstanceOf(Promise);
-    // Both are listened to from the start: whichever comes first is not unheard.
+    // Both have a handler from the start, so neither is an unhandled rejection.
     await Promise.all([
       expect(verified).resolves.toMatchObject({ key: { kid: 'k', alg: 'EdDSA' } }),
       expect(refused).rejects.toMatchObject({ code: 'bad_signature' }),
@@ -257,7 +257,7 @@ describe('the clock', () => {
 });
 
 describe('maxJsonMembers', () => {
-  // Five claims, one member of `webhook`, and what `data` has.
+  // Five claims, the members of `webhook`, and those of `data`.
   const withData = (data: object) => token({ webhook: { ...CLAIMS.webhook, data } });
 
   it.each([

@@ -10,16 +10,16 @@ import type {
   WebhookProfile,
 } from '../../lib/token/index.js';
 
-/** Where the published vectors are. */
+/** Directory of the published vectors. */
 export const VECTORS = join(import.meta.dirname, '../vectors');
 
-/** The published groups about the default wire format, one file each. */
+/** Groups of the default wire format, one file each. */
 export const GROUPS = ['compact-form', 'header', 'key-choice', 'claims', 'times', 'payload'];
 
-/** Those about the wire formats of the drafts: one file a format. */
+/** Groups of the draft wire formats, one file each. */
 export const DRAFT_GROUPS = ['swt-draft-00', 'swt-draft-02'];
 
-/** What a sender makes of an event: one file a wire format. */
+/** Groups of the sending direction, one file for each wire format. */
 export const SEND_GROUPS = ['send-webhook-token', 'send-swt-draft-00', 'send-swt-draft-02'];
 
 interface VectorKey {
@@ -29,7 +29,7 @@ interface VectorKey {
   readonly publicJwk?: JsonWebKey;
 }
 
-/** One case, as test/vectors/README.md describes it. */
+/** One case of the receiving direction; see test/vectors/README.md. */
 export interface Vector {
   readonly name: string;
   readonly profile: string;
@@ -104,7 +104,7 @@ function readCases(group: string): readonly unknown[] {
   return (JSON.parse(text) as { cases: unknown[] }).cases;
 }
 
-/** A case's verifier as options of this package. */
+/** The verifier options for a case. */
 export function verifierOptions({ profile, verifier, now }: Vector): TokenVerifierOptions {
   const { issuers, requireHash: _, ...rest } = verifier;
   return {

@@ -7,7 +7,7 @@ type Schema = Readonly<Record<string, unknown>>;
 
 const root = JSON.parse(readFileSync(join(VECTORS, 'vectors.schema.json'), 'utf8')) as Schema;
 
-/** Words of JSON Schema that say nothing of validity. */
+/** Keywords of JSON Schema that do not affect validity. */
 const ANNOTATIONS = new Set(['$schema', '$defs', 'title', 'description', 'required', 'properties']);
 
 type Check = (value: unknown, operand: never, path: string, schema: Schema) => string[];
@@ -53,7 +53,7 @@ const CHECKS: Readonly<Record<string, Check>> = {
   },
 };
 
-/** What a vector file has against the schema beside it. */
+/** Checks a vector file against its schema. */
 export function faultsOfFile(text: string): string[] {
   return faults(JSON.parse(text), root, '');
 }

@@ -28,7 +28,7 @@ interface MacGroup {
 
 interface JwsGroup {
   readonly comment: string;
-  /** Absent where the excerpt leaves it out. */
+  /** Absent if the excerpt omits it. */
   readonly private?: JsonWebKey & { alg: SignatureAlgorithm };
   readonly public?: JsonWebKey & { alg: SignatureAlgorithm };
   readonly tests: readonly (Case & { readonly jws: string })[];
@@ -78,7 +78,7 @@ describe.each([
   );
   const longEnough = tests.filter(({ keySize }) => keySize >= bits);
 
-  /** The message takes the place of header and payload: bytes, which an HMAC takes as it takes a text. */
+  /** The message replaces header and payload. */
   function verify({ key, msg, tag }: MacCase): boolean {
     const parsed = parseKey({ alg, key: Buffer.from(key, 'hex') }, 'verify');
     return parsed.key!.verify({
