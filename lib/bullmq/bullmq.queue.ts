@@ -1,4 +1,4 @@
-import { DelayedError, type Job, type Queue, UnrecoverableError } from 'bullmq';
+import { DelayedError, type Queue, UnrecoverableError } from 'bullmq';
 import type { Duration } from '../clock/duration.js';
 import {
   type CancelWake,
@@ -9,11 +9,9 @@ import {
 import { WebhookConfigurationError, WebhookDeliveryError } from '../errors/webhook.error.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
 import {
-  type DeliveryProgress,
   FIRST_WAIT_AFTER_THROW,
   pendingReceipt,
   progressAfter,
-  receiptFacts,
   wasAttempt,
 } from '../queue/delivery-progress.js';
 import {
@@ -25,81 +23,20 @@ import {
   type EnqueuedDelivery,
   type KnownDelivery,
 } from '../queue/webhook-queue.js';
-import type { FailureReason } from '../queue/failure-reason.js';
 import { requireCount, resolveConcurrency } from '../queue/lane-slots.js';
-import {
-  deliveryLane,
-  deliveryOfStored,
-  storedDelivery,
-  type StoredDelivery,
-} from '../queue/stored-delivery.js';
-import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
+import { deliveryLane } from '../queue/stored-delivery.js';
 import { redisFailure } from '../redis/redis-failure.js';
+import {
+  deadDelivery,
+  type DeliveryJob,
+  type DeliveryJobData,
+  deliveryOf,
+  failureText,
+  jobData,
+  receiptOf,
+} from './delivery-job.js';
 import { DeliveryWorker } from './delivery-worker.js';
 import { LaneGate } from './lane-gate.js';
-
-/** Lists the settings of the server with which it can lose deliveries. */
-export async function durabilityFaults(queue: Queue): Promise<string[]> {
-  const client = await queue.getBackend().client;
-  const info = await client.info();
-  const faults: string[] = [];
-  if (/^aof_enabled:0/m.test(info)) {
-    faults.push(
-      'its append-only file is off, so a restart loses pending deliveries; set "appendonly yes"',
-    );
-  }
-  const policy = /^maxmemory_policy:(\S+)/m.exec(info)?.[1] ?? 'noeviction';
-  if (policy !== 'noeviction') {
-    faults.push(
-      `its maxmemory-policy is ${policy}, so a full server deletes deliveries; set "maxmemory-policy noeviction"`,
-    );
-  }
-  return faults;
-}
-
-/** The data of a job. */
-interface DeliveryJobData extends DeliveryProgress {
-  readonly delivery: StoredDelivery;
-}
-
-/** A job; its result is the number of attempts. */
-type DeliveryJob = Job<DeliveryJobData, number>;
-
-function jobData(delivery: WebhookDelivery, dueAt: number): DeliveryJobData {
-  return { delivery: storedDelivery(delivery), attempts: 0, dueAt, throws: 0 };
-}
-
-function deliveryOf({ delivery }: DeliveryJobData): WebhookDelivery {
-  return deliveryOfStored(delivery);
-}
-
-/** The failure of a dead job, as dashboards show it and {@link readFailure} parses it. */
-function failureText(reason: FailureReason, attempts: number): string {
-  return `${reason} after ${attempts} ${attempts === 1 ? 'attempt' : 'attempts'}`;
-}
-
-function readFailure(text: string): { reason: FailureReason; attempts: number } {
-  const [, reason = 'unknown', attempts = '0'] = /^(\S+) after (\d+) attempts?$/.exec(text) ?? [];
-  return { reason: reason as FailureReason, attempts: Number(attempts) };
-}
-
-/** @param now - epoch milliseconds */
-function receiptOf(job: DeliveryJob, state: string, now: number): KnownDelivery {
-  const facts = receiptFacts(job.data.delivery);
-  if (state === 'completed') return { ...facts, status: 'delivered', attempts: job.returnvalue };
-  if (state === 'failed') return { ...facts, status: 'dead', ...readFailure(job.failedReason) };
-  // A job that was brought forward keeps its old time in its data: writing it would race with the worker's own update.
-  const dueAt = state === 'delayed' ? job.data.dueAt : Math.min(job.data.dueAt, now);
-  return pendingReceipt(facts, { ...job.data, dueAt });
-}
-
-function deadDelivery(job: DeliveryJob): DeadDelivery {
-  return {
-    delivery: deliveryOf(job.data),
-    ...readFailure(job.failedReason),
-    diedAt: job.finishedOn ?? job.timestamp,
-  };
-}
 
 /** Concurrency, leases and retention of a {@link BullMqQueue}. */
 export interface BullMqQueueOptions {
@@ -414,4 +351,23 @@ async function changedState(
     if ((await job.getState()) === state) throw error;
     return false;
   }
+}
+
+/** Lists the settings of the server with which it can lose deliveries. */
+export async function durabilityFaults(queue: Queue): Promise<string[]> {
+  const client = await queue.getBackend().client;
+  const info = await client.info();
+  const faults: string[] = [];
+  if (/^aof_enabled:0/m.test(info)) {
+    faults.push(
+      'its append-only file is off, so a restart loses pending deliveries; set "appendonly yes"',
+    );
+  }
+  const policy = /^maxmemory_policy:(\S+)/m.exec(info)?.[1] ?? 'noeviction';
+  if (policy !== 'noeviction') {
+    faults.push(
+      `its maxmemory-policy is ${policy}, so a full server deletes deliveries; set "maxmemory-policy noeviction"`,
+    );
+  }
+  return faults;
 }

@@ -11,25 +11,26 @@ import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 import type { ContractCase } from './contract-case.interface.js';
 import { TestClock } from './test-clock.js';
 
-/** How to get at the queue under test. */
+/** The queue under test. */
 export interface WebhookQueueContractOptions {
-  /** Makes an empty queue that reads the time from this clock, or from a server's. */
+  /** Creates an empty queue that uses this clock, or the clock of its server. */
   readonly create: (clock: WebhookClock) => WebhookQueue | Promise<WebhookQueue>;
   /**
-   * Lets time pass; default: on the clock that `create` was given. A queue on a server's clock waits for
-   * real here.
+   * Lets time pass; default: advances the clock that `create` received. For a queue that uses the clock of its server,
+   * wait in real time.
    */
   readonly advance?: ((ms: number) => Promise<void>) | undefined;
 }
 
-/** Milliseconds that pass while a case waits for something to happen. */
+/** Milliseconds between two checks of a condition. */
 const STEP = 10;
+/** Checks of a condition before a case fails. */
 const PATIENCE = 500;
-/** A lease may have to end before a delivery runs again. */
+/** Milliseconds between two checks if a lease may have to expire first. */
 const LONG_STEP = 1_000;
 
 /**
- * The rules every {@link WebhookQueue} keeps, as cases for any test framework:
+ * The contract of {@link WebhookQueue} as test cases for any framework:
  *
  * @example
  * ```ts
@@ -60,7 +61,7 @@ type Script = (
   attempt: number,
 ) => DeliveryOutcome | Promise<DeliveryOutcome>;
 
-/** A queue on the bench, with a handler that follows a script and notes what it was given. */
+/** A queue whose handler follows a script and records its calls. */
 class Bench {
   readonly runs: { readonly id: string; readonly attempt: number }[] = [];
   readonly received: WebhookDelivery[] = [];
@@ -89,7 +90,7 @@ class Bench {
     return this.queue.enqueue(ids.map((id) => ({ delivery: deliveryNamed(id), notBefore })));
   }
 
-  /** What the queue knows of an id, told by recording it again. */
+  /** The receipt for an id that is enqueued again. */
   async receiptOf(id: string): Promise<DeliveryReceipt> {
     const [receipt] = await this.enqueue(id);
     return receipt!;
@@ -105,7 +106,7 @@ class Bench {
       if (await condition()) return;
       await this.advance(step);
     }
-    assert.fail('what the contract promises did not happen');
+    assert.fail('the expected state was not reached in time');
   }
 
   async untilRuns(count: number, step = STEP): Promise<void> {
@@ -123,7 +124,7 @@ class Bench {
 }
 
 const RULES: Record<string, (bench: Bench) => Promise<void>> = {
-  'hands a delivery over whole, as the first attempt': async (bench) => {
+  'passes a delivery unchanged to the handler, as attempt 1': async (bench) => {
     await bench.consume();
     const [receipt] = await bench.enqueue('whole');
 
@@ -132,13 +133,13 @@ const RULES: Record<string, (bench: Bench) => Promise<void>> = {
     assert.deepEqual(receipt, { id: 'whole', status: 'recorded' });
     assert.deepEqual(bench.runs, [{ id: 'whole', attempt: 1 }]);
     const expected = deliveryNamed('whole');
-    // Compared as a Buffer: a queue may give any Uint8Array back.
+    // A queue may return any Uint8Array.
     const received = bench.received[0]!;
     const bytes = Buffer.from(received.payload.bytes!);
     assert.deepEqual({ ...received, payload: { ...received.payload, bytes } }, expected);
   },
 
-  'records before anybody consumes': async (bench) => {
+  'keeps deliveries that are recorded before consume': async (bench) => {
     await bench.enqueue('early');
     await bench.advance(STEP);
     await bench.consume();
@@ -179,20 +180,20 @@ const RULES: Record<string, (bench: Bench) => Promise<void>> = {
     assert.equal(bench.runs.length, 1);
   },
 
-  'tells what it knows of an id, and records nothing by it': async (bench) => {
+  'finds known deliveries without recording anything': async (bench) => {
     await bench.consume(() => ({ type: 'dead', reason: 'http_500', attempts: 1 }));
     await bench.enqueue('asked');
     await bench.until(async () => (await bench.queue.listDead()).length === 1);
 
-    assert.deepEqual(await bench.queue.find(['nobody', 'asked', 'nobody']), [
+    assert.deepEqual(await bench.queue.find(['unknown', 'asked', 'unknown']), [
       undefined,
       { id: 'asked', status: 'dead', attempts: 1, reason: 'http_500' },
       undefined,
     ]);
-    assert.equal((await bench.receiptOf('nobody')).status, 'recorded');
+    assert.equal((await bench.receiptOf('unknown')).status, 'recorded');
   },
 
-  'hands nothing over before its time': async (bench) => {
+  'runs no delivery before it is due': async (bench) => {
     await bench.consume();
     const notBefore = bench.now() + 2_000;
     await bench.queue.enqueue([{ delivery: deliveryNamed('later'), notBefore }]);
@@ -203,7 +204,7 @@ const RULES: Record<string, (bench: Bench) => Promise<void>> = {
     await bench.untilRuns(1);
   },
 
-  'retries at the time it was told, as the next attempt': async (bench) => {
+  'retries at the time of the outcome, as the next attempt': async (bench) => {
     let at = Infinity;
     await bench.consume((_, attempt) =>
       attempt === 1
@@ -231,7 +232,7 @@ const RULES: Record<string, (bench: Bench) => Promise<void>> = {
     );
   },
 
-  'counts no attempt for a delivery that was put off': async (bench) => {
+  'counts no attempt for a deferred delivery': async (bench) => {
     await bench.consume(() =>
       bench.runs.length === 1 ? { type: 'defer', at: bench.now() + 500 } : { type: 'delivered' },
     );
@@ -246,7 +247,7 @@ const RULES: Record<string, (bench: Bench) => Promise<void>> = {
     );
   },
 
-  'keeps what was given up, and does not run it again': async (bench) => {
+  'lists a dead delivery and does not run it again': async (bench) => {
     await bench.consume(() => ({ type: 'dead', reason: 'http_500', attempts: 1 }));
     await bench.enqueue('lost');
     await bench.until(async () => (await bench.queue.listDead()).length === 1);
@@ -274,14 +275,14 @@ const RULES: Record<string, (bench: Bench) => Promise<void>> = {
     await bench.until(async () => (await bench.queue.listDead()).length === 1);
     isBroken = false;
 
-    assert.deepEqual(await bench.queue.redeliver(['revived', 'nobody', 'revived']), ['revived']);
+    assert.deepEqual(await bench.queue.redeliver(['revived', 'unknown', 'revived']), ['revived']);
     await bench.untilRuns(2);
 
     assert.deepEqual(bench.runs.at(-1), { id: 'revived', attempt: 1 });
     assert.deepEqual(await bench.queue.listDead(), []);
   },
 
-  'makes a delivery due that waits for its next attempt, as that attempt': async (bench) => {
+  'brings the next attempt of a pending delivery forward': async (bench) => {
     await bench.consume((_, attempt) =>
       attempt === 1
         ? { type: 'retry', at: bench.now() + 3_600_000, reason: 'http_500' }
@@ -295,7 +296,7 @@ const RULES: Record<string, (bench: Bench) => Promise<void>> = {
     assert.deepEqual(bench.runs.at(-1), { id: 'hurried', attempt: 2 });
   },
 
-  'makes a delivery due that waits for its first attempt': async (bench) => {
+  'brings the first attempt of a pending delivery forward': async (bench) => {
     await bench.consume();
     const notBefore = bench.now() + 3_600_000;
     await bench.queue.enqueue([{ delivery: deliveryNamed('early'), notBefore }]);
@@ -305,7 +306,7 @@ const RULES: Record<string, (bench: Bench) => Promise<void>> = {
     assert.deepEqual(bench.runs, [{ id: 'early', attempt: 1 }]);
   },
 
-  'leaves running and delivered deliveries alone when asked to redeliver them': async (bench) => {
+  'does not redeliver a running or delivered delivery': async (bench) => {
     let finish!: () => void;
     const attempt = new Promise<void>((resolve) => (finish = resolve));
     await bench.consume(async () => {
@@ -346,10 +347,10 @@ const RULES: Record<string, (bench: Bench) => Promise<void>> = {
     assert.equal(digestIn(await bench.receiptOf('digested')), 'sha256:1');
   },
 
-  'runs a delivery again whose handler threw, as the same attempt': async (bench) => {
+  'repeats the attempt if the handler throws': async (bench) => {
     await bench.consume(() =>
       bench.runs.length === 1
-        ? Promise.reject(new Error('the worker stumbled'))
+        ? Promise.reject(new Error('the handler failed'))
         : { type: 'delivered' },
     );
     await bench.enqueue('stumbled');
@@ -384,7 +385,7 @@ const RULES: Record<string, (bench: Bench) => Promise<void>> = {
     finish();
   },
 
-  'starts equals in the order they were recorded': async (bench) => {
+  'starts deliveries due at the same time in the order they were recorded': async (bench) => {
     const ids = Array.from({ length: 20 }, (_, index) => `in-order-${index}`);
     await bench.enqueue(...ids.slice(0, 10));
     await bench.enqueue(...ids.slice(10));
@@ -418,7 +419,7 @@ const RULES: Record<string, (bench: Bench) => Promise<void>> = {
     assert.equal(await stopped, 0);
   },
 
-  'waits no longer than the deadline, and says what is left': async (bench) => {
+  'stops at the deadline and returns the number of unfinished deliveries': async (bench) => {
     let finish!: () => void;
     const attempt = new Promise<void>((resolve) => (finish = resolve));
     await bench.queue.consume(async (delivery, number) => {
@@ -436,7 +437,7 @@ const RULES: Record<string, (bench: Bench) => Promise<void>> = {
     finish();
   },
 
-  'takes nothing new once it was stopped': async (bench) => {
+  'refuses new deliveries after it was stopped': async (bench) => {
     await bench.consume();
     await bench.stop(0);
 

@@ -31,7 +31,7 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
   });
   for (const { name, run } of contract) it(name, run, 20_000);
 
-  it('is redelivered by one of two that do so at the same time', async () => {
+  it('redelivers each dead delivery once if two processes redeliver it at the same time', async () => {
     const { name } = bullQueue();
     const deliveries = Array.from({ length: 20 }, (_, n) => due(`dead-${n}`));
     const ids = deliveries.map(({ delivery }) => delivery.id);
@@ -60,11 +60,11 @@ describe('BullMqQueue on a server', () => {
   it.each([
     ['without an append-only file', 'aof_enabled:0', 'maxmemory_policy:noeviction', /appendonly/],
     ['that evicts', 'aof_enabled:1', 'maxmemory_policy:allkeys-lru', /allkeys-lru/],
-  ])('%s warns of what it may lose', async (_, persistence, memory, expected) => {
+  ])('%s warns that deliveries can be lost', async (_, persistence, memory, expected) => {
     expect(await warningsOn(persistence, memory)).toEqual([expect.stringMatching(expected)]);
   });
 
-  it('that is set up for it says nothing', async () => {
+  it('with a durable configuration does not warn', async () => {
     expect(await warningsOn('aof_enabled:1', 'maxmemory_policy:noeviction')).toEqual([]);
   });
 });
@@ -75,8 +75,8 @@ describe('new BullMqQueue', () => {
   it.each([
     ['no queue', {}, {}, 'queue'],
     ['no concurrency', queue, { concurrency: 0 }, 'concurrency'],
-    ['a lease that ends before an attempt may', queue, { lease: '1s' }, 'lease'],
-    ['a duration that is none', queue, { keepDelivered: 'long' }, 'keepDelivered'],
+    ['a lease that is too short', queue, { lease: '1s' }, 'lease'],
+    ['an invalid duration', queue, { keepDelivered: 'long' }, 'keepDelivered'],
   ])('refuses %s', (_, given, options, path) => {
     expect(() => new BullMqQueue(given as Queue, options)).toThrow(
       expect.objectContaining({

@@ -16,7 +16,7 @@ const mending: (() => Promise<unknown>)[] = [];
 const closing: (() => Promise<unknown>)[] = [];
 const late: RedisProcess[] = [];
 
-/** Mends what was at fault: BullMQ closes nothing that was never open, and its timers would outlive the test. */
+/** Repairs the server after the test: BullMQ cannot close a connection that was never open. */
 function afterwards(mend: () => Promise<unknown>): void {
   mending.push(mend);
 }
@@ -44,13 +44,13 @@ function queueOn(
   const deliveries = new BullMqQueue(queue, { clock });
   closing.push(
     async () => queue.disconnect(),
-    // It says goodbye to Redis, which is stopped next.
+    // Before the server is stopped.
     async () => deliveries.stop((clock ?? new SystemClock()).now() + 5_000),
   );
   return [deliveries, failed];
 }
 
-/** Records until the server has no room left. */
+/** Records deliveries until the memory of the server is full. */
 async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
   for (let n = 0; ; n++) {
     try {
@@ -63,8 +63,8 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
   }
 }
 
-(await describeWith('Redis'))('A Redis that is at fault', () => {
-  it('is said to be full, keeps what it took, and goes on when it has room again', async () => {
+(await describeWith('Redis'))('BullMqQueue on a faulty Redis', () => {
+  it('reports a full server, keeps recorded deliveries, and continues once memory is free', async () => {
     const server = await redis(['maxmemory', '12mb'], ['maxmemory-policy', 'noeviction']);
     const [queue] = queueOn(server.port);
     const taken: string[] = [];
@@ -92,13 +92,13 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
     expect(runs.toSorted()).toEqual([...taken, 'a'].toSorted());
   }, 30_000);
 
-  it('delivers while it is full, and loses no outcome for good', async () => {
+  it('delivers from a full server and records every outcome in the end', async () => {
     const server = await redis(['maxmemory', '12mb'], ['maxmemory-policy', 'noeviction']);
     const [queue] = queueOn(server.port);
     const taken: string[] = [];
     await fill(queue, taken);
     const runs = new Set<string>();
-    // What it cannot write down for want of memory it does again; delivered twice is allowed, lost is not.
+    // An outcome that does not fit is repeated: duplicates are allowed, losses are not.
     await queue.consume(async ({ id }) => {
       runs.add(id);
       return { type: 'delivered' };
@@ -111,7 +111,7 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
     expect([...runs].toSorted()).toEqual(taken.toSorted());
   }, 60_000);
 
-  it('is said to be a replica', async () => {
+  it('reports a read-only replica', async () => {
     const primary = await redis();
     const replica = await redis(['replicaof', `127.0.0.1 ${primary.port}`]);
     const [queue] = queueOn(replica.port);
@@ -123,7 +123,7 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
     expect(await queueOn(primary.port)[0].find(['x'])).toEqual([undefined]);
   }, 20_000);
 
-  /** What a call comes to that waits for Redis for as long as it may. */
+  /** The error of a call after its timeout. */
   async function failureOf(
     port: number,
     connection: object,
@@ -132,7 +132,7 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
     const clock = new TestClock();
     const [queue, failed] = queueOn(port, connection, clock);
     const failure = ask(queue).catch((error: unknown) => error);
-    // BullMQ has to have tried, and to have failed.
+    // After the first failed connection attempt.
     await failed;
     await clock.advance(10_000);
     return failure;
@@ -142,7 +142,7 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
     ['a wrong password', { password: 'not-to-be-shown' }],
     ['no password', {}],
   ])(
-    'is said to refuse %s',
+    'reports %s',
     async (_, credentials) => {
       const server = await redis(['requirepass', 'right']);
       afterwards(async () => server.command('AUTH right\r\nCONFIG SET requirepass ""'));
@@ -159,7 +159,7 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
     20_000,
   );
 
-  it('that has gone keeps no process from ending', async () => {
+  it('lets the process end while Redis is unavailable', async () => {
     const server = await redis();
     const script = fileURLToPath(new URL('leaver.process.mjs', import.meta.url));
     const leaver = spawn(process.execPath, [script, JSON.stringify({ port: server.port })]);
@@ -172,16 +172,16 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
 
     leaver.stdin.write('stop');
     expect(await words.next()).toMatchObject({ value: 'stopped' });
-    // Where something is left, it never ends, and the test runs into its bound.
+    // The process ends only if no handle is left open.
     expect(await ended).toEqual([0, null]);
   }, 30_000);
 
   it.each<[string, (queue: BullMqQueue) => Promise<unknown>]>([
-    ['publish', async (queue) => queue.enqueue([due('x')])],
-    ['start', async (queue) => queue.consume(async () => ({ type: 'delivered' }))],
-    ['ask', async (queue) => queue.find(['x'])],
+    ['enqueue', async (queue) => queue.enqueue([due('x')])],
+    ['consume', async (queue) => queue.consume(async () => ({ type: 'delivered' }))],
+    ['find', async (queue) => queue.find(['x'])],
   ])(
-    'is said to be away to those who %s, before they wait for ever',
+    'reports an unavailable server within the timeout to %s',
     async (_, ask) => {
       const port = await freePort();
       afterwards(async () => late.push(await RedisProcess.startAt(port)));

@@ -1,4 +1,4 @@
-// Consumes from a Redis, and stops when it is told to. It calls no exit: it ends if nothing is left behind.
+// Consumes from a Redis until it reads a line. It never calls exit(): it ends only if no handle is left open.
 import { once } from 'node:events';
 import { Queue } from 'bullmq';
 import { BullMqQueue } from '../../dist/bullmq/index.js';

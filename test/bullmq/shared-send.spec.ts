@@ -8,12 +8,12 @@ import { SECRET, startApp, type StartedApp } from '../fixtures/receiver-app.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { WireReceiver } from '../publisher/wire-receiver.js';
 
-/** The queue of a process that never gets a delivery, as the others are faster. */
+/** A queue of a process that never runs a delivery itself. */
 class AlwaysSecond extends BullMqQueue {
   override async consume(): Promise<void> {}
 }
 
-(await describeWith('Redis'))('send, where another process makes the attempt', () => {
+(await describeWith('Redis'))('send, if another process makes the attempt', () => {
   const queues: Queue[] = [];
   let receiver: WireReceiver;
   let apps: StartedApp[];
@@ -52,11 +52,11 @@ class AlwaysSecond extends BullMqQueue {
 
   const send = () => apps[0]!.app.get(WebhookPublisher).send('crm', 'order.created', { id: 1 });
 
-  it('tells that it was delivered', async () => {
+  it('reports a successful attempt', async () => {
     expect(await send()).toMatchObject({ status: 'delivered', attempts: 1 });
   });
 
-  it('tells that it failed, and when it is tried again', async () => {
+  it('reports a failed attempt and the time of the next', async () => {
     receiver.script = () => ({ status: 500 });
 
     expect(await send()).toMatchObject({
@@ -67,7 +67,7 @@ class AlwaysSecond extends BullMqQueue {
     });
   });
 
-  it('tells that it waits for a destination that has asked for it', async () => {
+  it('reports that it waits until the Retry-After of the destination', async () => {
     receiver.script = () => ({ status: 503, headers: { 'Retry-After': '3600' } });
     await send();
 

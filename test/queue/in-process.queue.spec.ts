@@ -8,7 +8,7 @@ import type { DeliveryOutcome } from '../../lib/queue/webhook-queue.js';
 import { webhookQueueContract } from '../../lib/testing/webhook-queue.contract.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 
-describe('InProcessQueue keeps the contract', () => {
+describe('InProcessQueue fulfils the contract', () => {
   const cases = webhookQueueContract({
     create: (clock) => new InProcessQueue({ clock, concurrency: 100 }),
   });
@@ -28,14 +28,14 @@ describe('the delivery queue contract', () => {
     }
   }
 
-  it('finds a queue out that records an id twice', async () => {
+  it('detects a queue that records an id twice', async () => {
     const cases = webhookQueueContract({ create: (clock) => new Broken({ clock }) });
     const rule = cases.find(({ name }) => name.startsWith('records an id once'))!;
 
     await expect(rule.run()).rejects.toThrow();
   });
 
-  it('finds a queue out that counts a deferral as an attempt', async () => {
+  it('detects a queue that counts a deferral as an attempt', async () => {
     class Counting extends InProcessQueue {
       override consume(handler: Parameters<InProcessQueue['consume']>[0]): void {
         super.consume(async (delivery, attempt) => {
@@ -54,7 +54,7 @@ describe('the delivery queue contract', () => {
 });
 
 describe('InProcessQueue', () => {
-  it('refuses what goes over its number, whole batches at a time', async () => {
+  it('refuses a whole batch that exceeds maxPending', async () => {
     const { queue, enqueue } = bench({ maxPending: 3 });
     await enqueue('a', 'b');
 
@@ -64,7 +64,7 @@ describe('InProcessQueue', () => {
     await expect(enqueue('d')).rejects.toThrow(/raise maxPending/);
   });
 
-  it('refuses what goes over its bytes', async () => {
+  it('refuses a delivery that exceeds maxBytes', async () => {
     const { queue, enqueue } = bench({ maxBytes: 10_000 });
     await enqueue('a');
 
@@ -74,7 +74,7 @@ describe('InProcessQueue', () => {
     expect(queue.size).toBe(1);
   });
 
-  it('runs no more at once than it may', async () => {
+  it('runs at most `concurrency` attempts at once', async () => {
     const { queue, enqueue, clock } = bench({ concurrency: 2, concurrencyPerDestination: 2 });
     const open: (() => void)[] = [];
     let most = 0;
@@ -101,7 +101,7 @@ describe('InProcessQueue', () => {
   it.each<[string, (index: number) => object]>([
     ['an endpoint', () => ({ endpointId: 'black-hole' })],
     ['an origin', (index) => ({ endpointId: undefined, url: `https://hole.example/${index}` })],
-  ])('keeps %s that answers nobody from holding up the others', async (_, destination) => {
+  ])('delivers to others while %s does not answer', async (_, destination) => {
     const { queue, clock } = bench({ concurrency: 8 });
     const stuck: string[] = [];
     const answered: string[] = [];
@@ -147,7 +147,7 @@ describe('InProcessQueue', () => {
     120_000,
   );
 
-  it('gives every destination its turns, and no more than its slots, until all are done', async () => {
+  it('delivers everything with at most concurrencyPerDestination attempts at once to each', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(fc.record({ to: fc.constantFrom('a', 'b', 'c'), wait: fc.nat({ max: 3 }) })),
@@ -183,7 +183,7 @@ describe('InProcessQueue', () => {
     );
   });
 
-  it('keeps dead deliveries however many succeed after them, up to a bound of their own', async () => {
+  it('remembers dead deliveries independently of delivered ones, up to rememberDead', async () => {
     const { queue, enqueue, clock } = bench({ rememberFinished: 1, rememberDead: 2 });
     queue.consume(async ({ id }) =>
       id.startsWith('dead')
@@ -202,7 +202,7 @@ describe('InProcessQueue', () => {
     expect(forgotten).toMatchObject({ status: 'recorded' });
   });
 
-  it('lets the oldest dead deliveries go when the living need their room', async () => {
+  it('drops the oldest dead payloads when pending deliveries need the memory', async () => {
     const { queue, clock } = bench({ maxBytes: 10_000 });
     let outcome: DeliveryOutcome = { type: 'dead', reason: 'http_500', attempts: 1 };
     queue.consume(async () => outcome);
@@ -220,7 +220,7 @@ describe('InProcessQueue', () => {
     expect(receipt).toMatchObject({ status: 'dead' });
   });
 
-  it('forgets finished ids beyond its memory, the oldest first', async () => {
+  it('forgets the oldest delivered ids beyond rememberFinished', async () => {
     const { queue, enqueue, clock } = bench({ rememberFinished: 2 });
     queue.consume(async () => ({ type: 'delivered' }));
     await enqueue('a', 'b', 'c');
@@ -230,7 +230,7 @@ describe('InProcessQueue', () => {
     expect(receipts.map(({ status }) => status)).toEqual(['delivered', 'delivered', 'recorded']);
   });
 
-  it('arms one wake-up, whatever waits, and none when it is stopped', async () => {
+  it('keeps one timer for all pending deliveries, and none after it was stopped', async () => {
     const { queue, clock } = bench();
     queue.consume(async () => ({ type: 'delivered' }));
     for (const wait of [3_000, 1_000, 2_000]) {
@@ -246,7 +246,7 @@ describe('InProcessQueue', () => {
     expect(clock.waiting).toBe(0);
   });
 
-  it('runs at its stop what is due by then, since nobody will later', async () => {
+  it('runs due deliveries when it stops', async () => {
     const { queue, enqueue, clock } = bench({ concurrency: 1 });
     const ran: string[] = [];
     queue.consume(async ({ id }) => {
@@ -261,7 +261,7 @@ describe('InProcessQueue', () => {
     expect(ran).toEqual(['a', 'b', 'c']);
   });
 
-  it('waits longer after every throw, without counting attempts', async () => {
+  it('waits longer each time the handler throws, without counting attempts', async () => {
     const { queue, enqueue, clock } = bench();
     const runs: [number, number][] = [];
     const start = clock.now();
@@ -281,7 +281,7 @@ describe('InProcessQueue', () => {
     ]);
   });
 
-  it('waits anew from the shortest once a run did not throw', async () => {
+  it('starts with the shortest wait again after a run that did not throw', async () => {
     const { queue, enqueue, clock } = bench();
     const runs: number[] = [];
     const start = clock.now();
@@ -296,7 +296,7 @@ describe('InProcessQueue', () => {
     expect(runs).toEqual([0, 1_000, 3_000, 3_010, 4_010]);
   });
 
-  it('serves one publisher', () => {
+  it('refuses a second publisher', () => {
     const { queue } = bench();
     queue.consume(async () => ({ type: 'delivered' }));
 
@@ -310,13 +310,13 @@ describe('InProcessQueue', () => {
     { maxBytes: 1.5 },
     { rememberFinished: NaN },
     { rememberDead: 0 },
-  ])('refuses the bound %j', (options) => {
+  ])('refuses the limit %j', (options) => {
     expect(() => new InProcessQueue(options)).toThrow(WebhookConfigurationError);
   });
 });
 
 describe('DueHeap', () => {
-  it('gives what is due first, equals in their order, as sorting would', () => {
+  it('pops items in the order of due times, then of insertion', () => {
     fc.assert(
       fc.property(fc.array(fc.integer({ min: 0, max: 20 })), (times) => {
         const items = times.map((due, order) => ({ due, order }));
@@ -332,8 +332,8 @@ describe('DueHeap', () => {
 });
 
 /**
- * What 95 endpoints that answer within 100 ms get in 30 seconds from the time that `slow` others take 14 seconds. Each
- * gets five events a second, which is as much as the slots allow.
+ * Counts the deliveries to 95 endpoints that take 100 ms, during 30 seconds in which `slow` others take 14 seconds. Each
+ * endpoint gets five events a second, which uses all slots.
  */
 async function fastDeliveries(slow: number, slowFrom: number): Promise<number> {
   const { queue, clock } = bench({ maxPending: 1_000_000 });
