@@ -15,13 +15,13 @@ export { WebhookVerifier } from './receiver/webhook.verifier.js';
 export type { WebhookRequestLike } from './request/incoming-webhook.js';
 export { WebhookDispatcher } from './receiver/handlers/webhook.dispatcher.js';
 export { WebhookInbox } from './receiver/queued/webhook.inbox.js';
-export { WebhookException } from './receiver/answers/webhook.exception.js';
+export { WebhookException } from './receiver/answers/webhook-answer.js';
 export type { WebhookAnswerCode } from './request/webhook-answers.js';
 export type { WebhookReceiverOptions } from './receiver/receiver-options.interface.js';
 export type { WebhookIssuer } from './keys/webhook-issuer.js';
 export type { WebhookTokenClaims } from './token/webhook-claims.interface.js';
-export { WEBHOOK_RECEIVED_CHANNEL } from './receiver/receiver.diagnostics.js';
-export type { WebhookReceivedMessage } from './receiver/receiver.diagnostics.js';
+export { WEBHOOK_RECEIVED_CHANNEL } from './receiver/receiver.reporter.js';
+export type { WebhookReceivedMessage } from './receiver/receiver.reporter.js';
 
 // Explaining
 export type { WebhookExplanation } from './explain/webhook-explanation.interface.js';

@@ -17,7 +17,7 @@ import type { KeyRingOptions } from '../token/keys/key-ring.js';
 import type { KeySource } from '../token/keys/key-source.js';
 import { after } from '../token/maybe-promise.js';
 
-const isText = (value: unknown): boolean => typeof value === 'string' && value !== '';
+const isNonEmptyString = (value: unknown): boolean => typeof value === 'string' && value !== '';
 
 /** A type, or all types of a family. */
 const isMediaType = (value: unknown): boolean =>
@@ -29,7 +29,7 @@ const ISSUER: OptionShape<WebhookIssuer> = {
   keys: { holds: Array.isArray, message: 'must be a list: [{ kid, alg, key }], with one key too' },
   jwksUri: undefined,
   events: {
-    holds: (value) => Array.isArray(value) && value.every(isText),
+    holds: (value) => Array.isArray(value) && value.every(isNonEmptyString),
     message: "must be a list of event patterns: ['order.*']",
   },
   contentTypes: {
@@ -38,10 +38,10 @@ const ISSUER: OptionShape<WebhookIssuer> = {
   },
 };
 
-/** Stands in for an issuer that is none, so that the others keep their places in the list. */
+/** Replaces an invalid entry, so that the others keep their indexes. */
 const NO_ISSUER: WebhookIssuer = { issuer: '' };
 
-/** Checks that issuers are what their type says, wherever they come from. */
+/** Checks the shape of issuers from the options or a provider. */
 export function checkIssuers(
   issuers: readonly unknown[],
   faults: ConfigurationFaults,
@@ -57,7 +57,7 @@ function checkIssuer(issuer: unknown, faults: ConfigurationFaults): WebhookIssue
   const { keys, secret, jwksUri } = issuer as Partial<WebhookIssuer>;
   const fit = { ...NO_ISSUER, ...checkShape(issuer, ISSUER, faults) };
   const missing = (value: unknown): string =>
-    `the secret of ${isText(fit.issuer) ? `"${fit.issuer}"` : 'this issuer'} is ${String(value)}: is the environment variable set?`;
+    `the secret of ${isNonEmptyString(fit.issuer) ? `"${fit.issuer}"` : 'this issuer'} is ${String(value)}: is the environment variable set?`;
   const isMisspelt = misspeltOptions(issuer, ISSUER).includes('secret');
   const alone = keys === undefined && jwksUri === undefined && !isMisspelt;
   if (secret === null || (secret === undefined && alone)) {
@@ -71,17 +71,17 @@ function checkIssuer(issuer: unknown, faults: ConfigurationFaults): WebhookIssue
   return fit;
 }
 
-/** Whom a receiver trusts, now and after every change. */
+/** The issuers that a receiver trusts, now and after every change. */
 export interface ReceiverIssuers {
   readonly keys: KeySource;
-  /** The events an issuer may send, by the list its key is taken from. */
+  /** The events that an issuer may send. */
   readonly allowedEvents: ValuesByIssuer;
   /** The media types that bodies of an issuer may have. */
   readonly allowedContentTypes: ValuesByIssuer;
   /**
-   * Has the keys ready before the first request.
+   * Loads the keys before the first request.
    *
-   * @throws {@link WebhookConfigurationError} with every fault, paths below the receiver
+   * @throws {@link WebhookConfigurationError} with every fault; paths are relative to the receiver
    */
   start(): Promise<void>;
 }
@@ -97,11 +97,11 @@ interface ReceiverIssuersContext {
   readonly remote: RemoteKeySets;
   readonly clock: WebhookClock;
   readonly log: KeyLog;
-  /** The receiver in words, for the log. */
+  /** The receiver's name for the log. */
   readonly name: string;
 }
 
-/** Issuers that stand in the options. */
+/** Issuers that are listed in the options. */
 export function listedIssuers(
   issuers: readonly WebhookIssuer[],
   { keyOptions, remote, clock, log }: ReceiverIssuersContext,
@@ -120,13 +120,13 @@ export function listedIssuers(
   };
 }
 
-/** Issuers that a provider gives, and goes on giving. */
+/** Issuers from a provider, which may change. */
 export function providedIssuers(
   provider: KeyProvider<readonly WebhookIssuer[]>,
   durations: { readonly ttl: number; readonly maxStale: number },
   { keyOptions, remote, clock, log, name }: ReceiverIssuersContext,
 ): ReceiverIssuers {
-  const told = new Set<string>();
+  const logged = new Set<string>();
   const provided = new ProvidedKeys({
     provider,
     ...durations,
@@ -135,9 +135,9 @@ export function providedIssuers(
     parse: (given: unknown) => {
       const list = readIssuers(given, keyOptions, remote);
       const notices = list.notices(clock.now() / 1_000);
-      for (const notice of notices) if (!told.has(notice)) log('warn', notice);
-      told.clear();
-      for (const notice of notices) told.add(notice);
+      for (const notice of notices) if (!logged.has(notice)) log('warn', notice);
+      logged.clear();
+      for (const notice of notices) logged.add(notice);
       return list;
     },
   });
@@ -148,8 +148,7 @@ export function providedIssuers(
       },
       latest: () => provided.latest?.ring,
     },
-    // The list that is held: a token that was verified a moment ago with one that has been replaced is
-    // allowed what its issuer may send now.
+    // The current list, also for a token that was just verified with the previous one.
     allowedEvents: {
       get: (issuer) => (provided.latest === undefined ? [] : provided.latest.eventsOf(issuer)),
     },
@@ -166,7 +165,7 @@ export function providedIssuers(
           [
             {
               path: 'issuers',
-              message: `the KeyProvider could not load them (${reasonOf(error)}): start the application when its source can be reached`,
+              message: `the KeyProvider could not load them (${reasonOf(error)}); start the application when its source is reachable`,
             },
           ],
           { cause: error },
@@ -179,11 +178,11 @@ export function providedIssuers(
 function readIssuers(given: unknown, options: KeyRingOptions, remote: RemoteKeySets): IssuerList {
   const faults = new ConfigurationFaults('');
   if (!Array.isArray(given)) {
-    faults.add('issuers', 'load() of the KeyProvider must give a list: [{ issuer, secret }]');
+    faults.add('issuers', 'load() of the KeyProvider must return a list: [{ issuer, secret }]');
     throw new WebhookConfigurationError(faults.all);
   }
   const issuers = checkIssuers(given as readonly unknown[], faults);
-  // What is misshapen already would be said to be wrong in other ways too.
+  // A malformed entry would cause further, misleading faults.
   if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
   const { list, faults: wrong } = IssuerList.read(issuers, options, remote);
   if (wrong.length > 0) throw new WebhookConfigurationError(wrong);

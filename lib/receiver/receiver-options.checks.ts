@@ -13,10 +13,11 @@ import type { RetryScheduleOptions } from '../queue/retry-schedule.js';
 import { checkIssuers } from './receiver-issuers.js';
 import type { WebhookReceiverOptions, WebhookReplayOptions } from './receiver-options.interface.js';
 
-const isText = (value: unknown): boolean => typeof value === 'string' && value !== '';
-const isTexts = (value: unknown): boolean => Array.isArray(value) && value.every(isText);
+const isNonEmptyString = (value: unknown): boolean => typeof value === 'string' && value !== '';
+const isStringList = (value: unknown): boolean =>
+  Array.isArray(value) && value.every(isNonEmptyString);
 const isBoolean = (value: unknown): boolean => typeof value === 'boolean';
-/** By its methods, so that one that extends another copy of the class is one too. */
+/** By its methods, so that a provider that extends another copy of the class is accepted. */
 const isProvider = (value: unknown): boolean => hasMethods(value, ['load', 'refresh', 'subscribe']);
 const isOneOf =
   (...words: string[]) =>
@@ -24,12 +25,15 @@ const isOneOf =
     typeof value === 'string' && words.includes(value);
 
 const RECEIVER: OptionShape<WebhookReceiverOptions> = {
-  name: { holds: isText, message: 'must be a text that is not empty' },
-  path: { holds: (value) => typeof value === 'string', message: 'must be a text like "webhooks"' },
+  name: { holds: isNonEmptyString, message: 'must be a non-empty string' },
+  path: {
+    holds: (value) => typeof value === 'string',
+    message: 'must be a string such as "webhooks"',
+  },
   issuers: {
     holds: (value) => Array.isArray(value) || isProvider(value),
     message:
-      'must be a list: [{ issuer, secret }], with one issuer too; or an instance of a class that extends KeyProvider',
+      'must be a list, also with one issuer: [{ issuer, secret }]; or an instance of a class that extends KeyProvider',
   },
   jwksFetch: {
     holds: isOptions,
@@ -40,16 +44,15 @@ const RECEIVER: OptionShape<WebhookReceiverOptions> = {
     message: "must be a list: ['webhook-token', 'swt-draft-00', 'swt-draft-02']",
   },
   audience: {
-    holds: (value) => isText(value) || (isTexts(value) && (value as []).length > 0),
-    message:
-      'must be a text or a list of texts, none of them empty; leave it out to have no audience',
+    holds: (value) => isNonEmptyString(value) || (isStringList(value) && (value as []).length > 0),
+    message: 'must be a non-empty string or a list of them; omit it to have no audience',
   },
   clockTolerance: undefined,
   maxTokenLifetime: undefined,
   requireHash: {
-    // A text from the environment is true even where it says 'false', and must not be guessed at.
+    // A string from the environment, such as 'false', must not be taken as true.
     holds: isBoolean,
-    message: 'must be true or false, not a text or a number',
+    message: 'must be a boolean, not a string or a number',
   },
   maxBodyBytes: undefined,
   maxJsonMembers: {
@@ -67,7 +70,7 @@ const RECEIVER: OptionShape<WebhookReceiverOptions> = {
   },
   queue: {
     holds: (value) => hasMethods(value, ['enqueue', 'consume', 'listDead', 'redeliver', 'stop']),
-    message: 'must be a WebhookQueue, as PgBossQueue',
+    message: 'must be a WebhookQueue, such as PgBossQueue',
   },
   retry: { holds: isOptions, message: 'must be an object: { attempts, schedule, jitter }' },
   unhandledEvent: {
@@ -78,7 +81,7 @@ const RECEIVER: OptionShape<WebhookReceiverOptions> = {
     holds: (value) => value === false || isOptions(value),
     message: 'must be the options of a ValidationPipe, or false for no validation',
   },
-  allowWeakSecrets: { holds: isBoolean, message: 'must be true or false, not a text or a number' },
+  allowWeakSecrets: { holds: isBoolean, message: 'must be a boolean, not a string or a number' },
 };
 
 const REPLAY: OptionShape<WebhookReplayOptions> = {
@@ -101,11 +104,11 @@ const isByteCount = {
 
 const SPOOL: OptionShape<WebhookSpoolOptions> = {
   above: isByteCount,
-  directory: { holds: isText, message: 'must be the path of a directory' },
+  directory: { holds: isNonEmptyString, message: 'must be the path of a directory' },
   maxBytes: isByteCount,
 };
 
-/** What is in them is checked where they are read. */
+/** The values are checked by `resolveRetrySchedule`. */
 const RETRY: OptionShape<RetryScheduleOptions> = {
   attempts: undefined,
   schedule: undefined,
@@ -125,9 +128,9 @@ const JWKS_FETCH: OptionShape<JwksFetchOptions> = {
 };
 
 /**
- * Checks that a receiver's options are what their types say, before anything is done with them.
+ * Checks the shape of a receiver's options.
  *
- * @returns the options that are, and the faults of the others, with paths below the receiver
+ * @returns the well-formed options, and the faults of the others with paths relative to the receiver
  */
 export function checkReceiverOptions(options: unknown): {
   options: WebhookReceiverOptions;
@@ -155,7 +158,7 @@ export function checkReceiverOptions(options: unknown): {
   };
 }
 
-/** Array.isArray, for lists that are readonly. */
+/** `Array.isArray` for readonly lists. */
 export function isList<Item>(value: readonly Item[] | object): value is readonly Item[] {
   return Array.isArray(value);
 }

@@ -15,89 +15,88 @@ import type { QueuedEvents } from './queued/queued-events.resolver.js';
 import type { PayloadValidator } from './handlers/payload-validator.js';
 import type { LeaseKeeper } from './replay/lease-keeper.js';
 
-/** What a receiver remembers, and what it does with a copy. */
+/** How a receiver recognises duplicates, and how it answers them. */
 export interface WebhookReplayOptions {
-  /** Where handled events are remembered. Default: in memory, which protects one process. */
+  /** Stores handled events. Default: in memory, which protects one process only. */
   readonly store?: ReplayStore | undefined;
-  /** A copy of a handled event is answered as a success (`acknowledge`, default) or 401 (`reject`). */
+  /** Answers a duplicate of a handled event with a success (`acknowledge`, default) or 401 (`reject`). */
   readonly onDuplicate?: 'acknowledge' | 'reject' | undefined;
-  /** How long a sender may repeat an event, as milliseconds or text; default `'96h'`. */
+  /** How long a sender may repeat an event, in milliseconds or as a string; default `'96h'`. */
   readonly window?: Duration | undefined;
   /**
-   * After how long an event that a crashed process was handling is free again, as milliseconds or
-   * text; default `'30s'`. A handler may run longer: its lease is extended.
+   * Time after which an event of a crashed process can be handled again, in milliseconds or as a string; default `'30s'`. The lease
+   * of a running handler is extended, so it may run longer.
    */
   readonly lease?: Duration | undefined;
 }
 
-/** One receiver: whom it trusts, where it listens and how strict it is. */
+/** A receiver: the issuers it trusts, its path, and its rules. */
 export interface WebhookReceiverOptions {
-  /** Names the receiver for handlers and endpoints; default `'default'`. */
+  /** Name of the receiver, for handlers and routes; default `'default'`. */
   readonly name?: string | undefined;
   /** Where HEAD and POST are mounted, under the application's global prefix and version. Without it, only `@WebhookRoute()` routes receive. */
   readonly path?: string | undefined;
   /**
-   * Everybody whose events are received; or a provider that gives this list, and gives it anew while the
-   * application runs. The provider is asked when modules are initialised.
+   * The issuers whose events are received, or a provider of this list, which may change while the application runs. The provider is
+   * first called when modules are initialised.
    */
   readonly issuers: readonly WebhookIssuer[] | KeyProvider<readonly WebhookIssuer[]>;
   /** How the key sets of issuers with a `jwksUri` are fetched. */
   readonly jwksFetch?: JwksFetchOptions | undefined;
   /**
    * Wire formats to accept, one or several: `'webhook-token'`, `'swt-draft-00'`, `'swt-draft-02'`; default
-   * `['webhook-token']`. A token is held against the rules of one of them, chosen by its `typ` and by the form
-   * of its data.
+   * `['webhook-token']`. A token is checked by the rules of one of them, chosen by its `typ` and the form of its data.
    */
   readonly profiles?: readonly WebhookProfile[] | undefined;
-  /** Who this receiver is. With one, a token must name it; without, a token that names any is refused. */
+  /** This receiver's audience: a token must contain it. Without one, a token with an audience is refused. */
   readonly audience?: string | readonly string[] | undefined;
   /** Seconds by which two clocks may differ, 0 to 300; default 60. `swt-draft-00` has none. */
   readonly clockTolerance?: number | undefined;
-  /** Seconds between `iat` and `exp` at the most; default 3600. */
+  /** Maximum seconds between `iat` and `exp`; default 3600. */
   readonly maxTokenLifetime?: number | undefined;
-  /** Refuse a body that no digest in the token authenticates; default `true`. The drafts always require one. */
+  /** Refuse a body that no hash in the token covers; default `true`. The draft profiles always require a hash. */
   readonly requireHash?: boolean | undefined;
-  /** Bytes of a body at the most; default 33554432 (32 MiB). */
+  /** Maximum bytes of a body; default 33554432 (32 MiB). */
   readonly maxBodyBytes?: number | undefined;
   /**
    * Members of a JSON body, or of the data in a token: names in objects plus elements of arrays, at all levels; default 100,000.
    * A body with more is answered with 400 `invalid_payload` before it is parsed.
    */
   readonly maxJsonMembers?: number | undefined;
-  /** Where large bodies are kept while they are verified and handled: files, by default above 1 MiB; `false` for memory. */
+  /** Writes large bodies to temporary files while they are verified and handled, by default above 1 MiB; `false` keeps them in memory. */
   readonly spool?: WebhookSpoolOptions | false | undefined;
   readonly replay?: WebhookReplayOptions | undefined;
   /**
-   * When a sender gets its success: once the event was handled (`handled`, default; 204), or once `queue` has recorded
-   * it (`queued`; 202), after which its handlers run until one round succeeds. Holds for `path`; a route's method is its
-   * handler, and is always run before the answer.
+   * When a sender gets its success: after the event was handled (`handled`, default; 204), or after `queue` recorded it (`queued`;
+   * 202), in which case its handlers run until a run succeeds. Applies to `path`; the method of a route always runs before the
+   * answer.
    */
   readonly acknowledge?: 'handled' | 'queued' | undefined;
   /**
-   * Keeps events until they are handled; with `acknowledge: 'queued'`, and then required. An instance of its own: not the
-   * publisher's, not another receiver's. What 202 is worth is what the queue survives.
+   * Stores events until they are handled; required with `acknowledge: 'queued'`. Use a separate instance, not the publisher's or
+   * another receiver's. An acknowledged event survives what the queue survives.
    */
   readonly queue?: WebhookQueue | undefined;
   /**
-   * How often handlers of a queued event are run; default 10 times, after 0, 5 s, 30 s, 2 min, 10 min, 30 min, 2 h, 5 h, 10 h, 24 h,
-   * each ±20 %. Then it is listed by `WebhookInbox`.
+   * When the handlers of a queued event run; default 10 times, after 0, 5 s, 30 s, 2 min, 10 min, 30 min, 2 h, 5 h, 10 h, 24 h, each
+   * ±20 %. Then the event is a dead letter, see `WebhookInbox`.
    */
   readonly retry?: RetryScheduleOptions | undefined;
-  /** An event without a handler is a success with a warning (`acknowledge`, default) or 422 (`reject`). */
+  /** Answers an event without a handler with a success and a warning (`acknowledge`, default) or 422 (`reject`). */
   readonly unhandledEvent?: 'acknowledge' | 'reject' | undefined;
   /**
    * Options of the validation of data parameters typed with a class-validator DTO; `false` for none. Default: the options of the
    * application's global ValidationPipe, if it has one.
    */
   readonly validation?: ValidationPipeOptions | false | undefined;
-  /** Take secrets that are too short to be safe, with a warning. For tests only; default `false`. */
+  /** Accept secrets that are too short to be safe, with a warning. For tests only; default `false`. */
   readonly allowWeakSecrets?: boolean | undefined;
 }
 
-/** A receiver's options, checked and filled, with its keys parsed. Durations are milliseconds. */
+/** A receiver's options with defaults and parsed keys. Durations are milliseconds. */
 export interface ResolvedReceiver {
   readonly name: string;
-  /** Without a slash at either end. */
+  /** Without leading and trailing slash. */
   readonly path: string | undefined;
   readonly tokens: TokenVerifier;
   readonly allowedEvents: ValuesByIssuer;
@@ -113,7 +112,7 @@ export interface ResolvedReceiver {
   readonly onDuplicate: 'acknowledge' | 'reject';
   readonly replayWindow: number;
   readonly replayLease: number;
-  /** Absent where events are handled before they are acknowledged. */
+  /** Absent if events are handled before they are acknowledged. */
   readonly queued: QueuedEvents | undefined;
   readonly unhandledEvent: 'acknowledge' | 'reject';
   readonly validator: PayloadValidator;

@@ -28,7 +28,7 @@ import { DEFAULT_RECEIVER } from './receiver.constants.js';
 const DEFAULT_MAX_BODY_BYTES = 32 * 1024 * 1024;
 const DEFAULT_SPOOL_ABOVE = 1024 * 1024;
 const DEFAULT_SPOOL_BYTES = 1024 * 1024 * 1024;
-/** Milliseconds: 96 hours, the longest that senders of the family retry. */
+/** Milliseconds: 96 hours, the longest time for which known senders retry. */
 const DEFAULT_REPLAY_WINDOW = 96 * 3_600_000;
 /** Milliseconds. */
 const DEFAULT_REPLAY_LEASE = 30_000;
@@ -36,18 +36,18 @@ const DEFAULT_REPLAY_LEASE = 30_000;
 /** Members that a token's claims may have besides those of the data. */
 const MEMBERS_AROUND_DATA = 64;
 
-/** Milliseconds, of a KeyProvider that does not say. */
+/** Milliseconds, for a KeyProvider without its own. */
 const DEFAULT_TTL = 300_000;
 const DEFAULT_MAX_STALE = 86_400_000;
 
-/** A path of plain segments: what both adapters understand alike. */
+/** A path of plain segments, which both adapters match the same way. */
 const MOUNTABLE_PATH = /^[A-Za-z0-9._~-]+(?:\/[A-Za-z0-9._~-]+)*$/;
 
 /**
- * Checks the receivers' options once and fills them.
+ * Checks the receivers' options and applies the defaults.
  *
- * @param options - as given to the module: none, one, or an array of named ones
- * @returns the receivers, and everything that is wrong; with a fault, the receivers are not complete
+ * @param options - of the module: none, one, or a list of named ones
+ * @returns the receivers, and all faults; with a fault, the receivers are incomplete
  */
 export function resolveReceivers(
   options: WebhookReceiverOptions | readonly WebhookReceiverOptions[] | undefined,
@@ -57,7 +57,7 @@ export function resolveReceivers(
   const receivers = new Map<string, ResolvedReceiver>();
   const mounted = new Map<string, string>();
   const list = options === undefined ? [] : Array.isArray(options) ? options : [options];
-  // Array.from, as forEach would pass over a hole.
+  // Array.from, since forEach would skip a hole.
   Array.from(list as readonly unknown[]).forEach((one, index) => {
     const faults = new ConfigurationFaults(
       Array.isArray(options) ? `receiver[${index}]` : 'receiver',
@@ -103,7 +103,7 @@ function resolveReceiver(
     'maxBodyBytes',
     'must be a whole number of bytes',
   );
-  // What is misshapen already would be said to be missing too.
+  // A malformed option would also be reported as missing.
   const queued = misshapen.length > 0 ? undefined : resolveQueuedEvents(options, faults);
   if (tokens === undefined || misshapen.length > 0) return undefined;
   const replayStore = replay.store ?? new MemoryReplayStore({ clock });
@@ -162,11 +162,7 @@ function resolveIssuers(
   const providerFaults = faults.below('issuers');
   const ttl = providerFaults.duration('ttl', issuers.ttl, DEFAULT_TTL);
   const maxStale = providerFaults.duration('maxStale', issuers.maxStale, DEFAULT_MAX_STALE);
-  providerFaults.require(
-    maxStale >= ttl,
-    'maxStale',
-    'must be at least ttl: what is still fresh is not too old',
-  );
+  providerFaults.require(maxStale >= ttl, 'maxStale', 'must be at least ttl');
   return providedIssuers(issuers, { ttl, maxStale }, context);
 }
 
@@ -205,7 +201,7 @@ function addUnreported(
   }
 }
 
-/** Whether one path is the other, or leads to it. */
+/** Whether two paths are equal, or one contains the other. */
 function concern(one: string, other: string): boolean {
   const [short, long] = one.length < other.length ? [one, other] : [other, one];
   return short === '' || (long.startsWith(short) && /^(?:[.[]|$)/.test(long.slice(short.length)));
@@ -216,7 +212,7 @@ function resolvePath(path: string | undefined, faults: ConfigurationFaults): str
   faults.require(
     plain === undefined || MOUNTABLE_PATH.test(plain),
     'path',
-    'must be plain segments like "webhooks" or "hooks/billing"; for a path with parameters put @WebhookRoute() on a controller method',
+    'must be plain segments, such as "webhooks" or "hooks/billing"; for a path with parameters, use @WebhookRoute() on a controller method',
   );
   return plain;
 }
@@ -230,17 +226,17 @@ function notices(
   const lines: string[] = [];
   if (scope === 'process') {
     lines.push(
-      `Receiver "${name}" remembers handled events in this process only. Several instances need a shared ReplayStore (option replay.store), or a copy sent to another one is handled again.`,
+      `Receiver "${name}" stores handled events in this process only. With several instances, set replay.store to a shared ReplayStore, or a copy sent to another instance is handled again.`,
     );
   }
   if (queued?.queue.durable === false) {
     lines.push(
-      `Receiver "${name}" acknowledges events and keeps them in this process's memory: a crash loses what was acknowledged and not yet handled, and nobody sends it again. A durable queue keeps them.`,
+      `Receiver "${name}" acknowledges events and queues them in memory: a crash loses events that were acknowledged but not handled, and their senders do not repeat them. Use a durable queue.`,
     );
   }
   if (options.requireHash === false) {
     lines.push(
-      `Receiver "${name}" takes bodies that no hash authenticates (requireHash: false): check event.bodyVerified before you trust one.`,
+      `Receiver "${name}" accepts bodies that no hash covers (requireHash: false): check event.bodyVerified before you trust one.`,
     );
   }
   return lines;

@@ -1,12 +1,10 @@
 import { Injectable } from '@nestjs/common';
 
-/**
- * Counts the requests that are being handled, so that a shutdown can wait for them.
- */
+/** Counts the requests that are being handled, so that a shutdown can wait for them. */
 @Injectable()
 export class ReceiverDrain {
   private readonly abort = new AbortController();
-  /** Aborted when the application cannot wait any longer. */
+  /** Aborted when the shutdown timeout has passed. */
   readonly signal: AbortSignal = this.abort.signal;
   private inFlight = 0;
   private closed = false;
@@ -27,10 +25,10 @@ export class ReceiverDrain {
   }
 
   /**
-   * Refuses what is new and waits for the rest.
+   * Refuses new requests and waits for the running ones.
    *
-   * @param deadline - settles when waiting ends; what still runs then has its signal aborted
-   * @returns how many were still running
+   * @param deadline - settles when waiting ends; the signal of requests that still run is then aborted
+   * @returns how many requests were still running
    */
   async close(deadline: Promise<void>): Promise<number> {
     this.closed = true;

@@ -13,17 +13,17 @@ import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from './receiver.constants.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import { readGlobalValidation } from './handlers/global-validation.js';
 import { WebhookExplorer } from './handlers/webhook.explorer.js';
-import { unservedRoutes } from './mount/guarded-routes.js';
+import { routesWithoutReceiver } from './mount/guarded-routes.js';
 import { WebhookMount } from './mount/webhook.mount.js';
 
-/** How a shutdown waits. */
+/** How long a shutdown waits for running handlers. */
 export interface ReceiverShutdown {
   readonly clock: WebhookClock;
   /** Milliseconds. */
   readonly timeout: number;
 }
 
-/** Starts the receivers with the application, and ends them with it. */
+/** Starts the receivers with the application and drains them at shutdown. */
 @Injectable()
 export class ReceiverLifecycle implements OnModuleInit, BeforeApplicationShutdown {
   private readonly logger = new Logger('WebhookModule');
@@ -45,7 +45,7 @@ export class ReceiverLifecycle implements OnModuleInit, BeforeApplicationShutdow
       ...keys.faults,
       ...this.severalGlobalModules(),
       ...(await this.startReceivers()),
-      ...unservedRoutes(this.discovery, this.scanner),
+      ...routesWithoutReceiver(this.discovery, this.scanner),
     ];
     if (faults.length > 0) throw new WebhookConfigurationError(faults, { cause: keys.cause });
     await this.sweepSpools();
@@ -67,12 +67,12 @@ export class ReceiverLifecycle implements OnModuleInit, BeforeApplicationShutdow
     }
   }
 
-  /** Of bodies that a crashed process has left, where the system gave their files no other end. */
+  /** Removes the bodies that a crashed process left behind, on systems that cannot unlink an open file. */
   private async sweepSpools(): Promise<void> {
     for (const { spool } of this.receivers.values()) await spool?.sweep();
   }
 
-  /** Before the first request may come: a receiver without keys would refuse what it should take. */
+  /** Before the first request: a receiver without keys would refuse valid ones. */
   private async loadKeys(): Promise<{ faults: ConfigurationFault[]; cause: unknown }> {
     const faults: ConfigurationFault[] = [];
     let cause: unknown;
@@ -117,14 +117,14 @@ export class ReceiverLifecycle implements OnModuleInit, BeforeApplicationShutdow
     }
   }
 
-  /** Of two global modules, the order of imports would decide whose publisher and guard are injected. */
+  /** With two global modules, the order of imports would decide whose publisher and guard are injected. */
   private severalGlobalModules(): ConfigurationFault[] {
     const globals = this.webhookModules().filter(({ host }) => host?.isGlobal === true);
     if (globals.length < 2) return [];
     return [
       {
         path: 'WebhookModule',
-        message: `${globals.length} of them are global, and injecting would find one or the other: give receiver and publisher to one forRoot, or set isGlobal: false and import each where it is used`,
+        message: `${globals.length} of them are global, so it is undefined which one is injected; pass receiver and publisher to one forRoot, or set isGlobal: false and import each where it is used`,
       },
     ];
   }

@@ -13,7 +13,7 @@ import { ReceivedEventWorker } from './queued/received-event.worker.js';
 import { WebhookInbox } from './queued/webhook.inbox.js';
 import { WebhookVerifier } from './webhook.verifier.js';
 
-/** The room's services; WEBHOOK_RECEIVERS and RECEIVER_SHUTDOWN are the module's to provide. */
+/** The receiving side; the module provides WEBHOOK_RECEIVERS and RECEIVER_SHUTDOWN. */
 export const RECEIVER_PROVIDERS: readonly Provider[] = [
   WebhookVerifier,
   WebhookDispatcher,
@@ -30,7 +30,7 @@ export const RECEIVER_PROVIDERS: readonly Provider[] = [
   WebhookInbox,
 ];
 
-/** What applications inject, and what the guard needs where it is bound to their routes. */
+/** What applications inject, and what the guard needs on routes of other modules. */
 export const RECEIVER_EXPORTS = [
   WebhookVerifier,
   WebhookDispatcher,

@@ -1,6 +1,7 @@
+import { Injectable, Logger } from '@nestjs/common';
+import { channel } from 'node:diagnostics_channel';
 import type { IncomingMessage } from 'node:http';
 import { isNativeError } from 'node:util/types';
-import { Injectable, Logger } from '@nestjs/common';
 import { errorName, isWebhookError } from '../errors/webhook.error.js';
 import { distance, expiry, seconds } from '../explain/quote.js';
 import { readBearerToken } from '../request/bearer-token.js';
@@ -9,11 +10,36 @@ import { isAuthenticatedRefusal } from '../request/open-request.js';
 import { readReceipt, type ReceivedReceipt } from '../token/webhook-receipt.js';
 import { HandlerFailure, type WebhookAnswer } from './answers/webhook-answer.js';
 import { failedConstraints } from './handlers/payload-validator.js';
-import { publishReceived } from './receiver.diagnostics.js';
 import { WebhookHandlerRegistry } from './handlers/webhook-handler.registry.js';
 import type { ResolvedReceiver } from './receiver-options.interface.js';
-import { nodeRequest, type AdapterRequest } from './reception-of-request.js';
+import { type AdapterRequest, nodeRequest } from './request-reception.js';
 import type { WebhookEvent } from './webhook-event.js';
+
+/** Published for every request that a receiver answered. It contains no secret and no payload. */
+export interface WebhookReceivedMessage {
+  /** Row of the answer table. */
+  readonly situation: string;
+  /** The code the sender gets; absent on success, and where the application refused the request. */
+  readonly code: string | undefined;
+  readonly status: number;
+  /** Absent if the request was refused before a receiver was chosen. */
+  readonly receiver: string | undefined;
+  /** The event's name and issuer, once they are verified. */
+  readonly event: string | undefined;
+  readonly issuer: string | undefined;
+  /** Whether the event had no handler. */
+  readonly unhandled: boolean;
+}
+
+/** Name of the diagnostics channel that receivers publish to, for metrics and traces. */
+export const WEBHOOK_RECEIVED_CHANNEL = 'nestjs-webhook-token:received';
+
+const received = channel(WEBHOOK_RECEIVED_CHANNEL);
+
+/** Without a subscriber, the message is not even created. */
+function publishReceived(message: () => WebhookReceivedMessage): void {
+  if (received.hasSubscribers) received.publish(message());
+}
 
 /** A request, and how it was answered. */
 export interface AnsweredRequest {
@@ -164,7 +190,7 @@ export class ReceiverReporter {
     else this.logger.debug(line);
   }
 
-  /** Whoever holds a token that was refused may send it any number of times; only the first is worth a warning. */
+  /** A refused token can be sent any number of times; only the first is worth a warning. */
   private isWorthAWarning(
     { situation }: WebhookAnswer,
     { issuer, id }: { readonly issuer?: string; readonly id?: string } = {},

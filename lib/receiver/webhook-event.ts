@@ -10,10 +10,10 @@ import { PayloadValidator } from './handlers/payload-validator.js';
 const NO_VALIDATION = new PayloadValidator(false);
 
 /**
- * What the receiver keeps with an event, out of its handlers' sight. A member of the event, not a WeakMap beside it: the garbage
- * collector takes the values of one for alive, and with them each event's claims and data (benchmark `receive`).
+ * What the receiver stores with an event, hidden from handlers. A private member of the event instead of a WeakMap, whose values V8
+ * keeps alive until a full GC (benchmark `receive`).
  */
-export class EventKeeping {
+export class EventInternals {
   /** Records the event in a transaction; absent for an event that is not being received. */
   reception: WebhookReception | undefined;
   /** How many handlers the event has. */
@@ -22,16 +22,16 @@ export class EventKeeping {
   constructor(readonly validator: PayloadValidator = NO_VALIDATION) {}
 }
 
-/** What a {@link WebhookEvent} is made of. */
+/** The parts of a {@link WebhookEvent}. */
 interface WebhookEventParts {
   readonly claims: WebhookTokenClaims;
   readonly attempt: number | undefined;
   /** Default 1. */
   readonly run?: number | undefined;
-  /** `undefined` also where the body is the data and lies in a file. */
+  /** `undefined` also if the data is a body in a file. */
   readonly data: unknown;
   readonly body: RequestBody;
-  /** Whether the body is the data, octet for octet, and is read when somebody asks for it. */
+  /** Whether the data is a body in a file, which is read on demand. */
   readonly isSpooled?: boolean;
   readonly bodyVerified: boolean;
   readonly contentType: string | undefined;
@@ -39,15 +39,14 @@ interface WebhookEventParts {
   readonly profile: WebhookProfile;
   readonly receiver: string;
   readonly signal: AbortSignal;
-  /** Default: nothing is validated, and nobody records the event in a transaction. */
-  readonly keeping?: EventKeeping;
+  /** Default: the data is not validated, and the event cannot be committed. */
+  readonly internals?: EventInternals;
 }
 
-/** What the receiver keeps with an event. */
-export let keepingOf: (event: WebhookEvent) => EventKeeping;
+export let internalsOf: (event: WebhookEvent) => EventInternals;
 
-/** Whether its data is in a file, and is read when somebody asks for it. */
-export let isReadLater: (event: WebhookEvent) => boolean;
+/** Whether its data is in a file, and has not been read yet. */
+export let isReadOnDemand: (event: WebhookEvent) => boolean;
 
 /**
  * A verified event: what handlers receive besides its data.
@@ -55,7 +54,7 @@ export let isReadLater: (event: WebhookEvent) => boolean;
  * @typeParam Pattern - the event's name, or the pattern it was subscribed by
  */
 export class WebhookEvent<Pattern extends string = string> {
-  /** The event's id, the same over all attempts to deliver it: `txn`, else `jti`. */
+  /** The event's id, the same for all delivery attempts: `txn`, else `jti`. */
   readonly id: string;
   /** The token's own id. */
   readonly jti: string;
@@ -66,33 +65,33 @@ export class WebhookEvent<Pattern extends string = string> {
   readonly audience: string | readonly string[] | undefined;
   readonly issuedAt: Date;
   readonly expiresAt: Date;
-  /** Name of the receiver it came in by. */
+  /** Name of the receiver that received it. */
   readonly receiver: string;
-  /** The wire format it came in. */
+  /** Its wire format. */
   readonly profile: WebhookProfile;
   readonly method: 'HEAD' | 'POST';
-  /** Content type of the data; `undefined` where there is none. */
+  /** Content type of the data; `undefined` without data. */
   readonly contentType: string | undefined;
   /** Whether the token authenticates the body; `false` only with `requireHash: false`. */
   readonly bodyVerified: boolean;
-  /** The sender's attempt number, from 1, where the token carries one: `swt-draft-02` may. */
+  /** The sender's attempt number, from 1, if the token has one (`swt-draft-02`). */
   readonly attempt: number | undefined;
   /**
-   * How often the event has been given to handlers, this time included: 1 at the door, and from 1 up for one that was queued
-   * (`acknowledge: 'queued'`). A run that was cut off by a crash counts with the one that makes up for it.
+   * Number of this run of the handlers: 1 if the event is handled on arrival, from 1 up with `acknowledge: 'queued'`. A run that a
+   * crash interrupted and the run that repeats it have the same number.
    */
   readonly run: number;
-  /** Every claim, those this package does not know included. */
+  /** All claims, including unknown ones. */
   readonly claims: WebhookTokenClaims;
-  /** Aborted when the application shuts down and cannot wait for the handler any longer. */
+  /** Aborted when the application shuts down and its `shutdownTimeout` has passed. */
   readonly signal: AbortSignal;
 
   static {
-    keepingOf = (event) => event.#keeping;
-    isReadLater = (event) => event.#isUnread;
+    internalsOf = (event) => event.#internals;
+    isReadOnDemand = (event) => event.#isUnread;
   }
 
-  readonly #keeping: EventKeeping;
+  readonly #internals: EventInternals;
   readonly #body: RequestBody;
   #data: WebhookEventData<Pattern>;
   #isUnread: boolean;
@@ -116,7 +115,7 @@ export class WebhookEvent<Pattern extends string = string> {
     this.run = parts.run ?? 1;
     this.claims = claims;
     this.signal = parts.signal;
-    this.#keeping = parts.keeping ?? new EventKeeping();
+    this.#internals = parts.internals ?? new EventInternals();
     this.#body = parts.body;
     this.#data = parts.data;
     this.#isUnread = parts.isSpooled === true;
@@ -125,8 +124,8 @@ export class WebhookEvent<Pattern extends string = string> {
   /**
    * The claim's data, or the parsed JSON body, or for other content types the body as a Buffer.
    *
-   * A large body of another content type lies in a file, and is read into memory when this is first asked for, which holds
-   * the event loop meanwhile: {@link stream} does not.
+   * A large body of another content type is in a file. The first access reads it into memory and blocks the event loop meanwhile; use
+   * {@link stream} instead.
    */
   get data(): WebhookEventData<Pattern> {
     if (this.#isUnread) {
@@ -137,8 +136,8 @@ export class WebhookEvent<Pattern extends string = string> {
   }
 
   /**
-   * Records the event as handled in a transaction of the handler's own: its effects and the record are committed together,
-   * or neither is. It is the last statement before the commit, since a copy of the event waits for its end.
+   * Records the event as handled in the handler's own transaction: its effects and the record are committed together, or neither
+   * is. Call it right before the commit, since a copy of the event waits until the transaction ends.
    *
    * ```ts
    * await dataSource.transaction(async (tx) => {
@@ -147,27 +146,27 @@ export class WebhookEvent<Pattern extends string = string> {
    * });
    * ```
    *
-   * The transaction must be over when the handler is. A handler that fails afterwards changes nothing: what was committed
-   * stays handled, what was rolled back is free for the sender's next attempt.
+   * The transaction must end before the handler does. If the handler fails afterwards, a committed event stays handled, and one that
+   * was rolled back is free for the sender's next attempt.
    *
-   * @param tx - of the database that the receiver's replay store lies in; see `PostgresReplayStore`
-   * @throws {@link WebhookReplayError} `lease_lost` where another may be handling the event: roll back, and the sender comes again;
-   *   `unsupported_option` where the receiver's store cannot join a transaction, or several handlers take the event
-   * @throws {@link WebhookDeliveryError} `unsupported_option` for what is no transaction
-   * @throws {@link WebhookStoreError} `store_unavailable` where the statement fails; its `cause` has the SQLSTATE
+   * @param tx - on the database of the receiver's replay store; see `PostgresReplayStore`
+   * @throws {@link WebhookReplayError} `lease_lost` if another process may be handling the event: roll back, the sender repeats it;
+   *   `unsupported_option` if the receiver's store cannot join a transaction, or the event has several handlers
+   * @throws {@link WebhookDeliveryError} `unsupported_option` if `tx` is not a transaction
+   * @throws {@link WebhookStoreError} `store_unavailable` if the statement fails; its `cause` has the SQLSTATE
    */
   async commit(tx: unknown): Promise<void> {
-    await receptionFor(this.#keeping).commitIn(tx);
+    await receptionFor(this.#internals).commitIn(tx);
   }
 
-  /** The request's body, octet for octet, as a whole; empty for HEAD. */
+  /** The exact bytes of the request's body; empty for HEAD. */
   async rawBody(): Promise<Buffer> {
     return this.#body.read();
   }
 
   /**
-   * The request's body as a stream of Buffers; every call starts anew. All of it is verified before the first one comes.
-   * A large body is removed when the event's handling has ended; a stream that was begun before that is read to its end.
+   * The request's body as a stream of Buffers; every call starts at the beginning. The whole body is verified before the handler
+   * runs. A large body is removed after the handler ends; a stream that was started before can still be read to its end.
    */
   stream(): Readable {
     return this.#body.stream();
@@ -175,12 +174,12 @@ export class WebhookEvent<Pattern extends string = string> {
 }
 
 /** @throws {@link WebhookReplayError} `unsupported_option` if the event cannot be committed by a handler */
-function receptionFor({ reception, handlers }: EventKeeping): WebhookReception {
+function receptionFor({ reception, handlers }: EventInternals): WebhookReception {
   if (handlers > 1) {
-    // Recorded by one of them, the event would count as handled although another one fails, which would never run again.
+    // If one recorded the event and another failed, the event would count as handled and the other would never run again.
     throw new WebhookReplayError(
       'unsupported_option',
-      `${handlers} handlers take this event, and one alone cannot record it as handled: commit it in one handler that does the work of all of them, or leave it to the receiver`,
+      `${handlers} handlers handle this event, so one alone cannot record it as handled: merge them into one handler, or leave the record to the receiver`,
     );
   }
   if (reception !== undefined) return reception;

@@ -7,6 +7,7 @@ import {
   acknowledgeQueued,
   refuse,
   type WebhookAnswer,
+  WebhookException,
 } from './answers/webhook-answer.js';
 import {
   fromNodeRequest,
@@ -18,15 +19,15 @@ import { ReceiverReporter, type AnsweredRequest } from './receiver.reporter.js';
 import type { ResolvedReceiver } from './receiver-options.interface.js';
 import { sendAnswer } from './answers/send-answer.js';
 import { WebhookDispatcher } from './handlers/webhook.dispatcher.js';
+import type { QueuedEvents } from './queued/queued-events.resolver.js';
 import { enqueueEvent } from './queued/received-delivery.js';
-import { WebhookException } from './answers/webhook.exception.js';
 import type { WebhookEvent } from './webhook-event.js';
 import type { WebhookReception } from './replay/webhook-reception.js';
 import { WebhookVerifier } from './webhook.verifier.js';
 
 /**
- * The way of a request on a mounted path, from Node's request to Node's response: let in, hand to the
- * handlers, settle, answer. No router, parser, interceptor or filter of the application lies on it.
+ * Handles a request on a mounted path: admit its event, run its handlers, record it, answer. No router, parser, interceptor or
+ * filter of the application is involved.
  */
 @Injectable()
 export class WebhookIntake {
@@ -49,7 +50,7 @@ export class WebhookIntake {
       this.reporter.answered({ ...outcome, request, receiver });
       sendAnswer(request, response, outcome.answer, { close: this.drain.closing });
     } catch (error) {
-      // Nothing above is meant to throw; a sender is answered all the same, and the process lives on.
+      // A bug: the sender is still answered, and the process does not crash.
       this.reporter.unanswerable(error);
       sendAnswer(request, response, refuse('handler_failed'), { close: true });
     } finally {
@@ -57,7 +58,7 @@ export class WebhookIntake {
     }
   }
 
-  /** Lets an event in on a route of the application; the shared part of both ways. */
+  /** Verifies a request and reserves its event, for mounted paths and for routes of the application. */
   admit(incoming: IncomingWebhook, receiver: ResolvedReceiver): MaybePromise<WebhookReception> {
     if (this.drain.closing) throw new WebhookException(refuse('shutting_down'));
     return this.verifier.admit(incoming, receiver);
@@ -93,31 +94,45 @@ export class WebhookIntake {
   ): Promise<Omit<AnsweredRequest, 'request'>> {
     let reception: WebhookReception | undefined;
     let unhandled = false;
-    let answer: WebhookAnswer;
-    let failure: unknown;
     try {
       reception = await this.admit(incoming, receiver);
-      if (!reception.duplicate) unhandled = !(await this.dispatch(reception.event, receiver));
+      const { event } = reception;
+      if (reception.duplicate) return { answer: acknowledge(true), event };
+      if (receiver.queued !== undefined && this.dispatcher.handles(event)) {
+        return { answer: await this.enqueue(reception, receiver, receiver.queued), event };
+      }
+      unhandled = !(await this.runHandlers(event));
       if (unhandled && receiver.unhandledEvent === 'reject') {
         throw new WebhookException(refuse('event_unhandled'));
       }
-      if (unhandled) this.reporter.unhandled(reception.event);
+      if (unhandled) this.reporter.unhandled(event);
       reception.requireLease();
-      const isQueued = !reception.duplicate && !unhandled && receiver.queued !== undefined;
-      if (isQueued) await enqueueEvent(reception, receiver.queued, receiver.clock);
-      await this.complete(reception, isQueued ? 'queued' : 'handled');
-      answer = isQueued ? acknowledgeQueued() : acknowledge(reception.duplicate);
-    } catch (error) {
-      failure = reception?.leaseLost ?? error;
+      await this.complete(reception);
+      return { answer: acknowledge(false), event, unhandled };
+    } catch (thrown) {
+      const error = reception?.leaseLost ?? thrown;
       await reception?.fail();
-      answer = WebhookException.answerTo(failure);
+      return {
+        answer: WebhookException.answerTo(error),
+        event: reception?.event,
+        error,
+        unhandled,
+      };
     }
-    return { answer, event: reception?.event, error: failure, unhandled };
   }
 
-  /** @returns whether there is a handler for it */
-  private async dispatch(event: WebhookEvent, { queued }: ResolvedReceiver): Promise<boolean> {
-    if (queued !== undefined) return this.dispatcher.handles(event);
+  private async enqueue(
+    reception: WebhookReception,
+    { clock }: ResolvedReceiver,
+    queued: QueuedEvents,
+  ): Promise<WebhookAnswer> {
+    await enqueueEvent(reception, queued, clock);
+    await this.complete(reception, 'queued');
+    return acknowledgeQueued();
+  }
+
+  /** @returns whether the event has a handler */
+  private async runHandlers(event: WebhookEvent): Promise<boolean> {
     try {
       return (await this.dispatcher.dispatch(event)) > 0;
     } catch (error) {
@@ -126,7 +141,7 @@ export class WebhookIntake {
   }
 }
 
-/** Middleware ahead of ours may have read the body, on an Express instance that the application made itself. */
+/** On an Express instance that the application created, its middleware may have read the body. */
 function bodyOf(request: IncomingMessage): BodySource {
   return request.readableDidRead ? { kind: 'consumed' } : { kind: 'stream', stream: request };
 }

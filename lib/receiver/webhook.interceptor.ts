@@ -5,17 +5,16 @@ import {
   type NestInterceptor,
 } from '@nestjs/common';
 import { defer, lastValueFrom, type Observable } from 'rxjs';
-import { refuse } from './answers/webhook-answer.js';
-import { WebhookException } from './answers/webhook.exception.js';
+import { refuse, WebhookException } from './answers/webhook-answer.js';
 import { ReceiverDrain } from './receiver.drain.js';
-import { receptionOf, type AdapterRequest } from './reception-of-request.js';
+import { receptionOf, type AdapterRequest } from './request-reception.js';
 import type { WebhookReception } from './replay/webhook-reception.js';
 import { WebhookIntake } from './webhook.intake.js';
 
 /**
- * Settles the event of a `@WebhookRoute()` route before its answer is sent, so that a sender that
- * repeats itself at once finds it on record. Pipes run inside, so their refusals free the event too; and
- * a sender that goes away meanwhile changes nothing: the handler ends first, then the event is settled.
+ * Settles the event of a `@WebhookRoute()` route before its answer is sent, so that an immediate repetition finds the record.
+ *
+ * Pipes run inside, so a refusal by one of them frees the event too. If the sender disconnects, the handler still ends first.
  */
 @Injectable()
 export class WebhookInterceptor implements NestInterceptor {
@@ -30,8 +29,8 @@ export class WebhookInterceptor implements NestInterceptor {
 
   private async handle(context: ExecutionContext, next: CallHandler): Promise<unknown> {
     const reception = receptionOf(context.switchToHttp().getRequest<AdapterRequest>());
-    // The sender has gone while another guard or interceptor was asked, and the event was left to its lease: handled now, it
-    // could not be recorded, and would be handled again.
+    // The sender disconnected while another guard or interceptor ran, and the event was left to its lease: handled now, it could
+    // not be recorded, and would be handled again.
     if (reception?.unsettled === false) throw new WebhookException(refuse('payload_incomplete'));
     reception?.begin();
     this.drain.enter();
@@ -46,7 +45,7 @@ export class WebhookInterceptor implements NestInterceptor {
 
   private async run(reception: WebhookReception | undefined, next: CallHandler): Promise<unknown> {
     try {
-      // To its end: a stream of values may fail after the first.
+      // Wait for the last value: a stream may fail after the first.
       const value: unknown = await lastValueFrom(next.handle(), { defaultValue: undefined });
       reception?.requireLease();
       return value;

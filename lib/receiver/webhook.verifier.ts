@@ -21,13 +21,13 @@ import { DEFAULT_RECEIVER, WEBHOOK_RECEIVERS } from './receiver.constants.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import { fingerprint } from '../request/content-fingerprint.js';
 import { replayClaim } from './replay/replay-identity.js';
-import { EventKeeping, WebhookEvent } from './webhook-event.js';
+import { EventInternals, WebhookEvent } from './webhook-event.js';
 import type { RequestBody } from '../request/request-body.js';
 import { WebhookReception } from './replay/webhook-reception.js';
 
 /**
- * Turns a request into a verified event: token, then body, then replay, in this order, so that nobody
- * without a key can make the receiver read, parse or remember anything. It knows no status code.
+ * Turns a request into a verified event: token, then body, then replay. In this order, a sender without a key cannot make the
+ * receiver read, parse or store anything.
  */
 @Injectable()
 export class WebhookVerifier {
@@ -37,13 +37,13 @@ export class WebhookVerifier {
   ) {}
 
   /**
-   * Verifies a request that came another way: a queue, a serverless event, a test.
+   * Verifies a request that did not arrive on a route of this application: from a queue, a serverless event, a test.
    *
-   * The event counts as handled once this resolves. To have a failed handler leave the event free for
-   * another attempt, hand the handler in: it runs inside the reservation, and may `event.commit(tx)`.
+   * The event counts as handled when this resolves. Pass `handle` to free the event for another attempt if handling fails: it
+   * runs while the event is reserved, and may call `event.commit(tx)`.
    *
-   * @param options.receiver - name of the receiver whose rules hold; default: the only one, or `'default'`
-   * @param options.handle - what to do with the event
+   * @param options.receiver - name of the receiver whose rules apply; default: the only one, or `'default'`
+   * @param options.handle - handles the event
    * @throws {@link WebhookTokenError}, {@link WebhookPayloadError}, {@link WebhookStoreError};
    *   {@link WebhookReplayError} also for a copy of an event that was handled before
    */
@@ -55,7 +55,7 @@ export class WebhookVerifier {
     } = {},
   ): Promise<WebhookEvent> {
     const receiver = this.receiver(options.receiver);
-    // Without a handler nobody says when the body may be removed, so it is kept in memory.
+    // Without a handler, it is unknown when a spooled body may be removed, so it is kept in memory.
     const spool = options.handle === undefined ? undefined : receiver.spool;
     const reception = await this.admit(fromRequestLike(request), { ...receiver, spool });
     if (reception.duplicate) {
@@ -79,13 +79,14 @@ export class WebhookVerifier {
   }
 
   /**
-   * Explains why {@link verify} accepts or refuses a request, step by step, with what can be observed of the
-   * cause. Nothing is reserved or handled, so whether the event came before is not looked at; a body that
-   * is a stream is read. For operators: never give the result to a sender, whom it would help to forge.
+   * Explains step by step why {@link verify} accepts or refuses a request, and what can be observed of the cause.
    *
-   * @param options.receiver - name of the receiver whose rules hold; default: the only one, or `'default'`
+   * Nothing is reserved or handled, so it does not check for a duplicate. A body that is a stream is read. The result is for
+   * operators: do not send it to a sender, whom it could help to forge a token.
+   *
+   * @param options.receiver - name of the receiver whose rules apply; default: the only one, or `'default'`
    * @returns plain JSON without secret, token and payload
-   * @throws {@link WebhookConfigurationError} for a receiver that there is not; for a bad request nothing
+   * @throws {@link WebhookConfigurationError} for an unknown receiver; a bad request does not throw
    */
   async explain(
     request: WebhookRequestLike,
@@ -111,13 +112,13 @@ export class WebhookVerifier {
     throw new WebhookConfigurationError([
       {
         path: 'receiver',
-        message: `there is no receiver "${name ?? DEFAULT_RECEIVER}" (configured: ${known}): name one of them, or add it to WebhookModule.forRoot`,
+        message: `receiver "${name ?? DEFAULT_RECEIVER}" is not configured (configured: ${known}); use one of them, or add it to WebhookModule.forRoot`,
       },
     ]);
   }
 
   /**
-   * Lets an event in: everything up to, and not including, its handling.
+   * Verifies a request and reserves its event; the caller handles it.
    *
    * @internal
    */
@@ -139,7 +140,7 @@ export class WebhookVerifier {
     receiver: ResolvedReceiver,
   ): MaybePromise<WebhookReception> {
     const { spooled, body } = payload;
-    // Member by member: spreading costs more than all the rest of making the event (benchmark `receive`).
+    // Member by member: a spread costs more than everything else here (benchmark `receive`).
     const event = new WebhookEvent({
       isSpooled: spooled !== undefined,
       claims: token.claims,
@@ -152,7 +153,7 @@ export class WebhookVerifier {
       attempt: rulesOf(token.profile).attempt(token.claims.webhook),
       receiver: receiver.name,
       signal: this.drain.signal,
-      keeping: new EventKeeping(receiver.validator),
+      internals: new EventInternals(receiver.validator),
     });
     const { replayStore, clock } = receiver;
     const mark = spooled?.fingerprint ?? fingerprint(event.event, event.data);
@@ -164,13 +165,13 @@ export class WebhookVerifier {
     });
     return after(
       rescued(() => replayStore.reserve(claim), storeFailed),
-      (verdict) => received(event, verdict, receiver, body),
+      (verdict) => receive(event, verdict, receiver, body),
     );
   }
 }
 
-/** What comes of an event that the replay store has looked up. */
-function received(
+/** Applies the verdict of the replay store to an event. */
+function receive(
   event: WebhookEvent,
   verdict: ReplayVerdict,
   receiver: ResolvedReceiver,
@@ -187,12 +188,12 @@ function received(
     case 'conflict':
       throw new WebhookReplayError(
         'replayed',
-        'the id was used before, for other content: a new event needs a new id',
+        'the id was used before with other content; a new event needs a new id',
       );
   }
 }
 
-/** A store of somebody else's may throw anything; whatever it is, nothing is handled unchecked. */
+/** A custom store may throw anything; in every case the request is refused. */
 function storeFailed(error: unknown): never {
   if (isWebhookError(error)) throw error;
   throw new WebhookStoreError('store_unavailable', 'the replay store cannot be reached', {

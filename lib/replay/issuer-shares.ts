@@ -4,17 +4,17 @@ import { SlotLinks, TimeBuckets } from './time-buckets.js';
 interface Share {
   readonly issuer: string;
   count: number;
-  /** What of it may go first when the share is full. */
+  /** The entries that may be dropped first if the share is full. */
   readonly kept: TimeBuckets;
 }
 
-/** Counts each issuer's entries against one bound, and knows which of them may go first. */
+/** Limits the number of entries per issuer, and finds those that may be dropped first. */
 export class IssuerShares {
   private readonly shares = new Map<string, Share>();
   private readonly shareOf = new SlotValues<Share>();
   private readonly links: SlotLinks;
 
-  /** @param width - milliseconds of the buckets in which entries are kept */
+  /** @param width - bucket width in milliseconds */
   constructor(
     private readonly bound: number,
     private readonly width: number,
@@ -52,7 +52,7 @@ export class IssuerShares {
     this.shareOf.get(slot)?.kept.add(slot, until);
   }
 
-  /** @param until - the time the slot was kept with */
+  /** @param until - as passed to `keep` */
   unkeep(slot: number, until: number): void {
     this.shareOf.get(slot)?.kept.remove(slot, until);
   }

@@ -1,23 +1,23 @@
 import { randomInt } from 'node:crypto';
 
-/** A table doubles at this load: half full, a search mostly ends where it begins. */
+/** A table doubles at this load: at half, most searches end at the first cell. */
 const FULLEST = 0.5;
 const SMALLEST = 16;
 
 /**
- * Finds slots by the hash of their key. Open addressing in one array of numbers: a search touches one place in memory, where a
- * Map follows a chain of entries to their keys (benchmark `replay`).
+ * A hash table from keys to slots, with open addressing in one typed array: a search touches one place in memory, while a Map follows
+ * a chain of entries (benchmark `replay`).
  */
 class KeyTable {
-  /** Pairs of a hash and a slot, the slot plus one, so that nothing is 0. */
+  /** Pairs of hash and slot + 1, so that 0 is an empty cell. */
   private cells = new Int32Array(2 * SMALLEST);
   private mask = SMALLEST - 1;
   private used = 0;
 
-  /** @param isOf - whether the slot is that of the key: two keys may have one hash */
+  /** @param isOf - whether the slot belongs to the key, since two keys may have the same hash */
   constructor(private readonly isOf: (slot: number, key: string) => boolean) {}
 
-  /** @returns `undefined` for a key that is not in the table */
+  /** @returns `undefined` for an unknown key */
   find(key: string, hash: number): number | undefined {
     const at = this.search(key, hash);
     return at === undefined ? undefined : this.cells[at + 1]! - 1;
@@ -55,7 +55,7 @@ class KeyTable {
     cells[at + 1] = mark;
   }
 
-  /** Moves up what stands behind a removed pair only because its own place was taken: no search may end too early. */
+  /** Moves displaced pairs into the gap, so that no search ends too early. */
   private closeGap(gap: number): void {
     const { cells } = this;
     for (let at = this.after(gap); cells[at + 1] !== 0; at = this.after(at)) {
@@ -89,17 +89,17 @@ class KeyTable {
   }
 }
 
-/** A table that grows copies itself; among many small ones no copy takes long. */
+/** Growing copies a table; with many small tables no copy takes long. */
 const SHARD_BITS = 6;
 
-/** Characters at the end of a key that are looked at: 48 bits of a digest. */
+/** Characters at the end of a key that are hashed: 48 bits of a digest. */
 const LOOKED_AT = 8;
 
-/** Finds the slot of a key. Built for digests, which spread by their last characters. */
+/** Maps keys to slots. The keys are digests, so hashing their last characters is enough. */
 export class KeyIndex {
   private readonly shards: readonly KeyTable[];
   private size = 0;
-  /** Whoever chooses ids must not know which of them meet. */
+  /** A sender that chooses ids must not be able to produce collisions. */
   private readonly seed = randomInt(2 ** 32) | 0;
 
   /** @param keyOf - the key in a slot */
@@ -109,7 +109,7 @@ export class KeyIndex {
   }
 
   get(key: string): number | undefined {
-    // Few senders use txn, and without it there is nothing to look for among the tokens.
+    // Few senders use txn; without it the index of tokens is empty.
     if (this.size === 0) return undefined;
     const hash = this.hash(key);
     return this.shardOf(hash).find(key, hash);
@@ -122,7 +122,7 @@ export class KeyIndex {
     this.size++;
   }
 
-  /** To be called while the slot still has its key. */
+  /** Call it while the slot still has its key. */
   delete(key: string): void {
     const hash = this.hash(key);
     if (this.shardOf(hash).remove(key, hash)) this.size--;

@@ -19,35 +19,34 @@ import { NONE, SlotLinks, TimeBuckets } from './time-buckets.js';
 const DEFAULT_MAX_ENTRIES = 250_000;
 const LARGEST_MAX_ENTRIES = 2 ** 24;
 
-/** Milliseconds. Leases and tokens end within minutes, what is kept for retries after days. */
+/** Bucket widths in milliseconds: leases and tokens end within minutes, entries kept for retries after days. */
 const PENDING_BUCKET = 1_024;
 const KEPT_BUCKET = 65_536;
 
-/** Entries of each state an operation clears away: more than it can add, so that no load outruns it. */
+/** Expired entries of each state that an operation removes: more than it can add, so they cannot pile up. */
 const SWEEP_SLICE = 4;
-/** Entries a full store looks at for the best one to drop; it may so refuse for a second too long. */
+/** Entries that a full store inspects to find one to drop. */
 const SEARCH_LIMIT = 16;
 
 export interface MemoryReplayStoreOptions {
-  /** How many events are remembered at most, 1 to 16,777,216. Default: 250,000, about 32 MB when full. */
+  /** Maximum number of events, 1 to 16,777,216. Default: 250,000, about 32 MB when full. */
   readonly maxEntries?: number | undefined;
-  /** How many of them may be of one issuer, so that none can fill the store. Default: no bound of its own. */
+  /** Maximum number of events of one issuer, so that none can fill the store. Default: `maxEntries`. */
   readonly maxEntriesPerIssuer?: number | undefined;
   /** Default: the machine's clock. */
   readonly clock?: WebhookClock | undefined;
 }
 
 /**
- * Remembers events in this process's memory: right for one process, and until it ends.
+ * Stores handled events in memory: for a single process, until it ends.
  *
- * Within its bound it forgets nothing early. A full store first drops what no token could be replayed of
- * any more, the shortest to keep first (beyond a handful of them: to the minute); when all it holds is
- * still needed, it takes no more. There is no timer: each call clears away a few entries that have ended.
+ * A store that is not full keeps every entry until `keepUntil`. A full one first drops entries whose token has expired, those with the
+ * least time left first (approximately); if every entry is still needed, it throws `store_full`. There is no timer: each call removes
+ * a few expired entries.
  *
- * A reservation is over the moment its lease ends, whether or not somebody takes the event then.
+ * A reservation ends exactly when its lease does.
  *
- * A receiver makes one by itself. Where it trusts several issuers, give it one with a share for each, so
- * that none of them can fill the store for the others:
+ * A receiver creates one by default. If it trusts several issuers, limit each, so that none can fill the store for the others:
  *
  * ```ts
  * replay: { store: new MemoryReplayStore({ maxEntries: 250_000, maxEntriesPerIssuer: 50_000 }) }
@@ -61,16 +60,16 @@ export class MemoryReplayStore extends ReplayStore {
 
   private readonly entries: ReplayEntries;
   private readonly events = new KeyIndex((slot) => this.entries.keysOf(slot).key);
-  /** Only tokens whose key is not the event's. */
+  /** Only tokens whose key differs from the event's. */
   private readonly tokens = new KeyIndex((slot) => this.entries.keysOf(slot).tokenKey);
 
-  /** Each entry by when its state ends. */
+  /** Entries by the end of their state. */
   private readonly reserved: TimeBuckets;
   private readonly protected: TimeBuckets;
   private readonly kept: TimeBuckets;
   private readonly shares: IssuerShares | undefined;
 
-  /** @throws {@link WebhookConfigurationError} when a bound is not a whole number in its range */
+  /** @throws {@link WebhookConfigurationError} if a limit is not an integer in its range */
   constructor(options: MemoryReplayStoreOptions = {}) {
     super();
     const maxEntries = options.maxEntries ?? DEFAULT_MAX_ENTRIES;
@@ -92,7 +91,7 @@ export class MemoryReplayStore extends ReplayStore {
     }
   }
 
-  /** How many events are held, some of which may have ended without having been cleared away yet. */
+  /** Number of entries, including expired ones that are not removed yet. */
   get size(): number {
     return this.entries.size;
   }
@@ -140,7 +139,7 @@ export class MemoryReplayStore extends ReplayStore {
     const slot = this.held(reservation, now);
     if (slot === NONE) return false;
     this.unfile(slot);
-    // The times are those of the claim, or of a copy's that came in the meantime and lives longer.
+    // The times are those of the claim, or later ones of a copy that arrived meanwhile.
     this.entries.settle(slot);
     this.file(slot);
     return true;
@@ -153,13 +152,13 @@ export class MemoryReplayStore extends ReplayStore {
     return true;
   }
 
-  /** The slot of a reservation that is still its holder's. */
+  /** The slot of a reservation, if it is still the owner's. */
   private held({ claim, owner }: ReplayReservation, now: number): number {
     const slot = this.alive(this.events.get(claim.key), now);
     return slot !== NONE && this.entries.reservationOf(slot)?.owner === owner ? slot : NONE;
   }
 
-  /** The event that came with the claim's token. */
+  /** The slot of the event that used the claim's token. */
   private tokenUser({ key, tokenKey }: ReplayClaim, known: number, now: number): number {
     const other = this.alive(this.tokens.get(tokenKey), now);
     if (other !== NONE) return other;
@@ -167,7 +166,7 @@ export class MemoryReplayStore extends ReplayStore {
     return own !== NONE && this.entries.keysOf(own).tokenKey === tokenKey ? own : NONE;
   }
 
-  /** The slot if it still says anything; what has ended is forgotten on sight. */
+  /** The slot, unless it has expired: then it is removed. */
   private alive(slot: number | undefined, now: number): number {
     if (slot === undefined) return NONE;
     if (this.entries.isAlive(slot, now)) return slot;
@@ -187,13 +186,13 @@ export class MemoryReplayStore extends ReplayStore {
     if (shareIsFull()) {
       throw new WebhookStoreError(
         'store_full',
-        `The issuer "${issuer}" has as many entries in the replay store as it may, and each is still needed to refuse a replay; raise maxEntriesPerIssuer.`,
+        `The replay store is full for issuer "${issuer}", and every entry is still needed to refuse a replay; raise maxEntriesPerIssuer.`,
       );
     }
     if (isFull()) {
       throw new WebhookStoreError(
         'store_full',
-        `The replay store has its ${this.maxEntries} entries, and each is still needed to refuse a replay; raise maxEntries, or use a shared store.`,
+        `The replay store has reached its ${this.maxEntries} entries, and every one is still needed to refuse a replay; raise maxEntries, or use a shared store.`,
       );
     }
   }
@@ -202,7 +201,7 @@ export class MemoryReplayStore extends ReplayStore {
     const { replayUntil, keepUntil } = this.entries;
     let oldest = NONE;
     for (const slot of kept?.firstFew(SEARCH_LIMIT) ?? []) {
-      // A clock that was set back makes tokens valid again.
+      // A clock that was set back can make a token valid again.
       const isNeeded = replayUntil[slot]! > now;
       if (!isNeeded && (oldest === NONE || keepUntil[slot]! < keepUntil[oldest]!)) oldest = slot;
     }
@@ -221,7 +220,7 @@ export class MemoryReplayStore extends ReplayStore {
     }
   }
 
-  /** Looks into the buckets that are not wholly past yet, where a full store may find what can go. */
+  /** Also removes expired entries from the current buckets, which are not overdue as a whole. */
   private sweepThisSecond(now: number): void {
     const { leaseUntil, replayUntil } = this.entries;
     for (const slot of this.reserved.firstFew(SEARCH_LIMIT)) {
@@ -241,8 +240,8 @@ export class MemoryReplayStore extends ReplayStore {
   }
 
   /**
-   * A copy may come with a token that verifies for longer than the one that was handled. Dropping the event
-   * before that token has expired would let the copy in as a new one.
+   * A copy may have a token that is valid for longer. If the entry were dropped before that token expires, the copy would be handled
+   * as a new event.
    */
   private prolong(slot: number, claim: ReplayClaim, now: number): void {
     const { entries } = this;
@@ -266,7 +265,7 @@ export class MemoryReplayStore extends ReplayStore {
     entries.giveBack(slot);
   }
 
-  /** Puts the entry where its state and its times say that it belongs. */
+  /** Adds the entry to the bucket of its state and time. */
   private file(slot: number): void {
     const { state, leaseUntil, replayUntil, keepUntil } = this.entries;
     switch (state[slot]) {
@@ -280,7 +279,7 @@ export class MemoryReplayStore extends ReplayStore {
     }
   }
 
-  /** Takes the entry from where it was put; its state and times must still be the same. */
+  /** Removes the entry from its bucket; state and times must be unchanged since `file`. */
   private unfile(slot: number): void {
     const { state, leaseUntil, replayUntil, keepUntil } = this.entries;
     switch (state[slot]) {
@@ -298,5 +297,5 @@ export class MemoryReplayStore extends ReplayStore {
 function boundFaults(path: string, bound: number): ConfigurationFault[] {
   return Number.isInteger(bound) && bound >= 1 && bound <= LARGEST_MAX_ENTRIES
     ? []
-    : [{ path, message: `write a whole number from 1 to ${LARGEST_MAX_ENTRIES}` }];
+    : [{ path, message: `must be an integer from 1 to ${LARGEST_MAX_ENTRIES}` }];
 }

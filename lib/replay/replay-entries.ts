@@ -1,22 +1,22 @@
-import { Lanes } from './lanes.js';
+import { FastHash } from './fast-hash.js';
 import type { ReplayClaim, ReplayReservation } from './replay-store.js';
 
 /**
  * Shortens a fingerprint to 53 bits, an eighth of its memory.
  *
- * What a collision could do, by chance or by design, is to have a second content under a known id answered
- * as a copy of the first instead of as a conflict. Neither is ever handled.
+ * The worst effect of a collision is that other content under a known id is answered as a duplicate instead of a conflict. Neither is
+ * handled.
  */
 export function fingerprintMark(fingerprint: string): number {
-  const lanes = new Lanes();
-  lanes.mixText(fingerprint);
+  const lanes = new FastHash();
+  lanes.mixString(fingerprint);
   return (lanes.high >>> 0) * 2 ** 21 + (lanes.low >>> 11);
 }
 
 const CHUNK_BITS = 12;
 const CHUNK_MASK = (1 << CHUNK_BITS) - 1;
 
-/** Values by slot number, in chunks made when they are first needed: growing never copies what is there. */
+/** Values by slot, in chunks that are allocated on demand, so that growing copies nothing. */
 export class SlotValues<Value> {
   private readonly chunks: (Value | undefined)[][] = [];
 
@@ -32,13 +32,13 @@ export class SlotValues<Value> {
   }
 }
 
-/** The states of an entry, in the order it passes through them. */
+/** The states of an entry, in order. */
 export const EntryState = {
-  /** Being handled; ended when its lease has. */
+  /** Being handled; ends with its lease. */
   reserved: 1,
   /** Handled, and its token may still verify. */
   protected: 2,
-  /** Handled, and kept to recognise the sender's retries. */
+  /** Handled, its token has expired, and kept to recognise the sender's retries. */
   kept: 3,
 } as const;
 
@@ -47,18 +47,15 @@ interface EventKeys {
   readonly tokenKey: string;
 }
 
-/** The reservation while there is one; then no more than is needed to forget the event: one text, mostly. */
+/** The reservation while there is one; afterwards only the keys, which are mostly one string. */
 type Occupant = ReplayReservation | EventKeys | string;
 
-/**
- * The remembered events as columns, a slot each: an object for every one would take three times the
- * memory, and the garbage collector would have to look at them all.
- */
+/** The entries as columns, one slot each: an object per entry would take three times the memory and slow the garbage collector. */
 export class ReplayEntries {
   readonly state: Uint8Array;
-  /** Meaningful while reserved only; like the other times in epoch milliseconds. */
+  /** Only while reserved. All times are epoch milliseconds. */
   readonly leaseUntil: Float64Array;
-  /** The latest of all claims that were made on the event. */
+  /** The latest of all claims on the event. */
   readonly replayUntil: Float64Array;
   /** Never before `replayUntil`. */
   readonly keepUntil: Float64Array;
@@ -79,7 +76,7 @@ export class ReplayEntries {
     return this.used - this.free.length;
   }
 
-  /** Takes a slot; the caller has made sure that there is one. */
+  /** Allocates a slot; the caller ensures that one is free. */
   take(reservation: ReplayReservation, fingerprint: number): number {
     const slot = this.free.pop() ?? this.used++;
     this.state[slot] = EntryState.reserved;
@@ -95,7 +92,7 @@ export class ReplayEntries {
     this.free.push(slot);
   }
 
-  /** The keys of the event, and of the token it came with. */
+  /** The keys of the event and of its token. */
   keysOf(slot: number): EventKeys {
     const occupant = this.occupants.get(slot)!;
     if (typeof occupant === 'string') return { key: occupant, tokenKey: occupant };
@@ -107,26 +104,26 @@ export class ReplayEntries {
     return typeof occupant === 'object' && 'claim' in occupant ? occupant : undefined;
   }
 
-  /** Whether the claim wants the event remembered for longer than it is. */
+  /** Whether the claim asks to keep the event longer than it is kept. */
   isOutlivedBy(slot: number, { replayUntil, keepUntil }: ReplayClaim): boolean {
     return replayUntil > this.replayUntil[slot]! || keepUntil > this.keepUntil[slot]!;
   }
 
-  /** Remembers the event for as long as the claim wants it, too. */
+  /** Keeps the event at least as long as the claim asks for. */
   prolong(slot: number, claim: ReplayClaim): void {
     const replayUntil = Math.max(this.replayUntil[slot]!, claim.replayUntil);
     this.replayUntil[slot] = replayUntil;
     this.keepUntil[slot] = Math.max(this.keepUntil[slot]!, replayUntil, claim.keepUntil);
   }
 
-  /** Ends the reservation by success. */
+  /** Ends the reservation after success. */
   settle(slot: number): void {
     const { key, tokenKey } = this.keysOf(slot);
     this.occupants.set(slot, tokenKey === key ? key : { key, tokenKey });
     this.state[slot] = EntryState.protected;
   }
 
-  /** Whether the entry still says anything: a lease that ended, and a time of keeping, leave nothing. */
+  /** Whether neither its lease nor its time to be kept has ended. */
   isAlive(slot: number, now: number): boolean {
     const end = this.state[slot] === EntryState.reserved ? this.leaseUntil : this.keepUntil;
     return end[slot]! > now;

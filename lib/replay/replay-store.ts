@@ -1,64 +1,60 @@
 import type { MaybePromise } from '../token/maybe-promise.js';
 
-/** What a receiver wants to remember of one verified event. */
+/** What a receiver stores of a verified event. */
 export interface ReplayClaim {
   /**
-   * The event's identity: a digest over receiver, issuer and `txn` (else `jti`). At most 64 characters, and
-   * nothing of the token can be read from it.
+   * The event's identity: a digest over receiver, issuer and `txn` (else `jti`). At most 64 characters; it reveals nothing of the
+   * token.
    */
   readonly key: string;
-  /** The token's identity: the same digest over `jti`. Equal to `key` when the token has no `txn`. */
+  /** The token's identity: the same digest over `jti`. Equal to `key` if the token has no `txn`. */
   readonly tokenKey: string;
-  /** Stands for event name and payload, in at most 64 characters: the same id with another one is an attack or a sender's bug. */
+  /** Identifies event name and payload, in at most 64 characters: the same id with another fingerprint is an attack or a sender's bug. */
   readonly fingerprint: string;
-  /** Until then (`exp` + tolerance, epoch milliseconds) an entry is never dropped: the token would still verify. */
+  /** `exp` + tolerance, epoch milliseconds. Until then an entry is never dropped, since the token would still verify. */
   readonly replayUntil: number;
-  /** Until then (epoch milliseconds, the sender's retry horizon) it is kept as far as the bound allows. */
+  /** End of the sender's retries, epoch milliseconds. Until then the entry is kept, if the store has room. */
   readonly keepUntil: number;
-  /** Milliseconds after which a reservation frees itself unless it is extended: its holder has crashed. */
+  /** Milliseconds after which a reservation expires unless it is extended, because its owner crashed. */
   readonly lease: number;
-  /** The issuer, for a store that bounds each one. */
+  /** The issuer, for a store with a limit per issuer. */
   readonly issuer: string;
 }
 
-/** Proof of a reservation; a holder whose lease has passed to somebody else can change nothing with it. */
+/** Proof of a reservation. It has no effect after another owner has taken the lease over. */
 export interface ReplayReservation {
   readonly claim: ReplayClaim;
-  /** Unguessable, one per reservation: fences a stale holder. */
+  /** Unguessable and unique to the reservation: a fencing token. */
   readonly owner: string;
 }
 
-/** What {@link ReplayStore.reserve} found. */
+/** The result of {@link ReplayStore.reserve}. */
 export type ReplayVerdict =
-  /** First seen, or its last handler failed: handle it, then commit or release. */
+  /** New, or its last handler failed: handle it, then commit or release. */
   | { readonly status: 'reserved'; readonly reservation: ReplayReservation }
-  /** Somebody is handling it now; the lease may end at `retryAt` (epoch milliseconds). */
+  /** It is being handled; the lease may end at `retryAt` (epoch milliseconds). */
   | { readonly status: 'in-progress'; readonly retryAt: number }
   /** Handled before, with the same content. */
   | { readonly status: 'done' }
-  /** Seen before with other content, or the token's id was used for another event. */
+  /** Known with other content, or the token's id was used for another event. */
   | { readonly status: 'conflict' };
 
 /**
- * Remembers which events were handled, so that a copy is answered without being handled again.
+ * Stores which events were handled, so that a copy is acknowledged without being handled again.
  *
- * An entry goes `reserved → done`, or `reserved → gone` when the handler failed. Of any number of
- * concurrent `reserve` calls with one key, over all processes that share the store, exactly one gets
- * `reserved`. Both keys are taken in one atomic step. `commit` and `release` answer whether the
- * reservation was still the caller's.
+ * - **Atomic.** An entry goes `reserved → done`, or `reserved → gone` if the handler failed. Of any number of concurrent `reserve` calls
+ *   with one key, over all processes that share the store, exactly one gets `reserved`. Both keys are taken in one step.
+ * - **Fenced.** `extend`, `commit` and `release` return whether the reservation was still the caller's.
+ * - **Kept long enough.** A copy may have a token of its own that expires later. With every `in-progress` and `done`, the entry's
+ *   `replayUntil` and `keepUntil` therefore rise to those of the claim, and `commit` does not lower them: otherwise the copy's token
+ *   could be replayed as a new event. A conflict changes nothing.
+ * - **Fail closed.** A store that is full or unreachable throws {@link WebhookStoreError}; receivers then answer 503.
  *
- * A copy of a known event may bring a token of its own, which expires later. With every `in-progress` and `done`
- * the entry's `replayUntil` and `keepUntil` therefore rise to the claim's where those are later, and a later
- * `commit` does not take them back: an entry dropped at the times of the first token would let the copy's
- * token through as a new event. A conflict changes nothing.
- *
- * A store in memory may answer at once, without a promise. Every implementation must pass the contract suite of `nestjs-webhook-token/testing`.
- *
- * A store that is full or cannot be reached throws {@link WebhookStoreError}; receivers then answer 503
- * and nothing is handled unchecked.
+ * A store in memory may return its results without a promise. Every implementation must pass the contract suite of
+ * `nestjs-webhook-token/testing`.
  */
 export abstract class ReplayStore {
-  /** How many processes one instance protects; a receiver says so at start-up when it is one. */
+  /** Whether it protects one process only; then a receiver warns at start-up. */
   abstract readonly scope: 'process' | 'shared';
 
   /**
@@ -73,28 +69,27 @@ export abstract class ReplayStore {
     await this.extend({ claim, owner: key });
   }
 
-  /** Takes the event for handling, unless it is being or has been handled. */
+  /** Reserves the event for handling, unless it is being handled or was handled before. */
   abstract reserve(claim: ReplayClaim): MaybePromise<ReplayVerdict>;
 
-  /** Moves the end of the lease to `lease` milliseconds from now; `false` when it was lost. */
+  /** Moves the end of the lease to `lease` milliseconds from now; `false` if the lease was lost. */
   abstract extend(reservation: ReplayReservation): MaybePromise<boolean>;
 
-  /** Records the event as handled; `false` when the lease was lost. */
+  /** Records the event as handled; `false` if the lease was lost. */
   abstract commit(reservation: ReplayReservation): MaybePromise<boolean>;
 
   /**
-   * As `commit`, within a transaction of the handler's: on record if, and only if, the transaction commits, so that the
-   * handler has its effect exactly once. Only a store that lies in the database of the handlers can have it;
-   * `event.commit(tx)` refuses where it is absent.
+   * As `commit`, within the handler's own transaction: the record exists if, and only if, the transaction commits, so that the handler
+   * has its effect exactly once. Only a store in the handlers' database can implement it; without it, `event.commit(tx)` throws.
    *
-   * Until the transaction ends, a `reserve` or `release` of the same event may wait for it, but no longer than the
-   * store waits for anything. A `release` that comes after the commit finds the event done, and leaves it.
+   * Until the transaction ends, a `reserve` or `release` of the same event may wait for it, up to the store's timeout. A `release`
+   * after the commit does not change the event.
    *
-   * @param tx - whatever the handler's database library calls a transaction
-   * @returns `false` when the lease was lost; the caller rolls back
+   * @param tx - the transaction of the handler's database library
+   * @returns `false` if the lease was lost; the caller rolls back
    */
   commitWith?(tx: unknown, reservation: ReplayReservation): Promise<boolean>;
 
-  /** Forgets the event, so that it can be sent again; `false` when the lease was lost. */
+  /** Removes the event, so that it can be sent again; `false` if the lease was lost. */
   abstract release(reservation: ReplayReservation): MaybePromise<boolean>;
 }

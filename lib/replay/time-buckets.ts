@@ -1,12 +1,12 @@
 /** No slot. */
 export const NONE = -1;
 
-/** The threads by which slots hang together in a bucket; a slot hangs in one bucket at a time. */
+/** The links of circular lists of slots; a slot is in one list at a time. */
 export class SlotLinks {
   readonly next: Int32Array;
   readonly previous: Int32Array;
 
-  /** The system hands the pages out as they are written, so an empty store of any bound costs little. */
+  /** The system allocates pages when they are written, so an empty store of any size costs little. */
   constructor(slots: number) {
     this.next = new Int32Array(slots);
     this.previous = new Int32Array(slots);
@@ -16,21 +16,21 @@ export class SlotLinks {
 interface Bucket {
   /** The bucket's time, in widths since the epoch. */
   readonly number: number;
-  /** The first slot of the ring, or NONE when it ran empty before its turn. */
+  /** The first slot of the list, or NONE if it is empty. */
   head: number;
 }
 
 /**
- * Slots in the order of their times, to the width of a bucket; within a bucket, as they were added.
- * No bucket is ever walked as a whole. Adding and removing take constant time where the bucket exists or is
- * the latest; one in between, or emptied at the front, moves the list of buckets, which is short: one entry
- * for each width of the time that is remembered.
+ * Slots ordered by time, with the precision of a bucket.
+ *
+ * Adding and removing a slot take constant time, unless a bucket must be inserted in the middle or removed at the front; that moves a
+ * short list with one entry per bucket width of the time kept.
  */
 export class TimeBuckets {
   private readonly buckets = new Map<number, Bucket>();
-  /** The same buckets, earliest first. */
+  /** The same buckets, the earliest first. */
   private readonly order: Bucket[] = [];
-  /** Neighbours in time come one after the other, so the last bucket asked for is mostly the next. */
+  /** Consecutive calls mostly use the same bucket. */
   private recent: Bucket | undefined;
 
   /** @param width - milliseconds */
@@ -54,7 +54,7 @@ export class TimeBuckets {
     previous[head] = slot;
   }
 
-  /** @param at - the time the slot was added with */
+  /** @param at - as passed to `add` */
   remove(slot: number, at: number): void {
     const { next, previous } = this.links;
     const bucket = this.bucketOf(at);
@@ -65,7 +65,7 @@ export class TimeBuckets {
     if (bucket.head === slot) bucket.head = after === slot ? NONE : after;
   }
 
-  /** The oldest slot, when every time its bucket stands for has passed. */
+  /** The oldest slot, if the whole time of its bucket has passed. */
   firstOverdue(now: number): number {
     const bucket = this.firstBucket();
     return bucket !== undefined && (bucket.number + 1) * this.width <= now ? bucket.head : NONE;
@@ -83,7 +83,7 @@ export class TimeBuckets {
     return slots;
   }
 
-  /** The earliest bucket with a slot in it; empty ones before it are cleared away. */
+  /** The earliest bucket that is not empty; empty ones before it are removed. */
   private firstBucket(): Bucket | undefined {
     while (this.order[0]?.head === NONE) {
       const { number } = this.order.shift()!;
@@ -103,7 +103,7 @@ export class TimeBuckets {
 
   private enlist(bucket: Bucket): Bucket {
     this.buckets.set(bucket.number, bucket);
-    // New buckets are nearly always the latest, so that the search ends where it begins.
+    // New buckets are nearly always the latest, so the search ends at once.
     let at = this.order.length;
     while (at > 0 && this.order[at - 1]!.number > bucket.number) at--;
     this.order.splice(at, 0, bucket);

@@ -1,5 +1,5 @@
 import { createHash, type Hash } from 'node:crypto';
-import { Lanes } from '../replay/lanes.js';
+import { FastHash } from '../replay/fast-hash.js';
 
 /**
  * Identifies the content of an event, however it was sent: an event may first arrive in the token and then, after a proxy
@@ -47,7 +47,7 @@ const Kind = {
 const number = new Float64Array(1);
 const halves = new Uint32Array(number.buffer);
 
-class ContentHash extends Lanes {
+class ContentHash extends FastHash {
   add(value: unknown): void {
     switch (typeof value) {
       case 'string':
@@ -71,7 +71,7 @@ class ContentHash extends Lanes {
   }
 
   addString(value: string): void {
-    this.mixText(value);
+    this.mixString(value);
     this.mix(value.length);
   }
 

@@ -23,7 +23,7 @@ import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decora
 import {
   WEBHOOK_RECEIVED_CHANNEL,
   type WebhookReceivedMessage,
-} from '../../lib/receiver/receiver.diagnostics.js';
+} from '../../lib/receiver/receiver.reporter.js';
 import {
   WEBHOOK_ANSWERS,
   type WebhookAnswerRow,

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { Controller, Injectable, Post, UseGuards } from '@nestjs/common';
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
 import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
-import { WEBHOOK_RECEIVED_CHANNEL } from '../../lib/receiver/receiver.diagnostics.js';
+import { WEBHOOK_RECEIVED_CHANNEL } from '../../lib/receiver/receiver.reporter.js';
 import { WebhookGuard } from '../../lib/receiver/webhook.guard.js';
 import { adapters } from '../fixtures/adapters.js';
 import { head, post, send } from '../fixtures/http-client.js';

@@ -195,7 +195,7 @@ describe.each(adapters)('event.commit on %s', (_, createAdapter) => {
 
     expect(refusal).toMatchObject({
       code: 'unsupported_option',
-      message: expect.stringMatching(/^2 handlers take this event/),
+      message: expect.stringMatching(/^2 handlers handle this event/),
     });
     expect(answer.status).toBe(204);
     expect(store.asked).toEqual(['commit']);

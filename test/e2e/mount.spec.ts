@@ -136,25 +136,25 @@ describe.each(adapters)('webhook modules on %s', (_, createAdapter) => {
         'a name that nobody has',
         Misnamed,
         { receiver: trusting },
-        'Misnamed.receive: there is no receiver "nope" (configured: "default")',
+        'Misnamed.receive: receiver "nope" is not configured (configured: "default")',
       ],
       [
         'none named, of two',
         Unnamed,
         { receiver: two },
-        'Unnamed.receive: there is no receiver "default" (configured: "shop", "billing")',
+        'Unnamed.receive: receiver "default" is not configured (configured: "shop", "billing")',
       ],
       [
         'no receiver at all',
         Unnamed,
         { publisher },
-        'Unnamed.receive: there is no receiver "default" (configured: none)',
+        'Unnamed.receive: receiver "default" is not configured (configured: none)',
       ],
       [
         'a guarded route, none named, of two',
         Guarded,
         { receiver: two },
-        'Guarded.receive: there is no receiver "default"',
+        'Guarded.receive: receiver "default" is not configured',
       ],
     ])('%s', async (_name, controller, options, message) => {
       const error = await start(createAdapter(), { options, controllers: [controller] }).catch(

@@ -196,7 +196,7 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
     expect(receiver.logger.at('error').join('\n')).toContain(
       'failed in run 1 of 10: handler_failed',
     );
-    expect(await inbox.listDead()).toEqual([]);
+    expect(await inbox.deadLetters()).toEqual([]);
   });
 
   it('gives an event up after the last run, and another round when it is told to', async () => {
@@ -207,19 +207,21 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
     await head(receiver.origin, signed({ id, data: { a: 1 } }));
     await clock.advance(0);
     for (const seconds of DEFAULT_WAITS) await clock.advance(seconds * 1_000);
-    const dead = await inbox.listDead('default');
+    const dead = await inbox.deadLetters('default');
 
     expect(work.seen).toHaveLength(10);
     expect(dead).toMatchObject([
       { reason: 'handler_failed', attempts: 10, delivery: { eventId: id, event: 'order.created' } },
     ]);
-    expect(receiver.logger.at('warn').join('\n')).toMatch(/given up after 10 run.*WebhookInbox/);
+    expect(receiver.logger.at('warn').join('\n')).toMatch(
+      /failed in all 10 run.*dead letter.*WebhookInbox/,
+    );
     work.do = () => {};
     const ids = dead.map(({ delivery }) => delivery.id);
     expect(await inbox.retry([...ids, 'unknown'])).toEqual(ids);
     await clock.advance(0);
     expect(work.seen.at(-1)).toMatchObject({ id, run: 1, data: { a: 1 } });
-    expect(await inbox.listDead()).toEqual([]);
+    expect(await inbox.deadLetters()).toEqual([]);
   });
 
   it('runs a given-up event again that is sent once more when its copies are forgotten', async () => {
@@ -230,14 +232,14 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
     work.do = () => Promise.reject(new Error('never'));
     await head(receiver.origin, token());
     await clock.advance(0);
-    expect(await inbox.listDead()).toHaveLength(1);
+    expect(await inbox.deadLetters()).toHaveLength(1);
     await clock.advance(2 * 3_600_000);
     work.do = () => {};
 
     expect((await head(receiver.origin, token())).status).toBe(202);
     await clock.advance(0);
     expect(work.seen).toHaveLength(2);
-    expect(await inbox.listDead()).toEqual([]);
+    expect(await inbox.deadLetters()).toEqual([]);
   });
 
   it('takes what the validation refuses for a failed handler', async () => {
@@ -305,9 +307,9 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
     expect(work.seen).toHaveLength(1);
   });
 
-  it('says that what waits in memory is lost with it', () => {
+  it('warns that events queued in memory are lost in a crash', () => {
     expect(receiver.logger.at('warn').join('\n')).toContain(
-      'a crash loses what was acknowledged and not yet handled',
+      'a crash loses events that were acknowledged but not handled',
     );
   });
 
@@ -339,7 +341,7 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
     await closed;
 
     expect(receiver.logger.lines.join('\n')).toContain(
-      '1 event(s) of receiver "default" were left',
+      '1 event(s) of receiver "default" were unfinished at shutdown',
     );
   });
 
@@ -367,7 +369,9 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
       await clock.advance(0);
       for (const seconds of DEFAULT_WAITS) await clock.advance(seconds * 1_000);
 
-      expect(await inbox.listDead()).toMatchObject([{ reason: 'event_unhandled', attempts: 10 }]);
+      expect(await inbox.deadLetters()).toMatchObject([
+        { reason: 'event_unhandled', attempts: 10 },
+      ]);
     });
   });
 
@@ -428,7 +432,7 @@ describe.each(adapters)('a queued event on %s', (_, create) => {
     await clock.advance(60_000);
 
     expect(work.seen.length - before).toBe(1);
-    expect(await receiver.app.get(WebhookInbox).listDead()).toEqual([]);
+    expect(await receiver.app.get(WebhookInbox).deadLetters()).toEqual([]);
   });
 
   it('waits, as the same run, where its lease was lost', async () => {
@@ -461,7 +465,7 @@ describe.each(adapters)('a queued event on %s', (_, create) => {
     expect(during).toBe(0);
     expect(work.seen.slice(before).map(({ run }) => run)).toEqual([1]);
     expect(
-      receiver.logger.at('error').filter((line) => line.includes('Queued events wait')),
+      receiver.logger.at('error').filter((line) => line.includes('Queued events are deferred')),
     ).toHaveLength(1);
   });
 
@@ -477,7 +481,7 @@ describe.each(adapters)('a queued event on %s', (_, create) => {
     await clock.advance(10_000);
 
     expect(work.seen.slice(before).at(-1)?.run).toBe(10);
-    expect(await receiver.app.get(WebhookInbox).listDead()).toEqual([]);
+    expect(await receiver.app.get(WebhookInbox).deadLetters()).toEqual([]);
   });
 });
 
@@ -488,13 +492,18 @@ describe('the options of a receiver that acknowledges before it handles', () => 
   const publisher = { issuer: ISSUER, secret: SECRET, queue };
 
   it.each<[string, object, string, RegExp]>([
-    ['no queue', { receiver: { ...queued, queue: undefined } }, 'receiver.queue', /must be given/],
+    [
+      'no queue',
+      { receiver: { ...queued, queue: undefined } },
+      'receiver.queue',
+      /must be set with acknowledge/,
+    ],
     ['no path', { receiver: { ...queued, path: undefined } }, 'receiver.path', /must be set/],
     [
       'a queue that nothing is put into',
       { receiver: { ...queued, acknowledge: 'handled' } },
       'receiver.queue',
-      /acknowledge: 'queued' only/,
+      /only applies with acknowledge: 'queued'/,
     ],
     ['what is no queue', { receiver: { ...queued, queue: {} } }, 'receiver.queue', /WebhookQueue/],
     [

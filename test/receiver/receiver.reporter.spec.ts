@@ -259,16 +259,16 @@ describe('the log of a queued receiver', () => {
       providers: [Orders],
     });
 
-    const givenUp = new Promise<void>((resolve) => {
+    const isDead = new Promise<void>((resolve) => {
       const { warn } = logger;
       logger.warn = (...args) => {
         warn(...args);
-        if (String(args[0]).includes('given up')) resolve();
+        if (String(args[0]).includes('dead letter')) resolve();
       };
     });
 
     await head(origin, signed({ event: 'order.closed' }));
-    await givenUp;
+    await isDead;
     await app.close();
 
     expect(logger.lines.join('\n')).toMatch(

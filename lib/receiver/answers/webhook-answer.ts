@@ -7,10 +7,7 @@ import {
   type WebhookSituation,
 } from '../../request/webhook-answers.js';
 
-/**
- * A handler threw: what it threw, set apart from the errors of the receiver itself, so that an
- * application that throws one of ours in a handler is not mistaken for a refused token.
- */
+/** Wraps what a handler threw, so that an error of this package thrown by a handler is not answered as a refused token. */
 export class HandlerFailure {
   constructor(readonly cause: unknown) {}
 }
@@ -35,45 +32,45 @@ interface WebhookProblem {
   readonly status: number;
   readonly detail: string;
   readonly code?: string;
-  /** What the validation found, one text a constraint. */
+  /** One message per failed constraint. */
   readonly errors?: readonly string[];
 }
 
-/** What goes back to the sender: made from the table, independent of any adapter. */
+/** The answer to a request, made from the answer table and independent of the adapter. */
 export interface WebhookAnswer {
   readonly situation: WebhookSituation;
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
-  /** Absent on success. A HEAD answer never carries it, which is why the code is in the headers too. */
+  /** Absent on success. The code is in the headers too, since an answer to HEAD has no body. */
   readonly problem?: WebhookProblem;
 }
 
 const REALM = 'Bearer realm="webhooks"';
 
-/** Answers in caches must never stand in for a second delivery. */
+/** A cached answer would acknowledge an event that never arrived. */
 const NO_STORE = { 'Cache-Control': 'no-store' } as const;
 
 const PROCESSED = acknowledgement('processed');
 const QUEUED = acknowledgement('queued');
 const DUPLICATE = acknowledgement('duplicate');
 
-/** The answer to an event that was handled now, or before. */
+/** The answer to an event that was handled now or before. */
 export function acknowledge(duplicate: boolean): WebhookAnswer {
   return duplicate ? DUPLICATE : PROCESSED;
 }
 
-/** The answer to an event that will be handled. */
+/** The answer to an event that was queued. */
 export function acknowledgeQueued(): WebhookAnswer {
   return QUEUED;
 }
 
-/** The answer to whatever was thrown on the way of a request. */
-export function answerTo(error: unknown): WebhookAnswer {
+/** The answer to any error. */
+function answerTo(error: unknown): WebhookAnswer {
   if (error instanceof HandlerFailure) return answerToFailedHandler(error.cause);
   if (error instanceof HttpException) return answerToForeignRefusal(error);
   if (isWebhookError(error)) {
     const situation = situationOf(error.code);
-    // How full our store is, or where it is, is nothing to tell a stranger.
+    // A sender must not learn where the store is or how full it is.
     const detail = situation === 'store_unavailable' ? undefined : error.message;
     const allow = allowOf(error);
     if (situation !== undefined) {
@@ -85,7 +82,7 @@ export function answerTo(error: unknown): WebhookAnswer {
   return refuse('handler_failed');
 }
 
-/** Refusals that were made before. Whoever forges requests gets one of a few, made once (benchmark `forged`). */
+/** Refusals are cached: forged requests get one of a few answers (benchmark `forged`). */
 const refusals = new Map<string, WebhookAnswer>();
 const MOST_REFUSALS = 200;
 
@@ -140,14 +137,14 @@ function situationOf(code: string): WebhookSituation | undefined {
   return Object.hasOwn(WEBHOOK_ANSWERS, code) ? (code as WebhookSituation) : undefined;
 }
 
-/** A wire format may have one method only, and its sender is told so. */
+/** A wire format may allow one method only. */
 function allowOf(error: WebhookError): string | undefined {
   return (error as { methods?: readonly string[] }).methods?.join(', ');
 }
 
 function challenge(kind: BearerChallenge, detail: string, code: string | undefined): string {
   if (kind === 'plain') return REALM;
-  // RFC 6750 allows printable ASCII without quotes and backslashes; our own messages have nothing else.
+  // RFC 6750 allows printable ASCII without quotes and backslashes.
   const description = detail.replace(/[^\x20-\x21\x23-\x5b\x5d-\x7e]/g, "'");
   return `${REALM}, error="${kind}", error_description="${description}", code="${code}"`;
 }
@@ -156,7 +153,7 @@ function answerToFailedHandler(cause: unknown): WebhookAnswer {
   const causes: readonly unknown[] = cause instanceof AggregateError ? cause.errors : [cause];
   const refusals = causes.map(readRefusal);
   const [first] = refusals;
-  // Several handlers may have refused for one reason; where the reasons differ, none is the answer.
+  // If handlers refused with different statuses, none of them is the answer.
   if (first === undefined || !refusals.every((refusal) => refusal?.status === first.status)) {
     return refuse('handler_failed', { detail: FAILED });
   }
@@ -170,29 +167,26 @@ function answerToFailedHandler(cause: unknown): WebhookAnswer {
 
 const FAILED = 'a handler of the event failed';
 
-/** What a handler said by throwing an HttpException. */
+/** An HttpException of a handler. */
 interface HandlerRefusal {
   readonly status: number;
   readonly detail: string;
-  /** What validation found; the status of such a refusal is 422, whatever pipe it came from. */
+  /** The messages of validation, which is always answered 422, whatever pipe threw. */
   readonly errors: readonly string[] | undefined;
 }
 
-/**
- * Reads what was thrown, which may be anything: a status that is a text, a getter that throws. What
- * cannot be read is a failure like any other.
- */
+/** A handler may throw anything, such as an exception whose status is a string or whose getter throws: that is a plain failure. */
 function readRefusal(cause: unknown): HandlerRefusal | undefined {
   try {
     if (!(cause instanceof HttpException)) return undefined;
     const status: unknown = cause.getStatus();
-    // A handler that throws a success or a redirect has failed all the same.
+    // A handler that throws a success or a redirect has still failed.
     if (!Number.isInteger(status) || (status as number) < 400 || (status as number) > 599) {
       return undefined;
     }
     const errors = validationErrors(cause);
     if (errors !== undefined) return { status: 422, detail: '', errors };
-    // Typed as a text; it is whatever the handler has put there.
+    // Typed as a string, but a handler can assign any value.
     const message: unknown = cause.message;
     return { status: status as number, detail: String(message), errors };
   } catch {
@@ -213,12 +207,41 @@ export function refuseByApplication(status: number, detail?: string): WebhookAns
   return refuse('application_refused', { status, detail });
 }
 
-/** ValidationPipe answers 400 or 422 with a list of messages. */
+/** The messages of a ValidationPipe, which answers 400 or 422. */
 function validationErrors(exception: HttpException): readonly string[] | undefined {
   if (![400, 422].includes(exception.getStatus())) return undefined;
   const body = exception.getResponse();
   const messages = typeof body === 'object' ? (body as { message?: unknown }).message : undefined;
   if (!Array.isArray(messages)) return undefined;
-  // A custom exceptionFactory may give ValidationErrors instead of texts: nothing of them is sent.
+  // A custom exceptionFactory may return ValidationErrors, which contain values: they are not sent.
   return messages.map((one: unknown) => (typeof one === 'string' ? one : 'does not validate'));
+}
+
+/** A refused webhook, as an exception of Nest. Status and body are those of the answer table. */
+export class WebhookException extends HttpException {
+  /** The stable code of the answer table; `undefined` for a duplicate, which is acknowledged. */
+  readonly code: string | undefined;
+
+  constructor(
+    /** @internal */
+    readonly answer: WebhookAnswer,
+  ) {
+    super({ ...answer.problem }, answer.status);
+    this.code = answer.problem?.code;
+    this.message = answer.problem?.detail ?? 'the event was handled before';
+  }
+
+  /** The exception for any error. */
+  static from(error: unknown): WebhookException {
+    return error instanceof WebhookException ? error : new WebhookException(answerTo(error));
+  }
+
+  /**
+   * The answer to any error.
+   *
+   * @internal
+   */
+  static answerTo(error: unknown): WebhookAnswer {
+    return error instanceof WebhookException ? error.answer : answerTo(error);
+  }
 }

@@ -1,15 +1,15 @@
 import type { ServerResponse } from 'node:http';
 import { Catch, type ArgumentsHost, type ExceptionFilter } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
-import { nodeRequest, receptionOf, type AdapterRequest } from '../reception-of-request.js';
-import { HandlerFailure, type WebhookAnswer } from './webhook-answer.js';
-import { WebhookException } from './webhook.exception.js';
+import { nodeRequest, receptionOf, type AdapterRequest } from '../request-reception.js';
+import { HandlerFailure, type WebhookAnswer, WebhookException } from './webhook-answer.js';
 import { ReceiverReporter } from '../receiver.reporter.js';
 
 /**
- * Answers for a `@WebhookRoute()` route whatever went wrong on it, by the answer table. It is bound to
- * the method, so it comes before the application's global filters: one of those that answers every
- * error with a 200 would tell the sender that a failed event was handled.
+ * Answers every error on a `@WebhookRoute()` route by the answer table.
+ *
+ * It is bound to the method, so it runs before the application's global filters: one that answers every error with a 200 would
+ * acknowledge a failed event.
  */
 @Catch()
 export class WebhookExceptionFilter implements ExceptionFilter {
@@ -26,7 +26,7 @@ export class WebhookExceptionFilter implements ExceptionFilter {
     const failure = reception?.leaseLost ?? thrown;
     const answer = WebhookException.answerTo(failure);
     await reception?.fail();
-    // What the guard refused it has told already.
+    // The guard reported its own refusals already.
     if (!(failure instanceof WebhookException)) {
       this.reporter.answered({ answer, request, event: reception?.event, error: failure });
     }

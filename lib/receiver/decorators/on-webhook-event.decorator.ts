@@ -6,7 +6,7 @@ import type {
   WebhookEventsMatching,
 } from '../../token/webhook-event-map.js';
 import type { WebhookEvent } from '../webhook-event.js';
-import { addSubscription } from '../handlers/webhook-subscription.js';
+import { addSubscription } from '../handlers/handler-metadata.js';
 import { WebhookContext, WebhookData } from './webhook-data.decorator.js';
 
 /** Where Nest keeps the parameter decorators of a method, on its class. */
@@ -14,7 +14,7 @@ const ROUTE_ARGUMENTS = '__routeArguments__';
 
 type AnyMethod = (...args: never[]) => unknown;
 
-/** Told instead of `never`, so that the compiler's message says what is wrong. */
+/** Used instead of `never`, so that the compiler's message explains the mistake. */
 interface HandlerDoesNotFit<Pattern extends string> {
   readonly 'the parameters do not fit the declared data of': Pattern;
 }
@@ -30,24 +30,24 @@ type SharesMemberNames<Parameter, Value> = [MemberNames<Parameter> & MemberNames
   ? false
   : true;
 
-/** What one event's data may be turned into: by its names, since pipes and schemas change types. */
+/** Whether a parameter can be made from an event's data: by member names, since pipes and schemas change types. */
 type CanBeMadeFrom<Parameter, Value> = unknown extends Value
   ? true
   : Accepts<Parameter, Value> extends true
     ? true
-    : // A text or number has no names to go by, and a schema may read anything out of it.
+    : // A string or number has no members to compare, and a schema may parse anything from it.
       [Extract<Value, string | number | boolean>] extends [never]
       ? SharesMemberNames<Parameter, Value>
       : true;
 
-/** The events whose data the parameter cannot be: each one a pattern matches has to fit. */
+/** The events whose data the parameter cannot hold: it must fit every event that the pattern matches. */
 type EventsThatDoNotFit<Parameter, Name> = Name extends keyof WebhookEventMap
   ? CanBeMadeFrom<Parameter, WebhookEventMap[Name]> extends true
     ? never
     : Name
   : never;
 
-/** Member by member: in their union, a narrow type would disappear in a wide one beside it. */
+/** Member by member: in a union, a narrow type would disappear in a wide one. */
 type MemberFits<Parameter, Data> = Data extends unknown
   ? {
       [Key in keyof Data]-?: Accepts<Parameter, Data[Key]> extends true
@@ -64,7 +64,7 @@ type CanBeData<Parameter, Pattern extends string> = [
 
 type IsEvent<Parameter> = [Parameter] extends [WebhookEvent] ? true : false;
 
-/** A parameter typed as the event of another name: whatever decorates it, it will never be that one. */
+/** A parameter typed as an event of another name can never receive it, however it is decorated. */
 type IsOtherEvent<Parameter, Pattern extends string> =
   IsEvent<Parameter> extends true
     ? Accepts<Parameter, WebhookEvent<Pattern>> extends true
@@ -78,7 +78,7 @@ type HasOtherEvent<Parameters extends readonly unknown[], Pattern extends string
   ? true
   : false;
 
-/** Among `(data, event)` none but the first can be the data, so that then the parameters have decorators. */
+/** Without decorators only the first parameter is the data; a later one that fits must therefore be decorated. */
 type HasDataLater<Rest extends readonly unknown[], Pattern extends string> = true extends {
   [Index in keyof Rest]: IsEvent<Rest[Index]> extends true
     ? false
@@ -107,17 +107,17 @@ type Fits<Method extends AnyMethod, Pattern extends string> = keyof WebhookEvent
   ? true
   : ParametersFit<Required<Parameters<Method>>, Pattern>;
 
-/** Told for a wildcard that no declared event matches. */
+/** The compiler's message for a wildcard that no declared event matches. */
 interface NoSuchEvent<Pattern extends string> {
   readonly 'no declared event matches': Pattern;
 }
 
-/** Has every member of a form, and no literal one for certain. */
+/** Distinguishes a template-literal type from a literal one: only a literal is a known member. */
 interface EveryName {
   readonly [name: string]: true;
 }
 
-/** A pattern that is only known to be a text of some form may match, so only literal ones are told. */
+/** Only literal patterns are reported: one of a template-literal type may match. */
 type Unmatched<Pattern extends string> = Pattern extends string
   ? EveryName extends { [Name in Pattern]: true }
     ? never
@@ -133,8 +133,8 @@ type Matched<Pattern extends string> = [Unmatched<Pattern>] extends [never]
 /**
  * A method decorator that checks the method's parameters against the declared events.
  *
- * Refused are a first parameter that is neither the event, nor a member of the data, nor shares a member name with it (unless
- * a later one does), and an event of another name. Types of members are not compared: pipes and schemas change them.
+ * It refuses a first parameter that is neither the event nor a member of the data and shares no member name with the data (unless
+ * a later one does), and an event of another name. Member types are not compared, since pipes and schemas change them.
  */
 type WebhookHandlerDecorator<Pattern extends string> = <Method extends AnyMethod>(
   target: object,
@@ -145,13 +145,13 @@ type WebhookHandlerDecorator<Pattern extends string> = <Method extends AnyMethod
 ) => void;
 
 /**
- * The method handles these events, on any provider or controller of any scope.
+ * Makes a method handle these events, on any provider or controller of any scope.
  *
- * Without parameter decorators it is called with `(data, event)`. It is done when its promise settles:
- * the sender gets its success only then, and a failure makes the sender try again.
+ * Without parameter decorators it is called with `(data, event)`. The sender gets its success when the returned promise resolves; if
+ * it rejects, the sender tries again.
  *
- * @param events - a name, a pattern (`order.*` one segment, `refund.**` any number), or several
- * @param options.receiver - take only the events of this receiver; default: of every one
+ * @param events - a name, a pattern (`order.*` matches one segment, `refund.**` any number), or several
+ * @param options.receiver - handle only the events of this receiver; default: of every receiver
  * @throws {@link WebhookConfigurationError} when the class is defined, for an empty list of events
  */
 export function OnWebhookEvent<const Pattern extends WebhookEventPattern>(
@@ -171,12 +171,12 @@ function noEvents(target: object, key: string | symbol): WebhookConfigurationErr
     {
       path: `${target.constructor.name}.${String(key)}`,
       message:
-        'handles no event, so that it would never run: name one in @OnWebhookEvent, or "**" for every event',
+        'the list of events is empty, so the handler would never run; name an event in @OnWebhookEvent, or "**" for every event',
     },
   ]);
 }
 
-/** Parameter decorators run before method decorators: with none so far, the two usual ones are put. */
+/** Parameter decorators run before method decorators: if there are none by now, data and event are passed by position. */
 function takeByPosition(target: object, key: string | symbol): void {
   const decorated = Reflect.getMetadata(ROUTE_ARGUMENTS, target.constructor, key) as
     object | undefined;

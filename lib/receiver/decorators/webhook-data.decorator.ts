@@ -4,17 +4,17 @@ import {
   type PipeTransform,
   type Type,
 } from '@nestjs/common';
-import { addDataParameter, parameterType } from '../handlers/data-parameters.js';
+import { addDataParameter, parameterType } from '../handlers/handler-metadata.js';
 import { validateWithSchema, type StandardSchema } from '../handlers/payload-validator.js';
 import { WEBHOOK_CONTEXT_TYPE } from '../receiver.constants.js';
-import { receptionOf, type AdapterRequest } from '../reception-of-request.js';
-import { keepingOf, type WebhookEvent } from '../webhook-event.js';
+import { receptionOf, type AdapterRequest } from '../request-reception.js';
+import { internalsOf, type WebhookEvent } from '../webhook-event.js';
 
 /** What `@WebhookData` takes. */
 export interface WebhookDataOptions {
   /** One member of the data instead of the whole. */
   readonly property?: string | undefined;
-  /** Validates the parameter; its result is what the method gets. */
+  /** Validates the parameter; the method gets its result. */
   readonly schema?: StandardSchema | undefined;
 }
 
@@ -23,15 +23,15 @@ type Pipe = Type<PipeTransform> | PipeTransform;
 /**
  * The event's data, or one member of it.
  *
- * A parameter typed with a class-validator DTO is validated and transformed; a schema is applied first.
- * What does not validate is answered 422, on the mounted path and on routes alike.
+ * A parameter typed with a class-validator DTO is validated and transformed; with a schema, the schema validates it instead. Invalid
+ * data is answered 422, on mounted paths and on routes.
  *
  * ```ts
  * onCreated(@WebhookData() order: OrderCreatedDto, @WebhookData('id') id: string) {}
  * onPaid(@WebhookData({ schema: Payment }) payment: z.infer<typeof Payment>) {}
  * ```
  *
- * @param what - a member's name, or {@link WebhookDataOptions}; the whole data when absent
+ * @param what - a member's name, or {@link WebhookDataOptions}; default: the whole data
  * @param pipes - run on the validated value
  */
 export function WebhookData(
@@ -66,7 +66,7 @@ async function dataFor(
       ? event.data
       : (event.data as Readonly<Record<string, unknown>> | null | undefined)?.[property];
   return schema === undefined
-    ? keepingOf(event).validator.validate(data, metatype)
+    ? internalsOf(event).validator.validate(data, metatype)
     : validateWithSchema(data, schema);
 }
 

@@ -1,7 +1,7 @@
 import { Head, HttpCode, Post, UseGuards, UseInterceptors } from '@nestjs/common';
 import { WebhookExceptionFilter } from '../answers/webhook-exception.filter.js';
 import { WEBHOOK_SUBSCRIPTIONS } from '../receiver.constants.js';
-import { markRoute } from '../handlers/webhook-subscription.js';
+import { markRoute } from '../handlers/handler-metadata.js';
 import { WebhookGuard } from '../webhook.guard.js';
 import { WebhookInterceptor } from '../webhook.interceptor.js';
 
@@ -14,11 +14,11 @@ const FILTERS = '__exceptionFilters__';
 type Method = (this: Record<string | symbol, Method>, ...args: unknown[]) => unknown;
 
 /**
- * The method is a webhook route of its own: HEAD and POST, guarded, each event handled once, answered
- * 204 when the method's promise settles. Path parameters, versions and further decorators work as on any route.
+ * Makes a method a webhook route: HEAD and POST, guarded, each event handled once, answered 204 when the method's promise resolves.
+ * Path parameters, versions and other decorators work as on any route.
  *
  * @param path - as for `@Post()`; default: the controller's own path
- * @param options.receiver - name of the receiver whose rules hold; default: the only one, or `'default'`
+ * @param options.receiver - name of the receiver whose rules apply; default: the only one, or `'default'`
  */
 export function WebhookRoute(
   path?: string | string[],
@@ -40,13 +40,13 @@ export function WebhookRoute(
   };
 }
 
-/** Binds the catch-all filter behind those of the method's own, and ahead of its class's and the application's. */
+/** Binds the catch-all filter after the method's own filters, and before those of its class and of the application. */
 function bindFilterBehind(method: Method): void {
   const own = (Reflect.getMetadata(FILTERS, method) as unknown[] | undefined) ?? [];
   Reflect.defineMetadata(FILTERS, [WebhookExceptionFilter, ...own], method);
 }
 
-/** A method can have one route only, so HEAD gets a method of its own that calls this one. */
+/** A method can have only one route, so HEAD gets a second method that calls the first. */
 function addHeadTwin(
   target: object,
   key: string | symbol,
@@ -57,10 +57,9 @@ function addHeadTwin(
   const twin: Method = function (...args) {
     return this[key]!(...args);
   };
-  // Metadata is looked up along the prototype chain: what decorators further up put on the method
-  // after this one has run is seen on the twin too.
+  // Metadata is looked up along the prototype chain, so the twin also has the metadata of decorators that run later.
   Object.setPrototypeOf(twin, method);
-  // All but the subscriptions: an event would be handled by the method and once more by its twin.
+  // Except the subscriptions: an event would be handled by the method and again by its twin.
   Reflect.defineMetadata(WEBHOOK_SUBSCRIPTIONS, [], twin);
   Object.defineProperty(twin, 'name', { value: twinName(target, key), configurable: true });
   const descriptor = { value: twin, configurable: true, writable: true, enumerable: false };
@@ -71,7 +70,7 @@ function addHeadTwin(
   HttpCode(204)(target, twinKey, descriptor);
 }
 
-/** OpenAPI documents take a route's operationId from the function's name, and want it to be unique. */
+/** OpenAPI takes a route's operationId from the function's name, which must be unique. */
 function twinName(target: object, key: string | symbol): string {
   let name = `${typeof key === 'symbol' ? (key.description ?? '') : key}Head`;
   while (name in target) name += '_';

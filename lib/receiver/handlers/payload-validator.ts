@@ -16,7 +16,7 @@ export interface StandardSchema<Output = unknown> {
   readonly '~standard': {
     readonly version: 1;
     readonly vendor: string;
-    /** Gives the value, transformed, or what is wrong with it. */
+    /** Returns the transformed value, or the issues. */
     readonly validate: (value: unknown) => StandardResult<Output> | Promise<StandardResult<Output>>;
   };
 }
@@ -45,8 +45,8 @@ const PLAIN_TYPES: ReadonlySet<unknown> = new Set<unknown>([
 /**
  * Validates data against a Standard Schema.
  *
- * @returns what the schema makes of it
- * @throws {@link UnprocessableEntityException} with one message an issue
+ * @returns the schema's output
+ * @throws {@link UnprocessableEntityException} with one message per issue
  */
 export async function validateWithSchema(data: unknown, schema: StandardSchema): Promise<unknown> {
   const result = await schema['~standard'].validate(data);
@@ -139,13 +139,13 @@ class DataPipe extends ValidationPipe {
 /** Constraints by the exception that reports them to the sender. */
 const constraints = new WeakMap<Error, readonly string[]>();
 
-/** A name that a sender may have chosen, as a log can show it. */
+/** Names that a log line shows; a sender may have chosen them. */
 const SHOWN_NAME = /^[\w$.-]{1,64}$/;
 
 /**
  * The constraints that data failed, as `path constraint`, without a value of it.
  *
- * @param error - what validation threw, or the AggregateError of several handlers; of anything else, none
+ * @param error - the error of validation, or the AggregateError of several handlers; any other error gives none
  */
 export function failedConstraints(error: unknown): readonly string[] {
   const errors: readonly unknown[] = error instanceof AggregateError ? error.errors : [error];

@@ -9,13 +9,13 @@ const ROUTE_ARGUMENTS = '__routeArguments__';
 /** Where Nest keeps the filters bound to a class or a method. */
 const FILTERS = '__exceptionFilters__';
 
-/** Nest's numbers for the parameters of `@Req()` and `@Body()`, which may stand on a handler too. */
+/** Nest's numbers for the parameters of `@Req()` and `@Body()`, which handlers may use too. */
 const REQUEST_PARAMETER = 0;
 const BODY_PARAMETER = 3;
 
 type Method = (...args: unknown[]) => unknown;
 
-/** The container as `fromContainer` reads it. */
+/** Nest's container. */
 type Container = Parameters<typeof ExternalContextCreator.fromContainer>[0];
 
 const parameters = {
@@ -29,12 +29,11 @@ const parameters = {
 };
 
 /**
- * Puts a handler's own pipes, guards, interceptors and filters around it.
+ * Applies a handler's own pipes, guards, interceptors and filters.
  *
- * The application's global ones stay out: they guard and format HTTP requests, this is none any more.
- * A global guard would refuse it, and a global filter could turn a failure into an answer, which the
- * sender would take for a success. Nest offers no switch for that, so the creator is made over a view
- * of the container that has no application-wide configuration.
+ * The application's global ones are left out, since they are for HTTP requests: a global guard would refuse the event, and a global
+ * filter could turn a failure into a success. Nest has no option for that, so the creator gets a view of the container without
+ * the application's configuration.
  */
 @Injectable()
 export class WebhookHandlerContext {
@@ -83,8 +82,7 @@ export class WebhookHandlerContext {
       parameters,
       scope?.contextId,
       scope?.inquirerId,
-      // Without filters of its own a handler's error must come back as it was thrown; Nest's
-      // stand-in filter would log it and wrap nothing.
+      // Without filters of its own, a handler's error must be rethrown unchanged; Nest's default filter would log it.
       { guards: true, interceptors: true, filters: hasFilters(instance, method) },
       WEBHOOK_CONTEXT_TYPE as 'http',
     ) as (event: WebhookEvent) => Promise<unknown>;

@@ -4,17 +4,17 @@ import { nearestWord } from '../../options/option-shape.js';
 import { EventRouter } from './event-router.js';
 import type { WebhookEvent } from '../webhook-event.js';
 
-/** A handler method, ready to run: with its pipes, guards, interceptors and filters around it. */
+/** A handler method with its pipes, guards, interceptors and filters. */
 export interface WebhookHandler {
   /** `Class.method`, for messages. */
   readonly name: string;
   /**
-   * @param scope - shared by all handlers of one event, so that request-scoped providers are built once
+   * @param scope - shared by all handlers of an event, so that request-scoped providers are created once
    */
   run(event: WebhookEvent, scope: () => ContextId): unknown;
 }
 
-/** Which handlers take an event: filled by the explorer at start-up, asked by the dispatcher. */
+/** The handlers by event pattern: filled by the explorer at start-up, queried by the dispatcher. */
 @Injectable()
 export class WebhookHandlerRegistry {
   private readonly anyReceiver = new EventRouter<WebhookHandler>();
@@ -22,7 +22,7 @@ export class WebhookHandlerRegistry {
   private readonly patterns: { readonly pattern: string; readonly receiver: string | undefined }[] =
     [];
 
-  /** @param receiver - the receiver whose events the handler takes; every one when absent */
+  /** @param receiver - the receiver whose events the handler gets; default: every receiver */
   add(pattern: string, receiver: string | undefined, handler: WebhookHandler): void {
     this.router(receiver).add(pattern, handler);
     this.patterns.push({ pattern, receiver });

@@ -1,11 +1,9 @@
 import { Injectable } from '@nestjs/common';
 import { ContextIdFactory, ModuleRef, type ContextId } from '@nestjs/core';
 import { WebhookHandlerRegistry } from './webhook-handler.registry.js';
-import { keepingOf, type WebhookEvent } from '../webhook-event.js';
+import { internalsOf, type WebhookEvent } from '../webhook-event.js';
 
-/**
- * Runs the handlers of an event. All of them run and settle; what fails travels back to the answer.
- */
+/** Runs all handlers of an event and waits until every one has settled. */
 @Injectable()
 export class WebhookDispatcher {
   constructor(
@@ -14,7 +12,7 @@ export class WebhookDispatcher {
   ) {}
 
   /**
-   * Whether any handler takes the event.
+   * Whether the event has a handler.
    *
    * @internal
    */
@@ -24,7 +22,7 @@ export class WebhookDispatcher {
 
   /**
    * @returns how many handlers ran
-   * @throws what the handler threw, or an AggregateError when several failed
+   * @throws the handler's error, or an AggregateError if several failed
    */
   async dispatch(event: WebhookEvent): Promise<number> {
     const handlers = this.registry.find(event.receiver, event.event);
@@ -33,7 +31,7 @@ export class WebhookDispatcher {
       await handlers[0]!.run(event, scope);
       return 1;
     }
-    keepingOf(event).handlers = handlers.length;
+    internalsOf(event).handlers = handlers.length;
     const results = await Promise.allSettled(
       handlers.map(async (handler) => handler.run(event, scope)),
     );
@@ -48,7 +46,7 @@ export class WebhookDispatcher {
     return handlers.length;
   }
 
-  /** One scope an event, made when the first request-scoped handler asks for it. */
+  /** One scope per event, created by its first request-scoped handler. */
   private scopeOf(event: WebhookEvent): () => ContextId {
     let scope: ContextId | undefined;
     return () => {

@@ -6,13 +6,12 @@ import { WebhookHandlerContext } from './webhook-handler.context.js';
 import { WebhookHandlerRegistry, type WebhookHandler } from './webhook-handler.registry.js';
 import type { ResolvedReceiver } from '../receiver-options.interface.js';
 import type { WebhookEvent } from '../webhook-event.js';
-import { dataParameters, parameterType } from './data-parameters.js';
+import { dataParameters, parameterType, readSubscriptions } from './handler-metadata.js';
 import {
   type ClassValidatorInstallation,
   findClassValidator,
   isClass,
 } from './payload-validator.js';
-import { readSubscriptions } from './webhook-subscription.js';
 
 type Wrapper = ReturnType<DiscoveryService['getProviders']>[number];
 
@@ -25,9 +24,7 @@ interface ExploredMethod {
   readonly name: string;
 }
 
-/**
- * Finds the handlers at start-up: on every provider and controller, of any scope.
- */
+/** Finds the handlers at start-up, on every provider and controller of any scope. */
 @Injectable()
 export class WebhookExplorer {
   private readonly logger = new Logger('WebhookModule');
@@ -99,7 +96,7 @@ export class WebhookExplorer {
     return faults;
   }
 
-  /** A factory may give the same instance under a second token. */
+  /** A factory may provide the same instance under a second token. */
   private isKnown(wrapper: Wrapper, methodName: string): boolean {
     if (isScoped(wrapper)) return false;
     const instance = wrapper.instance as object;

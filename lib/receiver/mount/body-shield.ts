@@ -1,17 +1,14 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 
-/** The headers by which parsers tell that there is a body, and whether it is theirs. */
+/** The headers by which parsers recognise a body and its type. */
 const BODY_HEADERS = ['content-type', 'content-length', 'transfer-encoding'] as const;
 
-/** Where a request keeps what was put aside; for the reason, see `reception-of-request`. */
+/** Holds the removed headers; a property of the request for the same reason as in `request-reception`. */
 const ASIDE = Symbol('nestjs-webhook-token:aside');
 
 type Shieldable = IncomingMessage & { [ASIDE]?: IncomingHttpHeaders | undefined };
 
-/**
- * Makes the application's body parsers believe that this request has no body, so that its exact octets
- * reach the guard unread.
- */
+/** Hides the body of a request from the application's parsers, so that its exact bytes reach the guard unread. */
 export function shieldBody(request: Shieldable): void {
   if (request[ASIDE] !== undefined) return;
   const aside: IncomingHttpHeaders = {};
@@ -24,7 +21,7 @@ export function shieldBody(request: Shieldable): void {
   request[ASIDE] = aside;
 }
 
-/** Puts the headers back. */
+/** Restores the headers. */
 export function unshieldBody(request: Shieldable): void {
   const aside = request[ASIDE];
   if (aside === undefined) return;

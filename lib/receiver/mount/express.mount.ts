@@ -3,7 +3,7 @@ import type { HttpServer } from '@nestjs/common';
 import type { ConfigurationFault } from '../../errors/webhook.error.js';
 import { OTHER_METHODS, type AdapterMount, type NodeHandler } from './adapter-mount.js';
 import { shieldBody } from './body-shield.js';
-import { comesAfterLastRequest, endsInDispute, makeLastRequest } from './last-request.js';
+import { isAfterConnectionEnd, hasAmbiguousLength, endConnectionAfter } from './last-request.js';
 import {
   pathMatcher,
   type PathMatcher,
@@ -13,29 +13,28 @@ import {
 
 type Next = () => void;
 
-/** Express's application, as far as it is used here: the package does not depend on Express. A work-alike may lack any of it. */
+/** The part of Express's application that is used here, since the package does not depend on Express. A lookalike may lack any of it. */
 interface ExpressInstance {
   handle?: (request: IncomingMessage, response: ServerResponse, next?: Next) => void;
   readonly router?: { readonly stack?: readonly unknown[] };
 }
 
-/** What Nest's adapter runs for every request, ahead of everything, where an application has set it. */
+/** Hooks of Nest's adapter that an application can set; they run first on every request. */
 interface RequestHooks {
   readonly onRequestHook?: unknown;
   readonly onResponseHook?: unknown;
   readonly setOnRequestHook?: unknown;
 }
 
-/** A target that is nothing but a path, as most are. */
+/** A request target without query, as most are. */
 const PLAIN_PATH = /^\/[^?#]*$/;
 
 /**
- * Express: one middleware ahead of everything. It answers mounted paths by itself, and shields the body
- * of a request that the router is going to hand to a webhook route.
+ * Mounts receivers on Express by one middleware before all others. It answers mounted paths, and hides the body of a request that the
+ * router will pass to a webhook route.
  *
- * Where nothing of the application lies ahead of that middleware, mounted paths are answered before Express begins. It gives
- * requests and responses other prototypes, and from then on Node's own work on them is slow: half of what a
- * mounted receiver cost (benchmark `receive`).
+ * If no middleware of the application comes before it, mounted paths are answered before Express starts: Express replaces the
+ * prototypes of request and response, which makes Node's own code slow and cost half of a mounted request (benchmark `receive`).
  */
 export class ExpressMount implements AdapterMount {
   private readonly mounted: { matches: PathMatcher; handler: NodeHandler }[] = [];
@@ -45,14 +44,14 @@ export class ExpressMount implements AdapterMount {
     private readonly settings: RouterSettings,
   ) {}
 
-  shieldRoutes(recorder: RouteRecorder): void {
+  interceptRequests(recorder: RouteRecorder): void {
     this.answerAheadOfExpress();
     this.adapter.use((request: IncomingMessage, response: ServerResponse, next: Next) => {
-      if (this.takes(request, response)) return;
+      if (this.tryHandle(request, response)) return;
       const { method } = request;
       if (!isWebhookMethod(method)) return next();
-      if (recorder.leadsToWebhook(method, pathOf(request.url ?? '/'), request)) {
-        if (endsInDispute(request)) makeLastRequest(request, response);
+      if (recorder.isForWebhookRoute(method, pathOf(request.url ?? '/'), request)) {
+        if (hasAmbiguousLength(request)) endConnectionAfter(request, response);
         shieldBody(request);
       }
       next();
@@ -64,23 +63,23 @@ export class ExpressMount implements AdapterMount {
     const hooks = this.adapter as RequestHooks;
     const ofNest = typeof hooks.setOnRequestHook === 'function' ? 1 : 0;
     const ahead = instance.router?.stack?.length ?? Infinity;
-    // An instance that the application made may have middleware, which is to see every request.
+    // An instance that the application created may have middleware, which must see every request.
     if (ahead > ofNest || instance.handle === undefined) return;
     const handle = instance.handle.bind(instance);
     instance.handle = (request, response, next) => {
       const isHooked = hooks.onRequestHook !== undefined || hooks.onResponseHook !== undefined;
-      if (isHooked || !this.takes(request, response)) handle(request, response, next);
+      if (isHooked || !this.tryHandle(request, response)) handle(request, response, next);
     };
   }
 
-  /** Answers a request for a mounted path, and leaves one alone that must not be answered. */
-  private takes(request: IncomingMessage, response: ServerResponse): boolean {
-    if (comesAfterLastRequest(request)) return true;
+  /** @returns whether the request needs no further handling: it was for a mounted path, or it must not be answered */
+  private tryHandle(request: IncomingMessage, response: ServerResponse): boolean {
+    if (isAfterConnectionEnd(request)) return true;
     if (this.mounted.length === 0 || !isWebhookMethod(request.method)) return false;
     const path = pathOf(request.url ?? '/');
     const handler = this.mounted.find(({ matches }) => matches(path))?.handler;
     if (handler === undefined) return false;
-    if (endsInDispute(request)) makeLastRequest(request, response);
+    if (hasAmbiguousLength(request)) endConnectionAfter(request, response);
     handler(request, response);
     return true;
   }
@@ -97,7 +96,7 @@ export class ExpressMount implements AdapterMount {
   }
 
   refuseOtherMethods(path: string, handler: NodeHandler): void {
-    // Registered last, so a route of the application for one of these methods comes first.
+    // Registered last, so a route of the application for such a method comes first.
     for (const method of OTHER_METHODS) {
       this.adapter[method.toLowerCase() as 'get'](path, handler as never);
     }
@@ -112,7 +111,7 @@ export class ExpressMount implements AdapterMount {
       if (first === undefined || first.isWebhook) continue;
       faults.push({
         path: `${verb} ${path}`,
-        message: `the route ${first.method.toUpperCase()} ${first.path} is registered earlier and would answer a webhook in its place, as if it had been handled: register it after, or give one of them another path`,
+        message: `the route ${first.method.toUpperCase()} ${first.path} is registered earlier and would answer webhooks in its place; register it later, or give one of them another path`,
       });
     }
     return faults;
@@ -123,13 +122,13 @@ function isWebhookMethod(method: string | undefined): method is 'HEAD' | 'POST' 
   return method === 'HEAD' || method === 'POST';
 }
 
-/** The path in a request's target, which may be a whole URI (RFC 9112, section 3.2.2). */
+/** The path of a request target, which may be an absolute URI (RFC 9112, section 3.2.2). */
 function pathOf(target: string): string {
   if (PLAIN_PATH.test(target)) return target;
   return target.replace(/^https?:\/\/[^/?#]*/i, '').replace(/[?#].*$/, '');
 }
 
-/** A path that the route would match: its parameters filled in. */
+/** A path that the route matches, with placeholders for its parameters. */
 function probe(path: string): string {
   return path.replace(/[:*]\w+/g, 'probe').replace(/[{}]/g, '');
 }

@@ -3,7 +3,7 @@ import type { HttpServer } from '@nestjs/common';
 import type { ConfigurationFault } from '../../errors/webhook.error.js';
 import { OTHER_METHODS, type AdapterMount, type NodeHandler } from './adapter-mount.js';
 import { shieldBody, unshieldBody } from './body-shield.js';
-import { comesAfterLastRequest, endsInDispute, makeLastRequest } from './last-request.js';
+import { isAfterConnectionEnd, hasAmbiguousLength, endConnectionAfter } from './last-request.js';
 import type { RouteRecorder } from './route-recorder.js';
 
 type Done = () => void;
@@ -20,7 +20,7 @@ interface FastifyReply {
   hijack(): void;
 }
 
-/** A route's options, as far as they are touched here. */
+/** The route options that are used here. */
 interface RouteOptions {
   method: string | string[];
   url: string;
@@ -28,7 +28,7 @@ interface RouteOptions {
   preValidation?: RequestHook | RequestHook[] | undefined;
 }
 
-/** Fastify's instance, as far as it is used here: the package does not depend on Fastify. */
+/** The part of Fastify's instance that is used here, since the package does not depend on Fastify. */
 interface FastifyInstance {
   addHook(name: 'onRoute', hook: (options: RouteOptions) => void): void;
   addHook(name: 'onRequest', hook: RequestHook): void;
@@ -43,28 +43,28 @@ interface FastifyInstance {
 }
 
 /**
- * Fastify: a mounted path is a route whose request hook takes Node's request over, before any parser;
- * a webhook route of the application gets hooks around the parsing that hide its body.
+ * Mounts receivers on Fastify. A mounted path is a route whose onRequest hook takes Node's request over before any parser. A webhook
+ * route of the application gets hooks before and after parsing that hide its body.
  */
 export class FastifyMount implements AdapterMount {
   private readonly instance: FastifyInstance;
-  /** The paths that are ours, as their routes spell them. */
+  /** Mounted paths and webhook routes, as their routes spell them. */
   private readonly paths = new Set<string>();
 
   constructor(adapter: HttpServer) {
     this.instance = adapter.getInstance() as FastifyInstance;
   }
 
-  shieldRoutes(recorder: RouteRecorder): void {
+  interceptRequests(recorder: RouteRecorder): void {
     this.instance.addHook('onRequest', (request, reply, done) => {
       const { raw } = request;
-      if (comesAfterLastRequest(raw)) return reply.hijack();
-      if (endsInDispute(raw) && this.paths.has(request.routeOptions.url ?? '')) {
-        makeLastRequest(raw, reply.raw);
+      if (isAfterConnectionEnd(raw)) return reply.hijack();
+      if (hasAmbiguousLength(raw) && this.paths.has(request.routeOptions.url ?? '')) {
+        endConnectionAfter(raw, reply.raw);
       }
       done();
     });
-    // The hook runs within the registration of a route, so the one being registered is the one it sees.
+    // This hook runs during the registration of a route, so `registering` is that route.
     this.instance.addHook('onRoute', (options) => {
       if (recorder.registering === undefined) return;
       this.paths.add(options.url);
@@ -104,7 +104,7 @@ export class FastifyMount implements AdapterMount {
   }
 
   shadowedRoutes(): ConfigurationFault[] {
-    // Fastify's router refuses two routes for one method and path, and prefers the more specific one.
+    // Fastify refuses two routes for one method and path, and prefers the more specific path.
     return [];
   }
 

@@ -1,6 +1,6 @@
 import type { DiscoveryService, MetadataScanner } from '@nestjs/core';
 import { type ConfigurationFault, WebhookConfigurationError } from '../../errors/webhook.error.js';
-import { markRoute, readRoute } from '../handlers/webhook-subscription.js';
+import { markRoute, readRoute } from '../handlers/handler-metadata.js';
 import { WEBHOOK_ROUTE } from '../receiver.constants.js';
 import { WebhookGuard } from '../webhook.guard.js';
 
@@ -8,11 +8,11 @@ import { WebhookGuard } from '../webhook.guard.js';
 const GUARDS = '__guards__';
 
 /**
- * Marks the methods that have the guard by `@UseGuards(WebhookGuard)`, on themselves or on their class,
- * so that their bodies are left to it.
+ * Marks the methods that have `@UseGuards(WebhookGuard)`, on themselves or on their class, so that their bodies are left to the
+ * guard.
  *
- * A method that controllers inherit is marked only where each of them has the guard: the mark is on the
- * function, and the others' bodies are none of ours. There the guard says that it came too late.
+ * A method that several controllers inherit is marked only if all of them have the guard, because the mark is on the shared
+ * function. Otherwise the guard answers that the body was consumed.
  */
 export function markGuardedRoutes(discovery: DiscoveryService, scanner: MetadataScanner): void {
   const guardedEverywhere = new Map<object, boolean>();
@@ -36,7 +36,7 @@ function hasGuard(target: object): boolean {
   return guardsOf(target).length > 0;
 }
 
-/** The webhook guards bound to a class or a method: the classes, or what stands in for them. */
+/** The webhook guards bound to a class or a method: classes or instances. */
 function guardsOf(target: object): unknown[] {
   const guards = (Reflect.getMetadata(GUARDS, target) as unknown[] | undefined) ?? [];
   return guards.filter(
@@ -47,16 +47,16 @@ function guardsOf(target: object): unknown[] {
   );
 }
 
-/** Where Nest keeps the path of a method that is a route. */
+/** Where Nest keeps the path of a route's method. */
 const PATH = 'path';
 
 type Controller = ReturnType<DiscoveryService['getControllers']>[number];
 
 /**
- * Says which webhook routes have no receiver, by asking the guard that stands before each: which module's
- * receivers it sees is for Nest to know. Without this, every event there would be answered 500.
+ * Finds webhook routes without a receiver, on which every event would be answered 500. It asks the guard of each route, since only
+ * Nest knows which module's receivers are injected there.
  */
-export function unservedRoutes(
+export function routesWithoutReceiver(
   discovery: DiscoveryService,
   scanner: MetadataScanner,
 ): ConfigurationFault[] {
@@ -80,12 +80,12 @@ export function unservedRoutes(
   return faults;
 }
 
-/** Own metadata: the twin that answers HEAD inherits it, and would be told the same. */
+/** Own metadata only: the method for HEAD inherits it, and would be reported twice. */
 function isRoute(method: object): boolean {
   return Reflect.hasOwnMetadata(WEBHOOK_ROUTE, method) && Reflect.hasMetadata(PATH, method);
 }
 
-/** The guard as it will run; `undefined` where it chooses a receiver by itself, or is another one in a test. */
+/** The guard's instance; `undefined` if it overrides `receiverName`, or a test replaced it. */
 function instanceOf(guard: unknown, { host }: Controller): WebhookGuard | undefined {
   const instance: unknown =
     typeof guard === 'function'
@@ -97,7 +97,7 @@ function instanceOf(guard: unknown, { host }: Controller): WebhookGuard | undefi
 
 function receiverFaults(guard: WebhookGuard, receiver: string | undefined): string[] {
   try {
-    // A guard of one request has nothing before there is one.
+    // A request-scoped guard has no dependencies before the first request.
     (guard['verifier'] as WebhookGuard['verifier'] | undefined)?.receiver(receiver);
     return [];
   } catch (error) {

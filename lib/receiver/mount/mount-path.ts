@@ -1,18 +1,18 @@
 import { RequestMethod, VERSION_NEUTRAL, VersioningType } from '@nestjs/common';
 import type { ApplicationConfig } from '@nestjs/core';
 
-/** The application's configuration, as far as it decides where a path is. */
+/** The part of the application's configuration that decides where a path is mounted. */
 type PathConfiguration = Pick<
   ApplicationConfig,
   'getGlobalPrefix' | 'getGlobalPrefixOptions' | 'getVersioning'
 >;
 
 /**
- * Where a mounted path is found: under the global prefix, unless it is excluded from it, and under the
- * default versions where the application puts versions into the URI.
+ * The absolute paths of a receiver: under the global prefix, unless excluded from it, and under the default versions if the
+ * application uses URI versioning.
  *
  * @param path - without a slash at either end
- * @returns absolute paths without a slash at the end
+ * @returns absolute paths without a trailing slash
  */
 export function mountPaths(path: string, config: PathConfiguration): string[] {
   const prefix = isExcluded(path, config) ? '' : trim(config.getGlobalPrefix());

@@ -1,19 +1,19 @@
 import { VERSION_NEUTRAL } from '@nestjs/common';
 import type { IncomingMessage } from 'node:http';
 import { pathToRegexp } from 'path-to-regexp';
-import { readRoute } from '../handlers/webhook-subscription.js';
+import { readRoute } from '../handlers/handler-metadata.js';
 
 /** How the application's router compares paths. */
 export interface RouterSettings {
   readonly caseSensitive: boolean;
-  /** Whether a slash at the end makes another path. */
+  /** Whether a trailing slash makes a different path. */
   readonly strict: boolean;
 }
 
-/** Tells whether a request's path is one of a route's, as the router would. */
+/** Whether a request's path matches a route, by the rules of the router. */
 export type PathMatcher = (path: string) => boolean;
 
-/** Reads a route's path once. */
+/** Compiles a route's path. */
 export function pathMatcher(path: string, settings: RouterSettings): PathMatcher {
   try {
     const { regexp } = pathToRegexp(path, {
@@ -22,7 +22,7 @@ export function pathMatcher(path: string, settings: RouterSettings): PathMatcher
     });
     return (candidate) => regexp.test(candidate);
   } catch {
-    // The router refuses the path too, and with a better message.
+    // The router refuses the path too, with a better message.
     return () => false;
   }
 }
@@ -30,27 +30,27 @@ export function pathMatcher(path: string, settings: RouterSettings): PathMatcher
 type Version = string | symbol | readonly (string | symbol)[];
 type Handler = (request: unknown, response?: unknown, next?: () => unknown) => unknown;
 
-/** The part of an adapter by which Nest lets a route have requests of its version only. */
+/** The method of an adapter by which Nest filters requests by version. */
 interface VersioningAdapter {
   applyVersionFilter(handler: Handler, version: Version, options: unknown): Handler;
 }
 
-/** The version of a route that is not told by its path. */
+/** The version of a route, if it is not part of the path. */
 interface RouteVersion {
   readonly version: Version;
   /** Whether the request asks for this version, by the adapter's own filter. */
   takes(request: IncomingMessage): boolean;
 }
 
-/** An own property, as Nest may copy a handler's properties to another one. */
+/** An own property, since Nest may copy a handler's properties to another handler. */
 const ROUTE_VERSION = Symbol('nestjs-webhook-token:version');
 
 /**
- * Has the adapter's filters keep their version: on Express it is in a closure otherwise.
+ * Records the version of each route handler, which Express otherwise hides in a closure.
  *
- * @returns what gives the adapter its own method back
+ * @returns restores the adapter's own method
  */
-function keepVersions(adapter: VersioningAdapter): () => void {
+function recordVersions(adapter: VersioningAdapter): () => void {
   const own = Object.getOwnPropertyDescriptor(adapter, 'applyVersionFilter');
   const original = adapter.applyVersionFilter;
   adapter.applyVersionFilter = (handler, version, options) => {
@@ -69,12 +69,12 @@ function keepVersions(adapter: VersioningAdapter): () => void {
   };
 }
 
-/** The version of a route's handler; `undefined` where it takes every request. */
+/** The version of a route's handler; `undefined` if it handles every version. */
 function versionOf(handler: object): RouteVersion | undefined {
   return (handler as { [ROUTE_VERSION]?: RouteVersion })[ROUTE_VERSION];
 }
 
-/** Whether one request can be for both. */
+/** Whether a request can match both versions. */
 function versionsOverlap(one: RouteVersion | undefined, other: RouteVersion | undefined): boolean {
   if (one === undefined || other === undefined) return true;
   if (one.version === VERSION_NEUTRAL || other.version === VERSION_NEUTRAL) return true;
@@ -91,23 +91,23 @@ type RecordedMethod = (typeof RECORDED_METHODS)[number];
 interface RecordedRoute {
   readonly method: RecordedMethod;
   readonly path: string;
-  /** Where the path does not tell it; absent for a route that takes every request. */
+  /** Absent if the version is part of the path, or the route handles every version. */
   readonly version: RouteVersion | undefined;
-  /** The guard reads its body. */
+  /** Whether the webhook guard reads its body. */
   readonly isWebhook: boolean;
 }
 
-/** The part of an adapter that Nest registers routes by. */
+/** The methods of an adapter by which Nest registers routes. */
 export type RoutingAdapter = Record<RecordedMethod, (...args: unknown[]) => unknown> &
   VersioningAdapter;
 
 /**
- * Learns the final path of every route while Nest registers it: prefix, version and module path
- * included, which no metadata has. It stands in for the adapter's public methods until start-up is over.
+ * Records the final path of every route while Nest registers it, with prefix, version and module path, which no metadata contains.
+ * It wraps the adapter's public methods until start-up ends.
  */
 export class RouteRecorder {
   readonly routes: RecordedRoute[] = [];
-  /** The webhook route that is being registered at this moment. */
+  /** The webhook route that is currently being registered. */
   registering: RecordedRoute | undefined;
 
   private hasWebhook = false;
@@ -115,23 +115,23 @@ export class RouteRecorder {
   private readonly restorations: (() => void)[] = [];
 
   constructor(adapter: RoutingAdapter, settings: RouterSettings) {
-    for (const method of RECORDED_METHODS) this.standInFor(adapter, method, settings);
-    this.restorations.push(keepVersions(adapter));
+    for (const method of RECORDED_METHODS) this.wrapMethod(adapter, method, settings);
+    this.restorations.push(recordVersions(adapter));
   }
 
-  /** Gives the adapter its own methods back. */
+  /** Restores the adapter's own methods. */
   restore(): void {
     for (const restore of this.restorations.splice(0)) restore();
   }
 
-  /** Whether the first route that matches the request is one of ours, as the router will find. */
-  leadsToWebhook(method: 'HEAD' | 'POST', path: string, request: IncomingMessage): boolean {
+  /** Whether the first route that matches the request, and so the one the router chooses, is a webhook route. */
+  isForWebhookRoute(method: 'HEAD' | 'POST', path: string, request: IncomingMessage): boolean {
     if (!this.hasWebhook) return false;
     const found = this.firstMatch(method, path, ({ version }) => version?.takes(request) ?? true);
     return found?.isWebhook ?? false;
   }
 
-  /** The first route that answers some request of the method and the version on a path. */
+  /** The first route that answers a request of this method and version on a path. */
   firstForVersion(
     method: 'HEAD' | 'POST',
     path: string,
@@ -150,7 +150,7 @@ export class RouteRecorder {
     )?.route;
   }
 
-  private standInFor(
+  private wrapMethod(
     adapter: RoutingAdapter,
     method: RecordedMethod,
     settings: RouterSettings,

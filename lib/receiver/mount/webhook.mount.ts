@@ -19,21 +19,20 @@ import { refuse } from '../answers/webhook-answer.js';
 import { ReceiverReporter } from '../receiver.reporter.js';
 import { WebhookIntake } from '../webhook.intake.js';
 
-/** What is done to an adapter, once, however many webhook modules an application has. */
+/** The state of an adapter, shared by all webhook modules of an application. */
 interface Mounted {
   readonly mount: AdapterMount;
   readonly recorder: RouteRecorder;
   readonly settings: RouterSettings;
-  /** Who is mounted where, with paths as the router compares them. */
+  /** The receivers by mounted path, in the form in which the router compares paths. */
   readonly receivers: Map<string, { readonly name: string; readonly module: WebhookMount }>;
 }
 
 const mounted = new WeakMap<HttpServer, Mounted>();
 
 /**
- * Brings the receivers onto the application's HTTP adapter. Twice: as soon as the adapter is known, which
- * is before the application's body parsers exist; and at start-up, when prefix, versions and the
- * application's own routes are known.
+ * Mounts the receivers on the application's HTTP adapter in two steps: as soon as the adapter is known, before the application's
+ * body parsers exist; and at start-up, when prefix, versions and the application's routes are known.
  */
 @Injectable()
 export class WebhookMount {
@@ -48,7 +47,7 @@ export class WebhookMount {
     discovery: DiscoveryService,
     scanner: MetadataScanner,
   ) {
-    // In a test the adapter comes after the providers; in a context without HTTP, never.
+    // In a test the adapter is created after the providers; an application context without HTTP has none.
     const prepare = (): void => {
       markGuardedRoutes(discovery, scanner);
       this.prepare();
@@ -57,7 +56,11 @@ export class WebhookMount {
     else this.adapterHost.init$.subscribe(prepare);
   }
 
-  /** Mounts the receivers, and says what stands in the way. */
+  /**
+   * Mounts the receivers.
+   *
+   * @returns what prevents it
+   */
   mountReceivers(): ConfigurationFault[] {
     this.stopRecording();
     const prepared = this.prepared();
@@ -79,7 +82,7 @@ export class WebhookMount {
     return faults;
   }
 
-  /** Leaves the adapter as it was: Nest has registered the application's routes. */
+  /** Unwraps the adapter, after Nest has registered the application's routes. */
   stopRecording(): void {
     this.prepared()?.recorder.restore();
   }
@@ -131,7 +134,7 @@ export class WebhookMount {
     const mount = mountFor(adapter, settings);
     if (mount === undefined) return;
     const recorder = new RouteRecorder(adapter as unknown as RoutingAdapter, settings);
-    mount.shieldRoutes(recorder);
+    mount.interceptRequests(recorder);
     mounted.set(adapter, { mount, recorder, settings, receivers: new Map() });
   }
 
@@ -141,7 +144,7 @@ export class WebhookMount {
   }
 
   private adapter(): HttpServer | undefined {
-    // Typed as always there; `null` in an application without HTTP.
+    // The type says it is always set; in an application without HTTP it is null.
     return (this.adapterHost.httpAdapter as HttpServer | null | undefined) ?? undefined;
   }
 
@@ -151,7 +154,7 @@ export class WebhookMount {
     return [
       {
         path: 'receiver',
-        message: `the HTTP adapter "${adapter.getType()}" is not supported: use Express or Fastify, or hand requests to WebhookVerifier.verify()`,
+        message: `the HTTP adapter "${adapter.getType()}" is not supported; use Express or Fastify, or pass requests to WebhookVerifier.verify()`,
       },
     ];
   }
@@ -168,7 +171,7 @@ function mountFor(adapter: HttpServer, settings: RouterSettings): AdapterMount |
   }
 }
 
-/** Express keeps how it compares paths in its settings; Fastify's router refuses what it finds taken. */
+/** How Express compares paths is in its settings; Fastify refuses a taken path by itself. */
 function routerSettings(adapter: HttpServer): RouterSettings {
   if (adapter.getType() !== 'express') return { caseSensitive: true, strict: true };
   const instance = adapter.getInstance() as { get?: (name: string) => unknown } | undefined;

@@ -3,7 +3,7 @@ import type { WebhookQueue } from '../../queue/webhook-queue.js';
 import { resolveRetrySchedule, type RetrySchedule } from '../../queue/retry-schedule.js';
 import type { WebhookReceiverOptions } from '../receiver-options.interface.js';
 
-/** Where a receiver keeps its events until they are handled, and how often it tries. */
+/** The queue of a receiver that acknowledges before it handles, and its retry schedule. */
 export interface QueuedEvents {
   readonly queue: WebhookQueue;
   readonly retry: RetrySchedule;
@@ -14,8 +14,8 @@ const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 
 /**
- * Milliseconds before the first, second, … run: 10 runs over 41 h 42 min. The first are close together, as what fails here is
- * mostly a database or a neighbour that restarts; the last leave a working day to mend a handler.
+ * Milliseconds before the first, second, … run: 10 runs over 41 h 42 min. The first ones are close together, because most failures are
+ * a restarting database or service; the last ones leave a working day to fix a handler.
  */
 const DEFAULT_RUNS: readonly number[] = [
   0,
@@ -30,13 +30,13 @@ const DEFAULT_RUNS: readonly number[] = [
   24 * HOUR,
 ];
 
-/** @returns `undefined` where events are handled before they are acknowledged */
+/** @returns `undefined` if events are handled before they are acknowledged */
 export function resolveQueuedEvents(
   { acknowledge = 'handled', queue, retry, path }: WebhookReceiverOptions,
   faults: ConfigurationFaults,
 ): QueuedEvents | undefined {
   if (acknowledge === 'handled') {
-    const remedy = "has a meaning with acknowledge: 'queued' only: set that, or remove it";
+    const remedy = "only applies with acknowledge: 'queued'; set that, or remove this option";
     faults.require(queue === undefined, 'queue', remedy);
     faults.require(retry === undefined, 'retry', remedy);
     return undefined;
@@ -44,13 +44,13 @@ export function resolveQueuedEvents(
   faults.require(
     path !== undefined,
     'path',
-    "must be set with acknowledge: 'queued': only what comes in by the receiver's own path is queued, a route's method is its handler",
+    "must be set with acknowledge: 'queued': only events on the receiver's own path are queued, a route's method is its handler",
   );
   const schedule = resolveRetrySchedule(retry ?? {}, DEFAULT_RUNS, faults.below('retry'));
   if (queue === undefined) {
     faults.add(
       'queue',
-      "must be given with acknowledge: 'queued': a durable WebhookQueue of its own, as PgBossQueue",
+      "must be set with acknowledge: 'queued', to a durable WebhookQueue of its own, such as PgBossQueue",
     );
     return undefined;
   }

@@ -5,16 +5,16 @@ import { isJsonType, parseJsonPayload } from '../../request/json-payload.js';
 import { MemoryBody } from '../../request/request-body.js';
 import { rulesOf } from '../../token/profiles/profile-choice.js';
 import type { WebhookReception } from '../replay/webhook-reception.js';
-import { type EventKeeping, WebhookEvent } from '../webhook-event.js';
+import { type EventInternals, WebhookEvent } from '../webhook-event.js';
 import type { QueuedEvents } from './queued-events.resolver.js';
 
-/** Stands where an event has no content type; nothing reads it. */
+/** The type of a payload without one; it is never read. */
 const NO_TYPE = 'application/octet-stream';
 
 /**
- * Makes of a verified event what a queue can keep: its claims, and the exact octets of its body.
+ * Serialises a verified event for a queue: its claims, and the exact bytes of its body.
  *
- * @param id - the event's identity: the same event, enqueued again, is known
+ * @param id - the event's identity, by which the queue recognises the same event
  * @param now - epoch milliseconds
  */
 async function deliveryOfEvent(
@@ -32,7 +32,7 @@ async function deliveryOfEvent(
     ...(contentType !== undefined && { contentType }),
   };
   const body = await event.rawBody();
-  // Data that came inline lies in the claims, and is no Buffer; an empty body is still one.
+  // Inline data is in the claims, and is not a Buffer; an empty body is a Buffer.
   const isBody = body.length > 0 || Buffer.isBuffer(event.data);
   return {
     id,
@@ -49,15 +49,14 @@ async function deliveryOfEvent(
 }
 
 /**
- * Makes the event again, as it was at the door.
+ * Restores the event as it was received.
  *
- * @param now.run - how often it has been given to its handlers, this time included
- * @param now.keeping - what the receiver keeps with it
+ * @param now.run - number of this run of its handlers, from 1
  */
 export function eventOfDelivery(
   { payload }: WebhookDelivery,
   received: ReceivedEvent,
-  now: { readonly run: number; readonly signal: AbortSignal; readonly keeping: EventKeeping },
+  now: { readonly run: number; readonly signal: AbortSignal; readonly internals: EventInternals },
 ): WebhookEvent {
   const { claims, profile, contentType } = received;
   const { bytes } = payload;
@@ -77,16 +76,16 @@ export function eventOfDelivery(
   });
 }
 
-/** Milliseconds a queue has to record an event; it may hold a body of many megabytes. */
+/** Milliseconds a queue may take to record an event, which may have a body of many megabytes. */
 const TIME_TO_RECORD = 10_000;
 
 /**
- * Records an event that was let in, for its handlers to get it later. One that is recorded already, by a process that
- * crashed before it could say so, is left as it is.
+ * Enqueues a reserved event for its handlers. It has no effect if the event is already queued, by a process that crashed before it
+ * answered.
  *
- * A queue that has answered too late may have recorded it all the same: it is sent again then, and known.
+ * A queue that answers too late may have recorded the event: the sender repeats it, and the queue recognises it.
  *
- * @throws {@link WebhookStoreError} where it cannot be recorded
+ * @throws {@link WebhookStoreError} `store_unavailable`
  */
 export async function enqueueEvent(
   { event, identity }: WebhookReception,
@@ -98,7 +97,7 @@ export async function enqueueEvent(
     const delivery = await deliveryOfEvent(event, identity, now);
     const notBefore = now + retry.waitBefore(1);
     const [receipt] = await queue.enqueue([{ delivery, notBefore }]);
-    // It was given up, and its sender sends it once more: to be acknowledged it must have another chance.
+    // A dead letter that its sender repeats is acknowledged again, so it must run again.
     if (receipt?.status === 'dead') await queue.redeliver([delivery.id]);
   };
   try {

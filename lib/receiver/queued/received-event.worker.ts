@@ -12,7 +12,7 @@ import type { WebhookDelivery } from '../../queue/webhook-delivery.interface.js'
 import { errorName } from '../../errors/webhook.error.js';
 import type { ReplayReservation } from '../../replay/replay-store.js';
 import { NO_BODY } from '../../request/request-body.js';
-import { EventKeeping, type WebhookEvent } from '../webhook-event.js';
+import { EventInternals, type WebhookEvent } from '../webhook-event.js';
 import { isGuardRefusal } from '../answers/webhook-answer.js';
 import { WebhookDispatcher } from '../handlers/webhook.dispatcher.js';
 import type { ResolvedReceiver, ResolvedReceivers } from '../receiver-options.interface.js';
@@ -26,23 +26,23 @@ import { eventOfDelivery } from './received-delivery.js';
 /** A receiver that acknowledges before it handles. */
 type QueuedReceiver = ResolvedReceiver & { readonly queued: QueuedEvents };
 
-/** Milliseconds until an event is looked at again whose record cannot be read, or which another holds. */
+/** Milliseconds until a run is tried again, if the replay store is unavailable or another process holds the event. */
 const SOON = 5_000;
-/** Until one is that belongs to a receiver this process does not have. */
+/** Milliseconds until an event of an unknown receiver is looked at again. */
 const MUCH_LATER = 60_000;
 
 /**
- * Gives the events that were acknowledged to their handlers, until these have handled them or the schedule ends.
+ * Runs the handlers of queued events, until a run succeeds or the retry schedule ends.
  *
- * A run holds its event in the replay store, under a key of its own: a queue may hand out an event twice, after a crash or a
- * lost lease, and it is still handled once.
+ * Each run reserves its event in the replay store under a separate key: a queue may deliver an event twice, after a crash or a lost
+ * lease, and it is still handled once.
  */
 @Injectable()
 export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplicationShutdown {
   private readonly logger = new Logger('WebhookReceiver');
   private readonly abort = new AbortController();
   private readonly receivers: readonly QueuedReceiver[];
-  private storeInTrouble = false;
+  private storeOutageLogged = false;
 
   constructor(
     @Inject(WEBHOOK_RECEIVERS) receivers: ResolvedReceivers,
@@ -58,7 +58,7 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     }
   }
 
-  /** At once with the requests' own wait: what is being handled may end, nothing more begins. */
+  /** Lets running handlers end and starts no more, in parallel with the drain of requests. */
   async beforeApplicationShutdown(): Promise<void> {
     const { clock, timeout } = this.shutdown;
     const deadline = clock.now() + timeout;
@@ -69,10 +69,8 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     const left = await queued.queue.stop(deadline);
     if (left === 0) return;
     this.abort.abort();
-    const fate = queued.queue.durable ? 'the queue keeps them' : 'they are lost';
-    this.logger.warn(
-      `${left} event(s) of receiver "${name}" were left unfinished at shutdown; ${fate}`,
-    );
+    const fate = queued.queue.durable ? 'they run again after the restart' : 'they are lost';
+    this.logger.warn(`${left} event(s) of receiver "${name}" were unfinished at shutdown; ${fate}`);
   }
 
   private async run(
@@ -81,11 +79,11 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     run: number,
   ): Promise<DeliveryOutcome> {
     const { received } = delivery;
-    if (received?.receiver !== receiver.name) return this.leave(receiver, delivery);
+    if (received?.receiver !== receiver.name) return this.deferForeign(receiver, delivery);
     const event = eventOfDelivery(delivery, received, {
       run,
       signal: this.abort.signal,
-      keeping: new EventKeeping(receiver.validator),
+      internals: new EventInternals(receiver.validator),
     });
     const reservation = await this.reserve(receiver, delivery, event);
     if ('type' in reservation) return reservation;
@@ -100,9 +98,9 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     try {
       await reception.complete();
     } catch {
-      // The queue drops the event now, so that it does not run again; only a queue that loses its own record of that repeats it.
+      // The queue drops the event after this; it runs again only if the queue crashes before it has.
       reception.abandon();
-      this.tell(
+      this.log(
         'warn',
         event,
         'was handled, but the replay store did not record it: if its queue hands it out again, it runs again',
@@ -111,7 +109,7 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     return { type: 'delivered' };
   }
 
-  /** @returns the place of the run, or what becomes of a delivery that must not run now */
+  /** @returns the reservation, or the outcome of a delivery that must not run now */
   private async reserve(
     receiver: QueuedReceiver,
     { id }: WebhookDelivery,
@@ -121,19 +119,19 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     try {
       const claim = handledClaim(id, event, { window, lease, now: clock.now() });
       const verdict = await replayStore.reserve(claim);
-      this.storeInTrouble = false;
+      this.storeOutageLogged = false;
       if (verdict.status === 'reserved') return verdict.reservation;
-      // Its last run has committed, and its process died before the queue was told.
+      // Its last run was recorded, and the process crashed before the queue learned of it.
       if (verdict.status === 'done') return { type: 'delivered' };
       const at = verdict.status === 'in-progress' ? verdict.retryAt : clock.now() + SOON;
       return { type: 'defer', at };
     } catch (error) {
-      if (!this.storeInTrouble) {
+      if (!this.storeOutageLogged) {
         this.logger.error(
-          `Queued events wait: ${error instanceof Error ? error.message : 'the replay store failed'}`,
+          `Queued events are deferred: ${error instanceof Error ? error.message : 'the replay store failed'}`,
         );
       }
-      this.storeInTrouble = true;
+      this.storeOutageLogged = true;
       return { type: 'defer', at: clock.now() + SOON };
     }
   }
@@ -149,28 +147,28 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     const released = await reception.fail();
     const now = clock.now();
     if (leaseLost !== undefined) {
-      this.tell('warn', event, 'could not be committed: its lease has ended, and it runs again');
+      this.log('warn', event, 'could not be committed: its lease has ended, and it runs again');
       return { type: 'defer', at: now + SOON };
     }
-    // Our own shutdown has cut it off, which says nothing about the handler.
+    // The shutdown interrupted it, which is not a failure of the handler.
     if (this.abort.signal.aborted) return { type: 'defer', at: now };
     for (const one of error instanceof AggregateError ? error.errors : [error]) {
       const run = `in run ${event.run} of ${queued.retry.attempts}`;
       if (isGuardRefusal(one)) {
-        this.tell('warn', event, `was refused ${run} by the application: ${errorName(one)}`);
+        this.log('warn', event, `was refused ${run} by the application: ${errorName(one)}`);
         continue;
       }
       const stack = one instanceof Error ? one.stack : undefined;
-      this.tell('error', event, `failed ${run}: ${reason}`, stack);
+      this.log('error', event, `failed ${run}: ${reason}`, stack);
     }
-    // What its transaction has committed is handled, whatever came behind it: the store knows, when it is asked again. As a
-    // failure it would wait longer than the record is kept, or be given up, and given another round.
+    // If its transaction was committed, the event is handled, whatever failed afterwards: the next run finds the record. As a failure
+    // it could wait until the record has expired.
     if (reception.committed && !released) return { type: 'defer', at: now + SOON };
     if (event.run >= queued.retry.attempts) {
-      this.tell(
+      this.log(
         'warn',
         event,
-        `was given up after ${event.run} run(s): WebhookInbox lists it, and can give it another round`,
+        `failed in all ${event.run} run(s) and is a dead letter now: list and retry it with WebhookInbox`,
       );
       return { type: 'dead', reason, attempts: event.run };
     }
@@ -178,21 +176,21 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     return { type: 'retry', at: Math.round(now + wait), reason };
   }
 
-  /** Somebody else's: of a receiver that was renamed, or of a queue that two use under one name. Its owner may come. */
-  private leave(
+  /** Defers an event of another receiver, one that was renamed or shares the queue by mistake, so that its owner can run it. */
+  private deferForeign(
     { name, clock }: QueuedReceiver,
     { id, received }: WebhookDelivery,
   ): DeliveryOutcome {
     const whose = received === undefined ? 'a publisher' : `receiver "${received.receiver}"`;
     quietly(() =>
       this.logger.error(
-        `The queue of receiver "${name}" holds delivery ${id} of ${whose}: give every queue a name of its own, and every receiver the name its events came in by`,
+        `The queue of receiver "${name}" holds delivery ${id} of ${whose}; give each queue its own name, and keep the names of receivers`,
       ),
     );
     return { type: 'defer', at: clock.now() + MUCH_LATER };
   }
 
-  private tell(
+  private log(
     level: 'error' | 'warn',
     { event, id }: WebhookEvent,
     what: string,
@@ -209,11 +207,11 @@ function isQueued(receiver: ResolvedReceiver): receiver is QueuedReceiver {
   return receiver.queued !== undefined;
 }
 
-/** The application's logger may throw, and what is known of an event must not get lost by it. */
-function quietly(tell: () => void): void {
+/** A failing logger must not change the outcome of a run. */
+function quietly(log: () => void): void {
   try {
-    tell();
+    log();
   } catch {
-    // There is nobody left to tell.
+    // There is nowhere else to report it.
   }
 }

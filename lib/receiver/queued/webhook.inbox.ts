@@ -5,8 +5,8 @@ import { WEBHOOK_RECEIVERS } from '../receiver.constants.js';
 import { WebhookVerifier } from '../webhook.verifier.js';
 
 /**
- * The events that were acknowledged, and that no run of their handlers could handle: of receivers with
- * `acknowledge: 'queued'`. They are kept until somebody gives them another round.
+ * The dead letters of receivers with `acknowledge: 'queued'`: events that were acknowledged and whose handlers failed in every
+ * run. They are kept until they are retried.
  */
 @Injectable()
 export class WebhookInbox {
@@ -16,22 +16,22 @@ export class WebhookInbox {
   ) {}
 
   /**
-   * Lists the events that were given up, the oldest first.
+   * Lists the dead letters, the oldest first.
    *
    * @param receiver - name of the receiver; default: all
    * @throws {@link WebhookStoreError} `store_unavailable`
-   * @throws {@link WebhookConfigurationError} for a receiver that there is not
+   * @throws {@link WebhookConfigurationError} for an unknown receiver
    */
-  async listDead(receiver?: string): Promise<readonly DeadDelivery[]> {
+  async deadLetters(receiver?: string): Promise<readonly DeadDelivery[]> {
     const dead = await Promise.all(this.queues(receiver).map(async (queue) => queue.listDead()));
     return dead.flat().sort((a, b) => a.diedAt - b.diedAt);
   }
 
   /**
-   * Gives events that were given up another round, from the first run on.
+   * Runs the handlers of dead letters again, with the full number of runs.
    *
-   * @param ids - `delivery.id` of what {@link listDead} gave
-   * @returns the ids that were dead and now wait for their handlers
+   * @param ids - `delivery.id` of {@link deadLetters}
+   * @returns the ids that were dead and are now pending
    * @throws {@link WebhookStoreError} `store_unavailable`, `store_full`
    */
   async retry(ids: readonly string[]): Promise<readonly string[]> {

@@ -1,16 +1,16 @@
 import type { CancelWake, WebhookClock } from '../../clock/webhook-clock.js';
 import type { ReplayReservation, ReplayStore } from '../../replay/replay-store.js';
 
-/** Leases are extended when a quarter of them has passed: two extensions may fail, and the third comes in time. */
+/** Leases are extended after a quarter of their time: if two extensions fail, the third is still in time. */
 const EXTENSIONS_PER_LEASE = 4;
 
 /**
- * Extends the leases of the events that are being handled, so that a long handler is not taken for a
- * crashed one. One wake-up serves them all, and none is armed while nothing is being handled.
+ * Extends the leases of events that are being handled, so that a slow handler is not taken for a crashed one. One timer serves all of
+ * them; none is set while no event is being handled.
  */
 export class LeaseKeeper {
   private readonly held = new Set<ReplayReservation>();
-  /** Those whose extension the store has not answered yet. Weak, as some stores never will. */
+  /** Extensions without an answer yet. Weak, since a store may never answer. */
   private readonly extending = new WeakSet<ReplayReservation>();
   private cancel: CancelWake | undefined;
 
@@ -42,11 +42,11 @@ export class LeaseKeeper {
   }
 
   private async extend(reservation: ReplayReservation): Promise<void> {
-    // Asked again, a store that hangs would only have one more call to answer when it recovers.
+    // A hanging store would get one more call to answer when it recovers.
     if (this.extending.has(reservation)) return;
     this.extending.add(reservation);
     try {
-      // A store that fails now is asked again at the next wake-up; the lease outlives two failures.
+      // A failure is retried at the next wake-up; the lease outlives two failures.
       await this.store.extend(reservation);
     } finally {
       this.extending.delete(reservation);

@@ -2,22 +2,22 @@ import { hash } from 'node:crypto';
 import type { ReplayClaim } from '../../replay/replay-store.js';
 import type { WebhookEvent } from '../webhook-event.js';
 
-/** How long what is remembered. */
+/** Retention and lease times of a replay claim. */
 interface ReplayHorizon {
-  /** Seconds by which the clocks may differ: so long after `exp` a token still verifies. */
+  /** Seconds after `exp` for which a token still verifies. */
   readonly clockTolerance: number;
-  /** Milliseconds over which a sender may repeat an event. */
+  /** Milliseconds for which a sender may repeat an event. */
   readonly window: number;
-  /** Milliseconds a handler has before its reservation wants extending. */
+  /** Milliseconds after which a reservation expires unless it is extended. */
   readonly lease: number;
   /** Epoch milliseconds. */
   readonly now: number;
 }
 
 /**
- * Says by what an event is recognised when it comes again.
+ * The claim by which an event is recognised when it is repeated.
  *
- * @param mark - its fingerprint
+ * @param mark - fingerprint of event name and data
  */
 export function replayClaim(
   event: WebhookEvent,
@@ -25,7 +25,7 @@ export function replayClaim(
   horizon: ReplayHorizon,
 ): ReplayClaim {
   const { receiver, issuer, id, jti } = event;
-  // A txn and a jti that happen to be the same text are two different things.
+  // A txn and a jti with the same value are different identities.
   const tokenKey = identity(receiver, issuer, 'jti', jti);
   const key = event.claims.txn === undefined ? tokenKey : identity(receiver, issuer, 'txn', id);
   // Rounded up, since stores take whole milliseconds and `exp` may have a fraction.
@@ -42,8 +42,7 @@ export function replayClaim(
 }
 
 /**
- * Says by what a run of a queued event is recognised: by the delivery, apart from the event at the door, which is done as soon
- * as it is queued.
+ * The claim by which a run of a queued event is recognised: by its delivery. The event itself is `done` as soon as it is queued.
  *
  * @param now - epoch milliseconds
  */
@@ -54,7 +53,7 @@ export function handledClaim(
 ): ReplayClaim {
   const { window, lease, now } = horizon;
   const key = identity(receiver, issuer, 'handled', deliveryId);
-  // An id says what it is of: there is no other content, and no token.
+  // The delivery id identifies the content too, and there is no token.
   return {
     key,
     tokenKey: key,
@@ -66,7 +65,7 @@ export function handledClaim(
   };
 }
 
-/** Length-prefixed, so that no choice of issuer and id can spell another pair. */
+/** Length-prefixed, so that no choice of issuer and id collides with another pair. */
 function identity(...parts: readonly string[]): string {
   const text = parts.map((part) => `${Buffer.byteLength(part)}:${part}`).join('');
   return hash('sha256', text, 'base64url');

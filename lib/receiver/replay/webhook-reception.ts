@@ -3,7 +3,7 @@ import type { WebhookClock } from '../../clock/webhook-clock.js';
 import type { ReplayReservation, ReplayStore } from '../../replay/replay-store.js';
 import { after, rescued, type MaybePromise } from '../../token/maybe-promise.js';
 import type { RequestBody } from '../../request/request-body.js';
-import { keepingOf, type WebhookEvent } from '../webhook-event.js';
+import { internalsOf, type WebhookEvent } from '../webhook-event.js';
 import type { LeaseKeeper } from './lease-keeper.js';
 
 /** Milliseconds for which recording a handled event is retried. Senders usually wait 15 s or longer for an answer. */
@@ -40,7 +40,7 @@ export class WebhookReception {
     this.state = reservation === undefined ? 'settled' : 'open';
     if (reservation === undefined) return;
     store.leases.hold(reservation);
-    keepingOf(event).reception = this;
+    internalsOf(event).reception = this;
   }
 
   /** The key that all copies of the event share. */

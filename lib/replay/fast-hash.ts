@@ -1,8 +1,8 @@
 const FNV_PRIME = 0x01000193;
 const ODD = 0x85ebca6b;
 
-/** Mixes numbers and texts into two lanes of 32 bits, which together mark them: quickly, and it is no digest. */
-export class Lanes {
+/** A fast, non-cryptographic hash of numbers and strings: 64 bits in two halves. */
+export class FastHash {
   high = 0x811c9dc5 | 0;
   low = 0x9e3779b9 | 0;
 
@@ -11,7 +11,7 @@ export class Lanes {
     this.low = Math.imul((this.low << 5) ^ (this.low >>> 27) ^ unit, ODD);
   }
 
-  mixText(text: string): void {
+  mixString(text: string): void {
     let { high, low } = this;
     for (let at = 0; at < text.length; at++) {
       const unit = text.charCodeAt(at);

@@ -1,13 +1,10 @@
 import type { IncomingMessage } from 'node:http';
 import type { WebhookReception } from './replay/webhook-reception.js';
 
-/** An adapter's request: Node's own, or one that keeps it as `raw`. */
+/** An adapter's request: Node's own (Express), or one with Node's as `raw` (Fastify). */
 export type AdapterRequest = IncomingMessage | { readonly raw: IncomingMessage };
 
-/**
- * A property, not a WeakMap beside the request: the garbage collector takes the values of one for alive, and with
- * them each event's claims and data (benchmark `receive`).
- */
+/** A property instead of a WeakMap, whose values V8 keeps alive until a full GC (benchmark `receive`). */
 const RECEPTION = Symbol('nestjs-webhook-token:reception');
 
 type WithReception = IncomingMessage & { [RECEPTION]?: WebhookReception };
@@ -17,12 +14,12 @@ export function nodeRequest(request: AdapterRequest): IncomingMessage {
   return 'raw' in request ? request.raw : request;
 }
 
-/** Keeps what the guard let in, for the interceptor and the parameter decorators behind it. */
-export function keepReception(request: AdapterRequest, reception: WebhookReception): void {
+/** Attaches the event that the guard admitted, for the interceptor and the parameter decorators. */
+export function attachReception(request: AdapterRequest, reception: WebhookReception): void {
   (nodeRequest(request) as WithReception)[RECEPTION] = reception;
 }
 
-/** What the guard let in on this request, if it ran. */
+/** The event that the guard admitted on this request, if it did. */
 export function receptionOf(request: AdapterRequest): WebhookReception | undefined {
   return (nodeRequest(request) as WithReception)[RECEPTION];
 }
