@@ -52,7 +52,7 @@ export interface ResolvedEndpoint extends ResolvedDestination {
 /** The publisher's options that endpoints need. */
 export interface ResolvedEndpointOptions extends ResolvedEndpointStore {
   readonly issuer: string;
-  /** Seconds; absent, the default. */
+  /** Seconds; absent for the default. */
   readonly tokenLifetime: number | undefined;
   readonly endpoints: readonly ResolvedEndpoint[];
   /** Settings of URLs that callers pass to `send`, and defaults of endpoints. */
@@ -81,19 +81,19 @@ const ENDPOINT: OptionShape<WebhookEndpointOptions> = {
   disabled: undefined,
 };
 
-/** Here options and faults have the same names. */
+/** Options and faults have the same names. */
 const MATERIAL_PATHS = { secret: 'secret', key: 'key', keys: 'keys' };
 
 /** What all endpoints of a publisher share. */
 interface EndpointContext {
-  /** The key that endpoints without one of their own sign with. */
+  /** The key of endpoints that have none of their own. */
   readonly publisher: SigningOptions;
   readonly signing: SigningResolver;
-  /** Absent when its own options are at fault; URLs are not checked then. */
+  /** Absent if its own options are invalid; URLs are not checked then. */
   readonly egress: EgressPolicy | undefined;
 }
 
-/** Checks and fills the endpoints. */
+/** Resolves the configured endpoints. Faults are collected, not thrown. */
 export function resolveEndpoints(
   endpoints: readonly WebhookEndpointOptions[],
   context: EndpointContext,
@@ -130,7 +130,7 @@ function resolveEndpoint(
   faults.require(tenant === undefined || isIdentifier(tenant), 'tenant', identifierRule('tenant'));
   const own = resolveOwnSigner(endpoint, context, faults);
   const settled = applySettings({ ...defaults, signer: own ?? defaults.signer }, endpoint, faults);
-  // What an endpoint takes over from the publisher unchanged is at fault there, once.
+  // Inherited settings are checked once, with the publisher's.
   if (own !== undefined || endpoint.profile !== undefined || endpoint.method !== undefined) {
     checkProfile(settled, faults);
   }
@@ -152,7 +152,7 @@ function resolveOwnSigner(
   const hasKey = [secret, key, keys].some((one) => one !== undefined);
   if (!hasKey && issuer === undefined) return undefined;
   const material = hasKey ? { secret, key, keys } : publisher;
-  // A fault in what the endpoint takes over from the publisher is listed there, once.
+  // A fault of inherited settings is listed once, with the publisher's.
   const paths = {
     ...(issuer !== undefined && { issuer: 'issuer' }),
     ...(hasKey && MATERIAL_PATHS),
@@ -174,7 +174,7 @@ function resolveUrl(
   }
 }
 
-/** Checks the patterns of events; without any, every event. */
+/** @param patterns - default: every event */
 export function resolvePatterns(
   patterns: readonly string[] = ['**'],
   faults: ConfigurationFaults,

@@ -90,7 +90,7 @@ const RULES: Record<string, Rule> = {
   'returns payloads byte for byte': async (log, read) => {
     const items = Object.entries(PAYLOADS).map(([id, payload]) => enqueued(id, { payload }));
     await log.record(items.slice(1));
-    // Heard of by a change first: told whole all the same.
+    // A change that arrives first inserts the delivery with its payload.
     await log.change([changed(items[0]!, { status: 'delivered', attempts: 1 })]);
 
     for (const { delivery } of items) {
@@ -213,7 +213,7 @@ const RULES: Record<string, Rule> = {
     await log.change([
       changed(item, { status: 'dead', attempts: 2, reason: 'dns', at: NOW + 21, made: second }),
     ]);
-    // An attempt that was told late is in its place all the same.
+    // An attempt that is reported late is in its place.
     await log.change([
       changed(item, {
         attempts: 1,
@@ -276,7 +276,7 @@ const RULES: Record<string, Rule> = {
     ];
     await log.record(times.map(([id, at]) => enqueued(id, { createdAt: NOW + at })));
 
-    // By code units, whatever the language of a database makes of letters.
+    // By code units, whatever the collation of a database.
     assert.deepEqual(await read.ids({}), ['new', 'b', 'a', '_', 'Z', '-', 'old']);
   },
 
@@ -315,7 +315,7 @@ const RULES: Record<string, Rule> = {
     assert.deepEqual(await read.ids({ since: NOW + 5 }), ['late', 'marked']);
     assert.deepEqual(await read.ids({ status: 'pending' }), ['late', 'early']);
     assert.deepEqual(await read.ids({ tenant: 'a', endpointId: 'crm' }), []);
-    // A name, not a pattern, in no language.
+    // A name is neither a glob, nor a LIKE pattern, nor SQL.
     for (const event of ['order.*', 'order.%', 'order_paid', 'ORDER.PAID', "' OR ''='"]) {
       assert.deepEqual(await read.ids({ event }), []);
     }

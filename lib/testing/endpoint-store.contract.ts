@@ -14,7 +14,7 @@ export interface EndpointStoreContractOptions {
    * Creates a store for one case: an empty one, or, if the store is read-only, one that contains these endpoints.
    */
   readonly create: (endpoints: readonly StoredEndpoint[]) => MaybePromise<EndpointStore>;
-  /** Whether it takes no changes: only what can be read of it is checked, and that it refuses. Default `false`. */
+  /** Whether the store is read-only: only its reads are checked, and that it refuses changes. Default `false`. */
   readonly readOnly?: boolean | undefined;
 }
 
@@ -96,7 +96,7 @@ const READING: Cases = {
 
     same(core(await store.find('a')), core(endpointNamed('a')));
     same(core(await store.find('b')), core(endpointNamed('b', { tenant: 't' })));
-    assert.equal(await store.find('A'), undefined, 'ids are compared exactly');
+    assert.equal(await store.find('A'), undefined, 'ids must be compared exactly');
     assert.equal(await store.find('missing'), undefined);
     assert.equal(await store.find('__proto__'), undefined);
   },
@@ -123,7 +123,7 @@ const READING: Cases = {
     same(await of('%'), []);
     const acme = await store.subscribed('acme');
     const second = acme.find(({ id }) => id === 'acme-2');
-    same(second?.events, ['order.*', 'refund.**'], 'patterns come whole');
+    same(second?.events, ['order.*', 'refund.**'], 'every pattern must be returned');
   },
 
   'lists the endpoints of a tenant, those without a tenant, and all': async (subject) => {
@@ -150,11 +150,11 @@ const READING: Cases = {
       same(pages.flat(), ODD_IDS, `pages of ${limit}`);
       assert.ok(
         pages.every((page) => page.length <= limit),
-        'a page holds no more than its limit',
+        'a page must not exceed its limit',
       );
     }
     const behind = idsOf(await store.list({ after: 'Zz', limit: 100 }));
-    same(behind, ODD_IDS.slice(ODD_IDS.indexOf('_')), 'after need be no id that exists');
+    same(behind, ODD_IDS.slice(ODD_IDS.indexOf('_')), 'after may be an id that does not exist');
   },
 
   'distinguishes ids of any script': async (subject) => {
@@ -168,7 +168,7 @@ const READING: Cases = {
     }
   },
 
-  [`holds ${MANY} endpoints`]: async (subject) => {
+  [`stores ${MANY} endpoints`]: async (subject) => {
     const endpoints = Array.from({ length: MANY }, (_, index) =>
       endpointNamed(`endpoint-${String(index).padStart(4, '0')}`, { tenant: 'many' }),
     );
@@ -232,7 +232,7 @@ const WRITING: Cases = {
     same(await store.subscribed('second'), []);
   },
 
-  [`takes an id once of ${CONCURRENT} at once`]: async (subject) => {
+  [`accepts an id once in ${CONCURRENT} concurrent inserts`]: async (subject) => {
     const store = await subject.holding();
     const attempts = Array.from({ length: CONCURRENT }, async (_, index) => {
       const taken = await store.insert(endpointNamed('contested', { tenant: `t${index}` }));
@@ -241,7 +241,7 @@ const WRITING: Cases = {
 
     const winners = (await Promise.all(attempts)).filter((tenant) => tenant !== undefined);
 
-    assert.equal(winners.length, 1, 'exactly one must get the id');
+    assert.equal(winners.length, 1, 'exactly one insert must succeed');
     assert.equal((await store.find('contested'))?.tenant, winners[0]);
     assert.equal((await store.list({ limit: CONCURRENT })).length, 1);
   },
@@ -251,11 +251,15 @@ const WRITING: Cases = {
     const version = (number: number): StoredEndpoint =>
       endpointNamed('a', { version: number, description: `version ${number}`, updatedAt: AT + 1 });
 
-    assert.equal(await store.replace(version(1)), false, 'the version kept is not before itself');
-    assert.equal(await store.replace(version(3)), false, 'a version in between is missing');
+    assert.equal(
+      await store.replace(version(1)),
+      false,
+      'the stored version must not replace itself',
+    );
+    assert.equal(await store.replace(version(3)), false, 'a version must not be skipped');
     same(await store.find('a'), endpointNamed('a'));
     assert.equal(await store.replace(version(2)), true);
-    assert.equal(await store.replace(version(2)), false, 'a version is written once');
+    assert.equal(await store.replace(version(2)), false, 'a version must be written once');
     assert.equal(await store.replace(version(3)), true);
     same(await store.find('a'), version(3));
   },
@@ -269,7 +273,7 @@ const WRITING: Cases = {
     same(idsOf(await store.list({ limit: 2 })), ['other']);
   },
 
-  [`lets one of ${CONCURRENT} changes of a version through`]: async (subject) => {
+  [`accepts one of ${CONCURRENT} concurrent changes of a version`]: async (subject) => {
     const store = await subject.holding(endpointNamed('a'));
     const attempts = Array.from({ length: CONCURRENT }, async (_, index) => {
       const description = `change ${index}`;
@@ -279,7 +283,7 @@ const WRITING: Cases = {
 
     const winners = (await Promise.all(attempts)).filter((text) => text !== undefined);
 
-    assert.equal(winners.length, 1, 'exactly one change must be taken');
+    assert.equal(winners.length, 1, 'exactly one change must succeed');
     assert.equal((await store.find('a'))?.description, winners[0]);
   },
 
@@ -291,7 +295,7 @@ const WRITING: Cases = {
         const metadata = { ...kept.metadata, [`writer ${index}`]: 'was here' };
         if (await store.replace({ ...kept, metadata, version: kept.version + 1 })) return;
       }
-      assert.fail('a writer that always begins from the version kept must get through');
+      assert.fail('a writer that retries from the stored version must succeed');
     });
     await Promise.all(writers);
 
@@ -305,7 +309,7 @@ const WRITING: Cases = {
     const bare = endpointNamed('a', { tenant: 'full', version: 2 });
 
     assert.equal(await store.replace(bare), true);
-    same(await store.find('a'), bare, 'what the new version leaves out is gone');
+    same(await store.find('a'), bare, 'members that the new version leaves out must be removed');
     same(await store.subscribed('full'), [bare]);
   },
 
@@ -336,9 +340,13 @@ const WRITING: Cases = {
     same(idsOf(await store.subscribed('old')), ['b']);
     same(idsOf(await store.list({ limit: 3 })), ['b']);
     const late = endpointNamed('a', { version: 8 });
-    assert.equal(await store.replace(late), false, 'a change does not bring it back');
+    assert.equal(await store.replace(late), false, 'a late change must not restore it');
     assert.equal(await store.insert(endpointNamed('a', { tenant: 'new' })), true);
-    same(idsOf(await store.subscribed('old')), ['b'], 'the old tenant gets nothing of it');
+    same(
+      idsOf(await store.subscribed('old')),
+      ['b'],
+      'the former tenant must not receive its events',
+    );
     same(idsOf(await store.subscribed('new')), ['a']);
   },
 
@@ -361,10 +369,10 @@ const REFUSING: Cases = {
     const store = await subject.holding(endpointNamed('a'));
     const changes = {
       insert: () => store.insert(endpointNamed('b')),
-      'insert of an id it has': () => store.insert(endpointNamed('a')),
+      'insert of an existing id': () => store.insert(endpointNamed('a')),
       replace: () => store.replace(endpointNamed('a', { version: 2 })),
       remove: () => store.remove('a'),
-      'remove of what it has not': () => store.remove('b'),
+      'remove of an unknown id': () => store.remove('b'),
     };
 
     for (const [name, change] of Object.entries(changes)) {
@@ -388,7 +396,7 @@ function endpointNamed(id: string, change: Partial<StoredEndpoint> = {}): Stored
   };
 }
 
-/** Every member that there is. */
+/** An endpoint with every member. */
 function fullEndpoint(id: string): StoredEndpoint {
   return endpointNamed(id, {
     tenant: 'full',

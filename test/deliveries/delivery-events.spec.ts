@@ -79,7 +79,7 @@ async function start(
 const publish = () =>
   started!.app.get(WebhookPublisher).publish('order.created', { id: 1 }, { tenant: 'acme' });
 
-/** Lets time pass until so much was told. */
+/** Advances the clock until this many events were emitted. */
 async function untilTold(count: number, step = 1_000): Promise<void> {
   for (let round = 0; told.length < count; round++) {
     if (round > 2_000) throw new Error(`only ${told.length} of ${count} were told`);
@@ -146,7 +146,7 @@ describe('delivery events', () => {
   });
 
   it('report a destination that the egress guard refuses', async () => {
-    // As at a connection, where the name turns out to lead somewhere else than it did at start-up.
+    // As if the host resolved to another address than at start-up.
     const adapter = async (): Promise<never> => {
       throw new WebhookDestinationBlockedError('it is in 10.0.0.0/8');
     };

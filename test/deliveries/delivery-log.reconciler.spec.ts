@@ -16,7 +16,7 @@ class DurableLog extends MemoryDeliveryLog {
   override readonly durable = true as never;
 }
 
-/** A queue whose processes may have crashed before the log learnt what happened. */
+/** A queue that other processes use too, and that can be down. */
 class SharedQueue extends InProcessQueue {
   override readonly shared = true as never;
   isDown = false;
@@ -50,7 +50,7 @@ afterEach(async () => {
   await stopped;
 });
 
-/** A delivery that the log knows as pending, and that the queue, if it is in there, has since attempted. */
+/** Logs a delivery as pending; with an outcome, the queue holds it too, and attempts it with that outcome. */
 async function pendingInLog(id: string, outcome?: DeliveryOutcome): Promise<EnqueuedDelivery> {
   const item = enqueued(id, { createdAt: clock.now() }, clock.now());
   await log.record([item]);
@@ -62,13 +62,13 @@ async function pendingInLog(id: string, outcome?: DeliveryOutcome): Promise<Enqu
 
 const outcomes = new Map<string, DeliveryOutcome>();
 
-/** Attempts everything in the queue, without a word to the log. */
+/** Attempts everything in the queue without logging it. */
 async function attemptAll(): Promise<void> {
   queue.consume(async ({ id }) => outcomes.get(id)!);
   await clock.advance(0);
 }
 
-/** Starts the process that comes after the crash. */
+/** Starts the process after the crash. */
 async function start(after: number): Promise<void> {
   await clock.advance(after);
   reconciler.onApplicationBootstrap();

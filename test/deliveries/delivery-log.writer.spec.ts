@@ -9,24 +9,24 @@ import { TestClock } from '../../lib/testing/test-clock.js';
 import { PublisherBench } from '../publisher/publisher-bench.js';
 import { WireReceiver } from '../publisher/wire-receiver.js';
 
-/** A log with a switch, that notes what it was told. */
+/** A log that can fail or hang, and records its calls. */
 class ScriptedLog extends MemoryDeliveryLog {
   fails: (ids: readonly string[]) => boolean = () => false;
   held: Promise<void> | undefined;
-  readonly told: (readonly string[])[] = [];
+  readonly calls: (readonly string[])[] = [];
 
   override async record(deliveries: readonly EnqueuedDelivery[]): Promise<void> {
-    await this.hear(deliveries.map(({ delivery }) => delivery.eventId));
+    await this.call(deliveries.map(({ delivery }) => delivery.eventId));
     return super.record(deliveries);
   }
 
   override async change(changes: readonly DeliveryChange[]): Promise<void> {
-    await this.hear(changes.map(({ delivery }) => delivery.eventId));
+    await this.call(changes.map(({ delivery }) => delivery.eventId));
     return super.change(changes);
   }
 
-  private async hear(ids: readonly string[]): Promise<void> {
-    this.told.push(ids);
+  private async call(ids: readonly string[]): Promise<void> {
+    this.calls.push(ids);
     await this.held;
     if (this.fails(ids)) throw new TypeError('the secret {"n":1} could not be stored');
   }
@@ -110,7 +110,7 @@ describe('a delivery log that fails', () => {
     await send('a');
     await bench.clock.advance(10 * 60_000);
 
-    expect(log.told.length).toBeLessThan(40);
+    expect(log.calls.length).toBeLessThan(40);
   });
 
   it('is not blocked by one delivery that it refuses', async () => {
@@ -165,7 +165,7 @@ describe('a delivery log that is slow', () => {
     goOn();
 
     expect(await statuses()).toHaveLength(4);
-    expect(log.told).toEqual([['first'], ['a', 'b', 'c']]);
+    expect(log.calls).toEqual([['first'], ['a', 'b', 'c']]);
   });
 
   it('receives buffered changes at shutdown', async () => {
@@ -300,7 +300,7 @@ describe('flushed', () => {
   it('waits for earlier changes, and not for later ones', async () => {
     const releases: (() => void)[] = [];
     const slow = new ScriptedLog();
-    const recorder = new DeliveryLogWriter(slow, bench.clock);
+    const writer = new DeliveryLogWriter(slow, bench.clock);
     const hold = (): void => {
       slow.held = new Promise((resolve) => releases.push(resolve));
     };
@@ -314,14 +314,14 @@ describe('flushed', () => {
       },
       notBefore: 0,
     });
-    const next = async (told: number): Promise<void> => {
-      while (slow.told.length < told) await new Promise((resolve) => setImmediate(resolve));
+    const next = async (count: number): Promise<void> => {
+      while (slow.calls.length < count) await new Promise((resolve) => setImmediate(resolve));
     };
     hold();
-    await recorder.enqueued([item(1)]);
+    await writer.enqueued([item(1)]);
     await next(1);
-    const settled = recorder.flushed();
-    await recorder.enqueued([item(2)]);
+    const settled = writer.flushed();
+    await writer.enqueued([item(2)]);
     const release = releases.shift()!;
     hold();
     release();
@@ -331,7 +331,7 @@ describe('flushed', () => {
     expect(await slow.find('d1')).toBeDefined();
     expect(await slow.find('d2')).toBeUndefined();
     releases.shift()!();
-    await recorder.flushed();
+    await writer.flushed();
     expect(await slow.find('d2')).toBeDefined();
   });
 });

@@ -27,7 +27,7 @@ class Tenants {
   readonly Tenant = 'A';
 }
 
-/** Values that are no scope, though a careless reader would take each for "no tenant asked for". */
+/** Values that a careless parser would read as "no tenant". */
 const CRAFTED: readonly (readonly [string, unknown])[] = [
   ['a string', 'A'],
   ['a String object', new String('A')],

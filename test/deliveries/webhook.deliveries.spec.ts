@@ -370,7 +370,7 @@ describe('redeliver', () => {
     await start({ deliveryLog: log });
     const result = await bench.publisher.publish('order.created', {}, { id: 'e', delay: '1h' });
     const { id } = result.deliveries[0]!;
-    // As after a crash: a new process with a queue that knows nothing, and the old log.
+    // A crash: the new process has an empty queue and the old log.
     await start({ deliveryLog: log });
     await bench.module.init();
 
@@ -564,7 +564,7 @@ describe('deliveryLog: false', () => {
   });
 });
 
-/** Puts the log in the wrong, as an outage at the wrong moment would. */
+/** Makes the log show the delivery as dead, as after an outage at the wrong moment. */
 async function forceDead({ module }: PublisherBench, id: string): Promise<void> {
   const { log } = module.get<unknown>(WebhookDeliveries) as { log: DeliveryLog };
   const { delivery } = (await log.find(id))!;

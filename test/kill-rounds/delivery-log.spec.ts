@@ -67,7 +67,7 @@ type Hear = (word: string, ...rest: (string | undefined)[]) => void;
 async function killPublishers(engine: string): Promise<Set<string>> {
   const published = new Set<string>();
   for (let round = 0; round < ROUNDS; round++) {
-    // At another point of its work each time.
+    // At a different point each time.
     const last = 30 + ((round * 17) % 45);
     let lines = 0;
     const child = start(engine, round * EACH, EACH, (word, id) => {
@@ -94,7 +94,7 @@ async function finish(engine: string): Promise<Map<string, string>> {
   });
 }
 
-/** Removes what the processes have left on their servers. */
+/** Removes the schemas and jobs of the processes. */
 async function drop(engine: string): Promise<void> {
   if (engine === 'pglite') return;
   const pool = new Pool({ connectionString: place.postgres });
