@@ -6,7 +6,7 @@ import { PublisherLog } from '../signing/publisher-log.js';
 
 type Wrapper = ReturnType<DiscoveryService['getProviders']>[number];
 
-/** The part of a TransactionHost of @nestjs-cls/transactional that is used. */
+/** The part of a TransactionHost of @nestjs-cls/transactional that is used here. */
 interface TransactionHostLike {
   readonly tx: unknown;
   isTransactionActive(): boolean;
@@ -16,10 +16,10 @@ interface TransactionHostLike {
 const HOST_TOKEN = /^TransactionHost(?:_(.+))?$/;
 
 /**
- * The transaction that a call is made in, where the application has `@nestjs-cls/transactional`.
+ * Finds the current transaction if the application uses `@nestjs-cls/transactional`.
  *
- * Its hosts are found among the providers by their token: without an import there is nothing to install, and no second copy of
- * that package to be mistaken for the application's.
+ * Its hosts are found among the providers by their token. Without an import, the package stays optional, and a second copy of
+ * it is never used by mistake.
  */
 export class CurrentTransaction implements OnApplicationBootstrap {
   private readonly log = new PublisherLog();
@@ -46,8 +46,8 @@ export class CurrentTransaction implements OnApplicationBootstrap {
   }
 
   /**
-   * @returns what is open, or `undefined` where there is nothing to join
-   * @throws {@link WebhookDeliveryError} `unsupported_option` where it cannot be told which host's is meant
+   * @returns the open transaction, or `undefined` if there is none to join
+   * @throws {@link WebhookDeliveryError} `unsupported_option` if several hosts have one
    */
   find(): unknown {
     const { queue, transactionHost } = this.options;
@@ -77,7 +77,7 @@ export class CurrentTransaction implements OnApplicationBootstrap {
     );
   }
 
-  /** Modules come one after the other while the application starts, and some later. */
+  /** Modules are added during start-up, and lazy ones later. */
   private findHosts(): ReadonlyMap<string | undefined, Wrapper> {
     if (this.modules.size !== this.knownModules) {
       this.knownModules = this.modules.size;
@@ -91,18 +91,18 @@ export class CurrentTransaction implements OnApplicationBootstrap {
     this.hasWarned = true;
     this.log.warn(
       () =>
-        'An event was published inside of a transaction that the queue cannot join: it is sent even if that is rolled back. Publish ' +
-        'after the commit or use a queue that is transactional; tx: false says that it is meant so.',
+        'An event was published within a transaction that the queue cannot join: it is sent even if the transaction is rolled back. ' +
+        'Publish after the commit, or use a transactional queue. Pass tx: false if this is intended.',
     );
   }
 }
 
-/** Says what to do where the transaction was not the caller's explicit choice. */
+/** Explains the error for a transaction that the caller did not pass explicitly. */
 export function cannotJoin(cause: unknown): WebhookDeliveryError {
   const { message } = cause as Error;
   return new WebhookDeliveryError(
     'unsupported_option',
-    `The current transaction of @nestjs-cls/transactional cannot be joined: ${message} Where its database is not the queue's, ` +
+    `The current transaction of @nestjs-cls/transactional cannot be joined: ${message} If its database is not the queue's, ` +
       'set publisher.transactionHost to another connection or to false.',
     { cause },
   );

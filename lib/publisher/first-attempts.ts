@@ -6,7 +6,7 @@ import { RecentEntries } from '../queue/recent-entries.js';
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 import type { SendResult } from './publish-options.js';
 
-/** Tells the caller of `send` how the first run ended. */
+/** The result of `send` after the first run of its delivery. */
 export function resultOfReport({ delivery, outcome, result, made }: DeliveryReport): SendResult {
   const facts = {
     id: delivery.eventId,
@@ -39,9 +39,9 @@ export function resultOfReport({ delivery, outcome, result, made }: DeliveryRepo
 }
 
 /**
- * Tells it from what the queue remembers, when the first attempt is long over.
+ * The result of `send` for a delivery that the queue already knows.
  *
- * @returns `undefined` when it is still to come
+ * @returns `undefined` if its first attempt has not been made yet
  */
 export function resultOfReceipt(id: string, receipt: DeliveryReceipt): SendResult | undefined {
   switch (receipt.status) {
@@ -62,7 +62,7 @@ export function resultOfReceipt(id: string, receipt: DeliveryReceipt): SendResul
   }
 }
 
-/** Tells that a delivery waits for its next attempt, which may be the first. */
+/** The result for a delivery that waits for its next attempt, which may be the first. */
 function resultOfWait(
   id: string,
   receipt: Extract<DeliveryReceipt, { status: 'pending' }>,
@@ -77,15 +77,15 @@ function resultOfWait(
   };
 }
 
-/** Milliseconds between two questions: most attempts are over within the first. */
+/** Milliseconds between two polls; most attempts end before the first. */
 const FIRST_WAIT = 100;
 const LONGEST_WAIT = 2_000;
-/** A delivery that is put off for longer than this waits for its destination, not for a free slot. */
+/** A delivery that is delayed for longer waits for its destination, not for a free slot. */
 const PUT_OFF = 5_000;
 
 /**
- * Asks a shared queue what became of a first attempt, as another process may be the one that makes it: it is that
- * process which gets the report then.
+ * Polls a shared queue for the outcome of first attempts, which another process may make: only that process
+ * gets the report.
  */
 export class SharedAttempts {
   constructor(
@@ -94,7 +94,7 @@ export class SharedAttempts {
     private readonly clock: WebhookClock,
   ) {}
 
-  /** Settles the expectation of a delivery that was recorded; whoever does it first is heard. */
+  /** Starts to poll for a recorded delivery. Does nothing once its attempt was reported here. */
   watch(delivery: WebhookDelivery, notBefore: number, wait = FIRST_WAIT): void {
     if (!this.queue.shared || !this.firstAttempts.awaits(delivery.id)) return;
     this.clock.wakeAt(this.clock.now() + wait, () => {
@@ -106,7 +106,7 @@ export class SharedAttempts {
 
   private async ask({ id, eventId }: WebhookDelivery, notBefore: number): Promise<void> {
     if (!this.firstAttempts.awaits(id)) return;
-    // A queue that cannot be reached is asked again, for as long as somebody waits.
+    // An unavailable queue is polled again, as long as a caller waits.
     const found = await this.find(id);
     if (found === undefined) return;
     const [receipt] = found;
@@ -118,7 +118,7 @@ export class SharedAttempts {
     if (result !== undefined) this.firstAttempts.settle(id, () => result);
   }
 
-  /** @returns `undefined` where the queue cannot be asked */
+  /** @returns `undefined` if the queue is unavailable */
   private async find(id: string): Promise<Awaited<ReturnType<WebhookQueue['find']>> | undefined> {
     try {
       return await this.queue.find([id]);
@@ -131,11 +131,11 @@ export class SharedAttempts {
 function forgotten(): WebhookStoreError {
   return new WebhookStoreError(
     'store_unavailable',
-    'The delivery was recorded, and the queue does not know it any more: what became of it cannot be told.',
+    'The delivery was recorded, but the queue no longer knows it, so its outcome is unknown.',
   );
 }
 
-/** Results that are remembered after they were given, so that a repeated `send` gets the same one. */
+/** Results that are kept, so that a repeated `send` returns the same one. */
 const MAX_REMEMBERED = 1_000;
 
 /** The first attempt at a delivery, to come or remembered. */
@@ -149,7 +149,7 @@ interface Expectation extends FirstAttempt {
   readonly reject: (error: Error) => void;
 }
 
-/** Who waits for the first attempt at which delivery, and what came of the last of them. */
+/** The first attempts that calls of `send` wait for, and the latest results. */
 export class FirstAttempts {
   private readonly expected = new Map<string, Expectation>();
   private readonly settled = new RecentEntries<FirstAttempt>(MAX_REMEMBERED);
@@ -173,7 +173,7 @@ export class FirstAttempts {
     return result;
   }
 
-  /** Whether somebody waits for it still. */
+  /** Whether a call of `send` still waits for it. */
   awaits(deliveryId: string): boolean {
     return this.expected.has(deliveryId);
   }

@@ -8,32 +8,32 @@ import type { FailureReason } from '../queue/failure-reason.js';
 
 /** Options of one published event. */
 export interface PublishOptions extends SignOptions {
-  /** Puts the first attempt off. */
+  /** Delays the first attempt. */
   readonly delay?: Duration | undefined;
-  /** Aborted before the event is recorded, it records nothing; later, it only ends the waiting of `send`. */
+  /** If aborted before the event is recorded, nothing is recorded; later, it only ends the wait of `send`. */
   readonly signal?: AbortSignal | undefined;
   /**
-   * A transaction to record the event in; only for `publish`, with a queue that is transactional. `send`
-   * waits for an attempt that could only come after the commit.
+   * A transaction to record the event in; only for `publish`, with a transactional queue. `send` waits for an
+   * attempt, which can only be made after the commit.
    *
-   * Default: the current transaction of `@nestjs-cls/transactional`, where there is one (see `transactionHost`), else
-   * none. `false`: none, so the event goes out whatever becomes of the current one.
+   * Default: the current transaction of `@nestjs-cls/transactional`, if any (see `transactionHost`). `false`:
+   * none, so the event is sent even if the current one is rolled back.
    */
   readonly tx?: unknown;
 }
 
-/** What was recorded. */
+/** The recorded event and its deliveries. */
 export interface PublishResult {
   /** The event's id. */
   readonly id: string;
   readonly event: string;
-  /** One for each endpoint that wants the event. */
+  /** One for each subscribed endpoint. */
   readonly deliveries: readonly { readonly id: string; readonly endpointId: string }[];
   /** Every delivery was recorded before, by a call with the same id, event and data; nothing is sent again. */
   readonly duplicate?: true;
 }
 
-/** How the first attempt ended. */
+/** The outcome of the first attempt. */
 export interface SendResult {
   /** The event's id. */
   readonly id: string;
@@ -50,29 +50,29 @@ export interface SendResult {
   /** Absent when `delivered`. */
   readonly failureReason?: FailureReason;
   /**
-   * What the receiver can be compared with, of the last request that was made; absent when none was, or when
-   * only the queue remembers the attempt.
+   * Identifies the last request, to compare with what the receiver got. Absent if no request was made, or if only
+   * the queue knows the attempt.
    */
   readonly receipt?: WebhookReceipt;
   /** The delivery was recorded before, by a call with the same id, event and data; this is its state. */
   readonly duplicate?: true;
 }
 
-/** A request for the caller to send with a client of its own. It holds the token: never log it. */
+/** A request that the caller sends with its own client. It holds the token, so never log it. */
 export interface SignedWebhookRequest {
   readonly method: 'HEAD' | 'POST';
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
-  /** Send exactly these octets; absent for HEAD, and for an event without data. */
+  /** Send exactly these bytes; absent for HEAD, and for an event without data. */
   readonly body?: Buffer;
   readonly token: string;
   /** The event's id. */
   readonly id: string;
-  /** What the receiver can be compared with; the one part of the request that is safe to log. */
+  /** Identifies the request, to compare with what the receiver got. The only part that is safe to log. */
   readonly receipt: WebhookReceipt;
 }
 
-/** Data and options; data may be left out where the event is declared without, or not declared. */
+/** Data and options. The data is optional if the event is declared without data, or not declared. */
 export type EventArguments<Event extends WebhookEventName, Options> =
   undefined extends WebhookEventData<Event>
     ? [data?: WebhookEventData<Event>, options?: Options]

@@ -24,16 +24,16 @@ export const PUBLISHER_OPTIONS = Symbol('nestjs-webhook-token/publisher-options'
 
 /** The publishing half of the module's options. */
 export interface WebhookPublisherOptions extends EgressOptions {
-  /** The `iss` of every token: who sends. 1 to 255 characters, by custom an https URL. */
+  /** The `iss` of every token, which names the sender: 1 to 255 characters, usually an https URL. */
   readonly issuer: string;
   /** The default key: a shared secret of at least 32 bytes (HS256). */
   readonly secret?: string | undefined;
   /** A key with its algorithm, or a {@link WebhookSigner} that holds one elsewhere, in place of `secret`. */
   readonly key?: SigningKeyInput | undefined;
   /**
-   * Keys that replace each other, in place of `secret`. Each signing takes the newest that may be used: of those
-   * whose `notBefore` has come and whose `notAfter` has not, the one whose `notBefore` came last; of two alike, the
-   * later in the list. A provider is asked for the list at start-up, and again when its ttl is over.
+   * Rotating keys, in place of `secret`. Each token is signed with the newest valid key: of those between their
+   * `notBefore` and `notAfter`, the one with the latest `notBefore`; of two alike, the later in the list. A provider
+   * loads the list at start-up, and again when its ttl is over.
    */
   readonly keys?: PublisherKeys | undefined;
   /**
@@ -49,41 +49,41 @@ export interface WebhookPublisherOptions extends EgressOptions {
   readonly profile?: WebhookProfile | undefined;
   /** Default `auto`: HEAD with inline data where it fits, else POST. */
   readonly method?: DeliveryMethod | undefined;
-  /** Bytes of a HEAD request's whole head; above it POST is used. Default 7168. */
+  /** The largest head of a HEAD request, in bytes; larger ones are sent by POST. Default 7168. */
   readonly maxHeadBytes?: number | undefined;
-  /** Endpoints that change with the configuration only; those of the {@link endpointStore} come and go at run time. */
+  /** Endpoints that change with the configuration only. Those of the {@link endpointStore} are managed at run time. */
   readonly endpoints?: readonly WebhookEndpointOptions[] | undefined;
-  /** Where {@link WebhookEndpoints} keeps its endpoints; default a {@link MemoryEndpointStore}. */
+  /** Stores the endpoints of {@link WebhookEndpoints}; default a {@link MemoryEndpointStore}. */
   readonly endpointStore?: EndpointStore | undefined;
   /**
-   * Seal the secrets of endpoints before they are stored: the first seals, all of them open. Required with a store that
-   * is durable; default a random one of this process.
+   * Encrypt the secrets of endpoints in the store: the first key encrypts, all of them decrypt. Required with a durable
+   * store; default a random key of this process.
    */
   readonly sealingKeys?: readonly SealingKey[] | undefined;
-  /** For DNS, connection, TLS, request and answer of one attempt; at most 15 minutes, default `'15s'`. */
+  /** The time for DNS, connection, TLS, request and answer of one attempt; at most 15 minutes, default `'15s'`. */
   readonly timeout?: Duration | undefined;
   readonly retry?: WebhookRetryOptions | undefined;
-  /** How long an endpoint may fail every attempt before it is disabled; default `'5d'`. */
+  /** An endpoint that fails every attempt for this long is disabled; default `'5d'`. */
   readonly disableAfter?: Duration | undefined;
   /**
-   * By what HttpService sends: `'auto'` (default) takes undici, version 7 or later, where the application has it installed,
-   * and otherwise axios's own adapter, as `'axios'` does. An adapter that the application has set is left alone.
+   * The HTTP client below HttpService: `'auto'` (default) uses undici 7 or later if it is installed, and otherwise
+   * the adapter of axios, as `'axios'` does. An adapter that the application has set is not replaced.
    */
   readonly transport?: 'auto' | 'axios' | undefined;
-  /** Default an {@link InProcessQueue}; in production it must be chosen explicitly. */
+  /** Default an {@link InProcessQueue}. Required in production. */
   readonly queue?: WebhookQueue | undefined;
   /**
-   * Whose transactions `publish` joins without `tx`, where the application has `@nestjs-cls/transactional` and the queue is
+   * Whose transactions `publish` joins without `tx`, if the application uses `@nestjs-cls/transactional` and the queue is
    * transactional: the `connectionName` of a `ClsPluginTransactional`. Default: the plugin without a name, or the only one.
-   * `false`: nobody's.
+   * `false`: none.
    */
   readonly transactionHost?: string | false | undefined;
   /**
-   * Remembers deliveries and their attempts for {@link WebhookDeliveries}; default a {@link MemoryDeliveryLog}, which forgets them
-   * when the process ends. `false` remembers nothing.
+   * Logs deliveries and their attempts for {@link WebhookDeliveries}; default a {@link MemoryDeliveryLog}, which is lost when
+   * the process ends. `false` logs nothing.
    */
   readonly deliveryLog?: DeliveryLog | false | undefined;
-  /** Authorities to trust and a certificate to show, as node:tls takes them; default: those of Node. */
+  /** Trusted authorities and a client certificate, as in node:tls; default: those of Node. */
   readonly tls?: EgressTlsOptions | undefined;
   /** How long a shutdown waits for deliveries; default `'10s'`. */
   readonly shutdownTimeout?: Duration | undefined;

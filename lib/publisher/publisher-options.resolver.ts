@@ -30,7 +30,7 @@ const DEFAULT_SHUTDOWN_TIMEOUT = 10_000;
 
 /**
  * Bytes of a request's whole head up to which HEAD is chosen: below the 8 kB that most servers and
- * proxies read by default, with room for what a proxy adds.
+ * proxies read by default, with a margin for headers that a proxy adds.
  */
 const DEFAULT_MAX_HEAD_BYTES = 7_168;
 
@@ -77,19 +77,19 @@ const TLS: OptionShape<EgressTlsOptions> = {
   passphrase: undefined,
 };
 
-/** What the options do not say about the process they are for. */
+/** Facts about the process. */
 interface PublisherOptionsContext {
   readonly clock: WebhookClock;
-  /** Whether this is production, where the queue must be chosen explicitly. */
+  /** In production, the queue must be set explicitly. */
   readonly production: boolean;
 }
 
-/** The options, or everything that is wrong with them. */
+/** The resolved options, or their faults. */
 type PublisherOptionsResolution =
   | { readonly resolved: ResolvedPublisherOptions; readonly faults: readonly [] }
   | { readonly resolved?: undefined; readonly faults: readonly ConfigurationFault[] };
 
-/** Checks and fills the publisher's options. It throws nothing: all faults are listed, with their remedies. */
+/** Checks and fills the publisher's options; returns all faults with their remedies instead of throwing. */
 export function resolvePublisherOptions(
   given: WebhookPublisherOptions,
   { clock, production }: PublisherOptionsContext,
@@ -185,10 +185,10 @@ function checkTls(tls: EgressTlsOptions | undefined, faults: ConfigurationFaults
   try {
     createSecureContext(tls);
   } catch {
-    // The error may quote the key or the passphrase, so it ends here.
+    // The error is dropped, because it may quote the key or the passphrase.
     faults.add(
       'tls',
-      'cannot be read: give certificates and keys as PEM, and the right passphrase',
+      'cannot be read; pass certificates and keys as PEM, and the right passphrase',
     );
   }
 }
@@ -198,7 +198,7 @@ function checkQueue(queue: unknown, production: boolean, faults: ConfigurationFa
     faults.require(
       !production,
       'queue',
-      'must be chosen in production: set `queue: new InProcessQueue()` to accept that a crash loses what it holds, or a durable queue',
+      'must be chosen in production: set `queue: new InProcessQueue()` to accept that a crash loses pending deliveries, or set a durable queue',
     );
     return;
   }
@@ -216,7 +216,7 @@ function checkDeliveryLog(log: unknown, faults: ConfigurationFaults): void {
   faults.require(
     typeof record === 'function' && typeof change === 'function',
     'deliveryLog',
-    'must be a DeliveryLog, or false to remember nothing',
+    'must be a DeliveryLog, or false to log nothing',
   );
 }
 
@@ -225,14 +225,14 @@ function chooseDeliveryLog(
   queue: WebhookQueue,
 ): DeliveryLog | undefined {
   if (log === false) return undefined;
-  // A queue in memory holds and bounds what is pending by itself: the log remembers the same octets, and all of them.
+  // A queue in memory already bounds pending deliveries, and the log shares their bytes.
   return log ?? new MemoryDeliveryLog(queue.durable ? {} : { maxPending: Infinity });
 }
 
 /**
- * Resolves the publisher's own settings: for URLs that callers name, and for what endpoints leave out.
+ * Resolves the publisher's own settings: for URLs that callers pass, and for settings that endpoints leave out.
  *
- * On a fault the values are stand-ins, which nothing but further checks may use.
+ * On a fault the values are placeholders, for further checks only.
  */
 function resolveDefaults(
   publisher: WebhookPublisherOptions,
@@ -249,7 +249,7 @@ function resolveDefaults(
   };
   const signer = signing.resolve(publisher, paths, faults);
   const fallback: ResolvedDestination = {
-    // A missing signer is a fault, and with a fault nobody gets to sign.
+    // A missing signer is a fault, and with a fault the publisher does not start.
     signer: signer as DestinationSigner,
     profile: DEFAULT_PROFILE,
     method: 'auto',

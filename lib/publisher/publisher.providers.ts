@@ -75,7 +75,7 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
       new DeliveryLogReconciler(deliveryLog, queue, logWriter, clock),
     [WebhookQueue, DeliveryLogWriter],
   ),
-  // Also where nothing is published: an application may react to what only some deployments send.
+  // Also without a publisher: an application may subscribe although only some deployments publish.
   { provide: WebhookDeliveryEvents, useFactory: () => new WebhookDeliveryEvents() },
   {
     provide: DeliveryReactionExplorer,
@@ -121,7 +121,7 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
       WebhookSender,
       CurrentTransaction,
       DeliveryLogWriter,
-      // Not used by it, and waited for: before the keys are there nobody gets to publish.
+      // Not used, but awaited: nothing is published before the keys are loaded.
       SIGNING_KEYS,
     ],
   },
@@ -135,7 +135,7 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
       options === undefined
         ? UNCONFIGURED_ENDPOINTS
         : new WebhookEndpoints(options, endpoints, sender),
-    // The keys are waited for: an endpoint may be tested as soon as it can be created.
+    // The keys are awaited: an endpoint may be tested as soon as it is created.
     inject: [PUBLISHER_OPTIONS, EndpointRegistry, WebhookSender, SIGNING_KEYS],
   },
   {
@@ -174,7 +174,7 @@ export const PUBLISHER_EXPORTS = [
   WebhookJwks,
 ] as const;
 
-/** The options come late (they may be made by a factory), so nothing is built until they are there. */
+/** Creates a provider only if a publisher is configured, which is known once the options are resolved. */
 function whenConfigured<Dependencies extends unknown[]>(
   provide: InjectionToken,
   create: (options: ResolvedPublisherOptions, ...dependencies: Dependencies) => unknown,

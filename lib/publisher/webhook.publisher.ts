@@ -46,7 +46,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
   private readonly logger = new Logger('WebhookPublisher');
   private readonly firstAttempts = new FirstAttempts();
   private readonly sharedAttempts: SharedAttempts;
-  /** The context of the start-up: what reacts to a delivery must not find the transaction of the call that woke the queue. */
+  /** The async context of start-up, so that reactions to a delivery do not join the transaction of the call that published it. */
   private readonly background = new AsyncResource('WebhookPublisher');
   private consuming: Promise<void> | undefined;
   private shuttingDown = false;
@@ -67,13 +67,13 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
   }
 
   /**
-   * Publishes an event to every endpoint that wants it.
+   * Publishes an event to every endpoint that subscribes to it.
    *
-   * Inside of a transaction of `@nestjs-cls/transactional` it is recorded in that one, where the queue is transactional.
+   * Within a transaction of `@nestjs-cls/transactional`, it is recorded in that transaction if the queue is transactional.
    *
    * @param event - its name, `<entity>.<action>`
    * @param data - a JSON value, or a Buffer or Uint8Array together with the option `contentType`
-   * @returns when every delivery is recorded; not when it is delivered
+   * @returns once every delivery is recorded, before it is delivered
    * @throws {@link WebhookDeliveryError} with nothing recorded: `invalid_data`, `invalid_option`,
    *   `unsupported_option`, `id_conflict`, `aborted`, `shutting_down`
    * @throws {@link WebhookStoreError} `store_full`, `store_unavailable`, with nothing recorded
@@ -93,11 +93,11 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
   /**
    * Sends an event to one destination, also to an endpoint that has not subscribed to it.
    *
-   * The delivery goes through the queue like any other: when its first attempt fails, it is retried.
+   * The delivery is queued like any other: if its first attempt fails, it is retried.
    *
-   * @param endpointOrUrl - the id of an endpoint, of the option `tenant` where that is given; or a URL, which gets the publisher's own
-   *   key
-   * @returns after the first attempt, or at once when the destination has asked to wait
+   * @param endpointOrUrl - the id of an endpoint, which must belong to the option `tenant` if that is set; or a URL, for which
+   *   the publisher's own key signs
+   * @returns after the first attempt, or at once if the destination has asked to wait
    * @throws {@link WebhookDeliveryError}, {@link WebhookStoreError} as {@link publish}, and
    *   `unknown_endpoint`
    * @throws {@link WebhookDestinationBlockedError} for a URL that the egress guard refuses
@@ -114,7 +114,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
    * Signs an event for one destination and leaves the sending to the caller.
    *
    * @throws {@link WebhookDeliveryError} `invalid_data`, `invalid_option`, `unknown_endpoint`
-   * @throws {@link WebhookSigningError} `signing_failed`, `no_signing_key`; a signer's time is not bounded here
+   * @throws {@link WebhookSigningError} `signing_failed`, `no_signing_key`; there is no timeout for the signer
    * @throws {@link WebhookDestinationBlockedError} for a URL that the egress guard refuses
    */
   async sign<Event extends WebhookEventName>(
@@ -129,25 +129,25 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
   async onApplicationBootstrap(): Promise<void> {
     if (!this.queue.durable) {
       this.logger.log(
-        "Deliveries wait in this process's memory: a crash loses what it holds. A durable queue keeps them.",
+        'Pending deliveries are in the memory of this process: a crash loses them. Use a durable queue to keep them.',
       );
     }
     if (this.queue.shared && this.options.deliveryLog?.durable === false) {
       this.logger.log(
-        'The delivery log is in the memory of this process, and the queue is shared: it knows of no attempt that another process makes. A durable log knows all.',
+        'The delivery log is in the memory of this process, but the queue is shared: attempts that other processes make are not logged here. Use a durable log to see all.',
       );
     }
     if (this.sender.usesForeignAdapter) {
       this.logger.warn(
-        "HttpService has an axios adapter of the application's own: the egress guard checks URLs, but cannot check the addresses that adapter connects to.",
+        'HttpService has its own axios adapter: the egress guard checks URLs, but cannot check the addresses that the adapter connects to.',
       );
     }
     await this.consume();
   }
 
   /**
-   * Drains here and not in a later hook: the HTTP server still answers, and the hooks after it may wait for
-   * idle connections longer than an orchestrator does.
+   * Drains in this hook because the HTTP server still answers; later hooks may wait for idle connections longer
+   * than an orchestrator allows.
    *
    * @internal
    */
@@ -163,7 +163,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     }
     if (left > 0) {
       this.logger.warn(
-        `${left} deliveries were left unfinished at shutdown; ${this.queue.durable ? 'the queue keeps them' : 'they are lost'}.`,
+        `${left} deliveries were not finished at shutdown; ${this.queue.durable ? 'the queue keeps them' : 'they are lost'}.`,
       );
     }
   }
@@ -174,12 +174,12 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
   ): Promise<PublishResult> {
     this.refuseWhenShuttingDown();
     const { data, options } = readArguments(args, PUBLISH_OPTIONS);
-    // Before anything is waited for: a caller that does not wait for this may have ended its transaction by then.
+    // Before the first await: a caller that does not await the result may end its transaction meanwhile.
     const current = options.tx === undefined ? this.currentTransaction.find() : undefined;
     const draft = draftEvent(event, data, options, this.options.clock.now());
     const targets = await this.subscribed(event, options, current);
     const deliveries = targets.map((target) => deliveryTo(target, draft));
-    if (deliveries.length === 0) this.logger.debug(`No endpoint wants "${event}".`);
+    if (deliveries.length === 0) this.logger.debug(`No endpoint subscribes to "${event}".`);
     const receipts = await this.recordIn(current, deliveries, targets, options);
     const isDuplicate = receipts.length > 0 && receipts.every(isKnown);
     return {
@@ -200,10 +200,10 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     if (options.tx !== undefined && options.tx !== false) {
       throw new WebhookDeliveryError(
         'unsupported_option',
-        'send waits for an attempt, which could only come after the commit of tx: use publish.',
+        'send waits for an attempt, which can only be made after the commit of tx; use publish.',
       );
     }
-    // Before anything is waited for: the data is what it is at the call.
+    // Before the first await: the caller may change the data later.
     const draft = draftEvent(event, data, options, this.options.clock.now());
     const target = await this.targetOf(endpointOrUrl, options.tenant);
     const { tenant = options.tenant } = target;
@@ -223,7 +223,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     return { ...request, receipt: request.receipt(), id: draft.eventId };
   }
 
-  /** Shares the attempt of a call that is under way; takes its place when its caller has aborted it. */
+  /** Joins the first attempt of a concurrent call with the same id; starts its own if that call is aborted. */
   private async sendOrJoin(
     delivery: WebhookDelivery,
     target: DeliveryTarget,
@@ -260,10 +260,10 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
   }
 
   /**
-   * The endpoints to publish to, looked up in the transaction that the event is recorded in: a second connection, asked for
-   * while that one is held, could be the one that the pool no longer has.
+   * Looks the endpoints up in the transaction that records the event: with a second connection, concurrent transactions
+   * could exhaust the pool and wait for each other.
    *
-   * @param current - a transaction that the caller did not name
+   * @param current - the transaction of `@nestjs-cls/transactional`, if any
    */
   private async subscribed(
     event: string,
@@ -280,7 +280,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     }
   }
 
-  /** @param current - a transaction that the caller did not name */
+  /** @param current - the transaction of `@nestjs-cls/transactional`, if any */
   private async recordIn(
     current: unknown,
     deliveries: readonly WebhookDelivery[],
@@ -331,11 +331,11 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     if (this.queue.transactional) return tx;
     throw new WebhookDeliveryError(
       'unsupported_option',
-      'The queue cannot join a transaction: leave tx out, or use a queue that is transactional.',
+      'The queue cannot join a transaction; leave tx out, or use a transactional queue.',
     );
   }
 
-  /** A HEAD on demand that can never be sent is the caller's fault, and is told to the caller, not to a log. */
+  /** Rejects a call whose explicit HEAD can never carry the data, before anything is recorded. */
   private async requireThatHeadCanCarry(
     deliveries: readonly WebhookDelivery[],
     targets: readonly DeliveryTarget[],
@@ -350,7 +350,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
   private async targetOf(endpointOrUrl: string | URL, tenant?: string): Promise<DeliveryTarget> {
     if (typeof endpointOrUrl === 'string') {
       const known = await this.endpoints.endpoint(endpointOrUrl);
-      // To whoever names another tenant, the endpoint is not there.
+      // For another tenant, the endpoint does not exist.
       const isTheirs = tenant === undefined || known?.tenant === tenant;
       if (known !== undefined && isTheirs) return known;
     }
@@ -363,7 +363,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     );
   }
 
-  /** Begins to take deliveries from the queue, once; after a failure the next caller tries again. */
+  /** Starts to consume the queue, once; after a failure the next call tries again. */
   private consume(): Promise<void> {
     this.consuming ??= this.startConsuming().catch((error: unknown) => {
       this.consuming = undefined;

@@ -1,18 +1,18 @@
-/** A text with its escapes read, and the way back. */
+/** A string with its escapes decoded, and the mapping back. */
 interface ReadText {
   readonly text: string;
-  /** Where a character of it stands in the text as it came. */
+  /** The index in the original string of a character of {@link text}. */
   readonly indexOf: (at: number) => number;
 }
 
-/** Printable ASCII in the writing of URLs, JSON, JavaScript and HTML. */
+/** Printable ASCII, as URLs, JSON, JavaScript and HTML escape it. */
 const ESCAPE =
   /%([2-7][\da-f])|\\{1,8}u00([2-7][\da-f])|\\{1,8}u\{0*([2-7][\da-f])\}|\\{1,8}x([2-7][\da-f])|&#x0*([2-7][\da-f]);?|&#0*(\d{2,3})(?:;|(?!\d))|\\{1,8}(\/)/gi;
 
-/** An answer that quotes a quotation is read twice; deeper than this nobody writes by accident. */
+/** How many levels of escapes are decoded: an answer may quote a quoted request. */
 const MAX_DEPTH = 3;
 
-/** Reads what is escaped in a text, so that it can be searched. */
+/** Decodes the escapes of a string, so that it can be searched. */
 function readEscaped(text: string): ReadText {
   let read: ReadText = { text, indexOf: (at) => at };
   for (let depth = 0; depth < MAX_DEPTH && /[%&\\]/.test(read.text); depth++) {
@@ -23,11 +23,11 @@ function readEscaped(text: string): ReadText {
   return read;
 }
 
-/** @returns `undefined` where nothing is escaped */
+/** @returns `undefined` if nothing is escaped */
 function readOnce({ text, indexOf }: ReadText): ReadText | undefined {
   let unescaped = '';
   let done = 0;
-  /** For each escape: where its character stands, and how many have been left out up to behind it. */
+  /** For each escape: the index of its character, and how many characters were removed up to it. */
   const at: number[] = [];
   const shift: number[] = [];
   for (const { index, 0: escape, ...groups } of text.matchAll(ESCAPE)) {
@@ -64,7 +64,7 @@ function shiftBefore(position: number, at: readonly number[], shift: readonly nu
   return low === 0 ? 0 : shift[low - 1]!;
 }
 
-/** What was sent with a request, and must not be kept when a receiver sends it back. */
+/** The parts of a request that must be redacted if a receiver sends them back. */
 interface AnswerSecrets {
   /** Of every request of the attempt. */
   readonly tokens: readonly string[];
@@ -81,18 +81,18 @@ interface Finding {
   readonly mark: '[token]' | '[header]' | '[url]';
 }
 
-/** So many characters of a token in a row are a part of it, and no accident. */
+/** This many consecutive characters of a token are treated as a part of it. */
 const GRAM = 16;
-/** Headers' values shorter than this are words like `application/json`, not keys. */
+/** Shorter header values are words such as `application/json`, not keys. */
 const LEAST_KEY = 17;
 
-/** Three parts of base64url, the first and the third as long as a header and a signature are at least; nothing shorter is a JWS. */
+/** Three parts of base64url. Header and signature of a JWS are at least this long. */
 const COMPACT_JWS = /(?<![\w-])[\w-]{16,}\.[\w-]*\.[\w-]{16,}(?:\.[\w-]+)*/g;
 const BASE64URL_RUN = /[\w.-]{16,}/g;
 
 /**
- * Takes out of a text what must not be kept: whatever looks like a token, any part of a token that was sent, in either case of
- * letters, the path and query of the URL, and the values of headers. It sees through the escapes of JSON, URLs and HTML.
+ * Redacts everything that looks like a token, any part of a sent token (ignoring case), the path and query of the URL, and
+ * the values of headers, also if they are escaped as in JSON, URLs or HTML.
  */
 function redact(text: string, secrets: AnswerSecrets): string {
   if (text.length < 2) return text;
@@ -120,7 +120,7 @@ function findJws(text: string): Finding[] {
   }));
 }
 
-/** By their parts, since an answer may be cut, and may give header, payload and signature apart. */
+/** Finds parts of tokens too: an answer may be cut, or show header, payload and signature separately. */
 function findTokens(text: string, tokens: readonly string[]): Finding[] {
   const findings: Finding[] = [];
   let grams: Set<string> | undefined;
@@ -179,7 +179,7 @@ function merged(sorted: readonly Finding[]): Finding[] {
   return findings;
 }
 
-/** Of ASCII only: with other letters the length could change. */
+/** ASCII only: other letters could change the length. */
 function lowerCase(text: string): string {
   return text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
 }
@@ -191,24 +191,24 @@ export interface AnswerBody {
   readonly contentEncoding: string | undefined;
 }
 
-/** Bytes of an answer's text that are kept, as UTF-8. */
+/** The longest excerpt, in bytes of UTF-8. */
 const MAX_EXCERPT_BYTES = 1_024;
 
-/** Bytes that are looked at: what is taken out of the beginning makes room for what comes behind. */
+/** Bytes that are read: redaction shortens the beginning, so more than the excerpt is needed. */
 const MAX_READ_BYTES = 16_384;
 
 const TEXT =
   /^\s*(?:text\/|application\/(?:[^;\s]*[+./-])?(?:json|xml|yaml|javascript|x-www-form-urlencoded)\s*(?:;|$))/i;
 
-/** Whatever would steer a terminal, break a line of a log, or turn the direction of text round. */
+/** Characters that control a terminal, break a log line, or change the direction of text. */
 const LINE_SPACE = /[\t\n\v\f\r\u0085\u2028\u2029]/g;
 const CONTROL = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g;
 
 /**
- * The beginning of an answer as text for people to read: at most 1024 bytes of UTF-8. What was sent with the request and should
- * not be kept is taken out first, so that a cut never leaves a part of it.
+ * The beginning of an answer, for people to read: at most 1024 bytes of UTF-8. Secrets of the request are redacted before
+ * the text is cut, so that no part of one is left.
  *
- * @returns `undefined` where there is no body; where it is no text, how many bytes it has
+ * @returns `undefined` if there is no body; its size if it is not text
  */
 export function excerptOf(
   { octets, contentType, contentEncoding }: AnswerBody,
@@ -221,7 +221,7 @@ export function excerptOf(
     Math.min(octets.byteLength, MAX_READ_BYTES),
   );
   if (!isText(read, contentType, contentEncoding)) {
-    return `[${octets.byteLength} bytes that are no text]`;
+    return `[${octets.byteLength} bytes that are not text]`;
   }
   const text = redact(read.toString('utf8'), secrets);
   return cut(text.replace(LINE_SPACE, ' ').replace(CONTROL, '\ufffd'));
@@ -235,7 +235,7 @@ function isText(
   if (contentEncoding !== undefined && !/^\s*(?:identity\s*)?$/i.test(contentEncoding))
     return false;
   if (read.includes(0)) return false;
-  // An answer without a type is mostly a word or two; what is no UTF-8 is none.
+  // Without a content type, text is anything that is valid UTF-8.
   if (contentType === undefined) return !read.toString('utf8').slice(0, -1).includes('\ufffd');
   return TEXT.test(contentType);
 }

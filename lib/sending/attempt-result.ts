@@ -9,12 +9,12 @@ export const MAX_RETRY_AFTER = 24 * 3_600_000;
  * Reads a Retry-After: whole seconds, or an HTTP date.
  *
  * @param now - epoch milliseconds, to count a date from
- * @returns milliseconds to wait, at most 24 h; `undefined` where the text is neither
+ * @returns milliseconds to wait, at most 24 h; `undefined` if the value is neither
  * @see RFC 9110, sections 10.2.3 and 5.6.7
  */
 export function parseRetryAfter(text: string | undefined, now: number): number | undefined {
   const value = text?.trim() ?? '';
-  // Twenty digits are still a number of seconds, only a very large one: the cap takes care of them.
+  // Very large numbers of seconds are valid too, and capped.
   if (/^\d{1,32}$/.test(value)) return Math.min(Number(value) * 1_000, MAX_RETRY_AFTER);
   const at = parseHttpDate(value);
   return at === undefined ? undefined : Math.min(Math.max(0, at - now), MAX_RETRY_AFTER);
@@ -34,31 +34,31 @@ function parseHttpDate(value: string): number | undefined {
   return Number.isNaN(at) ? undefined : at;
 }
 
-/** An attempt as the sender knows it: its result goes to everybody, the rest to the delivery log and to the caller of `send` alone. */
+/** An attempt with details that only the delivery log and the caller of `send` get. */
 export interface MadeAttempt {
   readonly result: AttemptResult;
   /** When it began, in epoch milliseconds. */
   readonly at: number;
-  /** Makes the receipt of the last request, for whoever asks; absent when none could be made. */
+  /** Creates the receipt of the last request; absent if no request was made. */
   readonly receipt?: () => WebhookReceipt;
-  /** The beginning of the answer's body; absent where there is none, or no log to keep it. */
+  /** The beginning of the answer's body; absent if there is none, or no delivery log. */
   readonly answer?: string;
 }
 
 interface AttemptFacts {
   /** 1 for the first attempt. */
   readonly attempt: number;
-  /** The method whose answer counts: POST where a HEAD was followed by one. */
+  /** The method whose answer counts: POST if a HEAD was followed by one. */
   readonly method: 'HEAD' | 'POST';
   /** Milliseconds, a HEAD that was followed by a POST included. */
   readonly durationMs: number;
-  /** Absent when no answer came. */
+  /** Absent if there was no answer. */
   readonly statusCode?: number;
-  /** Of the request whose answer counts; absent when none could be made, and where it was acknowledged. */
+  /** Of the request whose answer counts; absent if no request was made, or if it was acknowledged. */
   readonly receipt?: WebhookReceipt;
 }
 
-/** How one attempt ended. */
+/** The outcome of one attempt. */
 export type AttemptResult =
   | (AttemptFacts & { readonly outcome: 'acknowledged'; readonly statusCode: number })
   | (AttemptFacts & {
@@ -67,23 +67,23 @@ export type AttemptResult =
       /** Milliseconds the receiver asks to wait, from its Retry-After. */
       readonly retryAfter?: number;
     })
-  /** No later attempt can do better. */
+  /** No later attempt can succeed. */
   | (AttemptFacts & { readonly outcome: 'refused'; readonly reason: FailureReason });
 
 /** An attempt that was not acknowledged. */
 export type UnsuccessfulAttempt = Exclude<AttemptResult, { outcome: 'acknowledged' }>;
 
-/** What is known of an attempt besides what came of it. */
+/** The facts of an attempt besides its outcome. */
 interface AttemptCircumstances extends Pick<AttemptResult, 'attempt' | 'method' | 'durationMs'> {
-  /** Makes the receipt of the last request; absent where there was none. */
+  /** Creates the receipt of the last request; absent if there was none. */
   readonly receipt: (() => WebhookReceipt) | undefined;
 }
 
-/** After these no later attempt can do better. */
+/** After these, no later attempt can succeed. */
 const FINAL: ReadonlySet<FailureReason> = new Set(['destination_blocked', 'invalid_request']);
 
 /**
- * Says how an attempt ended.
+ * Decides the outcome of an attempt.
  *
  * @param now - epoch milliseconds, for a Retry-After that is a date
  */

@@ -3,44 +3,44 @@ import type { WebhookError } from '../errors/webhook.error.js';
 import { PublisherLog } from '../signing/publisher-log.js';
 import { guardBypass } from './request-config.js';
 
-/** Tells the log what is wrong with every attempt alike, once. */
+/** Warns once about problems that affect every attempt. */
 export class AttemptWarnings {
   private readonly log = new PublisherLog();
-  private hasToldOfUnreadable = false;
-  private hasToldOfBypass = false;
-  private toldOfSigning: string | undefined;
+  private unreadableLogged = false;
+  private bypassLogged = false;
+  private loggedSigningCode: string | undefined;
 
-  /** Once, until something is signed again: a key service that is down fails every delivery. */
+  /** Logs once until signing succeeds again: a failing key service affects every delivery. */
   unsigned({ code, message }: WebhookError): void {
-    if (code === this.toldOfSigning) return;
-    this.toldOfSigning = code;
+    if (code === this.loggedSigningCode) return;
+    this.loggedSigningCode = code;
     this.log.warn(
-      () => `Deliveries cannot be signed and are tried again by the schedule (${code}): ${message}`,
+      () => `Deliveries cannot be signed and are retried on schedule (${code}): ${message}`,
     );
   }
 
   signed(): void {
-    this.toldOfSigning = undefined;
+    this.loggedSigningCode = undefined;
   }
 
-  /** Once: an application that has set it on purpose, say for a proxy, knows already. */
+  /** Logs once: an application may do this on purpose, for example for a proxy. */
   bypassed(config: AxiosRequestConfig, outcome: unknown): void {
-    if (this.hasToldOfBypass) return;
+    if (this.bypassLogged) return;
     const setting = guardBypass(config, outcome);
     if (setting === undefined) return;
-    this.hasToldOfBypass = true;
+    this.bypassLogged = true;
     this.log.warn(
       () =>
-        `An interceptor of HttpService replaces ${setting}: the egress guard checks the URLs of deliveries, but cannot check the addresses they are sent to. If that is not meant, give the publisher an HttpService without it, by the option httpModule.`,
+        `An interceptor of HttpService replaces ${setting}: the egress guard checks the URLs of deliveries, but cannot check the addresses they are sent to. If this is not intended, pass the publisher an HttpService without the interceptor ("httpModule").`,
     );
   }
 
   unreadable(): void {
-    if (this.hasToldOfUnreadable) return;
-    this.hasToldOfUnreadable = true;
+    if (this.unreadableLogged) return;
+    this.unreadableLogged = true;
     this.log.warn(
       () =>
-        'HttpService gives what is no axios response (malformed_response): an interceptor that unwraps answers, like `(response) => response.data`, hides whether they acknowledge, and every delivery is sent again. Give the publisher an HttpService without it, by the option httpModule.',
+        'HttpService did not return an Axios response (malformed_response), so every delivery is retried: an interceptor probably returns response.data. Pass the publisher an HttpService without it ("httpModule").',
     );
   }
 }

@@ -1,41 +1,41 @@
 import { EndpointCircuit } from './endpoint-circuit.js';
 import type { ResolvedDestination } from './destination.js';
 
-/** Why an endpoint gets nothing. */
+/** Why an endpoint is disabled. */
 export type EndpointDisabledReason =
-  /** Somebody said so. */
+  /** By `WebhookEndpoints.disable`. */
   | 'requested'
   /** It answered 410. */
   | 'gone'
-  /** It has failed every attempt for too long. */
+  /** It failed every attempt for too long. */
   | 'failing';
 
-/** Since when an endpoint gets nothing (epoch milliseconds), and why. */
+/** Since when an endpoint is disabled (epoch milliseconds), and why. */
 export interface EndpointDisabled {
   readonly at: number;
   readonly reason: EndpointDisabledReason;
 }
 
 /**
- * What the publisher has learnt of a destination. It lives in memory only: after a restart it is learnt
- * again, at the price of one request.
+ * What the publisher has learnt about a destination. It is kept in memory only: after a restart it is learnt
+ * again, at the cost of one request.
  */
 export class DestinationState {
-  /** Epoch milliseconds until which deliveries wait: the receiver is overloaded, or lets requests time out. */
+  /** Deliveries wait until then (epoch milliseconds), because the receiver is overloaded or requests time out. */
   pausedUntil = 0;
 
-  /** Gives it a rest while it keeps failing. */
+  /** Opens while the destination keeps failing. */
   circuit = new EndpointCircuit();
 
-  /** A HEAD got nowhere, and the POST behind it was acknowledged: HEAD is not worth trying again. */
+  /** A HEAD was inconclusive and the POST after it was acknowledged, so HEAD is not tried again. */
   needsPost = false;
 
   constructor(
-    /** Nothing is sent any more by this process. */
+    /** Set once this process sends nothing more. */
     public disabled?: EndpointDisabled,
   ) {}
 
-  /** Begins anew: somebody says that the endpoint works. */
+  /** Starts over, when the endpoint is enabled again. */
   forget(): void {
     this.pausedUntil = 0;
     this.circuit = new EndpointCircuit();
@@ -44,14 +44,14 @@ export class DestinationState {
   }
 }
 
-/** A destination with all that an attempt needs to know of it. */
+/** A destination, with everything that an attempt needs. */
 export interface DeliveryTarget extends ResolvedDestination {
-  /** Absent for a URL that the caller named. */
+  /** Absent for a URL that the caller passed. */
   readonly endpointId?: string;
-  /** Whose events the endpoint gets; absent for those of none. */
+  /** The tenant whose events the endpoint gets; absent for events without a tenant. */
   readonly tenant?: string;
   readonly url: string;
-  /** For logs: the endpoint's id or the URL's origin, never its path or query, which may be credentials. */
+  /** For logs: the endpoint's id or the URL's origin, never its path or query, which may hold credentials. */
   readonly label: string;
   readonly state: DestinationState;
 }

@@ -34,8 +34,8 @@ export interface DestinationOptions {
   /** The wire format it is sent; default the publisher's. */
   readonly profile?: WebhookProfile | undefined;
   /**
-   * Default `'attempt'`: a fresh `jti` for every attempt, since receivers burn one before they process the
-   * event. `'delivery'` keeps it, for receivers that tell duplicates by it.
+   * Default `'attempt'`: a new `jti` for every attempt, because receivers mark it as used before they process the
+   * event. `'delivery'` keeps it, for receivers that detect duplicates by it.
    */
   readonly jti?: TokenIdScope | undefined;
 }
@@ -54,12 +54,12 @@ export interface ResolvedDestination {
   readonly jti: TokenIdScope;
 }
 
-/** A receiver that needs longer holds a slot of the queue that others need: it should answer first and work after. */
+/** A slower receiver occupies a slot of the queue that others need; it should answer first and work later. */
 const LONGEST_TIMEOUT = '15m';
 
 const METHODS: ReadonlySet<unknown> = new Set(['auto', 'HEAD', 'POST']);
 
-/** Lays an endpoint's own settings over others; faults are collected, and what is at fault is still given. */
+/** Applies an endpoint's own settings over others. Faults are collected; wrong values are still returned. */
 export function applySettings(
   fallback: ResolvedDestination,
   options: DestinationOptions,
@@ -84,7 +84,7 @@ export function applySettings(
   faults.require(
     audience === undefined || isAudience(audience),
     'audience',
-    'must be a text, or a list of texts, each of 1 to 255 characters',
+    'must be a string, or a list of strings, each of 1 to 255 characters',
   );
   faults.require(
     subject === undefined || isIdentifier(subject),
@@ -110,8 +110,8 @@ export function applySettings(
 }
 
 /**
- * They frame the request or its body, authenticate it, or are for one connection: a second opinion on any of it
- * is how requests are smuggled.
+ * They frame or authenticate the request, or apply to one connection. A second value for any of them enables request
+ * smuggling.
  */
 const REFUSED = new Set([
   'authorization',
@@ -130,36 +130,36 @@ const REFUSED = new Set([
   'upgrade',
 ]);
 
-/** Says what is wrong with a header the user configured, and what to do; `undefined` for a good one. */
+/** @returns what is wrong with a configured header, and the remedy; `undefined` if nothing is */
 function headerFault(name: string, value: unknown): string | undefined {
   if (REFUSED.has(name.toLowerCase())) {
-    return 'is set by the library, which frames and authenticates the request: remove it';
+    return 'is set by the library, which frames and authenticates the request; remove it';
   }
   try {
     validateHeaderName(name);
   } catch {
-    return 'is no header name';
+    return 'is not a valid header name';
   }
-  if (typeof value !== 'string') return 'must be a text';
+  if (typeof value !== 'string') return 'must be a string';
   try {
     validateHeaderValue(name, value);
     return undefined;
   } catch {
-    return 'holds a character that a header cannot carry';
+    return 'contains a character that a header cannot carry';
   }
 }
 
-/** How a destination is to be sent a wire format. */
+/** The combination of wire format, method and signer that a destination uses. */
 interface ProfileUse {
   readonly profile: WebhookProfile;
   readonly method: DeliveryMethod;
-  /** Absent where the key itself is at fault. */
+  /** Absent if the key itself is invalid. */
   readonly signer: Pick<DestinationSigner, 'algorithms'> | undefined;
 }
 
-/** Says what is wrong with sending in a wire format, and what to do; `undefined` where nothing is. */
+/** @returns why a destination cannot use its wire format, and the remedy; `undefined` if it can */
 export function profileUseFault({ profile, method, signer }: ProfileUse): string | undefined {
-  // Without a key the profile's name is still to be looked at.
+  // Without a key, the name of the profile is still checked.
   for (const algorithm of signer?.algorithms ?? [undefined]) {
     const fault = profileFault(profile, algorithm);
     if (fault !== undefined) return fault;
@@ -169,7 +169,7 @@ export function profileUseFault({ profile, method, signer }: ProfileUse): string
     : undefined;
 }
 
-/** Collects the fault of a configured destination. */
+/** Adds the fault of a configured destination. */
 export function checkProfile(use: ProfileUse, faults: ConfigurationFaults): void {
   const fault = profileUseFault(use);
   if (fault !== undefined) faults.add('profile', fault);

@@ -1,10 +1,10 @@
-/** How an endpoint has done lately: attempts and failures of the last minutes, in slices that fall out one by one. */
+/** Counts recent attempts and failures of an endpoint in time slices; old slices are dropped one by one. */
 class FailureWindow {
   private readonly slices: { id: number; attempts: number; failures: number }[] = [];
 
   /**
-   * @param length - milliseconds that are looked back on
-   * @param count - slices they are kept in: the window is exact to one of them
+   * @param length - of the window, in milliseconds
+   * @param count - number of slices; the window is exact to one slice
    */
   constructor(
     private readonly length: number,
@@ -23,7 +23,7 @@ class FailureWindow {
     while (this.slices[0]!.id <= id - this.count) this.slices.shift();
   }
 
-  /** The share of failures; 0 while there were fewer attempts than `least`. */
+  /** The share of failures; 0 with fewer attempts than `least`. */
   share(least: number): number {
     let attempts = 0;
     let failures = 0;
@@ -39,7 +39,7 @@ class FailureWindow {
   }
 }
 
-/** When an endpoint is given a rest, and for how long; milliseconds. */
+/** When the circuit opens, and for how long; durations in milliseconds. */
 export const CIRCUIT = {
   /** Failures in a row after which it opens. */
   failuresInRow: 5,
@@ -50,9 +50,9 @@ export const CIRCUIT = {
   /** The first rest; each trial that fails doubles it. */
   rest: 30_000,
   longestRest: 5 * 60_000,
-  /** After so long without a failure, those before it prove nothing; longer than the longest wait of the schedule. */
+  /** Failures that are further apart than this are unrelated; longer than the longest wait of the schedule. */
   memory: 36 * 3_600_000,
-  /** How long the others wait for the outcome of a trial, before they are looked at again. */
+  /** How long the other deliveries wait for the outcome of a trial. */
   trial: 5_000,
 } as const;
 
@@ -60,10 +60,10 @@ export const CIRCUIT = {
 type CircuitChange = 'opened' | 'closed' | undefined;
 
 /**
- * Gives an endpoint that keeps failing a rest, so that what waits for it uses up neither its attempts nor the queue's
- * slots. After the rest one attempt is let through as a trial; its outcome decides for the others.
+ * A circuit breaker: while an endpoint keeps failing, its deliveries wait, and use up neither attempts nor slots of the queue.
+ * After each rest, one attempt is admitted as a trial; its outcome decides about the others.
  *
- * It knows no clock: every question brings the time, in epoch milliseconds.
+ * It has no clock: the caller passes the time, in epoch milliseconds.
  */
 export class EndpointCircuit {
   private phase: 'closed' | 'open' | 'trial' = 'closed';
@@ -80,36 +80,36 @@ export class EndpointCircuit {
   }
 
   /**
-   * When the failures began that no success has ended yet, in epoch milliseconds; `undefined` while they are too
-   * few, or too far apart, to tell.
+   * When the current run of failures began, in epoch milliseconds; `undefined` if there are too few failures, or if
+   * they are too far apart.
    */
   get failingSince(): number | undefined {
     return this.failuresInRow >= CIRCUIT.failuresInRow ? this.since : undefined;
   }
 
   /**
-   * Asks for leave to attempt. Whoever gets it must {@link record} or {@link abstain}.
+   * Asks to make an attempt. If admitted, the caller must {@link record} it or {@link abstain}.
    *
-   * @returns `undefined` for leave; else when to ask again, in epoch milliseconds
+   * @returns `undefined` if admitted; otherwise when to ask again, in epoch milliseconds
    */
   admit(now: number): number | undefined {
     if (this.phase === 'closed') return undefined;
-    // A clock that was set back makes the rest no longer.
+    // A clock that is set back must not extend the rest.
     if (now < this.restsUntil && this.restsUntil - now <= CIRCUIT.longestRest)
       return this.restsUntil;
-    // A trial that never comes back, as its process was stopped, is followed by another one.
+    // If a trial never reports, for example because its process was stopped, another one follows.
     this.phase = 'trial';
     this.restsUntil = now + CIRCUIT.trial;
     return undefined;
   }
 
-  /** Records how an attempt ended. */
+  /** Records the outcome of an attempt. */
   record(failed: boolean, now: number): CircuitChange {
     this.window.add(failed, now);
     return failed ? this.fail(now) : this.succeed();
   }
 
-  /** Says that an attempt came to nothing that tells of the endpoint. */
+  /** Ends an attempt whose outcome says nothing about the endpoint. */
   abstain(now: number): void {
     if (this.phase === 'trial') this.restsUntil = now;
   }
@@ -138,7 +138,7 @@ export class EndpointCircuit {
     const isBad =
       this.failuresInRow >= CIRCUIT.failuresInRow ||
       this.window.share(CIRCUIT.leastAttempts) >= CIRCUIT.failureShare;
-    // One that was under way when it opened says nothing new.
+    // An attempt that was under way when the circuit opened adds nothing.
     if (this.phase === 'open' || !isBad) return undefined;
     this.open(now);
     return 'opened';

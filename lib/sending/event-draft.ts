@@ -38,7 +38,7 @@ export interface SignOptions {
   readonly tenant?: string;
 }
 
-/** An event that is checked and serialised, before it is known where it goes. */
+/** A checked and serialised event, not yet addressed to a destination. */
 type EventDraft = Omit<WebhookDelivery, 'id' | 'endpointId' | 'url'>;
 
 /**
@@ -64,7 +64,10 @@ export function draftEvent(
     }
   }
   if (audience !== undefined && !isAudience(audience)) {
-    throw invalid('audience', 'must be a text, or a list of texts, each of 1 to 255 characters');
+    throw invalid(
+      'audience',
+      'must be a string, or a list of strings, each of 1 to 255 characters',
+    );
   }
   if (method !== undefined && !['auto', 'HEAD', 'POST'].includes(method)) {
     throw invalid('method', "must be 'auto', 'HEAD' or 'POST'");
@@ -102,8 +105,8 @@ function contentDigest(event: string, { contentType, bytes }: DeliveryPayload): 
 /**
  * Addresses a draft.
  *
- * @throws {@link WebhookDeliveryError} `invalid_option` where the destination cannot be sent the wire format,
- *   or not by the method, that the caller asks for
+ * @throws {@link WebhookDeliveryError} `invalid_option` if the caller's choice of wire format or method does not fit
+ *   the destination
  */
 export function deliveryTo(target: DeliveryTarget, draft: EventDraft): WebhookDelivery {
   const { endpointId, url } = target;

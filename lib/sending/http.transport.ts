@@ -25,7 +25,7 @@ export interface TransportOptions {
   readonly transport: 'auto' | 'axios';
 }
 
-/** Brings requests to receivers through the application's HttpService, behind the egress guard. */
+/** Sends requests through the application's HttpService and the egress guard. */
 export class HttpTransport {
   private readonly agents: GuardedAgents;
   private undici: UndiciTransport | undefined;
@@ -38,13 +38,13 @@ export class HttpTransport {
     this.agents = createGuardedAgents(options.egress, { tls: options.tls });
   }
 
-  /** Takes undici where the application has it and has not said otherwise. */
+  /** Uses undici if it is installed, unless the options say otherwise. */
   async choose(): Promise<void> {
     const { egress, tls, transport } = this.options;
     if (transport === 'auto') this.undici = await loadUndici(egress, { agents: this.agents, tls });
   }
 
-  /** Whether requests leave by an adapter of the application's own, which the egress guard cannot watch. */
+  /** Whether the application has set its own axios adapter, whose connections the egress guard cannot check. */
   get usesForeignAdapter(): boolean {
     return typeof this.defaults['adapter'] === 'function';
   }
@@ -52,8 +52,8 @@ export class HttpTransport {
   /**
    * Sends one request.
    *
-   * @param signal - ends it; its reason is the failure then
-   * @returns the answer, or why there is none; it never rejects
+   * @param signal - aborts the request; its reason becomes the failure
+   * @returns the answer, or why there is none; never rejects
    */
   exchange(request: ComposedRequest, signal: AbortSignal): Promise<ReceiverAnswer | NoAnswer> {
     return new Promise((resolve) => {
@@ -79,7 +79,7 @@ export class HttpTransport {
             try {
               subscription.unsubscribe();
             } catch {
-              // A fault in an interceptor's teardown; out of an event listener it would end the process.
+              // An interceptor's teardown threw; rethrown from an event listener, it would end the process.
             }
           },
           { once: true },
@@ -90,7 +90,7 @@ export class HttpTransport {
     });
   }
 
-  /** What every request of the application's HttpService carries, and so ours too. */
+  /** Headers that the application's HttpService adds to every request, and so to ours. */
   inheritedHeaders(): Record<string, string> {
     const headers = (this.defaults['headers'] ?? {}) as Record<string, unknown>;
     const inherited = { ...(headers['common'] as object), ...(headers['head'] as object) };
@@ -111,7 +111,7 @@ export class HttpTransport {
     return this.usesForeignAdapter ? undefined : (this.undici?.adapter ?? 'http');
   }
 
-  /** A stand-in for HttpService in somebody's test need not have an axios behind it. */
+  /** In an application's tests, a fake HttpService may have no axios. */
   private get defaults(): HttpDefaults {
     return (this.http as Partial<HttpService>).axiosRef?.defaults ?? {};
   }

@@ -7,7 +7,7 @@ const MEDIA_TYPE = /^[\w!#$&^.+-]+\/[\w!#$&^.+-]+\s*(?:;|$)/;
 const JSON_MEDIA_TYPE = /^(?:application\/json|[\w!#$&^.+-]+\/[\w!#$&^.-]+\+json)\s*(?:;|$)/i;
 
 /**
- * Serialises an event's data, once: what is signed, sent and stored are these octets.
+ * Serialises an event's data once: these bytes are signed, sent and stored.
  *
  * @param data - a JSON value, or bytes with a content type; `undefined` for an event without data
  * @throws {@link WebhookDeliveryError} `invalid_data`; its message never quotes the data
@@ -18,14 +18,14 @@ export function encodePayload(data: unknown, contentType?: string): DeliveryPayl
   }
   if (data instanceof Uint8Array) {
     if (contentType === undefined) {
-      throw invalid("Bytes need the option contentType, for example 'application/octet-stream'.");
+      throw invalid("Bytes need the option contentType, such as 'application/octet-stream'.");
     }
-    // A copy: the caller may go on writing into its buffer while the delivery waits.
+    // Copied, because the caller may reuse its buffer while the delivery waits.
     return { kind: 'bytes', bytes: Buffer.from(data), contentType };
   }
   if (contentType !== undefined && !JSON_MEDIA_TYPE.test(contentType)) {
     throw invalid(
-      'Only bytes can be sent with a content type that is not JSON: give a Buffer, or leave contentType out.',
+      'Only bytes can be sent with a content type that is not JSON; pass a Buffer, or leave contentType out.',
     );
   }
   const text = data === undefined ? undefined : serialize(data);

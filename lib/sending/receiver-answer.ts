@@ -39,13 +39,13 @@ const FAMILIES: readonly (readonly [prefix: string, reason: FailureReason])[] = 
   ['ERR_SSL_', 'tls'],
 ];
 
-/** Errors that wrap each other are followed this far, so that a cycle ends. */
+/** How many nested causes are followed, so that a cycle ends. */
 const MAX_CAUSES = 8;
 
 /**
- * Names the failure of a request in one plain word.
+ * Maps a request's error to a failure reason.
  *
- * The error itself goes no further: axios hangs the whole request on it, and with it the token.
+ * The error itself is dropped: axios attaches the whole request to it, including the token.
  */
 export function transportFailure(error: unknown): FailureReason {
   if (blockedDestination(error) !== undefined) return 'destination_blocked';
@@ -71,18 +71,18 @@ function codesOf(error: unknown): string[] {
   for (let depth = 0; depth < MAX_CAUSES && typeof next === 'object' && next !== null; depth++) {
     const { code, cause, errors } = next as ErrorLike;
     if (typeof code === 'string') codes.push(code);
-    // With several addresses to try, Node reports them together; the first one's fault is as good as any.
+    // If several addresses failed, Node reports all errors; the first one is used.
     next = Array.isArray(errors) ? errors[0] : cause;
   }
   return codes;
 }
 
-/** axios gives these two no code of their own. */
+/** axios has no code for these two. */
 function isOversize(error: unknown): boolean {
   return messageOf(error).startsWith('maxContentLength size of ');
 }
 
-/** undici gives some of these a code, and all of them a name. */
+/** Only some of undici's parser errors have a code, but all have a name. */
 function isUnparsable(error: unknown): boolean {
   const { name, cause } = (error ?? {}) as { name?: unknown; cause?: { name?: unknown } };
   return name === 'HTTPParserError' || cause?.name === 'HTTPParserError';
@@ -97,33 +97,33 @@ function messageOf(error: unknown): string {
   return typeof message === 'string' ? message : '';
 }
 
-/** What is read of a receiver's answer. */
+/** The parts of a receiver's answer that are used. */
 export interface ReceiverAnswer {
   readonly statusCode: number;
   readonly retryAfter: string | undefined;
   readonly challenge: string | undefined;
-  /** It may echo the token or the payload: for the delivery log alone, and not as it is. Absent where it is no octets. */
+  /** May echo the token or the payload, so it is redacted, and used for the delivery log only. Absent if it is not bytes. */
   readonly body: AnswerBody | undefined;
 }
 
-/** No answer, and why. */
+/** Why there is no answer. */
 export interface NoAnswer {
   readonly statusCode?: undefined;
   readonly reason: FailureReason;
-  /** The receiver did answer, but the application's HttpService does not give the answer on. */
+  /** The receiver answered, but the application's HttpService did not return the answer. */
   readonly isUnreadable?: true;
 }
 
-/** HEAD is acknowledged by these only: any route for GET answers HEAD with 200, and proves nothing. */
+/** Only 202 or 204 acknowledges a HEAD: any GET route answers HEAD with 200. */
 const HEAD_ACKNOWLEDGED = new Set([202, 204]);
 
-/** Statuses that say nothing about the event, but that this server, or one before it, cannot do HEAD. */
+/** Statuses that say nothing about the event, only that the server or a proxy does not support HEAD. */
 const HEAD_UNSUPPORTED = new Set([404, 405, 408, 411, 413, 414, 431, 494, 501]);
 
-/** Statuses that say it too, unless a webhook receiver signs them with its challenge. */
+/** The same, unless the answer has the Bearer challenge of a webhook receiver. */
 const HEAD_UNSUPPORTED_UNLESS_CHALLENGED = new Set([400, 401]);
 
-/** Tells whether the receiver took the event. */
+/** Whether the receiver acknowledged the event. */
 export function isAcknowledged(
   method: 'HEAD' | 'POST',
   { statusCode }: ReceiverAnswer | NoAnswer,
@@ -132,11 +132,11 @@ export function isAcknowledged(
   return method === 'HEAD' ? HEAD_ACKNOWLEDGED.has(statusCode) : isSuccess(statusCode);
 }
 
-/** Tells whether the answer to a HEAD, which was no acknowledgement, leaves open what a POST would get. */
+/** Whether a POST might succeed although the HEAD was not acknowledged. */
 export function isInconclusive(answer: ReceiverAnswer | NoAnswer): boolean {
   if (answer.statusCode === undefined) {
     if (answer.isUnreadable === true) return false;
-    // Some servers close the connection on a long head, or answer HEAD with a body, which is not HTTP.
+    // Some servers close the connection on a long head, or wrongly answer HEAD with a body.
     return answer.reason === 'connection_reset' || answer.reason === 'malformed_response';
   }
   const { statusCode, challenge } = answer;
@@ -146,9 +146,9 @@ export function isInconclusive(answer: ReceiverAnswer | NoAnswer): boolean {
 }
 
 /**
- * Reads an answer as axios gives it, or as a test's stand-in does.
+ * Reads an Axios response, or that of a fake in a test.
  *
- * @returns `undefined` for what is no answer; it never throws, whatever an interceptor has made of it
+ * @returns `undefined` if it is not a response; never throws, whatever an interceptor returned
  */
 export function readAnswer(response: unknown): ReceiverAnswer | undefined {
   try {
@@ -167,8 +167,8 @@ export function readAnswer(response: unknown): ReceiverAnswer | undefined {
 }
 
 /**
- * An error that brings an answer along is that answer: interceptors and stand-ins throw it. Not so with a
- * 2xx, which is an answer that was cut off.
+ * Reads the answer of an error that has one, as interceptors and fakes throw it. An error with a 2xx is a failure:
+ * its answer was cut off.
  */
 export function answerOfError(error: unknown): ReceiverAnswer | NoAnswer {
   try {
@@ -177,7 +177,7 @@ export function answerOfError(error: unknown): ReceiverAnswer | NoAnswer {
       ? answer
       : { reason: transportFailure(error) };
   } catch {
-    // Anything can be thrown, also what throws when it is looked at.
+    // Reading a thrown value may throw.
     return { reason: 'network' };
   }
 }
@@ -190,7 +190,7 @@ const READ_HEADERS: ReadonlySet<string> = new Set<ReadHeader>([
   'content-encoding',
 ]);
 
-/** Of two that differ in case only, the first. */
+/** Of two headers that differ only in case, the first is used. */
 function readHeaders(headers: unknown): Partial<Record<ReadHeader, string>> {
   const read: Partial<Record<ReadHeader, string>> = {};
   for (const [given, value] of Object.entries(headers ?? {})) {
@@ -202,7 +202,7 @@ function readHeaders(headers: unknown): Partial<Record<ReadHeader, string>> {
   return read;
 }
 
-/** Octets as they were asked for, or a text, which an interceptor or a stand-in may give. */
+/** Bytes, as requested, or a string, which an interceptor or a fake may return. */
 function bodyOf(
   data: unknown,
   headers: Partial<Record<ReadHeader, string>>,

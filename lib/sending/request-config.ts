@@ -5,22 +5,22 @@ import type { ComposedRequest } from './request.composer.js';
 /** Bytes of an answer that are read; beyond its status it says little. */
 const MAX_ANSWER_BYTES = 65_536;
 
-/** What the application has set on its HttpService for every request. */
+/** The defaults that the application has set on its HttpService. */
 export type HttpDefaults = Partial<Record<string, unknown>>;
 
-/** What a delivery is sent by. */
+/** How a request is sent. */
 interface RequestMeans {
   readonly agents: GuardedAgents;
-  /** Absent where the application has one of its own, which is left alone. */
+  /** Absent if the application has set its own, which is not replaced. */
   readonly adapter?: AxiosAdapter | 'http' | undefined;
   readonly defaults: HttpDefaults;
 }
 
 /**
- * What HttpService is asked for, so that a delivery goes where it should and nowhere else, whatever else the
+ * The request config for HttpService, which ensures that a delivery is sent to its destination only, whatever else the
  * application uses HttpService for.
  *
- * axios spends about a microsecond on each setting (benchmark `send`), so none is given that says what is so anyway.
+ * axios spends about a microsecond on each setting (benchmark `send`), so defaults are not repeated.
  */
 export function requestConfig(
   { method, url, headers, body }: ComposedRequest,
@@ -32,7 +32,7 @@ export function requestConfig(
     url,
     headers,
     transformRequest: [],
-    // One that parses JSON fails on an empty 204: the event was taken, and would be sent again.
+    // Parsing JSON would fail on an empty 204, and an acknowledged event would be sent again.
     transformResponse: [],
     responseType: 'arraybuffer',
     validateStatus: anyStatus,
@@ -40,16 +40,16 @@ export function requestConfig(
     maxContentLength: MAX_ANSWER_BYTES,
     maxBodyLength: Infinity,
     maxRedirects: 0,
-    // A proxy from the environment would connect in our place, past the egress guard.
+    // A proxy from the environment would bypass the egress guard.
     proxy: false,
     httpAgent: agents.httpAgent,
     httpsAgent: agents.httpsAgent,
-    // The attempt's own deadline; axios' timeout only counts silence, and a dripping answer is none.
+    // The attempt's own deadline: the timeout of axios does not end a slowly dripping answer.
     signal,
     timeout: 0,
     cancelToken: NEVER_CANCELLED,
   };
-  // Without a body `data` must stay away: axios would send '' as `""` and null as `null`.
+  // Without a body, `data` must be absent: axios would send '' as `""` and null as `null`.
   if (body !== undefined) config.data = body;
   if (adapter !== undefined) config.adapter = adapter;
   for (const name of SET_ASIDE) {
@@ -60,9 +60,9 @@ export function requestConfig(
 }
 
 /**
- * Defaults that an application may have set on its HttpService for another purpose, and that would replace
- * our Authorization, send the token elsewhere, or go round the egress guard. For HTTP/2, axios opens sessions
- * without any agent, and so without the guard.
+ * Defaults that an application may have set on its HttpService for another purpose, and that would replace the
+ * Authorization header, send the token elsewhere, or bypass the egress guard. For HTTP/2, axios opens sessions without an
+ * agent, and so without the guard.
  */
 const NEUTRAL = {
   auth: null,
@@ -79,8 +79,8 @@ const SET_ASIDE = Object.keys(NEUTRAL) as readonly (keyof typeof NEUTRAL)[];
 const anyStatus = (): boolean => true;
 
 /**
- * HttpService makes a token of its own otherwise, and cancels with it after every success: an error with a stack for
- * nothing (benchmark `send`). Attempts are cancelled by their signal. It is an instance, for axios copies plain objects.
+ * Without it, HttpService creates a cancel token and cancels it after every success, which creates an error with a stack for
+ * nothing (benchmark `send`). Attempts are cancelled by their signal. A class instance, because axios copies plain objects.
  */
 class NeverCancelled {
   readonly promise = new Promise<never>(() => {});
@@ -90,7 +90,7 @@ class NeverCancelled {
 }
 const NEVER_CANCELLED = new NeverCancelled() as unknown as CancelToken;
 
-/** What decides over which connection a request leaves. */
+/** The settings that determine the connection of a request. */
 const DECISIVE = [
   'adapter',
   'httpAgent',
@@ -103,11 +103,11 @@ const DECISIVE = [
 ] as const satisfies readonly (keyof AxiosRequestConfig)[];
 
 /**
- * Finds by which setting an interceptor of the application has led a request round the egress guard.
+ * Finds the setting with which an interceptor of the application made a request bypass the egress guard.
  *
  * @param asked - the settings the request was made with
- * @param outcome - the answer or the error, which axios gives the settings that were used
- * @returns the name of the setting; `undefined` where there is none, or where the outcome does not tell
+ * @param outcome - the response or the error, to which axios attaches the settings that were used
+ * @returns the name of the setting; `undefined` if there is none, or if the outcome does not show it
  */
 export function guardBypass(asked: AxiosRequestConfig, outcome: unknown): string | undefined {
   try {
@@ -118,17 +118,17 @@ export function guardBypass(asked: AxiosRequestConfig, outcome: unknown): string
       (name) => isAsked(name, asked) && settingOf(config, name) !== settingOf(wanted, name),
     );
   } catch {
-    // Anything can be given or thrown, also what throws when it is looked at.
+    // Reading a thrown value may throw.
     return undefined;
   }
 }
 
-/** An adapter is not asked for where the application has set its own. */
+/** No adapter is requested if the application has set its own. */
 function isAsked(name: keyof AxiosRequestConfig, asked: AxiosRequestConfig): boolean {
   return name !== 'adapter' || name in asked;
 }
 
-/** What is not said is neutral. */
+/** Missing settings are neutral. */
 function settingOf(config: Partial<Record<string, unknown>>, name: string): unknown {
   return config[name] ?? (NEUTRAL as Partial<Record<string, unknown>>)[name];
 }

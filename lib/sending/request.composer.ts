@@ -13,7 +13,7 @@ import type { DeliveryTarget } from './delivery-target.js';
 
 const OPEN_BRACE = 0x7b;
 
-/** Bytes of inline data that a signer's tokens carry: it may be elsewhere, and paid by the byte. */
+/** The largest inline data that a signer accepts, in bytes: a remote signer may be billed by the byte. */
 function inlineLimit({
   inlineLimit: limit = MAX_INLINE_BYTES,
 }: {
@@ -22,7 +22,7 @@ function inlineLimit({
   return Math.min(limit, MAX_INLINE_BYTES);
 }
 
-/** Payload that fits into a token: nothing at all, or an object. */
+/** Payload that can be part of a token: no data, or an object. */
 interface InlinePayload {
   readonly data?: object;
 }
@@ -31,8 +31,8 @@ interface InlinePayload {
  * Reads the payload as the token's inline data.
  *
  * @param limit - bytes that may be signed; default 6000
- * @returns `undefined` where it must be sent as a body: anything but an object, more bytes than the limit, or
- * something that receivers refuse in a token
+ * @returns `undefined` if it must be sent as a body: it is not an object, exceeds the limit, or is refused by receivers in
+ * a token
  */
 export function inlinePayload(
   { kind, bytes, contentType }: DeliveryPayload,
@@ -49,9 +49,9 @@ export function inlinePayload(
 }
 
 /**
- * Bytes of a request's head on the wire: what servers and proxies hold against their limits.
+ * Bytes of a request's head on the wire, which servers and proxies limit.
  *
- * @param headers - all of them but Host and Connection, which the connection adds
+ * @param headers - all but Host and Connection, which the connection adds
  */
 function requestHeadBytes(
   method: string,
@@ -71,32 +71,32 @@ function requestHeadBytes(
 
 const USER_AGENT = 'nestjs-webhook-token';
 
-/** A request that is signed and ready to be sent. It holds the token: never log it. */
+/** A signed request, ready to be sent. It holds the token, so never log it. */
 export interface ComposedRequest {
   readonly method: 'HEAD' | 'POST';
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: Buffer;
   readonly token: string;
-  /** Makes what the receiver can be compared with; the one part of it that is safe to log. Few ask for it. */
+  /** Creates the receipt, on demand because few need it. The only part that is safe to log. */
   readonly receipt: () => WebhookReceipt;
 }
 
-/** What bounds the choice of the method. */
+/** Limits for the choice of the method. */
 export interface CompositionLimits {
   readonly maxHeadBytes: number;
   /** Counts from 1. */
   readonly attempt: number;
-  /** Headers that the HTTP client adds on its own; they count for the head's size. */
+  /** Headers that the HTTP client adds; they count towards the size of the head. */
   readonly inheritedHeaders?: (() => Readonly<Record<string, string>>) | undefined;
 }
 
 /**
- * Signs a delivery anew and chooses how it travels: HEAD with inline data where the whole head is small
- * enough for the servers and proxies in between, else POST.
+ * Chooses the method and signs the request: HEAD with inline data if the whole head is small enough for servers and
+ * proxies, otherwise POST.
  *
- * @returns at once where the signer does
- * @throws {@link WebhookDeliveryError} `invalid_option` when HEAD is demanded and cannot carry the payload
+ * @returns synchronously if the signer does
+ * @throws {@link WebhookDeliveryError} `invalid_option` if HEAD is required and cannot carry the payload
  */
 export function composeRequest(
   delivery: WebhookDelivery,
@@ -115,7 +115,7 @@ export function composeRequest(
 }
 
 /**
- * Tells, without a signature, whether a HEAD on demand could carry a delivery.
+ * Refuses an explicit HEAD that cannot carry the delivery, without signing it.
  *
  * @throws {@link WebhookDeliveryError} `invalid_option`
  */
@@ -127,7 +127,7 @@ export function requireInline(
   if (inlineOf(delivery, target) === undefined) throw headCannotCarry(target, limits);
 }
 
-/** What a HEAD would carry; `undefined` where none can. */
+/** The inline data of a HEAD; `undefined` if HEAD cannot be used. */
 function inlineOf(delivery: WebhookDelivery, target: DeliveryTarget): InlinePayload | undefined {
   const rules = rulesFor(delivery, target);
   if (!rules.methods.has('HEAD')) return undefined;
@@ -147,7 +147,7 @@ function headCannotCarry(
 }
 
 /**
- * Signs a delivery anew, as a POST.
+ * Signs a delivery as a POST request.
  *
  * @param attempt - counts from 1
  */
@@ -177,14 +177,14 @@ export function composePost(
   }));
 }
 
-/** A view of exactly these octets: axios sends the whole memory behind any other Uint8Array. */
+/** A view of exactly these bytes: of any other Uint8Array, axios sends the whole underlying memory. */
 function asBuffer(bytes: Uint8Array): Buffer {
   return Buffer.isBuffer(bytes)
     ? bytes
     : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
-/** What the delivery, else the destination, asks for; a destination that needs POST gets no `auto`. */
+/** The method that the delivery, or else the destination, asks for; `auto` is POST for a destination that needs it. */
 export function wantedMethod(
   delivery: WebhookDelivery,
   target: DeliveryTarget,
@@ -197,20 +197,20 @@ function rulesFor({ profile }: WebhookDelivery, target: DeliveryTarget): Profile
   return rulesOf(profile ?? target.profile);
 }
 
-/** @returns `undefined` when the head would be too large */
+/** @returns `undefined` if the head would be too large */
 function composeHead(
   delivery: WebhookDelivery,
   target: DeliveryTarget,
   inline: InlinePayload,
   { maxHeadBytes, inheritedHeaders }: CompositionLimits,
 ): MaybePromise<ComposedRequest | undefined> {
-  // Base64url grows by a third: what cannot fit is not worth a signature, which may be a remote call.
+  // Base64url adds a third. Data that cannot fit is not signed, since that may be a remote call.
   const payloadBytes = delivery.payload.bytes?.byteLength ?? 0;
   if ((payloadBytes * 4) / 3 > maxHeadBytes) return undefined;
   const contentType = 'application/json';
   const profile = rulesFor(delivery, target).name;
   return after(sign(delivery, target, inline), (token) => {
-    // Length 0, spelt out: a HEAD that declares another length desynchronises the connection.
+    // Explicitly 0: a HEAD that declares another length desynchronises the connection.
     const headers = headersFor(target, token, contentType, 0);
     const all = { ...inheritedHeaders?.(), ...headers };
     if (requestHeadBytes('HEAD', target.url, all) > maxHeadBytes) return undefined;
@@ -243,19 +243,19 @@ function headersFor(
   contentLength: number,
 ): Record<string, string> {
   return {
-    ...standingHeaders(target.headers),
+    ...defaultHeaders(target.headers),
     Authorization: `Bearer ${token}`,
     'Content-Type': contentType,
     'Content-Length': String(contentLength),
   };
 }
 
-/** All that a client would add is said here, so that the head's size is known before it is sent. */
+/** Headers that a client would add are explicit, so that the size of the head is known before it is sent. */
 const DEFAULT_HEADERS = { Accept: '*/*', 'Accept-Encoding': 'identity', 'User-Agent': USER_AGENT };
 
-function standingHeaders(own: DeliveryTarget['headers']): Readonly<Record<string, string>> {
+function defaultHeaders(own: DeliveryTarget['headers']): Readonly<Record<string, string>> {
   const names = new Set(Object.keys(own).map((name) => name.toLowerCase()));
-  // Most destinations have none of their own.
+  // Most destinations have no headers of their own.
   if (names.size === 0) return DEFAULT_HEADERS;
   const defaults = Object.entries(DEFAULT_HEADERS).filter(
     ([name]) => !names.has(name.toLowerCase()),

@@ -32,10 +32,10 @@ const DEFAULT_RETRY_SCHEDULE: readonly number[] = [
   24 * HOUR,
 ];
 
-/** Least milliseconds after 429 and after a timeout: the receiver is short of time already. */
+/** Minimum wait in milliseconds after a 429 or a timeout: the receiver is overloaded. */
 export const OVERLOAD_WAIT = MINUTE;
 
-/** Milliseconds after 409 without Retry-After: another copy is being handled, and is done soon. */
+/** Milliseconds after 409 without Retry-After: another copy is being handled and will finish soon. */
 const CONFLICT_WAIT = 5 * SECOND;
 
 /**
@@ -48,24 +48,24 @@ const FIRST_UNAVAILABLE_PAUSE = SECOND;
 const LONGEST_UNAVAILABLE_PAUSE = 5 * SECOND;
 
 /**
- * How often and when a failed delivery is attempted again: by default 10 attempts, after 0, 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h,
- * 20 h, 24 h.
+ * How often and when a delivery is attempted: by default 10 times, after 0, 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h,
+ * 24 h.
  */
 export interface WebhookRetryOptions extends RetryScheduleOptions {
   /**
-   * Answers `false` to give a delivery up early. It must answer synchronously: should it throw or give a promise,
-   * the delivery is retried, since a fault in here must not lose an event.
+   * Returns `false` to give a delivery up early. It must be synchronous: if it throws or returns a promise, the delivery is
+   * retried, because a bug in it must not lose an event.
    */
   readonly retryIf?: ((result: UnsuccessfulAttempt) => boolean) | undefined;
 }
 
-/** When to attempt a delivery again; durations in milliseconds. */
+/** When to retry a delivery; durations in milliseconds. */
 export interface RetryPolicy extends RetrySchedule {
-  /** Ends a delivery early: `false` gives it up. */
+  /** `false` gives the delivery up early. */
   readonly retryIf?: (result: UnsuccessfulAttempt) => boolean;
 }
 
-/** What follows from one attempt. */
+/** The consequences of one attempt. */
 interface RetryDecision {
   readonly outcome: DeliveryOutcome;
   /** Until then (epoch milliseconds) the endpoint's other deliveries wait: it has no time for them. */
@@ -82,8 +82,7 @@ const SERVICE_UNAVAILABLE = 503;
 /**
  * Decides what follows from an attempt. Pure: the same input gives the same decision.
  *
- * Everything that is not acknowledged is tried again, 401, 403 and 404 too: a receiver in the middle of a
- * deploy answers them, and nothing may be lost by it.
+ * Every failure is retried, including 401, 403 and 404, which a receiver may answer during a deployment.
  *
  * @param now - epoch milliseconds
  * @param random - in [0, 1), for the jitter
@@ -98,7 +97,7 @@ export function decideRetry(
 ): RetryDecision {
   if (result.outcome === 'acknowledged') return { outcome: { type: 'delivered' } };
   if (result.outcome === 'refused') return giveUp(result);
-  // Our own shutdown cut it off, which says nothing about the receiver and counts as no attempt.
+  // Aborted by our own shutdown, which says nothing about the receiver and does not count as an attempt.
   if (result.reason === 'aborted') return { outcome: { type: 'defer', at: now } };
   if (result.statusCode === GONE) return { ...giveUp(result), disableEndpoint: true };
 
@@ -123,7 +122,7 @@ type FailedAttempt = Extract<AttemptResult, { outcome: 'failed' }>;
 function waitAfter(policy: RetryPolicy, result: FailedAttempt, random: number): number {
   const isBareConflict = result.statusCode === CONFLICT && result.retryAfter === undefined;
   const scheduled = isBareConflict ? CONFLICT_WAIT : policy.waitBefore(result.attempt + 1);
-  // Jitter may shorten our own schedule, never what the receiver asks for.
+  // Jitter may shorten our own schedule, but never the wait that the receiver asks for.
   return Math.max(spread(scheduled, policy.jitter, random), askedWait(result), leastWait(result));
 }
 
@@ -136,7 +135,7 @@ function leastWait({ statusCode, reason }: FailedAttempt): number {
 }
 
 function pauseOf(result: FailedAttempt, earlierFailures: number): number | undefined {
-  // A destination that swallows requests would hold its slots of the queue for a whole deadline each.
+  // A destination that never answers would occupy each slot of the queue for a whole timeout.
   if (result.reason === 'timeout') return OVERLOAD_WAIT;
   switch (result.statusCode) {
     case TOO_MANY_REQUESTS:

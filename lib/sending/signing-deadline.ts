@@ -3,7 +3,7 @@ import type { FailureReason } from '../queue/failure-reason.js';
 import { isThenable, type MaybePromise } from '../token/maybe-promise.js';
 
 /**
- * Waits for a signature as long as the attempt lasts. What comes later is dropped.
+ * Waits for a signature until the attempt ends. A later signature is dropped.
  *
  * @param signal - aborted with the reason `timeout`, or `aborted` at shutdown
  * @throws {@link WebhookSigningError} `signing_failed`, whose cause is the signal's reason
@@ -27,19 +27,19 @@ async function race<T>(signal: AbortSignal, signed: Promise<T>): Promise<T> {
 }
 
 /**
- * The failure that an error of signing is for an attempt.
+ * The failure reason for an error of the signer.
  *
- * @returns `undefined` for errors about other things
+ * @returns `undefined` for other errors
  */
 export function signingFailure(error: unknown): FailureReason | undefined {
-  // A provider of keys that cannot be asked is, for signing, one that gives none.
+  // A key provider that is unavailable has no key for now.
   if (isWebhookError(error, 'no_signing_key') || isWebhookError(error, 'keys_unavailable')) {
     return 'no_signing_key';
   }
-  // So is an endpoint whose secret cannot be opened: somebody corrects the sealing keys, and nothing was lost.
+  // Retried until the operator corrects the sealing keys, so that no event is lost.
   if (isWebhookError(error, 'sealed_secret_unreadable')) return 'no_signing_key';
   if (isWebhookError(error, 'endpoint_unreadable')) return 'no_signing_key';
-  // The provider's key of the hour does not fit the wire format: another one may.
+  // The provider's current key does not fit the wire format; a later one may.
   if (isWebhookError(error, 'invalid_token')) return 'no_signing_key';
   if (!isWebhookError(error, 'signing_failed')) return undefined;
   return error.cause === 'aborted' ? 'aborted' : 'signing_failed';
@@ -48,7 +48,7 @@ export function signingFailure(error: unknown): FailureReason | undefined {
 function tooLate({ reason }: AbortSignal): WebhookSigningError {
   return new WebhookSigningError(
     'signing_failed',
-    'the signer took longer than the attempt may: raise the timeout of the endpoint, or ask why it is slow.',
+    'the signer took longer than the timeout of the attempt; raise the timeout of the endpoint, or make the signer faster.',
     { cause: reason },
   );
 }

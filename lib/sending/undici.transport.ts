@@ -7,43 +7,43 @@ import { guardConnector } from '../egress/guarded-connector.js';
 import { unprinted } from '../options/unprinted.js';
 import { RecentEntries } from '../queue/recent-entries.js';
 
-/** What opens connections, as undici calls it. */
+/** A function that opens connections for undici. */
 type Connect<Arguments extends readonly unknown[]> = (...args: Arguments) => unknown;
 
 /**
- * Finds the connection that a request has begun to open. undici lets go of one only when it is there or has failed: one to a
- * server that never shakes hands would stay, and with it the request, long after the attempt was given up.
+ * Tracks the connection that a request opens. undici releases one only when it is established or has failed: a connection to a
+ * server that never completes the TLS handshake would stay open, with its request, long after the attempt has ended.
  */
 class OpenedConnection {
   private opened: unknown;
 
-  /** A connector that is watched. */
+  /** Wraps a connector. */
   watch<Arguments extends readonly unknown[]>(connect: Connect<Arguments>): Connect<Arguments> {
     return (...args) => (this.opened = connect(...args));
   }
 
   /**
-   * Runs what may open one: undici does so within the dispatch.
+   * Runs a dispatch, within which undici may open a connection.
    *
-   * @returns what gives the connection up; it does nothing where none was opened, or where it is gone
+   * @returns a function that closes the connection; it does nothing if none was opened, or if it is closed
    */
   by(dispatch: () => void): () => void {
     this.opened = undefined;
     dispatch();
     const opened = this.opened as Duplex | undefined;
     this.opened = undefined;
-    // With an error: without one undici would not hear of it, and wait on.
-    return () => opened?.destroy(new Error('The attempt was given up.'));
+    // With an error, since undici would otherwise not notice and keep waiting.
+    return () => opened?.destroy(new Error('The attempt was aborted.'));
   }
 }
 
 type Config = InternalAxiosRequestConfig;
 
 /**
- * An axios adapter over undici's dispatch: a third of the CPU of the stock one (benchmark `send`).
+ * An axios adapter over undici's dispatch: a third of the CPU of the built-in one (benchmark `send`).
  *
- * It takes what a delivery asks for: POST, octets, everything of the answer in memory. All else, a HEAD (after which undici
- * closes the connection) and what an interceptor has added that undici would not do alike, goes by the stock adapter.
+ * It handles the requests of deliveries: POST, bytes, the answer in memory. Everything else uses the built-in adapter: HEAD
+ * (after which undici closes the connection), and settings of an interceptor that undici does not support.
  */
 async function undiciAdapter(
   dispatcher: Dispatcher,
@@ -52,7 +52,7 @@ async function undiciAdapter(
 ): Promise<AxiosAdapter> {
   const axios = await import('axios');
   const stock = axios.default.getAdapter('http');
-  /** Origins that need the stock adapter; one that was forgotten is found again, at the price of an attempt. */
+  /** Origins that need the built-in adapter; an evicted one is detected again, at the cost of an attempt. */
   const unfit = new RecentEntries<true>(MAX_REMEMBERED);
   const addresses = new RecentEntries<Address>(MAX_REMEMBERED);
   return async (config) => {
@@ -64,7 +64,7 @@ async function undiciAdapter(
     try {
       return await exchange({ dispatcher, opened, address }, config, axios);
     } catch (error) {
-      if (isUnaskedContinue(error)) unfit.set(address.origin, true);
+      if (isUnexpectedContinue(error)) unfit.set(address.origin, true);
       throw error;
     }
   };
@@ -76,7 +76,7 @@ interface Address {
   readonly path: string;
 }
 
-/** URLs and origins that are remembered: an endpoint has the same ones for every event. */
+/** URLs and origins that are cached: an endpoint uses the same ones for every event. */
 const MAX_REMEMBERED = 1_000;
 
 function addressOf(url: string): Address {
@@ -84,13 +84,13 @@ function addressOf(url: string): Address {
   return { origin, path: `${pathname}${search}` };
 }
 
-/** undici ends a connection on a `100 Continue` that nobody has asked for; some old servers send it all the same. */
-function isUnaskedContinue(error: unknown): boolean {
+/** undici closes the connection on an unexpected `100 Continue`, which some old servers send. */
+function isUnexpectedContinue(error: unknown): boolean {
   const { message } = ((error as Error).cause ?? {}) as { message?: unknown };
   return message === 'bad response';
 }
 
-/** Whether nothing is asked for but what {@link exchange} does. */
+/** Whether {@link exchange} supports all settings of the request. */
 function isPlain(config: Config, { httpAgent, httpsAgent }: GuardedAgents): boolean {
   return (
     config.method?.toUpperCase() === 'POST' &&
@@ -103,11 +103,11 @@ function isPlain(config: Config, { httpAgent, httpsAgent }: GuardedAgents): bool
     config.httpsAgent === httpsAgent &&
     !config.timeout &&
     !config.baseURL &&
-    STRANGE.every((name) => config[name] === null || config[name] === undefined)
+    UNSUPPORTED.every((name) => config[name] === null || config[name] === undefined)
   );
 }
 
-const STRANGE = [
+const UNSUPPORTED = [
   'auth',
   'params',
   'paramsSerializer',
@@ -159,7 +159,7 @@ function exchange(
         if (signal?.aborted) given.abort(new CanceledError(undefined, config));
       },
       onResponseStart(_, status, headers, statusText = '') {
-        // Of several, the last is the answer; those before it are 1xx.
+        // The last one is the answer; those before it are 1xx.
         head = { status, statusText, headers: new AxiosHeaders(headers as never) };
       },
       onResponseData(given, chunk) {
@@ -193,7 +193,7 @@ function exchange(
   });
 }
 
-/** What an interceptor has set to nothing is not sent. */
+/** Headers that an interceptor has cleared are not sent. */
 function plainHeaders(headers: Config['headers']): Record<string, string> {
   const plain: Record<string, string> = {};
   for (const [name, value] of Object.entries(headers)) {
@@ -210,9 +210,9 @@ export interface UndiciTransport {
 }
 
 /**
- * Loads undici where the application has it.
+ * Loads undici if the application has installed it.
  *
- * @returns `undefined` where it is missing, too old, or not made for this version of Node
+ * @returns `undefined` if it is missing, too old, or does not support this version of Node
  */
 export async function loadUndici(
   policy: EgressPolicy,
@@ -228,7 +228,7 @@ export async function loadUndici(
     const connect = guardConnector(policy, (settings) => buildConnector({ ...settings }), { tls });
     const dispatcher = new Agent({
       connect: opened.watch(connect),
-      // One request at a time on a connection: a slow answer holds up nobody else's.
+      // One request at a time on a connection, so that a slow answer does not delay others.
       pipelining: 1,
       headersTimeout: 0,
       bodyTimeout: 0,

@@ -32,7 +32,7 @@ export interface SenderOptions extends TransportOptions {
   readonly readsAnswers: boolean;
 }
 
-/** Makes one attempt: signs, sends, and says in plain words how it ended. */
+/** Makes one attempt: signs the request, sends it, and judges the answer. */
 export class WebhookSender {
   private readonly running = new Set<AbortController>();
   private readonly warnings = new AttemptWarnings();
@@ -50,22 +50,22 @@ export class WebhookSender {
     };
   }
 
-  /** Chooses how requests leave; until then it is by axios's own adapter. */
+  /** Chooses the HTTP client; until then, the adapter of axios is used. */
   async chooseTransport(): Promise<this> {
     await this.transport.choose();
     return this;
   }
 
-  /** Whether requests leave by an adapter of the application's own, which the egress guard cannot watch. */
+  /** Whether the application has set its own axios adapter, whose connections the egress guard cannot check. */
   get usesForeignAdapter(): boolean {
     return this.transport.usesForeignAdapter;
   }
 
   /**
-   * Signs a delivery anew without sending it; at once where the signer needs no time.
+   * Signs a delivery without sending it; synchronously if the signer is.
    *
    * @param attempt - counts from 1; some wire formats carry it
-   * @throws {@link WebhookDeliveryError} `invalid_option` when HEAD is demanded and cannot carry the payload
+   * @throws {@link WebhookDeliveryError} `invalid_option` if HEAD is required and cannot carry the payload
    */
   compose(
     delivery: WebhookDelivery,
@@ -76,8 +76,8 @@ export class WebhookSender {
   }
 
   /**
-   * Refuses a HEAD that can never carry the delivery. A signer that is elsewhere is not asked for it: an event is
-   * recorded although it is down.
+   * Refuses an explicit HEAD that can never carry the delivery. A remote signer is not called, so that events are recorded
+   * while it is down.
    *
    * @throws {@link WebhookDeliveryError} `invalid_option`
    */
@@ -87,12 +87,12 @@ export class WebhookSender {
     try {
       await this.compose(delivery, target);
     } catch (error) {
-      // Time will bring a key; the attempt waits for it.
+      // A later attempt may have a key.
       if (signingFailure(error) === undefined) throw error;
     }
   }
 
-  /** Attempts a delivery once; a HEAD that gets nowhere is followed by a POST within the same attempt. */
+  /** Attempts a delivery once; an inconclusive HEAD is followed by a POST within the same attempt. */
   async attempt(
     delivery: WebhookDelivery,
     target: DeliveryTarget,
@@ -105,7 +105,7 @@ export class WebhookSender {
     const cancel = clock.wakeAt(startedAt + target.timeout, () => deadline.abort('timeout'));
     try {
       const requests: ComposedRequest[] = [];
-      const { method, answer } = await this.converse(
+      const { method, answer } = await this.exchange(
         delivery,
         target,
         attempt,
@@ -128,20 +128,20 @@ export class WebhookSender {
     }
   }
 
-  /** Aborts what still runs, and closes the connections. */
+  /** Aborts running attempts and closes the connections. */
   close(): void {
     for (const attempt of this.running) attempt.abort('aborted');
     this.transport.close();
   }
 
-  /** @param requests - gets those that were made, in their order */
-  private async converse(
+  /** @param requests - collects the requests that are made, in order */
+  private async exchange(
     delivery: WebhookDelivery,
     target: DeliveryTarget,
     attempt: number,
     signal: AbortSignal,
     requests: ComposedRequest[],
-  ): Promise<Conversation> {
+  ): Promise<Exchange> {
     try {
       this.options.egress.recheckUrl(target.url);
       const request = await within(signal, this.compose(delivery, target, attempt));
@@ -156,14 +156,14 @@ export class WebhookSender {
       const post = await within(signal, composePost(delivery, target, attempt));
       requests.push(post);
       const second = await this.transport.exchange(post, signal);
-      // Only a POST that worked shows that HEAD was the trouble: while a receiver is being deployed, both
-      // get 404, and the next attempt should find it as it was.
+      // Only a successful POST shows that HEAD was the problem: during a receiver's deployment both get 404, and
+      // the next attempt should start with HEAD again.
       if (isAcknowledged('POST', second)) target.state.needsPost = true;
       return { method: 'POST', answer: second };
     } catch (error) {
-      // Anything unforeseen is no verdict: the queue runs it again.
+      // An unexpected error is not an outcome; the queue runs the delivery again.
       if (!isWebhookError(error)) throw error;
-      // Of the method nothing is known before something was signed; after a HEAD it was to be a POST.
+      // The method is unknown before the request is signed, and POST after a HEAD.
       const method = 'POST';
       const unsigned = signingFailure(error);
       if (unsigned !== undefined) {
@@ -175,7 +175,7 @@ export class WebhookSender {
     }
   }
 
-  /** For the log; without one nothing of an answer's body is read. */
+  /** For the delivery log; without one, the body of an answer is not read. */
   private excerpt(
     answer: ReceiverAnswer | NoAnswer,
     { url, headers }: DeliveryTarget,
@@ -188,7 +188,7 @@ export class WebhookSender {
   }
 }
 
-interface Conversation {
+interface Exchange {
   /** The method whose answer counts. */
   readonly method: 'HEAD' | 'POST';
   readonly answer: ReceiverAnswer | NoAnswer;

@@ -3,11 +3,11 @@ import type { SigningKeyInput } from '../token/keys/signing-key.js';
 import type { TokenSigner } from '../token/token-signer.js';
 import type { SignatureAlgorithm } from '../token/webhook-token.constants.js';
 
-/** Keys to sign with in turn, or where they are loaded from. */
+/** Rotating keys, or the provider that loads them. */
 export type PublisherKeys = readonly SigningKeyInput[] | KeyProvider<readonly SigningKeyInput[]>;
 
-/** What a destination needs of a signer. */
+/** The signer of a destination. */
 export interface DestinationSigner extends Pick<TokenSigner, 'inlineLimit' | 'sign'> {
-  /** Of the keys it may sign with, as far as they are known: a provider is asked later. */
+  /** Of all known keys; those of a provider are known once it has loaded them. */
   readonly algorithms: readonly SignatureAlgorithm[];
 }

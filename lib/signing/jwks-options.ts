@@ -28,10 +28,10 @@ type JwksOption = boolean | WebhookJwksOptions | undefined;
 
 const JWKS: OptionShape<WebhookJwksOptions> = { path: undefined, maxAge: undefined };
 
-/** Segments of unreserved characters, RFC 3986 section 2.3: what every router reads alike. */
+/** Segments of unreserved characters (RFC 3986, section 2.3), which every router reads alike. */
 const PLAIN_PATH = /^(?:\/[\w.~-]+)+$/;
 
-/** Whether a JWKS is wanted. */
+/** Whether a JWKS is served. */
 export function isServed(option: JwksOption): boolean {
   return option !== undefined && option !== false;
 }
@@ -52,9 +52,9 @@ export function resolveJwks(
   at.require(
     typeof path === 'string' && PLAIN_PATH.test(path),
     'path',
-    "must be plain segments behind a slash, such as '/.well-known/webhook-keys'",
+    "must be a path of plain segments, such as '/.well-known/webhook-keys'",
   );
-  // Keys that are at fault, or not loaded yet, would look as if they were missing.
+  // Invalid keys, and keys that are not loaded yet, would be reported as missing.
   const isKnown = !signing.hasFaults && signing.provided.length === 0;
   if (isKnown) {
     for (const message of keySetFaults(signing.sources.map(({ known }) => known))) {

@@ -9,7 +9,7 @@ import type { ResolvedJwks } from './jwks-options.js';
 
 const MS_PER_SECOND = 1_000;
 
-/** Writes a key set as HTTP, with what caches need to know (RFC 9111) and nothing that ties it to a visitor. */
+/** Answers with a key set and its caching headers (RFC 9111). */
 class JwksAnswer {
   private readonly cacheControl: string;
 
@@ -35,7 +35,7 @@ class JwksAnswer {
     response.end(request.method === 'HEAD' ? undefined : body);
   }
 
-  /** The keys could not be had; caches go on with what they have. */
+  /** The keys are unavailable; caches keep serving their copy. */
   sendUnavailable(response: ServerResponse): void {
     response.writeHead(503, {
       'Cache-Control': 'no-store',
@@ -50,7 +50,7 @@ class JwksAnswer {
   }
 }
 
-/** RFC 9110, section 13.1.2: a list, any of which will do, compared weakly; or `*`. */
+/** RFC 9110, section 13.1.2: a list of tags, compared weakly, or `*`. */
 function isCurrent(ifNoneMatch: string | undefined, etag: string): boolean {
   if (ifNoneMatch === undefined) return false;
   return ifNoneMatch
@@ -61,22 +61,22 @@ function isCurrent(ifNoneMatch: string | undefined, etag: string): boolean {
 
 const OTHER_METHODS = ['POST', 'PUT', 'PATCH', 'DELETE'] as const;
 
-/** What the adapters hand to a route's handler: Node's objects, or Fastify's around them. */
+/** The arguments of a route's handler: Node's objects, or Fastify's wrappers. */
 type RouteRequest = IncomingMessage | { readonly raw: IncomingMessage };
 type RouteResponse = ServerResponse | { readonly raw: ServerResponse; hijack(): void };
 
-/** Fastify's instance, as far as it is used here. */
+/** The part of Fastify's instance that is used here. */
 interface FastifyRoutes {
   hasRoute?(route: { method: string; url: string }): boolean;
 }
 
 /**
- * Serves the key set on the application's HTTP adapter: past its prefix, versions and guards, which are not made for
- * the well-known paths of RFC 8615.
+ * Serves the key set on the application's HTTP adapter, without its prefix, versions and guards, which do not apply to the
+ * well-known paths of RFC 8615.
  */
 export class JwksRoute implements OnModuleInit {
   private readonly log = new PublisherLog();
-  private hasToldOfFailure = false;
+  private failureLogged = false;
 
   constructor(
     private readonly options: ResolvedJwks,
@@ -85,7 +85,7 @@ export class JwksRoute implements OnModuleInit {
   ) {}
 
   /**
-   * At this hook the application's own routes are registered, and the answer 404 for all others is not yet.
+   * In this hook, the application's own routes are registered, and its 404 route is not yet.
    *
    * @internal
    */
@@ -99,11 +99,11 @@ export class JwksRoute implements OnModuleInit {
     const serve = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
       try {
         const keys = await this.jwks.document();
-        this.hasToldOfFailure = false;
-        // Something of the application's, say a time limit, may have answered meanwhile.
+        this.failureLogged = false;
+        // The application, for example a timeout, may have answered meanwhile.
         if (!response.headersSent) answer.send(request, response, keys);
       } catch (error) {
-        this.tellOfFailure(error);
+        this.logFailure(error);
         if (!response.headersSent) answer.sendUnavailable(response);
       }
     };
@@ -122,15 +122,15 @@ export class JwksRoute implements OnModuleInit {
     this.log.log(() => `Mapped {${path}, GET} to the publisher's public keys`);
   }
 
-  /** Once, until they can be served again: anybody may ask, as often as they like. */
-  private tellOfFailure(error: unknown): void {
-    if (this.hasToldOfFailure) return;
-    this.hasToldOfFailure = true;
+  /** Logs once until the keys can be served again, because anyone may request them at any rate. */
+  private logFailure(error: unknown): void {
+    if (this.failureLogged) return;
+    this.failureLogged = true;
     this.log.error(() => `The public keys could not be served (${errorName(error)}).`);
   }
 }
 
-/** Only Fastify tells, and must be asked; on Express the application's route comes first, as everywhere. */
+/** Fastify refuses a second route for a path; on Express, the first one wins. */
 function isTaken(adapter: HttpServer, method: string, path: string): boolean {
   if (adapter.getType() !== 'fastify') return false;
   const instance = adapter.getInstance() as FastifyRoutes | undefined;
@@ -141,12 +141,12 @@ function pathTaken(path: string): WebhookConfigurationError {
   return new WebhookConfigurationError([
     {
       path: 'publisher.jwks.path',
-      message: `the application has a route for GET ${path} already: give one of them another path`,
+      message: `the application has a route for GET ${path} already; give one of them another path`,
     },
   ]);
 }
 
-/** Gives a handler Node's own objects, whichever the adapter. */
+/** Passes Node's own objects to a handler, on either adapter. */
 function onNode(handler: (request: IncomingMessage, response: ServerResponse) => void) {
   return (request: RouteRequest, response: RouteResponse): void => {
     if ('hijack' in response) response.hijack();

@@ -3,27 +3,27 @@ import { HMAC_ALGORITHMS } from '../token/keys/hmac-key.js';
 import { jwkThumbprint, publicJwk, type PublicJwk } from './public-jwk.js';
 import { parseSigningKey, type SigningKeyInput } from '../token/keys/signing-key.js';
 
-/** A key that receivers may find, and how long. */
+/** A public key, and until when it is published. */
 interface PublishedKey {
   readonly jwk: PublicJwk;
   /** Seconds since the epoch. */
   readonly closes: number;
 }
 
-/** The key as receivers find it; neither for a shared secret; or why they could not find it. */
+/** A published key, or why it cannot be published; neither for a shared secret. */
 type Publication =
   | { readonly published?: PublishedKey; readonly fault?: undefined }
   | { readonly published?: undefined; readonly fault: string };
 
-/** The public halves of the key pairs in a list; secrets have none. */
+/** The public keys of the key pairs in a list; shared secrets have none. */
 export function publishedKeys(keys: readonly SigningKeyInput[]): PublishedKey[] {
   return publicationsOf(keys).flatMap(({ published }) => published ?? []);
 }
 
 /**
- * Says which key pairs of a list receivers could not find, with remedies.
+ * Checks that the key pairs of a list can be published.
  *
- * @returns faults with the paths `keys[0]` and so on
+ * @returns faults with remedies, at the paths `keys[0]` and so on
  */
 export function publicationFaults(keys: readonly SigningKeyInput[]): ConfigurationFault[] {
   return publicationsOf(keys).flatMap(({ fault }, index) => {
@@ -31,7 +31,7 @@ export function publicationFaults(keys: readonly SigningKeyInput[]): Configurati
   });
 }
 
-/** Made once for a list: a key is parsed for it, and whoever knows the path may ask for the set at any rate. */
+/** Cached for each list: parsing a key is slow, and anyone may request the key set at any rate. */
 const known = new WeakMap<readonly SigningKeyInput[], readonly Publication[]>();
 
 function publicationsOf(keys: readonly SigningKeyInput[]): readonly Publication[] {
@@ -45,16 +45,16 @@ function publicationsOf(keys: readonly SigningKeyInput[]): readonly Publication[
 
 function publish(input: SigningKeyInput): Publication {
   const { key, window } = parseSigningKey(input);
-  // What is wrong with a key itself is told where it is to sign.
+  // An invalid key is reported where it signs.
   if (key === undefined || Object.hasOwn(HMAC_ALGORITHMS, key.alg)) return {};
   const { alg, kid } = key;
   const half = key.publicKey?.();
   if (half === undefined) {
-    return { fault: 'has no publicKey, which the jwks would serve: give it, or leave jwks out' };
+    return { fault: 'has no publicKey to serve in the JWKS; add one, or leave jwks out' };
   }
   if (kid === undefined) {
     return {
-      fault: `has no kid, by which receivers find a key of the jwks: give it one, such as its thumbprint of RFC 7638, "${jwkThumbprint(half)}"`,
+      fault: `has no kid, by which receivers find a key in the JWKS; add one, such as its RFC 7638 thumbprint, "${jwkThumbprint(half)}"`,
     };
   }
   return { published: { jwk: publicJwk(half, { alg, kid }), closes: window?.closes ?? Infinity } };

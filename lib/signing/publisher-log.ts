@@ -1,8 +1,8 @@
 import { Logger } from '@nestjs/common';
 
 /**
- * What the publisher tells while it delivers. The application's logger may throw, and an outcome that is known must
- * not get lost by it: the event would be sent again.
+ * Logs for the publisher. It never throws, since an error of the application's logger would lose the outcome of an attempt, and
+ * the event would be sent again.
  */
 export class PublisherLog {
   private readonly logger = new Logger('WebhookPublisher');
@@ -24,10 +24,10 @@ export class PublisherLog {
   }
 }
 
-function quietly(tell: () => void): void {
+function quietly(log: () => void): void {
   try {
-    tell();
+    log();
   } catch {
-    // There is nobody left to tell.
+    // There is nowhere left to report it.
   }
 }

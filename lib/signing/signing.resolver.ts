@@ -18,7 +18,7 @@ import type { DestinationSigner, PublisherKeys } from './destination-signer.js';
 
 const MS_PER_SECOND = 1_000;
 
-/** Who signs, and with what: one of the three. */
+/** The issuer, and one of the three kinds of key. */
 export interface SigningOptions {
   readonly issuer: string;
   readonly secret?: string | undefined;
@@ -26,9 +26,9 @@ export interface SigningOptions {
   readonly keys?: PublisherKeys | undefined;
 }
 
-/** What signs for the whole publisher alike. */
+/** Shared by all signers of a publisher. */
 interface SigningContext {
-  /** The publisher's own; keys of other issuers are not published. */
+  /** The publisher's own issuer; keys of other issuers are not published. */
   readonly issuer: string;
   /** Seconds. */
   readonly lifetime: number | undefined;
@@ -37,14 +37,14 @@ interface SigningContext {
   readonly isPublished: boolean;
 }
 
-/** Where options stand in the configuration; a fault of one that stands elsewhere is listed there. */
+/** The paths of options; faults of an option without a path are reported elsewhere. */
 type SigningPaths = Partial<Record<'issuer' | 'lifetime' | keyof Material, string>>;
 
 type Material = Omit<SigningOptions, 'issuer'>;
 
 const MATERIAL = ['secret', 'key', 'keys'] as const satisfies (keyof Material)[];
 
-/** Makes the signers of a publisher, and keeps account of the keys behind them. */
+/** Creates the signers of a publisher, and collects their keys. */
 export class SigningResolver {
   private readonly providers = new Map<object, ProvidedSigningKeys>();
   private readonly published = new Set<SigningKeySource>();
@@ -52,7 +52,7 @@ export class SigningResolver {
 
   constructor(private readonly context: SigningContext) {}
 
-  /** Keys that must be loaded before anything is signed. */
+  /** Providers that must load their keys before anything is signed. */
   get provided(): readonly ProvidedSigningKeys[] {
     return [...this.providers.values()];
   }
@@ -62,12 +62,12 @@ export class SigningResolver {
     return [...this.published];
   }
 
-  /** Whether some signer could not be made, so that what is known is not all. */
+  /** Whether a signer could not be created, so that the known keys are incomplete. */
   get hasFaults(): boolean {
     return this.failed;
   }
 
-  /** @returns `undefined` where there is a fault; it is listed */
+  /** @returns `undefined` on a fault, which is added to the list */
   resolve(
     options: SigningOptions,
     paths: SigningPaths,
@@ -114,7 +114,7 @@ export class SigningResolver {
       .filter((name) => !((parseDuration(keys[name]) ?? 0) > 0))
       .map((name) => ({
         path: 'keys',
-        message: `the provider's ${name} is no duration above 0: write milliseconds, or a text like '5m'`,
+        message: `the provider's ${name} must be a positive duration, such as '5m' or 300000`,
       }));
   }
 
@@ -165,7 +165,7 @@ function isAmbiguous(
   if (first === undefined || second === undefined) return false;
   const path = paths[second];
   if (path !== undefined) {
-    faults.add(path, `stands beside ${first}: give one of secret, key and keys`);
+    faults.add(path, `cannot be combined with ${first}; set only one of secret, key and keys`);
   }
   return true;
 }

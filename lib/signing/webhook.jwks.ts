@@ -7,8 +7,7 @@ import { publicationFaults, publishedKeys } from './published-keys.js';
 type KeyLists = readonly HeldSigningKeys[];
 
 /**
- * The public keys that receivers need at a time: those that sign now, those that will, and no more those whose time
- * is over. A key that several lists hold is there once.
+ * The public keys that receivers need now: all keys that have not expired. A key in several lists is listed once.
  *
  * @param now - seconds since the epoch
  */
@@ -20,18 +19,18 @@ function keySet(lists: KeyLists, now: number): PublicJwk[] {
   return [...keys.values()];
 }
 
-/** Says what is wrong with the keys of all lists together, with remedies. */
+/** Returns the faults of all lists together, with remedies. */
 export function keySetFaults(lists: KeyLists): string[] {
   const keys = keySet(lists, -Infinity);
   if (keys.length === 0) {
     return [
-      'there is no public key to serve, as shared secrets have none: give the publisher a key pair, or leave jwks out',
+      'there is no public key to serve, since shared secrets have none; add a key pair to the publisher, or leave jwks out',
     ];
   }
   const names = new Set(keys.map(({ kid }) => kid));
   return names.size === keys.length
     ? []
-    : ['two different keys of the publisher have one kid: give each its own'];
+    : ['two different keys of the publisher have the same kid; give each its own'];
 }
 
 const MS_PER_SECOND = 1_000;
@@ -42,8 +41,8 @@ export interface WebhookKeySet {
 }
 
 /**
- * The publisher's public keys, by which receivers verify without a secret: those of its own issuer that sign now or
- * will. The option `jwks` serves them; inject this to serve them elsewhere.
+ * The public keys of the publisher's own issuer, with which receivers verify without a secret. The option `jwks` serves them;
+ * inject this class to serve them elsewhere.
  */
 export class WebhookJwks {
   constructor(
@@ -52,10 +51,10 @@ export class WebhookJwks {
   ) {}
 
   /**
-   * The key set of this moment. Shared secrets are not in it, nor anything private.
+   * The current key set. It never contains shared secrets or private keys.
    *
-   * @throws {@link WebhookConfigurationError} for a key pair without a `kid` or a signer without a `publicKey`; where
-   *   the option `jwks` is set, start-up has told already
+   * @throws {@link WebhookConfigurationError} for a key pair without a `kid` or a signer without a `publicKey`; if the
+   *   option `jwks` is set, start-up fails for them
    */
   async document(): Promise<WebhookKeySet> {
     const lists = await Promise.all(this.sources.map(async (source) => source.current()));

@@ -261,8 +261,8 @@ describe('EgressPolicy.faults', () => {
     } as unknown as EgressOptions;
 
     expect(EgressPolicy.faults(options)).toEqual([
-      { path: 'allowHttp', message: expect.stringContaining('true or false') },
-      { path: 'allowPrivateNetworks', message: expect.stringContaining('true or false') },
+      { path: 'allowHttp', message: expect.stringContaining('boolean') },
+      { path: 'allowPrivateNetworks', message: expect.stringContaining('boolean') },
       { path: 'allowedAddresses[1]', message: expect.stringContaining('leave out "/"') },
       { path: 'allowedAddresses[2]', message: expect.stringContaining('no host name') },
     ]);
@@ -275,7 +275,7 @@ describe('EgressPolicy.faults', () => {
     const options = { allowedAddresses: '10.0.0.0/8' } as unknown as EgressOptions;
 
     expect(EgressPolicy.faults(options)).toEqual([
-      { path: 'allowedAddresses', message: expect.stringContaining('write a list') },
+      { path: 'allowedAddresses', message: expect.stringContaining('must be a list') },
     ]);
   });
 });

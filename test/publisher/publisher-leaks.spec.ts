@@ -76,7 +76,7 @@ describe('neither token nor secret nor payload is shown', () => {
     await second;
     await attempt(bench.publisher.publish('order.created', data));
 
-    expect(bench.logs('warn')).toEqual([expect.stringContaining('left unfinished')]);
+    expect(bench.logs('warn')).toEqual([expect.stringContaining('not finished')]);
     expectNothingShown();
   });
 

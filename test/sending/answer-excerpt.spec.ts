@@ -129,7 +129,7 @@ describe('excerptOf', () => {
     ['a text with NUL', 'a\0bc', 'text/plain', undefined],
     ['a compressed text', 'abcd', 'text/plain', 'gzip'],
   ])('says of %s how long it is', (_, body, type, encoding) => {
-    expect(excerpt(body, type, encoding)).toBe('[4 bytes that are no text]');
+    expect(excerpt(body, type, encoding)).toBe('[4 bytes that are not text]');
   });
 
   it.each([
@@ -147,7 +147,7 @@ describe('excerptOf', () => {
       excerptOf({ octets, contentType: undefined, contentEncoding: undefined }, secrets);
 
     expect(ofNoType(Buffer.from('später'))).toBe('später');
-    expect(ofNoType(Buffer.from([0xff, 0xfe, 0xc0, 0xc1]))).toBe('[4 bytes that are no text]');
+    expect(ofNoType(Buffer.from([0xff, 0xfe, 0xc0, 0xc1]))).toBe('[4 bytes that are not text]');
   });
 
   it('gives nothing for an empty body', () => {

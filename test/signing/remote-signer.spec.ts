@@ -196,7 +196,7 @@ describe('a signer that', () => {
     await bench.stop();
 
     await expect(sent).rejects.toMatchObject({ code: 'shutting_down' });
-    expect(bench.logs('warn')).toEqual([expect.stringContaining('left unfinished')]);
+    expect(bench.logs('warn')).toEqual([expect.stringContaining('not finished')]);
   });
 
   it('never answers is given up after the last attempt', async () => {

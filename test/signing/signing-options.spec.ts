@@ -37,8 +37,16 @@ function faultsOf(options: object): readonly string[] {
 
 describe('the keys of a publisher are refused with', () => {
   it.each<[string, object, string | RegExp]>([
-    ['a secret beside a key', { secret, key: pair }, /^publisher\.key: stands beside secret/],
-    ['a key beside keys', { key: pair, keys: [pair] }, /^publisher\.keys: stands beside key: give/],
+    [
+      'a secret beside a key',
+      { secret, key: pair },
+      /^publisher\.key: cannot be combined with secret/,
+    ],
+    [
+      'a key beside keys',
+      { key: pair, keys: [pair] },
+      /^publisher\.keys: cannot be combined with key; set/,
+    ],
     ['no list', { keys: pair }, /^publisher\.keys: must be a list/],
     ['an empty list', { keys: [] }, /^publisher\.keys: must hold at least one/],
     ['a weak secret', { keys: [secret, 'weak'] }, /^publisher\.keys\[1\]: .* at least 32/],
@@ -70,11 +78,15 @@ describe('the keys of a publisher are refused with', () => {
       { keys: [{ ...signer, alg: 'x' }] },
       /keys\[0\]: the signer's/,
     ],
-    ['a provider of no ttl', { keys: new Provider('soon') }, /keys: the provider's ttl is no dur/],
+    [
+      'a provider of no ttl',
+      { keys: new Provider('soon') },
+      /keys: the provider's ttl must be a positive dur/,
+    ],
     [
       'two of them at an endpoint',
       { secret, endpoints: [{ id: 'a', url: 'https://a.example', secret, keys: [pair] }] },
-      /^publisher\.endpoints\[0\]\.keys: stands beside secret/,
+      /^publisher\.endpoints\[0\]\.keys: cannot be combined with secret/,
     ],
     [
       'a bad one at an endpoint',
@@ -106,8 +118,12 @@ describe('the jwks is refused with', () => {
   });
   it.each<[string, object, RegExp]>([
     ['a switch that is none', { key: pair, jwks: 'true' }, /^publisher\.jwks: must be true, or an/],
-    ['a path that is none', { key: pair, jwks: { path: 'keys' } }, /jwks\.path: must be plain seg/],
-    ['a path with a parameter', { key: pair, jwks: { path: '/:a' } }, /jwks\.path: must be plain/],
+    ['a path that is none', { key: pair, jwks: { path: 'keys' } }, /jwks\.path: must be a path of/],
+    [
+      'a path with a parameter',
+      { key: pair, jwks: { path: '/:a' } },
+      /jwks\.path: must be a path of/,
+    ],
     [
       'an age that is none',
       { key: pair, jwks: { maxAge: '-1s' } },
@@ -141,7 +157,7 @@ describe('the jwks is refused with', () => {
         jwks: true,
         endpoints: [own({ key: { ...pair, alg: 'ES256', key: ec.privateKey } })],
       },
-      /^publisher\.jwks: two different keys of the publisher have one kid/,
+      /^publisher\.jwks: two different keys of the publisher have the same kid/,
     ],
   ])('%s', (_, options, message) => {
     expect(faultsOf(options)).toEqual([expect.stringMatching(message)]);
