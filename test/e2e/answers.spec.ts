@@ -138,7 +138,7 @@ async function startTarget(adapter: AbstractHttpAdapter): Promise<Target> {
           events: ['order.*', 'refund.*'],
           contentTypes: ['application/json', 'text/*'],
         },
-        // Nobody listens on the discard port.
+        // No server listens on the discard port.
         { issuer: 'https://away.example', jwksUri: 'https://127.0.0.1:8/keys' },
         { issuer: 'https://other.example', secret: 'another-secret-of-32-characters!' },
       ],
@@ -163,7 +163,7 @@ interface Scenario {
   readonly only?: Way;
   /** What is sent, where a request alone does it. */
   readonly request?: (method: Method) => Sending;
-  /** What has to happen besides; `undefined` where nobody is left to read the answer. */
+  /** Further steps; resolves to `undefined` if the sender is gone. */
   readonly produce?: (scene: Scene) => Promise<Answer | undefined>;
 }
 
@@ -333,7 +333,7 @@ const scenarios: Record<WebhookSituation, Scenario> = {
       const first = send(origin, { path, token: signed({ event: 'order.held' }) });
       await work.gate.reached;
       const closed = app.close();
-      // The application tells nobody when its shutdown has come to the receiver.
+      // The application does not report when its shutdown reaches the receiver.
       let answer: Answer;
       do answer = await send(origin, { method, path, token: signed() });
       while (answer.status === 204);

@@ -49,7 +49,7 @@ describe.each(adapters)('the diagnostics channel on %s', (_, createAdapter) => {
     await started.app.close();
   });
 
-  it('tells of every request once, on every kind of route', async () => {
+  it('reports every request once, on every kind of route', async () => {
     const { origin } = started;
     const token = signed();
     await head(origin, token);

@@ -125,19 +125,22 @@ describe.each(adapters)('event.commit on %s', (_, createAdapter) => {
     expect(store.asked).toEqual(['commitWith', 'release']);
   });
 
-  it.each(settling)('tells the sender of %s to come again when it is too late', async (path) => {
-    let answer: unknown;
-    work.do = async (event) => event.commit(undefined).catch((error) => void (answer = error));
-    const swallowed = await send(receiver.origin, { path, token: signed() });
+  it.each(settling)(
+    'asks the sender of %s to repeat the event if the lease is lost',
+    async (path) => {
+      let answer: unknown;
+      work.do = async (event) => event.commit(undefined).catch((error) => void (answer = error));
+      const swallowed = await send(receiver.origin, { path, token: signed() });
 
-    expect(answer).toMatchObject({ name: 'WebhookReplayError', code: 'lease_lost' });
-    expect(swallowed.status).toBe(409);
-    expect(swallowed.headers['webhook-error']).toBe('lease_lost');
-    expect(swallowed.headers['retry-after']).toBe('1');
-    expect(receiver.logger.at('warn').join('\n')).toContain(
-      'its lease ended while the handler ran',
-    );
-  });
+      expect(answer).toMatchObject({ name: 'WebhookReplayError', code: 'lease_lost' });
+      expect(swallowed.status).toBe(409);
+      expect(swallowed.headers['webhook-error']).toBe('lease_lost');
+      expect(swallowed.headers['retry-after']).toBe('1');
+      expect(receiver.logger.at('warn').join('\n')).toContain(
+        'its lease ended while the handler ran',
+      );
+    },
+  );
 
   it.each(settling)('leaves the error of a transaction to the handler of %s', async (path) => {
     const failure = new Error('could not serialize access');

@@ -323,7 +323,7 @@ describe.each(adapters)('handlers on %s', (_, createAdapter) => {
     expect((await deliver(origin, 'several.all')).status).toBe(500);
   });
 
-  it('are told of by a warning when there is none for an event', async () => {
+  it('cause one warning if an event has none', async () => {
     const origin = await start();
 
     expect((await deliver(origin, 'nobody.cares')).status).toBe(204);

@@ -170,7 +170,7 @@ describe.each(adapters)('bodies of a hostile sender on %s', (_, createAdapter) =
         undefined,
       ],
       [
-        'a charset nobody knows',
+        'an unknown charset',
         `${json}; charset=klingon`,
         Buffer.from('{}'),
         [415, 'unsupported_encoding'],
@@ -221,7 +221,7 @@ describe.each(adapters)('bodies of a hostile sender on %s', (_, createAdapter) =
       });
     });
 
-    it('a body nobody signed, whatever is in it', async () => {
+    it('an unsigned body, whatever it contains', async () => {
       await target.survives(way, 0, async (connection) => {
         connection.write(postHead(signed(), ['Content-Length: 9', 'Content-Type: text/plain']));
 
@@ -271,7 +271,7 @@ describe.each(adapters)('bodies of a hostile sender on %s', (_, createAdapter) =
 
       it.each<[string, string[], string]>([
         ['more bytes than that', ['Content-Length: 65537'], 'x'],
-        ['chunks, whose end nobody has told', ['Transfer-Encoding: chunked'], '1\r\nx\r\n'],
+        ['chunks without an end', ['Transfer-Encoding: chunked'], '1\r\nx\r\n'],
         ['what a 100 was asked for', ['Content-Length: 9', 'Expect: 100-continue'], ''],
       ])('closes the connection: %s', async (_name, headers, wire) => {
         await target.survives(way, 0, async (connection) => {

@@ -39,10 +39,10 @@ describe.each(adapters)('a sender that goes before it is answered, on %s', (_, c
   };
 
   it.each([
-    // The handler of a route that settles by itself has had the event, whoever reads the answer.
+    // On a route that settles the event itself, the handler ran, even if the answer is never read.
     [WAYS[0], 204, 1],
     [WAYS[1], 204, 1],
-    // A route with the guard alone is not even entered: its answer could tell nobody how it ended.
+    // The handler of a route with the guard alone does not start: its outcome could not be observed.
     ['/guarded', 201, 1],
   ])('leaves no reservation behind at %s', async (path, status, runs) => {
     const request = requestHead('POST', path, [`Authorization: Bearer ${signed()}`]);
@@ -60,7 +60,7 @@ describe.each(adapters)('a sender that goes before it is answered, on %s', (_, c
   it.each([
     [WAYS[1], 204],
     ['/guarded', 201],
-  ])('nor does one that somebody else answers meanwhile, at %s', async (path, status) => {
+  ])('does not run if the request was answered meanwhile, at %s', async (path, status) => {
     store.gate = new Gate();
     const requested = once(target.server, 'request') as Promise<[unknown, ServerResponse]>;
     const request = requestHead('POST', path, [`Authorization: Bearer ${signed()}`]);

@@ -50,7 +50,7 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
           '2\r\n{}\r\n0\r\n\r\n',
         ],
         ['chunks that are not the last coding', ['Transfer-Encoding: chunked, gzip'], '0\r\n\r\n'],
-        ['a coding nobody knows', ['Transfer-Encoding: xchunked'], '2\r\n{}\r\n0\r\n\r\n'],
+        ['an unknown transfer coding', ['Transfer-Encoding: xchunked'], '2\r\n{}\r\n0\r\n\r\n'],
         ['a chunk size that is no number', ['Transfer-Encoding: chunked'], 'zz\r\n{}\r\n'],
         ['a chunk size with a sign', ['Transfer-Encoding: chunked'], '-2\r\n{}\r\n0\r\n\r\n'],
         ['a chunk size beyond all bounds', ['Transfer-Encoding: chunked'], `${'f'.repeat(20)}\r\n`],
@@ -67,7 +67,7 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
 
     it.each<[string, string[]]>([
       ['a length', ['Content-Length: 7']],
-      ['a length far beyond what comes', ['Content-Length: 20000000']],
+      ['a length far beyond the body', ['Content-Length: 20000000']],
       ['chunks', ['Transfer-Encoding: chunked']],
     ])('a body that ends early (FIN), declared by %s', async (_name, headers) => {
       await target.survives(way, 0, async (connection) => {
@@ -91,7 +91,7 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
       });
     });
 
-    it('a length that is too small: what comes after is no part of the event', async () => {
+    it('a length that is too small: the rest is not part of the event', async () => {
       await target.survives(way, 1, async (connection) => {
         connection.write(framed('{}', ['Content-Length: 2'], '{}'));
         expect(outcome(await connection.answer())).toEqual([204, undefined]);
@@ -286,7 +286,7 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
         ['with a query', `${way}?a=1&b=%00`],
         ['with a fragment', `${way}#stray`],
         ['as a whole URI', `http://receiver.example${way}`],
-        ['as a whole URI of somebody else', `http://else.example:1${way}?a`],
+        ['as an absolute URI of another host', `http://else.example:1${way}?a`],
       ])('%s is the same path', async (_name, requestTarget) => {
         await target.survives(way, 1, async (connection) => {
           connection.write(postTo(requestTarget));

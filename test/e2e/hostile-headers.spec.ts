@@ -46,6 +46,36 @@ const cases: [name: string, headers: (token: string) => string[], expected: Outc
   ['a space before the colon', (t) => [`Authorization : Bearer ${t}`], REFUSED_BY_NODE],
 ];
 
+/** Reading the header is the same code everywhere; the rest of the matrix runs one case of each kind. */
+const SAMPLE = cases.filter(([name]) =>
+  ['none', 'white space around it', 'two lines', 'a folded line'].includes(name),
+);
+
+async function expectAnswer(
+  target: HostileTarget,
+  way: (typeof WAYS)[number],
+  method: string,
+  [, headers, expected]: (typeof cases)[number],
+): Promise<void> {
+  await target.survives(way, expected === GOOD ? 1 : 0, async (connection) => {
+    const head = requestHead(method, way, headers(signed()));
+    connection.write(Buffer.from(head, 'latin1'));
+
+    expect(outcome(await connection.answer(method))).toEqual(expected);
+  });
+}
+
+describe('the Authorization header of a hostile sender', () => {
+  let target: HostileTarget;
+
+  beforeAll(async () => (target = await HostileTarget.start(adapters[0]![1]())));
+  afterAll(() => target.close());
+
+  it.each(cases)('%s', async (...one) => {
+    await expectAnswer(target, WAYS[0], 'POST', one);
+  });
+});
+
 describe.each(adapters)('headers of a hostile sender on %s', (_, createAdapter) => {
   let target: HostileTarget;
 
@@ -54,16 +84,11 @@ describe.each(adapters)('headers of a hostile sender on %s', (_, createAdapter) 
 
   describe.each(WAYS)('at %s', (way) => {
     describe.each(['HEAD', 'POST'])('%s', (method) => {
-      it.each(cases)('with an Authorization header: %s', async (_name, headers, expected) => {
-        await target.survives(way, expected === GOOD ? 1 : 0, async (connection) => {
-          const head = requestHead(method, way, headers(signed()));
-          connection.write(Buffer.from(head, 'latin1'));
-
-          expect(outcome(await connection.answer(method))).toEqual(expected);
-        });
+      it.each(SAMPLE)('with an Authorization header: %s', async (...one) => {
+        await expectAnswer(target, way, method, one);
       });
 
-      it('with a head beyond the limit of the server', async () => {
+      it('with a head over the limit of the server', async () => {
         await target.survives(way, 0, async (connection) => {
           connection.write(requestHead(method, way, [`X: ${'x'.repeat(20_000)}`]));
 

@@ -38,7 +38,7 @@ async function hashOf(stream: Readable): Promise<string> {
   return hash.digest('hex');
 }
 
-/** What the handlers of a test saw, and what they are told to do. */
+/** What the handlers of a test received, and how they behave. */
 class Seen {
   readonly results: unknown[] = [];
   gate: Gate | undefined;
@@ -180,7 +180,7 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
     expect((await answer).status).toBe(204);
   });
 
-  it('that was tampered with is refused, and takes no room', async () => {
+  it('that was tampered with is refused and its file removed', async () => {
     const { origin } = await start({ maxBytes: 4 * MIB });
     const tampered = { ...report(large), body: randomBytes(large.length) };
 
@@ -192,7 +192,7 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
     expect((await post(origin, report(large), csv)).status).toBe(204);
   });
 
-  it('that does not come to its end takes no room', async () => {
+  it('that ends early leaves no file', async () => {
     const { origin, app } = await start({ maxBytes: 4 * MIB });
     const server = app.getHttpServer() as EventEmitter;
     for (let round = 0; round < 3; round++) {
@@ -289,7 +289,7 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
     expect(() => kept!.data).toThrow('removed after the event was handled');
   });
 
-  it('starts anew for every reader, whatever became of the others', async () => {
+  it('is read from the start by every reader, independent of the others', async () => {
     const { origin } = await start();
     seen.handle = async (event) => {
       const beside = event.stream();
@@ -306,7 +306,7 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
     expect(seen.results).toEqual([Array(3).fill(sha256(large))]);
   });
 
-  it('takes no room once it is handled, though a stream of it was never read', async () => {
+  it('leaves no file after it was handled, even if a stream of it was never read', async () => {
     const { origin } = await start({ maxBytes: 4 * MIB });
     const streams: Readable[] = [];
     seen.handle = (event) => streams.push(event.stream());

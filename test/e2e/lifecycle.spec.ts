@@ -251,7 +251,7 @@ describe.each(adapters)('on %s', (_, createAdapter) => {
     expect(runs).toEqual(['endpoint', 'route']);
   });
 
-  it('a store in trouble is told to the operator once, and not to the sender', async () => {
+  it('a failing store is logged once, and not reported to the sender', async () => {
     const { origin, logger } = started;
     store.failure = new Error('connect ECONNREFUSED to the store');
 

@@ -191,7 +191,7 @@ describe.each(adapters)('the module on %s', (_, createAdapter) => {
     });
   });
 
-  it('waits for its handlers at shutdown, and refuses what comes meanwhile', async () => {
+  it('waits for its handlers at shutdown, and refuses new requests', async () => {
     let finish = (): void => undefined;
     const running = new Promise<void>((started) => {
       @Injectable()
@@ -223,7 +223,7 @@ describe.each(adapters)('the module on %s', (_, createAdapter) => {
     app = undefined;
   });
 
-  it('stops waiting at the deadline, and tells the handler', async () => {
+  it('stops waiting at the deadline, and aborts the signal of the handler', async () => {
     const clock = new TestClock();
     let aborted = false;
     const running = new Promise<void>((started) => {
@@ -389,7 +389,7 @@ describe('start-up', () => {
     );
   });
 
-  it('needs no HTTP: a standalone application verifies what came another way', async () => {
+  it('works without HTTP: a standalone application verifies requests from elsewhere', async () => {
     @Module({ imports: [WebhookModule.forRoot(receiverOptions())], providers: [Everything] })
     class Root {}
     const context = await NestFactory.createApplicationContext(Root, {

@@ -133,7 +133,7 @@ describe.each(adapters)('webhook modules on %s', (_, createAdapter) => {
 
     it.each<[string, Type, WebhookModuleOptions, string]>([
       [
-        'a name that nobody has',
+        'an unknown name',
         Misnamed,
         { receiver: trusting },
         'Misnamed.receive: receiver "nope" is not configured (configured: "default")',
@@ -244,7 +244,7 @@ describe('a mounted path on Express', () => {
   });
 });
 
-describe('what lies ahead of a mounted path on Express', () => {
+describe('middleware before a mounted path on Express', () => {
   const requests = async (origin: string): Promise<Awaited<ReturnType<typeof head>>[]> => [
     await head(origin, signed()),
     await post(origin, signedBody('{}')),

@@ -199,7 +199,7 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
     expect(await inbox.deadLetters()).toEqual([]);
   });
 
-  it('gives an event up after the last run, and another round when it is told to', async () => {
+  it('lists an event as a dead letter after the last run, and retries it on request', async () => {
     work.do = () => {
       throw new Error('never');
     };
@@ -224,7 +224,7 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
     expect(await inbox.deadLetters()).toEqual([]);
   });
 
-  it('runs a given-up event again that is sent once more when its copies are forgotten', async () => {
+  it('runs a dead letter again if its sender repeats it after the replay window', async () => {
     await receiver.app.close();
     await start({ retry: { attempts: 1, jitter: 0 }, replay: { window: '1h' } });
     const signer = createTokenSigner({ issuer: ISSUER, key: SECRET, now: () => clock.now() });

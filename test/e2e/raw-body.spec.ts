@@ -107,7 +107,7 @@ const GOOD: Outcome = [204, undefined];
 const json = 'application/json';
 const long = (length: number): string => JSON.stringify({ text: 'x'.repeat(length) });
 
-/** A body on the wire, and what becomes of it. */
+/** A body on the wire, and the expected data. */
 interface Wire {
   readonly headers: readonly string[];
   readonly bytes: Buffer;

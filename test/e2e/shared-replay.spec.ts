@@ -52,7 +52,7 @@ describeRedis.each(adapters)('two replicas on %s that share Redis', (_, make) =>
     for (const client of clients) client.disconnect();
   });
 
-  /** As a sender does: again, until it is told that the event was handled. */
+  /** Repeats the event until it is acknowledged, as a sender does. */
   async function deliver(token: string): Promise<void> {
     for (let attempt = 0; attempt < 50; attempt++) {
       const answers = await Promise.all(
@@ -104,7 +104,7 @@ describe.each(adapters)('a replica on %s whose Redis is gone', (_, make) => {
 });
 
 describe.each(adapters)('a replica on %s whose PostgreSQL was not migrated', (_, make) => {
-  it('answers 503, handles nothing, and tells the sender nothing of it', async () => {
+  it('answers 503, handles nothing, and does not reveal the cause to the sender', async () => {
     const query = async (): Promise<never> => {
       throw Object.assign(new Error('relation "webhooks.replay" does not exist'), {
         code: '42P01',
