@@ -10,8 +10,8 @@ function quoting(code: string): Error {
   return Object.assign(new Error("Failed query: INSERT … VALUES ('a-value')"), { cause: fault });
 }
 
-describe('what is said of a failed statement', () => {
-  it.each(['42P01', '42703', '55P03'])('quotes none of its values, not even below (%s)', (code) => {
+describe('the error of a failed statement', () => {
+  it.each(['42P01', '42703', '55P03'])('quotes no value, not even in its cause (%s)', (code) => {
     const failure = databaseFailure('The replay store', quoting(code));
 
     expect(failure.cause).toMatchObject({ code });

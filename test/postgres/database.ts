@@ -28,3 +28,8 @@ export async function untilLocked(pool: Pool, statement: string): Promise<void> 
     WHERE wait_event_type = 'Lock' AND query LIKE $1 AND pid <> pg_backend_pid()`;
   while ((await pool.query(waits, [statement])).rowCount === 0);
 }
+
+/** Resolves once a condition is true. */
+export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
+  while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 10));
+}

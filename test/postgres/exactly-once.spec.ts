@@ -113,7 +113,7 @@ describePostgres.each(adapters)('an effect in the transaction of its record, on 
     expect(await effects(id)).toBe(1);
   });
 
-  it('has a copy that comes before the end of the transaction answered in time', async () => {
+  it('answers a copy that arrives before the transaction ends, in time', async () => {
     const { id, sendIt } = event('commits');
     ledger.gate = new Gate();
     const first = sendIt();
@@ -135,7 +135,7 @@ describe.each(adapters)('an effect on PGlite, on %s', (_, make) => {
   beforeAll(async () => (database = await PGlite.create()), 60_000);
   afterAll(async () => database.close());
 
-  it('is in the transaction of its record', async () => {
+  it('is committed with the record of its event', async () => {
     @Injectable()
     class Embedded {
       private runs = 0;

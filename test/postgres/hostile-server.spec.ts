@@ -31,14 +31,14 @@ function timersLeft(): number {
 }
 
 describe('an event of 10 MB', () => {
-  it('comes out of the queue in memory octet by octet', async () => {
+  it('leaves the in-process queue byte for byte', async () => {
     const received = await passThrough(new InProcessQueue());
 
     expect(received.equals(large('large', TEN_MEGABYTES).delivery.payload.bytes!)).toBe(true);
   });
 });
 
-(await describeWith('PostgreSQL'))('A PostgreSQL that is at fault', () => {
+(await describeWith('PostgreSQL'))('a PostgreSQL with a problem', () => {
   const database = new TestDatabase();
   const role = `reader_${randomBytes(6).toString('hex')}`;
   beforeAll(async () => {
@@ -50,7 +50,7 @@ describe('an event of 10 MB', () => {
     await database.close();
   });
 
-  it('takes an event of 10 MB and gives it back octet by octet', async () => {
+  it('returns an event of 10 MB byte for byte', async () => {
     const queue = new PgBossQueue({ pool: database.pool, schema: database.newSchema() });
 
     expect(
@@ -58,7 +58,7 @@ describe('an event of 10 MB', () => {
     ).toBe(true);
   }, 60_000);
 
-  it('is said to be read-only, and records nothing', async () => {
+  it('is reported as read-only, and records nothing', async () => {
     const schema = database.newSchema();
     const first = new PgBossQueue({ pool: database.pool, schema });
     await first.enqueue([due('kept')]);
@@ -86,7 +86,7 @@ describe('an event of 10 MB', () => {
     expect(known.map((one) => one?.status)).toEqual(['pending', undefined]);
   }, 30_000);
 
-  it('is said to have no connection free, and is used again when it has', async () => {
+  it('is reported to have no free connection, and is used again when it has one', async () => {
     const pool = new Pool({
       connectionString: urlOf('PostgreSQL'),
       max: 1,

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, describe, expect, it } from '@jest/globals';
 import type { Db, PgBoss } from 'pg-boss';
 import { ConfigurationFaults } from '../../lib/options/configuration-faults.js';
@@ -6,7 +5,7 @@ import type { BossHost } from '../../lib/postgres/boss-host.js';
 import { JobQueue, PgBossQueue } from '../../lib/postgres/index.js';
 import { resolveJobQueueOptions } from '../../lib/postgres/job-queue-options.js';
 import { describeWith } from '../fixtures/services.js';
-import { TestDatabase } from './database.js';
+import { TestDatabase, until } from './database.js';
 import { due } from './deliveries.js';
 
 /** A database that is reached, and gone again before its queue is there. */
@@ -41,8 +40,8 @@ class FlappingQueue extends JobQueue {
   }
 }
 
-describe('a queue of jobs whose database goes while it is opened', () => {
-  it('leaves nothing open behind, however often it is tried', async () => {
+describe('a job queue whose connection is lost while it is opened', () => {
+  it('leaves nothing open, however often it is tried', async () => {
     const host = new FlappingHost();
     const queue = new FlappingQueue(host);
     for (let round = 0; round < 3; round++) {
@@ -55,11 +54,11 @@ describe('a queue of jobs whose database goes while it is opened', () => {
   });
 });
 
-(await describeWith('PostgreSQL'))('a queue of jobs with a damaged record', () => {
+(await describeWith('PostgreSQL'))('a job queue with a damaged record', () => {
   const database = new TestDatabase();
   afterAll(async () => database.close());
 
-  it('puts it off, and hands out the rest', async () => {
+  it('defers it, and attempts the rest', async () => {
     const schema = database.newSchema();
     const queue = new PgBossQueue({ pool: database.pool, schema, concurrency: 1 });
     const rejections: unknown[] = [];
@@ -78,7 +77,7 @@ describe('a queue of jobs whose database goes while it is opened', () => {
 
       expect(await given).toBe('good');
       const statement = `SELECT 1 FROM ${schema}.job WHERE state = 'retry' AND (data->>'throws')::int > 0`;
-      while ((await database.pool.query(statement)).rowCount === 0) await sleep(20);
+      await until(async () => (await database.pool.query(statement)).rowCount === 1);
       expect(rejections).toEqual([]);
     } finally {
       process.off('unhandledRejection', note);

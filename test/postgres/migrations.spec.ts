@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -15,7 +14,7 @@ import { migrationSteps } from '../../lib/postgres/migrations/migration-steps.js
 import type { StoredEndpoint } from '../../lib/endpoints/endpoint-store.js';
 import { newClaim } from '../fixtures/racing-replicas.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
-import { TestDatabase, untilLocked } from './database.js';
+import { TestDatabase, until, untilLocked } from './database.js';
 import { due } from './deliveries.js';
 import { StandInServer } from './stand-in-server.js';
 
@@ -70,7 +69,7 @@ const ENDPOINT: StoredEndpoint = {
     return { role, user: new Pool({ connectionString: url.href, max: 2 }) };
   }
 
-  it('is made beside somebody else who makes the schema in the same moment', async () => {
+  it('is migrated while another session creates the schema', async () => {
     const schema = database.newSchema();
     const store = new PostgresEndpointStore(pool, { schema });
     const other = await pool.connect();
@@ -87,7 +86,7 @@ const ENDPOINT: StoredEndpoint = {
     expect(await store.find('crm')).toBeUndefined();
   });
 
-  it('is made once by ten that begin at the same time', async () => {
+  it('is migrated once by ten processes that start at the same time', async () => {
     const schema = database.newSchema();
     const stores = Array.from({ length: 10 }, (_, index) =>
       index % 2 === 0
@@ -99,7 +98,7 @@ const ENDPOINT: StoredEndpoint = {
     expect(await versions(schema)).toEqual([1, 2, 3]);
   });
 
-  it('is what the script makes', async () => {
+  it('equals the one that the script creates', async () => {
     const [migrated, scripted] = [database.newSchema(), database.newSchema()];
     await new PostgresReplayStore(pool, { schema: migrated }).migrate();
     await pool.query(migrationScript(scripted));
@@ -108,7 +107,7 @@ const ENDPOINT: StoredEndpoint = {
     expect(await versions(scripted)).toEqual(await versions(migrated));
   });
 
-  it.each([1, 2])('comes from version %d by the script of the rest', async (from) => {
+  it.each([1, 2])('is migrated from version %d by the script of the later steps', async (from) => {
     const schema = database.newSchema();
     for (const step of migrationSteps(schema).slice(0, from)) {
       await pool.query(stepBlock(schema, step));
@@ -118,7 +117,7 @@ const ENDPOINT: StoredEndpoint = {
     expect(await versions(schema)).toEqual([1, 2, 3]);
   });
 
-  it('takes over the table of a replay store from before there were steps', async () => {
+  it('adopts the table of a replay store from before migrations existed', async () => {
     const schema = database.newSchema();
     const store = new PostgresReplayStore(pool, { schema });
     await pool.query(store.schemaSql);
@@ -144,7 +143,7 @@ const ENDPOINT: StoredEndpoint = {
     expect(await versions(schema)).toEqual([1, 2, 3]);
   });
 
-  it('is left as it was by a step that fails', async () => {
+  it('is unchanged after a step that fails', async () => {
     const schema = database.newSchema();
     const step = {
       version: 1,
@@ -172,7 +171,7 @@ const ENDPOINT: StoredEndpoint = {
     });
   });
 
-  it('that lacks a column is told as one that is behind', async () => {
+  it('that lacks a column is reported as behind', async () => {
     const schema = database.newSchema();
     const store = new PostgresEndpointStore(pool, { schema });
     await store.migrate();
@@ -181,7 +180,7 @@ const ENDPOINT: StoredEndpoint = {
     await expect(store.find('crm')).rejects.toMatchObject({ code: 'schema_behind' });
   });
 
-  it('that a newer version has made is told, and left alone', async () => {
+  it('of a newer version is reported, and unchanged', async () => {
     const schema = database.newSchema();
     const store = new PostgresEndpointStore(pool, { schema });
     await store.migrate();
@@ -194,7 +193,7 @@ const ENDPOINT: StoredEndpoint = {
     expect(await store.insert(ENDPOINT)).toBe(true);
   });
 
-  it('is not made by a user who may not, and the message says so', async () => {
+  it('is not created by a user without the privilege, and the message says so', async () => {
     const { user } = await newUser();
     const store = new PostgresEndpointStore(user, { schema: database.newSchema() });
     const refusal = await store.migrate().catch((error: unknown) => error);
@@ -206,7 +205,7 @@ const ENDPOINT: StoredEndpoint = {
     });
   });
 
-  it('that an administrator has made empty is filled by a user who may make tables in it', async () => {
+  it('that an administrator created empty is migrated by a user who can create tables in it', async () => {
     const { role, user } = await newUser();
     const schema = database.newSchema();
     await pool.query(`CREATE SCHEMA ${schema} AUTHORIZATION ${role}`);
@@ -216,7 +215,7 @@ const ENDPOINT: StoredEndpoint = {
     expect(await versions(schema)).toEqual([1, 2, 3]);
   });
 
-  it('that is up to date serves a user who may only use it', async () => {
+  it('that is up to date serves a user with read and write privileges only', async () => {
     const { role, user } = await newUser();
     const schema = database.newSchema();
     await new PostgresEndpointStore(pool, { schema }).migrate();
@@ -266,7 +265,7 @@ const ENDPOINT: StoredEndpoint = {
 });
 
 describe('The embedded database of a queue', () => {
-  it('serves the stores too, beside pg-boss', async () => {
+  it('also serves the stores, next to pg-boss', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'webhooks-'));
     const queue = new PgliteQueue({ directory, pollInterval: '100ms' });
     const database = async () => queue.database();
@@ -284,7 +283,7 @@ describe('The embedded database of a queue', () => {
       delivered.push(id);
       return { type: 'delivered' };
     });
-    while (delivered.length === 0) await sleep(10);
+    await until(() => delivered.length > 0);
 
     expect(await log.find('both')).toMatchObject({ status: 'pending' });
     expect(await store.find('crm')).toEqual(ENDPOINT);
@@ -293,7 +292,7 @@ describe('The embedded database of a queue', () => {
   }, 120_000);
 });
 
-describe('A store without its server', () => {
+describe('a store without its server', () => {
   it.each<[string, string | undefined, RegExp]>([
     [
       'that takes the connection and says nothing',

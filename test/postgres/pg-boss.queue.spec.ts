@@ -7,7 +7,7 @@ import { REMOVED_AT_ONCE } from '../../lib/postgres/job-maintenance.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { webhookQueueContract } from '../../lib/testing/webhook-queue.contract.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
-import { TestDatabase } from './database.js';
+import { TestDatabase, until } from './database.js';
 import { due, dueAtUrl } from './deliveries.js';
 
 const connectionString = urlOf('PostgreSQL');
@@ -35,7 +35,7 @@ const connectionString = urlOf('PostgreSQL');
     }
   }
 
-  it('keeps what it was given over a restart, and knows it again', async () => {
+  it('keeps deliveries over a restart, and recognises them', async () => {
     await withQueue({}, async (first, options) => {
       await first.enqueue([due('kept'), dueAtUrl('url')]);
       await first.stop(0);
@@ -52,27 +52,26 @@ const connectionString = urlOf('PostgreSQL');
     });
   });
 
-  it('gives the deliveries of one schema to one of the processes each', async () => {
+  it('gives each delivery of a shared schema to one process', async () => {
     await withQueue({}, async (first, options) => {
       await withQueue(options, async (second) => {
         const runs: string[] = [];
         const handler = async ({ id }: { id: string }) => {
           runs.push(id);
-          await sleep(1);
           return { type: 'delivered' } as const;
         };
         const ids = Array.from({ length: 300 }, (_, index) => `shared-${index}`);
         await first.enqueue(ids.map((id, index) => due(id, `endpoint-${index % 30}`)));
         await Promise.all([first.consume(handler), second.consume(handler)]);
-        while (runs.length < ids.length) await sleep(10);
-        await sleep(50);
+        await until(() => runs.length >= ids.length);
+        await Promise.all([first, second].map(async (queue) => queue.stop(Date.now() + 10_000)));
 
         expect(runs.toSorted()).toEqual(ids.toSorted());
       });
     });
   });
 
-  it('leaves the slots of others free where one destination answers nobody', async () => {
+  it('leaves slots free for other destinations while one does not answer', async () => {
     // A poll that never comes: a slot that gets free is what starts the next.
     const options = { concurrency: 4, concurrencyPerDestination: 2, pollInterval: '1h' };
     await withQueue(options, async (queue) => {
@@ -86,34 +85,38 @@ const connectionString = urlOf('PostgreSQL');
         if (endpointId === 'silent') await answered;
         return { type: 'delivered' };
       });
-      while (!runs.includes('quick-2')) await sleep(10);
-      await sleep(50);
+      await until(() => runs.includes('quick-2'));
+      // Looks for due deliveries again.
+      await queue.enqueue([due('quick-3', 'quick')]);
+      await until(() => runs.includes('quick-3'));
 
       expect(runs.filter((id) => !id.startsWith('quick'))).toEqual(['a', 'b']);
       answer();
-      while (runs.length < 7) await sleep(10);
+      await until(() => runs.length === 8);
       expect(runs.filter((id) => !id.startsWith('quick'))).toEqual(['a', 'b', 'c', 'd', 'e']);
     });
   });
 
-  it('changes nothing with the outcome of a worker whose lease went to another', async () => {
+  it('ignores the outcome of a worker whose lease another worker has taken over', async () => {
     await withQueue({}, async (queue, { schema }) => {
-      const runs: number[] = [];
+      const runs: string[] = [];
       let finish!: () => void;
       const stale = new Promise<void>((resolve) => (finish = resolve));
-      await queue.consume(async () => {
-        if (runs.push(1) > 1) return { type: 'retry', at: Date.now() + 60_000, reason: 'http_500' };
-        await stale;
+      await queue.consume(async ({ id }) => {
+        runs.push(id);
+        if (id === 'fenced') await stale;
         return { type: 'delivered' };
       });
       await queue.enqueue([due('fenced')]);
-      while (runs.length < 1) await sleep(10);
-      // As pg-boss does to a job whose heartbeat has ended, and as another process then claims it.
+      await until(() => runs.length === 1);
+      // As if the lease had expired and another process had claimed the job.
       await database.pool.query(
         `UPDATE ${schema}.job SET retry_count = retry_count + 1, started_on = now()`,
       );
       finish();
-      await sleep(200);
+      // Its outcome is written after that of the stale worker.
+      await queue.enqueue([due('after')]);
+      await until(async () => (await queue.find(['after']))[0]?.status === 'delivered');
 
       expect(await queue.find(['fenced'])).toMatchObject([{ status: 'pending', attempts: 0 }]);
     });
@@ -130,7 +133,7 @@ const connectionString = urlOf('PostgreSQL');
       const ids = Array.from({ length: 2 * REMOVED_AT_ONCE }, (_, index) => `done-${index}`);
       await queue.enqueue(['dead', ...ids].map((id, index) => due(id, `endpoint-${index % 50}`)));
       const finished = `SELECT FROM ${schema}.job WHERE state IN ('completed', 'failed')`;
-      while ((await pool.query(finished)).rowCount !== ids.length + 1);
+      await until(async () => (await pool.query(finished)).rowCount === ids.length + 1);
       await pool.query(
         `UPDATE ${schema}.job SET singleton_on = singleton_on - interval '10 seconds'`,
       );
@@ -163,7 +166,7 @@ const connectionString = urlOf('PostgreSQL');
     });
   });
 
-  it('runs on a pg-boss of the application, and leaves it running', async () => {
+  it('uses a pg-boss of the application, and leaves it running', async () => {
     const schema = database.newSchema();
     const boss = await new PgBoss({ connectionString, schema }).start();
     const queue = new PgBossQueue({ boss, schema });
@@ -224,7 +227,7 @@ const connectionString = urlOf('PostgreSQL');
     expect(JSON.stringify(failure)).not.toContain('not-to-be-shown');
   });
 
-  it('says that its schema is behind where it may not bring it up to date', async () => {
+  it('reports that its schema is behind if it must not migrate it', async () => {
     const schema = database.newSchema();
     const boss = await new PgBoss({ connectionString, schema }).start();
     await boss.stop();
@@ -237,12 +240,15 @@ const connectionString = urlOf('PostgreSQL');
     });
   });
 
-  it('records where its server was away at first, once it is back', async () => {
+  it('records deliveries and outcomes once its server is available again', async () => {
     const schema = database.newSchema();
-    const server = { isAway: true };
+    const server = { isAway: true, refused: 0 };
     const pool = {
       query: async (text: string, values?: unknown[]): Promise<unknown> => {
-        if (server.isAway) throw Object.assign(new Error('away'), { code: 'ECONNREFUSED' });
+        if (server.isAway) {
+          server.refused++;
+          throw Object.assign(new Error('away'), { code: 'ECONNREFUSED' });
+        }
         return database.pool.query(text, values);
       },
     };
@@ -252,16 +258,15 @@ const connectionString = urlOf('PostgreSQL');
     const delivered: string[] = [];
     await queue.enqueue([due('back')]);
     await queue.consume(async ({ id }) => {
-      // Away again as the outcome is to be written.
-      if (delivered.push(id) === 1) server.isAway = true;
+      // Unavailable again when the outcome is written.
+      if (delivered.push(id) === 1) Object.assign(server, { isAway: true, refused: 0 });
       return { type: 'delivered' };
     });
-    while (!server.isAway) await sleep(10);
-    await sleep(300);
+    await until(() => server.isAway && server.refused > 0);
     server.isAway = false;
     await queue.enqueue([due('again')]);
-    while (delivered.length < 2) await sleep(10);
-    while ((await queue.find(['back']))[0]?.status !== 'delivered') await sleep(10);
+    await until(() => delivered.length === 2);
+    await until(async () => (await queue.find(['back']))[0]?.status === 'delivered');
     await queue.stop(Date.now() + 1_000);
 
     expect(delivered).toEqual(['back', 'again']);

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { DirectoryLock } from '../../lib/postgres/directory-lock.js';
 import { PgliteQueue } from '../../lib/postgres/index.js';
 import { webhookQueueContract } from '../../lib/testing/webhook-queue.contract.js';
+import { until } from './database.js';
 import { due } from './deliveries.js';
 
 const directories: string[] = [];
@@ -50,7 +51,7 @@ describe('A transaction on the embedded database', () => {
   }, 60_000);
   afterAll(async () => queue.stop(0));
 
-  it('sends what was committed, with the effects beside it', async () => {
+  it('attempts deliveries that were committed, with the other changes of the transaction', async () => {
     const database = await queue.database();
     await database.transaction(async (tx) => {
       await tx.query('INSERT INTO orders VALUES (1)');
@@ -62,12 +63,12 @@ describe('A transaction on the embedded database', () => {
       delivered.push(id);
       return { type: 'delivered' };
     });
-    while (!delivered.includes('committed')) await sleep(10);
+    await until(() => delivered.includes('committed'));
 
     expect((await database.query('SELECT * FROM orders')).rows).toEqual([{ id: 1 }]);
   });
 
-  it('sends nothing of what was rolled back', async () => {
+  it('attempts no delivery that was rolled back', async () => {
     const database = await queue.database();
     await expect(
       database.transaction(async (tx) => {
@@ -79,7 +80,7 @@ describe('A transaction on the embedded database', () => {
     expect(await queue.find(['undone'])).toEqual([undefined]);
   });
 
-  it('is not the database itself, nor a client of a server', async () => {
+  it('cannot be the database itself, or a client of a server', async () => {
     const tx: unknown = await queue.database();
     await expect(queue.enqueue([due('x')], { tx })).rejects.toMatchObject({
       code: 'unsupported_option',
@@ -113,11 +114,11 @@ describe('Two queues of one process in one directory', () => {
     await Promise.all([outgoing.enqueue([due('a')]), incoming.enqueue([due('a')])]);
     await outgoing.consume(take('outgoing'));
     await incoming.consume(take('incoming'));
-    while (taken.length < 2) await sleep(10);
+    await until(() => taken.length === 2);
     expect(await outgoing.database()).toBe(await incoming.database());
     await outgoing.stop(Date.now() + 5_000);
     await incoming.enqueue([due('b')]);
-    while (taken.length < 3) await sleep(10);
+    await until(() => taken.length === 3);
     await incoming.stop(Date.now() + 5_000);
 
     expect(taken.toSorted()).toEqual(['incoming a', 'incoming b', 'outgoing a']);
@@ -127,7 +128,7 @@ describe('Two queues of one process in one directory', () => {
     await again.stop(0);
   }, 60_000);
 
-  it('are refused the same name', async () => {
+  it('cannot have the same name', async () => {
     const directory = await newDirectory();
     const first = new PgliteQueue({ directory });
     await first.enqueue([due('kept')]);
@@ -142,7 +143,7 @@ describe('Two queues of one process in one directory', () => {
 });
 
 describe('The directory of an embedded database', () => {
-  it('is refused to a second process, and given up at the end', async () => {
+  it('is refused to a second process, and released at the end', async () => {
     const directory = await newDirectory();
     const lock = await DirectoryLock.take(directory);
     const second = new PgliteQueue({ directory });
@@ -156,7 +157,7 @@ describe('The directory of an embedded database', () => {
     expect(await readdir(directory)).toEqual([]);
   });
 
-  it('is refused while another process lives, and taken over once it has died', async () => {
+  it('is refused while another process is alive, and taken over once it has died', async () => {
     const directory = await newDirectory();
     const other = spawn('sleep', ['60']);
     await new Promise((resolve) => other.once('spawn', resolve));
@@ -189,7 +190,7 @@ describe('The directory of an embedded database', () => {
     await expect(lock).rejects.toMatchObject({ code: 'store_unavailable' });
   });
 
-  it('has one heir, however many want it', async () => {
+  it('is taken over by one process only', async () => {
     const directory = await newDirectory();
     await writeFile(
       join(directory, 'lock'),
@@ -204,7 +205,7 @@ describe('The directory of an embedded database', () => {
     expect(heirs).toHaveLength(1);
   });
 
-  it('that is damaged is named, and left as it is', async () => {
+  it('is named in the error if it is damaged, and left unchanged', async () => {
     const directory = await newDirectory();
     const queue = new PgliteQueue({ directory });
     await queue.enqueue([due('kept')]);

@@ -30,7 +30,7 @@ const MADE: LoggedAttempt = { attempt: 1, at: 1_000, method: 'POST', durationMs:
     beforeAll(async () => (libraries = await openLibraries()));
     afterAll(async () => Promise.all(libraries.map(async ({ close }) => close())));
 
-    it.each(LIBRARY_NAMES)('of %s remembers what was committed, and no more', async (library) => {
+    it.each(LIBRARY_NAMES)('of %s keeps committed deliveries only', async (library) => {
       await create();
       const { transaction } = libraries.find(({ name }) => name === library)!;
       await transaction(async (tx) => {
@@ -48,14 +48,14 @@ const MADE: LoggedAttempt = { attempt: 1, at: 1_000, method: 'POST', durationMs:
       expect((await log.find(delivery.id))?.delivery.url).toBe(delivery.url);
     });
 
-    it('refuses a client that would commit by itself', async () => {
+    it('refuses a client without an open transaction', async () => {
       await expect(log.record([due('x')], { tx: database.pool })).rejects.toMatchObject({
         code: 'unsupported_option',
       });
     });
   });
 
-  it('keeps an answer that no text of PostgreSQL can be, as far as it can', async () => {
+  it('keeps an answer with characters that PostgreSQL refuses, and replaces those', async () => {
     await create();
     const { delivery } = due('odd');
     const made = { ...MADE, answer: 'a\0b\uD800c' };
@@ -64,7 +64,7 @@ const MADE: LoggedAttempt = { attempt: 1, at: 1_000, method: 'POST', durationMs:
     expect(await log.attempts('odd')).toEqual([{ ...made, answer: 'a\uFFFDb\uFFFDc' }]);
   });
 
-  it('keeps claims of a received event that no jsonb can be', async () => {
+  it('keeps claims of a received event with characters that jsonb refuses', async () => {
     await create();
     const { delivery, notBefore } = due('received');
     const { endpointId: _, ...rest } = delivery;
@@ -80,12 +80,12 @@ const MADE: LoggedAttempt = { attempt: 1, at: 1_000, method: 'POST', durationMs:
     expect((await log.find('received'))?.delivery.received).toEqual(received);
   });
 
-  it('finds nothing by what no text can be', async () => {
+  it('finds nothing by an id that contains NUL', async () => {
     expect(await log.find('\0')).toBeUndefined();
     expect(await log.list({ tenant: 'a\0' }, { limit: 1 })).toEqual([]);
   });
 
-  it('splits what is too much for one statement', async () => {
+  it('splits deliveries that are too large for one statement', async () => {
     await create();
     const large = Buffer.alloc(3 * 1024 * 1024, 'x');
     const items = Array.from({ length: 5 }, (_, index) => {
@@ -103,7 +103,7 @@ const MADE: LoggedAttempt = { attempt: 1, at: 1_000, method: 'POST', durationMs:
     );
   });
 
-  it('prunes more than one statement forgets', async () => {
+  it('prunes more deliveries than one statement removes', async () => {
     await create();
     await database.pool.query(
       `INSERT INTO ${schema}.delivery (id, event_id, event, details, status, attempts, created_at, updated_at)
@@ -133,7 +133,7 @@ describe('PostgresDeliveryLog on PGlite', () => {
 
   for (const { name, run } of deliveryLogContract(create)) it(name, run, 60_000);
 
-  it('joins a transaction of the embedded database, and leaves nothing where it is rolled back', async () => {
+  it('joins a transaction of the embedded database, and keeps nothing if it is rolled back', async () => {
     await create();
     await database.transaction(async (tx) => log.record([due('kept')], { tx }));
     await expect(

@@ -36,7 +36,7 @@ describe('PostgresEndpointStore on PGlite', () => {
 
   for (const { name, run } of endpointStoreContract({ create })) it(name, run, 60_000);
 
-  it('finds nothing by an id that no text can be', async () => {
+  it('finds nothing by an id that contains NUL', async () => {
     await create();
 
     expect(await store.find('a\0')).toBeUndefined();

@@ -62,7 +62,7 @@ async function reserve(
     60_000,
   );
 
-  it('removes what has expired, and nothing else', async () => {
+  it('removes expired entries only', async () => {
     const now = Date.now();
     const keys = Array.from({ length: 6 }, () =>
       newClaim({ replayUntil: now, keepUntil: now + 1 }),
@@ -78,21 +78,23 @@ async function reserve(
     expect(rows).toEqual([{ id: kept.claim.key }]);
   });
 
-  it('holds a token for as long as the event, though a copy has brought it', async () => {
+  it('reserves a token for as long as its event, even if a copy of the event brought it', async () => {
     const token = randomBytes(32).toString('base64url');
     const first = await reserve(store);
     const copy = { ...first.claim, tokenKey: token, lease: 500 };
     expect(await store.reserve(copy)).toMatchObject({ status: 'in-progress' });
     await store.release(first);
     const again = await reserve(store, { ...copy, lease: 30_000 });
-    await sleep(600);
+    await database.pool.query(
+      `UPDATE ${schema}.replay SET expires_at = expires_at - interval '600 ms'`,
+    );
 
     expect(await store.reserve(newClaim({ tokenKey: token }))).toEqual({ status: 'conflict' });
     expect(await store.commit(again)).toBe(true);
     expect(await store.reserve(newClaim({ tokenKey: token }))).toEqual({ status: 'conflict' });
   });
 
-  it('stores digests, and nothing of the issuer', async () => {
+  it('stores digests, not the issuer', async () => {
     const one = newClaim({ issuer: 'https://secret-customer.example' });
     await reserve(store, one);
     const { rows } = await database.pool.query(`SELECT * FROM ${schema}.replay WHERE id = $1`, [
@@ -103,20 +105,23 @@ async function reserve(
   });
 
   describe('commitWith', () => {
-    it.each(['COMMIT', 'ROLLBACK'])('is as the transaction is: %s', async (end) => {
-      const reservation = await reserve(store);
-      const client = await database.pool.connect();
-      await client.query('BEGIN');
-      expect(await store.commitWith(client, reservation)).toBe(true);
-      await client.query(end);
-      client.release();
+    it.each(['COMMIT', 'ROLLBACK'])(
+      'records the event only if the transaction commits: %s',
+      async (end) => {
+        const reservation = await reserve(store);
+        const client = await database.pool.connect();
+        await client.query('BEGIN');
+        expect(await store.commitWith(client, reservation)).toBe(true);
+        await client.query(end);
+        client.release();
 
-      expect(await store.reserve(reservation.claim)).toMatchObject({
-        status: end === 'COMMIT' ? 'done' : 'in-progress',
-      });
-    });
+        expect(await store.reserve(reservation.claim)).toMatchObject({
+          status: end === 'COMMIT' ? 'done' : 'in-progress',
+        });
+      },
+    );
 
-    it('says that the lease was lost', async () => {
+    it('reports a lost lease', async () => {
       const { claim: one } = await reserve(store);
       const client = await database.pool.connect();
       await client.query('BEGIN');
@@ -127,7 +132,7 @@ async function reserve(
       expect(committed).toBe(false);
     });
 
-    it('refuses a client that would commit by itself', async () => {
+    it('refuses a client without an open transaction', async () => {
       const reservation = await reserve(store);
 
       await expect(store.commitWith(database.pool, reservation)).rejects.toMatchObject({
@@ -136,7 +141,7 @@ async function reserve(
     });
   });
 
-  it('records an event though a copy with its token has its locks in the other order', async () => {
+  it('records an event although a copy with the same token locks its rows in the other order', async () => {
     const claim = newClaim({ tokenKey: randomBytes(32).toString('base64url') });
     const patient = new PostgresReplayStore(database.pool, { schema, timeout: '30s' });
     const reservation = await reserve(patient, claim);
@@ -158,7 +163,7 @@ async function reserve(
     }
   }, 30_000);
 
-  it('can make its tables again, and says so where they are missing', async () => {
+  it('can create its tables again, and reports that they are missing', async () => {
     await store.migrate();
     const elsewhere = new PostgresReplayStore(database.pool, {
       schema: database.newSchema(),
@@ -212,7 +217,7 @@ async function beginOn(database: PGlite): Promise<ContractTransaction> {
 }
 
 describe('PostgresReplayStore without its server', () => {
-  it('says so in time where the server does not answer', async () => {
+  it('reports in time that the server does not answer', async () => {
     const clock = new TestClock();
     const client = { query: async () => new Promise(() => {}) };
     const answer = new PostgresReplayStore(client, { clock, timeout: '2s' }).reserve(newClaim());

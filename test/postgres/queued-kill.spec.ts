@@ -14,7 +14,7 @@ const url = urlOf('PostgreSQL');
   afterAll(async () => database.close());
 
   it(
-    `handles each event it has acknowledged once, over ${ROUNDS} kills`,
+    `handles each acknowledged event once, over ${ROUNDS} kills`,
     async () => {
       const schema = database.newSchema();
       const { lost, doubled } = await ledgerRounds({ url, schema, engine: 'server', place: '' });
@@ -31,7 +31,7 @@ describe('a receiver with a queue on PGlite that is killed', () => {
   afterAll(async () => rm(place, { recursive: true, force: true }));
 
   it(
-    `handles each event it has acknowledged once, over ${ROUNDS} kills`,
+    `handles each acknowledged event once, over ${ROUNDS} kills`,
     async () => {
       place = await mkdtemp(join(tmpdir(), 'webhooks-'));
       const { lost, doubled } = await ledgerRounds({ url, schema: '', engine: 'embedded', place });

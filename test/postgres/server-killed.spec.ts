@@ -26,7 +26,7 @@ if (program === undefined) {
     await server.remove();
   });
 
-  it('loses none of what it has acknowledged, and goes on when the server is back', async () => {
+  it('loses no acknowledged delivery, and continues when the server is back', async () => {
     const { acknowledged, refused, lost } = await loadThroughOutage(queue, server);
 
     expect(refused).toBeGreaterThan(0);

@@ -71,12 +71,12 @@ function asText({ payload, ...delivery }: WebhookDelivery): object {
     return delivered.get(id)!;
   }
 
-  it('is tested with every library that is opened', () => {
+  it('covers every supported library', () => {
     expect(libraries.map(({ name }) => name)).toEqual(LIBRARY_NAMES);
   });
 
   describe.each(LIBRARY_NAMES)('of %s', (name) => {
-    it('sends what was committed, and nothing before', async () => {
+    it('attempts committed deliveries, and none before the commit', async () => {
       const { transaction, run } = library(name);
       await transaction(async (tx) => {
         await run(tx, insertOrder(`${name}-committed`));
@@ -95,7 +95,7 @@ function asText({ payload, ...delivery }: WebhookDelivery): object {
       expect(await orderExists(`${name}-committed`)).toBe(true);
     });
 
-    it('sends nothing of what was rolled back', async () => {
+    it('attempts no delivery that was rolled back', async () => {
       const { transaction, run } = library(name);
       const undone = transaction(async (tx) => {
         await run(tx, insertOrder(`${name}-undone`));
@@ -108,7 +108,7 @@ function asText({ payload, ...delivery }: WebhookDelivery): object {
       expect(await orderExists(`${name}-undone`)).toBe(false);
     });
 
-    it('keeps what a savepoint released, and nothing of one that was rolled back', async () => {
+    it('keeps deliveries of a released savepoint, and none of one that was rolled back', async () => {
       const { transaction, nested } = library(name);
       const record = async (tx: unknown, part: string) =>
         queue.enqueue([due(`${name}-${part}`)], { tx });
@@ -127,7 +127,7 @@ function asText({ payload, ...delivery }: WebhookDelivery): object {
       expect(await queue.find([`${name}-inner-undone`])).toEqual([undefined]);
     });
 
-    it('says what is known already', async () => {
+    it('returns the receipts of known deliveries', async () => {
       const later = { ...due(`${name}-known`), notBefore: Date.now() + 60_000 };
       await queue.enqueue([later]);
       const { transaction } = library(name);
@@ -144,7 +144,7 @@ function asText({ payload, ...delivery }: WebhookDelivery): object {
       });
     });
 
-    it('carries every octet', async () => {
+    it('preserves every byte', async () => {
       const items = Object.entries(PAYLOADS).map(([what, bytes]): EnqueuedDelivery => {
         const { delivery, notBefore } = due(`${name}-${what}`);
         const payload = { kind: 'bytes', bytes, contentType: 'text/plain; x="?\'$1"' } as const;
@@ -157,7 +157,7 @@ function asText({ payload, ...delivery }: WebhookDelivery): object {
       }
     });
 
-    it('that takes no writes is rolled back whole, and says why without what was to be sent', async () => {
+    it('that is read-only is rolled back, and the error gives the reason without the payload', async () => {
       const { transaction, run } = library(name);
       const item = due(`${name}-readonly`);
       const refused = transaction(async (tx) => {
@@ -178,7 +178,7 @@ function asText({ payload, ...delivery }: WebhookDelivery): object {
       expect(await orderExists(`${name}-readonly`)).toBe(false);
     });
 
-    it('that has failed takes nothing, and says so', async () => {
+    it('that has failed records nothing, and the error says so', async () => {
       const { transaction, run } = library(name);
       const failed = transaction(async (tx) => {
         await Promise.resolve(run(tx, 'SELECT 1 / 0')).catch(() => {});
@@ -237,7 +237,7 @@ function asText({ payload, ...delivery }: WebhookDelivery): object {
     },
   );
 
-  it('is nothing that a library has besides its transactions', async () => {
+  it('cannot be a client or a pool of a library', async () => {
     const handles = libraries.flatMap(({ outside }) => Object.entries(outside));
     expect(handles.map(([what]) => what)).toEqual([
       'a Pool',
@@ -270,7 +270,7 @@ function asText({ payload, ...delivery }: WebhookDelivery): object {
     });
   });
 
-  it('of Knex keeps a question mark that is an operator', async () => {
+  it('of Knex keeps a question mark in an operator', async () => {
     const statement = `SELECT '{"a":1}'::jsonb ? $1 AS has`;
 
     await library('Knex').transaction(async (trx) => {
@@ -281,8 +281,8 @@ function asText({ payload, ...delivery }: WebhookDelivery): object {
   });
 });
 
-describe('A statement with its values written into it', () => {
-  it('has only texts and numbers', async () => {
+describe('a statement with literals in place of its parameters', () => {
+  it('takes strings and finite numbers only', async () => {
     const { sqlLiterals } = await import('../../lib/postgres/sql-text.js');
 
     expect(sqlLiterals("a = $2 AND b = '$' AND c = $1", ["it's \\ $2", 7])).toBe(
