@@ -19,10 +19,10 @@ interface ClaimLoopParts {
   readonly pollInterval: number;
 }
 
-/** Milliseconds, doubled each time, up to which the database is left alone while it is away. */
-const LONGEST_PAUSE = 30_000;
+/** Maximum of milliseconds between two claims while the database is unavailable. */
+const MAX_PAUSE = 30_000;
 
-/** Claims due jobs while there are free slots for them, and runs each by itself. */
+/** Claims due jobs while there are free slots, and runs each of them. */
 export class ClaimLoop {
   private readonly jobs = new Map<string, ClaimedJob>();
   private readonly lanes: LaneSlots;
@@ -84,7 +84,7 @@ export class ClaimLoop {
       if (this.pauses === 0 && !this.stopped) this.parts.onOutage(error);
       this.backlog.forget();
       const pause = this.parts.pollInterval * 2 ** Math.min(this.pauses++, 10);
-      next = this.parts.clock.now() + Math.min(pause, LONGEST_PAUSE);
+      next = this.parts.clock.now() + Math.min(pause, MAX_PAUSE);
     }
     this.asking = false;
     if (this.stopped) this.notifyIdle();
@@ -109,12 +109,12 @@ export class ClaimLoop {
   private async claimOutsideBacklog(): Promise<void> {
     const { clock } = this.parts;
     const start = clock.now();
-    const dueSince = this.backlog.scannedUntil(start);
+    const dueSince = this.backlog.startOfScan(start);
     const free = Object.entries(this.lanes.freeSlots(start).lanes);
     const full = free.filter(([, slots]) => slots <= 0).map(([lane]) => lane);
     if ((await this.claim({ dueSince, limit: this.freeSlots })) > 0) return;
-    // Whatever else is due waits for a slot of a full lane.
-    this.backlog.scanned({ from: dueSince, start, end: clock.now(), full });
+    // All other due jobs are in full lanes.
+    this.backlog.recordScan({ from: dueSince, start, end: clock.now(), full });
     this.mayBeMore = false;
   }
 
@@ -150,24 +150,24 @@ export class ClaimLoop {
   }
 }
 
-/** Milliseconds before now that every scan looks at again: for jobs that a transaction or another clock dates back. */
+/** Milliseconds that scans overlap, for jobs that a transaction or another clock dates back. */
 const OVERLAP = 5_000;
-/** Milliseconds between two scans of the whole backlog, at least. */
+/** Minimum of milliseconds between two scans of the whole backlog. */
 const RESCAN_INTERVAL = 5_000;
-/** A scan of the whole backlog takes at most 1 part in this many of the time. */
+/** Scans of the whole backlog take at most 1 part in this many of the time. */
 const RESCAN_SHARE = 20;
 
 /**
- * The lanes whose due jobs wait for a free slot of their lane.
+ * The lanes with due jobs but without a free slot.
  *
- * A claim passes over the due jobs of full lanes, which may be many: of an endpoint that is slow, or was away. They are passed over
- * once; afterwards claims begin where that scan ended, and a lane that gets a free slot is asked for by itself.
+ * A claim has to skip the due jobs of full lanes, and a slow endpoint may have many. They are skipped once: later claims start
+ * where that scan ended, and a lane that gets a free slot is claimed from by itself.
  */
 class LaneBacklog {
   private readonly waiting = new Set<string>();
-  /** Epoch milliseconds up to which due jobs are in these lanes only; `undefined` while there is no such lane. */
+  /** Epoch milliseconds until which due jobs are in these lanes only; `undefined` if there are no such lanes. */
   private until: number | undefined;
-  /** Epoch milliseconds of the next scan of everything, for jobs that became due again without being recorded anew. */
+  /** Epoch milliseconds of the next scan of the whole backlog, which also finds jobs whose lease has expired. */
   private rescanAt = 0;
 
   get lanes(): readonly string[] {
@@ -187,19 +187,19 @@ class LaneBacklog {
     if (this.isEmpty) this.forget();
   }
 
-  /** The next claim looks at everything again. */
+  /** Makes the next claim scan the whole backlog. */
   forget(): void {
     this.waiting.clear();
     this.until = undefined;
   }
 
-  /** @returns where a claim begins, in epoch milliseconds; `undefined`: at the first due job */
-  scannedUntil(now: number): number | undefined {
+  /** @returns epoch milliseconds of the first due time to claim; `undefined` for the earliest */
+  startOfScan(now: number): number | undefined {
     return now >= this.rescanAt || this.until === undefined ? undefined : this.until - OVERLAP;
   }
 
-  /** A scan has found no job but those of full lanes. */
-  scanned(scan: {
+  /** Records a scan that found only jobs of full lanes. */
+  recordScan(scan: {
     readonly from: number | undefined;
     readonly start: number;
     readonly end: number;
@@ -214,7 +214,7 @@ class LaneBacklog {
   }
 }
 
-/** A damaged record must not end the process: its handler fails, and it is retried. */
+/** A damaged record must not stop the process: its attempt fails, and is retried. */
 function laneOf({ data }: ClaimedJob): string {
   try {
     return laneOfStored(data.delivery);
