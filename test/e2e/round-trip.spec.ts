@@ -141,8 +141,10 @@ describe('publishing', () => {
     publisher?: WebhookPublisherOptions,
   ): Promise<[WebhookPublisher, InMemoryWebhookTransport]> => {
     const transport = new InMemoryWebhookTransport();
+    // A module with neither receiver nor publisher does not start.
+    const receiver = { issuers: [{ issuer: ISSUER, secret: SECRET }] };
     const testing = await Test.createTestingModule({
-      imports: [WebhookModule.forRoot({ publisher })],
+      imports: [WebhookModule.forRoot({ publisher, receiver })],
     })
       .overrideProvider(HttpService)
       .useValue(transport)
