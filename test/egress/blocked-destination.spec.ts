@@ -27,7 +27,7 @@ describe('blockedDestination', () => {
     expect(blockedDestination(error)).toBeUndefined();
   });
 
-  it('comes to an end in a circle of causes', () => {
+  it('ends in a cycle of causes', () => {
     const one = new Error('one');
     const other = new Error('other', { cause: one });
     one.cause = other;

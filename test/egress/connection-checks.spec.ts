@@ -4,8 +4,8 @@ import { describe, expect, it } from '@jest/globals';
 import { watchPeer } from '../../lib/egress/guarded-agent.js';
 import { EgressPolicy } from '../../lib/egress/egress-policy.js';
 
-describe('a connection that is gone as soon as it is there', () => {
-  it('fails, so that a client that waits for TLS hears of it', async () => {
+describe('a connection that is reset at once', () => {
+  it('fails with an error, so that a client that waits for TLS stops waiting', async () => {
     const socket = new Socket();
     watchPeer(new EgressPolicy({}), socket);
     const failed = once(socket, 'error');

@@ -24,16 +24,6 @@ describe.each(Object.entries(HOSTILE_URLS))('EgressPolicy refuses %s', (_, urls)
   });
 });
 
-describe('the lists of URLs', () => {
-  const hostile = Object.values(HOSTILE_URLS).flat();
-
-  it('hold enough of both kinds, each once', () => {
-    expect(new Set(hostile).size).toBe(hostile.length);
-    expect(hostile.length).toBeGreaterThanOrEqual(200);
-    expect(new Set(GOOD_URLS).size).toBeGreaterThanOrEqual(40);
-  });
-});
-
 describe('EgressPolicy.checkUrl', () => {
   it.each(GOOD_URLS)('passes %s', (url) => {
     expect(new EgressPolicy({}).checkUrl(url).href).toBe(new URL(url).href);
@@ -56,7 +46,7 @@ describe('EgressPolicy.checkUrl', () => {
     expect(new EgressPolicy({ allowedPorts: [port] }).checkUrl(url).href).toBe(url);
   });
 
-  it('takes a URL object, and judges it as its text', () => {
+  it('checks a URL object as its string', () => {
     const policy = new EgressPolicy({});
 
     expect(policy.checkUrl(new URL('https://example.com/a')).href).toBe('https://example.com/a');
@@ -161,7 +151,7 @@ describe('EgressPolicy.checkAddress', () => {
       { allowPrivateNetworks: true, allowedAddresses: ['192.0.2.0/24'] },
       [...PUBLIC, ...PRIVATE, '192.0.2.1'],
     ],
-  ])('opens with %s just that', (_, options, expected) => {
+  ])('allows exactly what %s names', (_, options, expected) => {
     const policy = new EgressPolicy(options);
     const open = [...PUBLIC, ...PRIVATE, ...NEVER].filter(
       (address) => outcome(() => policy.checkAddress(address)) === 'passed',
@@ -182,7 +172,7 @@ describe('EgressPolicy.checkAddress', () => {
     );
   });
 
-  it('looks behind a zone', () => {
+  it('ignores the zone of an address', () => {
     expect(() => new EgressPolicy({}).checkAddress('fe80::1%eth0')).toThrow(/link-local/);
   });
 });
@@ -207,7 +197,7 @@ describe('EgressPolicy.checkDestination', () => {
     await expect(check(lookupOf(addresses))).rejects.toMatchObject(BLOCKED);
   });
 
-  it('does not tell what the name resolves to', async () => {
+  it('does not disclose what the name resolves to', async () => {
     await expect(check(lookupOf(['10.20.30.40']))).rejects.toMatchObject({
       message: expect.stringMatching(
         /^(?!.*10\.20\.30\.40).*"hooks\.example".*10\.0\.0\.0\/8/,
@@ -215,11 +205,11 @@ describe('EgressPolicy.checkDestination', () => {
     });
   });
 
-  it('leaves a name that does not resolve now to the attempt', async () => {
+  it('passes a name that does not resolve now, since every attempt checks again', async () => {
     await expect(check(lookupOf('ENOTFOUND'))).resolves.toBeInstanceOf(URL);
   });
 
-  it('asks no resolver about an address', async () => {
+  it('does not look up a literal address', async () => {
     const asked: string[] = [];
     await check(lookupOf(['10.0.0.1'], asked), 'https://8.8.8.8/');
     await expect(check(lookupOf(['8.8.8.8'], asked), 'https://0x7f.1/')).rejects.toMatchObject(
@@ -229,7 +219,7 @@ describe('EgressPolicy.checkDestination', () => {
     expect(asked).toEqual([]);
   });
 
-  it('judges localhost by what it resolves to when one loopback is open', async () => {
+  it('checks what localhost resolves to if one loopback is allowed', async () => {
     const ipv4 = new EgressPolicy({ allowedAddresses: ['127.0.0.1'] });
 
     await expect(
@@ -253,7 +243,7 @@ describe('EgressPolicy.faults', () => {
     ).toEqual([]);
   });
 
-  it('lists every fault with its place and a remedy', () => {
+  it('lists every fault with its path and a remedy', () => {
     const options = {
       allowHttp: 'false',
       allowPrivateNetworks: 1,
@@ -271,7 +261,7 @@ describe('EgressPolicy.faults', () => {
     );
   });
 
-  it('wants a list of addresses', () => {
+  it('requires a list of addresses', () => {
     const options = { allowedAddresses: '10.0.0.0/8' } as unknown as EgressOptions;
 
     expect(EgressPolicy.faults(options)).toEqual([

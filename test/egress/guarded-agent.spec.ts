@@ -109,7 +109,7 @@ describe('guarded agents', () => {
     },
   );
 
-  it('ignore a lookup a request brings along', async () => {
+  it('ignore the lookup option of a request', async () => {
     const { httpAgent } = agentsFor({}, { lookup: lookupOf(['10.0.0.1']) });
     const lookup = lookupOf(['127.0.0.1']);
 
@@ -146,7 +146,7 @@ describe('guarded agents', () => {
     expect(connections).toBe(0);
   });
 
-  it('look at the address that was reached, whatever was said before', async () => {
+  it('check the address that the socket connected to', async () => {
     class Credulous extends EgressPolicy {
       override checkResolved(): void {
         // As if the lookup had been deceived.
@@ -251,7 +251,7 @@ describe('axios over guarded agents', () => {
     expect(target.connections).toBe(0);
   });
 
-  it('meets the guard again behind a redirect it was not meant to follow', async () => {
+  it('checks the target of a redirect too', async () => {
     const redirecting = http.createServer((_request, response) => {
       response.writeHead(302, { location: `http://127.0.0.1:${target.port}/` }).end();
     });
@@ -287,7 +287,7 @@ describe('TLS through guarded agents', () => {
 
   afterEach(() => tlsTarget.close());
 
-  it('trusts what it is told to trust', async () => {
+  it('trusts the configured authorities', async () => {
     tlsTarget = await startTlsTarget();
 
     expect(await callTls(agentsFor(allowed, { lookup, tls: { ca: targetCertificate() } }))).toBe(
@@ -318,7 +318,7 @@ describe('TLS through guarded agents', () => {
     });
   });
 
-  it('speaks no TLS older than 1.2, which an ordinary agent can be asked to', async () => {
+  it('refuses TLS older than 1.2', async () => {
     const old = { minVersion: 'TLSv1', ciphers: 'DEFAULT@SECLEVEL=0' } as const;
     tlsTarget = await startTlsTarget({ ...old, maxVersion: 'TLSv1.1' });
     const agents = agentsFor(allowed, { lookup, tls: { ca: targetCertificate() } });

@@ -56,7 +56,7 @@ async function attempt(url: string): Promise<unknown> {
     );
 }
 
-describe('an attempt whose URL nobody has checked', () => {
+describe('an attempt with an unchecked URL', () => {
   it.each(URLS)('ends before a connection: %j', async (url) => {
     const failure = await attempt(url);
 
@@ -79,14 +79,14 @@ describe('an attempt whose URL nobody has checked', () => {
 });
 
 describe('the canary', () => {
-  it('sings where the address is allowed', async () => {
+  it('is reached if its address is allowed', async () => {
     agents = createGuardedAgents(new EgressPolicy({ allowedAddresses: ['127.0.0.1'] }));
 
     expect(await attempt('http://127.0.0.1/')).toBe(204);
     expect(wayOut.tried).toEqual(['127.0.0.1']);
   });
 
-  it('is all that can be reached: other addresses are stopped below the agents', async () => {
+  it('is the only reachable server: other connections fail below the agents', async () => {
     agents = createGuardedAgents(new EgressPolicy({ allowedAddresses: ['192.0.2.1'] }));
 
     expect(await attempt('http://192.0.2.1/')).toMatchObject({

@@ -80,7 +80,7 @@ describe('neither token nor secret nor payload is shown', () => {
     expectNothingShown();
   });
 
-  it('by what is refused', async () => {
+  it('by a refused call', async () => {
     const { publisher } = bench;
     const cycle: Record<string, unknown> = { [marker]: marker };
     cycle[marker] = cycle;
@@ -114,7 +114,7 @@ describe('neither token nor secret nor payload is shown', () => {
     expectNothingShown();
   });
 
-  it('by an interceptor or a stand-in that throws the request about', async () => {
+  it('by an interceptor or a fake that attaches the request to its error', async () => {
     await bench.stop();
     const request = (config: unknown) =>
       throwError(() => Object.assign(new Error(inspect(config)), { config }));
@@ -170,7 +170,7 @@ it.each<[string, Parameters<typeof PublisherBench.start>[0]]>([
   ['keys', { secret: undefined, keys: [secret, { kid: 'a', key: secret }] }],
   ['a provider', { secret: undefined, keys: new Keys() }],
   ['a signer', { secret: undefined, key: signer }],
-])('a publisher with %s does not hold it where it would be printed', async (_, options) => {
+])('a publisher with %s does not print it', async (_, options) => {
   await restart(options);
   await bench.publisher.send('crm', 'order.created', data);
   const parts = [WebhookPublisher, WebhookSender, WebhookJwks, PUBLISHER_OPTIONS].map((part) =>
@@ -234,7 +234,7 @@ function toJson(value: unknown): string {
   }
 }
 
-it('is looked for where it would be found', () => {
+it('is detected by this check if it leaks', () => {
   shown.push(Object.assign(new Error('x'), { config: { data } }));
 
   expect(() => expectNothingShown()).toThrow(marker);

@@ -11,7 +11,7 @@ const good = { issuer: 'https://billing.example', secret };
 const crm = { id: 'crm', url: 'https://crm.example/webhooks' };
 
 describe('resolvePublisherOptions', () => {
-  it('fills what is left out', () => {
+  it('fills in the defaults', () => {
     const { resolved, faults } = resolve({ ...good, endpoints: [crm] });
 
     expect(faults).toEqual([]);
@@ -34,7 +34,7 @@ describe('resolvePublisherOptions', () => {
     expect(resolved!.endpoints[0]!.signer).toBe(resolved!.defaults.signer);
   });
 
-  it('lets an endpoint differ, and lends it the rest', () => {
+  it('lets an endpoint override settings of the publisher', () => {
     const { resolved } = resolve({
       ...good,
       timeout: '3s',
@@ -53,7 +53,7 @@ describe('resolvePublisherOptions', () => {
     expect(resolved!.endpoints[0]!.signer).not.toBe(resolved!.defaults.signer);
   });
 
-  it('keeps the queue it is given, in production too', () => {
+  it('uses the configured queue, also in production', () => {
     const queue = new InProcessQueue();
 
     expect(resolve({ ...good, queue }, true).resolved!.queue).toBe(queue);
@@ -215,13 +215,13 @@ describe('resolvePublisherOptions', () => {
     ]);
   });
 
-  it('refuses two endpoints under one id', () => {
+  it('refuses two endpoints with the same id', () => {
     expect(faultsOf({ ...good, endpoints: [crm, crm] })).toEqual([
       { path: 'publisher.endpoints[1].id', message: expect.stringContaining('unique') },
     ]);
   });
 
-  it('wants the queue chosen in production', () => {
+  it('requires a queue in production', () => {
     expect(resolve(good, true).faults).toEqual([
       {
         path: 'publisher.queue',
@@ -230,7 +230,7 @@ describe('resolvePublisherOptions', () => {
     ]);
   });
 
-  it('lists all faults at once, each where it lies, and quotes no secret', () => {
+  it('lists all faults at once, each with its path, and no secret', () => {
     const faults = faultsOf({
       issuer: '',
       secret: weak,

@@ -122,7 +122,7 @@ describe('swt-draft-00', () => {
     },
   );
 
-  it('stamps nothing at all as zero bytes', async () => {
+  it('signs the digest of zero bytes for an event without data', async () => {
     await (await publisher({ profile: OLD, method: 'POST' })).send(wire.url, 'order.created');
 
     const [request] = wire.requests as [WireRequest];
@@ -235,7 +235,7 @@ describe('swt-draft-02', () => {
     expect(read(request, [NEW])).toMatchObject({ source: 'none' });
   });
 
-  it('counts the attempts before this one', async () => {
+  it('carries the number of earlier attempts', async () => {
     const publish = await publisher({ profile: NEW });
     wire.script = (_request, index) => ({ status: index < 2 ? 500 : 204 });
 
@@ -274,7 +274,7 @@ describe('the profile', () => {
     ]);
   });
 
-  it('is in what is signed for another client, too', async () => {
+  it('applies to sign too', async () => {
     const request = await (
       await publisher()
     ).sign(wire.url, 'order.created', small, { profile: NEW });
@@ -332,7 +332,7 @@ describe('the profile', () => {
     expect(wire.requests).toHaveLength(2);
   });
 
-  it('finds at start-up what does not fit', () => {
+  it('reports combinations that do not fit at start-up', () => {
     const { privateKey } = generateKeyPairSync('ed25519');
     const key = { alg: 'EdDSA', key: privateKey } as const;
     const url = 'https://crm.example/webhooks';

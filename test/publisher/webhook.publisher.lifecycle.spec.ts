@@ -23,13 +23,13 @@ afterEach(async () => {
 });
 
 describe('at start-up', () => {
-  it('says once that a crash loses what the queue holds', async () => {
+  it('logs once that a crash loses pending deliveries', async () => {
     await bench.module.init();
 
     expect(bench.logs('log').filter((line) => line.includes('a crash loses'))).toHaveLength(1);
   });
 
-  it('begins to deliver what the queue holds already', async () => {
+  it('starts to deliver what is already queued', async () => {
     await bench.stop();
     const queue = new InProcessQueue({ clock: new TestClock() });
     await queue.enqueue([{ delivery: recorded({ endpointId: 'crm' }), notBefore: 0 }]);
@@ -54,7 +54,7 @@ describe('at start-up', () => {
     expect(bench.reports[0]!.outcome).toEqual({ type: 'dead', reason, attempts });
   });
 
-  it('tries again to take from a queue that was not there yet', async () => {
+  it('consumes the queue once it is available', async () => {
     class Late extends InProcessQueue {
       private calls = 0;
 
@@ -86,7 +86,7 @@ describe('at shutdown', () => {
     expect(bench.logs('warn')).toEqual([]);
   });
 
-  it('waits no longer than it may, aborts the rest and says how many are left', async () => {
+  it('stops waiting at the shutdown timeout, aborts the rest and logs how many are left', async () => {
     receiver.script = () => 'hang';
     const sent = bench.publisher.send('crm', 'order.created', {});
     const failed = expect(sent).rejects.toMatchObject({ code: 'shutting_down' });
@@ -100,7 +100,7 @@ describe('at shutdown', () => {
     expect(bench.logs('warn')).toEqual([expect.stringMatching(/^2 deliveries .* lost\.$/)]);
   });
 
-  it('lets go of a request that nothing else would end', async () => {
+  it('aborts a request that would never end', async () => {
     let isCancelled = false;
     const never = new Observable<never>(() => () => (isCancelled = true));
     await bench.stop();
@@ -116,7 +116,7 @@ describe('at shutdown', () => {
     expect(isCancelled).toBe(true);
   });
 
-  it('counts no attempt that it cuts off, and gives nothing up for it', async () => {
+  it('does not count an aborted attempt', async () => {
     await bench.stop();
     bench = await PublisherBench.start({
       endpoints: [{ id: 'crm', url: receiver.url, timeout: '60s' }],
@@ -150,7 +150,7 @@ describe('at shutdown', () => {
     expect(await sent).toMatchObject({ status: 'scheduled', failureReason: 'timeout' });
   });
 
-  it('refuses everything new', async () => {
+  it('refuses new events', async () => {
     await bench.module.close();
 
     for (const call of [
@@ -162,7 +162,7 @@ describe('at shutdown', () => {
     }
   });
 
-  it('leaves no wake-up behind', async () => {
+  it('leaves no timer behind', async () => {
     await bench.publisher.send('crm', 'order.created', {});
     await bench.publisher.publish('order.created', {}, { delay: '1h' });
     await bench.module.close();

@@ -27,7 +27,7 @@ afterEach(async () => {
 });
 
 describe('a delivery that fails', () => {
-  it('is attempted by the schedule, ten times, and then given up', async () => {
+  it('is attempted ten times on schedule, and then given up', async () => {
     receiver.script = () => ({ status: 500 });
     const start = bench.clock.now();
     const times: number[] = [];
@@ -57,7 +57,7 @@ describe('a delivery that fails', () => {
     ]);
   });
 
-  it('is signed anew every time: fresh times and jti, the same txn and octets', async () => {
+  it('is signed again for every attempt: new times and jti, the same txn and bytes', async () => {
     receiver.script = () => ({ status: 500 });
     const { id } = await bench.publisher.publish('order.created', ['x']);
     await attempts(3);
@@ -71,7 +71,7 @@ describe('a delivery that fails', () => {
     );
   });
 
-  it('keeps its jti where the endpoint tells duplicates by it', async () => {
+  it('keeps its jti if the endpoint is configured with jti: delivery', async () => {
     receiver.script = () => ({ status: 500 });
     const { deliveries } = await bench.publisher.publish('refund.paid', ['x']);
     await attempts(2);
@@ -124,7 +124,7 @@ describe('the outcome of an attempt', () => {
     expect(receiver.requests).toHaveLength(2);
   });
 
-  it('is a time that can be told, whatever the schedule says', async () => {
+  it('is a valid time, whatever the schedule returns', async () => {
     receiver.script = () => ({ status: 500 });
     bench = await restarted({
       retry: { jitter: 0, schedule: (attempt) => (attempt === 1 ? 0 : Number.MAX_VALUE) },
@@ -204,7 +204,7 @@ describe('without an answer, the first attempt is', () => {
     });
   });
 
-  it('timed out also when the answer only drips', async () => {
+  it('timed out if the answer drips', async () => {
     receiver.script = () => 'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\ndrip';
     const sent = bench.publisher.send('crm', 'order.created', ['x']);
     await receiver.received(1);
@@ -213,7 +213,7 @@ describe('without an answer, the first attempt is', () => {
     expect(await sent).toMatchObject({ failureReason: 'timeout' });
   });
 
-  it('scheduled when nobody listens', async () => {
+  it('scheduled if the connection is refused', async () => {
     const gone = await WireReceiver.start();
     const { url } = gone;
     await gone.stop();

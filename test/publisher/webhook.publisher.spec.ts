@@ -49,7 +49,7 @@ describe('publish', () => {
     );
   });
 
-  it('speaks to each endpoint as it is configured', async () => {
+  it('uses the settings of each endpoint', async () => {
     await bench.publisher.publish('order.created', { id: 7 });
     await receiver.received(3);
 
@@ -59,7 +59,7 @@ describe('publish', () => {
     expect(at('/deep').claims.aud).toBeUndefined();
   });
 
-  it("crosses no tenant's border", async () => {
+  it('publishes to the endpoints of the tenant only', async () => {
     const { deliveries } = await bench.publisher.publish('order.created', {}, { tenant: 'acme' });
     const others = await bench.publisher.publish('order.created', {}, { tenant: 'other' });
 
@@ -82,7 +82,7 @@ describe('publish', () => {
     expect(receiver.requests).toHaveLength(3);
   });
 
-  it('waits as long as it is told', async () => {
+  it('delays the first attempt by the option delay', async () => {
     await bench.publisher.publish('order.created', {}, { delay: '10s' });
     await bench.clock.advance(9_999);
     expect(bench.reports).toEqual([]);
@@ -91,7 +91,7 @@ describe('publish', () => {
     await bench.reported(3);
   });
 
-  it('resolves when it is recorded, before anything is delivered', async () => {
+  it('resolves once it is recorded, before it is delivered', async () => {
     receiver.script = () => 'hang';
 
     await expect(bench.publisher.publish('order.created', {})).resolves.toBeDefined();
@@ -100,7 +100,7 @@ describe('publish', () => {
     await bench.reported(3);
   });
 
-  it('refuses what the queue cannot hold, and records nothing of it', async () => {
+  it('rejects what the queue cannot hold, and records nothing', async () => {
     await bench.stop();
     const endpoints = ['a', 'b', 'c'].map((id) => ({ id, url: receiver.url }));
     const queue = new InProcessQueue({ maxPending: 2 });
@@ -259,7 +259,7 @@ describe('an error of the publisher', () => {
 });
 
 describe('send', () => {
-  it('reaches an endpoint that has not subscribed', async () => {
+  it('sends to an endpoint that has not subscribed', async () => {
     const result = await bench.publisher.send('orders', 'refund.paid', { id: 7 }, { id: 'r7' });
 
     expect(result).toEqual({
@@ -298,7 +298,7 @@ describe('send', () => {
     });
   });
 
-  it('gives up at once where a name resolves to an address that is blocked', async () => {
+  it('fails at once if a name resolves to a blocked address', async () => {
     await bench.stop();
     bench = await PublisherBench.start({ allowedAddresses: [] });
     const url = `http://localhost.:${receiver.port}/`;
@@ -313,7 +313,7 @@ describe('send', () => {
     expect(receiver.requests).toEqual([]);
   });
 
-  it('gives the same result for the same id, at once and later', async () => {
+  it('returns the same result for the same id, concurrently and later', async () => {
     receiver.script = () => ({ status: 500 });
     const send = () => bench.publisher.send('all', 'order.created', {}, { id: 'once' });
     const [first, second] = await Promise.all([send(), send()]);
@@ -323,7 +323,7 @@ describe('send', () => {
     expect(receiver.requests).toHaveLength(1);
   });
 
-  it('tells what the queue remembers of an event that was published before', async () => {
+  it('reports the state of a delivery that the queue already knows', async () => {
     await bench.publisher.publish('refund.failed', {}, { id: 'known' });
     await bench.reported(1);
     await bench.clock.advance(0);
@@ -338,7 +338,7 @@ describe('send', () => {
     expect(receiver.requests).toHaveLength(1);
   });
 
-  it('aborts nobody but the caller whose signal it is', async () => {
+  it('aborts only the caller whose signal is aborted', async () => {
     const abort = new AbortController();
     const send = (signal?: AbortSignal) =>
       bench.publisher.send('all', 'order.created', {}, { id: 'shared', signal });
@@ -354,7 +354,7 @@ describe('send', () => {
     expect(receiver.requests).toHaveLength(1);
   });
 
-  it('stops waiting when it is aborted; the delivery goes on', async () => {
+  it('stops waiting when it is aborted; the delivery continues', async () => {
     receiver.script = () => 'hang';
     const abort = new AbortController();
     const sent = bench.publisher.send('all', 'order.created', {}, { signal: abort.signal });
@@ -436,7 +436,7 @@ describe("an application's own HttpService", () => {
     });
   });
 
-  it('keeps an adapter of its own, and is told what the guard cannot watch', async () => {
+  it('keeps its own adapter, with a warning that the egress guard cannot check its connections', async () => {
     const urls: unknown[] = [];
     bench.http.axiosRef.defaults.adapter = async (config) => {
       urls.push(config.url);

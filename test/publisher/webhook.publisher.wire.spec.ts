@@ -52,7 +52,7 @@ describe('on the wire, an event with a small object', () => {
     expect(receiver.requests[0]!.claims.webhook).toEqual({ event: 'ping.sent' });
   });
 
-  it('leaves the connection in step: the next request is understood', async () => {
+  it('keeps the connection usable for the next request', async () => {
     for (let count = 0; count < 3; count++) {
       await bench.publisher.send(receiver.url, 'order.created', { count });
     }
@@ -138,7 +138,7 @@ describe('on the wire, an event that does not fit', () => {
     });
   });
 
-  it('sends what the bytes were when it was published', async () => {
+  it('sends the bytes as they were when the event was published', async () => {
     const bytes = Buffer.from('before');
     const sent = bench.publisher.send(receiver.url, 'file.stored', bytes, { contentType: 'a/b' });
     bytes.fill('x');
@@ -170,7 +170,7 @@ describe('on the wire, an event that does not fit', () => {
 });
 
 describe('on demand', () => {
-  it('sends a POST where HEAD would do', async () => {
+  it('sends a POST although HEAD would fit', async () => {
     await bench.publisher.send(receiver.url, 'order.created', { id: 7 }, { method: 'POST' });
 
     expect(receiver.requests[0]).toMatchObject({ method: 'POST', body: Buffer.from('{"id":7}') });
@@ -197,7 +197,7 @@ describe('on demand', () => {
     expect(receiver.requests).toEqual([]);
   });
 
-  it('never follows a HEAD on demand with a POST', async () => {
+  it('never follows an explicit HEAD with a POST', async () => {
     receiver.script = () => ({ status: 405 });
     const result = await bench.publisher.send(
       receiver.url,
@@ -250,7 +250,7 @@ describe('HEAD falls back to POST within the attempt', () => {
     expect(receiver.requests.map(({ method }) => method)).toEqual(['HEAD']);
   });
 
-  it('remembers a destination whose POST was then acknowledged', async () => {
+  it('uses POST from then on if the POST was acknowledged', async () => {
     receiver.script = ({ method }) => ({ status: method === 'HEAD' ? 404 : 204 });
     await bench.publisher.send(receiver.url, 'order.created', { id: 1 });
     await bench.publisher.send(receiver.url, 'order.created', { id: 2 });
@@ -258,7 +258,7 @@ describe('HEAD falls back to POST within the attempt', () => {
     expect(receiver.requests.map(({ method }) => method)).toEqual(['HEAD', 'POST', 'POST']);
   });
 
-  it('remembers nothing where the POST failed too', async () => {
+  it('starts with HEAD again if the POST failed too', async () => {
     receiver.script = () => ({ status: 404 });
     await bench.publisher.send(receiver.url, 'order.created', { id: 1 });
     await bench.publisher.send(receiver.url, 'order.created', { id: 2 });
@@ -266,7 +266,7 @@ describe('HEAD falls back to POST within the attempt', () => {
     expect(receiver.requests.map(({ method }) => method)).toEqual(['HEAD', 'POST', 'HEAD', 'POST']);
   });
 
-  it('keeps the one deadline for both', async () => {
+  it('applies one timeout to both', async () => {
     receiver.script = ({ method }) => (method === 'HEAD' ? { status: 404 } : 'hang');
     const sent = bench.publisher.send(receiver.url, 'order.created', { id: 1 });
     await receiver.received(2);
@@ -342,7 +342,7 @@ describe("whatever the application's HttpService is set up for", () => {
     });
   });
 
-  it('takes an empty 204 for what it is', async () => {
+  it('accepts an empty 204', async () => {
     preset({ transformResponse: [(data: string) => JSON.parse(data)] });
 
     expect(await bench.publisher.send(receiver.url, 'order.created', {})).toMatchObject({
@@ -351,7 +351,7 @@ describe("whatever the application's HttpService is set up for", () => {
     });
   });
 
-  it('names an interceptor that hides the answers, once', async () => {
+  it('warns once about an interceptor that hides the answers', async () => {
     const { response } = bench.http.axiosRef.interceptors;
     const unwrap = response.use(({ data }) => data);
     const send = () => bench.publisher.send(receiver.url, 'order.created', {});
@@ -365,7 +365,7 @@ describe("whatever the application's HttpService is set up for", () => {
     expect(bench.logs('warn')).toEqual([expect.stringMatching(/interceptor.*response\.data/)]);
   });
 
-  it('goes by no proxy of the environment', async () => {
+  it('ignores a proxy from the environment', async () => {
     const proxy = await WireReceiver.start();
     process.env['http_proxy'] = `http://127.0.0.1:${proxy.port}`;
     try {
@@ -395,7 +395,7 @@ describe("whatever the application's HttpService is set up for", () => {
 });
 
 describe('sign', () => {
-  it('gives a HEAD to be sent by somebody else', async () => {
+  it('returns a HEAD for the caller to send', async () => {
     const request = await bench.publisher.sign(
       receiver.url,
       'order.created',
@@ -417,7 +417,7 @@ describe('sign', () => {
     expect(receiver.requests).toEqual([]);
   });
 
-  it('gives a POST with the octets that its token speaks of', async () => {
+  it('returns a POST with the bytes that its token authenticates', async () => {
     const { url, ...request } = await bench.publisher.sign(receiver.url, 'order.created', [1, 2]);
     await fetch(url, request);
 
@@ -425,7 +425,7 @@ describe('sign', () => {
     expect(receiver.requests[0]!.body.toString()).toBe('[1,2]');
   });
 
-  it('refuses HEAD where it cannot carry the data', async () => {
+  it('refuses HEAD if it cannot carry the data', async () => {
     await expect(
       bench.publisher.sign(receiver.url, 'order.created', [1], { method: 'HEAD' }),
     ).rejects.toMatchObject({ code: 'invalid_option' });

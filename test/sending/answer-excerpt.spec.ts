@@ -46,7 +46,7 @@ describe('excerptOf', () => {
     ['of somebody else', `not ${another}, thanks`, 'not [token], thanks'],
     ['several times', `${token} ${another} ${token}`, '[token] [token] [token]'],
     ['behind a letter', `x${token}`, '[token]'],
-  ])('takes a token out: %s', (_, body, expected) => {
+  ])('redacts a token: %s', (_, body, expected) => {
     expect(excerpt(body)).toBe(expected);
   });
 
@@ -56,7 +56,7 @@ describe('excerptOf', () => {
     expect(excerpt(`got ${dots} there`)).toBe('got [token] there');
   });
 
-  it('takes the parts of a token out one by one, and those that are cut', () => {
+  it('redacts each part of a token, and parts that are cut', () => {
     const [header, payload, signature] = token.split('.') as [string, string, string];
     const body = JSON.stringify({ header, payload, signature, begins: token.slice(0, 40) });
 
@@ -68,7 +68,7 @@ describe('excerptOf', () => {
     });
   });
 
-  it('takes a token out of lines it was broken into', () => {
+  it('redacts a token that is broken into lines', () => {
     const lines = token.match(/.{1,64}/g)!.join('\r\n');
     const kept = excerpt(lines)!;
 
@@ -87,7 +87,7 @@ describe('excerptOf', () => {
     },
   );
 
-  it('takes out path and query of the URL, and keys in headers', () => {
+  it('redacts path and query of the URL, and keys in headers', () => {
     const answers = [
       'Cannot POST /hooks/T0/B1?key=s3cr3t%2Fvalue here',
       'Cannot POST \\/hooks\\/T0\\/B1?key=s3cr3t/value here',
@@ -105,19 +105,19 @@ describe('excerptOf', () => {
     ]);
   });
 
-  it('leaves alone what only looks a little like a token', () => {
+  it('keeps text that only resembles a token', () => {
     for (const body of ['v1.2.3', 'my.service.example.com', 'a%20b &amp; c', '100 % \\ sure']) {
       expect(excerpt(body)).toBe(body);
     }
   });
 
-  it('keeps 1024 bytes at most, and whole characters', () => {
+  it('returns at most 1024 bytes, in whole characters', () => {
     expect(excerpt('x'.repeat(5_000))).toBe('x'.repeat(1_024));
     expect(excerpt(`x${'ä'.repeat(5_000)}`)).toBe(`x${'ä'.repeat(511)}`);
     expect(excerpt(`xx${'🧾'.repeat(5_000)}`)).toBe(`xx${'🧾'.repeat(255)}`);
   });
 
-  it('replaces what would steer a terminal or break a line', () => {
+  it('replaces control characters and line breaks', () => {
     expect(excerpt('a\r\nb\tc\u001b[31md\u0085e\u2028f\u202eg\u007fh')).toBe(
       'a  b c\ufffd[31md e f\ufffdg\ufffdh',
     );
@@ -128,7 +128,7 @@ describe('excerptOf', () => {
     ['an image', Buffer.from([137, 80, 78, 71]), 'image/png', undefined],
     ['a text with NUL', 'a\0bc', 'text/plain', undefined],
     ['a compressed text', 'abcd', 'text/plain', 'gzip'],
-  ])('says of %s how long it is', (_, body, type, encoding) => {
+  ])('reports the size of %s', (_, body, type, encoding) => {
     expect(excerpt(body, type, encoding)).toBe('[4 bytes that are not text]');
   });
 
@@ -142,7 +142,7 @@ describe('excerptOf', () => {
     expect(excerpt('words', type)).toBe('words');
   });
 
-  it('reads an answer without a type as text, where it is UTF-8', () => {
+  it('reads an answer without a content type as text if it is UTF-8', () => {
     const ofNoType = (octets: Uint8Array): string | undefined =>
       excerptOf({ octets, contentType: undefined, contentEncoding: undefined }, secrets);
 
@@ -150,11 +150,11 @@ describe('excerptOf', () => {
     expect(ofNoType(Buffer.from([0xff, 0xfe, 0xc0, 0xc1]))).toBe('[4 bytes that are not text]');
   });
 
-  it('gives nothing for an empty body', () => {
+  it('returns nothing for an empty body', () => {
     expect(excerpt('')).toBeUndefined();
   });
 
-  it('is not slowed down by a body that is made for it', () => {
+  it('stays fast on a hostile body', () => {
     for (const piece of [
       'a',
       'a.',

@@ -14,12 +14,12 @@ function failing(times: number, from = START): EndpointCircuit {
 }
 
 describe('a circuit', () => {
-  it('lets everything through until five attempts in a row have failed', () => {
+  it('admits every attempt until five in a row have failed', () => {
     expect(failing(4).admit(START)).toBeUndefined();
     expect(failing(5).admit(START)).toBe(START + 30_000);
   });
 
-  it('says once that it has opened, and once that it has closed', () => {
+  it('reports once that it opened, and once that it closed', () => {
     const circuit = new EndpointCircuit();
     const changes = Array.from({ length: 8 }, () => circuit.record(true, START));
 
@@ -37,7 +37,7 @@ describe('a circuit', () => {
     expect(changes.indexOf('opened')).toBe(9);
   });
 
-  it('forgets what is longer ago than five minutes', () => {
+  it('ignores failures older than five minutes', () => {
     const circuit = new EndpointCircuit();
     for (const failed of [true, true, true, false, true, true, true, false, true]) {
       circuit.record(failed, START);
@@ -46,7 +46,7 @@ describe('a circuit', () => {
     expect(circuit.record(true, START + CIRCUIT.window + 30_000)).toBeUndefined();
   });
 
-  it('lets one trial through after its rest, and the others wait for its outcome', () => {
+  it('admits one trial after its rest, while the others wait for its outcome', () => {
     const circuit = failing(5);
 
     expect(circuit.admit(START + 29_999)).toBe(START + 30_000);
@@ -68,7 +68,7 @@ describe('a circuit', () => {
     expect(rests).toEqual([60, 120, 240, 300, 300, 300]);
   });
 
-  it('closes with a trial that succeeds, and begins anew', () => {
+  it('closes after a successful trial, and starts over', () => {
     const circuit = failing(5);
     circuit.admit(START + 30_000);
 
@@ -79,7 +79,7 @@ describe('a circuit', () => {
     expect(circuit.admit(START + 40_000)).toBe(START + 70_000);
   });
 
-  it('gives the trial to another attempt when the first came to nothing', () => {
+  it('admits another trial if the first has no outcome', () => {
     const circuit = failing(5);
     circuit.admit(START + 30_000);
     circuit.abstain(START + 31_000);
@@ -87,7 +87,7 @@ describe('a circuit', () => {
     expect(circuit.admit(START + 31_000)).toBeUndefined();
   });
 
-  it('knows since when it has been failing, once that is more than a few failures', () => {
+  it('reports when the failures began, after five in a row', () => {
     const circuit = failing(4, START);
     expect(circuit.failingSince).toBeUndefined();
     circuit.record(true, START + 60_000);
@@ -95,20 +95,20 @@ describe('a circuit', () => {
     expect(circuit.failingSince).toBe(START);
   });
 
-  it('takes failures that lie days apart for no proof of failing in between', () => {
+  it('does not connect failures that are days apart', () => {
     const circuit = failing(5, START);
     circuit.record(true, START + 6 * 86_400_000);
 
     expect(circuit.failingSince).toBe(START + 6 * 86_400_000);
   });
 
-  it('rests no longer because the clock was set back', () => {
+  it('does not rest longer if the clock is set back', () => {
     const circuit = failing(5, START);
 
     expect(circuit.admit(START - 86_400_000)).toBeUndefined();
   });
 
-  it('never makes anybody wait longer than five minutes, nor for a time that has passed', () => {
+  it('never waits longer than five minutes, nor until a time in the past', () => {
     const step = fc.record({ after: fc.nat(600_000), failed: fc.boolean(), used: fc.boolean() });
     fc.assert(
       fc.property(fc.array(step, { maxLength: 60 }), (steps) => {

@@ -43,7 +43,7 @@ const loopback = (_host: string, _options: unknown, done: (...args: unknown[]) =
 /** A name of the application's own network. */
 const urlInside = (): string => `http://inside.invalid:${inside.port}/hooks`;
 
-describe('a default of HttpService that would go round the guard', () => {
+describe('a default of HttpService that would bypass the guard', () => {
   it.each<[string, () => AxiosRequestConfig]>([
     ['agents of its own', () => ({ httpAgent: new http.Agent(), httpsAgent: new https.Agent() })],
     ['a proxy', () => ({ proxy: { host: '127.0.0.1', port: outside.port } })],
@@ -55,7 +55,7 @@ describe('a default of HttpService that would go round the guard', () => {
     ['redirects', () => ({ maxRedirects: 5, beforeRedirect: () => {} })],
     ['a base', () => ({ baseURL: inside.url, allowAbsoluteUrls: false })],
     ['a Unix socket', () => ({ socketPath: '/var/run/docker.sock' })],
-  ])('is set aside: %s', async (_, preset) => {
+  ])('is overridden: %s', async (_, preset) => {
     const { defaults } = bench.http.axiosRef;
     const before = { ...defaults };
     Object.assign(defaults, preset());
@@ -99,7 +99,7 @@ describe('an interceptor of HttpService', () => {
       },
       'transport',
     ],
-  ])('that brings %s is obeyed, and named once', async (_, change, setting) => {
+  ])('that sets %s is respected, with one warning', async (_, change, setting) => {
     intercept(change);
     const results = [
       await bench.publisher.send(urlInside(), 'order.created', [1]),
@@ -119,7 +119,7 @@ describe('an interceptor of HttpService', () => {
   it.each<[string, string[], string, number]>([
     ['where its address is not open', [], 'destination_blocked', 0],
     ['where its address is open', ['127.0.0.1'], 'delivered', 1],
-  ])('that brings a proxy gets to it %s, and is named', async (_, allowed, outcome, requests) => {
+  ])('that sets a proxy reaches it %s, with a warning', async (_, allowed, outcome, requests) => {
     await bench.stop();
     bench = await PublisherBench.start({ allowedAddresses: allowed });
     intercept((config) => (config.proxy = { host: '127.0.0.1', port: outside.port }));
@@ -132,7 +132,7 @@ describe('an interceptor of HttpService', () => {
     );
   });
 
-  it('that brings a Unix socket is stopped by the guard', async () => {
+  it('that sets a Unix socket is stopped by the guard', async () => {
     const directory = mkdtempSync(join(tmpdir(), 'bypass-'));
     const socketPath = join(directory, 'socket');
     let connections = 0;
@@ -147,7 +147,7 @@ describe('an interceptor of HttpService', () => {
     expect(connections).toBe(0);
   });
 
-  it('that writes another URL into the request does not get past the guard', async () => {
+  it('that replaces the URL does not bypass the guard', async () => {
     intercept((config) => (config.url = inside.url));
 
     expect(await bench.publisher.send(urlInside(), 'order.created', [1])).toMatchObject({
@@ -157,7 +157,7 @@ describe('an interceptor of HttpService', () => {
     expect(inside.connections).toBe(0);
   });
 
-  it('that follows redirects meets the guard behind each of them, and is named', async () => {
+  it('that follows redirects is checked at each of them, with a warning', async () => {
     await bench.stop();
     bench = await PublisherBench.start({ allowedAddresses: ['127.0.0.1'] });
     outside.script = () => ({ status: 307, headers: { Location: 'http://127.0.0.3:1/' } });
@@ -172,7 +172,7 @@ describe('an interceptor of HttpService', () => {
     );
   });
 
-  it('that only adds a header or measures is nobody to warn of', async () => {
+  it('that only adds a header or measures time causes no warning', async () => {
     await bench.stop();
     bench = await PublisherBench.start({ allowedAddresses: ['127.0.0.1'] });
     intercept((config) => void config.headers.set('X-Trace', 'abc'));
@@ -186,7 +186,7 @@ describe('an interceptor of HttpService', () => {
 });
 
 describe('an HttpService with an adapter of the application', () => {
-  it('is named at start-up, and its requests leave by it', async () => {
+  it('is reported at start-up and used', async () => {
     const left: (string | undefined)[] = [];
     const httpModule = HttpModule.register({
       adapter: async (config) => {

@@ -190,7 +190,7 @@ describe('an answer that does not end', () => {
     await expectOthersServed();
   });
 
-  it('holds up neither attempt nor shutdown when its sender goes', async () => {
+  it('delays neither the attempt nor the shutdown if the connection closes', async () => {
     hostile = await HostileReceiver.start(() => {});
     const sent = send(hostile.url).catch((error: unknown) => error);
     await hostile.received(1);
@@ -216,7 +216,7 @@ describe('an answer with too much in it', () => {
     ],
     ['an end without a close', lastAnswer(`${OK}\r\nhello`), 200],
     ['a reset behind it', thenReset(`${OK}Content-Length: 0\r\n\r\n`), 200],
-  ])('%s: counts as what it says first', async (_, behave, statusCode) => {
+  ])('%s: its first status counts', async (_, behave, statusCode) => {
     hostile = await HostileReceiver.start(behave);
 
     expect(await send(hostile.url)).toMatchObject({ status: 'delivered', statusCode });
@@ -280,7 +280,7 @@ describe('an answer in advance', () => {
     expect([hostile.requests, hostile.connections]).toEqual([2, 2]);
   });
 
-  it('is not taken for an answer where it came with the one before', async () => {
+  it('is not used if it arrives with the previous answer', async () => {
     hostile = await HostileReceiver.start(answer(`HTTP/1.1 204 x\r\n\r\n${GONE}`));
 
     for (let n = 1; n <= 3; n++) {

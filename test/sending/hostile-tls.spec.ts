@@ -37,7 +37,7 @@ async function startTrusting(certificate: string | undefined): Promise<void> {
 const acknowledge: Behaviour = (socket) => void socket.write('HTTP/1.1 204 x\r\n\r\n');
 const send = async (url: string) => bench.publisher.send(url, 'order.created', ['x']);
 
-describe('a receiver whose TLS is at fault', () => {
+describe('a receiver with faulty TLS', () => {
   it.each<[string, TlsOptions, string | undefined]>([
     ['has a certificate that is past its time', serving('expired'), 'expired'],
     ['has a certificate of another host', serving('other-host'), 'other-host'],
@@ -110,7 +110,7 @@ describe('a receiver whose TLS is at fault', () => {
     expect(await send(good.url)).toMatchObject({ status: 'delivered' });
   });
 
-  it('is trusted once it has mended it', async () => {
+  it('is trusted once it is corrected', async () => {
     await startTrusting('hooks.test');
     hostile = await HostileReceiver.start(acknowledge, { tls: serving('hooks.test') });
 
