@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 
 /**
- * A number in [0, 1) that hangs on the seed and on what is decided, not on the order of decisions: requests arrive in another
- * order in every run, and each meets the same fate all the same.
+ * A number in [0, 1) derived from the seed and the decision. It does not depend on the order of requests, which differs
+ * between runs.
  */
 export function chanceOf(seed, ...what) {
   const digest = createHash('sha256')

@@ -29,8 +29,8 @@ async function chaos(engine: string, replay: string, env: NodeJS.ProcessEnv = {}
   return row;
 }
 
-/** Something has happened that could have lost or doubled an event. */
-function expectTrouble(row: Row): void {
+/** Asserts that the run had faults of each kind. */
+function expectFaults(row: Row): void {
   expect(row.published).toBeGreaterThan(20);
   for (const what of ['kills', 'answersLost', 'handlerFailures'] as const) {
     expect([what, row[what]]).toEqual([what, expect.any(Number)]);
@@ -42,7 +42,7 @@ function expectTrouble(row: Row): void {
   it('lose no event, and double no effect that is committed with its record', async () => {
     const row = await chaos('pg-boss', 'postgres');
 
-    expectTrouble(row);
+    expectFaults(row);
     expect([row.lost, row.ranTwice, row.doubled]).toEqual([0, 0, 0]);
   });
 });
@@ -51,7 +51,7 @@ function expectTrouble(row: Row): void {
   it('lose no event, and handle none again that was answered', async () => {
     const row = await chaos('bullmq', 'redis');
 
-    expectTrouble(row);
+    expectFaults(row);
     expect([row.lost, row.doubled]).toEqual([0, 0]);
   });
 });
@@ -65,14 +65,14 @@ describe('killed senders and receivers, without any server', () => {
   it('lose no event on PGlite, and handle none again that was answered', async () => {
     const row = await chaos('pglite', 'pglite', noServer);
 
-    expectTrouble(row);
+    expectFaults(row);
     expect([row.lost, row.doubled]).toEqual([0, 0]);
   });
 
   it('lose events in memory, and double effects without a replay store', async () => {
     const row = await chaos('memory', 'none', noServer);
 
-    expectTrouble(row);
+    expectFaults(row);
     expect(row.lost).toBeGreaterThan(0);
     expect(row.doubled).toBeGreaterThan(0);
   });

@@ -12,14 +12,14 @@ import { HostedDatabase } from './hosted-database.mjs';
 import { UnreliableProxy } from './unreliable-proxy.mjs';
 
 const ISSUER = 'https://chaos.example';
-/** Share of the events whose first run in a process fails. */
+/** Share of the events whose first run in each process fails. */
 const HANDLER_FAILURES = 0.1;
-/** Milliseconds between two kills: at least, and by chance as much more. */
+/** Minimum milliseconds between two kills; a random part of as much is added. */
 const BETWEEN_KILLS = 450;
-/** Milliseconds that what is left over has to be delivered, once nothing goes wrong any more. */
+/** Milliseconds within which the rest must be delivered after the last fault. */
 const PATIENCE = 120_000;
 
-/** Runs senders and receivers over an engine and a replay store, and kills them. */
+/** Runs senders and receivers on one engine and one replay store, and kills them at random. */
 export class Conductor {
   #options;
   #secret = randomBytes(32).toString('hex');
@@ -28,7 +28,7 @@ export class Conductor {
   #kills = 0;
   #starts = 0;
 
-  /** @param options - `engine`, `replay`, `seed`, `seconds`, `thorough`, `postgres` and `redis` (URLs, where there are) */
+  /** @param options - `engine`, `replay`, `seed`, `seconds`, `thorough`, `postgres` and `redis` (URLs, if available) */
   constructor(options) {
     this.#options = options;
   }
@@ -60,7 +60,7 @@ export class Conductor {
     await new PostgresReplayStore(this.effects.client, { schema: this.name }).migrate();
   }
 
-  /** Starts a process, and waits until it is at work. */
+  /** Starts a process and waits until it is ready. */
   async #start(name, publishes = true) {
     const isReceiver = name.startsWith('receiver');
     const { promise, resolve } = withResolvers();
@@ -101,7 +101,7 @@ export class Conductor {
     return {
       engine,
       place: engine === 'memory' ? {} : { postgres, redis, name: `${this.name}_jobs`, directory },
-      // An event that was recorded and not acknowledged is another one than what follows.
+      // Ids are not reused: an event may have been recorded without being acknowledged.
       name: `${name}-${++this.#starts}`,
       publishes,
       pause: 20,
@@ -118,7 +118,7 @@ export class Conductor {
     await child.kill();
   }
 
-  /** Lets a sender finish what it is at. */
+  /** Ends a sender gracefully. */
   async #end(name) {
     const { child } = this.#up.get(name);
     this.#up.delete(name);
@@ -126,7 +126,7 @@ export class Conductor {
     await child.ended();
   }
 
-  /** Kills one process after the other, and starts it again; of the receivers one is always up. */
+  /** Kills and restarts one process after the other. One receiver is always running. */
   async #wreak() {
     const { seed, seconds } = this.#options;
     const end = Date.now() + seconds * 1_000;
@@ -145,13 +145,13 @@ export class Conductor {
     await Promise.all(restarts);
   }
 
-  /** Nothing is published or goes wrong any more; waits until everything is delivered, or nothing comes. */
+  /** Stops publishing and all faults; waits until everything is delivered or no more requests arrive. */
   async #settle() {
     const { engine, thorough } = this.#options;
     this.proxy.calm = true;
     const senders = [...this.#up.keys()].filter((name) => name.startsWith('sender'));
     if (engine !== 'memory') {
-      // Others finish what they leave, and know nothing of circuits that have opened.
+      // New senders deliver the rest; their circuits are closed.
       await Promise.all(senders.map((name) => (thorough ? this.#kill(name) : this.#end(name))));
       if (thorough) this.#kills += senders.length;
       await Promise.all(senders.map((name) => this.#start(name, false)));
@@ -159,7 +159,7 @@ export class Conductor {
       for (const name of senders) this.#up.get(name).child.tell('stop');
     }
     const end = Date.now() + PATIENCE;
-    // Thoroughly: until what had its lease at the last kill has come again, so that it can be doubled.
+    // In a thorough run, wait for the leases of the last kill to expire, so that duplicates can occur.
     const quiet = thorough ? LEASES[engine] + 3_000 : 1_500;
     const isQuiet = () => Date.now() - this.proxy.lastRequest > quiet;
     while (Date.now() < end) {
@@ -191,8 +191,8 @@ export class Conductor {
       lost: await this.#lost(),
       ranTwice,
       handledTwice,
-      // In one transaction with its record an effect is there once or not at all. A handler that knows events by their ids
-      // may run twice where its process was killed between effect and record, and has one effect all the same.
+      // An effect in one transaction with the replay record happens once or not at all. Otherwise a handler whose process
+      // was killed between effect and record runs twice; an idempotent handler still has one effect.
       doubled: replay === 'postgres' || replay === 'none' ? ranTwice : handledTwice,
     };
   }
@@ -214,7 +214,7 @@ function withResolvers() {
   return { promise, resolve };
 }
 
-/** Removes what a replay store has left on Redis. */
+/** Removes the keys of a replay store from Redis. */
 async function dropEntries({ replay, redis }, prefix) {
   if (replay !== 'redis') return;
   const { Redis } = await import('ioredis');

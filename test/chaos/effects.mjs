@@ -10,7 +10,7 @@ export class Effects {
     this.client = url.startsWith('http')
       ? new HostedClient(url)
       : new Pool({ connectionString: url, max: 10 });
-    // A connection that breaks while nobody uses it concerns nobody.
+    // An idle connection may break; without a listener that would end the process.
     this.client.on?.('error', () => {});
     this.schema = schema;
   }

@@ -6,7 +6,7 @@ import { replayClaim } from '../../dist/receiver/replay/replay-identity.js';
 /** Remembers nothing: what happens without protection. */
 class NoReplayStore extends ReplayStore {
   scope = 'shared';
-  reserve = (claim) => ({ status: 'reserved', reservation: { claim, owner: 'anybody' } });
+  reserve = (claim) => ({ status: 'reserved', reservation: { claim, owner: 'none' } });
   extend = () => true;
   commit = () => true;
   release = () => true;

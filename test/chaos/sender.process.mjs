@@ -1,4 +1,4 @@
-// A publisher, killed at will. Publishes until it is told to stop, and says which events are acknowledged.
+// Publishes until it reads a line or is killed. Prints "published ID" for each acknowledged event.
 import 'reflect-metadata';
 import { setTimeout } from 'node:timers/promises';
 import { Module } from '@nestjs/common';
@@ -8,7 +8,7 @@ import { openQueue } from '../fixtures/durable-queues.mjs';
 import { listen, say, settings } from '../fixtures/told-process.mjs';
 
 const { engine, place, name, publishes, pause, origin, issuer, secret } = settings;
-/** Each a circuit of its own, so that one of them that opens leaves the others. */
+/** Each endpoint has a circuit of its own. */
 const ENDPOINTS = 8;
 
 class SenderModule {}
@@ -48,7 +48,7 @@ for (let number = 0; !told.signal.aborted; number++) {
     await publisher.publish(`chaos.e${number % ENDPOINTS}`, { number }, { id });
     say('published', id);
   } catch {
-    // Not acknowledged: nothing was promised.
+    // The event was not acknowledged, so it may be lost.
   }
   await setTimeout(pause);
 }

@@ -27,7 +27,7 @@ export function toMarkdown(rows) {
   return cells.map((row) => `| ${row.join(' | ')} |`).join('\n');
 }
 
-/** A queue in memory loses what its process had; without a replay store everything that comes twice is run twice. */
+/** Losses are allowed in memory only, and double effects only without a replay store. */
 export function keepsItsPromise({ engine, replay, lost, doubled }) {
   return (engine === 'memory' || lost === 0) && (replay === 'none' || doubled === 0);
 }

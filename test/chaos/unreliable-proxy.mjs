@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer, request as forward } from 'node:http';
 import { chanceOf } from './chance.mjs';
 
-/** What becomes of a request, and how often; everything else is passed on as it is. */
+/** Faults and their probabilities; all other requests are forwarded. */
 const FATES = [
   ['lost-answer', 0.12],
   ['reset', 0.05],
@@ -12,17 +12,17 @@ const FATES = [
 const LONGEST_DELAY = 200;
 
 /**
- * Stands between senders and receivers: spreads requests over the replicas, resets connections, delays, and swallows answers
- * after the receiver has given them. Each fate follows from the seed, the event and the number of its request.
+ * A proxy between senders and receivers. It distributes requests over the replicas, resets connections, delays requests,
+ * and drops responses. Each fault is derived from the seed, the event and the number of its request.
  */
 export class UnreliableProxy {
-  /** Ports of the replicas that are up. */
+  /** Ports of the running replicas. */
   replicas = new Map();
   attempts = 0;
   answersLost = 0;
   handlerFailures = 0;
   lastRequest = 0;
-  /** Whether anything goes wrong in here. */
+  /** Whether faults are switched off. */
   calm = false;
   #requests = new Map();
   #handled = new Map();
@@ -44,7 +44,7 @@ export class UnreliableProxy {
     this.#server.closeAllConnections();
   }
 
-  /** Events of which more than one answer has said that they were handled for the first time. */
+  /** Number of events that were acknowledged more than once without `webhook-duplicate`. */
   get handledTwice() {
     return [...this.#handled.values()].filter((times) => times > 1).length;
   }
@@ -79,7 +79,7 @@ export class UnreliableProxy {
     const passed = forward({ host: '127.0.0.1', port, method, path, headers, agent: false });
     passed.once('response', (answer) => {
       this.#note(event, answer);
-      // The receiver has done its work, and the sender never hears of it.
+      // The receiver has handled the event; the sender gets no response.
       if (fate === 'lost-answer') {
         if (answer.statusCode < 300) this.answersLost++;
         answer.resume();
@@ -100,7 +100,7 @@ export class UnreliableProxy {
   }
 }
 
-/** The event's id, read from the token as anybody on the way can. */
+/** Reads the event's id from the token, without verifying it. */
 function eventOf({ headers }) {
   const [, payload = ''] = (headers.authorization ?? '').split('.');
   return JSON.parse(Buffer.from(payload, 'base64url').toString()).txn;

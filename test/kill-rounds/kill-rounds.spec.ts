@@ -28,7 +28,7 @@ describe.each([
   ['pglite', describe],
 ] as const)('a publisher on %s that is killed', (engine, describeEngine) => {
   describeEngine(`${ROUNDS} times`, () => {
-    it('loses nothing it has acknowledged', async () => {
+    it('delivers every acknowledged event', async () => {
       const { acknowledged, lost } = await killRounds(engine);
 
       expect(acknowledged).toBeGreaterThan(ROUNDS * 20);
@@ -37,7 +37,7 @@ describe.each([
   });
 });
 
-it('a publisher with its queue in memory loses what it had when it is killed', async () => {
+it('a publisher with a queue in memory loses pending events when it is killed', async () => {
   const { acknowledged, lost } = await killRounds('memory');
 
   expect(acknowledged).toBeGreaterThan(ROUNDS * 20);
