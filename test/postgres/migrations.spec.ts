@@ -201,7 +201,7 @@ const ENDPOINT: StoredEndpoint = {
 
     expect(refusal).toMatchObject({
       code: 'store_unavailable',
-      message: expect.stringMatching(/the user may not do that/),
+      message: expect.stringMatching(/the user lacks a privilege/),
     });
   });
 

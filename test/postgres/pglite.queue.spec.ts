@@ -215,7 +215,7 @@ describe('The directory of an embedded database', () => {
 
     await expect(damaged.enqueue([due('x')])).rejects.toMatchObject({
       code: 'store_unavailable',
-      message: expect.stringMatching(/cannot be opened: it may be damaged.* Move the directory/),
+      message: expect.stringMatching(/cannot be opened: it is damaged.* move the directory away/),
     });
     expect(await readdir(directory)).toEqual(['data']);
   }, 60_000);
