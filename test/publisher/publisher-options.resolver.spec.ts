@@ -97,7 +97,7 @@ describe('resolvePublisherOptions', () => {
       'a bad schedule',
       { ...good, retry: { schedule: ['0s', 'x'] } },
       'publisher.retry.schedule[1]',
-      /'5m'/,
+      /duration/,
     ],
     [
       'a schedule of ages',
