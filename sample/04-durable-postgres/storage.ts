@@ -1,7 +1,7 @@
 import { drizzle as drizzleOnServer } from 'drizzle-orm/node-postgres';
 import type { PgDatabase, PgQueryResultHKT } from 'drizzle-orm/pg-core';
 import { drizzle as drizzleEmbedded } from 'drizzle-orm/pglite';
-import type { WebhookQueue } from 'nestjs-webhook-token';
+import type { WebhookQueue } from 'nestjs-webhook-token/ports';
 import { PgliteQueue, PgBossQueue, type PostgresClient } from 'nestjs-webhook-token/postgres';
 import { Pool } from 'pg';
 
