@@ -1,6 +1,6 @@
 import { PostgresReplayStore } from '../../dist/postgres/index.js';
 import { RedisReplayStore } from '../../dist/redis/index.js';
-import { ReplayStore } from '../../dist/index.js';
+import { ReplayStore } from '../../dist/ports/index.js';
 import { replayClaim } from '../../dist/receiver/replay/replay-identity.js';
 
 /** Remembers nothing: what happens without protection. */
