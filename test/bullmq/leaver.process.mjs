@@ -2,19 +2,19 @@
 import { once } from 'node:events';
 import { Queue } from 'bullmq';
 import { BullMqQueue } from '../../dist/bullmq/index.js';
-import { say, settings } from '../fixtures/told-process.mjs';
+import { report, settings } from '../fixtures/parent-channel.mjs';
 
 const connection = { host: '127.0.0.1', port: settings.port, enableOfflineQueue: false };
 const jobs = new Queue('webhooks', { connection });
 const away = new Promise((resolve) => jobs.on('error', resolve));
 const queue = new BullMqQueue(jobs);
 await queue.consume(async () => ({ type: 'delivered' }));
-say('consumes');
+report('consumes');
 await away;
-say('alone');
+report('alone');
 await once(process.stdin, 'data');
 process.stdin.destroy();
 await queue.stop(Date.now() + 10_000);
 // The application's own, which waits for Redis where BullMQ closes it.
 (await jobs.getBackend().client).disconnect();
-say('stopped');
+report('stopped');

@@ -15,7 +15,7 @@ import {
   WebhookModule,
   WebhookPublisher,
 } from '../../dist/index.js';
-import { listen, say, settings } from '../fixtures/told-process.mjs';
+import { onCommand, report, settings } from '../fixtures/parent-channel.mjs';
 
 const { redis, endpoints, issuer, secret } = settings;
 const ENDPOINTS = ['healthy', 'failing', 'slow'];
@@ -46,7 +46,7 @@ class Orders {
   async handle(_data, { id }) {
     await sleep(100);
     outstanding.delete(id);
-    say('handled', id);
+    report('handled', id);
   }
 
   delivered({ eventId }) {
@@ -96,11 +96,11 @@ const publisher = app.get(WebhookPublisher);
 const origin = `http://127.0.0.1:${app.getHttpServer().address().port}`;
 
 const publishing = new AbortController();
-listen(() => publishing.abort());
+onCommand(() => publishing.abort());
 
 function acknowledge(id) {
   outstanding.add(id);
-  say('acknowledged', id);
+  report('acknowledged', id);
 }
 
 async function publishTo(endpoint, number) {
@@ -118,7 +118,7 @@ async function sendToReceiver(number) {
   if (answer.status === 202 || answer.status === 204) acknowledge(id);
 }
 
-say('ready', app.getHttpServer().address().port);
+report('ready', app.getHttpServer().address().port);
 for (let number = 0; !publishing.signal.aborted; number++) {
   const sends = ENDPOINTS.map((endpoint) => publishTo(endpoint, number));
   sends.push(sendToReceiver(number), sendToReceiver(`${number}-again`));

@@ -95,7 +95,7 @@ class Application {
   }
 
   async untilArrived(): Promise<void> {
-    this.process.tell('stop publishing');
+    this.process.send('stop publishing');
     while (this.outstanding.length > 0 && !this.isStopped) await sleep(50);
   }
 

@@ -122,7 +122,7 @@ export class Conductor {
   async #end(name) {
     const { child } = this.#up.get(name);
     this.#up.delete(name);
-    child.tell('end');
+    child.send('end');
     await child.ended();
   }
 
@@ -156,7 +156,7 @@ export class Conductor {
       if (thorough) this.#kills += senders.length;
       await Promise.all(senders.map((name) => this.#start(name, false)));
     } else {
-      for (const name of senders) this.#up.get(name).child.tell('stop');
+      for (const name of senders) this.#up.get(name).child.send('stop');
     }
     const end = Date.now() + PATIENCE;
     // In a thorough run, wait for the leases of the last kill to expire, so that duplicates can occur.

@@ -4,7 +4,7 @@ import { setTimeout } from 'node:timers/promises';
 import { Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { OnWebhookEvent, WebhookModule } from '../../dist/index.js';
-import { listen, say, settings } from '../fixtures/told-process.mjs';
+import { onCommand, report, settings } from '../fixtures/parent-channel.mjs';
 import { chanceOf } from './chance.mjs';
 import { Effects } from './effects.mjs';
 import { openReplayStore } from './replay-stores.mjs';
@@ -55,5 +55,5 @@ Module({
 
 const app = await NestFactory.create(ReceiverModule, await ADAPTERS[adapter](), { logger: false });
 await app.listen(0, '127.0.0.1');
-listen();
-say('listening', app.getHttpServer().address().port);
+onCommand();
+report('listening', app.getHttpServer().address().port);

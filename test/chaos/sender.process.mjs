@@ -5,7 +5,7 @@ import { Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { WebhookModule, WebhookPublisher } from '../../dist/index.js';
 import { openQueue } from '../fixtures/durable-queues.mjs';
-import { listen, say, settings } from '../fixtures/told-process.mjs';
+import { onCommand, report, settings } from '../fixtures/parent-channel.mjs';
 
 const { engine, place, name, publishes, pause, origin, issuer, secret } = settings;
 /** Each endpoint has a circuit of its own. */
@@ -36,17 +36,17 @@ const app = await NestFactory.createApplicationContext(SenderModule, { logger: f
 const publisher = app.get(WebhookPublisher);
 const told = new AbortController();
 if (!publishes) told.abort();
-listen((word) => {
+onCommand((word) => {
   told.abort();
   if (word === 'end') void app.close().then(() => process.exit());
 });
-say('ready');
+report('ready');
 
 for (let number = 0; !told.signal.aborted; number++) {
   const id = `${name}-${number}`;
   try {
     await publisher.publish(`chaos.e${number % ENDPOINTS}`, { number }, { id });
-    say('published', id);
+    report('published', id);
   } catch {
     // The event was not acknowledged, so it may be lost.
   }

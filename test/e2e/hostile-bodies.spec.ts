@@ -9,7 +9,7 @@ import {
   outcome,
   postRequest,
   requestHead,
-  WAYS,
+  WEBHOOK_PATHS,
 } from '../fixtures/hostile-target.js';
 import type { RawConnection } from '../fixtures/raw-client.js';
 import { receiverOptions, signed, signedBody } from '../fixtures/receiver-app.js';
@@ -37,7 +37,7 @@ describe.each(adapters)('bodies of a hostile sender on %s', (_, createAdapter) =
     await sparing.close();
   });
 
-  describe.each(WAYS)('at %s', (way) => {
+  describe.each(WEBHOOK_PATHS)('at %s', (way) => {
     const postHead = (token: string, headers: string[]): string =>
       requestHead('POST', way, [`Authorization: Bearer ${token}`, ...headers]);
 

@@ -8,7 +8,7 @@ import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decora
 import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
 import { adapters } from '../fixtures/adapters.js';
 import { Gate } from '../fixtures/gate.js';
-import { HostileTarget, requestHead, WAYS } from '../fixtures/hostile-target.js';
+import { HostileTarget, requestHead, WEBHOOK_PATHS } from '../fixtures/hostile-target.js';
 import { RawConnection } from '../fixtures/raw-client.js';
 import { receiverOptions, signed, startApp } from '../fixtures/receiver-app.js';
 import { ScriptedReplayStore } from '../fixtures/scripted-replay.store.js';
@@ -40,8 +40,8 @@ describe.each(adapters)('a sender that goes before it is answered, on %s', (_, c
 
   it.each([
     // On a route that settles the event itself, the handler ran, even if the answer is never read.
-    [WAYS[0], 204, 1],
-    [WAYS[1], 204, 1],
+    [WEBHOOK_PATHS[0], 204, 1],
+    [WEBHOOK_PATHS[1], 204, 1],
     // The handler of a route with the guard alone does not start: its outcome could not be observed.
     ['/guarded', 201, 1],
   ])('leaves no reservation behind at %s', async (path, status, runs) => {
@@ -58,7 +58,7 @@ describe.each(adapters)('a sender that goes before it is answered, on %s', (_, c
   });
 
   it.each([
-    [WAYS[1], 204],
+    [WEBHOOK_PATHS[1], 204],
     ['/guarded', 201],
   ])('does not run if the request was answered meanwhile, at %s', async (path, status) => {
     store.gate = new Gate();
@@ -85,7 +85,7 @@ describe.each(adapters)('a sender that goes before it is answered, on %s', (_, c
     expect(target.log.at('error')).toEqual([]);
   });
 
-  it.each([...WAYS, '/guarded'])('holds up no shutdown at %s', async (path) => {
+  it.each([...WEBHOOK_PATHS, '/guarded'])('holds up no shutdown at %s', async (path) => {
     await sendAndGo(requestHead('POST', path, [`Authorization: Bearer ${signed()}`]));
     await target.idle();
 

@@ -6,7 +6,7 @@ import {
   outcome,
   postRequest,
   requestHead,
-  WAYS,
+  WEBHOOK_PATHS,
 } from '../fixtures/hostile-target.js';
 import type { RawConnection } from '../fixtures/raw-client.js';
 import { signed, signedBody } from '../fixtures/receiver-app.js';
@@ -20,7 +20,7 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
   beforeAll(async () => (target = await HostileTarget.start(createAdapter())));
   afterAll(() => target.close());
 
-  describe.each(WAYS)('at %s', (way) => {
+  describe.each(WEBHOOK_PATHS)('at %s', (way) => {
     const authorization = (token = signed()): string => `Authorization: Bearer ${token}`;
 
     /** A POST framed as the test says, under a token for `text`. */

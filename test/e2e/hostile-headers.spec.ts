@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { adapters } from '../fixtures/adapters.js';
-import { HostileTarget, outcome, requestHead, WAYS } from '../fixtures/hostile-target.js';
+import { HostileTarget, outcome, requestHead, WEBHOOK_PATHS } from '../fixtures/hostile-target.js';
 import { signed } from '../fixtures/receiver-app.js';
 
 type Outcome = [status: number, code: string | undefined];
@@ -53,7 +53,7 @@ const SAMPLE = cases.filter(([name]) =>
 
 async function expectAnswer(
   target: HostileTarget,
-  way: (typeof WAYS)[number],
+  way: (typeof WEBHOOK_PATHS)[number],
   method: string,
   [, headers, expected]: (typeof cases)[number],
 ): Promise<void> {
@@ -72,7 +72,7 @@ describe('the Authorization header of a hostile sender', () => {
   afterAll(() => target.close());
 
   it.each(cases)('%s', async (...one) => {
-    await expectAnswer(target, WAYS[0], 'POST', one);
+    await expectAnswer(target, WEBHOOK_PATHS[0], 'POST', one);
   });
 });
 
@@ -82,7 +82,7 @@ describe.each(adapters)('headers of a hostile sender on %s', (_, createAdapter) 
   beforeAll(async () => (target = await HostileTarget.start(createAdapter())));
   afterAll(() => target.close());
 
-  describe.each(WAYS)('at %s', (way) => {
+  describe.each(WEBHOOK_PATHS)('at %s', (way) => {
     describe.each(['HEAD', 'POST'])('%s', (method) => {
       it.each(SAMPLE)('with an Authorization header: %s', async (...one) => {
         await expectAnswer(target, way, method, one);

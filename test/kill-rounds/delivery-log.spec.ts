@@ -83,7 +83,7 @@ async function killPublishers(engine: string): Promise<Set<string>> {
 /** Lets one process deliver what is left; resolves with the statuses in its log once nothing is pending. */
 async function finish(engine: string): Promise<Map<string, string>> {
   return new Promise((resolve) => {
-    const ask = (): void => void setTimeout(() => child.tell('log'), 500);
+    const ask = (): void => void setTimeout(() => child.send('log'), 500);
     const child = start(engine, 0, 0, (word, pending, ...statuses) => {
       if (word === 'ready') return ask();
       if (word !== 'log') return undefined;

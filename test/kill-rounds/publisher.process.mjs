@@ -7,7 +7,7 @@ import { Pool } from 'pg';
 import { WebhookDeliveries, WebhookModule, WebhookPublisher } from '../../dist/index.js';
 import { PostgresDeliveryLog } from '../../dist/postgres/index.js';
 import { openQueue } from '../fixtures/durable-queues.mjs';
-import { listen, say, settings } from '../fixtures/told-process.mjs';
+import { onCommand, report, settings } from '../fixtures/parent-channel.mjs';
 
 const { engine, place, url, first, count } = settings;
 const queue = await openQueue(engine, { concurrency: 20, ...place });
@@ -47,12 +47,12 @@ async function sayLog() {
     after = page.next;
     if (after === undefined) break;
   }
-  say('log', String(pending), ...statuses);
+  report('log', String(pending), ...statuses);
 }
-listen(() => void sayLog());
-say('ready');
+onCommand(() => void sayLog());
+report('ready');
 for (let number = first; number < first + count; number++) {
   const id = `event-${number}`;
   await app.get(WebhookPublisher).publish('order.created', { number }, { id });
-  say('published', id);
+  report('published', id);
 }

@@ -1,20 +1,20 @@
 // Records deliveries and attempts them until it is killed. Prints "acknowledged ID" and "delivered ID".
 import { openQueue } from '../fixtures/durable-queues.mjs';
-import { listen, say, settings } from '../fixtures/told-process.mjs';
+import { onCommand, report, settings } from '../fixtures/parent-channel.mjs';
 
 /** Deliveries that are recorded at once, so that a backlog builds up. */
 const WRITERS = 20;
 const { engine, place, first, count } = settings;
 const queue = await openQueue(engine, place);
 
-listen();
+onCommand();
 await queue.consume(async ({ id }) => {
   // A kill should interrupt some attempts.
   await new Promise((resolve) => setTimeout(resolve, 3));
-  say('delivered', id);
+  report('delivered', id);
   return { type: 'delivered' };
 });
-say('ready');
+report('ready');
 const numbers = Array.from({ length: count }, (_, index) => first + index);
 await Promise.all(Array.from({ length: WRITERS }, recordAll));
 
@@ -34,5 +34,5 @@ async function record(id, endpointId) {
     createdAt: Date.now(),
   };
   await queue.enqueue([{ delivery, notBefore: Date.now() }]);
-  say('acknowledged', id);
+  report('acknowledged', id);
 }
