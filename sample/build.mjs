@@ -1,5 +1,5 @@
-// Compiles the library and the samples, when one of their sources is newer than the last build. Safe while samples
-// run: it overwrites compiled files and deletes none.
+// Compiles the library and the samples if a source is newer than the last build. Safe while samples run: it overwrites
+// compiled files and deletes none.
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 const root = fileURLToPath(new URL('..', import.meta.url));
 const tsc = join(root, 'node_modules/typescript/bin/tsc');
 
-/** What is compiled from which sources, in this order: the samples import the library's output. */
+/** Build steps, in order: the samples import the library's output. */
 const STEPS = {
   library: {
     sources: ['lib', 'tsconfig.json', 'tsconfig.build.json', 'package.json'],
@@ -24,7 +24,7 @@ const STEPS = {
 };
 
 /**
- * Compiles what is out of date.
+ * Compiles the steps that are out of date.
  *
  * @param names - `library`, `samples`; both by default
  */
@@ -37,7 +37,7 @@ export function build(names = Object.keys(STEPS)) {
       existsSync(stamp) &&
       statSync(stamp).mtimeMs > Math.max(...step.sources.map((path) => newest(join(root, path))));
     if (isFresh) continue;
-    // Sources that change during the build count as newer than it.
+    // Sources that change during the build are newer than the stamp.
     const startedAt = new Date();
     console.error(`Compiling the ${name} …`);
     execFileSync(process.execPath, [tsc, ...step.arguments], { cwd: root, stdio: 'inherit' });

@@ -8,11 +8,13 @@ const name = process.argv[2] ?? '';
 const main = new URL(`${name}/main.js`, compiled);
 
 if (name === '' || !existsSync(main)) {
-  const known = existsSync(compiled) ? readdirSync(compiled).join(', ') : 'none is compiled yet';
+  const known = existsSync(compiled)
+    ? readdirSync(compiled).join(', ')
+    : 'none is compiled yet; run "node sample/build.mjs"';
   console.error(`Usage: npm run sample -- <name>\nSamples: ${known}`);
   process.exit(1);
 }
 
-// What the environment says already wins.
+// Variables that are already set take precedence.
 loadEnvFile(fileURLToPath(new URL('sample.env', import.meta.url)));
 await import(main.href);

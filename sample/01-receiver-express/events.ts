@@ -1,4 +1,4 @@
-/** What the shop sends about a new order. */
+/** Data of the shop's `order.created`. */
 export interface OrderCreated {
   readonly id: string;
   readonly customer: string;
@@ -6,7 +6,7 @@ export interface OrderCreated {
   readonly total: number;
 }
 
-/** What the shop of sample 05 sends about an invoice. */
+/** Data of `invoice.created`, which sample 05 sends. */
 export interface InvoiceCreated {
   readonly id: string;
   /** In cents. */
@@ -20,7 +20,7 @@ export interface OrderUpdated {
   readonly status: OrderStatus;
 }
 
-// From here on the compiler checks event names and data.
+// Declared events: the compiler checks their names and data.
 declare module 'nestjs-webhook-token' {
   interface WebhookEventMap {
     'order.created': OrderCreated;

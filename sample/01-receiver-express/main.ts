@@ -4,9 +4,9 @@ import { AppModule } from './app.module.js';
 async function bootstrap(): Promise<void> {
   const app = await NestFactory.create(AppModule);
   app.enableShutdownHooks();
-  // Loopback only, as the samples' secrets are public.
+  // Loopback only: the samples' secrets are public.
   await app.listen(process.env.PORT ?? 3000, '127.0.0.1');
-  console.log(`Webhooks are received at ${await app.getUrl()}/webhooks`);
+  console.log(`Receiving webhooks at ${await app.getUrl()}/webhooks`);
 }
 
 await bootstrap();

@@ -7,13 +7,13 @@ import { OrderCreatedDto } from './order-created.dto.js';
 export class OrderWebhooks {
   private readonly logger = new Logger(OrderWebhooks.name);
 
-  /** The DTO is validated first; invalid data is answered 422. */
+  /** The data is validated against the DTO first; invalid data is answered with 422. */
   @OnWebhookEvent('order.created')
   onCreated(order: OrderCreatedDto, event: WebhookEvent<'order.created'>): void {
     this.logger.log(`Order ${order.id} of ${order.total} cents, reported by ${event.issuer}`);
   }
 
-  /** The sender gets 204 when the promise resolves, and repeats the event when it rejects. */
+  /** The sender gets 204 when the promise resolves; if it rejects, the sender retries. */
   @OnWebhookEvent('order.updated')
   async onUpdated(
     @WebhookData('id') id: string,
@@ -31,6 +31,6 @@ export class OrderWebhooks {
   /** Runs in addition to the two order handlers. A repeated event has the same `event.id`. */
   @OnWebhookEvent('order.*')
   onAny(@WebhookContext() event: WebhookEvent<'order.*'>): void {
-    this.logger.log(`${event.event} ${event.id} came by ${event.method}`);
+    this.logger.log(`${event.event} ${event.id} arrived by ${event.method}`);
   }
 }

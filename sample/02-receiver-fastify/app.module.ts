@@ -16,7 +16,7 @@ import { StockWebhooks } from './stock-webhooks.js';
           maxBodyBytes: 8 * 1024 * 1024,
         },
         {
-          // No path: PaymentsController has its route.
+          // No path: PaymentsController declares the route.
           name: 'payments',
           issuers: [
             {

@@ -3,9 +3,9 @@ import type { Payment } from './payment.schema.js';
 
 declare module 'nestjs-webhook-token' {
   interface WebhookEventMap {
-    /** A CSV file: data that is not JSON arrives as the bytes that were sent. */
+    /** A CSV file: data that is not JSON arrives as a Buffer. */
     'stock.exported': Buffer;
-    /** As the bank sends it; the handler gets the schema's output. */
+    /** The data before validation; the handler gets the schema's output. */
     'payment.received': z.input<typeof Payment>;
   }
 }

@@ -5,10 +5,10 @@ import { AppModule } from './app.module.js';
 async function bootstrap(): Promise<void> {
   const app = await NestFactory.create<NestFastifyApplication>(AppModule, new FastifyAdapter());
   app.enableShutdownHooks();
-  // Loopback only, as the samples' secrets are public.
+  // Loopback only: the samples' secrets are public.
   await app.listen(process.env.PORT ?? 3001, '127.0.0.1');
   const url = await app.getUrl();
-  console.log(`Webhooks are received at ${url}/webhooks/warehouse and ${url}/payments/webhooks`);
+  console.log(`Receiving webhooks at ${url}/webhooks/warehouse and ${url}/payments/webhooks`);
 }
 
 await bootstrap();

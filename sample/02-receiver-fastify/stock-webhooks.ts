@@ -5,7 +5,7 @@ import { OnWebhookEvent, WebhookEvent } from 'nestjs-webhook-token';
 export class StockWebhooks {
   private readonly logger = new Logger(StockWebhooks.name);
 
-  /** `receiver` excludes the bank's events, whatever their names. */
+  /** `receiver` limits the handler to the warehouse: the bank cannot trigger it. */
   @OnWebhookEvent('stock.exported', { receiver: 'warehouse' })
   onExported(csv: Buffer, event: WebhookEvent<'stock.exported'>): void {
     const [, ...articles] = csv.toString().trimEnd().split('\n');

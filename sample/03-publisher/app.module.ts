@@ -13,7 +13,7 @@ import { PartnersController } from './partners.controller.js';
         endpoints: [{ id: 'crm', url: process.env.CRM_URL!, events: ['order.*'] }],
         // Short for the sample; the default waits five minutes before the third attempt.
         retry: { schedule: ['0s', '1s', '2s', '5s'] },
-        // For a receiver on this machine only. By default, deliveries go to public addresses over HTTPS.
+        // Only for a receiver on this machine. By default, deliveries go to public addresses over HTTPS.
         allowHttp: true,
         allowedAddresses: ['127.0.0.1'],
       },

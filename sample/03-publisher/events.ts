@@ -1,6 +1,6 @@
 import type { Order } from './order.js';
 
-// From here on `publish` accepts these events only, each with its own data.
+// Declared events: `publish` accepts no others, and checks the data of each.
 declare module 'nestjs-webhook-token' {
   interface WebhookEventMap {
     'order.created': Pick<Order, 'id' | 'customer' | 'total'>;

@@ -27,7 +27,7 @@ export class OrdersService {
 
   find(id: string): Order {
     const order = this.orders.get(id);
-    if (order === undefined) throw new NotFoundException(`There is no order ${id}`);
+    if (order === undefined) throw new NotFoundException(`Unknown order ${id}`);
     return order;
   }
 }

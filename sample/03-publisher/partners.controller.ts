@@ -10,8 +10,8 @@ export class PartnersController {
   ) {}
 
   /**
-   * Publishes an order again with an HTTP client of our own. `sign` leaves sending and retrying to
-   * the caller.
+   * Sends an order again with the application's own HTTP client. `sign` leaves sending and retrying
+   * to the caller.
    */
   @Post('crm/orders/:id')
   async announce(@Param('id') id: string): Promise<{ status: number }> {

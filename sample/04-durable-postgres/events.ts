@@ -1,4 +1,4 @@
-/** What the shop sends about a new order. */
+/** Data of the shop's `order.created`. */
 export interface OrderCreated {
   readonly id: string;
   readonly customer: string;

@@ -22,7 +22,7 @@ async function startWarehouse(storage: Storage): Promise<string> {
 async function startShop(storage: Storage, warehouse: string): Promise<void> {
   await createOrders(storage.database);
   const app = await listen(ShopModule.register(storage, warehouse), PORT);
-  console.log(`The shop takes orders at ${await app.getUrl()}/orders`);
+  console.log(`The shop accepts orders at ${await app.getUrl()}/orders`);
 }
 
 async function listen(module: DynamicModule, port: string): Promise<INestApplication> {
@@ -34,7 +34,7 @@ async function listen(module: DynamicModule, port: string): Promise<INestApplica
 
 const role = process.argv[3] ?? 'both';
 if (role !== 'both' && !DATABASE_URL) {
-  console.error('The embedded database is for one process: set DATABASE_URL to start two.');
+  console.error('The embedded database supports one process only: set DATABASE_URL to start two.');
   process.exit(1);
 }
 const storage = await openStorage();

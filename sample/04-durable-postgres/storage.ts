@@ -7,17 +7,17 @@ import { Pool } from 'pg';
 
 export type Database = PgDatabase<PgQueryResultHKT>;
 
-/** One database, in the form that each part of the sample needs. */
+/** One database, through the client that each part of the sample needs. */
 export interface Storage {
   /** For the sample's own tables. */
   readonly database: Database;
-  /** For deliveries: in the same database, so that they can be recorded in its transactions. */
+  /** For deliveries; in the same database, so that they are recorded in the application's transactions. */
   readonly queue: WebhookQueue;
   /** For the replay store. */
   readonly client: PostgresClient;
 }
 
-/** A PostgreSQL server with DATABASE_URL; otherwise an embedded one, for one process. */
+/** Opens the PostgreSQL server at DATABASE_URL, or an embedded database for one process. */
 export async function openStorage(): Promise<Storage> {
   const { DATABASE_URL, STORAGE_DIRECTORY } = process.env;
   return DATABASE_URL
@@ -27,13 +27,13 @@ export async function openStorage(): Promise<Storage> {
 
 function onServer(connectionString: string): Storage {
   const pool = new Pool({ connectionString });
-  // Without these listeners a broken connection would end the process: the first is for idle connections, the second for those
-  // in a transaction.
+  // Without these listeners, a broken connection would end the process. The first is for idle connections, the second for
+  // connections in a transaction.
   pool.on('error', () => {});
   pool.on('connect', (connection) => connection.on('error', () => {}));
   return {
     database: drizzleOnServer(pool),
-    // Short: the attempts of a killed process are repeated after ten seconds.
+    // Short lease for the sample: attempts of a killed process are repeated after ten seconds.
     queue: new PgBossQueue({ pool, pollInterval: '250ms', lease: '10s' }),
     client: pool,
   };

@@ -13,19 +13,19 @@ import { REDIS_URL } from './redis-connection.js';
 // The packages of bull-board are released separately, so their types can differ slightly.
 const adapter = ExpressAdapter as unknown as BullBoardModuleOptions['adapter'];
 
-/** For deliveries only; each application needs its own queue. */
+/** A queue for deliveries only; each application needs its own. */
 const QUEUE = process.env.QUEUE_NAME ?? 'invoice-webhooks';
 
 const deliveries = BullModule.registerQueue({
   name: QUEUE,
-  // Without an offline queue, the client and `publish` fail at once while Redis is unreachable.
+  // Without an offline queue, `publish` fails immediately while Redis is unreachable.
   connection: { url: REDIS_URL, enableOfflineQueue: false },
 });
 
 @Module({
   imports: [
     deliveries,
-    // A dashboard of all deliveries. Put it behind a login.
+    // A dashboard of all deliveries. In a real application, protect it with a login.
     BullBoardModule.forRoot({ route: '/queues', adapter }),
     BullBoardModule.forFeature({ name: QUEUE, adapter: BullMQAdapter }),
     WebhookModule.forRootAsync({
@@ -39,7 +39,7 @@ const deliveries = BullModule.registerQueue({
           queue: new BullMqQueue(queue, { lease: '5s' }),
           // Short for the sample; the default retries for three days.
           retry: { schedule: ['0s', '1s', '2s', '5s'] },
-          // For a receiver on this machine only.
+          // Only for a receiver on this machine.
           allowHttp: true,
           allowedAddresses: ['127.0.0.1'],
         },

@@ -7,7 +7,7 @@ import { CreateInvoiceDto } from './create-invoice.dto.js';
 export class InvoicesController {
   constructor(private readonly webhooks: WebhookPublisher) {}
 
-  /** After the answer, the event is in Redis and survives this process. */
+  /** When the client gets the answer, the event is in Redis and survives a crash of this process. */
   @Post()
   async create(@Body() { total }: CreateInvoiceDto): Promise<{ id: string }> {
     const id = randomUUID();

@@ -10,7 +10,7 @@ async function bootstrap(): Promise<void> {
   app.enableShutdownHooks();
   await app.listen(process.env.PORT ?? 3005, '127.0.0.1');
   console.log(
-    `Invoices are accepted at ${await app.getUrl()}/invoices; /queues lists their deliveries`,
+    `Accepting invoices at ${await app.getUrl()}/invoices; /queues lists their deliveries`,
   );
 }
 

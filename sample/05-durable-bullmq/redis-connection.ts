@@ -1,12 +1,12 @@
 import { Redis } from 'ioredis';
 
-/** The address of Redis: `REDIS_URL` in sample.env. */
+/** URL of Redis, from `REDIS_URL` in sample.env. */
 export const REDIS_URL = process.env.REDIS_URL ?? 'redis://127.0.0.1:6379';
 
-/** Fails with one line, instead of letting the queue reconnect forever. */
+/** Exits with a message if Redis is unreachable, instead of letting the queue reconnect forever. */
 export async function requireRedis(): Promise<void> {
   const redis = new Redis(REDIS_URL, { lazyConnect: true, retryStrategy: () => null });
-  // It is asked, and answers, below.
+  // connect() below reports the error.
   redis.on('error', () => {});
   try {
     await redis.connect();

@@ -11,7 +11,7 @@ async function bootstrap(): Promise<void> {
   const url = await requireRedis();
   const replicas = await Promise.all(
     ['A', 'B'].map(async (name) => {
-      // One connection for each replica, as in separate processes.
+      // Each replica has its own connection, as in separate processes.
       const redis = new Redis(url, { maxRetriesPerRequest: 0 });
       const app = await NestFactory.create(AppModule.forReplica(name, redis), {
         logger: ['warn', 'error'],

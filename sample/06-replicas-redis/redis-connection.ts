@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 
-/** @returns the address of Redis; without one, prints what is missing and exits */
+/** @returns the URL of Redis; if it is unreachable, prints a message and exits */
 export async function requireRedis(): Promise<string> {
   const url = process.env.REDIS_URL ?? 'redis://127.0.0.1:6379';
   const redis = new Redis(url, { lazyConnect: true, retryStrategy: () => null });

@@ -1,2 +1,2 @@
-/** Injects the name of the replica that handles an event. */
+/** Injection token of the replica's name. */
 export const REPLICA_NAME = Symbol('REPLICA_NAME');

@@ -20,15 +20,15 @@ export interface Act {
 export interface Scene {
   readonly sent: string;
   readonly answered: string;
-  /** The meaning of a correct outcome. */
+  /** What a correct outcome shows. */
   readonly outcome: string;
-  /** What is wrong. */
-  readonly faults: readonly string[];
+  /** The checks that failed. */
+  readonly failures: readonly string[];
 }
 
-/** Names the failed checks. */
-export function faultsAmong(
-  expectations: readonly (readonly [holds: boolean, fault: string])[],
+/** Returns the messages of the expectations that do not hold. */
+export function failuresAmong(
+  expectations: readonly (readonly [holds: boolean, failure: string])[],
 ): readonly string[] {
-  return expectations.filter(([holds]) => !holds).map(([, fault]) => fault);
+  return expectations.filter(([holds]) => !holds).map(([, failure]) => failure);
 }

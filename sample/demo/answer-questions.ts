@@ -1,7 +1,7 @@
 import type { INestApplicationContext } from '@nestjs/common';
 import type { PublisherSkills, ReceiverSkills } from './skills.js';
 
-/** A question between two processes: the skill to use, and its input. */
+/** A call from the demo to one of its processes: the name of the skill, and its arguments. */
 export interface Question {
   readonly skill: string;
   readonly with: readonly unknown[];

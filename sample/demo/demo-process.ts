@@ -2,10 +2,10 @@ import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import type { Question, Reply } from './answer-questions.js';
 
-/** Milliseconds after which a process that says nothing is taken for lost. */
+/** Milliseconds to wait for a reply. */
 const PATIENCE = 10_000;
 
-/** One of the two processes, which is asked one question at a time. */
+/** One of the two child processes. It answers one question at a time. */
 export class DemoProcess<Skills extends Record<keyof Skills, (...args: never[]) => unknown>> {
   private readonly ended = new AbortController();
 
@@ -14,14 +14,14 @@ export class DemoProcess<Skills extends Record<keyof Skills, (...args: never[]) 
     private readonly child: ChildProcess,
   ) {
     child.once('exit', (code, signal) => {
-      this.ended.abort(new Error(`The ${name} ended, with ${code ?? signal}.`));
+      this.ended.abort(new Error(`The ${name} exited with ${code ?? signal}.`));
     });
   }
 
   /**
    * Starts the application in the folder of this name.
    *
-   * @returns the process, once it runs, and the address it tells
+   * @returns the process, once it runs, and the address that it reports
    */
   static async start<Skills extends Record<keyof Skills, (...args: never[]) => unknown>>(
     name: string,
@@ -29,7 +29,7 @@ export class DemoProcess<Skills extends Record<keyof Skills, (...args: never[]) 
   ): Promise<{ readonly process: DemoProcess<Skills>; readonly address: string }> {
     const child = fork(new URL(`./${name}/main.js`, import.meta.url), {
       env: { ...process.env, ...settings },
-      // The default, JSON, has no bytes.
+      // The default, JSON, cannot carry bytes.
       serialization: 'advanced',
     });
     const started = new DemoProcess<Skills>(name, child);
@@ -53,7 +53,7 @@ export class DemoProcess<Skills extends Record<keyof Skills, (...args: never[]) 
     return (await this.nextReply()) as Awaited<ReturnType<Skills[Name]>>;
   }
 
-  /** Hangs up, which ends the process; one that does not end by itself is killed. */
+  /** Disconnects, which ends the process; kills it if it does not end by itself. */
   async stop(): Promise<void> {
     if (this.ended.signal.aborted) return;
     const kill = setTimeout(() => this.child.kill('SIGKILL'), PATIENCE);
@@ -70,7 +70,7 @@ export class DemoProcess<Skills extends Record<keyof Skills, (...args: never[]) 
     const [reply] = (await once(this.child, 'message', { signal }).catch((error: unknown) => {
       if (ended.aborted) throw ended.reason;
       if (!patience.aborted) throw error;
-      throw new Error(`The ${this.name} said nothing for ${PATIENCE / 1_000} seconds.`);
+      throw new Error(`The ${this.name} did not reply within ${PATIENCE / 1_000} seconds.`);
     })) as [Reply];
     if ('failure' in reply) throw new Error(`The ${this.name} failed: ${reply.failure}`);
     return reply.answer;

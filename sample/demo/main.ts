@@ -5,11 +5,11 @@ import { DemoProcess } from './demo-process.js';
 import { REFUSALS } from './refusals.js';
 import { RETRY } from './retry.js';
 import type { PublisherSkills, ReceiverSkills } from './skills.js';
-import { tellAct, tellLines } from './story.js';
+import { printAct, printLines } from './story.js';
 
 const ACTS = [...DELIVERIES, ...REFUSALS, RETRY];
 
-/** What the two processes share. The secret is new in every run. */
+/** Settings that the two processes share. The secret is new in every run. */
 const SHARED = {
   DEMO_ISSUER: 'https://shop.example',
   DEMO_SECRET: randomBytes(32).toString('hex'),
@@ -22,8 +22,8 @@ async function playAll(stage: Stage): Promise<number> {
     const scene = await act.play(stage).catch((error: Error) => {
       throw new Error(`${act.title} ${error.message}`, { cause: error });
     });
-    tellAct(index + 1, act, scene);
-    if (scene.faults.length === 0) good++;
+    printAct(index + 1, act, scene);
+    if (scene.failures.length === 0) good++;
   }
   return good;
 }
@@ -38,7 +38,7 @@ async function run(): Promise<number> {
       DEMO_RECEIVER_URL: receiver.address,
     });
     processes.push(publisher.process);
-    tellLines('Two processes on this machine share a secret.', [
+    printLines('Two processes on this machine share a secret.', [
       ['publisher', `process ${publisher.process.pid}, signs as ${publisher.address}`],
       ['receiver', `process ${receiver.process.pid}, listens on ${receiver.address}`],
     ]);

@@ -1,15 +1,15 @@
 import { randomBytes } from 'node:crypto';
 import type { SignedWebhookRequest } from 'nestjs-webhook-token';
 import { signWebhookToken } from 'nestjs-webhook-token/token';
-import { faultsAmong, type Act } from './act.js';
+import { failuresAmong, type Act } from './act.js';
 import type { Order } from './skills.js';
 
 const ORDER: Order = { id: 'o-2', total: 4200 };
 
-/** An attacker between the two processes reads, changes and repeats what they send. */
+/** An attacker between the two processes reads, changes and repeats their requests. */
 export const REFUSALS: readonly Act[] = [
   {
-    title: 'An attacker makes an order cheaper on its way.',
+    title: 'An attacker lowers the total of an order in transit.',
     async play({ publisher, receiver }) {
       const signed = await publisher.ask('sign', ORDER, { method: 'POST' });
       const body = Buffer.from(signed.body!.toString().replace('4200', '1000'));
@@ -17,10 +17,13 @@ export const REFUSALS: readonly Act[] = [
       const runs = await receiver.ask('runsFor', signed.id);
       return {
         sent: 'the signed POST, its body changed from 4200 to 1000',
-        answered: tell(answer),
-        outcome: 'the digest in the token is that of another body: no handler ran',
-        faults: faultsAmong([
-          [answer.status === 400 && answer.code === 'hash_mismatch', 'it was not refused'],
+        answered: describe(answer),
+        outcome: 'the body does not match the digest in the token: no handler ran',
+        failures: failuresAmong([
+          [
+            answer.status === 400 && answer.code === 'hash_mismatch',
+            'the request was not rejected',
+          ],
           [runs.length === 0, 'a handler ran'],
         ]),
       };
@@ -35,18 +38,21 @@ export const REFUSALS: readonly Act[] = [
       const runs = await receiver.ask('runsFor', signed.id);
       return {
         sent: 'the same HEAD twice',
-        answered: `${tell(first)}, then ${tell(second)}`,
-        outcome: 'the copy is acknowledged, so that an honest sender stops: its handler ran once',
-        faults: faultsAmong([
+        answered: `${describe(first)}, then ${describe(second)}`,
+        outcome: 'the duplicate is acknowledged, so an honest sender stops: the handler ran once',
+        failures: failuresAmong([
           [first.status === 204 && !first.duplicate, 'the first was not handled'],
-          [second.status === 204 && second.duplicate, 'the second was not taken for a copy'],
+          [
+            second.status === 204 && second.duplicate,
+            'the second was not recognised as a duplicate',
+          ],
           [runs.length === 1, `the handler ran ${runs.length} times`],
         ]),
       };
     },
   },
   {
-    title: "An event's id is used again with other content.",
+    title: "An event's id is reused with different content.",
     async play({ publisher, receiver }) {
       const signed = await publisher.ask('sign', ORDER, {});
       const other = await publisher.ask('sign', { ...ORDER, total: 1 }, { id: signed.id });
@@ -54,12 +60,12 @@ export const REFUSALS: readonly Act[] = [
       const second = await send(other);
       const runs = await receiver.ask('runsFor', signed.id);
       return {
-        sent: 'two well-signed HEADs, one id, two totals',
-        answered: `${tell(first)}, then ${tell(second)}`,
-        outcome: 'what was handled cannot be rewritten: its handler ran once',
-        faults: faultsAmong([
+        sent: 'two HEADs with valid signatures, one id, two totals',
+        answered: `${describe(first)}, then ${describe(second)}`,
+        outcome: 'a handled event cannot be replaced: the handler ran once',
+        failures: failuresAmong([
           [first.status === 204, 'the first was not handled'],
-          [second.status === 401 && second.code === 'replayed', 'the second was not refused'],
+          [second.status === 401 && second.code === 'replayed', 'the second was not rejected'],
           [runs.length === 1, `the handler ran ${runs.length} times`],
         ]),
       };
@@ -77,10 +83,13 @@ export const REFUSALS: readonly Act[] = [
       const runs = await receiver.ask('runsFor', id);
       return {
         sent: `a HEAD in the name of ${issuer}, signed with another secret`,
-        answered: tell(answer),
-        outcome: 'the signature does not hold: no handler ran',
-        faults: faultsAmong([
-          [answer.status === 401 && answer.code === 'bad_signature', 'it was not refused'],
+        answered: describe(answer),
+        outcome: 'the signature is not valid: no handler ran',
+        failures: failuresAmong([
+          [
+            answer.status === 401 && answer.code === 'bad_signature',
+            'the request was not rejected',
+          ],
           [runs.length === 0, 'a handler ran'],
         ]),
       };
@@ -106,7 +115,7 @@ async function send({
   };
 }
 
-function tell({ status, duplicate, code }: Answer): string {
+function describe({ status, duplicate, code }: Answer): string {
   const note = duplicate ? 'Webhook-Duplicate: true' : code;
   return note === null ? String(status) : `${status} (${note})`;
 }

@@ -8,11 +8,11 @@ export interface Order {
   readonly total: number;
 }
 
-/** What the demo can ask the publisher's process. */
+/** Calls that the publisher's process answers. */
 export interface PublisherSkills {
-  /** Sends the parcel of this name; returns the outcome of the first attempt. */
+  /** Sends the event of this name; returns the result of the first attempt. */
   send(event: ParcelName): Promise<SentParcel>;
-  /** Signs an order, which the demo sends. */
+  /** Signs an order; the demo sends the request. */
   sign(order: Order, choices: SignChoices): Promise<SignedWebhookRequest>;
 }
 
@@ -26,15 +26,15 @@ export interface SentParcel extends Fingerprint {
 
 export interface SignChoices {
   readonly method?: 'HEAD' | 'POST';
-  /** The event's id; default a new one. */
+  /** The event's id. Default: a new one. */
   readonly id?: string;
 }
 
-/** What the demo can ask the receiver's process. */
+/** Calls that the receiver's process answers. */
 export interface ReceiverSkills {
   /** Every handler run for the event with this id. */
   runsFor(id: string): readonly HandlerRun[];
-  /** The same, as soon as a handler has succeeded. */
+  /** Resolves with the runs once one of them has succeeded. */
   runsUntilHandled(id: string): Promise<readonly HandlerRun[]>;
 }
 

@@ -4,13 +4,13 @@ import type { RestartedShop } from './restarted-shop.js';
 
 const PAUSE = 20;
 
-/** Customers who place orders one after the other, whatever is answered, until they are told to go. */
+/** Customers who place orders one after the other, whatever the answers, until {@link leave}. */
 export class Customers {
-  /** Names of those whose order was answered 201, by the order's id. */
+  /** Customer names by order id, for orders answered with 201. */
   readonly acknowledged = new Map<string, string>();
-  /** How many were answered that the payment failed. */
+  /** Number of orders whose payment failed. */
   rolledBack = 0;
-  /** How many had no such answer: theirs was committed, or not. */
+  /** Number of orders without either answer, which may have been committed or not. */
   unknown = 0;
 
   private hasClosed = false;
@@ -18,8 +18,8 @@ export class Customers {
   private readonly ordering: Promise<unknown>;
 
   /**
-   * @param sample - whose shop they order from
-   * @param count - how many of them order at a time
+   * @param sample - the sample to order from
+   * @param count - number of concurrent customers
    */
   constructor(
     private readonly sample: RestartedShop,
@@ -28,7 +28,7 @@ export class Customers {
     this.ordering = Promise.all(Array.from({ length: count }, async () => this.order()));
   }
 
-  /** Waits until as many orders more are acknowledged; a crash is no reason to wait for ever. */
+  /** Waits until `more` further orders are acknowledged, or a process has crashed. */
   async place(more: number): Promise<void> {
     const enough = this.acknowledged.size + more;
     const { crashes } = this.sample;

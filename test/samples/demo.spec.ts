@@ -5,14 +5,14 @@ jest.setTimeout(60_000);
 
 const DEMO = ['build/sample/demo/main.js'];
 
-/** One act as it was printed: its title, and what follows each label. */
-interface ToldAct {
+/** One act as printed: its title, and the rest of each labelled line. */
+interface PrintedAct {
   readonly title: string;
   readonly lines: Readonly<Record<string, string>>;
 }
 
-function readStory(lines: readonly string[]): ToldAct[] {
-  const acts: ToldAct[] = [];
+function readActs(lines: readonly string[]): PrintedAct[] {
+  const acts: PrintedAct[] = [];
   for (const line of lines) {
     const [, title] = /^\d+\. (.+)$/.exec(line) ?? [];
     if (title !== undefined) acts.push({ title, lines: {} });
@@ -32,11 +32,11 @@ describe('the demo', () => {
     code = await demo.exitCode();
   });
 
-  it('ends by itself, and well', () => {
+  it('ends by itself with exit code 0', () => {
     expect([code, demo.lines.at(-1)]).toEqual([0, '9 of 9 had the expected outcome.']);
   });
 
-  it('starts two processes on loopback', () => {
+  it('starts two processes that communicate over loopback', () => {
     const [, publisher] = /publisher process (\d+), signs as https:/.exec(demo.output) ?? [];
     const [, receiver] =
       /receiver +process (\d+), listens on http:\/\/127\.0\.0\.1:/.exec(demo.output) ?? [];
@@ -55,13 +55,13 @@ describe('the demo', () => {
       /^204$/,
     ],
     ['A body can be 5 MiB', /^photo\.uploaded by POST, 5,242,880 bytes of image\/jpeg$/, /^204$/],
-    ['An attacker makes', /body changed from 4200 to 1000$/, /^400 \(hash_mismatch\)$/],
+    ['An attacker lowers', /body changed from 4200 to 1000$/, /^400 \(hash_mismatch\)$/],
     ['An attacker records', /the same HEAD twice/, /^204, then 204 \(Webhook-Duplicate: true\)$/],
     ["An event's id", /one id, two totals/, /^204, then 401 \(replayed\)$/],
     ['An attacker without the secret', /signed with another secret/, /^401 \(bad_signature\)$/],
     ['A handler fails', /^invoice\.paid by HEAD, and again/, /^500, so the event is scheduled/],
   ])('shows: %s', (title, sent, answered) => {
-    const act = readStory(demo.lines).find((act) => act.title.startsWith(title));
+    const act = readActs(demo.lines).find((act) => act.title.startsWith(title));
 
     expect(act?.lines).toMatchObject({
       sent: expect.stringMatching(sent),
@@ -74,12 +74,12 @@ describe('the demo', () => {
     ['order.created', 'A small event'],
     ['stock.exported', 'A body can be of any type'],
     ['photo.uploaded', 'A body can be 5 MiB'],
-  ])('fails and names %s if it is lost', async (event, title) => {
+  ])('fails and reports %s if it is lost', async (event, title) => {
     const losing = SampleProcess.run(DEMO, { DEMO_LOSE: event });
 
     expect(await losing.exitCode()).toBe(1);
 
-    const act = readStory(losing.lines).find((act) => act.title.startsWith(title));
+    const act = readActs(losing.lines).find((act) => act.title.startsWith(title));
     expect(act?.lines['WRONG']).toBe(`${event} is missing: it did not reach its handler`);
     expect(losing.lines.at(-1)).not.toBe('9 of 9 had the expected outcome.');
   });

@@ -29,7 +29,7 @@ function linesOf(orders: readonly Order[]): readonly string[] {
 
 const program = ownPostgres();
 if (program === undefined) {
-  process.stderr.write('Skipped the restarts of sample 04: no initdb is found.\n');
+  process.stderr.write('Skipped the restart tests of sample 04: initdb was not found.\n');
 }
 const describeRestarts = program === undefined ? describe.skip : describe;
 
@@ -55,15 +55,15 @@ describeRestarts('sample 04-durable-postgres, restarted under load with its data
     return packed.map(({ orderId, customer }) => ({ id: orderId, customer }));
   };
 
-  /** Waits until there are as many parcels as orders: longer than the leases of what was killed, if it must. */
+  /** Waits until every order is packed; this can take longer than the leases of the killed processes. */
   async function untilPacked(): Promise<void> {
     const patience = Date.now() + 120_000;
     const { length } = await orders();
     while ((await parcels()).length < length && Date.now() < patience) await pause(250);
   }
 
-  it('packs each committed order once, and none that was rolled back', async () => {
-    // The leases of what was killed run out while the others are restarted.
+  it('packs every committed order once, and no order that was rolled back', async () => {
+    // The leases of a killed process expire while the others are restarted.
     const disturbances = [
       async () => sample.restart('shop', 'SIGKILL'),
       async () => sample.restart('receiver', 'SIGKILL'),

@@ -21,8 +21,10 @@ function start(env: Env, ...role: string[]): SampleProcess {
   return SampleProcess.run(args, { ...SHOP, ...FREE_PORTS, ...env });
 }
 
-async function originOf(sample: SampleProcess, who: 'shop' | 'warehouse'): Promise<string> {
-  const [, origin] = await sample.printed(new RegExp(`The ${who} .*(http://127\\.0\\.0\\.1:\\d+)`));
+async function originOf(sample: SampleProcess, role: 'shop' | 'warehouse'): Promise<string> {
+  const [, origin] = await sample.printed(
+    new RegExp(`The ${role} .*(http://127\\.0\\.0\\.1:\\d+)`),
+  );
   return origin!;
 }
 
@@ -36,7 +38,7 @@ async function listOf(origin: string, path: string): Promise<unknown[]> {
   return json as unknown as unknown[];
 }
 
-/** What holds on either database. */
+/** Behaviour on both databases. */
 function placesOrders(env: () => Env): void {
   let sample: SampleProcess;
   let shop: string;
@@ -49,7 +51,7 @@ function placesOrders(env: () => Env): void {
   });
   afterAll(async () => sample.stop());
 
-  it('packs an order, and nothing of one whose payment failed', async () => {
+  it('packs an order, but not one whose payment failed', async () => {
     const failed = await placeOrder(shop, '?fail=1');
     const { status, json } = await placeOrder(shop);
     const id = json!['id'] as string;
@@ -70,7 +72,7 @@ describe('sample 04-durable-postgres, on the embedded database', () => {
 
   placesOrders(() => ({ STORAGE_DIRECTORY: directory }));
 
-  it('is for one process', async () => {
+  it('refuses to start as a second process', async () => {
     const shop = start({ STORAGE_DIRECTORY: directory }, 'shop');
 
     expect(await shop.exitCode()).toBe(1);
@@ -78,7 +80,7 @@ describe('sample 04-durable-postgres, on the embedded database', () => {
   });
 });
 
-/** A database of their own for these tests: a shop delivers whatever waits in its database. */
+/** Creates a database for the test, since a shop delivers every pending event in its database. */
 function ownDatabase(): () => Env {
   const url = new URL(urlOf('PostgreSQL'));
   const name = `test_${randomBytes(6).toString('hex')}`;
@@ -103,7 +105,7 @@ describeOnServer('sample 04-durable-postgres, on PostgreSQL', () => {
 describeOnServer('sample 04-durable-postgres, as two processes', () => {
   const env = ownDatabase();
 
-  it('keeps what waits while both processes are restarted', async () => {
+  it('keeps pending deliveries while both processes are restarted', async () => {
     const first = start(env(), 'receiver');
     const warehouse = await originOf(first, 'warehouse');
     await first.stop();

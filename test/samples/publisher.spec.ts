@@ -5,7 +5,7 @@ import { Sender } from './sender.js';
 
 jest.setTimeout(60_000);
 
-describe('sample 03-publisher, with sample 01 at the other end', () => {
+describe('sample 03-publisher, with sample 01 as the receiver', () => {
   const { env } = new Sender('shop');
   let crm: SampleProcess;
   let shop: SampleProcess;
@@ -36,7 +36,7 @@ describe('sample 03-publisher, with sample 01 at the other end', () => {
     await crm.printed(new RegExp(`Order ${id} of 4200 cents`));
   });
 
-  it('publishes a change of an order', async () => {
+  it('publishes an update of an order', async () => {
     const id = await placeOrder();
 
     const { status, json } = await request('PATCH', `/orders/${id}`, { status: 'shipped' });
@@ -45,7 +45,7 @@ describe('sample 03-publisher, with sample 01 at the other end', () => {
     await crm.printed(new RegExp(`Order ${id} is shipped`));
   });
 
-  it('sends a signed request by a client of its own', async () => {
+  it('sends a signed request with its own HTTP client', async () => {
     const id = await placeOrder();
 
     const { json } = await request('POST', `/partners/crm/orders/${id}`);
@@ -55,14 +55,14 @@ describe('sample 03-publisher, with sample 01 at the other end', () => {
 
   it.each([
     ['an order without a customer', 'POST', '/orders', { total: 4200 }, 400],
-    ['a change of an unknown order', 'PATCH', '/orders/none', { status: 'paid' }, 404],
+    ['an update of an unknown order', 'PATCH', '/orders/none', { status: 'paid' }, 404],
     ['the announcement of an unknown order', 'POST', '/partners/crm/orders/none', {}, 404],
-  ])('refuses %s', async (_, method, path, body, status) => {
+  ])('rejects %s', async (_, method, path, body, status) => {
     expect((await request(method, path, body)).status).toBe(status);
   });
 });
 
-it('takes orders while the receiver is down', async () => {
+it('accepts orders while the receiver is down', async () => {
   const { env } = new Sender('shop');
   const crm = SampleProcess.start('01-receiver-express', env);
   const url = await crm.origin();

@@ -16,17 +16,17 @@ describe('sample 01-receiver-express', () => {
   });
   afterAll(() => sample.stop());
 
-  it('hands inline data to the handler of its event, and to the one of order.*', async () => {
+  it('passes inline data to the handlers of order.created and order.*', async () => {
     const data = { id: 'o-1', customer: 'Ada', total: 4200 };
     const token = shop.sign({ event: 'order.created', data, txn: 'first-order' });
 
     expect((await head(origin, token)).status).toBe(204);
 
     await sample.printed(/Order o-1 of 4200 cents, reported by https:\/\/shop\.test/);
-    await sample.printed(/order\.created first-order came by HEAD/);
+    await sample.printed(/order\.created first-order arrived by HEAD/);
   });
 
-  it('hands parts of a body to its handler', async () => {
+  it('passes a member of a JSON body to its handler', async () => {
     const signed = shop.signBody('order.updated', '{"id":"o-2","status":"paid"}');
 
     expect((await post(origin, signed)).status).toBe(204);
@@ -34,7 +34,7 @@ describe('sample 01-receiver-express', () => {
     await sample.printed(/Order o-2 is paid/);
   });
 
-  it('refuses data that does not fit the DTO', async () => {
+  it('rejects data that does not match the DTO', async () => {
     const token = shop.sign({ event: 'order.created', data: { id: 'o-3', total: -1 } });
 
     const { status, headers } = await head(origin, token);
@@ -42,14 +42,14 @@ describe('sample 01-receiver-express', () => {
     expect([status, headers['webhook-error']]).toEqual([422, 'invalid_payload']);
   });
 
-  it('refuses somebody who signs with another secret', async () => {
+  it('rejects a token that is signed with another secret', async () => {
     const stranger = new Sender('stranger');
 
     expect((await head(origin, stranger.sign({ event: 'order.created' }))).status).toBe(401);
   });
 });
 
-it('does not start without a secret, and says what is missing', async () => {
+it('does not start without a secret, and names the missing option', async () => {
   const sample = SampleProcess.start('01-receiver-express', { SHOP_SECRET: '' });
 
   expect(await sample.exitCode()).not.toBe(0);

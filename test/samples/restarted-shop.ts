@@ -4,23 +4,23 @@ import type { OwnServer } from '../fixtures/own-server.js';
 import { SampleProcess } from './sample-process.js';
 import { Sender } from './sender.js';
 
-/** A part of the sample that runs in a process of its own, as the sample calls it. */
+/** Name of a process of the sample, as the sample calls it. */
 export type Role = 'shop' | 'receiver';
 
 const { env: SHOP } = new Sender('shop');
-const SAYS: Readonly<Record<Role, RegExp>> = {
-  shop: /The shop takes orders at (http:\/\/127\.0\.0\.1:\d+)/,
+const READY_LINES: Readonly<Record<Role, RegExp>> = {
+  shop: /The shop accepts orders at (http:\/\/127\.0\.0\.1:\d+)/,
   receiver: /The warehouse receives webhooks at (http:\/\/127\.0\.0\.1:\d+)/,
 };
-/** How often a process is started that ends before it listens: another's connection may have its port meanwhile. */
+/** Attempts to start a process: a connection of another process may occupy its port in the meantime. */
 const STARTS = 5;
 const PAUSE = 20;
 
-/** Sample 04 as its shop and its warehouse, each started again after it was ended, on a database that is as well. */
+/** Sample 04 as two processes and a database server, which a test ends and restarts. */
 export class RestartedShop {
-  /** How often each was ended, and how. */
+  /** Number of restarts, by process and signal. */
   readonly restarts: Record<string, number> = {};
-  /** Those that ended though nobody had ended them, and what they had printed last. */
+  /** Processes that ended by themselves, with their last output. */
   readonly crashes: string[] = [];
 
   private readonly running = new Map<Role, SampleProcess>();
@@ -32,7 +32,7 @@ export class RestartedShop {
     return this.origins.get(role)!;
   }
 
-  /** Starts both; the warehouse keeps its port from then on. */
+  /** Starts both processes; the warehouse keeps its port across restarts. */
   async start(): Promise<void> {
     const client = await this.untilDatabaseAnswers();
     await client.end();
@@ -45,7 +45,7 @@ export class RestartedShop {
     await this.startRole(role);
   }
 
-  /** Ends the server as a crash of its machine would, in the middle of an order's transaction. */
+  /** Kills the database server during the transaction of an order, like a crash of its machine. */
   async restartDatabase(): Promise<void> {
     const client = await this.untilDatabaseAnswers();
     await client.query('BEGIN; LOCK TABLE shop.orders IN EXCLUSIVE MODE');
@@ -55,7 +55,7 @@ export class RestartedShop {
     await this.crashDatabase();
   }
 
-  /** Ends both and the database, before any of them is started again. */
+  /** Kills both processes and the database before it restarts any of them. */
   async restartAll(): Promise<void> {
     await Promise.all([this.end('receiver', 'SIGKILL'), this.end('shop', 'SIGKILL')]);
     await this.crashDatabase();
@@ -73,7 +73,7 @@ export class RestartedShop {
     await sample?.stop(signal);
   }
 
-  /** Takes down its end, unless it was {@link end}ed. */
+  /** Records the end of a process as a crash, unless {@link end} caused it. */
   private async watch(role: Role, sample: SampleProcess): Promise<void> {
     await sample.exitCode();
     if (this.running.get(role) === sample) {
@@ -94,7 +94,7 @@ export class RestartedShop {
     for (let start = 1; ; start++) {
       const sample = SampleProcess.run(args, env);
       try {
-        const [, origin] = await sample.printed(SAYS[role]);
+        const [, origin] = await sample.printed(READY_LINES[role]);
         this.origins.set(role, origin!);
         this.running.set(role, sample);
         void this.watch(role, sample);
@@ -113,7 +113,7 @@ export class RestartedShop {
     await client.end();
   }
 
-  /** It takes connections before it has recovered, and refuses them. */
+  /** Retries: during recovery, the server accepts connections but rejects the login. */
   private async untilDatabaseAnswers(): Promise<Client> {
     for (;;) {
       const client = new Client({ connectionString: this.server.url });
@@ -127,7 +127,7 @@ export class RestartedShop {
     }
   }
 
-  private count(what: string): void {
-    this.restarts[what] = (this.restarts[what] ?? 0) + 1;
+  private count(restart: string): void {
+    this.restarts[restart] = (this.restarts[restart] ?? 0) + 1;
   }
 }

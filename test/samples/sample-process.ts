@@ -5,23 +5,23 @@ import { fileURLToPath } from 'node:url';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 
-/** A script of the samples that runs in a process of its own, and all it has printed. */
+/** A script of the samples in a child process, and everything it has printed. */
 export class SampleProcess {
   readonly lines: string[] = [];
 
-  private readonly news = new EventEmitter();
+  private readonly changes = new EventEmitter();
   private readonly closed: Promise<void>;
 
   private constructor(private readonly child: ChildProcess) {
     for (const stream of [child.stdout!, child.stderr!]) {
       createInterface(stream).on('line', (line) => {
         this.lines.push(line);
-        this.news.emit('news');
+        this.changes.emit('change');
       });
     }
-    // Not 'exit': what was printed last may come after it.
+    // Not 'exit': the last output can arrive after that event.
     this.closed = once(child, 'close').then(() => {
-      this.news.emit('news');
+      this.changes.emit('change');
     });
   }
 
@@ -43,7 +43,7 @@ export class SampleProcess {
     return SampleProcess.run(['sample/start.mjs', name], { PORT: '0', ...env });
   }
 
-  /** @returns where the application says it listens, without a path */
+  /** @returns the origin that the application prints at start */
   async origin(): Promise<string> {
     const [origin] = await this.printed(/http:\/\/127\.0\.0\.1:\d+/);
     return origin;
@@ -56,18 +56,19 @@ export class SampleProcess {
         const match = pattern.exec(line);
         if (match !== null) return match;
       }
-      if (this.hasEnded) throw new Error(`It ended without printing ${pattern}:\n${this.output}`);
-      await once(this.news, 'news');
+      if (this.hasEnded)
+        throw new Error(`The sample ended without printing ${pattern}:\n${this.output}`);
+      await once(this.changes, 'change');
     }
   }
 
-  /** Waits for its end. */
+  /** Waits until the process has ended. */
   async exitCode(): Promise<number | null> {
     await this.closed;
     return this.child.exitCode;
   }
 
-  /** Asks it to end, as an orchestrator does, or ends it without asking. */
+  /** Stops the process with SIGTERM, like an orchestrator, or kills it. */
   async stop(signal: 'SIGTERM' | 'SIGKILL' = 'SIGTERM'): Promise<void> {
     this.child.kill(signal);
     await this.closed;

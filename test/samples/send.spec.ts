@@ -3,7 +3,7 @@ import { SampleProcess } from './sample-process.js';
 
 jest.setTimeout(60_000);
 
-/** What the samples' READMEs tell their readers to type, with the settings of sample.env. */
+/** The commands of the samples' READMEs, with the settings of sample.env. */
 describe('send.mjs', () => {
   let sample: SampleProcess;
   let url: string;
@@ -21,19 +21,19 @@ describe('send.mjs', () => {
   };
 
   it.each([
-    ['inline', ['order.created', '{"id":"o-1","customer":"Ada","total":4200}'], /^204 /],
-    ['data that does not validate', ['order.created', '{"id":"o-1"}'], /^422 invalid_payload/],
+    ['inline data', ['order.created', '{"id":"o-1","customer":"Ada","total":4200}'], /^204 /],
+    ['invalid data', ['order.created', '{"id":"o-1"}'], /^422 invalid_payload/],
     [
       'a changed body',
       ['order.updated', '{"id":"o-1","status":"paid"}', '--tamper'],
       /^400 hash_mismatch .*"code":"hash_mismatch"/,
     ],
-    ['as somebody else', ['order.created', '{}', '--as', 'BANK'], /^401 /],
+    ['data as another issuer', ['order.created', '{}', '--as', 'BANK'], /^401 /],
   ])('sends %s, and prints the answer', async (_, args, answer) => {
     expect(await run(url, ...args)).toMatch(answer);
   });
 
-  it('says how it is used', async () => {
+  it('prints its usage when called without arguments', async () => {
     expect(await run()).toMatch(/^Usage: node sample\/send\.mjs/);
   });
 });

@@ -5,7 +5,7 @@ import {
   type WebhookTokenInput,
 } from '../../lib/token/index.js';
 
-/** Somebody who sends to a sample: the settings that make it trust them, and what they sign. */
+/** A sender for a sample: signs requests, and provides the settings that make the sample trust them. */
 export class Sender {
   readonly env: Readonly<Record<string, string>>;
   private readonly signer: TokenSigner;

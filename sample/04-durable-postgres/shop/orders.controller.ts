@@ -7,7 +7,7 @@ import { OrdersService } from './orders.service.js';
 export class OrdersController {
   constructor(private readonly orders: OrdersService) {}
 
-  /** With `?fail=1` the payment fails after the event was published. */
+  /** With `?fail=1`, the payment fails after `publish`, and the transaction is rolled back. */
   @Post()
   async create(@Body() order: CreateOrderDto, @Query('fail') fail?: string): Promise<OrderCreated> {
     return this.orders.create(order, fail === undefined);

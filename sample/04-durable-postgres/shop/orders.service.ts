@@ -20,7 +20,10 @@ export class OrdersService {
     await this.database.transaction(async (tx) => {
       await tx.insert(orders).values(order);
       await this.webhooks.publish('order.created', order, { tx });
-      if (!isPaid) throw new ConflictException('The payment failed: no order, and no event.');
+      if (!isPaid)
+        throw new ConflictException(
+          'The payment failed: neither the order nor the event was recorded.',
+        );
     });
     return order;
   }

@@ -10,7 +10,7 @@ export const orders = shop.table('orders', {
   total: integer().notNull(),
 });
 
-/** In an application, a migration does this. */
+/** In a real application, use a migration. */
 export async function createOrders(database: Database): Promise<void> {
   await database.execute(sql`CREATE SCHEMA IF NOT EXISTS shop`);
   await database.execute(

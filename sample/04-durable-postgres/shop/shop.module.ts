@@ -7,7 +7,7 @@ import { OrdersService } from './orders.service.js';
 
 @Module({ controllers: [OrdersController], providers: [OrdersService] })
 export class ShopModule {
-  /** @param warehouse - URL of its webhooks */
+  /** @param warehouse - URL of the warehouse's webhooks */
   static register({ database, queue }: Storage, warehouse: string): DynamicModule {
     return {
       module: ShopModule,
@@ -18,9 +18,9 @@ export class ShopModule {
             secret: process.env.SHOP_SECRET!,
             endpoints: [{ id: 'warehouse', url: warehouse, events: ['order.*'] }],
             queue,
-            // Short for the sample; the default is for real outages.
+            // Short for the sample; the default covers outages of days.
             retry: { attempts: 100, schedule: ['0s', '1s', '2s', '5s'] },
-            // For a receiver on this machine only.
+            // Only for a receiver on this machine.
             allowHttp: true,
             allowedAddresses: ['127.0.0.1'],
           },

@@ -12,8 +12,8 @@ export class OrderWebhooks {
   constructor(@Inject(DATABASE) private readonly database: Database) {}
 
   /**
-   * The replay store recognises copies. If this process dies between the insert and the store's commit, the event is handled
-   * again; the table's key makes that harmless.
+   * The replay store recognises duplicates. If this process dies between the insert and the store's commit, the event is
+   * handled again; the table's primary key makes that harmless.
    */
   @OnWebhookEvent('order.created')
   async onCreated({ id, customer }: OrderCreatedDto): Promise<void> {

@@ -10,7 +10,7 @@ export const parcels = warehouse.table('parcels', {
   customer: text().notNull(),
 });
 
-/** In an application, a migration does this. */
+/** In a real application, use a migration. */
 export async function createParcels(database: Database): Promise<void> {
   await database.execute(sql`CREATE SCHEMA IF NOT EXISTS warehouse`);
   await database.execute(

@@ -11,7 +11,7 @@ import { ParcelService } from './parcel.service.js';
         endpoints: [{ id: 'receiver', url: process.env.DEMO_RECEIVER_URL! }],
         // Short for the demo; the default waits 5 seconds before the second attempt.
         retry: { schedule: ['0s', '250ms'] },
-        // For a receiver on this machine only.
+        // Only for a receiver on this machine.
         allowHttp: true,
         allowedAddresses: ['127.0.0.1'],
       },

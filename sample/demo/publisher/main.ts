@@ -4,7 +4,7 @@ import { AppModule } from './app.module.js';
 import { ParcelService } from './parcel.service.js';
 
 async function bootstrap(): Promise<void> {
-  // Publishing needs no HTTP server. Silent, since the demo prints the story.
+  // Publishing needs no HTTP server. The demo prints the results, so Nest does not log.
   const app = await NestFactory.createApplicationContext(AppModule, {
     logger: false,
     abortOnError: false,

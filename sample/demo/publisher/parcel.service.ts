@@ -8,7 +8,7 @@ import { PARCELS, type Parcel, type ParcelName } from './parcels.js';
 export class ParcelService implements PublisherSkills {
   constructor(private readonly publisher: WebhookPublisher) {}
 
-  /** Uses `send` for its result; an application usually calls `publish`, which does not wait. */
+  /** Calls `send` for its result. An application usually calls `publish`, which does not wait for the delivery. */
   async send(event: ParcelName): Promise<SentParcel> {
     const { data, contentType }: Parcel = PARCELS[event]();
     const options = { contentType };

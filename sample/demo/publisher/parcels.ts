@@ -10,7 +10,7 @@ export interface Parcel {
   readonly contentType?: string;
 }
 
-/** One parcel for each event, created when it is sent. */
+/** Creates the data of each event. */
 export const PARCELS = {
   'order.created': () => ({ data: { id: 'o-1', total: 4200 } }),
   'catalogue.exported': () => ({ data: catalogue() }),

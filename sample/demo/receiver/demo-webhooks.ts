@@ -11,7 +11,7 @@ export class DemoWebhooks {
     this.logbook.enter(event, true);
   }
 
-  /** Fails the first time, so that the sender repeats the event. */
+  /** Fails the first time, so that the publisher retries. */
   @OnWebhookEvent('invoice.paid')
   onPaid(_invoice: unknown, event: WebhookEvent): void {
     const isFirst = this.logbook.runsFor(event.id).length === 0;

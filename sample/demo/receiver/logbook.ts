@@ -4,14 +4,14 @@ import type { WebhookEvent } from 'nestjs-webhook-token';
 import { fingerprintOf } from '../fingerprint.js';
 import type { HandlerRun, ReceiverSkills } from '../skills.js';
 
-/** Records every handler run, so that the demo can compare it with what was sent. */
+/** Records every handler run, so that the demo can compare it with the data that was sent. */
 @Injectable()
 export class Logbook implements ReceiverSkills {
   private readonly runs: HandlerRun[] = [];
   private readonly entries = new EventEmitter();
 
   enter(event: WebhookEvent, succeeded: boolean): void {
-    // Loses an event on purpose, to show that the demo detects it.
+    // DEMO_LOSE drops an event on purpose, to show that the demo detects the loss.
     if (event.event === process.env.DEMO_LOSE) return;
     const { id, jti, method, contentType } = event;
     this.runs.push({ id, jti, method, contentType, succeeded, ...fingerprintOf(event.data) });
