@@ -18,7 +18,7 @@ interface Row {
   readonly doubled: number;
 }
 
-/** A short run: long enough for a few kills of either side. */
+/** A short run with a few kills on each side. */
 async function chaos(engine: string, replay: string, env: NodeJS.ProcessEnv = {}): Promise<Row> {
   const { stdout } = await promisify(execFile)(
     process.execPath,
@@ -32,14 +32,14 @@ async function chaos(engine: string, replay: string, env: NodeJS.ProcessEnv = {}
 /** Asserts that the run had faults of each kind. */
 function expectFaults(row: Row): void {
   expect(row.published).toBeGreaterThan(20);
-  for (const what of ['kills', 'answersLost', 'handlerFailures'] as const) {
-    expect([what, row[what]]).toEqual([what, expect.any(Number)]);
-    expect([what, row[what] > 0]).toEqual([what, true]);
+  for (const failure of ['kills', 'answersLost', 'handlerFailures'] as const) {
+    expect([failure, row[failure]]).toEqual([failure, expect.any(Number)]);
+    expect([failure, row[failure] > 0]).toEqual([failure, true]);
   }
 }
 
-(await describeWith('PostgreSQL'))('killed senders and receivers, on PostgreSQL', () => {
-  it('lose no event, and double no effect that is committed with its record', async () => {
+(await describeWith('PostgreSQL'))('killed senders and receivers on PostgreSQL', () => {
+  it('lose no event, and duplicate no effect that is committed together with the event', async () => {
     const row = await chaos('pg-boss', 'postgres');
 
     expectFaults(row);
@@ -47,8 +47,8 @@ function expectFaults(row: Row): void {
   });
 });
 
-(await describeWith('Redis'))('killed senders and receivers, on Redis', () => {
-  it('lose no event, and handle none again that was answered', async () => {
+(await describeWith('Redis'))('killed senders and receivers on Redis', () => {
+  it('lose no event, and handle no acknowledged event again', async () => {
     const row = await chaos('bullmq', 'redis');
 
     expectFaults(row);
@@ -56,20 +56,20 @@ function expectFaults(row: Row): void {
   });
 });
 
-describe('killed senders and receivers, without any server', () => {
+describe('killed senders and receivers without a server', () => {
   const noServer = {
     POSTGRES_URL: 'postgresql://postgres@127.0.0.1:1/none',
     REDIS_URL: 'redis://127.0.0.1:1',
   };
 
-  it('lose no event on PGlite, and handle none again that was answered', async () => {
+  it('lose no event on PGlite, and handle no acknowledged event again', async () => {
     const row = await chaos('pglite', 'pglite', noServer);
 
     expectFaults(row);
     expect([row.lost, row.doubled]).toEqual([0, 0]);
   });
 
-  it('lose events in memory, and double effects without a replay store', async () => {
+  it('lose events of the in-memory queue, and duplicate effects without a replay store', async () => {
     const row = await chaos('memory', 'none', noServer);
 
     expectFaults(row);

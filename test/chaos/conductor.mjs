@@ -47,7 +47,7 @@ export class Conductor {
       await Promise.all(
         ['receiver-0', 'receiver-1', 'sender-0', 'sender-1'].map((name) => this.#start(name)),
       );
-      await this.#wreak();
+      await this.#killRepeatedly();
       await this.#settle();
       return await this.#report();
     } finally {
@@ -74,11 +74,12 @@ export class Conductor {
       },
     );
     this.#up.set(name, { child, ready: promise });
-    await Promise.race([promise, child.ended().then(() => this.#lament(name))]);
+    await Promise.race([promise, child.ended().then(() => this.#requireStarted(name))]);
   }
 
-  #lament(name) {
-    if (this.#up.has(name)) throw new Error(`${name} did not start.`);
+  /** A process that ended by itself is still listed; a killed one is not. */
+  #requireStarted(name) {
+    if (this.#up.has(name)) throw new Error(`${name} exited before it was ready.`);
   }
 
   #receiverSettings(name) {

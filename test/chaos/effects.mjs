@@ -2,8 +2,8 @@ import { Pool } from 'pg';
 import { HostedClient } from './hosted-database.mjs';
 
 /**
- * The application's own database: what its handlers have done. Every run of a handler that has come to an effect is a row of
- * `runs`; `effects` has a row an event, as an application would write it that knows events by their ids.
+ * The application's own database. `runs` has a row for each handler run that reached its effect; `effects` has one row for
+ * each event, like the table of an application with idempotent handlers.
  */
 export class Effects {
   constructor({ url, schema }) {
@@ -21,13 +21,13 @@ export class Effects {
     await this.client.query(`CREATE TABLE ${this.schema}.effects (event text PRIMARY KEY)`);
   }
 
-  /** A run in a transaction that also says to the replay store that the event is handled, or is rolled back. */
+  /** Records a run and commits the event in one transaction. */
   async addWith(event, commit) {
     const client = await this.client.connect();
     try {
       await client.query('BEGIN');
       await client.query(`INSERT INTO ${this.schema}.runs VALUES ($1)`, [event]);
-      if (!(await commit(client))) throw new Error('The lease was lost.');
+      if (!(await commit(client))) throw new Error('The lease was lost before the commit.');
       await client.query('COMMIT');
     } catch (error) {
       await client.query('ROLLBACK').catch(() => {});
@@ -37,7 +37,7 @@ export class Effects {
     }
   }
 
-  /** A run by itself, with an effect that a second run does not repeat. */
+  /** Records a run, with an idempotent effect. */
   async add(event) {
     await this.client.query(`INSERT INTO ${this.schema}.runs VALUES ($1)`, [event]);
     await this.client.query(
@@ -46,7 +46,7 @@ export class Effects {
     );
   }
 
-  /** @returns how often each event was run */
+  /** @returns number of runs by event */
   async runs() {
     const { rows } = await this.client.query(
       `SELECT event, count(*)::int AS times FROM ${this.schema}.runs GROUP BY event`,

@@ -3,8 +3,8 @@ import { createServer } from 'node:http';
 import { text } from 'node:stream/consumers';
 
 /**
- * A PGlite that outlives the processes which are killed, for machines without a server of PostgreSQL. Each statement is a
- * request; there are no transactions.
+ * A PGlite database outside the killed processes, for machines without a PostgreSQL server. Each statement is an HTTP
+ * request; transactions are not supported.
  */
 export class HostedDatabase {
   #pglite;
@@ -43,7 +43,7 @@ export class HostedDatabase {
   }
 }
 
-/** A client of a {@link HostedDatabase}, with what is needed of a Pool of node-postgres. */
+/** A client of a {@link HostedDatabase} with the part of node-postgres's Pool that the test needs. */
 export class HostedClient {
   constructor(url) {
     this.url = url;

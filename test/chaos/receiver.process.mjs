@@ -1,4 +1,4 @@
-// A replica of the receiver, killed at will. Says where it listens.
+// A replica of the receiver, which the test kills. Prints its port.
 import 'reflect-metadata';
 import { setTimeout } from 'node:timers/promises';
 import { Module } from '@nestjs/common';
@@ -21,12 +21,12 @@ const { store, record } = await openReplayStore(replay, effects, {
   schema: database.schema,
 });
 
-/** What the application does with an event; the first run of some events fails. */
+/** The application's handler; the first run of some events fails. */
 class ChaosHandler {
   failed = new Set();
 
   async onEvent(_data, event) {
-    // Long enough that a kill finds some of them at work, before and after their effect.
+    // Long enough for a kill to interrupt some runs, before and after their effect.
     await setTimeout(5);
     if (chanceOf(seed, 'handler', event.id) < failures && !this.failed.has(event.id)) {
       this.failed.add(event.id);

@@ -3,7 +3,7 @@ import { RedisReplayStore } from '../../dist/redis/index.js';
 import { ReplayStore } from '../../dist/ports/index.js';
 import { replayClaim } from '../../dist/receiver/replay/replay-identity.js';
 
-/** Remembers nothing: what happens without protection. */
+/** Stores nothing, to show the outcome without replay protection. */
 class NoReplayStore extends ReplayStore {
   scope = 'shared';
   reserve = (claim) => ({ status: 'reserved', reservation: { claim, owner: 'none' } });
@@ -12,7 +12,7 @@ class NoReplayStore extends ReplayStore {
   release = () => true;
 }
 
-/** Hands a handler the reservation of its event, so that it can be committed with the handler's effects. */
+/** Gives a handler the reservation of its event, to commit it together with the handler's effects. */
 class JoinedReplayStore extends PostgresReplayStore {
   reservations = new Map();
 
@@ -31,7 +31,7 @@ class JoinedReplayStore extends PostgresReplayStore {
 }
 
 /**
- * The replay stores of the receivers, and how an effect is recorded with each.
+ * Opens a replay store, with a function that records an effect in the way that suits the store.
  *
  * @returns `{ store, record(event) }`
  */
@@ -60,6 +60,6 @@ export async function openReplayStore(kind, effects, { redis, schema }) {
     case 'none':
       return { store: new NoReplayStore(), record: ({ id }) => effects.add(id) };
     default:
-      throw new Error(`There is no replay store ${kind}.`);
+      throw new Error(`Unknown replay store ${kind}.`);
   }
 }

@@ -1,16 +1,16 @@
 /**
- * Kills publishers and receivers, loses answers and fails handlers, then counts: `node test/chaos/run.mjs [--seconds n]
- * [--seed n] [--engine name,…] [--json]`.
+ * Kills publishers and receivers, drops answers and fails handlers, then counts lost and duplicated events:
+ * `node test/chaos/run.mjs [--seconds n] [--seed n] [--engine name,…] [--json]`.
  *
- * Each row is a run of two publishers and two receivers, one on Express and one on Fastify, as processes of their own. What was
- * acknowledged must have had its effect, and no effect twice. The queue in memory and the receivers without a replay
- * store are there to be compared with: they promise neither. A row that does not keep what it promises makes the exit code 1.
+ * Each row is a run of two publishers and two receivers (Express and Fastify) in separate processes. Every acknowledged event
+ * must have had its effect exactly once. The in-memory queue and the receivers without a replay store are controls, without
+ * that guarantee. The exit code is 1 if a row violates its guarantee.
  */
 import { parseArgs } from 'node:util';
 import { ENGINES } from '../fixtures/durable-queues.mjs';
 import { answers, SERVICE_URLS } from '../fixtures/service-urls.mjs';
 import { Conductor } from './conductor.mjs';
-import { keepsItsPromise, toMarkdown } from './table.mjs';
+import { meetsGuarantee, toMarkdown } from './table.mjs';
 
 const { values } = parseArgs({
   options: {
@@ -27,7 +27,9 @@ const seed = Number(values.seed);
 const engines = values.engine === 'all' ? ENGINES : values.engine.split(',');
 const unknown = engines.filter((engine) => !ENGINES.includes(engine));
 if (unknown.length > 0 || !(seconds > 0) || !Number.isSafeInteger(seed)) {
-  console.error(`--engine is a list of ${ENGINES.join(', ')}; --seconds and --seed are numbers`);
+  console.error(
+    `--engine must be a list of ${ENGINES.join(', ')}, --seconds a positive number, --seed an integer`,
+  );
   process.exit(2);
 }
 
@@ -35,7 +37,7 @@ const postgres = (await answers(SERVICE_URLS.PostgreSQL)) ? SERVICE_URLS.Postgre
 const redis = (await answers(SERVICE_URLS.Redis)) ? SERVICE_URLS.Redis : undefined;
 const NEEDS = { 'pg-boss': ['PostgreSQL', postgres], bullmq: ['Redis', redis] };
 
-/** Which replay stores an engine is run with; where there is no server, an embedded database serves. */
+/** The replay stores to run an engine with; without a PostgreSQL server, an embedded database. */
 function replaysOf(engine) {
   if (values.replay !== undefined) return values.replay.split(',');
   const store = postgres === undefined ? 'pglite' : 'postgres';
@@ -49,7 +51,9 @@ const rows = [];
 for (const engine of engines) {
   const [service, url] = NEEDS[engine] ?? [];
   if (service !== undefined && url === undefined) {
-    console.error(`Skipped ${engine}: no ${service} at ${new URL(SERVICE_URLS[service]).host}.`);
+    console.error(
+      `Skipped ${engine}: ${service} does not answer at ${new URL(SERVICE_URLS[service]).host}.`,
+    );
     continue;
   }
   for (const replay of replaysOf(engine)) {
@@ -58,4 +62,4 @@ for (const engine of engines) {
   }
 }
 console.log(values.json ? JSON.stringify(rows) : toMarkdown(rows));
-process.exit(rows.every(keepsItsPromise) ? 0 : 1);
+process.exit(rows.every(meetsGuarantee) ? 0 : 1);

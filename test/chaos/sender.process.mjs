@@ -34,15 +34,15 @@ Module({
 
 const app = await NestFactory.createApplicationContext(SenderModule, { logger: false });
 const publisher = app.get(WebhookPublisher);
-const told = new AbortController();
-if (!publishes) told.abort();
-onCommand((word) => {
-  told.abort();
-  if (word === 'end') void app.close().then(() => process.exit());
+const publishing = new AbortController();
+if (!publishes) publishing.abort();
+onCommand((command) => {
+  publishing.abort();
+  if (command === 'end') void app.close().then(() => process.exit());
 });
 report('ready');
 
-for (let number = 0; !told.signal.aborted; number++) {
+for (let number = 0; !publishing.signal.aborted; number++) {
   const id = `${name}-${number}`;
   try {
     await publisher.publish(`chaos.e${number % ENDPOINTS}`, { number }, { id });

@@ -28,6 +28,6 @@ export function toMarkdown(rows) {
 }
 
 /** Losses are allowed in memory only, and double effects only without a replay store. */
-export function keepsItsPromise({ engine, replay, lost, doubled }) {
+export function meetsGuarantee({ engine, replay, lost, doubled }) {
   return (engine === 'memory' || lost === 0) && (replay === 'none' || doubled === 0);
 }

@@ -9,7 +9,7 @@ const FATES = [
   ['delay', 0.1],
 ];
 /** Milliseconds. */
-const LONGEST_DELAY = 200;
+const MAX_DELAY = 200;
 
 /**
  * A proxy between senders and receivers. It distributes requests over the replicas, resets connections, delays requests,
@@ -56,7 +56,7 @@ export class UnreliableProxy {
     this.attempts++;
     this.lastRequest = Date.now();
     const fate = this.calm ? 'pass' : this.#fateOf(event, number);
-    const wait = fate === 'delay' ? chanceOf(this.seed, 'delay', event, number) * LONGEST_DELAY : 0;
+    const wait = fate === 'delay' ? chanceOf(this.seed, 'delay', event, number) * MAX_DELAY : 0;
     if (fate === 'reset') request.socket.destroy();
     else setTimeout(() => this.#forward(request, response, { event, number, fate }), wait);
   }
@@ -73,27 +73,27 @@ export class UnreliableProxy {
   #forward(request, response, { event, number, fate }) {
     const ports = [...this.replicas.values()];
     const port = ports[Math.floor(chanceOf(this.seed, 'replica', event, number) * ports.length)];
-    const giveUp = () => request.socket.destroy();
-    if (port === undefined) return giveUp();
+    const abort = () => request.socket.destroy();
+    if (port === undefined) return abort();
     const { method, url: path, headers } = request;
     const passed = forward({ host: '127.0.0.1', port, method, path, headers, agent: false });
     passed.once('response', (answer) => {
-      this.#note(event, answer);
+      this.#countAnswer(event, answer);
       // The receiver has handled the event; the sender gets no response.
       if (fate === 'lost-answer') {
         if (answer.statusCode < 300) this.answersLost++;
         answer.resume();
-        return giveUp();
+        return abort();
       }
       response.writeHead(answer.statusCode, answer.headers);
-      answer.once('error', giveUp);
+      answer.once('error', abort);
       answer.pipe(response);
     });
-    passed.once('error', giveUp);
+    passed.once('error', abort);
     request.pipe(passed);
   }
 
-  #note(event, { statusCode, headers }) {
+  #countAnswer(event, { statusCode, headers }) {
     if (statusCode === 500) this.handlerFailures++;
     if (statusCode >= 300 || headers['webhook-duplicate'] !== undefined) return;
     this.#handled.set(event, (this.#handled.get(event) ?? 0) + 1);

@@ -1,6 +1,6 @@
 import { createHash, createHmac } from 'node:crypto';
 
-/** A small seeded generator (mulberry32): the same seed gives the same run on every machine. */
+/** A small seeded random generator (mulberry32): the same seed gives the same run on every machine. */
 export class Chance {
   constructor(seed) {
     this.state = seed | 0;
@@ -32,7 +32,7 @@ export class Chance {
   }
 }
 
-/** Part of all secret or personal data: no message may contain it. */
+/** Part of all secret and personal data; no message may contain it. */
 export const CANARY = 'canary-0f3a';
 
 export const NOW = 1_760_000_000;
@@ -151,8 +151,8 @@ function nested(levels) {
   return value;
 }
 
-/** What a correct sender of a wire format sends. */
-export function goodRequest(chance, profile) {
+/** A valid request in a wire format. */
+export function validRequest(chance, profile) {
   const hex = (algorithm) => createHash(algorithm).update(BODY).digest('hex');
   const inline = chance.oneIn(2);
   const webhook = { event: chance.pick(['order.created', 'order.deleted', 'a.b']) };
@@ -188,13 +188,13 @@ export function goodRequest(chance, profile) {
   };
 }
 
-/** A token, and whether its signature is valid; only then may it be accepted. */
+/** A token, valid or not; `holds` is whether its signature is valid, without which it must be rejected. */
 export function anyToken(chance, profile) {
-  const good = goodRequest(chance, profile);
+  const good = validRequest(chance, profile);
   const request = { method: good.method, body: good.body };
   switch (chance.below(10)) {
     case 0:
-      return { kind: 'right', ...request, ...signed(good.header, good.claims) };
+      return { kind: 'valid', ...request, ...signed(good.header, good.claims) };
     case 1:
     case 2:
     case 3:
@@ -224,8 +224,8 @@ export function anyToken(chance, profile) {
     }
     case 8: {
       const { token } = signed(good.header, good.claims);
-      const spoilt = spoil(chance, token);
-      return { kind: 'changed token', ...request, token: spoilt, holds: spoilt === token };
+      const corrupted = corrupt(chance, token);
+      return { kind: 'changed token', ...request, token: corrupted, holds: corrupted === token };
     }
     default: {
       const noise = chance.oneIn(2)
@@ -246,7 +246,7 @@ export function secretOf(alg) {
   return alg === 'HS256' ? SECRET : `${SECRET}-${alg}`;
 }
 
-/** Signs with the HMAC algorithm of the header, or else with HS256. */
+/** Signs with the HMAC algorithm of the header; by default, with HS256. */
 function signed(header, claims) {
   const input = `${encode(header)}.${encode(claims)}`;
   const hash = HASHES.get(header?.alg) ?? 'sha256';
@@ -283,7 +283,7 @@ const PLAIN = { enumerable: true, configurable: true, writable: true };
 function near(chance, value) {
   if (typeof value === 'number' && chance.oneIn(2))
     return value + chance.pick([-3_700, -61, -1, 1, 61, 3_700]);
-  if (typeof value === 'string' && chance.oneIn(2)) return spoil(chance, value);
+  if (typeof value === 'string' && chance.oneIn(2)) return corrupt(chance, value);
   return anyValue(chance);
 }
 
@@ -315,7 +315,7 @@ function grammar(chance) {
   );
 }
 
-function spoil(chance, text) {
+function corrupt(chance, text) {
   const at = chance.below(text.length + 1);
   const noise = chance.pick(TOKEN_NOISE);
   switch (chance.below(4)) {
@@ -330,7 +330,7 @@ function spoil(chance, text) {
   }
 }
 
-/** Key material of every kind, mostly broken. */
+/** Key material of every kind, mostly invalid. */
 export function anyKey(chance, samples) {
   const alg = chance.pick([
     'HS256',
@@ -358,13 +358,13 @@ function anyMaterial(chance, { jwks, pems }) {
     case 1:
       return chance.bytes(chance.below(100));
     case 2:
-      return spoil(chance, chance.pick(pems));
+      return corrupt(chance, chance.pick(pems));
     case 3:
-      return Buffer.from(spoil(chance, chance.pick(pems)));
+      return Buffer.from(corrupt(chance, chance.pick(pems)));
     case 4:
       return changed(chance, chance.pick(jwks));
     case 5:
-      return `whsec_${spoil(chance, chance.bytes(40).toString('base64'))}`;
+      return `whsec_${corrupt(chance, chance.bytes(40).toString('base64'))}`;
     default:
       return chance.pick([...pems, ...jwks, SECRET, ` ${SECRET}`, `${SECRET}\n`, undefined]);
   }

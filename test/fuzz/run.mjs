@@ -1,8 +1,8 @@
 /**
  * Runs generated tokens, bodies and keys through the built package: `node test/fuzz/run.mjs [--seed n] [--count n]`.
  *
- * Every error must be one of the package, no message may contain a part of the token or the key, and no token with an
- * invalid signature may be accepted. A failure reports the seed and the number of the token, so that it can be repeated.
+ * Every error must be one of the package's, no message may contain part of a token or key, and no token with an invalid
+ * signature may be accepted. A failure prints the seed and the number of the token, so that it can be reproduced.
  */
 import { generateKeyPairSync } from 'node:crypto';
 import { parseArgs } from 'node:util';
@@ -34,13 +34,13 @@ const { values } = parseArgs({
 const seed = Number(values.seed);
 const count = Number(values.count);
 if (!Number.isSafeInteger(seed) || !Number.isSafeInteger(count) || count < 1) {
-  console.error('--seed and --count are whole numbers');
+  console.error('--seed must be an integer, and --count a positive integer');
   process.exit(2);
 }
 
 const ERRORS = new Set(['WebhookTokenError', 'WebhookPayloadError', 'WebhookConfigurationError']);
-const MOST_PROMISES_AT_ONCE = 256;
-const CLOCKS = [0, 0, 0, 0, -61, -60, 299, 300, 359, 360, 4_000];
+const MAX_PENDING_PROMISES = 256;
+const CLOCK_SKEWS = [0, 0, 0, 0, -61, -60, 299, 300, 359, 360, 4_000];
 
 const chance = new Chance(seed);
 const pairs = [
@@ -61,9 +61,9 @@ const samples = {
   ]),
 };
 
-/** Seconds by which the receiver's clock differs. */
-let off = 0;
-const now = () => (NOW + off) * 1_000;
+/** Seconds by which the receiver's clock is off. */
+let clockSkew = 0;
+const now = () => (NOW + clockSkew) * 1_000;
 const own = { issuer: ISSUER, secret: SECRET };
 const named = ['HS256', 'HS384', 'HS512'].map((alg) => ({
   kid: alg,
@@ -78,29 +78,29 @@ const verifiers = [...WEBHOOK_PROFILES.map((profile) => [profile]), [...WEBHOOK_
       createTokenVerifier({ issuers, profiles, now }),
     ),
 );
-/** The slowest verifier, since key pairs verify off the event loop; it gets the fewest tokens. */
-const promising = createTokenVerifier({ issuers: [asymmetric], now });
+/** Key pairs verify off the event loop, which is slowest, so this verifier gets the fewest tokens. */
+const asyncVerifier = createTokenVerifier({ issuers: [asymmetric], now });
 
 const counts = new Map();
 const tally = (name) => counts.set(name, (counts.get(name) ?? 0) + 1);
 
-function fail(index, what, subject) {
-  console.error(`seed ${seed}, number ${index}: ${what}`);
+function fail(index, problem, subject) {
+  console.error(`seed ${seed}, number ${index}: ${problem}`);
   console.error(subject);
   process.exit(1);
 }
 
-/** An error must be one of this package and contain no secret. */
-function refused(index, error, subject) {
+/** Checks that an error is one of the package's and contains no secret. */
+function checkError(index, error, subject) {
   if (!isWebhookError(error) || !ERRORS.has(error.name))
     fail(index, `threw ${error?.stack ?? error}`, subject);
   if (`${error.message}${JSON.stringify(error)}`.includes(CANARY))
-    fail(index, 'the error shows it', subject);
+    fail(index, 'the error quotes secret data', subject);
   tally(error.code);
 }
 
-function accepted(index, sample, verified) {
-  if (!sample.holds) fail(index, 'a token was accepted whose signature does not hold', sample);
+function checkAccepted(index, sample, verified) {
+  if (!sample.holds) fail(index, 'a token with an invalid signature was accepted', sample);
   tally(`token accepted (${verified.profile})`);
   const body = chance.oneIn(3) ? chance.bytes(chance.below(40)) : sample.body;
   const method = chance.oneIn(5) ? chance.pick(['HEAD', 'POST']) : sample.method;
@@ -114,7 +114,7 @@ function accepted(index, sample, verified) {
     });
     tally(`payload accepted (${source})`);
   } catch (error) {
-    refused(index, error, { ...sample, method, body });
+    checkError(index, error, { ...sample, method, body });
   }
 }
 
@@ -127,9 +127,9 @@ function tryKey(index) {
     fail(index, `parseKey threw ${error?.stack ?? error}`, input);
   }
   if ((parsed.key === undefined) === (parsed.fault === undefined))
-    fail(index, 'neither key nor fault', input);
-  if (parsed.fault?.includes(CANARY)) fail(index, 'the fault shows the key', input);
-  tally(parsed.fault === undefined ? 'key taken' : 'key refused');
+    fail(index, 'parseKey returned both a key and a fault, or neither', input);
+  if (parsed.fault?.includes(CANARY)) fail(index, 'the fault quotes the key', input);
+  tally(parsed.fault === undefined ? 'key accepted' : 'key rejected');
 }
 
 function tryConfiguration(index) {
@@ -143,41 +143,41 @@ function tryConfiguration(index) {
       clockTolerance: anyValue(chance),
       audience: chance.pick([undefined, 'a', '']),
     });
-    tally('configuration taken');
+    tally('configuration accepted');
   } catch (error) {
-    refused(index, error, issuers);
+    checkError(index, error, issuers);
   }
 }
 
 const started = performance.now();
-let waiting = [];
+let pending = [];
 for (let index = 0; index < count; index++) {
   const sample = anyToken(chance, chance.pick(WEBHOOK_PROFILES));
-  off = chance.pick(CLOCKS);
-  const verifier = chance.oneIn(50) ? promising : chance.pick(verifiers);
+  clockSkew = chance.pick(CLOCK_SKEWS);
+  const verifier = chance.oneIn(50) ? asyncVerifier : chance.pick(verifiers);
   try {
     const verified = verifier.verify(sample.token);
     if (verified instanceof Promise) {
-      waiting.push(
+      pending.push(
         verified.then(
-          () => fail(index, 'a MAC was taken for a signature', sample),
-          (error) => refused(index, error, sample),
+          () => fail(index, 'a MAC was accepted as a signature', sample),
+          (error) => checkError(index, error, sample),
         ),
       );
     } else {
-      accepted(index, sample, verified);
+      checkAccepted(index, sample, verified);
     }
   } catch (error) {
-    refused(index, error, sample);
+    checkError(index, error, sample);
   }
   if (chance.oneIn(10)) tryKey(index);
   if (chance.oneIn(1_000)) tryConfiguration(index);
-  if (waiting.length >= MOST_PROMISES_AT_ONCE) {
-    await Promise.all(waiting);
-    waiting = [];
+  if (pending.length >= MAX_PENDING_PROMISES) {
+    await Promise.all(pending);
+    pending = [];
   }
 }
-await Promise.all(waiting);
+await Promise.all(pending);
 
 const seconds = (performance.now() - started) / 1_000;
 for (const [name, times] of [...counts].sort(([, a], [, b]) => b - a)) {

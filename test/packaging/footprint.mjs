@@ -1,14 +1,14 @@
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** Share by which the size that is stated may differ: dependencies have releases of their own. */
+/** Accepted relative difference between stated and measured size, since dependencies change with their releases. */
 const TOLERANCE = 0.1;
 
 /**
- * What an installation takes.
+ * Measures the size of an installation.
  *
- * @param folder - in which the package was installed, alone
- * @returns `{ megabytes, packages }`; the sum of its files, not of the blocks of a disk
+ * @param folder - a project in which only this package is installed
+ * @returns `{ megabytes, packages }`; the sum of file sizes, not of disk blocks
  */
 export function footprintOf(folder) {
   const modules = join(folder, 'node_modules');
@@ -22,14 +22,14 @@ export function footprintOf(folder) {
 }
 
 /**
- * Holds a footprint against what README.md says of it.
+ * Compares a footprint with the one that README.md states.
  *
- * @throws where it says nothing, or something else
+ * @throws if README.md states none, or a different one
  */
 export function checkStatedFootprint(readme, { megabytes, packages }) {
   const stated = /(?<megabytes>[\d.]+) MB in (?<packages>\d+) packages/.exec(readme)?.groups;
   const measured = `${megabytes.toFixed(1)} MB in ${packages} packages`;
-  if (stated === undefined) throw new Error(`README.md does not say that it takes ${measured}`);
+  if (stated === undefined) throw new Error(`README.md does not state the size: ${measured}`);
   const difference = Math.abs(megabytes / Number(stated.megabytes) - 1);
   if (difference > TOLERANCE || packages !== Number(stated.packages)) {
     throw new Error(

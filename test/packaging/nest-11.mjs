@@ -1,13 +1,13 @@
-// Runs the suites that boot an application once more, on Nest 11: the package's own tree has Nest 12. Needs
-// the npm registry, so it is not part of `npm test`.
+// Runs the suites that start an application on Nest 11; the repository itself uses Nest 12. Needs the npm registry, so
+// it is not part of `npm test`.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { cpSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-// What some suites start in processes of their own is the built package.
-const LEFT_BEHIND = new Set(['node_modules', 'build', 'coverage', '.git']);
+// Everything else is copied, including dist: some suites start the built package in child processes.
+const NOT_COPIED = new Set(['node_modules', 'build', 'coverage', '.git']);
 const NEST_11 = [
   ...['core', 'common', 'platform-express', 'platform-fastify', 'testing'].map(
     (name) => `@nestjs/${name}@11`,
@@ -19,7 +19,7 @@ const root = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
 const workshop = mkdtempSync(join(tmpdir(), 'webhook-token-nest-11-'));
 cpSync(root, workshop, {
   recursive: true,
-  filter: (path) => path === root || !LEFT_BEHIND.has(basename(path)),
+  filter: (path) => path === root || !NOT_COPIED.has(basename(path)),
 });
 const npm = (...args) =>
   execFileSync('npm', [...args, '--no-audit', '--no-fund', '--loglevel=error'], {
@@ -28,7 +28,7 @@ const npm = (...args) =>
   });
 
 npm('ci');
-// The tree holds tools that want Nest 12; only the suites' own needs count here.
+// --legacy-peer-deps: some development tools require Nest 12, but the suites do not use them.
 npm('install', '--legacy-peer-deps', '--save-dev', ...NEST_11);
 const { status } = spawnSync(
   'node',

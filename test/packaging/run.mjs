@@ -1,5 +1,5 @@
-// Packs the package and uses the tarball as strangers do: from CommonJS and from ESM, with Nest 11 and
-// Nest 12, on Express and on Fastify, and in plain node. Needs the npm registry, so it is not part of `npm test`.
+// Packs the package and installs the tarball like a user: with CommonJS and ESM, Nest 11 and Nest 12, Express and
+// Fastify, and in plain Node. Needs the npm registry, so it is not part of `npm test`.
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import {
@@ -39,8 +39,8 @@ async function check(name, body) {
     console.log(`FAIL ${name}\n     ${error instanceof Error ? error.message : error}`);
   }
 }
-function expectEqual(actual, expected, what) {
-  if (actual !== expected) throw new Error(`${what}: expected ${expected}, got ${actual}`);
+function expectEqual(actual, expected, subject) {
+  if (actual !== expected) throw new Error(`${subject}: expected ${expected}, got ${actual}`);
 }
 
 const tarball = join(
@@ -81,7 +81,9 @@ async function runApp(app) {
       const found = seen.find((text) => pattern.test(text));
       if (found !== undefined) return resolve(found);
       lines.on('line', (text) => pattern.test(text) && resolve(text));
-      child.on('exit', (code) => reject(new Error(`it ended with ${code}:\n${seen.join('\n')}`)));
+      child.on('exit', (code) =>
+        reject(new Error(`The application exited with ${code}:\n${seen.join('\n')}`)),
+      );
     });
   lines.on('line', (text) => seen.push(text));
   try {
@@ -109,7 +111,7 @@ async function runApp(app) {
     expectEqual((await post(body)).status, 204, 'POST');
     await line(/^handled order\.created o2 true$/);
     await line(/^sent delivered$/);
-    expectEqual(sunk.join(), 'HEAD', 'what the publisher sent');
+    expectEqual(sunk.join(), 'HEAD', 'methods of the published requests');
   } finally {
     child.kill();
     sink.close();
@@ -120,8 +122,8 @@ for (const app of readdirSync(join(here, 'apps')).filter((name) => name.startsWi
   await check(`${app}: installs, compiles, receives and publishes`, () => runApp(app));
 }
 
-/** The two entries that the guide adds to Jest's configuration of a Nest 11 project, read from the guide. */
-function jestEntriesOfTheGuide() {
+/** Reads the two entries that the guide adds to the Jest configuration of a Nest 11 project. */
+function jestEntriesFromGuide() {
   const pages = readdirSync(join(root, 'docs'), { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.md'))
     .map((name) => readFileSync(join(root, 'docs', name), 'utf8'));
@@ -132,7 +134,7 @@ function jestEntriesOfTheGuide() {
   return JSON.parse(json.startsWith('{') ? json : `{${json}}`);
 }
 
-/** What `nest new` writes for a version of Nest, with the tarball, a handler and its test added. */
+/** Runs `nest new` of a version of Nest, and adds the tarball, a handler and its test. */
 function scaffold(version) {
   const folder = join(workshop, `nest-new-${version}`);
   const quiet = ['--no-audit', '--no-fund', '--loglevel=error'];
@@ -150,21 +152,24 @@ function expectBuilt(folder) {
   expectEqual(existsSync(join(folder, 'dist/main.js')), true, 'dist/main.js');
 }
 
-await check('nest new, Nest 11: its default Jest with the two entries of the guide', () => {
-  const folder = scaffold(11);
-  const entries = jestEntriesOfTheGuide();
-  const manifest = join(folder, 'package.json');
-  const content = JSON.parse(readFileSync(manifest, 'utf8'));
-  Object.assign(content.jest, entries);
-  writeFileSync(manifest, JSON.stringify(content, undefined, 2));
-  // Nest 11 writes CommonJS, whose relative imports have no extension.
-  const spec = join(folder, 'src/orders.webhooks.spec.ts');
-  writeFileSync(spec, readFileSync(spec, 'utf8').replace('webhooks.js', 'webhooks'));
-  npm(folder, 'test');
-  expectBuilt(folder);
-});
+await check(
+  'nest new, Nest 11: the default Jest passes with the two entries from the guide',
+  () => {
+    const folder = scaffold(11);
+    const entries = jestEntriesFromGuide();
+    const manifest = join(folder, 'package.json');
+    const content = JSON.parse(readFileSync(manifest, 'utf8'));
+    Object.assign(content.jest, entries);
+    writeFileSync(manifest, JSON.stringify(content, undefined, 2));
+    // Nest 11 projects are CommonJS, with relative imports without an extension.
+    const spec = join(folder, 'src/orders.webhooks.spec.ts');
+    writeFileSync(spec, readFileSync(spec, 'utf8').replace('webhooks.js', 'webhooks'));
+    npm(folder, 'test');
+    expectBuilt(folder);
+  },
+);
 
-await check('nest new, Nest 12: its default Vitest as it is', () => {
+await check('nest new, Nest 12: the default Vitest passes unchanged', () => {
   const folder = scaffold(12);
   npm(folder, 'test');
   expectBuilt(folder);
@@ -179,7 +184,7 @@ await check('plain node: import', () => {
   const text = execFileSync('node', ['token.mjs'], { cwd: plain, encoding: 'utf8' });
   expectEqual(text.trim(), 'esm HS256 function function', 'output');
 });
-await check('plain node: the vectors', () => {
+await check('plain node: the test vectors', () => {
   const script = "require('nestjs-webhook-token/vectors/times.json').direction";
   const text = execFileSync('node', ['-p', script], { cwd: plain, encoding: 'utf8' });
   expectEqual(text.trim(), 'receive', 'output');
@@ -187,14 +192,14 @@ await check('plain node: the vectors', () => {
 await check('plain node: the command line', () => {
   const args = ['--no-install', 'nestjs-webhook-token', '--version'];
   const text = execFileSync('npx', args, { cwd: plain, encoding: 'utf8' });
-  expectEqual(/^\d+\.\d+\.\d+/.test(text), true, 'a version');
+  expectEqual(/^\d+\.\d+\.\d+/.test(text), true, 'output is a version');
 });
-await check('installed size and number of packages, as README.md states them', () => {
+await check('installed size and number of packages match README.md', () => {
   const folder = join(workshop, 'alone');
   mkdirSync(folder);
   writeFileSync(join(folder, 'package.json'), '{}');
   const quiet = ['--no-audit', '--no-fund', '--loglevel=error'];
-  // Without its peers, which an application of Nest has.
+  // Without the peer dependencies, which every Nest application already has.
   npm(folder, 'install', '--legacy-peer-deps', ...quiet, tarball);
   checkStatedFootprint(readFileSync(join(root, 'README.md'), 'utf8'), footprintOf(folder));
 });

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it } from '@jest/globals';
 import ts from 'typescript';
 
-/** The names that an entry point exports, types included. */
+/** Names that an entry point exports, including types. */
 function namesOf(entry: string): string[] {
   const file = new URL(`../../lib/${entry}`, import.meta.url).pathname;
   const program = ts.createProgram([file], {
@@ -42,18 +42,18 @@ describe('the public API', () => {
   it.each([
     ['index.ts', APPLICATION],
     ['ports/index.ts', PORTS],
-  ])('exports what its users write, from %s', (entry, names) => {
+  ])('exports the documented names from %s', (entry, names) => {
     expect(namesOf(entry)).toEqual(expect.arrayContaining(names));
   });
 
-  it('keeps the ports out of the root, unless applications implement them', () => {
+  it('exports a port from the root only if applications implement it', () => {
     const root = namesOf('index.ts');
     const shared = ['KeyProvider', 'WebhookSigner'];
 
     expect(PORTS.filter((name) => root.includes(name))).toEqual(shared);
   });
 
-  it('has an entry point in package.json for the ports', () => {
+  it('has an entry point for the ports in package.json', () => {
     const file = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
     const { exports } = JSON.parse(file) as { exports: Record<string, unknown> };
 

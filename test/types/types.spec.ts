@@ -5,12 +5,12 @@ import ts from 'typescript';
 
 interface Report {
   readonly file: string;
-  /** From 1, as editors count. */
+  /** Starts at 1, as in editors. */
   readonly line: number;
   readonly message: string;
 }
 
-/** Compiles one of the programs beside this file, and reports what is wrong with its own files. */
+/** Compiles a program in a folder next to this file; returns the errors in its own files. */
 function compile(folder: string): Report[] {
   const directory = join(import.meta.dirname, folder);
   const config = ts.getParsedCommandLineOfConfigFile(join(directory, 'tsconfig.json'), undefined, {
@@ -19,7 +19,8 @@ function compile(folder: string): Report[] {
       throw new Error(ts.flattenDiagnosticMessageText(diagnostic.messageText, '\n'));
     },
   });
-  if (config === undefined || config.fileNames.length === 0) throw new Error(`no ${folder}`);
+  if (config === undefined || config.fileNames.length === 0)
+    throw new Error(`${folder} has no source files.`);
   const program = ts.createProgram(config.fileNames, config.options);
   return config.fileNames.flatMap((name) => {
     const file = program.getSourceFile(name)!;
@@ -34,11 +35,11 @@ function compile(folder: string): Report[] {
 }
 
 describe('typed events', () => {
-  it('compile where they are right, and only there, with declared events', () => {
+  it('accept correct uses of declared events and reject wrong ones', () => {
     expect(compile('declared')).toEqual([]);
   }, 60_000);
 
-  it('take anything where no event is declared', () => {
+  it('accept every name and all data if no event is declared', () => {
     expect(compile('undeclared')).toEqual([]);
   }, 60_000);
 });
@@ -50,7 +51,7 @@ describe('wrong events and data', () => {
     reports = compile('wrong');
   }, 60_000);
 
-  it('are reported on each wrong line and no other', () => {
+  it('cause a compiler error on every wrong line and on no other', () => {
     const lines = readFileSync(join(import.meta.dirname, 'wrong/wrong.ts'), 'utf8').split('\n');
     const wrong = lines.flatMap((line, index) => (line.endsWith('// wrong') ? [index + 1] : []));
 
@@ -58,7 +59,7 @@ describe('wrong events and data', () => {
     expect(wrong).toHaveLength(5);
   });
 
-  it('are reported by the name of the event', () => {
+  it('cause compiler errors that name the event', () => {
     const messages = reports.map(({ message }) => message).join('\n');
 
     expect(messages).toContain('HandlerDoesNotFit<"order.created">');

@@ -32,7 +32,7 @@ describe('OrderWebhooks', () => {
     ]);
   });
 
-  it('refuses an order whose total is missing', async () => {
+  it('rejects an order without a total', async () => {
     expect(await deliver({ id: 'o2' })).toBe(422);
   });
 });

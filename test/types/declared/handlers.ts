@@ -1,4 +1,4 @@
-/* oxlint-disable no-unused-vars -- what is declared here is only compiled, never run */
+/* oxlint-disable no-unused-vars -- this file is only compiled, never run */
 import { createParamDecorator } from '@nestjs/common';
 import { Type } from 'class-transformer';
 import { z } from 'zod';
@@ -12,18 +12,18 @@ import {
 } from 'nestjs-webhook-token';
 import type { Customer, ItemAdded, OrderCancelled, OrderCreated } from './event-map.js';
 
-/** As class-validator wants it: a class of the declared shape. */
+/** A class of the declared shape, as class-validator needs it. */
 class OrderCreatedDto implements OrderCreated {
   id!: string;
   total!: number;
 }
 
-/** A part of the declared shape is enough. */
+/** A part of the declared shape is accepted. */
 class OrderIdDto {
   id!: string;
 }
 
-/** The wire has a text where the class has a Date. */
+/** The JSON has a string where the class has a Date. */
 class UserJoinedDto {
   @Type(() => Date) createdAt!: Date;
   customer!: CustomerDto;
@@ -37,7 +37,7 @@ class Tenant {
   schemaName!: string;
 }
 
-/** Read from somewhere at start-up. */
+/** A pattern that is known only at run time. */
 declare const anyPattern: WebhookEventPattern;
 
 const CurrentTenant = createParamDecorator(() => new Tenant());
@@ -156,7 +156,7 @@ export class RightHandlers {
   optional(order?: OrderCreated, event?: WebhookEvent<'order.created'>): void {}
 }
 
-/** Wrong without a pipe or schema that makes it right, and nobody can see from here whether there is one. */
+/** Accepted although they may be wrong: a pipe or schema can convert the data, and the types cannot show whether there is one. */
 export class BenefitOfTheDoubt {
   @OnWebhookEvent('order.created')
   wrongMemberType(order: { id: number; total: number }): void {}
@@ -171,7 +171,7 @@ export class BenefitOfTheDoubt {
   laterParameter(@WebhookContext() event: WebhookEvent, @WebhookData('id') id: boolean): void {}
 }
 
-/** Events of one kind are events of any kind that takes them in; never the other way round. */
+/** An event is assignable to the type of a wider pattern, but not the reverse. */
 export function events(
   created: WebhookEvent<'order.created'>,
   orders: WebhookEvent<'order.*'>,
@@ -180,11 +180,11 @@ export function events(
   orders = created;
   any = orders;
   const data: WebhookEventData<'**'> = any.data;
-  // @ts-expect-error it may have been cancelled
+  // @ts-expect-error the event may be order.cancelled
   created = orders;
-  // @ts-expect-error it may be anything
+  // @ts-expect-error the event may be any event
   orders = any;
-  // @ts-expect-error the data of any event is no text
+  // @ts-expect-error the data of an unknown event is not a string
   const text: string = any.data;
 }
 
@@ -197,7 +197,7 @@ export class WrongHandlers {
   @OnWebhookEvent(['order.created', 'order.nothing'])
   oneMisspelt(): void {}
 
-  // @ts-expect-error a DTO that has nothing to do with it
+  // @ts-expect-error the DTO has no member of the data
   @OnWebhookEvent('order.created')
   strangerDto(order: StrangerDto): void {}
 
@@ -205,15 +205,15 @@ export class WrongHandlers {
   @OnWebhookEvent('batch.done')
   notAList(id: { id: string }): void {}
 
-  // @ts-expect-error another event's context
+  // @ts-expect-error the context of another event
   @OnWebhookEvent('order.created')
   otherEvent(order: OrderCreated, event: WebhookEvent<'refund.paid'>): void {}
 
-  // @ts-expect-error two segments deep is not one
+  // @ts-expect-error the pattern also matches events with more segments
   @OnWebhookEvent('order.**')
   onlyTheShallow(data: OrderCreated | OrderCancelled): void {}
 
-  // @ts-expect-error no declared event has data of this kind
+  // @ts-expect-error no declared event has data of this type
   @OnWebhookEvent('**')
   stranger(data: StrangerDto): void {}
 
@@ -225,11 +225,11 @@ export class WrongHandlers {
   @OnWebhookEvent('order.created')
   wrongMember(@WebhookData('id') id: boolean): void {}
 
-  // @ts-expect-error another event's context, whatever decorates it
+  // @ts-expect-error the context of another event, in a decorated parameter
   @OnWebhookEvent('order.created')
   otherEventFirst(@WebhookContext() event: WebhookEvent<'refund.paid'>): void {}
 
-  // @ts-expect-error another event's context, behind what cannot be judged
+  // @ts-expect-error the context of another event, after a parameter of unknown type
   @OnWebhookEvent('order.created')
   otherEventLast(
     order: OrderCreatedDto,
@@ -237,11 +237,11 @@ export class WrongHandlers {
     event: WebhookEvent<'refund.paid'>,
   ): void {}
 
-  // @ts-expect-error one event of those the pattern matches
+  // @ts-expect-error only one of the events that the pattern matches
   @OnWebhookEvent('order.*')
   oneEventOfThePattern(data: unknown, event: WebhookEvent<'order.created'>): void {}
 
-  // @ts-expect-error nothing to do with it, though optional
+  // @ts-expect-error an optional parameter of an unrelated type
   @OnWebhookEvent('order.created')
   optionalStranger(order?: StrangerDto): void {}
 
@@ -249,7 +249,7 @@ export class WrongHandlers {
   @OnWebhookEvent('ping.sent')
   strangerForNothing(data: StrangerDto): void {}
 
-  // @ts-expect-error a stranger where the event takes the place of the data
+  // @ts-expect-error an unrelated DTO, with the event as second parameter
   @OnWebhookEvent('order.created')
   strangerAndEvent(data: StrangerDto, event: WebhookEvent<'order.created'>): void {}
 

@@ -1,4 +1,4 @@
-/* oxlint-disable no-unused-vars -- what is declared here is only compiled, never run */
+/* oxlint-disable no-unused-vars -- this file is only compiled, never run */
 import {
   WebhookEvent,
   type WebhookEventData,
@@ -31,7 +31,7 @@ export async function right(): Promise<void> {
 export async function wrong(): Promise<void> {
   // @ts-expect-error no such event
   await publisher.publish('order.creatd', order);
-  // @ts-expect-error a pattern is no event
+  // @ts-expect-error a pattern is not an event
   await publisher.publish('order.*', order);
   // @ts-expect-error data of another event
   await publisher.publish('order.created', cancelled);
@@ -39,7 +39,7 @@ export async function wrong(): Promise<void> {
   await publisher.publish('order.created', { id: 'o-1' });
   // @ts-expect-error the data is missing
   await publisher.publish('order.created');
-  // @ts-expect-error an event without data
+  // @ts-expect-error the event has no data
   await publisher.publish('ping.sent', { at: 1 });
   // @ts-expect-error not a list
   await publisher.publish('batch.done', 'a');
@@ -55,7 +55,7 @@ export async function wrong(): Promise<void> {
   await signWebhook('order.creatd', order, signing);
 }
 
-/** Holds only where both types are the same, each assignable to the other. */
+/** `true` if the types are mutually assignable. */
 type Same<A, B> = [A] extends [B] ? ([B] extends [A] ? true : false) : false;
 type All<Checks extends readonly true[]> = Checks;
 

@@ -1,4 +1,4 @@
-/* oxlint-disable no-unused-vars -- what is declared here is only compiled, never run */
+/* oxlint-disable no-unused-vars -- this file is only compiled, never run */
 import {
   OnWebhookEvent,
   WebhookContext,
@@ -18,7 +18,7 @@ export class Handlers {
 
   @OnWebhookEvent('whatever.happened')
   dto(data: AnyDto, event: WebhookEvent): void {
-    // @ts-expect-error without a declaration the data is unknown
+    // @ts-expect-error without a declaration, the data is `unknown`
     const id: string = event.data.id;
   }
 
@@ -43,7 +43,7 @@ export async function publish(): Promise<void> {
   await signWebhook('whatever.happened', { any: 'thing' }, { issuer: 'i', secret: 's' });
 }
 
-/** Names that come from elsewhere are only known to be texts. */
+/** A name that is known only at run time has the type `string`. */
 export async function publishAny(name: string): Promise<void> {
   await publisher.publish(name, { any: 'thing' });
   await publisher.send('crm', name);

@@ -1,5 +1,5 @@
-/* oxlint-disable no-unused-vars -- what is declared here is only compiled, never run */
-/** Every line marked so must be reported: were it not, the other programs here would prove nothing. */
+/* oxlint-disable no-unused-vars -- this file is only compiled, never run */
+/** Each marked line must cause an error; otherwise the programs without errors would prove nothing. */
 import { OnWebhookEvent, WebhookPublisher } from 'nestjs-webhook-token';
 
 declare module 'nestjs-webhook-token' {

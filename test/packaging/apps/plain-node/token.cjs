@@ -1,4 +1,4 @@
-// The framework-free core from CommonJS: no Nest is installed beside it but what npm brings as peers.
+// Uses the framework-free core from CommonJS. Nest is installed only as far as npm adds peer dependencies.
 const { createTokenSigner, createTokenVerifier, digest } = require('nestjs-webhook-token/token');
 
 const key = 'a-shared-secret-of-32-bytes-or-more';
