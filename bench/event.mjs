@@ -1,9 +1,9 @@
-// Whose events every scenario measures by, and what they carry.
+// Issuer and data of the events that every scenario uses.
 
 export const ISSUER = 'https://shop.example';
 export const SECRET = 'a-secret-of-the-benchmark-32-bytes-or-more';
 
-/** An order with so many lines: many small members, as JSON has them. */
+/** An order with this many lines: many small members, as is typical of JSON. */
 export function dataOf(items) {
   const lines = Array.from({ length: items }, (_, i) => ({
     sku: `sku-${i}`,

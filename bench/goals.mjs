@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 
 /**
- * Holds what was measured against goals.json, and says how each of them stands.
+ * Compares the measurements with goals.json and prints the result for each goal.
  *
- * @param comparisons what the scenarios returned, in one list; goals of others are passed over
- * @returns how many goals are missed
+ * @param comparisons the results of all scenarios in one list; goals for other comparisons are ignored
+ * @returns number of missed goals
  */
 export function checkGoals(comparisons) {
   const goals = JSON.parse(readFileSync(new URL('goals.json', import.meta.url), 'utf8'));

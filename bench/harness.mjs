@@ -1,21 +1,21 @@
 /**
- * Compares variants on a noisy machine: a variant and the baseline take turns in slices of a millisecond or two, ABBA,
- * and what counts is the ratio of their CPU times over a round of such slices. A shared machine changes its
- * speed from one hundredth of a second to the next, and both sides of a ratio must have seen the same. The
- * baseline is a variant like the others, so that the report can say how far two equal things lie apart here and now.
+ * Compares variants on a noisy machine. A variant and the baseline alternate (ABBA) in slices of one or two milliseconds,
+ * and the result is the ratio of their CPU times over a round of slices. The speed of a shared machine changes within
+ * hundredths of a second, and slices this short expose both sides to the same changes. The baseline is also compared with
+ * itself, so that the report shows the measurement error.
  */
 
-/** Milliseconds of CPU time one slice should take. */
+/** Target CPU time of a slice, in milliseconds. */
 const SLICE = 1.5;
-/** Slices of each side in a round. */
+/** Number of slices of each side in a round. */
 const SLICES = { full: 10, quick: 6 };
 const ROUNDS = { full: 41, quick: 15 };
-/** Milliseconds of CPU time after which a variant counts as warm. */
+/** CPU time to warm a variant up, in milliseconds. */
 const WARM_UP = { full: 250, quick: 100 };
 
 /**
- * @param title what is compared
- * @param variants `{ name: () => unknown | Promise<unknown> }`, the baseline first; each throws when it fails its own check
+ * @param title subject of the comparison
+ * @param variants `{ name: () => unknown | Promise<unknown> }`, the baseline first; each throws if its own check fails
  */
 export async function compare(title, variants, { quick = false } = {}) {
   const mode = quick ? 'quick' : 'full';
@@ -39,7 +39,7 @@ export async function compare(title, variants, { quick = false } = {}) {
   return report(title, base.name, runs);
 }
 
-/** Warms a variant up, and finds how often it runs in a turn. */
+/** Warms a variant up, and determines the number of calls in a slice. */
 async function timesFor(run, mode) {
   let times = 1;
   for (;;) {
@@ -51,7 +51,7 @@ async function timesFor(run, mode) {
   }
 }
 
-/** CPU time of one call, averaged over a slice. */
+/** Average CPU time of a call in a slice. */
 async function microseconds({ run, times }) {
   const before = process.cpuUsage();
   const first = run();
@@ -66,10 +66,10 @@ async function microseconds({ run, times }) {
 }
 
 /**
- * Prints the pairs of each variant as one row, and gives the rows.
+ * Prints and returns a row for each variant.
  *
- * @param runs `{ name, pairs: [{ own, ratio }] }`: microseconds, and those of the baseline divided by them
- * @param what the microseconds are of
+ * @param runs `{ name, pairs: [{ own, ratio }] }`: `own` in microseconds; `ratio` is the baseline's time divided by it
+ * @param what the kind of time that is measured
  */
 export function report(title, baseline, runs, what = 'CPU') {
   const rows = runs.map(({ name, pairs }) => {
@@ -98,7 +98,7 @@ export function report(title, baseline, runs, what = 'CPU') {
 }
 
 function bandOf(ratios) {
-  // Of a median of n values, about 95 % lie between these two of the sorted ones.
+  // Ranks of the approximate 95 % confidence interval of the median of n values.
   const half = Math.sqrt(ratios.length);
   const at = (index) => ratios[Math.min(ratios.length - 1, Math.max(0, Math.round(index)))];
   return [at((ratios.length - 1) / 2 - half), at((ratios.length - 1) / 2 + half)];

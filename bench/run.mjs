@@ -7,7 +7,7 @@ import { checkGoals } from './goals.mjs';
 const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: {
-    /** Comparisons with this in their title. */
+    /** Runs only comparisons whose title contains this string. */
     only: { type: 'string' },
     quick: { type: 'boolean', default: false },
     check: { type: 'boolean', default: false },
@@ -20,11 +20,11 @@ const known = readdirSync(new URL('scenarios', import.meta.url)).map((file) =>
 const chosen = positionals.length === 0 ? known : positionals;
 const unknown = chosen.filter((name) => !known.includes(name));
 if (unknown.length > 0) {
-  console.error(`There is no scenario ${unknown.join(', ')}: name one of ${known.join(', ')}.`);
+  console.error(`Unknown scenario ${unknown.join(', ')}; choose from ${known.join(', ')}.`);
   process.exit(2);
 }
 const machine = `${cpus()[0]?.model ?? 'unknown'}, ${cpus().length} cores, Node ${process.version}`;
-console.log(`${machine}${values.quick ? ', quick: the figures are rough' : ''}`);
+console.log(`${machine}${values.quick ? ', quick run: approximate results' : ''}`);
 const results = {};
 for (const name of chosen) {
   const { run } = await import(`./scenarios/${name}.mjs`);

@@ -4,7 +4,7 @@ const BARS = WIDTH - LABELS - 80;
 const ROW = 30;
 const TOP = 62;
 
-/** One set of colours for a light page, one for a dark one: an SVG in an `img` follows the reader's preference. */
+/** Colours for light and dark pages; an SVG in an `img` follows the reader's preference. */
 const STYLE = `
   text { font: 13px system-ui, sans-serif; fill: #1f2328 }
   .title { font-size: 15px; font-weight: 600 }
@@ -25,10 +25,10 @@ const STYLE = `
 `;
 
 /**
- * A comparison as horizontal bars with the spread of their rounds, and a line at the baseline where it has one.
+ * Draws a comparison as horizontal bars with whiskers for the spread of the rounds, and a line at the baseline, if any.
  *
- * @param comparison `{ title, unit, baseline?, rows }`: rows have a `ratio` or a `value`, and perhaps `low` and `high`
- * @param source where and when it was measured
+ * @param comparison `{ title, unit, baseline?, rows }`: rows have a `ratio` or a `value`, and optionally `low` and `high`
+ * @param source machine and date of the measurement
  */
 export function chartOf({ title, unit, baseline, rows }, source) {
   const bars = rows.map(({ name, ratio, value = ratio, low = value, high = value }) => ({

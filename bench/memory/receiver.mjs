@@ -1,4 +1,4 @@
-// One receiver in a process of its own: node bench/memory/receiver.mjs ADAPTER VARIANT CONCURRENCY DIRECTORY
+// A receiver in its own process: node bench/memory/receiver.mjs ADAPTER VARIANT CONCURRENCY DIRECTORY
 import 'reflect-metadata';
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
@@ -14,7 +14,7 @@ import { BODY, PATH, sha256 } from './settings.mjs';
 const TYPE = 'application/octet-stream';
 const [, , adapter, variant, concurrency, directory] = process.argv;
 const expected = sha256();
-/** Bodies that a handler was given, whole and as they were sent. */
+/** Number of bodies that reached a handler complete and unchanged. */
 let whole = 0;
 
 const isOurs = variant === 'spooled';
@@ -27,7 +27,7 @@ if (!isOurs) app.useBodyParser(adapter === 'express' ? 'raw' : TYPE, parserOptio
 await app.listen(0, '127.0.0.1');
 
 const delays = monitorEventLoopDelay({ resolution: 1 });
-/** Before the first body that counts: the highest RSS of the process is known only since it began. */
+/** RSS before the first measured body: the system reports only the maximum since the start of the process. */
 let rss;
 let before;
 process.on('message', (question) => {
@@ -43,7 +43,7 @@ process.on('message', (question) => {
     const { user, system } = process.cpuUsage(before);
     process.send({
       whole,
-      // The system keeps the highest one: nothing has to look again and again.
+      // The system records the maximum, so no sampling is needed.
       growth: process.resourceUsage().maxRSS * 1_024 - rss,
       delay: delays.max / 1e6,
       cpu: (user + system) / 1e3,
@@ -67,14 +67,14 @@ async function ours() {
     path: PATH.slice(1),
     issuers: [{ issuer: ISSUER, secret: SECRET }],
     maxBodyBytes: BODY,
-    // No more than that: room that is not given back is missing in the next round, which is answered 503 then.
+    // Just enough: if a round leaks space, the next one is answered with 503.
     spool: { directory, maxBytes: BODY * (Number(concurrency) + 1) },
   };
   Module({ imports: [WebhookModule.forRoot({ receiver })], providers: [Exports] })(App);
   return App;
 }
 
-/** As it is often written: the bytes that the parser has gathered, the digest of them, the handler. */
+/** A typical hand-written receiver: a parser buffers the body, then the guard computes its digest. */
 function byHand() {
   class Hook {
     async post({ headers, rawBody }) {
@@ -102,7 +102,7 @@ function parserOptions() {
   return adapter === 'express' ? { type: TYPE, limit: BODY } : { bodyLimit: BODY };
 }
 
-/** What a handler does with a body: reads it, and counts it where it is the one that was sent. */
+/** The handler: reads a body and counts it if it is the one that was sent. */
 async function check(body) {
   const hash = createHash('sha256');
   let length = 0;
@@ -112,6 +112,7 @@ async function check(body) {
       hash.update(chunk);
     }
   });
-  if (length !== BODY || hash.digest('hex') !== expected) throw new Error('another body');
+  if (length !== BODY || hash.digest('hex') !== expected)
+    throw new Error('The body differs from the one that was sent.');
   whole++;
 }

@@ -1,4 +1,4 @@
-// Sends bodies all at once, and ends: node bench/memory/sender.mjs PORT COUNT
+// Sends COUNT bodies concurrently, then exits: node bench/memory/sender.mjs PORT COUNT
 import { once } from 'node:events';
 import { request } from 'node:http';
 import { createTokenSigner } from '../../dist/token/index.js';
@@ -26,5 +26,6 @@ async function send() {
   outgoing.end();
   const [response] = await answered;
   response.resume();
-  if (response.statusCode !== 204) throw new Error(`a body was answered ${response.statusCode}`);
+  if (response.statusCode !== 204)
+    throw new Error(`A body was answered with ${response.statusCode}.`);
 }

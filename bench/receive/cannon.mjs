@@ -3,21 +3,21 @@ import { PATH } from './settings.mjs';
 
 const CONNECTIONS = 8;
 
-/** A server whose requests come from autocannon, and are timed by the clock on the wall. */
+/** A server with autocannon as its client; it measures wall time. */
 export class Cannon {
   constructor(server) {
     this.server = server;
   }
 
   /**
-   * @param authorizations one for each request
-   * @returns microseconds from one answer to the next
+   * @param authorizations values of the Authorization header, one for each request
+   * @returns average microseconds between two answers
    */
   async cost(authorizations) {
     const { port } = this.server.client;
     const waiting = authorizations.values();
     const setupRequest = (request) => {
-      // It makes one request more for each connection than it sends.
+      // autocannon builds one request more for each connection than it sends.
       const authorization = waiting.next().value ?? authorizations.at(-1);
       return { ...request, headers: { ...request.headers, authorization } };
     };
@@ -27,7 +27,7 @@ export class Cannon {
       url: `http://127.0.0.1:${port}`,
       amount: authorizations.length,
       connections: CONNECTIONS,
-      // Milliseconds: it ends with a sample, and one lasts a second otherwise.
+      // Milliseconds. A run ends with a sample; the default sample takes a second.
       sampleInt: 20,
       requests: [{ method: 'HEAD', path: PATH, setupRequest }],
     });
@@ -37,7 +37,7 @@ export class Cannon {
     });
     const { errors, '2xx': good } = await run;
     if (errors > 0 || good !== authorizations.length) {
-      throw new Error(`${good} of ${authorizations.length} requests were taken`);
+      throw new Error(`The server accepted ${good} of ${authorizations.length} requests.`);
     }
     return ((last - first) * 1_000) / (authorizations.length - 1);
   }

@@ -2,10 +2,10 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 
 const END_OF_HEAD = '\r\n\r\n';
-/** In place of a status: a refusal was lost with its connection, which the sender was still writing to. */
+/** Reported instead of a status if the connection closed during a write, before the refusal was read. */
 const CUT_OFF = Infinity;
 
-/** Keeps some connections to a server and sends requests down them, one after the other on each. */
+/** Keeps several connections to a server, and sends requests one after the other on each. */
 export class Client {
   #connections = [];
 
@@ -15,8 +15,8 @@ export class Client {
   }
 
   /**
-   * @param requests whole requests, as bytes
-   * @returns how often each status came
+   * @param requests complete requests, as bytes
+   * @returns number of answers by status
    */
   async send(requests) {
     const statuses = new Map();
@@ -43,7 +43,7 @@ export class Client {
   }
 }
 
-/** Keeps this process from sleeping: to wake it up costs more than the write that does it, and would count as the server's. */
+/** Keeps this process awake: waking it would cost the server more CPU time than the write that does it. */
 async function awakeUntil(work) {
   let isOver = false;
   const turn = () => isOver || setImmediate(turn);
@@ -69,7 +69,7 @@ class Connection {
   constructor(socket) {
     this.#socket = socket;
     socket.on('data', (chunk) => this.#take(chunk));
-    // The server may refuse before it has read everything, and what was still to be written is lost then.
+    // A server may refuse a request before it has read it; the rest of the write then fails.
     socket.on('error', () => undefined);
     socket.on('close', () => this.#waiting?.resolve({ status: CUT_OFF, ended: true }));
   }

@@ -5,7 +5,7 @@ import { Client } from './client.mjs';
 
 const SERVER = fileURLToPath(new URL('server.mjs', import.meta.url));
 
-/** A server in a process of its own, whose CPU time is asked for around each lot of requests. */
+/** A server in its own process; its CPU time is read before and after each batch of requests. */
 export class Server {
   static async start(adapter, variant) {
     const child = fork(SERVER, [adapter, variant], {
@@ -20,7 +20,7 @@ export class Server {
     this.client = new Client(port);
   }
 
-  /** CPU microseconds that a request of the lot cost. */
+  /** @returns CPU microseconds of the server per request */
   async cost(requests, accepted = true) {
     const before = await this.#cpu();
     const statuses = await this.client.send(requests);
@@ -28,7 +28,7 @@ export class Server {
     const good = [...statuses].filter(([status]) => status < 300 === accepted);
     if (good.length !== statuses.size) {
       const found = [...statuses].map(([status, times]) => `${status} (${times} times)`);
-      throw new Error(`answered ${found.join(', ')}`);
+      throw new Error(`Unexpected answers: ${found.join(', ')}`);
     }
     return (after - before) / requests.length;
   }

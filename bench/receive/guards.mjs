@@ -1,4 +1,4 @@
-// The guards people write, each with the checks it is written for, and no more.
+// Typical hand-written guards, each with only the checks that its library or author provides.
 import { createHash, createHmac, createSecretKey, timingSafeEqual } from 'node:crypto';
 import { UnauthorizedException } from '@nestjs/common';
 import { jwtVerify } from 'jose';
@@ -24,7 +24,7 @@ function bearer({ headers }) {
   return authorization.slice(7);
 }
 
-/** The digest in the token is that of the body, where there is one. */
+/** Whether the digest in the token, if any, is that of the body. */
 function hold(request, claims) {
   const { rawBody } = request;
   if (!rawBody?.length) return true;
@@ -36,7 +36,7 @@ function hold(request, claims) {
 }
 
 export const GUARDS = {
-  /** The least that can be called a guard: signature, issuer, expiry, digest. */
+  /** The minimal guard: signature, issuer, expiry, digest. */
   floor: guard((request) => {
     const token = bearer(request);
     const dot = token.lastIndexOf('.');

@@ -7,10 +7,10 @@ const signer = createTokenSigner({ issuer: ISSUER, key: SECRET });
 const forger = createTokenSigner({ issuer: ISSUER, key: `${SECRET}-of-somebody-else` });
 const webhook = new Webhook(Buffer.from(SECRET).toString('base64'));
 
-/** Bytes of an order's line at the least. */
+/** Minimum size of an order line in bytes. */
 const LINE = 68;
 
-/** A JSON body of so many bytes: many small members, as orders and invoices have, and a note that fills it up. */
+/** A JSON body of exactly this many bytes: many small members, like an order or invoice, and a note as padding. */
 export function bodyOf(bytes) {
   let order;
   let left = -1;
@@ -21,19 +21,19 @@ export function bodyOf(bytes) {
   return Buffer.from(JSON.stringify({ ...order, note: 'x'.repeat(left) }));
 }
 
-/** Requests that inform the receiver of events with this data, inline. */
+/** HEAD requests that carry this data in the token. */
 export function headRequests(count, data, { forged = false } = {}) {
   return Array.from({ length: count }, () =>
     head('HEAD', [bearer({ event: 'order.created', data }, forged)]),
   );
 }
 
-/** Values of the header `Authorization`, each with a token of its own. */
+/** Values of the `Authorization` header, each with its own token. */
 export function authorizations(count, data) {
   return Array.from({ length: count }, () => credentials({ event: 'order.created', data }, false));
 }
 
-/** Requests with a body, whose digest is in the token. */
+/** POST requests with a body, whose digest is in the token. */
 export function postRequests(count, body, { forged = false, standard = false } = {}) {
   const hash = digest('sha256', body);
   return Array.from({ length: count }, () => {

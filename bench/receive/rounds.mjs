@@ -3,10 +3,10 @@ import { report } from '../harness.mjs';
 const ROUNDS = { full: 31, quick: 9 };
 
 /**
- * Lets servers take turns with the first of them, ABBA, and reports what a request costs.
+ * Alternates each server with the first one (ABBA), and reports the cost of a request.
  *
- * @param runs `{ name, server, lot, accepted }`: `lot()` makes the requests of a turn
- * @param options.what of what `server.cost()` gives microseconds
+ * @param runs `{ name, server, lot, accepted }`: `lot()` creates the requests of a turn
+ * @param options.what the kind of time that `server.cost()` measures, in microseconds
  */
 export async function compareServers(title, runs, { quick = false, what = 'CPU' } = {}) {
   const [base] = runs;

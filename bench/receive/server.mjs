@@ -1,4 +1,4 @@
-// One application in a process of its own: node bench/receive/server.mjs ADAPTER VARIANT
+// An application in its own process: node bench/receive/server.mjs ADAPTER VARIANT
 import 'reflect-metadata';
 import { Controller, Head, HttpCode, Module, Post, UseGuards } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
@@ -11,12 +11,12 @@ const [, , adapter, variant] = process.argv;
 const app = await NestFactory.create(
   await moduleOf(variant),
   adapter === 'express' ? new ExpressAdapter() : new FastifyAdapter({ bodyLimit: MAX_BODY }),
-  // The guards by hand need the bytes of the body; nobody else asks for them.
+  // Only the hand-written guards need the raw body.
   { logger: ['error'], rawBody: !['mounted', 'endpoint', 'unguarded'].includes(variant) },
 );
 if (adapter === 'express') app.useBodyParser('json', { limit: MAX_BODY });
 await app.listen(0, '127.0.0.1');
-// Variants take turns, and may be idle for longer than connections are kept otherwise.
+// Variants take turns, so a connection can be idle for longer than the default timeout.
 app.getHttpServer().keepAliveTimeout = 0;
 const { port } = app.getHttpServer().address();
 process.on('message', () => process.send(process.cpuUsage()));

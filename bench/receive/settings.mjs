@@ -1,8 +1,8 @@
 export const PATH = '/hook';
-/** Bytes of a body that every variant takes. */
+/** Body limit of every variant, in bytes. */
 export const MAX_BODY = 2_000_000;
 
-/** What is asked of a server, by method: those that know no HEAD have no place among HEAD requests. */
+/** The variants to compare, by method; some do not support HEAD. */
 export const VARIANTS = {
   floor: 'guard by hand on node:crypto',
   unguarded: 'route without a guard',
@@ -13,7 +13,7 @@ export const VARIANTS = {
   standardwebhooks: 'guard on standardwebhooks',
 };
 
-/** A decorator's list as TypeScript would apply it to a method. */
+/** Applies decorators to a method and its parameters, as TypeScript does. */
 export function decorate(target, method, decorators, parameters = {}) {
   const descriptor = Object.getOwnPropertyDescriptor(target.prototype, method);
   for (const [index, decorator] of Object.entries(parameters)) {

@@ -4,15 +4,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 const THREADS = Number(process.env.UV_THREADPOOL_SIZE ?? 4);
-/** Milliseconds for which a task holds its thread: those of a look-up of a name, or of a small part of a password's hash. */
+/** Milliseconds for which a task occupies its thread, similar to a DNS lookup or a small part of a password hash. */
 const HOLD = 20;
 
 /**
- * Keeps every thread of libuv's pool taken, and as many tasks waiting for one.
+ * Keeps every thread of libuv's pool busy, with as many tasks waiting.
  *
- * The tasks read from a pipe that has nothing in it, and one of them is let go at a time. Key derivations would hold the
- * threads as well; but they would take the processor too, and what is measured beside them is then for how long the system
- * keeps a thread waiting for a core, of which a benchmark's machine may have two.
+ * The tasks read from an empty pipe, and are released one at a time. Key derivations would occupy the threads too, but they
+ * also use CPU time: on a machine with few cores, the benchmark would then measure how long the system makes a thread wait
+ * for a core.
  */
 export class FullThreadPool {
   #directory = mkdtempSync(join(tmpdir(), 'webhooks-bench-'));
@@ -20,13 +20,13 @@ export class FullThreadPool {
   #inFlight = 0;
   #file;
   #timer;
-  /** Tasks done. */
+  /** Number of completed tasks. */
   done = 0;
 
   constructor() {
     const pipe = join(this.#directory, 'pipe');
     execFileSync('mkfifo', [pipe]);
-    // For both: to open one end alone waits for the other.
+    // For reading and writing: opening one end alone blocks until the other is opened.
     this.#file = openSync(pipe, 'r+');
     for (let i = 0; i < 2 * THREADS; i++) this.#hold();
     this.#timer = setInterval(() => writeSync(this.#file, '.'), HOLD / THREADS);

@@ -7,25 +7,25 @@ import { openQueue } from '../../test/fixtures/durable-queues.mjs';
 import { answers, SERVICE_URLS } from '../../test/fixtures/service-urls.mjs';
 
 const ENGINES = ['pg-boss', 'pglite'];
-/** Due deliveries that wait in the queue. */
+/** Numbers of due deliveries in the queue. */
 const BACKLOGS = { full: [1_000, 10_000, 100_000], quick: [1_000, 10_000] };
-/** Endpoints that the backlog is for: with one, most claims find no free slot for it. */
+/** Numbers of endpoints of the backlog. With one endpoint, most claims find no free slot. */
 const ENDPOINTS = [100, 1];
-/** Deliveries that are processed for a figure. */
+/** Deliveries that are processed for each measurement. */
 const PROCESSED = 1_000;
 
 const RATE =
   'deliveries that a queue with a backlog hands to a handler which does nothing, a second';
 const SLOWDOWN = 'times as long for a delivery with the largest backlog as with the smallest';
 
-/** Whether a queue is as fast with a large backlog as with a small one. */
+/** Throughput of a queue with a large backlog, compared with a small one. */
 export async function run({ quick = false, only = '' } = {}) {
   if (![RATE, SLOWDOWN].some((title) => title.includes(only))) return [];
   const rates = [];
   const slowdowns = [];
   for (const engine of ENGINES) {
     if (engine === 'pg-boss' && !(await answers(SERVICE_URLS.PostgreSQL))) {
-      console.log(`  pg-boss is left out: no PostgreSQL answers at ${SERVICE_URLS.PostgreSQL}`);
+      console.log(`  skipped pg-boss: PostgreSQL does not answer at ${SERVICE_URLS.PostgreSQL}`);
       continue;
     }
     for (const endpoints of ENDPOINTS) {

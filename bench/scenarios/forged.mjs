@@ -4,16 +4,16 @@ import { compareServers } from '../receive/rounds.mjs';
 import { VARIANTS } from '../receive/settings.mjs';
 
 const COMPARED = ['floor', 'jose', 'standardwebhooks', 'mounted', 'endpoint'];
-/** How many in a turn: enough for what a turn of others has pushed out of the caches to come back. */
+/** Requests in a turn: enough to refill the CPU caches after a turn of another variant. */
 const LOADS = {
   '64 kB': { size: 200, bytes: 64_000 },
   '1 MB': { size: 20, bytes: 1_000_000 },
 };
-/** Requests, of the smaller load: before some thousands of refusals a server's code is not compiled, whatever guards it. */
+/** Requests to warm up: V8 optimises the code of a server only after some thousand refusals. */
 const WARM_UP = { full: 4_000, quick: 2_000 };
 const LOT = 100;
 
-/** What it costs to refuse a forged request: a guard behind the body parser has read and parsed it by then. */
+/** Cost of rejecting a forged request. A guard behind the body parser has already read and parsed the body. */
 export async function run(options) {
   const results = [];
   const small = bodyOf(LOADS['64 kB'].bytes);

@@ -9,11 +9,11 @@ import { fileURLToPath } from 'node:url';
 const ROUNDS = { full: 5, quick: 1 };
 const VARIANTS = {
   spooled: { name: 'nestjs-webhook-token, event.stream()', count: 100 },
-  // Fewer: it has all of them in memory, and some of them twice.
+  // Fewer, because this variant holds every body in memory, some of them twice.
   buffered: { name: 'rawBody and a check by hand', count: 20 },
 };
 
-/** What large bodies take while they come in all at once, are verified, and are read by a handler. */
+/** Memory and CPU cost of large bodies that arrive at once, are verified, and are read by a handler. */
 export async function run({ quick = false, only = '' }) {
   const results = [];
   for (const adapter of ['express', 'fastify']) {
@@ -32,7 +32,7 @@ async function measure(adapter, variant, count, times) {
   const receiver = start('receiver', [adapter, variant, count, directory]);
   try {
     const [{ port }] = await once(receiver, 'message');
-    // What is loaded and compiled once is no growth, and neither are buffers that are kept for the next body.
+    // Warm-up: code that is loaded once and buffers that are reused do not count as growth.
     await sendAll(port, 1);
     const rounds = [];
     const idle = monitorEventLoopDelay({ resolution: 1 });
@@ -42,9 +42,10 @@ async function measure(adapter, variant, count, times) {
       idle.reset();
       await sendAll(port, count);
       const { whole, ...measured } = await ask(receiver, 'end');
-      if (whole !== count) throw new Error(`${whole} of ${count} bodies were handled`);
+      if (whole !== count) throw new Error(`Only ${whole} of ${count} bodies were handled.`);
       const left = await readdir(directory);
-      if (left.length > 0) throw new Error(`${left.length} files were left behind`);
+      if (left.length > 0)
+        throw new Error(`${left.length} files were left in the spool directory.`);
       rounds.push({ ...measured, cpu: measured.cpu / count, idle: idle.max / 1e6 });
     }
     return rounds;
@@ -56,7 +57,7 @@ async function measure(adapter, variant, count, times) {
 
 async function sendAll(port, count) {
   const [code] = await once(start('sender', [port, count]), 'exit');
-  if (code !== 0) throw new Error('not every body was taken');
+  if (code !== 0) throw new Error('The receiver did not accept every body.');
 }
 
 async function ask(receiver, question) {
@@ -71,8 +72,8 @@ function start(script, args) {
 }
 
 /**
- * Medians of the rounds, and between what they lie; of the memory the highest. This process has nothing to do meanwhile: by as
- * much as its own loop is late, it is the machine that is busy and not the receiver.
+ * Reports medians of the rounds with their ranges, and the maximum of the memory. This process is idle during a round, so the
+ * delay of its own event loop shows how much of the receiver's delay is due to the machine.
  */
 function print(title, rounds) {
   const rows = [

@@ -7,7 +7,7 @@ import { ENGINES, openQueue } from '../../test/fixtures/durable-queues.mjs';
 import { answers, SERVICE_URLS } from '../../test/fixtures/service-urls.mjs';
 
 const NEEDS = { 'pg-boss': 'PostgreSQL', bullmq: 'Redis' };
-/** Publishers that wait for their acknowledgement at once. */
+/** Number of concurrent writers, each waiting for its acknowledgement. */
 const WRITERS = 20;
 const CONCURRENCY = 50;
 
@@ -17,7 +17,7 @@ const RATES = {
   processed: 'deliveries that a queue hands to a handler which does nothing, a second',
 };
 
-/** What the queues do in a second of wall time: most of it they wait for their database. */
+/** Throughput of the queues in wall time, since they mostly wait for their databases. */
 export async function run({ quick = false, only = '' } = {}) {
   if (!Object.values(RATES).some((title) => title.includes(only))) return [];
   const count = quick ? 500 : 4_000;
@@ -32,13 +32,13 @@ export async function run({ quick = false, only = '' } = {}) {
   return Object.entries(RATES).map(([rate, title]) => print(title, engines, taken, rate));
 }
 
-/** The engines whose service answers. */
+/** The engines whose server is available. */
 async function present() {
   const engines = [];
   for (const engine of ENGINES) {
     const service = NEEDS[engine];
     if (service === undefined || (await answers(SERVICE_URLS[service]))) engines.push(engine);
-    else console.log(`  ${engine} is left out: no ${service} answers at ${SERVICE_URLS[service]}`);
+    else console.log(`  skipped ${engine}: ${service} does not answer at ${SERVICE_URLS[service]}`);
   }
   return engines;
 }
@@ -64,7 +64,7 @@ async function measure(engine, count) {
   const limits = { concurrency: CONCURRENCY, concurrencyPerDestination: CONCURRENCY };
   const queue = await openQueue(engine, { ...place, ...limits });
   try {
-    // Opens what is opened once.
+    // The first call opens connections and creates tables.
     await queue.enqueue([deliveryOf('first')]);
     const recorded = await rate(count, () => record(queue, count));
     const processed = await rate(count, () => consume(queue, count + 1));
@@ -95,7 +95,7 @@ async function consume(queue, count) {
   let finish;
   const finished = new Promise((resolve) => (finish = resolve));
   await queue.consume(async ({ id }) => {
-    // Twice handed out is not twice processed.
+    // Counts ids: a delivery that is handed out twice counts once.
     if (handled.add(id).size === count) finish();
     return { type: 'delivered' };
   });

@@ -4,7 +4,7 @@ import { bodyOf, headRequests, postRequests } from '../receive/requests.mjs';
 import { compareServers } from '../receive/rounds.mjs';
 import { VARIANTS } from '../receive/settings.mjs';
 
-/** What is sent, and how much of it in a turn: enough for what a turn of others has pushed out of the caches to come back. */
+/** Requests, and their number in a turn: enough to refill the CPU caches after a turn of another variant. */
 const LOADS = {
   'HEAD, 300 B': { size: 800, make: (count, how) => headRequests(count, dataOf(0), how) },
   'HEAD, 6 kB': { size: 400, make: (count, how) => headRequests(count, dataOf(62), how) },
@@ -13,7 +13,7 @@ const LOADS = {
   'POST, 1 MB': { size: 12, ...postsOf(1_000_000) },
 };
 
-/** Turns of a variant before any of them counts. */
+/** Turns to warm a variant up. */
 const WARM_UP = { full: 20, quick: 10 };
 
 export async function run(options) {
@@ -28,7 +28,7 @@ export async function run(options) {
         if (standard && !hasBody) continue;
         const server = await Server.start(adapter, variant);
         const lot = () => make(size, { standard });
-        // A variant that takes what it must refuse, or refuses what it must take, is not counted.
+        // A variant that accepts a forged request or rejects a valid one fails the run.
         await server.cost(make(1, { standard }));
         if (variant !== 'unguarded') await server.cost(make(1, { standard, forged: true }), false);
         for (let turn = 0; turn < WARM_UP[options.quick ? 'quick' : 'full']; turn++) {

@@ -4,11 +4,11 @@ import { runInNewContext } from 'node:vm';
 import { MemoryReplayStore } from '../../dist/replay/memory-replay.store.js';
 
 const IDS = 1_000_000;
-/** Claims at a time, as of requests under way: what more of them were alive, the garbage collector would copy within an operation. */
+/** Number of live claims, like requests in flight. With more, the garbage collector would copy them during an operation. */
 const BATCH = 1_000;
 const HOUR = 3_600_000;
 
-/** What a receiver claims for the event of this number. */
+/** The claim of a receiver for the event with this number. */
 export function claimOf(number, now = Date.now()) {
   const key = hash('sha256', `event ${number}`, 'base64url');
   const fingerprint = hash('sha256', `data ${number}`, 'base64url');
@@ -16,7 +16,7 @@ export function claimOf(number, now = Date.now()) {
   return { key, tokenKey: key, fingerprint, ...times, issuer: 'https://shop.example' };
 }
 
-/** The replay store in memory: an operation, an id's memory, and the dearest operation while a million ids expire. */
+/** The in-memory replay store: CPU time of an operation, memory per id, and the slowest operation while a million ids expire. */
 export async function run({ quick = false }) {
   const count = quick ? IDS / 4 : IDS;
   const clock = { time: Date.now(), now: () => clock.time };

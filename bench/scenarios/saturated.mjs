@@ -5,11 +5,11 @@ import { ISSUER, SECRET } from '../event.mjs';
 import { FullThreadPool } from '../saturated/thread-pool.mjs';
 
 const DATA = { id: 'ord_1' };
-/** Verifications by jose, each after a turn of so many of ours. */
+/** Number of our verifications for each one by jose. */
 const SAMPLES = { full: 500, quick: 100 };
 const OURS = 20;
 
-/** How long one verification takes while libuv's thread pool is idle, and while it is full. Wall time, as a sender waits it. */
+/** Latency of a verification with an idle and with a full libuv thread pool, in wall time. */
 export async function run({ quick = false, only = '' }) {
   const variants = await made();
   const count = SAMPLES[quick ? 'quick' : 'full'];
@@ -23,7 +23,7 @@ export async function run({ quick = false, only = '' }) {
     } finally {
       await pool?.stop();
     }
-    if (pool?.done === 0) throw new Error('the thread pool was not at work');
+    if (pool?.done === 0) throw new Error('The thread pool was not busy.');
   }
   return results;
 }
@@ -49,7 +49,7 @@ async function made() {
         () => false,
         () => true,
       );
-    if (!refused) throw new Error(`${name} takes a forged token`);
+    if (!refused) throw new Error(`${name} accepts a forged token.`);
     runs.push({ name, verify: () => verify(token), times: name.startsWith('jose') ? 1 : OURS });
   }
   for (let i = 0; i < 3_000; i++) for (const { verify } of runs) await verify();
@@ -67,7 +67,7 @@ async function sample(variants, count) {
         taken[index].samples.push(performance.now() - start);
       }
     }
-    // A turn of the loop, in which tasks of the pool come back and others are put in.
+    // A turn of the event loop, in which tasks of the pool complete and new ones start.
     await new Promise((resolve) => setImmediate(resolve));
   }
   return taken;

@@ -7,7 +7,7 @@ import { claimOf } from './replay.mjs';
 
 const MANY = 10_000;
 
-/** What one event costs when there is one of everything, and when there is very much of it. */
+/** Cost of an event with few and with very many issuers, handlers and remembered ids. */
 export async function run(options) {
   const results = [];
   const add = async (title, variants) => {
@@ -19,7 +19,7 @@ export async function run(options) {
   return results;
 }
 
-/** Two, not one: where there is only one, `iss` need not be read to find its key. */
+/** At least two: with a single issuer, the verifier does not need `iss` to find the key. */
 function issuers() {
   const token = createTokenSigner({ issuer: name(1), key: SECRET }).sign({
     event: 'order.created',

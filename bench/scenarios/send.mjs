@@ -2,12 +2,12 @@ import { compareServers } from '../receive/rounds.mjs';
 import { Sender, Sink } from '../send/fleet.mjs';
 import { CONCURRENCY, LOADS, VARIANTS } from '../send/settings.mjs';
 
-/** Requests of a turn. */
+/** Requests in a turn. */
 const SIZE = 2_000;
-/** Turns of a variant before any of them counts. */
+/** Turns to warm a variant up. */
 const WARM_UP = { full: 8, quick: 5 };
 
-/** What it costs the sender to sign an event and bring it to a receiver that answers 204 at once. */
+/** The sender's cost of signing an event and sending it to a receiver that answers 204 immediately. */
 export async function run(options) {
   const results = [];
   for (const load of Object.keys(LOADS)) {

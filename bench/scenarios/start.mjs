@@ -11,7 +11,7 @@ const ENTRIES = {
 };
 const ROUNDS = { full: 21, quick: 7 };
 
-/** What importing an entry costs a process, its own start included; and what the package is when it is packed. */
+/** CPU time to start a process and import an entry point, and the size of the packed package. */
 export async function run({ quick = false }) {
   const runs = Object.keys(ENTRIES).map((name) => ({ name, pairs: [] }));
   for (let round = 0; round < ROUNDS[quick ? 'quick' : 'full']; round++) {
@@ -40,7 +40,7 @@ export async function run({ quick = false }) {
   return [imports, { title: 'start and footprint', rows }];
 }
 
-/** Microseconds. */
+/** CPU time of a process that imports this entry point, in microseconds. */
 function cpuOfImport(entry) {
   const script = `await import(${JSON.stringify(entry)}); const { user, system } = process.cpuUsage(); console.log(user + system)`;
   const { stdout } = spawnSync(process.execPath, ['--input-type=module', '-e', script], {

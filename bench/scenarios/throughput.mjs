@@ -6,13 +6,13 @@ import { compareServers } from '../receive/rounds.mjs';
 import { VARIANTS } from '../receive/settings.mjs';
 
 const COMPARED = ['unguarded', 'floor', 'mounted', 'endpoint', 'jose'];
-/** Requests of a turn. */
+/** Requests in a turn. */
 const LOT = 600;
 const WARM_UP = { full: 15, quick: 8 };
 
 /**
- * Cross-check of `receive` with another client and another measure: how many requests autocannon gets through in a second. The client
- * takes a core of its own and is slower than the fastest of the servers, so the ratios lie closer together than those of CPU time.
+ * Cross-checks `receive` with another client and metric: the requests per second of autocannon. The client occupies a core of its
+ * own and is slower than the fastest servers, so the ratios are closer together than those of CPU time.
  */
 export async function run(options) {
   const results = [];

@@ -94,11 +94,12 @@ async function sign(title, data, options) {
   );
 }
 
-/** The least that can be called verifying: no claim is looked at. */
+/** The minimal verification: the signature only, without claims. */
 function floorVerify(token) {
   const dot = token.lastIndexOf('.');
   const mac = createHmac('sha256', key).update(token.slice(0, dot)).digest();
-  if (!timingSafeEqual(mac, Buffer.from(token.slice(dot + 1), 'base64url'))) throw new Error('no');
+  if (!timingSafeEqual(mac, Buffer.from(token.slice(dot + 1), 'base64url')))
+    throw new Error('The signature is not valid.');
   return JSON.parse(Buffer.from(token.slice(token.indexOf('.') + 1, dot), 'base64url'));
 }
 

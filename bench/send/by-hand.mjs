@@ -1,4 +1,4 @@
-// What people send webhooks with. Each makes `send()`, which signs, sends, and gives the status.
+// Typical hand-written senders. Each creates a `send()` that signs, sends, and returns the status.
 import { createHash, randomUUID } from 'node:crypto';
 import { Agent, request } from 'node:http';
 import { HttpModule, HttpService } from '@nestjs/axios';
@@ -74,7 +74,7 @@ function signed(method, data) {
   return { body, headers: headersOf(token, body) };
 }
 
-/** As jose's manual has it: the secret as bytes, which it imports at each call. */
+/** As in jose's documentation: the secret as bytes, which jose imports on every call. */
 async function signedByJose(method, data) {
   const body = method === 'HEAD' ? undefined : Buffer.from(JSON.stringify(data));
   const content =

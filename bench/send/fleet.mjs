@@ -17,7 +17,7 @@ export class Sink {
     this.port = port;
   }
 
-  /** What came at a path: `{ requests, verified }`. */
+  /** @returns the counts for a path, `{ requests, verified }` */
   async seen(path) {
     this.child.send(path);
     const [counts] = await once(this.child, 'message');
@@ -29,9 +29,9 @@ export class Sink {
   }
 }
 
-/** One way of sending, in a process of its own. */
+/** A sender in its own process. */
 export class Sender {
-  /** @throws where the sink cannot verify what it sends, or does not get it */
+  /** @throws if a request does not reach the sink or cannot be verified there */
   static async start(variant, sink, load) {
     const path = `/${variant}`;
     const url = `http://127.0.0.1:${sink.port}${path}`;
@@ -43,7 +43,9 @@ export class Sender {
     await sender.cost(1);
     const { requests, verified } = await sink.seen(path);
     if (requests - before.requests !== 1 || verified - before.verified !== 1) {
-      throw new Error(`${variant}: the sink got ${requests} requests and verified ${verified}`);
+      throw new Error(
+        `${variant}: the sink received ${requests} requests and verified ${verified}.`,
+      );
     }
     return sender;
   }
@@ -52,7 +54,7 @@ export class Sender {
     this.child = child;
   }
 
-  /** CPU microseconds of the process for each of so many requests. */
+  /** @returns CPU microseconds of the sender per request */
   async cost(count) {
     const answer = once(this.child, 'message');
     this.child.send(count);

@@ -1,9 +1,9 @@
 export const EVENT = 'order.created';
 
-/** Requests that a sender has under way at once. */
+/** Concurrent requests of a sender. */
 export const CONCURRENCY = 50;
 
-/** What is sent: the baseline first. */
+/** The variants, the baseline first. */
 export const VARIANTS = {
   'http-service': 'HttpService, the same signing',
   jose: 'HttpService and jose, as people write it',
@@ -14,7 +14,7 @@ export const VARIANTS = {
   'send-axios': 'nestjs-webhook-token over axios, send',
 };
 
-/** How an event travels; `lines` make about 1 kB of JSON, and about 300 B. */
+/** Method and number of order lines: about 1 kB and about 300 B of JSON. */
 export const LOADS = {
   'POST, 1 kB': { method: 'POST', lines: 14 },
   'HEAD, 300 B': { method: 'HEAD', lines: 4 },

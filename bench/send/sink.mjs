@@ -1,4 +1,4 @@
-// A receiver in a process of its own, which answers 204 at once. Of each path it verifies the first requests in full.
+// A receiver in its own process, which answers 204 immediately. It verifies only the first requests of each path.
 import { createServer } from 'node:http';
 import { createTokenVerifier, digest } from '../../dist/token/index.js';
 import { ISSUER, SECRET } from '../event.mjs';
@@ -6,7 +6,7 @@ import { EVENT } from './settings.mjs';
 
 const VERIFIED_EACH = 3;
 const verifier = createTokenVerifier({ issuers: [{ issuer: ISSUER, secret: SECRET }] });
-/** By path: requests that came, and those of the first ones that held. */
+/** Number of requests, and of verified ones, by path. */
 const seen = new Map();
 
 const server = createServer((request, response) => {
@@ -38,11 +38,11 @@ function isGenuine({ method, headers }, body) {
   }
 }
 
-// It never sleeps: to wake it up costs more than the write that does it, and would count as the sender's.
+// Keeps this process awake: waking it would cost the sender more CPU time than the write that does it.
 const stayAwake = () => setImmediate(stayAwake);
 stayAwake();
 
-// Senders take turns, and may be idle for longer than connections are kept otherwise.
+// Senders take turns, so a connection can be idle for longer than the default timeout.
 server.keepAliveTimeout = 0;
 server.listen(0, '127.0.0.1', () => process.send({ port: server.address().port }));
 process.on('message', (path) => process.send(seen.get(path) ?? { requests: 0, verified: 0 }));

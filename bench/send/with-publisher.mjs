@@ -1,4 +1,4 @@
-// The same through WebhookPublisher, in an application of Nest, with the egress guard on.
+// Senders that use WebhookPublisher in a Nest application, with the egress guard enabled.
 import { Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import {
@@ -14,7 +14,7 @@ export const WITH_PUBLISHER = {
   'send-undici': (url, load) => sending('auto', url, load),
   'send-axios': (url, load) => sending('axios', url, load),
 
-  /** Whoever publishes does not wait for the delivery; here it is waited for, so that it is counted. */
+  /** `publish` does not wait for the delivery; the benchmark does, to include its cost. */
   async 'publish-undici'(url, { method, data }) {
     const app = await application('auto', url, method);
     const publisher = app.get(WebhookPublisher);
@@ -30,7 +30,7 @@ export const WITH_PUBLISHER = {
   },
 };
 
-/** `send` resolves after the first attempt, as a request by hand does. */
+/** `send` resolves after the first attempt, like a hand-written request. */
 async function sending(transport, url, { method, data }) {
   const app = await application(transport, url, method);
   const publisher = app.get(WebhookPublisher);
@@ -43,7 +43,7 @@ async function application(transport, url, method) {
     secret: SECRET,
     endpoints: [{ id: 'sink', url, method }],
     transport,
-    // As many at once as the others have: by default a single destination gets a quarter of them.
+    // The same concurrency as the other variants: by default, one destination gets a quarter of it.
     queue: new InProcessQueue({
       concurrency: CONCURRENCY,
       concurrencyPerDestination: CONCURRENCY,

@@ -128,7 +128,7 @@ export class Conductor {
   }
 
   /** Kills and restarts one process after the other. One receiver is always running. */
-  async #wreak() {
+  async #killRepeatedly() {
     const { seed, seconds } = this.#options;
     const end = Date.now() + seconds * 1_000;
     const restarts = [];
