@@ -1,7 +1,7 @@
 import { SystemClock, type WebhookClock } from './clock/webhook-clock.js';
 import { ConfigurationFaults } from './options/configuration-faults.js';
 import { WebhookConfigurationError, type ConfigurationFault } from './errors/webhook.error.js';
-import type { ResolvedPublisherOptions } from './publisher/publisher-options.interface.js';
+import type { ResolvedPublisherOptions } from './publisher/publisher-options.resolver.js';
 import { resolvePublisherOptions } from './publisher/publisher-options.resolver.js';
 import { checkShape, hasMethods, isOptions, type OptionShape } from './options/option-shape.js';
 import type { ResolvedReceivers } from './receiver/receiver-options.interface.js';

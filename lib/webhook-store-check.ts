@@ -5,7 +5,7 @@ import {
   isWebhookError,
   WebhookConfigurationError,
 } from './errors/webhook.error.js';
-import type { ResolvedPublisherOptions } from './publisher/publisher-options.interface.js';
+import type { ResolvedPublisherOptions } from './publisher/publisher-options.resolver.js';
 import type { ResolvedReceivers } from './receiver/receiver-options.interface.js';
 
 /** A store, and the option it is configured by. */

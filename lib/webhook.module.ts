@@ -1,6 +1,6 @@
 import { Module, type DynamicModule, type Provider } from '@nestjs/common';
 import { DiscoveryModule } from '@nestjs/core';
-import { PUBLISHER_OPTIONS } from './publisher/publisher-options.interface.js';
+import { PUBLISHER_OPTIONS } from './publisher/publisher-options.resolver.js';
 import { PUBLISHER_EXPORTS, PUBLISHER_PROVIDERS } from './publisher/publisher.providers.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from './receiver/receiver.constants.js';
 import { RECEIVER_EXPORTS, RECEIVER_PROVIDERS } from './receiver/receiver.providers.js';

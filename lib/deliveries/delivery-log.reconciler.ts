@@ -40,13 +40,13 @@ export class DeliveryLogReconciler implements OnApplicationBootstrap, BeforeAppl
     private readonly clock: WebhookClock,
   ) {}
 
-  /** @internal */
+  /** @hidden */
   onApplicationBootstrap(): void {
     // A log and a queue of this process alone end together, and never differ.
     if (this.log?.durable === true || this.queue.shared) this.sweepAt(this.clock.now());
   }
 
-  /** @internal */
+  /** @hidden */
   beforeApplicationShutdown(): void {
     this.stopped = true;
     this.cancelNext?.();

@@ -24,7 +24,7 @@ export class DeliveryReactionExplorer implements OnApplicationBootstrap, OnAppli
     private readonly limits: { readonly clock: WebhookClock; readonly shutdownTimeout: number },
   ) {}
 
-  /** @internal */
+  /** @hidden */
   onApplicationBootstrap(): void {
     const faults: ConfigurationFault[] = [];
     for (const wrapper of [...this.discovery.getProviders(), ...this.discovery.getControllers()]) {
@@ -36,7 +36,7 @@ export class DeliveryReactionExplorer implements OnApplicationBootstrap, OnAppli
   /**
    * Waits for reactions to the last deliveries. Nest calls this hook after the publisher has drained.
    *
-   * @internal
+   * @hidden
    */
   async onApplicationShutdown(): Promise<void> {
     const { clock, shutdownTimeout } = this.limits;

@@ -58,17 +58,17 @@ export class WebhookDeliveryEvents {
   /** Never errors; completes at shutdown. */
   readonly events$: Observable<WebhookDeliveryEvent> = this.subject.asObservable();
 
-  /** @internal */
+  /** @hidden */
   get hasSubscribers(): boolean {
     return this.subject.observed;
   }
 
-  /** @internal */
+  /** @hidden */
   emit(event: WebhookDeliveryEvent): void {
     this.subject.next(event);
   }
 
-  /** @internal */
+  /** @hidden */
   close(): void {
     this.subject.complete();
   }

@@ -47,6 +47,7 @@ const MAX_REDELIVERIES = 10_000;
  * `unsupported_option`. Errors of the log and the queue, mostly {@link WebhookStoreError}, are passed on.
  */
 export class WebhookDeliveries {
+  /** @internal Its parameters need the types of axios, which an application that only receives does not have. */
   constructor(
     private readonly log: DeliveryLog | undefined,
     private readonly queue: WebhookQueue,

@@ -53,6 +53,7 @@ export class WebhookEndpoints {
   private readonly log = new PublisherLog();
   private memoryWarningLogged = false;
 
+  /** @internal Its parameters need the types of axios, which an application that only receives does not have. */
   constructor(
     private readonly options: ResolvedEndpointOptions,
     private readonly registry: EndpointRegistry,

@@ -28,7 +28,7 @@ export abstract class WebhookError<Code extends string = string> extends Error {
     super(message, options);
   }
 
-  /** @internal */
+  /** @hidden */
   get [BRAND](): true {
     return true;
   }
@@ -141,7 +141,7 @@ export class WebhookSigningError extends WebhookError<WebhookSigningErrorCode> {
    * Name, code, message and stack, but not the cause: it comes from the application's signer or provider, and
    * its message may hold anything. It is available as `cause`.
    *
-   * @internal
+   * @hidden
    */
   [Symbol.for('nodejs.util.inspect.custom')](): string {
     const stack = (this.stack ?? this.message).replace(/^Error\b/, this.name);

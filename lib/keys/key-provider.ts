@@ -50,7 +50,7 @@ export abstract class KeyProvider<Keys> {
    * Registers a user of the keys.
    *
    * @param reload - loads the keys again, even if a load is running; settles when it has succeeded or failed
-   * @internal
+   * @hidden
    */
   subscribe(reload: () => Promise<void>): void {
     this.#reloads.add(reload);

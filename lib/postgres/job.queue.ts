@@ -51,7 +51,7 @@ export abstract class JobQueue extends WebhookQueue {
   private cancelHeartbeat = (): void => {};
   private stopping = false;
 
-  /** @internal */
+  /** @hidden */
   protected constructor(
     private readonly host: BossHost,
     private readonly options: ResolvedJobQueueOptions,

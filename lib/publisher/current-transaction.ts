@@ -1,7 +1,7 @@
 import type { OnApplicationBootstrap } from '@nestjs/common';
 import type { DiscoveryService, ModulesContainer } from '@nestjs/core';
 import { WebhookConfigurationError, WebhookDeliveryError } from '../errors/webhook.error.js';
-import type { ResolvedPublisherOptions } from './publisher-options.interface.js';
+import type { ResolvedPublisherOptions } from './publisher-options.resolver.js';
 import { PublisherLog } from '../signing/publisher-log.js';
 
 type Wrapper = ReturnType<DiscoveryService['getProviders']>[number];
@@ -33,7 +33,7 @@ export class CurrentTransaction implements OnApplicationBootstrap {
     private readonly modules: Pick<ModulesContainer, 'size'>,
   ) {}
 
-  /** @internal */
+  /** @hidden */
   onApplicationBootstrap(): void {
     const { transactionHost } = this.options;
     if (typeof transactionHost !== 'string' || this.findHosts().has(transactionHost)) return;

@@ -3,7 +3,7 @@ import { keySetFaults } from '../signing/webhook.jwks.js';
 import { publicationFaults } from '../signing/published-keys.js';
 import { profileUseFault, type ResolvedDestination } from '../sending/destination.js';
 import type { HeldSigningKeys } from '../signing/provided-signing-keys.js';
-import type { ResolvedPublisherOptions } from './publisher-options.interface.js';
+import type { ResolvedPublisherOptions } from './publisher-options.resolver.js';
 
 /** Injection token of what is there once the keys are. */
 export const SIGNING_KEYS = Symbol('nestjs-webhook-token/signing-keys');

@@ -4,23 +4,14 @@ import type { EgressTlsOptions } from '../egress/guarded-agent.js';
 import type { SigningKeyInput } from '../token/keys/signing-key.js';
 import type { HashAlgorithm, WebhookProfile } from '../token/webhook-token.constants.js';
 import type { EndpointStore } from '../endpoints/endpoint-store.js';
-import type { DelivererOptions } from '../deliveries/webhook.deliverer.js';
-import type {
-  ResolvedEndpointOptions,
-  WebhookEndpointOptions,
-} from '../endpoints/endpoint-options.js';
-import type { SenderOptions } from '../sending/webhook.sender.js';
+import type { WebhookEndpointOptions } from '../endpoints/endpoint-options.js';
 import type { SealingKey } from '../endpoints/secret-sealer.js';
-import type { SigningKeySource, ProvidedSigningKeys } from '../signing/provided-signing-keys.js';
 import type { DeliveryLog } from '../deliveries/delivery-log.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import type { DeliveryMethod } from '../queue/webhook-delivery.interface.js';
 import type { PublisherKeys } from '../signing/destination-signer.js';
 import type { WebhookRetryOptions } from '../sending/retry-policy.js';
-import type { ResolvedJwks, WebhookJwksOptions } from '../signing/jwks-options.js';
-
-/** Injection token of the {@link ResolvedPublisherOptions}. */
-export const PUBLISHER_OPTIONS = Symbol('nestjs-webhook-token/publisher-options');
+import type { WebhookJwksOptions } from '../signing/jwks-options.js';
 
 /** The publishing half of the module's options. */
 export interface WebhookPublisherOptions extends EgressOptions {
@@ -87,20 +78,4 @@ export interface WebhookPublisherOptions extends EgressOptions {
   readonly tls?: EgressTlsOptions | undefined;
   /** How long a shutdown waits for deliveries; default `'10s'`. */
   readonly shutdownTimeout?: Duration | undefined;
-}
-
-/** The publisher's options, checked and filled; durations in milliseconds. Each reader takes the part it needs. */
-export interface ResolvedPublisherOptions
-  extends ResolvedEndpointOptions, SenderOptions, DelivererOptions {
-  /** Keys that are loaded before anything is published. */
-  readonly provided: readonly ProvidedSigningKeys[];
-  /** The keys of the publisher's own issuer: its default ones, and those of endpoints. */
-  readonly ownKeys: readonly SigningKeySource[];
-  /** Absent if no JWKS is served. */
-  readonly jwks: ResolvedJwks | undefined;
-  readonly queue: WebhookQueue;
-  readonly transactionHost: string | false | undefined;
-  /** Absent if deliveries are not logged. */
-  readonly deliveryLog: DeliveryLog | undefined;
-  readonly shutdownTimeout: number;
 }

@@ -1,26 +1,49 @@
 import { createSecureContext } from 'node:tls';
 import type { WebhookClock } from '../clock/webhook-clock.js';
+import type { DelivererOptions } from '../deliveries/webhook.deliverer.js';
 import type { DeliveryLog } from '../deliveries/delivery-log.js';
 import { MemoryDeliveryLog } from '../deliveries/memory-delivery.log.js';
 import { EgressPolicy } from '../egress/egress-policy.js';
 import type { EgressTlsOptions } from '../egress/guarded-agent.js';
-import { resolveEndpointStore, resolveEndpoints } from '../endpoints/endpoint-options.js';
+import {
+  resolveEndpointStore,
+  resolveEndpoints,
+  type ResolvedEndpointOptions,
+} from '../endpoints/endpoint-options.js';
 import type { ConfigurationFault } from '../errors/webhook.error.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
 import { checkShape, isOptions, type OptionShape } from '../options/option-shape.js';
 import { unprinted } from '../options/unprinted.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import { InProcessQueue } from '../queue/in-process.queue.js';
-import { isServed, resolveJwks } from '../signing/jwks-options.js';
+import { isServed, resolveJwks, type ResolvedJwks } from '../signing/jwks-options.js';
+import type { ProvidedSigningKeys, SigningKeySource } from '../signing/provided-signing-keys.js';
 import { SigningResolver } from '../signing/signing.resolver.js';
-import type {
-  ResolvedPublisherOptions,
-  WebhookPublisherOptions,
-} from './publisher-options.interface.js';
+import type { WebhookPublisherOptions } from './publisher-options.interface.js';
 import { type ResolvedDestination, applySettings, checkProfile } from '../sending/destination.js';
 import type { DestinationSigner } from '../signing/destination-signer.js';
+import type { SenderOptions } from '../sending/webhook.sender.js';
 import { resolveRetryOptions } from '../sending/retry-policy.js';
 import { DEFAULT_PROFILE } from '../token/webhook-token.constants.js';
+
+/** Injection token of the {@link ResolvedPublisherOptions}. */
+export const PUBLISHER_OPTIONS = Symbol('nestjs-webhook-token/publisher-options');
+
+/** The publisher's options, checked and filled; durations in milliseconds. Each reader takes the part it needs. */
+export interface ResolvedPublisherOptions
+  extends ResolvedEndpointOptions, SenderOptions, DelivererOptions {
+  /** Keys that are loaded before anything is published. */
+  readonly provided: readonly ProvidedSigningKeys[];
+  /** The keys of the publisher's own issuer: its default ones, and those of endpoints. */
+  readonly ownKeys: readonly SigningKeySource[];
+  /** Absent if no JWKS is served. */
+  readonly jwks: ResolvedJwks | undefined;
+  readonly queue: WebhookQueue;
+  readonly transactionHost: string | false | undefined;
+  /** Absent if deliveries are not logged. */
+  readonly deliveryLog: DeliveryLog | undefined;
+  readonly shutdownTimeout: number;
+}
 
 /** Milliseconds for DNS, connection, TLS, request and answer of one attempt. */
 const DEFAULT_ATTEMPT_TIMEOUT = 15_000;

@@ -17,7 +17,7 @@ import { WebhookJwks } from '../signing/webhook.jwks.js';
 import { CurrentTransaction } from './current-transaction.js';
 import { WebhookEndpoints } from '../endpoints/webhook.endpoints.js';
 import { EndpointRegistry } from '../endpoints/endpoint.registry.js';
-import { type ResolvedPublisherOptions, PUBLISHER_OPTIONS } from './publisher-options.interface.js';
+import { type ResolvedPublisherOptions, PUBLISHER_OPTIONS } from './publisher-options.resolver.js';
 import { DeliveryReactionExplorer } from '../deliveries/delivery-reaction.explorer.js';
 import { WebhookDeliveryEvents } from '../deliveries/webhook-delivery.events.js';
 import { loadSigningKeys, SIGNING_KEYS } from './load-signing-keys.js';

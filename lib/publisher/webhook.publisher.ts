@@ -36,7 +36,7 @@ import {
   PUBLISH_OPTIONS,
   SIGN_OPTIONS,
 } from './publish-options.js';
-import type { ResolvedPublisherOptions } from './publisher-options.interface.js';
+import type { ResolvedPublisherOptions } from './publisher-options.resolver.js';
 import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 import type { WebhookDeliverer } from '../deliveries/webhook.deliverer.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
@@ -51,6 +51,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
   private consuming: Promise<void> | undefined;
   private shuttingDown = false;
 
+  /** @internal Its parameters need the types of axios, which an application that only receives does not have. */
   constructor(
     private readonly options: ResolvedPublisherOptions,
     private readonly endpoints: EndpointRegistry,
@@ -125,7 +126,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     return namingEvent('sign', event, () => this.signEvent(endpointOrUrl, event, args));
   }
 
-  /** @internal */
+  /** @hidden */
   async onApplicationBootstrap(): Promise<void> {
     if (!this.queue.durable) {
       this.logger.log(
@@ -149,7 +150,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
    * Drains in this hook because the HTTP server still answers; later hooks may wait for idle connections longer
    * than an orchestrator allows.
    *
-   * @internal
+   * @hidden
    */
   async beforeApplicationShutdown(): Promise<void> {
     this.shuttingDown = true;

@@ -120,7 +120,7 @@ export class WebhookVerifier {
   /**
    * Verifies a request and reserves its event; the caller handles it.
    *
-   * @internal
+   * @hidden
    */
   admit(incoming: IncomingWebhook, receiver: ResolvedReceiver): MaybePromise<WebhookReception> {
     return after(openRequest(incoming, receiver), (opened) => {

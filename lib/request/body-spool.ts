@@ -95,7 +95,7 @@ export class BodySpool {
     }
   }
 
-  /** @internal */
+  /** @hidden */
   reserve(bytes: number): void {
     if (this.reserved + bytes > this.maxBytes) {
       throw unavailable(`bodies in the spool would exceed ${this.maxBytes} bytes (spool.maxBytes)`);
@@ -103,7 +103,7 @@ export class BodySpool {
     this.reserved += bytes;
   }
 
-  /** @internal */
+  /** @hidden */
   release(bytes: number): void {
     this.reserved -= bytes;
   }

@@ -87,7 +87,7 @@ export class JwksRoute implements OnModuleInit {
   /**
    * In this hook, the application's own routes are registered, and its 404 route is not yet.
    *
-   * @internal
+   * @hidden
    */
   onModuleInit(): void {
     // Typed as always there; `null` in an application without HTTP, which may publish as well.

@@ -1,4 +1,3 @@
-import type { AxiosRequestConfig, AxiosResponse } from 'axios';
 import { defer, type Observable } from 'rxjs';
 import { decodeBase64url } from '../token/json/base64url.js';
 import { parseJson } from '../token/json/strict-json.js';
@@ -16,6 +15,23 @@ export interface SentWebhook {
   readonly event: string;
   /** The inline data, the parsed JSON body, or any other body as a Buffer. */
   readonly data: unknown;
+}
+
+/** The members of a request's configuration that the transport reads. */
+export interface TransportRequest {
+  readonly method?: string | undefined;
+  readonly url?: string | undefined;
+  readonly headers?: unknown;
+  readonly data?: unknown;
+}
+
+/** What the publisher gets for a request, as from axios. */
+export interface TransportResponse {
+  readonly status: number;
+  readonly statusText: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly data: undefined;
+  readonly config: TransportRequest;
 }
 
 /** The answer of a destination. */
@@ -62,19 +78,19 @@ export class InMemoryWebhookTransport {
   }
 
   /** Called by the publisher. */
-  request<T = unknown>(config: AxiosRequestConfig): Observable<AxiosResponse<T>> {
+  request(config: TransportRequest): Observable<TransportResponse> {
     return defer(async () => {
       const webhook = readWebhook(config);
       this.sent.push(webhook);
       const answer =
         typeof this.respond === 'function' ? await this.respond(webhook) : this.respond;
       const { status, headers = {} } = typeof answer === 'number' ? { status: answer } : answer;
-      return { status, statusText: '', headers, data: undefined, config } as AxiosResponse;
+      return { status, statusText: '', headers, data: undefined, config };
     });
   }
 }
 
-function readWebhook({ method, url, headers, data }: AxiosRequestConfig): SentWebhook {
+function readWebhook({ method, url, headers, data }: TransportRequest): SentWebhook {
   const sent = headers as Record<string, string>;
   const token = sent['Authorization']!.slice('Bearer '.length);
   const claims = readClaims(token);

@@ -74,21 +74,21 @@ export async function verifyWebhookToken(
 
 /** Verifies tokens of trusted issuers. Create one with {@link createTokenVerifier}. */
 export class TokenVerifier {
-  /** @internal */
+  /** @hidden */
   readonly keys: KeySource;
-  /** Seconds. @internal */
+  /** Seconds. @hidden */
   readonly clockTolerance: number;
-  /** Seconds. @internal */
+  /** Seconds. @hidden */
   readonly maxTokenLifetime: number;
-  /** @internal */
+  /** @hidden */
   readonly audience: readonly string[];
-  /** @internal */
+  /** @hidden */
   readonly now: TokenClock;
   private readonly maxJsonMembers: number;
   private readonly profiles: ProfileChoice;
   private readonly headers: HeaderCache;
 
-  /** @internal */
+  /** @hidden */
   constructor(options: TokenVerifierOptions) {
     const { keys, faults } = keySource(options);
     this.keys = keys;
@@ -125,7 +125,7 @@ export class TokenVerifier {
    * @param typ - from the token's header
    * @param webhook - the claim, unchecked
    * @returns seconds
-   * @internal
+   * @hidden
    */
   toleranceFor(typ: string | undefined, webhook: unknown): number {
     return this.profiles.choose(typ, webhook).toleratesSkew ? this.clockTolerance : 0;

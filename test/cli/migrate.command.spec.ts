@@ -141,7 +141,9 @@ async function commandLine(
     expect(migrated).toMatchObject({
       code: 2,
       stdout: '',
-      stderr: expect.stringMatching(/at version 4, and this version of the package knows 3.*\n$/),
+      stderr: expect.stringMatching(
+        /at version 4, but this version of the package only knows 3.*\n$/,
+      ),
     });
     expect([status.code, status.stdout]).toEqual([1, expect.stringMatching(/ahead of this/)]);
   });

@@ -179,7 +179,7 @@ describe('a delivery log that is slow', () => {
     await closed;
 
     expect(await log.list({}, { limit: 10 })).toHaveLength(2);
-    expect(bench.logs('warn')).toEqual([expect.stringMatching(/2 deliveries were left/)]);
+    expect(bench.logs('warn')).toEqual([expect.stringMatching(/2 deliveries were not finished/)]);
   });
 
   it('delays a shutdown until its deadline at most', async () => {

@@ -1,10 +1,8 @@
 import { inspect } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
 import dns from 'node:dns';
-import {
-  PUBLISHER_OPTIONS,
-  type WebhookPublisherOptions,
-} from '../../lib/publisher/publisher-options.interface.js';
+import { PUBLISHER_OPTIONS } from '../../lib/publisher/publisher-options.resolver.js';
+import type { WebhookPublisherOptions } from '../../lib/publisher/publisher-options.interface.js';
 import { WebhookEndpoints } from '../../lib/endpoints/webhook.endpoints.js';
 import { verifyWebhookToken } from '../../lib/token/token-verifier.js';
 import { ScriptedEndpointStore } from '../fixtures/scripted-endpoint.store.js';

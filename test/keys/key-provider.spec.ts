@@ -138,7 +138,7 @@ describe.each(adapters)('a provider of issuers, on %s', (_, createAdapter) => {
   });
 
   it.each<[string, unknown, RegExp]>([
-    ['no list', undefined, /issuers: load\(\) of the KeyProvider must give a list/],
+    ['no list', undefined, /issuers: load\(\) of the KeyProvider must return a list/],
     ['an empty list', [], /issuers: add at least one issuer/],
     ['a list of texts', [ISSUER], /issuers\[0\]: must be an object/],
     [

@@ -18,6 +18,7 @@ import { basename, dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { createTokenSigner, digest } from 'nestjs-webhook-token/token';
+import { optionalTypesOf } from './declarations.mjs';
 import { checkStatedFootprint, footprintOf } from './footprint.mjs';
 
 const here = dirname(fileURLToPath(import.meta.url));
@@ -194,6 +195,12 @@ await check('plain node: the command line', () => {
   const text = execFileSync('npx', args, { cwd: plain, encoding: 'utf8' });
   expectEqual(/^\d+\.\d+\.\d+/.test(text), true, 'output is a version');
 });
+for (const entry of ['index', 'token/index', 'ports/index', 'testing/index', 'redis/index']) {
+  await check(`${entry}.d.ts needs the types of no optional package`, () => {
+    const dist = join(plain, 'node_modules/nestjs-webhook-token/dist');
+    expectEqual(optionalTypesOf(dist, `${entry}.d.ts`).join(', '), '', 'optional types');
+  });
+}
 await check('installed size and number of packages match README.md', () => {
   const folder = join(workshop, 'alone');
   mkdirSync(folder);

@@ -2,10 +2,8 @@ import { HttpModule, HttpService } from '@nestjs/axios';
 import type { LoggerService } from '@nestjs/common';
 import { DiscoveryModule } from '@nestjs/core';
 import { Test, type TestingModule } from '@nestjs/testing';
-import {
-  type WebhookPublisherOptions,
-  PUBLISHER_OPTIONS,
-} from '../../lib/publisher/publisher-options.interface.js';
+import { PUBLISHER_OPTIONS } from '../../lib/publisher/publisher-options.resolver.js';
+import type { WebhookPublisherOptions } from '../../lib/publisher/publisher-options.interface.js';
 import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
 import { PUBLISHER_PROVIDERS } from '../../lib/publisher/publisher.providers.js';
 import { WebhookDeliverer, type DeliveryReport } from '../../lib/deliveries/webhook.deliverer.js';

@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals
 import { throwError } from 'rxjs';
 import { KeyProvider } from '../../lib/keys/key-provider.js';
 import { WebhookJwks } from '../../lib/signing/webhook.jwks.js';
-import { PUBLISHER_OPTIONS } from '../../lib/publisher/publisher-options.interface.js';
+import { PUBLISHER_OPTIONS } from '../../lib/publisher/publisher-options.resolver.js';
 import { WebhookDeliverer } from '../../lib/deliveries/webhook.deliverer.js';
 import { EndpointRegistry } from '../../lib/endpoints/endpoint.registry.js';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';

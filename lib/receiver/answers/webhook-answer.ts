@@ -223,7 +223,7 @@ export class WebhookException extends HttpException {
   readonly code: string | undefined;
 
   constructor(
-    /** @internal */
+    /** @hidden */
     readonly answer: WebhookAnswer,
   ) {
     super({ ...answer.problem }, answer.status);
@@ -239,7 +239,7 @@ export class WebhookException extends HttpException {
   /**
    * The answer to any error.
    *
-   * @internal
+   * @hidden
    */
   static answerTo(error: unknown): WebhookAnswer {
     return error instanceof WebhookException ? error.answer : answerTo(error);

@@ -14,7 +14,7 @@ export class WebhookDispatcher {
   /**
    * Whether the event has a handler.
    *
-   * @internal
+   * @hidden
    */
   handles({ receiver, event }: WebhookEvent): boolean {
     return this.registry.find(receiver, event).length > 0;
