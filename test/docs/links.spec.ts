@@ -64,6 +64,7 @@ describe('links of the documentation', () => {
       `[a](${REPOSITORY}missing.md)`,
       [`docs/page.md:3: ${REPOSITORY}missing.md`],
     ],
+    ['a definition', '[a]: missing.md', ['docs/page.md:3: missing.md']],
     ['code', '`[a](missing.md)`', []],
   ])('are reported only if broken: %s', (_, text, broken) => {
     const page = new MarkdownDocument('docs/page.md', `# What \`it\` is: heads-up\n\n${text}\n`);

@@ -17,6 +17,8 @@ export interface Reference {
 const FILE = /`((?:[\w.-]+\/)*[\w.-]+\.ts)`/g;
 const FENCE = /^(`{3,})\s*(\S*)\s*$/;
 const LINK = /\[(?:[^\]\\]|\\.)*\]\(<?([^)\s>]+)>?\)/g;
+/** `[name]: https://…`, which links of the form `[text][name]` refer to. */
+const DEFINITION = /^\[[^\]]+\]:\s+(\S+)$/;
 const HEADING = /^#{1,6}\s+(.*?)\s*#*$/;
 
 /** The parts of a page that the tests check: code, links, file names and anchors. */
@@ -53,6 +55,8 @@ export class MarkdownDocument {
       } else {
         const prose = content.replace(/`[^`]*`/g, (code) => code.replace(/[()[\]]/g, ' '));
         for (const [, target] of prose.matchAll(LINK)) links.push({ target: target!, line });
+        const [, defined] = DEFINITION.exec(content) ?? [];
+        if (defined !== undefined) links.push({ target: defined, line });
         for (const [, target] of content.matchAll(FILE)) files.push({ target: target!, line });
         const heading = HEADING.exec(content)?.[1];
         if (heading !== undefined) anchors.add(unused(anchorOf(heading), anchors));

@@ -12,7 +12,8 @@ function sentences(markdown: string): string[] {
   return markdown
     .replace(/^```[\s\S]*?^```/gm, '\n\n')
     .replace(/^(?:\||#|\[!).*$/gm, '')
-    .replace(/\[([^\]]*)\]\([^)]*\)/g, '$1')
+    .replace(/^\[[^\]]+\]: .*$/gm, '')
+    .replace(/\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])/g, '$1')
     .split(/\n\s*\n|\n(?=- )/)
     .flatMap((paragraph) => paragraph.replace(/\s+/g, ' ').split(/(?<=[.!?:])\s+(?=[A-Z`])/))
     .map((sentence) => sentence.trim())
