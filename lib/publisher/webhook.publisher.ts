@@ -73,7 +73,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
    * Within a transaction of `@nestjs-cls/transactional`, it is recorded in that transaction if the queue is transactional.
    *
    * @param event - its name, `<entity>.<action>`
-   * @param data - a JSON value, or a Buffer or Uint8Array together with the option `contentType`
+   * @param args - the data: a JSON value, or a Buffer or Uint8Array together with the option `contentType`; then the options
    * @returns once every delivery is recorded, before it is delivered
    * @throws {@link WebhookDeliveryError} with nothing recorded: `invalid_data`, `invalid_option`,
    *   `unsupported_option`, `id_conflict`, `aborted`, `shutting_down`

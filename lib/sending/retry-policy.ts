@@ -70,8 +70,6 @@ interface RetryDecision {
   readonly outcome: DeliveryOutcome;
   /** Until then (epoch milliseconds) the endpoint's other deliveries wait: it has no time for them. */
   readonly pauseEndpointUntil?: number;
-  /** The endpoint is gone for good (410). */
-  readonly disableEndpoint?: boolean;
 }
 
 const CONFLICT = 409;
@@ -99,7 +97,7 @@ export function decideRetry(
   if (result.outcome === 'refused') return giveUp(result);
   // Aborted by our own shutdown, which says nothing about the receiver and does not count as an attempt.
   if (result.reason === 'aborted') return { outcome: { type: 'defer', at: now } };
-  if (result.statusCode === GONE) return { ...giveUp(result), disableEndpoint: true };
+  if (result.statusCode === GONE) return giveUp(result);
 
   const pause = pauseOf(result, earlierFailures);
   const decision =

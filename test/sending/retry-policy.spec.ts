@@ -95,10 +95,9 @@ describe('decideRetry, by result', () => {
     },
   );
 
-  it('gives up on 410, and the endpoint with it', () => {
+  it('gives up on 410', () => {
     expect(decideRetry(standard, answered(410), now, MIDDLE)).toEqual({
       outcome: { type: 'dead', reason: 'http_410', attempts: 1 },
-      disableEndpoint: true,
     });
   });
 
