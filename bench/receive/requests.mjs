@@ -4,7 +4,7 @@ import { dataOf, ISSUER, SECRET } from '../event.mjs';
 import { PATH } from './settings.mjs';
 
 const signer = createTokenSigner({ issuer: ISSUER, key: SECRET });
-const forger = createTokenSigner({ issuer: ISSUER, key: `${SECRET}-of-somebody-else` });
+const forger = createTokenSigner({ issuer: ISSUER, key: `${SECRET}-of-another-issuer` });
 const webhook = new Webhook(Buffer.from(SECRET).toString('base64'));
 
 /** Minimum size of an order line in bytes. */

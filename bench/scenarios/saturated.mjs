@@ -30,7 +30,7 @@ export async function run({ quick = false, only = '' }) {
 
 async function made() {
   const signer = createTokenSigner({ issuer: ISSUER, key: SECRET });
-  const forger = createTokenSigner({ issuer: ISSUER, key: `${SECRET}-of-somebody-else` });
+  const forger = createTokenSigner({ issuer: ISSUER, key: `${SECRET}-of-another-issuer` });
   const [token, forged] = [signer, forger].map((by) => by.sign({ event: 'a.b', data: DATA }));
   const verifier = createTokenVerifier({ issuers: [{ issuer: ISSUER, secret: SECRET }] });
   const algorithm = { name: 'HMAC', hash: 'SHA-256' };

@@ -49,18 +49,18 @@ import { ScriptedReplayStore } from '../fixtures/scripted-replay.store.js';
 
 type Method = 'HEAD' | 'POST';
 
-const ways = ['/webhooks', '/endpoint'] as const;
-type Way = (typeof ways)[number];
+const entryPoints = ['/webhooks', '/endpoint'] as const;
+type EntryPoint = (typeof entryPoints)[number];
 
 class Amount {
   @IsInt() amount!: number;
 }
 
-/** What every way in does with an event, by its name. */
+/** Handles events from both entry points; the event's name selects the behaviour. */
 @Injectable()
 class Work {
   readonly handled: string[] = [];
-  /** Where `order.held` waits. */
+  /** Holds the handler of `order.held`. */
   gate = new Gate();
 
   async do(webhook: WebhookEvent): Promise<void> {
@@ -155,21 +155,21 @@ async function startTarget(adapter: AbstractHttpAdapter): Promise<Target> {
   return { ...started, store, work: started.app.get(Work) };
 }
 
-/** How one row of the table comes about. */
+/** Produces one row of the answer table. */
 interface Scenario {
-  /** Default: both. */
+  /** Default: HEAD and POST. */
   readonly methods?: readonly Method[];
-  /** Only one of the two ways in can come there. */
-  readonly only?: Way;
-  /** What is sent, where a request alone does it. */
+  /** The entry point, if only one of them can give this answer. */
+  readonly only?: EntryPoint;
+  /** The request, if a single one is enough. */
   readonly request?: (method: Method) => Sending;
-  /** Further steps; resolves to `undefined` if the sender is gone. */
+  /** Sends requests that need further steps; resolves to `undefined` if the sender has disconnected. */
   readonly produce?: (scene: Scene) => Promise<Answer | undefined>;
 }
 
 interface Scene extends Target {
   readonly method: Method;
-  readonly path: Way;
+  readonly path: EntryPoint;
   readonly createAdapter: () => AbstractHttpAdapter;
 }
 
@@ -205,8 +205,8 @@ const scenarios: Record<WebhookSituation, Scenario> = {
   invalid_token: { request: () => ({ token: 'a.b.c' }) },
   bad_signature: { request: () => ({ token: forged({ secret: 'not the secret' }) }) },
   unknown_key: { request: () => ({ token: forged({ header: { kid: 'b' } }) }) },
-  wrong_issuer: { request: () => token({ iss: 'https://nobody.example' }) },
-  wrong_audience: { request: () => token({ aud: 'https://somebody.example' }) },
+  wrong_issuer: { request: () => token({ iss: 'https://unknown.example' }) },
+  wrong_audience: { request: () => token({ aud: 'https://other-audience.example' }) },
   token_expired: { request: () => token({ iat: iat - 700, exp: iat - 400 }) },
   token_not_yet_valid: { request: () => token({ nbf: iat + 200 }) },
   token_too_old: { request: () => token({ exp: iat + 90_000 }) },
@@ -291,7 +291,7 @@ const scenarios: Record<WebhookSituation, Scenario> = {
   },
   token_too_large: {
     produce: ({ app, origin, method, path }) => {
-      // Node's own limit for a request's head is lower, and its 431 would come first.
+      // Node's own limit for headers is lower, so it would answer 431 first.
       (app.getHttpServer() as { maxHeaderSize: number }).maxHeaderSize = 65_536;
       return send(origin, {
         method,
@@ -333,7 +333,7 @@ const scenarios: Record<WebhookSituation, Scenario> = {
       const first = send(origin, { path, token: signed({ event: 'order.held' }) });
       await work.gate.reached;
       const closed = app.close();
-      // The application does not report when its shutdown reaches the receiver.
+      // The application does not report when the receiver starts to shut down.
       let answer: Answer;
       do answer = await send(origin, { method, path, token: signed() });
       while (answer.status === 204);
@@ -346,7 +346,7 @@ const scenarios: Record<WebhookSituation, Scenario> = {
 };
 
 const cases = Object.entries(scenarios).flatMap(([situation, scenario]) =>
-  ways
+  entryPoints
     .filter((way) => scenario.only === undefined || scenario.only === way)
     .flatMap((way) =>
       (scenario.methods ?? (['HEAD', 'POST'] as const)).map(
@@ -370,23 +370,29 @@ describe.each(adapters)('the answers of a receiver on %s', (_, createAdapter) =>
     if (answer !== undefined) expectRow(answer, situation, method);
   });
 
-  it.each(ways)('%s gives the status of an HttpException that a handler threw', async (path) => {
-    const teapot = await send(receiver.origin, { path, token: signed({ event: 'order.teapot' }) });
+  it.each(entryPoints)(
+    '%s answers with the status of an HttpException of a handler',
+    async (path) => {
+      const teapot = await send(receiver.origin, {
+        path,
+        token: signed({ event: 'order.teapot' }),
+      });
 
-    expect(teapot).toMatchObject({
-      status: 418,
-      headers: { 'webhook-error': 'handler_failed' },
-      json: { code: 'handler_failed', status: 418, detail: 'short and stout' },
-    });
-  });
+      expect(teapot).toMatchObject({
+        status: 418,
+        headers: { 'webhook-error': 'handler_failed' },
+        json: { code: 'handler_failed', status: 418, detail: 'short and stout' },
+      });
+    },
+  );
 
-  it.each(ways)('%s says nothing of what a handler threw otherwise', async (path) => {
+  it.each(entryPoints)('%s does not reveal other errors of a handler', async (path) => {
     const failed = await send(receiver.origin, { path, token: signed({ event: 'order.failing' }) });
 
     expect(failed.text).not.toContain('secret');
   });
 
-  it.each(ways)('%s fails closed when the store throws anything at all', async (path) => {
+  it.each(entryPoints)('%s fails closed if the store throws an unknown error', async (path) => {
     receiver.store.failure = new TypeError('the driver is confused');
     const answer = await send(receiver.origin, { path, token: signed() });
     receiver.store.failure = undefined;
@@ -395,7 +401,7 @@ describe.each(adapters)('the answers of a receiver on %s', (_, createAdapter) =>
     expect(answer.text).not.toContain('driver');
   });
 
-  it.each(ways)('%s runs one of twenty copies that come at once', async (path) => {
+  it.each(entryPoints)('%s handles one of twenty concurrent copies', async (path) => {
     const { origin, work } = receiver;
     work.gate = new Gate();
     const copy = { method: 'HEAD', path, token: signed({ event: 'order.held' }) };
@@ -405,7 +411,7 @@ describe.each(adapters)('the answers of a receiver on %s', (_, createAdapter) =>
     await Promise.all(
       Array.from({ length: 20 }, async () => {
         const { status } = await send(origin, copy);
-        // Nineteen are answered while one is held; only then is that one let go.
+        // Nineteen copies are answered while the first is held; then it is released.
         if (statuses.push(status) === 19) work.gate.open();
       }),
     );
@@ -419,7 +425,7 @@ it('has a scenario for every row', () => {
   expect(Object.keys(scenarios).sort()).toEqual(Object.keys(WEBHOOK_ANSWERS).sort());
 });
 
-it('a body that Express had read already is taken where its bytes were kept', async () => {
+it('accepts a body that Express has already read if rawBody kept its bytes', async () => {
   const [, createExpress] = adapters[0]!;
   const adapter = createExpress();
   adapter.registerParserMiddleware('', true);
@@ -461,7 +467,7 @@ function expectRow(answer: Answer, situation: WebhookSituation, method: Method):
   expect(json?.['code']).toBe(row.code);
 }
 
-/** RFC 9110 section 11.6.1 and RFC 6750 section 3: one challenge, its parameters quoted. */
+/** RFC 9110, section 11.6.1, and RFC 6750, section 3: one challenge, with quoted parameters. */
 function expectChallenge(header: string | undefined, row: WebhookAnswerRow): void {
   if (row.challenge === undefined) return expect(header).toBeUndefined();
   const parameter = '[a-z_]+="[\\x20\\x21\\x23-\\x5b\\x5d-\\x7e]*"';
@@ -482,7 +488,7 @@ function expectChallenge(header: string | undefined, row: WebhookAnswerRow): voi
   );
 }
 
-/** What the receiver says of the next request, to log and metrics. */
+/** The message on the diagnostics channel for the next request. */
 function nextReport(): Promise<WebhookReceivedMessage> {
   return new Promise((resolve) => {
     const listener = (message: unknown): void => {
@@ -493,7 +499,7 @@ function nextReport(): Promise<WebhookReceivedMessage> {
   });
 }
 
-/** An application in which something reads every body before the guard can, and keeps nothing. */
+/** An adapter that reads and discards every body before the guard runs. */
 function bodiesRead(adapter: AbstractHttpAdapter): AbstractHttpAdapter {
   if (adapter.getType() === 'express') {
     adapter.registerParserMiddleware('', false);

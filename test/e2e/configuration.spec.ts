@@ -4,7 +4,7 @@ import { resolveWebhookOptions } from '../../lib/webhook-options.resolver.js';
 import type { WebhookModuleOptions } from '../../lib/webhook-module-options.interface.js';
 import { ISSUER, SECRET, receiverOptions } from '../fixtures/receiver-app.js';
 
-/** What start-up says: `path: message` of every fault. */
+/** Start-up errors as `path: message`. */
 function faultsOf(options: unknown): string[] {
   try {
     resolveWebhookOptions(options as WebhookModuleOptions);
@@ -20,47 +20,47 @@ const issuer = (change: object): unknown =>
   receiver({ issuers: [{ issuer: ISSUER, secret: SECRET, ...change }] });
 const replay = (change: object): unknown => receiver({ replay: change });
 
-describe('a wrong configuration', () => {
+describe('an invalid configuration', () => {
   it.each<[string, unknown, RegExp]>([
     ['no options', undefined, /^WebhookModule: has no options/],
-    ['a text for options', 'receiver', /^WebhookModule: has no options/],
-    ['no receiver, by null', { receiver: null }, /^receiver: must be an object/],
-    ['a text for a receiver', { receiver: 'hooks' }, /^receiver: must be an object/],
+    ['a string as options', 'receiver', /^WebhookModule: has no options/],
+    ['receiver: null', { receiver: null }, /^receiver: must be an object/],
+    ['a string as receiver', { receiver: 'hooks' }, /^receiver: must be an object/],
     [
-      'a hole among the receivers',
+      'a hole in the list of receivers',
       // eslint-disable-next-line no-sparse-arrays
       { receiver: [, receiverOptions().receiver] },
       /^receiver\[0\]: must be an object/,
     ],
-    ['no publisher, by null', { publisher: null }, /^publisher: must be an object/],
-    ['a text for a publisher', { publisher: 'shop' }, /^publisher: must be an object/],
+    ['publisher: null', { publisher: null }, /^publisher: must be an object/],
+    ['a string as publisher', { publisher: 'shop' }, /^publisher: must be an object/],
     ['a list of publishers', { publisher: [] }, /^publisher: must be an object/],
-    ['a clock that cannot wake', { clock: { now: Date.now } }, /^clock: .* now and wakeAt/],
+    ['a clock without wakeAt', { clock: { now: Date.now } }, /^clock: .* now and wakeAt/],
     ["checkStores 'false'", { checkStores: 'false' }, /^checkStores: must be a boolean/],
-    ['Date for a clock', { clock: Date }, /^clock: must be a WebhookClock/],
-    ['issuers that are one', receiver({ issuers: { issuer: ISSUER } }), /^receiver\.issuers: must/],
-    ['no issuers', receiver({ issuers: undefined }), /^receiver\.issuers: add at least one issuer/],
+    ['Date as clock', { clock: Date }, /^clock: must be a WebhookClock/],
     [
-      'null for an issuer',
-      receiver({ issuers: [null] }),
-      /^receiver\.issuers\[0\]: must be an obj/,
+      'a single object as issuers',
+      receiver({ issuers: { issuer: ISSUER } }),
+      /^receiver\.issuers: must/,
     ],
+    ['no issuers', receiver({ issuers: undefined }), /^receiver\.issuers: add at least one issuer/],
+    ['null as an issuer', receiver({ issuers: [null] }), /^receiver\.issuers\[0\]: must be an obj/],
     [
-      'a text for an issuer',
+      'a string as an issuer',
       receiver({ issuers: [ISSUER] }),
       /^receiver\.issuers\[0\]: must be an/,
     ],
-    ['an audience that is a number', receiver({ audience: 7 }), /^receiver\.audience: must be/],
+    ['a number as audience', receiver({ audience: 7 }), /^receiver\.audience: must be/],
     ['an empty list as audience', receiver({ audience: [] }), /^receiver\.audience: must be/],
     ['an empty audience', receiver({ audience: ['a', ''] }), /^receiver\.audience: must be/],
-    ['a path that is a number', receiver({ path: 1 }), /^receiver\.path: must be a string/],
-    ['profiles that are one', receiver({ profiles: 'webhook-token' }), /^receiver\.profiles: must/],
-    ['an empty name', receiver({ name: '' }), /^receiver\.name: must be a non-empty string/],
+    ['a number as path', receiver({ path: 1 }), /^receiver\.path: must be a string/],
     [
-      'a name that is a number',
-      receiver({ name: 1 }),
-      /^receiver\.name: must be a non-empty string/,
+      'a single string as profiles',
+      receiver({ profiles: 'webhook-token' }),
+      /^receiver\.profiles: must/,
     ],
+    ['an empty name', receiver({ name: '' }), /^receiver\.name: must be a non-empty string/],
+    ['a number as name', receiver({ name: 1 }), /^receiver\.name: must be a non-empty string/],
     [
       "requireHash 'false'",
       receiver({ requireHash: 'false' }),
@@ -73,35 +73,43 @@ describe('a wrong configuration', () => {
       receiver({ allowWeakSecrets: 'true' }),
       /^receiver\.allowWeakSecre/,
     ],
-    ['another word for unhandledEvent', receiver({ unhandledEvent: 'ignore' }), /'acknowledge' or/],
+    [
+      'an unknown value of unhandledEvent',
+      receiver({ unhandledEvent: 'ignore' }),
+      /'acknowledge' or/,
+    ],
     ['validation true', receiver({ validation: true }), /^receiver\.validation: .*ValidationPipe/],
     ['replay null', receiver({ replay: null }), /^receiver\.replay: must be an object/],
-    ['replay a text', receiver({ replay: 'memory' }), /^receiver\.replay: must be an object/],
+    ['a string as replay', receiver({ replay: 'memory' }), /^receiver\.replay: must be an object/],
+    ['a Map as store', replay({ store: new Map() }), /^receiver\.replay\.store: must be a Replay/],
     [
-      'a Map for a store',
-      replay({ store: new Map() }),
-      /^receiver\.replay\.store: must be a Replay/,
-    ],
-    [
-      'another word for onDuplicate',
+      'an unknown value of onDuplicate',
       replay({ onDuplicate: 'drop' }),
       /^receiver\.replay\.onDuplica/,
     ],
-    ['events that are one', issuer({ events: 'order.*' }), /^receiver\.issuers\[0\]\.events: must/],
-    ['an event that is a number', issuer({ events: [1] }), /^receiver\.issuers\[0\]\.events: must/],
-    ['keys that are one', issuer({ keys: { key: SECRET } }), /^receiver\.issuers\[0\]\.keys: must/],
     [
-      'no key but a misshapen one',
+      'a single string as events',
+      issuer({ events: 'order.*' }),
+      /^receiver\.issuers\[0\]\.events: must/,
+    ],
+    ['a number as event', issuer({ events: [1] }), /^receiver\.issuers\[0\]\.events: must/],
+    [
+      'a single object as keys',
+      issuer({ keys: { key: SECRET } }),
+      /^receiver\.issuers\[0\]\.keys: must/,
+    ],
+    [
+      'only a malformed key',
       issuer({ secret: undefined, keys: { key: SECRET } }),
       /^receiver\.issuers\[0\]\.keys: must/,
     ],
     [
-      'a variable that is not set',
+      'an unset environment variable',
       issuer({ secret: undefined }),
       /^receiver\.issuers\[0\]\.secret: the secret of "https:\/\/shop\.example" is undefined: is the environment variable set\?$/,
     ],
     [
-      'one of two variables that is not set',
+      'one unset environment variable of two',
       issuer({ secret: [SECRET, undefined] }),
       /^receiver\.issuers\[0\]\.secret\[1\]: the secret of "https:\/\/shop\.example" is undefined/,
     ],
@@ -117,12 +125,12 @@ describe('a wrong configuration', () => {
       /^receiver\.issuers\[0\]\.secrt: unknown option; did you mean "secret"\?$/,
     ],
     [
-      'a path that is taken',
+      'a path that is already used',
       { receiver: [receiverOptions().receiver, receiverOptions({ name: 'b' }).receiver] },
       /^receiver\[1\]\.path: "webhooks" is taken by receiver "default"; choose another path$/,
     ],
     [
-      'no content type',
+      'an empty list of content types',
       issuer({ contentTypes: [] }),
       /contentTypes: must be a list of media types/,
     ],
@@ -133,7 +141,7 @@ describe('a wrong configuration', () => {
     ],
     ['receivers', { receivers: [] }, /^receivers: unknown option; did you mean "receiver"\?$/],
     [
-      'a secret outside of a receiver',
+      'a secret outside a receiver',
       { secret: SECRET },
       /^secret: unknown option; .*receiver, publisher/,
     ],
@@ -145,11 +153,11 @@ describe('a wrong configuration', () => {
       issuer({ event: ['a.b'] }),
       /^receiver\.issuers\[0\]\.event: .*"events"\?$/,
     ],
-  ])('is refused with its one fault: %s', (_name, options, message) => {
+  ])('fails with exactly one error: %s', (_name, options, message) => {
     expect(faultsOf(options)).toEqual([expect.stringMatching(message)]);
   });
 
-  it('has all its faults listed at once, and no secret in them', () => {
+  it('fails with a list of all errors, without secrets', () => {
     const faults = faultsOf({
       receivers: 1,
       clock: 'now',
@@ -183,7 +191,7 @@ describe('a wrong configuration', () => {
     expect(faults.join()).not.toContain('too-short');
   });
 
-  it("leaves alone what an instance of the application's own class keeps besides", () => {
+  it("does not check other members of the application's own class instances", () => {
     class Configuration {
       readonly environment = { name: 'production' };
       get receiver(): unknown {

@@ -37,13 +37,13 @@ describe.each(adapters)('contentTypes of an issuer on %s', (_, make) => {
   );
 
   it.each(['text/plain', 'application/jsonl', 'images/png', 'application/*', ''])(
-    'refuse %j with 415',
+    'reject %j with 415',
     async (contentType) => {
       expect(await statusOf(contentType)).toBe(415);
     },
   );
 
-  it('refuse a charset other than UTF-8, which the token does not sign', async () => {
+  it('reject a charset other than UTF-8, since the token does not sign it', async () => {
     expect(await statusOf('application/json; charset=utf-16le', '"a"')).toBe(415);
   });
 
@@ -51,7 +51,7 @@ describe.each(adapters)('contentTypes of an issuer on %s', (_, make) => {
     expect((await head(started.origin, signed({ data: {} }))).status).toBe(204);
   });
 
-  it('leave the id of a refused event free', async () => {
+  it('do not record the id of a rejected event', async () => {
     const event = signedBody('{}');
     const text = { headers: { 'content-type': 'text/plain' } };
     const refused = await post(started.origin, event, text);

@@ -73,7 +73,7 @@ async function start(adapter: AbstractHttpAdapter, queue?: WebhookQueue): Promis
   return publisher;
 }
 
-/** Reads it until it is done, for the queue too: that one records an outcome after the log was told. */
+/** Polls the delivery until it is finished in the queue too, which records the outcome after the delivery log. */
 async function finished({ app }: StartedApp, id: string): Promise<WebhookDeliveryDetails> {
   for (;;) {
     const details = await app.get(WebhookDeliveries).get(id);
@@ -117,19 +117,22 @@ describe.each(adapters)('deliveries to a receiver on %s', (_, createAdapter) => 
   });
 
   it.each<[string, Answer]>([
-    ['the header', (authorization) => ({ status: 400, body: { authorization } })],
-    ['it in capitals', (authorization) => ({ status: 400, body: authorization.toUpperCase() })],
-    ['it over the border', (token) => ({ status: 500, body: `${' '.repeat(1_000)}${token}` })],
+    ['the Authorization header', (authorization) => ({ status: 400, body: { authorization } })],
+    ['it in upper case', (authorization) => ({ status: 400, body: authorization.toUpperCase() })],
+    [
+      'it across the length limit',
+      (token) => ({ status: 500, body: `${' '.repeat(1_000)}${token}` }),
+    ],
     ['it escaped', (token) => ({ status: 500, body: token.replaceAll('.', '%2E') })],
-    ['it when it acknowledges', (token) => ({ status: 200, body: token })],
+    ['it in an acknowledgement', (token) => ({ status: 200, body: token })],
   ])('contain no token if a receiver echoes %s', async (_, echo) => {
     const publisher = await start(createAdapter());
     const { app, logger } = publisher;
     answer = echo;
-    const told = firstValueFrom(app.get(WebhookDeliveryEvents).events$);
+    const emitted = firstValueFrom(app.get(WebhookDeliveryEvents).events$);
     const published = await app.get(WebhookPublisher).publish('order.created', { n: 1 });
     const details = await finished(publisher, published.deliveries[0]!.id);
-    const event = await told;
+    const event = await emitted;
 
     expect(details.attempts[0]?.answer).toMatch(/\[token\]| {1024}$/);
     const kept = JSON.stringify([details, event, logger]).toLowerCase();
@@ -149,7 +152,7 @@ describe.each(adapters)('deliveries to a receiver on %s', (_, createAdapter) => 
     await queue.close();
   });
 
-  it('works as in memory', async () => {
+  it('works as with the in-memory queue', async () => {
     await redelivers(await start(adapters[0]![1](), new BullMqQueue(queue)));
   }, 20_000);
 });
@@ -158,7 +161,7 @@ describe.each(adapters)('deliveries to a receiver on %s', (_, createAdapter) => 
   const database = new TestDatabase();
   afterAll(async () => database.close());
 
-  it('works as in memory', async () => {
+  it('works as with the in-memory queue', async () => {
     const schema = database.newSchema();
     const queue = new PgBossQueue({ pool: database.pool, schema, pollInterval: '100ms' });
     await redelivers(await start(adapters[0]![1](), queue));

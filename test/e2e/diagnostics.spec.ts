@@ -54,7 +54,7 @@ describe.each(adapters)('the diagnostics channel on %s', (_, createAdapter) => {
     const token = signed();
     await head(origin, token);
     await head(origin, token);
-    await head(origin, signed({ event: 'nobody.cares' }));
+    await head(origin, signed({ event: 'unknown.event' }));
     await head(origin, signed({ event: 'failing.event' }));
     await send(origin, { method: 'GET' });
     await send(origin, { body: '{}' });
@@ -67,7 +67,7 @@ describe.each(adapters)('the diagnostics channel on %s', (_, createAdapter) => {
     expect(told).toEqual([
       'processed 204 order.created',
       'duplicate 204 order.created',
-      'processed 204 nobody.cares unhandled',
+      'processed 204 unknown.event unhandled',
       'handler_failed 500 failing.event',
       'method_not_allowed 405',
       'missing_token 401',

@@ -65,16 +65,16 @@ describe.each(adapters)('on %s', (_, create) => {
     send(at(name), { method, headers, ...(body && { body }) });
   const code = ({ status, headers }: Answer): string => `${status} ${headers['webhook-error']}`;
 
-  describe.each(['old', 'all'])('what the Go reference sends (receiver %s)', (name) => {
+  describe.each(['old', 'all'])('requests of the Go reference (receiver %s)', (name) => {
     it.each<[string, () => GoRequest, unknown]>([
       [
-        'a small object, as base64',
+        'a small object in base64',
         () => go.build('order.created', json),
         JSON.parse(json.toString()),
       ],
-      ['nothing, as null', () => go.build('order.created', null), undefined],
+      ['no data, sent as null', () => go.build('order.created', null), undefined],
       [
-        'a large object, as a body',
+        'a large object as a body',
         () => go.build('order.created', large),
         JSON.parse(large.toString()),
       ],
@@ -84,13 +84,13 @@ describe.each(adapters)('on %s', (_, create) => {
         JSON.parse(json.toString()),
       ],
       [
-        'a body with a name in lower case',
+        'a body with a lower-case algorithm name',
         () => go.buildPost('order.created', json, 'sha3-384'),
         JSON.parse(json.toString()),
       ],
-      ['a body that is no JSON', () => go.buildPost('order.created', binary), binary],
+      ['a body that is not JSON', () => go.buildPost('order.created', binary), binary],
       ['an empty body', () => go.buildPost('order.created', Buffer.alloc(0)), undefined],
-    ])('%s', async (_what, request, data) => {
+    ])('accepts %s', async (_what, request, data) => {
       const sent = request();
 
       expect((await sendGo(name, sent)).status).toBe(204);
@@ -109,22 +109,22 @@ describe.each(adapters)('on %s', (_, create) => {
 
     it.each([
       ['a list', [7]],
-      ['a text', 'seven'],
+      ['a string', 'seven'],
       ['null', null],
       ['an object that looks like a reference to a body', reference],
-    ])('%s by HEAD, as base64', async (_what, data) => {
+    ])('accepts %s by HEAD, in base64', async (_what, data) => {
       const base64 = Buffer.from(JSON.stringify(data)).toString('base64');
 
       expect((await head(at(name), go.sign('order.created', base64))).status).toBe(204);
       expect(eventAt(name)!.data).toEqual(data);
     });
 
-    it('an event of one word', async () => {
+    it('accepts an event name with a single segment', async () => {
       expect((await sendGo(name, go.build('ping', json))).status).toBe(204);
       expect(eventAt(name)!.event).toBe('ping');
     });
 
-    it('no reference to a body other than as an object by POST', async () => {
+    it('accepts a reference to a body only as an object, by POST', async () => {
       const base64 = Buffer.from(JSON.stringify(reference)).toString('base64');
       const token = go.sign('order.created', base64);
 
@@ -135,7 +135,7 @@ describe.each(adapters)('on %s', (_, create) => {
       expect(eventAt(name)).toBeUndefined();
     });
 
-    it('is acknowledged again when it is sent again', async () => {
+    it('acknowledges a repeated request', async () => {
       const request = go.build('order.created', json);
 
       const answers = [await sendGo(name, request), await sendGo(name, request)];
@@ -150,25 +150,25 @@ describe.each(adapters)('on %s', (_, create) => {
     ['a reference', 'spec', go.buildPost('order.created', json), '400 hash_required'],
     ['its typ', 'new', go.build('order.created', json), '401 invalid_token'],
   ])(
-    'refuses %s of the reference where its profile is off',
+    'rejects %s of the reference if its profile is disabled',
     async (_what, name, request, expected) => {
       expect(code(await sendGo(name, request))).toBe(expected);
       expect(eventAt(name)).toBeUndefined();
     },
   );
 
-  it('refuses a body that is not the reference’s, before and after reading it', async () => {
+  it('rejects a body that does not match the reference, before and after reading it', async () => {
     const token = go.sign('order.created', reference);
     const changed = Buffer.from(json.toString().replace('7', '8'));
     const longer = Buffer.concat([json, Buffer.from(' ')]);
 
     expect(code(await post(at('old'), { token, body: changed }))).toBe('400 hash_mismatch');
     expect(code(await post(at('old'), { token, body: longer }))).toBe('400 hash_mismatch');
-    // It burnt nothing: the right body is still welcome.
+    // The event id is still free, so the right body is accepted.
     expect((await post(at('old'), { token, body: json })).status).toBe(204);
   });
 
-  it('answers a declared length that is not the token’s without waiting for the body', async () => {
+  it('rejects a Content-Length that differs from the token without waiting for the body', async () => {
     const connection = await RawConnection.open(portOf('old'));
     connection.write([
       'POST /webhooks HTTP/1.1',
@@ -189,29 +189,32 @@ describe.each(adapters)('on %s', (_, create) => {
     ['old', '400 hash_mismatch'],
     ['all', '400 hash_mismatch'],
     ['spec', '204 undefined'],
-  ])('a body without a declared length, dual stamp, at %s: %s', async (name, expected) => {
-    const token = forged({
-      claims: {
-        nbf: Math.floor(Date.now() / 1_000),
-        webhook: { event: 'order.created', data: reference, hash },
-      },
-    });
-    const connection = await RawConnection.open(portOf(name));
-    connection.write([
-      'POST /webhooks HTTP/1.1',
-      'Host: x',
-      `Authorization: Bearer ${token}`,
-      'Content-Type: application/json',
-      'Transfer-Encoding: chunked',
-      '',
-      json.length.toString(16),
-    ]);
-    connection.write(json).write('\r\n0\r\n\r\n');
+  ])(
+    'receiver %s answers a body without Content-Length, with both digests: %s',
+    async (name, expected) => {
+      const token = forged({
+        claims: {
+          nbf: Math.floor(Date.now() / 1_000),
+          webhook: { event: 'order.created', data: reference, hash },
+        },
+      });
+      const connection = await RawConnection.open(portOf(name));
+      connection.write([
+        'POST /webhooks HTTP/1.1',
+        'Host: x',
+        `Authorization: Bearer ${token}`,
+        'Content-Type: application/json',
+        'Transfer-Encoding: chunked',
+        '',
+        json.length.toString(16),
+      ]);
+      connection.write(json).write('\r\n0\r\n\r\n');
 
-    const answer = (await connection.answer())!;
-    expect(`${answer.status} ${answer.headers['webhook-error']}`).toBe(expected);
-    connection.destroy();
-  });
+      const answer = (await connection.answer())!;
+      expect(`${answer.status} ${answer.headers['webhook-error']}`).toBe(expected);
+      connection.destroy();
+    },
+  );
 
   it.each<[string, object, string, string]>([
     ['spec', { data: reference, hash }, '204 undefined', 'webhook-token'],
@@ -221,15 +224,18 @@ describe.each(adapters)('on %s', (_, create) => {
     ['all', { data: { ...reference, hash: '0'.repeat(64) }, hash }, '400 hash_mismatch', ''],
     ['all', { data: reference, hash: `sha256:${'0'.repeat(64)}` }, '400 hash_mismatch', ''],
     ['all', { data: { ...reference, size: 1 }, hash }, '400 hash_mismatch', ''],
-  ])('a dual stamp at %s: %j', async (name, webhook, expected, profile) => {
-    const nbf = Math.floor(Date.now() / 1_000);
-    const token = forged({ claims: { nbf, webhook: { event: 'order.created', ...webhook } } });
+  ])(
+    'receiver %s handles a token with both digests: %j',
+    async (name, webhook, expected, profile) => {
+      const nbf = Math.floor(Date.now() / 1_000);
+      const token = forged({ claims: { nbf, webhook: { event: 'order.created', ...webhook } } });
 
-    expect(code(await post(at(name), { token, body: json }))).toBe(expected);
-    if (profile === '') return expect(eventAt(name)).toBeUndefined();
-    expect(eventAt(name)).toMatchObject({ profile, data: JSON.parse(json.toString()) });
-    expect(eventAt(name)!.claims.webhook).toEqual({ event: 'order.created', ...webhook });
-  });
+      expect(code(await post(at(name), { token, body: json }))).toBe(expected);
+      if (profile === '') return expect(eventAt(name)).toBeUndefined();
+      expect(eventAt(name)).toMatchObject({ profile, data: JSON.parse(json.toString()) });
+      expect(eventAt(name)!.claims.webhook).toEqual({ event: 'order.created', ...webhook });
+    },
+  );
 
   describe.each(['new', 'all'])('swt-draft-02 (receiver %s)', (name) => {
     const signed = (retryCount?: number) =>
@@ -239,7 +245,7 @@ describe.each(adapters)('on %s', (_, create) => {
         { issuer: ISSUER, secret: SECRET, profile: 'swt-draft-02', retryCount },
       );
 
-    it('is a POST, and carries the attempt', async () => {
+    it('accepts a POST and provides the attempt number', async () => {
       for (const retryCount of [undefined, 0, 4]) {
         const { method, headers, body } = await signed(retryCount);
 
@@ -250,7 +256,7 @@ describe.each(adapters)('on %s', (_, create) => {
       expect(events[0]).toMatchObject({ profile: 'swt-draft-02', data: { id: 7 } });
     });
 
-    it('is refused by HEAD, with the method it has', async () => {
+    it('rejects HEAD and names the allowed method', async () => {
       const answer = await head(at(name), (await signed()).token);
 
       expect(code(answer)).toBe('405 method_not_allowed');
@@ -258,7 +264,7 @@ describe.each(adapters)('on %s', (_, create) => {
       expect(eventAt(name)).toBeUndefined();
     });
 
-    it('has no hash for nothing', async () => {
+    it('accepts an empty body without a hash', async () => {
       const { token } = await signWebhook('order.created', undefined, {
         issuer: ISSUER,
         secret: SECRET,
@@ -270,7 +276,7 @@ describe.each(adapters)('on %s', (_, create) => {
     });
   });
 
-  it('has no typ SWT where swt-draft-02 is off', async () => {
+  it('rejects typ SWT if swt-draft-02 is disabled', async () => {
     const { token, body } = await signWebhook(
       'order.created',
       { id: 7 },
@@ -284,7 +290,7 @@ describe.each(adapters)('on %s', (_, create) => {
     expect(code(await post(at('spec'), { token, body: body! }))).toBe('401 invalid_token');
   });
 
-  it('verifies a reference’s request that came another way, without a declared length', async () => {
+  it('verifies a request of the reference without Content-Length, from another transport', async () => {
     const verifier = started.get('old')!.app.app.get(WebhookVerifier);
     const { token, body } = go.buildPost('order.created', json);
 

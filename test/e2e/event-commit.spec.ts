@@ -15,7 +15,7 @@ import { send } from '../fixtures/http-client.js';
 import { receiverOptions, signed, startApp, type StartedApp } from '../fixtures/receiver-app.js';
 import { ScriptedReplayStore } from '../fixtures/scripted-replay.store.js';
 
-/** Notes what it is asked. */
+/** Records its calls. */
 class WatchedStore extends ScriptedReplayStore {
   readonly asked: string[] = [];
 
@@ -37,12 +37,12 @@ class WatchedStore extends ScriptedReplayStore {
   override async commitWith(tx: unknown, reservation: ReplayReservation): Promise<boolean> {
     this.asked.push('commitWith');
     if (tx instanceof Error) throw tx;
-    // Not this.commit, which the receiver is watched for.
+    // Not this.commit, whose calls by the receiver are recorded.
     return super.commitWith(tx, reservation);
   }
 }
 
-/** What a handler does, as a test wants it. */
+/** The handlers' behaviour, set by each test. */
 @Injectable()
 class Work {
   do: (event: WebhookEvent) => Promise<void> = async () => {};
@@ -81,7 +81,7 @@ class Routes {
 }
 
 const TX = 'a transaction';
-/** Settles events before they are answered; behind a bare guard it is the answer that settles them. */
+/** Routes that settle an event before the answer; behind the guard alone, the answer settles it. */
 const settling = ['/webhooks', '/endpoint'];
 
 describe.each(adapters)('event.commit on %s', (_, createAdapter) => {
@@ -100,7 +100,7 @@ describe.each(adapters)('event.commit on %s', (_, createAdapter) => {
   beforeEach(() => void store.asked.splice(0));
   afterAll(() => receiver.app.close());
 
-  it.each([...settling, '/guarded'])('is the only record of a handler of %s', async (path) => {
+  it.each([...settling, '/guarded'])('is the only commit for a handler of %s', async (path) => {
     work.do = (event) => event.commit(TX);
     const copy = { path, token: signed() };
     const first = await send(receiver.origin, copy);
@@ -111,7 +111,7 @@ describe.each(adapters)('event.commit on %s', (_, createAdapter) => {
     expect(store.asked).toEqual(['commitWith']);
   });
 
-  it.each(settling)('leaves what was committed, though the handler of %s fails', async (path) => {
+  it.each(settling)('keeps the commit if the handler of %s fails afterwards', async (path) => {
     work.do = async (event) => {
       await event.commit(TX);
       throw new Error('after the commit');
@@ -125,29 +125,26 @@ describe.each(adapters)('event.commit on %s', (_, createAdapter) => {
     expect(store.asked).toEqual(['commitWith', 'release']);
   });
 
-  it.each(settling)(
-    'asks the sender of %s to repeat the event if the lease is lost',
-    async (path) => {
-      let answer: unknown;
-      work.do = async (event) => event.commit(undefined).catch((error) => void (answer = error));
-      const swallowed = await send(receiver.origin, { path, token: signed() });
+  it.each(settling)('makes the sender of %s retry if the lease is lost', async (path) => {
+    let answer: unknown;
+    work.do = async (event) => event.commit(undefined).catch((error) => void (answer = error));
+    const swallowed = await send(receiver.origin, { path, token: signed() });
 
-      expect(answer).toMatchObject({ name: 'WebhookReplayError', code: 'lease_lost' });
-      expect(swallowed.status).toBe(409);
-      expect(swallowed.headers['webhook-error']).toBe('lease_lost');
-      expect(swallowed.headers['retry-after']).toBe('1');
-      expect(receiver.logger.at('warn').join('\n')).toContain(
-        'its lease ended while the handler ran',
-      );
-    },
-  );
+    expect(answer).toMatchObject({ name: 'WebhookReplayError', code: 'lease_lost' });
+    expect(swallowed.status).toBe(409);
+    expect(swallowed.headers['webhook-error']).toBe('lease_lost');
+    expect(swallowed.headers['retry-after']).toBe('1');
+    expect(receiver.logger.at('warn').join('\n')).toContain(
+      'its lease ended while the handler ran',
+    );
+  });
 
-  it.each(settling)('leaves the error of a transaction to the handler of %s', async (path) => {
+  it.each(settling)('passes the error of a transaction to the handler of %s', async (path) => {
     const failure = new Error('could not serialize access');
     let caught: unknown;
     work.do = async (event) => {
       await event.commit(failure).catch((error) => void (caught = error));
-      // As after a serialisation failure: the whole transaction again.
+      // Repeats the whole transaction, as after a serialization failure.
       await event.commit(TX);
     };
     const answer = await send(receiver.origin, { path, token: signed() });
@@ -157,7 +154,7 @@ describe.each(adapters)('event.commit on %s', (_, createAdapter) => {
     expect(store.asked).toEqual(['commitWith', 'commitWith']);
   });
 
-  it('stops the extensions of the lease, which would wait for the transaction', async () => {
+  it('stops lease extensions, which would wait for the transaction', async () => {
     const [before, after] = [new Gate(), new Gate()];
     work.do = async (event) => {
       await before.pass();
@@ -176,7 +173,7 @@ describe.each(adapters)('event.commit on %s', (_, createAdapter) => {
     expect(store.asked).toEqual(['extend', 'commitWith']);
   });
 
-  it('goes on with the extensions where the transaction took nothing', async () => {
+  it('resumes lease extensions if the transaction failed', async () => {
     const gate = new Gate();
     work.do = async (event) => {
       await event.commit(new Error('the connection was lost')).catch(() => {});
@@ -191,7 +188,7 @@ describe.each(adapters)('event.commit on %s', (_, createAdapter) => {
     expect(store.asked).toEqual(['commitWith', 'extend', 'commit']);
   });
 
-  it('is refused to one of several handlers', async () => {
+  it('throws for an event with several handlers', async () => {
     let refusal: unknown;
     work.do = async (event) => event.commit(TX).catch((error) => void (refusal = error));
     const answer = await send(receiver.origin, { token: signed({ event: 'order.shared' }) });
@@ -204,7 +201,7 @@ describe.each(adapters)('event.commit on %s', (_, createAdapter) => {
     expect(store.asked).toEqual(['commit']);
   });
 
-  it('serves what is verified by hand', async () => {
+  it('works for an event from WebhookVerifier.verify', async () => {
     const verifier = receiver.app.get(WebhookVerifier);
     const headers = { authorization: `Bearer ${signed()}` };
     const verify = (handle: (event: WebhookEvent) => unknown) =>
@@ -219,23 +216,26 @@ describe.each(adapters)('event.commit on %s', (_, createAdapter) => {
   });
 });
 
-describe.each(adapters)('event.commit on %s without a store that can', (_, createAdapter) => {
-  it('names the one that can, and changes nothing', async () => {
-    let refusal: unknown;
-    const receiver = await startApp(createAdapter(), {
-      options: receiverOptions({ replay: { store: new MemoryReplayStore() } }),
-      providers: [Work, Handlers],
-    });
-    receiver.app.get(Work).do = async (event) =>
-      event.commit(TX).catch((error) => void (refusal = error));
-    const answer = await send(receiver.origin, { token: signed() });
-    await receiver.app.close();
+describe.each(adapters)(
+  'event.commit on %s with a store that does not support it',
+  (_, createAdapter) => {
+    it('throws an error that names a supporting store, and changes nothing', async () => {
+      let refusal: unknown;
+      const receiver = await startApp(createAdapter(), {
+        options: receiverOptions({ replay: { store: new MemoryReplayStore() } }),
+        providers: [Work, Handlers],
+      });
+      receiver.app.get(Work).do = async (event) =>
+        event.commit(TX).catch((error) => void (refusal = error));
+      const answer = await send(receiver.origin, { token: signed() });
+      await receiver.app.close();
 
-    expect(refusal).toMatchObject({
-      name: 'WebhookReplayError',
-      code: 'unsupported_option',
-      message: expect.stringMatching(/PostgresReplayStore/),
+      expect(refusal).toMatchObject({
+        name: 'WebhookReplayError',
+        code: 'unsupported_option',
+        message: expect.stringMatching(/PostgresReplayStore/),
+      });
+      expect(answer.status).toBe(204);
     });
-    expect(answer.status).toBe(204);
-  });
-});
+  },
+);

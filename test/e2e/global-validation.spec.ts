@@ -14,7 +14,7 @@ class Order {
 
 const STRICT: ValidationPipeOptions = { whitelist: true, forbidNonWhitelisted: true };
 
-/** Sends an order with a member that its class does not have; gives the status, and what the handler got. */
+/** Sends an order with an undeclared member; returns the status and the data that the handler got. */
 async function sendExtraMember(
   adapter: Parameters<typeof startApp>[0],
   start: StartOptions,
@@ -46,7 +46,7 @@ describe.each(adapters)('the global ValidationPipe of an application on %s', (_,
   it.each<[string, StartOptions]>([
     ['useGlobalPipes', { configure: (app) => void app.useGlobalPipes(new ValidationPipe(STRICT)) }],
     ['APP_PIPE', { providers: [{ provide: APP_PIPE, useValue: new ValidationPipe(STRICT) }] }],
-  ])('validates the data of handlers too, set by %s', async (_name, start) => {
+  ])('also validates the data of handlers if set by %s', async (_name, start) => {
     const { status, handled, lines } = await sendExtraMember(make(), start);
     expect(status).toBe(422);
     expect(handled).toEqual([]);

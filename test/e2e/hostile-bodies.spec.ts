@@ -15,7 +15,7 @@ import type { RawConnection } from '../fixtures/raw-client.js';
 import { receiverOptions, signed, signedBody } from '../fixtures/receiver-app.js';
 
 const MEBIBYTE = 1024 * 1024;
-/** What a receiver reads of a body it never wants: some packets, that were on their way. */
+/** Bytes that a receiver may read of a rejected body: a few packets that were in flight. */
 const A_FEW_PACKETS = 2 * MEBIBYTE;
 
 type Outcome = [status: number, code: string | undefined];
@@ -24,7 +24,7 @@ const deep = (levels: number): string => '{"a":'.repeat(levels) + '1' + '}'.repe
 
 describe.each(adapters)('bodies of a hostile sender on %s', (_, createAdapter) => {
   let target: HostileTarget;
-  /** Takes small bodies only. */
+  /** Accepts small bodies only. */
   let sparing: HostileTarget;
 
   beforeAll(async () => {
@@ -41,7 +41,7 @@ describe.each(adapters)('bodies of a hostile sender on %s', (_, createAdapter) =
     const postHead = (token: string, headers: string[]): string =>
       requestHead('POST', way, [`Authorization: Bearer ${token}`, ...headers]);
 
-    it('a body that drips in, byte by byte', async () => {
+    it('accepts a body that arrives byte by byte', async () => {
       await target.survives(way, 1, async () => {
         const { token, body } = signedBody('{"slow":true}');
         const [connection, socket] = await target.connectBothEnds();
@@ -57,7 +57,7 @@ describe.each(adapters)('bodies of a hostile sender on %s', (_, createAdapter) =
       });
     });
 
-    it('chunks beyond the limit are refused at the limit', async () => {
+    it('rejects chunks at the limit', async () => {
       await target.survives(way, 0, async () => {
         const token = signed({ hash: digest('sha256', Buffer.alloc(40 * MEBIBYTE)) });
         const [connection, socket] = await target.connectBothEnds();
@@ -76,7 +76,7 @@ describe.each(adapters)('bodies of a hostile sender on %s', (_, createAdapter) =
       });
     });
 
-    it('a declared length beyond the limit is refused before a byte of it is read', async () => {
+    it('rejects a Content-Length above the limit without reading the body', async () => {
       await target.survives(way, 0, async (connection) => {
         connection.write(postHead(signedBody('{}').token, ['Content-Length: 40000000']));
 
@@ -87,9 +87,9 @@ describe.each(adapters)('bodies of a hostile sender on %s', (_, createAdapter) =
     });
 
     it.each<[string, string[]]>([
-      ['declared by a length', [`Content-Length: ${256 * MEBIBYTE}`]],
+      ['with Content-Length', [`Content-Length: ${256 * MEBIBYTE}`]],
       ['in chunks', ['Transfer-Encoding: chunked']],
-    ])('256 MB under a bad token, %s, are left where they are', async (_name, framing) => {
+    ])('does not read 256 MB with an invalid token, %s', async (_name, framing) => {
       await target.survives(way, 0, async () => {
         const [connection, socket] = await target.connectBothEnds();
         connection.write(postHead('a.b.c', framing));
@@ -104,7 +104,7 @@ describe.each(adapters)('bodies of a hostile sender on %s', (_, createAdapter) =
       });
     });
 
-    it('256 MB of a sender that pushes and does not listen are cut off', async () => {
+    it('disconnects a sender of 256 MB that ignores the answer', async () => {
       await target.survives(way, 0, async () => {
         const [connection, socket] = await target.connectBothEnds();
         connection.write(postHead('a.b.c', [`Content-Length: ${256 * MEBIBYTE}`]));
@@ -112,14 +112,14 @@ describe.each(adapters)('bodies of a hostile sender on %s', (_, createAdapter) =
           await connection.writeAll(Buffer.alloc(MEBIBYTE));
         }
 
-        // A failed write may be told before the end of the connection is.
+        // A failed write may be reported before the end of the connection.
         await connection.rest();
         expect(socket.bytesRead).toBeLessThan(A_FEW_PACKETS);
         connection.destroy();
       });
     });
 
-    it('a bomb in gzip is not even looked at', async () => {
+    it('rejects a gzip bomb without decompressing it', async () => {
       await target.survives(way, 0, async (connection) => {
         const bomb = gzipSync(Buffer.alloc(64 * MEBIBYTE));
         const { token } = signedBody(bomb);
@@ -138,22 +138,34 @@ describe.each(adapters)('bodies of a hostile sender on %s', (_, createAdapter) =
     const json = 'application/json';
     it.each<[string, string | undefined, Buffer, Outcome, unknown]>([
       ['JSON', json, Buffer.from('{"a":1}'), [204, undefined], { a: 1 }],
-      ['JSON by another name', 'application/vnd.x+json', Buffer.from('[1]'), [204, undefined], [1]],
-      ['JSON in capitals', 'APPLICATION/JSON;CHARSET=UTF-8', Buffer.from('1'), [204, undefined], 1],
-      ['64 levels', json, Buffer.from(deep(64)), [204, undefined], JSON.parse(deep(64))],
-      ['65 levels', json, Buffer.from(deep(65)), [400, 'invalid_payload'], undefined],
-      ['3,000 levels', json, Buffer.from(deep(3_000)), [400, 'invalid_payload'], undefined],
-      ['a million brackets', json, Buffer.alloc(1e6, '['), [400, 'invalid_payload'], undefined],
-      ['half of it', json, Buffer.from('{"a":'), [400, 'invalid_payload'], undefined],
-      ['two values', json, Buffer.from('{}{}'), [400, 'invalid_payload'], undefined],
-      ['a prototype', json, Buffer.from('{"__proto__":{}}'), [400, 'invalid_payload'], undefined],
       [
-        'bytes that are no UTF-8',
+        'JSON with a vendor content type',
+        'application/vnd.x+json',
+        Buffer.from('[1]'),
+        [204, undefined],
+        [1],
+      ],
+      [
+        'JSON with an upper-case content type',
+        'APPLICATION/JSON;CHARSET=UTF-8',
+        Buffer.from('1'),
+        [204, undefined],
+        1,
+      ],
+      ['64 nested levels', json, Buffer.from(deep(64)), [204, undefined], JSON.parse(deep(64))],
+      ['65 nested levels', json, Buffer.from(deep(65)), [400, 'invalid_payload'], undefined],
+      ['3,000 nested levels', json, Buffer.from(deep(3_000)), [400, 'invalid_payload'], undefined],
+      ['a million brackets', json, Buffer.alloc(1e6, '['), [400, 'invalid_payload'], undefined],
+      ['truncated JSON', json, Buffer.from('{"a":'), [400, 'invalid_payload'], undefined],
+      ['two JSON values', json, Buffer.from('{}{}'), [400, 'invalid_payload'], undefined],
+      [
+        'a __proto__ member',
         json,
-        Buffer.from([0x22, 0xff, 0x22]),
+        Buffer.from('{"__proto__":{}}'),
         [400, 'invalid_payload'],
         undefined,
       ],
+      ['invalid UTF-8', json, Buffer.from([0x22, 0xff, 0x22]), [400, 'invalid_payload'], undefined],
       ['a byte order mark', json, Buffer.from('\ufeff{}'), [400, 'invalid_payload'], undefined],
       [
         'UTF-16, declared',
@@ -185,7 +197,7 @@ describe.each(adapters)('bodies of a hostile sender on %s', (_, createAdapter) =
       ],
       ['an empty content type', '', Buffer.from('{}'), [204, undefined], Buffer.from('{}')],
       [
-        'nonsense for a content type',
+        'a malformed content type',
         ';;=/\u00e9',
         Buffer.from('{}'),
         [204, undefined],
@@ -198,7 +210,7 @@ describe.each(adapters)('bodies of a hostile sender on %s', (_, createAdapter) =
         [204, undefined],
         Buffer.from('{}'),
       ],
-    ])('%s', async (_name, type, body, expected, data) => {
+    ])('answers %s', async (_name, type, body, expected, data) => {
       await target.survives(way, expected[0] === 204 ? 1 : 0, async (connection) => {
         const head = postHead(signedBody(body).token, [
           ...(type === undefined ? [] : [`Content-Type: ${type}`]),
@@ -211,17 +223,20 @@ describe.each(adapters)('bodies of a hostile sender on %s', (_, createAdapter) =
       });
     });
 
-    it.each(['HEAD', 'POST'])('3,000 levels in the claims of a %s', async (method) => {
-      await target.survives(way, 0, async (connection) => {
-        const text = JSON.stringify({ ...goodClaims(), deep: 0 });
-        const token = forged({ claimsText: text.replace('"deep":0', `"deep":${nested(3_000)}`) });
-        connection.write(requestHead(method, way, [`Authorization: Bearer ${token}`]));
+    it.each(['HEAD', 'POST'])(
+      'rejects 3,000 nested levels in the claims of a %s',
+      async (method) => {
+        await target.survives(way, 0, async (connection) => {
+          const text = JSON.stringify({ ...goodClaims(), deep: 0 });
+          const token = forged({ claimsText: text.replace('"deep":0', `"deep":${nested(3_000)}`) });
+          connection.write(requestHead(method, way, [`Authorization: Bearer ${token}`]));
 
-        expect(outcome(await connection.answer(method))).toEqual([401, 'invalid_claim']);
-      });
-    });
+          expect(outcome(await connection.answer(method))).toEqual([401, 'invalid_claim']);
+        });
+      },
+    );
 
-    it('an unsigned body, whatever it contains', async () => {
+    it('rejects an unsigned body, whatever its content', async () => {
       await target.survives(way, 0, async (connection) => {
         connection.write(postHead(signed(), ['Content-Length: 9', 'Content-Type: text/plain']));
 
@@ -229,10 +244,10 @@ describe.each(adapters)('bodies of a hostile sender on %s', (_, createAdapter) =
       });
     });
 
-    describe('the body of a request that is refused unread', () => {
+    describe('with the unread body of a rejected request', () => {
       const refusedHead = (headers: string[]): string => postHead('a.b.c', headers);
 
-      it.each([1, 65_536])('%i bytes are read away, and the connection stays', async (length) => {
+      it.each([1, 65_536])('discards %i bytes and keeps the connection', async (length) => {
         await target.survives(way, 1, async (connection) => {
           connection.write(refusedHead([`Content-Length: ${length}`]));
           const answer = await connection.answer();
@@ -246,7 +261,7 @@ describe.each(adapters)('bodies of a hostile sender on %s', (_, createAdapter) =
         });
       });
 
-      it('nothing in it runs, whatever it spells', async () => {
+      it('does not run a request inside the body', async () => {
         await target.survives(way, 1, async (connection) => {
           const hidden = postRequest(way, '{"hidden":true}');
           connection.write(refusedHead([`Content-Length: ${hidden.length}`]) + hidden);
@@ -258,7 +273,7 @@ describe.each(adapters)('bodies of a hostile sender on %s', (_, createAdapter) =
         });
       });
 
-      it('they are read away also where the receiver takes no body so large', async () => {
+      it('discards it even if it is larger than the body limit', async () => {
         await sparing.survives(way, 1, async (connection) => {
           connection.write(postHead(signedBody('{}').token, ['Content-Length: 2000']));
           expect(outcome(await connection.answer())).toEqual([413, 'payload_too_large']);
@@ -270,9 +285,9 @@ describe.each(adapters)('bodies of a hostile sender on %s', (_, createAdapter) =
       });
 
       it.each<[string, string[], string]>([
-        ['more bytes than that', ['Content-Length: 65537'], 'x'],
-        ['chunks without an end', ['Transfer-Encoding: chunked'], '1\r\nx\r\n'],
-        ['what a 100 was asked for', ['Content-Length: 9', 'Expect: 100-continue'], ''],
+        ['more bytes than are discarded', ['Content-Length: 65537'], 'x'],
+        ['endless chunks', ['Transfer-Encoding: chunked'], '1\r\nx\r\n'],
+        ['a body that waits for 100 Continue', ['Content-Length: 9', 'Expect: 100-continue'], ''],
       ])('closes the connection: %s', async (_name, headers, wire) => {
         await target.survives(way, 0, async (connection) => {
           connection.write(refusedHead(headers) + wire);
@@ -287,14 +302,14 @@ describe.each(adapters)('bodies of a hostile sender on %s', (_, createAdapter) =
   });
 });
 
-/** Settles when all that was written has come to the other end, or the connection is over. */
+/** Resolves when all written bytes have arrived, or the connection is closed. */
 async function arrived(connection: RawConnection, socket: Socket): Promise<void> {
-  // At least one turn: what has come back meanwhile is then read before anything more is written.
+  // At least one turn, so that answers are read before the next write.
   do await new Promise((turn) => setImmediate(turn));
   while (!connection.closed && !socket.destroyed && socket.bytesRead < connection.bytesWritten);
 }
 
-/** A chunk of zeroes, as RFC 9112 section 7.1 frames it. */
+/** A chunk of zeros (RFC 9112, section 7.1). */
 function chunk(length: number): Buffer {
   return Buffer.concat([
     Buffer.from(`${length.toString(16)}\r\n`),

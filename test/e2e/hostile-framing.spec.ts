@@ -11,7 +11,7 @@ import {
 import type { RawConnection } from '../fixtures/raw-client.js';
 import { signed, signedBody } from '../fixtures/receiver-app.js';
 
-/** Text a stranger hides where one parser sees a body and another a request. */
+/** A request that an attacker smuggles: one parser sees part of a body, another a request. */
 const STRAY = requestHead('GET', '/stray', []);
 
 describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) => {
@@ -23,7 +23,7 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
   describe.each(WEBHOOK_PATHS)('at %s', (way) => {
     const authorization = (token = signed()): string => `Authorization: Bearer ${token}`;
 
-    /** A POST framed as the test says, under a token for `text`. */
+    /** A POST with the given framing headers, and a token for `text`. */
     const framed = (text: string, headers: string[], wire: string): string =>
       requestHead('POST', way, [
         authorization(signedBody(text).token),
@@ -31,12 +31,12 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
         ...headers,
       ]) + wire;
 
-    describe('refused by Node before a handler runs', () => {
+    describe('is rejected by Node before a handler runs', () => {
       it.each<[string, string[], string]>([
-        ['two lengths that agree', ['Content-Length: 2', 'Content-Length: 2'], '{}'],
-        ['two lengths that differ', ['Content-Length: 2', 'Content-Length: 3'], '{} '],
-        ['lengths in a list', ['Content-Length: 2, 2'], '{}'],
-        ['a signed length', ['Content-Length: +2'], '{}'],
+        ['two equal lengths', ['Content-Length: 2', 'Content-Length: 2'], '{}'],
+        ['two different lengths', ['Content-Length: 2', 'Content-Length: 3'], '{} '],
+        ['a list of lengths', ['Content-Length: 2, 2'], '{}'],
+        ['a length with a plus sign', ['Content-Length: +2'], '{}'],
         ['a negative length', ['Content-Length: -2'], '{}'],
         ['a length in hexadecimal', ['Content-Length: 0x2'], '{}'],
         [
@@ -49,11 +49,11 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
           ['Transfer-Encoding: chunked', 'Content-Length: 2'],
           '2\r\n{}\r\n0\r\n\r\n',
         ],
-        ['chunks that are not the last coding', ['Transfer-Encoding: chunked, gzip'], '0\r\n\r\n'],
+        ['chunked not as the last coding', ['Transfer-Encoding: chunked, gzip'], '0\r\n\r\n'],
         ['an unknown transfer coding', ['Transfer-Encoding: xchunked'], '2\r\n{}\r\n0\r\n\r\n'],
-        ['a chunk size that is no number', ['Transfer-Encoding: chunked'], 'zz\r\n{}\r\n'],
+        ['a chunk size that is not a number', ['Transfer-Encoding: chunked'], 'zz\r\n{}\r\n'],
         ['a chunk size with a sign', ['Transfer-Encoding: chunked'], '-2\r\n{}\r\n0\r\n\r\n'],
-        ['a chunk size beyond all bounds', ['Transfer-Encoding: chunked'], `${'f'.repeat(20)}\r\n`],
+        ['a huge chunk size', ['Transfer-Encoding: chunked'], `${'f'.repeat(20)}\r\n`],
         ['a chunk longer than its size', ['Transfer-Encoding: chunked'], '1\r\n{}\r\n0\r\n\r\n'],
       ])('%s', async (_name, headers, wire) => {
         await target.survives(way, 0, async (connection) => {
@@ -67,9 +67,9 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
 
     it.each<[string, string[]]>([
       ['a length', ['Content-Length: 7']],
-      ['a length far beyond the body', ['Content-Length: 20000000']],
+      ['a length far larger than the body', ['Content-Length: 20000000']],
       ['chunks', ['Transfer-Encoding: chunked']],
-    ])('a body that ends early (FIN), declared by %s', async (_name, headers) => {
+    ])('handles no body that ends early (FIN), declared by %s', async (_name, headers) => {
       await target.survives(way, 0, async (connection) => {
         const part = headers[0]!.startsWith('T') ? '7\r\n{"a":' : '{"a":';
         connection.write(framed('{"a":1}', headers, part)).end();
@@ -81,7 +81,7 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
     it.each<[string, string[]]>([
       ['a length', ['Content-Length: 7']],
       ['chunks', ['Transfer-Encoding: chunked']],
-    ])('a connection that is reset within a body declared by %s', async (_name, headers) => {
+    ])('handles no body whose connection is reset, declared by %s', async (_name, headers) => {
       await target.survives(way, 0, async (connection) => {
         const requested = once(target.server, 'request');
         const part = headers[0]!.startsWith('T') ? '7\r\n{"a":' : '{"a":';
@@ -91,7 +91,7 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
       });
     });
 
-    it('a length that is too small: the rest is not part of the event', async () => {
+    it('excludes bytes after a too small length from the event', async () => {
       await target.survives(way, 1, async (connection) => {
         connection.write(framed('{}', ['Content-Length: 2'], '{}'));
         expect(outcome(await connection.answer())).toEqual([204, undefined]);
@@ -102,7 +102,7 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
       });
     });
 
-    it('a length that is too small: in one packet, what is left costs the sender its answer', async () => {
+    it('answers 400 if the rest after a too small length is in the same packet', async () => {
       await target.survives(way, 1, async (connection) => {
         connection.write(framed('{}', ['Content-Length: 2'], '{},"more":1}'));
 
@@ -111,7 +111,7 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
       });
     });
 
-    it('a length that is too small: a second webhook behind it needs a token of its own', async () => {
+    it('requires a valid token for a webhook after a too small length', async () => {
       await target.survives(way, 1, async (connection) => {
         const hidden = requestHead('POST', way, ['Content-Length: 2']) + '{}';
         connection.write(framed('{}', ['Content-Length: 2'], `{}${hidden}`));
@@ -121,7 +121,7 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
       });
     });
 
-    it('a request hidden in the body of another', async () => {
+    it('does not run a request inside the body of another', async () => {
       await target.survives(way, 1, async (connection) => {
         connection.write(framed(STRAY, [`Content-Length: ${STRAY.length}`], STRAY));
 
@@ -131,7 +131,7 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
       });
     });
 
-    it('chunks of one byte, with extensions and trailers', async () => {
+    it('accepts chunks of one byte, with extensions and trailers', async () => {
       await target.survives(way, 1, async (connection) => {
         const text = '{"a":[1,2,3]}';
         const chunks = text
@@ -148,7 +148,7 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
       });
     });
 
-    describe('a HEAD that declares a body is answered, and is the last of its connection', () => {
+    describe('answers a HEAD that declares a body, then closes the connection', () => {
       const headDeclaring = (headers: string[]): string =>
         requestHead('HEAD', way, [authorization(), 'Content-Type: application/json', ...headers]);
 
@@ -161,10 +161,10 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
 
       it.each<[string, string[]]>([
         ['a length', ['Content-Length: 245']],
-        ['a length of more zeroes', ['Content-Length: 00']],
+        ['a length of 00', ['Content-Length: 00']],
         ['chunks', ['Transfer-Encoding: chunked']],
         ['an expectation', ['Content-Length: 245', 'Expect: 100-continue']],
-      ])('by %s, without sending one', async (_name, headers) => {
+      ])('if it declares %s and sends no body', async (_name, headers) => {
         await target.survives(way, 1, async (connection) => {
           connection.write(headDeclaring(headers));
 
@@ -173,7 +173,7 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
         });
       });
 
-      it('and the next request, sent upon the answer, is not taken for its body', async () => {
+      it('and does not run bytes that are sent after the answer', async () => {
         await target.survives(way, 1, async (connection) => {
           connection.write(headDeclaring(['Content-Length: 245']));
           const answer = await connection.answer('HEAD');
@@ -185,20 +185,20 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
       });
 
       it.each<[string, string[], string]>([
-        ['a body that spells a request', [`Content-Length: ${STRAY.length}`], STRAY],
-        ['a body with a request behind it', ['Content-Length: 245'], 'x'.repeat(245) + STRAY],
+        ['a body that looks like a request', [`Content-Length: ${STRAY.length}`], STRAY],
+        ['a body followed by a request', ['Content-Length: 245'], 'x'.repeat(245) + STRAY],
         [
-          'the next request, with another inside it at the length',
+          'a next request with another one inside, at the declared length',
           ['Content-Length: 245'],
           'GET /stray HTTP/1.1\r\nX: '.padEnd(245, 'x') + STRAY,
         ],
-        ['chunks with a request in them', ['Transfer-Encoding: chunked'], `0\r\n\r\n${STRAY}`],
+        ['chunks followed by a request', ['Transfer-Encoding: chunked'], `0\r\n\r\n${STRAY}`],
         [
-          'webhooks behind a body',
+          'webhooks after a body',
           ['Content-Length: 5'],
           `xxxxx${postRequest(way, '{}')}${postRequest(way, '{}')}`,
         ],
-      ])('nothing in the same packet runs: %s', async (_name, headers, wire) => {
+      ])('and runs nothing else in the same packet: %s', async (_name, headers, wire) => {
         await target.survives(way, 1, async (connection) => {
           connection.write(headDeclaring(headers) + wire);
 
@@ -206,7 +206,7 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
         });
       });
 
-      it('so is one that is refused', async () => {
+      it('also if it is rejected', async () => {
         await target.survives(way, 0, async (connection) => {
           const refused = requestHead('HEAD', way, ['Content-Length: 245']);
           connection.write(`${refused}${'x'.repeat(245)}${STRAY}`);
@@ -219,7 +219,7 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
       });
     });
 
-    it('a HEAD that declares no body leaves its connection open', async () => {
+    it('keeps the connection open after a HEAD with Content-Length: 0', async () => {
       await target.survives(way, 2, async (connection) => {
         for (let i = 0; i < 2; i++) {
           connection.write(requestHead('HEAD', way, [authorization(), 'Content-Length: 0']));
@@ -228,7 +228,7 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
       });
     });
 
-    it('five good requests in one packet are five events, answered in their order', async () => {
+    it('handles five valid requests in one packet and answers them in order', async () => {
       await target.survives(way, 5, async (connection) => {
         const texts = [1, 2, 3, 4, 5].map((n) => `{"n":${n}}`);
         connection.write(texts.map((text) => postRequest(way, text)).join(''));
@@ -243,7 +243,7 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
     });
 
     describe('Expect', () => {
-      it('100-continue: the body may come after', async () => {
+      it('100-continue: accepts the body after the interim answer', async () => {
         await target.survives(way, 1, async (connection) => {
           connection.write(framed('{}', ['Content-Length: 2', 'Expect: 100-continue'], ''));
 
@@ -253,7 +253,7 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
         });
       });
 
-      it('100-continue: who is refused need not send the body', async () => {
+      it('100-continue: rejects a request without waiting for its body', async () => {
         await target.survives(way, 0, async (connection) => {
           const head = requestHead('POST', way, ['Content-Length: 9', 'Expect: 100-continue']);
           connection.write(head);
@@ -265,7 +265,7 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
         });
       });
 
-      it('anything else: Node answers 417', async () => {
+      it('any other value: Node answers 417', async () => {
         await target.survives(way, 0, async (connection) => {
           connection.write(framed('{}', ['Content-Length: 2', 'Expect: the-best'], '{}'));
 
@@ -274,7 +274,7 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
       });
     });
 
-    describe('the target of the request', () => {
+    describe('request target', () => {
       const postTo = (requestTarget: string): string =>
         requestHead('POST', requestTarget, [
           authorization(signedBody('{}').token),
@@ -285,9 +285,9 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
       it.each([
         ['with a query', `${way}?a=1&b=%00`],
         ['with a fragment', `${way}#stray`],
-        ['as a whole URI', `http://receiver.example${way}`],
+        ['as an absolute URI', `http://receiver.example${way}`],
         ['as an absolute URI of another host', `http://else.example:1${way}?a`],
-      ])('%s is the same path', async (_name, requestTarget) => {
+      ])('%s matches the path', async (_name, requestTarget) => {
         await target.survives(way, 1, async (connection) => {
           connection.write(postTo(requestTarget));
 
@@ -296,15 +296,15 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
       });
 
       it.each([
-        ['two slashes first', `/${way}`],
+        ['with two leading slashes', `/${way}`],
         ['dots', `/x/..${way}`],
-        ['an encoded slash after', `${way}%2f`],
-        ['an encoded NUL', `${way}%00`],
-        ['a path parameter', `${way};a=1`],
-        ['a path below', `${way}/below`],
-        ['an asterisk', '*'],
-        ['half an escape', `${way}%`],
-      ])('%s is another path', async (_name, requestTarget) => {
+        ['with a trailing encoded slash', `${way}%2f`],
+        ['with an encoded NUL', `${way}%00`],
+        ['with a path parameter', `${way};a=1`],
+        ['with a subpath', `${way}/below`],
+        ['of an asterisk', '*'],
+        ['with an incomplete escape', `${way}%`],
+      ])('%s does not match the path', async (_name, requestTarget) => {
         await target.survives(way, 0, async (connection) => {
           connection.write(postTo(requestTarget));
 
@@ -313,7 +313,7 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
       });
     });
 
-    it('a thousand connections that say nothing and go', async () => {
+    it('survives a thousand connections that send nothing', async () => {
       await target.survives(way, 0, async () => {
         const silent = await Promise.all(Array.from({ length: 1_000 }, () => target.connect()));
         for (const connection of silent) connection.destroy();

@@ -9,17 +9,17 @@ const MALFORMED: Outcome = [400, 'malformed_authorization'];
 const MISSING: Outcome = [401, 'missing_token'];
 const INVALID: Outcome = [401, 'invalid_token'];
 const GOOD: Outcome = [204, undefined];
-/** Node's parser refuses the bytes before any application sees a request. */
+/** Node's parser rejects the bytes before the application sees a request. */
 const REFUSED_BY_NODE: Outcome = [400, undefined];
 
 const cases: [name: string, headers: (token: string) => string[], expected: Outcome][] = [
   ['none', () => [], MISSING],
-  ['an empty one', () => ['Authorization:'], MISSING],
+  ['an empty value', () => ['Authorization:'], MISSING],
   ['a scheme alone', () => ['Authorization: Bearer'], MALFORMED],
   ['another scheme', (t) => [`Authorization: Basic ${t}`], MISSING],
-  ['a scheme that begins alike', (t) => [`Authorization: Bearer2 ${t}`], MISSING],
+  ['a scheme with the same prefix', (t) => [`Authorization: Bearer2 ${t}`], MISSING],
   ['a scheme in lower case', (t) => [`Authorization: bearer ${t}`], GOOD],
-  ['white space around it', (t) => [`Authorization: \t Bearer ${t} \t`], GOOD],
+  ['white space around the value', (t) => [`Authorization: \t Bearer ${t} \t`], GOOD],
   [
     '10 kB of spaces before the token',
     (t) => [`Authorization: Bearer ${' '.repeat(1e4)}${t}`],
@@ -28,12 +28,20 @@ const cases: [name: string, headers: (token: string) => string[], expected: Outc
   ['10 kB of spaces and no token', () => [`Authorization: Bearer ${' '.repeat(1e4)}`], MALFORMED],
   ['a tab for the space', (t) => [`Authorization: Bearer\t${t}`], MISSING],
   ['two lines', (t) => [`Authorization: Bearer ${t}`, `Authorization: Bearer ${t}`], MALFORMED],
-  ['two lines, cased apart', (t) => [`authorization: Bearer ${t}`, `AUTHORIZATION: x`], MALFORMED],
+  [
+    'two lines in different case',
+    (t) => [`authorization: Bearer ${t}`, `AUTHORIZATION: x`],
+    MALFORMED,
+  ],
   ['an empty line first', (t) => ['Authorization:', `Authorization: Bearer ${t}`], MALFORMED],
   ['two schemes', (t) => ['Authorization: Basic x', `Authorization: Bearer ${t}`], MALFORMED],
-  ['two tokens behind a comma', (t) => [`Authorization: Bearer ${t}, Bearer ${t}`], MALFORMED],
+  [
+    'two tokens separated by a comma',
+    (t) => [`Authorization: Bearer ${t}, Bearer ${t}`],
+    MALFORMED,
+  ],
   ['a comma without a space', (t) => [`Authorization: Bearer ${t},Bearer ${t}`], MALFORMED],
-  ['another scheme before it', (t) => [`Authorization: Basic x, Bearer ${t}`], MALFORMED],
+  ['another scheme before the token', (t) => [`Authorization: Basic x, Bearer ${t}`], MALFORMED],
   ['two tokens', (t) => [`Authorization: Bearer ${t} ${t}`], MALFORMED],
   ['a quoted token', (t) => [`Authorization: Bearer "${t}"`], MALFORMED],
   ['padding after the token', (t) => [`Authorization: Bearer ${t}=`], [401, 'bad_signature']],
@@ -46,9 +54,9 @@ const cases: [name: string, headers: (token: string) => string[], expected: Outc
   ['a space before the colon', (t) => [`Authorization : Bearer ${t}`], REFUSED_BY_NODE],
 ];
 
-/** Reading the header is the same code everywhere; the rest of the matrix runs one case of each kind. */
+/** The header is read by the same code everywhere, so the other combinations run one case of each kind. */
 const SAMPLE = cases.filter(([name]) =>
-  ['none', 'white space around it', 'two lines', 'a folded line'].includes(name),
+  ['none', 'white space around the value', 'two lines', 'a folded line'].includes(name),
 );
 
 async function expectAnswer(
@@ -88,7 +96,7 @@ describe.each(adapters)('headers of a hostile sender on %s', (_, createAdapter) 
         await expectAnswer(target, way, method, one);
       });
 
-      it('with a head over the limit of the server', async () => {
+      it('with headers above the limit of the server', async () => {
         await target.survives(way, 0, async (connection) => {
           connection.write(requestHead(method, way, [`X: ${'x'.repeat(20_000)}`]));
 

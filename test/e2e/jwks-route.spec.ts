@@ -19,7 +19,7 @@ import { RemoteSigner } from '../fixtures/remote-signer.js';
 
 const ISSUER = 'https://billing.example';
 const PATH = '/.well-known/webhook-keys';
-const SECRET = 'a shared secret of the test that nobody may ever serve';
+const SECRET = 'a shared secret that must never be served';
 const MINUTE = 60_000;
 
 const ec = generateKeyPairSync('ec', { namedCurve: 'P-256' });
@@ -28,7 +28,7 @@ const ed = generateKeyPairSync('ed25519');
 const spare = generateKeyPairSync('ed25519');
 const PRIVATE_KEYS = [ec, rsa, ed, spare].map(({ privateKey }) => privateKey);
 
-/** Every member of the keys that nobody may see, as a JWK and as PEM spell them. */
+/** The private members of every key, as in a JWK and in PEM. */
 function privateTexts(): string[] {
   return [
     SECRET,
@@ -57,7 +57,7 @@ function publisherOptions(more: Partial<WebhookPublisherOptions>): WebhookPublis
 }
 
 @Injectable()
-class Nobody implements CanActivate {
+class DenyAll implements CanActivate {
   canActivate(): boolean {
     return false;
   }
@@ -113,7 +113,7 @@ describe.each(adapters)('the public keys on %s', (name, createAdapter) => {
   const kids = ({ json }: Answer): unknown[] =>
     (json as unknown as JSONWebKeySet).keys.map(({ kid }) => kid);
 
-  it('are served with what caches and receivers need', async () => {
+  it('are served with the headers that caches and receivers need', async () => {
     await start();
     const { status, headers, text } = await get();
 
@@ -132,7 +132,7 @@ describe.each(adapters)('the public keys on %s', (name, createAdapter) => {
     expect(headers).not.toHaveProperty('vary');
   });
 
-  it('are no more than public halves, of every key there is', async () => {
+  it('contain only the public part of every key', async () => {
     signer = await RemoteSigner.start('ES256', { kid: 'kms-1' });
     await start({
       key: undefined,
@@ -170,7 +170,7 @@ describe.each(adapters)('the public keys on %s', (name, createAdapter) => {
     for (const text of privateTexts()) expect(answer.text).not.toContain(text);
   });
 
-  it('verify what the publisher signs, through another library', async () => {
+  it('verify a token of the publisher with another library', async () => {
     signer = await RemoteSigner.start('RS256', { kid: 'kms-1' });
     const { app } = await start({ key: undefined, keys: [signer] });
     const { token } = await app.get(WebhookPublisher).sign('https://a.example/', 'order.created');
@@ -184,7 +184,7 @@ describe.each(adapters)('the public keys on %s', (name, createAdapter) => {
     expect(protectedHeader).toMatchObject({ kid: 'kms-1', alg: 'RS256' });
   });
 
-  it('are not sent again to whom has them', async () => {
+  it('are answered with 304 if the client has them', async () => {
     await start();
     const { headers } = await get();
     const etag = headers.etag!;
@@ -199,12 +199,12 @@ describe.each(adapters)('the public keys on %s', (name, createAdapter) => {
 
   it('answer HEAD as GET, without the body', async () => {
     await start();
-    const [got, asked] = [await get(), await get(PATH, {}, 'HEAD')];
+    const [byGet, byHead] = [await get(), await get(PATH, {}, 'HEAD')];
 
-    const told = ['content-type', 'content-length', 'cache-control', 'etag'];
-    const of = ({ headers }: Answer) => told.map((header) => headers[header]);
-    expect([asked.status, asked.text]).toEqual([200, '']);
-    expect(of(asked)).toEqual(of(got));
+    const names = ['content-type', 'content-length', 'cache-control', 'etag'];
+    const of = ({ headers }: Answer) => names.map((header) => headers[header]);
+    expect([byHead.status, byHead.text]).toEqual([200, '']);
+    expect(of(byHead)).toEqual(of(byGet));
   });
 
   it.each(['POST', 'PUT', 'PATCH', 'DELETE'])('refuse %s', async (method) => {
@@ -214,12 +214,12 @@ describe.each(adapters)('the public keys on %s', (name, createAdapter) => {
     expect([answer.status, answer.headers.allow]).toEqual([405, 'GET, HEAD']);
   });
 
-  it('lie outside of prefix, versions and guards, and leave other routes as they are', async () => {
+  it('are served outside prefix, versions and guards, and leave other routes unchanged', async () => {
     await start(
       { jwks: { path: '/keys/webhooks.json', maxAge: '1h' } },
       {
         controllers: [Orders] as Type[],
-        providers: [{ provide: APP_GUARD, useClass: Nobody }],
+        providers: [{ provide: APP_GUARD, useClass: DenyAll }],
         configure: (app) => void app.setGlobalPrefix('api').enableVersioning(),
       },
     );
@@ -231,7 +231,7 @@ describe.each(adapters)('the public keys on %s', (name, createAdapter) => {
     expect((await get('/api/orders')).status).toBe(403);
   });
 
-  it('come before they are used, and go when their time is over', async () => {
+  it('are published before their first use, and removed after their end', async () => {
     const clock = new TestClock();
     const at = (minutes: number): Date => new Date(clock.now() + minutes * MINUTE);
     await start(
@@ -273,7 +273,7 @@ describe.each(adapters)('the public keys on %s', (name, createAdapter) => {
     expect(kids(await get())).toEqual(['ed-2']);
   });
 
-  it('are not to be had for a moment when the provider has been away for a day', async () => {
+  it('are answered with 503 if the provider has been unavailable for a day', async () => {
     const clock = new TestClock();
     class Provider extends KeyProvider<readonly SigningKeyInput[]> {
       isAway = false;
@@ -291,12 +291,12 @@ describe.each(adapters)('the public keys on %s', (name, createAdapter) => {
     expect([status, text, headers['cache-control']]).toEqual([503, '', 'no-store']);
     expect(headers['retry-after']).toBe('5');
     await get();
-    const told = logger.at('error').filter((line) => line.includes('could not be served'));
-    expect(told).toEqual([expect.stringContaining('(WebhookStoreError)')]);
+    const logged = logger.at('error').filter((line) => line.includes('could not be served'));
+    expect(logged).toEqual([expect.stringContaining('(WebhookStoreError)')]);
     expect(logger.lines.join()).not.toContain('what the database says');
   });
 
-  it('are there to be served elsewhere, where nothing is mounted', async () => {
+  it('can be served by the application if no path is mounted', async () => {
     const { app } = await start({ jwks: undefined });
 
     expect((await get()).status).toBe(404);
@@ -305,13 +305,13 @@ describe.each(adapters)('the public keys on %s', (name, createAdapter) => {
     });
   });
 
-  it('are refused to be served elsewhere without what receivers need', async () => {
+  it('are not available to the application if a key has no id', async () => {
     const { app } = await start({ jwks: undefined, key: { alg: 'EdDSA', key: ed.privateKey } });
 
     await expect(app.get(WebhookJwks).document()).rejects.toThrow(/has no kid/);
   });
 
-  it('do not take a path that is taken', async () => {
+  it('cannot be mounted at a path that is already used', async () => {
     const starting = start({ jwks: { path: '/keys' } }, { controllers: [Taken] as Type[] });
     if (name === 'Fastify') {
       await expect(starting).rejects.toThrow(/publisher\.jwks\.path: .*GET \/keys already/);
@@ -329,7 +329,7 @@ describe.each(adapters)('the public keys on %s', (name, createAdapter) => {
   });
 });
 
-it('an application without HTTP publishes as well', async () => {
+it('an application without HTTP can publish too', async () => {
   class Worker {}
   const app = await NestFactory.createApplicationContext(
     { module: Worker, imports: [WebhookModule.forRoot({ publisher: publisherOptions({}) })] },

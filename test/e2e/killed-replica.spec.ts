@@ -21,7 +21,7 @@ jest.setTimeout(60_000);
 
 const PROCESS = fileURLToPath(new URL('../fixtures/stuck-replica.process.mjs', import.meta.url));
 const name = `test_${randomBytes(6).toString('hex')}`;
-/** It ends by the server's clock, whatever becomes of the replica. */
+/** Expires by the server's clock, independently of the replica. */
 const LEASE = '1s';
 
 const handled: string[] = [];
@@ -34,8 +34,8 @@ class Orders {
   }
 }
 
-/** Has another replica begin with the event, and kills it at that. */
-async function beginAndDie(
+/** Starts another replica, delivers an event to it, and kills it while it handles the event. */
+async function killDuringHandler(
   service: Service,
   deliver: (origin: string) => Promise<unknown>,
 ): Promise<void> {
@@ -51,7 +51,7 @@ async function beginAndDie(
   let delivery: Promise<unknown> = Promise.resolve();
   for await (const line of createInterface({ input: child.stdout })) {
     const [word, port] = line.split(' ');
-    // Its connection breaks when the replica dies.
+    // The connection breaks when the replica dies.
     if (word === 'listening') delivery = deliver(`http://127.0.0.1:${port}`).catch(() => {});
     if (word === 'handling') child.kill('SIGKILL');
   }
@@ -83,12 +83,12 @@ for (const service of ['Redis', 'PostgreSQL'] as const) {
     });
 
     it.each(adapters)(
-      'take over what a killed one was at, once its lease has ended: %s',
+      'handle the event of a killed replica after its lease has expired: %s',
       async (adapter, make) => {
         const id = `${service}-${adapter}`;
         const deliver = async (origin: string): Promise<number> =>
           (await send(origin, { method: 'HEAD', token: signed({ txn: id, data: { id } }) })).status;
-        await beginAndDie(service, deliver);
+        await killDuringHandler(service, deliver);
         const { app, origin } = await startApp(make(), {
           options: receiverOptions({ replay: { store, lease: LEASE } }),
           providers: [Orders],

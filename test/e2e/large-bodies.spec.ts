@@ -38,7 +38,7 @@ async function hashOf(stream: Readable): Promise<string> {
   return hash.digest('hex');
 }
 
-/** What the handlers of a test received, and how they behave. */
+/** Records what the handlers received, and sets their behaviour. */
 class Seen {
   readonly results: unknown[] = [];
   gate: Gate | undefined;
@@ -137,14 +137,14 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
     expect(seen.results).toEqual([sha256(large)]);
   });
 
-  it('is the body of a guarded route', async () => {
+  it('is available on a guarded route', async () => {
     const { origin } = await start();
 
     expect((await post(origin, report(large), { ...csv, path: '/guarded' })).status).toBe(201);
     expect(seen.results).toEqual([sha256(large)]);
   });
 
-  it('is parsed when it is JSON', async () => {
+  it('is parsed if it is JSON', async () => {
     const { origin } = await start();
     const rows = Array.from({ length: 30_000 }, (_, id) => ({ id, name: `row ${id} …` }));
     seen.handle = (event) => (event.data as { rows: unknown[] }).rows.length;
@@ -153,7 +153,7 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
     expect(seen.results).toEqual([30_000]);
   });
 
-  it('arrives in chunks of unknown number', async () => {
+  it('can be sent in chunks', async () => {
     const { origin } = await start();
     const { token, body } = report(large);
     const headers = { authorization: `Bearer ${token}`, 'content-type': 'text/csv' };
@@ -168,7 +168,7 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
     expect(seen.results).toEqual([sha256(large)]);
   });
 
-  it('has no name while it is handled, so that a crash leaves nothing', async () => {
+  it('is an unlinked file while it is handled, so that a crash leaves nothing', async () => {
     const { origin } = await start();
     seen.gate = new Gate();
     const answer = post(origin, report(large), csv);
@@ -180,7 +180,7 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
     expect((await answer).status).toBe(204);
   });
 
-  it('that was tampered with is refused and its file removed', async () => {
+  it('that was tampered with is rejected and its file removed', async () => {
     const { origin } = await start({ maxBytes: 4 * MIB });
     const tampered = { ...report(large), body: randomBytes(large.length) };
 
@@ -212,7 +212,7 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
     expect((await post(origin, report(large), csv)).status).toBe(204);
   });
 
-  it('whose handler fails is free to come again', async () => {
+  it('whose handler failed can be sent again', async () => {
     const { origin } = await start({ maxBytes: 4 * MIB });
     const sent = report(large);
     seen.handle = () => Promise.reject(new Error('no'));
@@ -223,7 +223,7 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
     expect(seen.results).toEqual([sha256(large)]);
   });
 
-  it('waits outside while others fill the spool', async () => {
+  it('is answered with 503 while other bodies fill the spool', async () => {
     const { origin } = await start({ maxBytes: 4 * MIB });
     seen.gate = new Gate();
     const first = post(origin, report(large), csv);
@@ -235,14 +235,14 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
       'spool_unavailable',
       '5',
     ]);
-    // What needs no file still passes.
+    // A body that fits in memory is still accepted.
     expect((await post(origin, report('small'), { ...csv, path: '/guarded' })).status).toBe(201);
     seen.gate.open();
     expect((await first).status).toBe(204);
     expect((await post(origin, report(large), csv)).status).toBe(204);
   });
 
-  it('is answered 503 where the directory cannot be written, and told to the operator', async () => {
+  it('is answered with 503 and logged if the directory is not writable', async () => {
     const { origin, logger } = await start({ directory: '/dev/null/below' });
 
     const answer = await post(origin, report(large), csv);
@@ -251,14 +251,14 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
     expect((await post(origin, report('small'), csv)).status).toBe(204);
   });
 
-  it('stays in memory where the spool is switched off', async () => {
+  it('stays in memory if the spool is disabled', async () => {
     const { origin } = await start(false);
 
     expect((await post(origin, report(large), csv)).status).toBe(204);
     expect(seen.results).toEqual([sha256(large)]);
   });
 
-  it('is the same event whether it came into memory or into a file', async () => {
+  it('is recognised as a duplicate whether it was held in memory or in a file', async () => {
     const store = new MemoryReplayStore();
     const { origin: toFile } = await start({}, { replay: { store } });
     const { origin: toMemory } = await start(false, { replay: { store } });
@@ -272,7 +272,7 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
     expect(seen.results).toHaveLength(1);
   });
 
-  it('is removed after the event was handled, which reading it later says', async () => {
+  it('is removed after the event was handled; reading it later throws', async () => {
     const { origin } = await start();
     let kept: WebhookEvent | undefined;
     let begun: Promise<string> | undefined;
@@ -282,14 +282,14 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
     };
     await post(origin, report(large), csv);
 
-    // What was begun is read to its end.
+    // A stream that was opened earlier can be read to its end.
     await expect(begun).resolves.toBe(sha256(large));
     expect(() => kept!.stream()).toThrow('removed after the event was handled');
     await expect(kept!.rawBody()).rejects.toThrow('removed after the event was handled');
     expect(() => kept!.data).toThrow('removed after the event was handled');
   });
 
-  it('is read from the start by every reader, independent of the others', async () => {
+  it('is read from the start by every reader, independently of the others', async () => {
     const { origin } = await start();
     seen.handle = async (event) => {
       const beside = event.stream();
@@ -306,7 +306,7 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
     expect(seen.results).toEqual([Array(3).fill(sha256(large))]);
   });
 
-  it('leaves no file after it was handled, even if a stream of it was never read', async () => {
+  it('leaves no file after it was handled, even if one of its streams was never read', async () => {
     const { origin } = await start({ maxBytes: 4 * MIB });
     const streams: Readable[] = [];
     seen.handle = (event) => streams.push(event.stream());
@@ -316,7 +316,7 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
     expect((await post(origin, report(large), csv)).status).toBe(204);
   });
 
-  it('outlives verify() where no handler says when it ends', async () => {
+  it('remains available after verify() without a handler', async () => {
     const { app } = await start();
     const { token, body } = report(large);
     const headers = { authorization: `Bearer ${token}`, 'content-type': 'text/csv' };
@@ -326,7 +326,7 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
     expect(sha256(await event.rawBody())).toBe(sha256(large));
   });
 
-  it('that a crashed process has left is removed at the next start, and none of a live one', async () => {
+  it('of a crashed process is removed at the next start, but not that of a running process', async () => {
     const { pid } = spawnSync(process.execPath, ['-e', '']);
     const name = (owner: number): string =>
       join(directory, `nestjs-webhook-token-${owner}-00000000-0000-4000-8000-000000000000.body`);
@@ -348,11 +348,11 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
     ['directory', { directory: '' }],
     ['maxBytes', { maxBytes: 1.5 }],
     ['abvoe', { abvoe: 1 }],
-  ])('does not start with a wrong %s', async (member, spool) => {
+  ])('fails start-up with an invalid %s', async (member, spool) => {
     await expect(start(spool)).rejects.toThrow(member);
   });
 
-  it('is refused by its size before anything is written', async () => {
+  it('is rejected by its size before anything is written', async () => {
     const { origin } = await start({ directory: '/dev/null/nowhere' }, { maxBodyBytes: 2 * MIB });
 
     const answer = await send(origin, { ...report(large), ...csv });

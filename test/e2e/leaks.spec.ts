@@ -10,7 +10,7 @@ import { adapters } from '../fixtures/adapters.js';
 import { head, post, send } from '../fixtures/http-client.js';
 import { SECRET, signed, signedBody, startApp, type StartedApp } from '../fixtures/receiver-app.js';
 
-const PAYLOAD = 'payload-nobody-may-print';
+const PAYLOAD = 'payload-that-must-not-be-printed';
 
 class Order {
   @IsInt() total!: number;
@@ -36,7 +36,7 @@ class Own {
 
 const forged = createTokenSigner({ issuer: 'https://shop.example', key: `${SECRET}-other` });
 
-/** Requests that go wrong, each in another way, with the marker wherever a payload can be. */
+/** Requests that fail in different ways, with the marker in every place of a payload. */
 function wrongRequests(): { token: string; body?: Buffer; type?: string; method?: 'HEAD' }[] {
   const data = { note: PAYLOAD };
   const json = JSON.stringify(data);
@@ -53,18 +53,18 @@ function wrongRequests(): { token: string; body?: Buffer; type?: string; method?
     { token: signed(), body: Buffer.from(json) },
     { ...signedBody(`{"__proto__": "${PAYLOAD}"}`) },
     { ...signedBody(`"${PAYLOAD}"`), type: 'application/json; charset=unheard-of' },
-    { ...signedBody(json, { event: 'nobody.cares' }) },
+    { ...signedBody(json, { event: 'unknown.event' }) },
   ];
 }
 
-describe.each(adapters)('what a receiver on %s prints', (_, createAdapter) => {
+describe.each(adapters)('the output of a receiver on %s', (_, createAdapter) => {
   let started: StartedApp;
   beforeEach(async () => {
     started = await startApp(createAdapter(), { providers: [Orders], controllers: [Own] });
   });
   afterEach(() => started.app.close());
 
-  it('holds no secret, token or payload', async () => {
+  it('contains no secret, token or payload', async () => {
     const { origin, logger } = started;
     const tokens: string[] = [];
     const texts: string[] = [];
@@ -87,7 +87,7 @@ describe.each(adapters)('what a receiver on %s prints', (_, createAdapter) => {
     expectNothingOf(printed, tokens);
   });
 
-  it('nor do the errors of the verifier', async () => {
+  it('contains none of them in the errors of the verifier', async () => {
     const verifier = started.app.get(WebhookVerifier);
     const codes = new Set<string>();
     for (const { token, body, type = 'application/json', method = 'POST' } of wrongRequests()) {

@@ -140,11 +140,11 @@ describe.each(adapters)('on %s', (_, createAdapter) => {
 
   const status = (value: unknown): HttpException => new HttpException('no', value as number);
   it.each<[string, () => unknown]>([
-    ['a status that is a text', () => status('ECONNREFUSED')],
-    ['a status that is no status', () => status(99)],
+    ['a string as status', () => status('ECONNREFUSED')],
+    ['an invalid status', () => status(99)],
     ['no status', () => status(undefined)],
     [
-      'a getter that throws',
+      'an error whose getter throws',
       () =>
         Object.assign(status(400), {
           getStatus: () => {
@@ -152,13 +152,13 @@ describe.each(adapters)('on %s', (_, createAdapter) => {
           },
         }),
     ],
-    ['a message that is no text', () => Object.assign(status(400), { message: 1n })],
+    ['a message that is not a string', () => Object.assign(status(400), { message: 1n })],
     [
-      'messages that are no texts',
+      'messages that are not strings',
       () => new HttpException({ message: [Object.create(null)] }, 400),
     ],
     ['nothing', () => undefined],
-  ])('a handler that throws %s is answered, and the process lives on', async (_name, make) => {
+  ])('answers if a handler throws %s, and the process keeps running', async (_name, make) => {
     thrown = make();
     const { origin } = started;
 
@@ -172,7 +172,7 @@ describe.each(adapters)('on %s', (_, createAdapter) => {
     expect((await head(origin, signed({ event: 'throws.anything' }))).status).toBe(404);
   });
 
-  it('two handlers that refuse the data for its form are one 422', async () => {
+  it('answers 422 once if two handlers reject the data as invalid', async () => {
     const answer = await post(started.origin, signedBody('{"id":1}'));
 
     expect(answer).toMatchObject({
@@ -182,7 +182,7 @@ describe.each(adapters)('on %s', (_, createAdapter) => {
     expect(started.logger.at('error')).toEqual([]);
   });
 
-  it('a stream that fails after its first value is a failure, an empty one a success', async () => {
+  it('treats an Observable that fails after a value as a failure, an empty one as a success', async () => {
     const { origin } = started;
     const token = signed();
     stream = () =>
@@ -196,7 +196,7 @@ describe.each(adapters)('on %s', (_, createAdapter) => {
     expect(runs).toEqual(['stream', 'stream']);
   });
 
-  it('a sender that goes away does not free the event its handler is still at', async () => {
+  it('keeps the event reserved while its handler runs, even if the sender disconnects', async () => {
     const { origin } = started;
     const token = signed();
     let finish = (): void => undefined;
@@ -224,14 +224,14 @@ describe.each(adapters)('on %s', (_, createAdapter) => {
     expect(runs).toEqual(['slow']);
   });
 
-  it("an endpoint's interceptors see what its method threw, and its answer follows it", async () => {
+  it("passes an endpoint's error to its interceptors and answers accordingly", async () => {
     thrown = new Known('for those who know it');
 
     expect((await head(started.origin, signed(), { path: '/seen' })).status).toBe(500);
     expect(runs).toEqual(['interceptor Known']);
   });
 
-  it("an endpoint's own filters come before ours, for what they catch", async () => {
+  it("lets an endpoint's own filters answer the errors that they catch", async () => {
     const { origin } = started;
     thrown = new Known('for those who know it');
     const token = signed();
@@ -239,11 +239,11 @@ describe.each(adapters)('on %s', (_, createAdapter) => {
     expect(await post(origin, signedBody('{}'), { path: '/known' })).toMatchObject({ status: 404 });
     expect((await head(origin, token, { path: '/known' })).status).toBe(404);
     thrown = new Error('unknown');
-    // The event was freed, so its copy is handled again.
+    // The event was released, so its copy is handled again.
     expect((await head(origin, token, { path: '/known' })).status).toBe(500);
   });
 
-  it('the guard bound twice verifies once', async () => {
+  it('verifies once if the guard is bound twice', async () => {
     const { origin } = started;
 
     expect((await post(origin, signedBody('{}'), { path: '/guarded/endpoint' })).status).toBe(204);
@@ -251,7 +251,7 @@ describe.each(adapters)('on %s', (_, createAdapter) => {
     expect(runs).toEqual(['endpoint', 'route']);
   });
 
-  it('a failing store is logged once, and not reported to the sender', async () => {
+  it('logs a failing store once, and does not reveal its error to the sender', async () => {
     const { origin, logger } = started;
     store.failure = new Error('connect ECONNREFUSED to the store');
 
@@ -268,7 +268,7 @@ describe.each(adapters)('on %s', (_, createAdapter) => {
     expect(logger.lines).toContainEqual(expect.stringContaining('available again'));
   });
 
-  it('what was verified another way is validated when it is dispatched', async () => {
+  it('validates an event from WebhookVerifier when it is dispatched', async () => {
     const { app } = started;
     const { token, body } = signedBody('{"id":42}');
     const event = await app.get(WebhookVerifier).verify({
@@ -281,7 +281,7 @@ describe.each(adapters)('on %s', (_, createAdapter) => {
     expect(runs).toEqual([]);
   });
 
-  it('a stream of texts is read like one of bytes, and one that has ended is refused', async () => {
+  it('reads a stream of strings like one of bytes, and rejects one that has ended', async () => {
     const verifier = started.app.get(WebhookVerifier);
     const { token } = signedBody('ab');
     const request = { method: 'POST', headers: { authorization: `Bearer ${token}` } };
@@ -296,7 +296,7 @@ describe.each(adapters)('on %s', (_, createAdapter) => {
     expect(event.data).toEqual(Buffer.from('ab'));
   });
 
-  it('a large body that is nothing but brackets is refused before it is parsed', async () => {
+  it('rejects a large body of brackets before it is parsed', async () => {
     const brackets = Buffer.alloc(200_000, '[');
 
     expect(await post(started.origin, signedBody(brackets))).toMatchObject({

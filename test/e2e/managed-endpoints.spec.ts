@@ -24,7 +24,7 @@ const ISSUER = 'https://billing.example';
 const secret = 'the secret of the publisher itself, 32 bytes';
 const own = 'the secret that all endpoints here share, 32 b';
 
-/** Several endpoints are one receiver here, which would take an event once; whose it is, is the question. */
+/** Accepts every copy: several endpoints lead to one receiver here, which would otherwise handle each event once. */
 class TakesAllCopies extends MemoryReplayStore {
   override reserve(claim: ReplayClaim): ReplayVerdict {
     const key = randomUUID();
@@ -56,8 +56,8 @@ const world = fc.record({
   ),
 });
 
-describe.each(adapters)('endpoints that are managed, on %s', (_, createAdapter) => {
-  /** Notes for whom an event came, and which. */
+describe.each(adapters)('managed endpoints on %s', (_, createAdapter) => {
+  /** Starts a receiver that records the subject and id of every event. */
   async function receiverOf(secrets: string[], clock: TestClock, options: object = {}) {
     const handled: string[] = [];
     @Injectable()
@@ -145,7 +145,7 @@ describe.each(adapters)('endpoints that are managed, on %s', (_, createAdapter) 
     );
   }, 120_000);
 
-  it('rotate a key under load without a refused delivery', async () => {
+  it('rotate a key under load without a rejected delivery', async () => {
     const clock = new TestClock();
     const next = 'the next secret that all endpoints share, 32 b';
     const { handled, url } = await receiverOf([own, next], clock);
@@ -160,7 +160,7 @@ describe.each(adapters)('endpoints that are managed, on %s', (_, createAdapter) 
     await publish(60);
     await turnsUntil(() => handled.length >= 120);
     const before = await publisher.sign('crm', 'order.created', {});
-    // No request is under way, so that none runs out of its time.
+    // No request is in flight, so none can time out.
     await clock.advance(signsFrom.getTime() - clock.now());
     await publish(60);
     await turnsUntil(() => handled.length >= 180);
@@ -194,7 +194,7 @@ describe.each(adapters)('endpoints that are managed, on %s', (_, createAdapter) 
   });
 });
 
-it('are refused without a publisher', async () => {
+it('managed endpoints throw without a publisher', async () => {
   const [[, createAdapter]] = adapters as [(typeof adapters)[0]];
   started.push(await startApp(createAdapter()));
   const endpoints = started[0]!.app.get(WebhookEndpoints);
@@ -204,7 +204,7 @@ it('are refused without a publisher', async () => {
   }
 });
 
-it('fail start-up with a durable store without sealing keys', async () => {
+it('a durable endpoint store without sealing keys fails start-up', async () => {
   const [[, createAdapter]] = adapters as [(typeof adapters)[0]];
   class DurableStore extends MemoryEndpointStore {
     override readonly durable = true as never;
@@ -234,12 +234,12 @@ it('fail start-up with a durable store without sealing keys', async () => {
   });
 });
 
-/** Lets requests travel, without letting time pass. */
+/** Waits for requests without advancing the clock. */
 async function turnsUntil(condition: () => boolean): Promise<void> {
   for (let turn = 0; turn < 20_000 && !condition(); turn++) {
     await new Promise((resolve) => setImmediate(resolve));
   }
-  // What would be one too many gets its chance to come.
+  // Some more turns, so that a surplus event can arrive.
   for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
 }
 

@@ -67,7 +67,7 @@ describe.each(adapters)('the module on %s', (_, createAdapter) => {
     return started;
   };
 
-  it('serves several receivers, each with its own issuers, and handlers for one of them', async () => {
+  it('serves several receivers, with their own issuers and handlers', async () => {
     const { origin } = keep(
       await startApp(createAdapter(), {
         options: {
@@ -108,7 +108,7 @@ describe.each(adapters)('the module on %s', (_, createAdapter) => {
         },
       },
     ],
-  ])('takes its options from %s, the path included', async (_how, asyncOptions) => {
+  ])('takes its options, including the path, from %s', async (_how, asyncOptions) => {
     @Module({ imports: [WebhookModule.forRootAsync(asyncOptions)], providers: [Everything] })
     class Root {}
     app = await NestFactory.create(Root, createAdapter(), { logger: false });
@@ -124,20 +124,15 @@ describe.each(adapters)('the module on %s', (_, createAdapter) => {
 
   it.each<[string, (app: INestApplication) => void, string, number]>([
     ['the global prefix', (host) => void host.setGlobalPrefix('api/v0'), '/api/v0/webhooks', 204],
+    ['the global prefix only', (host) => void host.setGlobalPrefix('api'), '/webhooks', 404],
     [
-      'the global prefix, not without it',
-      (host) => void host.setGlobalPrefix('api'),
-      '/webhooks',
-      404,
-    ],
-    [
-      'its exclusions',
+      'the exclusions of the global prefix',
       (host) => void host.setGlobalPrefix('api', { exclude: ['webhooks'] }),
       '/webhooks',
       204,
     ],
     [
-      'versions in the URI',
+      'URI versioning',
       (host) => void host.enableVersioning({ type: 0, defaultVersion: ['1', '2'] }),
       '/v2/webhooks',
       204,
@@ -151,7 +146,7 @@ describe.each(adapters)('the module on %s', (_, createAdapter) => {
     expect(seen).toHaveLength(status === 204 ? 1 : 0);
   });
 
-  it('works in a testing module, where the adapter comes late', async () => {
+  it('works in a testing module, which creates the adapter late', async () => {
     @Controller()
     class Own {
       @WebhookRoute('own')
@@ -174,7 +169,7 @@ describe.each(adapters)('the module on %s', (_, createAdapter) => {
     expect(seen).toHaveLength(2);
   });
 
-  it('refuses an event that its issuer may not send with 403', async () => {
+  it('answers 403 to an event that its issuer may not send', async () => {
     const { origin } = keep(
       await startApp(createAdapter(), {
         options: receiverOptions({
@@ -191,7 +186,7 @@ describe.each(adapters)('the module on %s', (_, createAdapter) => {
     });
   });
 
-  it('waits for its handlers at shutdown, and refuses new requests', async () => {
+  it('waits for its handlers at shutdown, and rejects new requests', async () => {
     let finish = (): void => undefined;
     const running = new Promise<void>((started) => {
       @Injectable()
@@ -223,7 +218,7 @@ describe.each(adapters)('the module on %s', (_, createAdapter) => {
     app = undefined;
   });
 
-  it('stops waiting at the deadline, and aborts the signal of the handler', async () => {
+  it("stops waiting at the deadline, and aborts the handler's signal", async () => {
     const clock = new TestClock();
     let aborted = false;
     const running = new Promise<void>((started) => {
@@ -270,7 +265,7 @@ describe('start-up', () => {
   const start = (options: WebhookModuleOptions, providers: Type[] = []): Promise<StartedApp> =>
     startApp(createAdapter(), { options, providers });
 
-  it('lists every fault of the options, with its remedy and without the secret', async () => {
+  it('lists every error in the options, with its remedy and without secrets', async () => {
     const error = await start({
       receiver: [
         { path: 'hooks/:id', issuers: [{ issuer: ISSUER, secret: 'short-secret' }] },
@@ -317,11 +312,11 @@ describe('start-up', () => {
       ],
       /"hooks" is taken by receiver "a"/,
     ],
-  ])('refuses %s', async (_name, receiver, message) => {
+  ])('fails with %s', async (_name, receiver, message) => {
     await expect(start({ receiver })).rejects.toThrow(message);
   });
 
-  it('refuses a handler that can never run', async () => {
+  it('fails with a handler that can never run', async () => {
     @Injectable()
     class Wrong {
       @OnWebhookEvent('order.created', { receiver: 'nowhere' })
@@ -337,7 +332,7 @@ describe('start-up', () => {
     expect(error.message).toMatch(/Wrong\.two: "\*" matches one segment.*"\*\*"/);
   });
 
-  it('Fastify refuses a GET route at the mounted path, which would answer HEAD', async () => {
+  it('fails on Fastify with a GET route at the mounted path, which would answer HEAD', async () => {
     @Controller('webhooks')
     class Page {
       @Get()
@@ -350,7 +345,7 @@ describe('start-up', () => {
     );
   });
 
-  it.each(adapters)('refuses a POST route at the mounted path on %s', async (_, make) => {
+  it.each(adapters)('fails with a POST route at the mounted path on %s', async (_, make) => {
     @Controller('webhooks')
     class Own {
       @Post()
@@ -361,7 +356,7 @@ describe('start-up', () => {
     );
   });
 
-  it('Express keeps such a GET route beside the receiver', async () => {
+  it('allows a GET route at the mounted path on Express', async () => {
     @Controller('webhooks')
     class Page {
       @Get()
@@ -380,7 +375,7 @@ describe('start-up', () => {
     await app.close();
   });
 
-  it('says once that the replay store protects one process', async () => {
+  it('warns once that the replay store protects one process only', async () => {
     const { app, logger } = await start(receiverOptions());
     await app.close();
 
@@ -389,7 +384,7 @@ describe('start-up', () => {
     );
   });
 
-  it('works without HTTP: a standalone application verifies requests from elsewhere', async () => {
+  it('works without HTTP: a standalone application verifies requests from another transport', async () => {
     @Module({ imports: [WebhookModule.forRoot(receiverOptions())], providers: [Everything] })
     class Root {}
     const context = await NestFactory.createApplicationContext(Root, {
@@ -412,7 +407,7 @@ describe('start-up', () => {
     await context.close();
   });
 
-  it('frees an event whose handler failed in WebhookVerifier.verify', async () => {
+  it('releases an event whose handler failed in WebhookVerifier.verify', async () => {
     @Module({ imports: [WebhookModule.forRoot(receiverOptions())] })
     class Root {}
     const context = await NestFactory.createApplicationContext(Root, { logger: false });

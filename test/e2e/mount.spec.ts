@@ -48,7 +48,7 @@ const start = async (
   options: StartOptions = {},
 ): Promise<StartedApp> => (started = await startApp(adapter, options));
 
-/** A feature module with a webhook module of its own. */
+/** A feature module with its own webhook module. */
 function feature(options: WebhookModuleOptions, providers: Type[] = []): Type {
   class Feature {}
   Module({ imports: [WebhookModule.forRoot({ ...options, isGlobal: false })], providers })(Feature);
@@ -56,7 +56,7 @@ function feature(options: WebhookModuleOptions, providers: Type[] = []): Type {
 }
 
 describe.each(adapters)('webhook modules on %s', (_, createAdapter) => {
-  it('say where their receivers are mounted', async () => {
+  it('log where their receivers are mounted', async () => {
     const { logger } = await start(createAdapter(), {
       configure: (app) => void app.setGlobalPrefix('api'),
     });
@@ -66,7 +66,7 @@ describe.each(adapters)('webhook modules on %s', (_, createAdapter) => {
     );
   });
 
-  it('refuse to share a path', async () => {
+  it('cannot share a path', async () => {
     await expect(
       start(createAdapter(), { imports: [feature(receiverOptions({ name: 'second' }))] }),
     ).rejects.toThrow(
@@ -74,7 +74,7 @@ describe.each(adapters)('webhook modules on %s', (_, createAdapter) => {
     );
   });
 
-  it('serve a path each', async () => {
+  it('each serve their own path', async () => {
     const { origin } = await start(createAdapter(), {
       imports: [feature(receiverOptions({ path: 'others' }))],
     });
@@ -86,7 +86,7 @@ describe.each(adapters)('webhook modules on %s', (_, createAdapter) => {
   it.each([
     ['receiver, then publisher', receiverOptions(), { publisher }],
     ['publisher, then receiver', { publisher }, receiverOptions()],
-  ])('refuse to be global twice: %s', async (_name, first, second) => {
+  ])('cannot both be global: %s', async (_name, first, second) => {
     await expect(
       start(createAdapter(), { options: first, imports: [WebhookModule.forRoot(second)] }),
     ).rejects.toThrow(/WebhookModule: 2 of them are global.*to one forRoot.*isGlobal: false/);
@@ -102,7 +102,7 @@ describe.each(adapters)('webhook modules on %s', (_, createAdapter) => {
     expect(app.get(Sales, { strict: false }).publisher).toBeInstanceOf(WebhookPublisher);
   });
 
-  it('leave the adapter as it was, with nothing but a publisher', async () => {
+  it('leave the adapter unchanged if there is only a publisher', async () => {
     const adapter = createAdapter();
     await start(adapter, { options: { publisher } });
 
@@ -111,7 +111,7 @@ describe.each(adapters)('webhook modules on %s', (_, createAdapter) => {
     );
   });
 
-  describe('refuse an endpoint without a receiver', () => {
+  describe('fail start-up for an endpoint without a receiver', () => {
     @Controller('own')
     class Unnamed {
       @WebhookRoute()
@@ -133,25 +133,25 @@ describe.each(adapters)('webhook modules on %s', (_, createAdapter) => {
 
     it.each<[string, Type, WebhookModuleOptions, string]>([
       [
-        'an unknown name',
+        'with an unknown name',
         Misnamed,
         { receiver: trusting },
         'Misnamed.receive: receiver "nope" is not configured (configured: "default")',
       ],
       [
-        'none named, of two',
+        'without a name, of two receivers',
         Unnamed,
         { receiver: two },
         'Unnamed.receive: receiver "default" is not configured (configured: "shop", "billing")',
       ],
       [
-        'no receiver at all',
+        'without any receiver',
         Unnamed,
         { publisher },
         'Unnamed.receive: receiver "default" is not configured (configured: none)',
       ],
       [
-        'a guarded route, none named, of two',
+        'with a guard and without a name, of two receivers',
         Guarded,
         { receiver: two },
         'Guarded.receive: receiver "default" is not configured',
@@ -168,7 +168,7 @@ describe.each(adapters)('webhook modules on %s', (_, createAdapter) => {
       });
     });
 
-    it('but not where a guard of the application chooses', async () => {
+    it("but not if the application's own guard selects the receiver", async () => {
       @Injectable()
       class Choosing extends WebhookGuard {
         protected override receiverName(): string {
@@ -189,7 +189,7 @@ describe.each(adapters)('webhook modules on %s', (_, createAdapter) => {
       expect((await post(origin, signedBody('{}'), { path: '/own' })).status).toBe(201);
     });
 
-    it('of the module that the controller sees', async () => {
+    it("in the webhook module of the controller's scope", async () => {
       class Feature {}
       Module({
         imports: [
@@ -216,11 +216,21 @@ describe.each(adapters)('webhook modules on %s', (_, createAdapter) => {
 
 describe('a mounted path on Express', () => {
   it.each<[string, Record<string, boolean>, string, number]>([
-    ['without case', {}, '/Webhooks', 204],
-    ['with a slash at the end', {}, '/webhooks/', 204],
-    ['with case, where the router has it', { 'case sensitive routing': true }, '/Webhooks', 404],
-    ['without a slash, where the router is strict', { 'strict routing': true }, '/webhooks/', 404],
-  ])('is compared as routes are: %s', async (_name, settings, path, status) => {
+    ['ignoring case', {}, '/Webhooks', 204],
+    ['ignoring a trailing slash', {}, '/webhooks/', 204],
+    [
+      'respecting case with case-sensitive routing',
+      { 'case sensitive routing': true },
+      '/Webhooks',
+      404,
+    ],
+    [
+      'respecting a trailing slash with strict routing',
+      { 'strict routing': true },
+      '/webhooks/',
+      404,
+    ],
+  ])('is matched like a route, %s', async (_name, settings, path, status) => {
     const instance = express();
     for (const [name, value] of Object.entries(settings)) instance.set(name, value);
     const { origin } = await start(new ExpressAdapter(instance));
@@ -230,7 +240,7 @@ describe('a mounted path on Express', () => {
     expect((await head(origin, signed())).status).toBe(204);
   });
 
-  it('is one path for two receivers that differ in case', async () => {
+  it('cannot differ from that of another receiver in case only', async () => {
     await expect(
       start(new ExpressAdapter(), {
         options: {
@@ -250,7 +260,7 @@ describe('middleware before a mounted path on Express', () => {
     await post(origin, signedBody('{}')),
   ];
 
-  it('is nothing, not even Express', async () => {
+  it('does not include that of Express itself', async () => {
     const { origin } = await start(new ExpressAdapter());
 
     for (const { status, headers } of await requests(origin)) {
@@ -259,7 +269,7 @@ describe('middleware before a mounted path on Express', () => {
     }
   });
 
-  it('is the middleware of an instance that the application made', async () => {
+  it("includes that of the application's own instance", async () => {
     const seen: string[] = [];
     const instance = express();
     instance.use((request, response, next) => {
@@ -275,11 +285,11 @@ describe('middleware before a mounted path on Express', () => {
     expect(seen).toEqual(['HEAD', 'POST', 'HEAD']);
   });
 
-  it("are the hooks of Nest's adapter", async () => {
+  it("includes the hooks of Nest's adapter", async () => {
     const seen: string[] = [];
     const adapter = new ExpressAdapter();
     adapter.setOnRequestHook((request, _response, next) => {
-      seen.push(`${request.method} comes`);
+      seen.push(`${request.method} arrives`);
       next();
     });
     adapter.setOnResponseHook((request, response) => {
@@ -289,10 +299,10 @@ describe('middleware before a mounted path on Express', () => {
     const statuses = (await requests(origin)).map(({ status }) => status);
 
     expect(statuses).toEqual([204, 204]);
-    expect(seen).toEqual(['HEAD comes', 'HEAD 204', 'POST comes', 'POST 204']);
+    expect(seen).toEqual(['HEAD arrives', 'HEAD 204', 'POST arrives', 'POST 204']);
   });
 
-  it('is the path of an application that Express is mounted in', async () => {
+  it('may be an outer Express application with a mount path', async () => {
     const instance = express();
     await start(new ExpressAdapter(instance));
     const outer = express();
@@ -309,7 +319,7 @@ describe('middleware before a mounted path on Express', () => {
   });
 });
 
-describe('versions that the path does not tell, on Express', () => {
+describe('versions that are not in the path, on Express', () => {
   const seen: unknown[] = [];
   const schemes: [string, VersioningOptions, (version: string) => Record<string, string>][] = [
     ['HEADER', { type: VersioningType.HEADER, header: 'X-Version' }, (v) => ({ 'x-version': v })],
@@ -352,29 +362,32 @@ describe('versions that the path does not tell, on Express', () => {
     it.each<[string, Type[]]>([
       ['the plain route first', [Plain, Hooks]],
       ['the webhook first', [Hooks, Plain]],
-    ])('lead to a route and to a webhook, each with its body: %s', async (_order, controllers) => {
-      seen.length = 0;
-      const { origin } = await start(new ExpressAdapter(), {
-        options: { receiver: trusting },
-        controllers,
-        configure: (app) => void app.enableVersioning(versioning),
-      });
-      const path = '/shared';
-      const webhook = { path, headers: asking('2') };
+    ])(
+      'select a plain route or a webhook route, each with its body: %s',
+      async (_order, controllers) => {
+        seen.length = 0;
+        const { origin } = await start(new ExpressAdapter(), {
+          options: { receiver: trusting },
+          controllers,
+          configure: (app) => void app.enableVersioning(versioning),
+        });
+        const path = '/shared';
+        const webhook = { path, headers: asking('2') };
 
-      const plain = await send(origin, { path, headers: asking('1'), body: '{"a":1}' });
-      expect(plain.json).toEqual({ got: { a: 1 } });
-      expect((await post(origin, signedBody('{ "b" : 2 }'), webhook)).status).toBe(204);
-      expect((await head(origin, signed({ data: { c: 3 } }), webhook)).status).toBe(204);
-      expect(seen).toEqual([{ b: 2 }, { c: 3 }]);
-    });
+        const plain = await send(origin, { path, headers: asking('1'), body: '{"a":1}' });
+        expect(plain.json).toEqual({ got: { a: 1 } });
+        expect((await post(origin, signedBody('{ "b" : 2 }'), webhook)).status).toBe(204);
+        expect((await head(origin, signed({ data: { c: 3 } }), webhook)).status).toBe(204);
+        expect(seen).toEqual([{ b: 2 }, { c: 3 }]);
+      },
+    );
   });
 
   it.each<[string, string | string[] | typeof VERSION_NEUTRAL]>([
-    ['the same', '2'],
-    ['one in common', ['1', '2']],
-    ['every one', VERSION_NEUTRAL],
-  ])('do not hide that a route would take the requests: %s', async (_name, version) => {
+    ['the same version', '2'],
+    ['one version in common', ['1', '2']],
+    ['a version-neutral route', VERSION_NEUTRAL],
+  ])('fail start-up if an earlier route takes the requests: %s', async (_name, version) => {
     @Controller({ version })
     class Earlier {
       @Post('shared')
@@ -389,7 +402,7 @@ describe('versions that the path does not tell, on Express', () => {
     ).rejects.toThrow(/POST \/shared: the route POST \/shared is registered earlier/);
   });
 
-  it('are not asked for where there is no webhook route', async () => {
+  it('are not extracted if there is no webhook route', async () => {
     let asked = 0;
     const { origin } = await start(new ExpressAdapter(), {
       controllers: [Plain],
@@ -406,7 +419,7 @@ describe('versions that the path does not tell, on Express', () => {
 });
 
 describe('WebhookModule without forRoot', () => {
-  it('says what to import', async () => {
+  it('throws an error that names the import', async () => {
     @Module({ imports: [WebhookModule] })
     class Root {}
 

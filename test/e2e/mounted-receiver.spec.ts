@@ -70,7 +70,7 @@ describe.each(adapters)('a receiver mounted on %s', (_, createAdapter) => {
     orders.seen = [];
   });
 
-  it('hands inline data of a HEAD request to its handler, validated', async () => {
+  it('passes the validated inline data of a HEAD request to its handler', async () => {
     const answer = await head(started.origin, signed({ data: { id: 'o1', total: 3 } }));
 
     expect(answer.status).toBe(204);
@@ -86,20 +86,20 @@ describe.each(adapters)('a receiver mounted on %s', (_, createAdapter) => {
     });
   });
 
-  it('hands a JSON body to its handler', async () => {
+  it('passes a JSON body to its handler', async () => {
     const answer = await post(started.origin, signedBody('{ "id": "o2", "total": 4 }'));
 
     expect(answer.status).toBe(204);
     expect(orders.seen[0]).toMatchObject(['created', { id: 'o2', total: 4 }, { method: 'POST' }]);
   });
 
-  it('hands parameters by decorator', async () => {
+  it('injects decorated parameters', async () => {
     await head(started.origin, signed({ event: 'order.updated', data: { id: 'o3' } }));
 
     expect(orders.seen).toEqual([['updated', 'o3', 'order.updated']]);
   });
 
-  it('hands another content type over as a Buffer', async () => {
+  it('passes a body of another content type as a Buffer', async () => {
     const bytes = Buffer.from([0, 255, 1, 254]);
     const answer = await post(started.origin, signedBody(bytes, { event: 'refund.a.b' }), {
       headers: { 'content-type': 'application/octet-stream' },
@@ -109,7 +109,7 @@ describe.each(adapters)('a receiver mounted on %s', (_, createAdapter) => {
     expect(orders.seen).toEqual([['money', 'refund.a.b', bytes, bytes]]);
   });
 
-  it('refuses data that does not validate with 422', async () => {
+  it('answers 422 to invalid data', async () => {
     const answer = await post(started.origin, signedBody('{"id":"o4","total":"many"}'));
 
     expect(answer.status).toBe(422);
@@ -120,14 +120,14 @@ describe.each(adapters)('a receiver mounted on %s', (_, createAdapter) => {
     expect(answer.headers['content-type']).toBe('application/problem+json');
   });
 
-  it('answers 500 for a failed handler, and runs it again for the same token', async () => {
+  it('answers 500 if a handler fails, and runs it again for the same token', async () => {
     const token = signed({ event: 'failing.always' });
 
     expect((await head(started.origin, token)).status).toBe(500);
     expect((await head(started.origin, token)).headers['webhook-error']).toBe('handler_failed');
   });
 
-  it('acknowledges a copy without handling it again', async () => {
+  it('acknowledges a duplicate without handling it again', async () => {
     const token = signed({ data: { id: 'o5', total: 1 } });
 
     const answers = [await head(started.origin, token), await head(started.origin, token)];
@@ -137,7 +137,7 @@ describe.each(adapters)('a receiver mounted on %s', (_, createAdapter) => {
     expect(orders.seen).toHaveLength(1);
   });
 
-  it('refuses a body that was changed, without burning the token', async () => {
+  it('rejects a changed body, and still accepts the token with the right one', async () => {
     const { token, body } = signedBody('{"id":"o6","total":1}');
     const tampered = Buffer.from(body.toString().replace('1}', '2}'));
 
@@ -148,7 +148,7 @@ describe.each(adapters)('a receiver mounted on %s', (_, createAdapter) => {
     expect((await post(started.origin, { token, body })).status).toBe(204);
   });
 
-  it('refuses an anonymous request before it reads the body', async () => {
+  it('rejects a request without a token before it reads the body', async () => {
     expect(await send(started.origin, { body: '{}' })).toMatchObject({
       status: 401,
       json: { code: 'missing_token' },
@@ -165,7 +165,7 @@ describe.each(adapters)('a receiver mounted on %s', (_, createAdapter) => {
     }
   });
 
-  it('leaves other routes as they were', async () => {
+  it('leaves other routes unchanged', async () => {
     expect(await send(started.origin, { path: '/api/echo', body: '{"a":1}' })).toMatchObject({
       status: 201,
       json: { got: { a: 1 } },

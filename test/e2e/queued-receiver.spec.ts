@@ -29,7 +29,7 @@ class Amount {
   @IsInt() amount!: number;
 }
 
-/** What the handlers have seen, and what they do. */
+/** Records the events of the handlers, and sets their behaviour. */
 @Injectable()
 class Work {
   readonly seen: WebhookEvent[] = [];
@@ -66,7 +66,7 @@ class Routes {
   }
 }
 
-/** A queue that can be told to fail, or not to answer. */
+/** A queue that can fail or not answer. */
 class ScriptedQueue extends InProcessQueue {
   failure: Error | undefined;
   gate: Gate | undefined;
@@ -106,7 +106,7 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
   beforeEach(() => start({ retry: { jitter: 0 } }));
   afterEach(() => receiver.app.close());
 
-  it('answers 202 before the handler is through', async () => {
+  it('answers 202 before the handler has finished', async () => {
     const gate = new Gate();
     work.do = () => gate.pass();
     const answer = await head(receiver.origin, signed());
@@ -118,7 +118,7 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
     expect(answer.headers['cache-control']).toBe('no-store');
   });
 
-  it('acknowledges a copy, and handles the event once', async () => {
+  it('acknowledges a duplicate, and handles the event once', async () => {
     const token = signed();
     const answers = [await head(receiver.origin, token), await head(receiver.origin, token)];
     await clock.advance(0);
@@ -128,7 +128,7 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
     expect(work.seen).toHaveLength(1);
   });
 
-  it('gives the handler all that it would have had at the door', async () => {
+  it('passes the same event to the handler as without a queue', async () => {
     const id = crypto.randomUUID();
     const input = { id, subject: 'order-7', data: { text: 'naïve \u0000 \ud83d\ude80', n: 1.5 } };
     await head(receiver.origin, signed(input));
@@ -161,7 +161,7 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
     ['JSON', 'application/json', Buffer.from('{"a":[1,"\\u0000"]}'), { a: [1, '\u0000'] }],
     ['octets', 'image/png', Buffer.from([0x89, 0, 255, 0xc3, 0x28]), undefined],
     ['10 megabytes', 'application/octet-stream', Buffer.alloc(10_000_000, '\u00e9'), undefined],
-  ])('keeps a body of %s as it came', async (_name, type, body, data) => {
+  ])('keeps a body of %s unchanged', async (_name, type, body, data) => {
     const token = signed({ hash: digest('sha256', body) });
     const answer = await post(
       receiver.origin,
@@ -174,12 +174,12 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
     expect(answer.status).toBe(202);
     expect((await event!.rawBody()).equals(body)).toBe(true);
     expect(event!.contentType).toBe(type);
-    // Compared as they are, ten megabytes that differ would be printed.
+    // Jest would print ten differing megabytes.
     const { data: seen } = event!;
     expect(Buffer.isBuffer(seen) ? seen.equals(body) : seen).toEqual(data ?? true);
   });
 
-  it('runs a handler that fails again, by the schedule', async () => {
+  it('retries a failed handler on schedule', async () => {
     work.do = ({ run }) => {
       if (run < 3) throw new Error('not yet');
     };
@@ -242,7 +242,7 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
     expect(await inbox.deadLetters()).toEqual([]);
   });
 
-  it('takes what the validation refuses for a failed handler', async () => {
+  it('treats invalid data as a failure of the handler', async () => {
     const token = signed({ event: 'order.amount', data: { amount: 'many' } });
     const answer = await head(receiver.origin, token);
     await clock.advance(0);
@@ -251,7 +251,7 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
     expect(receiver.logger.at('error').join('\n')).toContain('order.amount');
   });
 
-  it('refuses at the door what is no event, and what does not parse', async () => {
+  it('rejects an invalid token or body before it acknowledges', async () => {
     const forged = await head(receiver.origin, `${signed()}x`);
     const broken = await post(receiver.origin, signedBody('{"a":'));
     await clock.advance(0);
@@ -260,7 +260,7 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
     expect(work.seen).toEqual([]);
   });
 
-  it('has its routes handle before they answer', async () => {
+  it('handles events of @WebhookRoute before the answer', async () => {
     work.do = () => {
       throw new Error('seen by the sender');
     };
@@ -270,7 +270,7 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
     expect(work.seen).toHaveLength(1);
   });
 
-  it('answers 503 while its queue fails, and takes the event when it is sent again', async () => {
+  it('answers 503 while its queue fails, and accepts the event when it is sent again', async () => {
     const token = signed();
     queue.failure = new Error('connect ECONNREFUSED');
     const refused = await head(receiver.origin, token);
@@ -289,7 +289,7 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
     );
   });
 
-  it('answers 503 when its queue does not answer, and handles what it recorded late once', async () => {
+  it('answers 503 if its queue times out, and handles an event that was recorded late once', async () => {
     const token = signed();
     const gate = new Gate();
     queue.gate = gate;
@@ -313,7 +313,7 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
     );
   });
 
-  it('lets a handler end when it shuts down, and begins nothing new', async () => {
+  it('lets running handlers finish at shutdown', async () => {
     const gate = new Gate();
     work.do = () => gate.pass();
     await head(receiver.origin, signed());
@@ -326,7 +326,7 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
     expect(receiver.logger.lines.join('\n')).not.toContain('left unfinished');
   });
 
-  it('aborts a handler that does not end in time', async () => {
+  it('aborts a handler that does not finish in time', async () => {
     const gate = new Gate();
     work.do = () => gate.pass();
     await head(receiver.origin, signed());
@@ -345,7 +345,7 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
     );
   });
 
-  describe('with an event that no handler takes', () => {
+  describe('with an event without a handler', () => {
     it('drops it with a warning', async () => {
       const answer = await head(receiver.origin, signed({ event: 'refund.made' }));
 
@@ -354,7 +354,7 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
       expect(receiver.logger.at('warn').join('\n')).toContain('No handler for refund.made');
     });
 
-    it('refuses it where it was told to', async () => {
+    it("rejects it with unhandledEvent: 'reject'", async () => {
       await receiver.app.close();
       await start({ unhandledEvent: 'reject' });
       const answer = await head(receiver.origin, signed({ event: 'refund.made' }));
@@ -363,7 +363,7 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
       expect(queue.size).toBe(0);
     });
 
-    it('keeps one that was queued by a process that had a handler', async () => {
+    it('moves an event that was queued by a process with a handler to the dead letters', async () => {
       const [delivery] = [await queuedDelivery('refund.made')];
       await queue.enqueue([{ delivery, notBefore: clock.now() }]);
       await clock.advance(0);
@@ -375,7 +375,7 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
     });
   });
 
-  it('leaves alone what belongs to another, and says so', async () => {
+  it('leaves events of another receiver in the queue and logs them', async () => {
     const foreign = { ...(await queuedDelivery('order.created')), id: 'foreign' };
     const received = { ...foreign.received!, receiver: 'billing' };
     await queue.enqueue([{ delivery: { ...foreign, received }, notBefore: clock.now() }]);
@@ -386,7 +386,7 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
     expect(receiver.logger.at('error').join('\n')).toContain('of receiver "billing"');
   });
 
-  /** What the door makes of an event, whether there is a handler or not. */
+  /** Returns an event as the receiver enqueues it, whether it has a handler or not. */
   async function queuedDelivery(event: string): Promise<EnqueuedDelivery['delivery']> {
     const recorded: EnqueuedDelivery[] = [];
     const enqueue = queue.enqueue.bind(queue);
@@ -421,10 +421,10 @@ describe.each(adapters)('a queued event on %s', (_, create) => {
   });
   afterAll(() => receiver.app.close());
 
-  it('is not run again once its handler has committed it, though the queue hands it out', async () => {
+  it('is not handled again after its handler committed it, even if the queue repeats it', async () => {
     work.do = async (event) => {
       await event.commit('a transaction');
-      // As a crash would, as far as the queue is told.
+      // To the queue, this looks like a crash.
       throw new Error('after the commit');
     };
     const before = work.seen.length;
@@ -435,7 +435,7 @@ describe.each(adapters)('a queued event on %s', (_, create) => {
     expect(await receiver.app.get(WebhookInbox).deadLetters()).toEqual([]);
   });
 
-  it('waits, as the same run, where its lease was lost', async () => {
+  it('is deferred without counting a run if its lease is lost', async () => {
     let tries = 0;
     work.do = async (event) => event.commit(tries++ === 0 ? undefined : 'a transaction');
     const before = work.seen.length;
@@ -445,14 +445,14 @@ describe.each(adapters)('a queued event on %s', (_, create) => {
     expect(work.seen.slice(before).map(({ run }) => run)).toEqual([1, 1]);
   });
 
-  it('waits, as the same run, while the replay store is away', async () => {
+  it('is deferred without counting a run while the replay store is unavailable', async () => {
     work.do = () => {};
     const before = work.seen.length;
     const gate = new Gate();
     store.gate = gate;
     const answer = head(receiver.origin, signed());
     await gate.reached;
-    // Past the door; what reserves for the run finds it gone.
+    // The receiver has acknowledged the event; the reservation for the run then fails.
     store.gate = undefined;
     gate.open();
     store.failure = new Error('connect ECONNREFUSED');
@@ -469,8 +469,8 @@ describe.each(adapters)('a queued event on %s', (_, create) => {
     ).toHaveLength(1);
   });
 
-  it('is not given up once its handler has committed it, though that fails in the last run', async () => {
-    // The last one here: it moves the clock on by days.
+  it('is no dead letter if its handler commits it in the last run and then fails', async () => {
+    // Must be the last test, since it advances the clock by days.
     work.do = async (event) => {
       if (event.run === 10) await event.commit('a transaction');
       throw new Error('as ever');
@@ -485,7 +485,7 @@ describe.each(adapters)('a queued event on %s', (_, create) => {
   });
 });
 
-describe('the options of a receiver that acknowledges before it handles', () => {
+describe('a receiver that acknowledges before it handles', () => {
   const issuers = [{ issuer: ISSUER, secret: SECRET }];
   const queue = new InProcessQueue();
   const queued = { path: 'webhooks', issuers, acknowledge: 'queued', queue } as const;
@@ -500,26 +500,31 @@ describe('the options of a receiver that acknowledges before it handles', () => 
     ],
     ['no path', { receiver: { ...queued, path: undefined } }, 'receiver.path', /must be set/],
     [
-      'a queue that nothing is put into',
+      'a queue that is not used',
       { receiver: { ...queued, acknowledge: 'handled' } },
       'receiver.queue',
       /only applies with acknowledge: 'queued'/,
     ],
-    ['what is no queue', { receiver: { ...queued, queue: {} } }, 'receiver.queue', /WebhookQueue/],
     [
-      'another word',
+      'an object that is not a queue',
+      { receiver: { ...queued, queue: {} } },
+      'receiver.queue',
+      /WebhookQueue/,
+    ],
+    [
+      'an unknown value of acknowledge',
       { receiver: { ...queued, acknowledge: 'later' } },
       'receiver.acknowledge',
       /'handled' or 'queued'/,
     ],
     [
-      'a misspelt retry',
+      'a misspelled retry option',
       { receiver: { ...queued, retry: { attemps: 3 } } },
       'receiver.retry.attemps',
       /did you mean "attempts"/,
     ],
     [
-      'no attempt',
+      'zero attempts',
       { receiver: { ...queued, retry: { attempts: 0 } } },
       'receiver.retry.attempts',
       /from 1 to 1000/,
@@ -541,7 +546,7 @@ describe('the options of a receiver that acknowledges before it handles', () => 
       'receiver "b".queue',
       /is also the queue of receiver "a"/,
     ],
-  ])('refuse %s', async (_, options, path, message) => {
+  ])('fails start-up with %s', async (_, options, path, message) => {
     const [, create] = adapters[0]!;
     await expect(startApp(create(), { options })).rejects.toMatchObject({
       code: 'invalid_configuration',

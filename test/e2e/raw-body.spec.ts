@@ -38,7 +38,7 @@ class Neighbour {
   }
 }
 
-/** How an application may be set up to read bodies. */
+/** Ways to configure body parsing in an application. */
 interface Host {
   readonly nest?: NestApplicationOptions;
   readonly configure?: (app: INestApplication) => void;
@@ -59,7 +59,7 @@ const parsersOf = (app: INestApplication): FastifyParsers =>
   app.getHttpAdapter().getInstance() as FastifyParsers;
 
 const anyHost: [string, Host][] = [
-  ['as it comes', {}],
+  ['with defaults', {}],
   ['with rawBody', { nest: { rawBody: true } }],
   ['without a body parser', { nest: { bodyParser: false } }],
 ];
@@ -107,13 +107,13 @@ const GOOD: Outcome = [204, undefined];
 const json = 'application/json';
 const long = (length: number): string => JSON.stringify({ text: 'x'.repeat(length) });
 
-/** A body on the wire, and the expected data. */
+/** A body as sent, and the expected data. */
 interface Wire {
   readonly headers: readonly string[];
   readonly bytes: Buffer;
-  /** Default: it is handled. */
+  /** Default: the event is handled. */
   readonly expected?: Outcome;
-  /** Default: the bytes. */
+  /** Default: the bytes of the body. */
   readonly data?: unknown;
 }
 
@@ -146,7 +146,7 @@ const bodies: [string, Wire][] = [
   ['octets', of('application/octet-stream', Buffer.from([0, 255, 13, 10]))],
   ['a form', of('application/x-www-form-urlencoded', 'a=1&b=%20')],
   [
-    'a form in parts',
+    'a multipart form',
     of(
       'multipart/form-data; boundary=b',
       '--b\r\nContent-Disposition: form-data; name="a"\r\n\r\n1\r\n--b--\r\n',
@@ -177,7 +177,7 @@ describe.each(adapters)('a webhook route of an application on %s', (name, create
     });
     afterAll(() => Promise.all([started.app.close(), without.close()]));
 
-    it.each(bodies)('has the exact bytes of %s', async (_body, wire) => {
+    it.each(bodies)('gets the exact bytes of %s', async (_body, wire) => {
       const { headers, bytes, expected = GOOD, data } = wire;
       received.length = 0;
       const { token } = signedBody(bytes);
@@ -200,7 +200,7 @@ describe.each(adapters)('a webhook route of an application on %s', (name, create
       expect(outcome(answer)).toEqual(expected);
       if (expected !== GOOD) return expect(received).toEqual([]);
       expect(received).toHaveLength(1);
-      // Jest would compare two megabytes one by one.
+      // Jest compares buffers byte by byte, which is slow for two megabytes.
       expect(bytes.equals(await received[0]!.rawBody())).toBe(true);
       if (bytes.length > 0) expect(received[0]!.data).toEqual(data ?? bytes);
     });
@@ -212,7 +212,7 @@ describe.each(adapters)('a webhook route of an application on %s', (name, create
       ['2 MB of JSON', json, long(2e6)],
       ['text', 'text/plain', 'hello'],
       ['a form', 'application/x-www-form-urlencoded', 'a=1'],
-    ])('leaves %s of its neighbours to the application', async (_body, type, body) => {
+    ])('leaves %s on other routes to the application', async (_body, type, body) => {
       const sending = { path: '/neighbour', body, headers: { 'content-type': type } };
       const { port } = without.getHttpServer().address() as AddressInfo;
 
@@ -223,7 +223,7 @@ describe.each(adapters)('a webhook route of an application on %s', (name, create
     });
   });
 
-  it('leaves the application its own limits and refusals', async () => {
+  it("does not change the application's own limits and errors", async () => {
     const { app, origin } = await startApp(createAdapter(), { controllers: [Neighbour] });
     const statuses = await Promise.all(
       ['{"a":1}', '{"a":', long(2e6)].map(
@@ -236,7 +236,7 @@ describe.each(adapters)('a webhook route of an application on %s', (name, create
   });
 });
 
-/** The same application, but for the module. */
+/** The same application without the module. */
 async function startWithoutWebhooks(
   adapter: AbstractHttpAdapter,
   { nest, configure }: Required<Host>,

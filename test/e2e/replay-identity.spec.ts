@@ -18,7 +18,7 @@ class Handlers {
 
 const DATA = { number: 7, lines: [{ sku: 'a', count: 1 }], customer: { name: 'Ada', vip: true } };
 
-describe.each(adapters)('An event that comes again under %s', (_, create) => {
+describe.each(adapters)('an event that is sent again with the same id, on %s', (_, create) => {
   let started: StartedApp;
   let txn: string;
 
@@ -34,7 +34,7 @@ describe.each(adapters)('An event that comes again under %s', (_, create) => {
 
   it.each([
     [
-      'in the same words',
+      'byte for byte the same',
       '{"number":7,"lines":[{"sku":"a","count":1}],"customer":{"name":"Ada","vip":true}}',
     ],
     [
@@ -45,7 +45,7 @@ describe.each(adapters)('An event that comes again under %s', (_, create) => {
       'with other white space and escapes',
       '{\n  "number": 7.0,\n  "lines": [ { "sku": "\\u0061", "count": 1 } ],\n  "customer": { "name": "Ada", "vip": true }\n}\n',
     ],
-  ])('as a body, %s, is a duplicate', async (_how, body) => {
+  ])('is a duplicate if its body is %s', async (_how, body) => {
     const answer = await post(started.origin, signedBody(body, { txn }));
 
     expect(answer.status).toBe(204);
@@ -59,14 +59,14 @@ describe.each(adapters)('An event that comes again under %s', (_, create) => {
       '{"number":8,"lines":[{"sku":"a","count":1}],"customer":{"name":"Ada","vip":true}}',
     ],
     [
-      'a member more',
+      'an additional member',
       '{"number":7,"lines":[{"sku":"a","count":1}],"customer":{"name":"Ada","vip":true},"x":1}',
     ],
     [
-      'a member elsewhere',
+      'a member in another place',
       '{"number":7,"lines":[{"sku":"a","count":1}],"customer":{"name":"Ada"},"vip":true}',
     ],
-  ])('with %s is refused as replayed', async (_how, body) => {
+  ])('is rejected as replayed if its body has %s', async (_how, body) => {
     const answer = await post(started.origin, signedBody(body, { txn }));
 
     expect(answer.status).toBe(401);

@@ -19,7 +19,7 @@ import { ISSUER, startApp, type StartedApp } from '../fixtures/receiver-app.js';
 const DELIVERIES = 5_000;
 const IN_FLIGHT = 300;
 
-/** Keys as an application keeps them in its database. */
+/** Keys in an application's database. */
 class StoredKeys extends KeyProvider<readonly WebhookKey[]> {
   keys: readonly WebhookKey[] = [];
 
@@ -60,13 +60,13 @@ describe.each(adapters)('keys that rotate under load, on %s', (_, createAdapter)
   const clock = new TestClock();
   const trusted = new StoredIssuers();
   const signing = new StoredKeys();
-  /** How often each event was handled. */
+  /** Number of handler runs by event. */
   const handled = new Map<number, number>();
-  /** Every answer: by which key, and whether the request left after the third key was revoked. */
+  /** Every answer, with the key of its request and whether that was sent after the revocation of the third key. */
   const answers: { kid: string; status: number; afterRevocation: boolean }[] = [];
   let revoked = false;
-  /** Requests that have no answer yet. */
-  let travelling = 0;
+  /** Number of requests without an answer. */
+  let inFlight = 0;
   let receiver: StartedApp;
   let sender: StartedApp;
 
@@ -86,7 +86,7 @@ describe.each(adapters)('keys that rotate under load, on %s', (_, createAdapter)
     });
     sender = await startApp(createAdapter(), {
       options: {
-        // An axios of its own: the plain module has the one of the whole process.
+        // With its own Axios instance: the plain HttpModule uses that of the whole process.
         httpModule: HttpModule.register({}),
         clock,
         publisher: {
@@ -101,12 +101,12 @@ describe.each(adapters)('keys that rotate under load, on %s', (_, createAdapter)
     });
     const { interceptors } = sender.app.get(HttpService, { strict: false }).axiosRef;
     interceptors.request.use((request) => {
-      travelling++;
+      inFlight++;
       return Object.assign(request, { afterRevocation: revoked });
     });
     interceptors.response.use(
       (response) => {
-        travelling--;
+        inFlight--;
         const { headers, afterRevocation } = response.config as typeof response.config & {
           afterRevocation: boolean;
         };
@@ -115,7 +115,7 @@ describe.each(adapters)('keys that rotate under load, on %s', (_, createAdapter)
         return response;
       },
       (error: unknown) => {
-        travelling--;
+        inFlight--;
         throw error;
       },
     );
@@ -125,7 +125,7 @@ describe.each(adapters)('keys that rotate under load, on %s', (_, createAdapter)
     await receiver.app.close();
   });
 
-  /** Publishes with some hundred deliveries under way at any time, also when it returns. */
+  /** Publishes with some hundred deliveries in flight at any time, including when it returns. */
   async function publish(from: number, to: number): Promise<void> {
     const publisher = sender.app.get(WebhookPublisher);
     for (let number = from; number < to; number++) {
@@ -134,29 +134,29 @@ describe.each(adapters)('keys that rotate under load, on %s', (_, createAdapter)
     }
   }
 
-  /** Publishes what will be refused for now, until the first refusals have come back. */
-  async function publishUnheard(from: number, to: number): Promise<void> {
+  /** Publishes events that are rejected for now, and waits for the first rejection. */
+  async function publishUntilRejected(from: number, to: number): Promise<void> {
     const publisher = sender.app.get(WebhookPublisher);
     for (let number = from; number < to; number++) {
       await publisher.publish('order.created', { number });
     }
-    const refused = (): boolean => answers.some(({ status }) => status === 401);
-    for (let turn = 0; turn < 5_000 && !refused(); turn++) {
+    const isRejected = (): boolean => answers.some(({ status }) => status === 401);
+    for (let turn = 0; turn < 5_000 && !isRejected(); turn++) {
       await new Promise((resolve) => setImmediate(resolve));
     }
   }
 
-  /** Lets requests travel; and time pass, once none travels any more: they would run out of it. */
+  /** Waits for requests; advances the clock only while none is in flight, since it would time out. */
   async function untilHandled(count: number): Promise<void> {
     for (let idle = 0; handled.size < count && idle < 500; idle++) {
       await new Promise((resolve) => setImmediate(resolve));
-      if (travelling > 0) idle = 0;
+      if (inFlight > 0) idle = 0;
       else if (idle % 5 === 4) await clock.advance(60_000);
     }
   }
 
-  it(`loses none of ${DELIVERIES} deliveries and accepts nothing by a revoked key`, async () => {
-    // Two rotations by overlap: the receiver learns the new key first, and forgets the old one last.
+  it(`loses none of ${DELIVERIES} deliveries and accepts nothing with a revoked key`, async () => {
+    // Two rotations with overlap: the receiver adds the new key first and removes the old one last.
     await publish(0, 1_000);
     await trusted.replace(first, second);
     await signing.replace(first, second);
@@ -164,10 +164,10 @@ describe.each(adapters)('keys that rotate under load, on %s', (_, createAdapter)
     await trusted.replace(second, third);
     await signing.replace(second, third);
     await publish(2_000, 4_000);
-    // The third has leaked. Requests it has signed are under way, and more are about to leave.
+    // The third key has leaked. Requests that it signed are in flight, and more will be sent.
     await trusted.replace(second, fourth);
     revoked = true;
-    await publishUnheard(4_000, 4_200);
+    await publishUntilRejected(4_000, 4_200);
     await signing.replace(fourth);
     await publish(4_200, DELIVERIES);
     await untilHandled(DELIVERIES);
@@ -182,7 +182,7 @@ describe.each(adapters)('keys that rotate under load, on %s', (_, createAdapter)
     expect(new Set(late.map(({ status }) => status))).toEqual(new Set([401]));
   }, 120_000);
 
-  it('refuses what the revoked key signs, by its code', async () => {
+  it('rejects a token of the revoked key with its error code', async () => {
     const options = { issuer: ISSUER, key: third, clock };
     const { token } = await signWebhook('order.created', { number: -1 }, options);
     const answer = await send(receiver.origin, { method: 'HEAD', token });

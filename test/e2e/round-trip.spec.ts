@@ -64,7 +64,7 @@ describe.each(adapters)('from a publisher to a receiver on %s', (_, createAdapte
   });
   const to = (): string => `${receiver.origin}/webhooks`;
 
-  it('an object goes inline by HEAD, anything larger or other by POST', async () => {
+  it('a small object is sent inline by HEAD, everything else by POST', async () => {
     await startSender();
     const large = { rows: Array.from({ length: 10_000 }, (__, i) => ({ i, text: `row ${i}` })) };
     const csv = Buffer.from('id;name\n1;Ä\n');
@@ -90,7 +90,7 @@ describe.each(adapters)('from a publisher to a receiver on %s', (_, createAdapte
       'POST a.binary',
       'HEAD a.nothing',
     ]);
-    // Compared as text: a matcher walks five million bytes one by one.
+    // Compared as strings: a matcher compares five million bytes one by one.
     const text = (data: unknown): string =>
       Buffer.isBuffer(data) ? data.toString('latin1') : (JSON.stringify(data) ?? 'nothing');
     expect(
@@ -100,7 +100,7 @@ describe.each(adapters)('from a publisher to a receiver on %s', (_, createAdapte
     expect(seen.map(({ id }) => id)).toEqual(results.map(({ id }) => id));
   });
 
-  it('a failed attempt is repeated with another token for the same event', async () => {
+  it('a failed attempt is retried with a new token for the same event', async () => {
     await startSender({ retry: { schedule: ['0s', 1], jitter: 0 } });
     const settled = new Promise<void>((resolve) => (onSeen = resolve));
     failures = 2;
@@ -113,7 +113,7 @@ describe.each(adapters)('from a publisher to a receiver on %s', (_, createAdapte
     expect(seen[0]!.jti).not.toBe('evt-1');
   });
 
-  it('an event goes to every endpoint that wants it, once an id', async () => {
+  it('an event is sent to every subscribed endpoint, and handled once', async () => {
     await startSender({
       endpoints: [
         { id: 'all', url: to(), events: ['**'] },
@@ -152,7 +152,7 @@ describe('publishing', () => {
     return [testing.get(WebhookPublisher), transport];
   };
 
-  it('is kept by the in-memory transport, with the token read', async () => {
+  it('is recorded by the in-memory transport, with decoded tokens', async () => {
     const [publisher, transport] = await create({ issuer: ISSUER, secret: SECRET });
     transport.respondWith(({ event }) => (event === 'a.gone' ? 410 : 204));
 
@@ -170,7 +170,7 @@ describe('publishing', () => {
     expect(transport.sent).toEqual([]);
   });
 
-  it('without publisher options says what is missing', async () => {
+  it('without publisher options throws an error that names the missing option', async () => {
     const [publisher] = await create();
     for (const call of [
       () => publisher.publish('a.b'),
@@ -184,7 +184,7 @@ describe('publishing', () => {
     }
   });
 
-  it('takes HttpService from the HttpModule it is given', async () => {
+  it('uses the HttpService of the configured HttpModule', async () => {
     const { app } = await startApp(adapters[0]![1](), {
       options: {
         publisher: publisherOptions(),
@@ -198,7 +198,7 @@ describe('publishing', () => {
     await app.close();
   });
 
-  it('in production wants the queue to be chosen', async () => {
+  it('requires an explicit queue in production', async () => {
     const before = process.env['NODE_ENV'];
     process.env['NODE_ENV'] = 'production';
     try {
@@ -218,7 +218,7 @@ describe('publishing', () => {
 });
 
 describe('signWebhook', () => {
-  it.each(adapters)('makes requests that a receiver on %s takes', async (_, createAdapter) => {
+  it.each(adapters)('creates requests that a receiver on %s accepts', async (_, createAdapter) => {
     seen = [];
     failures = 0;
     const { app, origin } = await startApp(createAdapter(), { providers: [Everything] });

@@ -53,7 +53,7 @@ describe.each(adapters)('a sender and a receiver on %s that share no secret', (_
     events = [];
   });
 
-  /** A sender that serves its public keys, and a receiver that knows nothing but where. */
+  /** Starts a sender that serves its public keys, and a receiver that knows only their URL. */
   async function start(keys: StoredKeys): Promise<{ send(id: number): Promise<unknown> }> {
     const local = { allowHttp: true, allowedAddresses: ['127.0.0.1'] };
     const sender = await startApp(make(), {
@@ -73,7 +73,7 @@ describe.each(adapters)('a sender and a receiver on %s that share no secret', (_
   }
 
   it.each(Object.keys(PAIRS) as SignatureAlgorithm[])(
-    'understand each other by %s',
+    'exchange events signed with %s',
     async (alg) => {
       const { send } = await start(new StoredKeys([keyOf(alg, 'k1')]));
 
@@ -82,7 +82,7 @@ describe.each(adapters)('a sender and a receiver on %s that share no secret', (_
     },
   );
 
-  it('go on when the sender takes a new key, and the old one is worth nothing once it is gone', async () => {
+  it('continue when the sender rotates its key, and a removed key is no longer accepted', async () => {
     const [first, second] = [keyOf('ES256', 'k1'), keyOf('EdDSA', 'k2')];
     const keys = new StoredKeys([first]);
     const { send } = await start(keys);
@@ -90,7 +90,7 @@ describe.each(adapters)('a sender and a receiver on %s that share no secret', (_
 
     keys.keys = [first, second];
     await keys.refresh();
-    // The receiver has looked a moment ago, and does so again when its cooldown is over.
+    // The receiver has just fetched the keys, and fetches again only after its cooldown.
     await clock.advance(30_000);
     expect(await send(2)).toMatchObject({ status: 'delivered', receipt: { kid: 'k2' } });
 
@@ -100,7 +100,7 @@ describe.each(adapters)('a sender and a receiver on %s that share no secret', (_
     await send(3);
     keys.keys = [first];
     await keys.refresh();
-    // Within the cooldown the receiver does not look, and it has forgotten the key.
+    // Within its cooldown, the receiver does not fetch the keys, and the old key has been dropped.
     expect(await send(4)).toMatchObject({ status: 'scheduled', statusCode: 401 });
     expect(events.map(({ data }) => (data as { id: number }).id)).toEqual([1, 2, 3]);
   });

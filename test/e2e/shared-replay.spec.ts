@@ -11,7 +11,7 @@ import { send } from '../fixtures/http-client.js';
 import { receiverOptions, signed, startApp, type StartedApp } from '../fixtures/receiver-app.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 
-/** Counts over all replicas, as the database of an application would. */
+/** Counts over all replicas, like an application's database. */
 const handled = new Map<string, number>();
 
 @Injectable()
@@ -52,7 +52,7 @@ describeRedis.each(adapters)('two replicas on %s that share Redis', (_, make) =>
     for (const client of clients) client.disconnect();
   });
 
-  /** Repeats the event until it is acknowledged, as a sender does. */
+  /** Repeats the event until it is acknowledged, like a sender. */
   async function deliver(token: string): Promise<void> {
     for (let attempt = 0; attempt < 50; attempt++) {
       const answers = await Promise.all(
@@ -63,7 +63,7 @@ describeRedis.each(adapters)('two replicas on %s that share Redis', (_, make) =>
     throw new Error('the event was never acknowledged');
   }
 
-  it('handle each of 100 events once, though both get every copy and one in ten fails', async () => {
+  it('handle each of 100 events once, although both get every copy and one in ten fails', async () => {
     const ids = Array.from({ length: 100 }, () => randomBytes(8).toString('hex'));
     await Promise.all(
       ids.map(async (id, index) => deliver(signed({ data: { id, fails: index % 10 === 0 } }))),
@@ -72,15 +72,15 @@ describeRedis.each(adapters)('two replicas on %s that share Redis', (_, make) =>
     expect(ids.map((id) => handled.get(id))).toEqual(ids.map(() => 1));
   });
 
-  it('do not say that they protect one process only', () => {
+  it('do not warn that the store protects one process only', () => {
     for (const { logger } of replicas)
       expect(logger.lines.join('\n')).not.toContain('this process only');
   });
 });
 
-describe.each(adapters)('a replica on %s whose Redis is gone', (_, make) => {
+describe.each(adapters)('a replica on %s whose Redis is unreachable', (_, make) => {
   it('answers 503 and handles nothing', async () => {
-    // As clients do without their queue for offline times.
+    // Like a client without an offline queue.
     const refuse = async (): Promise<never> => {
       throw new Error('the connection is closed');
     };

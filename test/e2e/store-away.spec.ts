@@ -35,10 +35,10 @@ const STORES = [
     program: ownPostgres(),
     open: async (url: string): Promise<OpenStore> => {
       const pool = new Pool({ connectionString: url });
-      // A connection that breaks while nobody uses it.
+      // Without a listener, a broken idle connection would end the process.
       pool.on('error', () => {});
       const store = new PostgresReplayStore(pool, { timeout: '500ms' });
-      // It takes connections before it answers.
+      // The server accepts connections before it answers queries.
       await untilItWorks(async () => store.migrate());
       return { store, close: async () => pool.end() };
     },
@@ -57,7 +57,7 @@ async function untilItWorks(act: () => Promise<void>): Promise<void> {
 
 for (const { name, program } of STORES) {
   if (program === undefined)
-    process.stderr.write(`Skipped the tests that kill ${name}: its programs are not found.\n`);
+    process.stderr.write(`Skipped the tests that kill ${name}: its programs were not found.\n`);
 }
 
 const handled: string[] = [];
@@ -99,7 +99,7 @@ const cases = there.flatMap((store) =>
       const token = signed({ data: { id }, txn: id });
       return (await send(started.origin, { method: 'HEAD', token })).status;
     };
-    /** As a sender does: again, as long as it is told to come back. */
+    /** Sends the event, and repeats it while the answer asks for a retry, like a sender. */
     const deliverAtLast = async (id: string): Promise<number> => {
       let status = 503;
       while (status === 503 || status === 409) status = await deliver(id);
@@ -109,7 +109,7 @@ const cases = there.flatMap((store) =>
     it.each([
       ['is killed', async () => server.kill(), async () => server.restart()],
       ['is frozen', async () => server.freeze(), async () => server.thaw()],
-    ])('answers 503 while the server %s, and works when it is back', async (what, goes, comes) => {
+    ])('answers 503 while the server %s, and works again afterwards', async (what, goes, comes) => {
       const id = [name, adapter, what].join('-');
       expect(await deliverAtLast(`${id}-before`)).toBe(204);
       await goes();

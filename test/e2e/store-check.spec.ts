@@ -17,7 +17,7 @@ import { freePort } from '../fixtures/redis-process.js';
 import { describeWith } from '../fixtures/services.js';
 import { TestDatabase } from '../postgres/database.js';
 
-/** Starts an application and stops it; gives the faults that start-up failed with. */
+/** Starts and stops an application; returns the errors of a failed start-up. */
 async function faultsAtStart(
   options: WebhookModuleOptions,
   more: StartOptions = {},
@@ -91,7 +91,7 @@ describe('a store check', () => {
     expect(attempts).toBe(3);
   });
 
-  it('gives up on a store that stays away, and says how to start without it', async () => {
+  it('fails if a store stays unavailable, and explains how to start without it', async () => {
     const check = checkOf(async () => Promise.reject(unavailable));
     await expect(check.onApplicationBootstrap()).rejects.toMatchObject({
       cause: unavailable,
@@ -119,7 +119,7 @@ describe('a store check', () => {
     await expect(check.onApplicationBootstrap()).resolves.toBeUndefined();
   });
 
-  it('finds that a Redis server is unreachable', async () => {
+  it('detects an unreachable Redis server', async () => {
     const redis = new Redis(await freePort(), '127.0.0.1', {
       enableOfflineQueue: false,
       maxRetriesPerRequest: 0,

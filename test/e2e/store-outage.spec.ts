@@ -18,10 +18,10 @@ import {
   type StartedApp,
 } from '../fixtures/receiver-app.js';
 
-/** A store that is away from the moment a handler runs until the clock has reached a time. */
+/** A store that becomes unavailable when a handler runs, until the clock reaches a given time. */
 class OutageStore extends MemoryReplayStore {
   awayUntil = 0;
-  /** Milliseconds that it is away from the next handler on. */
+  /** Duration of the outage in milliseconds, from the next handler run. */
   outage = 0;
 
   constructor(readonly time: TestClock) {
@@ -85,7 +85,7 @@ afterEach(async () => started.app.close());
 
 interface Outage {
   readonly time: TestClock;
-  /** Sends the same event, and moves the time on until it is answered. */
+  /** Sends the same event, and advances the clock until it is answered. */
   readonly deliver: (path: string) => Promise<Answer>;
 }
 
@@ -121,47 +121,53 @@ async function startWithOutage(
   return { time, deliver };
 }
 
-describe.each(adapters)('a replay store on %s that is away when a handler ends', (_, make) => {
-  it.each(['/webhooks', '/route'])('records the event when it is back (%s)', async (path) => {
-    const { deliver } = await startWithOutage(make, 3_000);
-    expect((await deliver(path)).status).toBe(204);
+describe.each(adapters)(
+  'a replay store on %s that is unavailable when a handler finishes',
+  (_, make) => {
+    it.each(['/webhooks', '/route'])(
+      'records the event when it is available again (%s)',
+      async (path) => {
+        const { deliver } = await startWithOutage(make, 3_000);
+        expect((await deliver(path)).status).toBe(204);
 
-    const copy = await deliver(path);
-    expect([copy.status, copy.headers['webhook-duplicate'], handled]).toEqual([204, 'true', 1]);
-  });
+        const copy = await deliver(path);
+        expect([copy.status, copy.headers['webhook-duplicate'], handled]).toEqual([204, 'true', 1]);
+      },
+    );
 
-  it('records the event although the outage outlasted its lease', async () => {
-    const { deliver } = await startWithOutage(make, 8_000);
-    expect((await deliver('/webhooks')).status).toBe(204);
+    it('records the event even if the outage outlasts its lease', async () => {
+      const { deliver } = await startWithOutage(make, 8_000);
+      expect((await deliver('/webhooks')).status).toBe(204);
 
-    expect((await deliver('/webhooks')).headers['webhook-duplicate']).toBe('true');
-    expect(handled).toBe(1);
-  });
+      expect((await deliver('/webhooks')).headers['webhook-duplicate']).toBe('true');
+      expect(handled).toBe(1);
+    });
 
-  it.each(['/webhooks', '/route'])(
-    'answers 503 if it stays away, and the event can be repeated (%s)',
-    async (path) => {
-      const { deliver } = await startWithOutage(make, 60_000);
-      const answer = await deliver(path);
-      expect(answer.status).toBe(503);
-      expect(answer.headers['webhook-error']).toBe('store_unavailable');
-      expect(answer.headers['retry-after']).toBe('5');
-      expect(started.logger.at('warn').join('\n')).toContain(
-        'order.created (id order-1) was handled, but the replay store did not record it: its sender gets 503 and repeats it, and its handlers may run a second time',
-      );
+    it.each(['/webhooks', '/route'])(
+      'answers 503 if it stays unavailable, and the event can be repeated (%s)',
+      async (path) => {
+        const { deliver } = await startWithOutage(make, 60_000);
+        const answer = await deliver(path);
+        expect(answer.status).toBe(503);
+        expect(answer.headers['webhook-error']).toBe('store_unavailable');
+        expect(answer.headers['retry-after']).toBe('5');
+        expect(started.logger.at('warn').join('\n')).toContain(
+          'order.created (id order-1) was handled, but the replay store did not record it: its sender gets 503 and repeats it, and its handlers may run a second time',
+        );
 
-      store.current.outage = 0;
-      store.current.awayUntil = 0;
-      expect((await deliver(path)).status).toBe(204);
-      expect(handled).toBe(2);
-    },
-  );
-});
+        store.current.outage = 0;
+        store.current.awayUntil = 0;
+        expect((await deliver(path)).status).toBe(204);
+        expect(handled).toBe(2);
+      },
+    );
+  },
+);
 
-describe('a replay store that stays away', () => {
+describe('a replay store that stays unavailable', () => {
   const [, make] = adapters[0]!;
 
-  it('is reported for a guarded route, whose success is sent already', async () => {
+  it('is logged for a guarded route, whose answer has already been sent', async () => {
     const { deliver, time } = await startWithOutage(make, 60_000);
     expect((await deliver('/guarded')).status).toBe(201);
 

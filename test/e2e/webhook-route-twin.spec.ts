@@ -23,7 +23,7 @@ import {
 const handlerNames: string[] = [];
 const seen: unknown[] = [];
 
-/** What an OpenAPI document, a tracer or a log knows a route by. */
+/** Records the handler's name, by which an OpenAPI document, a tracer or a log identifies a route. */
 @Injectable()
 class NoteHandlerName implements NestInterceptor {
   intercept(context: ExecutionContext, next: CallHandler): ReturnType<CallHandler['handle']> {
@@ -65,7 +65,7 @@ describe.each(adapters)('the HEAD route of @WebhookRoute on %s', (_, createAdapt
   let started: StartedApp;
   afterEach(() => started.app.close());
 
-  it('has a name of its own, that no method of the controller has', async () => {
+  it('has its own name, which no method of the controller has', async () => {
     handlerNames.length = 0;
     started = await startApp(createAdapter(), { controllers: [Hooks] });
     const { origin } = started;
@@ -82,7 +82,7 @@ describe.each(adapters)('the HEAD route of @WebhookRoute on %s', (_, createAdapt
   it.each([
     ['order.created', 'first'],
     ['order.paid', 'second'],
-  ])('is no second handler of "%s"', async (event, method) => {
+  ])('is not a second handler of "%s"', async (event, method) => {
     seen.length = 0;
     started = await startApp(createAdapter(), { options: receiverOptions(), controllers: [Both] });
 
@@ -93,8 +93,8 @@ describe.each(adapters)('the HEAD route of @WebhookRoute on %s', (_, createAdapt
   });
 });
 
-describe('@OnWebhookEvent of no event', () => {
-  it('is refused where it stands', () => {
+describe('@OnWebhookEvent without an event', () => {
+  it('throws when it is applied', () => {
     const define = (): unknown => {
       class Handlers {
         @OnWebhookEvent([])

@@ -157,7 +157,7 @@ describe.each(adapters)('webhook routes of the application on %s', (_, createAda
     ['rawBody: true', { nest: { rawBody: true } }],
     ['bodyParser: false', { nest: { bodyParser: false } }],
     [
-      'parsers of its own',
+      "the application's own parsers",
       {
         configure: (app: INestApplication) => {
           const host = app as INestApplication & { useBodyParser(type: string, o?: object): void };
@@ -167,7 +167,7 @@ describe.each(adapters)('webhook routes of the application on %s', (_, createAda
         },
       },
     ],
-  ])('need no set-up of the host, and stand %s', async (_name, more) => {
+  ])('need no configuration of the application, and work with %s', async (_name, more) => {
     const { origin } = await start(more);
 
     const answer = await post(origin, signedBody('{ "b" : 1 }'), { path: '/hooks/billing/t' });
@@ -176,7 +176,7 @@ describe.each(adapters)('webhook routes of the application on %s', (_, createAda
     expect(seen).toEqual([['t', { b: 1 }, 'POST']]);
   });
 
-  it('leave a neighbouring route its body', async () => {
+  it('do not affect the body of other routes', async () => {
     const { origin } = await start();
 
     expect(await send(origin, { path: '/hooks/static/plain', body: '{"a":1}' })).toMatchObject({
@@ -185,7 +185,7 @@ describe.each(adapters)('webhook routes of the application on %s', (_, createAda
     });
   });
 
-  it('validate a DTO without any pipe of the host', async () => {
+  it('validate a DTO without a pipe of the application', async () => {
     const { origin } = await start();
 
     const bad = await post(origin, signedBody('{"amount":"1"}'), { path: '/hooks/amount' });
@@ -196,7 +196,7 @@ describe.each(adapters)('webhook routes of the application on %s', (_, createAda
     expect(seen[0]).toBeInstanceOf(Amount);
   });
 
-  it('have the data at @Body() too', async () => {
+  it('provide the data through @Body() too', async () => {
     const { origin } = await start();
     await head(origin, signed({ data: { inline: true } }), { path: '/hooks/body' });
 
@@ -216,7 +216,7 @@ describe.each(adapters)('webhook routes of the application on %s', (_, createAda
     expect((await send(origin, { path: '/hooks/billing/x' })).status).toBe(401);
   });
 
-  it('acknowledge a copy, and run a failed one again', async () => {
+  it('acknowledge a duplicate, and run a failed handler again', async () => {
     const { origin } = await start();
     const path = '/hooks/billing/t';
     const token = signed();
@@ -239,7 +239,7 @@ describe.each(adapters)('webhook routes of the application on %s', (_, createAda
     });
   });
 
-  it('honour global prefix and versions', async () => {
+  it('respect the global prefix and versions', async () => {
     const { origin } = await start({
       configure: (app) => {
         app.setGlobalPrefix('api');
@@ -253,7 +253,7 @@ describe.each(adapters)('webhook routes of the application on %s', (_, createAda
     expect(seen).toEqual([['t', [1], 'POST']]);
   });
 
-  it('are what a guard on a method or class makes of any route', async () => {
+  it('can be declared with the guard on a method or class', async () => {
     const { origin } = await start();
 
     expect(await send(origin, { path: '/hooks/guarded', body: '{}' })).toMatchObject({
@@ -269,7 +269,7 @@ describe.each(adapters)('webhook routes of the application on %s', (_, createAda
     expect(seen).toEqual([[{ g: 1 }, 'order.created'], { g: 2 }]);
   });
 
-  it('record a guarded event as handled when the answer was a success', async () => {
+  it('record a guarded event as handled if the answer is a success', async () => {
     const { origin } = await start();
     const request = signedBody('{"g":3}');
 
@@ -279,7 +279,7 @@ describe.each(adapters)('webhook routes of the application on %s', (_, createAda
     expect([copy.status, copy.headers['webhook-duplicate']]).toEqual([204, 'true']);
   });
 
-  it("free the event when the application's own guard refuses it", async () => {
+  it("release the event if the application's own guard rejects it", async () => {
     let refusing = true;
     @Injectable()
     class Sometimes implements CanActivate {
@@ -309,7 +309,7 @@ describe.each(adapters)('webhook routes of the application on %s', (_, createAda
     expect(seen).toEqual(['picky']);
   });
 
-  it('verify by the rules of the receiver that they name', async () => {
+  it('verify with the options of the receiver that they name', async () => {
     @Controller()
     class Billing {
       @WebhookRoute('invoices/:tenant', { receiver: 'billing' })
@@ -337,7 +337,7 @@ describe.each(adapters)('webhook routes of the application on %s', (_, createAda
     expect(seen).toEqual([['acme', 'billing']]);
   });
 
-  it('are guarded by global guards as any route of the application is', async () => {
+  it('run behind global guards, like every route of the application', async () => {
     @Injectable()
     class Closed implements CanActivate {
       canActivate(): boolean {
@@ -359,7 +359,7 @@ describe('at start-up', () => {
     }
   }
 
-  it('Express refuses a GET route that would answer the HEAD of a webhook', async () => {
+  it('Express fails with a GET route that would answer the HEAD of a webhook', async () => {
     const [, createAdapter] = adapters[0]!;
 
     await expect(

@@ -1,4 +1,4 @@
-/** An application without axios: `receive` starts a receiver, `publish` a publisher. Prints what happens, in one line. */
+/** An application without axios: `receive` starts a receiver, `publish` a publisher. Prints the result in one line. */
 import { register } from 'node:module';
 
 const refused = `export async function resolve(specifier, context, next) {

@@ -14,7 +14,7 @@ it('receives without axios', async () => {
   await expect(run('receive')).resolves.toBe('answers 401');
 });
 
-it('says at start-up that a publisher needs axios', async () => {
+it('reports at start-up that a publisher needs axios', async () => {
   await expect(run('publish')).resolves.toMatch(
     /^WebhookConfigurationError invalid_configuration: .*npm install axios @nestjs\/axios/,
   );
