@@ -207,7 +207,7 @@ describe.each(adapters)('the public keys on %s', (name, createAdapter) => {
     expect(of(byHead)).toEqual(of(byGet));
   });
 
-  it.each(['POST', 'PUT', 'PATCH', 'DELETE'])('refuse %s', async (method) => {
+  it.each(['POST', 'PUT', 'PATCH', 'DELETE'])('answer 405 to %s', async (method) => {
     await start();
     const answer = await get(PATH, {}, method);
 
