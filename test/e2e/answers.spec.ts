@@ -280,9 +280,9 @@ const scenarios: Record<WebhookSituation, Scenario> = {
   },
   validation_failed: {
     produce: ({ origin, method, path }) => {
-      const way = path === '/endpoint' ? '/endpoint/amount' : path;
+      const target = path === '/endpoint' ? '/endpoint/amount' : path;
       const invalid = signed({ event: 'order.amount', data: { amount: 'many' } });
-      return send(origin, { method, path: way, token: invalid });
+      return send(origin, { method, path: target, token: invalid });
     },
   },
   event_unhandled: {
@@ -303,8 +303,8 @@ const scenarios: Record<WebhookSituation, Scenario> = {
   handler_failed: { request: () => ({ token: signed({ event: 'order.failing' }) }) },
   application_refused: {
     produce: ({ origin, method, path }) => {
-      const way = path === '/endpoint' ? '/endpoint/guarded' : path;
-      return send(origin, { method, path: way, token: signed({ event: 'order.guarded' }) });
+      const target = path === '/endpoint' ? '/endpoint/guarded' : path;
+      return send(origin, { method, path: target, token: signed({ event: 'order.guarded' }) });
     },
   },
   payload_consumed: {
@@ -347,10 +347,10 @@ const scenarios: Record<WebhookSituation, Scenario> = {
 
 const cases = Object.entries(scenarios).flatMap(([situation, scenario]) =>
   entryPoints
-    .filter((way) => scenario.only === undefined || scenario.only === way)
-    .flatMap((way) =>
+    .filter((target) => scenario.only === undefined || scenario.only === target)
+    .flatMap((target) =>
       (scenario.methods ?? (['HEAD', 'POST'] as const)).map(
-        (method) => [situation as WebhookSituation, method, way] as const,
+        (method) => [situation as WebhookSituation, method, target] as const,
       ),
     ),
 );

@@ -34,13 +34,13 @@ class Own {
 
 describe.each(adapters)('the diagnostics channel on %s', (_, createAdapter) => {
   let started: StartedApp;
-  let told: string[];
+  let messages: string[];
   const listen = (message: unknown): void => {
     const { situation, status, event, unhandled } = message as Record<string, unknown>;
-    told.push([situation, status, event, unhandled ? 'unhandled' : ''].join(' ').trim());
+    messages.push([situation, status, event, unhandled ? 'unhandled' : ''].join(' ').trim());
   };
   beforeEach(async () => {
-    told = [];
+    messages = [];
     subscribe(WEBHOOK_RECEIVED_CHANNEL, listen);
     started = await startApp(createAdapter(), { providers: [Orders], controllers: [Own] });
   });
@@ -64,7 +64,7 @@ describe.each(adapters)('the diagnostics channel on %s', (_, createAdapter) => {
     await post(origin, signedBody('{}'), { path: '/own/guarded' });
     await send(origin, { path: '/own/guarded', body: '{}' });
 
-    expect(told).toEqual([
+    expect(messages).toEqual([
       'processed 204 order.created',
       'duplicate 204 order.created',
       'processed 204 unknown.event unhandled',

@@ -31,11 +31,11 @@ describe.each(adapters)(
     const sendAndGo = async (request: string): Promise<void> => {
       store.gate = new Gate();
       const [connection, socket] = await target.connectBothEnds();
-      const gone = new Promise((resolve) => socket.once('close', resolve));
+      const closed = new Promise((resolve) => socket.once('close', resolve));
       connection.write(request);
       await store.gate.reached;
       connection.reset();
-      await gone;
+      await closed;
       store.gate.open();
       store.gate = undefined;
     };
@@ -130,12 +130,12 @@ describe.each(adapters)(
       const accepted = once(app.getHttpServer() as EventEmitter, 'connection') as Promise<[Socket]>;
       const connection = await RawConnection.open(port);
       const [socket] = await accepted;
-      const gone = new Promise((resolve) => socket.once('close', resolve));
+      const closed = new Promise((resolve) => socket.once('close', resolve));
 
       connection.write(requestHead('POST', '/endpoint', [`Authorization: Bearer ${signed()}`]));
       await gate.reached;
       connection.reset();
-      await gone;
+      await closed;
       gate.open();
       await app.close();
 

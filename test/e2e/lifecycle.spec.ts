@@ -206,14 +206,14 @@ describe.each(adapters)('on %s', (_, createAdapter) => {
         return new Promise((resolve) => (finish = resolve));
       };
     });
-    const gone = httpRequest(`${origin}/slow`, {
+    const aborted = httpRequest(`${origin}/slow`, {
       method: 'HEAD',
       headers: { authorization: `Bearer ${token}` },
     });
-    gone.on('error', () => undefined);
-    gone.end();
+    aborted.on('error', () => undefined);
+    aborted.end();
     await entered;
-    gone.destroy();
+    aborted.destroy();
     await turn();
 
     expect((await head(origin, token, { path: '/slow' })).status).toBe(409);

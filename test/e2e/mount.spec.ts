@@ -403,18 +403,18 @@ describe('versions that are not in the path, on Express', () => {
   });
 
   it('are not extracted if there is no webhook route', async () => {
-    let asked = 0;
+    let extracted = 0;
     const { origin } = await start(new ExpressAdapter(), {
       controllers: [Plain],
       configure: (app) =>
         void app.enableVersioning({
           type: VersioningType.CUSTOM,
-          extractor: () => String(++asked),
+          extractor: () => String(++extracted),
         }),
     });
 
     await send(origin, { path: '/shared', body: '{}' });
-    expect(asked).toBe(1);
+    expect(extracted).toBe(1);
   });
 });
 

@@ -114,11 +114,11 @@ const cases = there.flatMap((store) =>
       expect(await deliverAtLast(`${id}-before`)).toBe(204);
       await goes();
       const answers = [await deliver(id), await deliver(id)];
-      const meanwhile = [...handled];
+      const duringOutage = [...handled];
       await comes();
 
       expect(answers).toEqual([503, 503]);
-      expect(meanwhile).not.toContain(id);
+      expect(duringOutage).not.toContain(id);
       expect(await deliverAtLast(id)).toBe(204);
       expect(handled.filter((each) => each === id)).toHaveLength(1);
     });
