@@ -11,8 +11,6 @@ const PROOF_FILES = '/test/.+\\.proof\\.spec\\.ts$';
 
 const shared: Project = {
   testEnvironment: 'node',
-  // Ends a test that hangs; wide enough for a busy machine, because no test measures time.
-  testTimeout: 60_000,
   extensionsToTreatAsEsm: ['.ts'],
   moduleNameMapper: {
     '^nestjs-webhook-token$': '<rootDir>/lib/index.ts',
@@ -30,6 +28,10 @@ const ignored = (folders: readonly string[]): string[] =>
 
 const config: Config = {
   rootDir: '.',
+  // Ends a test that hangs; wide enough for a busy machine, because no test measures time.
+  testTimeout: 60_000,
+  // A test waits more than it computes, so even two cores run two files at once.
+  maxWorkers: '100%',
   globalTeardown: '<rootDir>/test/fixtures/left-open.ts',
   coverageProvider: 'v8',
   collectCoverageFrom: ['lib/**/*.ts'],

@@ -14,12 +14,12 @@ import {
 import { drizzle } from 'drizzle-orm/node-postgres';
 import { ClsModule } from 'nestjs-cls';
 import {
-  WebhookQueue,
   InProcessQueue,
   OnWebhookDelivery,
   WebhookModule,
   WebhookPublisher,
 } from 'nestjs-webhook-token';
+import { WebhookQueue } from 'nestjs-webhook-token/ports';
 import { PgBossQueue } from 'nestjs-webhook-token/postgres';
 import { Pool } from 'pg';
 
