@@ -17,20 +17,20 @@ class WebhookHttpModule {}
 export async function webhookHttpModule(
   httpModule: Type | DynamicModule | undefined,
 ): Promise<DynamicModule> {
-  const exports = [WEBHOOK_HTTP];
+  const exported = [WEBHOOK_HTTP];
   try {
     const { HttpModule, HttpService } = await import('@nestjs/axios');
     return {
       module: WebhookHttpModule,
       imports: [httpModule ?? HttpModule],
       providers: [{ provide: WEBHOOK_HTTP, useExisting: HttpService }],
-      exports,
+      exports: exported,
     };
   } catch (cause) {
     return {
       module: WebhookHttpModule,
       providers: [{ provide: WEBHOOK_HTTP, useValue: missingAxios(cause) }],
-      exports,
+      exports: exported,
     };
   }
 }
