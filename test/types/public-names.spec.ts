@@ -19,7 +19,7 @@ function namesOf(entry: string): string[] {
 }
 
 const APPLICATION = `
-  WebhookModule WebhookModuleOptions WebhookOptionsFactory OnWebhookEvent WebhookRoute
+  defineEvents InferEvents WebhookModule WebhookModuleOptions WebhookOptionsFactory OnWebhookEvent WebhookRoute
   WebhookContext WebhookData WebhookEvent WebhookGuard WebhookVerifier WebhookException
   WebhookInbox WebhookPublisher PublishResult SendResult SignedWebhookRequest
   WebhookErrorFilter WebhookEndpoints WebhookDeliveries WebhookJwks OnWebhookDelivery

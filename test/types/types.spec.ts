@@ -37,11 +37,11 @@ function compile(folder: string): Report[] {
 describe('typed events', () => {
   it('accept correct uses of declared events and reject wrong ones', () => {
     expect(compile('declared')).toEqual([]);
-  }, 60_000);
+  });
 
   it('accept every name and all data if no event is declared', () => {
     expect(compile('undeclared')).toEqual([]);
-  }, 60_000);
+  });
 });
 
 describe('wrong events and data', () => {
@@ -49,7 +49,7 @@ describe('wrong events and data', () => {
 
   beforeAll(() => {
     reports = compile('wrong');
-  }, 60_000);
+  });
 
   it('cause a compiler error on every wrong line and on no other', () => {
     const lines = readFileSync(join(import.meta.dirname, 'wrong/wrong.ts'), 'utf8').split('\n');

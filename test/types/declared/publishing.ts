@@ -72,6 +72,9 @@ export type Names = All<
       | 'user.joined'
       | 'price.set'
       | 'note.left'
+      | 'invoice.paid'
+      | 'invoice.sent'
+      | 'invoice.archived'
     >,
     Same<WebhookEventsMatching<'order.created'>, 'order.created'>,
     Same<WebhookEventsMatching<'order.*'>, 'order.created' | 'order.cancelled'>,

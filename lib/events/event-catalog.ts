@@ -1,0 +1,263 @@
+import { type ConfigurationFault, WebhookConfigurationError } from '../errors/webhook.error.js';
+import { ConfigurationFaults } from '../options/configuration-faults.js';
+import { checkShape, isOptions, nearestWord, type OptionShape } from '../options/option-shape.js';
+import { eventNameRule, isEventName, matchesEvent } from '../token/event-name.js';
+import type { MaybePromise } from '../token/maybe-promise.js';
+import {
+  checkWithDto,
+  checkWithSchema,
+  type DataIssue,
+  type DtoClass,
+  type StandardSchema,
+} from './data-checks.js';
+
+/** A JSON Schema, draft 2020-12. */
+export type JsonSchema = Readonly<Record<string, unknown>>;
+
+/** What an application says about one of its events. */
+export interface WebhookEventDefinition<Data = unknown> {
+  /** Checks the data as it is sent, in JSON: a schema of zod, valibot, arktype or another Standard Schema library. */
+  readonly schema?: StandardSchema<Data> | undefined;
+  /** A class with the decorators of class-validator, instead of `schema`. */
+  readonly dto?: DtoClass<Data> | undefined;
+  /** Documents the data, if the schema's library cannot convert it; it checks nothing. */
+  readonly jsonSchema?: JsonSchema | undefined;
+  readonly description?: string | undefined;
+  /** Checked at start-up. The first one is the data of `endpoints.test(id, { event })`. */
+  readonly examples?: readonly NoInfer<Data>[] | undefined;
+  /** For the documentation. */
+  readonly version?: string | undefined;
+  /** Whether receivers should move to another event, or a sentence that says to which. */
+  readonly deprecated?: boolean | string | undefined;
+}
+
+/** The events that {@link defineEvents} defined, name to data, for `interface WebhookEventMap extends InferEvents<typeof events> {}`. */
+export type InferEvents<Events extends WebhookEventCatalog> =
+  Events extends WebhookEventCatalog<infer Map> ? Map : never;
+
+/**
+ * Defines events once: their types, the checks of their data, and their documentation.
+ *
+ * ```ts
+ * export const events = defineEvents({
+ *   'order.created': { schema: z.object({ id: z.string() }), examples: [{ id: 'o-1' }] },
+ * });
+ *
+ * declare module 'nestjs-webhook-token' {
+ *   interface WebhookEventMap extends InferEvents<typeof events> {}
+ * }
+ *
+ * WebhookModule.forRoot({ events, … })
+ * ```
+ *
+ * @throws {@link WebhookConfigurationError} with every fault
+ */
+export function defineEvents<Map extends object>(definitions: {
+  readonly [Name in keyof Map]: WebhookEventDefinition<Map[Name]>;
+}): WebhookEventCatalog<Map> {
+  return new WebhookEventCatalog<Map>(definitions);
+}
+
+type Definitions = Readonly<Record<string, WebhookEventDefinition>>;
+
+/** The events that an application has defined. */
+export class WebhookEventCatalog<out Map = unknown> {
+  /** For the compiler only. */
+  declare readonly '~events'?: Map;
+  private readonly definitions: ReadonlyMap<string, WebhookEventDefinition>;
+
+  /** @internal */
+  constructor(definitions: Definitions) {
+    const faults: ConfigurationFault[] = [];
+    if (!isOptions(definitions)) {
+      const message = "must be an object: { 'order.created': { schema } }";
+      throw new WebhookConfigurationError([{ path: 'events', message }]);
+    }
+    for (const [name, definition] of Object.entries(definitions)) {
+      checkDefinition(name, definition, new ConfigurationFaults(`events["${name}"]`, faults));
+    }
+    if (faults.length > 0) throw new WebhookConfigurationError(faults);
+    this.definitions = new Map(Object.entries(definitions));
+  }
+
+  /** The names of the events. */
+  get names(): readonly string[] {
+    return [...this.definitions.keys()];
+  }
+
+  /** The DTO classes of the events, for the option `extraModels` of `SwaggerModule.createDocument`. */
+  get dtos(): DtoClass[] {
+    return [...new Set([...this.definitions.values()].flatMap(({ dto }) => dto ?? []))];
+  }
+
+  /** The definition of an event; `undefined` if it has none. */
+  find(name: string): WebhookEventDefinition | undefined {
+    return this.definitions.get(name);
+  }
+
+  /**
+   * The JSON Schema (draft 2020-12) of an event's data: the one that the definition has, or else the one that the schema's library
+   * makes by Standard JSON Schema.
+   *
+   * @returns `undefined` if the event has neither schema nor DTO
+   * @throws {@link WebhookConfigurationError} for an event that is not defined, and for a schema that cannot be converted
+   */
+  jsonSchema(name: string): JsonSchema | undefined {
+    const definition = this.find(name);
+    if (definition === undefined) {
+      throw new WebhookConfigurationError([{ path: 'events', message: this.unknown(name) }]);
+    }
+    const { schema, dto, jsonSchema } = definition;
+    if (jsonSchema !== undefined || (schema === undefined && dto === undefined)) return jsonSchema;
+    const path = `events["${name}"]`;
+    const converter = schema?.['~standard'].jsonSchema;
+    if (converter === undefined) {
+      const what = schema === undefined ? 'a DTO' : `${schema['~standard'].vendor}'s schema`;
+      throw new WebhookConfigurationError([
+        { path, message: `${what} cannot be converted to JSON Schema; set jsonSchema beside it` },
+      ]);
+    }
+    try {
+      const { $schema: _dialect, ...converted } = converter.input({ target: 'draft-2020-12' });
+      return converted;
+    } catch (cause) {
+      const message =
+        'cannot be converted to JSON Schema, see the cause; set jsonSchema beside it, or use types that JSON has';
+      throw new WebhookConfigurationError([{ path: `${path}.schema`, message }], { cause });
+    }
+  }
+
+  /**
+   * Checks an event's data, as JSON or bytes.
+   *
+   * @returns what is wrong; nothing for an event without schema and DTO, and for one that is not defined
+   * @hidden
+   */
+  check(name: string, data: unknown): MaybePromise<readonly DataIssue[]> {
+    const { schema, dto } = this.find(name) ?? {};
+    if (schema !== undefined) return checkWithSchema(data, schema);
+    return dto === undefined ? [] : checkWithDto(data, dto);
+  }
+
+  /** Whether an event's data is checked. */
+  checks(name: string): boolean {
+    const { schema, dto } = this.find(name) ?? {};
+    return schema !== undefined || dto !== undefined;
+  }
+
+  /**
+   * What is wrong with a subscription to a valid name or pattern: it matches no event.
+   *
+   * @hidden
+   */
+  subscriptionFault(pattern: string): string | undefined {
+    if (pattern === '**' || this.names.some((name) => matchesEvent(pattern, name)))
+      return undefined;
+    const isPattern = pattern.includes('*');
+    const parents = isPattern ? this.names.map((name) => name.replace(/[^.]+$/, '*')) : [];
+    const meant = nearestWord(pattern, [...this.names, ...parents]);
+    return `"${pattern}" matches no defined event; ${this.remedy(meant)}`;
+  }
+
+  /**
+   * The message for an event that is not defined.
+   *
+   * @hidden
+   */
+  unknown(name: string): string {
+    const meant = nearestWord(name, this.names);
+    return `"${name}" is not a defined event; ${this.remedy(meant)}`;
+  }
+
+  /**
+   * The faults of the examples: each must pass the check of its event.
+   *
+   * @hidden
+   */
+  async exampleFaults(): Promise<ConfigurationFault[]> {
+    const faults: ConfigurationFault[] = [];
+    for (const [name, { examples = [], dto }] of this.definitions) {
+      const path = `events["${name}"]`;
+      if (dto !== undefined && !(await hasClassValidator())) {
+        const message =
+          'is checked by class-validator: run "npm install class-validator class-transformer"';
+        faults.push({ path: `${path}.dto`, message });
+        continue;
+      }
+      for (const [index, example] of examples.entries()) {
+        const issues = await this.check(name, asJson(example));
+        if (issues.length === 0) continue;
+        const message = `is not valid data of the event: ${constraintsOf(issues)}`;
+        faults.push({ path: `${path}.examples[${index}]`, message });
+      }
+    }
+    return faults;
+  }
+
+  private remedy(meant: string | undefined): string {
+    if (meant !== undefined) return `did you mean "${meant}"?`;
+    const shown = this.names.slice(0, MOST_SHOWN).join(', ');
+    const more = this.names.length > MOST_SHOWN ? ', …' : '';
+    return `use one of ${shown}${more}, or add it to defineEvents`;
+  }
+}
+
+/** Names that a message lists. */
+const MOST_SHOWN = 10;
+
+/** Lists the constraints that data fails, for a message that must not quote the data. */
+export function constraintsOf(issues: readonly DataIssue[]): string {
+  return [...new Set(issues.map(({ constraint }) => constraint))].join(', ');
+}
+
+/** A value as its receiver gets it. */
+export function asJson(value: unknown): unknown {
+  return value === undefined || value instanceof Uint8Array
+    ? value
+    : JSON.parse(JSON.stringify(value));
+}
+
+const isText = (value: unknown): boolean => typeof value === 'string' && value !== '';
+
+const DEFINITION: OptionShape<WebhookEventDefinition> = {
+  schema: {
+    holds: (value) =>
+      typeof (value as Partial<StandardSchema> | null)?.['~standard']?.validate === 'function',
+    message:
+      'must be a Standard Schema, such as z.object({ … }); pass a JSON Schema as jsonSchema, and a class as dto',
+  },
+  dto: {
+    holds: (value) => typeof value === 'function' && value.prototype !== undefined,
+    message: 'must be a class; pass a schema as schema',
+  },
+  jsonSchema: { holds: isOptions, message: 'must be a JSON Schema object' },
+  description: { holds: isText, message: 'must be a non-empty string' },
+  examples: { holds: Array.isArray, message: 'must be a list' },
+  version: { holds: isText, message: "must be a non-empty string, such as '2'" },
+  deprecated: {
+    holds: (value) => typeof value === 'boolean' || isText(value),
+    message: 'must be a boolean, or a sentence that names the replacement',
+  },
+};
+
+function checkDefinition(name: string, definition: unknown, faults: ConfigurationFaults): void {
+  if (!isEventName(name, 'swt-draft-00')) {
+    return faults.add('', `the name must be ${eventNameRule('swt-draft-00')}`);
+  }
+  if (!isOptions(definition)) {
+    return faults.add('', 'must be an object: { schema, description, examples }');
+  }
+  const { schema, dto } = checkShape<WebhookEventDefinition>(definition, DEFINITION, faults);
+  faults.require(
+    schema === undefined || dto === undefined,
+    'dto',
+    'cannot be combined with schema: remove one of them',
+  );
+}
+
+async function hasClassValidator(): Promise<boolean> {
+  return Promise.all([import('class-validator'), import('class-transformer')]).then(
+    () => true,
+    () => false,
+  );
+}

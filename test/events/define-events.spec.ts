@@ -1,0 +1,114 @@
+import { describe, expect, it } from '@jest/globals';
+import { Test } from '@nestjs/testing';
+import { IsString } from 'class-validator';
+import { z } from 'zod';
+import {
+  defineEvents,
+  WebhookConfigurationError,
+  WebhookModule,
+  type WebhookModuleOptions,
+} from '../../lib/index.js';
+
+class Refund {
+  @IsString() id!: string;
+}
+
+function faultsOf(error: unknown): unknown {
+  return error instanceof WebhookConfigurationError
+    ? error.faults.map(({ path, message }) => `${path}: ${message}`)
+    : error;
+}
+
+async function startFaults(options: WebhookModuleOptions): Promise<unknown> {
+  const publisher = {
+    issuer: 'https://shop.example',
+    secret: 'a-secret-of-32-bytes-for-this-test',
+  };
+  const imports = [WebhookModule.forRoot({ publisher, ...options })];
+  return Test.createTestingModule({ imports })
+    .compile()
+    .then(async (module) => module.close(), faultsOf);
+}
+
+describe('defineEvents', () => {
+  it('reports every fault with its remedy', () => {
+    let faults: unknown;
+    try {
+      const definitions: object = {
+        'order created': {},
+        'order.created': { shema: z.string() },
+        'order.paid': { schema: z.string(), dto: Refund },
+        'order.sent': { schema: Refund, examples: {}, deprecated: 1 },
+        'order.lost': null,
+      };
+      defineEvents(definitions as never);
+    } catch (error) {
+      faults = faultsOf(error);
+    }
+
+    expect(faults).toEqual([
+      expect.stringMatching(/^events\["order created"\]: the name must be one or more segments/),
+      'events["order.created"].shema: unknown option; did you mean "schema"?',
+      'events["order.paid"].dto: cannot be combined with schema: remove one of them',
+      expect.stringMatching(
+        /^events\["order.sent"\]\.schema: must be a Standard Schema, .* a class as dto$/,
+      ),
+      'events["order.sent"].examples: must be a list',
+      expect.stringContaining('events["order.sent"].deprecated: must be a boolean'),
+      'events["order.lost"]: must be an object: { schema, description, examples }',
+    ]);
+  });
+
+  it('converts a schema to JSON Schema, and prefers one that is set', () => {
+    const jsonSchema = { type: 'object' };
+    const events = defineEvents({
+      'order.created': { schema: z.object({ id: z.string() }) },
+      'refund.paid': { dto: Refund, jsonSchema },
+      'order.archived': {},
+    });
+
+    expect(events.jsonSchema('order.created')).toEqual({
+      type: 'object',
+      properties: { id: { type: 'string' } },
+      required: ['id'],
+    });
+    expect(events.jsonSchema('refund.paid')).toBe(jsonSchema);
+    expect(events.jsonSchema('order.archived')).toBeUndefined();
+    expect(() => events.jsonSchema('order.craeted')).toThrow('did you mean "order.created"?');
+  });
+});
+
+describe('start-up with defined events', () => {
+  it('fails for an example that its definition refuses', async () => {
+    const events = defineEvents({
+      'order.created': { schema: z.object({ id: z.uuid() }), examples: [{ id: 'o-1' }] },
+      'refund.paid': { dto: Refund, examples: [{ id: 'r-1' }, { id: 7 as never }] },
+    });
+
+    expect(await startFaults({ events })).toEqual([
+      'events["order.created"].examples[0]: is not valid data of the event: id invalid_format',
+      'events["refund.paid"].examples[1]: is not valid data of the event: id isString',
+    ]);
+  });
+
+  it('fails for a configured endpoint that subscribes to no defined event', async () => {
+    const endpoint = { id: 'crm', url: 'https://crm.example/hooks', events: ['order.craeted'] };
+    const publisher = {
+      issuer: 'https://shop.example',
+      secret: 'a-secret-of-32-bytes-for-this-test',
+      endpoints: [endpoint],
+    };
+
+    expect(await startFaults({ events: defineEvents({ 'order.created': {} }), publisher })).toEqual(
+      [
+        'publisher.endpoints[0].events[0]: "order.craeted" matches no defined event; did you mean "order.created"?',
+      ],
+    );
+  });
+
+  it('fails for events that defineEvents has not made', async () => {
+    expect(await startFaults({ events: { 'order.created': {} } as never })).toEqual([
+      'events: must be the result of defineEvents',
+    ]);
+  });
+});
