@@ -1,13 +1,32 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
-import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
 import { Controller, Injectable, Post, UseGuards } from '@nestjs/common';
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
 import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
-import { WEBHOOK_RECEIVED_CHANNEL } from '../../lib/receiver/receiver.reporter.js';
+import {
+  WEBHOOK_ATTEMPTED_CHANNEL,
+  WEBHOOK_DELIVERY_CHANNEL,
+  WEBHOOK_PUBLISHED_CHANNEL,
+} from '../../lib/deliveries/delivery.channels.js';
+import { WebhookStoreError } from '../../lib/errors/webhook.error.js';
+import { WebhookQueue } from '../../lib/queue/webhook-queue.js';
+import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
+import {
+  WEBHOOK_HANDLED_CHANNEL,
+  WEBHOOK_RECEIVED_CHANNEL,
+} from '../../lib/receiver/receiver.channels.js';
 import { WebhookGuard } from '../../lib/receiver/webhook.guard.js';
 import { adapters } from '../fixtures/adapters.js';
 import { head, post, send } from '../fixtures/http-client.js';
-import { signed, signedBody, startApp, type StartedApp } from '../fixtures/receiver-app.js';
+import {
+  ISSUER,
+  receiverOptions,
+  SECRET,
+  signed,
+  signedBody,
+  startApp,
+  type StartedApp,
+} from '../fixtures/receiver-app.js';
 
 @Injectable()
 class Orders {
@@ -77,5 +96,93 @@ describe.each(adapters)('the diagnostics channel on %s', (_, createAdapter) => {
       'processed 204 order.created',
       'missing_token 401',
     ]);
+  });
+});
+
+describe('the diagnostics channels of a publisher', () => {
+  const channels = [
+    WEBHOOK_PUBLISHED_CHANNEL,
+    WEBHOOK_ATTEMPTED_CHANNEL,
+    WEBHOOK_DELIVERY_CHANNEL,
+    WEBHOOK_HANDLED_CHANNEL,
+  ];
+  let started: StartedApp;
+  let messages: Record<string, object[]>;
+  const listen = (message: unknown, name: string | symbol): void => {
+    (messages[String(name)] ??= []).push(message as object);
+  };
+  beforeEach(async () => {
+    messages = {};
+    const [, createAdapter] = adapters[0]!;
+    started = await startApp(createAdapter(), {
+      options: {
+        ...receiverOptions(),
+        publisher: {
+          issuer: ISSUER,
+          secret: SECRET,
+          allowHttp: true,
+          allowedAddresses: ['127.0.0.1'],
+        },
+      },
+      providers: [Orders],
+    });
+    for (const name of channels) subscribe(name, listen);
+  });
+  afterEach(async () => {
+    for (const name of channels) unsubscribe(name, listen);
+    await started.app.close();
+  });
+  const sendTo = (path: string, event: string) =>
+    started.app
+      .get(WebhookPublisher)
+      .send(`${started.origin}${path}`, event, { card: 'hidden' }, { id: event });
+
+  it('report what was recorded, each attempt and the outcome', async () => {
+    await sendTo('/webhooks', 'order.created');
+    await sendTo('/webhooks', 'order.created');
+
+    expect(messages[WEBHOOK_PUBLISHED_CHANNEL]).toMatchObject([
+      { event: 'order.created', eventId: 'order.created', deliveries: 1, duplicate: false },
+    ]);
+    expect(messages[WEBHOOK_ATTEMPTED_CHANNEL]).toMatchObject([
+      {
+        event: 'order.created',
+        origin: started.origin,
+        attempt: 1,
+        outcome: 'acknowledged',
+        method: 'HEAD',
+        statusCode: 204,
+        durationMs: expect.any(Number),
+      },
+    ]);
+    expect(messages[WEBHOOK_DELIVERY_CHANNEL]).toMatchObject([{ type: 'delivered', attempts: 1 }]);
+    expect(messages[WEBHOOK_HANDLED_CHANNEL]).toMatchObject([
+      { handler: 'Orders.on', event: 'order.created', run: 1 },
+    ]);
+  });
+
+  it('report failures by their codes, without payload, path, query or message', async () => {
+    await sendTo('/webhooks?key=hidden', 'failing.event');
+    const blocked = sendTo('/webhooks/hidden', 'not a name');
+
+    await expect(blocked).rejects.toThrow();
+    expect(messages[WEBHOOK_ATTEMPTED_CHANNEL]).toMatchObject([
+      { outcome: 'failed', reason: 'http_500', statusCode: 500 },
+    ]);
+    expect(messages[WEBHOOK_HANDLED_CHANNEL]).toMatchObject([{ error: 'Error' }]);
+    expect(messages[WEBHOOK_DELIVERY_CHANNEL]).toMatchObject([{ type: 'retry-scheduled' }]);
+    expect(JSON.stringify(messages)).not.toMatch(/hidden|\/webhooks|Bearer/);
+  });
+
+  it('report an event that could not be recorded', async () => {
+    const enqueue = jest.spyOn(started.app.get(WebhookQueue), 'enqueue');
+    enqueue.mockRejectedValueOnce(new WebhookStoreError('store_full', 'no room'));
+
+    await expect(sendTo('/webhooks', 'order.refused')).rejects.toThrow('no room');
+    expect(messages).toEqual({
+      [WEBHOOK_PUBLISHED_CHANNEL]: [
+        expect.objectContaining({ event: 'order.refused', deliveries: 0, error: 'store_full' }),
+      ],
+    });
   });
 });

@@ -1,0 +1,152 @@
+import { type Channel, channel } from 'node:diagnostics_channel';
+import {
+  type Operation,
+  OperationChannels,
+  type RequestTracing,
+  type TraceContext,
+} from '../diagnostics/operation.js';
+import { errorType } from '../errors/webhook.error.js';
+import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
+import type { DeliveryReceipt } from '../queue/webhook-queue.js';
+import type { MadeAttempt } from '../sending/attempt-result.js';
+import type { DeliveryTarget } from '../sending/delivery-target.js';
+
+/** An event that is published or sent. */
+interface PublishingFacts {
+  readonly event: string;
+  readonly eventId: string;
+  readonly tenant: string | undefined;
+}
+
+/** What was recorded. */
+interface PublishingOutcome {
+  /** Deliveries of the event, also those that were recorded before. */
+  readonly deliveries: number;
+  /** Whether all of them were recorded before. */
+  readonly duplicate: boolean;
+  /** Code or class name of the error, if nothing was recorded. */
+  readonly error?: string;
+}
+
+/** Published when an event was recorded, or could not be. It contains no payload and no URL. */
+export interface WebhookPublishedMessage extends PublishingFacts, PublishingOutcome {
+  readonly durationMs: number;
+}
+
+/** An attempt at a delivery. */
+interface AttemptingFacts {
+  readonly deliveryId: string;
+  readonly event: string;
+  readonly eventId: string;
+  readonly tenant: string | undefined;
+  /** Absent for a URL that the caller of `send` passed. */
+  readonly endpointId: string | undefined;
+  /** Scheme, host and port of the destination: its path and query may hold a credential. */
+  readonly origin: string;
+  /** 1 for the first attempt. */
+  readonly attempt: number;
+  /** Milliseconds from the publish to this attempt. */
+  readonly ageMs: number;
+}
+
+/** How an attempt ended. */
+interface AttemptingOutcome {
+  /** `refused`: no later attempt can succeed. `error`: it could not be made now, and is repeated. */
+  readonly outcome: 'acknowledged' | 'failed' | 'refused' | 'error';
+  readonly method?: 'HEAD' | 'POST';
+  /** Absent if no answer arrived. */
+  readonly statusCode?: number | undefined;
+  /** Why the attempt failed: a failure reason, or with `error` its code or class name. */
+  readonly reason?: string;
+}
+
+/** Published when an attempt has ended. It contains no token, no payload and no URL. */
+export interface WebhookAttemptedMessage extends AttemptingFacts, AttemptingOutcome {
+  readonly durationMs: number;
+}
+
+/** Name of the diagnostics channel of {@link WebhookPublishedMessage}. */
+export const WEBHOOK_PUBLISHED_CHANNEL = 'nestjs-webhook-token:published';
+/** Name of the diagnostics channel of {@link WebhookAttemptedMessage}. */
+export const WEBHOOK_ATTEMPTED_CHANNEL = 'nestjs-webhook-token:attempted';
+/** Name of the diagnostics channel of delivery outcomes; its messages are those of `WebhookDeliveryEvents`. */
+export const WEBHOOK_DELIVERY_CHANNEL = 'nestjs-webhook-token:delivery';
+
+/** An event that is being recorded. */
+export type PublishingOperation = Operation<PublishingFacts, PublishingOutcome>;
+
+export const publishing = new OperationChannels<PublishingFacts, PublishingOutcome>(
+  'nestjs-webhook-token:publishing',
+  WEBHOOK_PUBLISHED_CHANNEL,
+);
+
+/** An attempt that is being made; `cause` is the trace of the publish, unless this is a later round. */
+export type AttemptingOperation = Operation<
+  AttemptingFacts & { readonly cause?: TraceContext; readonly round: number },
+  AttemptingOutcome
+>;
+
+export const attempting = new OperationChannels<AttemptingOperation['facts'], AttemptingOutcome>(
+  'nestjs-webhook-token:attempting',
+  WEBHOOK_ATTEMPTED_CHANNEL,
+);
+
+export const deliveryEvents: Channel = channel(WEBHOOK_DELIVERY_CHANNEL);
+
+/** The event whose deliveries are recorded. */
+export type RecordedFacts = Pick<OutgoingDelivery, 'event' | 'eventId' | 'tenant'>;
+
+/** Records deliveries as one observed operation, and stores its trace with each of them. */
+export function observeRecording(
+  { event, eventId, tenant }: RecordedFacts,
+  deliveries: readonly OutgoingDelivery[],
+  record: (deliveries: readonly OutgoingDelivery[]) => Promise<readonly DeliveryReceipt[]>,
+): Promise<readonly DeliveryReceipt[]> {
+  if (!publishing.isObserved) return record(deliveries);
+  const recordTraced = (operation: PublishingOperation | undefined): ReturnType<typeof record> => {
+    const trace = operation?.trace;
+    return record(trace === undefined ? deliveries : deliveries.map((one) => ({ ...one, trace })));
+  };
+  return publishing.observe(() => ({ event, eventId, tenant }), recordTraced, {
+    of: (receipts) => ({
+      deliveries: receipts.length,
+      duplicate: receipts.length > 0 && receipts.every(({ status }) => status !== 'recorded'),
+    }),
+    failed: (error) => ({ deliveries: 0, duplicate: false, error: errorType(error) }),
+  });
+}
+
+/**
+ * Makes an attempt as an observed operation.
+ *
+ * @param ageMs - milliseconds since the publish
+ */
+export function observeAttempt(
+  { id, event, eventId, tenant, endpointId, trace, round = 1 }: OutgoingDelivery,
+  { url }: DeliveryTarget,
+  { attempt, ageMs }: { readonly attempt: number; readonly ageMs: number },
+  make: (tracing: RequestTracing | undefined) => Promise<MadeAttempt>,
+): Promise<MadeAttempt> {
+  if (!attempting.isObserved) return make(undefined);
+  const makeFacts = (): AttemptingOperation['facts'] => ({
+    deliveryId: id,
+    event,
+    eventId,
+    tenant,
+    endpointId,
+    origin: URL.canParse(url) ? new URL(url).origin : 'invalid URL',
+    attempt,
+    ageMs,
+    round,
+    ...(trace !== undefined && { cause: trace }),
+  });
+  return attempting.observe(makeFacts, make, {
+    of: ({ result }) => ({
+      outcome: result.outcome,
+      method: result.method,
+      statusCode: result.statusCode,
+      ...(result.outcome !== 'acknowledged' && { reason: result.reason }),
+    }),
+    failed: (error) => ({ outcome: 'error', reason: errorType(error) }),
+  });
+}
