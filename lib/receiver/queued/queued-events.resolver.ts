@@ -44,13 +44,13 @@ export function resolveQueuedEvents(
   faults.require(
     path !== undefined,
     'path',
-    "must be set with acknowledge: 'queued': only events on the receiver's own path are queued, a route's method is its handler",
+    "is required with acknowledge: 'queued', because only events that arrive on this path are queued",
   );
   const schedule = resolveRetrySchedule(retry ?? {}, DEFAULT_RUNS, faults.below('retry'));
   if (queue === undefined) {
     faults.add(
       'queue',
-      "must be set with acknowledge: 'queued', to a durable WebhookQueue of its own, such as PgBossQueue",
+      "is required with acknowledge: 'queued': set it to a durable WebhookQueue that serves only this receiver, such as a PgBossQueue",
     );
     return undefined;
   }

@@ -1,11 +1,11 @@
 import { inTime, type WebhookClock } from '../../clock/webhook-clock.js';
 import { isWebhookError, WebhookStoreError } from '../../errors/webhook.error.js';
-import type { ReceivedEvent, WebhookDelivery } from '../../queue/webhook-delivery.interface.js';
+import type { ReceivedEvent, ReceivedDelivery } from '../../queue/webhook-delivery.interface.js';
 import { isJsonType, parseJsonPayload } from '../../request/json-payload.js';
 import { MemoryBody } from '../../request/request-body.js';
 import { rulesOf } from '../../token/profiles/profile-choice.js';
 import type { WebhookReception } from '../replay/webhook-reception.js';
-import { type EventInternals, WebhookEvent } from '../webhook-event.js';
+import { type EventInternals, internalsOf, WebhookEvent } from '../webhook-event.js';
 import type { QueuedEvents } from './queued-events.resolver.js';
 
 /** The type of a payload without one; it is never read. */
@@ -21,7 +21,7 @@ async function deliveryOfEvent(
   event: WebhookEvent,
   id: string,
   now: number,
-): Promise<WebhookDelivery> {
+): Promise<ReceivedDelivery> {
   const { receiver, claims, method, profile, contentType, bodyVerified } = event;
   const received: ReceivedEvent = {
     receiver,
@@ -31,6 +31,7 @@ async function deliveryOfEvent(
     bodyVerified,
     ...(contentType !== undefined && { contentType }),
   };
+  const trace = internalsOf(event).receiving?.trace;
   const body = await event.rawBody();
   // Inline data is in the claims, and is not a Buffer; an empty body is a Buffer.
   const isBody = body.length > 0 || Buffer.isBuffer(event.data);
@@ -45,6 +46,7 @@ async function deliveryOfEvent(
       contentType: contentType ?? NO_TYPE,
     },
     createdAt: now,
+    ...(trace !== undefined && { trace }),
   };
 }
 
@@ -54,8 +56,7 @@ async function deliveryOfEvent(
  * @param now.run - number of this run of its handlers, from 1
  */
 export function eventOfDelivery(
-  { payload }: WebhookDelivery,
-  received: ReceivedEvent,
+  { payload, received }: ReceivedDelivery,
   now: { readonly run: number; readonly signal: AbortSignal; readonly internals: EventInternals },
 ): WebhookEvent {
   const { claims, profile, contentType } = received;

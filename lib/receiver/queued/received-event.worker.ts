@@ -7,9 +7,11 @@ import {
 } from '@nestjs/common';
 import type { DeliveryOutcome } from '../../queue/webhook-queue.js';
 import type { FailureReason } from '../../queue/failure-reason.js';
+import { runObservers } from '../../queue/run-observers.js';
 import { spreadWait } from '../../queue/retry-schedule.js';
-import type { WebhookDelivery } from '../../queue/webhook-delivery.interface.js';
+import type { ReceivedDelivery, WebhookDelivery } from '../../queue/webhook-delivery.interface.js';
 import { errorName } from '../../errors/webhook.error.js';
+import { InboxRecorder } from '../inbox/inbox.recorder.js';
 import type { ReplayReservation } from '../../replay/replay-store.js';
 import { NO_BODY } from '../../request/request-body.js';
 import { EventInternals, type WebhookEvent } from '../webhook-event.js';
@@ -25,6 +27,9 @@ import { eventOfDelivery } from './received-delivery.js';
 
 /** A receiver that acknowledges before it handles. */
 type QueuedReceiver = ResolvedReceiver & { readonly queued: QueuedEvents };
+
+/** The inbox's names for outcomes. */
+const SETTLED = { delivered: 'handled', retry: 'queued', dead: 'dead' } as const;
 
 /** Milliseconds until a run is tried again, if the replay store is unavailable or another process holds the event. */
 const SOON = 5_000;
@@ -48,13 +53,21 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     @Inject(WEBHOOK_RECEIVERS) receivers: ResolvedReceivers,
     @Inject(RECEIVER_SHUTDOWN) private readonly shutdown: ReceiverShutdown,
     private readonly dispatcher: WebhookDispatcher,
+    private readonly inbox: InboxRecorder,
   ) {
     this.receivers = [...receivers.values()].filter(isQueued);
   }
 
   async onApplicationBootstrap(): Promise<void> {
     for (const receiver of this.receivers) {
-      await receiver.queued.queue.consume((delivery, run) => this.run(receiver, delivery, run));
+      await receiver.queued.queue.consume(async (delivery, run) => {
+        const outcome = await this.run(receiver, delivery, run);
+        if (outcome.type !== 'defer') this.inbox.settled(delivery.id, SETTLED[outcome.type], run);
+        for (const observe of runObservers) {
+          observe({ consumer: this, delivery, attempt: run, outcome });
+        }
+        return outcome;
+      });
     }
   }
 
@@ -78,12 +91,13 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     delivery: WebhookDelivery,
     run: number,
   ): Promise<DeliveryOutcome> {
-    const { received } = delivery;
-    if (received?.receiver !== receiver.name) return this.deferForeign(receiver, delivery);
-    const event = eventOfDelivery(delivery, received, {
+    if (delivery.received === undefined || delivery.received.receiver !== receiver.name) {
+      return this.deferForeign(receiver, delivery);
+    }
+    const event = eventOfDelivery(delivery, {
       run,
       signal: this.abort.signal,
-      internals: new EventInternals(receiver.validator),
+      internals: internalsFor(delivery, receiver),
     });
     const reservation = await this.reserve(receiver, delivery, event);
     if ('type' in reservation) return reservation;
@@ -103,7 +117,7 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
       this.log(
         'warn',
         event,
-        'was handled, but the replay store did not record it: if its queue hands it out again, it runs again',
+        'was handled, but the replay store did not record it: its handlers may run again after a crash',
       );
     }
     return { type: 'delivered' };
@@ -184,7 +198,7 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     const whose = received === undefined ? 'a publisher' : `receiver "${received.receiver}"`;
     quietly(() =>
       this.logger.error(
-        `The queue of receiver "${name}" holds delivery ${id} of ${whose}; give each queue its own name, and keep the names of receivers`,
+        `The queue of receiver "${name}" holds delivery ${id} of ${whose}; give each queue its own name, and do not rename a receiver while its queue holds events`,
       ),
     );
     return { type: 'defer', at: clock.now() + MUCH_LATER };
@@ -201,6 +215,17 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
       stack === undefined ? this.logger[level](line) : this.logger[level](line, stack),
     );
   }
+}
+
+function internalsFor(
+  { trace, createdAt }: ReceivedDelivery,
+  receiver: QueuedReceiver,
+): EventInternals {
+  const internals = new EventInternals(receiver.validator);
+  if (trace !== undefined) {
+    internals.queued = { trace, ageMs: receiver.clock.now() - createdAt };
+  }
+  return internals;
 }
 
 function isQueued(receiver: ResolvedReceiver): receiver is QueuedReceiver {

@@ -1,0 +1,113 @@
+import {
+  type InboxBounds,
+  type InboxEntry,
+  type InboxFilter,
+  type InboxSettlement,
+  InboxStore,
+  matchesInboxFilter,
+  readInboxBounds,
+} from './inbox-store.js';
+
+const DEFAULT_MAX_ACCEPTED = 1_000;
+const DEFAULT_MAX_REFUSED = 500;
+
+/**
+ * Stores the last received requests in memory. They are lost when the process ends, and other processes do not see them.
+ */
+export class MemoryInboxStore extends InboxStore {
+  override readonly durable = false;
+
+  private readonly accepted: EntryRing;
+  private readonly refused: EntryRing;
+
+  /**
+   * @param bounds - `maxAccepted`, default 1,000; `maxRefused`, default 500
+   * @throws {@link WebhookConfigurationError}
+   */
+  constructor(bounds: InboxBounds = {}) {
+    super();
+    const { maxAccepted, maxRefused } = readInboxBounds('MemoryInboxStore', bounds, {
+      maxAccepted: DEFAULT_MAX_ACCEPTED,
+      maxRefused: DEFAULT_MAX_REFUSED,
+    });
+    this.accepted = new EntryRing(maxAccepted);
+    this.refused = new EntryRing(maxRefused);
+  }
+
+  override record(entries: readonly InboxEntry[]): void {
+    for (const entry of entries) {
+      (entry.outcome === 'refused' ? this.refused : this.accepted).add(entry);
+    }
+  }
+
+  override settle(settlements: readonly InboxSettlement[]): void {
+    for (const settlement of settlements) this.accepted.settle(settlement);
+  }
+
+  override find(id: string): InboxEntry | undefined {
+    const entry = this.accepted.get(id) ?? this.refused.get(id);
+    return entry && { ...entry };
+  }
+
+  override list(
+    filter: InboxFilter,
+    { after, limit }: { readonly after?: string | undefined; readonly limit: number },
+  ): readonly InboxEntry[] {
+    return [...this.accepted.entries(), ...this.refused.entries()]
+      .filter(
+        (entry) => (after === undefined || entry.id < after) && matchesInboxFilter(entry, filter),
+      )
+      .sort((a, b) => (a.id < b.id ? 1 : -1))
+      .slice(0, limit)
+      .map(
+        ({ headers: _headers, payload: _payload, explanation: _explanation, ...facts }) => facts,
+      );
+  }
+
+  override counts(): { readonly accepted: number; readonly refused: number } {
+    return { accepted: this.accepted.size, refused: this.refused.size };
+  }
+}
+
+/** The last entries of one kind. */
+class EntryRing {
+  private readonly byId = new Map<string, InboxEntry>();
+  /** Id of the newest entry of each queued event. */
+  private readonly byDelivery = new Map<string, string>();
+
+  constructor(private readonly capacity: number) {}
+
+  get size(): number {
+    return this.byId.size;
+  }
+
+  get(id: string): InboxEntry | undefined {
+    return this.byId.get(id);
+  }
+
+  entries(): Iterable<InboxEntry> {
+    return this.byId.values();
+  }
+
+  add(entry: InboxEntry): void {
+    const { id, deliveryId } = entry;
+    if (this.byId.has(id)) return;
+    this.byId.set(id, entry);
+    if (deliveryId !== undefined) this.byDelivery.set(deliveryId, id);
+    if (this.byId.size > this.capacity) this.dropOldest();
+  }
+
+  settle({ deliveryId, outcome, runs }: InboxSettlement): void {
+    const id = this.byDelivery.get(deliveryId);
+    if (id !== undefined) this.byId.set(id, { ...this.byId.get(id)!, outcome, runs });
+  }
+
+  private dropOldest(): void {
+    const [oldest] = this.byId.values();
+    const { id, deliveryId } = oldest!;
+    this.byId.delete(id);
+    if (deliveryId !== undefined && this.byDelivery.get(deliveryId) === id) {
+      this.byDelivery.delete(deliveryId);
+    }
+  }
+}

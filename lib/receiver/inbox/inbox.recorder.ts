@@ -1,0 +1,265 @@
+import { randomBytes } from 'node:crypto';
+import { Inject, Injectable, Logger, type OnApplicationShutdown } from '@nestjs/common';
+import { waitUntil } from '../../clock/webhook-clock.js';
+import { errorName, isWebhookError } from '../../errors/webhook.error.js';
+import { explainRequest } from '../../explain/explain-request.js';
+import type { InboxContent, InboxEntry, InboxOutcome } from '../../inbox/inbox-store.js';
+import { InboxWriter } from '../../inbox/inbox.writer.js';
+import { readBearerToken } from '../../request/bearer-token.js';
+import { fromNodeRequest } from '../../request/incoming-webhook.js';
+import { isAuthenticatedRefusal } from '../../request/open-request.js';
+import { readReceipt } from '../../token/webhook-receipt.js';
+import type { AnsweredRequest } from '../receiver.reporter.js';
+import { nodeRequest, pathOfRequest } from '../request-reception.js';
+import { internalsOf, isReadOnDemand, type WebhookEvent } from '../webhook-event.js';
+import { type ResolvedInbox, WEBHOOK_INBOX } from './inbox-options.js';
+
+/** Explanations per second; each may check a signature with several keys. */
+const MAX_EXPLAINED = 5;
+/** Milliseconds that a shutdown waits for the store. */
+const SHUTDOWN_TIME = 1_000;
+
+/** Headers that may hold a credential; they are never kept. */
+const CREDENTIAL =
+  /^(authorization|proxy-authorization|cookie|set-cookie)$|token|secret|api-?key|signature|password/i;
+
+/** Situations in which a handler of a verified event did not succeed. */
+const FAILURES: ReadonlySet<string> = new Set([
+  'handler_failed',
+  'validation_failed',
+  'application_refused',
+  'lease_lost',
+]);
+
+/** Turns answered requests into entries of the inbox. Reading a token or a payload is left to the background. */
+@Injectable()
+export class InboxRecorder implements OnApplicationShutdown {
+  private readonly logger = new Logger('WebhookReceiver');
+  /** `undefined` if nothing is recorded. */
+  readonly writer: InboxWriter | undefined;
+
+  private readonly nonce = randomBytes(4).toString('hex');
+  private counter = 0;
+  /** The time of the last entry, as it starts its id: under load, many entries share a millisecond. */
+  private latest = { at: NaN, prefix: '' };
+  private explained = 0;
+  private explainedSince = 0;
+
+  constructor(@Inject(WEBHOOK_INBOX) readonly inbox: ResolvedInbox | undefined) {
+    this.writer =
+      inbox && new InboxWriter(inbox.store, inbox.clock, (error) => this.logOutage(error));
+  }
+
+  /** Records how a request was answered. Never throws. */
+  answered(answered: AnsweredRequest): void {
+    const { inbox, writer } = this;
+    if (inbox === undefined || writer === undefined) return;
+    try {
+      const outcome = outcomeOf(answered);
+      if (outcome !== 'refused') {
+        const entry = this.entryOf(answered, outcome);
+        const keepsContent = inbox.headers || inbox.payload;
+        writer.add(keepsContent ? this.withContent(entry, answered, inbox) : () => entry);
+      } else if (writer.takesRefused()) {
+        writer.addRefused(this.refusedEntry(this.entryOf(answered, outcome), answered, inbox));
+      }
+    } catch {
+      // An inbox must not change an answer.
+    }
+  }
+
+  /** Records the outcome of a run of a queued event. */
+  settled(deliveryId: string, outcome: 'handled' | 'queued' | 'dead', runs: number): void {
+    this.writer?.settle({ deliveryId, outcome, runs });
+  }
+
+  async onApplicationShutdown(): Promise<void> {
+    if (this.inbox === undefined) return;
+    const { clock } = this.inbox;
+    await waitUntil(clock, clock.now() + SHUTDOWN_TIME, this.writer?.close());
+  }
+
+  private entryOf(
+    { answer, request, receiver, event, error }: AnsweredRequest,
+    outcome: InboxOutcome,
+  ): InboxEntry {
+    const at = this.inbox!.clock.now();
+    const node = nodeRequest(request);
+    const length = node.headers['content-length'];
+    const { problem } = answer;
+    const facts: { -readonly [Name in keyof InboxEntry]: InboxEntry[Name] } = {
+      id: this.nextId(at),
+      at,
+      outcome,
+      status: answer.status,
+      method: node.method ?? '',
+      path: pathOfRequest(request),
+      authenticated: event !== undefined || isAuthenticatedRefusal(error),
+    };
+    if (problem?.code !== undefined) facts.code = problem.code;
+    if (problem !== undefined) facts.detail = problem.detail;
+    const name = event?.receiver ?? receiver?.name;
+    if (name !== undefined) facts.receiver = name;
+    if (length !== undefined && /^\d{1,15}$/.test(length)) facts.size = Number(length);
+    if (event === undefined) return facts;
+    facts.event = event.event;
+    facts.eventId = event.id;
+    facts.issuer = event.issuer;
+    const deliveryId = outcome === 'queued' ? internalsOf(event).reservation?.identity : undefined;
+    if (deliveryId !== undefined) facts.deliveryId = deliveryId;
+    return facts;
+  }
+
+  /** Sortable by time; the counter orders entries of one millisecond. */
+  private nextId(at: number): string {
+    this.counter = (this.counter + 1) % 36 ** 6;
+    const count = this.counter.toString(36).padStart(6, '0');
+    if (at !== this.latest.at) this.latest = { at, prefix: at.toString(36).padStart(9, '0') };
+    return `${this.latest.prefix}${count}${this.nonce}`;
+  }
+
+  private withContent(
+    entry: InboxEntry,
+    { request, event }: AnsweredRequest,
+    inbox: ResolvedInbox,
+  ): () => Promise<InboxEntry> {
+    const { rawHeaders } = nodeRequest(request);
+    const kept = inbox.payload && event !== undefined ? payloadOf(event, inbox) : undefined;
+    return async () => {
+      const payload = await kept;
+      return redacted(entry, { rawHeaders, payload }, inbox);
+    };
+  }
+
+  private refusedEntry(
+    entry: InboxEntry,
+    { request, receiver, error }: AnsweredRequest,
+    inbox: ResolvedInbox,
+  ): () => Promise<InboxEntry> {
+    const node = nodeRequest(request);
+    const incoming = fromNodeRequest(node, { kind: 'consumed' });
+    const { rawHeaders } = node;
+    return async () => {
+      const claimed = { ...entry, ...claimsOf(incoming) };
+      const known = redacted(claimed, { rawHeaders }, inbox);
+      if (receiver === undefined || !isWebhookError(error) || !this.mayExplain()) return known;
+      const explanation = await explainRequest(incoming, receiver);
+      // Without the body, only what is wrong with the token can be explained.
+      return explanation.code === error.code ? { ...known, explanation } : known;
+    };
+  }
+
+  private mayExplain(): boolean {
+    const { explain, clock } = this.inbox!;
+    if (!explain) return false;
+    const now = clock.now();
+    if (Math.abs(now - this.explainedSince) >= 1_000) {
+      this.explainedSince = now;
+      this.explained = 0;
+    }
+    return ++this.explained <= MAX_EXPLAINED;
+  }
+
+  private logOutage(error: unknown): void {
+    const why = isWebhookError(error) ? `${error.code}: ${error.message}` : errorName(error);
+    this.logger.warn(
+      `The inbox store failed (${why}). Webhooks are received as before; requests that the store cannot accept are not recorded.`,
+    );
+  }
+}
+
+/** Whether a string has the form of an entry's id. */
+export function isEntryId(id: string): boolean {
+  return /^[0-9a-z]{15}[0-9a-f]{8}$/.test(id);
+}
+
+function outcomeOf({ answer, event, unhandled }: AnsweredRequest): InboxOutcome {
+  switch (answer.situation) {
+    case 'processed':
+      return unhandled === true ? 'unhandled' : 'handled';
+    case 'queued':
+    case 'duplicate':
+      return answer.situation;
+    default:
+      return event !== undefined && FAILURES.has(answer.situation) ? 'failed' : 'refused';
+  }
+}
+
+/** What the token of a refused request says; anyone may have written it. */
+function claimsOf(
+  incoming: ReturnType<typeof fromNodeRequest>,
+): Pick<InboxEntry, 'event' | 'eventId' | 'issuer' | 'kid'> {
+  try {
+    const token = readBearerToken(incoming.headers);
+    const { event, id, issuer, kid } = readReceipt(token, {
+      method: incoming.method,
+      bodyBytes: 0,
+    });
+    return {
+      ...(event !== undefined && { event }),
+      ...(id !== undefined && { eventId: id }),
+      ...(issuer !== undefined && { issuer }),
+      ...(kid !== undefined && { kid }),
+    };
+  } catch {
+    return {};
+  }
+}
+
+/** The data of an event as it was sent, if it is small enough and in memory. Never rejects: it is awaited only when it is written. */
+async function payloadOf(
+  event: WebhookEvent,
+  { maxPayloadBytes }: ResolvedInbox,
+): Promise<InboxContent['payload']> {
+  if (isReadOnDemand(event)) return undefined;
+  const { contentType = 'application/json', data } = event;
+  try {
+    const bytes = Buffer.isBuffer(data) ? data : await jsonOf(event);
+    return bytes.length > maxPayloadBytes ? undefined : { contentType, bytes };
+  } catch {
+    // A handler has changed inline data into something that is not JSON.
+    return undefined;
+  }
+}
+
+/** The JSON of an event: its body, or the inline data of its token. */
+async function jsonOf(event: WebhookEvent): Promise<Buffer> {
+  const body = await event.rawBody();
+  return body.length > 0 || event.data === undefined
+    ? body
+    : Buffer.from(JSON.stringify(event.data));
+}
+
+/** An entry with the headers and the payload that the application wants to keep. */
+function redacted(
+  entry: InboxEntry,
+  {
+    rawHeaders,
+    payload,
+  }: { readonly rawHeaders: readonly string[] } & Pick<InboxContent, 'payload'>,
+  { headers, redact }: ResolvedInbox,
+): InboxEntry {
+  const content: InboxContent = {
+    ...(headers && { headers: harmlessHeaders(rawHeaders) }),
+    ...(payload !== undefined && { payload }),
+  };
+  if (content.headers === undefined && content.payload === undefined) return entry;
+  try {
+    const kept = redact(content, entry) ?? {};
+    return {
+      ...entry,
+      ...(kept.headers !== undefined && { headers: kept.headers }),
+      ...(kept.payload !== undefined && { payload: kept.payload }),
+    };
+  } catch {
+    return entry;
+  }
+}
+
+function harmlessHeaders(raw: readonly string[]): [string, string][] {
+  const headers: [string, string][] = [];
+  for (let i = 0; i + 1 < raw.length; i += 2) {
+    if (!CREDENTIAL.test(raw[i]!)) headers.push([raw[i]!, raw[i + 1]!]);
+  }
+  return headers;
+}

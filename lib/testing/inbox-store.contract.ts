@@ -1,0 +1,202 @@
+import assert from 'node:assert/strict';
+import type { InboxBounds, InboxEntry, InboxFilter, InboxStore } from '../inbox/inbox-store.js';
+import type { MaybePromise } from '../token/maybe-promise.js';
+import type { ContractCase } from './contract-case.interface.js';
+
+/** How the contract creates stores to test. */
+export interface InboxStoreContractOptions {
+  /** Creates an empty store with these bounds. */
+  readonly create: (bounds: InboxBounds) => MaybePromise<InboxStore>;
+}
+
+const AT = Date.UTC(2026, 0, 1);
+const ALL = { limit: 1_000 };
+
+/**
+ * The contract of {@link InboxStore}, as cases for any test framework.
+ *
+ * @example
+ * ```ts
+ * const cases = inboxStoreContract({ create: (bounds) => new MyInboxStore(bounds) });
+ * for (const { name, run } of cases) it(name, run);
+ * ```
+ */
+export function inboxStoreContract({ create }: InboxStoreContractOptions): ContractCase[] {
+  return Object.entries(CASES).map(([name, check]) => ({ name, run: () => check(create) }));
+}
+
+type Create = InboxStoreContractOptions['create'];
+
+const CASES: Readonly<Record<string, (create: Create) => Promise<void>>> = {
+  'returns an entry with everything that was recorded': async (create) => {
+    const store = await create({});
+    const bytes = Buffer.from([0, 1, 0x7f, 0x80, 0xff]);
+    const full: Required<InboxEntry> = {
+      id: 'full',
+      at: AT,
+      outcome: 'queued',
+      status: 202,
+      code: 'some_code',
+      detail: 'a "detail" with ünïcode \u0000 and \ud800',
+      receiver: 'billing',
+      method: 'POST',
+      path: '/hooks/%00',
+      size: 5,
+      authenticated: true,
+      event: 'order.created',
+      eventId: 'evt_1',
+      issuer: 'https://shop.example',
+      kid: 'k1',
+      deliveryId: 'delivery-1',
+      runs: 0,
+      headers: [
+        ['X-Test', 'a'],
+        ['x-test', 'b'],
+      ],
+      payload: { contentType: 'application/octet-stream', bytes },
+      explanation: { verdict: 'refused', steps: [] },
+    };
+    await store.record([full, entry('bare')]);
+
+    const { payload, ...found } = (await store.find('full'))!;
+    const { payload: _payload, ...expected } = full;
+    assert.deepEqual(found, expected);
+    assert.equal(payload?.contentType, 'application/octet-stream');
+    assert.deepEqual(Buffer.from(payload.bytes), bytes, 'the payload must be the same bytes');
+    assert.deepEqual(await store.find('bare'), entry('bare'), 'absent members must stay absent');
+    assert.equal(await store.find('FULL'), undefined, 'ids must be compared exactly');
+    assert.equal(await store.find('missing'), undefined);
+  },
+
+  'lists entries newest first, page by page': async (create) => {
+    const store = await create({});
+    const ids = Array.from({ length: 25 }, (_, i) => `id${String(i).padStart(2, '0')}`);
+    const mixed = ids.map((id, i) => entry(id, { outcome: i % 3 === 0 ? 'refused' : 'handled' }));
+    await store.record(mixed.slice(10));
+    await store.record(mixed.slice(0, 10));
+
+    const found: string[] = [];
+    for (let after: string | undefined; ; after = found.at(-1)) {
+      const page = await store.list({}, { after, limit: 10 });
+      found.push(...page.map(({ id }) => id));
+      if (page.length < 10) break;
+    }
+    assert.deepEqual(found, ids.toReversed());
+  },
+
+  'leaves headers, payload and explanation out of a list': async (create) => {
+    const store = await create({});
+    const payload = { contentType: 'text/plain', bytes: Buffer.from('secret') };
+    await store.record([entry('a', { headers: [['a', 'b']], payload, explanation: {} })]);
+
+    assert.deepEqual(await store.list({}, ALL), [entry('a')]);
+  },
+
+  'stores an entry once': async (create) => {
+    const store = await create({});
+    await store.record([entry('a')]);
+    await store.record([entry('a', { status: 500 }), entry('b')]);
+
+    assert.deepEqual(await store.find('a'), entry('a'));
+    assert.deepEqual(await store.counts(), { accepted: 2, refused: 0 });
+  },
+
+  'filters by every member': async (create) => {
+    const store = await create({});
+    await store.record([
+      entry('a', { at: AT, receiver: 'r1', event: 'order.created', eventId: 'e1', issuer: 'i1' }),
+      entry('b', { at: AT + 10, outcome: 'failed', status: 500, code: 'handler_failed' }),
+      entry('c', { at: AT + 20, outcome: 'refused', code: 'bad_signature', issuer: 'i1' }),
+      entry('d', { at: AT + 30, outcome: 'duplicate', receiver: 'r1', event: 'order' }),
+    ]);
+    const idsOf = async (filter: InboxFilter): Promise<string> =>
+      (await store.list(filter, ALL)).map(({ id }) => id).join('');
+
+    assert.equal(await idsOf({}), 'dcba');
+    assert.equal(await idsOf({ outcome: 'duplicate' }), 'd');
+    assert.equal(await idsOf({ kind: 'refused' }), 'c');
+    assert.equal(await idsOf({ kind: 'accepted' }), 'dba');
+    assert.equal(await idsOf({ receiver: 'r1' }), 'da');
+    assert.equal(await idsOf({ code: 'bad_signature' }), 'c');
+    assert.equal(await idsOf({ event: 'order' }), 'd', 'names must be compared exactly');
+    assert.equal(await idsOf({ eventId: 'e1' }), 'a');
+    assert.equal(await idsOf({ issuer: 'i1' }), 'ca');
+    assert.equal(await idsOf({ since: AT + 10 }), 'dcb', 'since is inclusive');
+    assert.equal(await idsOf({ until: AT + 10 }), 'a', 'until is exclusive');
+    assert.equal(await idsOf({ receiver: 'r1', since: AT + 1, until: AT + 31 }), 'd');
+    assert.equal(await idsOf({ receiver: undefined, event: "' OR 1=1 --" }), '');
+  },
+
+  'settles the newest entry of a queued event, and no other': async (create) => {
+    const store = await create({});
+    await store.record([
+      entry('a', { outcome: 'queued', deliveryId: 'd1' }),
+      entry('b', { outcome: 'queued', deliveryId: 'd1' }),
+      entry('c', { outcome: 'queued', deliveryId: 'd2' }),
+    ]);
+    await store.settle([
+      { deliveryId: 'd1', outcome: 'queued', runs: 1 },
+      { deliveryId: 'unknown', outcome: 'dead', runs: 1 },
+      { deliveryId: 'd1', outcome: 'dead', runs: 2 },
+    ]);
+
+    const outcomes = (await store.list({}, ALL)).map(({ id, outcome, runs }) => [
+      id,
+      outcome,
+      runs,
+    ]);
+    assert.deepEqual(outcomes, [
+      ['c', 'queued', undefined],
+      ['b', 'dead', 2],
+      ['a', 'queued', undefined],
+    ]);
+  },
+
+  'keeps the newest entries up to its bounds': async (create) => {
+    const store = await create({ maxAccepted: 5, maxRefused: 2 });
+    for (let i = 10; i < 30; i++) await store.record([entry(`a${i}`)]);
+
+    const ids = (await store.list({}, ALL)).map(({ id }) => id);
+    assert.deepEqual(ids, ['a29', 'a28', 'a27', 'a26', 'a25']);
+    assert.equal(await store.find('a24'), undefined);
+  },
+
+  'never drops an accepted request for refused ones': async (create) => {
+    const store = await create({ maxAccepted: 3, maxRefused: 4 });
+    await store.record([entry('a1'), entry('a2', { outcome: 'dead' }), entry('a3')]);
+    const refused = Array.from({ length: 50 }, (_, i) =>
+      entry(`r${i + 10}`, { outcome: 'refused' }),
+    );
+    await store.record(refused);
+
+    assert.deepEqual(await store.counts(), { accepted: 3, refused: 4 });
+    const kept = await store.list({ kind: 'refused' }, ALL);
+    assert.deepEqual(
+      kept.map(({ id }) => id),
+      ['r59', 'r58', 'r57', 'r56'],
+    );
+  },
+
+  'does not change with what it returns': async (create) => {
+    const store = await create({});
+    await store.record([entry('a')]);
+    const [listed] = await store.list({}, ALL);
+    (listed as { status: number }).status = 1;
+    ((await store.find('a')) as { status: number }).status = 2;
+
+    assert.equal((await store.find('a'))?.status, 204);
+  },
+};
+
+function entry(id: string, members: Partial<InboxEntry> = {}): InboxEntry {
+  return {
+    id,
+    at: AT,
+    outcome: 'handled',
+    status: 204,
+    method: 'POST',
+    path: '/webhooks',
+    authenticated: true,
+    ...members,
+  };
+}
