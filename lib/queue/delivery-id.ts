@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import type { WebhookDelivery } from './webhook-delivery.interface.js';
+import type { OutgoingDelivery } from './webhook-delivery.interface.js';
 
 /**
  * Derives a delivery's id from its event's id and its destination, so that an event published twice is one delivery.
@@ -12,12 +12,11 @@ export function deliveryId({
   url,
   tenant,
   round,
-}: Pick<WebhookDelivery, 'eventId' | 'endpointId' | 'url' | 'tenant' | 'round'>): string {
-  const destination = [endpointId ?? null, url ?? null, tenant ?? null];
-  const identity = JSON.stringify([
-    eventId,
-    ...destination,
-    ...(round === undefined ? [] : [round]),
-  ]);
-  return hash('sha256', identity, 'base64url');
+}: Pick<OutgoingDelivery, 'eventId' | 'endpointId' | 'url' | 'round'> & {
+  readonly tenant?: string | undefined;
+}): string {
+  // What is undefined becomes null.
+  const identity = [eventId, endpointId, url, tenant];
+  if (round !== undefined) identity.push(String(round));
+  return hash('sha256', JSON.stringify(identity), 'base64url');
 }

@@ -20,6 +20,8 @@ export type FailureReason =
   | 'unknown_endpoint'
   /** The endpoint is disabled: by configuration, or because it answered 410. */
   | 'endpoint_disabled'
+  /** No attempt was made: the endpoint is paused, and the delivery waits until it is resumed. */
+  | 'endpoint_paused'
   /** The signer failed, returned no valid signature, or exceeded the attempt's timeout. */
   | 'signing_failed'
   /** No signing key is valid now, or the key provider failed. */

@@ -5,6 +5,12 @@ import type { DeadDelivery, KnownDelivery } from './webhook-queue.js';
 
 type Receipt<Status extends KnownDelivery['status']> = Extract<KnownDelivery, { status: Status }>;
 
+/** As little as possible: many are remembered. */
+interface Delivered {
+  readonly contentDigest: string | undefined;
+  readonly attempts: number;
+}
+
 interface Dead {
   readonly receipt: Receipt<'dead'>;
   /** Absent once its memory was needed. */
@@ -17,7 +23,7 @@ interface Dead {
  * need attention. Dead deliveries keep their payload while memory allows.
  */
 export class FinishedDeliveries {
-  private readonly delivered: RecentEntries<Receipt<'delivered'>>;
+  private readonly delivered: RecentEntries<Delivered>;
   private readonly dead = new Map<string, Dead>();
   /** Ids of dead deliveries with their payload, the oldest first. */
   private readonly restorable = new Set<string>();
@@ -32,12 +38,14 @@ export class FinishedDeliveries {
   }
 
   receipt(id: string): Receipt<'delivered' | 'dead'> | undefined {
-    return this.delivered.get(id) ?? this.dead.get(id)?.receipt;
+    const delivered = this.delivered.get(id);
+    if (delivered === undefined) return this.dead.get(id)?.receipt;
+    const { contentDigest, attempts } = delivered;
+    return { ...receiptFacts({ id, contentDigest }), status: 'delivered', attempts };
   }
 
-  addDelivered(delivery: WebhookDelivery, attempts: number): void {
-    const facts = receiptFacts(delivery);
-    this.delivered.set(delivery.id, { ...facts, status: 'delivered', attempts });
+  addDelivered({ id, contentDigest }: WebhookDelivery, attempts: number): void {
+    this.delivered.set(id, { contentDigest, attempts });
   }
 
   addDead(delivery: DeadDelivery, bytes: number): void {
@@ -48,6 +56,11 @@ export class FinishedDeliveries {
     this.restorable.add(id);
     this.heldBytes += bytes;
     if (this.dead.size > this.maxDead) this.forgetDead(this.dead.keys().next().value!);
+  }
+
+  /** How many {@link listDead} lists. */
+  get deadCount(): number {
+    return this.restorable.size;
   }
 
   /** The dead deliveries that can be redelivered, the oldest first. */

@@ -9,6 +9,7 @@ import {
   type DeliveryReceipt,
   type EnqueuedDelivery,
   type KnownDelivery,
+  type QueueCounts,
 } from './webhook-queue.js';
 import { FinishedDeliveries } from './finished-deliveries.js';
 import {
@@ -63,7 +64,8 @@ export class InProcessQueue extends WebhookQueue {
   private armed: { readonly at: number; readonly cancel: CancelWake } | undefined;
   private stopping = false;
   private closed = false;
-  private onProgress: (() => void) | undefined;
+  /** Called after each run. */
+  private readonly watchers = new Set<() => void>();
 
   /** @throws {@link WebhookConfigurationError} if a limit is not a positive whole number */
   constructor(options: InProcessQueueOptions = {}) {
@@ -87,7 +89,7 @@ export class InProcessQueue extends WebhookQueue {
     };
     const faults = Object.entries(bounds)
       .filter(([, bound]) => !Number.isSafeInteger(bound) || bound < 1)
-      .map(([name]) => ({ path: `queue.${name}`, message: 'must be a whole number above 0' }));
+      .map(([name]) => ({ path: `queue.${name}`, message: 'must be a positive whole number' }));
     if (faults.length > 0) throw new WebhookConfigurationError(faults);
     this.concurrency = concurrency;
     this.clock = clock;
@@ -107,15 +109,8 @@ export class InProcessQueue extends WebhookQueue {
     deliveries: readonly EnqueuedDelivery[],
   ): Promise<readonly DeliveryReceipt[]> {
     this.refuseWhenStopping();
-    const fresh = new Map(
-      deliveries
-        .filter(({ delivery }) => this.receiptOf(delivery.id) === undefined)
-        .map(({ delivery }) => [delivery.id, delivery]),
-    );
-    this.pending.requireRoomFor([...fresh.values()]);
-    const receipts = deliveries.map(
-      ({ delivery, notBefore }) => this.receiptOf(delivery.id) ?? this.add(delivery, notBefore),
-    );
+    const receipts =
+      deliveries.length === 1 ? [this.enqueueOne(deliveries[0]!)] : this.enqueueAll(deliveries);
     this.schedulePump();
     return receipts;
   }
@@ -139,6 +134,10 @@ export class InProcessQueue extends WebhookQueue {
 
   override async listDead(): Promise<readonly DeadDelivery[]> {
     return this.finished.listDead();
+  }
+
+  override async counts(): Promise<QueueCounts> {
+    return { pending: this.pending.size, dead: this.finished.deadCount };
   }
 
   override async redeliver(ids: readonly string[]): Promise<readonly string[]> {
@@ -169,17 +168,28 @@ export class InProcessQueue extends WebhookQueue {
     return this.pending.size;
   }
 
+  override async flush(): Promise<void> {
+    await new Promise<void>((resolve) => this.whenDrained(resolve));
+  }
+
   private async drain(deadline: number): Promise<void> {
     let cancel: CancelWake = () => {};
     await new Promise<void>((resolve) => {
-      this.onProgress = () => {
-        if (this.isDrained()) resolve();
-      };
       cancel = this.clock.wakeAt(deadline, resolve);
-      this.onProgress();
+      this.whenDrained(resolve);
     });
     cancel();
-    this.onProgress = undefined;
+  }
+
+  private whenDrained(resolve: () => void): void {
+    const check = (): void => {
+      if (!this.isDrained()) return;
+      this.watchers.delete(check);
+      resolve();
+    };
+    this.watchers.add(check);
+    this.schedulePump();
+    check();
   }
 
   private isDrained(): boolean {
@@ -190,12 +200,35 @@ export class InProcessQueue extends WebhookQueue {
 
   private refuseWhenStopping(): void {
     if (this.stopping) {
-      throw new WebhookDeliveryError('shutting_down', 'The delivery queue is stopped.');
+      throw new WebhookDeliveryError(
+        'shutting_down',
+        'The delivery queue is stopped, because the application is shutting down.',
+      );
     }
   }
 
   private receiptOf(id: string): KnownDelivery | undefined {
     return this.pending.receipt(id) ?? this.finished.receipt(id);
+  }
+
+  /** Most calls record one delivery, which needs no lists (benchmark `send`). */
+  private enqueueOne({ delivery, notBefore }: EnqueuedDelivery): DeliveryReceipt {
+    const known = this.receiptOf(delivery.id);
+    if (known !== undefined) return known;
+    this.pending.requireRoomFor([delivery]);
+    return this.add(delivery, notBefore);
+  }
+
+  private enqueueAll(deliveries: readonly EnqueuedDelivery[]): DeliveryReceipt[] {
+    const fresh = new Map(
+      deliveries
+        .filter(({ delivery }) => this.receiptOf(delivery.id) === undefined)
+        .map(({ delivery }) => [delivery.id, delivery]),
+    );
+    this.pending.requireRoomFor([...fresh.values()]);
+    return deliveries.map(
+      ({ delivery, notBefore }) => this.receiptOf(delivery.id) ?? this.add(delivery, notBefore),
+    );
   }
 
   private add(delivery: WebhookDelivery, due: number): DeliveryReceipt {
@@ -261,7 +294,7 @@ export class InProcessQueue extends WebhookQueue {
     this.pending.release(taken, this.clock.now(), wasAttempt(outcome));
     this.settle(entry, outcome);
     this.schedulePump();
-    this.onProgress?.();
+    for (const check of this.watchers) check();
   }
 
   private settle(entry: PendingDelivery, outcome: DeliveryOutcome | undefined): void {

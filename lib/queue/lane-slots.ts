@@ -18,9 +18,9 @@ export function resolveConcurrency(
   return { concurrency, concurrencyPerDestination };
 }
 
-/** Adds a fault unless `count` is a whole number above 0. */
+/** Adds a fault unless `count` is a positive whole number. */
 export function requireCount(name: string, count: number, faults: ConfigurationFaults): void {
-  faults.require(Number.isSafeInteger(count) && count > 0, name, 'must be a whole number above 0');
+  faults.require(Number.isSafeInteger(count) && count > 0, name, 'must be a positive whole number');
 }
 
 /** Milliseconds. A lane is slow if its attempts take longer than this on average. */
@@ -52,6 +52,12 @@ export interface LaneSlot {
   readonly lane: string;
   /** Epoch milliseconds. */
   readonly since: number;
+}
+
+/** Free slots by lane, and of each lane that is not listed. */
+export interface FreeSlots {
+  readonly lanes: Record<string, number>;
+  readonly elsewhere: number;
 }
 
 /**
@@ -100,13 +106,25 @@ export class LaneSlots {
     return this.busy.get(lane)?.mean ?? this.idle.get(lane);
   }
 
-  /** The free slots of every lane that is busy or remembered, and of any other lane. */
-  freeSlots(now: number): { readonly lanes: Record<string, number>; readonly elsewhere: number } {
-    const names = [...new Set([...this.busy.keys(), ...this.idle.keys()])];
+  /**
+   * The free slots of every lane that is busy or remembered, and of any other lane.
+   *
+   * @param due - the {@link contendingLanes} with due deliveries, if any contend; the others get what those leave
+   */
+  freeSlots(now: number, due?: ReadonlySet<string>): FreeSlots {
+    const names = this.names();
     const slow = names.filter((lane) => this.isSlow(lane, now));
     const lanes = Object.fromEntries(names.map((lane) => [lane, this.ownFreeSlots(lane, now)]));
-    this.divideSlowSlots(slow, lanes, now);
+    this.divideSlowSlots(slow, lanes, now, due);
     return { lanes, elsewhere: Math.min(UNPROVEN_SLOTS, this.limits.concurrencyPerDestination) };
+  }
+
+  /** The slow lanes that could take a slot, if there are free ones, but not for each of them. */
+  contendingLanes(now: number): readonly string[] {
+    const slow = this.names().filter((lane) => this.isSlow(lane, now));
+    const free = this.freeSlowSlots(slow, now);
+    const contending = slow.filter((lane) => this.ownFreeSlots(lane, now) > 0);
+    return free > 0 && free < contending.length ? contending : [];
   }
 
   enter(lane: string, now: number): LaneSlot {
@@ -170,23 +188,34 @@ export class LaneSlots {
     return Math.min(share, slots - taken);
   }
 
-  /** Gives the slow slots out one by one, each to the lane that has the fewest. */
+  /** Gives the slow slots out one by one, each to the lane that has the fewest; lanes with due deliveries come first. */
   private divideSlowSlots(
     slow: readonly string[],
     lanes: Record<string, number>,
     now: number,
+    due: ReadonlySet<string> | undefined,
   ): void {
-    let left = this.slowSlots(now);
+    let left = this.freeSlowSlots(slow, now);
     const given = new Map(slow.map((lane) => [lane, 0]));
-    for (const lane of slow) left -= this.runningIn(lane);
-    for (; left > 0; left--) {
-      const open = slow.filter((lane) => given.get(lane)! < lanes[lane]!);
-      const total = (lane: string): number => this.runningIn(lane) + given.get(lane)!;
-      const [next] = open.sort((a, b) => total(a) - total(b));
-      if (next === undefined) break;
-      given.set(next, given.get(next)! + 1);
+    const total = (lane: string): number => this.runningIn(lane) + given.get(lane)!;
+    for (const contenders of [slow.filter((lane) => due?.has(lane)), slow]) {
+      for (; left > 0; left--) {
+        const open = contenders.filter((lane) => given.get(lane)! < lanes[lane]!);
+        const [next] = open.sort((a, b) => total(a) - total(b));
+        if (next === undefined) break;
+        given.set(next, given.get(next)! + 1);
+      }
     }
     for (const lane of slow) lanes[lane] = given.get(lane)!;
+  }
+
+  private freeSlowSlots(slow: readonly string[], now: number): number {
+    return slow.reduce((free, lane) => free - this.runningIn(lane), this.slowSlots(now));
+  }
+
+  /** Every lane that is busy or remembered. */
+  private names(): string[] {
+    return [...new Set([...this.busy.keys(), ...this.idle.keys()])];
   }
 
   private slowSlots(now: number): number {

@@ -56,6 +56,10 @@ class HeldDeliveries {
     return released;
   }
 
+  get isEmpty(): boolean {
+    return this.lanes.size === 0;
+  }
+
   /** The lanes that hold something. */
   get names(): string[] {
     return [...this.lanes.keys()];
@@ -134,7 +138,7 @@ export class PendingDeliveries {
     if (bytes > this.freeBytes) {
       throw new WebhookStoreError(
         'store_full',
-        `The delivery queue has ${this.freeBytes} of ${this.maxBytes} bytes left, and ${bytes} are needed; raise maxBytes, publish more slowly, or use a durable queue.`,
+        `The delivery queue has ${this.freeBytes} of ${this.maxBytes} bytes left, and this event needs ${bytes}; raise maxBytes, publish more slowly, or use a durable queue.`,
       );
     }
   }
@@ -175,6 +179,7 @@ export class PendingDeliveries {
   release({ entry: { lane }, slot }: TakenDelivery, now: number, wasAttempt: boolean): void {
     const wasSlow = this.slots.isSlow(lane, now);
     this.slots.leave(slot, now, wasAttempt);
+    if (this.held.isEmpty) return;
     // The slow lanes share their slots, so another one may have a free slot now.
     for (const name of wasSlow ? this.held.names : [lane]) {
       this.requeue(this.held.release(name, this.slots.freeSlotsOf(name, now)));

@@ -1,10 +1,25 @@
-import type { ReceivedEvent, WebhookDelivery } from './webhook-delivery.interface.js';
-
-type LaneFacts = Pick<WebhookDelivery, 'endpointId' | 'url' | 'tenant' | 'received'>;
+import type {
+  OutgoingDelivery,
+  ReceivedDelivery,
+  ReceivedEvent,
+  WebhookDelivery,
+} from './webhook-delivery.interface.js';
 
 /** Names the lane of a delivery: its endpoint and tenant, the origin of its URL, or its receiver. */
-export function deliveryLane({ endpointId, url, tenant, received }: LaneFacts): string {
-  if (received !== undefined) return JSON.stringify(['receiver', received.receiver]);
+export function deliveryLane(delivery: WebhookDelivery): string {
+  if (delivery.received !== undefined) return receiverLane(delivery.received);
+  return destinationLane(delivery);
+}
+
+function receiverLane({ receiver }: ReceivedEvent): string {
+  return JSON.stringify(['receiver', receiver]);
+}
+
+function destinationLane({
+  endpointId,
+  url,
+  tenant,
+}: Pick<OutgoingDelivery, 'endpointId' | 'url' | 'tenant'>): string {
   // A damaged record must not stop the queue; its attempt fails.
   if (endpointId === undefined) return URL.canParse(url!) ? new URL(url!).origin : 'no URL';
   return JSON.stringify([endpointId, tenant ?? null]);
@@ -16,33 +31,40 @@ export function deliveryLane({ endpointId, url, tenant, received }: LaneFacts): 
  * A received event is base64 too: its claims may contain characters that a database refuses in JSON, such as U+0000 in
  * PostgreSQL, and an event that cannot be stored could never be acknowledged.
  */
-export type StoredDelivery = Omit<WebhookDelivery, 'payload' | 'received'> & {
-  readonly payload: { kind: 'json' | 'bytes'; contentType: string; base64?: string };
-  readonly received?: string;
-};
+export type StoredDelivery =
+  | (Omit<OutgoingDelivery, 'payload'> & { readonly payload: StoredPayload })
+  | (Omit<ReceivedDelivery, 'payload' | 'received'> & {
+      readonly payload: StoredPayload;
+      readonly received: string;
+    });
 
-export function storedDelivery({ received, ...delivery }: WebhookDelivery): StoredDelivery {
+interface StoredPayload {
+  readonly kind: 'json' | 'bytes';
+  readonly contentType: string;
+  readonly base64?: string;
+}
+
+export function storedDelivery(delivery: WebhookDelivery): StoredDelivery {
   const { kind, contentType, bytes } = delivery.payload;
   const base64 = bytes === undefined ? undefined : Buffer.from(bytes).toString('base64');
   const payload = { kind, contentType, ...(base64 !== undefined && { base64 }) };
-  if (received === undefined) return { ...delivery, payload };
-  const text = Buffer.from(JSON.stringify(received)).toString('base64');
-  return { ...delivery, payload, received: text };
+  if (delivery.received === undefined) return { ...delivery, payload };
+  const received = Buffer.from(JSON.stringify(delivery.received)).toString('base64');
+  return { ...delivery, payload, received };
 }
 
-export function deliveryOfStored({ received, ...stored }: StoredDelivery): WebhookDelivery {
+export function deliveryOfStored(stored: StoredDelivery): WebhookDelivery {
   const { kind, contentType, base64 } = stored.payload;
   const bytes = base64 === undefined ? undefined : Buffer.from(base64, 'base64');
-  const delivery = { ...stored, payload: { kind, contentType, bytes } };
-  if (received === undefined) return delivery;
-  return { ...delivery, received: receivedOf(received) };
+  const payload = { kind, contentType, bytes };
+  if (stored.received === undefined) return { ...stored, payload };
+  return { ...stored, payload, received: receivedOf(stored.received) };
 }
 
 /** Names the lane without decoding the payload. */
-export function laneOfStored({ received, ...stored }: StoredDelivery): string {
-  return deliveryLane(
-    received === undefined ? stored : { ...stored, received: receivedOf(received) },
-  );
+export function laneOfStored(stored: StoredDelivery): string {
+  if (stored.received === undefined) return destinationLane(stored);
+  return receiverLane(receivedOf(stored.received));
 }
 
 function receivedOf(base64: string): ReceivedEvent {

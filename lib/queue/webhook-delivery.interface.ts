@@ -1,3 +1,4 @@
+import type { TraceContext } from '../diagnostics/operation.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';
 
@@ -23,28 +24,36 @@ export interface ReceivedEvent {
   readonly bodyVerified: boolean;
 }
 
-/**
- * One event for one destination, as a queue stores it. A destination is an endpoint, a URL, or the handlers of a
- * receiver.
- *
- * It contains no token and no secret: each attempt is signed with the key that is current then.
- */
-export interface WebhookDelivery {
+/** What a queue stores of every delivery. */
+interface RecordedEvent {
   /** Derived from the event's id and the destination, so that the same event is recorded once. */
   readonly id: string;
   /** The event's id: the claim `txn`, equal in all attempts and for all endpoints. */
   readonly eventId: string;
   /** The event's name. */
   readonly event: string;
-  /** The endpoint's id; exactly one of `endpointId`, `url` and `received` is set. */
+  readonly payload: DeliveryPayload;
+  /**
+   * Digest of event name, media type and payload: distinguishes a duplicate from another event with the same id. Absent for a
+   * received event, whose receiver compares it before it is recorded.
+   */
+  readonly contentDigest?: string;
+  /** Epoch milliseconds. */
+  readonly createdAt: number;
+  /** The trace of the publish, or of the request that brought a received event; absent without tracing. */
+  readonly trace?: TraceContext;
+}
+
+/**
+ * A published event for one destination. It contains no token and no secret: each attempt is signed with the key that is
+ * current then.
+ */
+export interface OutgoingDelivery extends RecordedEvent {
+  readonly received?: undefined;
+  /** The endpoint's id; either `endpointId` or `url` is set. */
   readonly endpointId?: string;
   /** A URL that the caller passed. It may contain a credential: never log it. */
   readonly url?: string;
-  /** Set for a received event that was acknowledged and is handled from the queue. */
-  readonly received?: ReceivedEvent;
-  readonly payload: DeliveryPayload;
-  /** Digest of event name, media type and payload: distinguishes a duplicate from another event with the same id. */
-  readonly contentDigest?: string;
   /** Overrides the endpoint's audience. */
   readonly audience?: string | readonly string[];
   /** Overrides the endpoint's subject. */
@@ -56,9 +65,15 @@ export interface WebhookDelivery {
   readonly tenant?: string;
   /** 2 or more for a redelivery that is a delivery of its own; absent for the first. */
   readonly round?: number;
-  /** Epoch milliseconds. */
-  readonly createdAt: number;
 }
+
+/** A received event that was acknowledged, for the handlers of its receiver. It contains no token. */
+export interface ReceivedDelivery extends RecordedEvent {
+  readonly received: ReceivedEvent;
+}
+
+/** What a queue stores: a publisher records outgoing deliveries, a receiver received ones. */
+export type WebhookDelivery = OutgoingDelivery | ReceivedDelivery;
 
 /** `auto` prefers HEAD with inline data where it fits. */
 export type DeliveryMethod = 'auto' | 'HEAD' | 'POST';

@@ -2,8 +2,8 @@ import type { FailureReason } from './failure-reason.js';
 import type { WebhookDelivery } from './webhook-delivery.interface.js';
 
 /** A delivery to record, and the time before which it must not be attempted. */
-export interface EnqueuedDelivery {
-  readonly delivery: WebhookDelivery;
+export interface EnqueuedDelivery<Delivery extends WebhookDelivery = WebhookDelivery> {
+  readonly delivery: Delivery;
   /** Epoch milliseconds. */
   readonly notBefore: number;
 }
@@ -13,8 +13,8 @@ export type DeliveryOutcome =
   | { readonly type: 'delivered' }
   /** The attempt failed; the next one is due at `at` (epoch milliseconds). */
   | { readonly type: 'retry'; readonly at: number; readonly reason: FailureReason }
-  /** No attempt was made; the same attempt is due at `at` (epoch milliseconds). */
-  | { readonly type: 'defer'; readonly at: number }
+  /** No attempt was made; the same attempt is due at `at` (epoch milliseconds). A queue need not store the reason. */
+  | { readonly type: 'defer'; readonly at: number; readonly reason?: FailureReason }
   /** The delivery is given up after `attempts`, which may be 0; only `redeliver` revives it. */
   | { readonly type: 'dead'; readonly reason: FailureReason; readonly attempts: number };
 
@@ -40,12 +40,20 @@ export type KnownDelivery = {
 export type DeliveryReceipt = { readonly id: string; readonly status: 'recorded' } | KnownDelivery;
 
 /** A delivery that was given up. */
-export interface DeadDelivery {
-  readonly delivery: WebhookDelivery;
+export interface DeadDelivery<Delivery extends WebhookDelivery = WebhookDelivery> {
+  readonly delivery: Delivery;
   readonly attempts: number;
   readonly reason: FailureReason;
   /** Epoch milliseconds. */
   readonly diedAt: number;
+}
+
+/** The deliveries that a queue holds, besides delivered ones. */
+export interface QueueCounts {
+  /** Waiting, due or running. */
+  readonly pending: number;
+  /** Those that `listDead` lists. */
+  readonly dead: number;
 }
 
 /** Attempts a delivery once; `attempt` is 1 for the first. */
@@ -124,6 +132,15 @@ export abstract class WebhookQueue {
    * @returns the ids of the deliveries that were changed
    */
   abstract redeliver(ids: readonly string[]): Promise<readonly string[]>;
+
+  /** Counts deliveries. Optional: the metrics of a queued receiver call it, so it must be fast in a large queue. */
+  counts?(): Promise<QueueCounts>;
+
+  /**
+   * Runs every delivery that is due by the queue's clock, and resolves when none is due or running. Optional:
+   * `flushDeliveries` of `nestjs-webhook-token/testing` calls it.
+   */
+  flush?(): Promise<void>;
 
   /**
    * Refuses new deliveries and waits for the running attempts. A queue that is not durable also runs deliveries

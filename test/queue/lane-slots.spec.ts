@@ -13,13 +13,13 @@ function slotsAt(limits = LIMITS) {
     free: (lane: string) => slots.freeSlotsOf(lane, now),
     enter: (lane: string) => slots.enter(lane, now),
     leave: (slot: LaneSlot, wasAttempted = true) => slots.leave(slot, now, wasAttempted),
-    /** Takes slots until there is none left, and gives their number. */
+    /** Takes all free slots, and returns their number. */
     fill(lane: string): LaneSlot[] {
       const taken: LaneSlot[] = [];
       while (slots.hasFreeSlot(lane, now)) taken.push(slots.enter(lane, now));
       return taken;
     },
-    /** Makes one attempt of so many milliseconds. */
+    /** Makes one attempt of this many milliseconds. */
     attempt(lane: string, ms: number): void {
       const slot = slots.enter(lane, now);
       now += ms;
@@ -39,7 +39,7 @@ describe('LaneSlots', () => {
     expect(free('crm')).toBe(11);
   });
 
-  it('learns nothing from a run that made no request', () => {
+  it('ignores a run that made no request', () => {
     const { fill, leave, free } = slotsAt();
     const [first] = fill('crm');
 
@@ -64,7 +64,7 @@ describe('LaneSlots', () => {
     expect(free('another')).toBe(2);
   });
 
-  it('gives slow lanes four fifths while no others are in use', () => {
+  it('gives slow lanes four fifths if no others are in use', () => {
     const { attempt, fill, pass } = slotsAt();
     const lanes = ['a', 'b', 'c', 'd', 'e'];
     for (const lane of lanes) attempt(lane, 2_000);
@@ -74,7 +74,7 @@ describe('LaneSlots', () => {
     expect(taken.reduce((sum, count) => sum + count)).toBe(40);
   });
 
-  it('divides the slow slots equally among the slow lanes that want some', () => {
+  it('divides the slow slots equally among the slow lanes that need them', () => {
     const { attempt, enter, fill, leave, free } = slotsAt();
     for (const lane of ['a', 'b']) attempt(lane, 14_000);
     enter('fast');
@@ -106,7 +106,7 @@ describe('LaneSlots', () => {
     expect(free('crm')).toBe(12);
   });
 
-  it('says the same of many lanes at once', () => {
+  it('classifies many lanes in the same way', () => {
     const { attempt, enter, fill, slots, pass } = slotsAt();
     attempt('slow', 14_000);
     attempt('slower', 15_000);
@@ -121,6 +121,26 @@ describe('LaneSlots', () => {
     fill('slow');
     const { lanes } = slots.freeSlots(29_011);
     expect(lanes['slow']! + lanes['slower']!).toBeLessThanOrEqual(5);
+  });
+
+  it('gives slots that are too few for all slow lanes to those with due deliveries', () => {
+    const { attempt, enter, slots } = slotsAt({ concurrency: 5, concurrencyPerDestination: 2 });
+    for (const lane of ['idle', 'due']) attempt(lane, 2_000);
+    enter('fast');
+
+    expect(slots.contendingLanes(4_000)).toEqual(['idle', 'due']);
+    const { lanes } = slots.freeSlots(4_000, new Set(['due']));
+    expect(lanes).toMatchObject({ idle: 0, due: 1 });
+  });
+
+  it('reports no contending lanes if there is a slot for each, or none at all', () => {
+    const { attempt, enter, slots } = slotsAt({ concurrency: 10, concurrencyPerDestination: 2 });
+    for (const lane of ['a', 'b']) attempt(lane, 2_000);
+    enter('fast');
+    expect(slots.contendingLanes(4_000)).toEqual([]);
+    for (const lane of ['a', 'b']) enter(lane);
+
+    expect(slots.contendingLanes(4_000)).toEqual([]);
   });
 
   it('leaves a slot to slow lanes however small the queue is', () => {

@@ -1,0 +1,120 @@
+import type { WebhookClock } from '../clock/webhook-clock.js';
+import type { DeliveryReceipt, EnqueuedDelivery } from './webhook-queue.js';
+
+/** Groups that are recorded at the same time. */
+const MAX_GROUPS = 2;
+/** Deliveries of a group. A call with more of them is a group of its own. */
+export const MAX_GROUP_DELIVERIES = 500;
+/** Bytes of payload of a group. A call with more of them is a group of its own. */
+export const MAX_GROUP_BYTES = 1_048_576;
+/** Milliseconds after which a group that is still being recorded no longer holds up the next one. */
+const MAX_HOLD = 5_000;
+
+type Receipts = readonly DeliveryReceipt[];
+
+interface GroupCommitParts {
+  /** Records the deliveries of one or more calls in one commit: all or none. May fail instead of waiting for a lock. */
+  readonly recordGroup: (deliveries: readonly EnqueuedDelivery[]) => Promise<Receipts>;
+  /** Records the deliveries of one call, after the group that contained them has failed. */
+  readonly recordCall: (deliveries: readonly EnqueuedDelivery[]) => Promise<Receipts>;
+  /** Whether an error concerns every call alike, such as a lost connection. */
+  readonly isOutage: (error: unknown) => boolean;
+  readonly clock: WebhookClock;
+}
+
+interface PendingCall {
+  readonly deliveries: readonly EnqueuedDelivery[];
+  readonly bytes: number;
+  readonly resolve: (receipts: Receipts) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/**
+ * Records concurrent calls in groups, one commit per group, so that the cost of a commit is shared.
+ *
+ * A call starts a group at once while fewer than two are being recorded; those that arrive meanwhile form the next one. No call
+ * waits for a timer. Each call resolves after the commit that contains it, and stays all-or-nothing. If a group fails, its
+ * calls are repeated one by one, so that a delivery that cannot be stored fails only its own call.
+ */
+export class GroupCommit {
+  private readonly waiting: PendingCall[] = [];
+  private groups = 0;
+  private isStarting = false;
+  private unanswered = 0;
+  private onSettled: (() => void)[] = [];
+
+  constructor(private readonly parts: GroupCommitParts) {}
+
+  /** Records all of the deliveries or none; resolves after the commit. */
+  async enqueue(deliveries: readonly EnqueuedDelivery[]): Promise<Receipts> {
+    this.unanswered++;
+    try {
+      return await new Promise<Receipts>((resolve, reject) => {
+        this.waiting.push({ deliveries, bytes: bytesOf(deliveries), resolve, reject });
+        this.startGroup();
+      });
+    } finally {
+      if (--this.unanswered === 0) for (const resolve of this.onSettled.splice(0)) resolve();
+    }
+  }
+
+  /** Resolves when no call is unanswered. */
+  async settled(): Promise<void> {
+    if (this.unanswered > 0) await new Promise<void>((resolve) => this.onSettled.push(resolve));
+  }
+
+  private startGroup(): void {
+    if (this.isStarting || this.groups >= MAX_GROUPS || this.waiting.length === 0) return;
+    this.isStarting = true;
+    // The other calls of this turn join the group.
+    queueMicrotask(() => {
+      this.isStarting = false;
+      void this.commit(this.takeGroup());
+      this.startGroup();
+    });
+  }
+
+  private takeGroup(): PendingCall[] {
+    let [count, deliveries, bytes] = [0, 0, 0];
+    for (const call of this.waiting) {
+      deliveries += call.deliveries.length;
+      bytes += call.bytes;
+      if (count > 0 && (deliveries > MAX_GROUP_DELIVERIES || bytes > MAX_GROUP_BYTES)) break;
+      count++;
+    }
+    return this.waiting.splice(0, count);
+  }
+
+  private async commit(calls: readonly PendingCall[]): Promise<void> {
+    const { recordGroup, recordCall, isOutage, clock } = this.parts;
+    let isHeld = true;
+    this.groups++;
+    const release = (): void => {
+      cancel();
+      if (!isHeld) return;
+      isHeld = false;
+      this.groups--;
+      this.startGroup();
+    };
+    const cancel = clock.wakeAt(clock.now() + MAX_HOLD, release);
+    try {
+      const receipts = await recordGroup(calls.flatMap(({ deliveries }) => deliveries));
+      let end = 0;
+      for (const { deliveries, resolve } of calls) {
+        const start = end;
+        end += deliveries.length;
+        resolve(receipts.slice(start, end));
+      }
+    } catch (error) {
+      for (const { deliveries, resolve, reject } of calls) {
+        if (isOutage(error)) reject(error);
+        else recordCall(deliveries).then(resolve, reject);
+      }
+    }
+    release();
+  }
+}
+
+function bytesOf(deliveries: readonly EnqueuedDelivery[]): number {
+  return deliveries.reduce((sum, { delivery }) => sum + (delivery.payload.bytes?.length ?? 0), 0);
+}
