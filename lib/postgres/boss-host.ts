@@ -41,10 +41,11 @@ const ONE_DAY = 86_400;
 
 /**
  * How pg-boss runs for deliveries alone: no cron, and its own upkeep, which scans whole tables, once a day. Leases and
- * retention do not depend on it.
+ * retention do not depend on it, and no delivery waits for another one ("flow").
  */
 export const BOSS_OPTIONS = {
   schedule: false,
+  flowIntervalSeconds: ONE_DAY,
   superviseIntervalSeconds: ONE_DAY,
   monitorIntervalSeconds: ONE_DAY,
   maintenanceIntervalSeconds: ONE_DAY,

@@ -1,11 +1,12 @@
 import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
 import { laneOfStored } from '../queue/stored-delivery.js';
-import type { ClaimedJob, ClaimRequest } from './job-statements.js';
-import { LaneSlots } from '../queue/lane-slots.js';
+import type { ClaimedJob, ClaimRequest, ClaimResult } from './job-statements.js';
+import { LaneSlots, type FreeSlots } from '../queue/lane-slots.js';
 
 interface ClaimLoopParts {
-  readonly claim: (request: ClaimRequest) => Promise<readonly ClaimedJob[]>;
-  readonly nextDue: (after: number, until: number) => Promise<number | undefined>;
+  readonly claim: (request: ClaimRequest) => Promise<ClaimResult>;
+  /** Returns those of the lanes that have a due job. */
+  readonly findDueLanes: (lanes: readonly string[], now: number) => Promise<readonly string[]>;
   /** Attempts a job and writes the outcome; never rejects. @returns whether a request was made */
   readonly run: (job: ClaimedJob) => Promise<boolean>;
   /** Returns a job to the queue that was claimed while the loop was stopped. */
@@ -27,14 +28,21 @@ export class ClaimLoop {
   private readonly jobs = new Map<string, ClaimedJob>();
   private readonly lanes: LaneSlots;
   private readonly backlog: LaneBacklog;
+  /** The contending slow lanes with due jobs; `undefined` if none contend. */
+  private dueLanes: ReadonlySet<string> | undefined;
+  /** Epoch milliseconds at which they are looked for again. */
+  private nextLaneCheck = 0;
   private cancelTimer: CancelWake = () => {};
   private asking = false;
   private askAgain = false;
   /** Whether a job outside the backlog may be due. */
   private mayBeMore = true;
+  /** Epoch milliseconds at which the next job is due, or the next poll. */
+  private nextScan = 0;
   private pauses = 0;
   private stopped = false;
-  private onIdle: () => void = () => {};
+  private claimed = 0;
+  private idleListeners: (() => void)[] = [];
 
   constructor(private readonly parts: ClaimLoopParts) {
     this.lanes = new LaneSlots(parts);
@@ -44,6 +52,11 @@ export class ClaimLoop {
   /** The jobs that this process has claimed. */
   get running(): readonly ClaimedJob[] {
     return [...this.jobs.values()];
+  }
+
+  /** Whether another job can start now. */
+  get hasFreeSlot(): boolean {
+    return !this.stopped && this.freeSlots > 0;
   }
 
   /** Looks for due jobs now. */
@@ -56,8 +69,21 @@ export class ClaimLoop {
   async stop(): Promise<void> {
     this.stopped = true;
     this.cancelTimer();
-    if (this.isIdle) return;
-    await new Promise<void>((resolve) => (this.onIdle = resolve));
+    await this.idle();
+  }
+
+  /** Claims and runs until no job is due or running. */
+  async drain(): Promise<void> {
+    for (let before = -1; before !== this.claimed && !this.stopped; await this.idle()) {
+      // A claim that is under way may have started before the last job was recorded.
+      await this.idle();
+      before = this.claimed;
+      this.wake();
+    }
+  }
+
+  private async idle(): Promise<void> {
+    if (!this.isIdle) await new Promise<void>((resolve) => this.idleListeners.push(resolve));
   }
 
   private get isIdle(): boolean {
@@ -87,46 +113,71 @@ export class ClaimLoop {
       next = this.parts.clock.now() + Math.min(pause, MAX_PAUSE);
     }
     this.asking = false;
-    if (this.stopped) this.notifyIdle();
-    else this.cancelTimer = this.parts.clock.wakeAt(next, () => this.wake());
+    if (!this.stopped) this.cancelTimer = this.parts.clock.wakeAt(next, () => this.wake());
+    this.notifyIdle();
   }
 
   /** @returns when to ask again, in epoch milliseconds */
   private async claimAll(): Promise<number> {
     const { clock, pollInterval } = this.parts;
+    await this.findDueLanes();
+    let free = this.freeByLane();
     for (const lane of this.backlog.lanes) {
-      const { lanes, elsewhere } = this.lanes.freeSlots(clock.now());
-      const limit = Math.min(lanes[lane] ?? elsewhere, this.freeSlots);
-      if (limit > 0 && (await this.claim({ lane, limit })) < limit) this.backlog.delete(lane);
+      const limit = Math.min(free.lanes[lane] ?? free.elsewhere, this.freeSlots);
+      if (limit <= 0) continue;
+      const { jobs } = await this.claim({ lane, limit }, free);
+      if (jobs.length < limit) this.backlog.delete(lane);
+      free = this.freeByLane();
     }
     while (this.mayBeMore && this.freeSlots > 0 && !this.stopped) await this.claimOutsideBacklog();
-    const now = clock.now();
-    const poll = now + pollInterval;
-    if (this.freeSlots <= 0) return poll;
-    return (await this.parts.nextDue(now, poll)) ?? poll;
+    return this.freeSlots > 0 ? this.nextScan : clock.now() + pollInterval;
   }
 
   private async claimOutsideBacklog(): Promise<void> {
-    const { clock } = this.parts;
+    const { clock, pollInterval } = this.parts;
     const start = clock.now();
     const dueSince = this.backlog.startOfScan(start);
-    const free = Object.entries(this.lanes.freeSlots(start).lanes);
-    const full = free.filter(([, slots]) => slots <= 0).map(([lane]) => lane);
-    if ((await this.claim({ dueSince, limit: this.freeSlots })) > 0) return;
+    const free = this.freeByLane();
+    const full = Object.keys(free.lanes).filter((lane) => free.lanes[lane]! <= 0);
+    // Set before the claim: a job that is recorded while it runs, which it may not see, sets it again.
+    this.mayBeMore = false;
+    const { jobs, nextDue } = await this.claim({ dueSince, limit: this.freeSlots }, free);
+    if (jobs.length > 0) {
+      this.mayBeMore = true;
+      return;
+    }
+    this.nextScan = nextDue ?? start + pollInterval;
     // All other due jobs are in full lanes.
     this.backlog.recordScan({ from: dueSince, start, end: clock.now(), full });
-    this.mayBeMore = false;
   }
 
-  /** @returns how many jobs were claimed */
-  private async claim(request: Pick<ClaimRequest, 'lane' | 'dueSince' | 'limit'>): Promise<number> {
-    const { clock, claim, release } = this.parts;
+  /** A slow lane without due jobs must not keep a slot from one that has some. */
+  private async findDueLanes(): Promise<void> {
+    const now = this.parts.clock.now();
+    const contending = this.lanes.contendingLanes(now);
+    if (contending.length === 0) {
+      this.dueLanes = undefined;
+    } else if (this.dueLanes === undefined || now >= this.nextLaneCheck) {
+      this.dueLanes = new Set(await this.parts.findDueLanes(contending, now));
+      this.nextLaneCheck = now + this.parts.pollInterval;
+    }
+  }
+
+  private freeByLane(): FreeSlots {
+    return this.lanes.freeSlots(this.parts.clock.now(), this.dueLanes);
+  }
+
+  private async claim(
+    request: Pick<ClaimRequest, 'lane' | 'dueSince' | 'limit'>,
+    { lanes, elsewhere: perLane }: FreeSlots,
+  ): Promise<ClaimResult> {
+    const { clock, claim, release, pollInterval } = this.parts;
     const now = clock.now();
-    const { lanes, elsewhere: perLane } = this.lanes.freeSlots(now);
-    const jobs = await claim({ ...request, now, perLane, lanes });
-    if (this.stopped) await Promise.all(jobs.map(release));
-    else for (const job of jobs) void this.run(job);
-    return jobs.length;
+    const result = await claim({ ...request, now, lookAhead: now + pollInterval, perLane, lanes });
+    this.claimed += result.jobs.length;
+    if (this.stopped) await Promise.all(result.jobs.map(release));
+    else for (const job of result.jobs) void this.run(job);
+    return result;
   }
 
   private async run(job: ClaimedJob): Promise<void> {
@@ -138,15 +189,15 @@ export class ClaimLoop {
     this.jobs.delete(job.id);
     const wasSlow = this.lanes.isSlow(lane, clock.now());
     this.lanes.leave(slot, clock.now(), wasAttempted);
-    if (this.stopped) this.notifyIdle();
     // Slow lanes share their slots, so that one of them may let another one continue.
-    else if (this.mayBeMore || this.backlog.has(lane) || (wasSlow && !this.backlog.isEmpty)) {
+    if (this.mayBeMore || this.backlog.has(lane) || (wasSlow && !this.backlog.isEmpty)) {
       void this.ask();
     }
+    this.notifyIdle();
   }
 
   private notifyIdle(): void {
-    if (this.isIdle) this.onIdle();
+    if (this.isIdle) for (const resolve of this.idleListeners.splice(0)) resolve();
   }
 }
 

@@ -3,7 +3,8 @@ import { hasMethods } from './transactions/transaction-adapters.js';
 
 const BROKEN = 'the connection was lost; retry';
 const ENDED = 'the transaction has ended; await everything inside it before it commits';
-const CONFLICT = 'another transaction was in conflict with this one; run it again';
+const CONFLICT = 'it was in conflict with another transaction; run the transaction again';
+const LOCKED = 'another session has locked the tables; try again';
 const UNTRUSTED = 'its certificate is not trusted; name the authority with sslrootcert';
 const NO_ANSWER = 'it does not answer; check the address and the firewall';
 
@@ -17,7 +18,7 @@ const REASONS: Readonly<Record<string, string>> = {
   '28000': 'it refuses the credentials; check user and password',
   '3D000': 'the database does not exist; create it, or correct its name',
   '42501': 'the user lacks a privilege; grant it the schema and its tables',
-  '55P03': 'another session has locked the tables; try again',
+  '55P03': LOCKED,
   '53300': 'it has no connection left; raise max_connections, or use smaller pools',
   '53100': 'its disk is full',
   '57P01': 'it is shutting down',
@@ -88,6 +89,15 @@ export function databaseFailure(
     `${subject} cannot use ${withAddress(server, error)}: ${reason}.`,
     { cause: error },
   );
+}
+
+/** Whether an error is one of the server or of the connection, and not of the values of a statement or of its locks. */
+export function isOutage(cause: unknown): boolean {
+  const error = driverError(cause);
+  const code = codeOf(error);
+  if (BEHIND.has(code)) return true;
+  const reason = REASONS[code] ?? reasonIn(cause) ?? reasonIn(error);
+  return reason !== undefined && reason !== CONFLICT && reason !== LOCKED;
 }
 
 /**

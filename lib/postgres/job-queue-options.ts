@@ -23,6 +23,12 @@ export interface JobQueueOptions {
   readonly lease?: Duration | undefined;
   /** How often an idle process looks for deliveries that others have recorded; default `'1s'`, at least `'100ms'`. */
   readonly pollInterval?: Duration | undefined;
+  /**
+   * Whether PostgreSQL notifies idle processes of new deliveries (LISTEN and NOTIFY), so that they do not wait for their
+   * next poll; default `true`. Each consuming process then has one more connection. Without effect behind a transaction pooler,
+   * which does not pass notifications on.
+   */
+  readonly notify?: boolean | undefined;
   /** Default: the system clock, which must agree with that of the other processes to within seconds. */
   readonly clock?: WebhookClock | undefined;
 }
@@ -33,6 +39,7 @@ export interface ResolvedJobQueueOptions extends QueueConcurrency {
   readonly keepDelivered: number;
   readonly lease: number;
   readonly pollInterval: number;
+  readonly notify: boolean;
   readonly clock: WebhookClock;
 }
 
@@ -67,12 +74,15 @@ export function resolveJobQueueOptions(
     'pollInterval',
     "must be at least '100ms', such as '1s'",
   );
+  const { notify = true } = options;
+  faults.require(typeof notify === 'boolean', 'notify', 'must be a boolean');
   return {
     name,
     ...resolveConcurrency(options, faults),
     keepDelivered,
     lease,
     pollInterval,
+    notify,
     clock: options.clock ?? new SystemClock(),
   };
 }

@@ -58,7 +58,8 @@ export function priorityAt(dueAt: number): number {
   return Math.max(-FOREVER, PRIORITY_ZERO - Math.floor(dueAt / 1_000));
 }
 
-export function jobOf({ delivery, notBefore }: EnqueuedDelivery): JobInsert {
+/** @param place - among the deliveries that are recorded together, which start in this order; 0 for the first */
+export function jobOf({ delivery, notBefore }: EnqueuedDelivery, place: number): JobInsert {
   const data: JobData = {
     delivery: storedDelivery(delivery),
     attempts: 0,
@@ -68,10 +69,16 @@ export function jobOf({ delivery, notBefore }: EnqueuedDelivery): JobInsert {
   return {
     id: jobId(delivery.id),
     data,
-    startAfter: new Date(notBefore),
+    startAfter: startAfter(notBefore, place),
     priority: priorityAt(notBefore),
     group: { id: deliveryLane(delivery) },
   };
+}
+
+/** The due time, with the place as its microseconds: rows of one statement have the same time of creation. */
+function startAfter(notBefore: number, place: number): string {
+  const milliseconds = new Date(notBefore).toISOString().slice(0, -1);
+  return `${milliseconds}${String(Math.min(place, 999)).padStart(3, '0')}Z`;
 }
 
 /** Settings of the queue in pg-boss. It counts claims as retries; attempts are counted in {@link JobData}. */

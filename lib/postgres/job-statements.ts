@@ -1,5 +1,7 @@
 import type { DeliveryProgress } from '../queue/delivery-progress.js';
+import type { QueueCounts } from '../queue/webhook-queue.js';
 import type { Db } from 'pg-boss';
+import { notificationChannel } from './job-notifications.js';
 import { sqlLiterals, timeOf } from './sql-text.js';
 import { rowsOf } from './transactions/transaction-adapters.js';
 import { jobId, priorityAt, type JobData, type JobOutput, type JobState } from './job-record.js';
@@ -18,6 +20,8 @@ export interface ClaimRequest {
   readonly now: number;
   /** Free slots in total. */
   readonly limit: number;
+  /** Epoch milliseconds until which the next due job is looked for if none is due now. */
+  readonly lookAhead: number;
   /** Free slots of every other lane. */
   readonly perLane: number;
   /** Free slots by lane. */
@@ -26,6 +30,13 @@ export interface ClaimRequest {
   readonly lane?: string | undefined;
   /** Claims only jobs that became due at this time or later, in epoch milliseconds. */
   readonly dueSince?: number | undefined;
+}
+
+/** The answer to a {@link ClaimRequest}. */
+export interface ClaimResult {
+  readonly jobs: readonly ClaimedJob[];
+  /** If no job was claimed: epoch milliseconds of the first one that becomes due until `lookAhead`. */
+  readonly nextDue?: number | undefined;
 }
 
 /** The outcome of a claimed job, to be written. */
@@ -44,6 +55,12 @@ export interface JobOutcome {
  * the whole backlog for one claim. Both settings end with their transaction, which is the query they precede.
  */
 const IN_INDEX_ORDER = 'SET LOCAL enable_sort = off;\nSET LOCAL jit = off;\n';
+
+/**
+ * A group of calls must not wait for the transaction of one that records the same delivery; the setting ends with the
+ * statement it precedes.
+ */
+const WITHOUT_WAITING = "SET LOCAL lock_timeout = '1s';\n";
 
 /**
  * Statements over pg-boss's job table, for what its API cannot do: claim in the order of due times (its own fetch
@@ -68,25 +85,55 @@ export class JobStatements {
     this.table = `${schema}.job`;
   }
 
+  /**
+   * Wraps a database for an insert of pg-boss, or another statement that returns ids.
+   *
+   * @param change - `notifies`: wakes the processes that wait for jobs, at the commit. `waits`: unless set, the statement fails with
+   *   SQLSTATE 55P03 if another transaction records the same job and has not ended.
+   */
+  wrap(db: Db, change: { readonly notifies: boolean; readonly waits: boolean }): Db {
+    return {
+      executeSql: async (text, values) => {
+        const statement = change.notifies ? this.notifying(text) : text;
+        if (change.waits) return db.executeSql(statement, values);
+        const all = WITHOUT_WAITING + sqlLiterals(statement, values);
+        return { rows: rowsOf(await db.executeSql(all)) };
+      },
+    };
+  }
+
+  private notifying(statement: string): string {
+    const notify = `pg_notify('${notificationChannel(this.schema)}', '${this.name}')`;
+    return `WITH changed AS (${statement}), notified AS MATERIALIZED (SELECT ${notify})
+      SELECT id FROM changed WHERE (SELECT count(*) FROM notified) = 1`;
+  }
+
   /** Claims due jobs, the earliest first, up to the free slots of each lane. */
-  async claim(db: Db, request: ClaimRequest): Promise<ClaimedJob[]> {
-    const { now, limit, perLane, lanes, lane, dueSince } = request;
-    const values = [this.name, priorityAt(now), now / 1_000, JSON.stringify(lanes), perLane, limit];
+  async claim(db: Db, request: ClaimRequest): Promise<ClaimResult> {
+    const { now, limit, lookAhead, perLane, lanes, lane, dueSince } = request;
+    const values = [
+      this.name,
+      priorityAt(now),
+      now / 1_000,
+      JSON.stringify(lanes),
+      perLane,
+      limit,
+      priorityAt(lookAhead),
+    ];
     const conditions = [
       lane !== undefined && `AND group_id = $${values.push(lane)}`,
       dueSince !== undefined && `AND priority <= $${values.push(priorityAt(dueSince))}::int`,
     ].filter((condition) => condition !== false);
-    // Equal entries of an index are in the order of the table, which is the order they were recorded in.
     const rows = await this.inIndexOrder(
       db,
       `WITH due AS MATERIALIZED (
         SELECT id, group_id, row_number() OVER () AS place FROM (
           SELECT id, group_id FROM ${this.table}
           WHERE name = $1 AND state < 'active' AND NOT blocked
-            AND priority >= $2::int AND start_after <= to_timestamp($3::float8)
+            AND priority >= $2::int AND ${isDue('$3')}
             AND coalesce(($4::text::jsonb ->> group_id)::int, $5::int) > 0
             ${conditions.join(' ')}
-          ORDER BY priority DESC, created_on
+          ORDER BY priority DESC, created_on, start_after
           LIMIT $6::int
           FOR UPDATE SKIP LOCKED
         ) candidates
@@ -94,18 +141,41 @@ export class JobStatements {
         SELECT id, coalesce(($4::text::jsonb ->> group_id)::int, $5::int) AS slots,
           row_number() OVER (PARTITION BY group_id ORDER BY place) AS rank
         FROM due
+      ), claimed AS (
+        UPDATE ${this.table} SET
+          state = 'active', started_on = now(), heartbeat_on = now(),
+          retry_count = CASE WHEN started_on IS NULL THEN retry_count ELSE retry_count + 1 END
+        WHERE name = $1 AND id = ANY (ARRAY(SELECT id FROM ranked WHERE rank <= slots))
+        RETURNING id, data, retry_count AS claim,
+          array_position(ARRAY(SELECT id FROM due ORDER BY place), id) AS place
       )
-      UPDATE ${this.table} SET
-        state = 'active', started_on = now(), heartbeat_on = now(),
-        retry_count = CASE WHEN started_on IS NULL THEN retry_count ELSE retry_count + 1 END
-      WHERE name = $1 AND id = ANY (ARRAY(SELECT id FROM ranked WHERE rank <= slots))
-      RETURNING id, data, retry_count AS claim,
-        array_position(ARRAY(SELECT id FROM due ORDER BY place), id) AS place`,
+      SELECT id, data, claim, place, NULL::float8 AS due FROM claimed
+      UNION ALL
+      SELECT NULL, NULL, NULL, NULL, (
+        SELECT floor(extract(epoch FROM min(start_after)) * 1000)::float8 FROM ${this.table}
+        WHERE name = $1 AND state < 'active' AND NOT blocked
+          AND priority BETWEEN $7::int AND $2::int AND NOT ${isDue('$3')}
+      ) WHERE NOT EXISTS (SELECT FROM claimed)`,
       values,
     );
-    return (rows as unknown as (ClaimedJob & { place: number | string })[]).sort(
-      (a, b) => Number(a.place) - Number(b.place),
+    const claimed = rows as unknown as (ClaimedJob & { place: number; due: number | null })[];
+    if (claimed[0]?.id === null) return { jobs: [], nextDue: claimed[0].due ?? undefined };
+    return { jobs: claimed.sort((a, b) => a.place - b.place) };
+  }
+
+  /** @returns those of the lanes that have a due job */
+  async findDueLanes(db: Db, lanes: readonly string[], now: number): Promise<string[]> {
+    const rows = await this.inIndexOrder(
+      db,
+      `SELECT lane FROM jsonb_array_elements_text($2::text::jsonb) AS lane, LATERAL (
+        SELECT FROM ${this.table}
+        WHERE name = $1 AND group_id = lane AND state < 'active' AND NOT blocked
+          AND priority >= $3::int AND ${isDue('$4')}
+        ORDER BY priority DESC, created_on, start_after LIMIT 1
+      ) AS due`,
+      [this.name, JSON.stringify(lanes), priorityAt(now), now / 1_000],
     );
+    return rows.map(({ lane }) => lane as string);
   }
 
   /**
@@ -120,19 +190,6 @@ export class JobStatements {
     ]);
     if ((rows as [{ missing: boolean }])[0].missing)
       await db.executeSql(laneIndex(this.schema, table));
-  }
-
-  /** @returns epoch milliseconds of the next job that becomes due in this span, if there is one */
-  async nextDue(db: Db, after: number, until: number): Promise<number | undefined> {
-    const { rows } = await db.executeSql(
-      `SELECT (extract(epoch FROM min(start_after)) * 1000)::float8 AS due FROM ${this.table}
-       WHERE name = $1 AND state < 'active' AND NOT blocked
-         AND priority BETWEEN $2::int AND $3::int
-         AND start_after > to_timestamp($4::float8)`,
-      [this.name, priorityAt(until), priorityAt(after), after / 1_000],
-    );
-    const [{ due }] = rows as [{ due: number | null }];
-    return due ?? undefined;
   }
 
   /** Writes the outcomes of claimed jobs, all in one step; jobs whose claim has expired stay as they are. */
@@ -187,10 +244,22 @@ export class JobStatements {
     return rows as { data: JobData; output: JobOutput | null; diedAt: number }[];
   }
 
+  async counts(db: Db): Promise<QueueCounts> {
+    // Two counts, each of which an index serves; delivered jobs may be many.
+    const { rows } = await db.executeSql(
+      `SELECT
+         (SELECT count(*) FROM ${this.table} WHERE name = $1 AND state < 'completed')::float8 AS pending,
+         (SELECT count(*) FROM ${this.table} WHERE name = $1 AND singleton_on = 'infinity' AND state = 'failed')::float8 AS dead`,
+      [this.name],
+    );
+    return (rows as [QueueCounts])[0];
+  }
+
   /**
    * Gives failed jobs a new round, and makes jobs due now that wait for their time.
    *
    * @param keep - seconds to keep them once they are delivered
+   * @param notifies - see {@link JobStatements.wrap}
    * @returns the ids of the jobs that were changed
    */
   async redeliver(
@@ -198,17 +267,18 @@ export class JobStatements {
     deliveryIds: readonly string[],
     now: number,
     keep: number,
+    notifies: boolean,
   ): Promise<ReadonlySet<string>> {
     const dueNow: Partial<DeliveryProgress> = { dueAt: now };
     const newRound: DeliveryProgress = { attempts: 0, reason: null, dueAt: now, throws: 0 };
-    const { rows } = await db.executeSql(
+    const { rows } = await this.wrap(db, { notifies, waits: true }).executeSql(
       `UPDATE ${this.table} SET
         data = data || CASE WHEN state = 'failed' THEN $3::text::jsonb ELSE $7::text::jsonb END,
         state = CASE WHEN state = 'failed' THEN 'retry' ELSE state END,
         output = NULL, completed_on = NULL, singleton_on = NULL, singleton_key = NULL,
         priority = $4::int, start_after = to_timestamp($5::float8), deletion_seconds = $6::int
       WHERE name = $1
-        AND (state = 'failed' OR (state < 'active' AND start_after > to_timestamp($5::float8)))
+        AND (state = 'failed' OR (state < 'active' AND NOT ${isDue('$5')}))
         AND id = ANY (ARRAY(SELECT jsonb_array_elements_text($2::text::jsonb)::uuid))
       RETURNING id`,
       [
@@ -270,10 +340,24 @@ export class JobStatements {
   }
 }
 
-/** Creates the index of {@link JobStatements.createLaneIndex}. */
+/** Whether a job is due. The microseconds of `start_after` only order the jobs that were recorded together. */
+function isDue(now: string): string {
+  return `start_after < to_timestamp(${now}::float8) + interval '1 ms'`;
+}
+
+/**
+ * Creates the index of {@link JobStatements.createLaneIndex}, in one statement. IF NOT EXISTS alone fails with a
+ * unique_violation while another process creates the index.
+ */
 export function laneIndex(schema: string, table: string): string {
-  return `CREATE INDEX IF NOT EXISTS ${table}_lane ON ${schema}.${table}
-    (name, group_id, priority DESC, created_on, start_after) WHERE state < 'active' AND NOT blocked`;
+  return `DO $index$
+BEGIN
+  CREATE INDEX IF NOT EXISTS ${table}_lane ON ${schema}.${table}
+    (name, group_id, priority DESC, created_on, start_after) WHERE state < 'active' AND NOT blocked;
+EXCEPTION WHEN unique_violation THEN
+  -- Another process has created it.
+END
+$index$`;
 }
 
 function idList(deliveryIds: readonly string[]): string {

@@ -1,6 +1,8 @@
 import type { Db, PgBoss } from 'pg-boss';
 import { inTime, waitUntil } from '../clock/webhook-clock.js';
 import { WebhookDeliveryError, WebhookStoreError } from '../errors/webhook.error.js';
+import { unprinted } from '../options/unprinted.js';
+import { GroupCommit } from '../queue/group-commit.js';
 import {
   WebhookQueue,
   type DeadDelivery,
@@ -9,22 +11,32 @@ import {
   type EnqueuedDelivery,
   type EnqueueOptions,
   type KnownDelivery,
+  type QueueCounts,
 } from '../queue/webhook-queue.js';
 import { wasAttempt } from '../queue/delivery-progress.js';
 import { deliveryOfStored } from '../queue/stored-delivery.js';
 import type { BossHost } from './boss-host.js';
 import { ClaimLoop } from './claim-loop.js';
-import { databaseFailure } from './database-failure.js';
+import { databaseFailure, isOutage } from './database-failure.js';
 import { outcomeOf, OutcomeWriter } from './outcome-writer.js';
 import type { ResolvedJobQueueOptions } from './job-queue-options.js';
 import { deadDelivery, jobId, jobOf, jobQueueOptions, receiptOf } from './job-record.js';
 import { JobMaintenance } from './job-maintenance.js';
-import { JobStatements, type ClaimedJob } from './job-statements.js';
+import { JobNotifications, notificationChannel } from './job-notifications.js';
+import {
+  JobStatements,
+  type ClaimedJob,
+  type ClaimRequest,
+  type ClaimResult,
+} from './job-statements.js';
 
 /** Milliseconds that `enqueue` in a transaction waits until the queue is open. */
 const TIME_TO_OPEN = 5_000;
 /** Milliseconds to close the database, even if the deadline of the shutdown has passed. */
 const TIME_TO_CLOSE = 2_000;
+
+/** A statement may take this part of a lease, so that an outcome can be written again in time over another connection. */
+const STATEMENTS_PER_LEASE = 3;
 
 interface OpenQueue {
   readonly boss: PgBoss;
@@ -44,12 +56,16 @@ export abstract class JobQueue extends WebhookQueue {
 
   private readonly statements: JobStatements;
   private readonly outcomes: OutcomeWriter;
+  private readonly groups: GroupCommit;
   private opening: Promise<OpenQueue> | undefined;
   private opened: OpenQueue | undefined;
   private loop: ClaimLoop | undefined;
+  private notifications: JobNotifications | undefined;
   private readonly maintenance: JobMaintenance;
   private cancelHeartbeat = (): void => {};
   private stopping = false;
+  /** Set when `stop` no longer waits for calls of `enqueue`. */
+  private closed = false;
 
   /** @hidden */
   protected constructor(
@@ -57,18 +73,27 @@ export abstract class JobQueue extends WebhookQueue {
     private readonly options: ResolvedJobQueueOptions,
   ) {
     super();
+    // The connection string of its host holds a password.
+    unprinted(this, `[${this.constructor.name} "${options.name}" in ${host.server}]`);
     this.shared = host.shared;
     this.statements = new JobStatements(host.schema, options.name);
     const { clock, lease } = options;
     this.outcomes = new OutcomeWriter(
-      async (batch) => this.statements.writeOutcomes((await this.open()).db, batch),
+      async (batch) => this.inBackground(async (db) => this.statements.writeOutcomes(db, batch)),
       clock,
       lease,
     );
+    this.groups = new GroupCommit({
+      recordGroup: async (deliveries) => this.commit(deliveries, { waits: false }),
+      recordCall: async (deliveries) => this.commit(deliveries, { waits: true }),
+      isOutage,
+      clock,
+    });
     this.maintenance = new JobMaintenance({
-      releaseExpired: async () => this.statements.releaseExpired((await this.open()).db),
+      releaseExpired: async () =>
+        this.inBackground(async (db) => this.statements.releaseExpired(db)),
       removeDelivered: async (limit) =>
-        this.statements.removeDelivered((await this.open()).db, limit),
+        this.inBackground(async (db) => this.statements.removeDelivered(db, limit)),
       clock,
     });
   }
@@ -78,34 +103,38 @@ export abstract class JobQueue extends WebhookQueue {
     { tx }: EnqueueOptions = {},
   ): Promise<readonly DeliveryReceipt[]> {
     this.requireRunning();
-    const joined = tx === undefined ? undefined : this.host.join(tx);
-    if (joined !== undefined) await this.openInTime();
-    const receipts = await this.withQueue(async ({ boss, db }) =>
-      this.record(boss, joined ?? db, deliveries),
+    if (tx === undefined) return this.reporting(async () => this.groups.enqueue(deliveries));
+    const joined = this.host.join(tx);
+    await this.openInTime();
+    const notifies = this.options.notify;
+    return this.withQueue(async ({ boss }) =>
+      this.record(boss, joined, deliveries, { notifies, waits: true }),
     );
-    // Deliveries recorded in a transaction are visible after its commit, to the next poll.
-    if (joined === undefined) this.loop?.wake();
-    return receipts;
   }
 
   override async consume(handler: DeliveryHandler): Promise<void> {
-    const { clock } = this.options;
-    await this.withQueue(async () => {});
+    const { clock, name, notify } = this.options;
+    const { db } = await this.withQueue(async (queue) => queue);
     // An application may shut down while it starts.
     if (this.stopping) return;
     this.loop = new ClaimLoop({
       ...this.options,
-      claim: async (request) => this.statements.claim((await this.open()).db, request),
-      nextDue: async (after, until) =>
-        this.statements.nextDue((await this.open()).db, after, until),
+      claim: async (request) => this.claim(request),
+      findDueLanes: async (lanes, now) =>
+        this.inBackground(async (db) => this.statements.findDueLanes(db, lanes, now)),
       run: async (job) => this.run(job, handler),
-      release: async ({ id, claim }) => this.outcomes.write({ id, claim, state: 'retry' }),
+      release: async (job) => this.release(job),
       onOutage: (error) => warnOfOutage(error, this.host.server),
       clock,
     });
     this.renewLeases();
     this.maintenance.start();
     this.loop.wake();
+    if (!notify) return;
+    const channel = notificationChannel(this.host.schema);
+    const onNotification = (): void => this.loop?.wake();
+    this.notifications = new JobNotifications({ db, channel, name, onNotification, clock });
+    this.notifications.start();
   }
 
   override async find(ids: readonly string[]): Promise<readonly (KnownDelivery | undefined)[]> {
@@ -124,33 +153,48 @@ export abstract class JobQueue extends WebhookQueue {
     );
   }
 
+  override async counts(): Promise<QueueCounts> {
+    return this.withQueue(async ({ db }) => this.statements.counts(db));
+  }
+
   override async redeliver(ids: readonly string[]): Promise<readonly string[]> {
     this.requireRunning();
     const { clock, keepDelivered } = this.options;
     const keep = Math.ceil(keepDelivered / 1_000);
     const redelivered = await this.withQueue(async ({ db }) =>
-      this.statements.redeliver(db, ids, clock.now(), keep),
+      this.statements.redeliver(db, ids, clock.now(), keep, this.needsOthers),
     );
     this.loop?.wake();
     return [...new Set(ids)].filter((id) => redelivered.has(jobId(id)));
   }
 
+  override async flush(): Promise<void> {
+    await this.loop?.drain();
+  }
+
   override async stop(deadline: number): Promise<number> {
     this.stopping = true;
     const { clock } = this.options;
-    await waitUntil(clock, deadline, this.loop?.stop());
+    await waitUntil(clock, deadline, Promise.all([this.loop?.stop(), this.groups.settled()]));
+    this.closed = true;
     this.cancelHeartbeat();
     this.maintenance.stop();
     this.outcomes.close();
     const left = this.loop?.running.length ?? 0;
     // An unavailable server must not delay the shutdown; its connections end with the process.
-    const closed = this.opening?.then(async () => this.host.close()).catch(() => {});
+    const closed = this.opening?.then(async () => this.close()).catch(() => {});
     await waitUntil(clock, Math.max(deadline, clock.now() + TIME_TO_CLOSE), closed);
     return left;
   }
 
+  private async close(): Promise<void> {
+    await Promise.all([this.notifications?.stop(), this.host.close()]);
+  }
+
   /** Opens the queue once. A connection that is lost later is replaced by the driver. */
   protected async open(): Promise<OpenQueue> {
+    // Nothing would close it.
+    if (this.closed && this.opening === undefined) throw this.shuttingDown();
     this.opening ??= this.openJobs().catch((error: unknown) => {
       this.opening = undefined;
       throw error;
@@ -202,16 +246,34 @@ export abstract class JobQueue extends WebhookQueue {
     await this.statements.createLaneIndex(boss.getDb(), queue!.table).catch(() => {});
   }
 
+  /** Records deliveries in a commit of their own, and starts to attempt them. */
+  private async commit(
+    deliveries: readonly EnqueuedDelivery[],
+    { waits }: { readonly waits: boolean },
+  ): Promise<readonly DeliveryReceipt[]> {
+    if (this.closed) throw this.shuttingDown();
+    const { boss, db } = await this.open();
+    const change = { notifies: this.needsOthers, waits };
+    const receipts = await this.record(boss, db, deliveries, change);
+    this.loop?.wake();
+    return receipts;
+  }
+
+  /** Whether a new delivery may have to wait here while another process could attempt it. */
+  private get needsOthers(): boolean {
+    return this.options.notify && this.shared && this.loop?.hasFreeSlot !== true;
+  }
+
   private async record(
     boss: PgBoss,
     db: Db,
     deliveries: readonly EnqueuedDelivery[],
+    how: Parameters<JobStatements['wrap']>[1],
   ): Promise<readonly DeliveryReceipt[]> {
     const fresh = new Map(deliveries.toReversed().map((item) => [item.delivery.id, item]));
     const inOrder = deliveries.filter((item) => fresh.get(item.delivery.id) === item);
-    const inserted = new Set(
-      await boss.insert(this.options.name, inOrder.map(jobOf), { db, returnId: true }),
-    );
+    const insertion = { db: this.statements.wrap(db, how), returnId: true };
+    const inserted = new Set(await boss.insert(this.options.name, inOrder.map(jobOf), insertion));
     const known =
       inserted.size === deliveries.length
         ? undefined
@@ -227,6 +289,32 @@ export abstract class JobQueue extends WebhookQueue {
       const pending = { status: 'pending', attempts: 0, nextAttemptAt: item.notBefore } as const;
       return job === undefined ? { id, ...pending } : receiptOf(id, job);
     });
+  }
+
+  private async claim(request: ClaimRequest): Promise<ClaimResult> {
+    let claimed: Promise<ClaimResult> | undefined;
+    try {
+      return await this.inBackground(async (db) => (claimed = this.statements.claim(db, request)));
+    } catch (error) {
+      // Jobs of a claim that was answered too late.
+      claimed?.then(({ jobs }) => jobs.forEach((job) => void this.release(job))).catch(() => {});
+      throw error;
+    }
+  }
+
+  /** Returns a claimed job to the queue. */
+  private async release({ id, claim }: ClaimedJob): Promise<void> {
+    return this.outcomes.write({ id, claim, state: 'retry' });
+  }
+
+  /** Runs a statement of the background work, which must not wait for a connection that was lost unnoticed. */
+  private async inBackground<T>(work: (db: Db) => Promise<T>): Promise<T> {
+    const { clock, lease } = this.options;
+    const run = async (): Promise<T> => work((await this.open()).db);
+    // An embedded database has no connection; its statements wait for transactions of the application.
+    if (!this.shared) return run();
+    const makeError = (): Error => new Error('timeout expired');
+    return inTime(clock, lease / STATEMENTS_PER_LEASE, run, makeError);
   }
 
   private async run(job: ClaimedJob, handler: DeliveryHandler): Promise<boolean> {
@@ -251,20 +339,27 @@ export abstract class JobQueue extends WebhookQueue {
   }
 
   private async withQueue<T>(work: (queue: OpenQueue) => Promise<T>): Promise<T> {
+    return this.reporting(async () => work(await this.open()));
+  }
+
+  private async reporting<T>(work: () => Promise<T>): Promise<T> {
     try {
-      return await work(await this.open());
+      return await work();
     } catch (error) {
+      if (error instanceof WebhookDeliveryError) throw error;
       throw databaseFailure('The delivery queue', error, this.host.server);
     }
   }
 
   private requireRunning(): void {
-    if (this.stopping) {
-      throw new WebhookDeliveryError(
-        'shutting_down',
-        'The delivery queue is stopped: the application is shutting down.',
-      );
-    }
+    if (this.stopping) throw this.shuttingDown();
+  }
+
+  private shuttingDown(): WebhookDeliveryError {
+    return new WebhookDeliveryError(
+      'shutting_down',
+      'The delivery queue is stopped, because the application is shutting down.',
+    );
   }
 }
 

@@ -1,3 +1,4 @@
+import type { Client } from 'pg';
 import type { Db, PgBoss } from 'pg-boss';
 import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
@@ -49,6 +50,20 @@ class ServerBossHost implements BossHost {
 
   async open(): Promise<PgBoss> {
     if (this.options.boss !== undefined) return this.options.boss.start();
+    try {
+      return await this.startBoss();
+    } catch (error) {
+      if (!isUniqueViolation(error)) throw error;
+      // A store may create the same schema at this moment. It exists now, so pg-boss does not create it again.
+      return this.startBoss();
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.owned?.stop({ graceful: false });
+  }
+
+  private async startBoss(): Promise<PgBoss> {
     this.owned = await this.createBoss();
     try {
       return await this.owned.start();
@@ -56,10 +71,6 @@ class ServerBossHost implements BossHost {
       await this.close().catch(() => {});
       throw error;
     }
-  }
-
-  async close(): Promise<void> {
-    await this.owned?.stop({ graceful: false });
   }
 
   private async createBoss(): Promise<PgBoss> {
@@ -80,9 +91,45 @@ class ServerBossHost implements BossHost {
   }
 }
 
+function isUniqueViolation(error: unknown): boolean {
+  return (error as { readonly code?: unknown } | null | undefined)?.code === '23505';
+}
+
 function poolDb(pool: PostgresPool): Db {
-  return {
-    executeSql: async (text, values) => ({ rows: rowsOf(await pool.query(text, values)) }),
+  const executeSql: Db['executeSql'] = async (text, values) => ({
+    rows: rowsOf(await pool.query(text, values)),
+  });
+  return isConnectable(pool) ? { executeSql, listen: listenBeside(pool) } : { executeSql };
+}
+
+/** The members of a Pool of node-postgres that open a connection which does not count among those of the pool. */
+interface ConnectablePool {
+  readonly Client: new (options: unknown) => Client;
+  readonly options: unknown;
+}
+
+function isConnectable(pool: object): pool is ConnectablePool {
+  const { Client, options } = pool as Partial<ConnectablePool>;
+  return typeof Client === 'function' && typeof options === 'object';
+}
+
+/** Listens on a connection of its own. If it is lost, {@link JobNotifications} notices and asks for another one. */
+function listenBeside({ Client, options }: ConnectablePool): NonNullable<Db['listen']> {
+  return async (channel, onNotification, onReconnect) => {
+    const client = new Client(options);
+    // Without a listener, a lost connection would end the process.
+    client.on('error', () => {});
+    client.on('notification', ({ payload }) => onNotification(payload ?? ''));
+    const close = async (): Promise<void> => client.end();
+    try {
+      await client.connect();
+      await client.query(`LISTEN ${channel}`);
+    } catch (error) {
+      await close().catch(() => {});
+      throw error;
+    }
+    onReconnect();
+    return { close };
   };
 }
 
@@ -98,7 +145,7 @@ function poolDb(pool: PostgresPool): Db {
  *
  * Pass as `tx` a Client of node-postgres with an open transaction, an EntityManager or QueryRunner of TypeORM, the `tx` of
  * Prisma or Drizzle, or a Transaction of Kysely or Knex, on the same database. Deliveries recorded in it are attempted
- * within `pollInterval` after its commit.
+ * after its commit.
  */
 export class PgBossQueue extends JobQueue {
   /** @throws {@link WebhookConfigurationError} */

@@ -30,9 +30,10 @@ describe('a claim loop with more due jobs of one lane than the lane has slots', 
         requests.push(request);
         const { limit, lane, lanes, perLane } = request;
         const isAsked = lane === undefined ? request.dueSince === undefined : lane === SLOW;
-        return isAsked ? backlog.splice(0, Math.min(limit, lanes[SLOW] ?? perLane)) : [];
+        const count = isAsked ? Math.min(limit, lanes[SLOW] ?? perLane) : 0;
+        return { jobs: backlog.splice(0, count) };
       },
-      nextDue: async () => undefined,
+      findDueLanes: async (lanes) => lanes,
       run: async () => new Promise((resolve) => finish.push(() => resolve(true))),
       release: async () => {},
       onOutage: (error) => {
@@ -73,5 +74,45 @@ describe('a claim loop with more due jobs of one lane than the lane has slots', 
     await clock.advance(5_000);
 
     expect(requests).toContainEqual(expect.objectContaining({ dueSince: undefined }));
+  });
+});
+
+describe('a claim loop that is woken while a claim runs', () => {
+  it('claims again, since the first claim may not have seen the new job', async () => {
+    const clock = new TestClock(NOW);
+    const recorded: ClaimedJob[] = [];
+    const claims: (() => void)[] = [];
+    const handled: string[] = [];
+    const loop = new ClaimLoop({
+      claim: async () => {
+        const seen = recorded.splice(0);
+        await new Promise<void>((resolve) => claims.push(resolve));
+        return { jobs: seen };
+      },
+      findDueLanes: async (lanes) => lanes,
+      run: async ({ id }) => {
+        handled.push(id);
+        return true;
+      },
+      release: async () => {},
+      onOutage: (error) => {
+        throw error;
+      },
+      clock,
+      concurrency: 4,
+      concurrencyPerDestination: 2,
+      pollInterval: 3_600_000,
+    });
+    loop.wake();
+    await clock.advance(0);
+    recorded.push(job('recorded', 'shop'));
+    loop.wake();
+    while (claims.length > 0) {
+      claims.shift()!();
+      await clock.advance(0);
+    }
+    await loop.stop();
+
+    expect(handled).toEqual(['recorded']);
   });
 });

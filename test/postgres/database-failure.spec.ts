@@ -38,7 +38,7 @@ describe('the message of a database that cannot be used', () => {
       'PostgreSQL at [::1]:6000: the connection was refused',
     ],
     [
-      'the address that was tried, for a client that does not say where it connects',
+      'the attempted address, for a client that does not report where it connects',
       { query: () => {} },
       Object.assign(new AggregateError([refused]), { code: 'ECONNREFUSED' }),
       'PostgreSQL at 127.0.0.1:5433: the connection was refused',
@@ -50,7 +50,7 @@ describe('the message of a database that cannot be used', () => {
       'PostgreSQL at /run/postgresql: it is starting up',
     ],
     [
-      'a code that is not known',
+      'an unknown code',
       undefined,
       { code: 'XX000' },
       'PostgreSQL: the query failed with code XX000; see the cause of this error.',

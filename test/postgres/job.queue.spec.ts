@@ -8,16 +8,18 @@ import { describeWith } from '../fixtures/services.js';
 import { TestDatabase, until } from './database.js';
 import { due } from './deliveries.js';
 
-/** A database that is reached, and gone again before its queue is there. */
+/** A database that accepts connections and fails before its queue is open. */
 class FlappingHost implements BossHost {
   readonly shared = false;
   readonly schema = 'webhooks';
   readonly migrates = false;
   readonly server = 'PostgreSQL';
-  /** How many are open now. */
+  /** Number of open connections. */
   left = 0;
+  opened = 0;
 
   async open(): Promise<PgBoss> {
+    this.opened++;
     this.left++;
     const createQueue = async (): Promise<never> => {
       throw Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' });
@@ -54,6 +56,17 @@ describe('a job queue whose connection is lost while it is opened', () => {
   });
 });
 
+describe('a job queue that is stopped before it was opened', () => {
+  it('opens no connection, which nothing would close', async () => {
+    const host = new FlappingHost();
+    const queue = new FlappingQueue(host);
+    await queue.stop(0);
+
+    await expect(queue.find(['one'])).rejects.toMatchObject({ code: 'shutting_down' });
+    expect(host.opened).toBe(0);
+  });
+});
+
 (await describeWith('PostgreSQL'))('a job queue with a damaged record', () => {
   const database = new TestDatabase();
   afterAll(async () => database.close());
@@ -83,5 +96,5 @@ describe('a job queue whose connection is lost while it is opened', () => {
       process.off('unhandledRejection', note);
       await queue.stop(0);
     }
-  }, 20_000);
+  });
 });

@@ -1,67 +1,64 @@
 import { spawn } from 'node:child_process';
-import { mkdtemp, readdir, rm, truncate, utimes, writeFile } from 'node:fs/promises';
-import { hostname, tmpdir } from 'node:os';
+import { readdir, truncate, utimes, writeFile } from 'node:fs/promises';
+import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { DirectoryLock } from '../../lib/postgres/directory-lock.js';
 import { PgliteQueue } from '../../lib/postgres/index.js';
 import { webhookQueueContract } from '../../lib/testing/webhook-queue.contract.js';
+import {
+  newDatabaseDirectory,
+  newDirectory,
+  removeDirectories,
+} from '../fixtures/embedded-database.js';
 import { until } from './database.js';
 import { due } from './deliveries.js';
 
-const directories: string[] = [];
-afterAll(async () =>
-  Promise.all(directories.map(async (path) => rm(path, { recursive: true, force: true }))),
-);
-
-async function newDirectory(): Promise<string> {
-  const directory = await mkdtemp(join(tmpdir(), 'webhooks-'));
-  directories.push(directory);
-  return directory;
-}
+afterAll(removeDirectories);
 
 describe('PgliteQueue', () => {
-  // One database for all cases, each with a queue of its own: to create a database takes seconds.
+  // One database for all cases, each with a queue of its own: creating a database takes seconds.
   let directory: string;
   let keepsOpen: PgliteQueue;
   let queues = 0;
   beforeAll(async () => {
-    directory = await newDirectory();
+    directory = await newDatabaseDirectory();
     keepsOpen = new PgliteQueue({ directory });
     await keepsOpen.database();
-  }, 60_000);
+  });
   afterAll(async () => keepsOpen.stop(0));
 
   const contract = webhookQueueContract({
     create: () => new PgliteQueue({ directory, name: `case-${queues++}` }),
     advance: (ms) => sleep(ms),
   });
-  for (const { name, run } of contract) it(name, run, 60_000);
+  for (const { name, run } of contract) it(name, run);
 });
 
-describe('A transaction on the embedded database', () => {
+describe('a transaction on the embedded database', () => {
   let queue: PgliteQueue;
   const delivered: string[] = [];
   beforeAll(async () => {
-    queue = new PgliteQueue({ directory: await newDirectory(), pollInterval: '100ms' });
-    // Before anything else was asked of the queue: a statement outside of the transaction would wait for its end.
+    // No poll happens during the test: the commit starts the attempt.
+    queue = new PgliteQueue({ directory: await newDirectory(), pollInterval: '1h' });
+    // The first call of the queue: a statement outside the transaction would wait for its end.
     const database = await queue.database();
     await database.exec('CREATE TABLE orders (id int)');
-  }, 60_000);
+  });
   afterAll(async () => queue.stop(0));
 
   it('attempts deliveries that were committed, with the other changes of the transaction', async () => {
     const database = await queue.database();
+    await queue.consume(async ({ id }) => {
+      delivered.push(id);
+      return { type: 'delivered' };
+    });
     await database.transaction(async (tx) => {
       await tx.query('INSERT INTO orders VALUES (1)');
       expect(await queue.enqueue([due('committed')], { tx })).toEqual([
         { id: 'committed', status: 'recorded' },
       ]);
-    });
-    await queue.consume(async ({ id }) => {
-      delivered.push(id);
-      return { type: 'delivered' };
     });
     await until(() => delivered.includes('committed'));
 
@@ -98,9 +95,9 @@ describe('A transaction on the embedded database', () => {
   });
 });
 
-describe('Two queues of one process in one directory', () => {
+describe('two queues of one process in one directory', () => {
   it('share the database, each with its own deliveries', async () => {
-    const directory = await newDirectory();
+    const directory = await newDatabaseDirectory();
     const outgoing = new PgliteQueue({ directory });
     const incoming = new PgliteQueue({ directory, name: 'received' });
     const taken: string[] = [];
@@ -126,10 +123,10 @@ describe('Two queues of one process in one directory', () => {
     const again = new PgliteQueue({ directory });
     expect(await again.find(['a'])).toMatchObject([{ status: 'delivered' }]);
     await again.stop(0);
-  }, 60_000);
+  });
 
   it('cannot have the same name', async () => {
-    const directory = await newDirectory();
+    const directory = await newDatabaseDirectory();
     const first = new PgliteQueue({ directory });
     await first.enqueue([due('kept')]);
     await expect(new PgliteQueue({ directory }).enqueue([due('x')])).rejects.toMatchObject({
@@ -139,10 +136,10 @@ describe('Two queues of one process in one directory', () => {
 
     expect(await first.find(['kept'])).toMatchObject([{ status: 'pending' }]);
     await first.stop(0);
-  }, 60_000);
+  });
 });
 
-describe('The directory of an embedded database', () => {
+describe('the directory of an embedded database', () => {
   it('is refused to a second process, and released at the end', async () => {
     const directory = await newDirectory();
     const lock = await DirectoryLock.take(directory);
@@ -173,10 +170,10 @@ describe('The directory of an embedded database', () => {
   });
 
   it.each<[string, object, boolean]>([
-    ['a process whose number was given to this one', { pid: process.pid, startedAt: '1' }, true],
-    ['another machine that has shown no sign of life', { host: 'elsewhere', pid: 1 }, true],
-    ['another machine that lives', { host: 'elsewhere', pid: 1, lives: true }, false],
-    ['nobody: it was cut off as it was written', { text: '{"ho' }, true],
+    ['a process whose id this process has now', { pid: process.pid, startedAt: '1' }, true],
+    ['another machine without a recent heartbeat', { host: 'elsewhere', pid: 1 }, true],
+    ['another machine with a recent heartbeat', { host: 'elsewhere', pid: 1, lives: true }, false],
+    ['no one, because its lock file was truncated', { text: '{"ho' }, true],
   ])('held by %s', async (_, holder, isTakenOver) => {
     const directory = await newDirectory();
     const path = join(directory, 'lock');
@@ -206,7 +203,7 @@ describe('The directory of an embedded database', () => {
   });
 
   it('is named in the error if it is damaged, and left unchanged', async () => {
-    const directory = await newDirectory();
+    const directory = await newDatabaseDirectory();
     const queue = new PgliteQueue({ directory });
     await queue.enqueue([due('kept')]);
     await queue.stop(0);
@@ -218,15 +215,15 @@ describe('The directory of an embedded database', () => {
       message: expect.stringMatching(/cannot be opened: it is damaged.* move the directory away/),
     });
     expect(await readdir(directory)).toEqual(['data']);
-  }, 60_000);
+  });
 });
 
 describe('new PgliteQueue', () => {
   it.each<[string, object, string]>([
     ['no directory', {}, 'directory'],
-    ['an empty one', { directory: '' }, 'directory'],
-    ['a name that pg-boss does not take', { directory: 'x', name: 'a b' }, 'name'],
-    ['no concurrency', { directory: 'x', concurrency: 0 }, 'concurrency'],
+    ['an empty directory', { directory: '' }, 'directory'],
+    ['a name that pg-boss does not support', { directory: 'x', name: 'a b' }, 'name'],
+    ['a concurrency of 0', { directory: 'x', concurrency: 0 }, 'concurrency'],
   ])('refuses %s', (_, options, path) => {
     expect(() => new PgliteQueue(options as never)).toThrow(
       expect.objectContaining({

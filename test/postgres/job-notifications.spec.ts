@@ -1,0 +1,160 @@
+import { afterAll, describe, expect, it } from '@jest/globals';
+import { PgBossQueue, type PgBossQueueOptions } from '../../lib/postgres/index.js';
+import { JobNotifications } from '../../lib/postgres/job-notifications.js';
+import { TestClock } from '../../lib/testing/test-clock.js';
+import { describeWith, urlOf } from '../fixtures/services.js';
+import { TestDatabase, until } from './database.js';
+import { due } from './deliveries.js';
+
+(await describeWith('PostgreSQL'))('a process that waits for deliveries of others', () => {
+  const database = new TestDatabase();
+  afterAll(async () => database.close());
+
+  const listeners = async (schema: string): Promise<number[]> => {
+    const { rows } = await database.pool.query<{ pid: number }>(
+      `SELECT pid FROM pg_stat_activity WHERE query IN ('LISTEN ${schema}_jobs', 'LISTEN "${schema}_jobs"')`,
+    );
+    return rows.map(({ pid }) => pid);
+  };
+
+  async function withProcesses(
+    change: Partial<PgBossQueueOptions>,
+    test: (processes: {
+      readonly publishing: PgBossQueue;
+      readonly handled: readonly string[];
+      readonly schema: string;
+    }) => Promise<void>,
+  ): Promise<void> {
+    const schema = database.newSchema();
+    const publishing = new PgBossQueue({ pool: database.pool, schema });
+    await publishing.enqueue([due('first')]);
+    const handled: string[] = [];
+    // No poll happens during the test.
+    const waiting = new PgBossQueue({ schema, pollInterval: '1h', ...change });
+    try {
+      await waiting.consume(async ({ id }) => {
+        handled.push(id);
+        return { type: 'delivered' };
+      });
+      await until(() => handled.includes('first'));
+      await test({ publishing, handled, schema });
+    } finally {
+      await Promise.all([publishing.stop(0), waiting.stop(Date.now() + 5_000)]);
+    }
+  }
+
+  it.each<[string, Partial<PgBossQueueOptions>]>([
+    ['a connection string', { connectionString: urlOf('PostgreSQL') }],
+    ['a pool', { pool: database.pool }],
+  ])('with %s attempts them when they are committed', async (_, source) => {
+    await withProcesses(source, async ({ publishing, handled, schema }) => {
+      await until(async () => (await listeners(schema)).length === 1);
+      await publishing.enqueue([due('recorded')]);
+      await until(() => handled.includes('recorded'));
+
+      const client = await database.pool.connect();
+      await client.query('BEGIN');
+      await publishing.enqueue([due('in-transaction')], { tx: client });
+      await client.query('COMMIT');
+      client.release();
+      await until(() => handled.includes('in-transaction'));
+      expect(handled).toEqual(['first', 'recorded', 'in-transaction']);
+    });
+  });
+
+  it('attempts them when they are redelivered', async () => {
+    await withProcesses({ pool: database.pool }, async ({ publishing, handled, schema }) => {
+      await until(async () => (await listeners(schema)).length === 1);
+      const notBefore = Date.now() + 7_200_000;
+      await publishing.enqueue([{ ...due('later'), notBefore }]);
+      expect(await publishing.redeliver(['later'])).toEqual(['later']);
+
+      await until(() => handled.includes('later'));
+    });
+  });
+
+  it('listens again after its connection was lost', async () => {
+    const source = { connectionString: urlOf('PostgreSQL') };
+    await withProcesses(source, async ({ publishing, handled, schema }) => {
+      await until(async () => (await listeners(schema)).length === 1);
+      const [lost] = await listeners(schema);
+      await database.pool.query('SELECT pg_terminate_backend($1)', [lost]);
+      await publishing.enqueue([due('missed')]);
+
+      await until(() => handled.includes('missed'));
+      expect(handled).toEqual(['first', 'missed']);
+    });
+  });
+
+  it('does not listen if notify is off', async () => {
+    const isOff = { pool: database.pool, notify: false };
+    await withProcesses(isOff, async ({ schema }) => {
+      expect(await listeners(schema)).toEqual([]);
+    });
+  });
+});
+
+describe('notifications of a database', () => {
+  /** A database whose connections can forward notifications or drop them. */
+  class ScriptedDatabase {
+    passesOn = true;
+    open = 0;
+    subscriptions = 0;
+    woken = 0;
+    readonly clock = new TestClock();
+    readonly notifications = new JobNotifications({
+      db: {
+        executeSql: async (_, [, id] = []) => {
+          if (this.passesOn) this.receive(String(id));
+          return { rows: [] };
+        },
+        listen: async (_, onNotification, onReconnect) => {
+          this.receive = onNotification;
+          this.open++;
+          this.subscriptions++;
+          onReconnect();
+          return { close: async () => void this.open-- };
+        },
+      },
+      channel: 'webhooks_jobs',
+      name: 'webhook-deliveries',
+      onNotification: () => this.woken++,
+      clock: this.clock,
+    });
+    private receive: (payload: string) => void = () => {};
+  }
+
+  it('stop on a connection that does not forward them, and are tried again less and less often', async () => {
+    const database = new ScriptedDatabase();
+    const { clock, notifications } = database;
+    database.passesOn = false;
+    notifications.start();
+    await clock.advance(4_999);
+    expect(database.open).toBe(1);
+    await clock.advance(1);
+    expect(database.open).toBe(0);
+    await clock.advance(3_600_000);
+    await notifications.stop();
+
+    expect(database.open).toBe(0);
+    expect(database.subscriptions).toBeGreaterThan(10);
+    expect(database.subscriptions).toBeLessThan(25);
+  });
+
+  it('are subscribed to again when they no longer arrive', async () => {
+    const database = new ScriptedDatabase();
+    const { clock, notifications } = database;
+    notifications.start();
+    await clock.advance(3_600_000);
+    expect(database).toMatchObject({ open: 1, subscriptions: 1, woken: 1 });
+    database.passesOn = false;
+    await clock.advance(35_000);
+    database.passesOn = true;
+    await clock.advance(1_000);
+
+    // It also claims the jobs whose notifications it missed.
+    expect(database).toMatchObject({ open: 1, subscriptions: 2, woken: 2 });
+    await notifications.stop();
+    expect(database.open).toBe(0);
+  });
+});

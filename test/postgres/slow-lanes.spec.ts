@@ -1,0 +1,57 @@
+import { afterAll, expect, it } from '@jest/globals';
+import { PgBossQueue } from '../../lib/postgres/index.js';
+import { TestClock } from '../../lib/testing/test-clock.js';
+import { outgoing } from '../fixtures/outgoing.js';
+import { describeWith } from '../fixtures/services.js';
+import { TestDatabase, until } from './database.js';
+import { due } from './deliveries.js';
+
+(await describeWith('PostgreSQL'))('a queue with one slot for two slow endpoints', () => {
+  const database = new TestDatabase();
+  afterAll(async () => database.close());
+
+  it('gives it to the one that has due deliveries', async () => {
+    // Ahead of the system clock, so that a due delivery is due on both clocks.
+    const clock = new TestClock(Date.now() + 60_000);
+    const { pool } = database;
+    const schema = database.newSchema();
+    const queue = new PgBossQueue({ pool, schema, concurrency: 5, clock });
+    const answers = new Map<string, () => void>();
+    await queue.consume(async (delivery) => {
+      const isFast = outgoing(delivery).endpointId === 'fast';
+      await new Promise<void>((answer) => {
+        if (isFast) answer();
+        else answers.set(delivery.id, answer);
+      });
+      return { type: 'delivered' };
+    });
+    const record = async (id: string, endpointId: string): Promise<unknown> =>
+      queue.enqueue([{ ...due(id, endpointId), notBefore: clock.now() }]);
+    const delivered = async (id: string): Promise<void> =>
+      until(async () => (await queue.find([id]))[0]?.status === 'delivered');
+    try {
+      for (const endpoint of ['idle', 'due']) {
+        await record(`${endpoint}-1`, endpoint);
+        await until(() => answers.has(`${endpoint}-1`));
+        await clock.advance(2_000);
+        answers.get(`${endpoint}-1`)!();
+        await delivered(`${endpoint}-1`);
+      }
+      // While a fast endpoint is in use, slow ones share a fifth of the slots.
+      await record('fast-0', 'fast');
+      await delivered('fast-0');
+      await record('due-2', 'due');
+      for (let n = 1; !answers.has('due-2'); n++) {
+        await clock.advance(1_000);
+        await record(`fast-${n}`, 'fast');
+        await delivered(`fast-${n}`);
+      }
+      answers.get('due-2')!();
+      await delivered('due-2');
+    } finally {
+      await queue.stop(0);
+    }
+
+    expect([...answers.keys()]).toEqual(['idle-1', 'due-1', 'due-2']);
+  });
+});
