@@ -8,13 +8,13 @@ import type {
   LoggedDelivery,
 } from '../deliveries/delivery-log.js';
 import type { FailureReason } from '../queue/failure-reason.js';
-import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
+import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
 import { millisecondsOf, timeOf } from './sql-text.js';
 import type { Row } from './store-connection.js';
 
 /** The members of a delivery without a column of their own. */
-type DeliveryDetails = Omit<WebhookDelivery, 'payload'> & {
-  readonly payload: Omit<WebhookDelivery['payload'], 'bytes'>;
+type DeliveryDetails = Omit<OutgoingDelivery, 'payload'> & {
+  readonly payload: Omit<OutgoingDelivery['payload'], 'bytes'>;
 };
 
 /**
@@ -23,7 +23,7 @@ type DeliveryDetails = Omit<WebhookDelivery, 'payload'> & {
  * @param due - epoch milliseconds
  * @param updatedAt - epoch milliseconds; an older change to `pending` is ignored
  */
-export function recordedRow(delivery: WebhookDelivery, due: number, updatedAt: number): object {
+export function recordedRow(delivery: OutgoingDelivery, due: number, updatedAt: number): object {
   const { id, eventId, event, endpointId, tenant, createdAt, payload, ...rest } = delivery;
   const { bytes, ...kind } = payload;
   return {
@@ -32,7 +32,6 @@ export function recordedRow(delivery: WebhookDelivery, due: number, updatedAt: n
     event,
     endpoint_id: endpointId,
     tenant,
-    // JSON inside a JSON string: claims may contain characters that PostgreSQL refuses, and are escaped this way.
     details: JSON.stringify({ ...rest, payload: kind }),
     payload: bytes === undefined ? null : base64Of(bytes),
     due,
@@ -127,6 +126,9 @@ const STATUS_CONDITIONS: Readonly<Record<DeliveryStatus, string>> = {
   delivered: `status = 'delivered'`,
   dead: `status = 'dead'`,
 };
+
+/** The condition of a partial index. */
+const UNFINISHED = `status <> 'delivered'`;
 
 /** The statements of the delivery log. Every parameter is a string or a number, so that each library sends it alike. */
 export class DeliveryLogStatements {
@@ -224,10 +226,11 @@ FROM ${this.delivery}${where(conditionsOf(filter, values))} GROUP BY endpoint_id
       `status <> 'pending'`,
       ...conditionsOf({ until: before, tenant }, values),
     ].join(' AND ');
+    // A locked row is being changed, by a statement that locks rows in another order.
     return [
       `WITH gone AS (
   DELETE FROM ${this.delivery} WHERE id = ANY (ARRAY(
-    SELECT id FROM ${this.delivery} WHERE ${conditions} ORDER BY created_at, id LIMIT ${PRUNED_AT_ONCE} FOR UPDATE
+    SELECT id FROM ${this.delivery} WHERE ${conditions} ORDER BY created_at, id LIMIT ${PRUNED_AT_ONCE} FOR UPDATE SKIP LOCKED
   )) RETURNING id
 ) SELECT count(*)::int AS gone FROM gone`,
       values,
@@ -237,7 +240,7 @@ FROM ${this.delivery}${where(conditionsOf(filter, values))} GROUP BY endpoint_id
 
 /** The conditions of a filter except its status; appends their parameters to `values`. */
 function conditionsOf(filter: DeliveryFilter, values: unknown[]): string[] {
-  const { tenant, endpointId, eventId, event, since, until, dueBefore } = filter;
+  const { tenant, endpointId, eventId, event, since, until, dueBefore, unfinished } = filter;
   const asked: readonly (readonly [unknown, (parameter: string) => string])[] = [
     [tenant, (parameter) => `tenant = ${parameter}::text`],
     [endpointId, (parameter) => `endpoint_id = ${parameter}::text`],
@@ -250,9 +253,10 @@ function conditionsOf(filter: DeliveryFilter, values: unknown[]): string[] {
       (parameter) => `${STATUS_CONDITIONS.pending} AND next_attempt_at < ${timeOf(parameter)}`,
     ],
   ];
-  return asked
+  const conditions = asked
     .filter(([value]) => value !== undefined)
     .map(([value, condition]) => condition(`$${values.push(value)}`));
+  return unfinished === undefined ? conditions : [...conditions, UNFINISHED];
 }
 
 function where(conditions: readonly string[]): string {

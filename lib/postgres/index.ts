@@ -9,6 +9,8 @@ export { PostgresDeliveryLog } from './postgres-delivery.log.js';
 export type { PostgresDeliveryLogOptions } from './postgres-delivery.log.js';
 export { PostgresEndpointStore } from './postgres-endpoint.store.js';
 export type { PostgresEndpointStoreOptions } from './postgres-endpoint.store.js';
+export { PostgresInboxStore } from './postgres-inbox.store.js';
+export type { PostgresInboxStoreOptions } from './postgres-inbox.store.js';
 export { PostgresReplayStore } from './postgres-replay.store.js';
 export type { PostgresReplayStoreOptions } from './postgres-replay.store.js';
 export type { PostgresClient, PostgresClientSource } from './store-connection.js';

@@ -7,6 +7,7 @@ import {
   type LoggedAttempt,
   type LoggedDelivery,
 } from '../deliveries/delivery-log.js';
+import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
 import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
 import {
   DeliveryLogStatements,
@@ -92,7 +93,7 @@ export class PostgresDeliveryLog extends DeliveryLog {
    * @throws {@link WebhookDeliveryError} `unsupported_option` if `tx` is not a transaction
    */
   override async record(
-    deliveries: readonly EnqueuedDelivery[],
+    deliveries: readonly EnqueuedDelivery<OutgoingDelivery>[],
     { tx }: { readonly tx?: unknown } = {},
   ): Promise<void> {
     const rows = deliveries.map(({ delivery, notBefore }) =>

@@ -3,6 +3,7 @@ import {
   EndpointStore,
   type StoredEndpoint,
 } from '../endpoints/endpoint-store.js';
+import { unprintedHeaders } from '../options/unprinted.js';
 import { millisecondsOf, timeOf } from './sql-text.js';
 import {
   type PostgresClientSource,
@@ -158,8 +159,12 @@ function endpointOf(row: Row): StoredEndpoint {
   const { id, tenant, url, events, details, keys, version } = row as Record<string, string>;
   const { disabled_at: at, created_at: createdAt, updated_at: updatedAt } = row;
   const reason = row['disabled_reason'] as NonNullable<StoredEndpoint['disabled']>['reason'];
+  const { settings, ...texts } = JSON.parse(details!) as Pick<StoredEndpoint, 'settings'>;
+  const { headers } = settings;
   return {
-    ...(JSON.parse(details!) as Pick<StoredEndpoint, 'settings'>),
+    ...texts,
+    settings:
+      headers === undefined ? settings : { ...settings, headers: unprintedHeaders(headers) },
     id: id!,
     ...(tenant !== null && { tenant: tenant! }),
     url: url!,

@@ -80,14 +80,8 @@ export class PostgresReplayStore extends ReplayStore {
     const owner = randomUUID();
     const keep = wholeMs(Math.max(claim.replayUntil, claim.keepUntil) - now);
     const { key, tokenKey, fingerprint } = claim;
-    const [row] = await this.connection.query(this.statements.reserve, [
-      key,
-      tokenKey,
-      fingerprint,
-      owner,
-      wholeMs(claim.lease),
-      keep,
-    ]);
+    const values = [key, tokenKey, fingerprint, owner, wholeMs(claim.lease), keep];
+    const [row] = await this.query(this.statements.reserve, values);
     // No row: the token belongs to another event.
     if (row === undefined) return { status: 'conflict' };
     if (row['owner'] === owner) return { status: 'reserved', reservation: { claim, owner } };
@@ -126,18 +120,22 @@ export class PostgresReplayStore extends ReplayStore {
     return this.change(this.statements.release, claim, [owner]);
   }
 
-  /**
-   * Locks the row of the event before that of the token, and a reservation locks them the other way round. If a copy arrives at
-   * the same moment, PostgreSQL may undo this change to resolve the deadlock; it is made again then.
-   */
   private async change(statement: string, claim: ReplayClaim, values: string[]): Promise<boolean> {
-    const ask = async (): Promise<boolean> =>
-      holds(await this.connection.query(statement, [claim.key, claim.tokenKey, ...values]), claim);
-    try {
-      return await ask();
-    } catch (error) {
-      if (!isDeadlock(error)) throw error;
-      return ask();
+    return holds(await this.query(statement, [claim.key, claim.tokenKey, ...values]), claim);
+  }
+
+  /**
+   * Runs a statement, again if PostgreSQL aborts it to resolve a deadlock. A reservation locks the row of the token before that of
+   * the event, and a change locks them the other way round: if a copy arrives at the same moment, either one may be aborted. The
+   * repeated statement may get a row before the other one, which waited for it, and be aborted again.
+   */
+  private async query(statement: string, values: readonly string[]): Promise<readonly Row[]> {
+    for (let deadlocks = 0; ; deadlocks++) {
+      try {
+        return await this.connection.query(statement, values);
+      } catch (error) {
+        if (deadlocks === MAX_DEADLOCKS || !isDeadlock(error)) throw error;
+      }
     }
   }
 
@@ -160,6 +158,9 @@ function holds(rows: readonly Row[], { key }: ReplayClaim): boolean {
 function wholeMs(ms: number): string {
   return String(Math.max(1, Math.ceil(ms)));
 }
+
+/** Times that a statement is run again after a deadlock. */
+const MAX_DEADLOCKS = 5;
 
 /** Expired entries that each reservation removes. */
 const REMOVED_PER_RESERVATION = 4;

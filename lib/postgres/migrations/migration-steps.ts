@@ -100,11 +100,40 @@ function deliveryTables(schema: string): readonly string[] {
   ];
 }
 
+/**
+ * The table of the inbox. It holds some thousand rows, so only what every write needs has an index: the ends of both kinds, and the
+ * entries of a queued event.
+ */
+function inboxTable(schema: string): readonly string[] {
+  const table = `${schema}.inbox`;
+  return [
+    `CREATE TABLE ${table} (
+  id text COLLATE "C" PRIMARY KEY,
+  at timestamptz NOT NULL,
+  refused boolean NOT NULL,
+  outcome text NOT NULL,
+  runs integer,
+  receiver text COLLATE "C",
+  code text COLLATE "C",
+  event text COLLATE "C",
+  event_id text COLLATE "C",
+  issuer text COLLATE "C",
+  delivery_id text COLLATE "C",
+  details text NOT NULL,
+  content text
+);`,
+    `CREATE INDEX inbox_accepted ON ${table} (id) WHERE NOT refused;`,
+    `CREATE INDEX inbox_refused ON ${table} (id) WHERE refused;`,
+    `CREATE INDEX inbox_delivery ON ${table} (delivery_id, id) WHERE delivery_id IS NOT NULL;`,
+  ];
+}
+
 /** All steps of the schema, in order. Append new ones. */
 export function migrationSteps(schema: string): readonly MigrationStep[] {
   return [
     { version: 1, name: 'replay', statements: replayTable(schema) },
     { version: 2, name: 'endpoint', statements: endpointTable(schema) },
     { version: 3, name: 'delivery', statements: deliveryTables(schema) },
+    { version: 4, name: 'inbox', statements: inboxTable(schema) },
   ];
 }

@@ -45,18 +45,29 @@ END
 $migration$`;
 }
 
+/** A step as plain SQL. */
+interface ScriptStep {
+  readonly version: number;
+  readonly name: string;
+  readonly sql: string;
+}
+
 /**
- * The steps as plain SQL, for another migration tool: without a transaction, which that tool opens.
+ * The steps as plain SQL, for another migration tool: without a transaction, which that tool opens. The first one creates the
+ * schema.
  *
  * @param from - the version of the schema now; 0 for none
  */
-export function migrationScript(schema: string, from = 0): string {
-  const begin =
-    from === 0 ? [`CREATE SCHEMA IF NOT EXISTS ${schema};`, migrationTable(schema)] : [];
-  const steps = migrationSteps(schema)
+export function scriptSteps(schema: string, from = 0): readonly ScriptStep[] {
+  return migrationSteps(schema)
     .filter(({ version }) => version > from)
-    .flatMap((step) => [`-- ${step.version} ${step.name}`, ...step.statements, mark(schema, step)]);
-  return [...begin, ...steps].map((line) => `${line}\n`).join('');
+    .map((step) => {
+      const { version, name, statements } = step;
+      const begin =
+        version === 1 ? [`CREATE SCHEMA IF NOT EXISTS ${schema};`, migrationTable(schema)] : [];
+      const lines = [...begin, `-- ${version} ${name}`, ...statements, mark(schema, step)];
+      return { version, name, sql: lines.map((line) => `${line}\n`).join('') };
+    });
 }
 
 /** Runs one statement and returns its rows. */

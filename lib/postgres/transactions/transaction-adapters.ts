@@ -28,7 +28,7 @@ export interface TransactionAdapter {
 }
 
 /** The error for a client that would write immediately, even if the caller's transaction is rolled back. */
-export function noTransaction(what: string, remedy: string): WebhookDeliveryError {
+function noTransaction(what: string, remedy: string): WebhookDeliveryError {
   return new WebhookDeliveryError(
     'unsupported_option',
     `tx is ${what}, and no transaction is open on it: ${remedy}.`,

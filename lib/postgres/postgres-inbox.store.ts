@@ -1,0 +1,211 @@
+import {
+  type InboxBounds,
+  type InboxEntry,
+  type InboxFilter,
+  type InboxOutcome,
+  type InboxSettlement,
+  InboxStore,
+  readInboxBounds,
+} from '../inbox/inbox-store.js';
+import { millisecondsOf, timeOf } from './sql-text.js';
+import {
+  type PostgresClientSource,
+  type PostgresStoreOptions,
+  type Row,
+  StoreConnection,
+  type StoreDescription,
+} from './store-connection.js';
+
+const DESCRIPTION: StoreDescription = {
+  name: 'PostgresInboxStore',
+  subject: 'The inbox store',
+  timeout: 5_000,
+};
+
+const DEFAULT_BOUNDS = { maxAccepted: 10_000, maxRefused: 1_000 };
+
+/** All optional. `maxAccepted` is 10,000 by default, `maxRefused` 1,000; both apply to all processes together. */
+export interface PostgresInboxStoreOptions extends PostgresStoreOptions, InboxBounds {}
+
+/**
+ * Stores the record of received requests in PostgreSQL, for any number of processes: on a server, or in the embedded database of a
+ * queue. Every write is a batch.
+ *
+ * ```ts
+ * const store = new PostgresInboxStore(new Pool({ connectionString }));
+ * await store.migrate(); // or npx nestjs-webhook-token migrate, as a user with the privileges
+ * ```
+ */
+export class PostgresInboxStore extends InboxStore {
+  override readonly durable = true;
+
+  private readonly connection: StoreConnection;
+  private readonly table: string;
+  private readonly bounds: Required<{ readonly [Name in keyof InboxBounds]: number }>;
+
+  /**
+   * @param client - a pool, or a function that returns one; the application closes it
+   * @param options - the default `timeout` is `'5s'`
+   * @throws {@link WebhookConfigurationError} for an invalid client or option
+   */
+  constructor(client: PostgresClientSource, options: PostgresInboxStoreOptions = {}) {
+    super();
+    this.bounds = readInboxBounds(DESCRIPTION.name, options, DEFAULT_BOUNDS);
+    this.connection = new StoreConnection(DESCRIPTION, client, options);
+    this.table = `${this.connection.schema}.inbox`;
+  }
+
+  /**
+   * Brings the schema up to date, for this and the other stores. Several processes may call it at the same time.
+   *
+   * @throws {@link WebhookStoreError} `store_unavailable`; `schema_ahead` if a newer version of the package has migrated it
+   */
+  async migrate(): Promise<void> {
+    await this.connection.migrate();
+  }
+
+  override async record(entries: readonly InboxEntry[]): Promise<void> {
+    if (entries.length === 0) return;
+    await this.connection.query(
+      `INSERT INTO ${this.table} (id, at, refused, outcome, runs, receiver, code, event, event_id, issuer, delivery_id, details, content)
+SELECT id, ${timeOf('at')}, outcome = 'refused', outcome, runs, receiver, code, event, event_id, issuer, delivery_id, details, content
+FROM json_to_recordset($1::text::json) AS entry(id text, at float8, outcome text, runs int, receiver text, code text,
+  event text, event_id text, issuer text, delivery_id text, details text, content text)
+ON CONFLICT (id) DO NOTHING`,
+      [JSON.stringify(entries.map(rowOf))],
+    );
+    const { maxAccepted, maxRefused } = this.bounds;
+    const isRefused = ({ outcome }: InboxEntry): boolean => outcome === 'refused';
+    if (entries.some(isRefused)) await this.prune(true, maxRefused);
+    if (!entries.every(isRefused)) await this.prune(false, maxAccepted);
+  }
+
+  override async settle(settlements: readonly InboxSettlement[]): Promise<void> {
+    // One statement changes a row once, so only the last settlement of each event is written.
+    const last = new Map(settlements.map((one) => [one.deliveryId, one]));
+    if (last.size === 0) return;
+    await this.connection.query(
+      `UPDATE ${this.table} SET outcome = settled.outcome, runs = settled.runs
+FROM json_to_recordset($1::text::json) AS settled("deliveryId" text, outcome text, runs int)
+WHERE ${this.table}.id = (SELECT max(id) FROM ${this.table} AS entry WHERE entry.delivery_id = settled."deliveryId")`,
+      [JSON.stringify([...last.values()])],
+    );
+  }
+
+  override async find(id: string): Promise<InboxEntry | undefined> {
+    const [row] = await this.connection.search(
+      `SELECT ${COLUMNS}, content FROM ${this.table} WHERE id = $1::text`,
+      [id],
+    );
+    return row && entryOf(row);
+  }
+
+  override async list(
+    filter: InboxFilter,
+    { after, limit }: { readonly after?: string | undefined; readonly limit: number },
+  ): Promise<readonly InboxEntry[]> {
+    const values: unknown[] = [limit];
+    const conditions: string[] = [];
+    const add = (condition: (parameter: string) => string, value: string | number): void => {
+      values.push(value);
+      conditions.push(condition(`$${values.length}`));
+    };
+    const { kind, since, until, eventId, ...equal } = filter;
+    if (kind !== undefined) conditions.push(kind === 'refused' ? 'refused' : 'NOT refused');
+    if (since !== undefined) add((time) => `at >= ${timeOf(time)}`, since);
+    if (until !== undefined) add((time) => `at < ${timeOf(time)}`, until);
+    for (const [column, value] of Object.entries({ ...equal, event_id: eventId })) {
+      if (value !== undefined) add((text) => `${column} = ${text}::text`, value);
+    }
+    if (after !== undefined) add((id) => `id < ${id}::text`, after);
+    const where = conditions.length === 0 ? '' : `WHERE ${conditions.join(' AND ')}`;
+    const rows = await this.connection.search(
+      `SELECT ${COLUMNS} FROM ${this.table} ${where} ORDER BY id DESC LIMIT $1::int`,
+      values,
+    );
+    return rows.map(entryOf);
+  }
+
+  override async counts(): Promise<{ readonly accepted: number; readonly refused: number }> {
+    const [row] = await this.connection.query(
+      `SELECT count(*) FILTER (WHERE NOT refused)::int AS accepted, count(*) FILTER (WHERE refused)::int AS refused FROM ${this.table}`,
+      [],
+    );
+    return { accepted: Number(row?.['accepted']), refused: Number(row?.['refused']) };
+  }
+
+  /** Deletes the oldest entries beyond a bound; an index finds where they end. */
+  private async prune(refused: boolean, bound: number): Promise<void> {
+    const ofKind = refused ? 'refused' : 'NOT refused';
+    await this.connection.query(
+      `DELETE FROM ${this.table} WHERE ${ofKind} AND id <= (
+  SELECT id FROM ${this.table} WHERE ${ofKind} ORDER BY id DESC OFFSET $1::int LIMIT 1)`,
+      [bound],
+    );
+  }
+}
+
+const COLUMNS = `id, ${millisecondsOf('at')} AS at, outcome, runs, receiver, code, event, event_id, issuer, delivery_id, details`;
+
+/** The members that `find` returns and `list` does not; bytes in base64. */
+interface StoredContent extends Pick<InboxEntry, 'headers' | 'explanation'> {
+  readonly payload?: { readonly contentType: string; readonly base64: string };
+}
+
+function rowOf(entry: InboxEntry): object {
+  const { id, at, outcome, runs, receiver, code, event, eventId, issuer, deliveryId, ...rest } =
+    entry;
+  const { headers, payload, explanation, ...details } = rest;
+  const base64 = payload && Buffer.from(payload.bytes).toString('base64');
+  const content: StoredContent = {
+    ...(headers !== undefined && { headers }),
+    ...(payload !== undefined && {
+      payload: { contentType: payload.contentType, base64: base64! },
+    }),
+    ...(explanation !== undefined && { explanation }),
+  };
+  return {
+    id,
+    at,
+    outcome,
+    runs,
+    receiver,
+    code,
+    event,
+    event_id: eventId,
+    issuer,
+    delivery_id: deliveryId,
+    // JSON inside a JSON string: a path or a header may contain characters that PostgreSQL refuses, and are escaped this way.
+    details: JSON.stringify(details),
+    content: Object.keys(content).length === 0 ? null : JSON.stringify(content),
+  };
+}
+
+function entryOf(row: Row): InboxEntry {
+  const { payload, ...content } = JSON.parse((row['content'] ?? '{}') as string) as StoredContent;
+  const { contentType, base64 } = payload ?? {};
+  const optional = {
+    receiver: row['receiver'],
+    code: row['code'],
+    event: row['event'],
+    eventId: row['event_id'],
+    issuer: row['issuer'],
+    deliveryId: row['delivery_id'],
+    runs: row['runs'] === null ? null : Number(row['runs']),
+  };
+  const present = Object.entries(optional).filter(([, value]) => value !== null);
+  return {
+    ...(JSON.parse(row['details'] as string) as Pick<
+      InboxEntry,
+      'status' | 'method' | 'path' | 'authenticated'
+    >),
+    ...(Object.fromEntries(present) as Partial<InboxEntry>),
+    id: row['id'] as string,
+    at: Number(row['at']),
+    outcome: row['outcome'] as InboxOutcome,
+    ...content,
+    ...(base64 !== undefined && {
+      payload: { contentType: contentType!, bytes: Buffer.from(base64, 'base64') },
+    }),
+  };
+}
