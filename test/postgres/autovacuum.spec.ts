@@ -1,11 +1,12 @@
-import { PGlite } from '@electric-sql/pglite';
+import type { PGlite } from '@electric-sql/pglite';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { Autovacuum } from '../../lib/postgres/embedded-database.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
+import { newPglite } from '../fixtures/embedded-database.js';
 
 describe('the vacuum of an embedded database', () => {
   let pglite: PGlite;
-  beforeAll(async () => (pglite = await PGlite.create()), 60_000);
+  beforeAll(async () => (pglite = await newPglite()));
   afterAll(async () => pglite.close());
 
   async function count(table: string): Promise<{ dead: number; vacuums: number }> {
@@ -21,6 +22,8 @@ describe('the vacuum of an embedded database', () => {
     await pglite.exec(`CREATE TABLE busy (id int); CREATE TABLE quiet (id int);
       INSERT INTO busy SELECT generate_series(1, 2000); INSERT INTO quiet VALUES (1)`);
     await pglite.exec('UPDATE busy SET id = id + 1; UPDATE quiet SET id = 2');
+    // Otherwise PostgreSQL counts the changed rows at most once a second.
+    await pglite.query('SELECT pg_stat_force_next_flush()');
     const clock = new TestClock();
     const autovacuum = new Autovacuum(pglite, clock);
     autovacuum.start();

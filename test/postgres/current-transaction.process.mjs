@@ -1,4 +1,4 @@
-// Runs an application with @nestjs-cls/transactional through what can happen, and prints what came of each as a line of JSON.
+// Runs an application with @nestjs-cls/transactional through several scenarios, and prints the result of each as a line of JSON.
 // A process of its own: that package requires Nest, which is ESM, as Node can and Jest cannot.
 import 'reflect-metadata';
 import { createServer } from 'node:http';
@@ -28,7 +28,7 @@ const pool = new Pool({ connectionString });
 const db = drizzle(pool);
 const undo = new Error('undo');
 
-/** What an adapter package tells of Drizzle: how to open a transaction, and one inside of another. */
+/** What an adapter package knows about Drizzle: how to open a transaction, and a nested one. */
 const drizzleAdapter = {
   connection: db,
   optionsFactory: () => ({
@@ -46,7 +46,7 @@ const drizzleAdapter = {
   }),
 };
 
-/** Of a database that no queue is in. */
+/** Of a database without a queue. */
 const foreignAdapter = {
   connection: {},
   optionsFactory: () => ({
@@ -90,7 +90,7 @@ async function start(connections, change = {}, { adapter = drizzleAdapter, provi
 
 const host = (name) => app.get(getTransactionHostToken(name));
 
-/** Publishes in what is open; much later, so that it waits in the queue. */
+/** Publishes in the open transaction, with a delay, so that the delivery waits in the queue. */
 async function publish(id, options = {}) {
   const all = { id, delay: '1h', ...options };
   const { deliveries } = await app.get(WebhookPublisher).publish('order.created', { id }, all);
@@ -102,7 +102,7 @@ async function isRecorded(deliveryId) {
   return known !== undefined;
 }
 
-/** Runs work in a transaction that is undone. */
+/** Runs work in a transaction that is rolled back. */
 async function undone(open, work) {
   let id;
   const run = open.withTransaction(async () => {
@@ -149,7 +149,7 @@ const scenarios = {
   },
   ...Object.fromEntries(
     ['Required', 'Nested', 'RequiresNew', 'NotSupported'].map((name) => [
-      `inner, by ${name}, of one rolled back`,
+      `inner with ${name}, of a transaction that is rolled back`,
       async () => {
         await start([undefined]);
         const inner = () =>
@@ -158,7 +158,7 @@ const scenarios = {
       },
     ]),
   ),
-  async 'nested, rolled back alone'() {
+  async 'nested, rolled back on its own'() {
     await start([undefined]);
     let outer;
     let inner;
@@ -172,7 +172,7 @@ const scenarios = {
     });
     return { outer: await isRecorded(outer), inner: await isRecorded(inner) };
   },
-  async 'none open'() {
+  async 'no open transaction'() {
     await start([undefined]);
     return isRecorded(await publish('plain'));
   },
@@ -188,7 +188,7 @@ const scenarios = {
     });
     return isRecorded(id);
   },
-  async 'two connections, that without a name'() {
+  async 'two connections, the one without a name'() {
     await start([undefined, 'reports']);
     return isRecorded(await undone(host(), () => publish('chosen-1')));
   },
@@ -200,11 +200,11 @@ const scenarios = {
     await start(['orders']);
     return isRecorded(await undone(host('orders'), () => publish('chosen-3')));
   },
-  async 'the connection that is chosen'() {
+  async 'the selected connection'() {
     await start([undefined, 'orders'], { transactionHost: 'orders' });
     return isRecorded(await undone(host('orders'), () => publish('chosen-4')));
   },
-  async 'not the connection that is chosen'() {
+  async 'another than the selected connection'() {
     await start([undefined, 'orders'], { transactionHost: 'orders' });
     return isRecorded(await undone(host(), () => publish('chosen-5')));
   },
@@ -212,18 +212,18 @@ const scenarios = {
     await start([undefined], { transactionHost: false });
     return isRecorded(await undone(host(), () => publish('off')));
   },
-  async 'names, and none is chosen'() {
+  async 'named connections, none selected'() {
     await start(['orders', 'reports']);
     return host('orders').withTransaction(() => publish('which'));
   },
-  async 'names, none is chosen, none open'() {
+  async 'named connections, none selected, no open transaction'() {
     await start(['orders', 'reports']);
     return isRecorded(await publish('which-not'));
   },
-  async 'a connection that nobody has'() {
+  async 'an unknown connection'() {
     await start([undefined], { transactionHost: 'ordres' });
   },
-  async 'a database that no queue is in'() {
+  async 'a database without a queue'() {
     await start([undefined], {}, { adapter: foreignAdapter });
     return host().withTransaction(() => publish('foreign'));
   },

@@ -1,22 +1,20 @@
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, describe, expect, it, jest } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { ExpressAdapter } from '@nestjs/platform-express';
 import { SECRET, startApp } from '../fixtures/receiver-app.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { TestDatabase } from './database.js';
 
-jest.setTimeout(120_000);
-
 const SCENARIOS = fileURLToPath(new URL('current-transaction.process.mjs', import.meta.url));
 
-/** A fault with its code, and what the message tells its reader to do. */
+/** An error by its code and the remedy in its message. */
 const fault = (code: string, message: RegExp): object => ({
   error: { code, message: expect.stringMatching(message) },
 });
 
-(await describeWith('PostgreSQL'))('The current transaction of @nestjs-cls/transactional', () => {
+(await describeWith('PostgreSQL'))('the current transaction of @nestjs-cls/transactional', () => {
   const database = new TestDatabase();
   const results = new Map<string, object>();
 
@@ -30,37 +28,37 @@ const fault = (code: string, message: RegExp): object => ({
   });
   afterAll(async () => database.close());
 
-  // Where nothing else is said: whether the event is recorded after the transaction it was published in is rolled back.
+  // Unless noted: whether an event stays recorded after the transaction of its publish was rolled back.
   const expected: readonly (readonly [name: string, result: object])[] = [
     ['committed', { value: { during: false, after: true } }],
     ['rolled back', { value: false }],
     ['decorated', { value: [true, false] }],
-    ['inner, by Required, of one rolled back', { value: false }],
-    ['inner, by Nested, of one rolled back', { value: false }],
-    ['inner, by RequiresNew, of one rolled back', { value: true }],
-    ['inner, by NotSupported, of one rolled back', { value: true }],
-    ['nested, rolled back alone', { value: { outer: true, inner: false } }],
-    ['none open', { value: true }],
+    ['inner with Required, of a transaction that is rolled back', { value: false }],
+    ['inner with Nested, of a transaction that is rolled back', { value: false }],
+    ['inner with RequiresNew, of a transaction that is rolled back', { value: true }],
+    ['inner with NotSupported, of a transaction that is rolled back', { value: true }],
+    ['nested, rolled back on its own', { value: { outer: true, inner: false } }],
+    ['no open transaction', { value: true }],
     ['tx: false', { value: true }],
     ['tx of another transaction', { value: true }],
-    ['two connections, that without a name', { value: false }],
+    ['two connections, the one without a name', { value: false }],
     ['two connections, the other', { value: true }],
     ['one connection with a name', { value: false }],
-    ['the connection that is chosen', { value: false }],
-    ['not the connection that is chosen', { value: true }],
+    ['the selected connection', { value: false }],
+    ['another than the selected connection', { value: true }],
     ['transactionHost: false', { value: true }],
-    ['names, and none is chosen', fault('unsupported_option', /publisher\.transactionHost/)],
-    ['names, none is chosen, none open', { value: true }],
-    ['a connection that nobody has', fault('invalid_configuration', /'ordres': register one/)],
+    ['named connections, none selected', fault('unsupported_option', /publisher\.transactionHost/)],
+    ['named connections, none selected, no open transaction', { value: true }],
+    ['an unknown connection', fault('invalid_configuration', /'ordres': register one/)],
     [
-      'a database that no queue is in',
+      'a database without a queue',
       fault('unsupported_option', /cannot be joined: .*publisher\.transactionHost/),
     ],
     [
       'a queue in memory',
       { value: { before: 0, recorded: true, warnings: [expect.stringMatching(/tx: false/)] } },
     ],
-    // Whether it finds the transaction of the call that set the delivery going.
+    // Whether it finds the transaction of the call that started the delivery.
     ['a reaction to a delivery', { value: false }],
   ];
 
@@ -73,7 +71,7 @@ const fault = (code: string, message: RegExp): object => ({
   });
 });
 
-describe('The option transactionHost', () => {
+describe('the option transactionHost', () => {
   it.each([[''], [true], [7]])('is not %j', async (transactionHost) => {
     const publisher = {
       issuer: 'https://billing.example',

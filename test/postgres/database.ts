@@ -7,7 +7,7 @@ export class TestDatabase {
   readonly pool = new Pool({ connectionString: urlOf('PostgreSQL'), max: 12 });
   private readonly schemas: string[] = [];
 
-  /** A name nobody has, of a schema that is dropped in the end. */
+  /** A unique name for a schema, which is dropped at the end. */
   newSchema(): string {
     const schema = `test_${randomBytes(6).toString('hex')}`;
     this.schemas.push(schema);
@@ -20,6 +20,11 @@ export class TestDatabase {
     }
     await this.pool.end();
   }
+}
+
+/** Options of a store for a test that does not measure its default timeout, which a busy machine can exceed. */
+export function storeIn(schema: string): { readonly schema: string; readonly timeout: string } {
+  return { schema, timeout: '30s' };
 }
 
 /** Settles when a statement like this one waits for a lock. */

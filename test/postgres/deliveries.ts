@@ -1,7 +1,8 @@
+import type { OutgoingDelivery } from '../../lib/queue/webhook-delivery.interface.js';
 import type { EnqueuedDelivery } from '../../lib/queue/webhook-queue.js';
 
 /** A delivery that is due. */
-export function due(id: string, endpointId = 'crm'): EnqueuedDelivery {
+export function due(id: string, endpointId = 'crm'): EnqueuedDelivery<OutgoingDelivery> {
   return {
     delivery: {
       id,
@@ -19,16 +20,16 @@ export function due(id: string, endpointId = 'crm'): EnqueuedDelivery {
   };
 }
 
-/** A destination whose URL has all that a binding could stumble over. */
-export function dueAtUrl(id: string): EnqueuedDelivery {
+/** A destination whose URL contains every character that a parameter binding could corrupt. */
+export function dueAtUrl(id: string): EnqueuedDelivery<OutgoingDelivery> {
   const { delivery, notBefore } = due(id);
   const { endpointId: _, ...rest } = delivery;
   const url = 'https://crm.example/hooks?a=\'$1\'&b=:name&c="\\"';
   return { delivery: { ...rest, url }, notBefore };
 }
 
-/** A delivery with so many octets, each of them told by its place. */
-export function large(id: string, size: number): EnqueuedDelivery {
+/** A delivery with a payload of this size; each byte depends on its position. */
+export function large(id: string, size: number): EnqueuedDelivery<OutgoingDelivery> {
   const { delivery, notBefore } = due(id);
   const bytes = Buffer.alloc(size);
   for (let at = 0; at < size; at++) bytes[at] = (at * 31 + (at >> 8)) & 0xff;

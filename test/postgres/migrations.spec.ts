@@ -1,6 +1,3 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterAll, describe, expect, it } from '@jest/globals';
 import { Pool } from 'pg';
 import {
@@ -9,12 +6,13 @@ import {
   PostgresEndpointStore,
   PostgresReplayStore,
 } from '../../lib/postgres/index.js';
-import { migrationScript, stepBlock } from '../../lib/postgres/migrations/schema.migrator.js';
+import { scriptSteps, stepBlock } from '../../lib/postgres/migrations/schema.migrator.js';
 import { migrationSteps } from '../../lib/postgres/migrations/migration-steps.js';
 import type { StoredEndpoint } from '../../lib/endpoints/endpoint-store.js';
+import { newDatabaseDirectory, removeDirectories } from '../fixtures/embedded-database.js';
 import { newClaim } from '../fixtures/racing-replicas.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
-import { TestDatabase, until, untilLocked } from './database.js';
+import { storeIn, TestDatabase, until, untilLocked } from './database.js';
 import { due } from './deliveries.js';
 import { StandInServer } from './stand-in-server.js';
 
@@ -29,7 +27,13 @@ const ENDPOINT: StoredEndpoint = {
   updatedAt: 1_000,
 };
 
-(await describeWith('PostgreSQL'))('The schema of the stores', () => {
+function scriptOf(schema: string, from?: number): string {
+  return scriptSteps(schema, from)
+    .map(({ sql }) => sql)
+    .join('');
+}
+
+(await describeWith('PostgreSQL'))('the schema of the stores', () => {
   const database = new TestDatabase();
   const { pool } = database;
   const roles: string[] = [];
@@ -45,7 +49,7 @@ const ENDPOINT: StoredEndpoint = {
     return rows.map(({ version }) => version);
   }
 
-  /** Columns and indexes, as far as two schemas can be compared. */
+  /** The columns and indexes of a schema, for a comparison. */
   async function shape(schema: string): Promise<unknown[]> {
     const columns = await pool.query(
       `SELECT table_name, column_name, data_type, is_nullable, column_default, collation_name
@@ -59,7 +63,7 @@ const ENDPOINT: StoredEndpoint = {
     return [...columns.rows, ...indexes.rows];
   }
 
-  /** A pool of a user that may do nothing yet. */
+  /** A pool of a user without privileges. */
   async function newUser(): Promise<{ role: string; user: Pool }> {
     const role = database.newSchema();
     await pool.query(`CREATE ROLE ${role} LOGIN`);
@@ -71,7 +75,7 @@ const ENDPOINT: StoredEndpoint = {
 
   it('is migrated while another session creates the schema', async () => {
     const schema = database.newSchema();
-    const store = new PostgresEndpointStore(pool, { schema });
+    const store = new PostgresEndpointStore(pool, storeIn(schema));
     const other = await pool.connect();
     try {
       await other.query(`BEGIN; CREATE SCHEMA ${schema}`);
@@ -90,18 +94,18 @@ const ENDPOINT: StoredEndpoint = {
     const schema = database.newSchema();
     const stores = Array.from({ length: 10 }, (_, index) =>
       index % 2 === 0
-        ? new PostgresEndpointStore(pool, { schema })
-        : new PostgresDeliveryLog(pool, { schema }),
+        ? new PostgresEndpointStore(pool, storeIn(schema))
+        : new PostgresDeliveryLog(pool, storeIn(schema)),
     );
     await Promise.all(stores.map(async (store) => store.migrate()));
 
-    expect(await versions(schema)).toEqual([1, 2, 3]);
+    expect(await versions(schema)).toEqual([1, 2, 3, 4]);
   });
 
   it('equals the one that the script creates', async () => {
     const [migrated, scripted] = [database.newSchema(), database.newSchema()];
-    await new PostgresReplayStore(pool, { schema: migrated }).migrate();
-    await pool.query(migrationScript(scripted));
+    await new PostgresReplayStore(pool, storeIn(migrated)).migrate();
+    await pool.query(scriptOf(scripted));
 
     expect(await shape(scripted)).toEqual(await shape(migrated));
     expect(await versions(scripted)).toEqual(await versions(migrated));
@@ -112,14 +116,14 @@ const ENDPOINT: StoredEndpoint = {
     for (const step of migrationSteps(schema).slice(0, from)) {
       await pool.query(stepBlock(schema, step));
     }
-    await pool.query(migrationScript(schema, from));
+    await pool.query(scriptOf(schema, from));
 
-    expect(await versions(schema)).toEqual([1, 2, 3]);
+    expect(await versions(schema)).toEqual([1, 2, 3, 4]);
   });
 
   it('adopts the table of a replay store from before migrations existed', async () => {
     const schema = database.newSchema();
-    const store = new PostgresReplayStore(pool, { schema });
+    const store = new PostgresReplayStore(pool, storeIn(schema));
     await pool.query(store.schemaSql);
     const claim = newClaim();
     const verdict = await store.reserve(claim);
@@ -127,7 +131,7 @@ const ENDPOINT: StoredEndpoint = {
 
     expect(verdict.status).toBe('reserved');
     expect(await store.reserve(claim)).toMatchObject({ status: 'in-progress' });
-    expect(await versions(schema)).toEqual([1, 2, 3]);
+    expect(await versions(schema)).toEqual([1, 2, 3, 4]);
   });
 
   it('keeps the endpoints of version 2', async () => {
@@ -135,12 +139,12 @@ const ENDPOINT: StoredEndpoint = {
     for (const step of migrationSteps(schema).slice(0, 2)) {
       await pool.query(stepBlock(schema, step));
     }
-    const store = new PostgresEndpointStore(pool, { schema });
+    const store = new PostgresEndpointStore(pool, storeIn(schema));
     await store.insert(ENDPOINT);
     await store.migrate();
 
     expect(await store.find('crm')).toEqual(ENDPOINT);
-    expect(await versions(schema)).toEqual([1, 2, 3]);
+    expect(await versions(schema)).toEqual([1, 2, 3, 4]);
   });
 
   it('is unchanged after a step that fails', async () => {
@@ -157,14 +161,23 @@ const ENDPOINT: StoredEndpoint = {
   });
 
   it.each<[string, (schema: string) => Promise<unknown>]>([
-    ['the endpoint store', (schema) => new PostgresEndpointStore(pool, { schema }).find('crm')],
     [
-      'the endpoint store that writes',
-      (schema) => new PostgresEndpointStore(pool, { schema }).insert(ENDPOINT),
+      'the endpoint store',
+      (schema) => new PostgresEndpointStore(pool, storeIn(schema)).find('crm'),
     ],
-    ['the delivery log', (schema) => new PostgresDeliveryLog(pool, { schema }).record([due('d')])],
-    ['the replay store', (schema) => new PostgresReplayStore(pool, { schema }).reserve(newClaim())],
-  ])('that is missing is told by %s, with the remedy', async (_, use) => {
+    [
+      'the endpoint store when it writes',
+      (schema) => new PostgresEndpointStore(pool, storeIn(schema)).insert(ENDPOINT),
+    ],
+    [
+      'the delivery log',
+      (schema) => new PostgresDeliveryLog(pool, storeIn(schema)).record([due('d')]),
+    ],
+    [
+      'the replay store',
+      (schema) => new PostgresReplayStore(pool, storeIn(schema)).reserve(newClaim()),
+    ],
+  ])('that is missing is reported by %s, with the remedy', async (_, use) => {
     await expect(use(database.newSchema())).rejects.toMatchObject({
       code: 'schema_behind',
       message: expect.stringMatching(/npx nestjs-webhook-token migrate/),
@@ -173,7 +186,7 @@ const ENDPOINT: StoredEndpoint = {
 
   it('that lacks a column is reported as behind', async () => {
     const schema = database.newSchema();
-    const store = new PostgresEndpointStore(pool, { schema });
+    const store = new PostgresEndpointStore(pool, storeIn(schema));
     await store.migrate();
     await pool.query(`ALTER TABLE ${schema}.endpoint DROP COLUMN details`);
 
@@ -182,20 +195,20 @@ const ENDPOINT: StoredEndpoint = {
 
   it('of a newer version is reported, and unchanged', async () => {
     const schema = database.newSchema();
-    const store = new PostgresEndpointStore(pool, { schema });
+    const store = new PostgresEndpointStore(pool, storeIn(schema));
     await store.migrate();
-    await pool.query(`INSERT INTO ${schema}.migration (version, name) VALUES (4, 'later')`);
+    await pool.query(`INSERT INTO ${schema}.migration (version, name) VALUES (5, 'later')`);
 
     await expect(store.migrate()).rejects.toMatchObject({
       code: 'schema_ahead',
-      message: expect.stringMatching(/at version 4, .* knows 3/),
+      message: expect.stringMatching(/at version 5, .* knows 4/),
     });
     expect(await store.insert(ENDPOINT)).toBe(true);
   });
 
-  it('is not created by a user without the privilege, and the message says so', async () => {
+  it('is not created by a user without the privilege, which the error names', async () => {
     const { user } = await newUser();
-    const store = new PostgresEndpointStore(user, { schema: database.newSchema() });
+    const store = new PostgresEndpointStore(user, storeIn(database.newSchema()));
     const refusal = await store.migrate().catch((error: unknown) => error);
     await user.end();
 
@@ -205,31 +218,31 @@ const ENDPOINT: StoredEndpoint = {
     });
   });
 
-  it('that an administrator created empty is migrated by a user who can create tables in it', async () => {
+  it('that is empty is migrated by a user who can create tables in it', async () => {
     const { role, user } = await newUser();
     const schema = database.newSchema();
     await pool.query(`CREATE SCHEMA ${schema} AUTHORIZATION ${role}`);
-    await new PostgresEndpointStore(user, { schema }).migrate();
+    await new PostgresEndpointStore(user, storeIn(schema)).migrate();
     await user.end();
 
-    expect(await versions(schema)).toEqual([1, 2, 3]);
+    expect(await versions(schema)).toEqual([1, 2, 3, 4]);
   });
 
   it('that is up to date serves a user with read and write privileges only', async () => {
     const { role, user } = await newUser();
     const schema = database.newSchema();
-    await new PostgresEndpointStore(pool, { schema }).migrate();
+    await new PostgresEndpointStore(pool, storeIn(schema)).migrate();
     await pool.query(`GRANT USAGE ON SCHEMA ${schema} TO ${role}`);
     await pool.query(
       `GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA ${schema} TO ${role}`,
     );
-    const log = new PostgresDeliveryLog(user, { schema });
+    const log = new PostgresDeliveryLog(user, storeIn(schema));
     const { delivery } = due('d');
     await log.migrate();
     await log.record([due('d')]);
     const made = { attempt: 1, at: 1, method: 'POST', durationMs: 1 } as const;
     await log.change([{ delivery, status: 'dead', attempts: 1, reason: 'dns', at: 1, made }]);
-    const replay = new PostgresReplayStore(user, { schema });
+    const replay = new PostgresReplayStore(user, storeIn(schema));
     const verdict = await replay.reserve(newClaim());
     const pruned = await log.prune(Date.now() + 1_000);
     await user.end();
@@ -237,12 +250,12 @@ const ENDPOINT: StoredEndpoint = {
     expect([verdict.status, pruned]).toEqual(['reserved', 1]);
   });
 
-  it('holds no token and no secret', async () => {
+  it('contains no token and no secret', async () => {
     const schema = database.newSchema();
-    const store = new PostgresEndpointStore(pool, { schema });
+    const store = new PostgresEndpointStore(pool, storeIn(schema));
     await store.migrate();
     await store.insert({ ...ENDPOINT, keys: [{ kid: 'a', sealed: 'v1.c2VhbGVk', notBefore: 0 }] });
-    const log = new PostgresDeliveryLog(pool, { schema });
+    const log = new PostgresDeliveryLog(pool, storeIn(schema));
     const { delivery, notBefore } = due('d');
     await log.record([{ delivery, notBefore }]);
     const made = {
@@ -250,7 +263,7 @@ const ENDPOINT: StoredEndpoint = {
       at: 1,
       method: 'POST',
       durationMs: 1,
-      // What a sender may carry besides, by mistake: it has no column.
+      // Members that a caller may add by mistake: they have no column.
       token: 'eyJhbGciOiJIUzI1NiJ9.e30.x',
       secret: 'not-to-be-kept',
     } as const;
@@ -264,9 +277,9 @@ const ENDPOINT: StoredEndpoint = {
   });
 });
 
-describe('The embedded database of a queue', () => {
+describe('the embedded database of a queue', () => {
   it('also serves the stores, next to pg-boss', async () => {
-    const directory = await mkdtemp(join(tmpdir(), 'webhooks-'));
+    const directory = await newDatabaseDirectory();
     const queue = new PgliteQueue({ directory, pollInterval: '100ms' });
     const database = async () => queue.database();
     const store = new PostgresEndpointStore(database, { timeout: '120s' });
@@ -288,14 +301,14 @@ describe('The embedded database of a queue', () => {
     expect(await log.find('both')).toMatchObject({ status: 'pending' });
     expect(await store.find('crm')).toEqual(ENDPOINT);
     await queue.stop(Date.now() + 5_000);
-    await rm(directory, { recursive: true });
-  }, 120_000);
+    await removeDirectories();
+  });
 });
 
 describe('a store without its server', () => {
   it.each<[string, string | undefined, RegExp]>([
     [
-      'that takes the connection and says nothing',
+      'that accepts the connection and does not answer',
       undefined,
       /no answer from PostgreSQL at 127\.0\.0\.1:\d+ within 100 ms/,
     ],
@@ -304,7 +317,7 @@ describe('a store without its server', () => {
       '28P01',
       /PostgreSQL at 127\.0\.0\.1:\d+: it refuses the credentials/,
     ],
-    ['that starts up', '57P03', /starting up/],
+    ['that is starting up', '57P03', /starting up/],
   ])('%s is unavailable', async (_, sqlState, message) => {
     const server = await StandInServer.start(sqlState);
     const pool = new Pool({ connectionString: server.url });
@@ -334,10 +347,10 @@ describe.each([
   const client = { query: async () => ({ rows: [] }) };
 
   it.each<[string, unknown, object, string]>([
-    ['no client', undefined, {}, 'client'],
-    ['a URL for a client', 'postgresql://127.0.0.1/shop', {}, 'client'],
+    ['a missing client', undefined, {}, 'client'],
+    ['a URL instead of a client', 'postgresql://127.0.0.1/shop', {}, 'client'],
     ['a schema that would have to be quoted', client, { schema: 'a"b' }, 'schema'],
-    ['a timeout that is none', client, { timeout: '0s' }, 'timeout'],
+    ['an invalid timeout', client, { timeout: '0s' }, 'timeout'],
   ])('refuses %s', (_, given, options, path) => {
     expect(() => new Store(given as never, options)).toThrow(
       expect.objectContaining({

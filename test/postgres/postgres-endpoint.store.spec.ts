@@ -1,7 +1,9 @@
-import { PGlite } from '@electric-sql/pglite';
+import { inspect } from 'node:util';
+import type { PGlite } from '@electric-sql/pglite';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { PostgresEndpointStore } from '../../lib/postgres/index.js';
 import { endpointStoreContract } from '../../lib/testing/endpoint-store.contract.js';
+import { newPglite } from '../fixtures/embedded-database.js';
 import { describeWith } from '../fixtures/services.js';
 import { TestDatabase } from './database.js';
 
@@ -16,17 +18,17 @@ import { TestDatabase } from './database.js';
     return store;
   }
 
-  for (const { name, run } of endpointStoreContract({ create })) it(name, run, 60_000);
+  for (const { name, run } of endpointStoreContract({ create })) it(name, run);
 });
 
 describe('PostgresEndpointStore on PGlite', () => {
   let database: PGlite;
   let store: PostgresEndpointStore;
   beforeAll(async () => {
-    database = await PGlite.create();
+    database = await newPglite();
     store = new PostgresEndpointStore(async () => database, { timeout: '30s' });
     await store.migrate();
-  }, 60_000);
+  });
   afterAll(async () => database.close());
 
   async function create(): Promise<PostgresEndpointStore> {
@@ -34,7 +36,24 @@ describe('PostgresEndpointStore on PGlite', () => {
     return store;
   }
 
-  for (const { name, run } of endpointStoreContract({ create })) it(name, run, 60_000);
+  for (const { name, run } of endpointStoreContract({ create })) it(name, run);
+
+  it('hides the values of headers from inspect', async () => {
+    await create();
+    const headers = { 'X-Api-Key': 'a credential' };
+    const endpoint = {
+      id: 'crm',
+      url: 'https://crm.example',
+      events: ['**'],
+      keys: [],
+      version: 1,
+    };
+    await store.insert({ ...endpoint, settings: { headers }, createdAt: 0, updatedAt: 0 });
+    const found = await store.find('crm');
+
+    expect(found?.settings.headers).toEqual(headers);
+    expect(inspect(found, { depth: 9, showHidden: true })).not.toContain('a credential');
+  });
 
   it('finds nothing by an id that contains NUL', async () => {
     await create();

@@ -66,7 +66,7 @@ const TRANSACTIONS = 40;
 
     expect(done).toEqual(Array.from({ length: TRANSACTIONS }, () => ['recorded', true]));
     expect(await log.list({ status: 'pending' }, { limit: 100 })).toHaveLength(TRANSACTIONS);
-  }, 60_000);
+  });
 
   it('fails within 5 s if a queue that is not open yet would need one of the connections', async () => {
     const clock = new TestClock();
@@ -86,5 +86,5 @@ const TRANSACTIONS = 40;
     for (const client of clients) client.release();
     expect(await queue.enqueue([due('two')])).toMatchObject([{ status: 'recorded' }]);
     await queue.stop(0);
-  }, 60_000);
+  });
 });

@@ -1,13 +1,13 @@
 import { once } from 'node:events';
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 
-/** A server that takes connections as PostgreSQL does, and is of no use. */
+/** A fake PostgreSQL that accepts connections and never works. */
 export class StandInServer {
   private readonly sockets = new Set<Socket>();
 
   private constructor(private readonly server: Server) {}
 
-  /** One that answers whoever comes with an error of this SQLSTATE; without one, with nothing at all. */
+  /** Answers each client with an error of this SQLSTATE; without one, it never answers. */
   static async start(sqlState?: string): Promise<StandInServer> {
     const server = createServer();
     const standIn = new StandInServer(server);

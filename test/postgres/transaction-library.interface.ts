@@ -1,7 +1,7 @@
 /** Work in a transaction, and the handle of it that applications pass around. */
 export type TransactionWork = (tx: any) => Promise<unknown>;
 
-/** A library for PostgreSQL as its users use it. */
+/** A library for PostgreSQL, as applications use it. */
 export interface TransactionLibrary {
   readonly name: string;
   /** Runs work in a transaction: committed when it resolves, rolled back when it rejects. */
@@ -10,12 +10,12 @@ export interface TransactionLibrary {
   readonly nested: (tx: any, work: TransactionWork) => Promise<unknown>;
   /** Runs a statement without values in the transaction. */
   readonly run: (tx: any, statement: string) => PromiseLike<unknown>;
-  /** What the library has besides transactions, by a name for it. */
+  /** Objects of the library that are not transactions, by name. */
   readonly outside: Readonly<Record<string, unknown>>;
   readonly close: () => Promise<unknown>;
 }
 
-/** A savepoint by hand, for what has no word for it. */
+/** A savepoint in SQL, for libraries without a method for it. */
 export async function underSavepoint(
   run: (statement: string) => PromiseLike<unknown>,
   work: () => Promise<unknown>,

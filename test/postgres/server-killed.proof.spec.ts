@@ -1,9 +1,7 @@
-import { afterAll, beforeAll, describe, expect, it, jest } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { PgBossQueue } from '../../lib/postgres/pg-boss.queue.js';
 import { loadThroughOutage } from '../fixtures/outage-load.js';
 import { OwnServer, ownPostgres } from '../fixtures/own-server.js';
-
-jest.setTimeout(150_000);
 
 const program = ownPostgres();
 if (program === undefined) {
@@ -26,7 +24,7 @@ if (program === undefined) {
     await server.remove();
   });
 
-  it('loses no acknowledged delivery, and continues when the server is back', async () => {
+  it('loses no acknowledged delivery, and continues when the server has restarted', async () => {
     const { acknowledged, refused, lost } = await loadThroughOutage(queue, server);
 
     expect(refused).toBeGreaterThan(0);

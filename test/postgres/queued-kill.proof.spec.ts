@@ -22,7 +22,7 @@ const url = urlOf('PostgreSQL');
       expect(lost).toEqual([]);
       expect(doubled).toEqual([]);
     },
-    120_000 + ROUNDS * 40_000,
+    300_000 + ROUNDS * 60_000,
   );
 });
 
@@ -39,6 +39,6 @@ describe('a receiver with a queue on PGlite that is killed', () => {
       expect(lost).toEqual([]);
       expect(doubled).toEqual([]);
     },
-    180_000 + ROUNDS * 30_000,
+    300_000 + ROUNDS * 60_000,
   );
 });

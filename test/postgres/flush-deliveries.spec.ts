@@ -1,0 +1,159 @@
+import { randomBytes } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from '@jest/globals';
+import { Test } from '@nestjs/testing';
+import { Queue } from 'bullmq';
+import { BullMqQueue } from '../../lib/bullmq/index.js';
+import {
+  InProcessQueue,
+  WebhookDeliveries,
+  WebhookEndpoints,
+  WebhookModule,
+  WebhookPublisher,
+} from '../../lib/index.js';
+import type { WebhookQueue } from '../../lib/ports/index.js';
+import { PgBossQueue, PgliteQueue } from '../../lib/postgres/index.js';
+import { flushDeliveries, InMemoryWebhookTransport, TestClock } from '../../lib/testing/index.js';
+import { WEBHOOK_HTTP } from '../../lib/sending/webhook-http.js';
+import { ISSUER, SECRET } from '../fixtures/receiver-app.js';
+import { describeWith, urlOf } from '../fixtures/services.js';
+
+const name = `flush-${randomBytes(6).toString('hex')}`;
+const cleanUps: (() => Promise<unknown>)[] = [];
+afterAll(async () => {
+  for (const cleanUp of cleanUps) await cleanUp();
+});
+
+async function inDirectory(): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), 'webhook-flush-'));
+  cleanUps.push(() => rm(directory, { recursive: true }));
+  return directory;
+}
+
+function onRedis(): Queue {
+  const queue = new Queue(name, { connection: { url: urlOf('Redis') } });
+  cleanUps.push(() => queue.obliterate({ force: true }).then(() => queue.close()));
+  return queue;
+}
+
+const engines: [
+  engine: string,
+  suite: typeof describe.skip,
+  create: (clock: TestClock) => WebhookQueue | Promise<WebhookQueue>,
+][] = [
+  ['the queue in memory', describe, (clock) => new InProcessQueue({ clock })],
+  ['PGlite', describe, async (clock) => new PgliteQueue({ directory: await inDirectory(), clock })],
+  [
+    'pg-boss',
+    await describeWith('PostgreSQL'),
+    (clock) => new PgBossQueue({ connectionString: urlOf('PostgreSQL'), name, clock }),
+  ],
+  ['BullMQ', await describeWith('Redis'), (clock) => new BullMqQueue(onRedis(), { clock })],
+];
+
+/** An application with the endpoints `crm` and `erp`, on a clock that the test moves. */
+async function startApp(create: (clock: TestClock) => WebhookQueue | Promise<WebhookQueue>) {
+  const clock = new TestClock(Date.now());
+  const transport = new InMemoryWebhookTransport();
+  const endpoints = ['crm', 'erp'].map((id) => ({ id, url: `https://${id}.example/hooks` }));
+  const testing = await Test.createTestingModule({
+    imports: [
+      WebhookModule.forRoot({
+        clock,
+        publisher: {
+          issuer: ISSUER,
+          secret: SECRET,
+          endpoints,
+          queue: await create(clock),
+          // Longer than any slow machine needs: Redis has its own clock.
+          retry: { jitter: 0, attempts: 4, schedule: ['0s', '10m', '20m', '30m'] },
+        },
+      }),
+    ],
+  })
+    .overrideProvider(WEBHOOK_HTTP)
+    .useValue(transport)
+    .compile();
+  await testing.init();
+  return { clock, transport, testing };
+}
+
+/** In the order of endpoints; those of one endpoint in the order they were made. */
+function facts(attempts: Awaited<ReturnType<typeof flushDeliveries>>): unknown[] {
+  return attempts
+    .toSorted((a, b) => (a.endpointId! < b.endpointId! ? -1 : 1))
+    .map(({ endpointId, attempt, status }) => [endpointId, attempt, status]);
+}
+
+for (const [engine, suite, create] of engines) {
+  suite(`flushDeliveries with ${engine}`, () => {
+    it('makes the attempts that are due, and all retries by moving the clock', async () => {
+      const { clock, transport, testing } = await startApp(create);
+      transport.script('https://crm.example', 503, 503, 204);
+      transport.script('https://erp.example', 503);
+      const publisher = testing.get(WebhookPublisher);
+      try {
+        await publisher.publish('order.created', { id: 'o1' });
+        const first = await flushDeliveries(testing);
+        const idle = await flushDeliveries(testing);
+        clock.set(clock.now() + 600_000);
+        const second = await flushDeliveries(testing);
+        const rest = await flushDeliveries(testing, { retries: true });
+
+        expect([facts(first), idle, facts(second), facts(rest)]).toEqual([
+          [
+            ['crm', 1, 'scheduled'],
+            ['erp', 1, 'scheduled'],
+          ],
+          [],
+          [
+            ['crm', 2, 'scheduled'],
+            ['erp', 2, 'scheduled'],
+          ],
+          [
+            ['crm', 3, 'delivered'],
+            ['erp', 3, 'scheduled'],
+            ['erp', 4, 'failed'],
+          ],
+        ]);
+      } finally {
+        await testing.close();
+      }
+    });
+
+    it('attempts nothing for a paused endpoint, and everything once it is resumed', async () => {
+      const { clock, transport, testing } = await startApp(create);
+      transport.script('https://crm.example', 503);
+      const publisher = testing.get(WebhookPublisher);
+      const endpoints = testing.get(WebhookEndpoints);
+      try {
+        await publisher.publish('order.created', { id: 'p1' });
+        await flushDeliveries(testing);
+        await endpoints.pause('crm');
+        transport.script('https://crm.example', 204);
+        await publisher.publish('order.created', { id: 'p2' });
+        const sent = await publisher.send('crm', 'order.created', { id: 'p3' });
+        clock.set(clock.now() + 600_000);
+        const paused = await flushDeliveries(testing, { retries: true });
+        const { deliveries } = await testing.get(WebhookDeliveries).list({ status: 'pending' });
+        await endpoints.resume('crm');
+        const resumed = await flushDeliveries(testing);
+
+        expect(sent).toMatchObject({ status: 'scheduled', attempts: 0 });
+        expect(facts(paused)).toEqual([['erp', 1, 'delivered']]);
+        expect(
+          deliveries.map((one) => `${one.attemptsMade} ${one.failureReason}`).toSorted(),
+        ).toEqual(['0 endpoint_paused', '0 endpoint_paused', '1 endpoint_paused']);
+        expect(resumed.map((one) => `${one.attempt} ${one.status}`).toSorted()).toEqual([
+          '1 delivered',
+          '1 delivered',
+          '2 delivered',
+        ]);
+      } finally {
+        await testing.close();
+      }
+    });
+  });
+}
