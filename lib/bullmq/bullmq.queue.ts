@@ -1,11 +1,6 @@
 import { DelayedError, type Queue, UnrecoverableError } from 'bullmq';
 import type { Duration } from '../clock/duration.js';
-import {
-  type CancelWake,
-  SystemClock,
-  waitUntil,
-  type WebhookClock,
-} from '../clock/webhook-clock.js';
+import { inTime, SystemClock, waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookConfigurationError, WebhookDeliveryError } from '../errors/webhook.error.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
 import {
@@ -22,10 +17,12 @@ import {
   type DeliveryReceipt,
   type EnqueuedDelivery,
   type KnownDelivery,
+  type QueueCounts,
 } from '../queue/webhook-queue.js';
+import { GroupCommit } from '../queue/group-commit.js';
 import { requireCount, resolveConcurrency } from '../queue/lane-slots.js';
 import { deliveryLane } from '../queue/stored-delivery.js';
-import { redisFailure } from '../redis/redis-failure.js';
+import { isRedisOutage, redisFailure } from '../redis/redis-failure.js';
 import {
   deadDelivery,
   type DeliveryJob,
@@ -33,10 +30,12 @@ import {
   deliveryOf,
   failureText,
   jobData,
+  makeDue,
   receiptOf,
 } from './delivery-job.js';
 import { DeliveryWorker } from './delivery-worker.js';
 import { LaneGate } from './lane-gate.js';
+import { warnIfNotDurable } from './redis-durability.js';
 
 /** Concurrency, leases and retention of a {@link BullMqQueue}. */
 export interface BullMqQueueOptions {
@@ -90,9 +89,13 @@ export class BullMqQueue extends WebhookQueue {
   private readonly keep: { age: number; count: number };
   private readonly lease: number;
   private readonly lanes: LaneGate;
+  private readonly groups: GroupCommit;
   private worker: DeliveryWorker<DeliveryJobData, number> | undefined;
   private stopping = false;
   private running = 0;
+  /** Runs since the start, and those whose outcome is not recorded yet. */
+  private started = 0;
+  private unsettled = 0;
   /** The last connection error. BullMQ reconnects without reporting it to callers. */
   private lastError: unknown;
 
@@ -123,6 +126,13 @@ export class BullMqQueue extends WebhookQueue {
     this.keep = { age: Math.ceil(age / 1_000), count: maxDelivered };
     this.lanes = new LaneGate({ concurrency, concurrencyPerDestination }, clock);
     this.clock = clock;
+    const record = this.record.bind(this);
+    this.groups = new GroupCommit({
+      recordGroup: record,
+      recordCall: record,
+      isOutage: isRedisOutage,
+      clock,
+    });
     // Reported to callers; without a listener BullMQ prints it.
     (queue as Partial<Queue>).on?.('error', (error) => (this.lastError = error));
   }
@@ -131,23 +141,7 @@ export class BullMqQueue extends WebhookQueue {
     deliveries: readonly EnqueuedDelivery[],
   ): Promise<readonly DeliveryReceipt[]> {
     this.refuseWhenStopping();
-    return this.request(async () => {
-      const known = await Promise.all(deliveries.map(({ delivery }) => this.receipt(delivery.id)));
-      const fresh = deliveries.filter((_, index) => known[index] === undefined);
-      // One MULTI records all or none. A job whose id was taken in the meantime is left as it is.
-      if (fresh.length > 0) await this.queue.addBulk(fresh.map((item) => this.jobOf(item)));
-      const recorded = new Map<string, EnqueuedDelivery>();
-      return deliveries.map((item, index): DeliveryReceipt => {
-        const { id } = item.delivery;
-        if (known[index] !== undefined) return known[index];
-        const first = recorded.get(id);
-        if (first !== undefined) {
-          return pendingReceipt(first.delivery, jobData(first.delivery, first.notBefore));
-        }
-        recorded.set(id, item);
-        return { id, status: 'recorded' };
-      });
-    });
+    return this.request(async () => this.groups.enqueue(deliveries));
   }
 
   override async consume(handler: DeliveryHandler): Promise<void> {
@@ -155,7 +149,7 @@ export class BullMqQueue extends WebhookQueue {
     // Created once: a worker that waits for Redis starts by itself when it is back.
     this.worker ??= new DeliveryWorker<DeliveryJobData, number>(
       this.queue.name,
-      async (job, token) => this.run(job, token, handler),
+      async (job, token) => this.process(job, token, handler),
       {
         connection,
         ...(prefix !== undefined && { prefix }),
@@ -168,7 +162,7 @@ export class BullMqQueue extends WebhookQueue {
     ).on('error', (error) => (this.lastError = error));
     const { worker } = this;
     await this.request(async () => worker.waitUntilReady());
-    await this.warnIfNotDurable();
+    await warnIfNotDurable(this.queue);
   }
 
   override async find(ids: readonly string[]): Promise<readonly (KnownDelivery | undefined)[]> {
@@ -182,33 +176,55 @@ export class BullMqQueue extends WebhookQueue {
     });
   }
 
+  override async counts(): Promise<QueueCounts> {
+    return this.request(async () => {
+      const { failed = 0, ...pending } = await this.queue.getJobCounts(
+        'waiting',
+        'prioritized',
+        'delayed',
+        'active',
+        'failed',
+      );
+      return {
+        pending: Object.values(pending).reduce((sum, count) => sum + count, 0),
+        dead: failed,
+      };
+    });
+  }
+
   override async redeliver(ids: readonly string[]): Promise<readonly string[]> {
     this.refuseWhenStopping();
     return this.request(async () => {
       const changed: string[] = [];
       for (const id of new Set(ids)) {
         const job = (await this.queue.getJob(id)) as DeliveryJob | undefined;
-        if (job !== undefined && (await this.makeDue(job))) changed.push(id);
+        if (job !== undefined && (await makeDue(job, this.clock.now()))) changed.push(id);
       }
       return changed;
     });
   }
 
-  /** @returns whether the job was dead or waited for its next attempt */
-  private async makeDue(job: DeliveryJob): Promise<boolean> {
-    switch (await job.getState()) {
-      case 'failed':
-        await job.updateData(jobData(deliveryOf(job.data), this.clock.now()));
-        return changedState(job, 'failed', async () => job.retry('failed'));
-      case 'delayed':
-        return changedState(job, 'delayed', async () => job.promote());
-      default:
-        return false;
-    }
+  /** BullMQ has its own clock, so jobs that are due by the queue's clock are promoted. */
+  override async flush(): Promise<void> {
+    if (this.worker === undefined) return;
+    while (await this.request(async () => this.promoteDue()));
+  }
+
+  /** @returns whether a job may be due or running */
+  private async promoteDue(): Promise<boolean> {
+    const { started, unsettled } = this;
+    const delayed = (await this.queue.getDelayed()) as DeliveryJob[];
+    // A job that is put off is moved before its data is updated. If one was settled meanwhile, its due time may be the old one.
+    if (unsettled > 0 || this.unsettled > 0 || this.started > started) return true;
+    const due = delayed.filter(({ data }) => data.dueAt <= this.clock.now());
+    for (const job of due) await makeDue(job, this.clock.now());
+    const counts = await this.queue.getJobCounts('waiting', 'prioritized', 'active');
+    return due.length > 0 || Object.values(counts).some((count) => count > 0);
   }
 
   override async stop(deadline: number): Promise<number> {
     this.stopping = true;
+    await waitUntil(this.clock, deadline, this.groups.settled());
     const { worker } = this;
     if (worker === undefined) return 0;
     if (!(await isConnected(worker))) {
@@ -222,6 +238,47 @@ export class BullMqQueue extends WebhookQueue {
     // effect, so the connections are ended.
     if (left > 0) void worker.disconnect().catch(() => {});
     return left;
+  }
+
+  private async record(
+    deliveries: readonly EnqueuedDelivery[],
+  ): Promise<readonly DeliveryReceipt[]> {
+    const first = new Map(deliveries.toReversed().map((item) => [item.delivery.id, item]));
+    const items = deliveries.filter((item) => first.get(item.delivery.id) === item);
+    const client = await this.queue.getBackend().client;
+    // A connection runs its commands in order, so this sees the jobs from before, without a round trip of its own.
+    const lookups = client.pipeline();
+    for (const { delivery } of items) lookups.hgetall(this.queue.toKey(delivery.id));
+    const found = lookups.exec();
+    // One MULTI records all or none, and leaves jobs as they are whose id is taken.
+    const added = this.queue.addBulk(items.map((item) => this.jobOf(item)));
+    const [replies] = await Promise.all([found, added]);
+    const fresh = new Set(items.filter((_, index) => isMissing(replies![index]!)));
+    return Promise.all(
+      deliveries.map(async (item): Promise<DeliveryReceipt> => {
+        const { id } = item.delivery;
+        if (fresh.has(item)) return { id, status: 'recorded' };
+        // It may be delivered, and no longer be remembered, by now.
+        return (
+          (await this.receipt(id)) ??
+          pendingReceipt(item.delivery, jobData(item.delivery, item.notBefore))
+        );
+      }),
+    );
+  }
+
+  private async process(
+    job: DeliveryJob,
+    token: string | undefined,
+    handler: DeliveryHandler,
+  ): Promise<number> {
+    this.started++;
+    this.unsettled++;
+    try {
+      return await this.run(job, token, handler);
+    } finally {
+      this.unsettled--;
+    }
   }
 
   private async run(
@@ -244,16 +301,6 @@ export class BullMqQueue extends WebhookQueue {
       this.lanes.leave(slot, wasAttempt(outcome));
     }
     return this.settle(job, token, outcome);
-  }
-
-  private async warnIfNotDurable(): Promise<void> {
-    // A managed server may not allow INFO.
-    const faults = await durabilityFaults(this.queue).catch(() => []);
-    for (const fault of faults) {
-      process.emitWarning(`Redis can lose webhook deliveries: ${fault}`, {
-        code: 'WEBHOOK_QUEUE_MAY_LOSE',
-      });
-    }
   }
 
   private async settle(
@@ -307,17 +354,11 @@ export class BullMqQueue extends WebhookQueue {
   }
 
   private async request<T>(command: () => Promise<T>): Promise<T> {
-    let cancel: CancelWake = () => {};
-    const timeout = new Promise<never>((_, reject) => {
-      const end = this.clock.now() + COMMAND_TIMEOUT;
-      cancel = this.clock.wakeAt(end, () => reject(this.lastError ?? new Error('no answer')));
-    });
+    const noAnswer = (): Error => (this.lastError ?? new Error('no answer')) as Error;
     try {
-      return await Promise.race([command(), timeout]);
+      return await inTime(this.clock, COMMAND_TIMEOUT, command, noAnswer);
     } catch (cause) {
       throw redisFailure('The delivery queue', this.queue.opts.connection, cause);
-    } finally {
-      cancel();
     }
   }
 
@@ -325,10 +366,16 @@ export class BullMqQueue extends WebhookQueue {
     if (this.stopping) {
       throw new WebhookDeliveryError(
         'shutting_down',
-        'The delivery queue is stopped; publish before the application shuts down.',
+        'The delivery queue is stopped, because the application is shutting down.',
       );
     }
   }
+}
+
+/** Whether a key did not exist. @throws the error of Redis */
+function isMissing([error, fields]: readonly [Error | null, unknown]): boolean {
+  if (error !== null) throw error;
+  return Object.keys(fields as object).length === 0;
 }
 
 async function isConnected(worker: DeliveryWorker<DeliveryJobData, number>): Promise<boolean> {
@@ -336,38 +383,4 @@ async function isConnected(worker: DeliveryWorker<DeliveryJobData, number>): Pro
   const client = worker.getBackend().client.catch(() => undefined);
   const turn = new Promise<undefined>((resolve) => setImmediate(() => resolve(undefined)));
   return (await Promise.race([client, turn]))?.status === 'ready';
-}
-
-/** @returns `false` if the job had left the state before the change */
-async function changedState(
-  job: DeliveryJob,
-  state: 'failed' | 'delayed',
-  change: () => Promise<void>,
-): Promise<boolean> {
-  try {
-    await change();
-    return true;
-  } catch (error) {
-    if ((await job.getState()) === state) throw error;
-    return false;
-  }
-}
-
-/** Lists the settings of the server with which it can lose deliveries. */
-export async function durabilityFaults(queue: Queue): Promise<string[]> {
-  const client = await queue.getBackend().client;
-  const info = await client.info();
-  const faults: string[] = [];
-  if (/^aof_enabled:0/m.test(info)) {
-    faults.push(
-      'its append-only file is off, so a restart loses pending deliveries; set "appendonly yes"',
-    );
-  }
-  const policy = /^maxmemory_policy:(\S+)/m.exec(info)?.[1] ?? 'noeviction';
-  if (policy !== 'noeviction') {
-    faults.push(
-      `its maxmemory-policy is ${policy}, so a full server deletes deliveries; set "maxmemory-policy noeviction"`,
-    );
-  }
-  return faults;
 }

@@ -48,3 +48,36 @@ export function deadDelivery(job: DeliveryJob): DeadDelivery {
     diedAt: job.finishedOn ?? job.timestamp,
   };
 }
+
+/**
+ * Makes a dead or waiting job due now.
+ *
+ * @param now - epoch milliseconds
+ * @returns whether the job was dead or waited for its next attempt
+ */
+export async function makeDue(job: DeliveryJob, now: number): Promise<boolean> {
+  switch (await job.getState()) {
+    case 'failed':
+      await job.updateData(jobData(deliveryOf(job.data), now));
+      return changedState(job, 'failed', async () => job.retry('failed'));
+    case 'delayed':
+      return changedState(job, 'delayed', async () => job.promote());
+    default:
+      return false;
+  }
+}
+
+/** @returns `false` if the job had left the state before the change */
+async function changedState(
+  job: DeliveryJob,
+  state: 'failed' | 'delayed',
+  change: () => Promise<void>,
+): Promise<boolean> {
+  try {
+    await change();
+    return true;
+  } catch (error) {
+    if ((await job.getState()) === state) throw error;
+    return false;
+  }
+}

@@ -20,7 +20,7 @@ export async function waitUntil(
 }
 
 /**
- * Gives the result of work that comes in time, and rejects where it does not; what comes later is dropped.
+ * Resolves with the result of work that ends in time, and rejects if it does not; a later result is dropped.
  *
  * @param ms - milliseconds it may take
  * @param makeError - what is thrown then
@@ -33,7 +33,9 @@ export async function inTime<T>(
 ): Promise<T> {
   let cancel = (): void => {};
   const late = new Promise<never>((_resolve, reject) => {
-    cancel = clock.wakeAt(clock.now() + ms, () => reject(makeError()));
+    // After a stall of the process, a result that has arrived is still unread: it goes first.
+    const expire = (): void => void setImmediate(() => reject(makeError()));
+    cancel = clock.wakeAt(clock.now() + ms, expire);
   });
   try {
     return await Promise.race([work(), late]);
