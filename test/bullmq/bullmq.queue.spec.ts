@@ -3,8 +3,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, describe, expect, it } from '@jest/globals';
 import { Queue } from 'bullmq';
 import { BullMqQueue } from '../../lib/bullmq/index.js';
-import { durabilityFaults } from '../../lib/bullmq/bullmq.queue.js';
+import { durabilityFaults } from '../../lib/bullmq/redis-durability.js';
 import { webhookQueueContract } from '../../lib/testing/webhook-queue.contract.js';
+import { describeContract } from '../fixtures/contract.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { due } from '../postgres/deliveries.js';
 
@@ -29,7 +30,7 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
     create: () => new BullMqQueue(bullQueue()),
     advance: (ms) => sleep(ms),
   });
-  for (const { name, run } of contract) it(name, run, 20_000);
+  describeContract(contract, 6);
 
   it('redelivers each dead delivery once if two processes redeliver it at the same time', async () => {
     const { name } = bullQueue();
@@ -47,7 +48,36 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
     const redelivered = await Promise.all([one.redeliver(ids), two.redeliver(ids)]);
 
     expect(redelivered.flat().toSorted()).toEqual(ids.toSorted());
-  }, 20_000);
+  });
+
+  it('fails only the call whose delivery BullMQ refuses', async () => {
+    const queue = new BullMqQueue(bullQueue());
+    const calls = [['before'], ['beside', 'no:colon'], ['after']].map(async (ids) =>
+      queue.enqueue(ids.map((id) => due(id))),
+    );
+
+    expect((await Promise.allSettled(calls)).map(({ status }) => status)).toEqual([
+      'fulfilled',
+      'rejected',
+      'fulfilled',
+    ]);
+    expect(await queue.find(['before', 'beside', 'after'])).toMatchObject([
+      { status: 'pending' },
+      undefined,
+      { status: 'pending' },
+    ]);
+  });
+
+  it('answers the calls that it has accepted before it stops', async () => {
+    const queue = new BullMqQueue(bullQueue());
+    const calls = Array.from({ length: 1_200 }, async (_, n) => queue.enqueue([due(`n-${n}`)]));
+    let answered = 0;
+    for (const call of calls) void call.then(() => answered++);
+    await queue.stop(Date.now() + 30_000);
+    await sleep(0);
+
+    expect(answered).toBe(calls.length);
+  });
 });
 
 describe('BullMqQueue on a server', () => {

@@ -8,7 +8,8 @@ import { Queue } from 'bullmq';
 import { BullMqQueue } from '../../lib/bullmq/index.js';
 import { SystemClock } from '../../lib/clock/webhook-clock.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
-import { freePort, RedisProcess } from '../fixtures/redis-process.js';
+import { freePort } from '../fixtures/free-port.js';
+import { RedisProcess } from '../fixtures/redis-process.js';
 import { describeWith } from '../fixtures/services.js';
 import { due, large } from '../postgres/deliveries.js';
 
@@ -25,7 +26,7 @@ afterEach(async () => {
   for (const mend of mending.splice(0)) await mend();
   for (const close of closing.splice(0).toReversed()) await close().catch(() => {});
   for (const server of late.splice(0)) await server.stop();
-}, 20_000);
+});
 
 async function redis(...options: [string, string][]): Promise<RedisProcess> {
   const server = await RedisProcess.start(...options);
@@ -90,7 +91,7 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
     while (runs.length < taken.length + 1) await sleep(10);
 
     expect(runs.toSorted()).toEqual([...taken, 'a'].toSorted());
-  }, 30_000);
+  });
 
   it('delivers from a full server and records every outcome in the end', async () => {
     const server = await redis(['maxmemory', '12mb'], ['maxmemory-policy', 'noeviction']);
@@ -109,7 +110,7 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
     while (!(await isDone())) await sleep(50);
 
     expect([...runs].toSorted()).toEqual(taken.toSorted());
-  }, 60_000);
+  });
 
   it('reports a read-only replica', async () => {
     const primary = await redis();
@@ -121,7 +122,7 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
       message: expect.stringMatching(/read-only replica; connect to the primary/),
     });
     expect(await queueOn(primary.port)[0].find(['x'])).toEqual([undefined]);
-  }, 20_000);
+  });
 
   /** The error of a call after its timeout. */
   async function failureOf(
@@ -141,23 +142,19 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
   it.each<[string, object]>([
     ['a wrong password', { password: 'not-to-be-shown' }],
     ['no password', {}],
-  ])(
-    'reports %s',
-    async (_, credentials) => {
-      const server = await redis(['requirepass', 'right']);
-      afterwards(async () => server.command('AUTH right\r\nCONFIG SET requirepass ""'));
-      const failure = await failureOf(server.port, credentials, async (queue) =>
-        queue.enqueue([due('x')]),
-      );
+  ])('reports %s', async (_, credentials) => {
+    const server = await redis(['requirepass', 'right']);
+    afterwards(async () => server.command('AUTH right\r\nCONFIG SET requirepass ""'));
+    const failure = await failureOf(server.port, credentials, async (queue) =>
+      queue.enqueue([due('x')]),
+    );
 
-      expect(failure).toMatchObject({
-        code: 'store_unavailable',
-        message: expect.stringMatching(/rejected the credentials/),
-      });
-      expect(JSON.stringify(failure)).not.toContain('not-to-be-shown');
-    },
-    20_000,
-  );
+    expect(failure).toMatchObject({
+      code: 'store_unavailable',
+      message: expect.stringMatching(/rejected the credentials/),
+    });
+    expect(JSON.stringify(failure)).not.toContain('not-to-be-shown');
+  });
 
   it('lets the process end while Redis is unavailable', async () => {
     const server = await redis();
@@ -174,23 +171,19 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
     expect(await words.next()).toMatchObject({ value: 'stopped' });
     // The process ends only if no handle is left open.
     expect(await ended).toEqual([0, null]);
-  }, 30_000);
+  });
 
   it.each<[string, (queue: BullMqQueue) => Promise<unknown>]>([
     ['enqueue', async (queue) => queue.enqueue([due('x')])],
     ['consume', async (queue) => queue.consume(async () => ({ type: 'delivered' }))],
     ['find', async (queue) => queue.find(['x'])],
-  ])(
-    'reports an unavailable server within the timeout to %s',
-    async (_, ask) => {
-      const port = await freePort();
-      afterwards(async () => late.push(await RedisProcess.startAt(port)));
+  ])('reports an unavailable server within the timeout to %s', async (_, ask) => {
+    const port = await freePort();
+    afterwards(async () => late.push(await RedisProcess.startAt(port)));
 
-      expect(await failureOf(port, {}, ask)).toMatchObject({
-        code: 'store_unavailable',
-        message: `The delivery queue cannot use Redis at 127.0.0.1:${port}: connection refused; check that it is running and that the address is right`,
-      });
-    },
-    20_000,
-  );
+    expect(await failureOf(port, {}, ask)).toMatchObject({
+      code: 'store_unavailable',
+      message: `The delivery queue cannot use Redis at 127.0.0.1:${port}: connection refused; check that it is running and that the address is right`,
+    });
+  });
 });

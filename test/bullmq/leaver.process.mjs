@@ -15,6 +15,6 @@ report('alone');
 await once(process.stdin, 'data');
 process.stdin.destroy();
 await queue.stop(Date.now() + 10_000);
-// The application's own, which waits for Redis where BullMQ closes it.
+// The application's own client, which waits for Redis when BullMQ closes it.
 (await jobs.getBackend().client).disconnect();
 report('stopped');

@@ -19,11 +19,11 @@ import { onCommand, report, settings } from '../fixtures/parent-channel.mjs';
 
 const { redis, endpoints, issuer, secret } = settings;
 const ENDPOINTS = ['healthy', 'failing', 'slow'];
-/** Enough that every slot of both queues is taken at any time: an idle Worker waits for jobs in another way. */
+/** Enough that every slot of both queues is always in use: an idle Worker waits for jobs in another way. */
 const BACKLOG = 60;
 const CONCURRENCY = { concurrency: 6, concurrencyPerDestination: 6 };
 
-/** Both forms in which an application hands BullMQ its connection. */
+/** Both forms in which an application passes its connection to BullMQ. */
 const url = new URL(redis);
 const options = {
   host: url.hostname,
@@ -122,7 +122,7 @@ report('ready', app.getHttpServer().address().port);
 for (let number = 0; !publishing.signal.aborted; number++) {
   const sends = ENDPOINTS.map((endpoint) => publishTo(endpoint, number));
   sends.push(sendToReceiver(number), sendToReceiver(`${number}-again`));
-  // What is refused while Redis is away was not acknowledged.
+  // Events that are refused while Redis is down were not acknowledged.
   await Promise.allSettled(sends);
   do await sleep(10);
   while (outstanding.size > BACKLOG && !publishing.signal.aborted);

@@ -8,10 +8,14 @@ import { RedisReplayStore, type RedisClient } from '../../lib/redis/index.js';
 import type { ReplayVerdict } from '../../lib/replay/replay-store.js';
 import { replayStoreContract } from '../../lib/testing/replay-store.contract.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
+import { describeContract } from '../fixtures/contract.js';
+import { freePort } from '../fixtures/free-port.js';
 import { newClaim, race } from '../fixtures/racing-replicas.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 
 const prefix = `test-${randomBytes(6).toString('hex')}`;
+/** A busy machine can exceed the default timeout. */
+const OPTIONS = { prefix, timeout: '1m' };
 const closing: (() => unknown)[] = [];
 afterAll(async () => Promise.all(closing.map((close) => close())));
 
@@ -41,19 +45,16 @@ describeRedis.each<[string, () => RedisClient | Promise<RedisClient>]>([
   });
 
   const contract = replayStoreContract({
-    create: () => new RedisReplayStore(client, { prefix }),
+    create: () => new RedisReplayStore(client, OPTIONS),
     advance: (ms) => sleep(ms),
   });
-  for (const { name, run } of contract) it(name, run);
+  describeContract(contract, 10);
 
-  it.each([2, 4])('lets %d replicas that race on 2,000 events handle each once', async (count) => {
+  it('lets four replicas that race on 300 events handle each once', async () => {
     const stores = await Promise.all(
-      Array.from(
-        { length: count },
-        async () => new RedisReplayStore(await connectClient(), { prefix, timeout: '1m' }),
-      ),
+      Array.from({ length: 4 }, async () => new RedisReplayStore(await connectClient(), OPTIONS)),
     );
-    const claims = Array.from({ length: 2_000 }, () => newClaim());
+    const claims = Array.from({ length: 300 }, () => newClaim());
     const handled = await race(stores, claims);
 
     expect(new Set(handled).size).toBe(claims.length);
@@ -61,7 +62,7 @@ describeRedis.each<[string, () => RedisClient | Promise<RedisClient>]>([
   });
 
   it('runs its scripts on a server that has forgotten them', async () => {
-    const store = new RedisReplayStore(client, { prefix });
+    const store = new RedisReplayStore(client, OPTIONS);
     const admin = ioredis();
     await admin.script('FLUSH');
 
@@ -69,11 +70,11 @@ describeRedis.each<[string, () => RedisClient | Promise<RedisClient>]>([
   });
 });
 
-describeRedis('What RedisReplayStore leaves on the server', () => {
-  it('expires by itself: with the lease while reserved, with the window when done', async () => {
+describeRedis('the keys of RedisReplayStore', () => {
+  it('expire with the lease while reserved, and with the replay window once handled', async () => {
     const redis = ioredis();
-    const store = new RedisReplayStore(redis, { prefix });
-    const first = newClaim({ tokenKey: randomBytes(32).toString('base64url'), lease: 5_000 });
+    const store = new RedisReplayStore(redis, OPTIONS);
+    const first = newClaim({ tokenKey: randomBytes(32).toString('base64url'), lease: 30_000 });
     const verdict = (await store.reserve(first)) as Extract<ReplayVerdict, { status: 'reserved' }>;
     const keys = await redis.keys(`${prefix}:*${first.key}`);
     keys.push(...(await redis.keys(`${prefix}:*${first.tokenKey}`)));
@@ -82,14 +83,14 @@ describeRedis('What RedisReplayStore leaves on the server', () => {
     const done = await Promise.all(keys.map((key) => redis.pttl(key)));
 
     expect(keys).toHaveLength(2);
-    for (const ttl of reserved) expect(ttl).toBeLessThanOrEqual(5_000);
-    for (const ttl of done) expect(ttl).toBeGreaterThan(5_000);
+    for (const ttl of reserved) expect(ttl).toBeLessThanOrEqual(30_000);
+    for (const ttl of done) expect(ttl).toBeGreaterThan(30_000);
     for (const ttl of done) expect(ttl).toBeLessThanOrEqual(60_000);
   });
 
-  it('lies in one slot of a cluster for each issuer, and tells nothing of it', async () => {
+  it('uses one cluster slot for each issuer, and does not reveal the issuer', async () => {
     const redis = ioredis();
-    const store = new RedisReplayStore(redis, { prefix });
+    const store = new RedisReplayStore(redis, OPTIONS);
     const one = newClaim({ issuer: 'https://secret-customer.example' });
     await store.reserve(one);
     const [key] = await redis.keys(`${prefix}:*${one.key}`);
@@ -107,7 +108,7 @@ describe('RedisReplayStore without its server', () => {
     return server;
   }
 
-  it('says so in time where the server does not answer', async () => {
+  it('reports in time that the server does not answer', async () => {
     const { port } = (await silentServer()).address() as AddressInfo;
     const client = new Redis({ host: '127.0.0.1', port, retryStrategy: () => null });
     closing.push(() => client.disconnect());
@@ -120,13 +121,10 @@ describe('RedisReplayStore without its server', () => {
     await refusal;
   });
 
-  it('says so at once where there is no server, and keeps its error as the cause', async () => {
-    const server = await silentServer();
-    const { port } = server.address() as AddressInfo;
-    await new Promise((resolve) => server.close(resolve));
+  it("reports a missing server immediately, with the driver's error as the cause", async () => {
     const client = new Redis({
       host: '127.0.0.1',
-      port,
+      port: await freePort(),
       maxRetriesPerRequest: 0,
       retryStrategy: () => null,
     });
@@ -143,10 +141,10 @@ describe('new RedisReplayStore', () => {
   const client = { eval: async () => 1, evalsha: async () => 1 };
 
   it.each([
-    ['no client', {}, {}, 'client'],
+    ['a missing client', {}, {}, 'client'],
     ['a prefix with braces, which would choose the slot', client, { prefix: '{a}' }, 'prefix'],
     ['an empty prefix', client, { prefix: '' }, 'prefix'],
-    ['a timeout that is none', client, { timeout: '0s' }, 'timeout'],
+    ['an invalid timeout', client, { timeout: '0s' }, 'timeout'],
   ])('refuses %s', (_, given, options, path) => {
     expect(() => new RedisReplayStore(given as never, options)).toThrow(
       expect.objectContaining({

@@ -1,10 +1,8 @@
-import { afterAll, beforeAll, describe, expect, it, jest } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { Queue } from 'bullmq';
 import { BullMqQueue } from '../../lib/bullmq/bullmq.queue.js';
 import { loadThroughOutage } from '../fixtures/outage-load.js';
 import { OwnServer, ownRedis } from '../fixtures/own-server.js';
-
-jest.setTimeout(150_000);
 
 if (ownRedis('always') === undefined) {
   process.stderr.write('Skipped the tests that kill Redis: no redis-server is found.\n');

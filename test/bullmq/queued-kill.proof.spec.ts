@@ -28,6 +28,6 @@ describeBoth('a receiver with a queue on BullMQ that is killed', () => {
       expect(lost).toEqual([]);
       expect(doubled).toEqual([]);
     },
-    120_000 + ROUNDS * 40_000,
+    300_000 + ROUNDS * 60_000,
   );
 });

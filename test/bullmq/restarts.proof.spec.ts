@@ -143,6 +143,6 @@ describeRestarts('an application on BullMQ whose Redis restarts', () => {
       expect(application.acknowledged.size).toBeGreaterThan(RESTARTS * EVENTS_PER_ROUND);
       expect(application.healthChecks).toBeGreaterThan(RESTARTS);
     },
-    120_000 + RESTARTS * 20_000,
+    240_000 + RESTARTS * 40_000,
   );
 });
