@@ -42,7 +42,7 @@ const BLOCKED_PORTS: ReadonlySet<number> = new Set([
   6669, 6679, 6697, 10080,
 ]);
 
-const RESOLVER = 'correct the answers of the resolver';
+const RESOLVER = 'correct what the resolver returns';
 
 /** URLs that passed the checks and are cached. */
 const MAX_PASSED = 1_000;
@@ -143,19 +143,11 @@ export class EgressPolicy {
   /**
    * Checks one address.
    *
-   * @param family - when known, 4 or 6; it must be the one the address is written in
    * @throws {@link WebhookDestinationBlockedError}
    */
-  checkAddress(address: string, family?: number): void {
-    const written = isIP(address);
-    if (family && family !== written) {
-      throw refusal('is', {
-        rule: 'not an IP address of the family that the resolver reports',
-        remedy: RESOLVER,
-      });
-    }
+  checkAddress(address: string): void {
     const fault = this.faultOf(address);
-    if (fault !== undefined) throw refusal('is', fault, written === 0 ? undefined : address);
+    if (fault !== undefined) throw refusal('is', fault, isIP(address) === 0 ? undefined : address);
   }
 
   /**

@@ -4,7 +4,7 @@ import { isIP, isIPv4 } from 'node:net';
 const IPV4_MAPPED = 0xffffn << 32n;
 
 /**
- * An address as 128 bits. IPv4 lies in the IPv4-mapped range, so that `10.0.0.1`, `::ffff:10.0.0.1` and
+ * An address as 128 bits. IPv4 is in the IPv4-mapped range, so that `10.0.0.1`, `::ffff:10.0.0.1` and
  * `::ffff:a00:1` are one address: the one the packet goes to.
  */
 export type IpAddress = bigint;
@@ -62,17 +62,18 @@ export class IpNetwork {
    * @returns the fault and its remedy, or `undefined` for a network {@link IpNetwork.of} can read
    */
   static faultOf(text: unknown): string | undefined {
-    if (typeof text !== 'string') return 'an address or a network is a text, such as "10.1.0.0/16"';
+    if (typeof text !== 'string')
+      return 'an address or a network must be a string, such as "10.1.0.0/16"';
     const { address, prefix, longest } = partsOf(text);
     const bits = text.includes('%') ? undefined : parseIpAddress(address);
     if (bits === undefined) {
       return 'this is neither an IP address nor a network: write "10.1.2.3", "10.1.0.0/16" or "fd12::/48", and no host name';
     }
     if (Number.isNaN(prefix) || prefix > longest) {
-      return `the number behind "/" counts the leading bits that are fixed: write one from 0 to ${longest}`;
+      return `the number after "/" counts the fixed leading bits: write one from 0 to ${longest}`;
     }
     if (bits & ((1n << BigInt(longest - prefix)) - 1n)) {
-      return 'the address has bits set behind its prefix, so it is unclear what is meant: write the first address of the network, or leave out "/" to name one address';
+      return 'the address has bits set after its prefix, so its meaning is unclear: write the first address of the network, or leave out "/" to name one address';
     }
     return undefined;
   }

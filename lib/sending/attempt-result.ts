@@ -40,9 +40,9 @@ export interface MadeAttempt {
   /** When it began, in epoch milliseconds. */
   readonly at: number;
   /** Creates the receipt of the last request; absent if no request was made. */
-  readonly receipt?: () => WebhookReceipt;
+  readonly receipt?: (() => WebhookReceipt) | undefined;
   /** The beginning of the answer's body; absent if there is none, or no delivery log. */
-  readonly answer?: string;
+  readonly answer?: string | undefined;
 }
 
 interface AttemptFacts {

@@ -24,6 +24,9 @@ export class DestinationState {
   /** Deliveries wait until then (epoch milliseconds), because the receiver is overloaded or requests time out. */
   pausedUntil = 0;
 
+  /** Since when the application has paused it in this process, in epoch milliseconds. */
+  pausedAt: number | undefined;
+
   /** Opens while the destination keeps failing. */
   circuit = new EndpointCircuit();
 
@@ -35,12 +38,11 @@ export class DestinationState {
     public disabled?: EndpointDisabled,
   ) {}
 
-  /** Starts over, when the endpoint is enabled again. */
+  /** Discards what its answers have taught, when the endpoint is enabled or resumed. */
   forget(): void {
     this.pausedUntil = 0;
     this.circuit = new EndpointCircuit();
     this.needsPost = false;
-    this.disabled = undefined;
   }
 }
 

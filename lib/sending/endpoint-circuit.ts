@@ -56,6 +56,8 @@ export const CIRCUIT = {
   trial: 5_000,
 } as const;
 
+type CircuitPhase = 'closed' | 'open' | 'trial';
+
 /** What an attempt has changed. */
 type CircuitChange = 'opened' | 'closed' | undefined;
 
@@ -66,13 +68,23 @@ type CircuitChange = 'opened' | 'closed' | undefined;
  * It has no clock: the caller passes the time, in epoch milliseconds.
  */
 export class EndpointCircuit {
-  private phase: 'closed' | 'open' | 'trial' = 'closed';
+  private phase: CircuitPhase = 'closed';
   private failures = 0;
   private readonly window = new FailureWindow(CIRCUIT.window);
   private rest: number = CIRCUIT.rest;
   private restsUntil = 0;
   private since: number | undefined;
   private lastFailure = -Infinity;
+
+  /** `trial`: open, and an attempt may close it. */
+  get state(): CircuitPhase {
+    return this.phase;
+  }
+
+  /** When the next trial is admitted, in epoch milliseconds; `undefined` while it is closed. */
+  get opensAgainAt(): number | undefined {
+    return this.phase === 'closed' ? undefined : this.restsUntil;
+  }
 
   /** Failed attempts since the last success. */
   get failuresInRow(): number {

@@ -1,4 +1,4 @@
-import { createHash, randomUUID } from 'node:crypto';
+import { hash, randomUUID } from 'node:crypto';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { eventNameRule, isEventName } from '../token/event-name.js';
 import { identifierRule, isIdentifier } from '../token/identifier.js';
@@ -8,11 +8,7 @@ import { deliveryId } from '../queue/delivery-id.js';
 import type { DeliveryTarget } from './delivery-target.js';
 import { profileUseFault } from './destination.js';
 import { encodePayload } from './payload-encoder.js';
-import type {
-  DeliveryPayload,
-  WebhookDelivery,
-  DeliveryMethod,
-} from '../queue/webhook-delivery.interface.js';
+import type { DeliveryMethod, OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
 
 /** Options of one event that is signed for one destination. */
 export interface SignOptions {
@@ -39,7 +35,7 @@ export interface SignOptions {
 }
 
 /** A checked and serialised event, not yet addressed to a destination. */
-type EventDraft = Omit<WebhookDelivery, 'id' | 'endpointId' | 'url'>;
+export type EventDraft = Omit<OutgoingDelivery, 'id' | 'endpointId' | 'url'>;
 
 /**
  * Checks the event and its options, and serialises the data.
@@ -58,11 +54,9 @@ export function draftEvent(
   if (!isEventName(event, 'swt-draft-00')) {
     throw invalid('The event name', `must be ${eventNameRule(profile)}`);
   }
-  for (const [name, value] of Object.entries({ id, subject, tenant })) {
-    if (value !== undefined && !isIdentifier(value)) {
-      throw new WebhookDeliveryError('invalid_option', `${name}: ${identifierRule(name)}`);
-    }
-  }
+  requireIdentifier('id', id);
+  requireIdentifier('subject', subject);
+  requireIdentifier('tenant', tenant);
   if (audience !== undefined && !isAudience(audience)) {
     throw invalid(
       'audience',
@@ -78,45 +72,54 @@ export function draftEvent(
       `profile must be one of ${WEBHOOK_PROFILES.join(', ')}.`,
     );
   }
-  const payload = encodePayload(data, contentType);
-  return {
+  const draft: { -readonly [Name in keyof EventDraft]: EventDraft[Name] } = {
     eventId: id ?? randomUUID(),
     event,
-    payload,
-    contentDigest: contentDigest(event, payload),
+    payload: encodePayload(data, contentType),
     createdAt: now,
-    ...(audience !== undefined && { audience }),
-    ...(subject !== undefined && { subject }),
-    ...(method !== undefined && { method }),
-    ...(profile !== undefined && { profile }),
-    ...(tenant !== undefined && { tenant }),
   };
+  if (audience !== undefined) draft.audience = audience;
+  if (subject !== undefined) draft.subject = subject;
+  if (method !== undefined) draft.method = method;
+  if (profile !== undefined) draft.profile = profile;
+  if (tenant !== undefined) draft.tenant = tenant;
+  return draft;
 }
 
-/** Tells whether two events under one id are the same event with the same data. */
-function contentDigest(event: string, { contentType, bytes }: DeliveryPayload): string {
-  // The length separates the parts.
-  const head = JSON.stringify([event, contentType, bytes?.byteLength ?? null]);
-  const digest = createHash('sha256').update(head);
-  if (bytes !== undefined) digest.update(bytes);
-  return digest.digest('base64url');
+/** Adds the digest that a recorded event needs: it distinguishes a duplicate from another event with the same id. */
+export function withContentDigest(draft: EventDraft): EventDraft {
+  const { event, payload } = draft;
+  const bytes = payload.bytes === undefined ? null : hash('sha256', payload.bytes);
+  const content = JSON.stringify([event, payload.contentType, bytes]);
+  return { ...draft, contentDigest: hash('sha256', content, 'base64url') };
 }
 
 /**
- * Addresses a draft.
+ * Addresses a draft to a destination, whose tenant it gets.
  *
  * @throws {@link WebhookDeliveryError} `invalid_option` if the caller's choice of wire format or method does not fit
  *   the destination
  */
-export function deliveryTo(target: DeliveryTarget, draft: EventDraft): WebhookDelivery {
-  const { endpointId, url } = target;
+export function deliveryTo(target: DeliveryTarget, draft: EventDraft): OutgoingDelivery {
+  const { endpointId, url, tenant = draft.tenant } = target;
   const profile = draft.profile ?? target.profile;
   if (!isEventName(draft.event, profile)) {
     throw invalid('The event name', `must be ${eventNameRule(profile)} for ${target.label}`);
   }
   if (draft.profile !== undefined || draft.method !== undefined) requireProfile(target, draft);
-  const destination = endpointId === undefined ? { url } : { endpointId };
-  return { ...draft, ...destination, id: deliveryId({ ...draft, ...destination }) };
+  const { eventId } = draft;
+  const delivery: { -readonly [Name in keyof OutgoingDelivery]: OutgoingDelivery[Name] } =
+    endpointId === undefined
+      ? { ...draft, url, id: deliveryId({ eventId, url, tenant }) }
+      : { ...draft, endpointId, id: deliveryId({ eventId, endpointId, tenant }) };
+  if (tenant !== undefined) delivery.tenant = tenant;
+  return delivery;
+}
+
+function requireIdentifier(name: string, value: string | undefined): void {
+  if (value !== undefined && !isIdentifier(value)) {
+    throw new WebhookDeliveryError('invalid_option', `${name}: ${identifierRule(name)}`);
+  }
 }
 
 function requireProfile(target: DeliveryTarget, draft: EventDraft): void {

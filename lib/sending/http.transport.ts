@@ -1,13 +1,15 @@
 import type { HttpService } from '@nestjs/axios';
-import type { AxiosAdapter } from 'axios';
+import type { AxiosRequestConfig } from 'axios';
 import type { EgressPolicy } from '../egress/egress-policy.js';
 import {
   createGuardedAgents,
   type EgressTlsOptions,
   type GuardedAgents,
 } from '../egress/guarded-agent.js';
-import type { FailureReason } from '../queue/failure-reason.js';
+import type { AttemptDeadline } from './attempt-deadline.js';
 import type { AttemptWarnings } from './attempt-warnings.js';
+import { DeliveryAdapter } from './delivery.adapter.js';
+import { isLean, isUntouched } from './lean-axios.js';
 import {
   answerOfError,
   readAnswer,
@@ -16,7 +18,6 @@ import {
 } from './receiver-answer.js';
 import type { ComposedRequest } from './request.composer.js';
 import { requestConfig, type HttpDefaults } from './request-config.js';
-import { loadUndici, type UndiciTransport } from './undici.transport.js';
 
 /** Options of the {@link HttpTransport}. */
 export interface TransportOptions {
@@ -25,10 +26,12 @@ export interface TransportOptions {
   readonly transport: 'auto' | 'axios';
 }
 
-/** Sends requests through the application's HttpService and the egress guard. */
+/** Sends requests through HttpService and the egress guard. */
 export class HttpTransport {
   private readonly agents: GuardedAgents;
-  private undici: UndiciTransport | undefined;
+  private adapter: DeliveryAdapter | undefined;
+  /** Whether HttpService is the module's own, which takes an {@link AttemptDeadline} for a signal. */
+  private readonly isLean: boolean;
 
   constructor(
     private readonly options: TransportOptions,
@@ -36,12 +39,15 @@ export class HttpTransport {
     private readonly warnings: AttemptWarnings,
   ) {
     this.agents = createGuardedAgents(options.egress, { tls: options.tls });
+    this.isLean = isLean((http as Partial<HttpService>).axiosRef);
   }
 
-  /** Uses undici if it is installed, unless the options say otherwise. */
+  /** Loads the adapter for deliveries, unless the options say otherwise; until then, that of axios is used. */
   async choose(): Promise<void> {
     const { egress, tls, transport } = this.options;
-    if (transport === 'auto') this.undici = await loadUndici(egress, { agents: this.agents, tls });
+    if (transport === 'auto') {
+      this.adapter = await DeliveryAdapter.load(egress, { agents: this.agents, tls });
+    }
   }
 
   /** Whether the application has set its own axios adapter, whose connections the egress guard cannot check. */
@@ -52,15 +58,17 @@ export class HttpTransport {
   /**
    * Sends one request.
    *
-   * @param signal - aborts the request; its reason becomes the failure
+   * @param deadline - ends it; its reason becomes the failure
    * @returns the answer, or why there is none; never rejects
    */
-  exchange(request: ComposedRequest, signal: AbortSignal): Promise<ReceiverAnswer | NoAnswer> {
+  exchange(
+    request: ComposedRequest,
+    deadline: AttemptDeadline,
+  ): Promise<ReceiverAnswer | NoAnswer> {
     return new Promise((resolve) => {
-      if (signal.aborted) return resolve({ reason: signal.reason as FailureReason });
+      if (deadline.aborted) return resolve({ reason: deadline.reason });
       try {
-        const { agents, adapter, defaults } = this;
-        const config = requestConfig(request, signal, { agents, adapter, defaults });
+        const config = this.configOf(request, deadline);
         const subscription = this.http.request<unknown>(config).subscribe({
           next: (response) => {
             this.warnings.bypassed(config, response);
@@ -72,26 +80,23 @@ export class HttpTransport {
           },
           complete: () => resolve({ reason: 'network' }),
         });
-        signal.addEventListener(
-          'abort',
-          () => {
-            resolve({ reason: signal.reason as FailureReason });
-            try {
-              subscription.unsubscribe();
-            } catch {
-              // An interceptor's teardown threw; rethrown from an event listener, it would end the process.
-            }
-          },
-          { once: true },
-        );
+        deadline.addEventListener('abort', () => {
+          resolve({ reason: deadline.reason });
+          try {
+            subscription.unsubscribe();
+          } catch {
+            // An interceptor's teardown threw; rethrown from a timer, it would end the process.
+          }
+        });
       } catch (error) {
         resolve(answerOfError(error));
       }
     });
   }
 
-  /** Headers that the application's HttpService adds to every request, and so to ours. */
-  inheritedHeaders(): Record<string, string> {
+  /** Headers that HttpService adds to every request, and so to ours. */
+  inheritedHeaders(): Record<string, string> | undefined {
+    if (this.isLean && isUntouched(this.http.axiosRef)) return undefined;
     const headers = (this.defaults['headers'] ?? {}) as Record<string, unknown>;
     const inherited = { ...(headers['common'] as object), ...(headers['head'] as object) };
     return Object.fromEntries(
@@ -104,11 +109,14 @@ export class HttpTransport {
   /** Closes the connections. */
   close(): void {
     this.agents.destroy();
-    this.undici?.close();
+    this.adapter?.close();
   }
 
-  private get adapter(): AxiosAdapter | 'http' | undefined {
-    return this.usesForeignAdapter ? undefined : (this.undici?.adapter ?? 'http');
+  private configOf(request: ComposedRequest, deadline: AttemptDeadline): AxiosRequestConfig {
+    const { agents, defaults } = this;
+    const adapter = this.usesForeignAdapter ? undefined : (this.adapter?.adapt ?? 'http');
+    const signal = this.isLean ? deadline : deadline.signal;
+    return requestConfig(request, signal, { agents, adapter, defaults });
   }
 
   /** In an application's tests, a fake HttpService may have no axios. */

@@ -14,7 +14,7 @@ const JSON_MEDIA_TYPE = /^(?:application\/json|[\w!#$&^.+-]+\/[\w!#$&^.-]+\+json
  */
 export function encodePayload(data: unknown, contentType?: string): DeliveryPayload {
   if (contentType !== undefined && !isMediaType(contentType)) {
-    throw invalid("The content type must be a media type like 'text/csv'.");
+    throw invalid("The content type must be a media type, such as 'text/csv'.");
   }
   if (data instanceof Uint8Array) {
     if (contentType === undefined) {

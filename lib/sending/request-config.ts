@@ -1,4 +1,4 @@
-import type { AxiosAdapter, AxiosRequestConfig, CancelToken } from 'axios';
+import type { AxiosAdapter, AxiosRequestConfig, CancelToken, GenericAbortSignal } from 'axios';
 import type { GuardedAgents } from '../egress/guarded-agent.js';
 import type { ComposedRequest } from './request.composer.js';
 
@@ -24,7 +24,7 @@ interface RequestMeans {
  */
 export function requestConfig(
   { method, url, headers, body }: ComposedRequest,
-  signal: AbortSignal,
+  signal: GenericAbortSignal,
   { agents, adapter, defaults }: RequestMeans,
 ): AxiosRequestConfig {
   const config: AxiosRequestConfig = {

@@ -1,11 +1,18 @@
 import type { HttpService } from '@nestjs/axios';
 import { isWebhookError } from '../errors/webhook.error.js';
-import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
-import type { MaybePromise } from '../token/maybe-promise.js';
+import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
+import { isThenable, type MaybePromise, rescued } from '../token/maybe-promise.js';
 import type { DeliveryTarget } from './delivery-target.js';
 import { excerptOf } from './answer-excerpt.js';
+import {
+  type AttemptDeadline,
+  AttemptDeadlines,
+  signingFailure,
+  within,
+} from './attempt-deadline.js';
 import { attemptResult, type MadeAttempt } from './attempt-result.js';
 import { AttemptWarnings } from './attempt-warnings.js';
+import type { RequestTracing, TraceContext } from '../diagnostics/operation.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { HttpTransport, type TransportOptions } from './http.transport.js';
 import {
@@ -17,12 +24,12 @@ import {
 import {
   composePost,
   composeRequest,
+  headSurelyFits,
   requireInline,
   wantedMethod,
   type ComposedRequest,
   type CompositionLimits,
 } from './request.composer.js';
-import { signingFailure, within } from './signing-deadline.js';
 
 /** Options of the {@link WebhookSender}. */
 export interface SenderOptions extends TransportOptions {
@@ -34,7 +41,7 @@ export interface SenderOptions extends TransportOptions {
 
 /** Makes one attempt: signs the request, sends it, and judges the answer. */
 export class WebhookSender {
-  private readonly running = new Set<AbortController>();
+  private readonly deadlines: AttemptDeadlines;
   private readonly warnings = new AttemptWarnings();
   private readonly transport: HttpTransport;
   private readonly limits: Omit<CompositionLimits, 'attempt'>;
@@ -43,6 +50,7 @@ export class WebhookSender {
     private readonly options: SenderOptions,
     http: HttpService,
   ) {
+    this.deadlines = new AttemptDeadlines(options.clock);
     this.transport = new HttpTransport(options, http, this.warnings);
     this.limits = {
       maxHeadBytes: options.maxHeadBytes,
@@ -65,14 +73,16 @@ export class WebhookSender {
    * Signs a delivery without sending it; synchronously if the signer is.
    *
    * @param attempt - counts from 1; some wire formats carry it
+   * @param trace - sent in headers
    * @throws {@link WebhookDeliveryError} `invalid_option` if HEAD is required and cannot carry the payload
    */
   compose(
-    delivery: WebhookDelivery,
+    delivery: OutgoingDelivery,
     target: DeliveryTarget,
     attempt = 1,
+    trace?: TraceContext,
   ): MaybePromise<ComposedRequest> {
-    return composeRequest(delivery, target, { ...this.limits, attempt });
+    return composeRequest(delivery, target, { ...this.limits, attempt, trace });
   }
 
   /**
@@ -81,81 +91,88 @@ export class WebhookSender {
    *
    * @throws {@link WebhookDeliveryError} `invalid_option`
    */
-  async requireThatHeadCanCarry(delivery: WebhookDelivery, target: DeliveryTarget): Promise<void> {
+  requireThatHeadCanCarry(
+    delivery: OutgoingDelivery,
+    target: DeliveryTarget,
+  ): MaybePromise<unknown> {
     requireInline(delivery, target, this.limits);
-    if (target.signer.inlineLimit !== undefined) return;
-    try {
-      await this.compose(delivery, target);
-    } catch (error) {
-      // A later attempt may have a key.
-      if (signingFailure(error) === undefined) throw error;
-    }
+    if (target.signer.inlineLimit !== undefined) return undefined;
+    if (headSurelyFits(delivery, target, this.limits)) return undefined;
+    return rescued<unknown>(
+      () => this.compose(delivery, target),
+      (error) => {
+        // A later attempt may have a key.
+        if (signingFailure(error) === undefined) throw error;
+      },
+    );
   }
 
   /** Attempts a delivery once; an inconclusive HEAD is followed by a POST within the same attempt. */
   async attempt(
-    delivery: WebhookDelivery,
+    delivery: OutgoingDelivery,
     target: DeliveryTarget,
     attempt: number,
+    tracing?: RequestTracing,
   ): Promise<MadeAttempt> {
     const { clock } = this.options;
     const startedAt = clock.now();
-    const deadline = new AbortController();
-    this.running.add(deadline);
-    const cancel = clock.wakeAt(startedAt + target.timeout, () => deadline.abort('timeout'));
+    const deadline = this.deadlines.start(startedAt, target.timeout);
     try {
       const requests: ComposedRequest[] = [];
       const { method, answer } = await this.exchange(
         delivery,
         target,
         attempt,
-        deadline.signal,
+        deadline,
         requests,
+        tracing,
       );
       const now = clock.now();
       const receipt = requests.at(-1)?.receipt;
       const facts = { attempt, method, durationMs: Math.max(0, now - startedAt), receipt };
       const excerpt = this.excerpt(answer, target, requests);
-      return {
-        result: attemptResult(facts, answer, now),
-        at: startedAt,
-        ...(receipt !== undefined && { receipt }),
-        ...(excerpt !== undefined && { answer: excerpt }),
-      };
+      return { result: attemptResult(facts, answer, now), at: startedAt, receipt, answer: excerpt };
     } finally {
-      cancel();
-      this.running.delete(deadline);
+      this.deadlines.end(deadline);
     }
   }
 
   /** Aborts running attempts and closes the connections. */
   close(): void {
-    for (const attempt of this.running) attempt.abort('aborted');
+    this.deadlines.abortAll();
     this.transport.close();
   }
 
   /** @param requests - collects the requests that are made, in order */
   private async exchange(
-    delivery: WebhookDelivery,
+    delivery: OutgoingDelivery,
     target: DeliveryTarget,
     attempt: number,
-    signal: AbortSignal,
+    deadline: AttemptDeadline,
     requests: ComposedRequest[],
+    tracing: RequestTracing | undefined,
   ): Promise<Exchange> {
+    const trace = tracing?.trace;
+    const send = (request: ComposedRequest): Promise<ReceiverAnswer | NoAnswer> =>
+      tracing === undefined
+        ? this.transport.exchange(request, deadline)
+        : tracing.send(() => this.transport.exchange(request, deadline));
     try {
       this.options.egress.recheckUrl(target.url);
-      const request = await within(signal, this.compose(delivery, target, attempt));
+      const composed = within(deadline, this.compose(delivery, target, attempt, trace));
+      // Each `await` costs a microtask (benchmark `send`).
+      const request = isThenable(composed) ? await composed : composed;
       this.warnings.signed();
       requests.push(request);
       const { method } = request;
-      const answer = await this.transport.exchange(request, signal);
+      const answer = await send(request);
       const mayFallBack = method === 'HEAD' && wantedMethod(delivery, target) === 'auto';
       if (isAcknowledged(method, answer) || !mayFallBack || !isInconclusive(answer)) {
         return { method, answer };
       }
-      const post = await within(signal, composePost(delivery, target, attempt));
+      const post = await within(deadline, composePost(delivery, target, { attempt, trace }));
       requests.push(post);
-      const second = await this.transport.exchange(post, signal);
+      const second = await send(post);
       // Only a successful POST shows that HEAD was the problem: during a receiver's deployment both get 404, and
       // the next attempt should start with HEAD again.
       if (isAcknowledged('POST', second)) target.state.needsPost = true;

@@ -25,8 +25,8 @@ export function signingKeyFaults(keys: unknown, now: number): ConfigurationFault
 }
 
 /**
- * Checks what nobody starts with: a list from which nothing can be signed, now or later. A provider may well give
- * one while the application runs, to revoke all it has.
+ * Refuses a list at start-up from which no key can sign, now or later. While the application runs, a provider may return one,
+ * to revoke every key.
  *
  * @param now - seconds since the epoch
  */
@@ -34,14 +34,13 @@ export function spentKeyFaults(
   keys: readonly SigningKeyInput[],
   now: number,
 ): ConfigurationFault[] {
-  if (keys.length === 0) return [{ path: 'keys', message: 'must hold at least one key' }];
+  if (keys.length === 0) return [{ path: 'keys', message: 'must contain at least one key' }];
   const { listed, faults } = parseList(keys);
   if (faults.length > 0 || listed.some(({ closes }) => now < closes)) return [];
   return [
     {
       path: 'keys',
-      message:
-        'the notAfter of every key has passed: add a key that may be used now, or from a time to come',
+      message: 'the notAfter of every key has passed: add a key that is valid now or will be',
     },
   ];
 }

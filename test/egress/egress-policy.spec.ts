@@ -16,7 +16,7 @@ function outcome(check: () => unknown): unknown {
 }
 
 describe.each(Object.entries(HOSTILE_URLS))('EgressPolicy refuses %s', (_, urls) => {
-  // Plain http: is allowed here, so that a URL is refused for its trick and not for its scheme.
+  // Plain http: is allowed here, so that a URL is refused for its host and not for its scheme.
   const policy = new EgressPolicy({ allowHttp: true });
 
   it.each(urls)('%j', (url) => {
@@ -25,7 +25,7 @@ describe.each(Object.entries(HOSTILE_URLS))('EgressPolicy refuses %s', (_, urls)
 });
 
 describe('EgressPolicy.checkUrl', () => {
-  it.each(GOOD_URLS)('passes %s', (url) => {
+  it.each(GOOD_URLS)('accepts %s', (url) => {
     expect(new EgressPolicy({}).checkUrl(url).href).toBe(new URL(url).href);
   });
 
@@ -60,7 +60,7 @@ describe('EgressPolicy.checkUrl', () => {
     ['hunter2:hunter3'],
     ['https://exa mple.com/?key=hunter4'],
     ['http://example.com/hunter3?key=hunter4'],
-  ])('repeats nothing secret of %s in its message', (url) => {
+  ])('omits the secrets of %s from its message', (url) => {
     let message = '';
     try {
       new EgressPolicy({}).checkUrl(url);
@@ -147,7 +147,7 @@ describe('EgressPolicy.checkAddress', () => {
       [...PUBLIC, '10.0.0.1'],
     ],
     [
-      'private networks and one address more',
+      'private networks and one more address',
       { allowPrivateNetworks: true, allowedAddresses: ['192.0.2.0/24'] },
       [...PUBLIC, ...PRIVATE, '192.0.2.1'],
     ],
@@ -161,15 +161,11 @@ describe('EgressPolicy.checkAddress', () => {
   });
 
   it.each([
-    ['no address', 'example.com', undefined],
-    ['nothing', '', undefined],
-    ['the short notation', '127.1', undefined],
-    ['an address of the other family', '8.8.8.8', 6],
-    ['a mapped address said to be IPv4', '::ffff:8.8.8.8', 4],
-  ])('refuses %s', (_, address, family) => {
-    expect(outcome(() => new EgressPolicy({}).checkAddress(address, family))).toBe(
-      'destination_blocked',
-    );
+    ['no address', 'example.com'],
+    ['nothing', ''],
+    ['the short notation', '127.1'],
+  ])('refuses %s', (_, address) => {
+    expect(outcome(() => new EgressPolicy({}).checkAddress(address))).toBe('destination_blocked');
   });
 
   it('ignores the zone of an address', () => {
@@ -182,17 +178,17 @@ describe('EgressPolicy.checkDestination', () => {
   const check = (lookup: typeof dns.lookup, url = 'https://hooks.example/in') =>
     policy.checkDestination(url, lookup);
 
-  it('passes a name whose addresses are all public', async () => {
+  it('accepts a name whose addresses are all public', async () => {
     const url = await check(lookupOf(['8.8.8.8', '2606:4700:4700::1111']));
 
     expect(url.href).toBe('https://hooks.example/in');
   });
 
   it.each([
-    ['one bad address', ['10.0.0.1']],
-    ['one bad among good ones', ['8.8.8.8', '2606:4700:4700::1111', '127.0.0.1']],
-    ['a mapped one', ['::ffff:127.0.0.1']],
-    ['an answer that is no address', ['example.com']],
+    ['one blocked address', ['10.0.0.1']],
+    ['one blocked address among allowed ones', ['8.8.8.8', '2606:4700:4700::1111', '127.0.0.1']],
+    ['a mapped address', ['::ffff:127.0.0.1']],
+    ['an answer that is not an address', ['example.com']],
   ])('refuses a name with %s', async (_, addresses) => {
     await expect(check(lookupOf(addresses))).rejects.toMatchObject(BLOCKED);
   });
@@ -205,7 +201,7 @@ describe('EgressPolicy.checkDestination', () => {
     });
   });
 
-  it('passes a name that does not resolve now, since every attempt checks again', async () => {
+  it('accepts a name that does not resolve now, since every attempt checks again', async () => {
     await expect(check(lookupOf('ENOTFOUND'))).resolves.toBeInstanceOf(URL);
   });
 
@@ -232,7 +228,7 @@ describe('EgressPolicy.checkDestination', () => {
 });
 
 describe('EgressPolicy.faults', () => {
-  it('finds none in options that work', () => {
+  it('reports nothing for valid options', () => {
     expect(EgressPolicy.faults({})).toEqual([]);
     expect(
       EgressPolicy.faults({
@@ -243,7 +239,7 @@ describe('EgressPolicy.faults', () => {
     ).toEqual([]);
   });
 
-  it('lists every fault with its path and a remedy', () => {
+  it('lists every error with its path and a remedy', () => {
     const options = {
       allowHttp: 'false',
       allowPrivateNetworks: 1,

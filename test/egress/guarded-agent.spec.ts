@@ -122,7 +122,7 @@ describe('guarded agents', () => {
   it.each<[string, Answer, string]>([
     ['a failure', 'EAI_AGAIN', 'EAI_AGAIN'],
     ['an empty answer', [], 'ENOTFOUND'],
-  ])('pass on %s of the resolver as what it is', async (_, answer, code) => {
+  ])('report %s of the resolver unchanged', async (_, answer, code) => {
     const { httpAgent } = agentsFor({}, { lookup: lookupOf(answer) });
     const error = await call({ host: 'hooks.test', agent: httpAgent });
 
@@ -149,7 +149,7 @@ describe('guarded agents', () => {
   it('check the address that the socket connected to', async () => {
     class Credulous extends EgressPolicy {
       override checkResolved(): void {
-        // As if the lookup had been deceived.
+        // As if the lookup had been manipulated.
       }
     }
     const lookup = lookupOf(['127.0.0.1']);
@@ -161,7 +161,7 @@ describe('guarded agents', () => {
     expect(target.requests).toBe(0);
   });
 
-  it('leave no request waiting behind a refused one', async () => {
+  it('continue with the next request after a refused one', async () => {
     const { httpAgent } = agentsFor({}, { maxSockets: 1 });
     const options = { host: '127.0.0.1', port: target.port, agent: httpAgent };
 
@@ -219,7 +219,7 @@ describe('DNS rebinding', () => {
     },
   );
 
-  it('does reach the target through an ordinary agent', async () => {
+  it('reaches the target through an ordinary agent', async () => {
     const lookup = changingLookup([PUBLIC, ['127.0.0.1']]);
     await policy.checkDestination(`http://hooks.test:${target.port}/`, lookup);
     const agent = new http.Agent();

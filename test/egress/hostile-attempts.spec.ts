@@ -12,7 +12,7 @@ import { startTarget, type TargetServer } from './target-server.js';
 const URLS = Object.values(HOSTILE_URLS)
   .flat()
   .filter((url) => URL.canParse(url) && /^https?:$/.test(new URL(url).protocol))
-  // Port 0 is refused for its number alone, which only the policy sees.
+  // Port 0 is refused for its number alone, which only the policy checks.
   .filter((url) => new URL(url).port !== '0');
 
 let canary: TargetServer;
@@ -24,7 +24,7 @@ beforeAll(async () => {
 });
 beforeEach(() => {
   wayOut = new NoWayOut();
-  // Every name means the canary: what is refused, is refused by the address behind it.
+  // Every name resolves to the canary, so a refusal is due to the address.
   agents = createGuardedAgents(new EgressPolicy({ allowHttp: true }), {
     lookup: lookupOf(['127.0.0.1']),
   });
@@ -35,7 +35,7 @@ afterEach(() => {
 });
 afterAll(async () => canary.close());
 
-/** What a client that never checked the URL gets from the agents; the canary listens at the port. */
+/** The outcome for a client that never checked the URL; the canary listens on the port. */
 async function attempt(url: string): Promise<unknown> {
   const target = new URL(url);
   target.port = String(canary.port);

@@ -12,7 +12,7 @@ describe('parseIpAddress', () => {
     ['fe80::1', 'fe80::1%eth0'],
     ['1::8', '1:0:0:0:0:0:0:8'],
     ['1:2:3:4:5:6:7::', '1:2:3:4:5:6:7:0'],
-  ])('reads %s and %s as one address', (one, other) => {
+  ])('parses %s and %s to the same address', (one, other) => {
     expect(parseIpAddress(one)).toBeDefined();
     expect(parseIpAddress(one)).toBe(parseIpAddress(other));
   });
@@ -27,17 +27,17 @@ describe('parseIpAddress', () => {
     '::g',
     'localhost',
     '1::2::3',
-  ])('does not take %p for an address', (text) => {
+  ])('does not parse %p', (text) => {
     expect(parseIpAddress(text)).toBeUndefined();
   });
 
-  it('reads every IPv6 address as its eight groups', () => {
+  it('parses every IPv6 address to its eight groups', () => {
     const groups = fc.array(fc.integer({ min: 0, max: 0xffff }), { minLength: 8, maxLength: 8 });
     fc.assert(
       fc.property(groups, (parts) => {
         const text = parts.map((part) => part.toString(16)).join(':');
         const bits = parts.reduce((sum, part) => sum * 65_536n + BigInt(part), 0n);
-        // The URL parser is an independent writer of the shortest form.
+        // The URL parser is an independent implementation of the shortest form.
         const short = new URL(`http://[${text}]/`).hostname.slice(1, -1);
 
         expect([parseIpAddress(text), parseIpAddress(short)]).toEqual([bits, bits]);
@@ -60,7 +60,7 @@ describe('IpNetwork', () => {
     ['fd12::/48', ['fd12::', 'fd12:0:0:ffff::'], ['fd12:0:1::', 'fd11::']],
     ['::ffff:10.0.0.0/104', ['10.0.0.1', '::ffff:10.9.9.9'], ['11.0.0.1', '::10.0.0.1']],
     ['2001:db8::7', ['2001:db8:0::7'], ['2001:db8::8']],
-  ])('%s holds what it names and nothing else', (network, inside, outside) => {
+  ])('%s contains exactly the addresses that it names', (network, inside, outside) => {
     const range = IpNetwork.of(network);
 
     expect(inside.filter((address) => !range.contains(parseIpAddress(address)!))).toEqual([]);
@@ -73,15 +73,15 @@ describe('IpNetwork', () => {
     ['a leading zero', '010.0.0.0/8', /neither an IP address nor a network/],
     ['a zone', 'fe80::1%eth0', /neither an IP address nor a network/],
     ['nothing', '', /neither an IP address nor a network/],
-    ['no prefix behind the slash', '10.0.0.0/', /from 0 to 32/],
-    ['too long a prefix', '10.0.0.0/33', /from 0 to 32/],
-    ['too long an IPv6 prefix', 'fd00::/129', /from 0 to 128/],
+    ['no prefix after the slash', '10.0.0.0/', /from 0 to 32/],
+    ['a prefix that is too long', '10.0.0.0/33', /from 0 to 32/],
+    ['an IPv6 prefix that is too long', 'fd00::/129', /from 0 to 128/],
     ['a padded prefix', '10.0.0.0/08', /from 0 to 32/],
-    ['a mask for a prefix', '10.0.0.0/255.0.0.0', /from 0 to 32/],
-    ['bits behind the prefix', '10.0.0.1/8', /bits set behind its prefix/],
-    ['IPv6 bits behind the prefix', 'fd00::1/64', /bits set behind its prefix/],
-    ['another type', 10, /is a text/],
-  ])('says what is wrong with %s', (_, text, fault) => {
+    ['a mask instead of a prefix', '10.0.0.0/255.0.0.0', /from 0 to 32/],
+    ['bits after the prefix', '10.0.0.1/8', /bits set after its prefix/],
+    ['IPv6 bits after the prefix', 'fd00::1/64', /bits set after its prefix/],
+    ['another type', 10, /must be a string/],
+  ])('explains why it refuses %s', (_, text, fault) => {
     expect(IpNetwork.faultOf(text)).toMatch(fault);
   });
 });

@@ -1,6 +1,6 @@
 import { isIP, Socket } from 'node:net';
 
-/** What the tests themselves may talk to. */
+/** Addresses that the tests themselves may use. */
 const OWN = new Set(['127.0.0.1', '127.0.0.2', '::1']);
 
 /** Connections that a test has tried to open, and a net below it: none leaves the machine, should the guard fail. */
@@ -12,7 +12,7 @@ export class NoWayOut {
   constructor() {
     const { connect, tried } = this;
     Socket.prototype.connect = function (this: Socket, ...args: unknown[]) {
-      // Node's own callers bring the normalised form, which is a list of its own.
+      // Node's own callers pass the normalised form, which is an array.
       const [options] = (Array.isArray(args[0]) ? args[0] : args) as [
         { host?: string | null; path?: string | null },
       ];
@@ -27,7 +27,7 @@ export class NoWayOut {
     };
   }
 
-  /** Puts Node's own back. */
+  /** Restores Node's own function. */
   restore(): void {
     Socket.prototype.connect = this.connect;
   }

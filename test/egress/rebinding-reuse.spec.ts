@@ -25,7 +25,7 @@ afterEach(async () => {
   for (const server of servers.splice(0)) await server.close();
 });
 
-/** The canary and the server that may be called, at one port: a name that flips leads from one to the other. */
+/** The canary and the allowed server on one port: a name that is rebound leads from one to the other. */
 async function twins(isTls: boolean): Promise<{ canary: TargetServer; target: TargetServer }> {
   const canary = isTls ? await startTlsTarget() : await startTarget();
   const target = isTls
@@ -64,8 +64,8 @@ const BLOCKED = expect.objectContaining({ code: 'destination_blocked' });
 describe.each([
   ['http', false],
   ['https', true],
-])('a name that flips to the canary, over %s', (_, isTls) => {
-  it('is asked once for a connection, and the answer that was checked is the one that is called', async () => {
+])('a name that later resolves to the canary, over %s', (_, isTls) => {
+  it('is resolved once for each connection, which uses the checked address', async () => {
     const { canary, target } = await twins(isTls);
     const asked: string[] = [];
     const agent = agentFor(isTls, [[ALLOWED], [CANARY]], asked);
@@ -75,7 +75,7 @@ describe.each([
     expect([target.requests, canary.connections]).toEqual([1, 0]);
   });
 
-  it('gets no request on a connection kept from before, but the server that was checked does', async () => {
+  it('sends requests on an open connection to the checked server only', async () => {
     const { canary, target } = await twins(isTls);
     const asked: string[] = [];
     const agent = agentFor(isTls, [[ALLOWED], [CANARY]], asked);
@@ -85,7 +85,7 @@ describe.each([
     expect([target.connections, target.requests, canary.connections]).toEqual([1, 2, 0]);
   });
 
-  it('is refused with the next connection, however many were good before', async () => {
+  it('is refused for the next connection, even after many allowed ones', async () => {
     const { canary, target } = await twins(isTls);
     const agent = agentFor(isTls, [[ALLOWED], [ALLOWED], [CANARY]], []);
     const close = { Connection: 'close' };
@@ -100,7 +100,7 @@ describe.each([
     expect(canary.connections).toBe(0);
   });
 
-  it('is refused where it has an allowed address beside it, in either order', async () => {
+  it('is refused even if it also has an allowed address, in either order', async () => {
     const { canary, target } = await twins(isTls);
     const agent = agentFor(
       isTls,

@@ -2,17 +2,17 @@ import type dns from 'node:dns';
 import type { LookupAddress, LookupOptions } from 'node:dns';
 import { isIP } from 'node:net';
 
-/** The addresses a name has at one question, or the code of a failure. */
+/** The addresses of one lookup, or the code of a failure. */
 export type Answer = readonly string[] | string;
 
 type Callback = (error: Error | null, address?: string | LookupAddress[], family?: number) => void;
 
-/** A resolver that gives the same answer to every question, in the form `dns.lookup` would. */
+/** A resolver with one answer to every lookup, in the form of `dns.lookup`. */
 export function lookupOf(answer: Answer, asked: string[] = []): typeof dns.lookup {
   return changingLookup([answer], asked);
 }
 
-/** A resolver that answers the n-th question with the n-th answer, and from then on with the last. */
+/** A resolver that answers the n-th lookup with the n-th answer, and later ones with the last. */
 export function changingLookup(
   answers: readonly Answer[],
   asked: string[] = [],

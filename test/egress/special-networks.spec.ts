@@ -5,7 +5,7 @@ import { NETWORK_EDGES } from './network-edges.js';
 
 const policy = new EgressPolicy({ allowHttp: true });
 
-/** One address in every notation that a URL or a resolver may bring it in. */
+/** One address in every notation that a URL or a resolver can contain. */
 function notationsOf(address: string): string[] {
   return isIPv4(address) ? [address, `::ffff:${address}`] : [address];
 }
@@ -26,7 +26,7 @@ function passes(address: string): boolean {
       return false;
     }
   });
-  // Whichever way it comes, it is judged alike.
+  // All checks agree.
   expect(new Set(verdicts).size).toBe(1);
   return verdicts[0]!;
 }
@@ -41,8 +41,8 @@ const BESIDE = NETWORK_EDGES.flatMap(([name, , , before, after]) =>
     .map((address) => [address, name] as const),
 );
 
-describe('the ranges that are not the public internet', () => {
-  it.each(INSIDE)('hold %s: %s', (address) => {
+describe('special ranges', () => {
+  it.each(INSIDE)('contain %s: %s', (address) => {
     expect(passes(address)).toBe(false);
   });
 
@@ -51,21 +51,21 @@ describe('the ranges that are not the public internet', () => {
   });
 });
 
-describe('every range inside another', () => {
+describe('a range inside another', () => {
   it.each([
     ['cloud metadata', '169.254.169.254'],
     ['cloud metadata, Azure', '168.63.129.16'],
     ['cloud metadata, Alibaba', '100.100.100.200'],
     ['cloud metadata, AWS', 'fd00:ec2::254'],
     ['cloud metadata, Google', 'fd20:ce::254'],
-  ])('stays closed with private networks open: %s at %s', (rule, address) => {
+  ])('stays blocked if private networks are allowed: %s at %s', (rule, address) => {
     const open = new EgressPolicy({ allowPrivateNetworks: true });
 
     expect(() => open.checkAddress(address)).toThrow(rule);
   });
 
   it.each(['fe80::5efe:7f00:1', '2606:4700::200:5efe:a00:1', 'fd00::5efe:a9fe:a9fe'])(
-    'stays closed where IPv4 hides in the last bits: %s',
+    'stays blocked if its last bits contain an IPv4 address: %s',
     (address) => {
       const open = new EgressPolicy({ allowPrivateNetworks: true });
 

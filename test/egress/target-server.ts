@@ -3,7 +3,7 @@ import http, { type Server } from 'node:http';
 import https, { type ServerOptions } from 'node:https';
 import type { AddressInfo } from 'node:net';
 
-/** What must, or must not, be reached: a server on loopback that counts. */
+/** A server on loopback that counts the requests that reach it. */
 export interface TargetServer {
   readonly port: number;
   readonly connections: number;
@@ -15,7 +15,7 @@ export function startTarget(host = '127.0.0.1', port = 0): Promise<TargetServer>
   return listen(http.createServer(), host, port);
 }
 
-/** Serves with the certificate of `hooks.test` and 127.0.0.1, which nobody signed. */
+/** Serves a self-signed certificate of `hooks.test` and 127.0.0.1. */
 export function startTlsTarget(
   options: ServerOptions = {},
   host = '127.0.0.1',

@@ -27,9 +27,9 @@ function excerpt(
 }
 
 const escapes: [string, (text: string) => string][] = [
-  ['percent signs', (text) => each(text, (hex) => `%${hex}`)],
-  ['percent signs in capitals', (text) => each(text, (hex) => `%${hex.toUpperCase()}`)],
-  ['percent signs twice', (text) => each(text, (hex) => `%25${hex}`)],
+  ['percent encoding', (text) => each(text, (hex) => `%${hex}`)],
+  ['percent encoding in upper case', (text) => each(text, (hex) => `%${hex.toUpperCase()}`)],
+  ['percent encoding, twice', (text) => each(text, (hex) => `%25${hex}`)],
   ['JSON escapes', (text) => each(text, (hex) => `\\u00${hex}`)],
   ['JSON escapes within JSON', (text) => each(text, (hex) => `\\\\u00${hex}`)],
   ['JavaScript escapes', (text) => each(text, (hex) => `\\x${hex}`)],
@@ -39,18 +39,18 @@ const escapes: [string, (text: string) => string][] = [
 
 describe('excerptOf', () => {
   it.each<[string, string, string]>([
-    ['as it was sent', token, '[token]'],
+    ['as sent', token, '[token]'],
     ['in its header', `{"authorization":"Bearer ${token}"}`, '{"authorization":"Bearer [token]"}'],
-    ['in small letters', `bearer ${token.toLowerCase()}!`, 'bearer [token]!'],
-    ['in capitals', `BEARER ${token.toUpperCase()}!`, 'BEARER [token]!'],
-    ['of somebody else', `not ${another}, thanks`, 'not [token], thanks'],
+    ['in lower case', `bearer ${token.toLowerCase()}!`, 'bearer [token]!'],
+    ['in upper case', `BEARER ${token.toUpperCase()}!`, 'BEARER [token]!'],
+    ['of another issuer', `not ${another}, thanks`, 'not [token], thanks'],
     ['several times', `${token} ${another} ${token}`, '[token] [token] [token]'],
-    ['behind a letter', `x${token}`, '[token]'],
+    ['after a letter', `x${token}`, '[token]'],
   ])('redacts a token: %s', (_, body, expected) => {
     expect(excerpt(body)).toBe(expected);
   });
 
-  it.each(escapes)('sees a token through %s', (_, escape) => {
+  it.each(escapes)('redacts a token behind %s', (_, escape) => {
     expect(excerpt(`got ${escape(token)} there`)).toBe('got [token] there');
     const dots = token.replaceAll('.', (dot) => escape(dot));
     expect(excerpt(`got ${dots} there`)).toBe('got [token] there');
@@ -78,7 +78,7 @@ describe('excerptOf', () => {
   });
 
   it.each([0, 1, 500, 1_000, 1_010, 1_020, 1_023])(
-    'leaves no part of a token that begins at byte %d, over the border',
+    'leaves no part of a token that begins at byte %d and crosses the limit',
     (begin) => {
       const kept = excerpt(`${'-'.repeat(begin - 1 < 0 ? 0 : begin - 1)} ${token} behind`)!;
 
@@ -126,8 +126,8 @@ describe('excerptOf', () => {
 
   it.each<[string, Uint8Array | string, string | undefined, string | undefined]>([
     ['an image', Buffer.from([137, 80, 78, 71]), 'image/png', undefined],
-    ['a text with NUL', 'a\0bc', 'text/plain', undefined],
-    ['a compressed text', 'abcd', 'text/plain', 'gzip'],
+    ['a string with NUL', 'a\0bc', 'text/plain', undefined],
+    ['compressed text', 'abcd', 'text/plain', 'gzip'],
   ])('reports the size of %s', (_, body, type, encoding) => {
     expect(excerpt(body, type, encoding)).toBe('[4 bytes that are not text]');
   });

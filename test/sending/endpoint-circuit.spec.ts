@@ -46,7 +46,7 @@ describe('a circuit', () => {
     expect(circuit.record(true, START + CIRCUIT.window + 30_000)).toBeUndefined();
   });
 
-  it('admits one trial after its rest, while the others wait for its outcome', () => {
+  it('admits one trial after its pause, while the others wait for its outcome', () => {
     const circuit = failing(5);
 
     expect(circuit.admit(START + 29_999)).toBe(START + 30_000);
@@ -54,7 +54,7 @@ describe('a circuit', () => {
     expect(circuit.admit(START + 30_001)).toBe(START + 35_000);
   });
 
-  it('doubles its rest with every trial that fails, up to five minutes', () => {
+  it('doubles its pause with every failed trial, up to five minutes', () => {
     const circuit = failing(5);
     let now = START + 30_000;
     const rests = Array.from({ length: 6 }, () => {
@@ -102,7 +102,7 @@ describe('a circuit', () => {
     expect(circuit.failingSince).toBe(START + 6 * 86_400_000);
   });
 
-  it('does not rest longer if the clock is set back', () => {
+  it('does not pause longer if the clock is set back', () => {
     const circuit = failing(5, START);
 
     expect(circuit.admit(START - 86_400_000)).toBeUndefined();
@@ -126,7 +126,7 @@ describe('a circuit', () => {
             circuit.abstain(now);
           }
         }
-        // Left alone for its longest rest, it always gives another chance.
+        // After its longest pause, it always admits a trial.
         expect(circuit.admit(now + CIRCUIT.longestRest)).toBeUndefined();
       }),
     );

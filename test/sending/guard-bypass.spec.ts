@@ -14,13 +14,13 @@ import { SECRET, startApp } from '../fixtures/receiver-app.js';
 import { PublisherBench } from '../publisher/publisher-bench.js';
 import { WireReceiver } from '../publisher/wire-receiver.js';
 
-/** Allowed by nobody: what arrives here went round the guard. */
+/** No test allows this address: a request that arrives here bypassed the guard. */
 let inside: WireReceiver;
 let outside: WireReceiver;
 let bench: PublisherBench;
 
 beforeEach(async () => {
-  // Nothing of these tests asks a resolver: no name is anybody's. A server that listens asks for its own address.
+  // These tests use no resolver, except for the address of a listening server.
   jest.spyOn(dns, 'lookup').mockImplementation((host: string, ...rest: unknown[]) => {
     const done = rest.at(-1) as (...args: unknown[]) => void;
     if (isIP(host) === 0) done(Object.assign(new Error(host), { code: 'ENOTFOUND' }));
@@ -28,7 +28,7 @@ beforeEach(async () => {
   });
   inside = await WireReceiver.start();
   outside = await WireReceiver.start();
-  bench = await PublisherBench.start({ allowedAddresses: [] });
+  bench = await PublisherBench.start({ transport: 'auto', allowedAddresses: [] });
 });
 afterEach(async () => {
   bench.http.axiosRef.interceptors.request.clear();
@@ -50,10 +50,10 @@ describe('a default of HttpService that would bypass the guard', () => {
     ['a transport', () => ({ transport: { request: http.request } }) as AxiosRequestConfig],
     ['HTTP/2', () => ({ httpVersion: 2 }) as AxiosRequestConfig],
     ['another adapter of axios', () => ({ adapter: 'fetch' })],
-    ['a choice of adapters', () => ({ adapter: ['fetch', 'http'] })],
+    ['a list of adapters', () => ({ adapter: ['fetch', 'http'] })],
     ['a lookup', () => ({ lookup: loopback }) as unknown as AxiosRequestConfig],
     ['redirects', () => ({ maxRedirects: 5, beforeRedirect: () => {} })],
-    ['a base', () => ({ baseURL: inside.url, allowAbsoluteUrls: false })],
+    ['a base URL', () => ({ baseURL: inside.url, allowAbsoluteUrls: false })],
     ['a Unix socket', () => ({ socketPath: '/var/run/docker.sock' })],
   ])('is overridden: %s', async (_, preset) => {
     const { defaults } = bench.http.axiosRef;
@@ -65,7 +65,7 @@ describe('a default of HttpService that would bypass the guard', () => {
     for (const key of Object.keys(defaults)) delete (defaults as Record<string, unknown>)[key];
     Object.assign(defaults, before);
 
-    // The guard's own lookup finds nobody of that name, whoever would have said otherwise.
+    // The guard's own lookup does not resolve the name, whatever another resolver would answer.
     expect(result).toMatchObject({ status: 'scheduled', failureReason: 'dns' });
     expect([inside.connections, outside.connections]).toEqual([0, 0]);
     expect(bench.logs('warn')).toEqual([]);
@@ -99,7 +99,7 @@ describe('an interceptor of HttpService', () => {
       },
       'transport',
     ],
-  ])('that sets %s is respected, with one warning', async (_, change, setting) => {
+  ])('that sets %s is respected with one warning', async (_, change, setting) => {
     intercept(change);
     const results = [
       await bench.publisher.send(urlInside(), 'order.created', [1]),
@@ -117,20 +117,27 @@ describe('an interceptor of HttpService', () => {
   });
 
   it.each<[string, string[], string, number]>([
-    ['where its address is not open', [], 'destination_blocked', 0],
-    ['where its address is open', ['127.0.0.1'], 'delivered', 1],
-  ])('that sets a proxy reaches it %s, with a warning', async (_, allowed, outcome, requests) => {
-    await bench.stop();
-    bench = await PublisherBench.start({ allowedAddresses: allowed });
-    intercept((config) => (config.proxy = { host: '127.0.0.1', port: outside.port }));
-    const { status, failureReason } = await bench.publisher.send(urlInside(), 'order.created', [1]);
+    ['if its address is not allowed', [], 'destination_blocked', 0],
+    ['if its address is allowed', ['127.0.0.1'], 'delivered', 1],
+  ])(
+    'that sets a proxy reaches it only %s, with a warning',
+    async (_, allowed, outcome, requests) => {
+      await bench.stop();
+      bench = await PublisherBench.start({ transport: 'auto', allowedAddresses: allowed });
+      intercept((config) => (config.proxy = { host: '127.0.0.1', port: outside.port }));
+      const { status, failureReason } = await bench.publisher.send(
+        urlInside(),
+        'order.created',
+        [1],
+      );
 
-    expect(failureReason ?? status).toBe(outcome);
-    expect(outside.requests.map(({ path }) => path)).toEqual(Array(requests).fill(urlInside()));
-    expect(bench.logs('warn')).toEqual(
-      expect.arrayContaining([expect.stringContaining('replaces proxy: the egress')]),
-    );
-  });
+      expect(failureReason ?? status).toBe(outcome);
+      expect(outside.requests.map(({ path }) => path)).toEqual(Array(requests).fill(urlInside()));
+      expect(bench.logs('warn')).toEqual(
+        expect.arrayContaining([expect.stringContaining('replaces proxy: the egress')]),
+      );
+    },
+  );
 
   it('that sets a Unix socket is stopped by the guard', async () => {
     const directory = mkdtempSync(join(tmpdir(), 'bypass-'));
@@ -159,7 +166,7 @@ describe('an interceptor of HttpService', () => {
 
   it('that follows redirects is checked at each of them, with a warning', async () => {
     await bench.stop();
-    bench = await PublisherBench.start({ allowedAddresses: ['127.0.0.1'] });
+    bench = await PublisherBench.start({ transport: 'auto', allowedAddresses: ['127.0.0.1'] });
     outside.script = () => ({ status: 307, headers: { Location: 'http://127.0.0.3:1/' } });
     intercept((config) => (config.maxRedirects = 5));
 
@@ -174,7 +181,7 @@ describe('an interceptor of HttpService', () => {
 
   it('that only adds a header or measures time causes no warning', async () => {
     await bench.stop();
-    bench = await PublisherBench.start({ allowedAddresses: ['127.0.0.1'] });
+    bench = await PublisherBench.start({ transport: 'auto', allowedAddresses: ['127.0.0.1'] });
     intercept((config) => void config.headers.set('X-Trace', 'abc'));
 
     expect(await bench.publisher.send(inside.url, 'order.created', [1])).toMatchObject({

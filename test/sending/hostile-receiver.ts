@@ -2,17 +2,17 @@ import { once } from 'node:events';
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { createServer as createTlsServer, type TlsOptions } from 'node:tls';
 
-/** What it does to a connection, told of every request that has come in whole. */
+/** Its reaction to a connection, called with every complete request. */
 export type Behaviour = (socket: Socket, request: number) => void | Promise<void>;
 
 export interface HostileReceiverOptions {
   /** Speaks TLS with these. */
   readonly tls?: TlsOptions | undefined;
-  /** What it does to a connection before it has read anything. */
+  /** Its reaction to a connection before it has read anything. */
   readonly onConnection?: ((socket: Socket) => void) | undefined;
 }
 
-/** A receiver that does to its sender what no decent one does, and keeps count of what it got away with. */
+/** A receiver that misbehaves, and counts the bytes that its sender accepted. */
 export class HostileReceiver {
   requests = 0;
   connections = 0;
@@ -58,22 +58,22 @@ export class HostileReceiver {
     return `${this.isTls ? 'https' : 'http'}://127.0.0.1:${port}/hooks`;
   }
 
-  /** Octets that its closed connections took, those in the buffers of the system included. */
+  /** Bytes that its closed connections accepted, including those in system buffers. */
   get bytesWritten(): number {
     return this.written;
   }
 
-  /** Resolves when so many requests have come. */
+  /** Resolves when this many requests have arrived. */
   async received(count: number): Promise<void> {
     return this.until(() => this.requests >= count);
   }
 
-  /** Resolves when so many connections were made, whatever came over them. */
+  /** Resolves when this many connections were opened, with or without a request. */
   async connected(count: number): Promise<void> {
     return this.until(() => this.connections >= count);
   }
 
-  /** Resolves when its sender has let go of every connection. */
+  /** Resolves when its sender has closed every connection. */
   async released(): Promise<void> {
     return this.until(() => this.sockets.size === 0);
   }
@@ -92,7 +92,7 @@ export class HostileReceiver {
       for (let end = endOf(buffered); end !== undefined; end = endOf(buffered)) {
         buffered = buffered.slice(end);
         const request = ++this.requests;
-        // In this order: a test that waits for the request finds what was done to it.
+        // In this order: a test that waits for the request sees the reaction to it.
         void Promise.resolve(this.behave(socket, request)).catch(() => {});
         this.look();
       }
@@ -109,7 +109,7 @@ export class HostileReceiver {
   }
 }
 
-/** Where the first request ends. */
+/** Offset of the end of the first request. */
 function endOf(text: string): number | undefined {
   const head = text.indexOf('\r\n\r\n');
   if (head < 0) return undefined;
@@ -120,8 +120,8 @@ function endOf(text: string): number | undefined {
   return text.length < end ? undefined : end;
 }
 
-/** Writes for as long as it is listened to, and no faster. */
-export async function writeForEver(socket: Socket, chunk: string): Promise<void> {
+/** Writes as long and as fast as the other side reads. */
+export async function writeForever(socket: Socket, chunk: string): Promise<void> {
   while (!socket.destroyed) {
     if (socket.write(chunk)) await new Promise((resolve) => setImmediate(resolve));
     else await Promise.race([once(socket, 'drain'), once(socket, 'close')]);

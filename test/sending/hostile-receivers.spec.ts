@@ -1,12 +1,12 @@
 import { gzipSync } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import type { FailureReason } from '../../lib/queue/failure-reason.js';
-import { HostileReceiver, writeForEver, type Behaviour } from './hostile-receiver.js';
+import { answer, lastAnswer, NO_ANSWERS, OK, thenReset } from './hostile-answers.js';
+import { HostileReceiver, writeForever, type Behaviour } from './hostile-receiver.js';
 import { PublisherBench } from '../publisher/publisher-bench.js';
 import { WireReceiver } from '../publisher/wire-receiver.js';
 
 const DEADLINE = 15_000;
-/** What the buffers of two sockets may swallow before a writer feels that nobody reads. */
+/** Bytes that the buffers of two sockets can hold before a writer notices that no one reads. */
 const BUFFERS = 16 * 1024 * 1024;
 
 let bench: PublisherBench;
@@ -22,101 +22,16 @@ afterEach(async () => {
   await Promise.all([good.stop(), hostile.stop()]);
 });
 
-/** A POST of its own accord, which has no second try within the attempt. */
+/** An event that is sent by POST, so that an attempt is one request. */
 const send = async (url: string) => bench.publisher.send(url, 'order.created', ['x']);
 
-/** The next delivery to somebody decent is served as ever. */
+/** Asserts that the next delivery to a correct receiver succeeds. */
 async function expectOthersServed(): Promise<void> {
   expect(await send(good.url)).toMatchObject({ status: 'delivered', statusCode: 204 });
 }
 
-/** Writes it and says no more. */
-function answer(text: string): Behaviour {
-  return (socket) => void socket.write(text, 'latin1');
-}
-
-/** Writes it and hangs up. */
-function lastAnswer(text: string): Behaviour {
-  return (socket) => void socket.end(text, 'latin1');
-}
-
-function thenReset(text: string): Behaviour {
-  return (socket) => void socket.write(text, 'latin1', () => socket.resetAndDestroy());
-}
-
-const OK = 'HTTP/1.1 200 OK\r\n';
-
-describe('an answer that is none', () => {
-  it.each<[string, Behaviour, FailureReason]>([
-    ['a head of 60 kB', answer(`${OK}X: ${'x'.repeat(60_000)}\r\n\r\n`), 'response_too_large'],
-    ['2,000 headers', answer(`${OK}${'X: y\r\n'.repeat(12_000)}\r\n`), 'response_too_large'],
-    ['a reset before an answer', (socket) => void socket.resetAndDestroy(), 'connection_reset'],
-    ['the end before an answer', (socket) => void socket.end(), 'connection_reset'],
-    ['a reset within the status line', thenReset('HTTP/1.1 2'), 'connection_reset'],
-    ['the end within the status line', lastAnswer('HTTP/1.1 2'), 'connection_reset'],
-    ['a reset within the headers', thenReset(`${OK}Content-Le`), 'connection_reset'],
-    ['the end within the headers', lastAnswer(`${OK}Content-Le`), 'connection_reset'],
-    ['a reset within the body', thenReset(`${OK}Content-Length: 9\r\n\r\nx`), 'connection_reset'],
-    ['the end within the body', lastAnswer(`${OK}Content-Length: 9\r\n\r\nx`), 'connection_reset'],
-    [
-      'the end within a chunk',
-      lastAnswer(`${OK}Transfer-Encoding: chunked\r\n\r\n5\r\nhel`),
-      'connection_reset',
-    ],
-    [
-      'a chunk without a size',
-      answer(`${OK}Transfer-Encoding: chunked\r\n\r\nnone\r\n`),
-      'malformed_response',
-    ],
-    [
-      'a chunk of a negative size',
-      answer(`${OK}Transfer-Encoding: chunked\r\n\r\n-1\r\nx\r\n`),
-      'malformed_response',
-    ],
-    [
-      'a chunk of 2^64 octets',
-      answer(`${OK}Transfer-Encoding: chunked\r\n\r\n10000000000000000\r\n`),
-      'malformed_response',
-    ],
-    [
-      'both framings',
-      answer(`${OK}Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n`),
-      'malformed_response',
-    ],
-    [
-      'two lengths that differ',
-      answer(`${OK}Content-Length: 1\r\nContent-Length: 2\r\n\r\nxx`),
-      'malformed_response',
-    ],
-    ['a length that is none', answer(`${OK}Content-Length: -5\r\n\r\n`), 'malformed_response'],
-    [
-      'a length of 30 digits',
-      answer(`${OK}Content-Length: ${'9'.repeat(30)}\r\n\r\n`),
-      'malformed_response',
-    ],
-    // Half of it says that the event was taken, but an answer whose end is in dispute proves nothing: it is sent again.
-    [
-      'a 204 with a body',
-      answer('HTTP/1.1 204 x\r\nContent-Length: 5\r\n\r\nhello'),
-      'malformed_response',
-    ],
-    ['more than its length', answer(`${OK}Content-Length: 2\r\n\r\nhello`), 'malformed_response'],
-    [
-      'rubbish behind it',
-      answer(`${OK}Content-Length: 0\r\n\r\n\0\0rubbish`),
-      'malformed_response',
-    ],
-    ['HTTP/0.9', lastAnswer('<html>hello</html>'), 'malformed_response'],
-    ['HTTP/9.9', answer('HTTP/9.9 200 OK\r\n\r\n'), 'malformed_response'],
-    ['a greeting of SSH', answer('SSH-2.0-OpenSSH\r\n'), 'malformed_response'],
-    ['a greeting of SMTP', answer('220 mail.example ESMTP\r\n'), 'malformed_response'],
-    ['a frame of HTTP/2', answer('\0\0\x12\x04\0\0\0\0\0'), 'malformed_response'],
-    ['zeros', answer('\0'.repeat(1_000)), 'malformed_response'],
-    ['a request in place of an answer', answer('GET / HTTP/1.1\r\n\r\n'), 'malformed_response'],
-    ['a status that is none', answer('HTTP/1.1 abc OK\r\n\r\n'), 'malformed_response'],
-    ['a bare line feed in a header', answer(`${OK}X: a\nb\r\n\r\n`), 'malformed_response'],
-    ['a header without a name', answer(`${OK}: x\r\n\r\n`), 'malformed_response'],
-  ])('%s', async (_, behave, failureReason) => {
+describe('an invalid answer', () => {
+  it.each(NO_ANSWERS)('fails the attempt: %s', async (_, behave, failureReason) => {
     hostile = await HostileReceiver.start(behave);
 
     expect(await send(hostile.url)).toMatchObject({
@@ -131,7 +46,7 @@ describe('an answer that is none', () => {
 
 describe('an answer that does not end', () => {
   it.each<[string, Behaviour]>([
-    ['says nothing', () => {}],
+    ['sends nothing', () => {}],
     ['drips headers', drip(OK, 'X: y\r\n')],
     ['drips a body', drip(`${OK}Content-Length: 1000000\r\n\r\n`, 'x')],
     ['drips chunks', drip(`${OK}Transfer-Encoding: chunked\r\n\r\n`, '1\r\nx\r\n')],
@@ -139,11 +54,11 @@ describe('an answer that does not end', () => {
     ['drips interim answers', drip('', 'HTTP/1.1 102 Processing\r\n\r\n')],
     ['drips early hints', drip('', 'HTTP/1.1 103 Early Hints\r\nLink: </>\r\n\r\n')],
     [
-      'changes the protocol, which nobody asked for',
+      'switches protocols unasked',
       answer('HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n'),
     ],
-    ['promises a body and sends none', answer(`${OK}Content-Length: 5\r\n\r\n`)],
-  ])('but %s is cut off at the deadline', async (_, behave) => {
+    ['declares a body and sends none', answer(`${OK}Content-Length: 5\r\n\r\n`)],
+  ])('is cut off at the deadline if it %s', async (_, behave) => {
     hostile = await HostileReceiver.start(behave);
     const sent = send(hostile.url);
     await hostile.received(1);
@@ -162,10 +77,10 @@ describe('an answer that does not end', () => {
     ['a body', `${OK}Transfer-Encoding: chunked\r\n\r\n`, `4000\r\n${'x'.repeat(16_384)}\r\n`],
     ['a body without a length', `${OK}\r\n`, 'x'.repeat(16_384)],
     ['a head', OK, `X: ${'x'.repeat(1_000)}\r\n`],
-  ])('but gushes %s is cut off when it is too much', async (_, start, chunk) => {
+  ])('is cut off at the size limit: %s', async (_, start, chunk) => {
     hostile = await HostileReceiver.start(async (socket) => {
       socket.write(start);
-      await writeForEver(socket, chunk);
+      await writeForever(socket, chunk);
     });
 
     expect(await send(hostile.url)).toMatchObject({
@@ -177,9 +92,9 @@ describe('an answer that does not end', () => {
     await expectOthersServed();
   });
 
-  it('but gushes interim answers is cut off at the deadline', async () => {
+  it('is cut off at the deadline if it floods the sender with interim answers', async () => {
     hostile = await HostileReceiver.start(async (socket) =>
-      writeForEver(socket, 'HTTP/1.1 100 Continue\r\n\r\n'),
+      writeForever(socket, 'HTTP/1.1 100 Continue\r\n\r\n'),
     );
     const sent = send(hostile.url);
     await hostile.received(1);
@@ -190,7 +105,7 @@ describe('an answer that does not end', () => {
     await expectOthersServed();
   });
 
-  it('delays neither the attempt nor the shutdown if the connection closes', async () => {
+  it('ends the attempt, and does not delay a shutdown, if the connection closes', async () => {
     hostile = await HostileReceiver.start(() => {});
     const sent = send(hostile.url).catch((error: unknown) => error);
     await hostile.received(1);
@@ -202,21 +117,21 @@ describe('an answer that does not end', () => {
   });
 });
 
-describe('an answer with too much in it', () => {
+describe('an answer with too much content', () => {
   it.each<[string, Behaviour, number]>([
     [
-      'a thousand interim answers before it',
+      'a thousand interim answers first',
       answer(`${'HTTP/1.1 100 Continue\r\n\r\n'.repeat(1_000)}HTTP/1.1 204 x\r\n\r\n`),
       204,
     ],
     [
-      'a second answer behind it',
+      'a second answer after it',
       answer(`${OK}Content-Length: 0\r\n\r\nHTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n`),
       200,
     ],
-    ['an end without a close', lastAnswer(`${OK}\r\nhello`), 200],
-    ['a reset behind it', thenReset(`${OK}Content-Length: 0\r\n\r\n`), 200],
-  ])('%s: its first status counts', async (_, behave, statusCode) => {
+    ['a FIN without Connection: close', lastAnswer(`${OK}\r\nhello`), 200],
+    ['a reset after it', thenReset(`${OK}Content-Length: 0\r\n\r\n`), 200],
+  ])('counts by its first final status: %s', async (_, behave, statusCode) => {
     hostile = await HostileReceiver.start(behave);
 
     expect(await send(hostile.url)).toMatchObject({ status: 'delivered', statusCode });
@@ -226,8 +141,8 @@ describe('an answer with too much in it', () => {
   it.each([
     ['gzip', gzipSync(Buffer.alloc(32 * 1024 * 1024))],
     ['br', Buffer.from('not even that')],
-    ['of a name nobody knows', Buffer.from('x')],
-  ])('a body said to be %s is not unpacked', async (encoding, body) => {
+    ['unknown', Buffer.from('x')],
+  ])('is not decompressed if its coding is %s', async (encoding, body) => {
     let unpacked = -1;
     bench.http.axiosRef.interceptors.response.use((response) => {
       unpacked = (response.data as Buffer).length;
@@ -252,7 +167,7 @@ describe('an answer with too much in it', () => {
     ['Fri, 31 Dec 9999 23:59:59 GMT', 24 * 3_600_000],
     ['0, 3600', 5_000],
     ['\xff', 5_000],
-  ])('a Retry-After of "%s" puts nothing off for longer than a day', async (text, wait) => {
+  ])('defers nothing longer than a day: Retry-After "%s"', async (text, wait) => {
     hostile = await HostileReceiver.start(
       answer(`HTTP/1.1 503 x\r\nRetry-After: ${text}\r\nContent-Length: 0\r\n\r\n`),
     );
@@ -262,10 +177,10 @@ describe('an answer with too much in it', () => {
   });
 });
 
-describe('an answer in advance', () => {
+describe('an answer before its request', () => {
   const GONE = 'HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n';
 
-  it('is not taken for the answer to the next request on a kept connection', async () => {
+  it('does not answer the next request on an open connection', async () => {
     let sockets: { write: (text: string) => boolean }[] = [];
     hostile = await HostileReceiver.start((socket) => {
       sockets = [...sockets, socket];
@@ -290,7 +205,7 @@ describe('an answer in advance', () => {
   });
 });
 
-/** A start, then a little at a time, so that it is never silent: 50 times, and then it is. */
+/** Writes a start, then a few bytes at a time, 50 times, so that the connection is never idle before. */
 function drip(start: string, drop: string): Behaviour {
   return async (socket) => {
     socket.write(start);

@@ -39,17 +39,17 @@ const send = async (url: string) => bench.publisher.send(url, 'order.created', [
 
 describe('a receiver with faulty TLS', () => {
   it.each<[string, TlsOptions, string | undefined]>([
-    ['has a certificate that is past its time', serving('expired'), 'expired'],
-    ['has a certificate of another host', serving('other-host'), 'other-host'],
-    ['has signed its certificate itself', serving('hooks.test'), undefined],
-    ['has a certificate of an authority nobody knows', serving('unknown-authority'), undefined],
+    ['has an expired certificate', serving('expired'), 'expired'],
+    ['has the certificate of another host', serving('other-host'), 'other-host'],
+    ['has a self-signed certificate', serving('hooks.test'), undefined],
+    ['has a certificate of an unknown authority', serving('unknown-authority'), undefined],
     [
-      'has a certificate of an authority nobody knows, where another is trusted',
+      'has a certificate of an unknown authority, beside a trusted one',
       serving('unknown-authority'),
       'hooks.test',
     ],
     [
-      'speaks TLS 1.1 at best',
+      'speaks no newer version than TLS 1.1',
       serving('hooks.test', {
         minVersion: 'TLSv1',
         maxVersion: 'TLSv1.1',
@@ -57,7 +57,7 @@ describe('a receiver with faulty TLS', () => {
       }),
       'hooks.test',
     ],
-  ])('and %s gets no request', async (_, tls, trusted) => {
+  ])('gets no request if it %s', async (_, tls, trusted) => {
     await startTrusting(trusted);
     hostile = await HostileReceiver.start(acknowledge, { tls });
 
@@ -69,9 +69,9 @@ describe('a receiver with faulty TLS', () => {
 
   it.each<[string, string]>([
     ['answers in plain HTTP', 'HTTP/1.1 204 x\r\n\r\n'],
-    ['answers with nonsense', '\0\x01\x02nonsense'],
+    ['answers with garbage', '\0\x01\x02nonsense'],
     ['answers with an alert', '\x15\x03\x03\0\x02\x02\x28'],
-  ])('and %s gets no request', async (_, text) => {
+  ])('gets no request if it %s', async (_, text) => {
     await startTrusting('hooks.test');
     hostile = await HostileReceiver.start(acknowledge, {
       onConnection: (socket) => void socket.write(text, 'latin1'),
@@ -85,7 +85,7 @@ describe('a receiver with faulty TLS', () => {
     expect(hostile.requests).toBe(0);
   });
 
-  it('and hangs up in the handshake gets no request', async () => {
+  it('gets no request if it closes the connection during the handshake', async () => {
     await startTrusting('hooks.test');
     hostile = await HostileReceiver.start(acknowledge, {
       onConnection: (socket) => void socket.once('data', () => socket.resetAndDestroy()),
@@ -98,7 +98,7 @@ describe('a receiver with faulty TLS', () => {
     await hostile.released();
   });
 
-  it('and never answers the handshake is cut off at the deadline', async () => {
+  it('is cut off at the deadline if it never answers the handshake', async () => {
     await startTrusting('hooks.test');
     hostile = await HostileReceiver.start(acknowledge);
     const sent = send(hostile.url.replace('http:', 'https:'));
@@ -110,7 +110,7 @@ describe('a receiver with faulty TLS', () => {
     expect(await send(good.url)).toMatchObject({ status: 'delivered' });
   });
 
-  it('is trusted once it is corrected', async () => {
+  it('gets requests once its TLS is corrected', async () => {
     await startTrusting('hooks.test');
     hostile = await HostileReceiver.start(acknowledge, { tls: serving('hooks.test') });
 

@@ -14,7 +14,7 @@ let wayOut: NoWayOut;
 beforeAll(async () => {
   wayOut = new NoWayOut();
   bench = await PublisherBench.start({ allowHttp: true, allowedAddresses: [] });
-  // Starts to take what is recorded.
+  // Starts to consume recorded deliveries.
   await bench.module.init();
 });
 afterAll(async () => {
@@ -23,7 +23,7 @@ afterAll(async () => {
 });
 
 describe('a hostile URL as an endpoint', () => {
-  it('is a fault of the configuration, each at its place', () => {
+  it('is a configuration error with its path', () => {
     const { resolved, faults } = resolvePublisherOptions(
       {
         issuer: 'https://billing.example',
@@ -43,7 +43,7 @@ describe('a hostile URL as an endpoint', () => {
 
 describe('send to a hostile URL', () => {
   it.each(URLS)('refuses %j before anything is recorded', async (url) => {
-    // What does not look like a URL is taken for the id of an endpoint.
+    // A string that does not look like a URL is the id of an endpoint.
     const looksLikeUrl = /^[a-z][a-z0-9+.-]*:\/\//i.test(url);
 
     await expect(bench.publisher.send(url, 'order.created', {})).rejects.toMatchObject({
@@ -57,7 +57,7 @@ describe('send to a hostile URL', () => {
 });
 
 describe('a recorded delivery to a hostile URL', () => {
-  it.each(URLS)('dies at its first attempt: %j', async (url) => {
+  it.each(URLS)('is given up at its first attempt: %j', async (url) => {
     const before = bench.reports.length;
     await bench.queue.enqueue([
       {
@@ -101,7 +101,7 @@ describe('a redirect', () => {
         path === '/elsewhere'
           ? { status: 204 }
           : { status, headers: { Location: location.replace('PORT', String(canary.port)) } };
-      // Both ways an event can go: HEAD, which a redirect turns into POST, and POST.
+      // Both methods: HEAD, which a redirect turns into POST, and POST.
       const results = [
         await open.publisher.send(receiver.url, 'order.created', { id: 1 }),
         await open.publisher.send(receiver.url, 'order.created', ['x']),

@@ -14,12 +14,12 @@ describe('parseRetryAfter', () => {
     ['more than a day', '90000', DAY],
     ['twenty digits', '99999999999999999999', DAY],
     ['a date', 'Thu, 01 Jan 2026 12:00:30 GMT', 30_000],
-    ['a date that is past', 'Thu, 01 Jan 2026 11:00:00 GMT', 0],
-    ['a date far ahead', 'Fri, 01 Jan 2027 12:00:00 GMT', DAY],
-    ['a date as RFC 850 wrote it', 'Thursday, 01-Jan-26 12:01:00 GMT', 60_000],
-    ['a date as asctime wrote it', 'Thu Jan  1 12:02:00 2026', 120_000],
+    ['a past date', 'Thu, 01 Jan 2026 11:00:00 GMT', 0],
+    ['a date in the far future', 'Fri, 01 Jan 2027 12:00:00 GMT', DAY],
+    ['a date in the format of RFC 850', 'Thursday, 01-Jan-26 12:01:00 GMT', 60_000],
+    ['a date in the format of asctime', 'Thu Jan  1 12:02:00 2026', 120_000],
     ['nothing', undefined, undefined],
-    ['an empty text', '', undefined],
+    ['an empty string', '', undefined],
     ['a negative number', '-5', undefined],
     ['a fraction', '1.5', undefined],
     ['an exponent', '1e3', undefined],
@@ -28,15 +28,15 @@ describe('parseRetryAfter', () => {
     ['a list', '5, 10', undefined],
     ['an ISO date', '2026-01-01T12:00:30Z', undefined],
     ['a date in another zone', 'Thu, 01 Jan 2026 12:00:30 CET', undefined],
-    ['a date that is none', 'Thu, 99 Jan 2026 12:00:30 GMT', undefined],
-    ['what only Date.parse would take', 'Mon 5', undefined],
+    ['an invalid date', 'Thu, 99 Jan 2026 12:00:30 GMT', undefined],
+    ['a date that only Date.parse accepts', 'Mon 5', undefined],
     ['nonsense', 'soon', undefined],
     ['a thousand digits', '1'.repeat(1_000), undefined],
-  ])('reads %s', (_, text, expected) => {
+  ])('parses %s', (_, text, expected) => {
     expect(parseRetryAfter(text, now)).toBe(expected);
   });
 
-  it('never gives anything but a wait of 0 to 24 h', () => {
+  it('returns a wait of 0 to 24 h only, whatever the header', () => {
     fc.assert(
       fc.property(
         fc.oneof(fc.string(), fc.integer().map(String), fc.date().map(String)),

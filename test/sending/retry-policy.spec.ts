@@ -14,7 +14,7 @@ const HOUR = 60 * MINUTE;
 const standard = policy({});
 
 describe('decideRetry, by result', () => {
-  it('delivers what was acknowledged', () => {
+  it('counts an acknowledged attempt as delivered', () => {
     const result: AttemptResult = {
       outcome: 'acknowledged',
       attempt: 1,
@@ -69,14 +69,14 @@ describe('decideRetry, by result', () => {
     });
   });
 
-  it('retries after a timeout in a minute, and pauses the endpoint as long', () => {
+  it('retries a minute after a timeout, and pauses the endpoint for that minute', () => {
     expect(decideRetry(standard, unanswered('timeout'), now, MIDDLE)).toEqual({
       outcome: { type: 'retry', at: now + MINUTE, reason: 'timeout' },
       pauseEndpointUntil: now + MINUTE,
     });
   });
 
-  it('counts no attempt that our own shutdown cut off, whatever retryIf says', () => {
+  it('does not count an attempt that a shutdown aborted, whatever retryIf returns', () => {
     const picky = policy({ retryIf: () => false });
 
     expect(decideRetry(picky, { ...unanswered('aborted'), attempt: 10 }, now, MIDDLE)).toEqual({
@@ -85,7 +85,7 @@ describe('decideRetry, by result', () => {
   });
 
   it.each<FailureReason>(['destination_blocked', 'invalid_request'])(
-    'gives up at once after %s',
+    'gives up immediately after %s',
     (reason) => {
       const result = { ...unanswered(reason), outcome: 'refused' } as const;
 
@@ -112,12 +112,12 @@ describe('decideRetry, by result', () => {
 
 describe('decideRetry, by Retry-After', () => {
   it.each([
-    ['409 within its schedule', 409, 1, SECOND, 5 * SECOND],
-    ['409 beyond it', 409, 1, 20 * SECOND, 20 * SECOND],
-    ['429 below a minute', 429, 1, 3 * SECOND, MINUTE],
-    ['429 beyond it', 429, 1, HOUR, HOUR],
+    ['409 with less than the schedule', 409, 1, SECOND, 5 * SECOND],
+    ['409 with more than the schedule', 409, 1, 20 * SECOND, 20 * SECOND],
+    ['429 with less than a minute', 429, 1, 3 * SECOND, MINUTE],
+    ['429 with more than a minute', 429, 1, HOUR, HOUR],
     ['503', 503, 1, 90 * SECOND, 90 * SECOND],
-    ['503 below the schedule', 503, 3, 90 * SECOND, 30 * MINUTE],
+    ['503 with less than the schedule', 503, 3, 90 * SECOND, 30 * MINUTE],
     ['any other status', 500, 1, 2 * MINUTE, 2 * MINUTE],
     ['a redirect', 302, 1, 2 * MINUTE, 2 * MINUTE],
     ['more than a day', 503, 1, 48 * HOUR, 24 * HOUR],
@@ -160,7 +160,7 @@ describe('decideRetry, by Retry-After', () => {
 });
 
 describe('decideRetry, by option', () => {
-  it('spreads the wait by the jitter, and never below what the receiver asks', () => {
+  it('spreads the wait by the jitter, never below the Retry-After', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 1, max: 9 }),
@@ -185,7 +185,7 @@ describe('decideRetry, by option', () => {
     );
   });
 
-  it('uses the whole width of the jitter', () => {
+  it('uses the whole range of the jitter', () => {
     const waits = [0, 0.25, 0.5, 0.75, 1].map((random) => {
       const { outcome } = decideRetry(standard, answered(500), now, random);
       return outcome.type === 'retry' ? outcome.at - now : undefined;
@@ -194,7 +194,7 @@ describe('decideRetry, by option', () => {
     expect(waits).toEqual([4_000, 4_500, 5_000, 5_500, 6_000]);
   });
 
-  it('ends early where retryIf says so, and tells it the result', () => {
+  it('gives up early if retryIf returns false, and passes it the result', () => {
     const seen: unknown[] = [];
     const picky = policy({
       retryIf: (result) => {
@@ -208,7 +208,7 @@ describe('decideRetry, by option', () => {
     expect(seen).toEqual([answered(422), answered(500)]);
   });
 
-  it('retries when retryIf throws', () => {
+  it('retries if retryIf throws', () => {
     const faulty = policy({
       retryIf: () => {
         throw new Error('a fault of the application');
@@ -218,7 +218,7 @@ describe('decideRetry, by option', () => {
     expect(decideRetry(faulty, answered(500), now, MIDDLE).outcome.type).toBe('retry');
   });
 
-  it('hears the rejection of functions that should have been synchronous', async () => {
+  it('catches the rejections of functions that should be synchronous', async () => {
     const unheard: unknown[] = [];
     const hear = (reason: unknown): void => void unheard.push(reason);
     process.on('unhandledRejection', hear);
@@ -239,27 +239,27 @@ describe('decideRetry, by option', () => {
   });
 
   it.each([
-    ['a list, whose last repeats', ['0s', '1s', '2m'], [0, SECOND, 2 * MINUTE, 2 * MINUTE]],
+    ['a list whose last entry repeats', ['0s', '1s', '2m'], [0, SECOND, 2 * MINUTE, 2 * MINUTE]],
     ['milliseconds', [5, 10], [5, 10, 10, 10]],
     ['a function', (attempt: number) => `${attempt}s`, [1_000, 2_000, 3_000, 4_000]],
     [
-      'a function that gives ages, cut to 30 days',
+      'a function that returns years, limited to 30 days',
       () => Number.MAX_VALUE,
       Array.from({ length: 4 }, () => 30 * 24 * HOUR),
     ],
     [
-      'a function that fails, by the default',
+      'a function that throws, replaced by the default',
       () => {
         throw new Error('no');
       },
       [0, 5 * SECOND, 5 * MINUTE, 30 * MINUTE],
     ],
     [
-      'a function that gives nonsense, by the default',
+      'a function that returns no duration, replaced by the default',
       () => 'soon',
       [0, 5 * SECOND, 5 * MINUTE, 30 * MINUTE],
     ],
-  ])('reads a schedule as %s', (_, schedule, waits) => {
+  ])('accepts a schedule: %s', (_, schedule, waits) => {
     const { waitBefore } = policy({ schedule });
 
     expect([1, 2, 3, 4].map(waitBefore)).toEqual(waits);

@@ -21,7 +21,7 @@ describe('transportFailure', () => {
     ['HPE_INVALID_CONSTANT', 'malformed_response'],
     ['HPE_HEADER_OVERFLOW', 'response_too_large'],
     ['ESOMETHING', 'network'],
-  ])('names %s %s, bare, wrapped and gathered', (code, reason) => {
+  ])('maps %s to %s, also as a cause and in an AggregateError', (code, reason) => {
     const bare = Object.assign(new Error('x'), { code });
     const gathered = new AggregateError([bare, new Error('y')]);
 
@@ -32,7 +32,7 @@ describe('transportFailure', () => {
     expect(transportFailure(AxiosError.from(gathered))).toBe(reason);
   });
 
-  it('finds the refusal of the egress guard, however deep', () => {
+  it('finds the refusal of the egress guard at any depth', () => {
     const blocked = new WebhookDestinationBlockedError('10.0.0.1 is private');
 
     expect(transportFailure(new AxiosError('x', 'ECONNRESET', undefined, undefined))).toBe(
@@ -43,11 +43,14 @@ describe('transportFailure', () => {
     );
   });
 
-  it.each([undefined, null, 'text', 7, {}, { code: 7 }, { message: {} }])('takes %p', (thrown) => {
-    expect(transportFailure(thrown)).toBe('network');
-  });
+  it.each([undefined, null, 'text', 7, {}, { code: 7 }, { message: {} }])(
+    'accepts %p',
+    (thrown) => {
+      expect(transportFailure(thrown)).toBe('network');
+    },
+  );
 
-  it('ends where causes go round in a circle', () => {
+  it('ends in a cycle of causes', () => {
     const error: Error & { cause?: unknown } = new Error('x');
     error.cause = error;
 

@@ -5,14 +5,15 @@ import { once } from 'node:events';
 import type { TlsOptions } from 'node:tls';
 import { HttpModule, HttpService } from '@nestjs/axios';
 import { Test } from '@nestjs/testing';
-import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import type { DynamicModule } from '@nestjs/common';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { Agent, buildConnector } from 'undici';
 import { blockedDestination } from '../../lib/egress/blocked-destination.js';
 import { EgressPolicy } from '../../lib/egress/egress-policy.js';
 import { guardConnector } from '../../lib/egress/guarded-connector.js';
 import type { FailureReason } from '../../lib/queue/failure-reason.js';
 import { lookupOf } from '../egress/scripted-lookup.js';
-import { HostileReceiver, writeForEver, type Behaviour } from './hostile-receiver.js';
+import { HostileReceiver, writeForever, type Behaviour } from './hostile-receiver.js';
 import { PublisherBench } from '../publisher/publisher-bench.js';
 import { WireReceiver } from '../publisher/wire-receiver.js';
 
@@ -23,10 +24,11 @@ const NO_CONTENT = 'HTTP/1.1 204 x\r\n\r\n';
 let bench: PublisherBench;
 let good: WireReceiver;
 let hostile: HostileReceiver | undefined;
+let httpModule: DynamicModule | undefined;
 
 beforeEach(async () => {
   good = await WireReceiver.start();
-  bench = await PublisherBench.start({ transport: 'auto' });
+  bench = await PublisherBench.start({ transport: 'auto' }, undefined, undefined, httpModule);
 });
 afterEach(async () => {
   await bench.stop();
@@ -34,7 +36,7 @@ afterEach(async () => {
   hostile = undefined;
 });
 
-/** A text does not travel inline, so it is a POST. */
+/** A string is not sent inline, so it is a POST. */
 const send = async (url: string) => bench.publisher.send(url, 'order.created', 'a text');
 
 /** undici writes its own header names in lower case, axios in the case of RFC 9110. */
@@ -45,8 +47,18 @@ function answer(text: string): Behaviour {
   return (socket) => void socket.write(text, 'latin1');
 }
 
-describe('over undici', () => {
-  it('a POST has the exact octets and the headers of the other way', async () => {
+describe.each([
+  ["the module's own", undefined],
+  ["an application's", HttpModule.register({})],
+])('the undici transport with %s HttpService', (_, given) => {
+  beforeAll(() => {
+    httpModule = given;
+  });
+  afterAll(() => {
+    httpModule = undefined;
+  });
+
+  it('sends a POST with the same bytes and headers as axios', async () => {
     const bytes = Buffer.from([0, 1, 255, 254, 13, 10]);
     const contentType = 'application/octet-stream';
     await bench.publisher.send(good.url, 'report.ready', bytes, { contentType });
@@ -66,20 +78,20 @@ describe('over undici', () => {
     });
   });
 
-  it('POSTs share a connection, and a shutdown closes it', async () => {
+  it('shares a connection among POSTs, and closes it at shutdown', async () => {
     hostile = await HostileReceiver.start(answer(NO_CONTENT));
     for (let count = 0; count < 10; count++) {
       expect(await send(hostile.url)).toMatchObject({ status: 'delivered' });
     }
 
-    // The second is opened while the first is being tidied up.
+    // The second connection opens while the first is being closed.
     expect(hostile.requests).toBe(10);
     expect(hostile.connections).toBeLessThanOrEqual(2);
     await bench.publisher.beforeApplicationShutdown();
     await hostile.released();
   });
 
-  it('a HEAD is not sent, since its connection could not be used again', async () => {
+  it('leaves a HEAD to axios, since its connection could not be reused', async () => {
     await bench.publisher.send(good.url, 'order.created', { small: true });
 
     expect(good.requests[0]!.method).toBe('HEAD');
@@ -89,21 +101,21 @@ describe('over undici', () => {
   it.each<[string, Behaviour, FailureReason]>([
     ['a head of 60 kB', answer(`${OK}X: ${'x'.repeat(60_000)}\r\n\r\n`), 'response_too_large'],
     [
-      'a body without an end',
-      (socket) => writeForEver(socket, `${OK}\r\n${'x'.repeat(60_000)}`),
+      'an endless body',
+      (socket) => writeForever(socket, `${OK}\r\n${'x'.repeat(60_000)}`),
       'response_too_large',
     ],
     ['a reset', (socket) => void socket.resetAndDestroy(), 'connection_reset'],
-    ['the end before an answer', (socket) => void socket.end(), 'connection_reset'],
+    ['a FIN before an answer', (socket) => void socket.end(), 'connection_reset'],
     [
-      'the end within the body',
+      'a FIN within the body',
       (socket) => void socket.end(`${OK}Content-Length: 9\r\n\r\nx`),
       'connection_reset',
     ],
-    ['a greeting of SSH', answer('SSH-2.0-OpenSSH\r\n'), 'malformed_response'],
-    ['a length that is none', answer(`${OK}Content-Length: -5\r\n\r\n`), 'malformed_response'],
+    ['an SSH greeting', answer('SSH-2.0-OpenSSH\r\n'), 'malformed_response'],
+    ['an invalid length', answer(`${OK}Content-Length: -5\r\n\r\n`), 'malformed_response'],
     [
-      'both framings',
+      'a length and chunks',
       answer(`${OK}Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n`),
       'malformed_response',
     ],
@@ -114,7 +126,7 @@ describe('over undici', () => {
     ],
     ['a refusal', answer('HTTP/1.1 401 x\r\nContent-Length: 0\r\n\r\n'), 'http_401'],
   ])(
-    '%s is named, the connection let go, and the next receiver served',
+    'reports %s, closes the connection, and serves the next receiver',
     async (_, behave, failureReason) => {
       hostile = await HostileReceiver.start(behave);
 
@@ -127,10 +139,10 @@ describe('over undici', () => {
   );
 
   it.each<[string, Behaviour]>([
-    ['never comes', () => {}],
+    ['never arrives', () => {}],
     ['stops within its head', answer(OK)],
     ['stops within its body', answer(`${OK}Content-Length: 100\r\n\r\nabc`)],
-  ])('an answer that %s is cut off at the deadline', async (_, behave) => {
+  ])('cuts off an answer that %s at the deadline', async (_, behave) => {
     hostile = await HostileReceiver.start(behave);
     const sent = send(hostile.url);
     await hostile.received(1);
@@ -140,20 +152,20 @@ describe('over undici', () => {
     await hostile.released();
   });
 
-  it('nobody listening is a refused connection', async () => {
+  it('reports a refused connection', async () => {
     expect(await send('http://127.0.0.1:2/')).toMatchObject({
       failureReason: 'connection_refused',
     });
   });
 
-  it('a server that says 100 Continue unasked gets the next attempt by the other way', async () => {
+  it('leaves the next attempt to axios if a server sends 100 Continue unasked', async () => {
     hostile = await HostileReceiver.start(answer(`HTTP/1.1 100 Continue\r\n\r\n${NO_CONTENT}`));
 
     expect(await send(hostile.url)).toMatchObject({ failureReason: 'connection_reset' });
     expect(await send(hostile.url)).toMatchObject({ status: 'delivered' });
   });
 
-  it('what an interceptor asks for besides goes by the other way', async () => {
+  it('leaves requests with other settings of an interceptor to axios', async () => {
     await bench.stop();
     const module = await Test.createTestingModule({ imports: [HttpModule.register({})] }).compile();
     const http = module.get(HttpService);
@@ -168,7 +180,7 @@ describe('over undici', () => {
     expect(good.requests[0]!.path).toContain('trace=1');
   });
 
-  it('a header that an interceptor adds is sent', async () => {
+  it('sends a header that an interceptor adds', async () => {
     await bench.stop();
     const module = await Test.createTestingModule({ imports: [HttpModule.register({})] }).compile();
     const http = module.get(HttpService);
@@ -188,7 +200,7 @@ function pem(name: string): Buffer {
   return readFileSync(new URL(`../egress/certificates/${name}.pem`, import.meta.url));
 }
 
-describe('over undici, a receiver with TLS', () => {
+describe('a receiver with TLS, over undici', () => {
   const ca = pem('hooks.test.cert').toString();
 
   async function start(more: TlsOptions, trusted: boolean): Promise<HostileReceiver> {
@@ -200,13 +212,13 @@ describe('over undici, a receiver with TLS', () => {
     return hostile;
   }
 
-  it('is served where its authority is trusted', async () => {
+  it('gets requests if its authority is trusted', async () => {
     const { url } = await start({}, true);
 
     expect(await send(url)).toMatchObject({ status: 'delivered' });
   });
 
-  it('that never shakes hands is let go at the deadline', async () => {
+  it('is disconnected at the deadline if it never answers the handshake', async () => {
     hostile = await HostileReceiver.start(() => {});
     const sent = send(hostile.url.replace('http:', 'https:'));
     await hostile.connected(1);
@@ -216,7 +228,7 @@ describe('over undici, a receiver with TLS', () => {
     await hostile.released();
   });
 
-  it('that never shakes hands does not keep a process that ends', async () => {
+  it('does not keep a process alive if it never answers the handshake', async () => {
     hostile = await HostileReceiver.start(() => {});
     const sent = send(hostile.url.replace('http:', 'https:')).catch((error: unknown) => error);
     await hostile.connected(1);
@@ -229,13 +241,13 @@ describe('over undici, a receiver with TLS', () => {
   });
 
   it.each<[string, TlsOptions, boolean]>([
-    ['with a certificate of its own making', {}, false],
+    ['with a self-signed certificate', {}, false],
     [
-      'of TLS 1.1',
+      'with TLS 1.1',
       { minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers: 'DEFAULT@SECLEVEL=0' },
       true,
     ],
-  ])('%s gets no request', async (_, more, trusted) => {
+  ])('gets no request %s', async (_, more, trusted) => {
     const { url } = await start(more, trusted);
 
     expect(await send(url)).toMatchObject({ status: 'scheduled', failureReason: 'tls' });
@@ -243,10 +255,10 @@ describe('over undici, a receiver with TLS', () => {
   });
 });
 
-describe('the guard of the connections of undici', () => {
+describe('the connection guard of undici', () => {
   const policy = new EgressPolicy({ allowHttp: true });
 
-  /** What becomes of a request to a name or an address, with a server on loopback that must not hear of it. */
+  /** The outcome of a request to a name or an address, with a server on loopback that must not be reached. */
   async function request(host: string, addresses: readonly string[]): Promise<unknown> {
     const canary = createServer((_, response) => response.end());
     let heard = 0;
@@ -280,7 +292,7 @@ describe('the guard of the connections of undici', () => {
     ['hooks.example', ['::1']],
     ['hooks.example', ['93.184.216.34', '127.0.0.1']],
     ['hooks.example', ['169.254.169.254']],
-  ])('refuses %s resolved to %j', async (host, addresses) => {
+  ])('refuses %s that resolves to %j', async (host, addresses) => {
     expect(blockedDestination(await request(host, addresses))).toBeDefined();
   });
 });

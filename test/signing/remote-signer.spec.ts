@@ -50,7 +50,7 @@ function verifierOf({ alg, kid, publicKey }: RemoteSigner) {
   });
 }
 
-/** An object whose JSON has so many bytes. */
+/** An object whose JSON has this many bytes. */
 function dataOf(bytes: number): { x: string } {
   return { x: 'x'.repeat(bytes - '{"x":""}'.length) };
 }
@@ -75,7 +75,7 @@ describe('a key in another process', () => {
     expect((await verifierOf(ecdsa).verify(token)).claims.webhook.data).toEqual({ id: 1 });
   });
 
-  it('signs again for the POST behind a HEAD that got nowhere', async () => {
+  it('signs again for the POST that follows a refused HEAD', async () => {
     receiver.script = ({ method }) => ({ status: method === 'HEAD' ? 405 : 204 });
     const { status } = await bench.publisher.send('crm', 'order.created', { id: 1 });
 
@@ -85,11 +85,11 @@ describe('a key in another process', () => {
   });
 });
 
-describe('inline data', () => {
+describe('inline data of an event', () => {
   it.each([
     [512, 'HEAD'],
     [513, 'POST'],
-  ])('of %d bytes goes by %s', async (bytes, method) => {
+  ])('of %d bytes is sent by %s', async (bytes, method) => {
     await bench.publisher.send('crm', 'order.created', dataOf(bytes));
 
     expect(receiver.requests.map((request) => request.method)).toEqual([method]);
@@ -98,7 +98,7 @@ describe('inline data', () => {
     );
   });
 
-  it('never makes the signer see more than a few hundred bytes more', async () => {
+  it('adds at most a few hundred bytes to what the signer signs', async () => {
     await bench.publisher.send('crm', 'order.created', dataOf(512));
     await bench.publisher.send('crm', 'order.created', dataOf(100_000));
 
@@ -107,7 +107,7 @@ describe('inline data', () => {
     expect(digested).toBeLessThan(700);
   });
 
-  it('has the limit the signer names', async () => {
+  it('is limited to the inlineLimit of the signer', async () => {
     const signer = Object.assign(Object.create(ecdsa) as RemoteSigner, { inlineLimit: 20 });
     await bench.stop();
     bench = await startWith(signer);
@@ -117,7 +117,7 @@ describe('inline data', () => {
     expect(receiver.requests.map(({ method }) => method)).toEqual(['HEAD', 'POST']);
   });
 
-  it('above it is refused where HEAD is demanded, before anything is signed or recorded', async () => {
+  it('above the limit is refused with method HEAD, before anything is signed or recorded', async () => {
     const publishing = bench.publisher.publish('order.created', dataOf(513), { method: 'HEAD' });
 
     await expect(publishing).rejects.toMatchObject({
@@ -127,7 +127,7 @@ describe('inline data', () => {
     expect(ecdsa.asked).toEqual([]);
   });
 
-  it('below it is recorded where HEAD is demanded, although the signer is down', async () => {
+  it('within the limit is recorded with method HEAD, even if the signer is down', async () => {
     ecdsa.order = 'fail';
     await bench.publisher.publish('order.created', dataOf(512), { method: 'HEAD' });
     await bench.reported(1);
@@ -140,9 +140,9 @@ describe('inline data', () => {
   });
 });
 
-describe('a signer that', () => {
+describe('a signer', () => {
   it.each(['fail', 'short', 'text'] as const)(
-    'does "%s" makes the attempt fail, and the next one may succeed',
+    'that answers with "%s" fails the attempt, and the next one can succeed',
     async (order) => {
       ecdsa.order = order;
       const result = await bench.publisher.send('crm', 'order.created', { note: MARKER });
@@ -162,7 +162,7 @@ describe('a signer that', () => {
     },
   );
 
-  it('hangs makes the attempt fail at its timeout, and does not hold up the endpoint', async () => {
+  it('that hangs fails the attempt at its timeout, and does not block the endpoint', async () => {
     ecdsa.order = 'hang';
     const first = bench.publisher.send('crm', 'order.created', { id: 1 });
     await asked(1);
@@ -176,7 +176,7 @@ describe('a signer that', () => {
     });
   });
 
-  it('hangs at the POST behind a HEAD makes the attempt fail as well', async () => {
+  it('that hangs at the POST after a HEAD fails the attempt too', async () => {
     receiver.script = () => {
       ecdsa.order = 'hang';
       return { status: 405 };
@@ -188,7 +188,7 @@ describe('a signer that', () => {
     expect(await sent).toMatchObject({ status: 'scheduled', failureReason: 'signing_failed' });
   });
 
-  it('hangs at shutdown does not hold it up, and costs no attempt', async () => {
+  it('that hangs does not delay a shutdown, which counts no attempt', async () => {
     ecdsa.order = 'hang';
     const sent = bench.publisher.send('crm', 'order.created', { id: 1 });
     sent.catch(() => undefined);
@@ -199,7 +199,7 @@ describe('a signer that', () => {
     expect(bench.logs('warn')).toEqual([expect.stringContaining('not finished')]);
   });
 
-  it('never answers is given up after the last attempt', async () => {
+  it('that keeps failing leads to a dead delivery after the last attempt', async () => {
     ecdsa.order = 'fail';
     await bench.stop();
     bench = await PublisherBench.start({
@@ -220,7 +220,7 @@ describe('a signer that', () => {
     });
   });
 
-  it('quotes what it was to sign is not quoted anywhere', async () => {
+  it('that quotes its input in an error is not quoted anywhere', async () => {
     ecdsa.order = 'fail';
     const shown: unknown[] = [await bench.publisher.send('crm', 'order.created', { note: MARKER })];
     await bench.publisher
@@ -239,7 +239,7 @@ describe('a signer that', () => {
   });
 });
 
-/** Resolves when the signer has been asked so many times. */
+/** Resolves after this many requests to the signer. */
 async function asked(count: number): Promise<void> {
   while (ecdsa.asked.length < count) await new Promise((turn) => setImmediate(turn));
 }

@@ -9,7 +9,7 @@ const ISSUER = 'https://billing.example';
 const MARKER = 'WHAT-THE-DATABASE-SAID';
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
-/** Where the benches' clock begins. */
+/** Start time of the test clock. */
 const START = Date.UTC(2026, 0, 1);
 
 const at = (ms: number): Date => new Date(START + ms);
@@ -57,7 +57,7 @@ async function start(options: Options): Promise<void> {
   });
 }
 
-/** Sends one event, and tells which key signed it; the signature has held. */
+/** Sends one event, and returns the kid of the key that signed it, or the reason of the failure. */
 async function kidOfNext(): Promise<string | undefined> {
   const { status, failureReason } = await bench.publisher.send('crm', 'order.created', { id: 1 });
   if (status !== 'delivered') return failureReason;
@@ -70,8 +70,8 @@ async function kidOfNext(): Promise<string | undefined> {
   return (await verifier.verify(token)).key.kid;
 }
 
-describe('of several keys', () => {
-  it('the newest that may be used signs, from the moment it may', async () => {
+describe('a publisher with several keys', () => {
+  it('signs with the newest valid key, from the moment it becomes valid', async () => {
     await start({ keys: [key('new', MINUTE), key('old', undefined, 2 * MINUTE)] });
     const kids: unknown[] = [];
     for (const now of [0, MINUTE - 1, MINUTE, 2 * MINUTE, 3 * MINUTE]) {
@@ -83,19 +83,19 @@ describe('of several keys', () => {
   });
 
   it.each([
-    ['alike', [key('old'), key('new')]],
-    ['that begin together', [key('old', -MINUTE), key('new', -MINUTE)]],
-    ['without a window, before one that has begun', [key('old'), key('new', -1)]],
-    ['without a window, behind one that has begun', [key('new', -1), key('old')]],
-    ['of which the newest is over', [key('new', -2), key('other', -1, 0)]],
-    ['of which the newest is yet to come', [key('other', 1), key('new')]],
-  ])('%s, it is the one that is newer', async (_, keys) => {
+    ['equal keys', [key('old'), key('new')]],
+    ['keys that become valid together', [key('old', -MINUTE), key('new', -MINUTE)]],
+    ['one without a window before one that has become valid', [key('old'), key('new', -1)]],
+    ['one without a window after one that has become valid', [key('new', -1), key('old')]],
+    ['keys of which the newest has expired', [key('new', -2), key('other', -1, 0)]],
+    ['keys of which the newest is not valid yet', [key('other', 1), key('new')]],
+  ])('chooses the newer key: %s', async (_, keys) => {
     await start({ keys });
 
     expect(await kidOfNext()).toBe('new');
   });
 
-  it('an endpoint may have its own, and its own issuer', async () => {
+  it('signs with the keys of an endpoint that has its own', async () => {
     await start({
       secret: secretOf('other'),
       endpoints: [{ id: 'crm', url: receiver.url, keys: [key('old'), key('new')] }],
@@ -104,7 +104,7 @@ describe('of several keys', () => {
     expect(await kidOfNext()).toBe('new');
   });
 
-  it('an endpoint of another issuer signs with those of the publisher', async () => {
+  it('signs with its own keys for an endpoint of another issuer', async () => {
     await start({
       keys: [key('old'), key('new')],
       endpoints: [{ id: 'crm', url: receiver.url, issuer: 'https://eu.billing.example' }],
@@ -114,7 +114,7 @@ describe('of several keys', () => {
     expect(receiver.requests[0]!.claims.iss).toBe('https://eu.billing.example');
   });
 
-  it('the caller may change the list it gave, which changes nothing', async () => {
+  it('copies the list of keys, so that later changes have no effect', async () => {
     const keys = [key('new')];
     await start({ keys });
     keys.splice(0, 1, key('other'));
@@ -123,10 +123,10 @@ describe('of several keys', () => {
   });
 });
 
-describe('in a gap between two keys', () => {
+describe('a gap between two keys', () => {
   const keys = [key('old', undefined, MINUTE), key('new', 10 * MINUTE)];
 
-  it('a delivery fails and is tried again, until there is a key', async () => {
+  it('delays deliveries, which are retried until a key is valid', async () => {
     await start({ keys, retry: { schedule: ['0s', '5m'] } });
     bench.clock.set(START + MINUTE);
     const result = await bench.publisher.send('crm', 'order.created', { id: 1 });
@@ -144,7 +144,7 @@ describe('in a gap between two keys', () => {
     expect(receiver.requests).toHaveLength(1);
   });
 
-  it('is told once, with what to do', async () => {
+  it('is logged once, with a remedy', async () => {
     await start({ keys });
     bench.clock.set(START + MINUTE);
     await bench.publisher.send('crm', 'order.created', { id: 1 });
@@ -155,7 +155,7 @@ describe('in a gap between two keys', () => {
     ]);
   });
 
-  it('sign() is refused', async () => {
+  it('makes sign() reject', async () => {
     await start({ keys });
     bench.clock.set(START + MINUTE);
 
@@ -164,7 +164,7 @@ describe('in a gap between two keys', () => {
     });
   });
 
-  it('a HEAD on demand is recorded all the same', async () => {
+  it('does not prevent an event with method HEAD from being recorded', async () => {
     await start({ keys });
     bench.clock.set(START + MINUTE);
 
@@ -184,7 +184,7 @@ describe('keys of a provider', () => {
     expect(provider.loads).toBe(1);
   });
 
-  it('change at once after refresh()', async () => {
+  it('change immediately with refresh()', async () => {
     const provider = new ScriptedProvider(() => [key('old')]);
     await start({ keys: provider });
     const before = await kidOfNext();
@@ -194,7 +194,7 @@ describe('keys of a provider', () => {
     expect([before, await kidOfNext()]).toEqual(['old', 'new']);
   });
 
-  it('change by themselves after twice the ttl', async () => {
+  it('change automatically after twice the ttl', async () => {
     const provider = new ScriptedProvider(() => [key('old')]);
     await start({ keys: provider });
     provider.give = () => [key('new')];
@@ -228,9 +228,9 @@ describe('keys of a provider', () => {
         throw new Error(MARKER);
       },
     ],
-    ['no list', () => ({})],
-    ['a key with a fault', () => [key('new'), { kid: 'weak', key: 'short' }]],
-  ])('stay in use after %s, which the caller and the log are told', async (_, give) => {
+    ['a result that is not a list', () => ({})],
+    ['an invalid key', () => [key('new'), { kid: 'weak', key: 'short' }]],
+  ])('stay in use after %s, which is reported to the caller and logged', async (_, give) => {
     const provider = new ScriptedProvider(() => [key('old')]);
     await start({ keys: provider });
     provider.give = give;
@@ -242,7 +242,7 @@ describe('keys of a provider', () => {
     expect(JSON.stringify(bench.logged)).not.toContain(MARKER);
   });
 
-  it('are not signed with once nobody has been able to renew them for a day', async () => {
+  it('expire when they could not be loaded for a day', async () => {
     const provider = new ScriptedProvider(() => [key('old')]);
     await start({ keys: provider });
     provider.give = () => {
@@ -258,7 +258,7 @@ describe('keys of a provider', () => {
 
   it.each<[string, SigningKeyInput[]]>([
     ['an empty list', []],
-    ['a list whose keys are all over', [key('old', -2, -1)]],
+    ['a list of expired keys', [key('old', -2, -1)]],
   ])('are all revoked by %s', async (_, keys) => {
     const provider = new ScriptedProvider(() => [key('old')]);
     await start({ keys: provider });
@@ -276,11 +276,15 @@ describe('keys of a provider', () => {
       },
       /the database is away/,
     ],
-    ['it gives no list', () => undefined, /publisher\.keys: must be a list/],
-    ['it gives none', () => [], /publisher\.keys: must hold at least one/],
-    ['a key has a fault', () => [key('a'), 'short'], /publisher\.keys\[1\]: .*at least 32/],
-    ['all keys are over', () => [key('a', -2, -1)], /publisher\.keys: the notAfter of every key/],
-  ])('end the start when %s', async (_, give, message) => {
+    ['it returns no list', () => undefined, /publisher\.keys: must be a list/],
+    ['it returns no keys', () => [], /publisher\.keys: must contain at least one/],
+    ['a key is invalid', () => [key('a'), 'short'], /publisher\.keys\[1\]: .*at least 32/],
+    [
+      'all keys have expired',
+      () => [key('a', -2, -1)],
+      /publisher\.keys: the notAfter of every key/,
+    ],
+  ])('fail start-up if %s', async (_, give, message) => {
     await expect(start({ keys: new ScriptedProvider(give) })).rejects.toThrow(message);
   });
 });

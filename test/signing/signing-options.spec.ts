@@ -35,7 +35,7 @@ function faultsOf(options: object): readonly string[] {
   return faults.map(({ path, message }) => `${path}: ${message}`);
 }
 
-describe('the keys of a publisher are refused with', () => {
+describe('the keys of a publisher', () => {
   it.each<[string, object, string | RegExp]>([
     [
       'a secret beside a key',
@@ -47,85 +47,89 @@ describe('the keys of a publisher are refused with', () => {
       { key: pair, keys: [pair] },
       /^publisher\.keys: cannot be combined with key; set/,
     ],
-    ['no list', { keys: pair }, /^publisher\.keys: must be a list/],
-    ['an empty list', { keys: [] }, /^publisher\.keys: must hold at least one/],
+    ['a value that is not a list', { keys: pair }, /^publisher\.keys: must be a list/],
+    ['an empty list', { keys: [] }, /^publisher\.keys: must contain at least one/],
     ['a weak secret', { keys: [secret, 'weak'] }, /^publisher\.keys\[1\]: .* at least 32/],
-    ['nothing in the list', { keys: [undefined] }, /^publisher\.keys\[0\]: the secret is missing/],
+    [
+      'an undefined key in the list',
+      { keys: [undefined] },
+      /^publisher\.keys\[0\]: the secret is missing/,
+    ],
     [
       'a public key',
       { keys: [{ ...pair, key: ed.publicKey }] },
       /^publisher\.keys\[0\]: .*needs a private key/,
     ],
     [
-      'a time that is none',
+      'an invalid time',
       { keys: [{ key: secret, notBefore: 1_767_225_600 }] },
       /^publisher\.keys\[0\]: notBefore must be a Date, or an ISO 8601/,
     ],
     [
-      'one kid for two',
+      'one kid for two keys',
       { keys: [pair, { ...pair, key: secret, alg: 'HS256' }] },
       /keys\[1\]: its kid/,
     ],
-    ['five without kid', { keys: Array<string>(5).fill(secret) }, /keys: 5 .* at most 4/],
+    ['five keys without a kid', { keys: Array<string>(5).fill(secret) }, /keys: 5 .* at most 4/],
+    ['only expired keys', { keys: [{ key: secret, notAfter: past }] }, /keys: the notAfter of/],
+    ['one expired key', { key: { key: secret, notAfter: past } }, /\.key: the notAfter of/],
     [
-      'only keys that are over',
-      { keys: [{ key: secret, notAfter: past }] },
-      /keys: the notAfter of/,
-    ],
-    ['one key that is over', { key: { key: secret, notAfter: past } }, /\.key: the notAfter of/],
-    [
-      'a signer that has no algorithm',
+      'a signer with an unknown algorithm',
       { keys: [{ ...signer, alg: 'x' }] },
       /keys\[0\]: the signer's/,
     ],
     [
-      'a provider of no ttl',
+      'a provider with an invalid ttl',
       { keys: new Provider('soon') },
       /keys: the provider's ttl must be a positive dur/,
     ],
     [
-      'two of them at an endpoint',
+      'a secret beside keys at an endpoint',
       { secret, endpoints: [{ id: 'a', url: 'https://a.example', secret, keys: [pair] }] },
       /^publisher\.endpoints\[0\]\.keys: cannot be combined with secret/,
     ],
     [
-      'a bad one at an endpoint',
+      'a weak secret at an endpoint',
       { secret, endpoints: [{ id: 'a', url: 'https://a.example', keys: [pair, 'weak'] }] },
       /^publisher\.endpoints\[0\]\.keys\[1\]: .* at least 32/,
     ],
-  ])('%s', (_, options, message) => {
+  ])('refuse %s', (_, options, message) => {
     expect(faultsOf(options)).toEqual([expect.stringMatching(message)]);
   });
 
   it.each<[string, object]>([
+    ['an expired key beside a valid one', { keys: [pair, { key: secret, notAfter: past }] }],
+    ['the kid of an expired key', { keys: [{ ...pair, notAfter: past }, { ...pair }] }],
     [
-      'a key that is over, beside one that is not',
-      { keys: [pair, { key: secret, notAfter: past }] },
+      'only keys that are not valid yet',
+      { keys: [{ ...pair, notBefore: new Date(clock.now() + 1) }] },
     ],
-    ['the kid of a key that is over', { keys: [{ ...pair, notAfter: past }, { ...pair }] }],
-    ['only keys to come', { keys: [{ ...pair, notBefore: new Date(clock.now() + 1) }] }],
-    ['four without kid', { keys: Array<string>(4).fill(secret) }],
-  ])('nothing for %s', (_, options) => {
+    ['four keys without a kid', { keys: Array<string>(4).fill(secret) }],
+  ])('accept %s', (_, options) => {
     expect(faultsOf(options)).toEqual([]);
   });
 });
 
-describe('the jwks is refused with', () => {
+describe('the option jwks', () => {
   const own = (more: object): object => ({
     id: 'a',
     url: 'https://a.example',
     ...more,
   });
   it.each<[string, object, RegExp]>([
-    ['a switch that is none', { key: pair, jwks: 'true' }, /^publisher\.jwks: must be true, or an/],
-    ['a path that is none', { key: pair, jwks: { path: 'keys' } }, /jwks\.path: must be a path of/],
+    [
+      'a string instead of a boolean',
+      { key: pair, jwks: 'true' },
+      /^publisher\.jwks: must be true, or an/,
+    ],
+    ['an invalid path', { key: pair, jwks: { path: 'keys' } }, /jwks\.path: must be a path of/],
     [
       'a path with a parameter',
       { key: pair, jwks: { path: '/:a' } },
       /jwks\.path: must be a path of/,
     ],
     [
-      'an age that is none',
+      'an invalid age',
       { key: pair, jwks: { maxAge: '-1s' } },
       /jwks\.maxAge: must be a positive duration/,
     ],
@@ -141,12 +145,12 @@ describe('the jwks is refused with', () => {
       /^publisher\.key: has no publicKey/,
     ],
     [
-      'a key without kid',
+      'a key without a kid',
       { keys: [pair, { alg: 'EdDSA', key: ed.privateKey }], jwks: true },
       /^publisher\.keys\[1\]: has no kid/,
     ],
     [
-      'a key without kid at an endpoint',
+      'a key without a kid at an endpoint',
       { key: pair, jwks: true, endpoints: [own({ key: { alg: 'ES256', key: ec.privateKey } })] },
       /^publisher\.endpoints\[0\]\.key: has no kid/,
     ],
@@ -159,7 +163,7 @@ describe('the jwks is refused with', () => {
       },
       /^publisher\.jwks: two different keys of the publisher have the same kid/,
     ],
-  ])('%s', (_, options, message) => {
+  ])('refuses %s', (_, options, message) => {
     expect(faultsOf(options)).toEqual([expect.stringMatching(message)]);
   });
 
@@ -168,7 +172,7 @@ describe('the jwks is refused with', () => {
     ['ES256', ec],
     ['RS256', rsa],
   ] as const)(
-    'the thumbprint of the key that has no kid: %s',
+    'suggests the thumbprint for a key without a kid: %s',
     async (alg, { privateKey, publicKey }) => {
       const [fault] = faultsOf({ key: { alg, key: privateKey }, jwks: true });
 
@@ -177,13 +181,13 @@ describe('the jwks is refused with', () => {
     },
   );
 
-  it('nothing for a key of another issuer without kid', () => {
+  it('accepts a key of another issuer without a kid', () => {
     const key = { alg: 'ES256', key: ec.privateKey };
 
     expect(faultsOf({ key: pair, jwks: true, endpoints: [own({ issuer: 'x', key })] })).toEqual([]);
   });
 
-  it('nothing when it is switched off', () => {
+  it('accepts any key if it is false', () => {
     expect(faultsOf({ secret, jwks: false })).toEqual([]);
   });
 });
