@@ -84,7 +84,8 @@ export class DeliveryLogReconciler implements OnApplicationBootstrap, BeforeAppl
     } catch (error) {
       const name = errorName(error);
       this.logger.debug(
-        () => `Delivery log: comparing it with the queue failed (${name}); retrying in a minute.`,
+        () =>
+          `The delivery log could not be compared with the queue (${name}); retrying in a minute.`,
       );
     }
     if (!this.stopped) this.sweepAt(this.clock.now() + SWEEP_INTERVAL);

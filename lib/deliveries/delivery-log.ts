@@ -1,6 +1,7 @@
 import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
 import type { FailureReason } from '../queue/failure-reason.js';
-import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
+import type { MaybePromise } from '../token/maybe-promise.js';
+import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
 
 /** One attempt, without its token and its payload. */
 export interface LoggedAttempt {
@@ -24,7 +25,7 @@ export type DeliveryStatus = 'pending' | 'delivered' | 'dead';
 /** A new state of a delivery, after an attempt or without one. */
 export interface DeliveryChange {
   /** Complete, so that a log that does not know the delivery can insert it. */
-  readonly delivery: WebhookDelivery;
+  readonly delivery: OutgoingDelivery;
   readonly status: DeliveryStatus;
   /** Attempts made so far in this round. */
   readonly attempts: number;
@@ -40,7 +41,7 @@ export interface DeliveryChange {
 
 /** A delivery in the log. */
 export interface LoggedDelivery {
-  readonly delivery: WebhookDelivery;
+  readonly delivery: OutgoingDelivery;
   readonly status: DeliveryStatus;
   readonly attempts: number;
   /** Epoch milliseconds; with `pending`. */
@@ -65,6 +66,8 @@ export interface DeliveryFilter {
   readonly until?: number | undefined;
   /** Pending, and due before this time, in epoch milliseconds. */
   readonly dueBefore?: number | undefined;
+  /** Not delivered. Health checks and metrics ask for these only, so that they stay fast in a large log. */
+  readonly unfinished?: true | undefined;
 }
 
 /** A page: at most `limit` deliveries after `after`. */
@@ -119,12 +122,12 @@ export abstract class DeliveryLog {
 
   /** Stores deliveries as pending; known ones stay unchanged. */
   abstract record(
-    deliveries: readonly EnqueuedDelivery[],
+    deliveries: readonly EnqueuedDelivery<OutgoingDelivery>[],
     options?: { readonly tx?: unknown },
-  ): Promise<void>;
+  ): MaybePromise<void>;
 
   /** Stores changes of deliveries. */
-  abstract change(changes: readonly DeliveryChange[]): Promise<void>;
+  abstract change(changes: readonly DeliveryChange[]): MaybePromise<void>;
 
   /** Finds a delivery; `undefined` if it is unknown. */
   abstract find(id: string): Promise<LoggedDelivery | undefined>;

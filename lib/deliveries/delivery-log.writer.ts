@@ -1,9 +1,12 @@
 import { type CancelWake, waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
 import { errorName, isWebhookError, WebhookStoreError } from '../errors/webhook.error.js';
+import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
 import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
 import type { MadeAttempt } from '../sending/attempt-result.js';
+import { isThenable } from '../token/maybe-promise.js';
 import { PublisherLog } from '../signing/publisher-log.js';
 import type { DeliveryChange, DeliveryLog, LoggedAttempt } from './delivery-log.js';
+import { MemoryDeliveryLog } from './memory-delivery.log.js';
 import type { DeliveryReport } from './webhook.deliverer.js';
 
 /** Milliseconds until a failed write is retried; doubled each time, up to the maximum. */
@@ -26,6 +29,7 @@ const MAX_WRITE_WAIT = 1_000;
 export class DeliveryLogWriter {
   private readonly buffer = new ChangeBuffer();
   private readonly outage = new LogOutage();
+  private isWriting = false;
   private writing: Promise<void> | undefined;
   /** Entries written or dropped so far, and entries of the current batch. */
   private completed = 0;
@@ -34,10 +38,15 @@ export class DeliveryLogWriter {
   private retryDelay = FIRST_RETRY;
   private cancelRetry: CancelWake | undefined;
 
+  /** A log that takes changes at once and without failing. A subclass may do neither. */
+  private readonly memory: MemoryDeliveryLog | undefined;
+
   constructor(
     private readonly log: DeliveryLog | undefined,
     private readonly clock: WebhookClock,
-  ) {}
+  ) {
+    if (log?.constructor === MemoryDeliveryLog) this.memory = log as MemoryDeliveryLog;
+  }
 
   /**
    * Records deliveries that the queue has accepted. With `tx`, a transactional log records them in it; another log learns of
@@ -45,29 +54,39 @@ export class DeliveryLogWriter {
    *
    * @throws {@link WebhookStoreError} only with `tx`, which then can only be rolled back
    */
-  async enqueued(deliveries: readonly EnqueuedDelivery[], tx?: unknown): Promise<void> {
+  enqueued(
+    deliveries: readonly EnqueuedDelivery<OutgoingDelivery>[],
+    tx?: unknown,
+  ): Promise<void> | undefined {
     const { log } = this;
-    if (log === undefined || deliveries.length === 0) return;
+    if (log === undefined || deliveries.length === 0) return undefined;
+    if (tx === undefined && this.memory !== undefined) {
+      void this.memory.record(deliveries);
+      return undefined;
+    }
     if (tx === undefined) {
       for (const enqueued of deliveries) this.buffer.add({ enqueued });
       this.write();
-      await this.writtenIfDurable();
-    } else if (log.transactional) {
-      await recordIn(tx, log, deliveries);
+      return this.writtenIfDurable();
     }
+    return log.transactional ? recordIn(tx, log, deliveries) : undefined;
   }
 
   /** Records the outcome of an attempt; to be awaited before the queue records it. */
-  async attempted(report: DeliveryReport): Promise<void> {
-    if (this.log === undefined) return;
+  attempted(report: DeliveryReport): Promise<void> | undefined {
+    if (this.log === undefined) return undefined;
     this.changed(changeOf(report, this.clock.now()));
     // Nothing is lost with a deferral: the queue repeats it.
-    if (report.outcome.type !== 'defer') await this.writtenIfDurable();
+    return report.outcome.type === 'defer' ? undefined : this.writtenIfDurable();
   }
 
   /** Records any other change of a delivery. */
   changed(change: DeliveryChange): void {
     if (this.log === undefined) return;
+    if (this.memory !== undefined) {
+      void this.memory.change([change]);
+      return;
+    }
     this.buffer.add({ change });
     this.write();
   }
@@ -95,29 +114,35 @@ export class DeliveryLogWriter {
       await waitUntil(this.clock, end, this.writing);
     }
     this.cancelRetry?.();
-    return this.buffer.size;
+    return this.inFlight + this.buffer.size;
   }
 
   /** What is only in memory would not survive a crash anyway. */
-  private async writtenIfDurable(): Promise<void> {
-    if (this.log?.durable !== true || this.writing === undefined) return;
-    await waitUntil(this.clock, this.clock.now() + MAX_WRITE_WAIT, this.flushed());
+  private writtenIfDurable(): Promise<void> | undefined {
+    if (this.log?.durable !== true || this.writing === undefined) return undefined;
+    return waitUntil(this.clock, this.clock.now() + MAX_WRITE_WAIT, this.flushed());
   }
 
   private write(): void {
-    if (this.writing !== undefined || this.cancelRetry !== undefined) return;
-    this.writing = this.writeAll();
+    const { log } = this;
+    if (log === undefined || this.isWriting || this.cancelRetry !== undefined) return;
+    this.isWriting = true;
+    const writing = this.writeAll(log);
+    // A log in memory has written it all by now.
+    if (this.isWriting) this.writing = writing;
   }
 
-  private async writeAll(): Promise<void> {
+  private async writeAll(log: DeliveryLog): Promise<void> {
     // Batches what the current turn of the event loop still adds.
-    await Promise.resolve();
+    if (log.durable) await Promise.resolve();
     while (this.buffer.size > 0) {
       const batch = this.buffer.take();
       this.inFlight = batch.entries.length;
       try {
-        if (batch.enqueued.length > 0) await this.log!.record(batch.enqueued);
-        if (batch.changes.length > 0) await this.log!.change(batch.changes);
+        const recorded = batch.enqueued.length > 0 && log.record(batch.enqueued);
+        if (isThenable(recorded)) await recorded;
+        const changed = batch.changes.length > 0 && log.change(batch.changes);
+        if (isThenable(changed)) await changed;
       } catch (error) {
         this.inFlight = 0;
         this.buffer.putBack(batch);
@@ -132,6 +157,7 @@ export class DeliveryLogWriter {
       this.release(this.inFlight + dropped);
     }
     // Cleared in the same turn that found the buffer empty, so that the next change starts a new write.
+    this.isWriting = false;
     this.writing = undefined;
     this.waiting = [];
   }
@@ -159,7 +185,7 @@ export class DeliveryLogWriter {
 async function recordIn(
   tx: unknown,
   log: DeliveryLog,
-  deliveries: readonly EnqueuedDelivery[],
+  deliveries: readonly EnqueuedDelivery<OutgoingDelivery>[],
 ): Promise<void> {
   try {
     await log.record(deliveries, { tx });
@@ -178,7 +204,11 @@ function changeOf(
   { delivery, attempt, outcome, made }: DeliveryReport,
   at: number,
 ): DeliveryChange {
-  const facts = { delivery, at, ...(made !== undefined && { made: loggedAttempt(made) }) };
+  if (outcome.type === 'delivered' && made !== undefined) {
+    // By far the most frequent change.
+    return { delivery, at, made: loggedAttempt(made), status: 'delivered', attempts: attempt };
+  }
+  const facts = made === undefined ? { delivery, at } : { delivery, at, made: loggedAttempt(made) };
   switch (outcome.type) {
     case 'delivered':
       return { ...facts, status: 'delivered', attempts: attempt };
@@ -192,7 +222,13 @@ function changeOf(
       };
     case 'defer':
       // A deferral is not an attempt, even if one was aborted.
-      return { ...facts, status: 'pending', attempts: attempt - 1, nextAttemptAt: outcome.at };
+      return {
+        ...facts,
+        status: 'pending',
+        attempts: attempt - 1,
+        nextAttemptAt: outcome.at,
+        ...(outcome.reason !== undefined && { reason: outcome.reason }),
+      };
     case 'dead':
       return { ...facts, status: 'dead', attempts: outcome.attempts, reason: outcome.reason };
   }
@@ -200,15 +236,16 @@ function changeOf(
 
 function loggedAttempt({ result, at, answer }: MadeAttempt): LoggedAttempt {
   const { attempt, method, durationMs, statusCode } = result;
-  return {
+  const logged: { -readonly [Name in keyof LoggedAttempt]: LoggedAttempt[Name] } = {
     attempt,
     at,
     method,
     durationMs,
-    ...(statusCode !== undefined && { statusCode }),
-    ...(result.outcome !== 'acknowledged' && { reason: result.reason }),
-    ...(answer !== undefined && { answer }),
   };
+  if (statusCode !== undefined) logged.statusCode = statusCode;
+  if (result.outcome !== 'acknowledged') logged.reason = result.reason;
+  if (answer !== undefined) logged.answer = answer;
+  return logged;
 }
 
 /** Entries of one write, at most. */
@@ -219,7 +256,7 @@ const MAX_BUFFERED_BYTES = 32 * 1024 * 1024;
 
 /** An enqueued delivery or a change that the log does not hold yet. */
 type PendingLogEntry = (
-  | { readonly enqueued: EnqueuedDelivery; readonly change?: undefined }
+  | { readonly enqueued: EnqueuedDelivery<OutgoingDelivery>; readonly change?: undefined }
   | { readonly enqueued?: undefined; readonly change: DeliveryChange }
 ) & {
   /** How many batches the log had accepted when it refused this entry alone. */
@@ -228,7 +265,7 @@ type PendingLogEntry = (
 
 interface LogBatch {
   readonly entries: readonly PendingLogEntry[];
-  readonly enqueued: readonly EnqueuedDelivery[];
+  readonly enqueued: readonly EnqueuedDelivery<OutgoingDelivery>[];
   readonly changes: readonly DeliveryChange[];
 }
 
@@ -252,7 +289,7 @@ class ChangeBuffer {
 
   take(): LogBatch {
     const entries = this.entries.splice(0, this.batchSize);
-    const enqueued: EnqueuedDelivery[] = [];
+    const enqueued: EnqueuedDelivery<OutgoingDelivery>[] = [];
     const changes: DeliveryChange[] = [];
     for (const entry of entries) {
       this.bytes -= payloadBytes(entry);

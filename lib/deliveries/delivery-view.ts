@@ -1,4 +1,4 @@
-import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
+import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
 import type { DeliveryCounts, LoggedAttempt, LoggedDelivery } from './delivery-log.js';
 import type {
   DeliveryStanding,
@@ -27,6 +27,11 @@ export function viewOf(logged: LoggedDelivery): WebhookDeliveryView {
     ...(nextAttemptAt !== undefined && { nextAttemptAt: new Date(nextAttemptAt) }),
     ...(reason !== undefined && { failureReason: reason }),
   };
+}
+
+/** The trace that the publish belonged to. */
+export function traceIdOf({ trace }: OutgoingDelivery): string | undefined {
+  return trace?.traceparent.split('-')[1];
 }
 
 export function attemptViewOf(made: LoggedAttempt): WebhookAttemptView {
@@ -60,6 +65,6 @@ export function statsOf(counts: readonly DeliveryCounts[], now: number): Webhook
 }
 
 /** The path and the query of a URL may hold credentials. */
-function originOf({ url }: WebhookDelivery): string | undefined {
+function originOf({ url }: OutgoingDelivery): string | undefined {
   return url !== undefined && URL.canParse(url) ? new URL(url).origin : undefined;
 }

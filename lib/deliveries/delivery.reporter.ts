@@ -1,10 +1,11 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { errorName } from '../errors/webhook.error.js';
-import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
+import type { OutgoingDelivery, ReceivedDelivery } from '../queue/webhook-delivery.interface.js';
 import type { DeliveryOutcome } from '../queue/webhook-queue.js';
 import type { AttemptResult } from '../sending/attempt-result.js';
 import type { EndpointDisabled } from '../sending/delivery-target.js';
 import { PublisherLog } from '../signing/publisher-log.js';
+import { deliveryEvents } from './delivery.channels.js';
 import type {
   WebhookDeliveryEvent,
   WebhookDeliveryEvents,
@@ -36,7 +37,7 @@ export class DeliveryReporter {
   }
 
   /** No attempt was made, and none will be. */
-  gaveUp(delivery: WebhookDelivery, outcome: Extract<DeliveryOutcome, { type: 'dead' }>): void {
+  gaveUp(delivery: OutgoingDelivery, outcome: Extract<DeliveryOutcome, { type: 'dead' }>): void {
     this.logDead(delivery, `endpoint "${delivery.endpointId}"`, outcome);
   }
 
@@ -63,7 +64,7 @@ export class DeliveryReporter {
   circuitChanged(
     change: 'opened' | 'closed',
     { label }: EndpointTarget,
-    delivery: WebhookDelivery,
+    delivery: OutgoingDelivery,
     result: AttemptResult,
   ): void {
     if (change === 'opened') {
@@ -77,7 +78,7 @@ export class DeliveryReporter {
   endpointDisabled(
     { label, stored }: EndpointTarget,
     { reason }: EndpointDisabled,
-    delivery: WebhookDelivery,
+    delivery: OutgoingDelivery,
     result: AttemptResult,
   ): void {
     const days = Math.floor(this.options.disableAfter / DAY);
@@ -92,13 +93,13 @@ export class DeliveryReporter {
   }
 
   /** Logs only the first failure of an outage. */
-  lookupFailed({ id }: WebhookDelivery, error: unknown): void {
+  lookupFailed({ id }: OutgoingDelivery, error: unknown): void {
     if (this.storeOutageLogged) return;
     this.storeOutageLogged = true;
     const name = errorName(error);
     this.logger.error(
       () =>
-        `Delivery ${id}: looking up its endpoint failed (${name}); retrying, as for all others until the endpoint store answers.`,
+        `Delivery ${id}: its endpoint could not be looked up (${name}); deliveries are retried until the endpoint store answers.`,
     );
   }
 
@@ -106,7 +107,7 @@ export class DeliveryReporter {
     this.storeOutageLogged = false;
   }
 
-  attemptFailed({ id }: WebhookDelivery, error: unknown): void {
+  attemptFailed({ id }: OutgoingDelivery, error: unknown): void {
     // The name only: the message may quote the token or the payload.
     const name = errorName(error);
     this.logger.error(
@@ -116,10 +117,10 @@ export class DeliveryReporter {
 
   listenerFailed({ delivery }: DeliveryReport, error: unknown): void {
     const name = errorName(error);
-    this.logger.error(() => `Delivery ${delivery.id}: a listener failed on its outcome (${name}).`);
+    this.logger.error(() => `Delivery ${delivery.id}: a listener of its outcome failed (${name}).`);
   }
 
-  queueShared({ id }: WebhookDelivery): void {
+  queueShared({ id }: ReceivedDelivery): void {
     this.logger.error(
       () =>
         `The publisher's queue holds the received event ${id}; give the queues of publisher and receiver different names.`,
@@ -127,7 +128,7 @@ export class DeliveryReporter {
   }
 
   private logDead(
-    { id, event }: WebhookDelivery,
+    { id, event }: OutgoingDelivery,
     label: string,
     { attempts, reason }: Extract<DeliveryOutcome, { type: 'dead' }>,
   ): void {
@@ -139,25 +140,27 @@ export class DeliveryReporter {
 
   private emit(
     type: WebhookDeliveryEventType,
-    { id, eventId, event, endpointId, tenant }: WebhookDelivery,
+    { id, eventId, event, endpointId, tenant }: OutgoingDelivery,
     facts: Pick<WebhookDeliveryEvent, 'attempts' | 'reason' | 'nextAttemptAt'> & {
       readonly result: AttemptResult | undefined;
     },
   ): void {
-    if (!this.events.hasSubscribers) return;
+    if (!this.events.hasSubscribers && !deliveryEvents.hasSubscribers) return;
     const { result, ...others } = facts;
+    const emitted: WebhookDeliveryEvent = {
+      type,
+      at: new Date(this.options.clock.now()),
+      deliveryId: id,
+      eventId,
+      event,
+      ...(endpointId !== undefined && { endpointId }),
+      ...(tenant !== undefined && { tenant }),
+      ...(result?.statusCode !== undefined && { statusCode: result.statusCode }),
+      ...others,
+    };
+    deliveryEvents.publish(emitted);
     try {
-      this.events.emit({
-        type,
-        at: new Date(this.options.clock.now()),
-        deliveryId: id,
-        eventId,
-        event,
-        ...(endpointId !== undefined && { endpointId }),
-        ...(tenant !== undefined && { tenant }),
-        ...(result?.statusCode !== undefined && { statusCode: result.statusCode }),
-        ...others,
-      });
+      this.events.emit(emitted);
     } catch {
       // rxjs reports errors of subscribers asynchronously.
     }

@@ -1,8 +1,9 @@
 import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
 import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
+import type { MaybePromise } from '../token/maybe-promise.js';
 import type { FailureReason } from '../queue/failure-reason.js';
-import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
+import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
 import {
   type DeliveryChange,
   type DeliveryCounts,
@@ -16,7 +17,7 @@ import {
 
 /** The members of a stored delivery that filters and counts read. */
 interface FilterFacts {
-  readonly delivery: WebhookDelivery;
+  readonly delivery: OutgoingDelivery;
   readonly status: DeliveryStatus;
   readonly nextAttemptAt?: number | undefined;
 }
@@ -32,6 +33,7 @@ function matchesFilter(
     matchesMember(filter.eventId, delivery.eventId) &&
     matchesMember(filter.event, delivery.event) &&
     matchesMember(filter.status, status) &&
+    (filter.unfinished === undefined || status !== 'delivered') &&
     delivery.createdAt >= since &&
     delivery.createdAt < until &&
     (dueBefore === undefined || (status === 'pending' && nextAttemptAt < dueBefore))
@@ -44,8 +46,8 @@ function matchesMember(wanted: string | undefined, value: string | undefined): b
 
 /** Orders by `createdAt`, then by id, both descending. */
 function newestFirst(
-  a: Pick<WebhookDelivery, 'createdAt' | 'id'>,
-  b: Pick<WebhookDelivery, 'createdAt' | 'id'>,
+  a: Pick<OutgoingDelivery, 'createdAt' | 'id'>,
+  b: Pick<OutgoingDelivery, 'createdAt' | 'id'>,
 ): number {
   if (a.createdAt !== b.createdAt) return b.createdAt - a.createdAt;
   if (a.id === b.id) return 0;
@@ -53,7 +55,7 @@ function newestFirst(
 }
 
 function isAfter(
-  delivery: Pick<WebhookDelivery, 'createdAt' | 'id'>,
+  delivery: Pick<OutgoingDelivery, 'createdAt' | 'id'>,
   after: DeliveryPageRequest['after'],
 ): boolean {
   return after === undefined || newestFirst(after, delivery) < 0;
@@ -97,10 +99,10 @@ class StoredDelivery {
   private attempts = 0;
   private reason: FailureReason | undefined;
   private updatedAt: number;
-  private made: LoggedAttempt[] = [];
+  private made: LoggedAttempt[] | undefined;
 
   constructor(
-    readonly delivery: WebhookDelivery,
+    readonly delivery: OutgoingDelivery,
     notBefore: number,
   ) {
     this.bytes = delivery.payload.bytes?.byteLength ?? 0;
@@ -139,13 +141,15 @@ class StoredDelivery {
   }
 
   attemptsMade(): readonly LoggedAttempt[] {
-    return this.made.toSorted((a, b) => a.at - b.at || a.attempt - b.attempt);
+    return (this.made ?? []).toSorted((a, b) => a.at - b.at || a.attempt - b.attempt);
   }
 
   private addAttempt(made: LoggedAttempt): void {
-    if (this.made.some(({ attempt, at }) => attempt === made.attempt && at === made.at)) return;
-    this.made.push(made);
+    if (this.made?.some(({ attempt, at }) => attempt === made.attempt && at === made.at)) return;
     this.bytes += answerBytes(made);
+    // Most deliveries have one attempt, and an empty array gets memory for 17.
+    if (this.made === undefined) this.made = [made];
+    else this.made.push(made);
     if (this.made.length > MAX_ATTEMPTS) this.bytes -= answerBytes(this.made.shift()!);
   }
 }
@@ -189,7 +193,7 @@ export class MemoryDeliveryLog extends DeliveryLog {
   };
   private heldBytes = 0;
 
-  /** @throws {@link WebhookConfigurationError} for a limit that is not a positive integer */
+  /** @throws {@link WebhookConfigurationError} for a limit that is not a positive whole number */
   constructor(options: MemoryDeliveryLogOptions = {}) {
     super();
     const { maxFinished = 1_000, maxPending = 10_000, maxBytes = 16 * 1024 * 1024 } = options;
@@ -197,7 +201,7 @@ export class MemoryDeliveryLog extends DeliveryLog {
     for (const [name, bound] of Object.entries({ maxFinished, maxPending, maxBytes })) {
       const isLimit = Number.isSafeInteger(bound) && bound > 0;
       const isNone = name === 'maxPending' && bound === Infinity;
-      faults.require(isLimit || isNone, name, 'must be a positive integer');
+      faults.require(isLimit || isNone, name, 'must be a positive whole number');
     }
     if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
     this.maxFinished = maxFinished;
@@ -205,14 +209,14 @@ export class MemoryDeliveryLog extends DeliveryLog {
     this.maxBytes = maxBytes;
   }
 
-  override async record(deliveries: readonly EnqueuedDelivery[]): Promise<void> {
+  override record(deliveries: readonly EnqueuedDelivery<OutgoingDelivery>[]): MaybePromise<void> {
     for (const { delivery, notBefore } of deliveries) {
       if (!this.known.has(delivery.id)) this.add(new StoredDelivery(delivery, notBefore));
     }
     this.shrink();
   }
 
-  override async change(changes: readonly DeliveryChange[]): Promise<void> {
+  override change(changes: readonly DeliveryChange[]): MaybePromise<void> {
     for (const change of changes) {
       const known = this.known.get(change.delivery.id);
       if (known === undefined) this.add(StoredDelivery.of(change));
@@ -288,6 +292,12 @@ export class MemoryDeliveryLog extends DeliveryLog {
 
   private shrink(): void {
     const { delivered, dead, pending } = this.byStatus;
+    const isWithinLimits =
+      delivered.size <= this.maxFinished &&
+      dead.size <= this.maxFinished &&
+      pending.size <= this.maxPending &&
+      this.heldBytes <= this.maxBytes;
+    if (isWithinLimits) return;
     this.evictOldest(delivered, () => delivered.size > this.maxFinished);
     this.evictOldest(dead, () => dead.size > this.maxFinished);
     this.evictOldest(pending, () => pending.size > this.maxPending);

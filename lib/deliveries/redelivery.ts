@@ -1,9 +1,14 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { deliveryId } from '../queue/delivery-id.js';
 import type { WebhookQueue, KnownDelivery } from '../queue/webhook-queue.js';
-import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
+import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
 import type { DeliveryLogWriter } from './delivery-log.writer.js';
-import type { DeliveryLog, DeliveryStatus, LoggedDelivery } from './delivery-log.js';
+import type {
+  DeliveryLog,
+  DeliveryPageRequest,
+  DeliveryStatus,
+  LoggedDelivery,
+} from './delivery-log.js';
 import type { NotRedeliveredReason, RedeliveredDelivery } from './webhook-deliveries.interface.js';
 
 interface RedeliveryOptions {
@@ -112,7 +117,7 @@ export class Redelivery {
     }
   }
 
-  private async enqueue(delivery: WebhookDelivery, id: string): Promise<RedeliveredDelivery> {
+  private async enqueue(delivery: OutgoingDelivery, id: string): Promise<RedeliveredDelivery> {
     const item = { delivery, notBefore: this.clock.now() };
     const [receipt] = await this.queue.enqueue([item]);
     if (receipt?.status === 'recorded') {
@@ -140,6 +145,35 @@ export class Redelivery {
   }
 }
 
+/** Deliveries that are listed, and made due, at once. */
+const PAGE = 500;
+
+/** Makes the deliveries due that waited because their endpoint was paused, the oldest first. */
+export async function attemptPaused(
+  endpointId: string,
+  log: DeliveryLog,
+  queue: WebhookQueue,
+): Promise<void> {
+  const ids: string[] = [];
+  for (let after: DeliveryPageRequest['after']; ;) {
+    const filter = { endpointId, status: 'pending' } as const;
+    const page = await log.list(filter, { limit: PAGE, ...(after && { after }) });
+    const paused = page.filter(({ reason }) => reason === 'endpoint_paused');
+    ids.push(...paused.map(({ delivery }) => delivery.id));
+    if (page.length < PAGE) break;
+    after = page.at(-1)!.delivery;
+  }
+  ids.reverse();
+  for (let start = 0; start < ids.length; start += PAGE) {
+    const receipts = await queue.find(ids.slice(start, start + PAGE));
+    // The log may be behind: a delivery that is dead by now must not get another round.
+    const pending = receipts.flatMap((receipt) =>
+      receipt?.status === 'pending' ? [receipt.id] : [],
+    );
+    if (pending.length > 0) await queue.redeliver(pending);
+  }
+}
+
 /** `lost`: pending in the log and unknown to the queue, which lost it with a process. It can be sent as it is. */
 type DeliveryState = DeliveryStatus | 'lost';
 
@@ -160,6 +194,6 @@ function reasonAgainst(
   return status === 'delivered' && logged.status !== 'delivered' ? 'delivered' : undefined;
 }
 
-function roundOf(delivery: WebhookDelivery, round: number): WebhookDelivery {
+function roundOf(delivery: OutgoingDelivery, round: number): OutgoingDelivery {
   return { ...delivery, round, id: deliveryId({ ...delivery, round }) };
 }

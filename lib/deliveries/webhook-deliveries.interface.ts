@@ -78,6 +78,8 @@ export interface WebhookAttemptView {
 /** A delivery with its attempts, oldest first. */
 export interface WebhookDeliveryDetails extends WebhookDeliveryView {
   readonly attempts: readonly WebhookAttemptView[];
+  /** The trace of the publish, 32 hexadecimal digits; absent without tracing. */
+  readonly traceId?: string;
 }
 
 /** A page of deliveries, newest first. */

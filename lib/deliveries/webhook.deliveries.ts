@@ -19,7 +19,7 @@ import {
   readRedeliveryFilter,
   readScope,
 } from './delivery-query.js';
-import { attemptViewOf, statsOf, viewOf } from './delivery-view.js';
+import { attemptViewOf, statsOf, traceIdOf, viewOf } from './delivery-view.js';
 import type { DeliveryLogWriter } from './delivery-log.writer.js';
 import { Redelivery } from './redelivery.js';
 import type {
@@ -86,7 +86,12 @@ export class WebhookDeliveries {
     const logged = await this.find(id, readScope(scope, 'scope'));
     if (logged === undefined) return undefined;
     const attempts = await (await this.readyLog()).attempts(id);
-    return { ...viewOf(logged), attempts: attempts.map(attemptViewOf) };
+    const traceId = traceIdOf(logged.delivery);
+    return {
+      ...viewOf(logged),
+      attempts: attempts.map(attemptViewOf),
+      ...(traceId !== undefined && { traceId }),
+    };
   }
 
   /**

@@ -72,8 +72,8 @@ export class CurrentTransaction implements OnApplicationBootstrap {
     if (active.length === 0) return undefined;
     throw new WebhookDeliveryError(
       'unsupported_option',
-      'A transaction of @nestjs-cls/transactional is open, and there are several connections: name the one whose database the queue ' +
-        'is in as publisher.transactionHost, or give the call its tx, or tx: false.',
+      'A transaction of @nestjs-cls/transactional is open, and several connections are registered: set publisher.transactionHost ' +
+        "to the one of the queue's database, or pass tx, or tx: false, to the call.",
     );
   }
 

@@ -1,41 +1,62 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { DeliveryReport } from '../deliveries/webhook.deliverer.js';
-import { WebhookStoreError } from '../errors/webhook.error.js';
-import type { WebhookQueue, DeliveryReceipt } from '../queue/webhook-queue.js';
+import { isWebhookError, WebhookStoreError } from '../errors/webhook.error.js';
+import type { WebhookReceipt } from '../token/webhook-receipt.js';
+import type { DeliveryOutcome, DeliveryReceipt, WebhookQueue } from '../queue/webhook-queue.js';
 import { RecentEntries } from '../queue/recent-entries.js';
-import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
-import type { SendResult } from './publish-options.js';
+import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
+import type { DeliveryTarget } from '../sending/delivery-target.js';
+import { type DeliveryRecorder, isKnown, requireSameContent } from './delivery-recorder.js';
+import { type PublishOptions, readDelay, type SendResult } from './publish-options.js';
+
+const STATUS = {
+  delivered: 'delivered',
+  dead: 'failed',
+  retry: 'scheduled',
+  defer: 'scheduled',
+} as const satisfies Record<DeliveryOutcome['type'], SendResult['status']>;
 
 /** The result of `send` after the first run of its delivery. */
-export function resultOfReport({ delivery, outcome, result, made }: DeliveryReport): SendResult {
-  const facts = {
-    id: delivery.eventId,
-    durationMs: result?.durationMs ?? 0,
-    ...(result?.statusCode !== undefined && { statusCode: result.statusCode }),
-    ...(made?.receipt !== undefined && { receipt: made.receipt() }),
-  };
-  const attempts = result?.attempt ?? 0;
-  switch (outcome.type) {
-    case 'delivered':
-      return { ...facts, attempts, status: 'delivered' };
-    case 'dead':
-      return {
-        ...facts,
-        attempts: outcome.attempts,
-        status: 'failed',
-        failureReason: outcome.reason,
-      };
-    case 'retry':
-      return {
-        ...facts,
-        attempts,
-        status: 'scheduled',
-        nextAttemptAt: new Date(outcome.at),
-        failureReason: outcome.reason,
-      };
-    case 'defer':
-      return { ...facts, attempts, status: 'scheduled', nextAttemptAt: new Date(outcome.at) };
+function resultOfReport({ delivery, outcome, result, made }: DeliveryReport): SendResult {
+  const sent: { -readonly [Name in keyof SendResult]: SendResult[Name] } = new FirstResult(
+    delivery.eventId,
+    STATUS[outcome.type],
+    outcome.type === 'dead' ? outcome.attempts : (result?.attempt ?? 0),
+    result?.durationMs ?? 0,
+    made?.receipt,
+  );
+  if (result?.statusCode !== undefined) sent.statusCode = result.statusCode;
+  if ('at' in outcome) sent.nextAttemptAt = new Date(outcome.at);
+  if ('reason' in outcome) sent.failureReason = outcome.reason;
+  return sent;
+}
+
+/**
+ * Reads the token only for a caller that wants the receipt: that takes longer than to sign (benchmark `send`). All results share
+ * one getter; with a getter of its own, V8 would make a dictionary of each.
+ */
+class FirstResult implements SendResult {
+  declare readonly receipt: WebhookReceipt;
+  readonly #makeReceipt: (() => WebhookReceipt) | undefined;
+  #receipt: WebhookReceipt | undefined;
+
+  constructor(
+    readonly id: string,
+    readonly status: SendResult['status'],
+    readonly attempts: number,
+    readonly durationMs: number,
+    makeReceipt: (() => WebhookReceipt) | undefined,
+  ) {
+    this.#makeReceipt = makeReceipt;
+    if (makeReceipt !== undefined) Object.defineProperty(this, 'receipt', FirstResult.#lazy);
   }
+
+  static readonly #lazy: PropertyDescriptor = {
+    enumerable: true,
+    get(this: FirstResult): WebhookReceipt | undefined {
+      return (this.#receipt ??= this.#makeReceipt?.());
+    },
+  };
 }
 
 /**
@@ -43,7 +64,7 @@ export function resultOfReport({ delivery, outcome, result, made }: DeliveryRepo
  *
  * @returns `undefined` if its first attempt has not been made yet
  */
-export function resultOfReceipt(id: string, receipt: DeliveryReceipt): SendResult | undefined {
+function resultOfReceipt(id: string, receipt: DeliveryReceipt): SendResult | undefined {
   switch (receipt.status) {
     case 'recorded':
       return undefined;
@@ -82,40 +103,173 @@ const FIRST_WAIT = 100;
 const LONGEST_WAIT = 2_000;
 /** A delivery that is delayed for longer waits for its destination, not for a free slot. */
 const PUT_OFF = 5_000;
+/** Results for ids that callers chose, which are kept so that a repeated `send` returns the same one. */
+const MAX_REMEMBERED = 1_000;
+
+/** The first attempt at a delivery, to come or remembered. */
+interface FirstAttempt {
+  readonly contentDigest: string | undefined;
+  readonly result: Promise<SendResult>;
+}
+
+/** An attempt that a caller waits for. */
+interface ExpectedAttempt extends FirstAttempt {
+  /** Whether the caller chose the id: a random one is not used again. */
+  readonly isRepeatable: boolean;
+  readonly resolve: (result: SendResult) => void;
+  readonly reject: (error: Error) => void;
+}
 
 /**
- * Polls a shared queue for the outcome of first attempts, which another process may make: only that process
- * gets the report.
+ * Emptied when its attempt ends. A Map holds on to what it contained when it last grew, until a full garbage collection: without
+ * the slot, to the request and the result of every attempt (benchmark `send`).
  */
-export class SharedAttempts {
+interface ExpectedSlot {
+  attempt: ExpectedAttempt | undefined;
+}
+
+/** Records single deliveries and waits for their first attempts, for `send`; remembers the latest results. */
+export class FirstAttempts {
+  private readonly expected = new Map<string, ExpectedSlot>();
+  private readonly settled = new RecentEntries<FirstAttempt>(MAX_REMEMBERED);
+
   constructor(
+    private readonly recorder: DeliveryRecorder,
     private readonly queue: WebhookQueue,
-    private readonly firstAttempts: FirstAttempts,
     private readonly clock: WebhookClock,
   ) {}
 
-  /** Starts to poll for a recorded delivery. Does nothing once its attempt was reported here. */
-  watch(delivery: WebhookDelivery, notBefore: number, wait = FIRST_WAIT): void {
-    if (!this.queue.shared || !this.firstAttempts.awaits(delivery.id)) return;
+  /**
+   * Joins the first attempt of a concurrent or recent call with the same id; starts its own if there is none, or if that call is
+   * aborted.
+   */
+  make(
+    delivery: OutgoingDelivery,
+    target: DeliveryTarget,
+    options: PublishOptions,
+  ): Promise<SendResult> {
+    const joined = this.expected.get(delivery.id)?.attempt ?? this.settled.get(delivery.id);
+    return joined === undefined
+      ? this.start(delivery, target, options)
+      : this.join(joined, delivery, target, options);
+  }
+
+  private async join(
+    joined: FirstAttempt,
+    delivery: OutgoingDelivery,
+    target: DeliveryTarget,
+    options: PublishOptions,
+  ): Promise<SendResult> {
+    requireSameContent(delivery, joined);
+    try {
+      return { ...(await joined.result), duplicate: true };
+    } catch (error) {
+      if (!isWebhookError(error, 'aborted')) throw error;
+      return this.make(delivery, target, options);
+    }
+  }
+
+  /** Resolves the call that waits for a delivery's first run, if there is one. */
+  report(report: DeliveryReport): void {
+    const { id } = report.delivery;
+    if (this.expected.has(id)) this.settle(id, resultOfReport(report));
+  }
+
+  /** Rejects all that wait. */
+  failAll(makeError: () => Error): void {
+    for (const id of this.expected.keys()) this.fail(id, makeError());
+  }
+
+  private async start(
+    delivery: OutgoingDelivery,
+    target: DeliveryTarget,
+    options: PublishOptions,
+  ): Promise<SendResult> {
+    // Before it is recorded: the attempt may end at any time after.
+    const result = this.expect(delivery, options.id !== undefined);
+    let isDuplicate = false;
+    try {
+      const [receipt] = await this.recorder.record(delivery, [delivery], [target], options);
+      isDuplicate = receipt !== undefined && isKnown(receipt);
+      const notBefore = this.clock.now() + readDelay(options.delay);
+      const known = receipt && this.resultOf(delivery, receipt, notBefore);
+      if (known !== undefined) this.settle(delivery.id, known);
+      if (this.queue.shared) this.poll(delivery, notBefore);
+    } catch (error) {
+      this.fail(delivery.id, error as Error);
+    }
+    return isDuplicate ? { ...(await result), duplicate: true } : result;
+  }
+
+  private expect(
+    { id, contentDigest }: OutgoingDelivery,
+    isRepeatable: boolean,
+  ): Promise<SendResult> {
+    let resolve!: ExpectedAttempt['resolve'];
+    let reject!: ExpectedAttempt['reject'];
+    const result = new Promise<SendResult>((onResult, onError) => {
+      resolve = onResult;
+      reject = onError;
+    });
+    // The caller may have stopped waiting by the time it is rejected.
+    result.catch(() => {});
+    this.expected.set(id, { attempt: { contentDigest, isRepeatable, result, resolve, reject } });
+    return result;
+  }
+
+  private settle(id: string, sent: SendResult): void {
+    const attempt = this.take(id);
+    if (attempt === undefined) return;
+    attempt.resolve(sent);
+    const { contentDigest, isRepeatable, result } = attempt;
+    if (isRepeatable) this.settled.set(id, { contentDigest, result });
+  }
+
+  private fail(id: string, error: Error): void {
+    this.take(id)?.reject(error);
+  }
+
+  private take(id: string): ExpectedAttempt | undefined {
+    const slot = this.expected.get(id);
+    if (slot === undefined) return undefined;
+    const { attempt } = slot;
+    this.expected.delete(id);
+    slot.attempt = undefined;
+    return attempt;
+  }
+
+  /** Polls a shared queue for the outcome: another process may make the attempt, and only that process gets the report. */
+  private poll(delivery: OutgoingDelivery, notBefore: number, wait = FIRST_WAIT): void {
+    if (!this.expected.has(delivery.id)) return;
     this.clock.wakeAt(this.clock.now() + wait, () => {
       void this.ask(delivery, notBefore).finally(() =>
-        this.watch(delivery, notBefore, Math.min(wait * 2, LONGEST_WAIT)),
+        this.poll(delivery, notBefore, Math.min(wait * 2, LONGEST_WAIT)),
       );
     });
   }
 
-  private async ask({ id, eventId }: WebhookDelivery, notBefore: number): Promise<void> {
-    if (!this.firstAttempts.awaits(id)) return;
+  private async ask(delivery: OutgoingDelivery, notBefore: number): Promise<void> {
+    const { id } = delivery;
+    if (!this.expected.has(id)) return;
     // An unavailable queue is polled again, as long as a caller waits.
     const found = await this.find(id);
     if (found === undefined) return;
     const [receipt] = found;
-    if (receipt === undefined) return this.firstAttempts.fail(id, forgotten());
-    const putOff =
+    if (receipt === undefined) return this.fail(id, forgotten());
+    const result = this.resultOf(delivery, receipt, notBefore);
+    if (result !== undefined) this.settle(id, result);
+  }
+
+  /** @returns `undefined` if the first attempt is to be awaited */
+  private resultOf(
+    { eventId }: OutgoingDelivery,
+    receipt: DeliveryReceipt,
+    notBefore: number,
+  ): SendResult | undefined {
+    const isPutOff =
       receipt.status === 'pending' &&
       receipt.nextAttemptAt > Math.max(notBefore, this.clock.now()) + PUT_OFF;
-    const result = putOff ? resultOfWait(eventId, receipt) : resultOfReceipt(eventId, receipt);
-    if (result !== undefined) this.firstAttempts.settle(id, () => result);
+    return isPutOff ? resultOfWait(eventId, receipt) : resultOfReceipt(eventId, receipt);
   }
 
   /** @returns `undefined` if the queue is unavailable */
@@ -133,67 +287,4 @@ function forgotten(): WebhookStoreError {
     'store_unavailable',
     'The delivery was recorded, but the queue no longer knows it, so its outcome is unknown.',
   );
-}
-
-/** Results that are kept, so that a repeated `send` returns the same one. */
-const MAX_REMEMBERED = 1_000;
-
-/** The first attempt at a delivery, to come or remembered. */
-interface FirstAttempt {
-  readonly contentDigest: string | undefined;
-  readonly result: Promise<SendResult>;
-}
-
-interface Expectation extends FirstAttempt {
-  readonly resolve: (result: SendResult) => void;
-  readonly reject: (error: Error) => void;
-}
-
-/** The first attempts that calls of `send` wait for, and the latest results. */
-export class FirstAttempts {
-  private readonly expected = new Map<string, Expectation>();
-  private readonly settled = new RecentEntries<FirstAttempt>(MAX_REMEMBERED);
-
-  /** @returns `undefined` unless a call of `send` waits for this delivery, or waited lately */
-  find(deliveryId: string): FirstAttempt | undefined {
-    return this.expected.get(deliveryId) ?? this.settled.get(deliveryId);
-  }
-
-  /** Starts to wait. Call it before the delivery is recorded: its attempt may end at any time after. */
-  expect({ id, contentDigest }: WebhookDelivery): Promise<SendResult> {
-    let resolve!: Expectation['resolve'];
-    let reject!: Expectation['reject'];
-    const result = new Promise<SendResult>((onResult, onError) => {
-      resolve = onResult;
-      reject = onError;
-    });
-    // The caller may have stopped waiting by the time it is rejected.
-    result.catch(() => {});
-    this.expected.set(id, { contentDigest, result, resolve, reject });
-    return result;
-  }
-
-  /** Whether a call of `send` still waits for it. */
-  awaits(deliveryId: string): boolean {
-    return this.expected.has(deliveryId);
-  }
-
-  settle(deliveryId: string, makeResult: () => SendResult): void {
-    const expectation = this.expected.get(deliveryId);
-    if (expectation === undefined) return;
-    this.expected.delete(deliveryId);
-    expectation.resolve(makeResult());
-    const { contentDigest, result } = expectation;
-    this.settled.set(deliveryId, { contentDigest, result });
-  }
-
-  fail(deliveryId: string, error: Error): void {
-    this.expected.get(deliveryId)?.reject(error);
-    this.expected.delete(deliveryId);
-  }
-
-  failAll(makeError: () => Error): void {
-    for (const { reject } of this.expected.values()) reject(makeError());
-    this.expected.clear();
-  }
 }

@@ -139,7 +139,7 @@ export function readArguments(
 export function readDelay(delay: PublishOptions['delay']): number {
   const ms = parseDuration(delay ?? 0);
   if (ms === undefined) {
-    throw invalid('delay', "must be a duration: milliseconds, or a text like '15s' or '24h'");
+    throw invalid('delay', "must be a duration: milliseconds, or a string such as '15s' or '24h'");
   }
   return ms;
 }

@@ -10,6 +10,7 @@ import {
   resolveEndpoints,
   type ResolvedEndpointOptions,
 } from '../endpoints/endpoint-options.js';
+import type { WebhookEventCatalog } from '../events/event-catalog.js';
 import type { ConfigurationFault } from '../errors/webhook.error.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
 import { checkShape, isOptions, type OptionShape } from '../options/option-shape.js';
@@ -103,6 +104,7 @@ const TLS: OptionShape<EgressTlsOptions> = {
 /** Facts about the process. */
 interface PublisherOptionsContext {
   readonly clock: WebhookClock;
+  readonly events?: WebhookEventCatalog | undefined;
   /** In production, the queue must be set explicitly. */
   readonly production: boolean;
 }
@@ -115,7 +117,7 @@ type PublisherOptionsResolution =
 /** Checks and fills the publisher's options; returns all faults with their remedies instead of throwing. */
 export function resolvePublisherOptions(
   given: WebhookPublisherOptions,
-  { clock, production }: PublisherOptionsContext,
+  { clock, events, production }: PublisherOptionsContext,
 ): PublisherOptionsResolution {
   const faults = new ConfigurationFaults('publisher');
   // A required option that is missing is a fault where it is used.
@@ -125,7 +127,7 @@ export function resolvePublisherOptions(
   faults.require(
     Number.isInteger(maxHeadBytes) && maxHeadBytes > 0,
     'maxHeadBytes',
-    'must be a whole number of bytes above 0',
+    'must be a positive whole number of bytes',
   );
   const signing = new SigningResolver({
     issuer: options.issuer,
@@ -133,7 +135,7 @@ export function resolvePublisherOptions(
     clock,
     isPublished: isServed(options.jwks),
   });
-  const context = { publisher: options, signing, egress };
+  const context = { publisher: options, signing, egress, events };
   const defaults = resolveDefaults(options, signing, faults);
   const endpoints = resolveEndpoints(options.endpoints ?? [], context, defaults, faults);
   const store = resolveEndpointStore(options, faults);
@@ -180,6 +182,7 @@ export function resolvePublisherOptions(
       retry,
       disableAfter,
       egress,
+      events,
       tls: options.tls && unprinted({ ...options.tls }, '[tls]'),
       transport,
       clock,

@@ -11,6 +11,7 @@ import {
   UNCONFIGURED_ENDPOINTS,
   UNCONFIGURED_PUBLISHER,
 } from './unconfigured.publisher.js';
+import { attemptPaused } from '../deliveries/redelivery.js';
 import { WebhookDeliveries } from '../deliveries/webhook.deliveries.js';
 import { JwksRoute } from '../signing/jwks.route.js';
 import { WebhookJwks } from '../signing/webhook.jwks.js';
@@ -45,6 +46,7 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
     WebhookDeliverer,
     (
       options,
+      queue: WebhookQueue,
       endpoints: EndpointRegistry,
       sender: WebhookSender,
       logWriter: DeliveryLogWriter,
@@ -52,12 +54,13 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
     ) =>
       new WebhookDeliverer(
         options,
+        queue,
         endpoints,
         sender,
         logWriter,
         new DeliveryReporter(events, options),
       ),
-    [EndpointRegistry, WebhookSender, DeliveryLogWriter, WebhookDeliveryEvents],
+    [WebhookQueue, EndpointRegistry, WebhookSender, DeliveryLogWriter, WebhookDeliveryEvents],
   ),
   whenConfigured(
     CurrentTransaction,
@@ -131,12 +134,25 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
       options: ResolvedPublisherOptions | undefined,
       endpoints: EndpointRegistry,
       sender: WebhookSender,
+      queue: WebhookQueue,
+      logWriter: DeliveryLogWriter,
     ) =>
       options === undefined
         ? UNCONFIGURED_ENDPOINTS
-        : new WebhookEndpoints(options, endpoints, sender),
+        : new WebhookEndpoints(options, endpoints, sender, async (id) => {
+            const { deliveryLog } = options;
+            await logWriter.flushed();
+            if (deliveryLog !== undefined) await attemptPaused(id, deliveryLog, queue);
+          }),
     // The keys are awaited: an endpoint may be tested as soon as it is created.
-    inject: [PUBLISHER_OPTIONS, EndpointRegistry, WebhookSender, SIGNING_KEYS],
+    inject: [
+      PUBLISHER_OPTIONS,
+      EndpointRegistry,
+      WebhookSender,
+      WebhookQueue,
+      DeliveryLogWriter,
+      SIGNING_KEYS,
+    ],
   },
   {
     provide: WebhookDeliveries,

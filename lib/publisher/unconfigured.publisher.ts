@@ -37,7 +37,10 @@ export const UNCONFIGURED_ENDPOINTS = unconfigured<WebhookEndpoints>({
   delete: true,
   disable: true,
   enable: true,
+  pause: true,
+  resume: true,
   rotateKey: true,
+  circuit: true,
   test: true,
   reseal: true,
 });

@@ -18,6 +18,7 @@ const STATUSES: Readonly<Record<string, HttpStatus>> = {
   invalid_data: HttpStatus.BAD_REQUEST,
   invalid_option: HttpStatus.BAD_REQUEST,
   destination_blocked: HttpStatus.BAD_REQUEST,
+  unknown_event: HttpStatus.BAD_REQUEST,
   unknown_endpoint: HttpStatus.NOT_FOUND,
   unknown_delivery: HttpStatus.NOT_FOUND,
   id_conflict: HttpStatus.CONFLICT,

@@ -1,30 +1,28 @@
-import { AsyncResource } from 'node:async_hooks';
 import {
   Logger,
   type BeforeApplicationShutdown,
   type OnApplicationBootstrap,
 } from '@nestjs/common';
+import { constraintsOf, type WebhookEventCatalog } from '../events/event-catalog.js';
 import { WebhookDeliveryError, isWebhookError } from '../errors/webhook.error.js';
+import { after, type MaybePromise } from '../token/maybe-promise.js';
 import { isEventName } from '../token/event-name.js';
 import type { WebhookEventName } from '../token/webhook-event-map.js';
-import type {
-  DeliveryReceipt,
-  EnqueuedDelivery,
-  KnownDelivery,
-  WebhookQueue,
-} from '../queue/webhook-queue.js';
+import type { WebhookQueue } from '../queue/webhook-queue.js';
 import { cannotJoin, type CurrentTransaction } from './current-transaction.js';
 import type { DeliveryLogWriter } from '../deliveries/delivery-log.writer.js';
 import type { DeliveryTarget } from '../sending/delivery-target.js';
 import { looksLikeUrl } from '../endpoints/endpoint-store.js';
 import type { EndpointRegistry } from '../endpoints/endpoint.registry.js';
-import { deliveryTo, draftEvent, type SignOptions } from '../sending/event-draft.js';
 import {
-  FirstAttempts,
-  SharedAttempts,
-  resultOfReceipt,
-  resultOfReport,
-} from './first-attempts.js';
+  deliveryTo,
+  draftEvent,
+  type EventDraft,
+  type SignOptions,
+  withContentDigest,
+} from '../sending/event-draft.js';
+import { aborted, DeliveryRecorder, isKnown } from './delivery-recorder.js';
+import { FirstAttempts } from './first-attempts.js';
 import {
   type EventArguments,
   type PublishOptions,
@@ -32,23 +30,18 @@ import {
   type SendResult,
   type SignedWebhookRequest,
   readArguments,
-  readDelay,
   PUBLISH_OPTIONS,
   SIGN_OPTIONS,
 } from './publish-options.js';
 import type { ResolvedPublisherOptions } from './publisher-options.resolver.js';
-import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
 import type { WebhookDeliverer } from '../deliveries/webhook.deliverer.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
 
 /** Sends events as signed webhooks. */
 export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicationShutdown {
   private readonly logger = new Logger('WebhookPublisher');
-  private readonly firstAttempts = new FirstAttempts();
-  private readonly sharedAttempts: SharedAttempts;
-  /** The async context of start-up, so that reactions to a delivery do not join the transaction of the call that published it. */
-  private readonly background = new AsyncResource('WebhookPublisher');
-  private consuming: Promise<void> | undefined;
+  private readonly recorder: DeliveryRecorder;
+  private readonly firstAttempts: FirstAttempts;
   private shuttingDown = false;
 
   /** @internal Its parameters need the types of axios, which an application that only receives does not have. */
@@ -61,10 +54,9 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     private readonly currentTransaction: CurrentTransaction,
     private readonly logWriter: DeliveryLogWriter,
   ) {
-    this.sharedAttempts = new SharedAttempts(queue, this.firstAttempts, options.clock);
-    deliverer.onReport((report) =>
-      this.firstAttempts.settle(report.delivery.id, () => resultOfReport(report)),
-    );
+    this.recorder = new DeliveryRecorder(options, queue, deliverer, sender, logWriter);
+    this.firstAttempts = new FirstAttempts(this.recorder, queue, options.clock);
+    deliverer.onReport((report) => this.firstAttempts.report(report));
   }
 
   /**
@@ -75,7 +67,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
    * @param event - its name, `<entity>.<action>`
    * @param args - the data: a JSON value, or a Buffer or Uint8Array together with the option `contentType`; then the options
    * @returns once every delivery is recorded, before it is delivered
-   * @throws {@link WebhookDeliveryError} with nothing recorded: `invalid_data`, `invalid_option`,
+   * @throws {@link WebhookDeliveryError} with nothing recorded: `invalid_data`, `invalid_option`, `unknown_event`,
    *   `unsupported_option`, `id_conflict`, `aborted`, `shutting_down`
    * @throws {@link WebhookStoreError} `store_full`, `store_unavailable`, with nothing recorded
    *
@@ -88,7 +80,11 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     event: Event,
     ...args: EventArguments<Event, PublishOptions>
   ): Promise<PublishResult> {
-    return namingEvent('publish', event, () => this.publishEvent(event, args));
+    try {
+      return await this.publishEvent(event, args);
+    } catch (error) {
+      throw named('publish', event, error);
+    }
   }
 
   /**
@@ -108,13 +104,17 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     event: Event,
     ...args: EventArguments<Event, PublishOptions>
   ): Promise<SendResult> {
-    return namingEvent('send', event, () => this.sendEvent(endpointOrUrl, event, args));
+    try {
+      return await this.sendEvent(endpointOrUrl, event, args);
+    } catch (error) {
+      throw named('send', event, error);
+    }
   }
 
   /**
    * Signs an event for one destination and leaves the sending to the caller.
    *
-   * @throws {@link WebhookDeliveryError} `invalid_data`, `invalid_option`, `unknown_endpoint`
+   * @throws {@link WebhookDeliveryError} `invalid_data`, `invalid_option`, `unknown_event`, `unknown_endpoint`
    * @throws {@link WebhookSigningError} `signing_failed`, `no_signing_key`; there is no timeout for the signer
    * @throws {@link WebhookDestinationBlockedError} for a URL that the egress guard refuses
    */
@@ -123,7 +123,11 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     event: Event,
     ...args: EventArguments<Event, SignOptions>
   ): Promise<SignedWebhookRequest> {
-    return namingEvent('sign', event, () => this.signEvent(endpointOrUrl, event, args));
+    try {
+      return await this.signEvent(endpointOrUrl, event, args);
+    } catch (error) {
+      throw named('sign', event, error);
+    }
   }
 
   /** @hidden */
@@ -135,15 +139,15 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     }
     if (this.queue.shared && this.options.deliveryLog?.durable === false) {
       this.logger.log(
-        'The delivery log is in the memory of this process, but the queue is shared: attempts that other processes make are not logged here. Use a durable log to see all.',
+        'The delivery log is in the memory of this process, but the queue is shared: attempts of other processes are not logged here. Set a durable deliveryLog to see all attempts.',
       );
     }
     if (this.sender.usesForeignAdapter) {
       this.logger.warn(
-        'HttpService has its own axios adapter: the egress guard checks URLs, but cannot check the addresses that the adapter connects to.',
+        'HttpService has its own axios adapter: the egress guard checks URLs, but cannot check the addresses that the adapter connects to. Remove the adapter if you did not intend this.',
       );
     }
-    await this.consume();
+    await this.deliverer.start();
   }
 
   /**
@@ -160,7 +164,9 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     this.firstAttempts.failAll(() => shuttingDown());
     const lost = await this.logWriter.close(deadline);
     if (lost > 0) {
-      this.logger.warn(`The delivery log did not accept ${lost} changes before the shutdown.`);
+      this.logger.warn(
+        `${lost} change(s) were not written to the delivery log before the shutdown.`,
+      );
     }
     if (left > 0) {
       this.logger.warn(
@@ -177,39 +183,49 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     const { data, options } = readArguments(args, PUBLISH_OPTIONS);
     // Before the first await: a caller that does not await the result may end its transaction meanwhile.
     const current = options.tx === undefined ? this.currentTransaction.find() : undefined;
-    const draft = draftEvent(event, data, options, this.options.clock.now());
-    const targets = await this.subscribed(event, options, current);
-    const deliveries = targets.map((target) => deliveryTo(target, draft));
-    if (deliveries.length === 0) this.logger.debug(`No endpoint subscribes to "${event}".`);
-    const receipts = await this.recordIn(current, deliveries, targets, options);
-    const isDuplicate = receipts.length > 0 && receipts.every(isKnown);
-    return {
-      id: draft.eventId,
-      event,
-      deliveries: deliveries.map(({ id, endpointId }) => ({ id, endpointId: endpointId! })),
-      ...(isDuplicate && { duplicate: true }),
-    };
+    const draft = withContentDigest(this.draft(event, data, options));
+    const tx = current ?? this.recorder.joinable(options.tx);
+    if (this.options.events !== undefined) await requireDefined(draft, this.options.events);
+    try {
+      // In the transaction: with a second connection, concurrent transactions could exhaust the pool and wait for each other.
+      const targets = await this.endpoints.subscribed(event, options.tenant, tx);
+      const deliveries = targets.map((target) => deliveryTo(target, draft));
+      if (deliveries.length === 0) this.logger.debug(`No endpoint subscribes to "${event}".`);
+      const receipts = await this.recorder.record(draft, deliveries, targets, options, tx);
+      const isDuplicate = receipts.length > 0 && receipts.every(isKnown);
+      return {
+        id: draft.eventId,
+        event,
+        deliveries: deliveries.map(({ id, endpointId }) => ({ id, endpointId: endpointId! })),
+        ...(isDuplicate && { duplicate: true }),
+      };
+    } catch (error) {
+      const isOfCurrent = current !== undefined && isWebhookError(error, 'unsupported_option');
+      throw isOfCurrent ? cannotJoin(error) : error;
+    }
   }
 
-  private async sendEvent(
+  private sendEvent(
     endpointOrUrl: string | URL,
     event: string,
     args: readonly [data?: unknown, options?: PublishOptions],
-  ): Promise<SendResult> {
+  ): MaybePromise<SendResult> {
     this.refuseWhenShuttingDown();
     const { data, options } = readArguments(args, PUBLISH_OPTIONS);
     if (options.tx !== undefined && options.tx !== false) {
       throw new WebhookDeliveryError(
         'unsupported_option',
-        'send waits for an attempt, which can only be made after the commit of tx; use publish.',
+        'send cannot join a transaction, because it waits for an attempt, which must follow the commit; use publish.',
       );
     }
     // Before the first await: the caller may change the data later.
-    const draft = draftEvent(event, data, options, this.options.clock.now());
-    const target = await this.targetOf(endpointOrUrl, options.tenant);
-    const { tenant = options.tenant } = target;
-    const delivery = deliveryTo(target, { ...draft, ...(tenant !== undefined && { tenant }) });
-    return unlessAborted(this.sendOrJoin(delivery, target, options), options.signal);
+    const draft = withContentDigest(this.draft(event, data, options));
+    const checked = this.options.events && requireDefined(draft, this.options.events);
+    const send = (target: DeliveryTarget): MaybePromise<SendResult> => {
+      const result = this.firstAttempts.make(deliveryTo(target, draft), target, options);
+      return options.signal === undefined ? result : unlessAborted(result, options.signal);
+    };
+    return after(checked, () => after(this.targetOf(endpointOrUrl, options.tenant), send));
   }
 
   private async signEvent(
@@ -218,164 +234,33 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     args: readonly [data?: unknown, options?: SignOptions],
   ): Promise<SignedWebhookRequest> {
     const { data, options } = readArguments(args, SIGN_OPTIONS);
-    const draft = draftEvent(event, data, options, this.options.clock.now());
+    const draft = this.draft(event, data, options);
+    if (this.options.events !== undefined) await requireDefined(draft, this.options.events);
     const target = await this.targetOf(endpointOrUrl, options.tenant);
     const request = await this.sender.compose(deliveryTo(target, draft), target);
     return { ...request, receipt: request.receipt(), id: draft.eventId };
   }
 
-  /** Joins the first attempt of a concurrent call with the same id; starts its own if that call is aborted. */
-  private async sendOrJoin(
-    delivery: WebhookDelivery,
-    target: DeliveryTarget,
-    options: PublishOptions,
-  ): Promise<SendResult> {
-    const joined = this.firstAttempts.find(delivery.id);
-    if (joined === undefined) return this.sendOnce(delivery, target, options);
-    requireSameContent(delivery, joined);
-    try {
-      return { ...(await joined.result), duplicate: true };
-    } catch (error) {
-      if (!isWebhookError(error, 'aborted')) throw error;
-      return this.sendOrJoin(delivery, target, options);
-    }
+  private draft(event: string, data: unknown, options: SignOptions): EventDraft {
+    return draftEvent(event, data, options, this.options.clock.now());
   }
 
-  private async sendOnce(
-    delivery: WebhookDelivery,
-    target: DeliveryTarget,
-    options: PublishOptions,
-  ): Promise<SendResult> {
-    const result = this.firstAttempts.expect(delivery);
-    let isDuplicate = false;
-    try {
-      const [receipt] = await this.record([delivery], [target], options);
-      isDuplicate = receipt !== undefined && isKnown(receipt);
-      const known = receipt && resultOfReceipt(delivery.eventId, receipt);
-      if (known !== undefined) this.firstAttempts.settle(delivery.id, () => known);
-      this.sharedAttempts.watch(delivery, this.options.clock.now() + readDelay(options.delay));
-    } catch (error) {
-      this.firstAttempts.fail(delivery.id, error as Error);
-    }
-    return isDuplicate ? { ...(await result), duplicate: true } : result;
-  }
-
-  /**
-   * Looks the endpoints up in the transaction that records the event: with a second connection, concurrent transactions
-   * could exhaust the pool and wait for each other.
-   *
-   * @param current - the transaction of `@nestjs-cls/transactional`, if any
-   */
-  private async subscribed(
-    event: string,
-    options: PublishOptions,
-    current: unknown,
-  ): Promise<readonly DeliveryTarget[]> {
-    const tx = this.joinable(options.tx) ?? current;
-    try {
-      return await this.endpoints.subscribed(event, options.tenant, tx);
-    } catch (error) {
-      if (current !== undefined && isWebhookError(error, 'unsupported_option'))
-        throw cannotJoin(error);
-      throw error;
-    }
-  }
-
-  /** @param current - the transaction of `@nestjs-cls/transactional`, if any */
-  private async recordIn(
-    current: unknown,
-    deliveries: readonly WebhookDelivery[],
-    targets: readonly DeliveryTarget[],
-    options: PublishOptions,
-  ): ReturnType<WebhookQueue['enqueue']> {
-    if (current === undefined) return this.record(deliveries, targets, options);
-    try {
-      return await this.record(deliveries, targets, { ...options, tx: current });
-    } catch (error) {
-      throw isWebhookError(error, 'unsupported_option') ? cannotJoin(error) : error;
-    }
-  }
-
-  private async record(
-    deliveries: readonly WebhookDelivery[],
-    targets: readonly DeliveryTarget[],
-    { delay, signal, ...options }: PublishOptions,
-  ): ReturnType<WebhookQueue['enqueue']> {
-    const tx = this.joinable(options.tx);
-    const first = readDelay(delay) + this.options.retry.waitBefore(1);
-    await this.requireThatHeadCanCarry(deliveries, targets);
-    await this.consume();
-    if (signal?.aborted === true) throw aborted(signal);
-    if (deliveries.length === 0) return [];
-    const notBefore = this.options.clock.now() + first;
-    const items: EnqueuedDelivery[] = deliveries.map((delivery) => ({ delivery, notBefore }));
-    if (options.id !== undefined && tx === undefined) await this.requireNoConflict(deliveries);
-    const receipts = await this.queue.enqueue(items, tx === undefined ? undefined : { tx });
-    const fresh = items.filter((_, index) => receipts[index]?.status === 'recorded');
-    await this.logWriter.enqueued(fresh, tx);
-    requireSameContents(deliveries, receipts);
-    return receipts;
-  }
-
-  /**
-   * Asks the queue before it records any of several deliveries, so that a conflict leaves nothing recorded. In a transaction the
-   * rollback does that, and asking could take a second connection while the transaction holds the first.
-   */
-  private async requireNoConflict(deliveries: readonly WebhookDelivery[]): Promise<void> {
-    if (deliveries.length < 2) return;
-    requireSameContents(deliveries, await this.queue.find(deliveries.map(({ id }) => id)));
-  }
-
-  /** @throws {@link WebhookDeliveryError} `unsupported_option` */
-  private joinable(tx: unknown): unknown {
-    if (tx === undefined || tx === false) return undefined;
-    if (this.queue.transactional) return tx;
-    throw new WebhookDeliveryError(
-      'unsupported_option',
-      'The queue cannot join a transaction; leave tx out, or use a transactional queue.',
-    );
-  }
-
-  /** Rejects a call whose explicit HEAD can never carry the data, before anything is recorded. */
-  private async requireThatHeadCanCarry(
-    deliveries: readonly WebhookDelivery[],
-    targets: readonly DeliveryTarget[],
-  ): Promise<void> {
-    for (const [index, delivery] of deliveries.entries()) {
-      const target = targets[index]!;
-      if ((delivery.method ?? target.method) === 'HEAD')
-        await this.sender.requireThatHeadCanCarry(delivery, target);
-    }
-  }
-
-  private async targetOf(endpointOrUrl: string | URL, tenant?: string): Promise<DeliveryTarget> {
-    if (typeof endpointOrUrl === 'string') {
-      const known = await this.endpoints.endpoint(endpointOrUrl);
+  private targetOf(endpointOrUrl: string | URL, tenant?: string): MaybePromise<DeliveryTarget> {
+    if (endpointOrUrl instanceof URL) return this.targetOfUrl(endpointOrUrl);
+    return after(this.endpoints.endpoint(endpointOrUrl), (known) => {
       // For another tenant, the endpoint does not exist.
       const isTheirs = tenant === undefined || known?.tenant === tenant;
-      if (known !== undefined && isTheirs) return known;
-    }
-    if (endpointOrUrl instanceof URL || looksLikeUrl(endpointOrUrl)) {
-      return this.endpoints.url(this.options.egress.checkUrl(endpointOrUrl).href);
+      return known !== undefined && isTheirs ? known : this.targetOfUrl(endpointOrUrl);
+    });
+  }
+
+  private targetOfUrl(url: string | URL): DeliveryTarget {
+    if (url instanceof URL || looksLikeUrl(url)) {
+      return this.endpoints.url(this.options.egress.checkUrl(url).href);
     }
     throw new WebhookDeliveryError(
       'unknown_endpoint',
-      'The destination is neither the id of an endpoint nor a URL.',
-    );
-  }
-
-  /** Starts to consume the queue, once; after a failure the next call tries again. */
-  private consume(): Promise<void> {
-    this.consuming ??= this.startConsuming().catch((error: unknown) => {
-      this.consuming = undefined;
-      throw error;
-    });
-    return this.consuming;
-  }
-
-  private async startConsuming(): Promise<void> {
-    await this.queue.consume((delivery, attempt) =>
-      this.background.runInAsyncScope(() => this.deliverer.deliver(delivery, attempt)),
+      'No endpoint has this id, or it belongs to another tenant; check the id and the tenant, or pass a URL.',
     );
   }
 
@@ -384,58 +269,46 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
   }
 }
 
-function isKnown(receipt: DeliveryReceipt): receipt is KnownDelivery {
-  return receipt.status !== 'recorded';
-}
-
-function requireSameContents(
-  deliveries: readonly WebhookDelivery[],
-  receipts: readonly (DeliveryReceipt | undefined)[],
-): void {
-  for (const [index, delivery] of deliveries.entries()) {
-    const receipt = receipts[index];
-    if (receipt !== undefined && isKnown(receipt)) requireSameContent(delivery, receipt);
+/**
+ * Checks an event as its receiver would: the JSON, and not the value that the caller passed.
+ *
+ * @throws {@link WebhookDeliveryError} `unknown_event`, `invalid_data`
+ */
+async function requireDefined(
+  { event, payload: { kind, bytes } }: EventDraft,
+  events: WebhookEventCatalog,
+): Promise<void> {
+  if (events.find(event) === undefined) {
+    throw new WebhookDeliveryError('unknown_event', events.unknown(event));
   }
-}
-
-/** @throws {@link WebhookDeliveryError} `id_conflict` */
-function requireSameContent(
-  { contentDigest }: WebhookDelivery,
-  known: { readonly contentDigest?: string | undefined },
-): void {
-  if (known.contentDigest === undefined || known.contentDigest === contentDigest) return;
+  if (!events.checks(event)) return;
+  const isJson = kind === 'json' && bytes !== undefined;
+  const data: unknown = isJson ? JSON.parse(new TextDecoder().decode(bytes)) : bytes;
+  const issues = await events.check(event, data);
+  if (issues.length === 0) return;
   throw new WebhookDeliveryError(
-    'id_conflict',
-    'The id was used before, for another event or for other data; use a new id for a new event.',
+    'invalid_data',
+    `The data is not valid data of "${event}": ${constraintsOf(issues)}. Correct the data, or the definition.`,
   );
 }
 
 /** Names the call in the message of its error: an unhandled rejection shows nothing else. */
-async function namingEvent<T>(call: string, event: string, run: () => Promise<T>): Promise<T> {
-  try {
-    return await run();
-  } catch (error) {
-    // What is not an event name may be anything, so it is not repeated.
-    if (!isWebhookError(error) || !isEventName(event, 'swt-draft-00')) throw error;
-    const { message, stack } = error;
-    // Calls that share one attempt share its error.
-    if (message.includes(`"${event}"`)) throw error;
-    error.message = `${call} of "${event}": ${message}`;
-    if (stack !== undefined) error.stack = stack.replace(message, () => error.message);
-    throw error;
-  }
+function named(call: string, event: string, error: unknown): unknown {
+  // What is not an event name may be anything, so it is not repeated.
+  if (!isWebhookError(error) || !isEventName(event, 'swt-draft-00')) return error;
+  const { message, stack } = error;
+  // Calls that share one attempt share its error.
+  if (message.includes(`"${event}"`)) return error;
+  error.message = `${call} of "${event}": ${message}`;
+  if (stack !== undefined) error.stack = stack.replace(message, () => error.message);
+  return error;
 }
 
 function shuttingDown(): WebhookDeliveryError {
   return new WebhookDeliveryError('shutting_down', 'The application is shutting down.');
 }
 
-function aborted(signal: AbortSignal): WebhookDeliveryError {
-  return new WebhookDeliveryError('aborted', 'The signal was aborted.', { cause: signal.reason });
-}
-
-async function unlessAborted<T>(result: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-  if (signal === undefined) return result;
+async function unlessAborted<T>(result: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise<T>((resolve, reject) => {
     const abort = (): void => reject(aborted(signal));
     if (signal.aborted) abort();

@@ -135,7 +135,7 @@ describe('delivery events', () => {
     expect(started!.logger.lines.join('\n')).toMatch(/Alerts\.fails failed on "delivered"/);
   });
 
-  it('report an endpoint that is gone once', async () => {
+  it('report once that an endpoint is gone', async () => {
     await start();
     receiver.script = () => ({ status: 410 });
     await publish();

@@ -5,6 +5,7 @@ import { DeliveryLogWriter } from '../../lib/deliveries/delivery-log.writer.js';
 import { MemoryDeliveryLog } from '../../lib/deliveries/memory-delivery.log.js';
 import { WebhookDeliveries } from '../../lib/deliveries/webhook.deliveries.js';
 import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
+import type { OutgoingDelivery } from '../../lib/queue/webhook-delivery.interface.js';
 import type { DeliveryOutcome, EnqueuedDelivery } from '../../lib/queue/webhook-queue.js';
 import { enqueued } from '../../lib/testing/delivery-log.contract-data.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
@@ -51,7 +52,10 @@ afterEach(async () => {
 });
 
 /** Logs a delivery as pending; with an outcome, the queue holds it too, and attempts it with that outcome. */
-async function pendingInLog(id: string, outcome?: DeliveryOutcome): Promise<EnqueuedDelivery> {
+async function pendingInLog(
+  id: string,
+  outcome?: DeliveryOutcome,
+): Promise<EnqueuedDelivery<OutgoingDelivery>> {
   const item = enqueued(id, { createdAt: clock.now() }, clock.now());
   await log.record([item]);
   if (outcome === undefined) return item;
@@ -96,7 +100,7 @@ describe('a delivery that stayed pending in the log', () => {
     expect(await logged('a')).toMatchObject({ status: 'dead', attempts: 3, reason: 'http_500' });
   });
 
-  it('shows its next attempt if the queue has put it off', async () => {
+  it('shows its next attempt if the queue has deferred it', async () => {
     const at = clock.now() + HOUR;
     await pendingInLog('a', { type: 'retry', at, reason: 'timeout' });
     await attemptAll();
@@ -131,7 +135,7 @@ describe('a delivery that stayed pending in the log', () => {
     expect(await deliveries.stats()).toMatchObject({ pending: 0, dead: 1, lag: 0 });
   });
 
-  it('can be redelivered and pruned once it was given up', async () => {
+  it('can be redelivered and pruned once it is dead', async () => {
     await pendingInLog('a');
     await pendingInLog('b');
     await start(2 * HOUR);
@@ -155,7 +159,7 @@ it('corrects more deliveries than one page has', async () => {
   expect(await deliveries.stats()).toMatchObject({ pending: 0, delivered: 250 });
 });
 
-it('leaves alone what was due a moment ago', async () => {
+it('does not change deliveries that became due a moment ago', async () => {
   await pendingInLog('a', { type: 'delivered' });
   await attemptAll();
   await start(1_000);
@@ -163,7 +167,7 @@ it('leaves alone what was due a moment ago', async () => {
   expect(await logged('a')).toMatchObject({ status: 'pending' });
 });
 
-it('sweeps again every minute, also after the queue was away', async () => {
+it('sweeps again every minute, also after the queue was unavailable', async () => {
   queue.isDown = true;
   await pendingInLog('a', { type: 'delivered' });
   await attemptAll();
@@ -176,7 +180,7 @@ it('sweeps again every minute, also after the queue was away', async () => {
   expect(await logged('a')).toMatchObject({ status: 'delivered' });
 });
 
-it('does not run where log and queue are both in the memory of one process', () => {
+it('does not run if log and queue are both in the memory of one process', () => {
   const wakes = clock.waiting;
   new DeliveryLogReconciler(
     new MemoryDeliveryLog(),

@@ -3,6 +3,7 @@ import { DeliveryLogWriter } from '../../lib/deliveries/delivery-log.writer.js';
 import type { DeliveryChange } from '../../lib/deliveries/delivery-log.js';
 import { MemoryDeliveryLog } from '../../lib/deliveries/memory-delivery.log.js';
 import { WebhookDeliveries } from '../../lib/deliveries/webhook.deliveries.js';
+import type { OutgoingDelivery } from '../../lib/queue/webhook-delivery.interface.js';
 import type { EnqueuedDelivery } from '../../lib/queue/webhook-queue.js';
 import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
@@ -15,7 +16,7 @@ class ScriptedLog extends MemoryDeliveryLog {
   held: Promise<void> | undefined;
   readonly calls: (readonly string[])[] = [];
 
-  override async record(deliveries: readonly EnqueuedDelivery[]): Promise<void> {
+  override async record(deliveries: readonly EnqueuedDelivery<OutgoingDelivery>[]): Promise<void> {
     await this.call(deliveries.map(({ delivery }) => delivery.eventId));
     return super.record(deliveries);
   }
@@ -42,7 +43,7 @@ class TransactionalLog extends MemoryDeliveryLog {
   isBroken = false;
 
   override async record(
-    deliveries: readonly EnqueuedDelivery[],
+    deliveries: readonly EnqueuedDelivery<OutgoingDelivery>[],
     options?: { readonly tx?: unknown },
   ): Promise<void> {
     if (this.isBroken) throw new TypeError('relation does not exist');
@@ -110,6 +111,7 @@ describe('a delivery log that fails', () => {
     await send('a');
     await bench.clock.advance(10 * 60_000);
 
+    expect(log.calls.length).toBeGreaterThan(10);
     expect(log.calls.length).toBeLessThan(40);
   });
 
@@ -151,7 +153,7 @@ describe('a delivery log that fails', () => {
     const { pending } = await bench.module.get(WebhookDeliveries).stats();
     expect(pending).toBe(9_000);
     expect(bench.logs('log')).toContainEqual(expect.stringMatching(/1001 changes were dropped/));
-  }, 60_000);
+  });
 });
 
 describe('a delivery log that is slow', () => {
@@ -190,7 +192,9 @@ describe('a delivery log that is slow', () => {
     await bench.clock.advance(10_000);
     await closed;
 
-    expect(bench.logs('warn')).toContainEqual(expect.stringMatching(/did not accept 1 changes/));
+    expect(bench.logs('warn')).toContainEqual(
+      expect.stringMatching(/2 change\(s\) were not written/),
+    );
   });
 
   it('is retried at shutdown after a failure', async () => {
@@ -304,7 +308,7 @@ describe('flushed', () => {
     const hold = (): void => {
       slow.held = new Promise((resolve) => releases.push(resolve));
     };
-    const item = (n: number): EnqueuedDelivery => ({
+    const item = (n: number): EnqueuedDelivery<OutgoingDelivery> => ({
       delivery: {
         id: `d${n}`,
         eventId: `e${n}`,

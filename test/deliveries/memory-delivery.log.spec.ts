@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import type { DeliveryChange } from '../../lib/deliveries/delivery-log.js';
 import { MemoryDeliveryLog } from '../../lib/deliveries/memory-delivery.log.js';
-import type { WebhookDelivery } from '../../lib/queue/webhook-delivery.interface.js';
+import type { OutgoingDelivery } from '../../lib/queue/webhook-delivery.interface.js';
 import { deliveryLogContract } from '../../lib/testing/delivery-log.contract.js';
 
 describe('MemoryDeliveryLog', () => {
@@ -93,7 +93,7 @@ describe('MemoryDeliveryLog', () => {
 
 let created = 0;
 
-function delivery(id: string, bytes = 0): WebhookDelivery {
+function delivery(id: string, bytes = 0): OutgoingDelivery {
   const payload = {
     kind: 'bytes',
     bytes: Buffer.alloc(bytes),

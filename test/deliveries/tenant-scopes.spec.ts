@@ -67,6 +67,8 @@ const TAKING_A_SCOPE: Readonly<Record<string, Call>> = {
   'endpoints.delete': (scope) => endpoints().delete('a', scope),
   'endpoints.disable': (scope) => endpoints().disable('a', scope),
   'endpoints.enable': (scope) => endpoints().enable('a', scope),
+  'endpoints.pause': (scope) => endpoints().pause('a', scope),
+  'endpoints.resume': (scope) => endpoints().resume('a', scope),
   'endpoints.rotateKey, as options': (scope) => endpoints().rotateKey('a', scope),
   'endpoints.rotateKey': (scope) => endpoints().rotateKey('a', {}, scope),
   'endpoints.test': (scope) => endpoints().test('a', scope),
@@ -82,7 +84,7 @@ it.each(Object.entries(TAKING_A_SCOPE))('%s refuses every crafted scope', async 
   expect(await state()).toEqual(before);
 });
 
-it('deliveries.redeliver refuses each of them as a filter, except an id', async () => {
+it('deliveries.redeliver refuses each crafted scope as a filter, except an id', async () => {
   for (const [, filter] of CRAFTED) {
     const code = typeof filter === 'string' ? 'unknown_delivery' : 'invalid_option';
     await expect(deliveries().redeliver(filter as never)).rejects.toMatchObject({ code });
@@ -96,7 +98,7 @@ it('endpoints.create refuses a tenant that is undefined', async () => {
   });
 });
 
-it.each(['b', 'missing'])('publisher.sign does not sign for "%s" in the name of A', async (id) => {
+it.each(['b', 'missing'])('publisher.sign does not sign for "%s" as tenant A', async (id) => {
   const { publisher } = bench;
   const signed = publisher.sign(id, 'order.created', {}, { tenant: 'A' });
 

@@ -197,7 +197,7 @@ describe('redeliver', () => {
     await start({ retry: { attempts: 1 } });
   });
 
-  it('gives a dead delivery a new round under its id and the same txn', async () => {
+  it('attempts a dead delivery again under its id and txn', async () => {
     const id = await publishDead('order.created', { id: 'e' });
     await bench.clock.advance(1_000);
     const result = await deliveries().redeliver(id);
@@ -228,7 +228,7 @@ describe('redeliver', () => {
     expect(await deliveries().get(third!.as!)).toMatchObject({ status: 'delivered', round: 3 });
   });
 
-  it('leaves a redelivery alone that is being attempted', async () => {
+  it('does not change a redelivery that is being attempted', async () => {
     const id = await publish('order.created');
     receiver.script = () => 'hang';
     const first = await deliveries().redeliver(id);
@@ -241,7 +241,7 @@ describe('redeliver', () => {
     expect(second.deliveries).toEqual([{ id, redelivered: false, reason: 'pending' }]);
   });
 
-  it('attempts a delivery now that waits for its next attempt', async () => {
+  it('attempts a waiting delivery immediately', async () => {
     await start({ retry: { attempts: 3, schedule: ['0s', '1h'] } });
     const id = await publishDead('order.created');
     const dry = await deliveries().redeliver(id, { dryRun: true });
@@ -271,7 +271,7 @@ describe('redeliver', () => {
     await bench.reported(1);
   });
 
-  it('leaves pending deliveries alone that only a filter matches', async () => {
+  it('does not change pending deliveries that only a filter matches', async () => {
     const log = new MemoryDeliveryLog();
     await start({ deliveryLog: log, retry: { attempts: 3, schedule: ['0s', '1h'] } });
     const id = await publishDead('order.created');
@@ -334,7 +334,7 @@ describe('redeliver', () => {
     expect(real.deliveries.map(({ id }) => id)).toEqual(dry.deliveries.map(({ id }) => id));
   });
 
-  it('sends a delivery that the queue has forgotten as a new round', async () => {
+  it('sends a delivery again that the queue has forgotten', async () => {
     await start({ retry: { attempts: 1 }, queue: new InProcessQueue({ rememberDead: 1 }) });
     const forgotten = await publishDead('order.created', { id: 'e' });
     await publishDead('order.created');
@@ -379,7 +379,7 @@ describe('redeliver', () => {
     expect(await deliveries().get(id)).toMatchObject({ status: 'delivered' });
   });
 
-  it('leaves a delivery alone that the queue has delivered and the log shows as dead', async () => {
+  it('does not resend a delivery that the queue has delivered and the log shows as dead', async () => {
     const id = await publish('order.created');
     await forceDead(bench, id);
 
@@ -446,7 +446,7 @@ describe('tenants', () => {
 });
 
 describe('stats', () => {
-  it('count by state, and return by how much the oldest is overdue', async () => {
+  it('count deliveries by state, and return by how much the oldest is overdue', async () => {
     await publish('order.paid');
     receiver.script = () => 'hang';
     await bench.publisher.publish('order.created', {}, { delay: '1m' });
@@ -503,16 +503,20 @@ describe('an invalid filter or option', () => {
       (all) => all.redeliver({ event: undefined } as never),
       /filter\.event: is undefined/,
     ],
-    ['a redelivery by nothing', (all) => all.redeliver(undefined as never), /must be an object/],
+    [
+      'a redelivery without a filter',
+      (all) => all.redeliver(undefined as never),
+      /must be an object/,
+    ],
     ['a pending redelivery', (all) => all.redeliver({ status: 'pending' }), /status/],
-    ['a status that is none', (all) => all.list({ status: 'failed' as never }), /status/],
-    ['a time that is no Date', (all) => all.list({ since: '2026' as never }), /since/],
-    ['a Date that is none', (all) => all.list({ until: new Date('x') }), /until/],
+    ['an unknown status', (all) => all.list({ status: 'failed' as never }), /status/],
+    ['a time that is not a Date', (all) => all.list({ since: '2026' as never }), /since/],
+    ['an invalid Date', (all) => all.list({ until: new Date('x') }), /until/],
     ['a limit of 0', (all) => all.list({}, { limit: 0 }), /limit.*500/],
     ['a limit above 500', (all) => all.list({}, { limit: 501 }), /limit.*500/],
-    ['a cursor that is none', (all) => all.list({}, { after: 'bm9wZQ' }), /after/],
+    ['an invalid cursor', (all) => all.list({}, { after: 'bm9wZQ' }), /after/],
     [
-      'a cursor before all time',
+      'a cursor before the epoch',
       (all) => all.list({}, { after: Buffer.from('[-8e15,"a"]').toString('base64url') }),
       /after/,
     ],
@@ -521,15 +525,19 @@ describe('an invalid filter or option', () => {
       (all) => all.redeliver({ event: 'x' }, { limit: 1e9 }),
       /limit/,
     ],
-    ['a dry run that is a text', (all) => all.redeliver('id', { dryRun: 'no' as never }), /dryRun/],
+    [
+      'a dry run that is a string',
+      (all) => all.redeliver('id', { dryRun: 'no' as never }),
+      /dryRun/,
+    ],
     [
       'an unknown option',
       (all) => all.redeliver('id', { dryrun: true } as never),
       /did you mean "dryRun"/,
     ],
-    ['a prune of everything', (all) => all.prune({} as never), /olderThan/],
+    ['a prune without a minimum age', (all) => all.prune({} as never), /olderThan/],
     ['a prune without options', (all) => all.prune(undefined as never), /olderThan/],
-    ['a prune by no duration', (all) => all.prune({ olderThan: 'long' }), /olderThan/],
+    ['a prune with an invalid duration', (all) => all.prune({ olderThan: 'long' }), /olderThan/],
   ])('refuses %s', async (_, call, message) => {
     await expect(call(deliveries())).rejects.toMatchObject({
       code: 'invalid_option',

@@ -1,4 +1,4 @@
-import { HttpModule, HttpService } from '@nestjs/axios';
+import { HttpService } from '@nestjs/axios';
 import type { LoggerService } from '@nestjs/common';
 import { DiscoveryModule } from '@nestjs/core';
 import { Test, type TestingModule } from '@nestjs/testing';
@@ -8,9 +8,10 @@ import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.r
 import { PUBLISHER_PROVIDERS } from '../../lib/publisher/publisher.providers.js';
 import { WebhookDeliverer, type DeliveryReport } from '../../lib/deliveries/webhook.deliverer.js';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
-import { WEBHOOK_HTTP } from '../../lib/sending/webhook-http.js';
+import { webhookHttpModule } from '../../lib/sending/webhook-http.js';
 import { WebhookQueue } from '../../lib/queue/webhook-queue.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
+import type { WebhookModuleExtras } from '../../lib/webhook-module-options.interface.js';
 
 export const secret = 'a secret of the test that nobody may ever print';
 
@@ -36,6 +37,7 @@ export class PublisherBench {
     options: Partial<WebhookPublisherOptions> = {},
     http?: Partial<HttpService>,
     clock = new TestClock(),
+    httpModule?: WebhookModuleExtras['httpModule'],
   ): Promise<PublisherBench> {
     const { resolved, faults } = resolvePublisherOptions(
       {
@@ -43,7 +45,7 @@ export class PublisherBench {
         secret,
         allowHttp: true,
         allowedAddresses: ['127.0.0.1'],
-        // What undici does is the matter of one specification of its own.
+        // Other specs test the adapter for deliveries.
         transport: 'axios',
         ...options,
         retry: { jitter: 0, ...options.retry },
@@ -53,12 +55,8 @@ export class PublisherBench {
     if (resolved === undefined) throw new Error(JSON.stringify(faults));
     const logged: unknown[][] = [];
     let building = Test.createTestingModule({
-      imports: [HttpModule, DiscoveryModule],
-      providers: [
-        { provide: PUBLISHER_OPTIONS, useValue: resolved },
-        { provide: WEBHOOK_HTTP, useExisting: HttpService },
-        ...PUBLISHER_PROVIDERS,
-      ],
+      imports: [webhookHttpModule(httpModule), DiscoveryModule],
+      providers: [{ provide: PUBLISHER_OPTIONS, useValue: resolved }, ...PUBLISHER_PROVIDERS],
     }).setLogger(noting(logged));
     if (http !== undefined) building = building.overrideProvider(HttpService).useValue(http);
     const module = await building.compile();
@@ -77,7 +75,7 @@ export class PublisherBench {
     return this.module.get(HttpService, { strict: false });
   }
 
-  /** Resolves when so many runs have ended since the start. */
+  /** Resolves when this many runs have ended since the start. */
   async reported(count: number): Promise<void> {
     if (this.reports.length >= count) return;
     await new Promise<void>((resolve) => this.waiting.push({ count, resolve }));

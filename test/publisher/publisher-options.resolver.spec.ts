@@ -64,25 +64,30 @@ describe('resolvePublisherOptions', () => {
     ['no secret', { issuer: 'us' }, 'publisher.secret', /secret is missing/],
     ['a weak secret', { ...good, secret: weak }, 'publisher.secret', /at least 32/],
     ['a weak key', { ...good, secret: undefined, key: { key: weak } }, 'publisher.key', /32/],
-    ['a lifetime that is none', { ...good, tokenLifetime: 0 }, 'publisher.tokenLifetime', /second/],
+    ['an invalid lifetime', { ...good, tokenLifetime: 0 }, 'publisher.tokenLifetime', /second/],
     ['an unknown hash', { ...good, hash: 'md5' }, 'publisher.hash', /sha3-512/],
     ['an unknown method', { ...good, method: 'PUT' }, 'publisher.method', /'HEAD'/],
-    ['a timeout that is none', { ...good, timeout: 'soon' }, 'publisher.timeout', /'15s'/],
-    ['a timeout of nothing', { ...good, timeout: 0 }, 'publisher.timeout', /positive/],
+    ['an invalid timeout', { ...good, timeout: 'soon' }, 'publisher.timeout', /'15s'/],
+    ['a timeout of 0', { ...good, timeout: 0 }, 'publisher.timeout', /positive/],
     ['a timeout of hours', { ...good, timeout: '16m' }, 'publisher.timeout', /at most '15m'/],
-    ['a port that is none', { ...good, allowedPorts: [0] }, 'publisher.allowedPorts[0]', /65535/],
-    ['ports that are no list', { ...good, allowedPorts: 25 }, 'publisher.allowedPorts', /list/],
-    ['a head of no size', { ...good, maxHeadBytes: 0 }, 'publisher.maxHeadBytes', /above 0/],
+    ['an invalid port', { ...good, allowedPorts: [0] }, 'publisher.allowedPorts[0]', /65535/],
+    ['ports that are not a list', { ...good, allowedPorts: 25 }, 'publisher.allowedPorts', /list/],
     [
-      'a shutdown without end',
+      'a maximum head size of 0',
+      { ...good, maxHeadBytes: 0 },
+      'publisher.maxHeadBytes',
+      /positive/,
+    ],
+    [
+      'an infinite shutdown timeout',
       { ...good, shutdownTimeout: '-1s' },
       'publisher.shutdownTimeout',
       /positive/,
     ],
-    ['no attempt', { ...good, retry: { attempts: 0 } }, 'publisher.retry.attempts', /1 to/],
+    ['zero attempts', { ...good, retry: { attempts: 0 } }, 'publisher.retry.attempts', /1 to/],
     ['too much jitter', { ...good, retry: { jitter: 2 } }, 'publisher.retry.jitter', /0 to 1/],
     [
-      'a predicate that is none',
+      'an invalid predicate',
       { ...good, retry: { retryIf: true } },
       'publisher.retry.retryIf',
       /function/,
@@ -100,7 +105,7 @@ describe('resolvePublisherOptions', () => {
       /duration/,
     ],
     [
-      'a schedule of ages',
+      'a schedule of years',
       { ...good, retry: { schedule: ['0s', '30d', '31d'] } },
       'publisher.retry.schedule[2]',
       /30 days/,
@@ -111,16 +116,11 @@ describe('resolvePublisherOptions', () => {
       'publisher.allowedAddresses[0]',
       /./,
     ],
-    ['a certificate that is none', { ...good, tls: { cert: 'nonsense' } }, 'publisher.tls', /PEM/],
-    ['a queue that is none', { ...good, queue: {} }, 'publisher.queue', /WebhookQueue/],
-    ['endpoints that are no list', { ...good, endpoints: crm }, 'publisher.endpoints', /list/],
-    [
-      'an endpoint that is none',
-      { ...good, endpoints: [null] },
-      'publisher.endpoints[0]',
-      /object/,
-    ],
-  ])('names the fault of %s', (_, options, path, message) => {
+    ['an invalid certificate', { ...good, tls: { cert: 'nonsense' } }, 'publisher.tls', /PEM/],
+    ['an invalid queue', { ...good, queue: {} }, 'publisher.queue', /WebhookQueue/],
+    ['endpoints that are not a list', { ...good, endpoints: crm }, 'publisher.endpoints', /list/],
+    ['an invalid endpoint', { ...good, endpoints: [null] }, 'publisher.endpoints[0]', /object/],
+  ])('reports %s', (_, options, path, message) => {
     expect(faultsOf(options)).toEqual([{ path, message: expect.stringMatching(message) }]);
   });
 
@@ -133,15 +133,15 @@ describe('resolvePublisherOptions', () => {
     ['no URL', { url: undefined }, 'url', /./],
     ['a password in the URL', { url: 'https://me:hunter2@crm.example/' }, 'url', /./],
     ['no event', { events: [] }, 'events', /every event/],
-    ['a pattern that is none', { events: ['order.created', 'order.**x'] }, 'events[1]', /segment/],
-    ['a lone star', { events: ['*'] }, 'events[0]', /"\*\*"/],
+    ['an invalid pattern', { events: ['order.created', 'order.**x'] }, 'events[1]', /segment/],
+    ['a lone asterisk', { events: ['*'] }, 'events[0]', /"\*\*"/],
     ['a weak secret', { secret: weak }, 'secret', /at least 32/],
-    ['an issuer that is none', { issuer: '' }, 'issuer', /issuer/],
-    ['an audience that is none', { audience: [] }, 'audience', /list/],
-    ['a subject that is none', { subject: '' }, 'subject', /subject/],
-    ['a tenant that is none', { tenant: '' }, 'tenant', /tenant/],
-    ['a jti that is none', { jti: 'never' }, 'jti', /'attempt'/],
-    ['a timeout that is none', { timeout: 'x' }, 'timeout', /'15s'/],
+    ['an invalid issuer', { issuer: '' }, 'issuer', /issuer/],
+    ['an invalid audience', { audience: [] }, 'audience', /list/],
+    ['an invalid subject', { subject: '' }, 'subject', /subject/],
+    ['an invalid tenant', { tenant: '' }, 'tenant', /tenant/],
+    ['an invalid jti', { jti: 'never' }, 'jti', /'attempt'/],
+    ['an invalid timeout', { timeout: 'x' }, 'timeout', /'15s'/],
     ...[
       'Content-Length',
       'transfer-encoding',
@@ -163,9 +163,9 @@ describe('resolvePublisherOptions', () => {
       `headers["${name}"]`,
       /remove it/,
     ]),
-    ['a header name that is none', { headers: { 'X Y': '1' } }, 'headers["X Y"]', /name/],
-    ['a header that smuggles', { headers: { 'X-Y': 'a\r\nB: c' } }, 'headers["X-Y"]', /carry/],
-  ])('names the fault of an endpoint with %s', (_, change, path, message) => {
+    ['an invalid header name', { headers: { 'X Y': '1' } }, 'headers["X Y"]', /name/],
+    ['a header with a line break', { headers: { 'X-Y': 'a\r\nB: c' } }, 'headers["X-Y"]', /carry/],
+  ])('reports an endpoint with %s', (_, change, path, message) => {
     expect(faultsOf({ ...good, endpoints: [{ ...crm, ...change }] })).toEqual([
       {
         path: `publisher.endpoints[0].${path}`,
@@ -230,7 +230,7 @@ describe('resolvePublisherOptions', () => {
     ]);
   });
 
-  it('lists all faults at once, each with its path, and no secret', () => {
+  it('lists all errors at once, each with its path, and no secret', () => {
     const faults = faultsOf({
       issuer: '',
       secret: weak,

@@ -26,7 +26,7 @@ describe.each(WEBHOOK_PROFILES)('vectors: sending %s', (profile) => {
     const { expect: wanted } = vector;
 
     expect(header).toEqual(wanted.header);
-    // The publisher draws a jti of its own.
+    // The publisher generates its own jti.
     expect({ ...claims, jti: wanted.claims['jti'] }).toEqual(wanted.claims);
     expect(claims['jti']).toEqual(expect.stringMatching(/^.{1,255}$/));
     expect(request.method).toBe(wanted.method);

@@ -49,7 +49,7 @@ function headerOf({ token }: WireRequest): unknown {
   return JSON.parse(Buffer.from(token.split('.')[0]!, 'base64url').toString());
 }
 
-/** As a receiver of these profiles sees it. */
+/** The request as a receiver with these profiles reads it. */
 function read(request: WireRequest, profiles: readonly WebhookProfile[]) {
   const { claims, profile } = createTokenVerifier({
     issuers: [{ issuer: ISSUER, secret }],
@@ -61,7 +61,7 @@ function read(request: WireRequest, profiles: readonly WebhookProfile[]) {
 }
 
 describe('swt-draft-00', () => {
-  it('puts a small object into the token of a HEAD', async () => {
+  it('sends a small object in the token of a HEAD', async () => {
     await (await publisher({ profile: OLD })).send(wire.url, 'order.created', small);
 
     const [request] = wire.requests as [WireRequest];
@@ -73,7 +73,7 @@ describe('swt-draft-00', () => {
   it.each<[string, Partial<WebhookPublisherOptions>, 'sha3-256' | 'sha512', string]>([
     ['SHA3-256', {}, 'sha3-256', 'SHA3-256'],
     ['the digest that is configured', { hash: 'sha512' }, 'sha512', 'SHA-512'],
-  ])('stamps a body twice, with %s', async (_, options, algorithm, hashAlg) => {
+  ])('signs two digests of a body, with %s', async (_, options, algorithm, hashAlg) => {
     await (await publisher({ profile: OLD, ...options })).send(wire.url, 'order.created', large);
 
     const [request] = wire.requests as [WireRequest];
@@ -85,7 +85,7 @@ describe('swt-draft-00', () => {
       data: { hash, hashAlg, size: body.length },
       hash: `${algorithm}:${hash}`,
     });
-    // In one piece, with its length: the reference takes no chunks.
+    // With its length: the reference does not support chunks.
     expect(headersOf(request)).toMatchObject({ 'content-length': String(body.length) });
     expect(headersOf(request)).not.toHaveProperty('transfer-encoding');
     expect(request.body).toEqual(body);
@@ -96,7 +96,7 @@ describe('swt-draft-00', () => {
     [[OLD], OLD],
     [['webhook-token', OLD, NEW], OLD],
   ] as [WebhookProfile[], WebhookProfile][])(
-    'is read by a receiver of %j',
+    'is accepted by a receiver with %j',
     async (profiles, profile) => {
       await (await publisher({ profile: OLD })).send(wire.url, 'order.created', large);
 
@@ -112,7 +112,7 @@ describe('swt-draft-00', () => {
     ['webhook-token', ['webhook-token', OLD]],
     [OLD, ['webhook-token', OLD, NEW]],
   ])(
-    'sends data that reads as a reference to a body as the body, in %s for %j',
+    'sends data that looks like a reference to a body as the body, in %s for %j',
     async (profile, profiles) => {
       const data = { hash: '9f86d081', size: 3 };
       await (await publisher({ profile })).send(wire.url, 'file.stored', data);
@@ -145,8 +145,8 @@ describe('swt-draft-00', () => {
       ['a large object', large, {}],
       ['a list', [1, 2], {}],
       ['bytes', Buffer.from([0, 255]), { contentType: 'application/octet-stream' }],
-      ['no bytes', Buffer.alloc(0), { contentType: 'application/octet-stream' }],
-    ])('%s is taken, with every digest', async (_, data, options) => {
+      ['zero bytes', Buffer.alloc(0), { contentType: 'application/octet-stream' }],
+    ])('accepts %s, with every digest', async (_, data, options) => {
       const publish = await publisher();
       go = await GoReceiver.start(secret, () => bench!.clock.now());
       for (const hash of [
@@ -175,7 +175,7 @@ describe('swt-draft-00', () => {
       expect(go.events.at(-1)!.data).toEqual(inline ? data : body);
     });
 
-    it('is tried again after the 400 it answers to everything, and taken then', async () => {
+    it('answers 400 to everything, after which an accepted retry delivers', async () => {
       const publish = await publisher({ profile: OLD, method: 'POST' });
       go = await GoReceiver.start(secret, () => bench!.clock.now());
       go.failures = 1;
@@ -225,7 +225,7 @@ describe('swt-draft-02', () => {
 
   it.each([
     ['no data', undefined, {}],
-    ['no bytes', Buffer.alloc(0), { contentType: 'text/plain' }],
+    ['zero bytes', Buffer.alloc(0), { contentType: 'text/plain' }],
   ])('has no hash for %s', async (_, data, options) => {
     await (await publisher({ profile: NEW })).send(wire.url, 'order.created', data, options);
 
@@ -249,8 +249,8 @@ describe('swt-draft-02', () => {
   });
 });
 
-describe('the profile', () => {
-  it('is the option’s, else the endpoint’s, else the publisher’s', async () => {
+describe('the profile of an event', () => {
+  it('is that of the option, the endpoint or the publisher, in this order', async () => {
     const publish = await publisher({
       profile: NEW,
       endpoints: [
@@ -286,9 +286,13 @@ describe('the profile', () => {
   });
 
   it.each<[string, object, RegExp]>([
-    ['HEAD, which it does not have', { profile: NEW, method: 'HEAD' }, /swt-draft-02 has no HEAD/],
     [
-      'an algorithm it does not have',
+      'HEAD, which it does not support',
+      { profile: NEW, method: 'HEAD' },
+      /swt-draft-02 has no HEAD/,
+    ],
+    [
+      'an algorithm that it does not support',
       { profile: OLD },
       /endpoint "pair": swt-draft-00 has no EdDSA/,
     ],
@@ -360,7 +364,7 @@ describe('the profile', () => {
       'publisher.endpoints[0].profile: swt-draft-00 has no EdDSA: pass a key for one of HS256, HS384, HS512',
       "publisher.endpoints[1].profile: swt-draft-02 has no HEAD: leave the method 'auto', or choose another profile",
     ]);
-    // Its key is at fault already; what it could sign is nobody's guess.
+    // Its key is invalid already, so what it could sign is not checked.
     expect(faultsOf({ profile: NEW, secret: 'short' })).toHaveLength(1);
   });
 });

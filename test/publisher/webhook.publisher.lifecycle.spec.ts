@@ -4,7 +4,7 @@ import { WebhookStoreError } from '../../lib/errors/webhook.error.js';
 import type { FailureReason } from '../../lib/queue/failure-reason.js';
 import type { DeliveryHandler } from '../../lib/queue/webhook-queue.js';
 import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
-import type { WebhookDelivery } from '../../lib/queue/webhook-delivery.interface.js';
+import type { OutgoingDelivery } from '../../lib/queue/webhook-delivery.interface.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { PublisherBench } from './publisher-bench.js';
 import { WireReceiver } from './wire-receiver.js';
@@ -29,7 +29,7 @@ describe('at start-up', () => {
     expect(bench.logs('log').filter((line) => line.includes('a crash loses'))).toHaveLength(1);
   });
 
-  it('starts to deliver what is already queued', async () => {
+  it('delivers pending deliveries', async () => {
     await bench.stop();
     const queue = new InProcessQueue({ clock: new TestClock() });
     await queue.enqueue([{ delivery: recorded({ endpointId: 'crm' }), notBefore: 0 }]);
@@ -40,10 +40,10 @@ describe('at start-up', () => {
     expect(receiver.requests[0]!.claims.txn).toBe('e');
   });
 
-  it.each<[string, Partial<WebhookDelivery>, FailureReason, number]>([
-    ['an endpoint that is gone', { endpointId: 'gone' }, 'unknown_endpoint', 0],
-    ['a URL that is blocked now', { url: 'http://10.0.0.1/' }, 'destination_blocked', 1],
-  ])('gives up what was recorded for %s', async (_, destination, reason, attempts) => {
+  it.each<[string, Partial<OutgoingDelivery>, FailureReason, number]>([
+    ['an endpoint that no longer exists', { endpointId: 'gone' }, 'unknown_endpoint', 0],
+    ['a URL that is now blocked', { url: 'http://10.0.0.1/' }, 'destination_blocked', 1],
+  ])('gives up deliveries that were recorded for %s', async (_, destination, reason, attempts) => {
     await bench.stop();
     const request = () => of({ status: 204 });
     bench = await PublisherBench.start({}, { request: request as never });
@@ -52,6 +52,25 @@ describe('at start-up', () => {
     await bench.reported(1);
 
     expect(bench.reports[0]!.outcome).toEqual({ type: 'dead', reason, attempts });
+  });
+
+  it('leaves received events that share its queue by mistake, and logs them', async () => {
+    const received = {
+      receiver: 'default',
+      claims: {} as never,
+      method: 'POST',
+      profile: 'webhook-token',
+      bodyVerified: true,
+    } as const;
+    await bench.queue.enqueue([{ delivery: { ...recorded({}), received }, notBefore: 0 }]);
+    await bench.module.init();
+    await bench.clock.advance(60_000);
+
+    expect(await bench.queue.find(['d'])).toMatchObject([{ status: 'pending', attempts: 0 }]);
+    expect(bench.logs('error')).toEqual([
+      expect.stringContaining('holds the received event d; give the queues'),
+      expect.stringContaining('holds the received event d; give the queues'),
+    ]);
   });
 
   it('consumes the queue once it is available', async () => {
@@ -171,7 +190,7 @@ describe('at shutdown', () => {
   });
 });
 
-function recorded(destination: Partial<WebhookDelivery>): WebhookDelivery {
+function recorded(destination: Partial<OutgoingDelivery>): OutgoingDelivery {
   return {
     id: 'd',
     eventId: 'e',

@@ -113,7 +113,7 @@ describe('the outcome of an attempt', () => {
         bench.module.useLogger({ log: fail, error: fail, warn: fail, debug: fail });
       },
     ],
-  ])('stands when %s throws', async (_, spoil) => {
+  ])('stays the same if %s throws', async (_, spoil) => {
     receiver.script = (__, index) => ({ status: index === 0 ? 500 : 204 });
     spoil();
     await bench.publisher.publish('order.created', ['x'], { id: 'once' });
@@ -137,7 +137,7 @@ describe('the outcome of an attempt', () => {
   });
 });
 
-describe('by the answer to a POST, the first attempt is', () => {
+describe('the answer to a first POST', () => {
   it.each<[string, WireAnswer, object]>([
     ...[200, 201, 202, 204, 206].map((status): [string, WireAnswer, object] => [
       String(status),
@@ -162,15 +162,15 @@ describe('by the answer to a POST, the first attempt is', () => {
       later(503, 'Thu, 01 Jan 2026 00:10:00 GMT'),
       { status: 'scheduled', wait: 10 * MINUTE },
     ],
-    ['503 with nonsense', later(503, 'soon'), { status: 'scheduled', wait: 5_000 }],
+    ['503 with an invalid Retry-After', later(503, 'soon'), { status: 'scheduled', wait: 5_000 }],
     ['503 with 20 digits', later(503, '9'.repeat(20)), { status: 'scheduled', wait: 24 * HOUR }],
     ['410', { status: 410 }, { status: 'failed', failureReason: 'http_410', attempts: 1 }],
     [
-      'an endless one',
+      'an answer that is too large',
       { status: 200, body: 'x'.repeat(70_000) },
       { status: 'scheduled', failureReason: 'response_too_large' },
     ],
-  ])('%s', async (_, answer, expected) => {
+  ])('determines the outcome: %s', async (_, answer, expected) => {
     receiver.script = () => answer;
     const start = bench.clock.now();
     const { nextAttemptAt, ...result } = await bench.publisher.send('crm', 'order.created', ['x']);
@@ -180,8 +180,8 @@ describe('by the answer to a POST, the first attempt is', () => {
   });
 });
 
-describe('without an answer, the first attempt is', () => {
-  it('scheduled after a reset', async () => {
+describe('a first attempt without an answer', () => {
+  it('is retried after a reset', async () => {
     receiver.script = () => 'reset';
 
     expect(await bench.publisher.send('crm', 'order.created', ['x'])).toMatchObject({
@@ -190,7 +190,7 @@ describe('without an answer, the first attempt is', () => {
     });
   });
 
-  it('scheduled for a minute later after a timeout', async () => {
+  it('is retried after a minute if it timed out', async () => {
     receiver.script = () => 'hang';
     const sent = bench.publisher.send('crm', 'order.created', ['x']);
     await receiver.received(1);
@@ -204,7 +204,7 @@ describe('without an answer, the first attempt is', () => {
     });
   });
 
-  it('timed out if the answer drips', async () => {
+  it('times out if the answer arrives too slowly', async () => {
     receiver.script = () => 'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\ndrip';
     const sent = bench.publisher.send('crm', 'order.created', ['x']);
     await receiver.received(1);
@@ -213,7 +213,7 @@ describe('without an answer, the first attempt is', () => {
     expect(await sent).toMatchObject({ failureReason: 'timeout' });
   });
 
-  it('scheduled if the connection is refused', async () => {
+  it('is retried if the connection is refused', async () => {
     const gone = await WireReceiver.start();
     const { url } = gone;
     await gone.stop();
@@ -224,7 +224,7 @@ describe('without an answer, the first attempt is', () => {
     });
   });
 
-  it('scheduled when the host does not speak TLS', async () => {
+  it('is retried if the host does not speak TLS', async () => {
     const plain = createServer((socket) => {
       socket.on('error', () => {});
       socket.on('data', () => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n'));
@@ -273,7 +273,7 @@ describe('the other deliveries of an endpoint', () => {
     expect(receiver.requests).toHaveLength(1);
   });
 
-  it('wait no longer than 503 asks, and other endpoints do not wait', async () => {
+  it('wait no longer than a 503 requests, and other endpoints do not wait', async () => {
     receiver.script = (_, index) => (index === 0 ? later(503, '20') : { status: 204 });
     await bench.publisher.send('crm', 'order.created', ['first']);
 
@@ -327,7 +327,7 @@ async function restarted(options: Parameters<typeof PublisherBench.start>[0]) {
   return PublisherBench.start({ endpoints: [{ id: 'crm', url: receiver.url }], ...options });
 }
 
-/** Lets the time pass to each retry until so many attempts were made. */
+/** Advances the clock to each retry until this many attempts were made. */
 async function attempts(count: number): Promise<void> {
   for (let attempt = 1; attempt <= count; attempt++) {
     await bench.reported(attempt);

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { AxiosError } from 'axios';
 import { of, throwError } from 'rxjs';
+import { WebhookEndpoints } from '../../lib/endpoints/webhook.endpoints.js';
 import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
 import { PublisherBench } from './publisher-bench.js';
 import { WireReceiver } from './wire-receiver.js';
@@ -100,7 +101,7 @@ describe('publish', () => {
     await bench.reported(3);
   });
 
-  it('rejects what the queue cannot hold, and records nothing', async () => {
+  it('rejects an event that the queue cannot hold, and records nothing', async () => {
     await bench.stop();
     const endpoints = ['a', 'b', 'c'].map((id) => ({ id, url: receiver.url }));
     const queue = new InProcessQueue({ maxPending: 2 });
@@ -113,7 +114,7 @@ describe('publish', () => {
   });
 });
 
-describe('what cannot be published', () => {
+describe('an invalid event', () => {
   const cycle: Record<string, unknown> = {};
   cycle['self'] = cycle;
   const aborted = AbortSignal.abort('changed my mind');
@@ -128,9 +129,15 @@ describe('what cannot be published', () => {
     ['a BigInt', 'order.created', { total: 1n }, {}, 'invalid_data'],
     ['a cycle', 'order.created', cycle, {}, 'invalid_data'],
     ['bytes without a type', 'order.created', Buffer.from('x'), {}, 'invalid_data'],
-    ['bytes of no type', 'order.created', Buffer.from('x'), { contentType: 'csv' }, 'invalid_data'],
     [
-      'a smuggled header',
+      'bytes with an empty type',
+      'order.created',
+      Buffer.from('x'),
+      { contentType: 'csv' },
+      'invalid_data',
+    ],
+    [
+      'a content type with a line break',
       'order.created',
       Buffer.from('x'),
       { contentType: 'a/b;\r\nX: y' },
@@ -141,16 +148,16 @@ describe('what cannot be published', () => {
     ['a long id', 'order.created', {}, { id: 'x'.repeat(256) }, 'invalid_option'],
     ['an id with a control character', 'order.created', {}, { id: 'a\nb' }, 'invalid_option'],
     ['an empty audience', 'order.created', {}, { audience: [] }, 'invalid_option'],
-    ['a subject that is none', 'order.created', {}, { subject: 7 }, 'invalid_option'],
-    ['a method that is none', 'order.created', {}, { method: 'PUT' }, 'invalid_option'],
-    ['a delay that is none', 'order.created', {}, { delay: 'soon' }, 'invalid_option'],
+    ['an invalid subject', 'order.created', {}, { subject: 7 }, 'invalid_option'],
+    ['an invalid method', 'order.created', {}, { method: 'PUT' }, 'invalid_option'],
+    ['an invalid delay', 'order.created', {}, { delay: 'soon' }, 'invalid_option'],
     ['an unknown profile', 'order.created', {}, { profile: 'swt-draft-07' }, 'unsupported_option'],
     ['a transaction', 'order.created', {}, { tx: {} }, 'unsupported_option'],
     ['a misspelt option', 'order.created', {}, { tennant: 'acme' }, 'invalid_option'],
     ['an undefined tenant', 'order.created', {}, { tenant: undefined }, 'invalid_option'],
     ['options that are a list', 'order.created', {}, ['acme'], 'invalid_option'],
     ['an aborted event', 'order.created', {}, { signal: aborted }, 'aborted'],
-  ])('%s is refused by publish and send', async (_, event, data, options, code) => {
+  ])('is refused by publish and send: %s', async (_, event, data, options, code) => {
     const { publisher } = bench;
     const name = event as 'order.created';
 
@@ -224,12 +231,12 @@ describe('an error of the publisher', () => {
       'publish of "order.created": The data is not JSON: data.lines[1].price is a BigInt; convert it to a string or a number.',
     ],
     [
-      'a BigInt below a name that may be data',
+      'a BigInt below a member name that may be data',
       { 'ada@example.com': 1n },
       {},
       'publish of "order.created": The data is not JSON: data[…] is a BigInt; convert it to a string or a number.',
     ],
-  ])('names the event and the place of %s', async (_, data, options, message) => {
+  ])('names the event and the location of %s', async (_, data, options, message) => {
     await expect(bench.publisher.publish('order.created', data, options)).rejects.toMatchObject({
       message,
       stack: expect.stringContaining(message),
@@ -283,7 +290,7 @@ describe('send', () => {
   });
 
   it.each([
-    ['a name nobody configured', 'crm', 'unknown_endpoint'],
+    ['an unknown name', 'crm', 'unknown_endpoint'],
     ['a scheme without a host', 'mailto:a@b.example', 'unknown_endpoint'],
     ['a private address', 'http://10.0.0.1/', 'destination_blocked'],
     ['a metadata service', 'http://169.254.169.254/latest', 'destination_blocked'],
@@ -338,6 +345,20 @@ describe('send', () => {
     expect(receiver.requests).toHaveLength(1);
   });
 
+  it('does not wait for a delivery that was put off, such as that of a paused endpoint', async () => {
+    await bench.module.get(WebhookEndpoints).pause('all');
+    await bench.publisher.publish('refund.failed', {}, { id: 'paused' });
+    await bench.reported(1);
+    await bench.clock.advance(0);
+
+    expect(await bench.publisher.send('all', 'refund.failed', {}, { id: 'paused' })).toMatchObject({
+      status: 'scheduled',
+      attempts: 0,
+      nextAttemptAt: new Date(bench.clock.now() + 60_000),
+      duplicate: true,
+    });
+  });
+
   it('aborts only the caller whose signal is aborted', async () => {
     const abort = new AbortController();
     const send = (signal?: AbortSignal) =>
@@ -380,12 +401,12 @@ describe("an application's own HttpService", () => {
       { status: 'scheduled', statusCode: 503, failureReason: 'http_503' },
     ],
     [
-      'an error without one',
+      'an error without an answer',
       () => throwError(() => Object.assign(new Error('no'), { code: 'EAI_AGAIN' })),
       { status: 'scheduled', failureReason: 'dns' },
     ],
     [
-      'a throw',
+      'a synchronous error',
       () => {
         throw new Error('no');
       },
@@ -394,7 +415,7 @@ describe("an application's own HttpService", () => {
     ['nothing', () => of(), { status: 'scheduled', failureReason: 'network' }],
     ['nonsense', () => of('yes'), { status: 'scheduled', failureReason: 'malformed_response' }],
     [
-      'an answer whose header is no text',
+      'an answer whose header is not a string',
       () => of({ status: 503, headers: { 'retry-after': Object.create(null) } }),
       { status: 'scheduled', statusCode: 503 },
     ],
@@ -408,7 +429,7 @@ describe("an application's own HttpService", () => {
       () => throwError(() => unreadable('response')),
       { status: 'scheduled', failureReason: 'network' },
     ],
-  ])('may be a stand-in that gives %s', async (_, request, expected) => {
+  ])('may be a fake that returns %s', async (_, request, expected) => {
     await bench.stop();
     const configs: any[] = [];
     bench = await PublisherBench.start(
@@ -436,7 +457,7 @@ describe("an application's own HttpService", () => {
     });
   });
 
-  it('keeps its own adapter, with a warning that the egress guard cannot check its connections', async () => {
+  it('keeps its own adapter, with a warning that its connections are not checked', async () => {
     const urls: unknown[] = [];
     bench.http.axiosRef.defaults.adapter = async (config) => {
       urls.push(config.url);

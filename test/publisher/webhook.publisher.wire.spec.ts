@@ -45,7 +45,7 @@ describe('on the wire, an event with a small object', () => {
     });
   });
 
-  it('is a HEAD without data when there is none', async () => {
+  it('is a HEAD without data if the event has none', async () => {
     await bench.publisher.send(receiver.url, 'ping.sent');
 
     expect(receiver.requests[0]!.method).toBe('HEAD');
@@ -61,7 +61,7 @@ describe('on the wire, an event with a small object', () => {
     expect(receiver.connections).toBe(1);
   });
 
-  it('carries a token that verifies', async () => {
+  it('has a valid token', async () => {
     await bench.publisher.send(receiver.url, 'order.created', { id: 7 }, { audience: 'crm' });
 
     const verifier = createTokenVerifier({
@@ -81,11 +81,11 @@ describe('on the wire, an event that does not fit', () => {
   it.each<[string, unknown, string | undefined, Buffer, string]>([
     ['a large object', large(6_100), undefined, json(large(6_100)), 'application/json'],
     ['an array', [1, 2], undefined, Buffer.from('[1,2]'), 'application/json'],
-    ['a text', ' keep\n', undefined, Buffer.from('" keep\\n"'), 'application/json'],
+    ['a string', ' keep\n', undefined, Buffer.from('" keep\\n"'), 'application/json'],
     ['null', null, undefined, Buffer.from('null'), 'application/json'],
     ['a number', 0, undefined, Buffer.from('0'), 'application/json'],
     ['false', false, undefined, Buffer.from('false'), 'application/json'],
-    ['data too deep', deep(65), undefined, json(deep(65)), 'application/json'],
+    ['data that is nested too deeply', deep(65), undefined, json(deep(65)), 'application/json'],
     [
       'data that pollutes prototypes',
       JSON.parse('{"__proto__":{"a":1}}'),
@@ -94,9 +94,9 @@ describe('on the wire, an event that does not fit', () => {
       'application/json',
     ],
     ['bytes', Buffer.from('a;b\r\n'), 'text/csv', Buffer.from('a;b\r\n'), 'text/csv'],
-    ['no bytes', Buffer.alloc(0), 'text/csv', Buffer.alloc(0), 'text/csv'],
+    ['zero bytes', Buffer.alloc(0), 'text/csv', Buffer.alloc(0), 'text/csv'],
     [
-      'a part of an array',
+      'a view of a larger buffer',
       new Uint8Array([1, 2, 3, 4]).subarray(1, 3),
       'a/b',
       Buffer.from([2, 3]),
@@ -116,7 +116,7 @@ describe('on the wire, an event that does not fit', () => {
       Buffer.from('{"a":1}'),
       'application/hal+json',
     ],
-  ])('is a POST of exactly the octets, for %s', async (_, data, contentType, body, type) => {
+  ])('is a POST of exactly the bytes of %s', async (_, data, contentType, body, type) => {
     await bench.publisher.send(receiver.url, 'order.created', data, { contentType });
 
     const [request] = receiver.requests as [WireRequest];
@@ -169,8 +169,8 @@ describe('on the wire, an event that does not fit', () => {
   });
 });
 
-describe('on demand', () => {
-  it('sends a POST although HEAD would fit', async () => {
+describe('the option method', () => {
+  it('sends a POST even if the data would fit into a HEAD', async () => {
     await bench.publisher.send(receiver.url, 'order.created', { id: 7 }, { method: 'POST' });
 
     expect(receiver.requests[0]).toMatchObject({ method: 'POST', body: Buffer.from('{"id":7}') });
@@ -187,7 +187,7 @@ describe('on demand', () => {
 
   it.each<[string, unknown]>([
     ['an array', [1]],
-    ['data that reads as a reference to a body', { hash: '9f86d081', size: 3 }],
+    ['data that looks like a reference to a body', { hash: '9f86d081', size: 3 }],
     ['an object that is too large', large(6_001)],
     ['an object that makes the head too large', large(5_500)],
   ])('refuses HEAD for %s, before anything is recorded', async (_, data) => {
@@ -211,7 +211,7 @@ describe('on demand', () => {
   });
 });
 
-describe('HEAD falls back to POST within the attempt', () => {
+describe('a HEAD', () => {
   it.each<[string, WireAnswer | 'reset' | string]>([
     ...[200, 201, 206, 301, 302, 307, 308, 404, 405, 408, 411, 413, 414, 431, 494, 501].map(
       (status): [string, WireAnswer] => [String(status), { status }],
@@ -225,7 +225,7 @@ describe('HEAD falls back to POST within the attempt', () => {
     ['a closed connection', 'reset'],
     ['an answer with a body', 'HTTP/1.1 431 x\r\nContent-Length: 5\r\n\r\nerror'],
     ['an answer that is not HTTP', 'SSH-2.0-x\r\n\r\n'],
-  ])('on %s', async (_, answer) => {
+  ])('is repeated as POST after %s', async (_, answer) => {
     receiver.script = ({ method }) => (method === 'HEAD' ? answer : { status: 200 });
     const result = await bench.publisher.send(receiver.url, 'order.created', { id: 7 });
 
@@ -243,14 +243,14 @@ describe('HEAD falls back to POST within the attempt', () => {
     ),
     ['400 with a challenge', { status: 400, headers: { 'WWW-Authenticate': 'Bearer error="x"' } }],
     ['401 with a challenge', { status: 401, headers: { 'www-authenticate': 'Basic, bearer' } }],
-  ])('not on %s', async (_, answer) => {
+  ])('is not repeated as POST after %s', async (_, answer) => {
     receiver.script = () => answer;
     await bench.publisher.send(receiver.url, 'order.created', { id: 7 });
 
     expect(receiver.requests.map(({ method }) => method)).toEqual(['HEAD']);
   });
 
-  it('uses POST from then on if the POST was acknowledged', async () => {
+  it('is no longer sent once a POST was acknowledged', async () => {
     receiver.script = ({ method }) => ({ status: method === 'HEAD' ? 404 : 204 });
     await bench.publisher.send(receiver.url, 'order.created', { id: 1 });
     await bench.publisher.send(receiver.url, 'order.created', { id: 2 });
@@ -258,7 +258,7 @@ describe('HEAD falls back to POST within the attempt', () => {
     expect(receiver.requests.map(({ method }) => method)).toEqual(['HEAD', 'POST', 'POST']);
   });
 
-  it('starts with HEAD again if the POST failed too', async () => {
+  it('is sent again if the POST failed too', async () => {
     receiver.script = () => ({ status: 404 });
     await bench.publisher.send(receiver.url, 'order.created', { id: 1 });
     await bench.publisher.send(receiver.url, 'order.created', { id: 2 });
@@ -266,7 +266,7 @@ describe('HEAD falls back to POST within the attempt', () => {
     expect(receiver.requests.map(({ method }) => method)).toEqual(['HEAD', 'POST', 'HEAD', 'POST']);
   });
 
-  it('applies one timeout to both', async () => {
+  it('has one timeout for both requests of an attempt', async () => {
     receiver.script = ({ method }) => (method === 'HEAD' ? { status: 404 } : 'hang');
     const sent = bench.publisher.send(receiver.url, 'order.created', { id: 1 });
     await receiver.received(2);
@@ -280,8 +280,8 @@ describe('HEAD falls back to POST within the attempt', () => {
   });
 });
 
-describe("whatever the application's HttpService is set up for", () => {
-  it('neither replaces the token nor the destination', async () => {
+describe("an application's HttpService", () => {
+  it('replaces neither the token nor the destination', async () => {
     preset({
       auth: { username: 'me', password: 'hunter2' },
       baseURL: 'http://127.0.0.1:1/elsewhere',
@@ -299,7 +299,7 @@ describe("whatever the application's HttpService is set up for", () => {
     expect(receiver.requests[0]!.claims.webhook.event).toBe('order.created');
   });
 
-  it('opens no HTTP/2 session past the egress guard', async () => {
+  it('opens no HTTP/2 session that bypasses the egress guard', async () => {
     let sessions = 0;
     const server = createHttp2Server()
       .on('session', () => sessions++)
@@ -351,7 +351,7 @@ describe("whatever the application's HttpService is set up for", () => {
     });
   });
 
-  it('warns once about an interceptor that hides the answers', async () => {
+  it('causes one warning if an interceptor hides the answers', async () => {
     const { response } = bench.http.axiosRef.interceptors;
     const unwrap = response.use(({ data }) => data);
     const send = () => bench.publisher.send(receiver.url, 'order.created', {});
@@ -432,6 +432,44 @@ describe('sign', () => {
   });
 });
 
+describe('an explicit HEAD', () => {
+  it('is refused before it is recorded, for exactly the data that does not fit into its head', async () => {
+    await bench.stop();
+    // As many bytes as the names in a token can take.
+    const name = '€'.repeat(255);
+    bench = await PublisherBench.start({
+      issuer: name,
+      secret: undefined,
+      key: { key: secret, kid: '€'.repeat(256) },
+      endpoints: [
+        {
+          id: 'crm',
+          url: receiver.url,
+          method: 'HEAD',
+          subject: name,
+          headers: { 'X-Long': 'x'.repeat(500) },
+        },
+      ],
+    });
+    const codeOf = async (call: Promise<unknown>): Promise<unknown> =>
+      call.then(
+        () => 'sent',
+        (error: { code?: string }) => error.code,
+      );
+    const codes = new Set<unknown>();
+    for (let size = 0; size < 3_000; size += 100) {
+      const data = { text: 'x'.repeat(size) };
+      const signed = await codeOf(bench.publisher.sign('crm', 'order.created', data));
+      const sent = await codeOf(bench.publisher.send('crm', 'order.created', data));
+      expect([size, sent]).toEqual([size, signed]);
+      codes.add(sent);
+    }
+
+    expect([...codes]).toEqual(['sent', 'invalid_option']);
+    expect(new Set(receiver.requests.map(({ method }) => method))).toEqual(new Set(['HEAD']));
+  });
+});
+
 let restorePreset = (): void => {};
 
 /** Sets what every request of the application's HttpService has by default, until the end of the test. */
@@ -445,7 +483,7 @@ function preset(values: object): void {
   };
 }
 
-/** An object whose JSON has so many bytes. */
+/** An object whose JSON has this many bytes. */
 function large(bytes: number): object {
   return { text: 'x'.repeat(bytes - '{"text":""}'.length) };
 }

@@ -21,13 +21,13 @@ export interface WireAnswer {
   readonly body?: string;
 }
 
-/** `reset` and `hang` are answers, too; a text is written as it is. */
+/** `reset` and `hang` are answers, too; a string is written unchanged. */
 export type Script = (
   request: WireRequest,
   index: number,
 ) => WireAnswer | 'reset' | 'hang' | string;
 
-/** A receiver on a bare socket, so that a test sees what is on the wire and not what a parser makes of it. */
+/** A receiver on a bare socket, so that a test sees the bytes on the wire and not a parsed request. */
 export class WireReceiver {
   readonly requests: WireRequest[] = [];
   connections = 0;
@@ -57,7 +57,7 @@ export class WireReceiver {
     return `http://127.0.0.1:${this.port}/hooks`;
   }
 
-  /** Resolves when so many requests have arrived since the start. */
+  /** Resolves when this many requests have arrived since the start. */
   async received(count: number): Promise<void> {
     if (this.requests.length >= count) return;
     await new Promise<void>((resolve) => this.waiting.push({ count, resolve }));
