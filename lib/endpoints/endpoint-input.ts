@@ -12,7 +12,12 @@ import {
 } from '../options/option-shape.js';
 import { resolvePatterns, type ResolvedEndpointOptions } from './endpoint-options.js';
 import { unprintedHeaders } from '../options/unprinted.js';
-import { checkProfile, type ResolvedDestination, applySettings } from '../sending/destination.js';
+import {
+  applySettings,
+  checkProfile,
+  type DestinationOptions,
+  type ResolvedDestination,
+} from '../sending/destination.js';
 import { identifierRule, isIdentifier } from '../token/identifier.js';
 import { parseSigningKey } from '../token/keys/signing-key.js';
 import {
@@ -22,14 +27,10 @@ import {
   type StoredEndpointSettings,
 } from './endpoint-store.js';
 import { frozenCopy } from './memory-endpoint.store.js';
-import type {
-  EndpointChanges,
-  EndpointSettings,
-  NewEndpoint,
-} from './webhook-endpoint.interface.js';
+import type { EndpointChanges, NewEndpoint } from './webhook-endpoint.interface.js';
 
 /** Checked input, except for its URL's address; members that a change leaves out are absent. */
-interface EndpointDraft extends Omit<NewEndpoint, keyof EndpointSettings | 'url' | 'tenant'> {
+interface EndpointDraft extends Omit<NewEndpoint, keyof DestinationOptions | 'url' | 'tenant'> {
   readonly url: string | undefined;
   readonly tenant?: string | undefined;
   readonly settings: StoredEndpointSettings;
@@ -39,7 +40,9 @@ interface EndpointDraft extends Omit<NewEndpoint, keyof EndpointSettings | 'url'
 
 /** Checks input that may come from a tenant's browser. Every fault is listed, with its remedy. */
 export class EndpointInput {
-  constructor(private readonly options: Pick<ResolvedEndpointOptions, 'defaults' | 'egress'>) {}
+  constructor(
+    private readonly options: Pick<ResolvedEndpointOptions, 'defaults' | 'egress' | 'events'>,
+  ) {}
 
   /**
    * @throws {@link WebhookDeliveryError} `invalid_option`
@@ -61,10 +64,10 @@ export class EndpointInput {
     faults.require(
       secret === undefined || signing !== 'publisher',
       'secret',
-      "cannot be combined with signing: 'publisher', where the publisher's key signs: remove one of them",
+      "cannot be combined with signing: 'publisher', which signs with the publisher's key: remove one of them",
     );
     const { settings, blocked } = this.readShared(fit, faults);
-    const events = resolvePatterns(fit.events, faults);
+    const events = resolvePatterns(fit.events, this.options.events, faults);
     throwIfWrong(faults, blocked);
     const { id, url, tenant, description, metadata } = fit;
     // Copied: the caller may change the input while the URL is resolved.
@@ -94,7 +97,10 @@ export class EndpointInput {
       faults,
     );
     const { settings, blocked } = this.readShared(fit, faults);
-    const events = fit.events === undefined ? undefined : resolvePatterns(fit.events, faults);
+    const events =
+      fit.events === undefined
+        ? undefined
+        : resolvePatterns(fit.events, this.options.events, faults);
     throwIfWrong(faults, blocked);
     const { url, description, metadata } = fit;
     const removed = given.filter(isRemoval).map(([name]) => name);
@@ -118,7 +124,7 @@ export class EndpointInput {
   ): { settings: StoredEndpointSettings; blocked: WebhookDestinationBlockedError | undefined } {
     const own = Object.fromEntries(
       Object.entries(fit).filter(([name]) => Object.hasOwn(SETTINGS, name)),
-    ) as EndpointSettings;
+    ) as DestinationOptions;
     const { timeout } = this.settle(own, faults);
     return {
       settings: {
@@ -130,7 +136,7 @@ export class EndpointInput {
     };
   }
 
-  private settle(own: EndpointSettings, faults: ConfigurationFaults): ResolvedDestination {
+  private settle(own: DestinationOptions, faults: ConfigurationFaults): ResolvedDestination {
     const settled = applySettings(this.options.defaults, own, faults);
     // Inherited settings were checked with the publisher's.
     if (own.profile !== undefined || own.method !== undefined) checkProfile(settled, faults);
@@ -224,7 +230,7 @@ const MAX_NOTES = 50;
 const TEXT_RULE = `a string of at most ${MAX_TEXT_LENGTH} characters without NUL and lone surrogates`;
 
 /** Settings of an endpoint; `applySettings` checks most of their values. */
-const SETTINGS: OptionShape<EndpointSettings> = {
+const SETTINGS: OptionShape<DestinationOptions> = {
   method: undefined,
   profile: undefined,
   hash: undefined,
@@ -278,11 +284,12 @@ const ENDPOINT_CHANGES: OptionShape<EndpointChanges> = {
 
 /** Members that an update cannot change, and what to do instead. */
 const FIXED: Readonly<Record<string, string>> = {
-  id: 'never changes: create another endpoint',
-  tenant: 'never changes: create an endpoint for the other tenant',
-  secret: 'is replaced by rotateKey, which leaves the receiver time to add the new one',
-  signing: 'never changes: create another endpoint',
-  disabled: 'is changed by disable and enable',
+  id: 'cannot be changed: create another endpoint',
+  tenant: 'cannot be changed: create an endpoint for the other tenant',
+  secret:
+    'cannot be changed here: call rotateKey, which gives the receiver time to add the new key',
+  signing: 'cannot be changed: create another endpoint',
+  disabled: 'cannot be changed here: call disable or enable',
 };
 
 /** Members that an update may remove with `null`. */

@@ -1,5 +1,6 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { EgressPolicy } from '../egress/egress-policy.js';
+import type { WebhookEventCatalog } from '../events/event-catalog.js';
 import { isWebhookError } from '../errors/webhook.error.js';
 import type { ConfigurationFaults } from '../options/configuration-faults.js';
 import { checkShape, hasMethods, isOptions, type OptionShape } from '../options/option-shape.js';
@@ -58,6 +59,8 @@ export interface ResolvedEndpointOptions extends ResolvedEndpointStore {
   /** Settings of URLs that callers pass to `send`, and defaults of endpoints. */
   readonly defaults: ResolvedDestination;
   readonly egress: EgressPolicy;
+  /** Absent if the application has defined none. */
+  readonly events: WebhookEventCatalog | undefined;
   readonly clock: WebhookClock;
 }
 
@@ -91,6 +94,7 @@ interface EndpointContext {
   readonly signing: SigningResolver;
   /** Absent if its own options are invalid; URLs are not checked then. */
   readonly egress: EgressPolicy | undefined;
+  readonly events: WebhookEventCatalog | undefined;
 }
 
 /** Resolves the configured endpoints. Faults are collected, not thrown. */
@@ -138,7 +142,7 @@ function resolveEndpoint(
     ...settled,
     id,
     url: resolveUrl(endpoint, context.egress, faults),
-    events: resolvePatterns(endpoint.events, faults),
+    events: resolvePatterns(endpoint.events, context.events, faults),
     disabled,
     ...(tenant !== undefined && { tenant }),
   };
@@ -177,6 +181,7 @@ function resolveUrl(
 /** @param patterns - default: every event */
 export function resolvePatterns(
   patterns: readonly string[] = ['**'],
+  events: WebhookEventCatalog | undefined,
   faults: ConfigurationFaults,
 ): readonly string[] {
   if (!Array.isArray(patterns) || patterns.length === 0) {
@@ -184,7 +189,7 @@ export function resolvePatterns(
     return [];
   }
   patterns.forEach((pattern: string, index) => {
-    const fault = eventPatternFault(pattern);
+    const fault = eventPatternFault(pattern) ?? events?.subscriptionFault(pattern);
     if (fault !== undefined) faults.add(`events[${index}]`, fault);
   });
   return patterns;
@@ -194,7 +199,7 @@ const METHODS = ['insert', 'find', 'subscribed', 'list', 'replace', 'remove'];
 
 const SEALING_KEY: OptionShape<SealingKey> = { id: undefined, key: undefined };
 
-export interface ResolvedEndpointStore {
+interface ResolvedEndpointStore {
   readonly endpointStore: EndpointStore;
   readonly sealer: SecretSealer;
 }

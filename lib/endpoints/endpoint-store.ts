@@ -3,6 +3,7 @@ import type { DeliveryMethod } from '../queue/webhook-delivery.interface.js';
 import { identifierRule, isIdentifier } from '../token/identifier.js';
 import type { HashAlgorithm, WebhookProfile } from '../token/webhook-token.constants.js';
 import type { EndpointDisabledReason } from '../sending/delivery-target.js';
+import type { TokenIdScope } from '../sending/destination.js';
 
 /** The same error for an endpoint of another tenant and for one that does not exist, so that ids cannot be probed. */
 export function unknownEndpoint(): WebhookDeliveryError {
@@ -65,7 +66,7 @@ export interface StoredEndpointSettings {
   readonly method?: DeliveryMethod;
   readonly profile?: WebhookProfile;
   readonly hash?: HashAlgorithm;
-  readonly jti?: 'attempt' | 'delivery';
+  readonly jti?: TokenIdScope;
   /** Milliseconds. */
   readonly timeout?: number;
   readonly headers?: Readonly<Record<string, string>>;
@@ -90,7 +91,9 @@ export interface StoredEndpoint {
   readonly keys: readonly SealedEndpointKey[];
   /** Absent while the endpoint is enabled; `at` in epoch milliseconds. */
   readonly disabled?: { readonly at: number; readonly reason: EndpointDisabledReason };
-  /** When it was last enabled, in epoch milliseconds; older circuit and pause state of a process is discarded. */
+  /** Absent unless the endpoint is paused; epoch milliseconds. */
+  readonly pausedAt?: number;
+  /** When it was last enabled or resumed, in epoch milliseconds; older circuit state of a process is discarded. */
   readonly enabledAt?: number;
   /** 1 at first; every change adds one. */
   readonly version: number;
@@ -148,7 +151,8 @@ export abstract class EndpointStore {
   abstract find(id: string): Promise<StoredEndpoint | undefined>;
 
   /**
-   * Finds the enabled endpoints of a tenant, whatever their patterns; without one, the enabled endpoints without a tenant.
+   * Finds the enabled endpoints of a tenant, paused ones included, whatever their patterns; without a tenant, the enabled
+   * endpoints without one.
    *
    * @param options - `tx`: the caller's open transaction; reading in it needs no second connection
    */

@@ -1,3 +1,4 @@
+import { unprintedHeaders } from '../options/unprinted.js';
 import { invalidOption, readStrictly } from '../options/strict-options.js';
 import { identifierRule, isIdentifier } from '../token/identifier.js';
 import { type EndpointStore, type StoredEndpoint, unknownEndpoint } from './endpoint-store.js';
@@ -14,7 +15,8 @@ export function endpointView(
   endpoint: StoredEndpoint,
   source: WebhookEndpointView['source'],
 ): WebhookEndpointView {
-  const { id, tenant, url, events, description, metadata, settings, keys, disabled } = endpoint;
+  const { id, tenant, url, events, description, metadata, settings, keys, disabled, pausedAt } =
+    endpoint;
   return {
     id,
     ...(tenant !== undefined && { tenant }),
@@ -24,12 +26,13 @@ export function endpointView(
     ...(metadata !== undefined && { metadata: { ...metadata } }),
     settings: {
       ...settings,
-      ...(settings.headers !== undefined && { headers: { ...settings.headers } }),
+      ...(settings.headers !== undefined && { headers: unprintedHeaders(settings.headers) }),
     },
     keys: keys.map(({ kid, notBefore }) => ({ kid, signsFrom: new Date(notBefore) })),
     ...(disabled !== undefined && {
       disabled: { at: new Date(disabled.at), reason: disabled.reason },
     }),
+    ...(pausedAt !== undefined && { pausedAt: new Date(pausedAt) }),
     source,
     ...(source === 'store' && {
       createdAt: new Date(endpoint.createdAt),

@@ -1,7 +1,7 @@
-import { errorName, isWebhookError } from '../errors/webhook.error.js';
+import { errorType, isWebhookError } from '../errors/webhook.error.js';
 import { matchesEvent } from '../token/event-name.js';
 import { after, type MaybePromise } from '../token/maybe-promise.js';
-import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
+import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
 import { DestinationState, type EndpointDisabled } from '../sending/delivery-target.js';
 import { storedOfConfigured, OptionsEndpointStore } from './options-endpoint.store.js';
 import { looksLikeUrl, type StoredEndpoint } from './endpoint-store.js';
@@ -42,7 +42,13 @@ export class EndpointRegistry {
     );
     this.configured = new OptionsEndpointStore(
       endpoints.map((endpoint) => storedOfConfigured(endpoint, defaults, now)),
-      (id) => this.configuredState(id)?.disabled,
+      (id) => {
+        const { disabled, pausedAt } = this.configuredState(id)!;
+        return {
+          ...(disabled !== undefined && { disabled }),
+          ...(pausedAt !== undefined && { pausedAt }),
+        };
+      },
     );
     this.stored = new StoredTargets(options);
     this.editor = new EndpointEditor(options.endpointStore, options.sealer, options.clock);
@@ -98,7 +104,11 @@ export class EndpointRegistry {
    *
    * @throws what the store throws
    */
-  targetOf({ endpointId, url, tenant }: WebhookDelivery): MaybePromise<EndpointTarget | undefined> {
+  targetOf({
+    endpointId,
+    url,
+    tenant,
+  }: OutgoingDelivery): MaybePromise<EndpointTarget | undefined> {
     if (endpointId === undefined) return url === undefined ? undefined : this.url(url);
     return after(this.endpoint(endpointId), (target) => ofTenant(target, tenant));
   }
@@ -132,9 +142,19 @@ export class EndpointRegistry {
       this.storeOutageLogged = true;
       this.log.warn(
         () =>
-          `Storing that ${target.label} is disabled failed (${codeOrName(error)}); only this process has stopped sending to it.`,
+          `Storing that ${target.label} is disabled failed (${errorType(error)}); only this process has stopped sending to it.`,
       );
     }
+  }
+
+  /** The states of all destinations that this process knows, most of which it has sent to. */
+  states(): readonly DestinationState[] {
+    const targets = [
+      ...[...this.subscriptions.values()].map(({ target }) => target),
+      ...this.stored.cached(),
+      ...this.urls.values(),
+    ];
+    return targets.map(({ state }) => state);
   }
 
   /** The state of a configured endpoint in this process. */
@@ -172,11 +192,6 @@ export class EndpointRegistry {
     const stored = await this.options.endpointStore.find(id);
     return stored && this.stored.of(stored);
   }
-}
-
-function codeOrName(error: unknown): string {
-  if (isWebhookError(error)) return error.code;
-  return errorName(error);
 }
 
 function subscribesTo({ events }: Pick<StoredEndpoint, 'events'>, event: string): boolean {

@@ -45,12 +45,12 @@ export function storedOfConfigured(
   };
 }
 
-/** Returns whether this process has disabled an endpoint. */
-type DisabledState = (id: string) => StoredEndpoint['disabled'];
+/** Returns whether this process has disabled or paused an endpoint. */
+type StateOf = (id: string) => Pick<StoredEndpoint, 'disabled' | 'pausedAt'>;
 
 /**
- * The configured endpoints as a read-only store. Only the configuration changes them; `disabled` is the state of this
- * process.
+ * The configured endpoints as a read-only store. Only the configuration changes them; `disabled` and `pausedAt` are the
+ * state of this process.
  */
 export class OptionsEndpointStore extends EndpointStore {
   override readonly durable = true;
@@ -62,7 +62,7 @@ export class OptionsEndpointStore extends EndpointStore {
 
   constructor(
     endpoints: readonly StoredEndpoint[],
-    private readonly disabledState: DisabledState = () => undefined,
+    private readonly stateOf: StateOf = () => ({}),
   ) {
     super();
     this.sorted = endpoints.map(frozenCopy).sort((a, b) => (a.id < b.id ? -1 : 1));
@@ -102,7 +102,6 @@ export class OptionsEndpointStore extends EndpointStore {
   }
 
   private asOfNow(endpoint: StoredEndpoint): StoredEndpoint {
-    const disabled = this.disabledState(endpoint.id);
-    return disabled === undefined ? endpoint : { ...endpoint, disabled };
+    return { ...endpoint, ...this.stateOf(endpoint.id) };
   }
 }

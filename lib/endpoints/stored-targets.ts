@@ -20,6 +20,11 @@ export function isDisabled({ stored, state }: EndpointTarget): boolean {
   return stored?.disabled !== undefined || state.disabled !== undefined;
 }
 
+/** Since when its deliveries wait until the application resumes it, in epoch milliseconds; `undefined` if they do not. */
+export function pausedSince({ stored, state }: EndpointTarget): number | undefined {
+  return stored?.pausedAt ?? state.pausedAt;
+}
+
 /** Endpoints whose targets are cached; the least recently used one is evicted. */
 const MAX_CACHED_ENDPOINTS = 10_000;
 
@@ -52,6 +57,10 @@ export class StoredTargets {
     this.known.delete(stored.id);
     this.known.set(stored.id, known);
     return known.target;
+  }
+
+  cached(): readonly EndpointTarget[] {
+    return [...this.known.values()].map(({ target }) => target);
   }
 
   private cache(stored: StoredEndpoint, state: DestinationState): EndpointTarget {

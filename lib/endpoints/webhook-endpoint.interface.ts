@@ -1,33 +1,13 @@
 import type { Duration } from '../clock/duration.js';
-import type { HashAlgorithm, WebhookProfile } from '../token/webhook-token.constants.js';
 import type { FailureReason } from '../queue/failure-reason.js';
-import type { DeliveryMethod } from '../queue/webhook-delivery.interface.js';
 import type { StoredEndpointSettings } from './endpoint-store.js';
-import type { TokenIdScope } from '../sending/destination.js';
+import type { EndpointScope } from './endpoint.editor.js';
+import type { WebhookEventName } from '../token/webhook-event-map.js';
+import type { DestinationOptions } from '../sending/destination.js';
 import type { EndpointDisabledReason } from '../sending/delivery-target.js';
 
-/** Delivery settings of an endpoint that differ from the publisher's. */
-export interface EndpointSettings {
-  /** Default the publisher's. */
-  readonly method?: DeliveryMethod | undefined;
-  /** The wire format it is sent; default the publisher's. */
-  readonly profile?: WebhookProfile | undefined;
-  /** Digest of a POST's body; default the publisher's. */
-  readonly hash?: HashAlgorithm | undefined;
-  /** Whether each attempt of a delivery has its own `jti` (`'attempt'`, the default) or all share one (`'delivery'`). */
-  readonly jti?: TokenIdScope | undefined;
-  /** For one attempt; default the publisher's. */
-  readonly timeout?: Duration | undefined;
-  /** Headers of every request, except framing and authentication. They are stored in the clear: no credentials. */
-  readonly headers?: Readonly<Record<string, string>> | undefined;
-  /** The `aud` of its tokens. */
-  readonly audience?: string | readonly string[] | undefined;
-  /** The `sub` of its tokens. */
-  readonly subject?: string | undefined;
-}
-
 /** An endpoint to create. */
-export interface NewEndpoint extends EndpointSettings {
+export interface NewEndpoint extends DestinationOptions {
   /** Unique across all tenants, not a URL, 1 to 255 characters. Default: a random UUID. */
   readonly id?: string | undefined;
   /** `https:`, without user name and password; at most 2048 characters. */
@@ -36,6 +16,8 @@ export interface NewEndpoint extends EndpointSettings {
   readonly events?: readonly string[] | undefined;
   /** The tenant whose events it receives; default: events without a tenant. It never changes. `undefined` is refused. */
   readonly tenant?: string;
+  /** Headers of every request; none that frame or authenticate it. They are stored in the clear: no credentials. */
+  readonly headers?: DestinationOptions['headers'];
   /** At most 1024 characters. */
   readonly description?: string | undefined;
   /** Notes of the application: at most 50, names of at most 255 and values of at most 1024 characters. */
@@ -47,7 +29,7 @@ export interface NewEndpoint extends EndpointSettings {
 }
 
 /** Members that {@link EndpointChanges} may set to `null`. */
-type Removable = EndpointSettings & Pick<NewEndpoint, 'description' | 'metadata'>;
+type Removable = DestinationOptions & Pick<NewEndpoint, 'description' | 'metadata'>;
 
 /** A change of an endpoint. Members that are left out stay; `null` removes a value, so that the default applies. */
 export type EndpointChanges = Pick<Partial<NewEndpoint>, 'url' | 'events'> & {
@@ -77,6 +59,8 @@ export interface WebhookEndpointView {
   readonly keys: readonly EndpointKeyView[];
   /** Absent while the endpoint is enabled. */
   readonly disabled?: { readonly at: Date; readonly reason: EndpointDisabledReason };
+  /** Since when it is paused by {@link WebhookEndpoints.pause}: its deliveries wait. */
+  readonly pausedAt?: Date;
   /** `'options'`: configured, and changed in the configuration only. */
   readonly source: 'options' | 'store';
   /** Absent for configured endpoints. */
@@ -127,6 +111,24 @@ export interface RotatedKey {
   readonly kid: string;
   /** From when it signs; until then the old key does. */
   readonly signsFrom: Date;
+}
+
+/** What this process has learnt about an endpoint since it started. */
+export interface EndpointCircuitView {
+  /** `open`: the endpoint keeps failing, and its deliveries wait; `trial`: one attempt decides whether it closes. */
+  readonly state: 'closed' | 'open' | 'trial';
+  /** Failed attempts since the last success. */
+  readonly failuresInRow: number;
+  /** When the current run of at least five failures began. */
+  readonly failingSince?: Date;
+  /** Deliveries wait until then, because the circuit is open or the receiver asked for a pause. */
+  readonly pausedUntil?: Date;
+}
+
+/** Which endpoint of {@link WebhookEndpoints.test}, and what it gets. */
+export interface EndpointTestOptions extends Partial<EndpointScope> {
+  /** A defined event, whose first example is sent as a real event; default `webhook.test` with the data `{ "test": true }`. */
+  readonly event?: WebhookEventName;
 }
 
 /** The result of a test event. */

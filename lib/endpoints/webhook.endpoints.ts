@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { parseDuration } from '../clock/duration.js';
+import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
-import { readStrictly } from '../options/strict-options.js';
+import { isOptions } from '../options/option-shape.js';
+import { invalidOption, readStrictly } from '../options/strict-options.js';
 import type { EndpointRegistry } from './endpoint.registry.js';
 import { PublisherLog } from '../signing/publisher-log.js';
 import type { DeliveryTarget, EndpointDisabledReason } from '../sending/delivery-target.js';
@@ -25,8 +27,10 @@ import {
 import type {
   CreatedEndpoint,
   EndpointChanges,
+  EndpointCircuitView,
   EndpointListRequest,
   EndpointPage,
+  EndpointTestOptions,
   EndpointTestResult,
   KeyRotationOptions,
   NewEndpoint,
@@ -57,7 +61,9 @@ export class WebhookEndpoints {
   constructor(
     private readonly options: ResolvedEndpointOptions,
     private readonly registry: EndpointRegistry,
-    private readonly sender: WebhookSender,
+    private readonly sender: Pick<WebhookSender, 'attempt'>,
+    /** Makes the deliveries due that wait because the endpoint was paused. */
+    private readonly attemptPaused: (endpointId: string) => Promise<void>,
   ) {
     const { endpointStore, sealer, clock } = options;
     this.input = new EndpointInput(options);
@@ -178,7 +184,8 @@ export class WebhookEndpoints {
   }
 
   /**
-   * Enables an endpoint, and resets its circuit and its pause. A configured endpoint is enabled in this process only.
+   * Enables an endpoint, and resets its circuit. It does not {@link resume} a paused one. A configured endpoint is enabled in
+   * this process only.
    *
    * @throws {@link WebhookDeliveryError} `unknown_endpoint`, `endpoint_changed`
    */
@@ -186,11 +193,56 @@ export class WebhookEndpoints {
     const state = await this.configuredState(id, scope);
     if (state !== undefined) {
       state.forget();
+      state.disabled = undefined;
       return this.get(id, scope);
     }
     return this.change(id, scope, {
-      make: (current) => enabled(current, this.options.clock.now()),
+      make: ({ disabled: _disabled, ...current }) => this.restarted(current),
     });
+  }
+
+  /**
+   * Pauses an endpoint: events are still recorded for it, and no delivery is attempted until it is resumed. Attempts that are
+   * under way end. Unlike {@link disable}, it gives nothing up, and the wait counts as no attempt. A configured endpoint is
+   * paused in this process only, until the process ends.
+   *
+   * @throws {@link WebhookDeliveryError} `unknown_endpoint`, `endpoint_changed`
+   */
+  async pause(id: string, scope?: EndpointScope): Promise<WebhookEndpointView> {
+    const now = this.options.clock.now();
+    const state = await this.configuredState(id, scope);
+    if (state !== undefined) {
+      state.pausedAt ??= now;
+      return this.get(id, scope);
+    }
+    return this.change(id, scope, {
+      make: (current) =>
+        current.pausedAt === undefined ? { ...current, pausedAt: now } : undefined,
+    });
+  }
+
+  /**
+   * Resumes a paused endpoint, and resets its circuit. The deliveries that became due during the pause are attempted now;
+   * those that the delivery log of this process does not list follow within ten minutes.
+   *
+   * @returns once they are due; after an error, call it again
+   * @throws {@link WebhookDeliveryError} `unknown_endpoint`, `endpoint_changed`; what the queue and the delivery log throw
+   */
+  async resume(id: string, scope?: EndpointScope): Promise<WebhookEndpointView> {
+    const state = await this.configuredState(id, scope);
+    if (state !== undefined) {
+      if (state.pausedAt !== undefined) state.forget();
+      state.pausedAt = undefined;
+    }
+    const view =
+      state === undefined
+        ? await this.change(id, scope, {
+            make: ({ pausedAt, ...current }) =>
+              pausedAt === undefined ? undefined : this.restarted(current),
+          })
+        : await this.get(id, scope);
+    await this.attemptPaused(id);
+    return view;
   }
 
   /**
@@ -234,18 +286,35 @@ export class WebhookEndpoints {
   }
 
   /**
-   * Sends the signed event `webhook.test` with the data `{ "test": true }` immediately, also to a disabled endpoint. The request
-   * is neither logged nor retried, and does not affect the endpoint's state.
+   * Returns the state of an endpoint's circuit breaker. Each process has its own: it says what this one has learnt since it
+   * started.
    *
    * @throws {@link WebhookDeliveryError} `unknown_endpoint`
    */
-  async test(id: string, scope?: EndpointScope): Promise<EndpointTestResult> {
-    const { endpoint, source } = await this.directory.find(id, readScope(scope));
-    const target =
-      source === 'store'
-        ? this.registry.targetOfStored(endpoint)
-        : await this.registry.endpoint(endpoint.id);
-    return this.sendTestEvent(target!);
+  async circuit(id: string, scope?: EndpointScope): Promise<EndpointCircuitView> {
+    const { circuit, pausedUntil } = (await this.targetOf(id, scope)).state;
+    const { failingSince } = circuit;
+    const until = Math.max(pausedUntil, circuit.opensAgainAt ?? 0);
+    return {
+      state: circuit.state,
+      failuresInRow: circuit.failuresInRow,
+      ...(failingSince !== undefined && { failingSince: new Date(failingSince) }),
+      ...(until > this.options.clock.now() && { pausedUntil: new Date(until) }),
+    };
+  }
+
+  /**
+   * Sends the signed event `webhook.test` with the data `{ "test": true }` immediately, also to a disabled or paused endpoint. The
+   * request is neither logged nor retried, and does not affect the endpoint's state.
+   *
+   * With the option `event`, the first example of a defined event is sent: a real event to the receiver.
+   *
+   * @throws {@link WebhookDeliveryError} `unknown_endpoint`; `unknown_event` if the event is not defined or has no example
+   */
+  async test(id: string, options?: EndpointTestOptions): Promise<EndpointTestResult> {
+    const { event = TEST_EVENT, scope } = readTestOptions(options);
+    const target = await this.targetOf(id, scope);
+    return this.sendTestEvent(target, event, this.sampleOf(event));
   }
 
   /**
@@ -260,10 +329,34 @@ export class WebhookEndpoints {
     return resealAll(endpointStore, sealer, this.editor);
   }
 
-  private async sendTestEvent(target: DeliveryTarget): Promise<EndpointTestResult> {
-    const { tenant } = target;
-    const options = tenant === undefined ? {} : { tenant };
-    const draft = draftEvent(TEST_EVENT, { test: true }, options, this.options.clock.now());
+  private async targetOf(id: string, scope: EndpointScope | undefined): Promise<DeliveryTarget> {
+    const { endpoint, source } = await this.directory.find(id, readScope(scope));
+    const target =
+      source === 'store'
+        ? this.registry.targetOfStored(endpoint)
+        : await this.registry.endpoint(endpoint.id);
+    return target!;
+  }
+
+  private sampleOf(event: string): unknown {
+    if (event === TEST_EVENT) return { test: true };
+    const { events } = this.options;
+    const definition = events?.find(event);
+    const [example] = definition?.examples ?? [];
+    if (example !== undefined) return example;
+    const fault =
+      definition === undefined
+        ? (events?.unknown(event) ?? 'no events are defined; pass defineEvents({ … }) as "events"')
+        : `"${event}" has no example; add one to its definition`;
+    throw new WebhookDeliveryError('unknown_event', `event: ${fault}`);
+  }
+
+  private async sendTestEvent(
+    target: DeliveryTarget,
+    event: string,
+    data: unknown,
+  ): Promise<EndpointTestResult> {
+    const draft = draftEvent(event, data, {}, this.options.clock.now());
     const { result } = await this.sender.attempt(deliveryTo(target, draft), target, 1);
     const { statusCode, durationMs } = result;
     return {
@@ -296,6 +389,13 @@ export class WebhookEndpoints {
     return source === 'options' ? this.registry.configuredState(id) : undefined;
   }
 
+  /** Makes every process discard the endpoint's circuit. */
+  private restarted(endpoint: StoredEndpoint): StoredEndpoint {
+    // Strictly later than before, even within one millisecond: other processes compare the values.
+    const enabledAt = Math.max(this.options.clock.now(), (endpoint.enabledAt ?? 0) + 1);
+    return { ...endpoint, enabledAt };
+  }
+
   private warnOfMemory(): void {
     if (this.memoryWarningLogged || this.options.endpointStore.durable) return;
     this.memoryWarningLogged = true;
@@ -306,8 +406,13 @@ export class WebhookEndpoints {
   }
 }
 
-function enabled(endpoint: StoredEndpoint, now: number): StoredEndpoint {
-  const { disabled: _disabled, enabledAt, ...rest } = endpoint;
-  // Strictly later than before, even within one millisecond: other processes compare the values.
-  return { ...rest, enabledAt: Math.max(now, (enabledAt ?? 0) + 1) };
+function readTestOptions(options: unknown): {
+  readonly event?: string;
+  readonly scope: EndpointScope | undefined;
+} {
+  // Without an event it is a scope, and refused if it is not a valid one.
+  if (!isOptions(options) || !('event' in options)) return { scope: readScope(options) };
+  const { event, ...rest } = options;
+  if (typeof event !== 'string') throw invalidOption('options.event: must be the name of an event');
+  return { event, scope: Object.keys(rest).length === 0 ? undefined : readScope(rest) };
 }

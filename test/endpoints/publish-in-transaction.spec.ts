@@ -1,17 +1,15 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { ExpressAdapter } from '@nestjs/platform-express';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/globals';
+import { afterAll, afterEach, describe, expect, it } from '@jest/globals';
 import { Pool } from 'pg';
 import type { EndpointStore } from '../../lib/endpoints/endpoint-store.js';
 import { WebhookEndpoints } from '../../lib/endpoints/webhook.endpoints.js';
 import { PgBossQueue, PgliteQueue, PostgresEndpointStore } from '../../lib/postgres/index.js';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
 import type { WebhookQueue } from '../../lib/queue/webhook-queue.js';
+import { newDatabaseDirectory, removeDirectories } from '../fixtures/embedded-database.js';
 import { SECRET, startApp, type StartedApp } from '../fixtures/receiver-app.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
-import { TestDatabase } from '../postgres/database.js';
+import { storeIn, TestDatabase } from '../postgres/database.js';
 
 const POOL_SIZE = 10;
 const TRANSACTIONS = 40;
@@ -53,7 +51,7 @@ afterEach(async () => started.app.close());
   });
 
   it(`completes ${TRANSACTIONS} transactions at once on the ${POOL_SIZE} connections that the endpoint store shares`, async () => {
-    const store = new PostgresEndpointStore(pool, { schema: database.newSchema() });
+    const store = new PostgresEndpointStore(pool, storeIn(database.newSchema()));
     await store.migrate();
     const publisher = await start(newQueue(), store);
 
@@ -74,11 +72,11 @@ afterEach(async () => started.app.close());
 
     const fulfilled = { status: 'fulfilled', value: ['crm'] };
     expect(results).toEqual(Array.from({ length: TRANSACTIONS }, () => fulfilled));
-  }, 60_000);
+  });
 
-  it('looks endpoints up outside the transaction if the store is said to be in another database', async () => {
+  it('looks endpoints up outside the transaction if the store is configured as in another database', async () => {
     const schema = database.newSchema();
-    const store = new PostgresEndpointStore(pool, { schema, transactional: false });
+    const store = new PostgresEndpointStore(pool, { ...storeIn(schema), transactional: false });
     await store.migrate();
     const publisher = await start(newQueue(), store);
     const tx = await pool.connect();
@@ -89,19 +87,16 @@ afterEach(async () => started.app.close());
     tx.release();
 
     expect(deliveries).toMatchObject([{ endpointId: 'crm' }]);
-  }, 60_000);
+  });
 });
 
 describe('publish({ tx, tenant }) on PGlite', () => {
-  let directory: string;
-  beforeAll(async () => {
-    directory = await mkdtemp(join(tmpdir(), 'endpoints-'));
-  });
-  afterAll(async () => rm(directory, { recursive: true, force: true }));
+  afterAll(removeDirectories);
 
   it('reads the endpoints in the one transaction that the database has', async () => {
+    const directory = await newDatabaseDirectory();
     const queue = new PgliteQueue({ directory, pollInterval: '60s' });
-    const store = new PostgresEndpointStore(async () => queue.database());
+    const store = new PostgresEndpointStore(async () => queue.database(), { timeout: '30s' });
     await store.migrate();
     const publisher = await start(queue, store);
     const database = await queue.database();
@@ -111,5 +106,5 @@ describe('publish({ tx, tenant }) on PGlite', () => {
     );
 
     expect(published.deliveries).toMatchObject([{ endpointId: 'crm' }]);
-  }, 60_000);
+  });
 });

@@ -45,13 +45,13 @@ describe('SecretSealer', () => {
     ['another endpoint', 'cr', 'mkid', sealed],
     ['another kid', 'crm', 'kid2', sealed],
     ['a changed IV', 'crm', 'kid', at(4)],
-    ['a changed text', 'crm', 'kid', at(30)],
+    ['a changed ciphertext', 'crm', 'kid', at(30)],
     ['a changed tag', 'crm', 'kid', at(sealed.length - 5)],
-    ['a text that was cut', 'crm', 'kid', `${sealed.slice(0, -12)}.1`],
-    ['a short text', 'crm', 'kid', 'v1.AAAA.1'],
+    ['a truncated ciphertext', 'crm', 'kid', `${sealed.slice(0, -12)}.1`],
+    ['a ciphertext that is too short', 'crm', 'kid', 'v1.AAAA.1'],
     ['another key', 'crm', 'kid', sealed.replace(/1$/, 'key/2.b')],
-    ['a key that is gone', 'crm', 'kid', sealed.replace(/1$/, '0')],
-    ['another form', 'crm', 'kid', sealed.replace('v1', 'v2')],
+    ['a removed key', 'crm', 'kid', sealed.replace(/1$/, '0')],
+    ['another format', 'crm', 'kid', sealed.replace('v1', 'v2')],
     ['nothing', 'crm', 'kid', ''],
   ])('does not decrypt %s', (_, id, kid, text) => {
     const sealer = new SecretSealer([first, second]);

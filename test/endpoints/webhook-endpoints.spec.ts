@@ -113,7 +113,7 @@ describe('create', () => {
     });
   });
 
-  it('lists every fault by name, with a suggestion for a misspelt option', async () => {
+  it('lists every error by name, with a suggestion for a misspelt option', async () => {
     const wrong = {
       id: 'https://crm.example',
       url: 'http://10.0.0.1/hooks',
@@ -213,9 +213,11 @@ describe('tenants', () => {
     ['delete', (id) => endpoints.delete(id, scope)],
     ['disable', (id) => endpoints.disable(id, scope)],
     ['enable', (id) => endpoints.enable(id, scope)],
+    ['pause', (id) => endpoints.pause(id, scope)],
+    ['resume', (id) => endpoints.resume(id, scope)],
     ['rotateKey', (id) => endpoints.rotateKey(id, {}, scope)],
     ['test', (id) => endpoints.test(id, scope)],
-  ])('cannot %s an endpoint of another tenant, or learn that it exists', async (_, call) => {
+  ])('cannot %s an endpoint of another tenant, or find out that it exists', async (_, call) => {
     const before = await store.list({ limit: 10 });
     const refusals = await Promise.all(
       ['other', 'none', 'missing'].map((id) => call(id).catch((error: unknown) => error)),
@@ -510,7 +512,10 @@ describe('sealing', () => {
   const next = { id: 'next', key: 'the next sealing key of this test, 32 bytes!' };
 
   it('shows no secret in the store, in inspected objects, in logs and in errors', async () => {
-    const { secret } = await endpoints.create({ id: 'crm', url: receiver.url, tenant: 'acme' });
+    const credential = 'a credential of a header';
+    const headers = { 'X-Api-Key': credential };
+    const target = { id: 'crm', url: receiver.url, tenant: 'acme', headers };
+    const { secret } = await endpoints.create(target);
     await endpoints.rotateKey('crm', { secret: own });
     await publish('acme');
     await receiver.received(1);
@@ -529,7 +534,7 @@ describe('sealing', () => {
     ];
     const text = shown.map((value) => inspect(value, { depth: 12, showHidden: true })).join('\n');
     expect(text).toContain('v1.');
-    for (const hidden of [secret!, own, sealingKeys[0]!.key, next.key])
+    for (const hidden of [secret!, own, sealingKeys[0]!.key, next.key, credential])
       expect(text.includes(hidden)).toBe(false);
   });
 
@@ -578,6 +583,99 @@ describe('sealing', () => {
     expect(bench.reports[0]!.outcome).toMatchObject({ type: 'retry', reason: 'no_signing_key' });
     expect(bench.logs('warn').join()).toContain('endpoint_unreadable');
     expect(receiver.requests).toEqual([]);
+  });
+});
+
+describe('paused endpoints', () => {
+  it('record events, which are attempted in order once they are resumed', async () => {
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    const { pausedAt } = await endpoints.pause('crm');
+    expect(pausedAt).toEqual(new Date(bench.clock.now()));
+    await publish();
+    await publish();
+    await bench.reported(2);
+    await bench.clock.advance(48 * HOUR);
+    expect(receiver.requests).toEqual([]);
+    expect((await endpoints.pause('crm')).pausedAt).toEqual(pausedAt);
+
+    const { pausedAt: none } = await endpoints.resume('crm');
+    await receiver.received(2);
+    const [first, second] = receiver.requests.map(({ claims }) => claims.iat);
+    expect([none, first]).toEqual([undefined, second]);
+    expect(await store.find('crm')).not.toHaveProperty('pausedAt');
+  });
+
+  it('stay paused when they are enabled, and give up what is due while they are disabled', async () => {
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    await endpoints.pause('crm');
+    await publish();
+    await bench.reported(1);
+    await endpoints.disable('crm');
+    await bench.clock.advance(60_000);
+    expect(bench.reports.at(-1)?.outcome).toMatchObject({ reason: 'endpoint_disabled' });
+
+    expect((await endpoints.enable('crm')).pausedAt).toBeDefined();
+    expect(await publish()).toEqual(['crm']);
+    await bench.reported(3);
+    expect(bench.reports.at(-1)?.outcome).toMatchObject({ reason: 'endpoint_paused' });
+    expect(receiver.requests).toEqual([]);
+  });
+
+  it('start with a closed circuit when they are resumed', async () => {
+    receiver.script = () => ({ status: 503, headers: { 'Retry-After': '86400' } });
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    await publish();
+    await bench.reported(1);
+    await endpoints.pause('crm');
+    receiver.script = () => ({ status: 204 });
+    await endpoints.resume('crm');
+
+    expect(await endpoints.circuit('crm')).toEqual({ state: 'closed', failuresInRow: 0 });
+    await publish();
+    await receiver.received(2);
+  });
+
+  it('do not bring forward deliveries that wait for something else', async () => {
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    await endpoints.pause('crm');
+    await bench.publisher.publish('order.created', { id: 8 }, { delay: '2h' });
+    await publish();
+    await bench.reported(1);
+    await endpoints.resume('crm');
+    await receiver.received(1);
+    await bench.reported(2);
+
+    await bench.clock.advance(HOUR);
+    expect(receiver.requests).toHaveLength(1);
+    await bench.clock.advance(HOUR);
+    await receiver.received(2);
+  });
+
+  it('are attempted within ten minutes without a delivery log', async () => {
+    await restart({ deliveryLog: false });
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    await endpoints.pause('crm');
+    await publish();
+    await bench.reported(1);
+    await bench.clock.advance(HOUR);
+    await endpoints.resume('crm');
+    expect(receiver.requests).toEqual([]);
+
+    await bench.clock.advance(10 * 60_000);
+    await receiver.received(1);
+  });
+
+  it('make the rest due if resume is called again after a failure', async () => {
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    await endpoints.pause('crm');
+    await publish();
+    await bench.reported(1);
+    jest.spyOn(bench.queue, 'redeliver').mockRejectedValueOnce(new Error('away'));
+    await expect(endpoints.resume('crm')).rejects.toThrow('away');
+    expect(receiver.requests).toEqual([]);
+
+    await endpoints.resume('crm');
+    await receiver.received(1);
   });
 });
 
@@ -661,7 +759,20 @@ describe('configured endpoints', () => {
     expect(store.size).toBe(0);
   });
 
-  it('win over a stored endpoint with the same id', async () => {
+  it('are paused and resumed in this process', async () => {
+    await endpoints.enable('d');
+    expect((await endpoints.pause('d')).pausedAt).toBeDefined();
+    await endpoints.enable('d');
+    expect((await endpoints.get('d')).pausedAt).toBeDefined();
+    expect(await publish()).toEqual(['d']);
+    await bench.reported(1);
+    expect(await endpoints.test('d')).toMatchObject({ delivered: true });
+
+    expect((await endpoints.resume('d')).pausedAt).toBeUndefined();
+    await receiver.received(2);
+  });
+
+  it('take precedence over a stored endpoint with the same id', async () => {
     await endpoints.create({ id: 'x', url: receiver.url });
     const { id: _, ...copy } = (await store.find('x'))!;
     await store.insert({ ...copy, id: 'd' });
@@ -678,7 +789,7 @@ describe('configured endpoints', () => {
 });
 
 describe('a store that is down', () => {
-  it('makes publish fail, and gives no delivery up', async () => {
+  it('makes publish fail, and keeps every delivery', async () => {
     receiver.script = () => ({ status: 500 });
     await endpoints.create({ id: 'crm', url: receiver.url });
     await publish();
@@ -697,7 +808,7 @@ describe('a store that is down', () => {
     expect(bench.reports[1]!.outcome.type).toBe('delivered');
     const told = bench
       .logs('error')
-      .filter((line) => line.includes('looking up its endpoint failed'));
+      .filter((line) => line.includes('its endpoint could not be looked up'));
     expect(told).toHaveLength(1);
   });
 });
