@@ -89,7 +89,7 @@ describe.each(adapters)('webhook modules on %s', (_, createAdapter) => {
   ])('cannot both be global: %s', async (_name, first, second) => {
     await expect(
       start(createAdapter(), { options: first, imports: [WebhookModule.forRoot(second)] }),
-    ).rejects.toThrow(/WebhookModule: 2 of them are global.*to one forRoot.*isGlobal: false/);
+    ).rejects.toThrow(/WebhookModule: 2 instances are global.*to one forRoot.*isGlobal: false/);
   });
 
   it('give a feature the publisher of its own module', async () => {

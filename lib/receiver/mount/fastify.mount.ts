@@ -1,8 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { HttpServer } from '@nestjs/common';
+import type { HttpServer, Logger } from '@nestjs/common';
 import type { ConfigurationFault } from '../../errors/webhook.error.js';
 import { OTHER_METHODS, type AdapterMount, type NodeHandler } from './adapter-mount.js';
 import { shieldBody, unshieldBody } from './body-shield.js';
+import { FastifyBypass } from './fastify.bypass.js';
 import { isAfterConnectionEnd, hasAmbiguousLength, endConnectionAfter } from './last-request.js';
 import type { RouteRecorder } from './route-recorder.js';
 
@@ -26,6 +27,7 @@ interface RouteOptions {
   url: string;
   preParsing?: ParsingHook | ParsingHook[] | undefined;
   preValidation?: RequestHook | RequestHook[] | undefined;
+  readonly onRequest?: unknown;
 }
 
 /** The part of Fastify's instance that is used here, since the package does not depend on Fastify. */
@@ -43,29 +45,48 @@ interface FastifyInstance {
 }
 
 /**
- * Mounts receivers on Fastify. A mounted path is a route whose onRequest hook takes Node's request over before any parser. A webhook
- * route of the application gets hooks before and after parsing that hide its body.
+ * Mounts receivers on Fastify. A mounted path is a route whose onRequest hook takes Node's request over before any parser; its requests
+ * reach it by the {@link FastifyBypass} if nothing of the application must see them. A webhook route of the application gets hooks before
+ * and after parsing that hide its body.
  */
 export class FastifyMount implements AdapterMount {
   private readonly instance: FastifyInstance;
   /** Mounted paths and webhook routes, as their routes spell them. */
   private readonly paths = new Set<string>();
 
-  constructor(adapter: HttpServer) {
+  /** The options of the route that was registered last, which onRoute hooks of plugins may still change. */
+  private lastRoute: RouteOptions | undefined;
+  private readonly bypass: FastifyBypass;
+
+  constructor(adapter: HttpServer, logger: Logger) {
     this.instance = adapter.getInstance() as FastifyInstance;
+    const report = (obstacle: string): void =>
+      logger.debug(
+        `Webhooks are routed by Fastify, which is slower than answering them first: ${obstacle}`,
+      );
+    this.bypass = new FastifyBypass(
+      adapter,
+      adapter.getInstance(),
+      new Set([this.onRequest]),
+      report,
+    );
   }
 
+  private readonly onRequest: RequestHook = (request, reply, done) => {
+    const { raw } = request;
+    if (isAfterConnectionEnd(raw)) return reply.hijack();
+    if (hasAmbiguousLength(raw) && this.paths.has(request.routeOptions.url ?? '')) {
+      endConnectionAfter(raw, reply.raw);
+    }
+    done();
+  };
+
   interceptRequests(recorder: RouteRecorder): void {
-    this.instance.addHook('onRequest', (request, reply, done) => {
-      const { raw } = request;
-      if (isAfterConnectionEnd(raw)) return reply.hijack();
-      if (hasAmbiguousLength(raw) && this.paths.has(request.routeOptions.url ?? '')) {
-        endConnectionAfter(raw, reply.raw);
-      }
-      done();
-    });
+    this.bypass.install();
+    this.instance.addHook('onRequest', this.onRequest);
     // This hook runs during the registration of a route, so `registering` is that route.
     this.instance.addHook('onRoute', (options) => {
+      this.lastRoute = options;
       if (recorder.registering === undefined) return;
       this.paths.add(options.url);
       options.preParsing = [
@@ -93,7 +114,8 @@ export class FastifyMount implements AdapterMount {
       const getAnswersHead = taken.includes('HEAD') ? ' (a GET route answers HEAD too)' : '';
       return `${taken.join(' and ')}${getAnswersHead}`;
     }
-    this.takeOver(['HEAD', 'POST'], path, handler);
+    const hook = this.takeOver(['HEAD', 'POST'], path, handler);
+    this.bypass.add(path, { handler, hook, route: this.lastRoute! });
     this.paths.add(path);
     return undefined;
   }
@@ -108,17 +130,20 @@ export class FastifyMount implements AdapterMount {
     return [];
   }
 
-  private takeOver(methods: readonly string[], path: string, handler: NodeHandler): void {
+  /** @returns the onRequest hook of the route */
+  private takeOver(methods: readonly string[], path: string, handler: NodeHandler): RequestHook {
+    const hook: RequestHook = (request, reply) => {
+      reply.hijack();
+      handler(request.raw, reply.raw);
+    };
     this.instance.route({
       method: [...methods],
       url: path,
       exposeHeadRoute: false,
-      onRequest: (request, reply) => {
-        reply.hijack();
-        handler(request.raw, reply.raw);
-      },
+      onRequest: hook,
       handler: () => undefined,
     });
+    return hook;
   }
 }
 

@@ -10,6 +10,7 @@ import type { AdapterMount, NodeHandler } from './adapter-mount.js';
 import { ExpressMount } from './express.mount.js';
 import { FastifyMount } from './fastify.mount.js';
 import { markGuardedRoutes } from './guarded-routes.js';
+import { settleInMethods } from './settling-methods.js';
 import { mountPaths } from './mount-path.js';
 import { type RouterSettings, RouteRecorder, type RoutingAdapter } from './route-recorder.js';
 import type { ResolvedReceiver, ResolvedReceivers } from '../receiver-options.interface.js';
@@ -50,6 +51,7 @@ export class WebhookMount {
     // In a test the adapter is created after the providers; an application context without HTTP has none.
     const prepare = (): void => {
       markGuardedRoutes(discovery, scanner);
+      settleInMethods(discovery, scanner);
       this.prepare();
     };
     if (this.adapter() !== undefined) prepare();
@@ -131,7 +133,7 @@ export class WebhookMount {
     const adapter = this.adapter();
     if (adapter === undefined || mounted.has(adapter)) return;
     const settings = routerSettings(adapter);
-    const mount = mountFor(adapter, settings);
+    const mount = mountFor(adapter, settings, this.logger);
     if (mount === undefined) return;
     const recorder = new RouteRecorder(adapter as unknown as RoutingAdapter, settings);
     mount.interceptRequests(recorder);
@@ -160,12 +162,16 @@ export class WebhookMount {
   }
 }
 
-function mountFor(adapter: HttpServer, settings: RouterSettings): AdapterMount | undefined {
+function mountFor(
+  adapter: HttpServer,
+  settings: RouterSettings,
+  logger: Logger,
+): AdapterMount | undefined {
   switch (adapter.getType()) {
     case 'express':
       return new ExpressMount(adapter, settings);
     case 'fastify':
-      return new FastifyMount(adapter);
+      return new FastifyMount(adapter, logger);
     default:
       return undefined;
   }
