@@ -112,7 +112,7 @@ export class MemoryReplayStore extends ReplayStore {
       return { status: 'in-progress', retryAt: entries.leaseUntil[known]! };
     }
 
-    this.makeRoom(claim.issuer, now);
+    this.ensureSpace(claim.issuer, now);
     const reservation: ReplayReservation = { claim, owner: randomUUID() };
     const slot = entries.take(reservation, fingerprint);
     this.events.add(claim.key, slot);
@@ -174,7 +174,7 @@ export class MemoryReplayStore extends ReplayStore {
     return NONE;
   }
 
-  private makeRoom(issuer: string, now: number): void {
+  private ensureSpace(issuer: string, now: number): void {
     const { shares } = this;
     const shareIsFull = () => shares?.isFull(issuer) ?? false;
     const isFull = () => this.size >= this.maxEntries;

@@ -13,7 +13,7 @@ export interface ReplayClaim {
   readonly fingerprint: string;
   /** `exp` + tolerance, epoch milliseconds. Until then an entry is never dropped, since the token would still verify. */
   readonly replayUntil: number;
-  /** End of the sender's retries, epoch milliseconds. Until then the entry is kept, if the store has room. */
+  /** End of the sender's retries, epoch milliseconds. Until then the entry is kept, if the store has space. */
   readonly keepUntil: number;
   /** Milliseconds after which a reservation expires unless it is extended, because its owner crashed. */
   readonly lease: number;

@@ -1,24 +1,21 @@
-import { createHash, type Hash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { FastHash } from '../replay/fast-hash.js';
 
 /**
- * Identifies the content of an event, however it was sent: an event may first arrive in the token and then, after a proxy
- * refused the long header, as a body, and a sender may order its members differently. JSON is therefore compared by value.
+ * Identifies the content of an event by the digest of its body.
+ *
+ * @param digest - `<algorithm>:<hex>`
  */
-export function fingerprint(event: string, data: unknown): string {
-  if (Buffer.isBuffer(data)) return startFingerprint(event).update(data).digest('base64url');
-  return contentFingerprint(event, data);
-}
-
-/** Starts the fingerprint of an event whose data are bytes; the bytes follow. */
-export function startFingerprint(event: string): Hash {
-  return createHash('sha256').update(`${event}\n`);
+export function digestFingerprint(event: string, digest: string): string {
+  return hash('sha256', `${event}\n${digest}`, 'base64url');
 }
 
 /**
- * A 64-bit fingerprint of an event's name and JSON data that does not depend on the order of members: each member is hashed
- * by itself, and the hashes are added. Sorting and digesting the members takes about four times as long, and would be the
- * most expensive part of a large POST (benchmark `receive`).
+ * Identifies the content of an event by its value, however it was sent: an event may first arrive in the token and then, after
+ * a proxy refused the long header, as a body, and a sender may order its members differently.
+ *
+ * The 64-bit fingerprint does not depend on the order of members: each member is hashed by itself, and the hashes are added.
+ * Sorting and digesting the members takes about four times as long (benchmark `receive`).
  *
  * It is not collision-resistant. Only the event's own sender can choose colliding data; the second event is then
  * acknowledged as a copy instead of refused as a conflict, and is not handled either way.
@@ -76,9 +73,7 @@ class ContentHash extends FastHash {
   }
 
   override toString(): string {
-    return [scramble(this.high), scramble(this.low)]
-      .map((half) => (half >>> 0).toString(16).padStart(8, '0'))
-      .join('');
+    return `${hex(scramble(this.high))}-${hex(scramble(this.low))}`;
   }
 
   private addArray(items: readonly unknown[]): void {
@@ -106,6 +101,10 @@ class ContentHash extends FastHash {
     this.mix(sumOfLow);
     this.mix(count);
   }
+}
+
+function hex(bits: number): string {
+  return (bits >>> 0).toString(16);
 }
 
 /** Makes every bit depend on every other, so that sums of hashes do not cancel out. */

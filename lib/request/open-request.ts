@@ -8,9 +8,9 @@ import type {
   WebhookClaim,
   WebhookTokenClaims,
 } from '../token/webhook-claims.interface.js';
+import { MAX_TOKEN_BYTES } from '../token/webhook-token.constants.js';
 import { verifyBearerToken } from './bearer-token.js';
-import { checkContentType, checkDeclaredBody, readBody } from './body-reader.js';
-import { startFingerprint } from './content-fingerprint.js';
+import { checkContentType, checkDeclaredBody, declaresBody, readBody } from './body-reader.js';
 import type { BodySpool } from './body-spool.js';
 import { MemoryBody, NO_BODY, type RequestBody } from './request-body.js';
 import type { IncomingWebhook } from './incoming-webhook.js';
@@ -50,8 +50,13 @@ interface RequestPayload {
   /** Also `undefined` for bytes in a file, which are read on demand. */
   readonly data: unknown;
   readonly body: RequestBody;
-  /** Set if the data are the bytes of a body in a file. */
-  readonly spooled?: { readonly fingerprint: string };
+  /** Whether the data are the bytes of a body in a file. */
+  readonly isSpooled: boolean;
+  /**
+   * Digest of a body that no token could carry: bytes, or JSON above {@link MAX_TOKEN_BYTES}. It identifies the content; other
+   * JSON is identified by its value, since it may also arrive in a token.
+   */
+  readonly digest?: string | undefined;
   readonly bodyVerified: boolean;
   readonly contentType: string | undefined;
 }
@@ -108,15 +113,15 @@ async function readPayload(
 ): Promise<RequestPayload> {
   checkDeclaredBody(incoming, rule, rules.maxBodyBytes);
   const contentTypes = rules.allowedContentTypes?.get(iss);
-  if (contentTypes !== undefined) checkContentType(incoming, contentTypes);
+  const isDeclared = contentTypes !== undefined && declaresBody(incoming);
+  if (isDeclared) checkContentType(incoming, contentTypes);
   const contentType = incoming.headers.get('content-type');
   const isJson = isJsonType(contentType);
-  const { body, computed, fingerprint } = await readBody(incoming.body, {
+  const { body, computed } = await readBody(incoming.body, {
     rule,
     maxBodyBytes: rules.maxBodyBytes,
     spool: rules.spool,
     declared: Number(incoming.headers.get('content-length') ?? 0),
-    ...(!isJson && { startFingerprint: () => startFingerprint(webhook.event) }),
   });
   try {
     const { source, bodyVerified } = checkPayload(webhook, rule, body.length, computed);
@@ -124,33 +129,27 @@ async function readPayload(
       body.remove();
       return inlinePayload(source === 'data' ? webhook.data : undefined, bodyVerified);
     }
-    const received = { body, bodyVerified, contentType };
-    if (isJson)
-      return { ...received, ...(await parseBody(body, contentType!, rules.maxJsonMembers)) };
-    if (fingerprint !== undefined)
-      return { ...received, data: undefined, spooled: { fingerprint } };
-    return { ...received, data: body.readNow() };
+    if (contentTypes !== undefined && !isDeclared) checkContentType(incoming, contentTypes);
+    const digest = isJson && body.length <= MAX_TOKEN_BYTES ? undefined : computed[0];
+    if (!isJson) {
+      const isSpooled = !(body instanceof MemoryBody);
+      const data = isSpooled ? undefined : body.readNow();
+      return { data, body, isSpooled, digest, bodyVerified, contentType };
+    }
+    // Parsed data are in memory anyway, so the body is kept there too and its file is removed.
+    const kept = body instanceof MemoryBody ? body : new MemoryBody(await body.read());
+    const data = parseJsonPayload(kept.readNow(), contentType!, rules.maxJsonMembers);
+    if (kept !== body) body.remove();
+    return { data, body: kept, isSpooled: false, digest, bodyVerified, contentType };
   } catch (error) {
     body.remove();
     throw error;
   }
 }
 
-/** Parsed data are in memory anyway, so the body is kept there too and its file is removed. */
-async function parseBody(
-  body: RequestBody,
-  contentType: string,
-  maxMembers: number,
-): Promise<Pick<RequestPayload, 'body' | 'data'>> {
-  const bytes = await body.read();
-  const data = parseJsonPayload(bytes, contentType, maxMembers);
-  body.remove();
-  return { body: new MemoryBody(bytes), data };
-}
-
 function inlinePayload(data: WebhookClaim['data'], bodyVerified: boolean): RequestPayload {
   const contentType = data === undefined ? undefined : 'application/json';
-  return { data, body: NO_BODY, bodyVerified, contentType };
+  return { data, body: NO_BODY, isSpooled: false, bodyVerified, contentType };
 }
 
 function requireMethod(method: string): 'HEAD' | 'POST' {
@@ -167,8 +166,9 @@ function requireAllowedEvent(rules: RequestRules, claims: WebhookTokenClaims): v
   }
 }
 
-/** Refusals before the signature is verified. */
+/** Refusals before the signature is verified; without a receiver, none is. */
 const UNAUTHENTICATED: ReadonlySet<string> = new Set([
+  'invalid_configuration',
   'missing_token',
   'malformed_authorization',
   'token_too_large',

@@ -32,7 +32,7 @@ export const WEBHOOK_ANSWERS = {
     status: 401,
     code: 'missing_token',
     challenge: 'plain',
-    title: 'No Bearer token',
+    title: 'The request has no Bearer token',
   },
   malformed_authorization: {
     status: 400,
@@ -56,7 +56,7 @@ export const WEBHOOK_ANSWERS = {
     status: 401,
     code: 'unknown_key',
     challenge: 'invalid_token',
-    title: 'The issuer has no key of this name',
+    title: 'The issuer has no valid key for this token',
   },
   wrong_issuer: {
     status: 401,
@@ -86,7 +86,7 @@ export const WEBHOOK_ANSWERS = {
     status: 401,
     code: 'token_too_old',
     challenge: 'invalid_token',
-    title: 'The lifetime of the token is longer than allowed',
+    title: 'The lifetime of the token exceeds the limit of the receiver',
   },
   missing_claim: {
     status: 401,
@@ -98,13 +98,13 @@ export const WEBHOOK_ANSWERS = {
     status: 401,
     code: 'invalid_claim',
     challenge: 'invalid_token',
-    title: 'A claim has a wrong value',
+    title: 'A claim has an invalid value',
   },
   replayed: {
     status: 401,
     code: 'replayed',
     challenge: 'invalid_token',
-    title: 'The id was used before, with other content or on a receiver that refuses copies',
+    title: 'The id was used before: for other content, or on a receiver that rejects copies',
   },
   event_forbidden: {
     status: 403,
@@ -116,13 +116,13 @@ export const WEBHOOK_ANSWERS = {
     status: 400,
     code: 'hash_required',
     challenge: 'invalid_request',
-    title: 'The body is not authenticated by a hash',
+    title: 'The token has no hash of the body',
   },
   hash_mismatch: {
     status: 400,
     code: 'hash_mismatch',
     challenge: 'invalid_request',
-    title: 'The body is not the one the token was issued for',
+    title: 'The body does not match the hash in the token',
   },
   hash_unsupported: {
     status: 400,
@@ -157,7 +157,7 @@ export const WEBHOOK_ANSWERS = {
     status: 409,
     code: 'lease_lost',
     headers: SOON,
-    title: 'The lease ended before the handler committed the event; the handler has rolled back',
+    title: 'The lease ended before the handler could commit the event',
   },
   payload_too_large: {
     status: 413,
@@ -182,7 +182,7 @@ export const WEBHOOK_ANSWERS = {
   event_unhandled: {
     status: 422,
     code: 'event_unhandled',
-    title: 'No handler matches the event, and the receiver refuses such events',
+    title: 'No handler matches the event, and the receiver rejects such events',
   },
   token_too_large: {
     status: 431,
@@ -192,22 +192,22 @@ export const WEBHOOK_ANSWERS = {
   handler_failed: {
     status: 500,
     code: 'handler_failed',
-    title: 'A handler failed; the status of its HttpException wins',
+    title: 'A handler of the event failed',
   },
   application_refused: {
     status: 403,
-    title: 'The application refused the request; the status of its HttpException wins',
+    title: 'The application refused the request',
   },
   payload_consumed: {
     status: 500,
     code: 'payload_consumed',
-    title: 'Something in the application read the body before the webhook guard',
+    title: 'The application read the body before the webhook guard',
   },
   store_unavailable: {
     status: 503,
     code: 'store_unavailable',
     headers: LATER,
-    title: 'The replay store or the queue of events is full or unavailable',
+    title: 'The replay store or the queue of received events is full or unavailable',
   },
   spool_unavailable: {
     status: 503,

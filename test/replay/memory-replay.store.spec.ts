@@ -12,7 +12,7 @@ import { NaiveReplayModel } from './naive-replay.model.js';
 const SECOND = 1_000;
 const HOUR = 3_600 * SECOND;
 
-describe('MemoryReplayStore keeps the contract of replay stores', () => {
+describe('MemoryReplayStore fulfils the contract of replay stores', () => {
   for (const { name, run } of replayStoreContract((clock) => new MemoryReplayStore({ clock }))) {
     it(name, run);
   }
@@ -39,7 +39,7 @@ function setup(options: MemoryReplayStoreOptions = {}) {
   const handle = (key: string, change?: Partial<ReplayClaim>): void => {
     expect(store.commit(reserve(key, change))).toBe(true);
   };
-  /** Asks with a token that wants nothing remembered for longer. */
+  /** The status for a token that does not extend the entry. */
   const statusOf = (key: string) =>
     store.reserve(claim(key, { replayUntil: 0, keepUntil: 0 })).status;
   return { clock, store, claim, reserve, handle, statusOf };
@@ -48,7 +48,7 @@ function setup(options: MemoryReplayStoreOptions = {}) {
 const FULL = expect.objectContaining({ name: 'WebhookStoreError', code: 'store_full' });
 
 describe('MemoryReplayStore', () => {
-  it('answers at once, without a promise', () => {
+  it('answers synchronously, without a promise', () => {
     const { store, claim } = setup();
     const verdict = store.reserve(claim('a'));
 
@@ -56,10 +56,10 @@ describe('MemoryReplayStore', () => {
   });
 
   it.each([
-    ['in all but their end', (i: number) => `${'a'.repeat(30)}${i}`],
-    ['in their end', (i: number) => `${i}${'z'.repeat(30)}`],
-    ['in length', (i: number) => 'x'.repeat(i)],
-  ])('tells thousands of keys apart that are equal %s', (_, keyOf) => {
+    ['at their end only', (i: number) => `${'a'.repeat(30)}${i}`],
+    ['at their start only', (i: number) => `${i}${'z'.repeat(30)}`],
+    ['in length only', (i: number) => 'x'.repeat(i)],
+  ])('distinguishes thousands of keys that differ %s', (_, keyOf) => {
     const { store, handle, reserve, statusOf } = setup();
     const keys = Array.from({ length: 2_000 }, (_one, i) => keyOf(i));
     const [kept, freed] = [keys.filter((_key, i) => i % 3), keys.filter((_key, i) => !(i % 3))];
@@ -71,7 +71,7 @@ describe('MemoryReplayStore', () => {
     expect(new Set(freed.map(statusOf))).toEqual(new Set(['reserved']));
   });
 
-  it('says exactly until when a reservation holds', async () => {
+  it('returns when a reservation expires', async () => {
     const { clock, store, claim, reserve } = setup();
     const stale = reserve('a');
     const retryAt = clock.now() + 30 * SECOND;
@@ -83,7 +83,7 @@ describe('MemoryReplayStore', () => {
     expect(store.reserve(claim('a')).status).toBe('reserved');
   });
 
-  it('forgets a handled event at keepUntil and not before', async () => {
+  it('forgets a handled event at keepUntil, and not before', async () => {
     const { clock, handle, statusOf } = setup();
     handle('a');
 
@@ -93,7 +93,7 @@ describe('MemoryReplayStore', () => {
     expect(statusOf('a')).toBe('reserved');
   });
 
-  it('keeps an entry until replayUntil when keepUntil is earlier', async () => {
+  it('keeps an entry until replayUntil if keepUntil is earlier', async () => {
     const { clock, handle, statusOf } = setup();
     handle('a', { keepUntil: 0 });
 
@@ -101,7 +101,7 @@ describe('MemoryReplayStore', () => {
     expect(statusOf('a')).toBe('done');
   });
 
-  it('leaves no wake-up with its clock', () => {
+  it('schedules no timer with its clock', () => {
     const { clock, handle, reserve } = setup();
     handle('a');
     reserve('b');
@@ -109,7 +109,7 @@ describe('MemoryReplayStore', () => {
     expect(clock.waiting).toBe(0);
   });
 
-  it('clears away what has ended, a little with each call', async () => {
+  it('removes expired entries, a few with each call', async () => {
     const { clock, store, handle, reserve } = setup();
     const handleSome = (label: string, count: number): number[] =>
       Array.from({ length: count }, (_, n) => {
@@ -131,8 +131,8 @@ describe('MemoryReplayStore', () => {
   });
 });
 
-describe('A full MemoryReplayStore', () => {
-  it('takes no more while every token could still be replayed', async () => {
+describe('a full MemoryReplayStore', () => {
+  it('refuses new events while every token could still be replayed', async () => {
     const { clock, store, claim, handle, statusOf } = setup({ maxEntries: 2 });
     handle('a');
     handle('b');
@@ -142,7 +142,7 @@ describe('A full MemoryReplayStore', () => {
     expect([statusOf('a'), statusOf('b')]).toEqual(['done', 'done']);
   });
 
-  it('takes no more while every entry is being handled', async () => {
+  it('refuses new events while every entry is being handled', async () => {
     const { clock, store, claim, reserve } = setup({ maxEntries: 2 });
     const reservations = [reserve('a', { replayUntil: 0 }), reserve('b', { replayUntil: 0 })];
 
@@ -151,7 +151,7 @@ describe('A full MemoryReplayStore', () => {
     expect(reservations.map((reservation) => store.commit(reservation))).toEqual([true, true]);
   });
 
-  it('takes the place of a reservation whose lease has ended', async () => {
+  it('reuses the entry of a reservation whose lease has expired', async () => {
     const { clock, store, reserve } = setup({ maxEntries: 1 });
     const stale = reserve('a');
 
@@ -161,7 +161,7 @@ describe('A full MemoryReplayStore', () => {
     expect(store.size).toBe(1);
   });
 
-  it('drops what may go, the shortest to keep first', async () => {
+  it('evicts the entry that would expire first', async () => {
     const { clock, handle, statusOf } = setup({ maxEntries: 4 });
     handle('third', { keepUntil: clock.now() + 30 * HOUR });
     handle('first', { keepUntil: clock.now() + 10 * HOUR });
@@ -179,24 +179,27 @@ describe('A full MemoryReplayStore', () => {
   });
 
   it.each([
-    ['right away', 0],
-    ['when the first token has expired', HOUR],
-  ])('drops nothing a copy can be replayed of that came %s', async (_, later) => {
-    const { clock, store, claim, handle } = setup({ maxEntries: 2, maxEntriesPerIssuer: 1 });
-    handle('a');
-    await clock.advance(later);
-    handle('other', { issuer: 'https://other.example' }); // clears away what may go
-    const copy = claim('a', { replayUntil: clock.now() + 3 * HOUR });
-    expect(store.reserve(copy).status).toBe('done');
+    ['immediately', 0],
+    ['after the first token had expired', HOUR],
+  ])(
+    'does not evict an event whose repetition arrived %s and can be replayed',
+    async (_, later) => {
+      const { clock, store, claim, handle } = setup({ maxEntries: 2, maxEntriesPerIssuer: 1 });
+      handle('a');
+      await clock.advance(later);
+      handle('other', { issuer: 'https://other.example' }); // removes expired entries
+      const copy = claim('a', { replayUntil: clock.now() + 3 * HOUR });
+      expect(store.reserve(copy).status).toBe('done');
 
-    await clock.advance(3 * HOUR - 1);
-    expect(() => store.reserve(claim('b'))).toThrow(FULL);
-    expect(store.reserve(copy).status).toBe('done');
-    await clock.advance(1);
-    handle('b');
-  });
+      await clock.advance(3 * HOUR - 1);
+      expect(() => store.reserve(claim('b'))).toThrow(FULL);
+      expect(store.reserve(copy).status).toBe('done');
+      await clock.advance(1);
+      handle('b');
+    },
+  );
 
-  it('drops nothing a copy can be replayed of that came while the event was handled', async () => {
+  it('does not evict an event whose repetition arrived while it was handled and can be replayed', async () => {
     const { clock, store, claim, reserve } = setup({ maxEntries: 1 });
     const reservation = reserve('a');
     const copy = claim('a', { replayUntil: clock.now() + HOUR });
@@ -207,7 +210,7 @@ describe('A full MemoryReplayStore', () => {
     expect(() => store.reserve(claim('b'))).toThrow(FULL);
   });
 
-  it('finds what may go behind many entries that are needed again', async () => {
+  it('finds an entry to evict behind many entries that are still needed', async () => {
     const { clock, store, claim, handle, statusOf } = setup({ maxEntries: 41 });
     const names = Array.from({ length: 40 }, (_, n) => `copied ${n}`);
     for (const name of names) handle(name, { keepUntil: clock.now() + 10 * HOUR });
@@ -221,7 +224,7 @@ describe('A full MemoryReplayStore', () => {
     expect(names.map(statusOf)).toEqual(names.map(() => 'done'));
   });
 
-  it('lets a conflict prolong nothing', async () => {
+  it('does not extend an entry for a conflicting copy', async () => {
     const { clock, store, claim, handle } = setup({ maxEntries: 1 });
     handle('a');
     const forged = { fingerprint: 'other content', replayUntil: clock.now() + HOUR };
@@ -231,7 +234,7 @@ describe('A full MemoryReplayStore', () => {
     handle('b');
   });
 
-  it('drops nothing for an event it knows', async () => {
+  it('evicts nothing for an event that it already has', async () => {
     const { clock, handle, statusOf } = setup({ maxEntries: 2 });
     handle('a');
     handle('b');
@@ -240,19 +243,19 @@ describe('A full MemoryReplayStore', () => {
     expect([statusOf('a'), statusOf('b'), statusOf('a')]).toEqual(['done', 'done', 'done']);
   });
 
-  it('drops nothing a clock that was set back makes valid again', async () => {
+  it('does not evict an entry that is valid again after the clock was set back', async () => {
     const { clock, store, claim, handle } = setup({ maxEntries: 2 });
     handle('a');
     handle('b');
     const start = clock.now();
     await clock.advance(HOUR);
-    handle('c'); // in the place of one that may go
+    handle('c'); // replaces an entry that can be evicted
     clock.set(start);
 
     expect(() => store.reserve(claim('d'))).toThrow(FULL);
   });
 
-  it('says what to do, and names no id', () => {
+  it('throws an error that names the remedy and no id', () => {
     const { store, claim, handle } = setup({ maxEntries: 1 });
     handle('secret-id-1');
 
@@ -261,7 +264,7 @@ describe('A full MemoryReplayStore', () => {
     );
   });
 
-  it('lets no issuer take more than its share', async () => {
+  it('limits each issuer to its share', async () => {
     const { clock, store, claim, handle, statusOf } = setup({
       maxEntries: 10,
       maxEntriesPerIssuer: 2,
@@ -284,7 +287,7 @@ describe('A full MemoryReplayStore', () => {
     ).toEqual(['done', 'done']);
   });
 
-  it('gives an issuer its share back when entries go', () => {
+  it('returns the share of removed entries to their issuer', () => {
     const { store, reserve } = setup({ maxEntries: 10, maxEntriesPerIssuer: 1 });
 
     for (let n = 0; n < 20; n++) expect(store.release(reserve(`${n}`))).toBe(true);
@@ -299,7 +302,7 @@ describe('A full MemoryReplayStore', () => {
     Number.POSITIVE_INFINITY,
     2 ** 24 + 1,
     '10' as unknown as number,
-  ])('cannot be bounded by %p', (bound) => {
+  ])('refuses the bound %p', (bound) => {
     expect(() => new MemoryReplayStore({ maxEntries: bound, maxEntriesPerIssuer: bound })).toThrow(
       expect.objectContaining({
         code: 'invalid_configuration',
@@ -312,8 +315,8 @@ describe('A full MemoryReplayStore', () => {
   });
 });
 
-describe('MemoryReplayStore and a naive model of it', () => {
-  // Few keys, so that they meet; times around the widths of the store's buckets.
+describe('MemoryReplayStore and a naive model', () => {
+  // Few keys, so that they collide; times near the widths of the store's buckets.
   const span = fc.constantFrom(
     0,
     1,
@@ -357,7 +360,7 @@ describe('MemoryReplayStore and a naive model of it', () => {
     [{ maxEntries: 100 }, 100],
     [{ maxEntries: 3 }, 3],
     [{ maxEntries: 4, maxEntriesPerIssuer: 2 }, 2],
-  ])('agree on every answer with %j', (options, perIssuer) => {
+  ])('give the same answers with %j', (options, perIssuer) => {
     fc.assert(
       fc.property(fc.array(steps, { maxLength: 120 }), (sequence) => {
         const { clock, store } = setup(options);
@@ -370,7 +373,7 @@ describe('MemoryReplayStore and a naive model of it', () => {
           else if (step.do === 'reserve') {
             const { token, replayIn, keepFor, ...rest } = step.claim;
             const replayUntil = now + replayIn;
-            // Every time to keep differs, so that there is one right answer to which is the oldest.
+            // Every retention time differs, so that the oldest entry is unambiguous.
             const keepUntil = replayUntil + keepFor + ++claimed / 1_000;
             const claim = { ...rest, tokenKey: token ?? rest.key, replayUntil, keepUntil };
             const [status, owner] = attempt(store, claim, reservations);

@@ -8,7 +8,7 @@ interface Entry {
   leaseUntil: number;
 }
 
-/** The rules of the replay store in memory, without a thought for speed: a list, walked for everything. */
+/** The rules of the in-memory replay store without optimisations: a list that every call searches. */
 export class NaiveReplayModel {
   private entries: Entry[] = [];
 

@@ -17,11 +17,11 @@ interface ReplayHorizon {
 /**
  * The claim by which an event is recognised when it is repeated.
  *
- * @param mark - fingerprint of event name and data
+ * @param fingerprint - of event name and data
  */
 export function replayClaim(
   event: WebhookEvent,
-  mark: string,
+  fingerprint: string,
   horizon: ReplayHorizon,
 ): ReplayClaim {
   const { receiver, issuer, id, jti } = event;
@@ -33,7 +33,7 @@ export function replayClaim(
   return {
     key,
     tokenKey,
-    fingerprint: mark,
+    fingerprint,
     replayUntil,
     keepUntil: Math.max(replayUntil, horizon.now + horizon.window),
     lease: horizon.lease,
@@ -67,6 +67,7 @@ export function handledClaim(
 
 /** Length-prefixed, so that no choice of issuer and id collides with another pair. */
 function identity(...parts: readonly string[]): string {
-  const text = parts.map((part) => `${Buffer.byteLength(part)}:${part}`).join('');
+  let text = '';
+  for (const part of parts) text += `${part.length}:${part}`;
   return hash('sha256', text, 'base64url');
 }

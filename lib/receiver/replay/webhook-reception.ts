@@ -40,7 +40,7 @@ export class WebhookReception {
     this.state = reservation === undefined ? 'settled' : 'open';
     if (reservation === undefined) return;
     store.leases.hold(reservation);
-    internalsOf(event).reception = this;
+    internalsOf(event).reservation = this;
   }
 
   /** The key that all copies of the event share. */
@@ -225,6 +225,6 @@ export class WebhookReception {
 function leaseLost(): WebhookReplayError {
   return new WebhookReplayError(
     'lease_lost',
-    'the event is no longer held by this handler, or was recorded before: roll back, the sender comes again',
+    'this handler no longer holds the lease of the event, or the event is recorded already: roll back; the sender repeats the event',
   );
 }
