@@ -3,6 +3,7 @@ import { type ConfigurationFault, WebhookConfigurationError } from '../errors/we
 import { IssuerList } from '../keys/issuer-list.js';
 import type { KeyProvider } from '../keys/key-provider.js';
 import { ProvidedKeys } from '../keys/provided-keys.js';
+import type { KeySetStatus } from '../keys/remote-key-set.js';
 import type { RemoteKeySets } from '../keys/remote-key-sets.js';
 import { type KeyLog, reasonOf, OutageLog } from '../keys/key-log.js';
 import type { WebhookIssuer } from '../keys/webhook-issuer.js';
@@ -84,6 +85,8 @@ export interface ReceiverIssuers {
    * @throws {@link WebhookConfigurationError} with every fault; paths are relative to the receiver
    */
   start(): Promise<void>;
+  /** The key sets that are fetched. */
+  keySets(): readonly KeySetStatus[];
 }
 
 /** What an issuer may send. */
@@ -115,6 +118,7 @@ export function listedIssuers(
       start: async () => {
         for (const notice of list.notices(clock.now() / 1_000)) log('warn', notice);
       },
+      keySets: () => remote.status(),
     },
     faults,
   };
@@ -156,6 +160,7 @@ export function providedIssuers(
       get: (issuer) =>
         provided.latest === undefined ? [] : provided.latest.contentTypesOf(issuer),
     },
+    keySets: () => remote.status(),
     async start() {
       try {
         await provided.start();

@@ -6,6 +6,7 @@ import type { KeyProvider } from '../keys/key-provider.js';
 import type { WebhookIssuer } from '../keys/webhook-issuer.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import type { RetryScheduleOptions } from '../queue/retry-schedule.js';
+import type { WebhookEventCatalog } from '../events/event-catalog.js';
 import type { ReplayStore } from '../replay/replay-store.js';
 import type { TokenVerifier } from '../token/token-verifier.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';
@@ -116,6 +117,8 @@ export interface ResolvedReceiver {
   readonly queued: QueuedEvents | undefined;
   readonly unhandledEvent: 'acknowledge' | 'reject';
   readonly validator: PayloadValidator;
+  /** Absent if the application has defined no events. */
+  readonly events: WebhookEventCatalog | undefined;
   readonly clock: WebhookClock;
   readonly notices: readonly string[];
 }

@@ -2,6 +2,7 @@ import { Logger } from '@nestjs/common';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
 import { WebhookConfigurationError, type ConfigurationFault } from '../errors/webhook.error.js';
+import type { WebhookEventCatalog } from '../events/event-catalog.js';
 import { resolveJwksOptions } from '../keys/jwks-options.js';
 import { RemoteKeySets } from '../keys/remote-key-sets.js';
 import type { KeyLog } from '../keys/key-log.js';
@@ -47,11 +48,13 @@ const MOUNTABLE_PATH = /^[A-Za-z0-9._~-]+(?:\/[A-Za-z0-9._~-]+)*$/;
  * Checks the receivers' options and applies the defaults.
  *
  * @param options - of the module: none, one, or a list of named ones
+ * @param events - the events that the application has defined
  * @returns the receivers, and all faults; with a fault, the receivers are incomplete
  */
 export function resolveReceivers(
   options: WebhookReceiverOptions | readonly WebhookReceiverOptions[] | undefined,
   clock: WebhookClock,
+  events?: WebhookEventCatalog,
 ): { receivers: ResolvedReceivers; faults: ConfigurationFault[] } {
   const all: ConfigurationFault[] = [];
   const receivers = new Map<string, ResolvedReceiver>();
@@ -63,7 +66,7 @@ export function resolveReceivers(
       Array.isArray(options) ? `receiver[${index}]` : 'receiver',
       all,
     );
-    const receiver = resolveReceiver(one, clock, faults);
+    const receiver = resolveReceiver(one, { clock, events }, faults);
     if (receiver === undefined) return;
     const { name, path } = receiver;
     faults.require(
@@ -85,7 +88,7 @@ export function resolveReceivers(
 
 function resolveReceiver(
   given: unknown,
-  clock: WebhookClock,
+  { clock, events }: Pick<ResolvedReceiver, 'clock' | 'events'>,
   faults: ConfigurationFaults,
 ): ResolvedReceiver | undefined {
   const { options, faults: misshapen, reported } = checkReceiverOptions(given);
@@ -127,6 +130,7 @@ function resolveReceiver(
     queued,
     unhandledEvent: options.unhandledEvent ?? 'acknowledge',
     validator: new PayloadValidator(options.validation),
+    events,
     clock,
     notices: notices(options, replayStore.scope, queued),
   };

@@ -124,7 +124,7 @@ export class ReceiverLifecycle implements OnModuleInit, BeforeApplicationShutdow
     return [
       {
         path: 'WebhookModule',
-        message: `${globals.length} of them are global, so it is undefined which one is injected; pass receiver and publisher to one forRoot, or set isGlobal: false and import each where it is used`,
+        message: `${globals.length} instances are global, so it is undefined which one Nest injects; pass receiver and publisher to one forRoot, or set isGlobal: false and import each where it is used`,
       },
     ];
   }

@@ -10,10 +10,11 @@ import { WebhookHandlerRegistry } from './handlers/webhook-handler.registry.js';
 import { WebhookIntake } from './webhook.intake.js';
 import { WebhookMount } from './mount/webhook.mount.js';
 import { ReceivedEventWorker } from './queued/received-event.worker.js';
-import { WebhookInbox } from './queued/webhook.inbox.js';
+import { InboxRecorder } from './inbox/inbox.recorder.js';
+import { WebhookInbox } from './inbox/webhook.inbox.js';
 import { WebhookVerifier } from './webhook.verifier.js';
 
-/** The receiving side; the module provides WEBHOOK_RECEIVERS and RECEIVER_SHUTDOWN. */
+/** The receiving side; the module provides WEBHOOK_RECEIVERS, RECEIVER_SHUTDOWN and WEBHOOK_INBOX. */
 export const RECEIVER_PROVIDERS: readonly Provider[] = [
   WebhookVerifier,
   WebhookDispatcher,
@@ -27,6 +28,7 @@ export const RECEIVER_PROVIDERS: readonly Provider[] = [
   ReceiverDrain,
   ReceiverLifecycle,
   ReceivedEventWorker,
+  InboxRecorder,
   WebhookInbox,
 ];
 

@@ -1,5 +1,4 @@
 import { Injectable, Logger } from '@nestjs/common';
-import { channel } from 'node:diagnostics_channel';
 import type { IncomingMessage } from 'node:http';
 import { isNativeError } from 'node:util/types';
 import { errorName, isWebhookError } from '../errors/webhook.error.js';
@@ -11,35 +10,11 @@ import { readReceipt, type ReceivedReceipt } from '../token/webhook-receipt.js';
 import { HandlerFailure, type WebhookAnswer } from './answers/webhook-answer.js';
 import { failedConstraints } from './handlers/payload-validator.js';
 import { WebhookHandlerRegistry } from './handlers/webhook-handler.registry.js';
+import { InboxRecorder } from './inbox/inbox.recorder.js';
 import type { ResolvedReceiver } from './receiver-options.interface.js';
-import { type AdapterRequest, nodeRequest } from './request-reception.js';
-import type { WebhookEvent } from './webhook-event.js';
-
-/** Published for every request that a receiver answered. It contains no secret and no payload. */
-export interface WebhookReceivedMessage {
-  /** Row of the answer table. */
-  readonly situation: string;
-  /** The code the sender gets; absent on success, and where the application refused the request. */
-  readonly code: string | undefined;
-  readonly status: number;
-  /** Absent if the request was refused before a receiver was chosen. */
-  readonly receiver: string | undefined;
-  /** The event's name and issuer, once they are verified. */
-  readonly event: string | undefined;
-  readonly issuer: string | undefined;
-  /** Whether the event had no handler. */
-  readonly unhandled: boolean;
-}
-
-/** Name of the diagnostics channel that receivers publish to, for metrics and traces. */
-export const WEBHOOK_RECEIVED_CHANNEL = 'nestjs-webhook-token:received';
-
-const received = channel(WEBHOOK_RECEIVED_CHANNEL);
-
-/** Without a subscriber, the message is not even created. */
-function publishReceived(message: () => WebhookReceivedMessage): void {
-  if (received.hasSubscribers) received.publish(message());
-}
+import { receiving } from './receiver.channels.js';
+import { type AdapterRequest, nodeRequest, pathOfRequest } from './request-reception.js';
+import { internalsOf, type WebhookEvent } from './webhook-event.js';
 
 /** A request, and how it was answered. */
 export interface AnsweredRequest {
@@ -51,8 +26,10 @@ export interface AnsweredRequest {
   readonly event?: WebhookEvent | undefined;
   /** What was thrown on the way; absent on success. */
   readonly error?: unknown;
+  /** Arrival of the request, of `receiving.now()`. */
+  readonly arrivedAt?: number | undefined;
   /** Whether the event was acknowledged although no handler matches it. */
-  readonly unhandled?: boolean;
+  readonly unhandled?: boolean | undefined;
 }
 
 /** What follows if an event could not be recorded. */
@@ -94,20 +71,24 @@ export class ReceiverReporter {
   private readonly refusedEvents = new Set<string>();
   private storeOutageLogged = false;
 
-  constructor(private readonly handlers: WebhookHandlerRegistry) {}
+  /**
+   * Called with every answered request; for tests.
+   *
+   * @hidden
+   */
+  readonly observers = new Set<(answered: AnsweredRequest) => void>();
+
+  constructor(
+    private readonly handlers: WebhookHandlerRegistry,
+    private readonly inbox: InboxRecorder,
+  ) {}
 
   /** Reports how a request was answered. */
   answered(answered: AnsweredRequest): void {
-    const { answer, receiver, event, unhandled = false } = answered;
-    publishReceived(() => ({
-      situation: answer.situation,
-      code: answer.problem?.code,
-      status: answer.status,
-      receiver: event?.receiver ?? receiver?.name,
-      event: event?.event,
-      issuer: event?.issuer,
-      unhandled,
-    }));
+    for (const observe of this.observers) observe(answered);
+    if (receiving.isObserved) publishReceived(answered);
+    this.inbox.answered(answered);
+    const { answer } = answered;
     if (answer.problem !== undefined) quietly(() => this.logProblem(answered));
     else if (this.storeOutageLogged) quietly(() => this.logStoreRecovery());
   }
@@ -120,7 +101,7 @@ export class ReceiverReporter {
     quietly(() =>
       this.logger.warn(
         known.size > MAX_UNHANDLED_WARNINGS
-          ? 'More events without a handler arrive; their names are not logged any more'
+          ? 'Many different events have no handler; further names are not logged'
           : `No handler for ${event} on receiver "${receiver}": it was acknowledged and dropped. ${this.remedyFor(event, receiver)}, or set unhandledEvent: 'reject'`,
       ),
     );
@@ -139,7 +120,7 @@ export class ReceiverReporter {
   takenOver({ event, id }: WebhookEvent): void {
     quietly(() =>
       this.logger.warn(
-        `${event} (id ${id}) was handled, but its lease ended before, and another process took it over: it may be handled twice`,
+        `${event} (id ${id}) was handled, but its lease had expired, and another process took it over: it may be handled twice`,
       ),
     );
   }
@@ -237,6 +218,31 @@ export class ReceiverReporter {
   }
 }
 
+/** Ends the observed request. One that was refused before its event was admitted is observed now, as a whole. */
+function publishReceived(answered: AnsweredRequest): void {
+  const { answer, request, receiver, event, arrivedAt, unhandled = false } = answered;
+  const operation =
+    (event && internalsOf(event).receiving) ??
+    receiving.begin(
+      () => ({
+        method: nodeRequest(request).method ?? '',
+        receiver: event?.receiver ?? receiver?.name,
+        event: event?.event,
+        eventId: event?.id,
+        issuer: event?.issuer,
+        verificationMs: arrivedAt === undefined ? 0 : performance.now() - arrivedAt,
+      }),
+      arrivedAt,
+    );
+  operation?.end({
+    situation: answer.situation,
+    code: answer.problem?.code,
+    status: answer.status,
+    route: pathOfRequest(request),
+    unhandled,
+  });
+}
+
 /** A failing logger must not change an answer. */
 function quietly(log: () => void): void {
   try {
@@ -252,7 +258,7 @@ function describeRefusal(
   authenticated: boolean,
 ): string {
   const name = event?.receiver ?? receiver?.name;
-  const where = `${name === undefined ? '' : `receiver "${name}" `}at ${pathOf(request)}`;
+  const where = `${name === undefined ? '' : `receiver "${name}" `}at ${pathOfRequest(request)}`;
   const facts = { ...token, ...(event !== undefined && identify(event)) };
   const claims = [
     ...list('event', facts.event),
@@ -317,21 +323,6 @@ function readToken(request: IncomingMessage): TokenFacts | undefined {
   } catch {
     return undefined;
   }
-}
-
-/**
- * The path of a request. On a route of the application it is the route's pattern, since a parameter of the path may be
- * anything, even a secret; a mounted path has no parameters.
- */
-function pathOf(request: AdapterRequest): string {
-  const { route, routeOptions } = request as {
-    readonly route?: { readonly path?: unknown };
-    readonly routeOptions?: { readonly url?: unknown };
-  };
-  const pattern = route?.path ?? routeOptions?.url;
-  if (typeof pattern === 'string') return pattern;
-  const { originalUrl, url = '' } = nodeRequest(request) as { originalUrl?: string; url?: string };
-  return (originalUrl ?? url).replace(/[?#].*$/s, '');
 }
 
 function withCause(error: unknown): string {

@@ -4,10 +4,17 @@ import type { RequestBody } from '../request/request-body.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 import type { WebhookEventData, WebhookEventsMatching } from '../token/webhook-event-map.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';
-import type { WebhookReception } from './replay/webhook-reception.js';
+import type { QueuedTrace, ReceivingOperation } from './receiver.channels.js';
 import { PayloadValidator } from './handlers/payload-validator.js';
 
 const NO_VALIDATION = new PayloadValidator(false);
+
+/** The event's reservation in the replay store, as far as the event uses it. */
+interface EventReservation {
+  /** The key that all copies of the event share. */
+  readonly identity: string;
+  commitIn(tx: unknown): Promise<void>;
+}
 
 /**
  * What the receiver stores with an event, hidden from handlers. A private member of the event instead of a WeakMap, whose values V8
@@ -15,9 +22,13 @@ const NO_VALIDATION = new PayloadValidator(false);
  */
 export class EventInternals {
   /** Records the event in a transaction; absent for an event that is not being received. */
-  reception: WebhookReception | undefined;
+  reservation: EventReservation | undefined;
   /** How many handlers the event has. */
   handlers = 1;
+  /** The request it arrived in, if it is observed. */
+  receiving: ReceivingOperation | undefined;
+  /** Set for an event from a queue that was recorded in an observed request. */
+  queued: QueuedTrace | undefined;
 
   constructor(readonly validator: PayloadValidator = NO_VALIDATION) {}
 }
@@ -156,7 +167,7 @@ export class WebhookEvent<Pattern extends string = string> {
    * @throws {@link WebhookStoreError} `store_unavailable` if the statement fails; its `cause` has the SQLSTATE
    */
   async commit(tx: unknown): Promise<void> {
-    await receptionFor(this.#internals).commitIn(tx);
+    await reservationFor(this.#internals).commitIn(tx);
   }
 
   /** The exact bytes of the request's body; empty for HEAD. */
@@ -174,7 +185,7 @@ export class WebhookEvent<Pattern extends string = string> {
 }
 
 /** @throws {@link WebhookReplayError} `unsupported_option` if the event cannot be committed by a handler */
-function receptionFor({ reception, handlers }: EventInternals): WebhookReception {
+function reservationFor({ reservation, handlers }: EventInternals): EventReservation {
   if (handlers > 1) {
     // If one recorded the event and another failed, the event would count as handled and the other would never run again.
     throw new WebhookReplayError(
@@ -182,7 +193,7 @@ function receptionFor({ reception, handlers }: EventInternals): WebhookReception
       `${handlers} handlers handle this event, so one alone cannot record it as handled: merge them into one handler, or leave the record to the receiver`,
     );
   }
-  if (reception !== undefined) return reception;
+  if (reservation !== undefined) return reservation;
   throw new WebhookReplayError(
     'unsupported_option',
     'the event was not received by a receiver, so there is no record of it to commit',

@@ -2,6 +2,7 @@ import { type CanActivate, type ExecutionContext, Injectable } from '@nestjs/com
 import { HttpAdapterHost } from '@nestjs/core';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type BodySource, fromNodeRequest } from '../request/incoming-webhook.js';
+import { isThenable, type MaybePromise } from '../token/maybe-promise.js';
 import { closesConnection } from './answers/send-answer.js';
 import {
   acknowledge,
@@ -10,8 +11,10 @@ import {
   type WebhookAnswer,
   WebhookException,
 } from './answers/webhook-answer.js';
+import { requireDefinedData } from './handlers/defined-data.js';
 import { readRoute } from './handlers/handler-metadata.js';
 import { unshieldBody } from './mount/body-shield.js';
+import { receiving } from './receiver.channels.js';
 import type { ResolvedReceiver } from './receiver-options.interface.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import { ReceiverReporter } from './receiver.reporter.js';
@@ -22,7 +25,7 @@ import {
   receptionOf,
 } from './request-reception.js';
 import type { WebhookReception } from './replay/webhook-reception.js';
-import { isReadOnDemand } from './webhook-event.js';
+import { isReadOnDemand, type WebhookEvent } from './webhook-event.js';
 import { WebhookIntake } from './webhook.intake.js';
 import { WebhookVerifier } from './webhook.verifier.js';
 
@@ -50,18 +53,28 @@ export class WebhookGuard implements CanActivate {
     const node = nodeRequest(request);
     // A guard that is bound to the class and to the method runs twice.
     if (receptionOf(request) !== undefined) return true;
+    const arrivedAt = receiving.now();
     unshieldBody(node);
     const watched = this.watch(request, nodeResponse(response));
     let receiver: ResolvedReceiver | undefined;
+    let event: WebhookEvent | undefined;
     try {
       receiver = this.verifier.receiver(this.receiverName(context));
       const reception = await this.intake.admit(
         fromNodeRequest(node, bodyOf(request, node)),
         receiver,
+        arrivedAt,
       );
+      ({ event } = reception);
       if (reception.duplicate) {
         reception.abandon();
         throw new WebhookException(acknowledge(true));
+      }
+      if (receiver.events !== undefined) {
+        await requireDefinedData(event, receiver.events).catch(async (error: unknown) => {
+          await reception.fail();
+          throw error;
+        });
       }
       // The sender disconnected, or was answered, while the event was verified: its handler must not start.
       if (nodeResponse(response).destroyed || watched.isOver) {
@@ -74,7 +87,14 @@ export class WebhookGuard implements CanActivate {
     } catch (error) {
       const exception = WebhookException.from(error);
       this.writeHeaders(node, response, exception);
-      this.reporter.answered({ answer: exception.answer, request, receiver, error });
+      this.reporter.answered({
+        answer: exception.answer,
+        request,
+        receiver,
+        event,
+        error,
+        arrivedAt,
+      });
       throw exception;
     }
   }
@@ -85,8 +105,8 @@ export class WebhookGuard implements CanActivate {
   }
 
   /**
-   * Settles the event when the request is answered, unless the interceptor of `@WebhookRoute()` did: on other routes, and if
-   * another guard refuses the request.
+   * Settles the event when the request is answered, unless `@WebhookRoute()` did: on other routes, and if another guard or a pipe
+   * refuses the request.
    *
    * @returns holds the reception, once the event is admitted
    */
@@ -95,31 +115,32 @@ export class WebhookGuard implements CanActivate {
     this.drain.enter();
     whenAnswered(response, () => {
       watched.isOver = true;
-      if (watched.reception !== undefined) this.settle(watched.reception, request, response);
-      this.drain.leave();
+      const settled = watched.reception && this.settle(watched.reception, request, response);
+      if (isThenable(settled)) void settled.then(() => this.drain.leave());
+      else this.drain.leave();
     });
     return watched;
   }
 
+  /** Never rejects. */
   private settle(
     reception: WebhookReception,
     request: AdapterRequest,
     response: ServerResponse,
-  ): void {
+  ): MaybePromise<unknown> {
     const complete = response.writableFinished;
     const success = complete && response.statusCode >= 200 && response.statusCode < 300;
     const { event, unsettled, running } = reception;
     if (success) this.reporter.answered({ answer: acknowledge(false), request, event });
-    // The interceptor of @WebhookRoute() waits for its handler, even if the connection is closed.
-    if (!unsettled || running) return;
-    if (success) return void this.recordAcknowledged(reception);
+    // @WebhookRoute() waits for its handler, even if the connection is closed.
+    if (!unsettled || running) return undefined;
+    if (success) return this.recordAcknowledged(reception);
     this.reporter.answered({ answer: failureOf(response.statusCode), request, event });
     // Without an answer, the handler may still be running: the end of the lease frees the event.
-    if (complete) void reception.fail();
-    else reception.abandon();
+    return complete ? reception.fail() : reception.abandon();
   }
 
-  /** Records the event of a route without the interceptor, whose success is sent already. */
+  /** Records the event of a route without `@WebhookRoute()`, whose success is sent already. */
   private async recordAcknowledged(reception: WebhookReception): Promise<void> {
     try {
       if (!(await reception.complete())) this.reporter.takenOver(reception.event);
@@ -134,7 +155,7 @@ export class WebhookGuard implements CanActivate {
     response: ServerResponse,
     reception: WebhookReception,
   ): void {
-    attachReception(request, reception);
+    attachReception(request, reception, this.intake);
     const { event } = reception;
     // A large body in a file is read on demand. Otherwise a plain member: a getter would give each request its own hidden class.
     if (isReadOnDemand(event)) {
@@ -161,7 +182,7 @@ export class WebhookGuard implements CanActivate {
     const adapter = this.adapterHost.httpAdapter;
     const headers: Record<string, string> = { ...answer.headers };
     if (answer.problem !== undefined) headers['Content-Type'] = 'application/problem+json';
-    if (this.drain.closing || closesConnection(node)) headers['Connection'] = 'close';
+    if (closesConnection(node, this.drain.closing)) headers['Connection'] = 'close';
     for (const [name, value] of Object.entries(headers)) adapter.setHeader(response, name, value);
   }
 }
@@ -173,7 +194,7 @@ interface WatchedAnswer {
   isOver: boolean;
 }
 
-/** On a route without the interceptor, the status is all that is known: a guard or the handler may have set it. */
+/** On a route without `@WebhookRoute()`, the status is all that is known: a guard or the handler may have set it. */
 function failureOf(status: number): WebhookAnswer {
   const isRefusal = status >= 400 && status < 500;
   return isRefusal ? refuseByApplication(status) : refuse('handler_failed', { status });

@@ -1,5 +1,11 @@
+import { once } from 'node:events';
+import { connect } from 'node:http2';
+import { Readable } from 'node:stream';
+import { FastifyAdapter } from '@nestjs/platform-fastify';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { adapters } from '../fixtures/adapters.js';
+import { errorType } from '../../lib/errors/webhook.error.js';
+import { WebhookVerifier } from '../../lib/receiver/webhook.verifier.js';
+import { createExpress } from '../fixtures/adapters.js';
 import { head, post } from '../fixtures/http-client.js';
 import {
   ISSUER,
@@ -11,16 +17,14 @@ import {
   type StartedApp,
 } from '../fixtures/receiver-app.js';
 
-describe.each(adapters)('contentTypes of an issuer on %s', (_, make) => {
+const options = receiverOptions({
+  issuers: [{ issuer: ISSUER, secret: SECRET, contentTypes: ['Application/JSON', 'image/*'] }],
+});
+
+describe('contentTypes of an issuer', () => {
   let started: StartedApp;
   beforeAll(async () => {
-    started = await startApp(make(), {
-      options: receiverOptions({
-        issuers: [
-          { issuer: ISSUER, secret: SECRET, contentTypes: ['Application/JSON', 'image/*'] },
-        ],
-      }),
-    });
+    started = await startApp(createExpress(), { options });
   });
   afterAll(async () => started.app.close());
 
@@ -45,6 +49,49 @@ describe.each(adapters)('contentTypes of an issuer on %s', (_, make) => {
 
   it('reject a charset other than UTF-8, since the token does not sign it', async () => {
     expect(await statusOf('application/json; charset=utf-16le', '"a"')).toBe(415);
+  });
+
+  it.each([
+    ['application/json', undefined],
+    ['text/plain', 'unsupported_content_type'],
+  ])('apply to a stream of %s without a declared length', async (contentType, code) => {
+    const { token, body } = signedBody('{}');
+    const verifying = started.app.get(WebhookVerifier).verify({
+      method: 'POST',
+      headers: { authorization: `Bearer ${token}`, 'content-type': contentType },
+      body: Readable.from([body]),
+    });
+
+    expect(await verifying.then(() => undefined, errorType)).toBe(code);
+  });
+
+  it('apply over HTTP/2, where no length need be declared', async () => {
+    const { app, origin } = await startApp(new FastifyAdapter({ http2: true } as object), {
+      options,
+    });
+    const session = connect(origin);
+    const statusOver2 = async (contentType: string): Promise<unknown> => {
+      const { token, body } = signedBody('{}');
+      const stream = session.request({
+        ':method': 'POST',
+        ':path': '/webhooks',
+        authorization: `Bearer ${token}`,
+        'content-type': contentType,
+      });
+      stream.end(body);
+      const [headers] = (await once(stream.resume(), 'response')) as [Record<string, unknown>];
+      return headers[':status'];
+    };
+
+    expect(await statusOver2('application/json')).toBe(204);
+    expect(await statusOver2('text/plain')).toBe(415);
+    session.close();
+    await app.close();
+  });
+
+  it('do not apply to a POST without a body', async () => {
+    const empty = { token: signed({ data: {} }), body: Buffer.alloc(0) };
+    expect((await post(started.origin, empty)).status).toBe(204);
   });
 
   it('do not apply to data in the token', async () => {

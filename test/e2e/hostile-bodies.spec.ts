@@ -22,7 +22,82 @@ type Outcome = [status: number, code: string | undefined];
 
 const deep = (levels: number): string => '{"a":'.repeat(levels) + '1' + '}'.repeat(levels);
 
-describe.each(adapters)('bodies of a hostile sender on %s', (_, createAdapter) => {
+const json = 'application/json';
+const BODIES: [string, string | undefined, Buffer, Outcome, unknown][] = [
+  ['JSON', json, Buffer.from('{"a":1}'), [204, undefined], { a: 1 }],
+  [
+    'JSON with a vendor content type',
+    'application/vnd.x+json',
+    Buffer.from('[1]'),
+    [204, undefined],
+    [1],
+  ],
+  [
+    'JSON with an upper-case content type',
+    'APPLICATION/JSON;CHARSET=UTF-8',
+    Buffer.from('1'),
+    [204, undefined],
+    1,
+  ],
+  ['64 nested levels', json, Buffer.from(deep(64)), [204, undefined], JSON.parse(deep(64))],
+  ['65 nested levels', json, Buffer.from(deep(65)), [400, 'invalid_payload'], undefined],
+  ['3,000 nested levels', json, Buffer.from(deep(3_000)), [400, 'invalid_payload'], undefined],
+  ['a million brackets', json, Buffer.alloc(1e6, '['), [400, 'invalid_payload'], undefined],
+  ['truncated JSON', json, Buffer.from('{"a":'), [400, 'invalid_payload'], undefined],
+  ['two JSON values', json, Buffer.from('{}{}'), [400, 'invalid_payload'], undefined],
+  [
+    'a __proto__ member',
+    json,
+    Buffer.from('{"__proto__":{}}'),
+    [400, 'invalid_payload'],
+    undefined,
+  ],
+  ['invalid UTF-8', json, Buffer.from([0x22, 0xff, 0x22]), [400, 'invalid_payload'], undefined],
+  ['a byte order mark', json, Buffer.from('\ufeff{}'), [400, 'invalid_payload'], undefined],
+  [
+    'UTF-16, declared',
+    `${json}; charset=utf-16le`,
+    Buffer.from('{"ü":1}', 'utf16le'),
+    [204, undefined],
+    { ü: 1 },
+  ],
+  [
+    'UTF-16, not declared',
+    json,
+    Buffer.from('{"a":1}', 'utf16le'),
+    [400, 'invalid_payload'],
+    undefined,
+  ],
+  [
+    'an unknown charset',
+    `${json}; charset=klingon`,
+    Buffer.from('{}'),
+    [415, 'unsupported_encoding'],
+    undefined,
+  ],
+  ['no content type', undefined, Buffer.from('{"a":1}'), [204, undefined], Buffer.from('{"a":1}')],
+  ['an empty content type', '', Buffer.from('{}'), [204, undefined], Buffer.from('{}')],
+  [
+    'a malformed content type',
+    ';;=/\u00e9',
+    Buffer.from('{}'),
+    [204, undefined],
+    Buffer.from('{}'),
+  ],
+  [
+    'a content type of 8 kB',
+    `x/${'y'.repeat(8_000)}`,
+    Buffer.from('{}'),
+    [204, undefined],
+    Buffer.from('{}'),
+  ],
+];
+/** Bodies are read and parsed by the same code for each adapter and path. */
+const SAMPLE = BODIES.filter(([name]) =>
+  ['JSON', '65 nested levels', 'no content type'].includes(name),
+);
+
+describe.each(adapters)('bodies of a hostile sender on %s', (adapter, createAdapter) => {
   let target: HostileTarget;
   /** Accepts small bodies only. */
   let sparing: HostileTarget;
@@ -38,6 +113,7 @@ describe.each(adapters)('bodies of a hostile sender on %s', (_, createAdapter) =
   });
 
   describe.each(WEBHOOK_PATHS)('at %s', (way) => {
+    const isFirst = adapter === 'Express' && way === WEBHOOK_PATHS[0];
     const postHead = (token: string, headers: string[]): string =>
       requestHead('POST', way, [`Authorization: Bearer ${token}`, ...headers]);
 
@@ -135,82 +211,7 @@ describe.each(adapters)('bodies of a hostile sender on %s', (_, createAdapter) =
       });
     });
 
-    const json = 'application/json';
-    it.each<[string, string | undefined, Buffer, Outcome, unknown]>([
-      ['JSON', json, Buffer.from('{"a":1}'), [204, undefined], { a: 1 }],
-      [
-        'JSON with a vendor content type',
-        'application/vnd.x+json',
-        Buffer.from('[1]'),
-        [204, undefined],
-        [1],
-      ],
-      [
-        'JSON with an upper-case content type',
-        'APPLICATION/JSON;CHARSET=UTF-8',
-        Buffer.from('1'),
-        [204, undefined],
-        1,
-      ],
-      ['64 nested levels', json, Buffer.from(deep(64)), [204, undefined], JSON.parse(deep(64))],
-      ['65 nested levels', json, Buffer.from(deep(65)), [400, 'invalid_payload'], undefined],
-      ['3,000 nested levels', json, Buffer.from(deep(3_000)), [400, 'invalid_payload'], undefined],
-      ['a million brackets', json, Buffer.alloc(1e6, '['), [400, 'invalid_payload'], undefined],
-      ['truncated JSON', json, Buffer.from('{"a":'), [400, 'invalid_payload'], undefined],
-      ['two JSON values', json, Buffer.from('{}{}'), [400, 'invalid_payload'], undefined],
-      [
-        'a __proto__ member',
-        json,
-        Buffer.from('{"__proto__":{}}'),
-        [400, 'invalid_payload'],
-        undefined,
-      ],
-      ['invalid UTF-8', json, Buffer.from([0x22, 0xff, 0x22]), [400, 'invalid_payload'], undefined],
-      ['a byte order mark', json, Buffer.from('\ufeff{}'), [400, 'invalid_payload'], undefined],
-      [
-        'UTF-16, declared',
-        `${json}; charset=utf-16le`,
-        Buffer.from('{"ü":1}', 'utf16le'),
-        [204, undefined],
-        { ü: 1 },
-      ],
-      [
-        'UTF-16, not declared',
-        json,
-        Buffer.from('{"a":1}', 'utf16le'),
-        [400, 'invalid_payload'],
-        undefined,
-      ],
-      [
-        'an unknown charset',
-        `${json}; charset=klingon`,
-        Buffer.from('{}'),
-        [415, 'unsupported_encoding'],
-        undefined,
-      ],
-      [
-        'no content type',
-        undefined,
-        Buffer.from('{"a":1}'),
-        [204, undefined],
-        Buffer.from('{"a":1}'),
-      ],
-      ['an empty content type', '', Buffer.from('{}'), [204, undefined], Buffer.from('{}')],
-      [
-        'a malformed content type',
-        ';;=/\u00e9',
-        Buffer.from('{}'),
-        [204, undefined],
-        Buffer.from('{}'),
-      ],
-      [
-        'a content type of 8 kB',
-        `x/${'y'.repeat(8_000)}`,
-        Buffer.from('{}'),
-        [204, undefined],
-        Buffer.from('{}'),
-      ],
-    ])('answers %s', async (_name, type, body, expected, data) => {
+    it.each(isFirst ? BODIES : SAMPLE)('answers %s', async (_name, type, body, expected, data) => {
       await target.survives(way, expected[0] === 204 ? 1 : 0, async (connection) => {
         const head = postHead(signedBody(body).token, [
           ...(type === undefined ? [] : [`Content-Type: ${type}`]),

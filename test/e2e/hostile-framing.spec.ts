@@ -14,56 +14,64 @@ import { signed, signedBody } from '../fixtures/receiver-app.js';
 /** A request that an attacker smuggles: one parser sees part of a body, another a request. */
 const STRAY = requestHead('GET', '/stray', []);
 
+const authorization = (token = signed()): string => `Authorization: Bearer ${token}`;
+
+/** A POST with the given framing headers, and a token for `text`. */
+function framedTo(way: string, text: string, headers: string[], wire: string): string {
+  const head = [authorization(signedBody(text).token), 'Content-Type: application/json'];
+  return requestHead('POST', way, [...head, ...headers]) + wire;
+}
+
 describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) => {
   let target: HostileTarget;
 
   beforeAll(async () => (target = await HostileTarget.start(createAdapter())));
   afterAll(() => target.close());
 
-  describe.each(WEBHOOK_PATHS)('at %s', (way) => {
-    const authorization = (token = signed()): string => `Authorization: Bearer ${token}`;
+  describe('is rejected by Node before a handler runs', () => {
+    it.each<[string, string[], string]>([
+      ['two equal lengths', ['Content-Length: 2', 'Content-Length: 2'], '{}'],
+      ['two different lengths', ['Content-Length: 2', 'Content-Length: 3'], '{} '],
+      ['a list of lengths', ['Content-Length: 2, 2'], '{}'],
+      ['a length with a plus sign', ['Content-Length: +2'], '{}'],
+      ['a negative length', ['Content-Length: -2'], '{}'],
+      ['a length in hexadecimal', ['Content-Length: 0x2'], '{}'],
+      [
+        'a length and chunks',
+        ['Content-Length: 2', 'Transfer-Encoding: chunked'],
+        '2\r\n{}\r\n0\r\n\r\n',
+      ],
+      [
+        'chunks and a length',
+        ['Transfer-Encoding: chunked', 'Content-Length: 2'],
+        '2\r\n{}\r\n0\r\n\r\n',
+      ],
+      ['chunked not as the last coding', ['Transfer-Encoding: chunked, gzip'], '0\r\n\r\n'],
+      ['an unknown transfer coding', ['Transfer-Encoding: xchunked'], '2\r\n{}\r\n0\r\n\r\n'],
+      ['a chunk size that is not a number', ['Transfer-Encoding: chunked'], 'zz\r\n{}\r\n'],
+      ['a chunk size with a sign', ['Transfer-Encoding: chunked'], '-2\r\n{}\r\n0\r\n\r\n'],
+      ['a huge chunk size', ['Transfer-Encoding: chunked'], `${'f'.repeat(20)}\r\n`],
+      ['a chunk longer than its size', ['Transfer-Encoding: chunked'], '1\r\n{}\r\n0\r\n\r\n'],
+    ])('%s', async (_name, headers, wire) => {
+      await target.survives('/webhooks', 0, async (connection) => {
+        connection.write(framedTo('/webhooks', '{}', headers, wire));
 
-    /** A POST with the given framing headers, and a token for `text`. */
-    const framed = (text: string, headers: string[], wire: string): string =>
-      requestHead('POST', way, [
-        authorization(signedBody(text).token),
-        'Content-Type: application/json',
-        ...headers,
-      ]) + wire;
-
-    describe('is rejected by Node before a handler runs', () => {
-      it.each<[string, string[], string]>([
-        ['two equal lengths', ['Content-Length: 2', 'Content-Length: 2'], '{}'],
-        ['two different lengths', ['Content-Length: 2', 'Content-Length: 3'], '{} '],
-        ['a list of lengths', ['Content-Length: 2, 2'], '{}'],
-        ['a length with a plus sign', ['Content-Length: +2'], '{}'],
-        ['a negative length', ['Content-Length: -2'], '{}'],
-        ['a length in hexadecimal', ['Content-Length: 0x2'], '{}'],
-        [
-          'a length and chunks',
-          ['Content-Length: 2', 'Transfer-Encoding: chunked'],
-          '2\r\n{}\r\n0\r\n\r\n',
-        ],
-        [
-          'chunks and a length',
-          ['Transfer-Encoding: chunked', 'Content-Length: 2'],
-          '2\r\n{}\r\n0\r\n\r\n',
-        ],
-        ['chunked not as the last coding', ['Transfer-Encoding: chunked, gzip'], '0\r\n\r\n'],
-        ['an unknown transfer coding', ['Transfer-Encoding: xchunked'], '2\r\n{}\r\n0\r\n\r\n'],
-        ['a chunk size that is not a number', ['Transfer-Encoding: chunked'], 'zz\r\n{}\r\n'],
-        ['a chunk size with a sign', ['Transfer-Encoding: chunked'], '-2\r\n{}\r\n0\r\n\r\n'],
-        ['a huge chunk size', ['Transfer-Encoding: chunked'], `${'f'.repeat(20)}\r\n`],
-        ['a chunk longer than its size', ['Transfer-Encoding: chunked'], '1\r\n{}\r\n0\r\n\r\n'],
-      ])('%s', async (_name, headers, wire) => {
-        await target.survives(way, 0, async (connection) => {
-          connection.write(framed('{}', headers, wire));
-
-          expect(outcome(await connection.answer())).toEqual([400, undefined]);
-          expect(await connection.rest()).toBe('');
-        });
+        expect(outcome(await connection.answer())).toEqual([400, undefined]);
+        expect(await connection.rest()).toBe('');
       });
     });
+  });
+
+  it('survives a thousand connections that send nothing', async () => {
+    await target.survives('/webhooks', 0, async () => {
+      const silent = await Promise.all(Array.from({ length: 1_000 }, () => target.connect()));
+      for (const connection of silent) connection.destroy();
+    });
+  });
+
+  describe.each(WEBHOOK_PATHS)('at %s', (way) => {
+    const framed = (text: string, headers: string[], wire: string): string =>
+      framedTo(way, text, headers, wire);
 
     it.each<[string, string[]]>([
       ['a length', ['Content-Length: 7']],
@@ -228,6 +236,21 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
       });
     });
 
+    it.each([
+      ['GET', 405],
+      ['HEAD', 401],
+      ['POST', 401],
+    ])('keeps the connection open after a refused %s without a body', async (method, status) => {
+      await target.survives(way, 0, async (connection) => {
+        for (let i = 0; i < 2; i++) {
+          connection.write(requestHead(method, way, []));
+          const answer = await connection.answer(method);
+          expect(answer?.status).toBe(status);
+          expect(answer?.headers['connection']).not.toBe('close');
+        }
+      });
+    });
+
     it('handles five valid requests in one packet and answers them in order', async () => {
       await target.survives(way, 5, async (connection) => {
         const texts = [1, 2, 3, 4, 5].map((n) => `{"n":${n}}`);
@@ -310,13 +333,6 @@ describe.each(adapters)('framing of a hostile sender on %s', (_, createAdapter) 
 
           expect([400, 404]).toContain((await connection.answer())?.status);
         });
-      });
-    });
-
-    it('survives a thousand connections that send nothing', async () => {
-      await target.survives(way, 0, async () => {
-        const silent = await Promise.all(Array.from({ length: 1_000 }, () => target.connect()));
-        for (const connection of silent) connection.destroy();
       });
     });
   });

@@ -134,7 +134,7 @@ const bodies: [string, Wire][] = [
       expected: [415, 'unsupported_encoding'],
     },
   ],
-  ['bad JSON', of(json, '{"a":', { expected: [400, 'invalid_payload'] })],
+  ['invalid JSON', of(json, '{"a":', { expected: [400, 'invalid_payload'] })],
   [
     'JSON in UTF-16',
     of(`${json}; charset=utf-16le`, Buffer.from('{"a":1}', 'utf16le'), { data: { a: 1 } }),
@@ -153,7 +153,7 @@ const bodies: [string, Wire][] = [
     ),
   ],
   ['no content type', { headers: [], bytes: Buffer.from('{"a":1}') }],
-  ['a bad content type', of(';;nonsense', '{"a":1}')],
+  ['an invalid content type', of(';;nonsense', '{"a":1}')],
   ['no body', of(json, '')],
   [
     'chunks',
@@ -165,8 +165,13 @@ const bodies: [string, Wire][] = [
   ],
 ];
 
+/** Bodies that the parsers of an application treat differently. */
+const SAMPLE = bodies.filter(([name]) =>
+  ['JSON', '200 kB of JSON', 'text', 'octets', 'a form', 'chunks'].includes(name),
+);
+
 describe.each(adapters)('a webhook route of an application on %s', (name, createAdapter) => {
-  describe.each(hosts[name]!)('%s', (_host, { nest = {}, configure = () => undefined }) => {
+  describe.each(hosts[name]!)('%s', (host, { nest = {}, configure = () => undefined }) => {
     let started: StartedApp;
     let without: INestApplication;
 
@@ -177,38 +182,40 @@ describe.each(adapters)('a webhook route of an application on %s', (name, create
     });
     afterAll(() => Promise.all([started.app.close(), without.close()]));
 
-    it.each(bodies)('gets the exact bytes of %s', async (_body, wire) => {
-      const { headers, bytes, expected = GOOD, data } = wire;
-      received.length = 0;
-      const { token } = signedBody(bytes);
-      const chunked = headers.some((line) => line.startsWith('Transfer-Encoding'));
-      const connection = await RawConnection.open(started.port);
-      connection.write(
-        requestHead('POST', '/endpoint', [
-          `Authorization: Bearer ${token}`,
-          ...headers,
-          ...(chunked ? [] : [`Content-Length: ${bytes.length}`]),
-        ]),
-      );
-      const size = bytes.length.toString(16);
-      await connection.writeAll(
-        chunked ? Buffer.from(`${size}\r\n${bytes.toString()}\r\n0\r\n\r\n`) : bytes,
-      );
+    it.each(host === 'with defaults' ? bodies : SAMPLE)(
+      'gets the exact bytes of %s',
+      async (_body, wire) => {
+        const { headers, bytes, expected = GOOD, data } = wire;
+        received.length = 0;
+        const { token } = signedBody(bytes);
+        const chunked = headers.some((line) => line.startsWith('Transfer-Encoding'));
+        const connection = await RawConnection.open(started.port);
+        connection.write(
+          requestHead('POST', '/endpoint', [
+            `Authorization: Bearer ${token}`,
+            ...headers,
+            ...(chunked ? [] : [`Content-Length: ${bytes.length}`]),
+          ]),
+        );
+        const size = bytes.length.toString(16);
+        await connection.writeAll(
+          chunked ? Buffer.from(`${size}\r\n${bytes.toString()}\r\n0\r\n\r\n`) : bytes,
+        );
 
-      const answer = await connection.answer();
-      connection.destroy();
-      expect(outcome(answer)).toEqual(expected);
-      if (expected !== GOOD) return expect(received).toEqual([]);
-      expect(received).toHaveLength(1);
-      // Jest compares buffers byte by byte, which is slow for two megabytes.
-      expect(bytes.equals(await received[0]!.rawBody())).toBe(true);
-      if (bytes.length > 0) expect(received[0]!.data).toEqual(data ?? bytes);
-    });
+        const answer = await connection.answer();
+        connection.destroy();
+        expect(outcome(answer)).toEqual(expected);
+        if (expected !== GOOD) return expect(received).toEqual([]);
+        expect(received).toHaveLength(1);
+        // Jest compares buffers byte by byte, which is slow for two megabytes.
+        expect(bytes.equals(await received[0]!.rawBody())).toBe(true);
+        if (bytes.length > 0) expect(received[0]!.data).toEqual(data ?? bytes);
+      },
+    );
 
     it.each<[string, string, string]>([
       ['JSON', json, '{"a":1}'],
-      ['bad JSON', json, '{"a":'],
-      ['200 kB of JSON', json, long(2e5)],
+      ['invalid JSON', json, '{"a":'],
       ['2 MB of JSON', json, long(2e6)],
       ['text', 'text/plain', 'hello'],
       ['a form', 'application/x-www-form-urlencoded', 'a=1'],

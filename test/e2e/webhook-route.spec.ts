@@ -10,14 +10,20 @@ import {
   Param,
   Post,
   UseGuards,
+  UseInterceptors,
   type ArgumentsHost,
+  type CallHandler,
   type CanActivate,
   type ExceptionFilter,
+  type ExecutionContext,
   type INestApplication,
+  type NestInterceptor,
+  type PipeTransform,
   type Type,
 } from '@nestjs/common';
 import { APP_FILTER, APP_GUARD, HttpAdapterHost } from '@nestjs/core';
 import { IsInt } from 'class-validator';
+import { tap } from 'rxjs';
 import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
 import {
   WebhookContext,
@@ -307,6 +313,65 @@ describe.each(adapters)('webhook routes of the application on %s', (_, createAda
       204,
     );
     expect(seen).toEqual(['picky']);
+  });
+
+  it.each(['an interceptor', 'a decorator', 'a pipe'] as const)(
+    'release the event if %s of the method fails, and run it again',
+    async (where) => {
+      const failing = new Set<string>([where]);
+      const failOnce = (name: string): void => {
+        if (failing.delete(name)) throw new ForbiddenException(`${name} failed`);
+      };
+      class Commit implements NestInterceptor {
+        intercept(
+          _context: ExecutionContext,
+          next: CallHandler,
+        ): ReturnType<CallHandler['handle']> {
+          return next.handle().pipe(tap({ complete: () => failOnce('an interceptor') }));
+        }
+      }
+      const transactional: MethodDecorator = (_target, _key, descriptor) => {
+        const method = descriptor.value as unknown as (...args: unknown[]) => Promise<void>;
+        const wrapped = async function (this: unknown, ...args: unknown[]): Promise<void> {
+          await method.apply(this, args);
+          failOnce('a decorator');
+        };
+        for (const key of Reflect.getMetadataKeys(method)) {
+          Reflect.defineMetadata(key, Reflect.getMetadata(key, method), wrapped);
+        }
+        descriptor.value = wrapped as never;
+      };
+      class Checked implements PipeTransform {
+        transform(value: unknown): unknown {
+          failOnce('a pipe');
+          return value;
+        }
+      }
+      @Controller()
+      class Orders {
+        @UseInterceptors(...(where === 'an interceptor' ? [Commit] : []))
+        @transactional
+        @WebhookRoute('orders/:tenant')
+        async receive(@Param('tenant', Checked) tenant: string): Promise<void> {
+          seen.push(tenant);
+        }
+      }
+      const { origin } = await start({ controllers: [Orders] });
+      const request = signedBody('{}');
+      const attempt = async (): Promise<number> =>
+        (await post(origin, request, { path: '/orders/acme' })).status;
+
+      expect([await attempt(), await attempt(), await attempt()]).toEqual([403, 204, 204]);
+      expect(seen).toEqual(where === 'a pipe' ? ['acme'] : ['acme', 'acme']);
+    },
+  );
+
+  it('leave their methods as they were written for other callers', async () => {
+    await start();
+
+    started.app.get(Hooks).receive('data', 'acme', { method: 'HEAD' } as WebhookEvent);
+
+    expect(seen).toEqual([['acme', 'data', 'HEAD']]);
   });
 
   it('verify with the options of the receiver that they name', async () => {

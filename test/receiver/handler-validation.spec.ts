@@ -48,7 +48,7 @@ class TakesOthers {
   onNamed(): void {}
 }
 
-/** Starts and stops an application; gives its log. */
+/** Starts and stops an application, and returns its log. */
 async function linesAtStart(
   provider: new () => object,
   change: Parameters<typeof receiverOptions>[0] = {},

@@ -9,7 +9,7 @@ const WAKE = LEASE / 4;
 
 type Answer = 'extends' | 'fails' | 'hangs';
 
-/** A store whose next extensions are answered as a test wants them. */
+/** A store whose next extensions a test answers. */
 class ExtensionsStore extends MemoryReplayStore {
   answer: Answer = 'extends';
   readonly asked: string[] = [];
@@ -19,7 +19,7 @@ class ExtensionsStore extends MemoryReplayStore {
     this.asked.push(reservation.claim.key);
     if (this.answer === 'fails') throw new Error('the connection was lost');
     const extended = (): boolean => super.extend(reservation);
-    // The base class answers at once; whoever calls a store must take both.
+    // The base class answers synchronously; callers of a store must support both.
     if (this.answer === 'extends') return extended() as never;
     return new Promise<boolean>((resolve) => {
       this.recoveries.push(() => resolve(extended()));
@@ -77,7 +77,7 @@ describe('LeaseKeeper', () => {
     expect(store.commit(reservation)).toBe(true);
   });
 
-  it('has one extension open for each lease, however long the store hangs', async () => {
+  it('has at most one pending extension for each lease, however long the store hangs', async () => {
     const { clock, store, hold } = setup();
     hold('a');
     store.answer = 'hangs';
@@ -88,7 +88,7 @@ describe('LeaseKeeper', () => {
     expect(store.asked).toEqual(['a', 'b']);
   });
 
-  it('goes on extending once the store has answered', async () => {
+  it('continues to extend once the store has answered', async () => {
     const { clock, store, hold } = setup();
     hold('a');
     store.answer = 'hangs';

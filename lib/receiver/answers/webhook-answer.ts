@@ -214,7 +214,7 @@ function validationErrors(exception: HttpException): readonly string[] | undefin
   const messages = typeof body === 'object' ? (body as { message?: unknown }).message : undefined;
   if (!Array.isArray(messages)) return undefined;
   // A custom exceptionFactory may return ValidationErrors, which contain values: they are not sent.
-  return messages.map((one: unknown) => (typeof one === 'string' ? one : 'does not validate'));
+  return messages.map((one: unknown) => (typeof one === 'string' ? one : 'failed validation'));
 }
 
 /** A refused webhook, as an exception of Nest. Status and body are those of the answer table. */

@@ -25,7 +25,8 @@ export class WebhookExceptionFilter implements ExceptionFilter {
     const thrown = reception?.handlerFailed === true ? new HandlerFailure(error) : error;
     const failure = reception?.leaseLost ?? thrown;
     const answer = WebhookException.answerTo(failure);
-    await reception?.fail();
+    // An interceptor may have given up on a handler that still runs: its end settles the event.
+    if (reception?.running === false) await reception.fail();
     // The guard reported its own refusals already.
     if (!(failure instanceof WebhookException)) {
       this.reporter.answered({ answer, request, event: reception?.event, error: failure });

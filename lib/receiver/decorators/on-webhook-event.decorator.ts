@@ -6,11 +6,12 @@ import type {
   WebhookEventsMatching,
 } from '../../token/webhook-event-map.js';
 import type { WebhookEvent } from '../webhook-event.js';
-import { addSubscription } from '../handlers/handler-metadata.js';
+import {
+  addSubscription,
+  decoratedParameters,
+  markByPosition,
+} from '../handlers/handler-metadata.js';
 import { WebhookContext, WebhookData } from './webhook-data.decorator.js';
-
-/** Where Nest keeps the parameter decorators of a method, on its class. */
-const ROUTE_ARGUMENTS = '__routeArguments__';
 
 type AnyMethod = (...args: never[]) => unknown;
 
@@ -178,10 +179,9 @@ function noEvents(target: object, key: string | symbol): WebhookConfigurationErr
 
 /** Parameter decorators run before method decorators: if there are none by now, data and event are passed by position. */
 function takeByPosition(target: object, key: string | symbol): void {
-  const decorated = Reflect.getMetadata(ROUTE_ARGUMENTS, target.constructor, key) as
-    object | undefined;
-  if (decorated !== undefined && Object.keys(decorated).length > 0) return;
+  if (decoratedParameters(target, key) > 0) return;
   const parameters = Reflect.getMetadata('design:paramtypes', target, key) as unknown[] | undefined;
   if (parameters === undefined || parameters.length > 0) WebhookData()(target, key, 0);
   if (parameters === undefined || parameters.length > 1) WebhookContext()(target, key, 1);
+  markByPosition(target, key);
 }

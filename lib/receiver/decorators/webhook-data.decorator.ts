@@ -4,8 +4,9 @@ import {
   type PipeTransform,
   type Type,
 } from '@nestjs/common';
+import type { StandardSchema } from '../../events/data-checks.js';
 import { addDataParameter, parameterType } from '../handlers/handler-metadata.js';
-import { validateWithSchema, type StandardSchema } from '../handlers/payload-validator.js';
+import { validateWithSchema } from '../handlers/payload-validator.js';
 import { WEBHOOK_CONTEXT_TYPE } from '../receiver.constants.js';
 import { receptionOf, type AdapterRequest } from '../request-reception.js';
 import { internalsOf, type WebhookEvent } from '../webhook-event.js';
@@ -55,11 +56,11 @@ export const WebhookContext: () => ParameterDecorator = createParamDecorator(
   (_: unknown, context: ExecutionContext) => eventOf(context),
 );
 
-async function dataFor(
+function dataFor(
   context: ExecutionContext,
   { property, schema }: WebhookDataOptions,
   metatype: unknown,
-): Promise<unknown> {
+): unknown {
   const event = eventOf(context);
   const data =
     property === undefined

@@ -1,12 +1,12 @@
 import { Head, HttpCode, Post, UseGuards, UseInterceptors } from '@nestjs/common';
 import { WebhookExceptionFilter } from '../answers/webhook-exception.filter.js';
-import { WEBHOOK_SUBSCRIPTIONS } from '../receiver.constants.js';
-import { markRoute } from '../handlers/handler-metadata.js';
+import { ROUTE_EXTENSION, WEBHOOK_SUBSCRIPTIONS } from '../receiver.constants.js';
+import { markRoute, ROUTE_ARGUMENTS } from '../handlers/handler-metadata.js';
 import { WebhookGuard } from '../webhook.guard.js';
 import { WebhookInterceptor } from '../webhook.interceptor.js';
 
-/** Where Nest keeps the parameter decorators of a method, on its class. */
-const ROUTE_ARGUMENTS = '__routeArguments__';
+/** As `ApiExtension()` of @nestjs/swagger, which reads it for the operations of the route. */
+const SWAGGER_EXTENSION = 'swagger/apiExtension';
 
 /** Where Nest keeps the filters of a method; it asks the last one first. */
 const FILTERS = '__exceptionFilters__';
@@ -28,6 +28,7 @@ export function WebhookRoute(
     const method = descriptor.value as Method;
     markRoute(method, options);
     bindFilterBehind(method);
+    markOperation(method);
     for (const decorate of [
       UseGuards(WebhookGuard),
       UseInterceptors(WebhookInterceptor),
@@ -44,6 +45,11 @@ export function WebhookRoute(
 function bindFilterBehind(method: Method): void {
   const own = (Reflect.getMetadata(FILTERS, method) as unknown[] | undefined) ?? [];
   Reflect.defineMetadata(FILTERS, [WebhookExceptionFilter, ...own], method);
+}
+
+function markOperation(method: Method): void {
+  const known = Reflect.getMetadata(SWAGGER_EXTENSION, method) as object | undefined;
+  Reflect.defineMetadata(SWAGGER_EXTENSION, { ...known, [ROUTE_EXTENSION]: true }, method);
 }
 
 /** A method can have only one route, so HEAD gets a second method that calls the first. */

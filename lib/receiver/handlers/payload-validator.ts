@@ -3,32 +3,15 @@ import {
   ValidationPipe,
   type ArgumentMetadata,
   type Type,
-  type ValidationError,
   type ValidationPipeOptions,
 } from '@nestjs/common';
-
-/**
- * A schema of the Standard Schema specification: zod, valibot, arktype and others.
- *
- * @see https://standardschema.dev
- */
-export interface StandardSchema<Output = unknown> {
-  readonly '~standard': {
-    readonly version: 1;
-    readonly vendor: string;
-    /** Returns the transformed value, or the issues. */
-    readonly validate: (value: unknown) => StandardResult<Output> | Promise<StandardResult<Output>>;
-  };
-}
-
-type StandardResult<Output> =
-  | { readonly value: Output; readonly issues?: undefined }
-  | { readonly issues: readonly StandardIssue[] };
-
-interface StandardIssue {
-  readonly message: string;
-  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
-}
+import {
+  type DataIssue,
+  dtoIssues,
+  schemaIssues,
+  type StandardSchema,
+} from '../../events/data-checks.js';
+import type { MaybePromise } from '../../token/maybe-promise.js';
 
 /** What the compiler records for a parameter whose type is not a class of the application's. */
 const PLAIN_TYPES: ReadonlySet<unknown> = new Set<unknown>([
@@ -51,9 +34,17 @@ const PLAIN_TYPES: ReadonlySet<unknown> = new Set<unknown>([
 export async function validateWithSchema(data: unknown, schema: StandardSchema): Promise<unknown> {
   const result = await schema['~standard'].validate(data);
   if (result.issues === undefined) return result.value;
-  const exception = new UnprocessableEntityException(result.issues.map(describeIssue));
-  constraints.set(exception, result.issues.map(nameIssue));
-  throw exception;
+  throw invalidData(schemaIssues(result));
+}
+
+/** The exception for data that fails constraints; their names are kept for the log. */
+export function invalidData(issues: readonly DataIssue[]): UnprocessableEntityException {
+  const exception = new UnprocessableEntityException(issues.map(({ message }) => message));
+  constraints.set(
+    exception,
+    issues.map(({ constraint }) => constraint),
+  );
+  return exception;
 }
 
 /** Validates the data of a receiver's events against the class that a parameter is typed with. */
@@ -83,13 +74,21 @@ export class PayloadValidator {
    *
    * @throws an HttpException 422 with one message per failed constraint
    */
-  async validate(data: unknown, metatype: unknown): Promise<unknown> {
+  validate(data: unknown, metatype: unknown): MaybePromise<unknown> {
     const { options = {} } = this;
     if (options === false || !isClass(metatype)) return data;
+    return this.transform(data, metatype as Type, options);
+  }
+
+  private async transform(
+    data: unknown,
+    metatype: Type,
+    options: ValidationPipeOptions,
+  ): Promise<unknown> {
     if ((await findClassValidator()) === 'missing') return data;
     this.pipe ??= new DataPipe({ transform: true, errorHttpStatusCode: 422, ...options });
-    const metadata: ArgumentMetadata = { type: 'body', metatype: metatype as Type };
-    return this.pipe.transform(data, metadata);
+    const metadata: ArgumentMetadata = { type: 'body', metatype };
+    return this.pipe.transform(data, metadata) as unknown;
   }
 }
 
@@ -129,7 +128,7 @@ class DataPipe extends ValidationPipe {
       if (exception instanceof Error)
         constraints.set(
           exception,
-          errors.flatMap((one) => nameErrors(one)),
+          errors.flatMap((one) => dtoIssues(one).map(({ constraint }) => constraint)),
         );
       return exception;
     };
@@ -138,9 +137,6 @@ class DataPipe extends ValidationPipe {
 
 /** Constraints by the exception that reports them to the sender. */
 const constraints = new WeakMap<Error, readonly string[]>();
-
-/** Names that a log line shows; a sender may have chosen them. */
-const SHOWN_NAME = /^[\w$.-]{1,64}$/;
 
 /**
  * The constraints that data failed, as `path constraint`, without a value of it.
@@ -151,30 +147,4 @@ export function failedConstraints(error: unknown): readonly string[] {
   const errors: readonly unknown[] = error instanceof AggregateError ? error.errors : [error];
   const all = errors.flatMap((one) => (one instanceof Error ? (constraints.get(one) ?? []) : []));
   return [...new Set(all)];
-}
-
-function nameErrors(error: ValidationError, parent = ''): string[] {
-  const path = `${parent}${shown(error.property)}`;
-  const own = Object.keys(error.constraints ?? {}).map((name) => `${path} ${shown(name)}`);
-  return [...own, ...(error.children ?? []).flatMap((child) => nameErrors(child, `${path}.`))];
-}
-
-/** The specification has no code for an issue; zod and others add one. */
-function nameIssue(issue: StandardIssue): string {
-  const { code } = issue as { readonly code?: unknown };
-  const path = pathOf(issue).map(shown).join('.');
-  return `${path === '' ? 'data' : path} ${typeof code === 'string' ? shown(code) : 'invalid'}`;
-}
-
-function shown(name: string): string {
-  return SHOWN_NAME.test(name) ? name : '?';
-}
-
-function pathOf({ path = [] }: StandardIssue): string[] {
-  return path.map((step) => String(typeof step === 'object' ? step.key : step));
-}
-
-function describeIssue(issue: StandardIssue): string {
-  const keys = pathOf(issue);
-  return keys.length === 0 ? issue.message : `${keys.join('.')}: ${issue.message}`;
 }

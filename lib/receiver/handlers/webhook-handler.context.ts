@@ -1,16 +1,22 @@
 import { Injectable } from '@nestjs/common';
 import { ExternalContextCreator, type ContextId } from '@nestjs/core';
+import { isObservable, lastValueFrom } from 'rxjs';
 import { markGuardRefusal } from '../answers/webhook-answer.js';
+import {
+  parameterType,
+  REQUEST_PARAMETER,
+  ROUTE_ARGUMENTS,
+  takesByPosition,
+} from './handler-metadata.js';
+import { isClass } from './payload-validator.js';
 import { WEBHOOK_CONTEXT_TYPE } from '../receiver.constants.js';
 import type { WebhookEvent } from '../webhook-event.js';
 
-/** Where Nest keeps the parameter decorators of a method, on its class. */
-const ROUTE_ARGUMENTS = '__routeArguments__';
-/** Where Nest keeps the filters bound to a class or a method. */
+/** Where Nest keeps what is bound to a class or a method. */
 const FILTERS = '__exceptionFilters__';
+const ENHANCERS = ['__guards__', '__pipes__', '__interceptors__', FILTERS];
 
-/** Nest's numbers for the parameters of `@Req()` and `@Body()`, which handlers may use too. */
-const REQUEST_PARAMETER = 0;
+/** Nest's number for the parameter of `@Body()`, which handlers may use too, as `@Req()`. */
 const BODY_PARAMETER = 3;
 
 type Method = (...args: unknown[]) => unknown;
@@ -74,6 +80,9 @@ export class WebhookHandlerContext {
     scope?: { readonly contextId: ContextId; readonly inquirerId: string },
   ): (event: WebhookEvent) => Promise<unknown> {
     const method = (instance as Record<string, Method>)[methodName]!;
+    if (isPlain(instance, method, methodName)) {
+      return async (event) => valueOf(await method.call(instance, event.data, event));
+    }
     return this.creator.create(
       instance,
       method,
@@ -87,6 +96,26 @@ export class WebhookHandlerContext {
       WEBHOOK_CONTEXT_TYPE as 'http',
     ) as (event: WebhookEvent) => Promise<unknown>;
   }
+}
+
+/**
+ * Whether a handler takes `(data, event)` by position, and nothing is bound to it that would act on them: it is called directly,
+ * which takes a third of the time (benchmark `receive`).
+ */
+function isPlain(instance: object, method: Method, methodName: string): boolean {
+  const prototype = Object.getPrototypeOf(instance) as object;
+  return (
+    takesByPosition(prototype, methodName) &&
+    !isClass(parameterType(prototype, methodName, 0)) &&
+    !ENHANCERS.some(
+      (key) => Reflect.hasMetadata(key, method) || Reflect.hasMetadata(key, instance.constructor),
+    )
+  );
+}
+
+/** The value of what a handler returned, which may be an Observable, as on a route of Nest. */
+function valueOf(result: unknown): unknown {
+  return isObservable(result) ? lastValueFrom(result) : result;
 }
 
 function hasFilters(instance: object, method: Method): boolean {

@@ -11,7 +11,7 @@ export interface WebhookHandler {
   /**
    * @param scope - shared by all handlers of an event, so that request-scoped providers are created once
    */
-  run(event: WebhookEvent, scope: () => ContextId): unknown;
+  run(event: WebhookEvent, scope: () => ContextId): Promise<unknown>;
 }
 
 /** The handlers by event pattern: filled by the explorer at start-up, queried by the dispatcher. */

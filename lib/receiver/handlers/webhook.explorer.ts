@@ -90,7 +90,10 @@ export class WebhookExplorer {
         if (message !== undefined) faults.push({ path: name, message });
         else this.registry.add(pattern, receiver, handler);
       }
-      const validation = unvalidatedNote(method, classValidator);
+      const isChecked = receivers.every(({ events }) =>
+        patterns.every((pattern) => events?.checks(pattern) === true),
+      );
+      const validation = isChecked ? '' : unvalidatedNote(method, classValidator);
       this.logger.log(`Mapped {${patterns.join(', ')}} to ${name}${validation}`);
     }
     return faults;
