@@ -3,6 +3,11 @@ export function errorName(error: unknown): string {
   return error instanceof Error ? error.name : typeof error;
 }
 
+/** The stable code of an error of this package; of any other error, its name. Safe to log, and of few values. */
+export function errorType(error: unknown): string {
+  return isWebhookError(error) ? error.code : errorName(error);
+}
+
 /** Shared by all copies of the package in a process, so that each recognises the errors of the others. */
 const BRAND = Symbol.for('nestjs-webhook-token/error');
 
@@ -180,7 +185,7 @@ export type WebhookPayloadErrorCode =
   | 'invalid_payload'
   /** The sender closed the connection before the whole body had arrived. */
   | 'payload_incomplete'
-  /** Something in the application read the body before the webhook guard ran. */
+  /** The application read the body before the webhook guard. */
   | 'payload_consumed'
   /** A large body cannot be written to a file: the disk is full, the directory is not writable, or there are too many at once. */
   | 'spool_unavailable';
@@ -217,8 +222,10 @@ export type WebhookDeliveryErrorCode =
   | 'unsupported_option'
   /** The option's value is wrong. */
   | 'invalid_option'
-  /** The data is not JSON, or bytes came without a content type. */
+  /** The data is not JSON, bytes came without a content type, or it is not valid data of a defined event. */
   | 'invalid_data'
+  /** The event is not among those that `defineEvents` defined, or has no example to send. */
+  | 'unknown_event'
   /** The id was used before, for another event or for other data. */
   | 'id_conflict'
   /** The application is shutting down. */
@@ -272,5 +279,5 @@ export class WebhookConfigurationError extends WebhookError<'invalid_configurati
 
 function describe(faults: readonly ConfigurationFault[]): string {
   const lines = faults.map(({ path, message }) => `  - ${path}: ${message}`);
-  return `The webhook configuration has ${faults.length === 1 ? 'a fault' : `${faults.length} faults`}:\n${lines.join('\n')}`;
+  return `The webhook configuration is invalid:\n${lines.join('\n')}`;
 }

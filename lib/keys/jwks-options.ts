@@ -60,7 +60,7 @@ export function resolveJwksOptions(
   faults.require(
     cooldown <= maxAge,
     'cooldown',
-    'must be at most maxAge: otherwise a set is used after it is no longer fresh',
+    'must be at most maxAge, or a key set could not be refreshed in time',
   );
   checkCertificates(options.ca, faults);
   return {

@@ -17,6 +17,14 @@ interface RemoteKeySetOptions extends ResolvedJwksOptions {
   readonly log: KeyLog;
 }
 
+/** The state of a key set, without its address. */
+export interface KeySetStatus {
+  readonly host: string;
+  /** Milliseconds since it was fetched; `undefined` if it has not been needed, or could not be fetched. */
+  readonly ageMs: number | undefined;
+  readonly isFailing: boolean;
+}
+
 /**
  * The key set at an address, and the decision when to fetch it.
  *
@@ -52,6 +60,16 @@ export class RemoteKeySet {
     const down = this.since(this.failedAt) <= this.options.maxAge;
     if (down || age <= 2 * this.options.maxAge) return known;
     return fetched.then(() => this.usable()?.candidates(kid) ?? []);
+  }
+
+  /** How old the set is, and whether the last attempt to fetch it failed. */
+  status(): KeySetStatus {
+    const age = this.since(this.fetchedAt);
+    return {
+      host: this.url.host,
+      ageMs: this.set === undefined ? undefined : age,
+      isFailing: this.failedAt > -Infinity,
+    };
   }
 
   /** All keys that are still usable, without a fetch. */

@@ -5,7 +5,7 @@ import type { IssuerKeys } from '../token/keys/key-source.js';
 import type { MaybePromise } from '../token/maybe-promise.js';
 import type { VerificationKey } from '../token/keys/token-key.js';
 import { createKeySetClient, type FetchJson } from './key-set-client.js';
-import { RemoteKeySet } from './remote-key-set.js';
+import { type KeySetStatus, RemoteKeySet } from './remote-key-set.js';
 import type { ResolvedJwksOptions } from './jwks-options.js';
 import { OutageLog, type KeyLog } from './key-log.js';
 import type { WebhookIssuer } from './webhook-issuer.js';
@@ -31,6 +31,10 @@ export class RemoteKeySets {
     private readonly log: KeyLog,
   ) {
     this.fetch = createKeySetClient(options);
+  }
+
+  status(): readonly KeySetStatus[] {
+    return [...this.sets.values()].map((set) => set.status());
   }
 
   /** Starts a new list of issuers, in which each `jwksUri` gets its set. */

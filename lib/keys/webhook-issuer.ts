@@ -11,7 +11,7 @@ export interface WebhookIssuer extends TrustedIssuer {
   readonly events?: readonly string[] | undefined;
   /**
    * Media types that bodies of this issuer may have, such as `['application/json']` or `['text/*']`; others are answered
-   * 415 before the body is read. JSON and text must then be UTF-8. The token does not sign the Content-Type header.
+   * 415, before a declared body is read. JSON and text must then be UTF-8. The token does not sign the Content-Type header.
    * Default: every type.
    */
   readonly contentTypes?: readonly string[] | undefined;

@@ -1,6 +1,7 @@
 import { WebhookPayloadError } from '../errors/webhook.error.js';
 import {
   createDigest,
+  digest,
   type PayloadHash,
   samePayloadHash,
   type WebhookDigest,
@@ -34,30 +35,49 @@ interface DigestRule {
   readonly emptyBody: 'data' | 'none' | 'refused';
 }
 
-/** Computes the digests that a rule requires in one pass over the body. */
+/**
+ * Computes the digests that a rule requires in one pass over the body; without a hash in the token, the SHA-256 that
+ * identifies the content.
+ */
 export class BodyDigests {
-  private readonly running = new Map<HashAlgorithm, WebhookDigest>();
-  private readonly wanted: readonly HashAlgorithm[];
+  private readonly algorithms: readonly HashAlgorithm[];
+  /** The only chunk so far: a whole body is digested in one call, which costs less for a small one. */
+  private whole: Uint8Array | undefined;
+  private running: readonly WebhookDigest[] | undefined;
 
   constructor(rule: PayloadRule) {
-    this.wanted = rule.kind === 'digest' ? rule.hashes.map(({ algorithm }) => algorithm) : [];
-    for (const algorithm of this.wanted) {
-      if (!this.running.has(algorithm)) this.running.set(algorithm, createDigest(algorithm));
-    }
+    this.algorithms = algorithmsOf(rule);
   }
 
   /** Adds the next chunk of the body. */
   update(chunk: Uint8Array): this {
-    for (const digest of this.running.values()) digest.update(chunk);
+    const { whole } = this;
+    if (this.running === undefined && whole === undefined) {
+      this.whole = chunk;
+      return this;
+    }
+    this.running ??= this.algorithms.map((one) => createDigest(one).update(whole!));
+    this.whole = undefined;
+    for (const digested of this.running) digested.update(chunk);
     return this;
   }
 
-  /** Finishes the computation: `<algorithm>:<hex>` for each hash of the rule. */
+  /** Finishes the computation: `<algorithm>:<hex>` for each algorithm. */
   digests(): readonly string[] {
-    const computed = new Map<HashAlgorithm, string>();
-    for (const [algorithm, digest] of this.running) computed.set(algorithm, digest.digest());
-    return this.wanted.map((algorithm) => computed.get(algorithm)!);
+    const { running, whole = NO_BYTES } = this;
+    return running === undefined
+      ? this.algorithms.map((one) => digest(one, whole))
+      : running.map((digested) => digested.digest());
   }
+}
+
+const NO_BYTES = new Uint8Array();
+const FOR_IDENTITY: readonly HashAlgorithm[] = ['sha256'];
+
+function algorithmsOf(rule: PayloadRule): readonly HashAlgorithm[] {
+  if (rule.kind === 'unverified') return FOR_IDENTITY;
+  if (rule.kind !== 'digest') return [];
+  return [...new Set(rule.hashes.map(({ algorithm }) => algorithm))];
 }
 
 /** Where the event's data is. */
@@ -96,7 +116,7 @@ export function payloadRule(
  * Checks the body against the rule.
  *
  * @param length - bytes of the body
- * @param computed - digests of the body, as `<algorithm>:<hex>`, one for each hash of a `digest` rule
+ * @param computed - digests of the body by {@link BodyDigests}
  * @throws {@link WebhookPayloadError} `hash_mismatch`, `hash_required` or `hash_unsupported`
  */
 export function checkPayload(
@@ -112,7 +132,7 @@ export function checkPayload(
     case 'digest': {
       const holds =
         (rule.size === undefined || rule.size === length) &&
-        rule.hashes.every((hash, i) => samePayloadHash(hash, computed[i] ?? ''));
+        rule.hashes.every((hash) => computed.some((one) => samePayloadHash(hash, one)));
       if (!holds) throw hashMismatch();
       if (length > 0) return { source: 'body', bodyVerified: true };
       if (rule.emptyBody === 'refused') throw hashOnEmptyBody();

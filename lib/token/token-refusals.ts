@@ -41,10 +41,7 @@ export function bodyReferenceRequired(): WebhookPayloadError {
 
 /** A body with another digest or another size. */
 export function hashMismatch(): WebhookPayloadError {
-  return new WebhookPayloadError(
-    'hash_mismatch',
-    'the body is not the one the token was issued for',
-  );
+  return new WebhookPayloadError('hash_mismatch', 'the body does not match the hash in the token');
 }
 
 /** A Content-Length other than the size in the token. */

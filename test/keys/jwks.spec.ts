@@ -11,7 +11,7 @@ import {
 import type { JwksFetchOptions } from '../../lib/keys/jwks-options.js';
 import type { SignatureAlgorithm } from '../../lib/token/index.js';
 import { signWebhook, TestClock } from '../../lib/testing/index.js';
-import { adapters } from '../fixtures/adapters.js';
+import { createExpress } from '../fixtures/adapters.js';
 import { Gate } from '../fixtures/gate.js';
 import { head, type Answer } from '../fixtures/http-client.js';
 import { JWKS_CA, JwksServer } from '../fixtures/jwks-server.js';
@@ -52,7 +52,7 @@ class Orders {
   onCreated(): void {}
 }
 
-describe.each(adapters)('an issuer with a jwksUri, on %s', (_, createAdapter) => {
+describe('an issuer with a jwksUri', () => {
   let clock: TestClock;
   let server: JwksServer;
   let started: StartedApp | undefined;
@@ -70,7 +70,7 @@ describe.each(adapters)('an issuer with a jwksUri, on %s', (_, createAdapter) =>
   async function start(
     jwksFetch: JwksFetchOptions = {},
     issuer: Partial<WebhookIssuer> = {},
-    adapter: AbstractHttpAdapter = createAdapter(),
+    adapter: AbstractHttpAdapter = createExpress(),
   ): Promise<StartedApp> {
     const receiver = receiverOptions({
       issuers: [{ issuer: ISSUER, jwksUri: server.uri, ...issuer }],
@@ -122,7 +122,7 @@ describe.each(adapters)('an issuer with a jwksUri, on %s', (_, createAdapter) =>
     expect(await outcome('a', pairs[alg], alg)).toBe('204');
   });
 
-  it('may be down when the application starts', async () => {
+  it('may be down at start-up', async () => {
     server.answer(500);
     await start();
 
@@ -248,14 +248,18 @@ describe.each(adapters)('an issuer with a jwksUri, on %s', (_, createAdapter) =>
   });
 
   it.each<[string, (server: JwksServer) => void, RegExp]>([
-    ['no JSON', (it) => it.answer(200, '<html>'), /is not JSON/],
-    ['no list', (it) => it.answer(200, '{"keys":{}}'), /not a key set/],
+    ['something other than JSON', (it) => it.answer(200, '<html>'), /is not JSON/],
+    ['no list of keys', (it) => it.answer(200, '{"keys":{}}'), /not a key set/],
     ['an array', (it) => it.answer(200, '[]'), /not a key set/],
     ['another status', (it) => it.answer(404, JSON.stringify({ keys: [KEY] })), /has status 404/],
     ['no content', (it) => it.answer(204), /has status 204/],
-    ['too much, as declared', (it) => it.answer(200, 'x'.repeat(65_537)), /more than 65536 bytes/],
     [
-      'too much, in chunks',
+      'a declared length that is too large',
+      (it) => it.answer(200, 'x'.repeat(65_537)),
+      /more than 65536 bytes/,
+    ],
+    [
+      'too many bytes in chunks',
       (it) =>
         (it.respond = (response) => {
           for (let i = 0; i < 70; i++) response.write(' '.repeat(1_000));
@@ -273,7 +277,7 @@ describe.each(adapters)('an issuer with a jwksUri, on %s', (_, createAdapter) =>
       (it) => it.answer(200, '{"keys":[]}', { 'content-encoding': 'gzip' }),
       /is compressed/,
     ],
-    ['an answer that breaks off', breakOff, /the request failed/],
+    ['an incomplete answer', breakOff, /the request failed/],
     ['nothing', (it) => (it.respond = (response) => response.destroy()), /failed, Error \(ECONN/],
   ])('has no usable keys if it publishes %s', async (_what, publish, reason) => {
     publish(server);
@@ -321,9 +325,9 @@ describe.each(adapters)('an issuer with a jwksUri, on %s', (_, createAdapter) =>
     ['a private key', { ...other.privateKey.export({ format: 'jwk' }), kid: 'b' }, /must replace/],
     ['a secret', { kty: 'oct', k: Buffer.from(SECRET).toString('base64url'), kid: 'b' }, /must re/],
     ['a key for encryption', { ...OTHER, use: 'enc' }, undefined],
-    ['a key for other work', { ...OTHER, key_ops: ['deriveBits'] }, undefined],
-    ['a key of a foreign algorithm', { ...OTHER, alg: 'ES256K' }, undefined],
-    ['a key of a foreign kind', { kty: 'AKP', pub: 'AAAA', kid: 'b' }, undefined],
+    ['a key for other operations', { ...OTHER, key_ops: ['deriveBits'] }, undefined],
+    ['a key of an unknown algorithm', { ...OTHER, alg: 'ES256K' }, undefined],
+    ['a key of an unknown type', { kty: 'AKP', pub: 'AAAA', kid: 'b' }, undefined],
     ['an invalid kid', { ...OTHER, kid: '\n' }, /invalid kid/],
     ['half a key', { kty: 'OKP', crv: 'Ed25519', kid: 'b' }, /is not used: .* cannot be read/],
     ['a public key for HMAC', { ...OTHER, alg: 'HS256' }, /is not used: .*shared secret/],
@@ -405,7 +409,7 @@ describe.each(adapters)('an issuer with a jwksUri, on %s', (_, createAdapter) =>
       issuers,
       jwksFetch: { allowPrivateNetworks: true, ca: JWKS_CA },
     });
-    started = await startApp(createAdapter(), {
+    started = await startApp(createExpress(), {
       options: { receiver, clock },
       providers: [Orders],
     });
@@ -434,17 +438,16 @@ describe.each(adapters)('an issuer with a jwksUri, on %s', (_, createAdapter) =>
 
 describe('a jwksUri', () => {
   const start = (jwksUri: unknown, jwksFetch?: JwksFetchOptions): Promise<StartedApp> => {
-    const [, createAdapter] = adapters[0]!;
     const receiver: Partial<WebhookReceiverOptions> = {
       issuers: [{ issuer: ISSUER, jwksUri: jwksUri as string }],
       jwksFetch,
     };
-    return startApp(createAdapter(), { options: receiverOptions(receiver) });
+    return startApp(createExpress(), { options: receiverOptions(receiver) });
   };
 
   it.each<[string, unknown, JwksFetchOptions | undefined, RegExp]>([
     ['plain HTTP', 'http://keys.example/', undefined, /jwksUri: must be an https: URL/],
-    ['no address', 'keys.example', undefined, /jwksUri: .*not an absolute URL/],
+    ['something other than a URL', 'keys.example', undefined, /jwksUri: .*not an absolute URL/],
     ['a number', 1, undefined, /jwksUri: must be a string/],
     ['credentials', 'https://me:secret@keys.example/', undefined, /user name or password/],
     ['a file', 'file:///etc/keys', undefined, /its scheme is not https/],
@@ -466,7 +469,6 @@ describe('a jwksUri', () => {
   });
 
   it('that resolves to a private address is refused at the connection', async () => {
-    const [, createAdapter] = adapters[0]!;
     const server = await JwksServer.start([KEY]);
     const uri = server.uri.replace('127.0.0.1', 'localhost');
     const options = receiverOptions({
@@ -474,7 +476,7 @@ describe('a jwksUri', () => {
       // Allows the host name, but not the address it resolves to.
       jwksFetch: { allowedAddresses: ['::1'], ca: JWKS_CA },
     });
-    const { app, origin, logger } = await startApp(createAdapter(), { options });
+    const { app, origin, logger } = await startApp(createExpress(), { options });
     const key = { kid: 'a', alg: 'EdDSA', key: pairs.EdDSA!.privateKey } as const;
     const { token } = await signWebhook('order.created', undefined, { issuer: ISSUER, key });
 
@@ -486,13 +488,12 @@ describe('a jwksUri', () => {
   });
 
   it('may be plain HTTP with allowHttp', async () => {
-    const [, createAdapter] = adapters[0]!;
     const server = await JwksServer.start([KEY], false);
     const options = receiverOptions({
       issuers: [{ issuer: ISSUER, jwksUri: server.uri }],
       jwksFetch: { allowHttp: true, allowPrivateNetworks: true },
     });
-    const { app, origin } = await startApp(createAdapter(), { options });
+    const { app, origin } = await startApp(createExpress(), { options });
     const key = { kid: 'a', alg: 'EdDSA', key: pairs.EdDSA!.privateKey } as const;
     const { token } = await signWebhook('order.created', undefined, { issuer: ISSUER, key });
 

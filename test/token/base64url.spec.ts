@@ -64,7 +64,7 @@ describe('decodeBase64urlText', () => {
   it.each([
     ['padding', 'YWI='],
     ['unused bits', 'YWJ'],
-    ['a character that folds onto one of the alphabet', 'ŁWJj'],
+    ['a character whose low byte is in the alphabet', 'ŁWJj'],
     ['the other alphabet', 'YW+j'],
     ['bytes that are not UTF-8', Buffer.from([0xc3]).toString('base64url')],
   ])('refuses %s', (_, text) => {
@@ -72,8 +72,8 @@ describe('decodeBase64urlText', () => {
   });
 
   it.each([
-    ['a text longer than any token', 'é'.repeat(20_000)],
-    ['the longest that is encoded in place', '€'.repeat(16_384)],
+    ['a string longer than any token', 'é'.repeat(20_000)],
+    ['the longest string that is encoded in place', '€'.repeat(16_384)],
   ])('accepts %s', (_, text) => {
     expect(encodeBase64urlText(text)).toBe(Buffer.from(text).toString('base64url'));
   });

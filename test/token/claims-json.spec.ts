@@ -3,16 +3,16 @@ import * as fc from 'fast-check';
 import { parseClaimsJson } from '../../lib/token/json/claims-json.js';
 import { hasDuplicateMember, parseJson } from '../../lib/token/json/strict-json.js';
 
-/** Large enough to be cut out. */
+/** Large enough to be parsed separately. */
 const LARGE = `{"text":"${'x'.repeat(2_500)}"}`;
 
-/** What a verifier concludes from the text. */
+/** The result of a verifier for the JSON. */
 function conclude(text: string): unknown {
   const { value, outline } = parseClaimsJson(text);
   return { value, duplicate: hasDuplicateMember(outline, value, 'webhook') };
 }
 
-/** The same, with the text looked at in one piece. */
+/** The same, with the JSON parsed as a whole. */
 function concludeWhole(text: string): unknown {
   const value = parseJson(text);
   return { value, duplicate: hasDuplicateMember(text, value, 'webhook') };
@@ -31,22 +31,22 @@ describe('claims that are parsed in two parts', () => {
   it.each([
     ['data last', `{"iss":"i","webhook":{"event":"a.b","data":${LARGE}}}`],
     ['data first', `{"webhook":{"data":${LARGE},"event":"a.b"},"iss":"i"}`],
-    ['a hash behind', `{"webhook":{"event":"a.b","data":${LARGE},"hash":"x"}}`],
+    ['a hash after data', `{"webhook":{"event":"a.b","data":${LARGE},"hash":"x"}}`],
     ['data in another claim', `{"webhook":{"event":"a.b"},"more":{"data":${LARGE}}}`],
-    ['data in another claim, and in this', `{"webhook":{"data":1},"more":{"data":${LARGE}}}`],
+    ['data in another claim and in webhook', `{"webhook":{"data":1},"more":{"data":${LARGE}}}`],
     ['data twice', `{"webhook":{"data":{},"data":${LARGE}}}`],
     ['data twice, large first', `{"webhook":{"data":${LARGE},"data":{}}}`],
     ['data below data', `{"webhook":{"x":{"data":${LARGE}}}}`],
-    ['data that is a list', `{"webhook":{"data":[${LARGE}]}}`],
+    ['data as an array', `{"webhook":{"data":[${LARGE}]}}`],
     ['the event twice', `{"webhook":{"event":"a.b","event":"a.b","data":${LARGE}}}`],
     [
       'the event twice, around the data',
       `{"webhook":{"event":"a.b","data":${LARGE},"event":"a.b"}}`,
     ],
-    ['an object behind the data', `{"webhook":{"data":${LARGE},"x":{}}}`],
+    ['an object after the data', `{"webhook":{"data":${LARGE},"x":{}}}`],
     ['the issuer twice', `{"iss":"i","iss":"i","webhook":{"data":${LARGE}}}`],
     ['webhook twice', `{"webhook":{"event":"a.b"},"webhook":{"data":${LARGE}}}`],
-    ['the member in a text', `{"sub":"\\"data\\":{","webhook":{"data":${LARGE}}}`],
+    ['the member in a string', `{"sub":"\\"data\\":{","webhook":{"data":${LARGE}}}`],
     ['the member escaped', `{"webhook":{"\\u0064ata":{},"data":${LARGE}}}`],
     ['white space', `{"webhook":{"data": ${LARGE} } }`],
     ['no object', `[{"webhook":{"data":${LARGE}}}]`],

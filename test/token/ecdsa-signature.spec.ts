@@ -5,13 +5,13 @@ import { ecdsaFromDer } from '../../lib/token/keys/signing-key.js';
 
 const SIZE = 32;
 
-/** The DER of two integers whose bytes are given as they stand. */
+/** The DER of two integers whose bytes are used unchanged. */
 function der(r: readonly number[], s: readonly number[], more: readonly number[] = []): Buffer {
   const integers = [0x02, r.length, ...r, 0x02, s.length, ...s, ...more];
   return Buffer.from([0x30, integers.length, ...integers]);
 }
 
-/** An integer's one encoding. */
+/** The only DER encoding of an integer. */
 function encode(bytes: readonly number[]): number[] {
   const start = bytes.findIndex((byte) => byte !== 0);
   const digits = bytes.slice(start);
@@ -56,26 +56,26 @@ describe('an ECDSA signature in DER', () => {
 
   it.each<[string, Buffer]>([
     ['nothing', Buffer.alloc(0)],
-    ['a sequence of nothing', Buffer.from([0x30, 0])],
+    ['an empty sequence', Buffer.from([0x30, 0])],
     ['a set', Buffer.from([0x31, 6, 2, 1, 1, 2, 1, 1])],
     ['one integer', Buffer.from([0x30, 3, 2, 1, 1])],
     ['three integers', der([1], [1], [2, 1, 1])],
-    ['another type in it', Buffer.from([0x30, 6, 4, 1, 1, 2, 1, 1])],
+    ['an element of another type', Buffer.from([0x30, 6, 4, 1, 1, 2, 1, 1])],
     ['a length that is too long', Buffer.from([0x30, 7, 2, 1, 1, 2, 1, 1])],
     ['a length that is too short', Buffer.from([0x30, 5, 2, 1, 1, 2, 1, 1])],
     ['a length in long form', Buffer.from([0x30, 0x81, 6, 2, 1, 1, 2, 1, 1])],
-    ['an integer that runs over the end', Buffer.from([0x30, 6, 2, 1, 1, 2, 9, 1])],
-    ['an integer that swallows the other', Buffer.from([0x30, 6, 2, 4, 1, 2, 1, 1])],
+    ['an integer that ends after the sequence', Buffer.from([0x30, 6, 2, 1, 1, 2, 9, 1])],
+    ['an integer that contains the other', Buffer.from([0x30, 6, 2, 4, 1, 2, 1, 1])],
     ['an integer of indefinite length', Buffer.from([0x30, 6, 2, 0x80, 1, 2, 1, 1])],
-    ['an integer of no length', Buffer.from([0x30, 5, 2, 0, 2, 1, 1])],
+    ['an empty integer', Buffer.from([0x30, 5, 2, 0, 2, 1, 1])],
     ['a zero', der([0], [1])],
     ['a negative integer', der([0x80], [1])],
     ['a negative integer of full size', der(full(0xff), [1])],
-    ['a needless zero in front', der([0, 1], [1])],
-    ['a needless zero before a zero', der([0, 0], [1])],
+    ['a leading zero that is not needed', der([0, 1], [1])],
+    ['two leading zeros', der([0, 0], [1])],
     ['a number of another curve', der([1, ...full(0xab)], [1])],
     ['a number of another curve, with its sign byte', der([0, 0x80, ...full(0xab)], [1])],
-    ['bytes behind it', Buffer.concat([der([1], [1]), Buffer.of(0)])],
+    ['bytes after it', Buffer.concat([der([1], [1]), Buffer.of(0)])],
   ])('is refused if it is %s', (_, bytes) => {
     expect(ecdsaFromDer(bytes, SIZE)).toBeUndefined();
   });

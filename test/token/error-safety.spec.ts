@@ -141,12 +141,12 @@ describe('a key is not printed', () => {
   it.each([
     ['a short secret', { key: `short-${MARKER}` }, [MARKER]],
     ['a secret with white space', { key: ` ${SECRET} ` }, [SECRET]],
-    ['a secret that is no base64', { key: `whsec_!${SECRET}` }, [SECRET]],
+    ['a secret that is not base64', { key: `whsec_!${SECRET}` }, [SECRET]],
     ['PEM as a secret', { key: pem.trim() }, pemLines],
     ['a JWK as a secret', { key: JSON.stringify(jwk) }, [jwk.d!]],
-    ['PEM that cannot be read', { alg: 'RS256', key: pem.replace('MI', 'Ml') }, pemLines.slice(1)],
+    ['invalid PEM', { alg: 'RS256', key: pem.replace('MI', 'Ml') }, pemLines.slice(1)],
     ['a JWK of another algorithm', { alg: 'RS256', key: jwk }, [jwk.d!, jwk.x!]],
-    ['a JWK that is broken', { alg: 'ES256', key: { ...jwk, x: 'AA' } }, [jwk.d!, jwk.y!]],
+    ['an invalid JWK', { alg: 'ES256', key: { ...jwk, x: 'AA' } }, [jwk.d!, jwk.y!]],
     ['a wrong algorithm', { alg: MARKER, key: SECRET }, [MARKER, SECRET]],
     ['a wrong name', { kid: `${MARKER}\n`, key: SECRET }, [MARKER, SECRET]],
   ])('by a configuration error: %s', async (_, key, secrets) => {

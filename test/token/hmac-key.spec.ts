@@ -8,10 +8,13 @@ const good = key.sign('{"alg":"HS256"}', '{}');
 
 describe('HmacKey', () => {
   it.each([
-    ['its last character foreign', `${good.slice(0, -1)}é`],
-    ['its last character one that folds onto the right one', `${good.slice(0, -1)}${folded(good)}`],
+    ['its last character outside the alphabet', `${good.slice(0, -1)}é`],
+    [
+      'its last character replaced by one with the same low byte',
+      `${good.slice(0, -1)}${folded(good)}`,
+    ],
     ['its last character missing', good.slice(0, -1)],
-    ['a character more', `${good}A`],
+    ['an additional character', `${good}A`],
   ])('refuses a signature with %s after it has verified the right one', (_, token) => {
     expect(key.verify(parseCompactToken(good))).toBe(true);
     expect(key.verify(parseCompactToken(token))).toBe(false);

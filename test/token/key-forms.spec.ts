@@ -156,11 +156,11 @@ describe('PEM', () => {
   const good = pem(p256.publicKey);
 
   it.each<[string, string]>([
-    ['as it is', good],
+    ['unchanged', good],
     ['with CRLF, as RFC 7468 allows', good.replaceAll('\n', '\r\n')],
     ['without a newline at its end', good.trim()],
-    ['behind empty lines and text', `\n\nsigning key of 2026\n${good}`],
-    ['with white space behind its lines', good.replaceAll('\n', '  \n')],
+    ['after empty lines and text', `\n\nsigning key of 2026\n${good}`],
+    ['with white space at line ends', good.replaceAll('\n', '  \n')],
   ])('is read %s', (_, text) => {
     expect(keyFault('ES256', text)).toBeUndefined();
     expect(keyFault('ES256', Buffer.from(text))).toBeUndefined();
@@ -168,18 +168,22 @@ describe('PEM', () => {
 
   it.each<[string, string, string]>([
     ['indented, as in YAML', good.replace(/^(?=.)/gm, '  '), 'remove the indentation'],
-    ['indented but for its first line', good.replace(/\n(?=.)/g, '\n\t'), 'remove the indentation'],
-    ['with "\\n" for newlines', good.replaceAll('\n', '\\n'), 'replaceAll("\\\\n", "\\n")'],
+    [
+      'indented except for its first line',
+      good.replace(/\n(?=.)/g, '\n\t'),
+      'remove the indentation',
+    ],
+    ['with "\\n" instead of newlines', good.replaceAll('\n', '\\n'), 'replaceAll("\\\\n", "\\n")'],
     ['in quotation marks', `"${good}"`, 'quotation marks'],
     ['without its END line', good.replace(/-----END.*/, ''), 'has no END line'],
     ['in one line', good.replaceAll('\n', ''), 'has lost its line breaks'],
     ['folded with spaces', good.replaceAll('\n', ' ').trim(), 'has lost its line breaks'],
-    ['with old line ends', good.replaceAll('\n', '\r'), 'has lost its line breaks'],
+    ['with CR line ends', good.replaceAll('\n', '\r'), 'has lost its line breaks'],
     ['with empty lines', good.replaceAll('\n', '\n\n'), 'has empty lines'],
     ['twice', good + pem(p384.publicKey), 'has 2 blocks'],
     ['of parameters', good.replaceAll('PUBLIC KEY', 'DH PARAMETERS'), 'is not a key'],
     ['of OpenSSH', good.replaceAll('PUBLIC KEY', 'OPENSSH PRIVATE KEY'), 'ssh-keygen -p -m PKCS8'],
-    ['with a character lost', good.replace(/\n./, '\n'), 'cannot be read'],
+    ['with a missing character', good.replace(/\n./, '\n'), 'cannot be read'],
   ])('is refused %s, with a remedy', (_, text, remedy) => {
     const message = keyFault('ES256', text);
 
@@ -221,8 +225,8 @@ describe('a public key', () => {
   const der = p256.publicKey.export({ type: 'spki', format: 'der' });
 
   it.each<[string, KeyMaterial]>([
-    ['the inside of its PEM', der.toString('base64')],
-    ['the inside of its PEM, with line ends', der.toString('base64').replace(/.{64}/g, '$&\n')],
+    ['the base64 of its PEM', der.toString('base64')],
+    ['the base64 of its PEM, with line ends', der.toString('base64').replace(/.{64}/g, '$&\n')],
     ['DER', der],
     ['DER in a KeyObject', createSecretKey(der)],
     [
@@ -248,13 +252,13 @@ describe('a JWK', () => {
 
   it.each<[string, SignatureAlgorithm, JsonWebKey, string]>([
     ['for encryption', 'ES256', { ...key, use: 'enc' }, '"use" is not "sig"'],
-    ['for other work', 'ES256', { ...key, key_ops: ['deriveKey'] }, 'does not include "verify"'],
     [
-      'with operations that are none',
+      'for other operations',
       'ES256',
-      { ...key, key_ops: 'verify' },
-      '"key_ops" of the JWK',
+      { ...key, key_ops: ['deriveKey'] },
+      'does not include "verify"',
     ],
+    ['with invalid operations', 'ES256', { ...key, key_ops: 'verify' }, '"key_ops" of the JWK'],
     ['of another algorithm', 'ES256', { ...key, alg: 'ECDH-ES' }, 'set alg to that of the JWK'],
     ['for RS256', 'PS256', { ...jwk(rsa.publicKey), alg: 'RS256' }, 'set alg to that of the JWK'],
     ['a secret for encryption', 'HS256', { ...secret, use: 'enc' }, '"use" is not "sig"'],
@@ -272,7 +276,7 @@ describe('a JWK', () => {
 
   it('with a private key is refused for that reason first', () => {
     expect(keyFault('ES256', { ...jwk(p256.privateKey), use: 'enc' })).toContain(
-      'a receiver must never have it',
+      'which a receiver must never have',
     );
   });
 
@@ -335,7 +339,7 @@ describe('keys of one issuer', () => {
     );
   });
 
-  it('must not give one key two windows', () => {
+  it('must not have two windows for one key', () => {
     const message = messageOf(() =>
       createTokenVerifier({
         issuers: [

@@ -50,12 +50,12 @@ describe('the window of a key', () => {
   const key = { kid: 'a', key: SECRET, ...WINDOW };
 
   it.each<[string, number, string]>([
-    ['a second before the tolerance lets it open', FROM - 61, 'unknown_key'],
-    ['when the tolerance lets it open', FROM - 60, 'accepted'],
-    ['when it opens', FROM, 'accepted'],
-    ['a second before it closes', UNTIL - 1, 'accepted'],
-    ['when it closes, without tolerance', UNTIL, 'unknown_key'],
-    ['a second after', UNTIL + 1, 'unknown_key'],
+    ['is closed a second before the tolerance opens it', FROM - 61, 'unknown_key'],
+    ['is open as soon as the tolerance opens it', FROM - 60, 'accepted'],
+    ['is open when it begins', FROM, 'accepted'],
+    ['is open a second before its end', UNTIL - 1, 'accepted'],
+    ['is closed at its end, without tolerance', UNTIL, 'unknown_key'],
+    ['is closed a second later', UNTIL + 1, 'unknown_key'],
   ])('%s', (_, seconds, code) => {
     expect(codeAt(seconds, [key])).toBe(code);
     // The same holds for a key without a kid.
@@ -104,18 +104,18 @@ describe('the window of a key', () => {
     ['seconds', { notAfter: UNTIL }, 'notAfter must be a Date'],
     ['milliseconds', { notBefore: UNTIL * 1_000 }, 'notBefore must be a Date'],
     ['a local time', { notAfter: '2026-06-01T00:00:00' }, 'with an offset'],
-    ['a day of another form', { notAfter: 'June 1, 2026' }, 'ISO 8601'],
-    ['a day that no calendar has', { notAfter: '2026-02-30' }, 'ISO 8601'],
-    ['a month that no calendar has', { notAfter: '2026-13-01T00:00:00Z' }, 'ISO 8601'],
-    ['an hour that no day has', { notAfter: '2026-06-01T25:00:00Z' }, 'ISO 8601'],
-    ['a Date that is none', { notAfter: new Date('soon') }, 'notAfter must be a Date'],
+    ['a date in another format', { notAfter: 'June 1, 2026' }, 'ISO 8601'],
+    ['an impossible day', { notAfter: '2026-02-30' }, 'ISO 8601'],
+    ['an impossible month', { notAfter: '2026-13-01T00:00:00Z' }, 'ISO 8601'],
+    ['an impossible hour', { notAfter: '2026-06-01T25:00:00Z' }, 'ISO 8601'],
+    ['an invalid Date', { notAfter: new Date('soon') }, 'notAfter must be a Date'],
     ['null', { notAfter: null }, 'notAfter must be a Date'],
     [
-      'its end for its beginning',
+      'an end before its beginning',
       { notBefore: '2026-06-01', notAfter: '2026-03-01' },
       'later than',
     ],
-    ['no time between', { notBefore: '2026-06-01', notAfter: '2026-06-01' }, 'later than'],
+    ['an empty window', { notBefore: '2026-06-01', notAfter: '2026-06-01' }, 'later than'],
   ])('is refused if it is %s', (_, window, remedy) => {
     expect(faultOf({ key: SECRET, ...window })).toContain(remedy);
   });

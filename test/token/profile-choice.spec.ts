@@ -52,7 +52,7 @@ describe('the profile of a token', () => {
 
     expect(choice.admits(typ)).toBe(true);
     expect(choice.choose(typ, webhook).name).toBe(expected);
-    // The order in which profiles are listed says nothing.
+    // The order of the listed profiles does not matter.
     expect(new ProfileChoice(enabled.toReversed()).choose(typ, webhook).name).toBe(expected);
   });
 

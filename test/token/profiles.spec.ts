@@ -101,7 +101,7 @@ describe('swt-draft-02', () => {
       post({ hash: `sha-256:${hex('sha256', body).toUpperCase()}` }, body),
       'swt-draft-02 body',
     ],
-    ['a body that is there and empty', post({}, nothing), 'swt-draft-02 none'],
+    ['an empty body', post({}, nothing), 'swt-draft-02 none'],
     ['unknown members', post({ size: 3, hashAlg: 'x' }), 'swt-draft-02 none'],
     [
       'a clock 60 s behind',
@@ -109,18 +109,18 @@ describe('swt-draft-02', () => {
       'swt-draft-02 none',
     ],
     [
-      'a body without a hash, whatever the option says',
+      'a body without a hash, whatever requireHash is',
       post({}, body, { requireHash: false }),
       'hash_required',
     ],
-    ['the hash of a body that is away', post({ hash }, nothing), 'hash_mismatch'],
+    ['the hash of a missing body', post({ hash }, nothing), 'hash_mismatch'],
     [
-      'the hash of nothing',
+      'the hash of an empty body',
       post({ hash: `sha-256:${hex('sha256', nothing)}` }, nothing),
       'hash_unsupported',
     ],
     [
-      'the name of swt-draft-00',
+      'a hash name of swt-draft-00',
       post({ hash: `SHA-256:${hex('sha256', body)}` }, body),
       'hash_unsupported',
     ],
@@ -130,8 +130,8 @@ describe('swt-draft-02', () => {
       'hash_unsupported',
     ],
     ['a hash of the wrong length', post({ hash: `${hash}0` }, body), 'hash_unsupported'],
-    ['a hash that is no text', post({ hash: 7 }, body), 'invalid_claim'],
-    ['data and a hash that holds', post({ data: { id: 7 }, hash }, body), 'invalid_claim'],
+    ['a hash that is not a string', post({ hash: 7 }, body), 'invalid_claim'],
+    ['data beside a correct hash', post({ data: { id: 7 }, hash }, body), 'invalid_claim'],
     ['data that is null', post({ data: null }), 'invalid_claim'],
     [
       'a reference to the body',
@@ -139,18 +139,22 @@ describe('swt-draft-02', () => {
       'invalid_claim',
     ],
     ['a retry count below 0', post({ retry_count: -1 }), 'invalid_claim'],
-    ['half a retry', post({ retry_count: 0.5 }), 'invalid_claim'],
-    ['a retry count in words', post({ retry_count: '1' }), 'invalid_claim'],
-    ['a retry count beyond counting', post({ retry_count: 2 ** 53 }), 'invalid_claim'],
+    ['a retry count that is not an integer', post({ retry_count: 0.5 }), 'invalid_claim'],
+    ['a retry count as a string', post({ retry_count: '1' }), 'invalid_claim'],
+    ['a retry count above the safe integers', post({ retry_count: 2 ** 53 }), 'invalid_claim'],
     [
       'a clock 61 s behind',
       post({}, nothing, { claims: { nbf: NOW + 61 } }),
       'token_not_yet_valid',
     ],
-    ['typ swt', post({}, nothing, { typ: 'swt' }), 'invalid_token'],
+    ['typ swt in lower case', post({}, nothing, { typ: 'swt' }), 'invalid_token'],
     ['typ application/SWT', post({}, nothing, { typ: 'application/SWT' }), 'invalid_token'],
-    ['a jti too long', post({}, nothing, { claims: { jti: 'j'.repeat(256) } }), 'invalid_claim'],
-  ])('%s', (_, test, expected) => {
+    [
+      'a jti that is too long',
+      post({}, nothing, { claims: { jti: 'j'.repeat(256) } }),
+      'invalid_claim',
+    ],
+  ])('decides on %s', (_, test, expected) => {
     expect(outcome(test)).toBe(expected);
   });
 });
@@ -172,7 +176,7 @@ describe('swt-draft-00', () => {
   };
 
   it.each<[string, Case, string]>([
-    ['typ SWT, while swt-draft-02 is off', head({}, { typ: 'SWT' }), 'swt-draft-00 data'],
+    ['typ SWT, if swt-draft-02 is disabled', head({}, { typ: 'SWT' }), 'swt-draft-00 data'],
     [
       'POST, hex in upper case',
       post({ ...reference, hash: reference.hash.toUpperCase() }),
@@ -184,33 +188,41 @@ describe('swt-draft-00', () => {
       'swt-draft-00 body',
     ],
     [
-      'POST, dual stamp of one algorithm',
+      'POST, two digests of one algorithm',
       post(0, body, stamp(`sha3-256:${sha3(body)}`)),
       'swt-draft-00 body',
     ],
     [
-      'POST, dual stamp of one algorithm, one wrong',
+      'POST, two digests of one algorithm, one wrong',
       post(0, body, stamp(`sha3-256:${sha3(other)}`)),
       'hash_mismatch',
     ],
     [
-      'POST, dual stamp, its hash of another profile',
+      'POST, two digests, the hash of another profile',
       post(0, body, stamp(`sha-256:${hex('sha256', body)}`)),
       'hash_unsupported',
     ],
-    ['POST, size away', post({ hash: sha3(body) }), 'hash_unsupported'],
-    ['POST, size in words', post({ ...reference, size: String(body.length) }), 'hash_unsupported'],
-    ['POST, size below 0', post({ ...reference, size: -1 }), 'hash_unsupported'],
-    ['POST, no hash', post({ size: body.length }), 'hash_required'],
-    ['POST, a hash that is no text', post({ ...reference, hash: 7 }), 'hash_unsupported'],
-    ['POST, the name of the specification', post(named('sha256')), 'hash_unsupported'],
-    ['POST, a name that folds onto one', post(named('ſHA-256')), 'hash_unsupported'],
-    ['POST, a name that is no text', post(named(['SHA-256'])), 'hash_unsupported'],
-    ['POST, an empty name', post(named('')), 'hash_unsupported'],
-    ['POST, hex of another length', post({ ...named('SHA-512') }), 'hash_unsupported'],
-    ['POST, no data, no body', post(undefined, nothing), 'hash_required'],
+    ['POST, without a size', post({ hash: sha3(body) }), 'hash_unsupported'],
     [
-      'POST, no data, whatever the option says',
+      'POST, a size as a string',
+      post({ ...reference, size: String(body.length) }),
+      'hash_unsupported',
+    ],
+    ['POST, a negative size', post({ ...reference, size: -1 }), 'hash_unsupported'],
+    ['POST, without a hash', post({ size: body.length }), 'hash_required'],
+    ['POST, a hash that is not a string', post({ ...reference, hash: 7 }), 'hash_unsupported'],
+    ['POST, a hash name of webhook-token', post(named('sha256')), 'hash_unsupported'],
+    [
+      'POST, a hash name that is only equal in another case',
+      post(named('ſHA-256')),
+      'hash_unsupported',
+    ],
+    ['POST, a hash name that is not a string', post(named(['SHA-256'])), 'hash_unsupported'],
+    ['POST, an empty hash name', post(named('')), 'hash_unsupported'],
+    ['POST, hex of another length', post({ ...named('SHA-512') }), 'hash_unsupported'],
+    ['POST, neither data nor body', post(undefined, nothing), 'hash_required'],
+    [
+      'POST, no data, whatever requireHash is',
       post(undefined, body, { requireHash: false }),
       'hash_required',
     ],
@@ -219,7 +231,7 @@ describe('swt-draft-00', () => {
       head(0, { webhook: { hash: `sha256:${hex('sha256', body)}` } }),
       'hash_unsupported',
     ],
-    ['HEAD with a hash that is no text', head(0, { webhook: { hash: 7 } }), 'invalid_claim'],
+    ['HEAD with a hash that is not a string', head(0, { webhook: { hash: 7 } }), 'invalid_claim'],
     ['base64 with unused bits set', head('e31='), 'invalid_claim'],
     ['base64 with a byte order mark', head(base64('\ufeff{"id":7}')), 'invalid_claim'],
     [
@@ -229,7 +241,7 @@ describe('swt-draft-00', () => {
     ],
     ['base64 nested 64 levels', head(base64(nested(64))), 'swt-draft-00 data'],
     ['base64 nested 65 levels', head(base64(nested(65))), 'invalid_claim'],
-    ['a jti too long', head({}, { claims: { jti: 'j'.repeat(256) } }), 'invalid_claim'],
+    ['a jti that is too long', head({}, { claims: { jti: 'j'.repeat(256) } }), 'invalid_claim'],
     ['nbf a second ahead', head({}, { claims: { nbf: NOW + 1 } }), 'token_not_yet_valid'],
     ['iat a second ahead', head({}, { claims: { iat: NOW + 1 } }), 'token_not_yet_valid'],
     [
@@ -237,7 +249,7 @@ describe('swt-draft-00', () => {
       head({}, { claims: { iat: NOW - 300, exp: NOW }, options: { clockTolerance: 300 } }),
       'token_expired',
     ],
-  ])('%s', (_, test, expected) => {
+  ])('decides on %s', (_, test, expected) => {
     expect(outcome(test)).toBe(expected);
   });
 
@@ -259,7 +271,7 @@ describe('swt-draft-00', () => {
     expect(outcome(head(data, { options: { maxJsonMembers: 29 } }))).toBe('invalid_claim');
   });
 
-  it('has no part of the data in a refusal', () => {
+  it('quotes no data in a refusal', () => {
     const data = Buffer.from('{"card":"4111 1111"').toString('base64');
 
     expect(() => verified(head(data))).toThrow(
@@ -278,7 +290,7 @@ describe('webhook-token', () => {
 
   it.each<[string, Omit<Case, 'profiles'>, string]>([
     ['typ SWT', { typ: 'SWT' }, 'invalid_token'],
-    ['no typ', { typ: undefined }, 'invalid_token'],
+    ['a missing typ', { typ: undefined }, 'invalid_token'],
     ['base64 data', { webhook: { data: base64('{"id":7}') } }, 'invalid_claim'],
     ['data that is null', { webhook: { data: null } }, 'invalid_claim'],
     [
@@ -287,32 +299,32 @@ describe('webhook-token', () => {
       'hash_unsupported',
     ],
     [
-      'the reference of swt-draft-00',
+      'the body reference of swt-draft-00',
       { method: 'POST', body, webhook: { data: stamp } },
       'hash_required',
     ],
     [
-      'the dual stamp',
+      'both digests',
       { method: 'POST', body, webhook: { data: stamp, hash } },
       'webhook-token body',
     ],
     [
-      'the dual stamp, its reference wrong',
+      'both digests, the reference wrong',
       { method: 'POST', body, webhook: { data: { ...stamp, size: 1 }, hash } },
       'webhook-token body',
     ],
     [
-      'the dual stamp, its hash wrong',
+      'both digests, the hash wrong',
       { method: 'POST', body: other, webhook: { data: stamp, hash } },
       'hash_mismatch',
     ],
     [
-      'a retry count, which it does not know',
+      'a retry count, which the profile does not define',
       { webhook: { retry_count: 'x' } },
       'webhook-token none',
     ],
-    ['no nbf', { claims: { nbf: undefined } }, 'webhook-token none'],
-  ])('%s', (_, test, expected) => {
+    ['a missing nbf', { claims: { nbf: undefined } }, 'webhook-token none'],
+  ])('decides on %s', (_, test, expected) => {
     expect(outcome({ typ: 'JWT', ...test, profiles })).toBe(expected);
   });
 });
@@ -326,47 +338,47 @@ describe('several profiles', () => {
 
   it.each<[string, Case, string]>([
     [
-      'an object is the specification’s',
+      'an object as webhook-token',
       { profiles: all, typ: 'JWT', webhook: { data: {} } },
       'webhook-token data',
     ],
     [
-      'and has its tolerance',
+      'an object as webhook-token, with the clock tolerance',
       { profiles: all, typ: 'JWT', webhook: { data: {} }, ...ahead },
       'webhook-token data',
     ],
     [
-      'and needs no nbf',
+      'no data as webhook-token, without nbf',
       { profiles: all, typ: 'JWT', claims: { nbf: undefined } },
       'webhook-token none',
     ],
     [
-      'base64 is -00',
+      'base64 as swt-draft-00',
       { profiles: all, typ: 'JWT', webhook: { data: base64('{}') } },
       'swt-draft-00 data',
     ],
     [
-      'and has no tolerance',
+      'base64 as swt-draft-00, without clock tolerance',
       { profiles: all, typ: 'JWT', webhook: { data: base64('{}') }, ...ahead },
       'token_not_yet_valid',
     ],
     [
-      'and needs nbf',
+      'base64 as swt-draft-00, which requires nbf',
       { profiles: all, typ: 'JWT', webhook: { data: base64('{}') }, claims: { nbf: undefined } },
       'missing_claim',
     ],
     [
-      'a reference is -00',
+      'a body reference as swt-draft-00',
       { profiles: both, typ: 'JWT', method: 'POST', body, webhook: { data: reference } },
       'swt-draft-00 body',
     ],
     [
-      'a stamp is -00',
+      'both digests as swt-draft-00',
       { profiles: both, typ: 'JWT', method: 'POST', body, webhook: { data: reference, hash } },
       'swt-draft-00 body',
     ],
     [
-      'of which both must hold',
+      'both digests as swt-draft-00, one wrong',
       {
         profiles: both,
         typ: 'JWT',
@@ -377,7 +389,7 @@ describe('several profiles', () => {
       'hash_mismatch',
     ],
     [
-      'and the size',
+      'both digests as swt-draft-00, with a wrong size',
       {
         profiles: both,
         typ: 'JWT',
@@ -388,12 +400,12 @@ describe('several profiles', () => {
       'hash_mismatch',
     ],
     [
-      'a hash is the specification’s',
+      'a hash as webhook-token',
       { profiles: all, typ: 'JWT', method: 'POST', body, webhook: { hash } },
       'webhook-token body',
     ],
     [
-      'SWT is -02',
+      'typ SWT as swt-draft-02',
       {
         profiles: all,
         typ: 'SWT',
@@ -404,17 +416,17 @@ describe('several profiles', () => {
       'swt-draft-02 body',
     ],
     [
-      'SWT with a hash of the specification is none',
+      'typ SWT with a hash of webhook-token, as no profile',
       { profiles: all, typ: 'SWT', method: 'POST', body, webhook: { hash } },
       'hash_unsupported',
     ],
     [
-      'SWT with base64 is none',
+      'typ SWT with base64, as no profile',
       { profiles: all, typ: 'SWT', webhook: { data: base64('{}') } },
       'invalid_claim',
     ],
     [
-      'JWT with a hash of -02 is none',
+      'typ JWT with a hash of swt-draft-02, as no profile',
       {
         profiles: all,
         typ: 'JWT',
@@ -425,11 +437,11 @@ describe('several profiles', () => {
       'hash_unsupported',
     ],
     [
-      'swt, spelt almost right, is none',
+      'typ swt in lower case, as no profile',
       { profiles: all, typ: 'swt', method: 'POST' },
       'invalid_token',
     ],
-  ])('%s', (_, test, expected) => {
+  ])('decides on %s', (_, test, expected) => {
     expect(outcome(test)).toBe(expected);
   });
 
@@ -453,10 +465,10 @@ describe('the algorithm', () => {
   const rsa = generateKeyPairSync('rsa', { modulusLength: 2_048 });
 
   it.each([
-    ['EdDSA is none of swt-draft-02', NEW, 'EdDSA', pair, 'SWT', 'invalid_token'],
-    ['RS256 is none of swt-draft-00', OLD, 'RS256', rsa, 'JWT', 'invalid_token'],
-    ['RS256 is one of swt-draft-02', NEW, 'RS256', rsa, 'SWT', NEW],
-    ['EdDSA is one of webhook-token', SPEC, 'EdDSA', pair, 'JWT', SPEC],
+    ['EdDSA is refused by swt-draft-02', NEW, 'EdDSA', pair, 'SWT', 'invalid_token'],
+    ['RS256 is refused by swt-draft-00', OLD, 'RS256', rsa, 'JWT', 'invalid_token'],
+    ['RS256 is accepted by swt-draft-02', NEW, 'RS256', rsa, 'SWT', NEW],
+    ['EdDSA is accepted by webhook-token', SPEC, 'EdDSA', pair, 'JWT', SPEC],
   ] as const)('%s', async (_, profile, alg, { privateKey, publicKey }, typ, expected) => {
     // Signed by the package, and read by a verifier with this profile.
     const sent = typ === 'SWT' && alg === 'RS256' ? NEW : SPEC;
@@ -527,7 +539,7 @@ describe('signing', () => {
       { event, hash: digest('sha3-512', body) },
     ],
     [NEW, { hash: digest('sha256', nothing), size: 0 }, 'SWT', { event }],
-  ])('%s writes %j', (profile, input, typ, webhook) => {
+  ])('encodes %s: %j', (profile, input, typ, webhook) => {
     const bySigner = signer({ profile }).sign({ event, ...input });
     const byToken = signer().sign({ event, ...input, profile });
 
@@ -542,15 +554,15 @@ describe('signing', () => {
     ['inline data', NEW, { data: {} }, 'webhook.data'],
     ['a hash without a size', OLD, { hash }, 'webhook.data'],
     ['a hash and data', OLD, { hash, size: 3, data: {} }, 'webhook.data'],
-    ['half a byte', OLD, { hash, size: 0.5 }, 'webhook.data.size'],
-    ['a retry before the first', NEW, { retryCount: -1 }, 'webhook.retry_count'],
-  ])('%s is refused', (_, profile, input, claim) => {
+    ['a size that is not an integer', OLD, { hash, size: 0.5 }, 'webhook.data.size'],
+    ['a negative retry count', NEW, { retryCount: -1 }, 'webhook.retry_count'],
+  ])('refuses %s', (_, profile, input, claim) => {
     expect(() => signer({ profile }).sign({ event, ...input })).toThrow(
       expect.objectContaining({ code: 'invalid_claim', claim }),
     );
   });
 
-  it('is refused with a key of another algorithm', () => {
+  it('refuses a key of another algorithm', () => {
     const key = { alg: 'EdDSA', key: generateKeyPairSync('ed25519').privateKey } as const;
 
     expect(() => signer({ key, profile: NEW })).toThrow(WebhookConfigurationError);

@@ -167,7 +167,7 @@ describe('structureFault', () => {
     );
   });
 
-  it('visits no deeper level than the limit', () => {
+  it('visits no level beyond the limit', () => {
     const deep = parseJson('['.repeat(1e6) + ']'.repeat(1e6));
 
     expect(structureFault(deep, 64)).toBe('too deep');
@@ -223,11 +223,11 @@ describe('decodeUtf8', () => {
   });
 
   it.each([
-    ['a lone continuation', [0x80]],
-    ['an overlong slash', [0xc0, 0xaf]],
+    ['a lone continuation byte', [0x80]],
+    ['an overlong encoding of a slash', [0xc0, 0xaf]],
     ['a surrogate', [0xed, 0xa0, 0x80]],
-    ['a cut sequence', [0xe2, 0x82]],
-    ['beyond Unicode', [0xf4, 0x90, 0x80, 0x80]],
+    ['an incomplete sequence', [0xe2, 0x82]],
+    ['a code point above U+10FFFF', [0xf4, 0x90, 0x80, 0x80]],
   ])('refuses %s', (_, bytes) => {
     expect(decodeUtf8(Uint8Array.from(bytes))).toBeUndefined();
     expect(decodeUtf8(Buffer.from(bytes))).toBeUndefined();
@@ -252,7 +252,7 @@ describe('hasDuplicateMember, skipping over strings', () => {
     ['a name that is written with an escape', '{"a":1,"\\u0061":2}', true],
     ['a colon inside a string', '{"a":"b:c","d":"\\":"}', false],
     ['a long string', `{"a":"${'x'.repeat(5_000)}","a":1}`, true],
-    ['foreign characters whose bytes are no quotes', '{"ĢĺĢ":1,"ĺ":"Ģĺ"}', false],
+    ['characters whose bytes resemble quotes', '{"ĢĺĢ":1,"ĺ":"Ģĺ"}', false],
   ])('is not misled by %s', (_, text, duplicate) => {
     expect(hasDuplicateMember(text, parseJson(text))).toBe(duplicate);
   });

@@ -36,7 +36,7 @@ const data = fc
   .filter((value) => !/__proto__|constructor/.test(JSON.stringify(value)));
 
 describe('a signed token', () => {
-  it('has the claims of its input', () => {
+  it('contains the claims of its input', () => {
     const input = fc.record(
       {
         event: fc.constantFrom('order.created', 'a.b-c.D_9'),
@@ -113,7 +113,7 @@ describe('a signed token', () => {
     expect(verified.key).toEqual({ issuer: ISSUER, alg });
   });
 
-  it('is returned with a secret and promised with a key pair', async () => {
+  it('is returned synchronously with a secret, as a promise with a key pair', async () => {
     const { privateKey } = generateKeyPairSync('ed25519');
     const pair = createTokenSigner({ ...defaults, key: { alg: 'EdDSA', key: privateKey } });
 
@@ -142,7 +142,7 @@ describe('a signed token', () => {
     ['seconds', () => NOW + 0.9],
     ['milliseconds', () => NOW * 1_000 + 900],
     ['a Date', () => new Date(NOW * 1_000 + 900)],
-  ])('has whole seconds with a clock that returns %s', (_, now) => {
+  ])('has times in whole seconds with a clock that returns %s', (_, now) => {
     const { iat, nbf, exp } = decodeJwt(signed({}, { now, lifetime: 10 }));
 
     expect({ iat, nbf, exp }).toEqual({ iat: NOW, nbf: NOW, exp: NOW + 10 });
@@ -166,10 +166,10 @@ describe('the signer accepts what the verifier accepts', () => {
     ['64 levels of objects', nested(64, '{"a":', '}')],
     ['64 levels of both kinds', nested(32, '{"a":[', ']}')],
     ['many objects side by side', { list: Array.from({ length: 200 }, (_, n) => ({ n })) }],
-    ['brackets in a text', { text: '{['.repeat(200) }],
-    ['words that only look like a prototype', { text: '__proto__ of a constructor', b: '\u0001' }],
-    ['an object by its toJSON', { toJSON: () => ({ a: 1 }) }],
-    ['no member', {}],
+    ['brackets in a string', { text: '{['.repeat(200) }],
+    ['strings that resemble a prototype', { text: '__proto__ of a constructor', b: '\u0001' }],
+    ['an object with toJSON', { toJSON: () => ({ a: 1 }) }],
+    ['an empty object', {}],
   ])('%s', (_, inline) => {
     expect(verifier.verify(signed({ data: inline }))).toMatchObject({
       claims: { webhook: { data: asWritten(inline) } },
@@ -183,7 +183,7 @@ describe('the signer refuses', () => {
     ['an event with a wildcard', { event: 'order.*' }, 'invalid_claim', 'webhook.event'],
     ['data that is a list', { data: [] }, 'invalid_claim', 'webhook.data'],
     ['data that is null', { data: null as never }, 'invalid_claim', 'webhook.data'],
-    ['data that is a text', { data: 'x' as never }, 'invalid_claim', 'webhook.data'],
+    ['data that is a string', { data: 'x' as never }, 'invalid_claim', 'webhook.data'],
     ['an empty id', { id: '' }, 'invalid_claim', 'jti'],
     ['an id of 256 characters', { id: 'x'.repeat(256) }, 'invalid_claim', 'jti'],
     ['an id with a newline', { id: 'a\nb' }, 'invalid_claim', 'jti'],
@@ -194,7 +194,7 @@ describe('the signer refuses', () => {
     ['a list with an empty audience', { audience: ['a', ''] }, 'invalid_claim', 'aud'],
     ['a hash without algorithm', { hash: 'abc' }, 'hash_unsupported', undefined],
     [
-      'a hash in another grammar',
+      'a hash in another format',
       { hash: `sha-256:${'0'.repeat(64)}` },
       'hash_unsupported',
       undefined,
@@ -204,7 +204,7 @@ describe('the signer refuses', () => {
     ['a txn with a lone surrogate', { txn: 'a\ud800' }, 'invalid_claim', 'txn'],
     ['an audience of 256 characters', { audience: 'x'.repeat(256) }, 'invalid_claim', 'aud'],
     ['an audience with a newline', { audience: ['a\nb'] }, 'invalid_claim', 'aud'],
-    ['data that is a text as JSON', { data: new Date(0) }, 'invalid_claim', 'webhook.data'],
+    ['data that is a string as JSON', { data: new Date(0) }, 'invalid_claim', 'webhook.data'],
     [
       'data that is a list as JSON',
       { data: { toJSON: () => [1] } },
@@ -212,7 +212,7 @@ describe('the signer refuses', () => {
       'webhook.data',
     ],
     [
-      'data that is nothing as JSON',
+      'data whose JSON is undefined',
       { data: { toJSON: () => undefined } },
       'invalid_claim',
       'webhook.data',
@@ -225,20 +225,20 @@ describe('the signer refuses', () => {
       'webhook.data',
     ],
     [
-      'data with a prototype in its constructor',
+      'data with a member constructor.prototype',
       { data: { constructor: { prototype: 1 } } },
       'invalid_claim',
       'webhook.data',
     ],
-    ['objects in 65 levels', { data: nested(65, '{"a":', '}') }, 'invalid_claim', 'webhook.data'],
-    ['lists in 65 levels', { data: { a: nested(64, '[', ']') } }, 'invalid_claim', 'webhook.data'],
+    ['65 levels of objects', { data: nested(65, '{"a":', '}') }, 'invalid_claim', 'webhook.data'],
+    ['65 levels of arrays', { data: { a: nested(64, '[', ']') } }, 'invalid_claim', 'webhook.data'],
     [
-      'levels of both kinds that are 65',
+      '65 levels of both kinds',
       { data: nested(33, '{"a":[', ']}') },
       'invalid_claim',
       'webhook.data',
     ],
-    ['data with a cycle in it', { data: cyclic() }, 'invalid_claim', 'webhook.data'],
+    ['data with a cycle', { data: cyclic() }, 'invalid_claim', 'webhook.data'],
     ['data with a BigInt', { data: { n: 1n } }, 'invalid_claim', 'webhook.data'],
     [
       'more data than a token may hold',

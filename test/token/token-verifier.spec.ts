@@ -57,13 +57,18 @@ describe('a configuration', () => {
   it.each([
     ['a tolerance of 301 s', { clockTolerance: 301 }, 'clockTolerance', '0 to 300'],
     ['a negative tolerance', { clockTolerance: -1 }, 'clockTolerance', '0 to 300'],
-    ['a tolerance that is no number', { clockTolerance: NaN }, 'clockTolerance', '0 to 300'],
-    ['a tolerance as text', { clockTolerance: '60' as never }, 'clockTolerance', '0 to 300'],
-    ['no lifetime', { maxTokenLifetime: 0 }, 'maxTokenLifetime', 'positive'],
-    ['a lifetime without end', { maxTokenLifetime: Infinity }, 'maxTokenLifetime', 'positive'],
-    ['a lifetime as text', { maxTokenLifetime: '60' as never }, 'maxTokenLifetime', 'positive'],
-    ['no JSON members', { maxJsonMembers: 0 }, 'maxJsonMembers', 'positive'],
-    ['JSON members as a string', { maxJsonMembers: '9' as never }, 'maxJsonMembers', 'positive'],
+    ['a tolerance that is NaN', { clockTolerance: NaN }, 'clockTolerance', '0 to 300'],
+    ['a tolerance as a string', { clockTolerance: '60' as never }, 'clockTolerance', '0 to 300'],
+    ['a lifetime of 0', { maxTokenLifetime: 0 }, 'maxTokenLifetime', 'positive'],
+    ['an infinite lifetime', { maxTokenLifetime: Infinity }, 'maxTokenLifetime', 'positive'],
+    ['a lifetime as a string', { maxTokenLifetime: '60' as never }, 'maxTokenLifetime', 'positive'],
+    ['a limit of 0 JSON members', { maxJsonMembers: 0 }, 'maxJsonMembers', 'positive'],
+    [
+      'a limit of JSON members as a string',
+      { maxJsonMembers: '9' as never },
+      'maxJsonMembers',
+      'positive',
+    ],
     ['no profile', { profiles: [] }, 'profiles', 'at least one'],
     ['an unknown profile', { profiles: ['swt' as never] }, 'profiles', 'webhook-token'],
     ['an empty audience', { audience: '' }, 'audience', 'non-empty'],
@@ -81,10 +86,10 @@ describe('a configuration', () => {
   });
 
   it.each([
-    ['no tolerance', { clockTolerance: 0 }],
-    ['the widest tolerance', { clockTolerance: 300 }],
+    ['a tolerance of 0', { clockTolerance: 0 }],
+    ['the largest tolerance', { clockTolerance: 300 }],
     [
-      'everything undefined',
+      'only undefined options',
       { clockTolerance: undefined, audience: undefined, profiles: undefined },
     ],
   ])('with %s is accepted', (_, change) => {
@@ -94,9 +99,9 @@ describe('a configuration', () => {
   });
 
   it.each([
-    ['no lifetime', { lifetime: 0 }, 'lifetime'],
+    ['a lifetime of 0', { lifetime: 0 }, 'lifetime'],
     ['half a second of lifetime', { lifetime: 0.5 }, 'lifetime'],
-    ['a lifetime as text', { lifetime: '300' as never }, 'lifetime'],
+    ['a lifetime as a string', { lifetime: '300' as never }, 'lifetime'],
     ['no issuer', { issuer: '' }, 'issuer'],
     ['an issuer of 256 characters', { issuer: 'x'.repeat(256) }, 'issuer'],
   ])('of a signer with %s is refused', (_, change, path) => {
@@ -113,7 +118,7 @@ describe('a configuration', () => {
 });
 
 describe('the result', () => {
-  it('is returned with a secret', () => {
+  it('is returned synchronously with a secret', () => {
     expect(createTokenVerifier(trusting).verify(token())).toEqual({
       header: { alg: 'HS256', typ: 'JWT' },
       claims: CLAIMS,
@@ -122,7 +127,7 @@ describe('the result', () => {
     });
   });
 
-  it('is promised with a key pair, and so is a refusal by the signature', async () => {
+  it('is a promise with a key pair, also if the signature is invalid', async () => {
     const { privateKey, publicKey } = generateKeyPairSync('ed25519');
     const verifier = createTokenVerifier({
       issuers: [{ issuer: ISSUER, keys: [{ kid: 'k', alg: 'EdDSA', key: publicKey }] }],
@@ -155,7 +160,7 @@ describe('the result', () => {
     });
   });
 
-  it('is the same after the header cache was full', () => {
+  it('is the same after the header cache has been full', () => {
     const verifier = createTokenVerifier(trusting);
 
     for (let i = 0; i < 600; i++) {
@@ -192,7 +197,7 @@ describe('a refusal', () => {
   });
 
   it.each([
-    ['the form', 'a.b'],
+    ['the format', 'a.b'],
     ['alg', token({}, { alg: 'none' })],
     ['typ', token({}, { typ: 'at+jwt' })],
     ['crit', token({}, { crit: ['exp'] })],

@@ -13,8 +13,7 @@ const ANNOTATIONS = new Set(['$schema', '$defs', 'title', 'description', 'requir
 type Check = (value: unknown, operand: never, path: string, schema: Schema) => string[];
 
 /**
- * The part of JSON Schema 2020-12 that vectors.schema.json is written in. A word that is not in this table
- * fails, so that nothing in the schema goes unchecked.
+ * The part of JSON Schema 2020-12 that vectors.schema.json is written in. A keyword that is not in this table fails, so that nothing in the schema stays unchecked.
  */
 const CHECKS: Readonly<Record<string, Check>> = {
   $ref: (value, ref: string, path) => faults(value, resolve(ref), path),

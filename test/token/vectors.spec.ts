@@ -117,7 +117,7 @@ describe('vector files', () => {
     ['a number as a string', '"now": 1760000000', '"now": "1760000000"'],
     ['an unknown wire format', '"profile": "webhook-token"', '"profile": "swt"'],
     ['an unknown algorithm', '"alg": "RS256"', '"alg": "none"'],
-    ['a code of another form', '"code": "invalid_token"', '"code": "Invalid token"'],
+    ['a code in another format', '"code": "invalid_token"', '"code": "Invalid token"'],
   ])('do not match it with %s', async (_, found, changed) => {
     const text = await readFile(join(VECTORS, 'header.json'), 'utf8');
 

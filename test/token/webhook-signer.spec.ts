@@ -115,7 +115,7 @@ describe('a token of a signer', () => {
     expect(typeof signerOf(new ScriptedSigner('HS256', mac)).sign({ event: 'a.b' })).toBe('string');
   });
 
-  it('may come from another copy of the class', async () => {
+  it('may be made by another copy of the class', async () => {
     const foreign = {
       alg: 'HS256',
       sign: (bytes: Uint8Array) => createHmac('sha256', SECRET).update(bytes).digest(),
@@ -125,12 +125,12 @@ describe('a token of a signer', () => {
   });
 });
 
-describe('the result of a signer is refused as', () => {
+describe('the result of a signer is refused if it is', () => {
   const long = Buffer.alloc(300, 7);
   it.each<[string, SignatureAlgorithm, unknown, RegExp]>([
-    ['no bytes', 'ES256', 'text', /must return a Uint8Array/],
+    ['zero bytes', 'ES256', 'text', /must return a Uint8Array/],
     ['nothing', 'EdDSA', undefined, /must return a Uint8Array/],
-    ['a buffer without a view', 'EdDSA', new ArrayBuffer(64), /must return a Uint8Array/],
+    ['an ArrayBuffer', 'EdDSA', new ArrayBuffer(64), /must return a Uint8Array/],
     [
       'too short for ECDSA',
       'ES256',
@@ -145,14 +145,14 @@ describe('the result of a signer is refused as', () => {
       long.subarray(0, 64),
       /HS256 signature has 32 bytes.* returned 64/,
     ],
-    ['a short Ed25519', 'EdDSA', long.subarray(0, 63), /EdDSA signature has 64 bytes/],
+    ['a short Ed25519 signature', 'EdDSA', long.subarray(0, 63), /EdDSA signature has 64 bytes/],
     [
-      'a weak RSA',
+      'an RSA signature that is too short',
       'RS256',
       long.subarray(0, 128),
       /RS256 signature has 256 to 1024 bytes.* returned 128/,
     ],
-    ['RSA without end', 'RS256', Buffer.alloc(1_025, 7), /256 to 1024/],
+    ['an RSA signature that is too long', 'RS256', Buffer.alloc(1_025, 7), /256 to 1024/],
   ])('%s', async (_, alg, given, message) => {
     const error = await failureOf(new ScriptedSigner(alg, () => given));
 
@@ -177,7 +177,7 @@ describe('a signer that fails', () => {
     ],
     ['rejects', () => Promise.reject(new Error(MARKER))],
     // eslint-disable-next-line prefer-promise-reject-errors
-    ['rejects with no error', () => Promise.reject(MARKER)],
+    ['a rejection without an error', () => Promise.reject(MARKER)],
   ])('with %s has it as the cause, which is not printed', async (_, make) => {
     const error = await failureOf(new ScriptedSigner('ES256', make));
 
@@ -202,11 +202,11 @@ describe('a signer is refused at start-up with', () => {
   it.each<[string, SignatureAlgorithm, Script, RegExp]>([
     ['an unknown algorithm', 'none' as SignatureAlgorithm, {}, /alg must be one of HS256/],
     ['an invalid kid', 'ES256', { kid: '' }, /kid must be/],
-    ['a limit that is none', 'ES256', { inlineLimit: -1 }, /inlineLimit/],
+    ['an invalid limit', 'ES256', { inlineLimit: -1 }, /inlineLimit/],
     ['a key of another algorithm', 'ES256', { publicKey: rsa.publicKey }, /publicKey: ES256/],
     ['a private key', 'ES256', { publicKey: ec.privateKey }, /publicKey: .*private/],
     ['a public key for HMAC', 'HS256', { publicKey: ec.publicKey }, /leave publicKey out/],
-    ['a time that is none', 'ES256', { notAfter: 'soon' }, /notAfter must be a Date/],
+    ['an invalid time', 'ES256', { notAfter: 'soon' }, /notAfter must be a Date/],
   ])('%s', (_, alg, more, message) => {
     const create = () => signerOf(new ScriptedSigner(alg, good, more));
 

@@ -65,7 +65,8 @@ export function parseKey(
   return made.fault === undefined ? { key: made.key, window: parsed.window } : made;
 }
 
-function isWebhookKey(input: KeyInput): input is WebhookKey {
+/** Distinguishes a key with its settings from key material alone. */
+export function isWebhookKey(input: KeyInput): input is WebhookKey {
   return (
     typeof input === 'object' && input !== null && !(input instanceof KeyObject) && 'key' in input
   );

@@ -1,6 +1,6 @@
 import { Buffer } from 'node:buffer';
 import { createPrivateKey, createPublicKey, type JsonWebKey, type KeyObject } from 'node:crypto';
-import { FlattenedSign, flattenedVerify, type JWSHeaderParameters } from 'jose';
+import type { JWSHeaderParameters } from 'jose';
 import type { CompactToken } from '../compact-token.js';
 import { decodeBase64url } from '../json/base64url.js';
 import { isObject } from '../json/strict-json.js';
@@ -16,6 +16,14 @@ import { pemFault } from './pem.js';
 import type { SigningKey, VerificationKey } from './token-key.js';
 import type { SignatureAlgorithm } from '../webhook-token.constants.js';
 
+let jose: Promise<typeof import('jose')> | undefined;
+
+/** Loads jose for the first token of a key pair: it is a sixth of the start-up cost, and secrets do not need it. */
+function loadJose(): Promise<typeof import('jose')> {
+  jose ??= import('jose');
+  return jose;
+}
+
 /** One half of a key pair. It uses jose, which signs and verifies off the event loop. */
 export class JoseKey implements SigningKey, VerificationKey {
   constructor(
@@ -29,6 +37,7 @@ export class JoseKey implements SigningKey, VerificationKey {
   }
 
   async sign(header: string, claims: string): Promise<string> {
+    const { FlattenedSign } = await loadJose();
     const jws = await new FlattenedSign(Buffer.from(claims))
       .setProtectedHeader(JSON.parse(header) as JWSHeaderParameters)
       .sign(this.key);
@@ -38,6 +47,7 @@ export class JoseKey implements SigningKey, VerificationKey {
   async verify(token: CompactToken): Promise<boolean> {
     // jose also accepts non-canonical base64url.
     if (decodeBase64url(token.signature) === undefined) return false;
+    const { flattenedVerify } = await loadJose();
     try {
       await flattenedVerify(
         { protected: token.header, payload: token.payload, signature: token.signature },
@@ -130,7 +140,7 @@ function halfFault(key: KeyObject, alg: SignatureAlgorithm, use: KeyUse): string
   }
   return key.type === 'public'
     ? undefined
-    : `verifying ${alg} needs a public key, and this is a ${key.type} key: a receiver must never have it`;
+    : `verifying ${alg} needs a public key, and this is a ${key.type} key, which a receiver must never have`;
 }
 
 function keyTypeFault(key: KeyObject, alg: SignatureAlgorithm): string | undefined {
@@ -150,7 +160,7 @@ function keyTypeFault(key: KeyObject, alg: SignatureAlgorithm): string | undefin
     case 'EdDSA':
       if (type !== 'ed25519') return `EdDSA needs an Ed25519 key, and this is ${type}`;
       return isOfSmallOrder(key)
-        ? 'the Ed25519 key is a point of small order, so that anyone can make signatures that hold under it: generate a new key pair'
+        ? 'the Ed25519 key is a point of small order, so anyone can make signatures that are valid for it: generate a new key pair'
         : undefined;
     default:
       return `${alg} has no key pairs`;
