@@ -1,5 +1,7 @@
+import { constraintsOf, type WebhookEventCatalog } from '../events/event-catalog.js';
 import type { IncomingWebhook } from '../request/incoming-webhook.js';
 import { openRequest, type OpenedRequest, type RequestRules } from '../request/open-request.js';
+import { WEBHOOK_ANSWERS } from '../request/webhook-answers.js';
 import type { VerifiedWebhookToken } from '../token/webhook-claims.interface.js';
 import { type ReceivedReceipt, readReceipt } from '../token/webhook-receipt.js';
 import { bodyHints } from './body-hints.js';
@@ -10,26 +12,32 @@ import { tokenHints } from './token-hints.js';
 import { trace } from './trace.js';
 import type { WebhookExplanation } from './webhook-explanation.interface.js';
 
+/** The rules of a receiver, and the events that its application has defined, if it is known which. */
+export interface ExplainedRules extends RequestRules {
+  readonly events?: WebhookEventCatalog | undefined;
+}
+
 /**
  * Explains why a request is accepted or refused.
  *
- * {@link openRequest} decides; steps and hints are derived from its error and from the request. Nothing is reserved,
- * handled or stored.
+ * {@link openRequest} decides, and then the definition of the event; steps and hints are derived from the error and from the
+ * request. Nothing is reserved, handled or stored.
  *
  * @throws only errors of the receiver itself, such as a broken key source
  */
 export async function explainRequest(
   request: IncomingWebhook,
-  rules: RequestRules,
+  rules: ExplainedRules,
 ): Promise<WebhookExplanation> {
   const observed = await observe(request, rules);
-  const { opened, refusal } = await verify(observed);
+  const { opened, refusal: requestRefusal } = await verify(observed);
+  const refusal = requestRefusal ?? (await refusalByDefinition(opened, rules));
   const token = opened?.token ?? (await verifiedToken(observed, refusal));
   const receipt = receiptOfRequest(observed, token, refusal);
   return {
     verdict: refusal === undefined ? 'accepted' : 'refused',
     ...(refusal !== undefined && { code: refusal.code, status: refusal.status }),
-    steps: trace({ observed, refusal, opened, claims: token?.claims }),
+    steps: trace({ observed, refusal, opened, claims: token?.claims, events: rules.events }),
     hints:
       refusal === undefined
         ? []
@@ -51,6 +59,26 @@ async function verify(observed: ObservedRequest): Promise<{
   } catch (error) {
     return { refusal: refusalOf(error, observed) };
   }
+}
+
+/** The refusal of data that the definition of its event does not accept. */
+async function refusalByDefinition(
+  opened: OpenedRequest | undefined,
+  { events }: ExplainedRules,
+): Promise<Refusal | undefined> {
+  if (opened === undefined || events === undefined) return undefined;
+  const { event } = opened.token.claims.webhook;
+  const issues = await events.check(event, opened.payload.data);
+  if (issues.length === 0) return undefined;
+  const { code, status } = WEBHOOK_ANSWERS.validation_failed;
+  return {
+    code,
+    status,
+    message: `the data is not valid data of ${event}: ${constraintsOf(issues)}`,
+    claim: undefined,
+    step: 'definition',
+    authenticated: true,
+  };
 }
 
 /** The verified token of a request that was refused for another reason. */

@@ -43,7 +43,10 @@ interface Repair {
 
 const THREE_PARTS = /^[^\s.]+\.[^\s.]+\.[^\s.]+$/;
 
-/** Outermost damage first. */
+/**
+ * Outermost damage first. Anyone may have written the header, so no expression may take quadratic time: none starts a match within a
+ * run that it has tried before.
+ */
 const REPAIRS: readonly Repair[] = [
   {
     code: 'token_url_encoded',
@@ -74,7 +77,7 @@ const REPAIRS: readonly Repair[] = [
     code: 'scheme_other',
     detail: 'the scheme before the token is not "Bearer" and a space',
     apply: (text) =>
-      text.replace(/^(?!bearer\s)[A-Za-z][\w-]{0,15}[:\s]+(?=\S+\.\S+\.)/i, 'Bearer '),
+      text.replace(/^(?!bearer\s)[A-Za-z][\w-]{0,15}[:\s]+(?![:\s])(?=\S+\.\S+\.)/i, 'Bearer '),
   },
   {
     code: 'token_quoted',
@@ -94,7 +97,7 @@ const REPAIRS: readonly Repair[] = [
   {
     code: 'token_padded',
     detail: 'a part of the token ends in "=": remove the base64url padding',
-    apply: (text) => text.replace(/=+(?=\.|$)/g, ''),
+    apply: (text) => text.replace(/(?<!=)=+(?=\.|$)/g, ''),
   },
   {
     code: 'token_base64',

@@ -95,7 +95,8 @@ function issuerHints(
 /** Likely variants of an issuer's name. */
 function spellings(iss: string): string[] {
   const plain = iss.trim();
-  const bare = plain.replace(/\/+$/, '');
+  // Without the lookbehind, many slashes take quadratic time.
+  const bare = plain.replace(/(?<!\/)\/+$/, '');
   const scheme = /^https:/i.test(bare)
     ? bare.replace(/^https:/i, 'http:')
     : bare.replace(/^http:/i, 'https:');
@@ -145,7 +146,7 @@ function keyHints(
       code: 'kid_unknown',
       detail:
         kid === undefined
-          ? 'the token has no kid, and the issuer has more keys than are tried without one'
+          ? 'the token has no kid, and the issuer has more keys than a receiver tries without one'
           : `kid is ${quote(kid)}, but the issuer has ${names.length === 0 ? 'no key with a kid' : `the keys ${names.join(', ')}`}`,
     },
   ];

@@ -1,3 +1,4 @@
+import type { WebhookEventCatalog } from '../events/event-catalog.js';
 import type { OpenedRequest } from '../request/open-request.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 import { toleranceOf, type ObservedRequest } from './observed-request.js';
@@ -15,10 +16,12 @@ interface TraceFacts {
   readonly observed: ObservedRequest;
   /** Absent if the request is accepted. */
   readonly refusal: Refusal | undefined;
-  /** Present if the request is accepted. */
+  /** Present if the request is accepted, or refused by the definition of its event. */
   readonly opened: OpenedRequest | undefined;
   /** Present if the token is valid, even if the body is not. */
   readonly claims: WebhookTokenClaims | undefined;
+  /** Absent without defined events. */
+  readonly events: WebhookEventCatalog | undefined;
 }
 
 type Outcome = Pick<ExplanationStep, 'outcome' | 'detail'>;
@@ -143,13 +146,20 @@ const DESCRIBE: Readonly<Record<ExplanationStepName, (facts: TraceFacts) => Outc
       : passed('no body and no hash');
   },
   payload: ({ opened }) => {
-    // It is the last step that can fail, so it has passed only if the request is accepted.
+    // Only the definition is checked later, and it needs an opened request.
     const { body, contentType, data } = opened!.payload;
     if (body.length === 0)
       return passed(data === undefined ? 'no data' : 'the data is in the token');
     return passed(
       Buffer.isBuffer(data) ? `bytes of the content type ${quote(contentType)}` : 'valid JSON',
     );
+  },
+  definition: ({ claims, events }) => {
+    const event = claims?.webhook.event ?? '';
+    if (events === undefined) return skipped('no definitions of events are known here');
+    return events.checks(event)
+      ? passed(`the data is valid data of ${quote(event)}`)
+      : skipped(`no definition checks the data of ${quote(event)}`);
   },
   replay: () => skipped('not checked: checking would reserve the id'),
 };

@@ -16,6 +16,7 @@ export const EXPLANATION_STEPS = [
   'body-length',
   'body-digest',
   'payload',
+  'definition',
   'replay',
 ] as const;
 

@@ -34,7 +34,7 @@ describe('an explanation of the claims', () => {
       { clock_ahead: /90 s ahead/, token_age: /issued 90 s ahead/ },
     ],
     [
-      'a long life',
+      'a lifetime that is too long',
       tokenOf({}, { lifetime: 86_400 }),
       {},
       'token_too_old',
@@ -97,8 +97,8 @@ describe('an explanation of the body', () => {
   it.each<[string, string | Buffer, string | Buffer, string, RegExp]>([
     ['was indented', pretty, compact, 'body_reserialized', /parsed and re-serialised the body/],
     ['was compacted', compact, pretty, 'body_reserialized', /2 spaces/],
-    ['lost its line feed', compact, `${compact}\n`, 'body_newline', /with a line feed/],
-    ['gained a line feed', `${compact}\n`, compact, 'body_newline', /without the line feed/],
+    ['lost its final line feed', compact, `${compact}\n`, 'body_newline', /with a line feed/],
+    ['gained a final line feed', `${compact}\n`, compact, 'body_newline', /without the line feed/],
     [
       'lost indentation and line feed',
       compact,
@@ -106,7 +106,7 @@ describe('an explanation of the body', () => {
       'body_reserialized',
       /2 spaces, with/,
     ],
-    ['got other line ends', 'a\nb', 'a\r\nb', 'body_line_endings', /instead of line feeds/],
+    ['got other line endings', 'a\nb', 'a\r\nb', 'body_line_endings', /instead of line feeds/],
     ['lost its carriage returns', 'a\r\nb', 'a\nb', 'body_line_endings', /instead of carriage/],
     ['gained a byte order mark', `\uFEFF${compact}`, compact, 'body_bom', /without the byte/],
     [
@@ -116,8 +116,8 @@ describe('an explanation of the body', () => {
       'body_charset',
       /before its UTF-8/,
     ],
-    ['came as Latin-1', Buffer.from(compact, 'latin1'), compact, 'body_charset', /in UTF-8/],
-    ['came compressed', gzipSync(compact), compact, 'body_compressed', /gzip/],
+    ['arrived as Latin-1', Buffer.from(compact, 'latin1'), compact, 'body_charset', /in UTF-8/],
+    ['arrived compressed', gzipSync(compact), compact, 'body_compressed', /gzip/],
     [
       'was serialised twice',
       JSON.stringify(compact),
@@ -191,7 +191,7 @@ describe('an explanation of the body', () => {
     expect(hints['body_length']).toMatch(/declares 3 bytes/);
   });
 
-  it('whose token came as HEAD', async () => {
+  it('whose token was sent by HEAD', async () => {
     const explanation = await verifierOf().explain({
       method: 'HEAD',
       headers: { authorization: `Bearer ${tokenOf({ hash: hashOf(compact) })}` },

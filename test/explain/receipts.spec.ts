@@ -31,7 +31,7 @@ describe.each(adapters)('receipts of both ends, receiver on %s', (_, createAdapt
     await bench.module.close();
   });
 
-  it.each(['HEAD', 'POST'] as const)('agree on a %s that arrives as it left', async (method) => {
+  it.each(['HEAD', 'POST'] as const)('agree on a %s that arrives unchanged', async (method) => {
     const options = { method, id: 'e1', subject: 'tenant-7', audience } as const;
     const request = await bench.publisher.sign(
       `${started.origin}/webhooks`,

@@ -1,5 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import type { WebhookReceiverOptions } from '../../lib/receiver/receiver-options.interface.js';
+import { forged } from '../fixtures/forged-token.js';
 import { hintsOf, ISSUER, MARKER, SECRET, tokenOf, verifierOf } from './receiver-bench.js';
 
 const data = { note: MARKER };
@@ -8,7 +9,7 @@ const [header, claims, signature] = token.split('.') as [string, string, string]
 
 describe('an explanation of the Authorization header', () => {
   it.each<[string, Record<string, string | string[]>, string[]]>([
-    ['without one', {}, ['authorization_missing']],
+    ['without a value', {}, ['authorization_missing']],
     [
       'moved by a proxy',
       { 'x-forwarded-authorization': `Bearer ${token}` },
@@ -50,6 +51,35 @@ describe('an explanation of the Authorization header', () => {
 
     expect(hintsOf(explanation)['scheme_missing']).toMatch(/the signature is not valid$/);
     expect(explanation.receipt).toMatchObject({ authenticated: false, issuer: ISSUER });
+  });
+
+  const MANY = 1_000_000;
+  it.each([
+    ['equals signs', `Bearer a.b.${'='.repeat(MANY)}x`],
+    ['colons', `Basic${':'.repeat(MANY)}x`],
+    ['colons before a part', `Basic${':'.repeat(MANY / 2)}a.${'x'.repeat(MANY / 2)}`],
+    ['dots', `Basic ${'.'.repeat(MANY)}x`],
+    ['spaces', `Bearer${' '.repeat(MANY)}x y`],
+    ['commas', `Bearer a${', '.repeat(MANY / 2)}x`],
+    ['quotes', `Bearer ${'"'.repeat(MANY)}x`],
+    ['percent signs', `Bearer ${'%20'.repeat(MANY / 4)}x`],
+    ['schemes', 'Bearer '.repeat(MANY / 7)],
+  ])('takes linear time for many %s', async (_, authorization) => {
+    const explanation = await verifierOf().explain({ method: 'HEAD', headers: { authorization } });
+
+    expect(explanation).toMatchObject({ verdict: 'refused', status: expect.any(Number) });
+  });
+
+  it('takes linear time for an issuer with many slashes', async () => {
+    const hostile = forged({ claims: { iss: `${'/'.repeat(11_000)}x` } });
+
+    for (let i = 0; i < 200; i++) {
+      const explanation = await verifierOf().explain({
+        method: 'HEAD',
+        headers: { authorization: `Bearer ${hostile}` },
+      });
+      expect(hintsOf(explanation)).toHaveProperty('issuer_unknown');
+    }
   });
 
   it('accepts a scheme in lower case', async () => {
@@ -139,7 +169,7 @@ describe('an explanation of the signature', () => {
       /"k9".*"old", "new"/,
     ],
     [
-      'an unknown kid, key known',
+      'an unknown kid of a known key',
       tokenOf({}, { key: { kid: 'k9', key: SECRET } }),
       'unknown_key',
       'other_key',
@@ -160,14 +190,14 @@ describe('an explanation of the signature', () => {
       /"x"/,
     ],
     [
-      'the wrong name, key known',
+      'the wrong name of a known key',
       tokenOf({}, { issuer: 'x', key: SECRET }),
       'wrong_issuer',
       'other_issuer',
       /shop\.example/,
     ],
     [
-      'a slash too many',
+      'an additional slash',
       tokenOf({}, { issuer: `${ISSUER}/` }),
       'wrong_issuer',
       'issuer_nearly',
