@@ -1,0 +1,3 @@
+/** Traces and metrics with OpenTelemetry. */
+export { WebhookTelemetryModule } from './webhook-telemetry.module.js';
+export type { WebhookTelemetryOptions } from './webhook-telemetry.module.js';

@@ -1,0 +1,150 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import {
+  type DynamicModule,
+  Inject,
+  Injectable,
+  Module,
+  type OnApplicationShutdown,
+  type OnModuleInit,
+} from '@nestjs/common';
+import { ModulesContainer } from '@nestjs/core';
+import { diag, metrics, trace } from '@opentelemetry/api';
+import type { Subscription } from 'rxjs';
+import type { Duration } from '../clock/duration.js';
+import { attempting, publishing } from '../deliveries/delivery.channels.js';
+import type { Operation, OperationChannels } from '../diagnostics/operation.js';
+import { WebhookConfigurationError } from '../errors/webhook.error.js';
+import { webhookPartsOf } from '../health/webhook-parts.js';
+import { ConfigurationFaults } from '../options/configuration-faults.js';
+import { checkShape, type OptionShape } from '../options/option-shape.js';
+import { handling, receiving } from '../receiver/receiver.channels.js';
+import { OperationTracers } from './operation-tracers.js';
+import { StateGauges } from './state-gauges.js';
+import { WebhookMetrics } from './webhook-metrics.js';
+
+/** Options of the {@link WebhookTelemetryModule}. */
+export interface WebhookTelemetryOptions {
+  /**
+   * Attempts within this time after the publish are part of its trace; later ones start a trace of their own. Both are linked to the
+   * publish. Handlers of a queued event follow its request in the same way. Default `'1m'`; 0: each starts a trace of its own.
+   */
+  readonly joinTraceFor?: Duration | undefined;
+  /**
+   * Whether a receiver continues the sender's trace, once the request is verified; default `true`. With `false`, it starts a trace of
+   * its own with a link, and the sender does not decide what is sampled.
+   */
+  readonly continueTraces?: boolean | undefined;
+  /**
+   * Whether the deliveries in the delivery log and the events in the queues of receivers are counted whenever metrics are collected;
+   * default `true`. Of several instances that share them, one is enough.
+   */
+  readonly countDeliveries?: boolean | undefined;
+}
+
+const isBoolean = {
+  holds: (value: unknown) => typeof value === 'boolean',
+  message: 'must be a boolean',
+};
+
+const OPTIONS: OptionShape<WebhookTelemetryOptions> = {
+  joinTraceFor: undefined,
+  continueTraces: isBoolean,
+  countDeliveries: isBoolean,
+};
+
+/** Milliseconds. */
+const DEFAULT_JOIN_TIME = 60_000;
+
+interface ResolvedTelemetryOptions {
+  readonly joinFor: number;
+  readonly continueTraces: boolean;
+  readonly countDeliveries: boolean;
+}
+
+const TELEMETRY_OPTIONS = Symbol('options of WebhookTelemetryModule');
+
+/** Observes every webhook module of the process while the application runs. */
+@Injectable()
+class TelemetrySubscriber implements OnModuleInit, OnApplicationShutdown {
+  private readonly endings: (() => void)[] = [];
+
+  constructor(
+    @Inject(TELEMETRY_OPTIONS) private readonly options: ResolvedTelemetryOptions,
+    private readonly modules: ModulesContainer,
+  ) {}
+
+  onModuleInit(): void {
+    const meter = metrics.getMeter('nestjs-webhook-token');
+    const instruments = new WebhookMetrics(meter);
+    const tracers = new OperationTracers(
+      trace.getTracer('nestjs-webhook-token'),
+      instruments,
+      this.options,
+    );
+    this.attach(publishing, (operation) => tracers.publishing(operation));
+    this.attach(attempting, (operation) => tracers.attempting(operation));
+    this.attach(receiving, (operation) => tracers.receiving(operation));
+    this.attach(handling, (operation) => tracers.handling(operation));
+    const parts = webhookPartsOf(this.modules);
+    const gauges = new StateGauges(meter, parts, this.options.countDeliveries);
+    const subscriptions: Subscription[] = parts.map(({ events }) =>
+      events.events$.subscribe((event) => instruments.ended(event)),
+    );
+    this.endings.push(
+      () => gauges.close(),
+      () => subscriptions.forEach((subscription) => subscription.unsubscribe()),
+    );
+  }
+
+  onApplicationShutdown(): void {
+    for (const end of this.endings.splice(0)) end();
+  }
+
+  private attach<Facts extends object, Outcome extends object>(
+    { startName }: OperationChannels<Facts, Outcome>,
+    observe: (operation: Operation<Facts, Outcome>) => void,
+  ): void {
+    const onStart = (message: unknown): void => {
+      const operation = message as Operation<Facts, Outcome>;
+      // Another application in this process has attached a span.
+      if (operation.tracer !== undefined) return;
+      try {
+        observe(operation);
+      } catch (error) {
+        // Node ends the process on an error of a subscriber.
+        diag.error('nestjs-webhook-token: a span could not be started', error);
+      }
+    };
+    subscribe(startName, onStart);
+    this.endings.push(() => unsubscribe(startName, onStart));
+  }
+}
+
+/**
+ * Traces and measures webhooks with OpenTelemetry: requests, handlers, publishes and attempts. Start the OpenTelemetry SDK before the
+ * application.
+ *
+ * ```ts
+ * imports: [WebhookModule.forRoot({ … }), WebhookTelemetryModule.forRoot()]
+ * ```
+ */
+@Module({})
+export class WebhookTelemetryModule {
+  /** @throws {@link WebhookConfigurationError} */
+  static forRoot(options: WebhookTelemetryOptions = {}): DynamicModule {
+    const faults = new ConfigurationFaults('WebhookTelemetryModule');
+    const {
+      joinTraceFor,
+      continueTraces = true,
+      countDeliveries = true,
+    } = checkShape(options, OPTIONS, faults);
+    const joinFor =
+      joinTraceFor === 0 ? 0 : faults.duration('joinTraceFor', joinTraceFor, DEFAULT_JOIN_TIME);
+    if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
+    const resolved: ResolvedTelemetryOptions = { joinFor, continueTraces, countDeliveries };
+    return {
+      module: WebhookTelemetryModule,
+      providers: [{ provide: TELEMETRY_OPTIONS, useValue: resolved }, TelemetrySubscriber],
+    };
+  }
+}
