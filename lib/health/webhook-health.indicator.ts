@@ -1,0 +1,194 @@
+import { Injectable } from '@nestjs/common';
+import { ModulesContainer } from '@nestjs/core';
+import { type HealthIndicatorResult, HealthIndicatorService } from '@nestjs/terminus';
+import type { Duration } from '../clock/duration.js';
+import { inTime, SystemClock } from '../clock/webhook-clock.js';
+import { errorType, WebhookConfigurationError } from '../errors/webhook.error.js';
+import type { KeySetStatus } from '../keys/remote-key-set.js';
+import { ConfigurationFaults } from '../options/configuration-faults.js';
+import { checkShape, type OptionShape } from '../options/option-shape.js';
+import type { WebhookQueue } from '../queue/webhook-queue.js';
+import { configuredStores } from './configured-stores.js';
+import { readBacklog, type WebhookParts, webhookPartsOf } from './webhook-parts.js';
+
+/** Thresholds of the {@link WebhookHealthIndicator}; milliseconds or strings such as `'5m'`. */
+export interface WebhookHealthOptions {
+  /** By how much the oldest due delivery may be late; default `'5m'`. */
+  readonly maxLag?: Duration | undefined;
+  /** How old a key set (`jwksUri`) may become while it cannot be fetched; default `'1h'`. */
+  readonly maxKeyAge?: Duration | undefined;
+  /** How long a store or queue may take to answer; default `'5s'`. */
+  readonly timeout?: Duration | undefined;
+}
+
+const OPTIONS: OptionShape<WebhookHealthOptions> = {
+  maxLag: undefined,
+  maxKeyAge: undefined,
+  timeout: undefined,
+};
+
+/** Milliseconds. */
+const DEFAULT_MAX_LAG = 300_000;
+const DEFAULT_MAX_KEY_AGE = 3_600_000;
+const DEFAULT_TIMEOUT = 5_000;
+
+/** Milliseconds. */
+interface Limits {
+  readonly maxLag: number;
+  readonly maxKeyAge: number;
+  readonly timeout: number;
+}
+
+/** The details of a result. They contain no address, except the hosts of key sets, and no message of an error. */
+export interface WebhookHealthDetails {
+  /**
+   * By option or receiver: `up`; the code or class name of an error; `late` for deliveries; `stale` for a key set; `timeout`.
+   */
+  readonly checks: Readonly<Record<string, string>>;
+  /** Milliseconds by which the oldest due delivery is late; absent without a delivery log. */
+  readonly lagMs?: number;
+  readonly pending?: number;
+  readonly dead?: number;
+}
+
+const UP = 'up';
+
+/**
+ * A health indicator for `@nestjs/terminus`: checks stores, queues, the oldest due delivery and remote key sets.
+ *
+ * Provide it in a module that imports `TerminusModule`:
+ *
+ * ```ts
+ * return this.health.check([() => this.webhooks.check('webhooks', { maxLag: '2m' })]);
+ * ```
+ */
+@Injectable()
+export class WebhookHealthIndicator {
+  constructor(
+    private readonly indicators: HealthIndicatorService,
+    private readonly modules: ModulesContainer,
+  ) {}
+
+  /**
+   * Checks every webhook module of the application.
+   *
+   * @param key - the name of the result
+   * @returns `down` if a store or queue does not answer, or a threshold is exceeded
+   * @throws {@link WebhookConfigurationError} for a wrong option
+   */
+  async check<const Key extends string>(
+    key: Key,
+    options: WebhookHealthOptions = {},
+  ): Promise<HealthIndicatorResult<Key>> {
+    const limits = resolveLimits(options);
+    const found = webhookPartsOf(this.modules).flatMap((parts) => checkParts(parts, limits));
+    const checks: Record<string, string> = {};
+    const figures: Figures[] = [];
+    for (const { name, result, ...more } of await Promise.all(found)) {
+      // Two modules may have the same names.
+      if (result !== UP || checks[name] === undefined) checks[name] = result;
+      if (more.figures !== undefined) figures.push(more.figures);
+    }
+    const details: WebhookHealthDetails = { checks, ...figures.reduce(total, {}) };
+    const isUp = Object.values(checks).every((result) => result === UP);
+    const session = this.indicators.check(key);
+    return isUp ? session.up({ ...details }) : session.down({ ...details });
+  }
+}
+
+type Figures = Omit<WebhookHealthDetails, 'checks'>;
+
+interface Check {
+  readonly name: string;
+  readonly result: string;
+  readonly figures?: Figures;
+}
+
+function resolveLimits(options: WebhookHealthOptions): Limits {
+  const faults = new ConfigurationFaults('WebhookHealthIndicator');
+  const { maxLag, maxKeyAge, timeout } = checkShape(options, OPTIONS, faults);
+  const limits = {
+    maxLag: faults.duration('maxLag', maxLag, DEFAULT_MAX_LAG),
+    maxKeyAge: faults.duration('maxKeyAge', maxKeyAge, DEFAULT_MAX_KEY_AGE),
+    timeout: faults.duration('timeout', timeout, DEFAULT_TIMEOUT),
+  };
+  if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
+  return limits;
+}
+
+function checkParts(parts: WebhookParts, limits: Limits): Promise<Check>[] {
+  const { receivers, publisher } = parts;
+  const stores = configuredStores(parts).map(async ({ path, store }) => ({
+    name: path,
+    result: await resultOf(limits, () => store.check?.()),
+  }));
+  const queues = queuesOf(receivers, publisher).map(async ({ name, queue }) => ({
+    name,
+    result: await resultOf(limits, () => queue.find(['health check'])),
+  }));
+  const keySets = [...receivers.values()].flatMap(({ name, issuers }) =>
+    issuers.keySets().map(async (keySet) => ({
+      name: `receiver "${name}": keys at ${keySet.host}`,
+      result: isStale(keySet, limits) ? 'stale' : UP,
+    })),
+  );
+  const deliveries = publisher?.deliveryLog === undefined ? [] : [checkLag(publisher, limits)];
+  return [...stores, ...queues, ...keySets, ...deliveries];
+}
+
+function queuesOf(
+  receivers: WebhookParts['receivers'],
+  publisher: WebhookParts['publisher'],
+): readonly { readonly name: string; readonly queue: WebhookQueue }[] {
+  const queues = [...receivers.values()].flatMap(({ name, queued }) =>
+    queued === undefined ? [] : [{ name: `receiver "${name}".queue`, queue: queued.queue }],
+  );
+  return publisher === undefined
+    ? queues
+    : [...queues, { name: 'publisher.queue', queue: publisher.queue }];
+}
+
+/** Deliveries are late if their queue has no consumer, or cannot keep up. */
+async function checkLag(
+  publisher: NonNullable<WebhookParts['publisher']>,
+  limits: Limits,
+): Promise<Check> {
+  const name = 'publisher.deliveries';
+  let backlog: Awaited<ReturnType<typeof readBacklog>>;
+  const result = await resultOf(limits, async () => {
+    backlog = await readBacklog(publisher);
+  });
+  if (backlog === undefined) return { name, result };
+  const { lag: lagMs, pending, dead } = backlog;
+  return { name, result: lagMs > limits.maxLag ? 'late' : UP, figures: { lagMs, pending, dead } };
+}
+
+/** A set that can be fetched is refreshed by the next webhook, whatever its age. */
+function isStale({ isFailing, ageMs = Infinity }: KeySetStatus, { maxKeyAge }: Limits): boolean {
+  return isFailing && ageMs > maxKeyAge;
+}
+
+/** In real time: a test clock would never time out. */
+async function resultOf({ timeout }: Limits, check: () => unknown): Promise<string> {
+  const late = new Error('timeout');
+  try {
+    await inTime(
+      new SystemClock(),
+      timeout,
+      async () => check(),
+      () => late,
+    );
+    return UP;
+  } catch (error) {
+    return error === late ? 'timeout' : errorType(error);
+  }
+}
+
+function total(one: Figures, other: Figures): Figures {
+  const { lagMs = 0, pending = 0, dead = 0 } = other;
+  return {
+    lagMs: Math.max(one.lagMs ?? 0, lagMs),
+    pending: (one.pending ?? 0) + pending,
+    dead: (one.dead ?? 0) + dead,
+  };
+}

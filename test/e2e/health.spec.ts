@@ -1,0 +1,201 @@
+import { afterEach, describe, expect, it } from '@jest/globals';
+import { Controller, Get } from '@nestjs/common';
+import { HealthCheck, HealthCheckService, TerminusModule } from '@nestjs/terminus';
+import { WebhookStoreError } from '../../lib/errors/webhook.error.js';
+import { WebhookHealthIndicator, type WebhookHealthOptions } from '../../lib/health/index.js';
+import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
+import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
+import { MemoryReplayStore } from '../../lib/replay/memory-replay.store.js';
+import { TestClock } from '../../lib/testing/index.js';
+import type { WebhookModuleOptions } from '../../lib/webhook-module-options.interface.js';
+import { adapters } from '../fixtures/adapters.js';
+import { head, send } from '../fixtures/http-client.js';
+import { JWKS_CA, JwksServer } from '../fixtures/jwks-server.js';
+import {
+  ISSUER,
+  receiverOptions,
+  SECRET,
+  signed,
+  startApp,
+  type StartedApp,
+} from '../fixtures/receiver-app.js';
+
+const CREDENTIAL = 'postgres://user:hidden@db';
+
+let limits: WebhookHealthOptions;
+
+@Controller('health')
+class HealthController {
+  constructor(
+    private readonly health: HealthCheckService,
+    private readonly webhooks: WebhookHealthIndicator,
+  ) {}
+
+  @Get()
+  @HealthCheck()
+  check() {
+    return this.health.check([() => this.webhooks.check('webhooks', limits)]);
+  }
+}
+
+class FailingStore extends MemoryReplayStore {
+  failure: Error | undefined;
+
+  override async check(): Promise<void> {
+    if (this.failure !== undefined) throw this.failure;
+  }
+}
+
+class SilentQueue extends InProcessQueue {
+  override async find(): Promise<never> {
+    return new Promise(() => undefined);
+  }
+}
+
+const publisher = (
+  more: Partial<WebhookModuleOptions['publisher']> = {},
+): WebhookModuleOptions['publisher'] => ({
+  issuer: ISSUER,
+  secret: SECRET,
+  endpoints: [{ id: 'crm', url: 'https://crm.example/hooks', events: ['**'] }],
+  ...more,
+});
+
+describe.each(adapters)('the health indicator on %s', (_, createAdapter) => {
+  let started: StartedApp | undefined;
+  let jwks: JwksServer | undefined;
+  afterEach(async () => {
+    await started?.app.close();
+    await jwks?.close();
+    [started, jwks] = [undefined, undefined];
+  });
+
+  async function start(options: WebhookModuleOptions): Promise<StartedApp> {
+    limits = {};
+    started = await startApp(createAdapter(), {
+      options,
+      imports: [TerminusModule.forRoot({ logger: false })],
+      providers: [WebhookHealthIndicator],
+      controllers: [HealthController],
+    });
+    return started;
+  }
+
+  async function health(): Promise<{
+    status: number;
+    webhooks: Record<string, unknown>;
+    text: string;
+  }> {
+    const { status, json, text } = await send(started!.origin, { method: 'GET', path: '/health' });
+    const { details } = json as { details: { webhooks: Record<string, unknown> } };
+    return { status, webhooks: details.webhooks, text };
+  }
+
+  it('reports stores, queues and deliveries that work', async () => {
+    await start({ ...receiverOptions(), publisher: publisher() });
+
+    expect(await health()).toMatchObject({
+      status: 200,
+      webhooks: {
+        status: 'up',
+        checks: {
+          'receiver "default".replay.store': 'up',
+          'publisher.endpointStore': 'up',
+          'publisher.deliveryLog': 'up',
+          'publisher.queue': 'up',
+          'publisher.deliveries': 'up',
+        },
+        lagMs: 0,
+        pending: 0,
+        dead: 0,
+      },
+    });
+  });
+
+  it('names a store that is down, without the message of its error', async () => {
+    const store = new FailingStore();
+    await start(receiverOptions({ replay: { store } }));
+    const found = [];
+    for (const failure of [
+      new WebhookStoreError('store_unavailable', CREDENTIAL),
+      new TypeError(CREDENTIAL),
+    ]) {
+      store.failure = failure;
+      found.push(await health());
+    }
+
+    expect(found.map(({ status }) => status)).toEqual([503, 503]);
+    expect(found.map(({ webhooks }) => webhooks['checks'])).toEqual([
+      { 'receiver "default".replay.store': 'store_unavailable', 'inbox.store': 'up' },
+      { 'receiver "default".replay.store': 'TypeError', 'inbox.store': 'up' },
+    ]);
+    expect(found.some(({ text }) => text.includes('hidden'))).toBe(false);
+  });
+
+  it('is down if a queue does not answer in time', async () => {
+    await start({ publisher: publisher({ queue: new SilentQueue(), deliveryLog: false }) });
+    limits = { timeout: 20 };
+
+    expect(await health()).toMatchObject({
+      status: 503,
+      webhooks: { status: 'down', checks: { 'publisher.queue': 'timeout' } },
+    });
+  });
+
+  it('is down if the oldest due delivery is later than the threshold', async () => {
+    const clock = new TestClock();
+    const queue = new InProcessQueue({ clock: new TestClock() });
+    const { app } = await start({ clock, publisher: publisher({ queue }) });
+    await app.get(WebhookPublisher).publish('order.created', { id: 1 }, { delay: '1s' });
+    await clock.advance(301_000);
+    const atLimit = await health();
+    await clock.advance(1);
+    const late = await health();
+    limits = { maxLag: '10m' };
+    const tolerated = await health();
+
+    expect([atLimit, late, tolerated].map(({ status }) => status)).toEqual([200, 503, 200]);
+    expect(late.webhooks).toMatchObject({
+      checks: { 'publisher.deliveries': 'late', 'publisher.queue': 'up' },
+      lagMs: 300_001,
+      pending: 1,
+    });
+  });
+
+  it('is down if a key set is old and cannot be fetched', async () => {
+    const clock = new TestClock();
+    jwks = await JwksServer.start();
+    const receiver = receiverOptions({
+      issuers: [{ issuer: ISSUER, jwksUri: jwks.uri }],
+      jwksFetch: { allowPrivateNetworks: true, ca: JWKS_CA },
+    });
+    const { origin } = await start({ ...receiver, clock });
+    const name = `receiver "default": keys at ${new URL(jwks.uri).host}`;
+    const unused = await health();
+    await head(origin, signed());
+    jwks.answer(500);
+    await clock.advance(3_600_000);
+    const old = await health();
+    await clock.advance(1);
+    await head(origin, signed());
+    const stale = await health();
+
+    expect([unused, old, stale].map(({ webhooks }) => webhooks['checks'])).toEqual([
+      expect.objectContaining({ [name]: 'up' }),
+      expect.objectContaining({ [name]: 'up' }),
+      expect.objectContaining({ [name]: 'stale' }),
+    ]);
+    expect(stale.text).not.toContain('/keys');
+  });
+});
+
+describe('WebhookHealthIndicator', () => {
+  it('refuses unknown and wrong options', async () => {
+    const indicator = new WebhookHealthIndicator(undefined as never, undefined as never);
+
+    await expect(indicator.check('webhooks', { maxLags: 1 } as object)).rejects.toThrow('maxLag');
+    await expect(indicator.check('webhooks', { timeout: 'soon' as '5s' })).rejects.toThrow(
+      'timeout',
+    );
+  });
+});
