@@ -5,6 +5,14 @@ export type {
   WebhookOptionsFactory,
 } from './webhook-module-options.interface.js';
 
+// The events of the application
+export { defineEvents } from './events/event-catalog.js';
+export type {
+  InferEvents,
+  WebhookEventCatalog,
+  WebhookEventDefinition,
+} from './events/event-catalog.js';
+
 // Receiving
 export { OnWebhookEvent } from './receiver/decorators/on-webhook-event.decorator.js';
 export { WebhookRoute } from './receiver/decorators/webhook-route.decorator.js';
@@ -14,14 +22,23 @@ export { WebhookGuard } from './receiver/webhook.guard.js';
 export { WebhookVerifier } from './receiver/webhook.verifier.js';
 export type { WebhookRequestLike } from './request/incoming-webhook.js';
 export { WebhookDispatcher } from './receiver/handlers/webhook.dispatcher.js';
-export { WebhookInbox } from './receiver/queued/webhook.inbox.js';
+export { WebhookInbox } from './receiver/inbox/webhook.inbox.js';
+export type {
+  WebhookInboxEntry,
+  WebhookInboxFilter,
+  WebhookInboxPage,
+} from './receiver/inbox/webhook.inbox.js';
+export type { WebhookInboxOptions } from './receiver/inbox/inbox-options.js';
 export { WebhookException } from './receiver/answers/webhook-answer.js';
 export type { WebhookAnswerCode } from './request/webhook-answers.js';
 export type { WebhookReceiverOptions } from './receiver/receiver-options.interface.js';
 export type { WebhookIssuer } from './keys/webhook-issuer.js';
 export type { WebhookTokenClaims } from './token/webhook-claims.interface.js';
-export { WEBHOOK_RECEIVED_CHANNEL } from './receiver/receiver.reporter.js';
-export type { WebhookReceivedMessage } from './receiver/receiver.reporter.js';
+export { WEBHOOK_RECEIVED_CHANNEL, WEBHOOK_HANDLED_CHANNEL } from './receiver/receiver.channels.js';
+export type {
+  WebhookReceivedMessage,
+  WebhookHandledMessage,
+} from './receiver/receiver.channels.js';
 
 // Explaining
 export type { WebhookExplanation } from './explain/webhook-explanation.interface.js';
@@ -63,6 +80,15 @@ export type {
   RedeliverResult,
 } from './deliveries/webhook-deliveries.interface.js';
 export { OnWebhookDelivery } from './deliveries/on-webhook-delivery.decorator.js';
+export {
+  WEBHOOK_PUBLISHED_CHANNEL,
+  WEBHOOK_ATTEMPTED_CHANNEL,
+  WEBHOOK_DELIVERY_CHANNEL,
+} from './deliveries/delivery.channels.js';
+export type {
+  WebhookPublishedMessage,
+  WebhookAttemptedMessage,
+} from './deliveries/delivery.channels.js';
 export { WebhookDeliveryEvents } from './deliveries/webhook-delivery.events.js';
 export type {
   WebhookDeliveryEvent,
@@ -78,7 +104,9 @@ export type {
   EndpointChanges,
   EndpointListRequest,
   EndpointPage,
+  EndpointTestOptions,
   EndpointTestResult,
+  EndpointCircuitView,
   KeyRotationOptions,
   RotatedKey,
 } from './endpoints/webhook-endpoint.interface.js';
@@ -90,10 +118,11 @@ export { WebhookSigner } from './token/webhook-signer.js';
 export type { WebhookKey } from './token/keys/key-material.js';
 export type { SigningKeyInput } from './token/keys/signing-key.js';
 
-// What is kept in memory unless an option says otherwise
+// Default stores and queue, in memory
 export { MemoryReplayStore } from './replay/memory-replay.store.js';
 export { InProcessQueue } from './queue/in-process.queue.js';
 export { MemoryDeliveryLog } from './deliveries/memory-delivery.log.js';
+export { MemoryInboxStore } from './inbox/memory-inbox.store.js';
 export { MemoryEndpointStore } from './endpoints/memory-endpoint.store.js';
 
 // Errors

@@ -1,6 +1,8 @@
 import type { DynamicModule, Type } from '@nestjs/common';
 import type { Duration } from './clock/duration.js';
 import type { WebhookClock } from './clock/webhook-clock.js';
+import type { WebhookEventCatalog } from './events/event-catalog.js';
+import type { WebhookInboxOptions } from './receiver/inbox/inbox-options.js';
 import type { WebhookPublisherOptions } from './publisher/publisher-options.interface.js';
 import type { WebhookReceiverOptions } from './receiver/receiver-options.interface.js';
 
@@ -10,7 +12,14 @@ export interface WebhookModuleOptions {
   readonly receiver?: WebhookReceiverOptions | readonly WebhookReceiverOptions[] | undefined;
   readonly publisher?: WebhookPublisherOptions | undefined;
   /**
-   * Check at start-up that the replay store, the endpoint store and the delivery log can be used, and fail if one cannot;
+   * The application's events, from `defineEvents`: data is checked when it is received and when it is published, and endpoints can
+   * subscribe to these events only.
+   */
+  readonly events?: WebhookEventCatalog | undefined;
+  /** What {@link WebhookInbox} records of received requests; default: facts of the last ones, in memory. `false`: nothing. */
+  readonly inbox?: WebhookInboxOptions | false | undefined;
+  /**
+   * Check at start-up that the replay store, the endpoint store, the delivery log and the inbox store can be used, and fail if one cannot;
    * default `true`.
    */
   readonly checkStores?: boolean | undefined;
@@ -24,7 +33,7 @@ export interface WebhookModuleOptions {
 export interface WebhookModuleExtras {
   /** Whether other modules can inject the publisher and the guard without importing this one; default `true`. */
   readonly isGlobal?: boolean | undefined;
-  /** Provides the `HttpService` that deliveries are sent with: `HttpModule.register({ … })`; default the plain `HttpModule`. */
+  /** Provides the `HttpService` that deliveries are sent with: `HttpModule.register({ … })`; default the module's own. */
   readonly httpModule?: Type | DynamicModule | undefined;
 }
 

@@ -1,9 +1,11 @@
+import { WebhookEventCatalog } from './events/event-catalog.js';
 import { SystemClock, type WebhookClock } from './clock/webhook-clock.js';
 import { ConfigurationFaults } from './options/configuration-faults.js';
 import { WebhookConfigurationError, type ConfigurationFault } from './errors/webhook.error.js';
 import type { ResolvedPublisherOptions } from './publisher/publisher-options.resolver.js';
 import { resolvePublisherOptions } from './publisher/publisher-options.resolver.js';
 import { checkShape, hasMethods, isOptions, type OptionShape } from './options/option-shape.js';
+import { type ResolvedInbox, resolveInbox } from './receiver/inbox/inbox-options.js';
 import type { ResolvedReceivers } from './receiver/receiver-options.interface.js';
 import { resolveReceivers } from './receiver/receiver-options.resolver.js';
 import type { WebhookModuleOptions } from './webhook-module-options.interface.js';
@@ -14,6 +16,11 @@ const DEFAULT_SHUTDOWN_TIMEOUT = 10_000;
 const MODULE: OptionShape<WebhookModuleOptions> = {
   receiver: undefined,
   publisher: { holds: isOptions, message: 'must be an object: { issuer, secret, endpoints }' },
+  events: {
+    holds: (value) => value instanceof WebhookEventCatalog,
+    message: 'must be the result of defineEvents',
+  },
+  inbox: undefined,
   checkStores: {
     holds: (value) => typeof value === 'boolean',
     message: 'must be a boolean',
@@ -31,6 +38,10 @@ export interface ResolvedWebhookOptions {
   readonly receivers: ResolvedReceivers;
   /** Absent if nothing is published. */
   readonly publisher: ResolvedPublisherOptions | undefined;
+  /** Absent if the application has defined none. */
+  readonly events: WebhookEventCatalog | undefined;
+  /** Absent if nothing is recorded. */
+  readonly inbox: ResolvedInbox | undefined;
   readonly checkStores: boolean;
   readonly clock: WebhookClock;
   /** Milliseconds. */
@@ -49,17 +60,21 @@ export function resolveWebhookOptions(options: WebhookModuleOptions): ResolvedWe
   const {
     receiver,
     publisher,
+    events,
+    inbox,
     checkStores = true,
     clock = new SystemClock(),
     shutdownTimeout: shutdown,
   } = checkShape(options, MODULE, faults);
   const shutdownTimeout = faults.duration('shutdownTimeout', shutdown, DEFAULT_SHUTDOWN_TIMEOUT);
-  const receiving = resolveReceivers(receiver, clock);
+  const resolvedInbox = resolveInbox(inbox, clock, faults);
+  const receiving = resolveReceivers(receiver, clock, events);
   const publishing =
     publisher === undefined
       ? { resolved: undefined, faults: [] }
       : resolvePublisherOptions(publisher, {
           clock,
+          events,
           production: process.env['NODE_ENV'] === 'production',
         });
   all.push(...receiving.faults, ...publishing.faults);
@@ -73,6 +88,8 @@ export function resolveWebhookOptions(options: WebhookModuleOptions): ResolvedWe
   return {
     receivers: receiving.receivers,
     publisher: publishing.resolved,
+    events,
+    inbox: resolvedInbox,
     checkStores,
     clock,
     shutdownTimeout,

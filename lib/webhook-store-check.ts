@@ -5,15 +5,7 @@ import {
   isWebhookError,
   WebhookConfigurationError,
 } from './errors/webhook.error.js';
-import type { ResolvedPublisherOptions } from './publisher/publisher-options.resolver.js';
-import type { ResolvedReceivers } from './receiver/receiver-options.interface.js';
-
-/** A store, and the option it is configured by. */
-export interface CheckedStore {
-  readonly path: string;
-  /** A store that does not extend the abstract class may have no check. */
-  readonly store: { check?(): void | Promise<void> };
-}
+import type { CheckedStore } from './health/configured-stores.js';
 
 /** A client that was just created may still be connecting: start-up tries for five seconds. */
 const ATTEMPTS = 50;
@@ -60,24 +52,6 @@ export class WebhookStoreCheck implements OnApplicationBootstrap {
       }
     }
   }
-}
-
-/** The configured stores of both sides. */
-export function configuredStores(
-  receivers: ResolvedReceivers,
-  publisher: ResolvedPublisherOptions | undefined,
-): CheckedStore[] {
-  const stores: CheckedStore[] = [...receivers.values()].map(({ name, replayStore }) => ({
-    path: `receiver "${name}".replay.store`,
-    store: replayStore,
-  }));
-  if (publisher === undefined) return stores;
-  const { endpointStore, deliveryLog } = publisher;
-  stores.push({ path: 'publisher.endpointStore', store: endpointStore });
-  if (deliveryLog !== undefined) {
-    stores.push({ path: 'publisher.deliveryLog', store: deliveryLog });
-  }
-  return stores;
 }
 
 /** The message of a foreign error may quote a connection string. */

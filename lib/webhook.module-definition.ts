@@ -1,5 +1,5 @@
-import { ConfigurableModuleBuilder } from '@nestjs/common';
-import { webhookHttpModule } from './sending/webhook-http.js';
+import { ConfigurableModuleBuilder, type DynamicModule } from '@nestjs/common';
+import { noWebhookHttpModule, webhookHttpModule } from './sending/webhook-http.js';
 import type {
   WebhookModuleExtras,
   WebhookModuleOptions,
@@ -14,6 +14,15 @@ export const { ConfigurableModuleClass, MODULE_OPTIONS_TOKEN, OPTIONS_TYPE, ASYN
     .setExtras(DEFAULT_EXTRAS, (definition, { isGlobal, httpModule }) => ({
       ...definition,
       global: isGlobal ?? true,
-      imports: [...(definition.imports ?? []), webhookHttpModule(httpModule)],
+      imports: [
+        ...(definition.imports ?? []),
+        mayPublish(definition) ? webhookHttpModule(httpModule) : noWebhookHttpModule(),
+      ],
     }))
     .build();
+
+/** The options of `forRootAsync` are not known yet. */
+function mayPublish({ providers = [] }: DynamicModule): boolean {
+  const known = providers.find((provider) => 'useValue' in provider);
+  return known === undefined || (known.useValue as WebhookModuleOptions).publisher !== undefined;
+}

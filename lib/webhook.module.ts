@@ -1,11 +1,15 @@
 import { Module, type DynamicModule, type Provider } from '@nestjs/common';
 import { DiscoveryModule } from '@nestjs/core';
+import { WebhookClock } from './clock/webhook-clock.js';
+import { WebhookConfigurationError } from './errors/webhook.error.js';
 import { PUBLISHER_OPTIONS } from './publisher/publisher-options.resolver.js';
 import { PUBLISHER_EXPORTS, PUBLISHER_PROVIDERS } from './publisher/publisher.providers.js';
+import { WEBHOOK_INBOX } from './receiver/inbox/inbox-options.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from './receiver/receiver.constants.js';
 import { RECEIVER_EXPORTS, RECEIVER_PROVIDERS } from './receiver/receiver.providers.js';
 import type { WebhookModuleOptions } from './webhook-module-options.interface.js';
-import { configuredStores, WebhookStoreCheck } from './webhook-store-check.js';
+import { configuredStores } from './health/configured-stores.js';
+import { WebhookStoreCheck } from './webhook-store-check.js';
 import { resolveWebhookOptions, type ResolvedWebhookOptions } from './webhook-options.resolver.js';
 import {
   ASYNC_OPTIONS_TYPE,
@@ -14,8 +18,8 @@ import {
   OPTIONS_TYPE,
 } from './webhook.module-definition.js';
 
-/** Nest prints this description if a module imports the class itself. */
-const RESOLVED_OPTIONS = Symbol(
+/** Injection token of the resolved options. Nest prints this description if a module imports the class itself. */
+export const RESOLVED_OPTIONS = Symbol(
   'options of WebhookModule: import WebhookModule.forRoot(), not WebhookModule',
 );
 
@@ -23,8 +27,18 @@ const RESOLVED_OPTIONS = Symbol(
 const OPTION_PROVIDERS: Provider[] = [
   {
     provide: RESOLVED_OPTIONS,
-    useFactory: (options: WebhookModuleOptions) => resolveWebhookOptions(options),
+    useFactory: async (options: WebhookModuleOptions) => {
+      const resolved = resolveWebhookOptions(options);
+      const faults = (await resolved.events?.exampleFaults()) ?? [];
+      if (faults.length > 0) throw new WebhookConfigurationError(faults);
+      return resolved;
+    },
     inject: [MODULE_OPTIONS_TOKEN],
+  },
+  {
+    provide: WebhookClock,
+    useFactory: ({ clock }: ResolvedWebhookOptions) => clock,
+    inject: [RESOLVED_OPTIONS],
   },
   {
     provide: WEBHOOK_RECEIVERS,
@@ -40,14 +54,19 @@ const OPTION_PROVIDERS: Provider[] = [
     inject: [RESOLVED_OPTIONS],
   },
   {
+    provide: WEBHOOK_INBOX,
+    useFactory: ({ inbox }: ResolvedWebhookOptions) => inbox,
+    inject: [RESOLVED_OPTIONS],
+  },
+  {
     provide: PUBLISHER_OPTIONS,
     useFactory: ({ publisher }: ResolvedWebhookOptions) => publisher,
     inject: [RESOLVED_OPTIONS],
   },
   {
     provide: WebhookStoreCheck,
-    useFactory: ({ checkStores, receivers, publisher }: ResolvedWebhookOptions) =>
-      new WebhookStoreCheck(checkStores ? configuredStores(receivers, publisher) : []),
+    useFactory: (options: ResolvedWebhookOptions) =>
+      new WebhookStoreCheck(options.checkStores ? configuredStores(options) : []),
     inject: [RESOLVED_OPTIONS],
   },
 ];
@@ -65,7 +84,7 @@ const OPTION_PROVIDERS: Provider[] = [
 @Module({
   imports: [DiscoveryModule],
   providers: [...OPTION_PROVIDERS, ...RECEIVER_PROVIDERS, ...PUBLISHER_PROVIDERS],
-  exports: [...RECEIVER_EXPORTS, ...PUBLISHER_EXPORTS],
+  exports: [...RECEIVER_EXPORTS, ...PUBLISHER_EXPORTS, WebhookClock],
 })
 export class WebhookModule extends ConfigurableModuleClass {
   /**

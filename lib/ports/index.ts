@@ -12,9 +12,12 @@ export type {
   EnqueuedDelivery,
   EnqueueOptions,
   KnownDelivery,
+  QueueCounts,
 } from '../queue/webhook-queue.js';
 export type {
   WebhookDelivery,
+  OutgoingDelivery,
+  ReceivedDelivery,
   DeliveryMethod,
   DeliveryPayload,
   ReceivedEvent,
@@ -42,6 +45,17 @@ export type {
   StoredEndpoint,
   StoredEndpointSettings,
 } from '../endpoints/endpoint-store.js';
+
+// Inbox
+export { InboxStore } from '../inbox/inbox-store.js';
+export type {
+  InboxBounds,
+  InboxContent,
+  InboxEntry,
+  InboxFilter,
+  InboxOutcome,
+  InboxSettlement,
+} from '../inbox/inbox-store.js';
 
 // Keys and signatures
 export { KeyProvider } from '../keys/key-provider.js';
