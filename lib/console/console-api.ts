@@ -1,0 +1,593 @@
+/**
+ * The JSON API of the delivery console and of the partner portal.
+ *
+ * Types only and without imports, so that the page compiles against the file as it is. All URLs are relative to the page, which is
+ * always served with a slash at the end: `GET ./api/session`. This keeps the page independent of the global prefix, the version and
+ * the sub-path of a proxy.
+ *
+ * - **Start.** The page calls `GET ./api/session` first. It reports what the page may do (`capabilities`), which parts exist
+ *   (`features`), and the brand. The portal answers 401 `session_required` until the page has exchanged the token of a link, in the
+ *   fragment `#token=…`, with `POST ./api/session`.
+ * - **Errors** are `application/problem+json` with a stable `code` ({@link ConsoleProblem}). Guards of the application answer in
+ *   their own format: show the status for a body without `code`.
+ * - **Changes of state** (`POST`, `PATCH`, `DELETE`) need the header `Webhook-Console: 1` and, with a body, `Content-Type:
+ *   application/json`. The server also refuses another origin (403 `cross_site_request`).
+ * - **Times** are ISO 8601 in UTC. **Durations** are milliseconds. A member without a value is absent.
+ * - **Lists** take `after` and `limit` (1 to 100, default 50). `next` is opaque; pass it as `after` with the same filters. It is
+ *   absent on the last page. An unknown query parameter is refused (400 `invalid_option`).
+ * - **Strings** of partners, events, headers, payloads and answers are hostile: insert them as text, never as HTML.
+ * - **Tenants.** In the portal, every call is limited to the tenant of the session. The query parameter `tenant` may repeat it; any
+ *   other value is refused (403 `wrong_tenant`), and an id of another tenant is answered with 404.
+ *
+ * | Call | Capability | Answer |
+ * |---|---|---|
+ * | `GET api/session` | | {@link ConsoleSession} |
+ * | `POST api/session` {@link SessionExchange} | portal only | {@link ConsoleSession} |
+ * | `DELETE api/session` | portal only | 204 |
+ * | `GET api/overview` {@link OverviewQuery} | `view` | {@link ConsoleOverview} |
+ * | `GET api/deliveries` {@link DeliveryQuery} | `view` | {@link DeliveryList} |
+ * | `GET api/deliveries/:id` | `view` | {@link DeliveryDetails} |
+ * | `GET api/deliveries/:id/payload` | `view-payload` | {@link ConsolePayload} |
+ * | `POST api/deliveries/redeliver` {@link RedeliverRequest} | `redeliver` | {@link RedeliverAnswer} |
+ * | `GET api/endpoints` {@link EndpointQuery} | `view` | {@link EndpointList} |
+ * | `GET api/endpoints/:id` | `view` | {@link EndpointRow} |
+ * | `POST api/endpoints` {@link NewEndpointRequest} | `manage-endpoints` and `manage-secrets` | 201 {@link CreatedEndpointAnswer} |
+ * | `PATCH api/endpoints/:id` {@link EndpointPatch} | `manage-endpoints` | {@link EndpointRow} |
+ * | `DELETE api/endpoints/:id` | `manage-endpoints` | 204 |
+ * | `POST api/endpoints/:id/enable` | `manage-endpoints` | {@link EndpointRow} |
+ * | `POST api/endpoints/:id/disable` | `manage-endpoints` | {@link EndpointRow} |
+ * | `POST api/endpoints/:id/pause` | `manage-endpoints` | {@link EndpointRow} |
+ * | `POST api/endpoints/:id/resume` | `manage-endpoints` | {@link EndpointRow} |
+ * | `POST api/endpoints/:id/test` | `manage-endpoints` | {@link TestEventAnswer} |
+ * | `POST api/endpoints/:id/rotate-key` {@link RotateKeyRequest} | `manage-secrets` | {@link RotatedKeyAnswer} |
+ * | `GET api/inbox` {@link InboxQuery} | `view`, console only | {@link InboxList} |
+ * | `GET api/inbox/:id` | `view`, console only | {@link InboxDetails} |
+ * | `GET api/inbox/:id/payload` | `view-payload`, console only | {@link ConsolePayload} |
+ * | `POST api/inbox/:id/retry` | `redeliver`, console only | {@link InboxDetails} |
+ * | `GET api/dead-letters` {@link DeadLetterQuery} | `view`, console only | {@link DeadLetterList} |
+ * | `POST api/dead-letters/retry` {@link RetryRequest} | `redeliver`, console only | {@link RetryAnswer} |
+ * | `GET api/audit` | `view`, console only | {@link AuditList} |
+ * | `GET api/events` | `view` | Server-sent events: {@link ConsoleChange} |
+ * | `GET api/changes` {@link ChangesQuery} | `view` | {@link ChangesAnswer} |
+ *
+ * `:id` is percent-encoded by the page. A missing capability is answered with 403 `missing_capability`.
+ */
+
+/** What a session may do. */
+export type ConsoleCapability =
+  'view' | 'view-payload' | 'redeliver' | 'manage-endpoints' | 'manage-secrets';
+
+/** Body of an error. */
+export interface ConsoleProblem {
+  readonly type: 'about:blank';
+  readonly title: string;
+  readonly status: number;
+  /** A sentence for the user. */
+  readonly detail: string;
+  readonly code: ConsoleErrorCode;
+  /** With `invalid_option`: one message for each wrong member. */
+  readonly errors?: readonly { readonly path: string; readonly message: string }[];
+}
+
+/** Codes of errors. Other codes of the library, such as `store_unavailable` (503), may occur too. */
+export type ConsoleErrorCode =
+  /** 400: a query parameter or the body is wrong. */
+  | 'invalid_option'
+  /** 401, portal: exchange a link first, or ask for a new one. */
+  | 'session_required'
+  /** 401, portal: the token of the link is wrong, or has expired. */
+  | 'link_invalid'
+  /** 403 */
+  | 'missing_capability'
+  /** 403 */
+  | 'cross_site_request'
+  /** 403, portal */
+  | 'wrong_tenant'
+  /** 404, each also for something that belongs to another tenant. */
+  | 'unknown_delivery'
+  | 'unknown_endpoint'
+  | 'unknown_entry'
+  /** 404: the application has no such part; see {@link ConsoleSession.features}. */
+  | 'unavailable'
+  /** 409 */
+  | 'endpoint_exists'
+  | 'endpoint_changed'
+  /** 409: for example, a configured endpoint is changed in the configuration only. */
+  | 'unsupported_option'
+  | 'not_retryable'
+  /** 422: the egress guard refuses the URL of an endpoint. */
+  | 'destination_blocked'
+  /** 500 */
+  | 'internal_error'
+  /** 503 */
+  | 'store_unavailable'
+  | (string & {});
+
+/** Answer of `GET api/session`. */
+export interface ConsoleSession {
+  readonly kind: 'console' | 'portal';
+  readonly capabilities: readonly ConsoleCapability[];
+  /** The only tenant of a portal session. */
+  readonly tenant?: string;
+  /** Who acts, as the option `actor` names the user. */
+  readonly actor?: string;
+  /** Portal: when the session ends. */
+  readonly expiresAt?: string;
+  readonly brand: ConsoleBrand;
+  /** Parts that exist; hide the others. */
+  readonly features: {
+    /** The module publishes: overview and endpoints. */
+    readonly endpoints: boolean;
+    /** There is a delivery log. */
+    readonly deliveries: boolean;
+    readonly inbox: boolean;
+    /** A receiver acknowledges before it handles. */
+    readonly deadLetters: boolean;
+    readonly audit: boolean;
+  };
+  /** The server's time, to show relative times. */
+  readonly now: string;
+}
+
+/** How console and portal present themselves. */
+export interface ConsoleBrand {
+  /** Default `Webhooks`. */
+  readonly name: string;
+  /** A hexadecimal colour, such as `#0a66c2`. */
+  readonly color?: string;
+  /** A `data:image/…` URL, or an `https:` or relative URL. */
+  readonly logo?: string;
+}
+
+/** Body of `POST api/session`: the token of the link's fragment. */
+export interface SessionExchange {
+  readonly token: string;
+}
+
+// Overview
+
+/** Query of `GET api/overview`. */
+export interface OverviewQuery {
+  readonly tenant?: string;
+}
+
+/** Counts of deliveries; `lag` is by how many milliseconds the oldest due delivery is overdue. */
+export interface ConsoleCounts {
+  readonly pending: number;
+  readonly delivered: number;
+  readonly dead: number;
+  readonly lag: number;
+}
+
+/** Answer of `GET api/overview`. */
+export interface ConsoleOverview {
+  /** Absent without a delivery log. `pending` is the depth of the queue. */
+  readonly deliveries?: ConsoleCounts;
+  /** Absent without an inbox, and in the portal. */
+  readonly inbox?: InboxCounts;
+  /** Number of dead letters; absent without a queued receiver, and in the portal. */
+  readonly deadLetters?: number;
+}
+
+/** Counts of the stored entries, and of entries that were not stored because too many arrived. */
+export interface InboxCounts {
+  readonly accepted: number;
+  readonly refused: number;
+  readonly dropped: number;
+}
+
+// Deliveries
+
+/** Query of `GET api/deliveries`. Members that are left out match everything. */
+export interface DeliveryQuery {
+  readonly status?: DeliveryStatus;
+  /** Id of an endpoint. */
+  readonly endpoint?: string;
+  /** Name of an event, exactly. */
+  readonly event?: string;
+  readonly eventId?: string;
+  readonly tenant?: string;
+  /** Recorded at this time or later. */
+  readonly since?: string;
+  /** Recorded before this time. */
+  readonly until?: string;
+  readonly after?: string;
+  readonly limit?: string;
+}
+
+/** `dead`: given up, until it is redelivered. */
+export type DeliveryStatus = 'pending' | 'delivered' | 'dead';
+
+/** A delivery in a list. */
+export interface DeliveryRow {
+  readonly id: string;
+  readonly eventId: string;
+  readonly event: string;
+  /** Absent for a delivery to a URL. */
+  readonly endpointId?: string;
+  /** The origin of such a URL. */
+  readonly origin?: string;
+  readonly tenant?: string;
+  readonly status: DeliveryStatus;
+  readonly attemptsMade: number;
+  /** 1; higher for a delivered delivery that was sent again. */
+  readonly round: number;
+  readonly createdAt: string;
+  readonly updatedAt: string;
+  /** With `pending`. */
+  readonly nextAttemptAt?: string;
+  /** Such as `timeout`, `dns`, `http_503`, `endpoint_disabled`, `endpoint_paused`. */
+  readonly failureReason?: string;
+}
+
+/** Answer of `GET api/deliveries`, newest first. */
+export interface DeliveryList {
+  readonly items: readonly DeliveryRow[];
+  readonly next?: string;
+  /** Time from `createdAt` to the delivery of the delivered items of this page; absent if there is none. */
+  readonly timeToDelivery?: { readonly count: number; readonly p50: number; readonly p95: number };
+}
+
+/** Answer of `GET api/deliveries/:id`. */
+export interface DeliveryDetails extends DeliveryRow {
+  /** Oldest first. */
+  readonly attempts: readonly DeliveryAttempt[];
+  /** Trace of the publish, 32 hexadecimal digits; absent without tracing. */
+  readonly traceId?: string;
+}
+
+/** One attempt. */
+export interface DeliveryAttempt {
+  readonly attempt: number;
+  readonly at: string;
+  readonly method: 'HEAD' | 'POST';
+  /** Absent if no answer arrived. */
+  readonly statusCode?: number;
+  readonly durationMs: number;
+  /** Absent if the attempt was acknowledged. */
+  readonly failureReason?: string;
+  /** The first 1024 bytes of the answer's body. Hostile. */
+  readonly answer?: string;
+}
+
+/** A payload, redacted, and cut after 64 KiB. */
+export interface ConsolePayload {
+  readonly contentType: string;
+  /** Bytes of the whole payload, before it was cut. */
+  readonly size: number;
+  readonly truncated: boolean;
+  /** Whether the application's `redact` changed it. */
+  readonly redacted: boolean;
+  /** Text types; JSON is not formatted. */
+  readonly text?: string;
+  /** All other types. */
+  readonly base64?: string;
+}
+
+/** Body of `POST api/deliveries/redeliver`: either `ids` or `filter`. */
+export interface RedeliverRequest {
+  /** At most 100. A pending delivery of this list is attempted now. */
+  readonly ids?: readonly string[];
+  /** Matches dead deliveries, unless its `status` is `delivered`. At least one member. */
+  readonly filter?: Omit<DeliveryQuery, 'after' | 'limit'>;
+  /** Required. `true` returns what would be sent again; show it before you call again with `false`. */
+  readonly dryRun: boolean;
+  /** With `filter`: at most so many, 1 to 1000; default 1000. */
+  readonly limit?: number;
+}
+
+/** Answer of `POST api/deliveries/redeliver`. */
+export interface RedeliverAnswer {
+  readonly dryRun: boolean;
+  readonly items: readonly {
+    readonly id: string;
+    /** `false` in a dry run; there, an item without `reason` would be sent again. */
+    readonly redelivered: boolean;
+    /** The id of the new delivery, if it is sent as another one. */
+    readonly as?: string;
+    /** Why not: `pending`, `delivered`, `superseded`, or `unknown_delivery`. */
+    readonly reason?: string;
+  }[];
+  /** Whether the filter matches more than `limit`. */
+  readonly more: boolean;
+}
+
+// Endpoints
+
+/** Query of `GET api/endpoints`. */
+export interface EndpointQuery {
+  readonly tenant?: string;
+  readonly after?: string;
+  readonly limit?: string;
+}
+
+/** An endpoint, without secrets. */
+export interface EndpointRow {
+  readonly id: string;
+  readonly tenant?: string;
+  /** Without its query, which may hold a credential, unless the session may `manage-endpoints`. */
+  readonly url: string;
+  readonly events: readonly string[];
+  readonly description?: string;
+  /** `options`: defined in the configuration. It can be enabled, disabled, paused and tested only, in this process. */
+  readonly source: 'options' | 'store';
+  /** Absent while the endpoint is enabled. */
+  readonly disabled?: { readonly at: string; readonly reason: 'requested' | 'gone' | 'failing' };
+  /** Since when it is paused; its deliveries wait until it is resumed. */
+  readonly pausedAt?: string;
+  /** Oldest first. Empty for configured endpoints, and if the publisher signs. */
+  readonly keys: readonly { readonly kid: string; readonly signsFrom: string }[];
+  /** Absent for configured endpoints. */
+  readonly createdAt?: string;
+  readonly updatedAt?: string;
+  readonly health: EndpointHealth;
+}
+
+/** How an endpoint is doing. */
+export interface EndpointHealth {
+  /** Worst first: disabled, paused, open circuit, failures in a row, fine, no attempt yet. */
+  readonly state: 'disabled' | 'paused' | 'open' | 'failing' | 'healthy' | 'unknown';
+  /** As the process that answers has learnt it since it started. */
+  readonly circuit: {
+    readonly state: 'closed' | 'open' | 'trial';
+    readonly failuresInRow: number;
+    readonly failingSince?: string;
+    /** Deliveries wait until then. */
+    readonly pausedUntil?: string;
+  };
+  /** Absent without a delivery log. */
+  readonly counts?: ConsoleCounts;
+  /** When the newest delivered delivery was delivered; absent if none is in the log. */
+  readonly lastSuccessAt?: string;
+}
+
+/** Answer of `GET api/endpoints`, ordered by id. */
+export interface EndpointList {
+  readonly items: readonly EndpointRow[];
+  readonly next?: string;
+}
+
+/** Body of `POST api/endpoints`. */
+export interface NewEndpointRequest {
+  readonly id?: string;
+  readonly url: string;
+  /** Names or patterns; default `['**']`. */
+  readonly events?: readonly string[];
+  /** Console only; the portal creates endpoints of its tenant. */
+  readonly tenant?: string;
+  readonly description?: string;
+}
+
+/** Answer of `POST api/endpoints`. The secret cannot be read again: show it once, and do not store it. */
+export interface CreatedEndpointAnswer {
+  readonly endpoint: EndpointRow;
+  readonly secret: string;
+}
+
+/** Body of `PATCH api/endpoints/:id`. Members that are left out stay. */
+export interface EndpointPatch {
+  readonly url?: string;
+  readonly events?: readonly string[];
+  /** `null` removes it. */
+  readonly description?: string | null;
+}
+
+/** Answer of `POST api/endpoints/:id/test`. */
+export interface TestEventAnswer {
+  readonly delivered: boolean;
+  readonly statusCode?: number;
+  readonly durationMs: number;
+  readonly failureReason?: string;
+}
+
+/** Body of `POST api/endpoints/:id/rotate-key`. */
+export interface RotateKeyRequest {
+  /** Milliseconds, or a duration such as `'24h'` (default). `0` drops the old key now, for a leaked secret. */
+  readonly overlap?: number | string;
+}
+
+/** Answer of `POST api/endpoints/:id/rotate-key`. The secret cannot be read again. */
+export interface RotatedKeyAnswer {
+  readonly kid: string;
+  readonly signsFrom: string;
+  readonly secret: string;
+}
+
+// Inbox
+
+/** Query of `GET api/inbox`. */
+export interface InboxQuery {
+  readonly outcome?: InboxOutcome;
+  /** Groups of outcomes: refused requests, or all others. */
+  readonly kind?: 'accepted' | 'refused';
+  readonly receiver?: string;
+  /** Answer code, such as `bad_signature`. */
+  readonly code?: string;
+  readonly event?: string;
+  readonly eventId?: string;
+  readonly issuer?: string;
+  readonly since?: string;
+  readonly until?: string;
+  readonly after?: string;
+  readonly limit?: string;
+}
+
+/** What happened to a received request. */
+export type InboxOutcome =
+  /** Its handlers succeeded. */
+  | 'handled'
+  /** Acknowledged; its handlers have not run yet, or will run again. */
+  | 'queued'
+  /** A copy of an event that was handled before. */
+  | 'duplicate'
+  /** Acknowledged, but no handler matches it. */
+  | 'unhandled'
+  /** A handler failed; the sender repeats it. */
+  | 'failed'
+  /** Acknowledged, and its handlers failed in every run: a dead letter. */
+  | 'dead'
+  /** Refused: see `code`. */
+  | 'refused';
+
+/** A received request. */
+export interface InboxRow {
+  readonly id: string;
+  readonly at: string;
+  readonly outcome: InboxOutcome;
+  /** HTTP status of the answer. */
+  readonly status: number;
+  /** Code of the answer, also why it was refused; absent on success. */
+  readonly code?: string;
+  /** Absent if none was chosen yet. */
+  readonly receiver?: string;
+  readonly method: string;
+  /** Without the query. */
+  readonly path: string;
+  /** Bytes of the body as announced; absent if the request did not say. */
+  readonly size?: number;
+  /** Whether the signature was valid. If not, anyone may have written event, eventId, issuer and kid. */
+  readonly authenticated: boolean;
+  readonly event?: string;
+  readonly eventId?: string;
+  readonly issuer?: string;
+  readonly kid?: string;
+  /** Runs of the handlers from the queue; absent otherwise. */
+  readonly runs?: number;
+}
+
+/** Answer of `GET api/inbox`, newest first. */
+export interface InboxList {
+  readonly items: readonly InboxRow[];
+  readonly next?: string;
+}
+
+/** Answer of `GET api/inbox/:id`. */
+export interface InboxDetails extends InboxRow {
+  /** Why, in words; the detail that the sender got. */
+  readonly detail?: string;
+  /** Kept only with the option `headers`; values of credentials are never kept. */
+  readonly headers?: readonly (readonly [name: string, value: string])[];
+  /** Whether `GET …/payload` has one. */
+  readonly hasPayload: boolean;
+  /** Whether `POST …/retry` applies: the entry is a dead letter, or waits for its next run. */
+  readonly retryable: boolean;
+  /** Why the request was refused, step by step. Absent if it was accepted, or was not explained at the time. */
+  readonly explanation?: ConsoleExplanation;
+}
+
+/** The steps of `WebhookVerifier.explain()`. */
+export interface ConsoleExplanation {
+  readonly verdict: 'accepted' | 'refused';
+  readonly code?: string;
+  readonly status?: number;
+  readonly steps: readonly {
+    readonly step: string;
+    readonly outcome: 'passed' | 'failed' | 'skipped';
+    readonly code?: string;
+    readonly detail: string;
+  }[];
+  /** Observations that help to find the cause. */
+  readonly hints: readonly { readonly code: string; readonly detail: string }[];
+}
+
+/** Query of `GET api/dead-letters`. */
+export interface DeadLetterQuery {
+  readonly receiver?: string;
+  readonly after?: string;
+  readonly limit?: string;
+}
+
+/** An event that was acknowledged and whose handlers failed in every run. */
+export interface DeadLetterRow {
+  readonly id: string;
+  readonly receiver: string;
+  readonly event: string;
+  readonly eventId: string;
+  readonly runs: number;
+  readonly failureReason: string;
+  readonly receivedAt: string;
+  readonly diedAt: string;
+}
+
+/** Answer of `GET api/dead-letters`, oldest first. */
+export interface DeadLetterList {
+  readonly items: readonly DeadLetterRow[];
+  readonly next?: string;
+}
+
+/** Body of `POST api/dead-letters/retry`: ids of dead letters, at most 100. */
+export interface RetryRequest {
+  readonly ids: readonly string[];
+}
+
+/** Answer of `POST api/dead-letters/retry`: the ids that were dead and are now pending. */
+export interface RetryAnswer {
+  readonly retried: readonly string[];
+}
+
+// Audit and live updates
+
+/** An action that changed something, or read a payload. Kept in memory: the last 500 of this process. */
+export interface AuditEntry {
+  readonly at: string;
+  readonly action: ConsoleAction;
+  /** Who: the answer of the option `actor`, or `portal:TENANT`. */
+  readonly actor?: string;
+  readonly tenant?: string;
+  /** Id of the delivery, endpoint or entry; absent for several. */
+  readonly target?: string;
+  /** Number of affected things, for an action on several. */
+  readonly count?: number;
+  readonly outcome: 'done' | 'failed';
+  /** Code of the error, with `failed`. */
+  readonly code?: string;
+}
+
+/** Names of actions. */
+export type ConsoleAction =
+  | 'payload.view'
+  | 'delivery.redeliver'
+  | 'inbox.retry'
+  | 'endpoint.create'
+  | 'endpoint.update'
+  | 'endpoint.delete'
+  | 'endpoint.enable'
+  | 'endpoint.disable'
+  | 'endpoint.pause'
+  | 'endpoint.resume'
+  | 'endpoint.test'
+  | 'endpoint.rotate-key'
+  | 'session.start';
+
+/** Answer of `GET api/audit`, newest first. */
+export interface AuditList {
+  readonly items: readonly AuditEntry[];
+}
+
+/**
+ * Something that changed in this process: the `data` of a server-sent event, whose `id` is the `sequence` and whose `event` is
+ * `change`. Events of the type `ping` arrive every 25 s and keep the connection open. Other processes do not report here, so also
+ * reload the visible list every 30 s.
+ */
+export interface ConsoleChange {
+  readonly sequence: number;
+  readonly topic: 'deliveries' | 'endpoints' | 'inbox' | 'audit';
+  /** Id of the delivery or endpoint; absent if several changed. */
+  readonly id?: string;
+  readonly at: string;
+}
+
+/** Query of `GET api/changes`, the fallback if server-sent events are blocked: poll it every 5 s. */
+export interface ChangesQuery {
+  /** `sequence` of the last answer; left out, the answer has no changes. */
+  readonly after?: string;
+}
+
+/** Answer of `GET api/changes`. */
+export interface ChangesAnswer {
+  readonly sequence: number;
+  /** The changes after it, at most 200. */
+  readonly changes: readonly ConsoleChange[];
+  /** Whether there were more than are kept: reload everything. */
+  readonly gap: boolean;
+}

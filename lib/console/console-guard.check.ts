@@ -1,0 +1,51 @@
+import { Inject, Injectable, type OnApplicationBootstrap } from '@nestjs/common';
+import { ApplicationConfig } from '@nestjs/core';
+import { WebhookConfigurationError } from '../errors/webhook.error.js';
+import { CONSOLE_OPTIONS, type ResolvedConsole } from './console-options.js';
+import { ConsoleControllers } from './console.controllers.js';
+
+/** Nest's metadata of `@UseGuards()`. */
+const GUARDS = '__guards__';
+
+/** Guards that let everyone through. */
+const NO_PROTECTION = /^ThrottlerGuard$/;
+
+/** Refuses to start in production if the console has no guard. */
+@Injectable()
+export class ConsoleGuardCheck implements OnApplicationBootstrap {
+  constructor(
+    @Inject(CONSOLE_OPTIONS) private readonly options: ResolvedConsole,
+    private readonly controllers: ConsoleControllers,
+    private readonly config: ApplicationConfig,
+  ) {}
+
+  onApplicationBootstrap(): void {
+    if (process.env['NODE_ENV'] !== 'production' || this.options.allowUnguarded) return;
+    const bound = Reflect.getMetadata(GUARDS, this.controllers.console) as unknown[] | undefined;
+    const classes = [
+      ...(bound ?? []).map(classOf),
+      ...this.config.getGlobalGuards().map(classOf),
+      ...this.config.getGlobalRequestGuards().map(({ metatype }) => metatype),
+    ];
+    if (classes.some(protects)) return;
+    throw new WebhookConfigurationError([
+      {
+        path: 'WebhookConsoleModule.guards',
+        message:
+          'no guard protects the console, and anyone could see deliveries; set "guards", or provide an APP_GUARD. If something else protects the path, such as a proxy or a middleware, set allowUnguarded: true',
+      },
+    ]);
+  }
+}
+
+function classOf(guard: unknown): unknown {
+  return typeof guard === 'function' ? guard : (guard as object).constructor;
+}
+
+/** Whether neither the class nor one that it extends is known to let everyone through. */
+function protects(guard: unknown): boolean {
+  for (let one = guard; typeof one === 'function'; one = Object.getPrototypeOf(one)) {
+    if (NO_PROTECTION.test(one.name)) return false;
+  }
+  return true;
+}

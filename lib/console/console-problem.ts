@@ -1,0 +1,67 @@
+import { isWebhookError } from '../errors/webhook.error.js';
+import type { ConsoleErrorCode, ConsoleProblem } from './console-api.js';
+
+/** Status and title by code; a code of the library that is missing here is an internal error. */
+const ANSWERS: Readonly<Record<string, readonly [status: number, title: string]>> = {
+  invalid_option: [400, 'The request is malformed'],
+  session_required: [401, 'A session is required'],
+  link_invalid: [401, 'The link is not valid'],
+  missing_capability: [403, 'Not allowed'],
+  cross_site_request: [403, 'The request came from another site'],
+  wrong_tenant: [403, 'Another tenant'],
+  unknown_delivery: [404, 'No such delivery'],
+  unknown_endpoint: [404, 'No such endpoint'],
+  unknown_entry: [404, 'No such entry'],
+  unknown_route: [404, 'No such page'],
+  unavailable: [404, 'Not available in this application'],
+  endpoint_exists: [409, 'The endpoint already exists'],
+  endpoint_changed: [409, 'The endpoint was changed'],
+  unsupported_option: [409, 'Not possible'],
+  not_retryable: [409, 'Not retryable'],
+  destination_blocked: [422, 'The URL is not allowed'],
+  too_many_streams: [503, 'Too many open streams'],
+  store_unavailable: [503, 'A store is unavailable'],
+  store_full: [503, 'A store is full'],
+  schema_behind: [503, 'A store is not migrated'],
+};
+
+const INTERNAL = [500, 'An internal error occurred'] as const;
+
+/** Ends a request with a problem. */
+export class ConsoleError extends Error {
+  constructor(
+    readonly code: ConsoleErrorCode,
+    message: string,
+    readonly errors?: ConsoleProblem['errors'],
+  ) {
+    super(message);
+  }
+}
+
+/** @returns `isBug`: the error is none that a request can cause, and should be logged */
+export function problemOf(error: unknown): {
+  readonly problem: ConsoleProblem;
+  readonly isBug: boolean;
+} {
+  const isOwn = error instanceof ConsoleError;
+  if (!isOwn && !isWebhookError(error)) return { problem: problem('internal_error'), isBug: true };
+  // A missing publisher or inbox.
+  const code = error.code === 'invalid_configuration' ? 'unavailable' : error.code;
+  if (ANSWERS[code] === undefined) return { problem: problem('internal_error'), isBug: true };
+  // The message of a store names its server.
+  const detail = ANSWERS[code][0] === 503 ? undefined : error.message;
+  const errors = isOwn ? error.errors : (error as { faults?: ConsoleProblem['errors'] }).faults;
+  return { problem: problem(code, detail, errors), isBug: false };
+}
+
+function problem(code: string, detail?: string, errors?: ConsoleProblem['errors']): ConsoleProblem {
+  const [status, title] = ANSWERS[code] ?? INTERNAL;
+  return {
+    type: 'about:blank',
+    title,
+    status,
+    detail: detail ?? `${title}.`,
+    code,
+    ...(errors !== undefined && { errors }),
+  };
+}

@@ -1,0 +1,159 @@
+import type { WebhookDeliveryView } from '../deliveries/webhook-deliveries.interface.js';
+import type {
+  EndpointCircuitView,
+  WebhookEndpointView,
+} from '../endpoints/webhook-endpoint.interface.js';
+import type { WebhookInboxEntry } from '../receiver/inbox/webhook.inbox.js';
+import type {
+  ConsoleCounts,
+  ConsolePayload,
+  DeliveryList,
+  DeliveryRow,
+  EndpointHealth,
+  EndpointRow,
+  InboxDetails,
+  InboxRow,
+} from './console-api.js';
+import type { ResolvedConsole, ShownPayload } from './console-options.js';
+
+/** Bytes of a payload that are shown. */
+const MAX_SHOWN = 65_536;
+
+export function deliveryRow(view: WebhookDeliveryView): DeliveryRow {
+  const { createdAt, updatedAt, nextAttemptAt, ...facts } = view;
+  return {
+    ...facts,
+    createdAt: createdAt.toISOString(),
+    updatedAt: updatedAt.toISOString(),
+    ...(nextAttemptAt !== undefined && { nextAttemptAt: nextAttemptAt.toISOString() }),
+  };
+}
+
+/** Percentiles over the delivered deliveries of a page, from their recording to their delivery. */
+export function timeToDelivery(
+  views: readonly WebhookDeliveryView[],
+): Pick<DeliveryList, 'timeToDelivery'> {
+  const times = views
+    .filter(({ status }) => status === 'delivered')
+    .map(({ createdAt, updatedAt }) => Math.max(0, updatedAt.getTime() - createdAt.getTime()))
+    .sort((a, b) => a - b);
+  const { length: count } = times;
+  if (count === 0) return {};
+  const rank = (share: number): number => times[Math.ceil(share * count) - 1]!;
+  return { timeToDelivery: { count, p50: rank(0.5), p95: rank(0.95) } };
+}
+
+/** @param showQuery - whether the query of its URL is shown, which may hold a credential */
+export function endpointRow(
+  view: WebhookEndpointView,
+  health: EndpointHealth,
+  showQuery: boolean,
+): EndpointRow {
+  const { id, tenant, url, events, description, source, disabled, pausedAt, keys } = view;
+  const { createdAt, updatedAt } = view;
+  return {
+    id,
+    ...(tenant !== undefined && { tenant }),
+    url: showQuery ? url : withoutQuery(url),
+    events,
+    ...(description !== undefined && { description }),
+    source,
+    ...(disabled !== undefined && {
+      disabled: { at: disabled.at.toISOString(), reason: disabled.reason },
+    }),
+    ...(pausedAt !== undefined && { pausedAt: pausedAt.toISOString() }),
+    keys: keys.map(({ kid, signsFrom }) => ({ kid, signsFrom: signsFrom.toISOString() })),
+    ...(createdAt !== undefined && { createdAt: createdAt.toISOString() }),
+    ...(updatedAt !== undefined && { updatedAt: updatedAt.toISOString() }),
+    health,
+  };
+}
+
+export function endpointHealth(
+  { disabled, pausedAt }: WebhookEndpointView,
+  circuit: EndpointCircuitView,
+  counts: ConsoleCounts | undefined,
+  lastSuccessAt: Date | undefined,
+): EndpointHealth {
+  const { state, failuresInRow, failingSince, pausedUntil } = circuit;
+  const wasAttempted = lastSuccessAt !== undefined || (counts?.dead ?? 0) > 0;
+  const worst = (): EndpointHealth['state'] => {
+    if (disabled !== undefined) return 'disabled';
+    if (pausedAt !== undefined) return 'paused';
+    if (state !== 'closed') return 'open';
+    if (failuresInRow > 0) return 'failing';
+    return wasAttempted ? 'healthy' : 'unknown';
+  };
+  return {
+    state: worst(),
+    circuit: {
+      state,
+      failuresInRow,
+      ...(failingSince !== undefined && { failingSince: failingSince.toISOString() }),
+      ...(pausedUntil !== undefined && { pausedUntil: pausedUntil.toISOString() }),
+    },
+    ...(counts !== undefined && { counts }),
+    ...(lastSuccessAt !== undefined && { lastSuccessAt: lastSuccessAt.toISOString() }),
+  };
+}
+
+export function inboxRow(entry: WebhookInboxEntry): InboxRow {
+  const {
+    headers: _headers,
+    payload: _payload,
+    explanation: _explanation,
+    detail: _detail,
+    deliveryId: _deliveryId,
+    at,
+    ...facts
+  } = entry;
+  return { ...facts, at: at.toISOString() };
+}
+
+export function inboxDetails(entry: WebhookInboxEntry): InboxDetails {
+  const { headers, payload, explanation, detail, outcome, deliveryId } = entry;
+  return {
+    ...inboxRow(entry),
+    ...(detail !== undefined && { detail }),
+    ...(headers !== undefined && { headers }),
+    hasPayload: payload !== undefined,
+    retryable: deliveryId !== undefined && (outcome === 'dead' || outcome === 'queued'),
+    ...(explanation !== undefined && {
+      explanation: explanation as NonNullable<InboxDetails['explanation']>,
+    }),
+  };
+}
+
+/** A payload as it is shown: redacted by the application first, then cut. */
+export function shownPayload(
+  payload: ShownPayload,
+  redact: ResolvedConsole['redact'],
+): ConsolePayload {
+  const { contentType, bytes } = payload;
+  const facts = { contentType, size: bytes.byteLength };
+  let shown: Uint8Array | string | undefined = bytes;
+  try {
+    // A copy, since it may change the bytes in place.
+    if (redact !== undefined) shown = redact({ ...payload, bytes: Buffer.from(bytes) });
+  } catch {
+    shown = undefined;
+  }
+  if (shown === undefined) return { ...facts, truncated: false, redacted: true };
+  const whole = typeof shown === 'string' ? Buffer.from(shown) : Buffer.from(shown);
+  const part = whole.subarray(0, MAX_SHOWN);
+  const isText = /^text\/|[/+](?:json|xml)\b|x-www-form-urlencoded/i.test(contentType);
+  return {
+    ...facts,
+    truncated: part.length < whole.length,
+    redacted: !whole.equals(bytes),
+    ...(isText ? { text: part.toString() } : { base64: part.toString('base64') }),
+  };
+}
+
+function withoutQuery(url: string): string {
+  return url.replace(/[?#].*$/s, '');
+}
+
+export function countsOf({ pending, delivered, dead, lag }: ConsoleCounts): ConsoleCounts {
+  return { pending, delivered, dead, lag };
+}

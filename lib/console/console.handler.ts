@@ -1,0 +1,362 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { Inject, Injectable, Logger, StreamableFile } from '@nestjs/common';
+import { ApplicationConfig, HttpAdapterHost } from '@nestjs/core';
+import { WebhookClock } from '../clock/webhook-clock.js';
+import { errorName } from '../errors/webhook.error.js';
+import type { ConsoleSession } from './console-api.js';
+import { ConsoleActivity } from './console-activity.js';
+import { type ConsoleAsset, pageHeaders, readAssets } from './console-assets.js';
+import { bodyRules, readBody } from './console-input.js';
+import { CONSOLE_OPTIONS, type ResolvedConsole } from './console-options.js';
+import { ConsoleError, problemOf } from './console-problem.js';
+import type { ConsoleRoute } from './console-route.js';
+import { ConsoleService } from './console.service.js';
+import { ConsoleStreams } from './console.streams.js';
+import {
+  type ConsoleAccess,
+  type ConsoleRequest,
+  requireCapabilities,
+  requireSameSite,
+} from './console-session.js';
+import { WebhookPortal } from './webhook.portal.js';
+
+/** Bytes of a body that no parser of the application has read. */
+const MAX_BODY = 65_536;
+
+const COMMON_HEADERS = { 'Cache-Control': 'no-store', 'X-Content-Type-Options': 'nosniff' };
+
+/** An adapter's request and response: of Express, or of Fastify with Node's as `raw`. */
+export type AdapterRequest = IncomingMessage & {
+  readonly raw?: IncomingMessage;
+  readonly body?: unknown;
+};
+/** See {@link AdapterRequest}. */
+export type AdapterResponse = ServerResponse & {
+  readonly raw?: ServerResponse;
+  hijack?(): void;
+};
+
+/** An answer to send; a string is JSON. */
+interface Reply {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body?: string | Buffer;
+}
+
+/**
+ * Answers everything below the path of console and portal. The application's guards have run before.
+ *
+ * It writes through the adapter, so that headers of the application's plugins stay, but returns nothing to Nest, whose interceptors
+ * could change the format of an answer.
+ */
+@Injectable()
+export class ConsoleHandler {
+  private readonly logger = new Logger('WebhookConsole');
+  private readonly assets: ReadonlyMap<string, ConsoleAsset> = readAssets();
+
+  constructor(
+    @Inject(CONSOLE_OPTIONS) private readonly options: ResolvedConsole,
+    private readonly service: ConsoleService,
+    private readonly portal: WebhookPortal,
+    private readonly activity: ConsoleActivity,
+    private readonly streams: ConsoleStreams,
+    private readonly adapterHost: HttpAdapterHost,
+    private readonly config: ApplicationConfig,
+    private readonly clock: WebhookClock,
+  ) {}
+
+  /** Answers a request; never rejects. */
+  async handle(
+    kind: 'console' | 'portal',
+    request: AdapterRequest,
+    response: AdapterResponse,
+  ): Promise<void> {
+    const node = request.raw ?? request;
+    try {
+      const path = this.pathBelow(kind, node);
+      if (path === undefined) return this.redirect(kind, response);
+      if (!path.startsWith('api/')) return this.sendAsset(path, node, response);
+      const call = await readCall(kind, path, request, node);
+      if (call.segments.join('/') === 'events' && call.method === 'GET') {
+        const access = this.accessOf(call, request);
+        requireCapabilities(access, ['view']);
+        this.streams.requireFree();
+        response.hijack?.();
+        return this.streams.start(access, node, response.raw ?? response, COMMON_HEADERS);
+      }
+      this.send(response, await this.answer(call, request));
+    } catch (error) {
+      const { problem, isBug } = problemOf(error);
+      if (isBug) {
+        // The name only: a message may quote a payload.
+        this.logger.error(`A request of the page failed: ${errorName(error)}`);
+      }
+      const headers = { ...COMMON_HEADERS, 'Content-Type': 'application/problem+json' };
+      this.send(response, { status: problem.status, headers, body: JSON.stringify(problem) });
+    }
+  }
+
+  private async answer(call: ConsoleRequest, request: AdapterRequest): Promise<Reply> {
+    const isChange = call.method !== 'GET' && call.method !== 'HEAD';
+    if (isChange) requireSameSite(call.headers, call.body !== undefined);
+    if (call.segments.join('/') === 'session') return this.answerSession(call, request);
+    const access = this.accessOf(call, request);
+    const found = routeOf(this.service.routes, call);
+    if (found === undefined || (call.kind === 'portal' && !found.route.inPortal)) {
+      throw new ConsoleError('unknown_route', 'This path of the API does not exist.');
+    }
+    const { route, id } = found;
+    requireCapabilities(access, route.needs);
+    return this.run(route, { ...call, access, id });
+  }
+
+  private async run(route: ConsoleRoute, call: Parameters<ConsoleRoute['run']>[0]): Promise<Reply> {
+    try {
+      const answer = await route.run(call);
+      this.record(route, call, answer, undefined);
+      return json(answer, route.status);
+    } catch (error) {
+      this.record(route, call, undefined, problemOf(error).problem.code);
+      throw error;
+    }
+  }
+
+  private record(
+    route: ConsoleRoute,
+    call: Parameters<ConsoleRoute['run']>[0],
+    answer: unknown,
+    code: string | undefined,
+  ): void {
+    const facts = route.action?.(call, answer);
+    if (facts === undefined) return;
+    const { action, target, count } = facts;
+    const { actor, tenant } = call.access;
+    this.activity.acted({
+      at: this.timestamp(),
+      action,
+      ...(actor !== undefined && { actor }),
+      ...(tenant !== undefined && { tenant }),
+      ...(target !== undefined && { target: target.slice(0, 255) }),
+      ...(count !== undefined && code === undefined && { count }),
+      ...(code === undefined ? { outcome: 'done' } : { outcome: 'failed', code }),
+    });
+    if (code === undefined && action.startsWith('endpoint.')) {
+      this.activity.changed('endpoints', target, tenant);
+    }
+  }
+
+  private async answerSession(call: ConsoleRequest, request: AdapterRequest): Promise<Reply> {
+    const { kind, method } = call;
+    if (method === 'GET' || method === 'HEAD') {
+      const access = this.accessOf(call, request);
+      this.activity.observe();
+      return json(await this.service.session(access));
+    }
+    if (kind === 'portal' && method === 'POST') return this.openLink(call);
+    if (kind === 'portal' && method === 'DELETE') {
+      return { status: 204, headers: { ...COMMON_HEADERS, 'Set-Cookie': this.cookie('', 0) } };
+    }
+    throw new ConsoleError('unknown_route', 'This path of the API does not exist.');
+  }
+
+  private async openLink({ body }: ConsoleRequest): Promise<Reply> {
+    const { token = '' } = readBody<{ token: string }>(body, { token: bodyRules.text });
+    const opened = this.portal.open(token);
+    if (opened === undefined) {
+      throw new ConsoleError(
+        'link_invalid',
+        'The link is wrong or has expired; ask for a new one.',
+      );
+    }
+    const access = accessOfGrant(opened.grant);
+    const { actor, tenant } = access;
+    this.activity.acted({
+      at: this.timestamp(),
+      action: 'session.start',
+      actor: actor!,
+      tenant: tenant!,
+      outcome: 'done',
+    });
+    const session: ConsoleSession = await this.service.session(access);
+    const seconds = Math.floor(this.options.portal!.sessionLifetime / 1_000);
+    const reply = json(session);
+    return {
+      ...reply,
+      headers: { ...reply.headers, 'Set-Cookie': this.cookie(opened.token, seconds) },
+    };
+  }
+
+  /** @throws {@link ConsoleError} `session_required` */
+  private accessOf({ kind, headers }: ConsoleRequest, request: AdapterRequest): ConsoleAccess {
+    if (kind === 'console') {
+      const actor = this.options.actor(request as never);
+      const { capabilities } = this.options;
+      return { kind, capabilities, tenant: undefined, actor: actor?.slice(0, 255) };
+    }
+    const token = cookieOf(headers.cookie, this.cookieName);
+    const grant = token === undefined ? undefined : this.portal.session(token);
+    if (grant === undefined) {
+      throw new ConsoleError(
+        'session_required',
+        'Open the link that you were sent, or ask for a new one.',
+      );
+    }
+    return accessOfGrant(grant);
+  }
+
+  private get cookieName(): string {
+    const isSecure = this.options.portal?.url.protocol === 'https:';
+    return isSecure ? '__Secure-webhook-portal' : 'webhook-portal';
+  }
+
+  /** The path is the one that the browser sees, which a proxy may have changed. */
+  private cookie(value: string, seconds: number): string {
+    const { url } = this.options.portal!;
+    const secure = url.protocol === 'https:' ? '; Secure' : '';
+    return `${this.cookieName}=${value}; Path=${url.pathname}; Max-Age=${seconds}; HttpOnly; SameSite=Strict${secure}`;
+  }
+
+  private sendAsset(path: string, node: IncomingMessage, response: AdapterResponse): void {
+    const asset = this.assets.get(path === '' ? 'index.html' : path);
+    if (asset === undefined || !['GET', 'HEAD'].includes(node.method ?? '')) {
+      throw new ConsoleError('unknown_route', 'The page has no such file.');
+    }
+    const isPage = asset.type.startsWith('text/html');
+    const headers = {
+      'X-Content-Type-Options': 'nosniff',
+      ETag: asset.etag,
+      // The page is guarded, so no shared cache may keep it.
+      'Cache-Control': asset.immutable
+        ? 'private, max-age=31536000, immutable'
+        : 'private, no-cache',
+      ...(isPage && pageHeaders(this.options.brand)),
+    };
+    const isKnown = node.headers['if-none-match']?.includes(asset.etag) === true;
+    if (isKnown) return this.send(response, { status: 304, headers });
+    const described = { ...headers, 'Content-Type': asset.type };
+    this.send(response, { status: 200, headers: described, body: asset.bytes });
+  }
+
+  /** A relative address, since the path that the browser sees is unknown behind a proxy. */
+  private redirect(kind: 'console' | 'portal', response: AdapterResponse): void {
+    const last = this.pathOf(kind).split('/').at(-1)!;
+    this.send(response, { status: 308, headers: { ...COMMON_HEADERS, Location: `${last}/` } });
+  }
+
+  private send(response: AdapterResponse, { status, headers, body }: Reply): void {
+    const adapter = this.adapterHost.httpAdapter;
+    for (const [name, value] of Object.entries(headers)) adapter.setHeader(response, name, value);
+    const sent = Buffer.isBuffer(body) ? new StreamableFile(body, { length: body.length }) : body;
+    if (sent instanceof StreamableFile) sent.options.type = headers['Content-Type']!;
+    void adapter.reply(response, sent ?? null, status);
+  }
+
+  private timestamp(): string {
+    return new Date(this.clock.now()).toISOString();
+  }
+
+  private pathOf(kind: 'console' | 'portal'): string {
+    return kind === 'console' ? this.options.path : this.options.portal!.path;
+  }
+
+  /**
+   * The path relative to the page, still encoded: `` for the page, `undefined` without the slash at its end.
+   *
+   * It is taken from the URL, since adapters decode an id with a slash differently. Anything may be in front: a prefix, a version.
+   */
+  private pathBelow(kind: 'console' | 'portal', node: IncomingMessage): string | undefined {
+    const { originalUrl, url = '' } = node as { originalUrl?: string; url?: string };
+    const path = (originalUrl ?? url).replace(/[?#].*$/s, '');
+    const mounted = `/${this.pathOf(kind)}`;
+    // Express ignores the case of a path.
+    const startFrom = (index: number): number =>
+      `${path}/`.toLowerCase().indexOf(`${mounted}/`.toLowerCase(), index);
+    const prefix = this.config.getGlobalPrefix().replace(/^\/+|\/+$/g, '');
+    // The prefix may contain the path itself, and may be excluded for it.
+    const afterPrefix = path.startsWith(`/${prefix}/`) ? startFrom(prefix.length + 1) : -1;
+    const start = Math.max(afterPrefix, startFrom(0));
+    if (start === -1)
+      throw new ConsoleError('unknown_route', 'The path is encoded in another way.');
+    const below = path.slice(start + mounted.length);
+    return below === '' ? undefined : below.slice(1);
+  }
+}
+
+/** Finds the call of a path, and the id in it. */
+function routeOf(
+  routes: readonly ConsoleRoute[],
+  { method, segments }: ConsoleRequest,
+): { readonly route: ConsoleRoute; readonly id: string } | undefined {
+  const wanted = method === 'HEAD' ? 'GET' : method;
+  for (const route of routes) {
+    const pattern = route.path.split('/');
+    if (route.method !== wanted || pattern.length !== segments.length) continue;
+    if (pattern.every((one, i) => one === ':id' || one === segments[i])) {
+      return { route, id: segments[pattern.indexOf(':id')] ?? '' };
+    }
+  }
+  return undefined;
+}
+
+async function readCall(
+  kind: 'console' | 'portal',
+  path: string,
+  request: AdapterRequest,
+  node: IncomingMessage,
+): Promise<ConsoleRequest> {
+  const query = /\?([^#]*)/s.exec(node.url ?? '')?.[1] ?? '';
+  return {
+    kind,
+    method: node.method ?? '',
+    segments: path.slice('api/'.length).split('/').map(decoded),
+    query: new URLSearchParams(query),
+    headers: node.headers,
+    body: request.body ?? (await unreadBody(node)),
+  };
+}
+
+/** The body of an application without a parser, which leaves the stream unread. */
+async function unreadBody(node: IncomingMessage): Promise<unknown> {
+  const isChange = !['GET', 'HEAD'].includes(node.method ?? '');
+  if (!isChange || node.readableDidRead || node.readableEnded) return undefined;
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of node as AsyncIterable<Buffer>) {
+    size += chunk.length;
+    if (size > MAX_BODY) throw new ConsoleError('invalid_option', 'The body is too large.');
+    chunks.push(chunk);
+  }
+  if (size === 0) return undefined;
+  try {
+    return JSON.parse(Buffer.concat(chunks).toString()) as unknown;
+  } catch {
+    throw new ConsoleError('invalid_option', 'The body is not JSON.');
+  }
+}
+
+function decoded(segment: string): string {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    throw new ConsoleError('invalid_option', 'The path is not percent-encoded correctly.');
+  }
+}
+
+function json(answer: unknown, status = 200): Reply {
+  if (answer === undefined) return { status: 204, headers: COMMON_HEADERS };
+  const headers = { ...COMMON_HEADERS, 'Content-Type': 'application/json; charset=utf-8' };
+  return { status, headers, body: JSON.stringify(answer) };
+}
+
+function accessOfGrant({
+  tenant,
+  capabilities,
+  expiresAt,
+}: NonNullable<ReturnType<WebhookPortal['session']>>): ConsoleAccess {
+  return { kind: 'portal', capabilities, tenant, actor: `portal:${tenant}`, expiresAt };
+}
+
+function cookieOf(header: string | undefined, name: string): string | undefined {
+  const found = header?.split(/;\s*/).find((one) => one.startsWith(`${name}=`));
+  return found?.slice(name.length + 1);
+}

@@ -1,0 +1,125 @@
+import { Inject, Injectable } from '@nestjs/common';
+import { type WebhookInboxFilter, WebhookInbox } from '../receiver/inbox/webhook.inbox.js';
+import type {
+  ConsolePayload,
+  DeadLetterList,
+  InboxDetails,
+  InboxList,
+  RetryAnswer,
+  RetryRequest,
+} from './console-api.js';
+import { bodyRules, invalid, readBody, readPage, readQuery, readTimes } from './console-input.js';
+import { CONSOLE_OPTIONS, type ResolvedConsole } from './console-options.js';
+import { ConsoleError } from './console-problem.js';
+import {
+  act,
+  type ConsoleCall,
+  type ConsoleRoute,
+  ownOnly,
+  PAGE_QUERY,
+  read,
+} from './console-route.js';
+import { inboxDetails, inboxRow, shownPayload } from './console-views.js';
+
+const INBOX_QUERY = ['outcome', 'kind', 'receiver', 'code', 'event', 'eventId', 'issuer'] as const;
+
+/** The calls about received requests and queued events, which belong to no tenant. */
+@Injectable()
+export class ConsoleInbox {
+  readonly routes: readonly ConsoleRoute[] = [
+    ownOnly(read('inbox', (call) => this.inboxList(call))),
+    ownOnly(read('inbox/:id', async ({ id }) => this.inboxEntry(id))),
+    ownOnly({
+      ...read('inbox/:id/payload', async ({ id }) => this.inboxPayload(id)),
+      needs: ['view', 'view-payload'],
+      action: ({ id }) => ({ action: 'payload.view', target: id }),
+    }),
+    ownOnly({
+      ...act('POST', 'inbox/:id/retry', ['redeliver'], async ({ id }) => this.retryEntry(id)),
+      action: ({ id }) => ({ action: 'inbox.retry', target: id }),
+    }),
+    ownOnly(read('dead-letters', (call) => this.deadLetters(call))),
+    ownOnly({
+      ...act('POST', 'dead-letters/retry', ['redeliver'], (call) => this.retryDeadLetters(call)),
+      action: (_call, answer) => ({
+        action: 'inbox.retry',
+        count: (answer as RetryAnswer | undefined)?.retried.length ?? 0,
+      }),
+    }),
+  ];
+
+  constructor(
+    @Inject(CONSOLE_OPTIONS) private readonly options: ResolvedConsole,
+    private readonly inbox: WebhookInbox,
+  ) {}
+
+  private async inboxList({ query }: ConsoleCall): Promise<InboxList> {
+    const { after, limit, since, until, ...filter } = readQuery(query, [
+      ...INBOX_QUERY,
+      'since',
+      'until',
+      ...PAGE_QUERY,
+    ]);
+    const { entries, next } = await this.inbox.list(
+      { ...(filter as WebhookInboxFilter), ...readTimes({ since, until }) },
+      readPage({ ...(after && { after }), ...(limit && { limit }) }),
+    );
+    return { items: entries.map(inboxRow), ...(next !== undefined && { next }) };
+  }
+
+  private async inboxEntry(id: string): Promise<InboxDetails> {
+    const entry = await this.inbox.get(id);
+    if (entry === undefined) throw unknownEntry();
+    return inboxDetails(entry);
+  }
+
+  private async inboxPayload(id: string): Promise<ConsolePayload> {
+    const entry = await this.inbox.get(id);
+    if (entry?.payload === undefined) throw unknownEntry();
+    const facts = { event: entry.event ?? '', source: 'inbox' as const };
+    return shownPayload({ ...entry.payload, ...facts }, this.options.redact);
+  }
+
+  private async retryEntry(id: string): Promise<InboxDetails> {
+    if ((await this.inbox.get(id)) === undefined) throw unknownEntry();
+    const retried = await this.inbox.retry(id);
+    if (retried.length === 0) {
+      throw new ConsoleError('not_retryable', 'The event is already handled, running or due.');
+    }
+    return this.inboxEntry(id);
+  }
+
+  private async deadLetters({ query }: ConsoleCall): Promise<DeadLetterList> {
+    const { receiver, after, limit } = readQuery(query, ['receiver', ...PAGE_QUERY]);
+    const page = readPage({ ...(after && { after }), ...(limit && { limit }) });
+    const all = (await this.inbox.deadLetters()).filter(
+      ({ delivery }) => receiver === undefined || delivery.received.receiver === receiver,
+    );
+    // The id of the last one; if it was retried since, the list starts again.
+    const start = 1 + all.findIndex(({ delivery }) => delivery.id === page.after);
+    const shown = all.slice(start, start + page.limit);
+    return {
+      items: shown.map(({ delivery, attempts, reason, diedAt }) => ({
+        id: delivery.id,
+        receiver: delivery.received.receiver,
+        event: delivery.event,
+        eventId: delivery.eventId,
+        runs: attempts,
+        failureReason: reason,
+        receivedAt: new Date(delivery.createdAt).toISOString(),
+        diedAt: new Date(diedAt).toISOString(),
+      })),
+      ...(start + page.limit < all.length && { next: shown.at(-1)!.delivery.id }),
+    };
+  }
+
+  private async retryDeadLetters({ body }: ConsoleCall): Promise<RetryAnswer> {
+    const { ids } = readBody<RetryRequest>(body, { ids: bodyRules.ids });
+    if (ids === undefined) throw invalid('ids', 'is required');
+    return { retried: await this.inbox.retry(ids) };
+  }
+}
+
+function unknownEntry(): ConsoleError {
+  return new ConsoleError('unknown_entry', 'The entry does not exist, or is no longer kept.');
+}

@@ -1,0 +1,240 @@
+import { Inject, Injectable } from '@nestjs/common';
+import { WebhookClock } from '../clock/webhook-clock.js';
+import { isWebhookError } from '../errors/webhook.error.js';
+import { WebhookDeliveries } from '../deliveries/webhook.deliveries.js';
+import { WebhookEndpoints } from '../endpoints/webhook.endpoints.js';
+import { WebhookInbox } from '../receiver/inbox/webhook.inbox.js';
+import type {
+  ChangesAnswer,
+  ConsoleOverview,
+  ConsolePayload,
+  ConsoleSession,
+  DeliveryDetails,
+  DeliveryList,
+  DeliveryQuery,
+  RedeliverAnswer,
+  RedeliverRequest,
+} from './console-api.js';
+import { ConsoleActivity } from './console-activity.js';
+import {
+  bodyRules,
+  invalid,
+  readBody,
+  readDeliveryFilter,
+  readPage,
+  readQuery,
+  readTenant,
+} from './console-input.js';
+import { CONSOLE_OPTIONS, type ResolvedConsole } from './console-options.js';
+import { ConsoleError } from './console-problem.js';
+import {
+  act,
+  type ConsoleCall,
+  type ConsoleRoute,
+  isMissingPart,
+  optional,
+  ownOnly,
+  PAGE_QUERY,
+  read,
+} from './console-route.js';
+import type { ActionFacts, ConsoleAccess } from './console-session.js';
+import { countsOf, deliveryRow, shownPayload, timeToDelivery } from './console-views.js';
+import { ConsoleEndpoints } from './console.endpoints.js';
+import { ConsoleInbox } from './console.inbox.js';
+
+const DELIVERY_QUERY = [
+  'status',
+  'endpoint',
+  'event',
+  'eventId',
+  'tenant',
+  'since',
+  'until',
+] as const;
+
+/** All calls of the API. Each passes the tenant of its session to the library, which hides everything of others. */
+@Injectable()
+export class ConsoleService {
+  readonly routes: readonly ConsoleRoute[];
+
+  constructor(
+    @Inject(CONSOLE_OPTIONS) private readonly options: ResolvedConsole,
+    private readonly deliveries: WebhookDeliveries,
+    private readonly endpoints: WebhookEndpoints,
+    private readonly inbox: WebhookInbox,
+    private readonly activity: ConsoleActivity,
+    private readonly clock: WebhookClock,
+    endpointCalls: ConsoleEndpoints,
+    inboxCalls: ConsoleInbox,
+  ) {
+    this.routes = [
+      read('overview', (call) => this.overview(call)),
+      read('deliveries', (call) => this.deliveryList(call)),
+      read('deliveries/:id', (call) => this.delivery(call)),
+      {
+        ...read('deliveries/:id/payload', (call) => this.deliveryPayload(call)),
+        needs: ['view', 'view-payload'],
+        action: ({ id }) => ({ action: 'payload.view', target: id }),
+      },
+      {
+        ...act('POST', 'deliveries/redeliver', ['redeliver'], (call) => this.redeliver(call)),
+        action: ({ body }, answer) => redeliverFacts(body as RedeliverRequest, answer),
+      },
+      ownOnly(read('audit', () => ({ items: this.activity.entries }))),
+      read('changes', (call) => this.changes(call)),
+      ...endpointCalls.routes,
+      ...inboxCalls.routes,
+    ];
+  }
+
+  /** What the page may do, and which parts exist. */
+  async session(access: ConsoleAccess): Promise<ConsoleSession> {
+    const { kind, capabilities, tenant, actor, expiresAt } = access;
+    const isConsole = kind === 'console';
+    return {
+      kind,
+      capabilities,
+      ...(tenant !== undefined && { tenant }),
+      ...(actor !== undefined && { actor }),
+      ...(expiresAt !== undefined && { expiresAt: expiresAt.toISOString() }),
+      brand: this.options.brand,
+      features: {
+        endpoints: await exists(() => this.endpoints.list({ limit: 1 })),
+        deliveries: await exists(() => this.deliveries.list({}, { limit: 1 })),
+        inbox: isConsole && this.inbox.features.inbox,
+        deadLetters: isConsole && this.inbox.features.deadLetters,
+        audit: isConsole,
+      },
+      now: new Date(this.clock.now()).toISOString(),
+    };
+  }
+
+  private async overview({ query, access }: ConsoleCall): Promise<ConsoleOverview> {
+    const scope = readTenant(access, readQuery(query, ['tenant']).tenant);
+    const stats = await optional(() => this.deliveries.stats({}, scope));
+    const { inbox, deadLetters } = this.inbox.features;
+    const isConsole = access.kind === 'console';
+    return {
+      ...(stats !== undefined && { deliveries: countsOf(stats) }),
+      ...(isConsole && inbox && { inbox: await this.inbox.counts() }),
+      ...(isConsole && deadLetters && { deadLetters: await this.inbox.deadLetterCount() }),
+    };
+  }
+
+  private async deliveryList({ query, access }: ConsoleCall): Promise<DeliveryList> {
+    const { after, limit, tenant, ...filter } = readQuery(query, [
+      ...DELIVERY_QUERY,
+      ...PAGE_QUERY,
+    ]);
+    const { deliveries, next } = await this.deliveries.list(
+      readDeliveryFilter(filter as DeliveryQuery),
+      {
+        ...readPage({ ...(after && { after }), ...(limit && { limit }) }),
+        ...readTenant(access, tenant),
+      },
+    );
+    return {
+      items: deliveries.map(deliveryRow),
+      ...(next !== undefined && { next }),
+      ...timeToDelivery(deliveries),
+    };
+  }
+
+  private async delivery({ id, access }: ConsoleCall): Promise<DeliveryDetails> {
+    const found = await this.deliveries.get(id, readTenant(access, undefined));
+    if (found === undefined) throw unknownDelivery();
+    const attempts = found.attempts.map(({ at, ...attempt }) => ({
+      ...attempt,
+      at: at.toISOString(),
+    }));
+    const { traceId } = found;
+    return { ...deliveryRow(found), attempts, ...(traceId !== undefined && { traceId }) };
+  }
+
+  private async deliveryPayload({ id, access }: ConsoleCall): Promise<ConsolePayload> {
+    const scope = readTenant(access, undefined);
+    const [delivery, payload] = await Promise.all([
+      this.deliveries.get(id, scope),
+      this.deliveries.payload(id, scope),
+    ]);
+    if (delivery === undefined || payload === undefined) throw unknownDelivery();
+    const { event, tenant } = delivery;
+    const facts = { event, source: 'delivery' as const, ...(tenant !== undefined && { tenant }) };
+    return shownPayload({ ...payload, ...facts }, this.options.redact);
+  }
+
+  private async redeliver({ body, access }: ConsoleCall): Promise<RedeliverAnswer> {
+    const { ids, filter, dryRun, limit } = readBody<RedeliverRequest>(body, {
+      ids: bodyRules.ids,
+      filter: bodyRules.filter,
+      dryRun: bodyRules.boolean,
+      limit: bodyRules.limit,
+    });
+    if (dryRun === undefined) throw invalid('dryRun', 'is required');
+    if ((ids === undefined) === (filter === undefined))
+      throw invalid('ids', 'pass ids or a filter');
+    if (ids !== undefined) {
+      const scope = { ...readTenant(access, undefined), dryRun };
+      const items: RedeliverAnswer['items'][number][] = [];
+      for (const id of new Set(ids)) items.push(await this.redeliverOne(id, scope));
+      return { dryRun, items, more: false };
+    }
+    const { tenant, ...wanted } = filter!;
+    const scope = readTenant(access, tenant);
+    const chosen = { ...readDeliveryFilter(wanted), ...scope };
+    // The session's own tenant alone would select everything.
+    if (Object.keys(filter!).length === 0) throw invalid('filter', 'must have a member');
+    const found = await this.deliveries.redeliver(chosen, {
+      ...scope,
+      dryRun,
+      limit: limit ?? 1_000,
+    });
+    return { dryRun, items: found.deliveries, more: found.more };
+  }
+
+  private async redeliverOne(
+    id: string,
+    options: { readonly tenant?: string; readonly dryRun: boolean },
+  ): Promise<RedeliverAnswer['items'][number]> {
+    try {
+      const { deliveries } = await this.deliveries.redeliver(id, options);
+      return deliveries[0]!;
+    } catch (error) {
+      if (!isWebhookError(error, 'unknown_delivery')) throw error;
+      return { id, redelivered: false, reason: 'unknown_delivery' };
+    }
+  }
+
+  private changes({ query, access }: ConsoleCall): ChangesAnswer {
+    const { after } = readQuery(query, ['after']);
+    const sequence = after === undefined ? undefined : Number(after);
+    if (sequence !== undefined && !Number.isSafeInteger(sequence)) {
+      throw invalid('after', 'must be a sequence');
+    }
+    return this.activity.since(sequence, access.tenant);
+  }
+}
+
+/** Whether a part exists; one whose store is away does. */
+async function exists(read: () => Promise<unknown>): Promise<boolean> {
+  try {
+    await read();
+    return true;
+  } catch (error) {
+    return !isMissingPart(error);
+  }
+}
+
+function redeliverFacts(body: RedeliverRequest, answer: unknown): ActionFacts | undefined {
+  if (body?.dryRun) return undefined;
+  const done = (answer as RedeliverAnswer | undefined)?.items.filter((one) => one.redelivered);
+  const target = body?.ids?.length === 1 ? body.ids[0] : undefined;
+  return { action: 'delivery.redeliver', target, count: done?.length ?? 0 };
+}
+
+function unknownDelivery(): ConsoleError {
+  return new ConsoleError(
+    'unknown_delivery',
+    'There is no delivery with this id, or it was pruned.',
+  );
+}

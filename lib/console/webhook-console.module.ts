@@ -1,0 +1,119 @@
+import {
+  Inject,
+  type DynamicModule,
+  type FactoryProvider,
+  Module,
+  type ModuleMetadata,
+  type NestModule,
+  type Provider,
+} from '@nestjs/common';
+import { HttpAdapterHost } from '@nestjs/core';
+import { ConsoleActivity } from './console-activity.js';
+import { ConsoleGuardCheck } from './console-guard.check.js';
+import {
+  CONSOLE_OPTIONS,
+  type ResolvedConsole,
+  resolveConsole,
+  type WebhookConsoleExtras,
+  type WebhookConsoleOptions,
+} from './console-options.js';
+import { ConsoleControllers } from './console.controllers.js';
+import { ConsoleHandler } from './console.handler.js';
+import { ConsoleEndpoints } from './console.endpoints.js';
+import { ConsoleInbox } from './console.inbox.js';
+import { ConsoleService } from './console.service.js';
+import { ConsoleStreams } from './console.streams.js';
+import { WebhookPortal } from './webhook.portal.js';
+
+const OPTIONS = Symbol('WebhookConsoleModule options');
+
+/** Options of `forRootAsync`; what the factory returns wins over options beside it. */
+export type WebhookConsoleAsyncOptions = WebhookConsoleExtras &
+  Pick<WebhookConsoleOptions, 'path'> & {
+    /** Creates the options at start-up. */
+    readonly useFactory: (
+      ...dependencies: never[]
+    ) => WebhookConsoleOptions | Promise<WebhookConsoleOptions>;
+    /** What the factory is called with. */
+    readonly inject?: FactoryProvider['inject'];
+  };
+
+/**
+ * A page and a JSON API to see deliveries, endpoints and received requests, and to act on them. Import it beside `WebhookModule`.
+ *
+ * ```ts
+ * WebhookConsoleModule.forRoot({ guards: [AdminGuard], capabilities: ['view', 'redeliver'] })
+ * ```
+ *
+ * Its controllers are ordinary ones: global guards, the global prefix and versions apply. In production it does not start without
+ * a guard.
+ */
+@Module({})
+export class WebhookConsoleModule implements NestModule {
+  /** @internal */
+  constructor(
+    @Inject(CONSOLE_OPTIONS) private readonly options: ResolvedConsole,
+    private readonly controllers: ConsoleControllers,
+    private readonly adapterHost: HttpAdapterHost,
+  ) {}
+
+  /**
+   * Called by Nest before it registers routes.
+   *
+   * @hidden
+   */
+  configure(): void {
+    this.controllers.mount(this.options, this.adapterHost.httpAdapter.getType());
+  }
+
+  /**
+   * Registers the console.
+   *
+   * @throws WebhookConfigurationError at start-up, with every fault; also in production if no guard protects it
+   */
+  static forRoot(options: WebhookConsoleOptions & WebhookConsoleExtras = {}): DynamicModule {
+    const { imports, guards, decorators, portalDecorators, ...others } = options;
+    const extras = { imports, guards, decorators, portalDecorators };
+    return register(extras, { provide: OPTIONS, useValue: others });
+  }
+
+  /** Registers the console with options that are created at start-up. */
+  static forRootAsync(options: WebhookConsoleAsyncOptions): DynamicModule {
+    const { useFactory, inject = [], path, ...extras } = options;
+    return register(extras, {
+      provide: OPTIONS,
+      useFactory: async (...dependencies: never[]) => ({
+        ...(path !== undefined && { path }),
+        ...(await useFactory(...dependencies)),
+      }),
+      inject,
+    });
+  }
+}
+
+function register(extras: WebhookConsoleExtras, options: Provider): DynamicModule {
+  const controllers = new ConsoleControllers(extras);
+  return {
+    module: WebhookConsoleModule,
+    imports: [...(extras.imports ?? [])] as NonNullable<ModuleMetadata['imports']>,
+    controllers: [controllers.console, controllers.portal],
+    providers: [
+      options,
+      { provide: ConsoleControllers, useValue: controllers },
+      {
+        provide: CONSOLE_OPTIONS,
+        useFactory: (given: WebhookConsoleOptions) => resolveConsole(given),
+        inject: [OPTIONS],
+      },
+      ConsoleActivity,
+      ConsoleEndpoints,
+      ConsoleInbox,
+      ConsoleService,
+      ConsoleStreams,
+      ConsoleHandler,
+      ConsoleGuardCheck,
+      WebhookPortal,
+    ],
+    exports: [WebhookPortal],
+  };
+}

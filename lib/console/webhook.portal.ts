@@ -1,0 +1,170 @@
+import { Inject, Injectable } from '@nestjs/common';
+import { type Duration, parseDuration } from '../clock/duration.js';
+import { WebhookClock } from '../clock/webhook-clock.js';
+import { WebhookConfigurationError } from '../errors/webhook.error.js';
+import { invalidOption, readStrictly } from '../options/strict-options.js';
+import { identifierRule, isIdentifier } from '../token/identifier.js';
+import { createTokenSigner } from '../token/token-signer.js';
+import { createTokenVerifier, type TokenVerifier } from '../token/token-verifier.js';
+import type { ConsoleCapability } from './console-api.js';
+import {
+  CAPABILITIES,
+  CONSOLE_OPTIONS,
+  isCapabilities,
+  type ResolvedConsole,
+  type ResolvedPortal,
+} from './console-options.js';
+
+/** A link for a partner. */
+export interface PortalLink {
+  /** The only tenant that the partner sees. */
+  readonly tenant: string;
+  /** What the partner may do; default `['view']`. */
+  readonly capabilities?: readonly ConsoleCapability[] | undefined;
+  /** How long the link can be opened; default `'15m'`, at most `'24h'`. */
+  readonly expiresIn?: Duration | undefined;
+}
+
+/** Who a portal session belongs to. */
+export interface PortalGrant {
+  readonly tenant: string;
+  readonly capabilities: readonly ConsoleCapability[];
+  readonly expiresAt: Date;
+}
+
+const DEFAULT_EXPIRY = '15m';
+const MAX_EXPIRY = 86_400_000;
+const ISSUER = 'urn:nestjs-webhook-token:portal';
+const EVENT = 'portal.session';
+
+/** Makes links to the partner portal, with which a partner sees one tenant's deliveries and endpoints. */
+@Injectable()
+export class WebhookPortal {
+  private readonly links: PortalTokens | undefined;
+  private readonly sessions: PortalTokens | undefined;
+
+  /** @internal */
+  constructor(
+    @Inject(CONSOLE_OPTIONS) private readonly options: ResolvedConsole,
+    clock: WebhookClock,
+  ) {
+    const { portal } = options;
+    if (portal === undefined) return;
+    this.links = new PortalTokens(portal.linkKey, clock);
+    this.sessions = new PortalTokens(portal.sessionKey, clock);
+  }
+
+  /**
+   * Makes a link. It is a credential, and can be opened any number of times until it expires: send it to the partner only, and
+   * keep `expiresIn` short.
+   *
+   * @returns the URL, with a token in its fragment, which browsers do not send to a server
+   * @throws {@link WebhookDeliveryError} `invalid_option`
+   * @throws {@link WebhookConfigurationError} without the option `portal`
+   *
+   * @example
+   * ```ts
+   * const url = portal.link({ tenant: 'acme', capabilities: ['view', 'redeliver'], expiresIn: '10m' });
+   * ```
+   */
+  link(link: PortalLink): URL {
+    readStrictly(link, 'link', {
+      tenant: tenantFault,
+      capabilities: 'optional',
+      expiresIn: 'optional',
+    });
+    const { tenant, capabilities = ['view'], expiresIn = DEFAULT_EXPIRY } = link;
+    if (tenant === undefined) throw invalidOption('link.tenant: is required');
+    if (!isCapabilities(capabilities)) {
+      throw invalidOption(`link.capabilities: must be a list of ${CAPABILITIES.join(', ')}`);
+    }
+    const lifetime = parseDuration(expiresIn) ?? 0;
+    if (lifetime < 1_000 || lifetime > MAX_EXPIRY) {
+      throw invalidOption("link.expiresIn: must be a duration from '1s' to '24h'");
+    }
+    const url = new URL(this.portal.url);
+    url.hash = `token=${this.links!.sign({ tenant, capabilities }, lifetime)}`;
+    return url;
+  }
+
+  /**
+   * Exchanges the token of a link for that of a session.
+   *
+   * @hidden
+   */
+  open(linkToken: string): { readonly token: string; readonly grant: PortalGrant } | undefined {
+    const grant = this.links?.verify(linkToken);
+    if (grant === undefined) return undefined;
+    const token = this.sessions!.sign(grant, this.portal.sessionLifetime);
+    const session = this.sessions!.verify(token);
+    return session && { token, grant: session };
+  }
+
+  /**
+   * Reads the token of a session.
+   *
+   * @hidden
+   */
+  session(token: string): PortalGrant | undefined {
+    return this.sessions?.verify(token);
+  }
+
+  private get portal(): ResolvedPortal {
+    const { portal } = this.options;
+    if (portal !== undefined) return portal;
+    throw new WebhookConfigurationError([
+      {
+        path: 'WebhookConsoleModule.portal',
+        message: 'is not set, so there is no portal to link to; set { url, secret }',
+      },
+    ]);
+  }
+}
+
+/** Tokens for one purpose, under a key of their own. */
+class PortalTokens {
+  private readonly verifier: TokenVerifier;
+
+  constructor(
+    private readonly key: string,
+    private readonly clock: WebhookClock,
+  ) {
+    this.verifier = createTokenVerifier({
+      issuers: [{ issuer: ISSUER, secret: key }],
+      now: () => clock.now(),
+      clockTolerance: 0,
+      maxTokenLifetime: MAX_EXPIRY / 1_000,
+    });
+  }
+
+  sign(
+    { tenant, capabilities }: Pick<PortalGrant, 'tenant' | 'capabilities'>,
+    lifetimeMs: number,
+  ): string {
+    const lifetime = Math.ceil(lifetimeMs / 1_000);
+    const now = (): number => this.clock.now();
+    const signer = createTokenSigner({ issuer: ISSUER, key: this.key, lifetime, now });
+    // HMAC is synchronous.
+    return signer.sign({ event: EVENT, data: { tenant, capabilities } }) as string;
+  }
+
+  verify(token: string): PortalGrant | undefined {
+    try {
+      const verified = this.verifier.verify(token);
+      // A key pair would be asynchronous; the keys of the portal are secrets.
+      if (verified instanceof Promise) return undefined;
+      const { webhook, exp } = verified.claims;
+      const { tenant, capabilities } = webhook.data as Partial<PortalGrant>;
+      if (webhook.event !== EVENT || !isIdentifier(tenant) || !isCapabilities(capabilities)) {
+        return undefined;
+      }
+      return { tenant, capabilities, expiresAt: new Date(exp * 1_000) };
+    } catch {
+      return undefined;
+    }
+  }
+}
+
+function tenantFault(value: unknown): string | undefined {
+  return isIdentifier(value) ? undefined : identifierRule('it');
+}
