@@ -1,0 +1,429 @@
+import { existsSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { readFile } from 'node:fs/promises';
+import { createServer, request, type Server } from 'node:http';
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+import type { INestApplication } from '@nestjs/common';
+import { chromium, type Browser, type BrowserContext, type Page } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
+import { WebhookConsoleModule, WebhookPortal } from '../../lib/console/index.js';
+import { WebhookEndpoints, WebhookPublisher } from '../../lib/index.js';
+import { signWebhook } from '../../lib/testing/index.js';
+import { adapters } from '../fixtures/adapters.js';
+import { send } from '../fixtures/http-client.js';
+import { ISSUER, SECRET, startApp } from '../fixtures/receiver-app.js';
+
+const CHROMIUM = ['/usr/bin/chromium', '/usr/bin/chromium-browser', process.env['CHROMIUM']].find(
+  (path) => path !== undefined && existsSync(path),
+);
+/** As root, and without the network that it looks for. */
+const FLAGS = [
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-background-networking',
+  '--disable-sync',
+];
+/** What helmet() sends by default. */
+const HELMET =
+  "default-src 'self';base-uri 'self';font-src 'self' https: data:;form-action 'self';frame-ancestors 'self';img-src 'self' data:;object-src 'none';script-src 'self';script-src-attr 'none';style-src 'self' https: 'unsafe-inline'";
+const HOSTILE =
+  '<img src=x onerror="document.title=\'hacked\'"><script>document.title="hacked"</script>';
+const LIMIT = 60_000;
+
+if (CHROMIUM === undefined) {
+  if (process.env['REQUIRE_SERVICES'] !== undefined) throw new Error('Chromium is not installed');
+  process.stderr.write(
+    'Skipped the tests of the console in a browser: Chromium is not installed.\n',
+  );
+}
+const describeInBrowser = CHROMIUM === undefined ? describe.skip : describe;
+
+/** A partner's receiver, whose answer a test chooses. */
+class Partner {
+  status = 204;
+  answer = '';
+  private readonly server: Server = createServer((request, response) => {
+    request.resume();
+    response.writeHead(this.status, { 'Content-Type': 'text/html' }).end(this.answer);
+  });
+
+  async start(): Promise<string> {
+    await once(this.server.listen(0, '127.0.0.1'), 'listening');
+    return `http://127.0.0.1:${(this.server.address() as AddressInfo).port}/webhooks`;
+  }
+
+  stop(): void {
+    this.server.close().closeAllConnections();
+  }
+}
+
+/** A reverse proxy that serves an application below a path of its own, which it strips. */
+async function startProxy(origin: string, path: string): Promise<Server> {
+  const proxy = createServer((incoming, outgoing) => {
+    const { method, url = '', headers } = incoming;
+    if (!url.startsWith(`${path}/`)) return void outgoing.writeHead(404).end();
+    // As nginx does, unless it is configured otherwise.
+    const { host: _host, ...passedOn } = headers;
+    const options = { method: method!, headers: passedOn, agent: false } as const;
+    const forwarded = request(`${origin}${url.slice(path.length)}`, options, (answer) => {
+      outgoing.writeHead(answer.statusCode!, answer.headers).flushHeaders();
+      answer.pipe(outgoing);
+    });
+    outgoing.on('close', () => forwarded.destroy());
+    forwarded.on('error', () => outgoing.destroy());
+    incoming.pipe(forwarded);
+  });
+  await once(proxy.listen(0, '127.0.0.1'), 'listening');
+  return proxy;
+}
+
+describeInBrowser.each(adapters)('the console in a browser, on %s', (adapter, createAdapter) => {
+  const partner = new Partner();
+  const errors: string[] = [];
+  // One adapter below a prefix, the other behind helmet.
+  const prefix = adapter === 'Fastify' ? '/api' : '';
+  let browser: Browser;
+  let context: BrowserContext;
+  let page: Page;
+  let app: INestApplication;
+  let origin: string;
+  let publisher: WebhookPublisher;
+  let partnerUrl: string;
+
+  beforeAll(async () => {
+    browser = await chromium.launch({ executablePath: CHROMIUM!, args: FLAGS });
+    ({ app, origin } = await startApp(createAdapter(), {
+      options: {
+        receiver: { path: 'webhooks', issuers: [{ issuer: ISSUER, secret: SECRET }] },
+        publisher: {
+          issuer: ISSUER,
+          secret: SECRET,
+          allowHttp: true,
+          allowedAddresses: ['127.0.0.1'],
+          retry: { attempts: 3, schedule: ['0s', '1h'], jitter: 0 },
+        },
+        inbox: { headers: true, payload: true },
+      },
+      imports: [
+        WebhookConsoleModule.forRoot({
+          capabilities: ['view', 'view-payload', 'redeliver', 'manage-endpoints', 'manage-secrets'],
+          brand: { name: 'Shop webhooks', color: '#0a66c2' },
+          portal: {
+            url: `http://localhost${prefix}/webhooks/portal`,
+            secret: 'a-portal-secret-of-32-bytes-or-more',
+          },
+        }),
+      ],
+      configure: (created) => {
+        if (prefix !== '') return void created.setGlobalPrefix(prefix.slice(1));
+        created.use(
+          (_: unknown, response: { setHeader(n: string, v: string): void }, next: () => void) => {
+            response.setHeader('Content-Security-Policy', HELMET);
+            next();
+          },
+        );
+      },
+    }));
+    publisher = app.get(WebhookPublisher);
+    partnerUrl = await partner.start();
+    for (const [id, tenant] of [
+      ['crm', 'acme'],
+      ['erp', 'globex'],
+    ] as const) {
+      await app.get(WebhookEndpoints).create({ id, tenant, url: partnerUrl });
+    }
+  });
+  beforeEach(async () => {
+    context = await browser.newContext();
+    context.setDefaultTimeout(LIMIT);
+    page = await context.newPage();
+    page.on('pageerror', ({ message }) => errors.push(message));
+    page.on('console', (message) => message.type() === 'error' && errors.push(message.text()));
+    partner.status = 204;
+    partner.answer = '';
+  });
+  afterEach(async () => {
+    await context.close();
+    expect(errors.splice(0)).toEqual([]);
+  });
+  afterAll(async () => {
+    await browser.close();
+    await app.close();
+    partner.stop();
+  });
+
+  const open = async (hash = ''): Promise<void> => {
+    await page.goto(`${origin}${prefix}/webhooks/console/${hash}`);
+    await page.getByRole('heading', { level: 1 }).waitFor();
+  };
+
+  it('shows why a request was refused', async () => {
+    const { headers, ...request } = await signWebhook(
+      'order.created',
+      { id: 'o1' },
+      { issuer: ISSUER, secret: 'another-secret-of-32-bytes-or-more' },
+    );
+    await send(origin, { ...request, path: `${prefix}/webhooks`, headers } as never);
+
+    await open('#/inbox?kind=refused');
+    await page
+      .getByRole('row')
+      .filter({ hasText: 'bad_signature' })
+      .getByRole('link')
+      .first()
+      .click();
+
+    const failed = page.getByRole('row').filter({ hasText: 'failed' });
+    expect(await failed.first().textContent()).toMatch(/signature/);
+    expect(await page.getByText('(claimed, not verified)').count()).toBeGreaterThan(0);
+  });
+
+  it('retries a pending delivery, and shows its success without a reload', async () => {
+    partner.status = 503;
+    const { deliveries } = await publisher.publish('order.paid', { id: 'o2' }, { tenant: 'acme' });
+    await open(`#/deliveries/${encodeURIComponent(deliveries[0]!.id)}`);
+    await page.getByRole('row').filter({ hasText: '503' }).waitFor();
+
+    partner.status = 204;
+    await page.getByRole('button', { name: 'Retry now' }).click();
+
+    await page.getByRole('row').filter({ hasText: '204' }).waitFor();
+    await page.getByRole('definition').filter({ hasText: 'delivered' }).waitFor();
+  });
+
+  it('asks before it sends every matching delivery again', async () => {
+    await publisher.publish('order.sent', { id: 'o3' }, { tenant: 'acme' });
+    await open('#/deliveries?event=order.sent&status=delivered');
+    await page.getByRole('row').filter({ hasText: 'order.sent' }).waitFor();
+    await page.getByRole('button', { name: 'Send all matching again' }).click();
+
+    await page.getByRole('dialog').getByText('1 delivery is sent again now.').waitFor();
+    await page.getByRole('button', { name: 'Confirm' }).click();
+
+    await page.getByRole('status').getByText('1 delivery sent again.').waitFor();
+  });
+
+  it('shows hostile payloads and answers as text', async () => {
+    partner.status = 500;
+    partner.answer = HOSTILE;
+    const { deliveries } = await publisher.publish(
+      'note.added',
+      { note: HOSTILE },
+      { tenant: 'acme' },
+    );
+    await open(`#/deliveries/${encodeURIComponent(deliveries[0]!.id)}`);
+    await page.getByRole('button', { name: 'Show payload' }).click();
+
+    await page.getByText('onerror').first().waitFor();
+
+    expect(await page.title()).toBe('Shop webhooks');
+    expect(await page.locator('main img, main script').count()).toBe(0);
+  });
+
+  it('shows a secret once, after a key was rotated', async () => {
+    await open('#/endpoints/erp');
+    await page.getByRole('button', { name: 'Rotate key' }).click();
+    await page.getByRole('button', { name: 'Confirm' }).click();
+
+    const secret = await page.getByRole('dialog', { name: 'Secret' }).locator('pre').textContent();
+    await page.getByRole('button', { name: 'I have stored it' }).click();
+
+    expect(Buffer.from(secret!, 'base64').length).toBeGreaterThanOrEqual(32);
+    expect(await page.content()).not.toContain(secret);
+  });
+
+  it('asks before it pauses and resumes an endpoint, and shows its state', async () => {
+    await open('#/endpoints/erp');
+    const confirm = async (name: string): Promise<void> => {
+      await page.getByRole('button', { name, exact: true }).click();
+      await page.getByRole('dialog', { name }).getByRole('button', { name: 'Confirm' }).click();
+    };
+    await confirm('Pause');
+    await page.getByRole('definition').getByText('paused on request', { exact: true }).waitFor();
+    await confirm('Resume');
+    await page.getByRole('button', { name: 'Pause', exact: true }).waitFor();
+
+    expect(await page.getByText('paused on request').count()).toBe(0);
+  });
+
+  it('works below a path that a reverse proxy strips', async () => {
+    const { version } = JSON.parse(await readFile('package.json', 'utf8')) as { version: string };
+    const proxy = await startProxy(origin, '/ops');
+    const { port } = proxy.address() as AddressInfo;
+    try {
+      // Without the slash at its end, which a redirect adds.
+      await page.goto(`http://127.0.0.1:${port}/ops${prefix}/webhooks/console#/deliveries`);
+      await page.getByRole('heading', { name: 'Deliveries' }).waitFor();
+      await publisher.publish('order.proxied', { id: 'o6' }, { tenant: 'acme' });
+      const row = page.getByRole('row').filter({ hasText: 'order.proxied' });
+      await row.getByText('delivered').waitFor();
+      await row.getByRole('link').first().click();
+      await page.getByRole('button', { name: 'Show payload' }).click();
+      await page.getByText('o6').first().waitFor();
+
+      expect(new URL(page.url()).pathname).toBe(`/ops${prefix}/webhooks/console/`);
+      expect(await page.locator('footer').textContent()).toBe(`nestjs-webhook-token ${version}`);
+    } finally {
+      await page.goto('about:blank');
+      proxy.close().closeAllConnections();
+    }
+  });
+
+  it('can be used with the keyboard alone', async () => {
+    await open();
+    await page.keyboard.press('Tab');
+    expect(await page.evaluate('document.activeElement.textContent')).toBe('Skip to content');
+    await page.keyboard.press('Enter');
+    expect(await page.evaluate('document.activeElement.id')).toBe('content');
+
+    await page.getByRole('link', { name: 'Deliveries', exact: true }).focus();
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'Deliveries' }).waitFor();
+    await page.getByRole('checkbox').first().focus();
+    await page.keyboard.press('Space');
+
+    await page.getByText('1 selected').waitFor();
+  });
+
+  it.each(['light', 'dark'] as const)(
+    'has no accessibility findings in %s colours',
+    async (colorScheme) => {
+      await page.emulateMedia({ colorScheme });
+      const axe = await readFile(
+        createRequire(import.meta.url).resolve('axe-core/axe.min.js'),
+        'utf8',
+      );
+      const ids = await app.get(WebhookEndpoints).list({});
+      const found: unknown[] = [];
+      for (const hash of [
+        '',
+        '#/deliveries',
+        '#/endpoints',
+        `#/endpoints/${ids.endpoints[0]!.id}`,
+        '#/inbox',
+        '#/audit',
+      ]) {
+        await open(hash);
+        // Parts of a page load independently.
+        await page.getByText('Loading').first().waitFor({ state: 'detached' });
+        // Evaluated by the debugger, which no policy of the page applies to.
+        await page.evaluate(axe);
+        const findings = await page.evaluate(
+          `axe.run().then(({ violations }) => violations.map(({ id, nodes }) => [id, nodes[0].html]))`,
+        );
+        found.push(...(findings as unknown[]).map((finding) => [hash, finding]));
+      }
+
+      expect(found).toEqual([]);
+    },
+  );
+
+  it('shows a partner the deliveries of its tenant only', async () => {
+    await publisher.publish('order.secret', { id: 'o4' }, { tenant: 'globex' });
+    await publisher.publish('order.own', { id: 'o5' }, { tenant: 'acme' });
+    const { hash } = app.get(WebhookPortal).link({ tenant: 'acme' });
+
+    await page.goto(`${origin}${prefix}/webhooks/portal/${hash}`);
+    await page.getByText('Webhooks of acme').waitFor();
+    await page.getByRole('link', { name: 'Deliveries', exact: true }).click();
+    await page.getByText('order.own').first().waitFor();
+
+    expect(await page.getByText('order.secret').count()).toBe(0);
+    expect(page.url()).not.toContain('token');
+    expect(await page.getByRole('link', { name: 'Inbox' }).count()).toBe(0);
+  });
+
+  it('opens a new link in the tab of an old one', async () => {
+    const { hash } = app.get(WebhookPortal).link({ tenant: 'acme' });
+    await page.goto(`${origin}${prefix}/webhooks/portal/#token=expired`);
+    await page.getByRole('alert').waitFor();
+
+    await page.goto(`${origin}${prefix}/webhooks/portal/${hash}`);
+
+    await page.getByText('Webhooks of acme').waitFor();
+    expect(page.url()).not.toContain('token');
+    expect(errors.splice(0)).toEqual([expect.stringContaining('401')]);
+  });
+
+  it('shows nothing of a tenant whose link is opened in another tab', async () => {
+    await publisher.publish('order.theirs', { id: 'o7' }, { tenant: 'globex' });
+    const portal = (tenant: string, section = ''): string => {
+      const { hash } = app.get(WebhookPortal).link({ tenant });
+      return `${origin}${prefix}/webhooks/portal/${section === '' ? hash : section}`;
+    };
+    await page.goto(portal('acme'));
+    await page.getByText('Webhooks of acme').waitFor();
+    const other = await context.newPage();
+    await other.goto(portal('globex'));
+    await other.getByText('Webhooks of globex').waitFor();
+
+    for (const section of ['Deliveries', 'Endpoints', 'Overview']) {
+      await page.getByRole('link', { name: section, exact: true }).click();
+      await page.getByText('belongs to another tenant').waitFor();
+    }
+
+    expect(errors.splice(0)).toEqual(
+      expect.arrayContaining(Array(3).fill(expect.stringContaining('403'))),
+    );
+  });
+
+  it('lets a partner add an endpoint, whose id it cannot choose', async () => {
+    const { hash } = app.get(WebhookPortal).link({
+      tenant: 'acme',
+      capabilities: ['view', 'manage-endpoints', 'manage-secrets'],
+    });
+    await page.goto(`${origin}${prefix}/webhooks/portal/${hash}`);
+    await page.getByRole('link', { name: 'Endpoints', exact: true }).click();
+    await page.getByRole('button', { name: 'Add endpoint' }).click();
+    const form = page.getByRole('dialog', { name: 'Add endpoint' });
+    expect(await form.getByLabel('Id', { exact: true }).count()).toBe(0);
+    await form.getByLabel('URL').fill(partnerUrl);
+    await form.getByLabel('Events').fill('order.added');
+    await form.getByRole('button', { name: 'Save' }).click();
+
+    await page.getByRole('dialog', { name: 'Secret' }).waitFor();
+  });
+
+  it('shows no rows of another filter beside an error', async () => {
+    await publisher.publish('order.listed', { id: 'o8' }, { tenant: 'acme' });
+    await open('#/deliveries?event=order.listed');
+    await page.getByRole('row').filter({ hasText: 'order.listed' }).waitFor();
+
+    await open('#/deliveries?event=order.listed&status=lost');
+    await page.getByRole('alert').waitFor();
+
+    expect(await page.getByRole('row').filter({ hasText: 'order.listed' }).count()).toBe(0);
+    expect(errors.splice(0)).toEqual([expect.stringContaining('400')]);
+  });
+
+  it('acts only on rows that are shown', async () => {
+    await publisher.publish('order.chosen', { id: 'o9' }, { tenant: 'acme' });
+    await open('#/deliveries?event=order.chosen');
+    await page.getByRole('checkbox').first().check();
+    await page.getByText('1 selected').waitFor();
+
+    await open('#/deliveries?event=order.missing');
+    await page.getByText('Nothing matches.').waitFor();
+
+    expect(await page.getByText('1 selected').count()).toBe(0);
+    expect(await page.getByRole('button', { name: 'Send selected again' }).isDisabled()).toBe(true);
+  });
+
+  it('loads a list although it changes during each load', async () => {
+    await page.clock.install();
+    await page.route('**/api/deliveries?event=order.busy', async (route) => {
+      // Each change arrives, and its time to settle passes, before the answer.
+      for (let change = 1; change <= 3; change++) {
+        await publisher.publish('order.busy', { id: `o10-${change}` }, { tenant: 'acme' });
+        await page.evaluate(`fetch('./api/overview').then((answer) => answer.text())`);
+        await page.clock.runFor(1_000);
+      }
+      await route.continue().catch(() => undefined);
+    });
+    await open('#/deliveries?event=order.busy');
+
+    await page.getByRole('row').filter({ hasText: 'order.busy' }).first().waitFor();
+    await page.unrouteAll({ behavior: 'ignoreErrors' });
+  });
+});

@@ -1,0 +1,652 @@
+import { once } from 'node:events';
+import { get, type IncomingMessage } from 'node:http';
+import { afterEach, describe, expect, it } from '@jest/globals';
+import {
+  type CanActivate,
+  Controller,
+  type ExecutionContext,
+  Get,
+  type INestApplication,
+  Injectable,
+  type NestInterceptor,
+  UnauthorizedException,
+  VersioningType,
+} from '@nestjs/common';
+import { APP_GUARD, APP_INTERCEPTOR } from '@nestjs/core';
+import { DocumentBuilder, SwaggerModule } from '@nestjs/swagger';
+import { map } from 'rxjs';
+import { ConsoleActivity } from '../../lib/console/console-activity.js';
+import { WebhookConsoleModule, type ConsoleCapability } from '../../lib/console/index.js';
+import { WebhookEndpoints } from '../../lib/index.js';
+import { adapters } from '../fixtures/adapters.js';
+import { ALL_CAPABILITIES, call, type ConsoleApp, startConsole } from '../fixtures/console-app.js';
+import { forged } from '../fixtures/forged-token.js';
+import { head, send } from '../fixtures/http-client.js';
+import { startApp } from '../fixtures/receiver-app.js';
+
+const BASE = '/webhooks/console';
+const API = `${BASE}/api`;
+
+@Injectable()
+class Deny implements CanActivate {
+  canActivate(): boolean {
+    return false;
+  }
+}
+
+@Injectable()
+class RequireLogin implements CanActivate {
+  canActivate(): never {
+    throw new UnauthorizedException();
+  }
+}
+
+@Injectable()
+class Allow implements CanActivate {
+  canActivate(context: ExecutionContext): boolean {
+    const request = context.switchToHttp().getRequest<{ headers: Record<string, string> }>();
+    return request.headers['x-user'] !== undefined;
+  }
+}
+
+/** Named like the guard of @nestjs/throttler, which lets every caller through. */
+class ThrottlerGuard extends Allow {}
+class OwnThrottler extends ThrottlerGuard {}
+
+@Injectable()
+class Wrapping implements NestInterceptor {
+  intercept: NestInterceptor['intercept'] = (_context, next) =>
+    next.handle().pipe(map((data: unknown) => ({ wrapped: data })));
+}
+
+/** Every call that needs a capability. */
+const CALLS: readonly [method: string, path: string, needs: ConsoleCapability[]][] = [
+  ['GET', '/overview', ['view']],
+  ['GET', '/deliveries', ['view']],
+  ['GET', '/deliveries/x', ['view']],
+  ['GET', '/deliveries/x/payload', ['view', 'view-payload']],
+  ['POST', '/deliveries/redeliver', ['redeliver']],
+  ['GET', '/endpoints', ['view']],
+  ['GET', '/endpoints/crm', ['view']],
+  ['POST', '/endpoints', ['manage-endpoints', 'manage-secrets']],
+  ['PATCH', '/endpoints/crm', ['manage-endpoints']],
+  ['DELETE', '/endpoints/crm', ['manage-endpoints']],
+  ['POST', '/endpoints/crm/enable', ['manage-endpoints']],
+  ['POST', '/endpoints/crm/disable', ['manage-endpoints']],
+  ['POST', '/endpoints/crm/pause', ['manage-endpoints']],
+  ['POST', '/endpoints/crm/resume', ['manage-endpoints']],
+  ['POST', '/endpoints/crm/test', ['manage-endpoints']],
+  ['POST', '/endpoints/crm/rotate-key', ['manage-secrets']],
+  ['GET', '/inbox', ['view']],
+  ['GET', '/inbox/x', ['view']],
+  ['GET', '/inbox/x/payload', ['view', 'view-payload']],
+  ['POST', '/inbox/x/retry', ['redeliver']],
+  ['GET', '/dead-letters', ['view']],
+  ['POST', '/dead-letters/retry', ['redeliver']],
+  ['GET', '/audit', ['view']],
+  ['GET', '/changes', ['view']],
+  ['GET', '/events', ['view']],
+];
+
+interface Listed {
+  readonly items: Record<string, unknown>[];
+  readonly next?: string;
+}
+
+describe.each(adapters)('the console on %s', (_, create) => {
+  let started: ConsoleApp;
+  afterEach(() => started?.app.close());
+
+  const json = async <T>(path: string): Promise<T> =>
+    (await call(started.origin, 'GET', `${API}${path}`)).json as T;
+
+  describe('with a guard that denies', () => {
+    it.each([
+      [401, 'APP_GUARD', RequireLogin],
+      [403, 'the option guards', Deny],
+    ] as const)('answers %d to everything: %s', async (denied, by, guard) => {
+      const isGlobal = by === 'APP_GUARD';
+      started = await startConsole(
+        create(),
+        {
+          capabilities: ALL_CAPABILITIES,
+          portal: { url: 'https://shop.example/p', secret: 's'.repeat(32) },
+          ...(!isGlobal && { guards: [guard] }),
+        },
+        { providers: isGlobal ? [{ provide: APP_GUARD, useClass: guard }] : [] },
+      );
+      const paths = [BASE, `${BASE}/`, `${BASE}/index.html`, `${BASE}/assets/x.js`];
+      const calls = [
+        ...paths.map((path) => ['GET', path] as const),
+        ...CALLS.map(([method, path]) => [method, `${API}${path}`] as const),
+        ['GET', `${API}/session`] as const,
+        ...(isGlobal ? [['GET', '/webhooks/portal/'] as const] : []),
+        ...(isGlobal ? [['POST', '/webhooks/portal/api/session'] as const] : []),
+      ];
+      for (const [method, path] of calls) {
+        const answer = await call(started.origin, method, path, method === 'GET' ? undefined : {});
+        expect([method, path, answer.status]).toEqual([method, path, denied]);
+        expect(answer.headers['content-type']).toMatch(/^application\/json/);
+        expect(answer.text).not.toContain('Webhooks');
+      }
+    });
+  });
+
+  it('serves the page below a slash, with a strict policy', async () => {
+    started = await startConsole(create(), { brand: { logo: 'https://cdn.example/logo.svg' } });
+    const bare = await send(started.origin, { method: 'GET', path: `${BASE}?a=1` });
+    const page = await send(started.origin, { method: 'GET', path: `${BASE}/?a=1` });
+    const etag = page.headers.etag!;
+    const again = await send(started.origin, {
+      method: 'GET',
+      path: `${BASE}/`,
+      headers: { 'if-none-match': etag },
+    });
+    const missing = await send(started.origin, { method: 'GET', path: `${BASE}/../secret` });
+
+    expect([bare.status, bare.headers.location]).toEqual([308, 'console/']);
+    expect(page.status).toBe(200);
+    expect(page.headers['content-type']).toMatch(/^text\/html/);
+    expect(page.headers['x-content-type-options']).toBe('nosniff');
+    expect(page.headers['content-security-policy']).toContain("script-src 'self'");
+    expect(page.headers['content-security-policy']).toContain(
+      "img-src 'self' data: https://cdn.example",
+    );
+    expect(page.text).toMatch(/^<!doctype html>/i);
+    expect([again.status, again.text]).toEqual([304, '']);
+    expect(missing.status).toBe(404);
+  });
+
+  it('answers whatever interceptors of the application do', async () => {
+    started = await startConsole(
+      create(),
+      { brand: { name: 'Acme', color: '#0a66c2' } },
+      { providers: [{ provide: APP_INTERCEPTOR, useClass: Wrapping }] },
+    );
+
+    expect(await json('/session')).toMatchObject({
+      kind: 'console',
+      capabilities: ['view'],
+      brand: { name: 'Acme', color: '#0a66c2' },
+      features: { endpoints: true, deliveries: true, inbox: true, deadLetters: false, audit: true },
+    });
+  });
+
+  it('lists deliveries with filters, page by page, and shows attempts', async () => {
+    let status = 200;
+    started = await startConsole(create(), {}, { status: () => status });
+    const [first] = await started.publish('order.created', { n: 1 });
+    status = 500;
+    const [dead] = await started.publish('order.paid', { n: 2 });
+    await started.publish('order.paid', { n: 3 }, 'acme');
+
+    const all = await json<Listed>('/deliveries?limit=2');
+    const rest = await json<Listed>(`/deliveries?limit=2&after=${all.next}`);
+    expect([...all.items, ...rest.items]).toHaveLength(3);
+    expect(rest.next).toBeUndefined();
+    const idsOf = async (query: string): Promise<unknown[]> =>
+      (await json<Listed>(`/deliveries?${query}`)).items.map(({ id }) => id);
+    expect(await idsOf('status=delivered')).toEqual([first]);
+    expect(await idsOf('endpoint=crm&event=order.paid')).toEqual([dead]);
+    expect(await idsOf('tenant=acme')).toHaveLength(1);
+    expect(await idsOf('since=2100-01-01T00:00:00Z')).toEqual([]);
+    expect(await json(`/deliveries/${dead}`)).toMatchObject({
+      status: 'dead',
+      failureReason: 'http_500',
+      attempts: [{ attempt: 1, statusCode: 500, failureReason: 'http_500' }],
+    });
+    expect(await json('/deliveries')).toMatchObject({ timeToDelivery: { count: 1 } });
+    expect(await json('/overview')).toMatchObject({
+      deliveries: { delivered: 1, dead: 2, pending: 0, lag: 0 },
+    });
+  });
+
+  it.each([
+    ['GET', '/deliveries?stauts=dead', undefined],
+    ['GET', '/deliveries?status=lost', undefined],
+    ['GET', '/deliveries?limit=101', undefined],
+    ['GET', '/deliveries?after=bogus', undefined],
+    ['GET', '/deliveries?event=a&event=b', undefined],
+    ['GET', '/deliveries?since=yesterday', undefined],
+    ['GET', '/deliveries/%E0%A4%A', undefined],
+    ['POST', '/deliveries/redeliver', { dryRun: true }],
+    ['POST', '/deliveries/redeliver', { filter: {}, dryRun: true }],
+    ['POST', '/deliveries/redeliver', { filter: { endpoint: 'crm' } }],
+    ['POST', '/deliveries/redeliver', { filter: { endpiont: 'crm' }, dryRun: true }],
+    ['POST', '/endpoints', { url: 5 }],
+    ['POST', '/endpoints/crm/rotate-key', { overlap: {} }],
+    ['POST', '/dead-letters/retry', {}],
+  ])('refuses a malformed call: %s %s %o', async (method, path, body) => {
+    started = await startConsole(create(), { capabilities: ALL_CAPABILITIES });
+    const answer = await call(started.origin, method, `${API}${path}`, body);
+
+    expect(answer.status).toBe(400);
+  });
+
+  it('refuses each call without each capability that it needs', async () => {
+    const seen: unknown[] = [];
+    const expected: unknown[] = [];
+    for (const missing of ALL_CAPABILITIES) {
+      const capabilities = ALL_CAPABILITIES.filter((one) => one !== missing);
+      const { app, origin } = await startConsole(create(), { capabilities });
+      for (const [method, path, needs] of CALLS.filter(([, , all]) => all.includes(missing))) {
+        const body = method === 'GET' ? undefined : {};
+        const { status, json: problem } = await call(origin, method, `${API}${path}`, body);
+        seen.push([missing, method, path, status, problem?.['code']]);
+        expected.push([missing, method, path, 403, 'missing_capability']);
+        expect(needs).toContain(missing);
+      }
+      await app.close();
+    }
+    expect(seen).toEqual(expected);
+  });
+
+  it('refuses a change that another site may have caused', async () => {
+    started = await startConsole(create(), { capabilities: ALL_CAPABILITIES });
+    const path = `${API}/endpoints/crm/disable`;
+    const attempt = async (headers: Record<string, string>, body = '{}'): Promise<number> =>
+      (await send(started.origin, { method: 'POST', path, headers, body })).status;
+    const own = { 'webhook-console': '1' };
+
+    expect(await attempt({})).toBe(403);
+    expect(await attempt({ ...own, 'sec-fetch-site': 'cross-site' })).toBe(403);
+    expect(await attempt({ ...own, 'sec-fetch-site': 'same-site' })).toBe(403);
+    expect(await attempt({ ...own, origin: 'https://evil.example' })).toBe(403);
+    expect(await attempt({ ...own, origin: 'null' })).toBe(403);
+    expect(await attempt({ ...own, 'content-type': 'text/plain' })).not.toBe(200);
+    expect(await attempt({ ...own, origin: started.origin })).toBe(200);
+    expect(await attempt({ ...own, 'sec-fetch-site': 'same-origin' })).toBe(200);
+  });
+
+  it('redelivers one, and many by a filter after a dry run', async () => {
+    let status = 500;
+    started = await startConsole(
+      create(),
+      { capabilities: ALL_CAPABILITIES },
+      { status: () => status },
+    );
+    const [a] = await started.publish('order.created', { n: 1 });
+    const [b] = await started.publish('order.created', { n: 2 });
+    status = 200;
+    const redeliver = async (body: object): Promise<Listed & { more: boolean }> =>
+      (await call(started.origin, 'POST', `${API}/deliveries/redeliver`, body))
+        .json as unknown as Listed & { more: boolean };
+
+    const dry = await redeliver({ filter: { endpoint: 'crm' }, dryRun: true });
+    expect(new Set(dry.items.map(({ id }) => id))).toEqual(new Set([a, b]));
+    expect((await json<Listed>('/deliveries?status=dead')).items).toHaveLength(2);
+    expect(await redeliver({ ids: [a, 'unknown'], dryRun: false })).toMatchObject({
+      items: [
+        { id: a, redelivered: true },
+        { id: 'unknown', redelivered: false, reason: 'unknown_delivery' },
+      ],
+    });
+    expect(await redeliver({ filter: { endpoint: 'crm' }, dryRun: false })).toMatchObject({
+      items: [{ id: b, redelivered: true }],
+      more: false,
+    });
+    const { items } = await json<Listed>('/audit');
+    expect(items).toMatchObject([
+      { action: 'delivery.redeliver', count: 1, outcome: 'done' },
+      { action: 'delivery.redeliver', count: 1, outcome: 'done' },
+    ]);
+  });
+
+  it('manages endpoints, shows a secret once, and records who did it', async () => {
+    started = await startConsole(create(), {
+      capabilities: ALL_CAPABILITIES,
+      actor: (request: { headers: Record<string, string> }) => request.headers['x-user'],
+    });
+    const { origin, app, logger } = started;
+    const as = { 'x-user': 'ada' };
+    const body = { url: 'https://192.0.2.9/in', events: ['order.*'], tenant: 'acme', id: 'a/b c' };
+    const created = await call(origin, 'POST', `${API}/endpoints`, body, as);
+    const { secret, endpoint } = created.json as { secret: string; endpoint: { id: string } };
+    expect(created.status).toBe(201);
+    expect(created.headers['cache-control']).toBe('no-store');
+    expect(endpoint).toMatchObject({ id: 'a/b c', tenant: 'acme', health: { state: 'unknown' } });
+
+    const path = `${API}/endpoints/${encodeURIComponent('a/b c')}`;
+    const rotated = await call(origin, 'POST', `${path}/rotate-key`, { overlap: '1h' }, as);
+    const patched = await call(origin, 'PATCH', path, { description: 'new' }, as);
+    const disabled = await call(origin, 'POST', `${path}/disable`, {}, as);
+    const enabled = await call(origin, 'POST', `${path}/enable`, {}, as);
+    const paused = await call(origin, 'POST', `${path}/pause`, {}, as);
+    const resumed = await call(origin, 'POST', `${path}/resume`, {}, as);
+    const tested = await call(origin, 'POST', `${path}/test`, {}, as);
+    const configured = await call(origin, 'DELETE', `${API}/endpoints/crm`, undefined, as);
+    const removed = await call(origin, 'DELETE', path, undefined, as);
+    const gone = await call(origin, 'GET', path);
+
+    expect(rotated.json).toMatchObject({ secret: expect.any(String), kid: expect.any(String) });
+    expect(patched.json).toMatchObject({ description: 'new', keys: [{}, {}] });
+    expect(disabled.json).toMatchObject({ health: { state: 'disabled' } });
+    expect(enabled.json).not.toHaveProperty('disabled');
+    expect(paused.json).toMatchObject({
+      health: { state: 'paused' },
+      pausedAt: expect.any(String),
+    });
+    expect(resumed.json).not.toHaveProperty('pausedAt');
+    expect(tested.json).toMatchObject({ delivered: true, statusCode: 200 });
+    expect([configured.status, removed.status, gone.status]).toEqual([409, 204, 404]);
+    const { items } = await json<Listed>('/audit');
+    expect(items.map(({ action, outcome, actor }) => [action, outcome, actor])).toEqual([
+      ['endpoint.delete', 'done', 'ada'],
+      ['endpoint.delete', 'failed', 'ada'],
+      ['endpoint.test', 'done', 'ada'],
+      ['endpoint.resume', 'done', 'ada'],
+      ['endpoint.pause', 'done', 'ada'],
+      ['endpoint.enable', 'done', 'ada'],
+      ['endpoint.disable', 'done', 'ada'],
+      ['endpoint.update', 'done', 'ada'],
+      ['endpoint.rotate-key', 'done', 'ada'],
+      ['endpoint.create', 'done', 'ada'],
+    ]);
+    const said = JSON.stringify([logger, await app.get(WebhookEndpoints).list(), items]);
+    expect(said).toContain('endpoint.create by');
+    expect(said).not.toContain(secret);
+  });
+
+  it('shows the query of a URL only to those who may change it', async () => {
+    started = await startConsole(create());
+    expect(await json('/endpoints/crm')).toMatchObject({ url: 'https://192.0.2.1/hooks' });
+    await started.app.close();
+    started = await startConsole(create(), { capabilities: ['view', 'manage-endpoints'] });
+
+    expect(await json('/endpoints/crm')).toMatchObject({ url: 'https://192.0.2.1/hooks?key=abc' });
+  });
+
+  it('shows a payload redacted and cut', async () => {
+    started = await startConsole(create(), {
+      capabilities: ['view', 'view-payload'],
+      redact: ({ bytes, event }) => {
+        if (event === 'order.secret') throw new Error('not for you');
+        return Buffer.from(bytes)
+          .toString()
+          .replace(/\d{4,}/, '****');
+      },
+    });
+    const [card] = await started.publish('order.created', { card: '4111' });
+    const [large] = await started.publish('order.created', { text: 'x'.repeat(70_000) });
+    const [hidden] = await started.publish('order.secret', { a: 1 });
+
+    expect(await json(`/deliveries/${card}/payload`)).toEqual({
+      contentType: 'application/json',
+      size: 15,
+      truncated: false,
+      redacted: true,
+      text: '{"card":"****"}',
+    });
+    const cut = await json<{ text: string; truncated: boolean }>(`/deliveries/${large}/payload`);
+    expect([cut.text.length, cut.truncated]).toEqual([65_536, true]);
+    const none = await json(`/deliveries/${hidden}/payload`);
+    expect(none).toEqual({
+      contentType: 'application/json',
+      size: 7,
+      truncated: false,
+      redacted: true,
+    });
+  });
+
+  it('reports a payload that is redacted in place', async () => {
+    started = await startConsole(create(), {
+      capabilities: ['view', 'view-payload'],
+      redact: ({ bytes }) => bytes.fill(0x2a),
+    });
+    const [id] = await started.publish('order.created', { card: '4111' });
+
+    expect(await json(`/deliveries/${id}/payload`)).toMatchObject({
+      redacted: true,
+      text: '*'.repeat(15),
+    });
+  });
+
+  it('shows received requests, and why one was refused', async () => {
+    started = await startConsole(create(), { capabilities: ['view', 'view-payload'] });
+    await head(
+      started.origin,
+      forged({ claims: { webhook: { event: 'order.x', data: { a: 1 } } } }),
+    );
+    await head(started.origin, forged({ secret: 'a-secret-of-another-sender-000001' }));
+
+    const { items } = await json<Listed>('/inbox?kind=refused');
+    expect(items).toMatchObject([
+      { outcome: 'refused', code: 'bad_signature', authenticated: false, event: 'order.created' },
+    ]);
+    const entry = await json<Record<string, unknown>>(`/inbox/${String(items[0]!['id'])}`);
+    expect(entry).toMatchObject({ retryable: false, hasPayload: false });
+    expect(entry['explanation']).toMatchObject({
+      steps: expect.arrayContaining([
+        expect.objectContaining({ step: 'signature', outcome: 'failed' }),
+      ]),
+    });
+    const [handled] = (await json<Listed>('/inbox?outcome=handled')).items;
+    expect(await json(`/inbox/${String(handled!['id'])}/payload`)).toMatchObject({
+      text: '{"a":1}',
+    });
+    expect(await json(`/inbox/${String(items[0]!['id'])}/payload`)).toMatchObject({
+      code: 'unknown_entry',
+    });
+  });
+
+  it('retries neither an event that was handled nor an unknown one', async () => {
+    started = await startConsole(create(), { capabilities: ALL_CAPABILITIES });
+    await head(started.origin, forged({ claims: { webhook: { event: 'order.x' } } }));
+    const [handled] = (await json<Listed>('/inbox')).items;
+    const retry = async (id: unknown): Promise<unknown> =>
+      (await call(started.origin, 'POST', `${API}/inbox/${String(id)}/retry`)).json?.['code'];
+
+    expect(await retry(handled!['id'])).toBe('not_retryable');
+    expect(await retry('unknown')).toBe('unknown_entry');
+    expect(await json('/inbox/unknown')).toMatchObject({ code: 'unknown_entry' });
+  });
+
+  it('streams changes, reports them to a poll, and ends streams at shutdown', async () => {
+    started = await startConsole(create());
+    const { sequence } = await json<{ sequence: number }>('/changes');
+    const chunks: string[] = [];
+    let arrived = (): void => {};
+    const change = new Promise<void>((resolve) => (arrived = resolve));
+    const ended = new Promise<number>((resolve, reject) => {
+      get(`${started.origin}${API}/events`, (response) => {
+        response.setEncoding('utf8');
+        response.on('data', (chunk: string) => {
+          chunks.push(chunk);
+          if (chunks.join('').includes('event: change')) arrived();
+          else void started.publish('order.created', {});
+        });
+        response.on('end', () => resolve(response.statusCode!));
+      }).on('error', reject);
+    });
+    await change;
+    const polled = await json<{ changes: object[] }>(`/changes?after=${sequence}`);
+    await started.app.close();
+
+    expect(chunks.join('')).toMatch(/data: \{"sequence":\d+,"topic":"deliveries","id":"[^"]+"/);
+    expect(polled.changes).toMatchObject([{ topic: 'deliveries' }]);
+    expect(await ended).toBe(200);
+  });
+
+  it('closes the stream of a reader that does not keep up', async () => {
+    started = await startConsole(create());
+    const { app, origin } = started;
+    const closed = new Promise<void>((resolve, reject) => {
+      get(`${origin}${API}/events`, (response) => {
+        response.once('data', () => {
+          // 12 MB at once, more than the socket's buffers hold.
+          for (let change = 1; change <= 120; change++) {
+            app.get(ConsoleActivity).changed('deliveries', 'd'.repeat(100_000), undefined);
+          }
+          response.resume();
+        });
+        response.on('error', () => resolve()).on('close', resolve);
+      }).on('error', reject);
+    });
+
+    await closed;
+    expect((await call(origin, 'GET', `${API}/session`)).status).toBe(200);
+  });
+
+  it('counts no stream of a reader that has left before it started', async () => {
+    const left = new Map<string, () => void>();
+    @Injectable()
+    class SlowGuard implements CanActivate {
+      async canActivate(context: ExecutionContext): Promise<boolean> {
+        const request = context.switchToHttp().getRequest<IncomingMessage>();
+        const { socket, headers } = (request as { raw?: IncomingMessage }).raw ?? request;
+        const reader = headers['x-reader'];
+        if (typeof reader !== 'string') return true;
+        setImmediate(() => left.get(reader)!());
+        await once(socket, 'close');
+        return true;
+      }
+    }
+    started = await startConsole(create(), { guards: [SlowGuard] });
+    const url = `${started.origin}${API}/events`;
+    for (let reader = 1; reader <= 100; reader++) {
+      const request = get(url, { headers: { 'x-reader': String(reader) }, agent: false });
+      left.set(String(reader), () => request.destroy());
+      request.on('error', () => undefined);
+      await new Promise((resolve) => request.once('close', resolve));
+    }
+    // Answered after the guards of all readers have run.
+    await json('/session');
+
+    const status = await new Promise<number | undefined>((resolve, reject) => {
+      get(url, (response) => {
+        resolve(response.statusCode);
+        response.destroy();
+      }).on('error', reject);
+    });
+    expect(status).toBe(200);
+  });
+
+  it('works below a global prefix that is its own path', async () => {
+    const configure = (app: INestApplication): void => void app.setGlobalPrefix('admin');
+    started = await startConsole(create(), { path: 'admin' }, { configure });
+
+    expect((await call(started.origin, 'GET', '/admin/admin/api/session')).status).toBe(200);
+  });
+
+  it('follows the global prefix, its exclusions and versions', async () => {
+    started = await startConsole(
+      create(),
+      {},
+      {
+        configure: (app) => {
+          app.setGlobalPrefix('api');
+          app.enableVersioning({ type: VersioningType.URI, defaultVersion: '1' });
+        },
+      },
+    );
+    const path = `/api/v1${BASE}`;
+    expect((await send(started.origin, { method: 'GET', path: `${path}/` })).status).toBe(200);
+    expect((await call(started.origin, 'GET', `${path}/api/session`)).status).toBe(200);
+    expect((await call(started.origin, 'GET', `${API}/session`)).status).toBe(404);
+    await started.app.close();
+    started = await startConsole(
+      create(),
+      {},
+      {
+        configure: (app) => {
+          app.setGlobalPrefix('api', { exclude: ['webhooks/console', 'webhooks/console/*path'] });
+        },
+      },
+    );
+
+    expect((await send(started.origin, { method: 'GET', path: `${BASE}/` })).status).toBe(200);
+    expect((await call(started.origin, 'GET', `${API}/session`)).status).toBe(200);
+  });
+
+  it('takes its options, including the path, from a factory', async () => {
+    const { app, origin } = await startApp(create(), {
+      imports: [
+        WebhookConsoleModule.forRootAsync({
+          useFactory: async () => ({ path: 'ops/hooks', brand: { name: 'Ops' } }),
+        }),
+      ],
+    });
+    const answer = await call(origin, 'GET', '/ops/hooks/api/session');
+    const none = await call(origin, 'GET', '/webhooks/portal/api/session');
+    await app.close();
+
+    expect(answer.json).toMatchObject({
+      brand: { name: 'Ops' },
+      features: { endpoints: false, deliveries: false, inbox: true },
+    });
+    expect(none.status).toBe(404);
+  });
+});
+
+describe('WebhookConsoleModule', () => {
+  const create = adapters[0]![1];
+  const start = (
+    options: Parameters<typeof startConsole>[1],
+    providers: unknown[] = [],
+  ): Promise<ConsoleApp> => startConsole(create(), options, { providers });
+
+  describe('in production', () => {
+    const before = process.env['NODE_ENV'];
+    afterEach(() => {
+      process.env['NODE_ENV'] = before;
+    });
+    /** Starts only the console and a receiver, since a publisher needs a durable queue in production. */
+    async function starts(
+      options: Parameters<typeof startConsole>[1],
+      providers: unknown[] = [],
+    ): Promise<true> {
+      process.env['NODE_ENV'] = 'production';
+      const imports = [WebhookConsoleModule.forRoot(options)];
+      const { app } = await startApp(create(), { imports, providers });
+      await app.close();
+      return true;
+    }
+
+    it('does not start without a guard', async () => {
+      await expect(starts({})).rejects.toThrow('no guard protects the console');
+    });
+
+    it('does not take a throttler for a guard', async () => {
+      const throttler = { provide: APP_GUARD, useClass: OwnThrottler };
+
+      await expect(starts({}, [throttler])).rejects.toThrow('no guard protects the console');
+    });
+
+    it('starts with a guard, a global one, or allowUnguarded', async () => {
+      expect(await starts({ guards: [Allow] })).toBe(true);
+      expect(await starts({}, [{ provide: APP_GUARD, useClass: Allow }])).toBe(true);
+      expect(await starts({ allowUnguarded: true })).toBe(true);
+    });
+  });
+
+  it.each([
+    [{ capabilities: ['see'] }, 'capabilities'],
+    [{ path: 'a/:b' }, 'path'],
+    [{ capabilites: ['view'] }, 'did you mean "capabilities"'],
+    [{ brand: { color: 'red; }' } }, 'brand.color'],
+    [{ brand: { logo: 'javascript:alert(1)' } }, 'brand.logo'],
+    [{ portal: { url: 'http://shop.example/p', secret: 's'.repeat(32) } }, 'portal.url'],
+    [{ portal: { url: 'https://shop.example/p', secret: 'short' } }, 'portal.secret'],
+    [
+      { path: 'Webhooks', portal: { url: 'https://shop.example/p', secret: 's'.repeat(32) } },
+      'portal.path',
+    ],
+  ])('refuses the options %o', async (options, message) => {
+    await expect(start(options as object)).rejects.toThrow(message);
+  });
+
+  it('keeps its routes out of the OpenAPI document of @nestjs/swagger', async () => {
+    @Controller('orders')
+    class OrdersController {
+      @Get()
+      list(): void {}
+    }
+    const portal = { url: 'https://shop.example/p', secret: 's'.repeat(32) };
+    const { app } = await startConsole(create(), { portal }, { controllers: [OrdersController] });
+    const document = SwaggerModule.createDocument(app, new DocumentBuilder().build());
+    await app.close();
+
+    expect(Object.keys(document.paths)).toEqual(['/orders']);
+    expect(JSON.stringify(document)).not.toMatch(/console|portal/i);
+  });
+});

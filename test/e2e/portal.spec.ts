@@ -1,0 +1,358 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/globals';
+import { get } from 'node:http';
+import { WebhookPortal, type PortalLink } from '../../lib/console/index.js';
+import { WebhookEndpoints } from '../../lib/index.js';
+import { createTokenSigner } from '../../lib/token/index.js';
+import { TestClock } from '../../lib/testing/index.js';
+import { adapters } from '../fixtures/adapters.js';
+import { ALL_CAPABILITIES, call, type ConsoleApp, startConsole } from '../fixtures/console-app.js';
+import type { Answer } from '../fixtures/http-client.js';
+
+const PORTAL = '/webhooks/portal';
+const API = `${PORTAL}/api`;
+const SECRET = 'a-secret-of-the-partner-portal-01';
+const OPTIONS = {
+  capabilities: ALL_CAPABILITIES,
+  portal: { url: 'https://shop.example/sub/webhooks/portal', secret: SECRET },
+};
+
+/** Opens a link; returns the answer and the cookie to send. */
+async function open(
+  { app, origin }: ConsoleApp,
+  link: PortalLink,
+): Promise<{ answer: Answer; cookie: string }> {
+  const token = new URLSearchParams(app.get(WebhookPortal).link(link).hash.slice(1)).get('token');
+  const answer = await call(origin, 'POST', `${API}/session`, { token });
+  return { answer, cookie: String(answer.headers['set-cookie']).split(';')[0]! };
+}
+
+describe.each(adapters)('the partner portal on %s', (_, create) => {
+  let started: ConsoleApp;
+  afterEach(() => started?.app.close());
+
+  it('exchanges a link for a cookie that scripts and other sites cannot use', async () => {
+    started = await startConsole(create(), OPTIONS);
+    const link = started.app.get(WebhookPortal).link({ tenant: 'acme' });
+    const { answer } = await open(started, { tenant: 'acme' });
+
+    expect(link.href).toMatch(/^https:\/\/shop\.example\/sub\/webhooks\/portal\/#token=/);
+    expect(answer.json).toMatchObject({
+      kind: 'portal',
+      tenant: 'acme',
+      capabilities: ['view'],
+      actor: 'portal:acme',
+      expiresAt: expect.any(String),
+      features: { endpoints: true, deliveries: true, inbox: false, audit: false },
+    });
+    expect(answer.headers['set-cookie']).toEqual([
+      expect.stringMatching(
+        /^__Secure-webhook-portal=[^;]+; Path=\/sub\/webhooks\/portal\/; Max-Age=3600; HttpOnly; SameSite=Strict; Secure$/,
+      ),
+    ]);
+  });
+
+  it('needs a session for every call, and none for the page', async () => {
+    started = await startConsole(create(), OPTIONS);
+    const { origin } = started;
+    const { cookie } = await open(started, { tenant: 'acme' });
+    const statusOf = async (headers: Record<string, string>): Promise<unknown> => {
+      const { status, json } = await call(origin, 'GET', `${API}/deliveries`, undefined, headers);
+      return json?.['code'] ?? status;
+    };
+
+    expect((await call(origin, 'GET', `${PORTAL}/`)).status).toBe(200);
+    expect(await statusOf({})).toBe('session_required');
+    expect(await statusOf({ cookie })).toBe(200);
+    expect(await statusOf({ cookie: `other=1; ${cookie}` })).toBe(200);
+    expect(await statusOf({ cookie: `${cookie.slice(0, -4)}AAAA` })).toBe('session_required');
+    const closed = await call(origin, 'DELETE', `${API}/session`, undefined, { cookie });
+    expect([closed.status, String(closed.headers['set-cookie'])]).toEqual([
+      204,
+      expect.stringContaining('Max-Age=0'),
+    ]);
+  });
+
+  it('refuses a token of another purpose, key or time', async () => {
+    const clock = new TestClock();
+    started = await startConsole(create(), OPTIONS, { clock });
+    const { origin, app } = started;
+    const { cookie } = await open(started, { tenant: 'acme' });
+    const link = new URLSearchParams(
+      app.get(WebhookPortal).link({ tenant: 'acme', expiresIn: '1s' }).hash.slice(1),
+    ).get('token')!;
+    const data = { tenant: 'acme', capabilities: ALL_CAPABILITIES };
+    const own = createTokenSigner({
+      issuer: 'urn:nestjs-webhook-token:portal',
+      key: SECRET,
+      now: () => clock.now(),
+    });
+    const forged = own.sign({ event: 'portal.session', data }) as string;
+    const exchange = async (token: unknown): Promise<unknown> =>
+      (await call(origin, 'POST', `${API}/session`, { token })).json?.['code'];
+    const asCookie = async (token: string): Promise<unknown> => {
+      const headers = { cookie: `__Secure-webhook-portal=${token}` };
+      return (await call(origin, 'GET', `${API}/session`, undefined, headers)).json?.['code'];
+    };
+
+    expect(await exchange(cookie.split('=')[1])).toBe('link_invalid');
+    expect(await exchange(forged)).toBe('link_invalid');
+    expect(await exchange('')).toBe('link_invalid');
+    expect(await exchange(5)).toBe('invalid_option');
+    expect(await asCookie(link)).toBe('session_required');
+    expect(await asCookie(forged)).toBe('session_required');
+    expect(await exchange(link)).toBeUndefined();
+    await clock.advance(1_000);
+    expect(await exchange(link)).toBe('link_invalid');
+  });
+
+  it('ends a session and its streams when it expires', async () => {
+    const clock = new TestClock();
+    started = await startConsole(create(), OPTIONS, { clock });
+    const { origin } = started;
+    const { cookie } = await open(started, { tenant: 'acme' });
+    const seen: string[] = [];
+    const ended = new Promise<void>((resolve, reject) => {
+      get(`${origin}${API}/events`, { headers: { cookie } }, (response) => {
+        response.on('data', (chunk: Buffer) => seen.push(chunk.toString()));
+        response.on('end', resolve);
+        void clock.advance(3_600_000);
+      }).on('error', reject);
+    });
+    await ended;
+
+    expect(seen.join('')).toContain('event: ping');
+    expect((await call(origin, 'GET', `${API}/session`, undefined, { cookie })).json).toMatchObject(
+      { code: 'session_required' },
+    );
+  });
+
+  it('grants what the link says, whatever the console may do', async () => {
+    started = await startConsole(create(), OPTIONS);
+    const { cookie } = await open(started, { tenant: 'acme' });
+    const { status, json } = await call(
+      started.origin,
+      'POST',
+      `${API}/endpoints/acme/disable`,
+      {},
+      { cookie },
+    );
+
+    expect([status, json?.['code']]).toEqual([403, 'missing_capability']);
+  });
+
+  describe('for one tenant', () => {
+    let acme: string[];
+    let globex: string[];
+    let cookie: string;
+    let own: ConsoleApp;
+    beforeAll(async () => {
+      let status = 200;
+      own = await startConsole(create(), OPTIONS, { status: () => status });
+      status = 500;
+      acme = await own.publish('order.created', { of: 'acme' }, 'acme');
+      globex = await own.publish('order.created', { of: 'globex' }, 'globex');
+      await own.publish('order.created', { of: 'none' });
+      status = 200;
+      const session = await open(own, { tenant: 'acme', capabilities: ALL_CAPABILITIES });
+      ({ cookie } = session);
+    });
+    afterAll(() => own.app.close());
+
+    const ask = (method: string, path: string, body?: unknown): Promise<Answer> =>
+      call(own.origin, method, `${API}${path}`, body, { cookie });
+    const idsIn = ({ json }: Answer): unknown[] =>
+      (json as unknown as { items: { id: string }[] }).items.map(({ id }) => id);
+
+    it('lists its own deliveries and endpoints', async () => {
+      expect(idsIn(await ask('GET', '/deliveries'))).toEqual(acme);
+      expect(idsIn(await ask('GET', '/deliveries?tenant=acme'))).toEqual(acme);
+      expect(idsIn(await ask('GET', '/endpoints'))).toEqual(['acme']);
+      expect((await ask('GET', '/overview')).json).toEqual({
+        deliveries: { pending: 0, delivered: 0, dead: 1, lag: 0 },
+      });
+    });
+
+    it('refuses the scope of another tenant', async () => {
+      const calls: [string, string, unknown?][] = [
+        ['GET', '/deliveries?tenant=globex'],
+        ['GET', '/overview?tenant=globex'],
+        ['GET', '/endpoints?tenant=globex'],
+        ['POST', '/endpoints', { url: 'https://192.0.2.9/', tenant: 'globex' }],
+        ['POST', '/deliveries/redeliver', { filter: { tenant: 'globex' }, dryRun: true }],
+      ];
+      for (const [method, path, body] of calls) {
+        const { status, json } = await ask(method, path, body);
+        expect([path, status, json?.['code']]).toEqual([path, 403, 'wrong_tenant']);
+      }
+    });
+
+    it('refuses a crafted scope', async () => {
+      const calls: [string, string, unknown?][] = [
+        ['GET', '/deliveries?tenant=acme&tenant=globex'],
+        ['GET', '/deliveries?tenant[]=globex'],
+        ['GET', '/deliveries?scope=globex'],
+        ['GET', '/endpoints?tenant=null'],
+        ['GET', '/deliveries?tenant=%00'],
+        ['POST', '/deliveries/redeliver', { filter: { tenant: null }, dryRun: true }],
+        ['POST', '/deliveries/redeliver', { filter: {}, dryRun: true }],
+        ['POST', '/deliveries/redeliver', { ids: [globex[0]], tenant: 'globex', dryRun: true }],
+        ['POST', '/endpoints', { url: 'https://192.0.2.9/', tenant: null }],
+        ['POST', '/endpoints', { url: 'https://192.0.2.9/', id: 'globex' }],
+        ['PATCH', '/endpoints/acme', { tenant: 'globex' }],
+      ];
+      for (const [method, path, body] of calls) {
+        const { status } = await ask(method, path, body);
+        expect([path, status >= 400 && status < 500]).toEqual([path, true]);
+      }
+    });
+
+    it('finds nothing of another tenant by a filter or a cursor', async () => {
+      const all = await call(own.origin, 'GET', '/webhooks/console/api/deliveries?limit=1');
+      const { next } = all.json as unknown as { next: string };
+      const cursor = (at: number, id: string): string =>
+        Buffer.from(JSON.stringify([at, id])).toString('base64url');
+      const filters = [
+        'endpoint=globex',
+        'endpoint=crm',
+        `after=${next}&endpoint=globex`,
+        `after=${cursor(8e15, globex[0]!)}&endpoint=globex`,
+      ];
+      for (const filter of filters) {
+        expect([filter, idsIn(await ask('GET', `/deliveries?${filter}`))]).toEqual([filter, []]);
+      }
+      for (const after of [next, cursor(8e15, 'zzzz'), cursor(Date.now() + 9, globex[0]!)]) {
+        const ids = idsIn(await ask('GET', `/deliveries?after=${after}`));
+        expect(acme).toEqual(expect.arrayContaining(ids));
+      }
+      for (const after of ['a', 'crm', 'acmf', '']) {
+        const ids = idsIn(await ask('GET', `/endpoints?after=${after}`));
+        expect(['acme']).toEqual(expect.arrayContaining(ids));
+      }
+    });
+
+    it('answers an id of another tenant like an unknown id', async () => {
+      const { deliveries, endpoints } = { deliveries: globex[0]!, endpoints: ['globex', 'crm'] };
+      const paths = (delivery: string, endpoint: string): [string, string, unknown?][] => [
+        ['GET', `/deliveries/${delivery}`],
+        ['GET', `/deliveries/${delivery}/payload`],
+        ['GET', `/endpoints/${endpoint}`],
+        ['PATCH', `/endpoints/${endpoint}`, { description: 'x' }],
+        ['DELETE', `/endpoints/${endpoint}`],
+        ['POST', `/endpoints/${endpoint}/enable`, {}],
+        ['POST', `/endpoints/${endpoint}/disable`, {}],
+        ['POST', `/endpoints/${endpoint}/pause`, {}],
+        ['POST', `/endpoints/${endpoint}/resume`, {}],
+        ['POST', `/endpoints/${endpoint}/test`, {}],
+        ['POST', `/endpoints/${endpoint}/rotate-key`, {}],
+      ];
+      const answersTo = async (calls: [string, string, unknown?][]): Promise<unknown[]> => {
+        const answers: unknown[] = [];
+        for (const [method, path, body] of calls) {
+          const { status, json } = await ask(method, path, body);
+          answers.push([method, status, json]);
+        }
+        return answers;
+      };
+      const unknown = await answersTo(paths('no-such-delivery', 'no-such-endpoint'));
+      for (const endpoint of endpoints) {
+        expect(await answersTo(paths(deliveries, endpoint))).toEqual(unknown);
+      }
+      expect(unknown.every((answer) => (answer as unknown[])[1] === 404)).toBe(true);
+    });
+
+    it('redelivers nothing of another tenant', async () => {
+      const named = { ids: [...globex, ...acme], dryRun: false };
+      const answer = await ask('POST', '/deliveries/redeliver', named);
+      const everything = { filter: { since: '2000-01-01T00:00:00Z' }, dryRun: true };
+      const found = await ask('POST', '/deliveries/redeliver', everything);
+
+      expect(answer.json).toMatchObject({
+        items: [
+          { id: globex[0], redelivered: false, reason: 'unknown_delivery' },
+          { id: acme[0], redelivered: true },
+        ],
+      });
+      expect(acme).toEqual(expect.arrayContaining(idsIn(found)));
+    });
+
+    it('has neither inbox, dead letters nor audit', async () => {
+      const calls: [string, string][] = [
+        ['GET', '/inbox'],
+        ['GET', '/inbox/x'],
+        ['GET', '/inbox/x/payload'],
+        ['POST', '/inbox/x/retry'],
+        ['GET', '/dead-letters'],
+        ['POST', '/dead-letters/retry'],
+        ['GET', '/audit'],
+      ];
+      for (const [method, path] of calls) {
+        const { status, json } = await ask(method, path, method === 'POST' ? {} : undefined);
+        expect([path, status, json?.['code']]).toEqual([path, 404, 'unknown_route']);
+      }
+    });
+
+    it('is notified of its own changes only', async () => {
+      const { sequence } = (await ask('GET', '/changes')).json as { sequence: number };
+      const text = await new Promise<string>((resolve, reject) => {
+        const options = { headers: { cookie } };
+        const request = get(`${own.origin}${API}/events`, options, (response) => {
+          let seen = '';
+          response.setEncoding('utf8');
+          response.on('data', (chunk: string) => {
+            seen += chunk;
+            if (seen.includes('event: change')) {
+              request.destroy();
+              resolve(seen);
+            } else {
+              void own
+                .publish('order.created', {}, 'globex')
+                .then(() => own.publish('order.created', {}, 'acme'));
+            }
+          });
+        }).on('error', reject);
+      });
+      const listed = idsIn(await ask('GET', '/deliveries'));
+      const { changes } = (await ask('GET', `/changes?after=${sequence}`)).json as {
+        changes: { id: string }[];
+      };
+
+      const streamed = /"id":"([^"]+)"/.exec(text)![1];
+      expect(listed).toContain(streamed);
+      expect(changes.map(({ id }) => id)).toEqual([streamed]);
+    });
+
+    it('creates endpoints of its tenant, and of no other', async () => {
+      const { json } = await ask('POST', '/endpoints', { url: 'https://192.0.2.8/in' });
+      const { endpoint } = json as { endpoint: { id: string; tenant: string } };
+      const stored = await own.app.get(WebhookEndpoints).get(endpoint.id);
+
+      expect([endpoint.tenant, stored.tenant]).toEqual(['acme', 'acme']);
+    });
+  });
+});
+
+describe('WebhookPortal.link', () => {
+  it.each([
+    [{}, 'tenant'],
+    [{ tenant: undefined }, 'tenant'],
+    [{ tenant: 'a', capabilities: ['all'] }, 'capabilities'],
+    [{ tenant: 'a', expiresIn: '8d' }, 'expiresIn'],
+    [{ tenant: 'a', tennant: 'b' }, 'tennant'],
+  ])('refuses %o', async (link, message) => {
+    const { app } = await startConsole(adapters[0]![1](), OPTIONS);
+    try {
+      expect(() => app.get(WebhookPortal).link(link as unknown as PortalLink)).toThrow(message);
+    } finally {
+      await app.close();
+    }
+  });
+
+  it('says what is missing without the option portal', async () => {
+    const { app } = await startConsole(adapters[0]![1]());
+    try {
+      expect(() => app.get(WebhookPortal).link({ tenant: 'acme' })).toThrow('portal: is not set');
+    } finally {
+      await app.close();
+    }
+  });
+});
