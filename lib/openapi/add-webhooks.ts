@@ -1,0 +1,99 @@
+import type { INestApplicationContext } from '@nestjs/common';
+import { ApplicationConfig, ModulesContainer } from '@nestjs/core';
+import { webhookPartsOf } from '../health/webhook-parts.js';
+import { mountPaths } from '../receiver/mount/mount-path.js';
+import type { ResolvedReceiver } from '../receiver/receiver-options.interface.js';
+import { ROUTE_EXTENSION } from '../receiver/receiver.constants.js';
+import { addEvents, schemaMembers, type DocumentPart, type OpenApiDocument } from './event-docs.js';
+import { addReceiverComponents, documented, receiverOperations } from './receiver-docs.js';
+
+/** Options of {@link addWebhooks}. */
+export interface AddWebhooksOptions {
+  /** Names or patterns of the events that the application publishes; default: all that are defined. */
+  readonly include?: readonly string[] | undefined;
+}
+
+/**
+ * Adds webhooks to a document of `@nestjs/swagger`, which becomes OpenAPI 3.1: the receivers with their answers, and the events that
+ * the application publishes.
+ *
+ * ```ts
+ * const document = SwaggerModule.createDocument(app, config);
+ * SwaggerModule.setup('docs', app, addWebhooks(document, app));
+ * ```
+ *
+ * Call it after the global prefix and versioning are set. Pass `{ extraModels: events.dtos }` to `createDocument` if DTOs define
+ * events.
+ *
+ * @returns the same document
+ * @throws {@link WebhookConfigurationError} for an event whose data has no JSON Schema
+ */
+export function addWebhooks<Document extends { openapi: string }>(
+  document: Document,
+  app: INestApplicationContext,
+  { include }: AddWebhooksOptions = {},
+): Document {
+  const target = document as OpenApiDocument;
+  if (target.openapi.startsWith('3.0')) {
+    convertNullable(target);
+    target.openapi = '3.1.0';
+  }
+  const config = app.get(ApplicationConfig, { strict: false });
+  const parts = webhookPartsOf(app.get(ModulesContainer, { strict: false }));
+  const receivers = parts.flatMap((part) => [...part.receivers.values()]);
+  if (receivers.length > 0) addReceivers(target, receivers, config);
+  for (const { publisher } of parts) {
+    if (publisher?.events !== undefined) addEvents(target, publisher.events, include);
+  }
+  return document;
+}
+
+function addReceivers(
+  document: OpenApiDocument,
+  receivers: readonly ResolvedReceiver[],
+  config: ApplicationConfig,
+): void {
+  addReceiverComponents(document);
+  documentRoutes(document);
+  const paths: Record<string, DocumentPart> = {};
+  for (const { name, path, queued } of receivers) {
+    if (path === undefined) continue;
+    mountPaths(path, config).forEach((mounted, index) => {
+      const id = index === 0 ? `webhooks_${name}` : `webhooks_${name}_${index + 1}`;
+      paths[mounted] = receiverOperations(id, queued !== undefined);
+    });
+  }
+  document.paths = { ...document.paths, ...paths };
+}
+
+/** Completes the operations of `@WebhookRoute()`, which @nestjs/swagger has found. */
+function documentRoutes(document: OpenApiDocument): void {
+  for (const path of Object.values(document.paths ?? {})) {
+    for (const [method, operation] of Object.entries(path)) {
+      const { [ROUTE_EXTENSION]: isRoute, ...rest } = (operation ?? {}) as DocumentPart;
+      if (isRoute === true) {
+        path[method] = documented({ summary: 'Receives an event', ...rest }, method);
+      }
+    }
+  }
+}
+
+const COMBINED = ['$ref', 'allOf', 'anyOf', 'oneOf'];
+
+/** Replaces `nullable` of OpenAPI 3.0, which OpenAPI 3.1 ignores. */
+function convertNullable(part: unknown, key?: string): void {
+  if (typeof part !== 'object' || part === null) return;
+  for (const member of schemaMembers(part, key)) convertNullable(member.value, member.key);
+  const schema = part as DocumentPart;
+  const { nullable, ...rest } = schema;
+  if (typeof nullable !== 'boolean') return;
+  delete schema['nullable'];
+  if (!nullable) return;
+  if (COMBINED.some((keyword) => keyword in rest)) {
+    for (const keyword of Object.keys(rest)) delete schema[keyword];
+    schema['anyOf'] = [rest, { type: 'null' }];
+    return;
+  }
+  if (typeof rest['type'] === 'string') schema['type'] = [rest['type'], 'null'];
+  if (Array.isArray(rest['enum'])) schema['enum'] = [...(rest['enum'] as unknown[]), null];
+}

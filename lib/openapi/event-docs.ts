@@ -1,0 +1,212 @@
+import { WebhookConfigurationError } from '../errors/webhook.error.js';
+import type { JsonSchema, WebhookEventCatalog } from '../events/event-catalog.js';
+import { matchesEvent } from '../token/event-name.js';
+
+/** A member of an OpenAPI document. */
+export type DocumentPart = Record<string, unknown>;
+
+/** The members of an OpenAPI document that are read or written here. */
+export interface OpenApiDocument {
+  openapi: string;
+  info?: unknown;
+  paths?: Record<string, DocumentPart>;
+  webhooks?: Record<string, DocumentPart>;
+  components?: Record<string, DocumentPart>;
+}
+
+/** Options of {@link generateEventDocs}. */
+export interface EventDocsOptions {
+  /** Default `'Webhooks'`. */
+  readonly title?: string | undefined;
+  /** Version of the document; default `'1.0.0'`. */
+  readonly version?: string | undefined;
+  readonly description?: string | undefined;
+  /** Names or patterns of the events to document; default: all. */
+  readonly include?: readonly string[] | undefined;
+}
+
+/**
+ * Documents defined events as the `webhooks` of an OpenAPI 3.1 document, without an application: for a build or for CI.
+ *
+ * ```ts
+ * await writeFile('webhooks.json', JSON.stringify(generateEventDocs(events, { title: 'Shop' }), undefined, 2));
+ * ```
+ *
+ * @throws {@link WebhookConfigurationError} for an event whose data has no JSON Schema
+ */
+export function generateEventDocs(
+  events: WebhookEventCatalog,
+  { title = 'Webhooks', version = '1.0.0', description, include }: EventDocsOptions = {},
+): OpenApiDocument {
+  const info = { title, version, ...(description !== undefined && { description }) };
+  return addEvents({ openapi: '3.1.0', info, components: {} }, events, include);
+}
+
+/** The name of the security scheme in documents. */
+const SCHEME = 'webhookToken';
+
+/** The security requirement of receivers and events. */
+export const TOKEN_REQUIRED = [{ [SCHEME]: [] }];
+
+/** Adds members to a section of `components`; those that are there win. */
+export function addComponents(
+  document: OpenApiDocument,
+  section: string,
+  members: DocumentPart,
+): void {
+  document.components ??= {};
+  document.components[section] = { ...members, ...document.components[section] };
+}
+
+/** Adds the scheme that {@link TOKEN_REQUIRED} names. */
+export function addScheme(document: OpenApiDocument): void {
+  const description =
+    'A JWT that is valid for one request and a few minutes. It names the event and holds its data, or a digest of the body.';
+  const scheme = { type: 'http', scheme: 'bearer', bearerFormat: 'JWT', description };
+  addComponents(document, 'securitySchemes', { [SCHEME]: scheme });
+}
+
+/**
+ * Adds defined events as `webhooks`.
+ *
+ * @throws {@link WebhookConfigurationError} for an event whose data has no JSON Schema
+ */
+export function addEvents(
+  document: OpenApiDocument,
+  events: WebhookEventCatalog,
+  include: readonly string[] = ['**'],
+): OpenApiDocument {
+  addScheme(document);
+  const names = events.names.filter((name) =>
+    include.some((pattern) => matchesEvent(pattern, name)),
+  );
+  const webhooks = names.map((name) => [name, { post: eventOperation(document, events, name) }]);
+  document.webhooks = { ...document.webhooks, ...Object.fromEntries(webhooks) };
+  return document;
+}
+
+const INLINE =
+  'Small data may arrive in the token of a `HEAD` request instead of the body of a `POST`.';
+
+function eventOperation(
+  document: OpenApiDocument,
+  events: WebhookEventCatalog,
+  name: string,
+): DocumentPart {
+  const { description, version, deprecated, examples = [] } = events.find(name)!;
+  const schema = schemaReference(document, events, name);
+  const numbered = examples.map((value, index) => [`example${index + 1}`, { value }]);
+  const paragraphs = [
+    description,
+    typeof deprecated === 'string' ? `Deprecated: ${deprecated}` : undefined,
+    version === undefined ? undefined : `Version: ${version}`,
+    INLINE,
+  ];
+  return {
+    operationId: name,
+    summary: name,
+    description: paragraphs.filter((one) => one !== undefined).join('\n\n'),
+    ...(deprecated !== undefined && deprecated !== false && { deprecated: true }),
+    security: TOKEN_REQUIRED,
+    requestBody: {
+      content: {
+        'application/json': {
+          schema,
+          ...(numbered.length > 0 && { examples: Object.fromEntries(numbered) }),
+        },
+      },
+    },
+    responses: {
+      '2XX': { description: 'The event is acknowledged. A `HEAD` needs 202 or 204.' },
+      default: { description: 'The delivery has failed, and may be repeated.' },
+    },
+  };
+}
+
+/** Adds the schema of an event's data to the components; returns the reference to it. */
+function schemaReference(
+  document: OpenApiDocument,
+  events: WebhookEventCatalog,
+  name: string,
+): JsonSchema {
+  const { dto, jsonSchema } = events.find(name)!;
+  if (dto !== undefined && jsonSchema === undefined) return dtoReference(document, dto.name, name);
+  const schema = events.jsonSchema(name);
+  if (schema === undefined) return {};
+  const $ref = `#/components/schemas/${name}`;
+  addComponents(document, 'schemas', { [name]: relocated(schema, $ref) });
+  return { $ref };
+}
+
+/** The schema that @nestjs/swagger has made of a DTO. */
+function dtoReference(document: OpenApiDocument, dto: string, name: string): JsonSchema {
+  if (document.components?.['schemas']?.[dto] !== undefined) {
+    return { $ref: `#/components/schemas/${dto}` };
+  }
+  throw new WebhookConfigurationError([
+    {
+      path: `events["${name}"].dto`,
+      message: `${dto} is not in the document; pass { extraModels: events.dtos } to SwaggerModule.createDocument, or set jsonSchema beside it`,
+    },
+  ]);
+}
+
+/** Keywords whose values are data, not schemas. */
+const DATA_KEYWORDS: ReadonlySet<string> = new Set([
+  'const',
+  'default',
+  'enum',
+  'example',
+  'examples',
+]);
+
+/** Keywords whose values have names as keys, which may be those of keywords: a property or a response `default`. */
+const MAP_KEYWORDS: ReadonlySet<string> = new Set([
+  '$defs',
+  'callbacks',
+  'definitions',
+  'dependentSchemas',
+  'headers',
+  'parameters',
+  'pathItems',
+  'paths',
+  'patternProperties',
+  'properties',
+  'requestBodies',
+  'responses',
+  'schemas',
+  'webhooks',
+]);
+
+/**
+ * The members of a part of a document that may contain schemas.
+ *
+ * @param key - the key of the part itself; `undefined` for one that is named by the application
+ */
+export function schemaMembers(
+  part: object,
+  key: string | undefined,
+): readonly { readonly name: string; readonly value: unknown; readonly key: string | undefined }[] {
+  const isMap = key !== undefined && MAP_KEYWORDS.has(key) && !Array.isArray(part);
+  return Object.entries(part)
+    .filter(([name]) => isMap || !DATA_KEYWORDS.has(name))
+    .map(([name, value]: [string, unknown]) => ({ name, value, key: isMap ? undefined : name }));
+}
+
+/** A copy of a schema whose references into itself point to its place in the document. */
+function relocated<Part>(part: Part, place: string, key?: string): Part {
+  if (Array.isArray(part)) return part.map((one: unknown) => relocated(one, place)) as Part;
+  if (typeof part !== 'object' || part === null) return part;
+  const copy: DocumentPart = { ...(part as DocumentPart) };
+  for (const member of schemaMembers(part, key)) {
+    const { name, value } = member;
+    const isReference = member.key === '$ref' && typeof value === 'string';
+    copy[name] = isReference ? moved(value, place) : relocated(value, place, member.key);
+  }
+  return copy as Part;
+}
+
+function moved(reference: string, place: string): string {
+  const isOwn = reference.startsWith('#') && !reference.startsWith('#/components/');
+  return isOwn ? `${place}${reference.slice(1)}` : reference;
+}

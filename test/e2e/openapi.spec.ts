@@ -1,0 +1,245 @@
+import { Controller, type INestApplication, VersioningType } from '@nestjs/common';
+import {
+  ApiProperty,
+  ApiResponse,
+  DocumentBuilder,
+  type OpenAPIObject,
+  SwaggerModule,
+} from '@nestjs/swagger';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { Validator } from '@seriousme/openapi-schema-validator';
+import { IsString } from 'class-validator';
+import { z } from 'zod';
+import { WebhookConsoleModule } from '../../lib/console/index.js';
+import { defineEvents, InProcessQueue, WebhookData, WebhookRoute } from '../../lib/index.js';
+import { addWebhooks, generateEventDocs } from '../../lib/openapi/index.js';
+import { adapters } from '../fixtures/adapters.js';
+import { ISSUER, SECRET, startApp, type StartedApp } from '../fixtures/receiver-app.js';
+
+class OrderShipped {
+  @ApiProperty() @IsString() id!: string;
+  @ApiProperty({ type: String, nullable: true }) carrier!: string | null;
+  @ApiProperty({ type: String, nullable: true }) default!: string | null;
+}
+
+const node = z.object({
+  name: z.string(),
+  get children() {
+    return z.array(node);
+  },
+});
+
+const events = defineEvents({
+  'order.created': {
+    schema: z.object({ id: z.string(), total: z.number().default(0) }),
+    description: 'A customer placed an order.',
+    version: '2',
+    examples: [{ id: 'o-1' }],
+  },
+  'order.shipped': { dto: OrderShipped, deprecated: 'use parcel.sent.' },
+  'category.changed': { schema: node },
+  'order.archived': {},
+});
+
+@Controller('hooks')
+class Hooks {
+  @WebhookRoute('shop/:tenant')
+  @ApiResponse({ status: 422, description: 'The tenant has no shop.' })
+  receive(@WebhookData() _data: unknown): void {}
+}
+
+interface Operation {
+  readonly operationId: string;
+  readonly description: string;
+  readonly deprecated?: boolean;
+  readonly requestBody?: { readonly content: Record<string, Record<string, unknown>> };
+  readonly responses: Record<string, { readonly description: string; readonly $ref?: string }>;
+}
+
+async function validate(document: object): Promise<unknown> {
+  const validator = new Validator();
+  const { valid, errors } = await validator.validate(
+    JSON.parse(JSON.stringify(document)) as Record<string, unknown>,
+  );
+  return valid ? validator.version : errors;
+}
+
+function operation(document: object, section: 'paths' | 'webhooks', path: string, method = 'post') {
+  const sections = document as Record<string, Record<string, Record<string, Operation>>>;
+  return sections[section]?.[path]?.[method];
+}
+
+function documentOf(app: INestApplication, openapi = '3.0.0'): OpenAPIObject {
+  const config = new DocumentBuilder().setTitle('Shop').setOpenAPIVersion(openapi).build();
+  const options = { extraModels: events.dtos };
+  return addWebhooks(SwaggerModule.createDocument(app, config, options), app);
+}
+
+describe.each(adapters)('addWebhooks on %s', (_, createAdapter) => {
+  let started: StartedApp;
+  let document: OpenAPIObject;
+
+  afterAll(async () => started.app.close());
+
+  beforeAll(async () => {
+    started = await startApp(createAdapter(), {
+      options: {
+        events,
+        receiver: [
+          { path: 'webhooks', issuers: [{ issuer: ISSUER, secret: SECRET }] },
+          {
+            name: 'bulk',
+            path: 'bulk',
+            issuers: [{ issuer: ISSUER, secret: SECRET }],
+            acknowledge: 'queued',
+            queue: new InProcessQueue(),
+          },
+        ],
+        publisher: { issuer: 'https://billing.example', secret: SECRET },
+      },
+      controllers: [Hooks],
+      imports: [WebhookConsoleModule.forRoot({ allowUnguarded: true })],
+      configure: (app) => {
+        app.setGlobalPrefix('api');
+        app.enableVersioning({ type: VersioningType.URI, defaultVersion: '1' });
+        document = documentOf(app);
+      },
+    });
+  });
+
+  it('makes a valid document of OpenAPI 3.1', async () => {
+    expect(document.openapi).toBe('3.1.0');
+    expect(await validate(document)).toBe('3.1');
+  });
+
+  it('keeps a document of OpenAPI 3.2 valid', async () => {
+    expect(await validate(documentOf(started.app, '3.2.0'))).toBe('3.2');
+  });
+
+  it('documents the paths of receivers and routes, and not those of the console', () => {
+    expect(Object.keys(document.paths).sort()).toEqual([
+      '/api/v1/bulk',
+      '/api/v1/hooks/shop/{tenant}',
+      '/api/v1/webhooks',
+    ]);
+    for (const path of Object.keys(document.paths)) {
+      for (const method of ['post', 'head']) {
+        expect(operation(document, 'paths', path, method)).toMatchObject({
+          security: [{ webhookToken: [] }],
+          responses: { '204': {}, '401': {}, '503': {} },
+        });
+      }
+    }
+    expect(operation(document, 'paths', '/api/v1/bulk')?.responses).toHaveProperty('202');
+    expect(operation(document, 'paths', '/api/v1/webhooks')?.responses).not.toHaveProperty('202');
+    expect(JSON.stringify(document)).not.toContain('x-webhook-route');
+  });
+
+  it('lists the stable codes by status', () => {
+    expect(document.components?.responses?.['WebhookAnswer409']).toMatchObject({
+      description: expect.stringMatching(/^- `in_progress`: .*\n- `lease_lost`: /),
+      headers: { 'Webhook-Error': { schema: { enum: ['in_progress', 'lease_lost'] } } },
+      content: { 'application/problem+json': {} },
+    });
+    expect(document.components?.responses?.['WebhookHeadAnswer409']).not.toHaveProperty('content');
+  });
+
+  it('keeps what the application says about its routes', () => {
+    const { responses } = operation(document, 'paths', '/api/v1/hooks/shop/{tenant}')!;
+    expect(responses['422']?.description).toBe('The tenant has no shop.');
+  });
+
+  it('documents published events, with their schemas and examples', () => {
+    expect(operation(document, 'webhooks', 'order.created')).toMatchObject({
+      description: expect.stringMatching(/^A customer placed an order\.\n\nVersion: 2\n/),
+      requestBody: {
+        content: {
+          'application/json': {
+            schema: { $ref: '#/components/schemas/order.created' },
+            examples: { example1: { value: { id: 'o-1' } } },
+          },
+        },
+      },
+    });
+    expect(operation(document, 'webhooks', 'order.shipped')).toMatchObject({
+      deprecated: true,
+      requestBody: {
+        content: { 'application/json': { schema: { $ref: '#/components/schemas/OrderShipped' } } },
+      },
+    });
+    expect(document.components?.schemas).toMatchObject({
+      'order.created': { required: ['id'] },
+      'category.changed': {
+        properties: { children: { items: { $ref: '#/components/schemas/category.changed' } } },
+      },
+      OrderShipped: { properties: { carrier: { type: ['string', 'null'] } } },
+    });
+  });
+
+  it('converts what is nullable, whatever its name, but not examples', () => {
+    const type = ['string', 'null'];
+    const schema = { type: 'string', nullable: true, example: { nullable: true } };
+    const responses = { default: { content: { 'text/plain': { schema } } } };
+    const own = { openapi: '3.0.0', paths: { '/carrier': { get: { responses } } } };
+
+    expect(addWebhooks(own, started.app, { include: ['refund.*'] })).toMatchObject({
+      paths: {
+        '/carrier': {
+          get: {
+            responses: {
+              default: {
+                content: { 'text/plain': { schema: { type, example: { nullable: true } } } },
+              },
+            },
+          },
+        },
+      },
+    });
+    expect(document.components?.schemas).toMatchObject({
+      OrderShipped: { properties: { default: { type } } },
+    });
+  });
+});
+
+describe('generateEventDocs', () => {
+  const described = defineEvents({
+    'order.created': { schema: z.object({ id: z.string() }), examples: [{ id: 'o-1' }] },
+    'order.shipped': { dto: OrderShipped, jsonSchema: { type: 'object' } },
+    'refund.paid': {},
+  });
+
+  it('makes a valid document without an application', async () => {
+    const document = generateEventDocs(described, { title: 'Shop', include: ['order.*'] });
+
+    expect(await validate(document)).toBe('3.1');
+    expect(Object.keys(document.webhooks ?? {})).toEqual(['order.created', 'order.shipped']);
+  });
+
+  it('moves the references of a schema, also of a property that is named as a keyword', () => {
+    const jsonSchema = {
+      properties: { default: { $ref: '#/$defs/price' }, total: { $ref: '#/$defs/price' } },
+      $defs: { price: { type: 'number', default: { $ref: '#/$defs/price' } } },
+    };
+    const { components } = generateEventDocs(defineEvents({ 'order.sold': { jsonSchema } }));
+    const $ref = '#/components/schemas/order.sold/$defs/price';
+
+    expect(components?.['schemas']?.['order.sold']).toEqual({
+      properties: { default: { $ref }, total: { $ref } },
+      $defs: jsonSchema.$defs,
+    });
+  });
+
+  it('names an event without a JSON Schema, and the remedy', () => {
+    const vendor = { '~standard': { version: 1, vendor: 'acme', validate: () => ({ value: 0 }) } };
+
+    expect(() => generateEventDocs(defineEvents({ 'a.b': { schema: vendor as never } }))).toThrow(
+      `events["a.b"]: acme's schema cannot be converted to JSON Schema; set jsonSchema beside it`,
+    );
+    expect(() => generateEventDocs(events)).toThrow(
+      'events["order.shipped"].dto: OrderShipped is not in the document; pass { extraModels: events.dtos } to SwaggerModule.createDocument, or set jsonSchema beside it',
+    );
+    expect(() =>
+      generateEventDocs(defineEvents({ 'a.b': { schema: z.object({ at: z.date() }) } })),
+    ).toThrow('events["a.b"].schema: cannot be converted to JSON Schema, see the cause');
+  });
+});
