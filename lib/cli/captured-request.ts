@@ -121,3 +121,26 @@ function decodeChunks(bytes: Buffer): Buffer {
     at = lineEnd + 2 + length + 2;
   }
 }
+
+/** A request to write down. */
+interface WrittenRequest {
+  readonly method: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Buffer | undefined;
+}
+
+/** A request as JSON that {@link readCapturedRequest} reads; a body that is not UTF-8 is in base64. */
+export function capturedJson({ method, headers, body }: WrittenRequest): Record<string, unknown> {
+  if (body === undefined) return { method, headers };
+  const text = body.toString();
+  return Buffer.from(text).equals(body)
+    ? { method, headers, body: text }
+    : { method, headers, bodyBase64: body.toString('base64') };
+}
+
+/** A request as raw HTTP that {@link readCapturedRequest} reads. */
+export function capturedHttp({ method, headers, body }: WrittenRequest): Buffer {
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
+  const head = `${[`${method} /webhooks HTTP/1.1`, ...lines].join('\r\n')}\r\n\r\n`;
+  return Buffer.concat([Buffer.from(head), body ?? Buffer.alloc(0)]);
+}

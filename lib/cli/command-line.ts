@@ -5,6 +5,30 @@ const NAME = 'nestjs-webhook-token';
 
 /** All commands. To add one, write a file that exports `run` and add a row here. */
 const COMMANDS: Readonly<Record<string, Command>> = {
+  keygen: {
+    summary: 'creates a shared secret or a key pair',
+    load: () => import('./keygen.command.js'),
+  },
+  sign: {
+    summary: 'prints a signed request',
+    load: () => import('./sign.command.js'),
+  },
+  send: {
+    summary: 'sends a signed event and explains the answer',
+    load: () => import('./send.command.js'),
+  },
+  listen: {
+    summary: 'receives, verifies and prints webhooks on this machine',
+    load: () => import('./listen.command.js'),
+  },
+  verify: {
+    summary: 'verifies a token',
+    load: () => import('./verify.command.js'),
+  },
+  decode: {
+    summary: 'prints a token without verifying it',
+    load: () => import('./decode.command.js'),
+  },
   conformance: {
     summary: 'tests a receiver in any language against the protocol',
     load: () => import('./conformance.command.js'),
@@ -12,6 +36,10 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   explain: {
     summary: 'explains why a captured request is accepted or refused',
     load: () => import('./explain.command.js'),
+  },
+  console: {
+    summary: 'shows the PostgreSQL stores in a browser',
+    load: () => import('./console.command.js'),
   },
   migrate: {
     summary: 'creates or updates the PostgreSQL tables of the stores',
@@ -24,6 +52,10 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   sql: {
     summary: 'prints the migrations as SQL for your own migration tool',
     load: () => import('./sql.command.js'),
+  },
+  completion: {
+    summary: 'prints a completion script for bash, zsh or fish',
+    load: () => import('./completion.command.js'),
   },
 };
 
@@ -50,7 +82,7 @@ export async function runCommandLine(args: readonly string[], io: CommandIo): Pr
     return USAGE;
   }
   const { run } = await COMMANDS[name]!.load();
-  return run(rest, io);
+  return run(rest, io, COMMANDS);
 }
 
 function help(): string {

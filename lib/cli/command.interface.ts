@@ -6,15 +6,24 @@ export interface CommandIo {
   readonly stdout: Writable;
   readonly stderr: Writable;
   readonly env: Readonly<Record<string, string | undefined>>;
+  /** Aborted when a command that runs until it is interrupted must end. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** The module of a command; loaded only when the command runs. */
-interface CommandModule {
+export interface CommandModule {
+  /** The output of `--help`. */
+  readonly help: string;
   /**
    * @param args - the arguments after the command's name
+   * @param all - every command, by name
    * @returns the exit code: 0 for success, 2 for wrong usage
    */
-  run(args: readonly string[], io: CommandIo): Promise<number>;
+  run(
+    args: readonly string[],
+    io: CommandIo,
+    all: Readonly<Record<string, Command>>,
+  ): Promise<number>;
 }
 
 /** An entry of the command table. */

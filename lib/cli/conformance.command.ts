@@ -1,5 +1,6 @@
 import { USAGE, type CommandIo } from './command.interface.js';
-import { readConformanceCall, SECRET_VARIABLE } from './conformance/conformance-options.js';
+import { ISSUER_VARIABLE, SECRET_VARIABLE } from './arguments.js';
+import { readConformanceCall } from './conformance/conformance-options.js';
 import { reportJson, reportText } from './conformance/conformance-report.js';
 import { runConformance, type ConformanceRun } from './conformance/conformance.runner.js';
 import { ProbeContext } from './conformance/probe.context.js';
@@ -8,23 +9,24 @@ import { CONFORMANCE_PROFILES, PROBE_GROUPS } from './conformance/probe.interfac
 const FAILED = 1;
 const UNREACHABLE = 3;
 
-const HELP = `Usage: nestjs-webhook-token conformance <url> --issuer <iss> [options]
+/** The output of `conformance --help`. */
+export const help = `Usage: nestjs-webhook-token conformance <url> --issuer <iss> [options]
 
 Sends valid and invalid requests to a receiver and reports which rules of the protocol it follows.
 Valid requests are handled as real events: use a test receiver.
 
-  --issuer <iss>         an issuer that the receiver trusts; required
-  --secret-file <file>   file with the shared secret
-  --secret <secret>      the shared secret; visible to other users, so prefer a file or ${SECRET_VARIABLE}
+  --issuer <iss>         an issuer that the receiver trusts; default: the variable ${ISSUER_VARIABLE}
+  --secret-file <file>   file with the shared secret; default: the variable ${SECRET_VARIABLE}
   --key <file>           private key (PEM) instead of a secret; requires --alg
   --alg <name>           HS256 (default), HS384, HS512, RS256, PS256, ES256, ES384, EdDSA
   --kid <kid>            id of the key, if the receiver expects one
+  --env-file <file>      file with these variables, such as .env
   --audience <aud>       audience of the receiver, if it has one
   --event <name>         default order.created; choose an event whose data is not validated
   --profile <name>       wire format: ${CONFORMANCE_PROFILES.join(', ')}
   --only <group>         run one group: ${PROBE_GROUPS.join(', ')}
   --timeout <duration>   for each answer; default 5s
-  --allow-http           allow http:// to other hosts than this one
+  --allow-http           allow http:// to hosts other than this machine
   --insecure-ca <file>   trust this certificate authority (PEM) instead of the public ones
   --json                 print JSON
 
@@ -40,7 +42,7 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
   const call = readConformanceCall(args, io.env);
   switch (call.kind) {
     case 'help':
-      io.stdout.write(HELP);
+      io.stdout.write(help);
       return 0;
     case 'faults':
       io.stderr.write(

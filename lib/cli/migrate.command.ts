@@ -4,18 +4,22 @@ import type { CommandIo } from './command.interface.js';
 import {
   DATABASE_HELP,
   DATABASE_OPTIONS,
-  DatabaseUsageError,
+  NO_QUEUE_HELP,
+  NO_QUEUE_OPTION,
   readDatabaseCall,
-  readOptions,
 } from './database/database-call.js';
 import { withDatabase, runDatabaseCommand } from './database/database-session.js';
 
-const HELP = `Usage: nestjs-webhook-token migrate [options]
+/** The output of `migrate --help`. */
+export const help = `Usage: nestjs-webhook-token migrate [options]
 
 Creates or updates the PostgreSQL tables of the stores. Every migration runs in its own transaction;
 several processes may migrate at once. Migrations cannot be reverted.
 
 ${DATABASE_HELP}
+${NO_QUEUE_HELP}
+  --json                 print JSON: { schema, applied: [{ version, name }], queue: { version, applied } };
+                         queue is null without pg-boss
 
 Exit code: 0 up to date, 2 wrong usage or a database error.
 `;
@@ -26,31 +30,36 @@ Exit code: 0 up to date, 2 wrong usage or a database error.
  * @returns 0 if they are up to date, 2 for wrong usage or a database error
  */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  return runDatabaseCommand('migrate', io, async () => {
-    const values = readOptions(args, DATABASE_OPTIONS);
-    if (values.help === true) {
-      io.stdout.write(HELP);
-      return 0;
-    }
-    if (values.json === true)
-      throw new DatabaseUsageError('--json is only an option of the command status.');
+  const command = { name: 'migrate', help, options: { ...DATABASE_OPTIONS, ...NO_QUEUE_OPTION } };
+  return runDatabaseCommand(command, args, io, async (values) => {
     const call = readDatabaseCall(values, io.env);
     const queue = call.withQueue ? await QueueTables.load(call.schema) : undefined;
-    await withDatabase(call, async (run) => {
-      for (const { version, name } of await new SchemaMigrator(run, call.schema).migrate()) {
-        io.stdout.write(`applied ${version} ${name}\n`);
-      }
-      if (queue !== undefined) await migrateQueue(queue, run, io);
+    const isJson = values.json === true;
+    const write = (line: string): void => void (isJson || io.stdout.write(`${line}\n`));
+    const report = await withDatabase(call, async (run) => {
+      const applied = await new SchemaMigrator(run, call.schema).migrate();
+      for (const { version, name } of applied) write(`applied ${version} ${name}`);
+      const migrated = queue && (await migrateQueue(queue, run));
+      if (migrated?.applied === true) write(`applied pg-boss ${migrated.version}`);
+      return {
+        schema: call.schema,
+        applied: applied.map(({ version, name }) => ({ version, name })),
+        queue: migrated ?? null,
+      };
     });
-    io.stdout.write(`The schema ${call.schema} is up to date.\n`);
+    write(`The schema ${call.schema} is up to date.`);
+    if (isJson) io.stdout.write(`${JSON.stringify(report, undefined, 2)}\n`);
     return 0;
   });
 }
 
-async function migrateQueue(queue: QueueTables, run: RunStatement, io: CommandIo): Promise<void> {
+async function migrateQueue(
+  queue: QueueTables,
+  run: RunStatement,
+): Promise<{ readonly version: number | undefined; readonly applied: boolean }> {
   const before = await queue.version(run);
   // pg-boss also starts with a newer schema than its own.
-  if (before !== undefined && before >= queue.latest) return;
+  if (before !== undefined && before >= queue.latest) return { version: before, applied: false };
   await queue.migrate(run);
-  io.stdout.write(`applied pg-boss ${await queue.version(run)}\n`);
+  return { version: await queue.version(run), applied: true };
 }

@@ -1,16 +1,13 @@
-import { migrationScript } from '../postgres/migrations/schema.migrator.js';
+import { scriptSteps } from '../postgres/migrations/schema.migrator.js';
 import { migrationSteps } from '../postgres/migrations/migration-steps.js';
 import { QueueTables } from '../postgres/migrations/queue-tables.js';
+import { UsageError } from './arguments.js';
 import type { CommandIo } from './command.interface.js';
-import {
-  DatabaseUsageError,
-  readOptions,
-  readSchema,
-  SCRIPT_OPTIONS,
-} from './database/database-call.js';
+import { readSchema, SCRIPT_OPTIONS } from './database/database-call.js';
 import { runDatabaseCommand } from './database/database-session.js';
 
-const HELP = `Usage: nestjs-webhook-token sql [options]
+/** The output of `sql --help`. */
+export const help = `Usage: nestjs-webhook-token sql [options]
 
 Prints the migrations as SQL for your own migration tool. Does not connect to a database.
 
@@ -18,6 +15,8 @@ Prints the migrations as SQL for your own migration tool. Does not connect to a 
   --from <version>       current version, as status shows it; prints only later migrations
   --queue-from <version> current version of the pg-boss tables; with --from, required to include them
   --no-queue             omit the pg-boss tables, which are included if pg-boss is installed
+  --json                 print JSON: { schema, steps: [{ version, name, sql }], queue: { version, sql } };
+                         queue is null without pg-boss
 
 The pg-boss part begins and commits its own transaction.
 
@@ -30,23 +29,26 @@ Exit code: 0 printed, 2 wrong usage.
  * @returns 0, or 2 for wrong usage
  */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  return runDatabaseCommand('sql', io, async () => {
-    const values = readOptions(args, SCRIPT_OPTIONS);
-    if (values.help === true) {
-      io.stdout.write(HELP);
-      return 0;
-    }
+  const command = { name: 'sql', help, options: SCRIPT_OPTIONS };
+  return runDatabaseCommand(command, args, io, async (values) => {
     const schema = readSchema(values.schema);
     const from = readVersion('--from', values.from);
     if (from !== undefined && from > migrationSteps(schema).length) {
-      throw new DatabaseUsageError('--from is newer than every version that this package knows.');
+      throw new UsageError('--from is newer than the latest migration of this package.');
     }
     const queueFrom = readVersion('--queue-from', values['queue-from']);
     const isOmitted =
       values['no-queue'] === true || (from !== undefined && queueFrom === undefined);
     const queue = isOmitted ? undefined : await QueueTables.load(schema);
-    const queueSql = queue === undefined ? '' : queueScript(queue, queueFrom);
-    io.stdout.write(`${migrationScript(schema, from)}${queueSql}`);
+    const steps = scriptSteps(schema, from);
+    const queueStep = queue && { version: queue.latest, sql: queueScript(queue, queueFrom) };
+    io.stdout.write(
+      values.json === true
+        ? `${JSON.stringify({ schema, steps, queue: queueStep ?? null }, undefined, 2)}\n`
+        : [...steps, ...(queueStep === undefined ? [] : [queueStep])]
+            .map(({ sql }) => sql)
+            .join(''),
+    );
     return 0;
   });
 }
@@ -60,8 +62,8 @@ function queueSteps(queue: QueueTables, from: number): string {
   try {
     return queue.migrationScript(from);
   } catch {
-    throw new DatabaseUsageError(
-      `--queue-from is a version that the installed pg-boss cannot migrate to its own version ${queue.latest}.`,
+    throw new UsageError(
+      `The installed pg-boss (tables of version ${queue.latest}) cannot migrate from the version of --queue-from.`,
     );
   }
 }
@@ -69,5 +71,5 @@ function queueSteps(queue: QueueTables, from: number): string {
 function readVersion(option: string, value: string | undefined): number | undefined {
   if (value === undefined) return undefined;
   if (/^\d{1,6}$/.test(value)) return Number(value);
-  throw new DatabaseUsageError(`${option} must be a version number, as status shows it.`);
+  throw new UsageError(`${option} must be a version number, as status shows it.`);
 }

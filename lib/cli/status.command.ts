@@ -5,17 +5,20 @@ import {
   DATABASE_HELP,
   DATABASE_OPTIONS,
   type DatabaseCall,
+  NO_QUEUE_HELP,
+  NO_QUEUE_OPTION,
   readDatabaseCall,
-  readOptions,
 } from './database/database-call.js';
 import { runDatabaseCommand, withDatabase } from './database/database-session.js';
 
-const HELP = `Usage: nestjs-webhook-token status [options]
+/** The output of `status --help`. */
+export const help = `Usage: nestjs-webhook-token status [options]
 
 Lists the applied and the pending migrations of the PostgreSQL tables.
 
 ${DATABASE_HELP}
-  --json                 print JSON
+${NO_QUEUE_HELP}
+  --json                 print JSON: { schema, state, latest, steps: [{ version, name, appliedAt }], queue }
 
 Exit code: 0 up to date, 1 behind or ahead of this version of the package, 2 wrong usage or a
 database error.
@@ -29,12 +32,8 @@ const NOT_CURRENT = 1;
  * @returns 0 if they are up to date, 1 if not, 2 for wrong usage or a database error
  */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  return runDatabaseCommand('status', io, async () => {
-    const values = readOptions(args, DATABASE_OPTIONS);
-    if (values.help === true) {
-      io.stdout.write(HELP);
-      return 0;
-    }
+  const command = { name: 'status', help, options: { ...DATABASE_OPTIONS, ...NO_QUEUE_OPTION } };
+  return runDatabaseCommand(command, args, io, async (values) => {
     const report = await readReport(readDatabaseCall(values, io.env));
     io.stdout.write(
       values.json === true ? `${JSON.stringify(report, undefined, 2)}\n` : schemaText(report),
@@ -121,7 +120,8 @@ function queueState(version: number, latest: number): SchemaState {
 const ADVICE: Readonly<Record<SchemaState, string>> = {
   current: 'The schema is up to date.',
   behind: 'The schema is behind this version of the package: run nestjs-webhook-token migrate.',
-  ahead: 'The schema is ahead of this version of the package: a newer version has migrated it.',
+  ahead:
+    'The schema is ahead of this version of the package: a newer version has migrated it. Install that version here too.',
 };
 
 export function schemaText({ schema, state, steps, queue }: SchemaReport): string {

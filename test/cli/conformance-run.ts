@@ -54,10 +54,14 @@ export function ids({ probes }: Report, ...verdicts: readonly ProbeRow['verdict'
 
 /** Keeps what is printed. */
 export class Sink extends Writable {
-  text = '';
+  bytes = Buffer.alloc(0);
+
+  get text(): string {
+    return this.bytes.toString();
+  }
 
   override _write(chunk: Buffer, _encoding: string, done: () => void): void {
-    this.text += chunk.toString();
+    this.bytes = Buffer.concat([this.bytes, chunk]);
     done();
   }
 }

@@ -77,7 +77,7 @@ describe('probes', () => {
 
 /** The musts that fail and the shoulds that warn. */
 async function findings(url: string): Promise<{ code: number; fails: string[]; warns: string[] }> {
-  const { code, report: found } = await report(url, '--timeout', '300ms');
+  const { code, report: found } = await report(url, '--timeout', '20s');
   return { code, fails: ids(found, 'fail', 'error'), warns: ids(found, 'warn') };
 }
 

@@ -71,7 +71,7 @@ describe('the command explain', () => {
           'Transfer-Encoding: chunked\r\n',
         ),
     ],
-    ['chunks put together already', () => http(BODY, TOKEN, 'Transfer-Encoding: chunked\r\n')],
+    ['chunks that are already joined', () => http(BODY, TOKEN, 'Transfer-Encoding: chunked\r\n')],
     [
       'JSON',
       () =>
@@ -110,7 +110,7 @@ describe('the command explain', () => {
 
     expect(exit).toBe(1);
     expect(out).toMatch(/^refused: hash_mismatch \(400\)\n/);
-    expect(out).toMatch(/^ {2}body-digest {4}FAILED {2}the body is not the one/m);
+    expect(out).toMatch(/^ {2}body-digest {4}FAILED {2}the body does not match the hash/m);
     expect(out).toMatch(/^ {2}body_newline {2}the hash is that of the body without the line feed/m);
     expect(out).toMatch(/^ {2}bodyBytes {4}sent 31, received 32$/m);
     expect(out).toMatch(/^ {2}jti {10}sent "another", received "/m);
@@ -162,13 +162,13 @@ describe('the command explain', () => {
     ['no issuer', [], '', /--issuer https/],
     ['an unknown option', [...AT, '--secrt', SECRET], '', /--secrt/],
     ['two files', [...AT, 'a', 'b'], '', /Pass one file/],
-    ['two keys', [...AT, '--secret', SECRET, '--key', 'x'], '', /only one of --secret/],
-    ['a file that is not there', [...AT, '/nowhere/at-all'], '', /ENOENT/],
+    ['two keys', [...AT, '--secret-file', 'x', '--key', 'x'], '', /only one of --secret-file/],
+    ['a secret as an argument', [...AT, '--secret', SECRET], '', /set WEBHOOK_SECRET/],
+    ['a missing file', [...AT, '/nowhere/at-all'], '', /ENOENT/],
     ['no time', ['--issuer', ISSUER, '--now', 'noon'], '', /ISO 8601/],
-    ['a short secret', [...AT, '--secret', 'short'], '', /at least 32/],
     ['an unknown profile', [...AT, '--profile', 'v9'], '', /webhook-token/],
     ['a capture without a request line', AT, 'hello', /request line/],
-    ['a line that is not a header', AT, `POST / HTTP/1.1\r\n${MARKER}\r\n\r\n`, /not a header/],
+    ['an invalid header line', AT, `POST / HTTP/1.1\r\n${MARKER}\r\n\r\n`, /not a header/],
     ['invalid JSON', AT, `{"x": ${MARKER}`, /not valid JSON/],
     ['JSON that is not a request', AT, '{"x": 1}', /not a request/],
     [

@@ -1,9 +1,16 @@
 import { readFileSync } from 'node:fs';
-import { parseArgs } from 'node:util';
+import { parseEnv } from 'node:util';
 import { parseDuration } from '../../clock/duration.js';
 import { isEventName } from '../../token/event-name.js';
 import { parseKey } from '../../token/keys/key-material.js';
 import type { SignatureAlgorithm } from '../../token/webhook-token.constants.js';
+import {
+  type Arguments,
+  ISSUER_VARIABLE,
+  parseArguments,
+  SECRET_VARIABLE,
+  UsageError,
+} from '../arguments.js';
 import type { ExchangeTarget } from './http-exchange.js';
 import type { ProbeSettings } from './probe.context.js';
 import {
@@ -14,19 +21,16 @@ import {
 } from './probe.interface.js';
 import { hmacSigner, keyPairSigner, secretBytes, type ProbeSigner } from './probe.signer.js';
 
-/** The environment variable with the shared secret. */
-export const SECRET_VARIABLE = 'WEBHOOK_SECRET';
-
 const DEFAULT_TIMEOUT = '5s';
 const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
 
 const OPTIONS = {
   issuer: { type: 'string' },
-  secret: { type: 'string' },
   'secret-file': { type: 'string' },
   key: { type: 'string' },
   alg: { type: 'string' },
   kid: { type: 'string' },
+  'env-file': { type: 'string' },
   audience: { type: 'string' },
   event: { type: 'string', default: 'order.created' },
   profile: { type: 'string', default: 'webhook-token' },
@@ -38,7 +42,7 @@ const OPTIONS = {
   help: { type: 'boolean', short: 'h', default: false },
 } as const;
 
-type Values = ReturnType<typeof readValues>['values'];
+type Values = Arguments<typeof OPTIONS>['values'];
 
 /** The arguments, read and checked. */
 type ConformanceCall =
@@ -57,19 +61,23 @@ export function readConformanceCall(
   args: readonly string[],
   env: Readonly<Record<string, string | undefined>>,
 ): ConformanceCall {
-  let parsed: ReturnType<typeof readValues>;
+  let parsed: Arguments<typeof OPTIONS>;
   try {
-    parsed = readValues(args);
+    parsed = parseArguments(args, OPTIONS);
   } catch (error) {
-    return { kind: 'faults', faults: [unknownOption(error)] };
+    if (!(error instanceof UsageError)) throw error;
+    return { kind: 'faults', faults: [error.message] };
   }
   const { values, positionals } = parsed;
   if (values.help) return { kind: 'help' };
   const faults: string[] = [];
   const url = readUrl(positionals, values, faults);
-  const signer = readSigner(values, env, faults);
+  const envFile = values['env-file'] && readText(values['env-file'], '--env-file', faults);
+  const variables = envFile === undefined ? env : { ...env, ...parseEnv(envFile) };
+  const { issuer = variables[ISSUER_VARIABLE] ?? '', audience, event, kid } = values;
+  const signer = readSigner(values, variables, faults);
   const timeout = parseDuration(values.timeout);
-  if (values.issuer === undefined || values.issuer === '') {
+  if (issuer === '') {
     faults.push('--issuer is required: name an issuer that the receiver trusts');
   }
   if (!isOneOf(CONFORMANCE_PROFILES, values.profile)) {
@@ -87,7 +95,6 @@ export function readConformanceCall(
   if (faults.length > 0 || url === undefined || signer === undefined || timeout === undefined) {
     return { kind: 'faults', faults };
   }
-  const { issuer = '', audience, event, kid } = values;
   return {
     kind: 'run',
     settings: {
@@ -104,23 +111,6 @@ export function readConformanceCall(
   };
 }
 
-function readValues(args: readonly string[]) {
-  return parseArgs({ args: [...args], options: OPTIONS, allowPositionals: true });
-}
-
-/** The message of parseArgs quotes an unknown option, which may be a mistyped secret. */
-function unknownOption(error: unknown): string {
-  const { code, message } = error as { code?: string; message: string };
-  if (code === 'ERR_PARSE_ARGS_UNKNOWN_OPTION') {
-    const option = /'(--?[A-Za-z-]{1,30})'/.exec(message)?.[1];
-    return option === undefined ? 'an option is unknown' : `the option ${option} is unknown`;
-  }
-  const option = /'(?:-\w, )?(--[a-z-]{1,30})/.exec(message)?.[1];
-  return option === undefined
-    ? 'the options are not valid'
-    : `${option} has no value or a wrong one: write ${option}=<value>`;
-}
-
 function readUrl(
   positionals: readonly string[],
   values: Values,
@@ -128,7 +118,7 @@ function readUrl(
 ): URL | undefined {
   const [text] = positionals;
   if (text === undefined || positionals.length > 1) {
-    faults.push('pass one URL, that of the webhook path, such as https://crm.example/webhooks');
+    faults.push('pass one URL with the webhook path, such as https://crm.example/webhooks');
     return undefined;
   }
   const url = URL.canParse(text) ? new URL(text) : undefined;
@@ -152,14 +142,13 @@ function readSigner(
   const alg = (values.alg ?? 'HS256') as SignatureAlgorithm;
   const pem = values.key && readText(values.key, '--key', faults);
   const file = values['secret-file'] && readText(values['secret-file'], '--secret-file', faults);
-  const given = [values.key, values['secret-file'], values.secret].filter(Boolean);
+  const given = [values.key, values['secret-file']].filter(Boolean);
   if (given.length > 1) {
-    faults.push('pass only one of --secret, --secret-file and --key');
+    faults.push('pass only one of --secret-file and --key');
     return undefined;
   }
   // A newline at the end of the file is not part of the secret.
-  const secret =
-    file?.replace(/\r?\n$/, '') ?? values.secret ?? (pem ? undefined : env[SECRET_VARIABLE]);
+  const secret = file?.replace(/\r?\n$/, '') ?? (pem ? undefined : env[SECRET_VARIABLE]);
   const material = pem ?? secret;
   if (material === undefined || material === '') {
     if (given.length === 0) {

@@ -1,17 +1,16 @@
-import { parseArgs, type ParseArgsConfig } from 'node:util';
 import { parseDuration } from '../../clock/duration.js';
 import { isSchemaName, SCHEMA_RULE } from '../../postgres/boss-host.js';
+import { type Options, UsageError } from '../arguments.js';
 import type { CommandIo } from '../command.interface.js';
 
-/** Wrong arguments. The message says what to do, and never quotes a URL. */
-export class DatabaseUsageError extends Error {}
-
-/** The help on the options of the commands that connect. */
-export const DATABASE_HELP = `  --url <url>            postgresql://user:password@host:5432/database; visible to other users, so
+/** The help on the options of every command that connects. */
+export const DATABASE_HELP = `  --database-url <url>   postgresql://user:password@host:5432/database; visible to other users, so
                          prefer the environment variable DATABASE_URL
   --schema <name>        schema of the tables; default webhooks
-  --no-queue             omit the pg-boss tables, which are included if pg-boss is installed
   --timeout <duration>   for a connection; default 10s`;
+
+/** The help on the tables of the queue. */
+export const NO_QUEUE_HELP = `  --no-queue             omit the pg-boss tables, which are included if pg-boss is installed`;
 
 /** The database, and which of its tables. */
 export interface DatabaseCall {
@@ -22,55 +21,40 @@ export interface DatabaseCall {
   readonly timeout: number;
 }
 
-const SCHEMA_OPTIONS = {
-  schema: { type: 'string' },
-  'no-queue': { type: 'boolean' },
-  help: { type: 'boolean', short: 'h' },
-} as const satisfies ParseArgsConfig['options'];
-
-/** Options of the commands that connect. */
+/** Options of every command that connects. */
 export const DATABASE_OPTIONS = {
-  ...SCHEMA_OPTIONS,
-  url: { type: 'string' },
+  'database-url': { type: 'string' },
+  schema: { type: 'string' },
   timeout: { type: 'string' },
   json: { type: 'boolean' },
-} as const satisfies ParseArgsConfig['options'];
+  help: { type: 'boolean', short: 'h' },
+} as const satisfies Options;
+
+/** The option of the commands on the tables of the queue. */
+export const NO_QUEUE_OPTION = {
+  'no-queue': { type: 'boolean' },
+} as const satisfies Options;
 
 /** Options of the command that prints a script. */
 export const SCRIPT_OPTIONS = {
-  ...SCHEMA_OPTIONS,
+  ...NO_QUEUE_OPTION,
+  schema: DATABASE_OPTIONS.schema,
+  json: DATABASE_OPTIONS.json,
+  help: DATABASE_OPTIONS.help,
   from: { type: 'string' },
   'queue-from': { type: 'string' },
-} as const satisfies ParseArgsConfig['options'];
+} as const satisfies Options;
 
-/** @throws {@link DatabaseUsageError} */
-export function readOptions<Options extends NonNullable<ParseArgsConfig['options']>>(
-  args: readonly string[],
-  options: Options,
-): ReturnType<typeof parseArgs<{ args: string[]; options: Options }>>['values'] {
-  try {
-    return parseArgs({ args: [...args], options }).values;
-  } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    // The unexpected word may be the URL, so it is not quoted.
-    throw new DatabaseUsageError(
-      code === 'ERR_PARSE_ARGS_UNEXPECTED_POSITIONAL'
-        ? 'An argument without an option: pass the database as --url.'
-        : message,
-    );
-  }
-}
-
-/** @throws {@link DatabaseUsageError} */
+/** @throws {@link UsageError} */
 export function readSchema(schema = 'webhooks'): string {
   if (isSchemaName(schema)) return schema;
-  throw new DatabaseUsageError(`--schema ${SCHEMA_RULE}.`);
+  throw new UsageError(`--schema ${SCHEMA_RULE}.`);
 }
 
-/** @throws {@link DatabaseUsageError} */
+/** @throws {@link UsageError} */
 export function readDatabaseCall(
   values: {
-    readonly url?: string | undefined;
+    readonly 'database-url'?: string | undefined;
     readonly schema?: string | undefined;
     readonly 'no-queue'?: boolean | undefined;
     readonly timeout?: string | undefined;
@@ -79,9 +63,9 @@ export function readDatabaseCall(
 ): DatabaseCall {
   const timeout = parseDuration(values.timeout ?? '10s') ?? 0;
   if (timeout <= 0)
-    throw new DatabaseUsageError('--timeout must be a positive duration, such as 10s or 500ms.');
+    throw new UsageError('--timeout must be a positive duration, such as 10s or 500ms.');
   return {
-    url: readUrl(values.url ?? env['DATABASE_URL']),
+    url: readUrl(values['database-url'] ?? env['DATABASE_URL']),
     schema: readSchema(values.schema),
     withQueue: values['no-queue'] !== true,
     timeout,
@@ -90,10 +74,10 @@ export function readDatabaseCall(
 
 function readUrl(url: string | undefined): string {
   if (url === undefined || url === '') {
-    throw new DatabaseUsageError('The database is missing: set DATABASE_URL or pass --url.');
+    throw new UsageError('The database is missing: set DATABASE_URL or pass --database-url.');
   }
   if (URL.canParse(url) && /^postgres(?:ql)?:$/.test(new URL(url).protocol)) return url;
-  throw new DatabaseUsageError(
+  throw new UsageError(
     'The database URL is not valid: write postgresql://user:password@host:5432/database, and percent-encode special characters of the password.',
   );
 }

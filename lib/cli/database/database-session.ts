@@ -1,9 +1,11 @@
+import type { Pool } from 'pg';
 import { isWebhookError } from '../../errors/webhook.error.js';
 import { databaseFailure, describeServer } from '../../postgres/database-failure.js';
 import type { RunStatement } from '../../postgres/migrations/schema.migrator.js';
 import { rowsOf } from '../../postgres/transactions/transaction-adapters.js';
-import { type CommandIo, USAGE } from '../command.interface.js';
-import { type DatabaseCall, DatabaseUsageError } from './database-call.js';
+import { type Arguments, type Options, runWithArguments, UsageError } from '../arguments.js';
+import type { CommandIo } from '../command.interface.js';
+import type { DatabaseCall } from './database-call.js';
 
 /** A database error in one line, without the URL, which contains a password. */
 class DatabaseSessionError extends Error {}
@@ -11,19 +13,24 @@ class DatabaseSessionError extends Error {}
 /** The exit code after a database error. */
 const FAILED = 2;
 
-/** Runs a command and prints its expected errors in one line. */
-export async function runDatabaseCommand(
-  name: string,
+/**
+ * Runs a command on a database: parses its arguments, prints its help, and reports errors in one line.
+ *
+ * @returns the exit code of `run`, 0 for help, 2 for wrong usage or a database error
+ */
+export async function runDatabaseCommand<Known extends Options>(
+  command: { readonly name: string; readonly help: string; readonly options: Known },
+  args: readonly string[],
   io: CommandIo,
-  work: () => Promise<number>,
+  run: (values: Arguments<Known>['values']) => Promise<number>,
 ): Promise<number> {
   try {
-    return await work();
+    return await runWithArguments(command, args, io, async ({ values, positionals }) => {
+      // The unexpected word may be the URL, so it is not quoted.
+      if (positionals.length === 0) return run(values);
+      throw new UsageError('An argument without an option: pass the database as --database-url.');
+    });
   } catch (error) {
-    if (error instanceof DatabaseUsageError) {
-      io.stderr.write(`${error.message}\nSee: nestjs-webhook-token ${name} --help\n`);
-      return USAGE;
-    }
     if (!(error instanceof DatabaseSessionError)) throw error;
     io.stderr.write(`${error.message}\n`);
     return FAILED;
@@ -36,40 +43,59 @@ const STATEMENT_TIMEOUT = 120_000;
 /**
  * Runs work on a database and closes the connection afterwards.
  *
- * @throws {@link DatabaseUsageError} if `pg` is not installed
+ * @throws {@link UsageError} if `pg` is not installed
  * @throws {@link DatabaseSessionError} if the database reports an error
  */
 export async function withDatabase<T>(
   call: DatabaseCall,
   work: (run: RunStatement) => Promise<T>,
 ): Promise<T> {
-  const { Pool } = await loadDriver();
-  const pool = new Pool({
-    connectionString: call.url,
-    max: 2,
-    connectionTimeoutMillis: call.timeout,
-    query_timeout: STATEMENT_TIMEOUT,
-    application_name: 'nestjs-webhook-token',
-  });
-  // Without a listener, an idle connection that breaks would end the process.
-  pool.on('error', () => {});
+  const pool = await openPool(call, 2);
   try {
     return await work(async (statement, values) =>
       rowsOf(await pool.query(statement, [...values])),
     );
   } catch (error) {
+    if (error instanceof UsageError) throw error;
     throw new DatabaseSessionError(reasonOf(error, call), { cause: error });
   } finally {
     await pool.end();
   }
 }
 
-async function loadDriver(): Promise<Pick<typeof import('pg'), 'Pool'>> {
+/**
+ * Opens a pool, which the caller ends.
+ *
+ * @param max - connections
+ * @throws {@link UsageError} if `pg` is not installed
+ */
+export async function openPool({ url, timeout }: DatabaseCall, max: number): Promise<Pool> {
+  const { Pool } = (await installed(async () => import('pg'))).default;
+  const pool = new Pool({
+    connectionString: url,
+    max,
+    connectionTimeoutMillis: timeout,
+    query_timeout: STATEMENT_TIMEOUT,
+    application_name: 'nestjs-webhook-token',
+  });
+  // Without a listener, an idle connection that breaks would end the process.
+  pool.on('error', () => {});
+  return pool;
+}
+
+/**
+ * Loads a module that needs an optional package.
+ *
+ * @throws {@link UsageError} if the package is not installed
+ */
+export async function installed<T>(load: () => Promise<T>): Promise<T> {
   try {
-    return (await import('pg')).default;
+    return await load();
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw error;
-    throw new DatabaseUsageError('The package pg is not installed: npm install pg');
+    const { code, message } = error as NodeJS.ErrnoException;
+    const name = /^Cannot find package '([^']+)'/.exec(message)?.[1];
+    if (code !== 'ERR_MODULE_NOT_FOUND' || name === undefined) throw error;
+    throw new UsageError(`The package ${name} is not installed: npm install ${name}`);
   }
 }
 
@@ -80,5 +106,5 @@ function reasonOf(error: unknown, { schema, url }: DatabaseCall): string {
     return `The user lacks the privilege for the schema ${schema}: pass the URL of its owner, or have an administrator run CREATE SCHEMA IF NOT EXISTS ${schema} AUTHORIZATION <user>.`;
   }
   const { message } = databaseFailure('The command', error, describeServer(url));
-  return `${message} Check DATABASE_URL or --url.`;
+  return `${message} Check DATABASE_URL or --database-url.`;
 }

@@ -1,0 +1,211 @@
+import { chmod, readFile, writeFile } from 'node:fs/promises';
+import type { Readable } from 'node:stream';
+import { parseArgs, type ParseArgsConfig, parseEnv } from 'node:util';
+import { isWebhookError } from '../errors/webhook.error.js';
+import { type KeyMaterial, parseKey } from '../token/keys/key-material.js';
+import type { SignatureAlgorithm } from '../token/webhook-token.constants.js';
+import { USAGE, type CommandIo } from './command.interface.js';
+import { UnreadableCaptureError } from './captured-request.js';
+
+/** Wrong arguments; the message says what to do, and never quotes a value. */
+export class UsageError extends Error {}
+
+/** The environment variables with the shared secret and its issuer. */
+export const SECRET_VARIABLE = 'WEBHOOK_SECRET';
+export const ISSUER_VARIABLE = 'WEBHOOK_ISSUER';
+
+/** The options of an issuer and its key. */
+export const KEY_OPTIONS = {
+  issuer: { type: 'string' },
+  'secret-file': { type: 'string' },
+  key: { type: 'string' },
+  alg: { type: 'string' },
+  kid: { type: 'string' },
+  'env-file': { type: 'string' },
+} as const satisfies ParseArgsConfig['options'];
+
+/** The help on {@link KEY_OPTIONS}. */
+export const KEY_HELP = `  --issuer <iss>         the issuer; default: the variable ${ISSUER_VARIABLE}
+  --secret-file <file>   file with the shared secret; default: the variable ${SECRET_VARIABLE}
+  --key <file>           key instead of a secret, as PEM or JWK; requires --alg
+  --alg <name>           HS256 (default), HS384, HS512, RS256, PS256, ES256, ES384, EdDSA
+  --kid <kid>            id of the key
+  --env-file <file>      file with these variables, such as .env`;
+
+export type Options = NonNullable<ParseArgsConfig['options']>;
+
+/** The arguments of a command with these options. */
+export type Arguments<Known extends Options> = ReturnType<
+  typeof parseArgs<{ args: string[]; options: Known; allowPositionals: true }>
+>;
+
+/**
+ * Runs a command: parses its arguments, prints its help, and reports wrong usage.
+ *
+ * @returns the exit code of `run`, 0 for help, 2 for wrong usage
+ */
+export async function runWithArguments<Known extends Options>(
+  command: { readonly name: string; readonly help: string; readonly options: Known },
+  args: readonly string[],
+  io: CommandIo,
+  run: (given: Arguments<Known>) => Promise<number>,
+): Promise<number> {
+  try {
+    if (args.includes('--help') || args.includes('-h')) {
+      io.stdout.write(command.help);
+      return 0;
+    }
+    return await run(parseArguments(args, command.options));
+  } catch (error) {
+    const isUsage = error instanceof UsageError || error instanceof UnreadableCaptureError;
+    if (!isUsage && !isWebhookError(error)) throw error;
+    io.stderr.write(`${error.message}\nSee: nestjs-webhook-token ${command.name} --help\n`);
+    return USAGE;
+  }
+}
+
+/** @throws {@link UsageError}, which never quotes a value */
+export function parseArguments<Known extends Options>(
+  args: readonly string[],
+  options: Known,
+): Arguments<Known> {
+  if (args.some((one) => /^--secret(?:=|$)/.test(one))) {
+    throw new UsageError(
+      `--secret is not an option, because other users of this machine could read the secret: set ${SECRET_VARIABLE}, or pass --secret-file.`,
+    );
+  }
+  try {
+    const parsed: unknown = parseArgs({ args: [...args], options, allowPositionals: true });
+    return parsed as Arguments<Known>;
+  } catch (error) {
+    // The message names the option; of an unknown one, it may quote a mistyped secret.
+    const { message } = error as Error;
+    const option = /'(?:-\w, )?(--?[A-Za-z-]{1,30})[' ]/.exec(message)?.[1];
+    const subject = option === undefined ? 'An option' : `The option ${option}`;
+    if ((error as { code?: string }).code === 'ERR_PARSE_ARGS_UNKNOWN_OPTION') {
+      throw new UsageError(`${subject} is unknown.`);
+    }
+    throw new UsageError(
+      message.includes('does not take an argument')
+        ? `${subject} takes no value.`
+        : `${subject} needs a value: write ${option ?? '--option'}=<value>.`,
+    );
+  }
+}
+
+/** The values of {@link KEY_OPTIONS}. */
+type KeyValues = { readonly [Name in keyof typeof KEY_OPTIONS]?: string | undefined };
+
+/** An issuer with one key, for signing or for verifying. */
+export interface IssuerKey {
+  readonly issuer: string;
+  readonly key: {
+    readonly key: KeyMaterial;
+    readonly kid: string | undefined;
+    readonly alg: SignatureAlgorithm | undefined;
+  };
+}
+
+/**
+ * Reads the issuer and its key from files or the environment, and checks the key.
+ *
+ * @throws {@link UsageError}
+ */
+export async function readIssuerKey(
+  values: KeyValues,
+  env: CommandIo['env'],
+  use: 'sign' | 'verify',
+): Promise<IssuerKey> {
+  const variables = await readVariables(values['env-file'], env);
+  const { issuer = variables[ISSUER_VARIABLE], alg, kid } = values;
+  if (issuer === undefined || issuer === '')
+    throw new UsageError(
+      `--issuer is required, for example --issuer https://shop.example, or set ${ISSUER_VARIABLE}.`,
+    );
+  const key = {
+    key: await readKey(values, variables),
+    kid,
+    alg: alg as SignatureAlgorithm | undefined,
+  };
+  const { fault } = parseKey(key, use);
+  if (fault !== undefined) throw new UsageError(`The key cannot be used: ${fault}`);
+  return { issuer, key };
+}
+
+/** The environment, and over it the variables of a file. */
+async function readVariables(
+  file: string | undefined,
+  env: CommandIo['env'],
+): Promise<CommandIo['env']> {
+  return file === undefined ? env : { ...env, ...parseEnv((await readContent(file)).toString()) };
+}
+
+async function readKey(
+  { key, 'secret-file': secretFile }: KeyValues,
+  env: CommandIo['env'],
+): Promise<KeyMaterial> {
+  if (key !== undefined && secretFile !== undefined) {
+    throw new UsageError('Pass only one of --secret-file and --key.');
+  }
+  if (key !== undefined) {
+    const content = (await readContent(key)).toString();
+    return content.trimStart().startsWith('{') ? (jsonOf(content, key) as KeyMaterial) : content;
+  }
+  const secret =
+    secretFile === undefined
+      ? env[SECRET_VARIABLE]
+      : // Editors add a line feed at the end of a file; it is not part of the secret.
+        (await readContent(secretFile)).toString().replace(/\r?\n$/, '');
+  if (secret !== undefined && secret !== '') return secret;
+  throw new UsageError(
+    `A key is required: set ${SECRET_VARIABLE}, or pass --secret-file, or --key with --alg.`,
+  );
+}
+
+/** Parses the content of a file. */
+export function jsonOf(content: string, file: string): unknown {
+  try {
+    return JSON.parse(content);
+  } catch {
+    throw new UsageError(`${file} is not valid JSON.`);
+  }
+}
+
+/** Reads a file; `-` is standard input. */
+export async function readInput(file: string, stdin: Readable): Promise<Buffer> {
+  if (file !== '-') return readContent(file);
+  const chunks: Buffer[] = [];
+  for await (const chunk of stdin as AsyncIterable<Buffer | string>) {
+    chunks.push(Buffer.from(chunk as string));
+  }
+  return Buffer.concat(chunks);
+}
+
+/**
+ * Writes a file that only its owner can read.
+ *
+ * @throws {@link UsageError} if the file cannot be written, or exists and `flag` is `wx`
+ */
+export async function writeOwnFile(file: string, content: string, flag: 'w' | 'wx'): Promise<void> {
+  try {
+    await writeFile(file, content, { flag, mode: 0o600 });
+    // A file that existed keeps its mode.
+    if (flag === 'w') await chmod(file, 0o600);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw new UsageError(
+      code === 'EEXIST'
+        ? `${file} exists; choose another --out.`
+        : `${file} cannot be written (${code}).`,
+    );
+  }
+}
+
+/** @throws {@link UsageError} if the file cannot be read */
+export async function readContent(file: string): Promise<Buffer> {
+  try {
+    return await readFile(file);
+  } catch (error) {
+    throw new UsageError(`${file} cannot be read (${(error as NodeJS.ErrnoException).code}).`);
+  }
+}

@@ -1,0 +1,77 @@
+import { runWithArguments, UsageError } from './arguments.js';
+import type { Command, CommandIo } from './command.interface.js';
+
+/** The output of `completion --help`. */
+export const help = `Usage: nestjs-webhook-token completion <bash|zsh|fish>
+
+Prints a script that completes commands and options:
+
+  source <(nestjs-webhook-token completion bash)       in ~/.bashrc; the same with zsh in ~/.zshrc
+  nestjs-webhook-token completion fish | source        in ~/.config/fish/config.fish
+
+Exit code: 0 printed, 2 wrong usage.
+`;
+
+const OPTIONS = { help: { type: 'boolean', short: 'h' } } as const;
+const NAME = 'nestjs-webhook-token';
+
+/** Options by command. */
+type CommandOptions = readonly (readonly [command: string, options: readonly string[]])[];
+
+const SCRIPTS: Readonly<Record<string, (commands: CommandOptions) => string>> = {
+  bash: (commands) => `_nestjs_webhook_token() {
+  local words
+  case "\${COMP_WORDS[1]}" in
+${commands.map(([name, options]) => `    ${name}) words="${options.join(' ')}" ;;`).join('\n')}
+    *) words="" ;;
+  esac
+  if [ "$COMP_CWORD" -eq 1 ]; then words="${commands.map(([name]) => name).join(' ')} --help --version"; fi
+  COMPREPLY=($(compgen -W "$words" -- "\${COMP_WORDS[COMP_CWORD]}"))
+}
+complete -o default -F _nestjs_webhook_token ${NAME}
+`,
+  zsh: (commands) => `autoload -Uz bashcompinit && bashcompinit
+${SCRIPTS['bash']!(commands)}`,
+  fish: (commands) =>
+    commands
+      .flatMap(([name, options]) => [
+        `complete -c ${NAME} -n __fish_use_subcommand -a ${name}`,
+        ...options.map(
+          (option) =>
+            `complete -c ${NAME} -n "__fish_seen_subcommand_from ${name}" -l ${option.slice(2)}`,
+        ),
+      ])
+      .join('\n')
+      .concat('\n'),
+};
+
+/**
+ * Prints a completion script.
+ *
+ * @param all - every command, by name
+ * @returns 0, or 2 for wrong usage
+ */
+export async function run(
+  args: readonly string[],
+  io: CommandIo,
+  all: Readonly<Record<string, Command>>,
+): Promise<number> {
+  const command = { name: 'completion', help, options: OPTIONS };
+  return runWithArguments(command, args, io, async ({ positionals: [shell = '', ...more] }) => {
+    if (more.length > 0 || !Object.hasOwn(SCRIPTS, shell)) {
+      throw new UsageError('Pass one shell: bash, zsh or fish.');
+    }
+    const commands: (readonly [string, readonly string[]])[] = [];
+    for (const [name, { load }] of Object.entries(all)) {
+      commands.push([name, optionsOf((await load()).help)]);
+    }
+    io.stdout.write(SCRIPTS[shell]!(commands));
+    return 0;
+  });
+}
+
+/** The options that a help lists, at the beginning of its lines. */
+function optionsOf(help: string): string[] {
+  const listed = [...help.matchAll(/^ {2}(--[a-z-]+)/gm)].map(([, option]) => option!);
+  return [...new Set([...listed, '--help'])];
+}

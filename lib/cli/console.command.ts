@@ -1,0 +1,239 @@
+import { randomBytes } from 'node:crypto';
+import { isIPv6 } from 'node:net';
+import type { LoggerService } from '@nestjs/common';
+import type { ConsoleCapability } from '../console/console-api.js';
+import type { ExistingQueue, StandaloneConsole } from '../console/standalone-console.js';
+import { QueueTables } from '../postgres/migrations/queue-tables.js';
+import { type RunStatement, SchemaMigrator } from '../postgres/migrations/schema.migrator.js';
+import { type Arguments, readContent, UsageError } from './arguments.js';
+import type { CommandIo } from './command.interface.js';
+import {
+  DATABASE_HELP,
+  DATABASE_OPTIONS,
+  type DatabaseCall,
+  readDatabaseCall,
+} from './database/database-call.js';
+import {
+  installed,
+  openPool,
+  runDatabaseCommand,
+  withDatabase,
+} from './database/database-session.js';
+
+/** The environment variable with the token to log in with. */
+const TOKEN_VARIABLE = 'WEBHOOK_CONSOLE_TOKEN';
+const MIN_TOKEN = 32;
+const DEFAULT_QUEUE = 'webhook-deliveries';
+
+/** The output of `console --help`. */
+export const help = `Usage: nestjs-webhook-token console [options]
+
+Shows the deliveries, endpoints and received requests of the PostgreSQL stores in a browser, without
+the application. It is read-only unless --allow permits more, and never makes an attempt itself. Stop it
+with Ctrl+C.
+
+${DATABASE_HELP}
+  --allow <list>         view, view-payload, redeliver, manage-endpoints, separated by commas; default view
+  --queue <name>         the publisher's queue, for redelivery; default ${DEFAULT_QUEUE}
+  --receiver-queue <name>
+                         queue of a receiver with acknowledge: 'queued', for dead letters; repeatable
+  --port <port>          default 4400; 0 for a free one
+  --host <address>       default 127.0.0.1; an address that other machines reach requires your own token
+  --token-file <file>    file with the token to log in, at least ${MIN_TOKEN} characters; default: the variable
+                         ${TOKEN_VARIABLE}, or a random token in the link that is printed
+  --json                 print one line of JSON: {"url":"..."}
+
+Exit code: 0 interrupted, 2 wrong usage or a database error, 3 the port cannot be used.
+`;
+
+const OPTIONS = {
+  ...DATABASE_OPTIONS,
+  allow: { type: 'string' },
+  queue: { type: 'string' },
+  'receiver-queue': { type: 'string', multiple: true },
+  port: { type: 'string' },
+  host: { type: 'string' },
+  'token-file': { type: 'string' },
+} as const;
+
+const UNUSABLE_PORT = 3;
+/** Connections to the database. */
+const CONNECTIONS = 5;
+const ALLOWED: readonly ConsoleCapability[] = [
+  'view',
+  'view-payload',
+  'redeliver',
+  'manage-endpoints',
+];
+
+type Values = Arguments<typeof OPTIONS>['values'];
+
+/**
+ * Serves the console until `io.signal` is aborted.
+ *
+ * @returns 0 when interrupted, 2 for wrong usage or a database error, 3 if the port cannot be used
+ */
+export async function run(args: readonly string[], io: CommandIo): Promise<number> {
+  const command = { name: 'console', help, options: OPTIONS };
+  return runDatabaseCommand(command, args, io, async (values) => {
+    const call = readDatabaseCall(values, io.env);
+    const capabilities = readCapabilities(values.allow);
+    const { port = '4400', host = '127.0.0.1' } = values;
+    if (!/^\d{1,5}$/.test(port)) throw new UsageError('--port must be a port number.');
+    const ownToken = await readToken(values, io.env, host);
+    const token = ownToken ?? randomBytes(32).toString('base64url');
+    const queues = await withDatabase(call, async (query) =>
+      readQueues(query, call, values, capabilities.includes('redeliver')),
+    );
+    const { createStandaloneConsole } = await installed(
+      async () => import('../console/standalone-console.js'),
+    );
+    const pool = await openPool(call, CONNECTIONS);
+    try {
+      const console = await installed(async () =>
+        createStandaloneConsole({
+          pool,
+          schema: call.schema,
+          ...queues,
+          capabilities,
+          actor: io.env['USER'] ?? io.env['USERNAME'],
+          token,
+          logger: loggerTo(io.stderr),
+        }),
+      );
+      const fragment = ownToken === undefined ? `#token=${token}` : '';
+      const show = (bound: number): void => {
+        const url = `http://${isIPv6(host) ? `[${host}]` : host}:${bound}/console/${fragment}`;
+        io.stdout.write(values.json === true ? `${JSON.stringify({ url })}\n` : `Open ${url}\n`);
+      };
+      return await serve(console, { port: Number(port), host, show }, io);
+    } finally {
+      await pool.end();
+    }
+  });
+}
+
+interface Address {
+  readonly port: number;
+  readonly host: string;
+  /** Called with the port once the console listens. */
+  readonly show: (port: number) => void;
+}
+
+async function serve(
+  console: StandaloneConsole,
+  { port, host, show }: Address,
+  { stderr, signal }: CommandIo,
+): Promise<number> {
+  try {
+    show(await console.listen(port, host));
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    stderr.write(`Port ${port} of ${host} cannot be used (${code}).\n`);
+    await console.close();
+    return UNUSABLE_PORT;
+  }
+  if (signal?.aborted !== true) {
+    await new Promise<void>((resolve) => {
+      signal?.addEventListener('abort', () => resolve(), { once: true });
+    });
+  }
+  await console.close();
+  return 0;
+}
+
+function readCapabilities(allow: string | undefined): readonly ConsoleCapability[] {
+  const wanted = allow === undefined ? [] : allow.split(',').map((one) => one.trim());
+  if (wanted.includes('manage-secrets')) {
+    throw new UsageError(
+      '--allow manage-secrets is not possible, because only the application has the sealing keys: use the console of the application.',
+    );
+  }
+  const unknown = wanted.find((one) => !ALLOWED.includes(one as ConsoleCapability));
+  if (unknown !== undefined) {
+    throw new UsageError(
+      `--allow does not know ${JSON.stringify(unknown)}: list some of ${ALLOWED.join(', ')}.`,
+    );
+  }
+  return [...new Set(['view', ...(wanted as ConsoleCapability[])] as const)];
+}
+
+/** @returns `undefined` if the user has set none, which is only safe on this machine */
+async function readToken(
+  { 'token-file': file }: Values,
+  env: CommandIo['env'],
+  host: string,
+): Promise<string | undefined> {
+  const given =
+    file === undefined ? env[TOKEN_VARIABLE] : (await readContent(file)).toString().trim();
+  if (given !== undefined && given !== '') {
+    if (given.length >= MIN_TOKEN) return given;
+    throw new UsageError(
+      `The token is shorter than ${MIN_TOKEN} characters: generate one with "openssl rand -base64 32".`,
+    );
+  }
+  if (/^(?:localhost|127(?:\.\d{1,3}){3}|::1)$/.test(host)) return undefined;
+  throw new UsageError(
+    `--host ${host} lets other machines connect: set ${TOKEN_VARIABLE} or --token-file, and use TLS in front of it.`,
+  );
+}
+
+/** The queues that the console uses, with the settings that the application has stored. */
+async function readQueues(
+  query: RunStatement,
+  { schema }: DatabaseCall,
+  { queue: name, 'receiver-queue': receivers = [] }: Values,
+  redelivers: boolean,
+): Promise<{ queue: ExistingQueue | undefined; receiverQueues: readonly ExistingQueue[] }> {
+  const states = await new SchemaMigrator(query, schema).states();
+  if (states.some(({ appliedAt }) => appliedAt === undefined)) {
+    throw new UsageError(
+      `The schema ${schema} does not have the tables that this version of the package needs: pass the --schema of the application, or run nestjs-webhook-token migrate.`,
+    );
+  }
+  const needsQueue = name !== undefined || redelivers || receivers.length > 0;
+  const tables = await QueueTables.load(schema);
+  if (tables === undefined && needsQueue)
+    throw new UsageError('The package pg-boss is not installed: npm install pg-boss');
+  const version = (await tables?.version(query)) ?? 0;
+  if (tables === undefined || version < tables.latest) {
+    if (!needsQueue) return { queue: undefined, receiverQueues: [] };
+    throw new UsageError(
+      `The schema ${schema} does not have the tables of the installed pg-boss: pass the --schema of the application, or run nestjs-webhook-token migrate.`,
+    );
+  }
+  const found = (
+    await query(`SELECT name, heartbeat_seconds, deletion_seconds FROM ${schema}.queue`, [])
+  ).map((row) => ({
+    name: String(row['name']),
+    lease: Number(row['heartbeat_seconds']) * 1_000,
+    keepDelivered: Number(row['deletion_seconds']) * 1_000,
+  }));
+  const named = (option: string, wanted: string): ExistingQueue => {
+    const match = found.find((one) => one.name === wanted);
+    if (match !== undefined) return match;
+    const others = found.map((one) => JSON.stringify(one.name)).join(', ');
+    throw new UsageError(
+      `${option}: the schema ${schema} has no queue ${JSON.stringify(wanted)}; it has ${others || 'none, until the application has started with a PgBossQueue'}.`,
+    );
+  };
+  return {
+    queue:
+      name !== undefined || redelivers
+        ? named('--queue', name ?? DEFAULT_QUEUE)
+        : found.find((one) => one.name === DEFAULT_QUEUE),
+    receiverQueues: receivers.map((one) => named('--receiver-queue', one)),
+  };
+}
+
+/** Prints actions, warnings and errors, and no line of Nest's start. */
+function loggerTo(stderr: CommandIo['stderr']): LoggerService {
+  const print = (message: unknown): void => void stderr.write(`${String(message)}\n`);
+  return {
+    log: (message, context) => {
+      if (context === 'WebhookConsole') print(message);
+    },
+    warn: print,
+    error: print,
+  };
+}

@@ -1,0 +1,46 @@
+import { runWithArguments, UsageError } from './arguments.js';
+import type { CommandIo } from './command.interface.js';
+import { readToken, tokenText } from './verify.command.js';
+
+/** The output of `decode --help`. */
+export const help = `Usage: nestjs-webhook-token decode [file] [--json]
+
+Prints header and claims of a token without verifying it: anyone can write such a token. It is read
+from a file or standard input. To verify it, use verify.
+
+  --json                 print JSON: { verified: false, header, claims }
+
+Exit code: 0 decoded, 2 wrong usage or no token.
+`;
+
+const OPTIONS = {
+  json: { type: 'boolean' },
+  help: { type: 'boolean', short: 'h' },
+} as const;
+
+/**
+ * Decodes a token without verifying it.
+ *
+ * @returns 0, or 2 for wrong usage
+ */
+export async function run(args: readonly string[], io: CommandIo): Promise<number> {
+  const command = { name: 'decode', help, options: OPTIONS };
+  return runWithArguments(command, args, io, async ({ values, positionals }) => {
+    const [header, claims] = (await readToken(positionals, io)).split('.').slice(0, 2).map(decode);
+    if (claims === undefined) throw new UsageError('The input is not a signed token.');
+    io.stdout.write(
+      values.json === true
+        ? `${JSON.stringify({ verified: false, header, claims }, undefined, 2)}\n`
+        : `UNVERIFIED: anyone can write these claims\n${tokenText(header, claims)}\n`,
+    );
+    return 0;
+  });
+}
+
+function decode(part: string): unknown {
+  try {
+    return JSON.parse(Buffer.from(part, 'base64url').toString());
+  } catch {
+    throw new UsageError('The input is not a signed token: its parts must be base64url of JSON.');
+  }
+}

@@ -1,0 +1,132 @@
+import http from 'node:http';
+import https from 'node:https';
+import { blockedDestination } from '../egress/blocked-destination.js';
+import { EgressPolicy } from '../egress/egress-policy.js';
+import { createGuardedAgents } from '../egress/guarded-agent.js';
+import { parseDuration } from '../clock/duration.js';
+import { UsageError } from './arguments.js';
+
+/** Hosts that are this machine. */
+const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
+const LOOPBACK_NETWORKS = ['127.0.0.0/8', '::1'];
+
+/** Bytes of an answer that are read. */
+const MAX_ANSWER_BYTES = 65_536;
+
+/** The options of a destination. */
+export const TARGET_OPTIONS = {
+  timeout: { type: 'string' },
+  'allow-http': { type: 'boolean' },
+  'allow-private': { type: 'boolean' },
+} as const;
+
+/** The help on {@link TARGET_OPTIONS}. */
+export const TARGET_HELP = `  --timeout <duration>   for the answer; default 15s
+  --allow-http           allow http:// to hosts other than this machine
+  --allow-private        allow addresses of private networks; this machine is always allowed`;
+
+/** A checked destination. */
+export interface CallTarget {
+  readonly url: URL;
+  /** Milliseconds. */
+  readonly timeout: number;
+  readonly allowPrivate: boolean;
+}
+
+export interface CallRequest {
+  readonly method: string;
+  readonly headers: Readonly<Record<string, string | readonly string[]>>;
+  readonly body: Buffer | undefined;
+}
+
+export interface CallAnswer {
+  readonly status: number;
+  readonly headers: http.IncomingHttpHeaders;
+  readonly body: Buffer;
+  readonly durationMs: number;
+}
+
+/** No answer arrived; the message says why, and contains nothing that was sent. */
+export class UnreachableError extends Error {}
+
+/** @throws {@link UsageError} */
+export function readTarget(
+  address: string | undefined,
+  values: {
+    readonly timeout?: string | undefined;
+    readonly 'allow-http'?: boolean | undefined;
+    readonly 'allow-private'?: boolean | undefined;
+  },
+): CallTarget {
+  const url = address !== undefined && URL.canParse(address) ? new URL(address) : undefined;
+  if (url === undefined || !['http:', 'https:'].includes(url.protocol) || url.username !== '') {
+    throw new UsageError(
+      'Pass the URL of the receiver, such as https://crm.example/webhooks, without a user.',
+    );
+  }
+  if (url.protocol === 'http:' && !LOOPBACK.test(url.hostname) && values['allow-http'] !== true) {
+    throw new UsageError(
+      'Anyone on the network path can read tokens sent over http://: use https://, or pass --allow-http.',
+    );
+  }
+  const timeout = parseDuration(values.timeout ?? '15s');
+  if (timeout === undefined || timeout <= 0) {
+    throw new UsageError("--timeout must be a positive duration, such as '5s' or '500ms'.");
+  }
+  return { url, timeout, allowPrivate: values['allow-private'] ?? false };
+}
+
+/**
+ * Sends one request through the egress guard; redirects are not followed.
+ *
+ * @throws {@link UnreachableError}
+ */
+export async function call(
+  { url, timeout, allowPrivate }: CallTarget,
+  { method, headers, body }: CallRequest,
+): Promise<CallAnswer> {
+  const policy = new EgressPolicy({
+    allowHttp: true,
+    allowPrivateNetworks: allowPrivate,
+    allowedAddresses: LOOPBACK.test(url.hostname) ? LOOPBACK_NETWORKS : [],
+  });
+  const agents = createGuardedAgents(policy);
+  const started = Date.now();
+  try {
+    const secure = url.protocol === 'https:';
+    const request = (secure ? https : http).request(url, {
+      method,
+      headers: { ...headers, 'user-agent': 'nestjs-webhook-token-cli' },
+      agent: secure ? agents.httpsAgent : agents.httpAgent,
+      signal: AbortSignal.timeout(timeout),
+    });
+    const response = await new Promise<http.IncomingMessage>((resolve, reject) => {
+      request.on('response', resolve).on('error', reject).end(body);
+    });
+    const chunks: Buffer[] = [];
+    let size = 0;
+    for await (const chunk of response as AsyncIterable<Buffer>) {
+      if (size < MAX_ANSWER_BYTES) chunks.push(chunk);
+      size += chunk.length;
+    }
+    return {
+      status: response.statusCode!,
+      headers: response.headers,
+      body: Buffer.concat(chunks).subarray(0, MAX_ANSWER_BYTES),
+      durationMs: Date.now() - started,
+    };
+  } catch (error) {
+    throw new UnreachableError(reasonOf(error));
+  } finally {
+    agents.destroy();
+  }
+}
+
+function reasonOf(error: unknown): string {
+  const blocked = blockedDestination(error);
+  if (blocked !== undefined)
+    return `${blocked.message} Pass --allow-private to send to a private network.`;
+  const { name, code, message } = error as NodeJS.ErrnoException;
+  if (name === 'AbortError' || name === 'TimeoutError') return 'No answer arrived in time.';
+  return code === undefined ? message : `${code}: ${message}`;
+}

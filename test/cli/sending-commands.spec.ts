@@ -1,0 +1,445 @@
+import { once } from 'node:events';
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { createServer, type RequestListener, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/globals';
+import { type INestApplication, Injectable } from '@nestjs/common';
+import { ExpressAdapter } from '@nestjs/platform-express';
+import { runCommandLine } from '../../lib/cli/command-line.js';
+import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
+import { signWebhook } from '../../lib/testing/index.js';
+import { ISSUER, PATH, SECRET, startApp } from '../fixtures/receiver-app.js';
+import { Sink } from './conformance-run.js';
+
+@Injectable()
+class Orders {
+  readonly seen: unknown[] = [];
+
+  @OnWebhookEvent('order.*')
+  on(order: unknown): void {
+    this.seen.push(order);
+  }
+}
+
+let app: INestApplication;
+let url: string;
+let folder: string;
+beforeAll(async () => {
+  const started = await startApp(new ExpressAdapter(), { providers: [Orders] });
+  app = started.app;
+  url = `${started.origin}${PATH}`;
+  folder = await mkdtemp(join(tmpdir(), 'webhook-commands-'));
+});
+afterAll(async () => {
+  await app.close();
+  await rm(folder, { recursive: true });
+});
+
+interface Ended {
+  readonly code: number;
+  readonly out: string;
+  readonly err: string;
+  /** What `out` is decoded from. */
+  readonly bytes: Buffer;
+}
+
+async function commandLine(
+  args: readonly string[],
+  stdin: string | Buffer = '',
+  env = { WEBHOOK_SECRET: SECRET },
+): Promise<Ended> {
+  const [stdout, stderr] = [new Sink(), new Sink()];
+  const io = { stdin: Readable.from([Buffer.from(stdin as string)]), stdout, stderr, env };
+  const code = await runCommandLine(args, io);
+  for (const text of [stdout.text, stderr.text]) expect(text).not.toContain(SECRET);
+  return { code, out: stdout.text, err: stderr.text, bytes: stdout.bytes };
+}
+
+const issuer = ['--issuer', ISSUER];
+const seen = (): unknown[] => app.get(Orders).seen;
+
+describe('send', () => {
+  const servers: Server[] = [];
+  async function answering(listener: RequestListener): Promise<string> {
+    const server = createServer(listener);
+    servers.push(server);
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    return `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+  }
+  afterEach(async () => {
+    for (const server of servers.splice(0)) {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    }
+  });
+
+  it('sends a signed event and prints the answer, but no token', async () => {
+    const { code, out } = await commandLine([
+      'send',
+      url,
+      'order.created',
+      '{"id":"c1"}',
+      ...issuer,
+    ]);
+
+    expect(code).toBe(0);
+    expect(out).toMatch(
+      /^HEAD http.+\nAuthorization: Bearer <token>\n\n204 acknowledged \(\d+ ms\)\n$/,
+    );
+    expect(seen()).toContainEqual({ id: 'c1' });
+  });
+
+  it('reads the data from a file or standard input', async () => {
+    const file = join(folder, 'data.json');
+    await writeFile(file, '{"id":"c2"}');
+    const post = [...issuer, '--method', 'POST'];
+
+    expect((await commandLine(['send', url, 'order.created', `@${file}`, ...post])).code).toBe(0);
+    expect((await commandLine(['send', url, 'order.created', '-', ...post], '[3]')).code).toBe(0);
+    expect(seen()).toEqual(expect.arrayContaining([{ id: 'c2' }, [3]]));
+  });
+
+  it('explains a refusal', async () => {
+    const env = { WEBHOOK_SECRET: 'another-secret-of-32-bytes-or-more-0002' };
+    const { code, out } = await commandLine(['send', url, 'order.created', ...issuer], '', env);
+
+    expect(code).toBe(1);
+    expect(out).toMatch(/^401 refused: bad_signature \(\d+ ms\)$/m);
+    expect(out).toContain('The receiver has a different key for this issuer: compare the secrets.');
+  });
+
+  it('records a request for its owner only, and sends it again byte for byte', async () => {
+    const file = join(folder, 'request.json');
+    const args = ['send', url, 'order.paid', '{"id":"c4"}', ...issuer, '--record', file];
+    const first = await commandLine(args);
+    const again = await commandLine(['send', '--replay', file]);
+    const explained = await commandLine(['explain', file, ...issuer]);
+
+    expect([first.code, again.code, explained.code]).toEqual([0, 0, 0]);
+    expect(again.out).toContain('204 acknowledged, as a duplicate');
+    expect((await stat(file)).mode & 0o077).toBe(0);
+  });
+
+  it("makes a file that it records to its owner's, and reports one that it cannot write", async () => {
+    const file = join(folder, 'shared.json');
+    await writeFile(file, '{}', { mode: 0o644 });
+    const args = ['send', url, 'order.paid', '{"id":"c5"}', ...issuer, '--record'];
+    const recorded = await commandLine([...args, file]);
+    const refused = await commandLine([...args, join(folder, 'missing', 'request.json')]);
+
+    expect([recorded.code, (await stat(file)).mode & 0o077]).toEqual([0, 0]);
+    expect([refused.code, refused.err]).toEqual([2, expect.stringContaining('ENOENT')]);
+    expect(seen()).toContainEqual({ id: 'c5' });
+  });
+
+  it('prints JSON', async () => {
+    const { out } = await commandLine(['send', url, 'order.created', ...issuer, '--json']);
+
+    expect(JSON.parse(out)).toMatchObject({ method: 'HEAD', url, status: 204, acknowledged: true });
+  });
+
+  it('says what to do about an answer that is not from a receiver', async () => {
+    const moved = await answering((_, response) => response.writeHead(301).end());
+    const any = await answering((_, response) => response.end('hello'));
+    const run = async (to: string, ...more: string[]): Promise<Ended> =>
+      commandLine(['send', to, 'order.created', '{}', ...issuer, ...more]);
+
+    expect((await run(moved)).out).toContain('Redirects are not followed');
+    expect((await run(any)).out).toContain('Only 202 or 204 acknowledges a HEAD');
+    expect((await run(any, '--method', 'POST')).code).toBe(0);
+    expect((await run(`${url}/other`)).out).toContain('There is no receiver at this path');
+  });
+
+  it('prints no control characters and tokens of an answer', async () => {
+    const echo = await answering(({ headers }, response) => {
+      const detail = `\u001b[31m${headers.authorization}`;
+      response.writeHead(401).end(JSON.stringify({ code: 'bad\u001b', detail }));
+    });
+    const { out } = await commandLine(['send', echo, 'order.created', ...issuer]);
+
+    expect(out).not.toMatch(/eyJ|\u001b/);
+  });
+
+  it('reports that there is no answer', async () => {
+    const silent = await answering(() => {});
+    const timeout = ['--timeout', '50ms'];
+    const slow = await commandLine(['send', silent, 'order.created', ...issuer, ...timeout]);
+    const closed = await commandLine(['send', 'http://127.0.0.1:1', 'order.created', ...issuer]);
+
+    expect([slow.code, slow.err]).toEqual([
+      3,
+      expect.stringContaining('No answer arrived in time'),
+    ]);
+    expect([closed.code, closed.err]).toEqual([3, expect.stringContaining('did not answer')]);
+  });
+
+  it('sends to private networks only if it is allowed', async () => {
+    const args = ['send', 'https://10.255.255.1/', 'order.created', ...issuer];
+    const refused = await commandLine(args);
+    const allowed = await commandLine([...args, '--allow-private', '--timeout', '50ms']);
+
+    expect([refused.code, refused.err]).toEqual([3, expect.stringContaining('--allow-private')]);
+    expect(allowed.err).not.toContain('--allow-private');
+  });
+});
+
+describe('sign', () => {
+  it.each([
+    ['raw HTTP', []],
+    ['JSON', ['--json']],
+  ])('prints a request as %s that explain accepts', async (_, more) => {
+    const args = ['sign', 'order.created', '{"id":1}', ...issuer, '--method', 'POST', ...more];
+    const { code, out } = await commandLine(args);
+    const explained = await commandLine(['explain', ...issuer], out);
+
+    expect([code, explained.code]).toEqual([0, 0]);
+  });
+
+  it('prints bytes that are not UTF-8 as they are', async () => {
+    const file = join(folder, 'data.bin');
+    await writeFile(file, Buffer.from([0xff, 0x00, 0xfe, 0x0a]));
+    const type = ['--content-type', 'application/octet-stream'];
+    const { bytes } = await commandLine(['sign', 'file.added', `@${file}`, ...issuer, ...type]);
+    const explained = await commandLine(['explain', ...issuer], bytes);
+
+    expect(explained.code).toBe(0);
+  });
+});
+
+describe('listen', () => {
+  async function listening(
+    ...args: string[]
+  ): Promise<{ origin: string; out: Sink; stop: () => Promise<number> }> {
+    const controller = new AbortController();
+    const [out, stderr] = [new Sink(), new Sink()];
+    const env = { WEBHOOK_SECRET: SECRET };
+    const io = { stdin: Readable.from([]), stdout: out, stderr, env, signal: controller.signal };
+    const ended = runCommandLine(['listen', ...issuer, '--port', '0', ...args], io);
+    while (!stderr.text.includes('Listening')) await new Promise((done) => setImmediate(done));
+    const stop = async (): Promise<number> => {
+      controller.abort();
+      return ended;
+    };
+    return { origin: /http:\S+/.exec(stderr.text)![0], out, stop };
+  }
+  const send = async (to: string, ...more: string[]): Promise<Ended> =>
+    commandLine(['send', to, 'order.created', '{"id":"l1"}', ...issuer, ...more]);
+
+  it('verifies requests and prints their events', async () => {
+    const { origin, out, stop } = await listening();
+    const accepted = await send(origin);
+    const { headers } = await signWebhook(
+      'order.created',
+      {},
+      { issuer: ISSUER, secret: 'x'.repeat(32) },
+    );
+    const { status } = await fetch(origin, { method: 'HEAD', headers });
+
+    expect([accepted.code, status, await stop()]).toEqual([0, 401, 0]);
+    expect(out.text).toMatch(/HEAD 204 order\.created id \S+\n {2}\{"id":"l1"\}\n/);
+    expect(out.text).toMatch(/HEAD 401 refused: bad_signature/);
+    expect(out.text).not.toContain('eyJ');
+  });
+
+  it('fails the first attempts of an event', async () => {
+    const { origin, out, stop } = await listening('--fail', '503x2,500', '--json');
+    const codes: number[] = [];
+    for (let n = 0; n < 4; n++) codes.push((await send(origin, '--id', 'evt-1')).code);
+    await stop();
+    const lines = out.text
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as unknown);
+
+    expect(codes).toEqual([1, 1, 1, 0]);
+    expect(lines).toMatchObject([
+      { status: 503, attempt: 1, verified: true, id: 'evt-1', data: { id: 'l1' } },
+      { status: 503, attempt: 2 },
+      { status: 500, attempt: 3 },
+      { status: 204, attempt: 4 },
+    ]);
+  });
+
+  it('forwards verified requests and answers with their status', async () => {
+    const { origin, out, stop } = await listening('--forward-to', url);
+    const accepted = await send(origin, '--method', 'POST', '--id', 'evt-2');
+    const conflicting = await commandLine([
+      'send',
+      origin,
+      'order.created',
+      '{}',
+      ...issuer,
+      '--id',
+      'evt-2',
+    ]);
+    await stop();
+
+    expect([accepted.code, conflicting.code]).toEqual([0, 1]);
+    expect(out.text).toContain('POST 204');
+    expect(out.text).toContain('HEAD 401');
+    expect(seen()).toContainEqual({ id: 'l1' });
+  });
+});
+
+describe('verify and decode', () => {
+  const token = async (secret = SECRET): Promise<string> =>
+    (await signWebhook('order.created', { id: 1 }, { issuer: ISSUER, secret })).token;
+
+  it('verifies a token from standard input', async () => {
+    const valid = await commandLine(['verify', ...issuer], `Bearer ${await token()}\n`);
+    const forged = await commandLine(['verify', ...issuer, '--json'], await token('x'.repeat(32)));
+
+    expect([valid.code, valid.out]).toEqual([0, expect.stringMatching(/^valid\nheader \{/)]);
+    expect(forged.code).toBe(1);
+    expect(JSON.parse(forged.out)).toMatchObject({ verified: false, code: 'bad_signature' });
+  });
+
+  it('decodes a token without a key, and marks it as unverified', async () => {
+    const text = await commandLine(['decode'], await token());
+    const json = await commandLine(['decode', '--json'], await token());
+
+    expect(text.out).toMatch(/^UNVERIFIED: anyone can write these claims\n/);
+    expect(JSON.parse(json.out)).toMatchObject({ verified: false, claims: { iss: ISSUER } });
+  });
+
+  it('takes no token as an argument', async () => {
+    const secretToken = await token();
+    for (const command of ['verify', 'decode']) {
+      const { code, out, err } = await commandLine([
+        command,
+        secretToken,
+        ...(command === 'verify' ? issuer : []),
+      ]);
+      expect([code, out]).toEqual([2, '']);
+      expect(err).toContain('not as an argument');
+      expect(err).not.toContain(secretToken);
+    }
+  });
+});
+
+describe('keygen', () => {
+  it('creates a secret that signs', async () => {
+    const { code, out } = await commandLine(['keygen']);
+    const signed = await commandLine(['sign', 'order.created', ...issuer], '', {
+      WEBHOOK_SECRET: out.trim(),
+    });
+
+    expect([code, signed.code]).toEqual([0, 0]);
+    expect(Buffer.from(out, 'base64')).toHaveLength(32);
+  });
+
+  it.each(['ES256', 'EdDSA'])('creates a key pair of %s, in files of their owner', async (alg) => {
+    const out = join(folder, alg);
+    const created = await commandLine(['keygen', alg, '--out', out, '--kid', 'k1']);
+    const key = ['--alg', alg, '--kid', 'k1'];
+    const signed = await commandLine(
+      ['sign', 'order.created', ...issuer, ...key, '--key', `${out}.private.pem`],
+      '',
+      {} as never,
+    );
+    const explained = await commandLine(
+      ['explain', ...issuer, ...key, '--key', `${out}.public.pem`],
+      signed.out,
+      {} as never,
+    );
+    const jwks = JSON.parse(await readFile(`${out}.jwks.json`, 'utf8')) as unknown;
+    const again = await commandLine(['keygen', alg, '--out', out]);
+
+    expect([created.code, created.out, signed.code, explained.code]).toEqual([0, '', 0, 0]);
+    expect(jwks).toMatchObject({ keys: [{ kid: 'k1', alg, use: 'sig' }] });
+    expect(JSON.stringify(jwks)).not.toContain('"d"');
+    expect((await stat(`${out}.private.pem`)).mode & 0o077).toBe(0);
+    expect([again.code, again.err]).toEqual([2, expect.stringContaining('exists')]);
+  });
+
+  it('writes either all files of a key pair or none', async () => {
+    const out = join(folder, 'partial');
+    await writeFile(`${out}.jwks.json`, '{}');
+    const { code } = await commandLine(['keygen', 'ES256', '--out', out]);
+
+    expect(code).toBe(2);
+    expect((await readdir(folder)).filter((name) => name.startsWith('partial'))).toEqual([
+      'partial.jwks.json',
+    ]);
+  });
+
+  it.each(['HS256', 'ES256'])('lists the files of %s as JSON, without the key', async (alg) => {
+    const out = join(folder, `json-${alg}`);
+    const created = await commandLine(['keygen', alg, '--out', out, '--kid', 'k1', '--json']);
+    const names = (await readdir(folder)).filter((name) => name.startsWith(`json-${alg}.`));
+
+    expect(JSON.parse(created.out)).toEqual({
+      alg,
+      ...(alg === 'ES256' && { kid: 'k1' }),
+      files: expect.arrayContaining(names.map((name) => join(folder, name))),
+    });
+    expect(names).not.toEqual([]);
+  });
+});
+
+describe('completion', () => {
+  it.each(['bash', 'zsh', 'fish'])('completes commands and options in %s', async (shell) => {
+    const { code, out } = await commandLine(['completion', shell]);
+
+    expect(code).toBe(0);
+    for (const word of ['send', 'forward-to', 'queue-from', 'only']) expect(out).toContain(word);
+  });
+});
+
+describe('--env-file', () => {
+  it('has issuer and secret, and replaces those of the environment', async () => {
+    const file = join(folder, '.env');
+    await writeFile(file, `WEBHOOK_ISSUER=${ISSUER}\nWEBHOOK_SECRET='${SECRET}'\n`);
+    const args = ['send', url, 'order.created', '{"id":"o9"}', '--env-file', file];
+
+    const { code } = await commandLine(args, '', {
+      WEBHOOK_SECRET: 'another-secret-of-32-bytes-or-more',
+    });
+
+    expect(code).toBe(0);
+    expect(seen()).toContainEqual({ id: 'o9' });
+  });
+});
+
+describe('wrong usage', () => {
+  it.each<[string, string[], RegExp]>([
+    [
+      'a secret as an argument',
+      ['send', 'https://crm.example', 'a.b', ...issuer, '--secret', 'hidden-value'],
+      /--secret is not an option/,
+    ],
+    ['an unknown option', ['sign', 'a.b', ...issuer, '--hidden-value'], /is unknown/],
+    ['no issuer', ['sign', 'a.b'], /--issuer is required/],
+    ['no event', ['sign', ...issuer], /name of the event/],
+    ['data that is not JSON', ['sign', 'a.b', '{hidden-value', ...issuer], /not valid JSON/],
+    [
+      'a file that does not exist',
+      ['sign', 'a.b', '@/nowhere', ...issuer],
+      /cannot be read \(ENOENT\)/,
+    ],
+    [
+      'plain HTTP to another host',
+      ['send', 'http://crm.example', 'a.b', ...issuer],
+      /--allow-http/,
+    ],
+    ['no URL', ['send', 'crm', 'a.b', ...issuer], /Pass the URL/],
+    [
+      'a status that is not a failure',
+      ['listen', ...issuer, '--fail', '204'],
+      /--fail must list statuses/,
+    ],
+    ['an unknown algorithm', ['keygen', 'HS1'], /Pass one algorithm/],
+    ['an unknown shell', ['completion', 'tcsh'], /Pass one shell/],
+    ['no token', ['decode'], /not a signed token/],
+  ])('reports %s', async (_, args, remedy) => {
+    const { code, out, err } = await commandLine(args);
+
+    expect([code, out]).toEqual([2, '']);
+    expect(err).toMatch(remedy);
+    expect(err).toMatch(/See: nestjs-webhook-token \w+ --help/);
+    if (!args.includes('--hidden-value')) expect(err).not.toContain('hidden-value');
+  });
+});
