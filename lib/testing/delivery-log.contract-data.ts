@@ -7,7 +7,7 @@ import type {
   LoggedDelivery,
 } from '../deliveries/delivery-log.js';
 import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
-import type { DeliveryPayload, WebhookDelivery } from '../queue/webhook-delivery.interface.js';
+import type { DeliveryPayload, OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
 
 export const NOW = 1_767_225_600_000;
 
@@ -33,9 +33,9 @@ function bytes(octets: Uint8Array): DeliveryPayload {
 /** A delivery, due at {@link NOW} by default. */
 export function enqueued(
   id: string,
-  change: Partial<WebhookDelivery> = {},
+  change: Partial<OutgoingDelivery> = {},
   notBefore = NOW,
-): EnqueuedDelivery {
+): EnqueuedDelivery<OutgoingDelivery> {
   const payload = { kind: 'json', bytes: octetsOf('{}'), contentType: 'application/json' } as const;
   const delivery = {
     id,
@@ -50,7 +50,7 @@ export function enqueued(
 }
 
 export function changed(
-  { delivery }: EnqueuedDelivery,
+  { delivery }: EnqueuedDelivery<OutgoingDelivery>,
   change: Partial<DeliveryChange> & Pick<DeliveryChange, 'attempts'>,
 ): DeliveryChange {
   return { delivery, status: 'pending', at: NOW + 1_000, ...change };
@@ -92,7 +92,7 @@ export class LogReading {
 }
 
 /** A log may return any kind of Uint8Array. */
-function comparable(delivery: WebhookDelivery): WebhookDelivery {
+function comparable(delivery: OutgoingDelivery): OutgoingDelivery {
   const { payload } = delivery;
   const bytes = payload.bytes === undefined ? undefined : Uint8Array.from(payload.bytes);
   return { ...delivery, payload: { ...payload, bytes } };

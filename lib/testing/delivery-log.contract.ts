@@ -356,6 +356,8 @@ const RULES: Record<string, Rule> = {
     assert.deepEqual(await read.counts({}), [crm, ofTenant, erp]);
     assert.deepEqual(await read.counts({ tenant: 'a' }), [ofTenant]);
     assert.deepEqual(await read.counts({ endpointId: 'erp', status: 'pending' }), [erp]);
+    const unfinished = [crm, ofTenant, erp].map((one) => ({ ...one, delivered: 0 }));
+    assert.deepEqual(await read.counts({ unfinished: true }), unfinished);
     assert.deepEqual(await read.counts({ endpointId: 'nobody' }), []);
   },
 

@@ -328,6 +328,16 @@ const WRITING: Cases = {
     same(idsOf(await store.subscribed('t')), ['off']);
   },
 
+  'returns a paused endpoint for events': async (subject) => {
+    const store = await subject.holding(endpointNamed('a'));
+    const paused = endpointNamed('a', { version: 2, pausedAt: AT + 1 });
+    await store.replace(paused);
+    same(await store.subscribed(undefined), [paused]);
+
+    await store.replace(endpointNamed('a', { version: 3 }));
+    same(await store.find('a'), endpointNamed('a', { version: 3 }));
+  },
+
   'removes an endpoint once, and accepts its id again': async (subject) => {
     const store = await subject.holding(
       endpointNamed('a', { tenant: 'old', version: 7 }),

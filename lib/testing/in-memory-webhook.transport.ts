@@ -1,9 +1,15 @@
 import { defer, type Observable } from 'rxjs';
+import { explainRequest } from '../explain/explain-request.js';
+import { fromRequestLike } from '../request/incoming-webhook.js';
+import { matchesEvent } from '../token/event-name.js';
 import { decodeBase64url } from '../token/json/base64url.js';
 import { parseJson } from '../token/json/strict-json.js';
+import { isWebhookKey, type KeyInput } from '../token/keys/key-material.js';
+import { createTokenVerifier } from '../token/token-verifier.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
+import { DEFAULT_MAX_JSON_MEMBERS, WEBHOOK_PROFILES } from '../token/webhook-token.constants.js';
 
-/** A captured request. Its token is decoded, not verified. */
+/** A captured request. Its token is decoded; {@link isSignedWith} verifies it. */
 export interface SentWebhook {
   readonly method: 'HEAD' | 'POST';
   readonly url: string;
@@ -13,8 +19,22 @@ export interface SentWebhook {
   readonly claims: WebhookTokenClaims;
   /** The event's name. */
   readonly event: string;
+  /** The event's id: `txn`, else `jti`. */
+  readonly id: string;
+  /**
+   * Which attempt to send this event to this URL it belongs to; 1 for the first. A HEAD and the POST that replaces it belong
+   * to one attempt.
+   */
+  readonly attempt: number;
   /** The inline data, the parsed JSON body, or any other body as a Buffer. */
   readonly data: unknown;
+  /**
+   * Verifies the request as a receiver with this key would: signature, claims and the digest of the body.
+   *
+   * @param key - a shared secret, or a public key with its `alg`
+   * @throws {@link WebhookConfigurationError} if the key cannot verify
+   */
+  isSignedWith(key: KeyInput): Promise<boolean>;
 }
 
 /** The members of a request's configuration that the transport reads. */
@@ -40,22 +60,34 @@ export interface TransportAnswer {
   readonly headers?: Readonly<Record<string, string>> | undefined;
 }
 
-/** Returns the answer to a request; throw to simulate a failed connection. */
-export type TransportResponder = (
-  webhook: SentWebhook,
-) => number | TransportAnswer | Promise<number | TransportAnswer>;
+/** A connection that fails, by the code of Node's error. */
+export type NetworkFailure =
+  'ECONNREFUSED' | 'ECONNRESET' | 'ETIMEDOUT' | 'ENOTFOUND' | 'CERT_HAS_EXPIRED';
+
+/** A status, an answer, or a failure without an answer. */
+export type TransportReply = number | TransportAnswer | NetworkFailure | Error;
+
+/** Returns the reply to a request; it may throw, as for a failed connection. */
+export type TransportResponder = (webhook: SentWebhook) => TransportReply | Promise<TransportReply>;
+
+/** Selects requests: by the event's name or pattern, its id, and the beginning of the URL. */
+export interface SentWebhookFilter {
+  readonly event?: string | undefined;
+  readonly id?: string | undefined;
+  readonly url?: string | undefined;
+}
 
 /**
  * Replaces `HttpService` in a test: no request leaves the process, and all are captured.
  *
  * ```ts
  * const transport = new InMemoryWebhookTransport();
- * const testing = await Test.createTestingModule({ imports: [AppModule] })
- *   .overrideProvider(HttpService)
- *   .useValue(transport)
- *   .compile();
+ * const testing = await overrideWebhooks(
+ *   Test.createTestingModule({ imports: [AppModule] }),
+ *   { transport },
+ * ).compile();
  * // …
- * expect(transport.sent.map(({ event }) => event)).toEqual(['order.created']);
+ * expect(transport.single({ event: 'order.created' }).data).toEqual({ id: 'o1' });
  * ```
  *
  * It has only the method that the publisher uses, `request`.
@@ -63,16 +95,61 @@ export type TransportResponder = (
 export class InMemoryWebhookTransport {
   /** Every request, in order. */
   readonly sent: SentWebhook[] = [];
+  private readonly scripts = new Map<string, readonly TransportReply[]>();
 
-  /** @param respond - a status, an answer, or a function that returns one; default 204 */
-  constructor(private respond: number | TransportAnswer | TransportResponder = 204) {}
+  /** @param respond - a reply, or a function that returns one; default 204 */
+  constructor(private respond: TransportReply | TransportResponder = 204) {}
 
-  /** Sets the answer to further requests. */
-  respondWith(respond: number | TransportAnswer | TransportResponder): void {
+  /** Sets the reply to further requests, except where {@link script} has one. */
+  respondWith(respond: TransportReply | TransportResponder): void {
     this.respond = respond;
   }
 
-  /** Clears the captured requests. */
+  /**
+   * Sets the replies of an endpoint, one for each attempt of an event; the last one repeats.
+   *
+   * ```ts
+   * transport.script('https://crm.example', 503, 'ECONNRESET', 204);
+   * ```
+   *
+   * @param url - the beginning of the endpoint's URL; of several, the longest applies
+   */
+  script(url: string, ...replies: readonly [TransportReply, ...TransportReply[]]): void {
+    this.scripts.set(url, replies);
+  }
+
+  /** The captured requests that match, in order. */
+  filter(wanted: SentWebhookFilter | ((webhook: SentWebhook) => boolean)): readonly SentWebhook[] {
+    if (typeof wanted === 'function') return this.sent.filter(wanted);
+    const { event, id, url } = wanted;
+    return this.sent.filter(
+      (webhook) =>
+        (event === undefined || matchesEvent(event, webhook.event)) &&
+        (id === undefined || webhook.id === id) &&
+        (url === undefined || webhook.url.startsWith(url)),
+    );
+  }
+
+  /**
+   * The only captured request that matches.
+   *
+   * @param wanted - default: every request
+   * @throws Error if there is none, or more than one; it lists what was sent
+   */
+  single(wanted: SentWebhookFilter | ((webhook: SentWebhook) => boolean) = {}): SentWebhook {
+    const found = this.filter(wanted);
+    if (found.length === 1) return found[0]!;
+    const list = this.sent
+      .map(
+        ({ method, url, event, attempt }) => `\n  ${event} ${method} ${url} (attempt ${attempt})`,
+      )
+      .join('');
+    throw new Error(
+      `Expected one matching request, found ${found.length}; sent: ${list === '' ? 'nothing' : list}`,
+    );
+  }
+
+  /** Clears the captured requests; scripts stay, and count attempts from 1 again. */
   clear(): void {
     this.sent.length = 0;
   }
@@ -80,34 +157,72 @@ export class InMemoryWebhookTransport {
   /** Called by the publisher. */
   request(config: TransportRequest): Observable<TransportResponse> {
     return defer(async () => {
-      const webhook = readWebhook(config);
+      const webhook = this.capture(config);
       this.sent.push(webhook);
-      const answer =
-        typeof this.respond === 'function' ? await this.respond(webhook) : this.respond;
-      const { status, headers = {} } = typeof answer === 'number' ? { status: answer } : answer;
+      const scripted = this.scriptOf(webhook.url);
+      const respond = scripted?.[Math.min(webhook.attempt, scripted.length) - 1] ?? this.respond;
+      const reply = typeof respond === 'function' ? await respond(webhook) : respond;
+      if (reply instanceof Error) throw reply;
+      if (typeof reply === 'string') {
+        throw Object.assign(new Error(`simulated: ${reply}`), { code: reply });
+      }
+      const { status, headers = {} } = typeof reply === 'number' ? { status: reply } : reply;
       return { status, statusText: '', headers, data: undefined, config };
     });
   }
+
+  private scriptOf(url: string): readonly TransportReply[] | undefined {
+    const [longest] = [...this.scripts.keys()]
+      .filter((prefix) => url.startsWith(prefix))
+      .sort((a, b) => b.length - a.length);
+    return longest === undefined ? undefined : this.scripts.get(longest);
+  }
+
+  private capture({ method, url, headers, data }: TransportRequest): SentWebhook {
+    const sent = headers as Record<string, string>;
+    const token = sent['Authorization']!.slice('Bearer '.length);
+    const claims = readClaims(token);
+    const body = data as Buffer | undefined;
+    const id = claims.txn ?? claims.jti;
+    const request = { method: method as 'HEAD' | 'POST', url: url!, headers: sent, body };
+    return {
+      ...request,
+      token,
+      claims,
+      event: claims.webhook.event,
+      id,
+      attempt:
+        this.filter((one) => one.id === id && one.url === url && one.method === method).length + 1,
+      data: method === 'HEAD' ? claims.webhook.data : body && readBody(body, sent['Content-Type']),
+      isSignedWith: async (key) => isAccepted(request, claims, key),
+    };
+  }
 }
 
-function readWebhook({ method, url, headers, data }: TransportRequest): SentWebhook {
-  const sent = headers as Record<string, string>;
-  const token = sent['Authorization']!.slice('Bearer '.length);
-  const claims = readClaims(token);
-  const body = data as Buffer | undefined;
-  return {
-    method: method as 'HEAD' | 'POST',
-    url: url!,
-    headers: sent,
-    body,
-    token,
-    claims,
-    event: claims.webhook.event,
-    data: method === 'HEAD' ? claims.webhook.data : body && readBody(body, sent['Content-Type']),
-  };
+/** Verifies at the time of the token, since the clock of the test may have moved on. */
+async function isAccepted(
+  request: Pick<SentWebhook, 'method' | 'headers' | 'body'>,
+  { iss, aud, iat }: WebhookTokenClaims,
+  key: KeyInput,
+): Promise<boolean> {
+  const tokens = createTokenVerifier({
+    issuers: [{ issuer: iss, keys: [isWebhookKey(key) ? key : { key }] }],
+    profiles: WEBHOOK_PROFILES,
+    audience: aud,
+    now: () => iat * 1_000,
+  });
+  const { verdict } = await explainRequest(fromRequestLike(request), {
+    tokens,
+    allowedEvents: new Map(),
+    requireHash: true,
+    maxBodyBytes: Infinity,
+    maxJsonMembers: DEFAULT_MAX_JSON_MEMBERS,
+  });
+  return verdict === 'accepted';
 }
 
-function readClaims(token: string): WebhookTokenClaims {
+/** The claims of a token that is not verified. */
+export function readClaims(token: string): WebhookTokenClaims {
   const payload = decodeBase64url(token.split('.')[1] ?? '');
   return parseJson(payload?.toString() ?? '') as WebhookTokenClaims;
 }

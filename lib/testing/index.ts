@@ -1,10 +1,27 @@
 /** Help for the tests of applications, and the contracts that stores and queues must keep. */
+export { deliverWebhook } from './deliver-webhook.js';
+export type { DeliveredWebhook, DeliverWebhookOptions } from './deliver-webhook.js';
 export { signWebhook } from './sign-webhook.js';
 export type { SignedTestWebhook, SignWebhookOptions } from './sign-webhook.js';
+export { expectCompatible, recordEvents } from './expect-compatible.js';
+export type { RecordedEvent } from './expect-compatible.js';
+export { expectIdempotent, IdempotencyError } from './expect-idempotent.js';
+export type {
+  ExpectIdempotentOptions,
+  IdempotencyScenario,
+  NeighbourEvent,
+} from './expect-idempotent.js';
+export { flushDeliveries } from './flush-deliveries.js';
+export type { AttemptedDelivery, FlushDeliveriesOptions } from './flush-deliveries.js';
+export { overrideWebhooks } from './override-webhooks.js';
+export type { OverrideWebhooksOptions } from './override-webhooks.js';
 export { InMemoryWebhookTransport } from './in-memory-webhook.transport.js';
 export type {
+  NetworkFailure,
   SentWebhook,
+  SentWebhookFilter,
   TransportAnswer,
+  TransportReply,
   TransportResponder,
 } from './in-memory-webhook.transport.js';
 export { TestClock } from './test-clock.js';
@@ -15,5 +32,7 @@ export { webhookQueueContract } from './webhook-queue.contract.js';
 export type { WebhookQueueContractOptions } from './webhook-queue.contract.js';
 export { endpointStoreContract } from './endpoint-store.contract.js';
 export type { EndpointStoreContractOptions } from './endpoint-store.contract.js';
+export { inboxStoreContract } from './inbox-store.contract.js';
+export type { InboxStoreContractOptions } from './inbox-store.contract.js';
 export { replayStoreContract } from './replay-store.contract.js';
 export type { ContractTransaction, ReplayStoreContractOptions } from './replay-store.contract.js';

@@ -10,7 +10,7 @@ import {
 } from '../../lib/replay/replay-store.js';
 import { replayStoreContract } from '../../lib/testing/replay-store.contract.js';
 
-/** What people write first: look, wait for the answer, then write. */
+/** A common mistake: check, wait for the answer, then write. */
 class GetThenSetStore extends ReplayStore {
   override readonly scope = 'shared';
   private readonly records = new Map<string, ReplayReservation | 'done'>();
@@ -39,7 +39,7 @@ class GetThenSetStore extends ReplayStore {
   }
 }
 
-/** A correct store, to put one fault into. */
+/** A correct store, from which the faulty stores are derived. */
 class FaultyStore extends MemoryReplayStore {
   constructor(clock: WebhookClock) {
     super({ clock });
@@ -111,7 +111,7 @@ class ReleasesNothing extends FaultyStore {
   }
 }
 
-class FencesNobody extends FaultyStore {
+class FencesNoOwner extends FaultyStore {
   private readonly latest = new Map<string, ReplayReservation>();
 
   override reserve(claim: ReplayClaim): ReplayVerdict {
@@ -125,7 +125,7 @@ class FencesNobody extends FaultyStore {
   }
 }
 
-/** What a cache does: it starts over, or lets the oldest go, where a store must refuse. */
+/** Behaves like a cache: it evicts entries when a store must refuse. */
 class EvictsWhenFull extends ReplayStore {
   override readonly scope = 'process';
   private inner: MemoryReplayStore;
@@ -173,40 +173,43 @@ async function violations(create: (clock: WebhookClock) => ReplayStore): Promise
 }
 
 describe('the contract of replay stores', () => {
-  it('is violated by a store that looks before it writes', async () => {
+  it('is violated by a store that checks before it writes', async () => {
     expect(await violations(() => new GetThenSetStore())).toContain(
-      'gives one of 20 concurrent calls the reservation',
+      'reserves an event for one of 20 concurrent calls',
     );
   });
 
   it.each([
-    [LooksAtNoFingerprint, 'calls other content under a known id a conflict, in progress and done'],
+    [
+      LooksAtNoFingerprint,
+      'reports a known id with other content as a conflict, in progress and done',
+    ],
     [
       LooksAtNoToken,
-      'calls a token that comes with another event a conflict, in progress and done',
+      'reports a known token with another event as a conflict, in progress and done',
     ],
-    [LooksAtNoToken, 'gives one of 20 concurrent events the token they share'],
+    [LooksAtNoToken, 'reserves a shared token for one of 20 concurrent events'],
     [HasNoLease, 'frees a reservation whose lease has ended, and fences its holder'],
     [ForgetsWithTheToken, 'remembers a handled event beyond the lease, and beyond the token'],
     [LooksAtTheFirstTokenOnly, 'remembers a handled event for as long as the token of a copy'],
     [
       TakesTheTimesOfTheCommit,
-      'remembers an event for as long as the token of a copy that came while it was handled',
+      'remembers an event for as long as the token of a copy that arrived while it was handled',
     ],
     [ExtendsNothing, 'holds an extended reservation beyond its first lease'],
-    [ReleasesNothing, 'forgets a released event, and its token'],
-    [FencesNobody, 'frees a reservation whose lease has ended, and fences its holder'],
-    [FencesNobody, 'lets nobody but the owner change a reservation'],
+    [ReleasesNothing, 'frees a released event and its token'],
+    [FencesNoOwner, 'frees a reservation whose lease has ended, and fences its holder'],
+    [FencesNoOwner, 'lets only the owner change a reservation'],
     [EvictsWhenFull, 'loses no handled event among a thousand others'],
   ])('is violated by a store that %p, in "%s"', async (Faulty, clause) => {
     expect(await violations((clock) => new Faulty(clock))).toContain(clause);
   });
 
-  it('is kept by the store those are made from', async () => {
+  it('is fulfilled by the store that those are derived from', async () => {
     expect(await violations((clock) => new FaultyStore(clock))).toEqual([]);
   });
 
-  it('waits for real when it is told how', async () => {
+  it('waits for real time with the option wait', async () => {
     const waits: number[] = [];
     const contract = replayStoreContract({
       create: (clock) => new MemoryReplayStore({ clock }),
@@ -215,14 +218,16 @@ describe('the contract of replay stores', () => {
         await sleep(0);
       },
     });
-    const clause = contract.find(({ name }) => name.startsWith('frees the token'))!;
+    const clause = contract.find(({ name }) => name.startsWith('also frees the token'))!;
 
-    // The wait was cut short, so that a store on the machine's clock still holds the lease.
-    await expect(clause.run()).rejects.toThrow('a token nothing was handled of must be free');
+    // The wait was shorter than the lease, so a store on the system clock still holds it.
+    await expect(clause.run()).rejects.toThrow(
+      'the token of an event that was not handled must be free',
+    );
     expect(waits).toEqual([expect.any(Number)]);
   });
 
-  it('names each clause once', () => {
+  it('names each case once', () => {
     const names = replayStoreContract(() => new GetThenSetStore()).map(({ name }) => name);
 
     expect(new Set(names).size).toBe(names.length);

@@ -31,7 +31,7 @@ describe('TestClock', () => {
     expect(clock.waiting).toBe(1);
   });
 
-  it('lets what a wake-up sets going settle, and fires the wake-ups that asks for', async () => {
+  it('waits for the promises that a wake-up starts, and fires the wake-ups that they schedule', async () => {
     const clock = new TestClock(START);
     const beats: number[] = [];
     const beat = async (): Promise<void> => {
@@ -59,7 +59,7 @@ describe('TestClock', () => {
     expect(fired).toEqual(['kept']);
   });
 
-  it('wakes at once, but not within the call, when the time has passed', async () => {
+  it('wakes immediately, but asynchronously, for a past time', async () => {
     const clock = new TestClock(START);
     const woken = new Promise<string>((resolve) => {
       let within = true;
@@ -71,7 +71,7 @@ describe('TestClock', () => {
     expect(clock.waiting).toBe(0);
   });
 
-  it('can be set back and forth without waking anybody', async () => {
+  it('can be set back and forth without firing a wake-up', async () => {
     const clock = new TestClock(START);
     const fired: number[] = [];
     clock.wakeAt(START + 10, () => fired.push(clock.now()));

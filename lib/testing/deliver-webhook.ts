@@ -1,0 +1,187 @@
+import { request as httpRequest, type IncomingMessage } from 'node:http';
+import { Server as HttpsServer } from 'node:https';
+import { type Duplex, duplexPair } from 'node:stream';
+import type { INestApplication } from '@nestjs/common';
+import { ApplicationConfig } from '@nestjs/core';
+import { HandlerFailure } from '../receiver/answers/webhook-answer.js';
+import { mountPaths } from '../receiver/mount/mount-path.js';
+import type { WebhookEvent } from '../receiver/webhook-event.js';
+import { WebhookVerifier } from '../receiver/webhook.verifier.js';
+import { type AnsweredRequest, ReceiverReporter } from '../receiver/receiver.reporter.js';
+import { nodeRequest } from '../receiver/request-reception.js';
+import type { WebhookEventData, WebhookEventName } from '../token/webhook-event-map.js';
+import { signWebhook, type SignedTestWebhook, type SignWebhookOptions } from './sign-webhook.js';
+
+/** The sender's key, and where and how the request is sent. */
+export interface DeliverWebhookOptions extends SignWebhookOptions {
+  /** Name of the receiver; default: the only one, or `'default'`. */
+  readonly receiver?: string | undefined;
+  /** The path, for a route with `@WebhookRoute()`; default: where the receiver is mounted, prefix and version included. */
+  readonly path?: string | undefined;
+  /** Changes the signed request before it is sent: edit it, or return another one. */
+  readonly tamper?: ((request: SignedTestWebhook) => SignedTestWebhook | void) | undefined;
+}
+
+/** How an application answered a webhook, and what its handlers did. */
+export interface DeliveredWebhook {
+  readonly status: number;
+  /** Names are in lower case. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** The parsed JSON, any other body as a string, and `undefined` without one. */
+  readonly body: unknown;
+  /** Why the request was refused: a code of the answer table. */
+  readonly code?: string;
+  /**
+   * - `handled`: every handler succeeded
+   * - `queued`: its handlers run later; see `flushDeliveries`
+   * - `duplicate`: it was handled before
+   * - `unhandled`: it was acknowledged, and no handler matches it
+   * - `failed`: a handler failed, or the event could not be recorded
+   * - `refused`: no handler was called
+   */
+  readonly outcome: 'handled' | 'queued' | 'duplicate' | 'unhandled' | 'failed' | 'refused';
+  /** The event, if it was verified and is no duplicate. */
+  readonly event?: WebhookEvent;
+  /** What the handler threw, or why the request was refused. */
+  readonly error?: unknown;
+}
+
+/**
+ * Signs an event as its sender would, and delivers it to an application, which need not listen: the request goes through the
+ * application's HTTP server and all of its layers, over a connection in memory.
+ *
+ * ```ts
+ * const answer = await deliverWebhook(app, 'order.created', { id: 'o1' }, { issuer, secret });
+ * expect(answer).toMatchObject({ status: 204, outcome: 'handled' });
+ * ```
+ *
+ * Initialises the application if that was not done. The token has the time of the receiver's clock.
+ *
+ * @throws {@link WebhookConfigurationError} for an unknown receiver or an invalid key
+ */
+export async function deliverWebhook<Event extends WebhookEventName>(
+  app: INestApplication,
+  event: Event,
+  data: WebhookEventData<Event> | Uint8Array | undefined,
+  options: DeliverWebhookOptions,
+): Promise<DeliveredWebhook> {
+  await initialise(app);
+  const receiver = app.get(WebhookVerifier, { strict: false }).receiver(options.receiver);
+  const path = options.path ?? mountedPath(app, receiver.path);
+  const signed = await signWebhook(event, data, {
+    ...options,
+    clock: options.clock ?? receiver.clock,
+  });
+  const request = options.tamper?.(signed) ?? signed;
+  return exchange(app, path.startsWith('/') ? path : `/${path}`, request);
+}
+
+/** Fastify builds its router when it gets ready, which happens with `listen` otherwise. */
+async function initialise(app: INestApplication): Promise<void> {
+  await app.init();
+  const instance = app.getHttpAdapter().getInstance() as { ready?: () => PromiseLike<unknown> };
+  if (app.getHttpAdapter().getType() === 'fastify') await instance.ready?.();
+}
+
+function mountedPath(app: INestApplication, path: string | undefined): string {
+  if (path === undefined) {
+    throw new Error(
+      'The receiver has no path of its own; pass the path of its @WebhookRoute() as the option "path".',
+    );
+  }
+  return mountPaths(path, app.get(ApplicationConfig, { strict: false }))[0]!;
+}
+
+async function exchange(
+  app: INestApplication,
+  path: string,
+  request: SignedTestWebhook,
+): Promise<DeliveredWebhook> {
+  const [client, server] = duplexPair();
+  const reporter = app.get(ReceiverReporter, { strict: false });
+  let answered: AnsweredRequest | undefined;
+  const observe = (report: AnsweredRequest): void => {
+    if (nodeRequest(report.request).socket === (server as unknown)) answered = report;
+  };
+  reporter.observers.add(observe);
+  try {
+    connect(app, server);
+    const closed = new Promise<void>((resolve) => server.once('close', resolve));
+    const answer = await send(client, path, request);
+    // A guarded route reports after its answer, at the latest when the connection closes.
+    client.destroy();
+    server.destroy();
+    await closed;
+    return { ...answer, ...outcomeOf(answer.status, answered) };
+  } finally {
+    reporter.observers.delete(observe);
+  }
+}
+
+/** A server of Node takes any Duplex as a connection; of HTTPS, it is one after the handshake. */
+function connect(app: INestApplication, connection: Duplex): void {
+  const server = app.getHttpServer() as import('node:http').Server;
+  server.emit(server instanceof HttpsServer ? 'secureConnection' : 'connection', connection);
+}
+
+type Answer = Pick<DeliveredWebhook, 'status' | 'headers' | 'body'> & { code?: string };
+
+async function send(
+  client: Duplex,
+  path: string,
+  { method, headers, body }: SignedTestWebhook,
+): Promise<Answer> {
+  const response = await new Promise<IncomingMessage>((resolve, reject) => {
+    httpRequest({
+      method,
+      path,
+      headers: { host: 'localhost', ...headers, connection: 'close' },
+      createConnection: () => client,
+    })
+      .on('response', resolve)
+      .on('error', reject)
+      .end(body);
+  });
+  const chunks: Buffer[] = [];
+  for await (const chunk of response as AsyncIterable<Buffer>) chunks.push(chunk);
+  const received = Object.fromEntries(
+    Object.entries(response.headers).map(([name, value]) => [name, [value].flat().join(', ')]),
+  );
+  const code = received['webhook-error'];
+  return {
+    status: response.statusCode!,
+    headers: received,
+    body: parse(Buffer.concat(chunks).toString(), received['content-type']),
+    ...(code !== undefined && { code }),
+  };
+}
+
+function parse(body: string, contentType = ''): unknown {
+  if (body === '') return undefined;
+  if (!/^application\/(?:\S+\+)?json\b/.test(contentType)) return body;
+  try {
+    return JSON.parse(body);
+  } catch {
+    return body;
+  }
+}
+
+function outcomeOf(
+  status: number,
+  answered: AnsweredRequest | undefined,
+): Pick<DeliveredWebhook, 'outcome' | 'event' | 'error'> {
+  const { event, unhandled, answer } = answered ?? {};
+  const error = answered?.error instanceof HandlerFailure ? answered.error.cause : answered?.error;
+  const known = { ...(event && { event }), ...(error !== undefined && { error }) };
+  switch (answer?.situation) {
+    case 'processed':
+      return { ...known, outcome: unhandled === true ? 'unhandled' : 'handled' };
+    case 'duplicate':
+      return { outcome: 'duplicate' };
+    case 'queued':
+      return { ...known, outcome: 'queued' };
+    default:
+      // Without a report, no receiver has seen the request: another route answered, or none.
+      return { ...known, outcome: event !== undefined && status >= 400 ? 'failed' : 'refused' };
+  }
+}

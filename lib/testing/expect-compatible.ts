@@ -1,0 +1,115 @@
+import { createHash } from 'node:crypto';
+import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { asJson, type WebhookEventCatalog } from '../events/event-catalog.js';
+import { readClaims } from './in-memory-webhook.transport.js';
+
+/** An event as it was sent: a `SentWebhook`, or the content of a recorded file. */
+export interface RecordedEvent {
+  /** The event's name. */
+  readonly event: string;
+  /** Absent for an event without data. */
+  readonly data?: unknown;
+}
+
+/**
+ * Writes the data of events to files for {@link expectCompatible}, one for each name and content. Data that is not JSON is left out.
+ *
+ * ```ts
+ * await recordEvents('test/recorded', transport.sent);
+ * ```
+ *
+ * @param folder - created if it is missing
+ */
+export async function recordEvents(
+  folder: string,
+  recordings: readonly RecordedEvent[],
+): Promise<void> {
+  await mkdir(folder, { recursive: true });
+  for (const { event, data } of recordings) {
+    if (data instanceof Uint8Array) continue;
+    const content = `${JSON.stringify({ event, data }, undefined, 2)}\n`;
+    const mark = createHash('sha256').update(content).digest('hex').slice(0, 8);
+    await writeFile(join(folder, `${event}.${mark}.json`), content);
+  }
+}
+
+/**
+ * Checks that definitions still accept what was sent before, so that a change to a schema does not break a receiver that has it, or
+ * refuse events that wait in a queue.
+ *
+ * @param recordings - events, or the path of a file or folder that {@link recordEvents} or `send --record` has written
+ * @throws Error that names the first recording which is not accepted, and what is wrong with it; also if there is no recording
+ */
+export async function expectCompatible(
+  events: WebhookEventCatalog,
+  recordings: string | readonly RecordedEvent[],
+): Promise<void> {
+  const all: readonly Recording[] =
+    typeof recordings === 'string'
+      ? await readRecordings(recordings)
+      : recordings.map(({ event, data }, index) => ({ event, data, name: `recording ${index}` }));
+  if (all.length === 0) {
+    throw new Error(
+      'There is no recording to check: record events with recordEvents, or correct the path.',
+    );
+  }
+  for (const { event, data, name } of all) {
+    if (events.find(event) === undefined) {
+      throw new Error(
+        `${name}: "${event}" is not defined any more; keep its definition, deprecated, as long as it may be sent.`,
+      );
+    }
+    const issues = await events.check(event, asJson(data));
+    if (issues.length === 0) continue;
+    const list = issues.map(({ constraint, message }) => `\n  - ${constraint} (${message})`);
+    throw new Error(
+      `${name}: "${event}" does not accept this data any more:${list.join('')}\nMake the change additive, or define the new form under a new name, such as "${event}.v2".`,
+    );
+  }
+}
+
+interface Recording extends RecordedEvent {
+  readonly name: string;
+}
+
+async function readRecordings(path: string): Promise<Recording[]> {
+  const isFolder = (await stat(path)).isDirectory();
+  const files = isFolder
+    ? (await readdir(path, { recursive: true }))
+        .filter((file) => file.endsWith('.json'))
+        .sort()
+        .map((file) => join(path, file))
+    : [path];
+  return Promise.all(files.map(readRecording));
+}
+
+async function readRecording(name: string): Promise<Recording> {
+  const { event, data, ...request } = JSON.parse(await readFile(name, 'utf8')) as CapturedJson;
+  return typeof event === 'string'
+    ? { name, event, data }
+    : { name, ...readRequest(request, name) };
+}
+
+/** A file of {@link recordEvents}, or a request of the command `send --record`. */
+interface CapturedJson {
+  readonly event?: unknown;
+  readonly data?: unknown;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string;
+  readonly bodyBase64?: string;
+}
+
+function readRequest({ headers, body, bodyBase64 }: CapturedJson, name: string): RecordedEvent {
+  const bearer = Object.entries(headers ?? {}).find(([key]) => /^authorization$/i.test(key))?.[1];
+  if (bearer === undefined) {
+    throw new Error(
+      `${name} is not a recording: it has neither "event" nor a request with a token.`,
+    );
+  }
+  const { webhook } = readClaims(bearer.replace(/^Bearer /i, ''));
+  if (bodyBase64 !== undefined) {
+    return { event: webhook.event, data: Buffer.from(bodyBase64, 'base64') };
+  }
+  return { event: webhook.event, data: body === undefined ? webhook.data : JSON.parse(body) };
+}

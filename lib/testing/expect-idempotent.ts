@@ -1,0 +1,339 @@
+import { randomUUID } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
+import type { INestApplication } from '@nestjs/common';
+import type { ResolvedReceiver } from '../receiver/receiver-options.interface.js';
+import { WebhookVerifier } from '../receiver/webhook.verifier.js';
+import type { WebhookEventData, WebhookEventName } from '../token/webhook-event-map.js';
+import {
+  deliverWebhook,
+  type DeliveredWebhook,
+  type DeliverWebhookOptions,
+} from './deliver-webhook.js';
+import { FaultyReplayStore } from './faulty-replay.store.js';
+import { changeOf, firstDifference } from './state-difference.js';
+
+/** A way in which a sender, the network or a crash repeats or reorders events. */
+export type IdempotencyScenario =
+  'repeated' | 'concurrent' | 'crash-before-record' | 'lease-expired' | 'reordered';
+
+/** An event that the sender sends after the first one. */
+export interface NeighbourEvent {
+  readonly event: string;
+  readonly data?: unknown;
+}
+
+/** The sender's key, and how the effects of handlers are observed. */
+export interface ExpectIdempotentOptions extends Omit<
+  DeliverWebhookOptions,
+  'id' | 'jti' | 'tamper'
+> {
+  /**
+   * Returns the state that handlers change, as JSON: rows, requests sent, balances. Leave out what differs from run to run, such
+   * as times and generated ids.
+   */
+  readonly observe: () => unknown;
+  /**
+   * Restores the state from before the first event; called before each scenario. With it, every scenario is compared with one
+   * clean delivery from the same state. Without it, state accumulates, and only its changes can be compared: a row that two
+   * runs insert at once is then not found if its key comes from the data.
+   */
+  readonly reset?: (() => unknown) | undefined;
+  /** Events that follow in the right order; they are then delivered in other orders too. Default: none. */
+  readonly neighbours?: readonly NeighbourEvent[] | undefined;
+}
+
+/** A handler that is not idempotent. */
+export class IdempotencyError extends Error {
+  override readonly name = 'IdempotencyError';
+
+  constructor(
+    readonly scenario: IdempotencyScenario,
+    /** What happened, step by step. */
+    readonly interleaving: readonly string[],
+    /** The observed state after one clean delivery. */
+    readonly expected: unknown,
+    /** The observed state after the scenario. */
+    readonly actual: unknown,
+    difference: string,
+  ) {
+    const steps = interleaving.map((step, index) => `  ${index + 1}. ${step}`).join('\n');
+    super(`Not idempotent (${scenario}): ${difference}\n${steps}`);
+  }
+}
+
+/** How often the sender repeats an event that is refused. */
+const MAX_ATTEMPTS = 4;
+
+/**
+ * Checks that an event has its effect once, however it is delivered: repeated, twice at once, again after a crash between the
+ * handler's effect and the record of it, again after its lease ran out while its handler was still running, and in another order
+ * than its neighbours.
+ *
+ * ```ts
+ * await expectIdempotent(app, 'order.paid', { id: 'o1', amount: 5 }, {
+ *   issuer, secret,
+ *   observe: () => db.query('SELECT id, paid FROM orders ORDER BY id'),
+ *   reset: () => db.query('TRUNCATE orders'),
+ * });
+ * ```
+ *
+ * The application's own handlers, stores and database run; only the record in the replay store is disturbed. Each scenario has an
+ * event id of its own. A receiver with `acknowledge: 'queued'` handles at once for the time of the check.
+ *
+ * @throws {@link IdempotencyError} for the first scenario with another outcome than one clean delivery
+ * @throws Error if a clean delivery is refused
+ */
+export async function expectIdempotent<Event extends WebhookEventName>(
+  app: INestApplication,
+  event: Event,
+  data: WebhookEventData<Event>,
+  options: ExpectIdempotentOptions,
+): Promise<void> {
+  await app.init();
+  const receiver = app.get(WebhookVerifier, { strict: false }).receiver(options.receiver);
+  const check = new IdempotencyCheck(app, { event, data }, options);
+  await check.runOn(receiver);
+}
+
+/** A sent event; its id stays the same when it is repeated. */
+interface SentEvent extends NeighbourEvent {
+  readonly id: string;
+}
+
+class IdempotencyCheck {
+  private store!: FaultyReplayStore;
+  private steps: string[] = [];
+
+  constructor(
+    private readonly app: INestApplication,
+    private readonly first: NeighbourEvent,
+    private readonly options: ExpectIdempotentOptions,
+  ) {}
+
+  async runOn(receiver: ResolvedReceiver): Promise<void> {
+    const { replayStore, queued } = receiver;
+    this.store = new FaultyReplayStore(replayStore);
+    // The verifier reads both for every request.
+    const disturbed = receiver as {
+      -readonly [Key in keyof ResolvedReceiver]: ResolvedReceiver[Key];
+    };
+    Object.assign(disturbed, { replayStore: this.store, queued: undefined });
+    try {
+      await this.repeated();
+      await this.concurrent();
+      await this.crashBeforeRecord();
+      await this.leaseExpiredBeforeHandler();
+      await this.leaseExpiredDuringHandler();
+      await this.reordered();
+    } finally {
+      Object.assign(disturbed, { replayStore, queued });
+    }
+  }
+
+  private async repeated(): Promise<void> {
+    const sent = await this.begin();
+    await this.deliverCleanly(sent);
+    const expected = await this.observe();
+    this.steps.push('the same event is delivered again');
+    await this.deliver('repeated', sent);
+    this.compare('repeated', expected, await this.observe());
+  }
+
+  private async concurrent(): Promise<void> {
+    const scenario = 'concurrent';
+    await this.compareWithClean(scenario, [this.first], async () => {
+      const sent = newEvent(this.first);
+      this.steps = [`${this.first.event} is delivered twice at the same time`];
+      await Promise.all([this.send(sent), this.send(sent)]);
+      await this.deliver(scenario, sent);
+    });
+  }
+
+  private async crashBeforeRecord(): Promise<void> {
+    const scenario = 'crash-before-record';
+    const sent = await this.begin();
+    this.store.loseNextRecord();
+    await this.deliverCleanly(sent);
+    const expected = await this.observe();
+    this.steps.push(
+      'the process crashes after the effect, before the event is recorded as handled',
+      'the sender repeats the event',
+    );
+    await this.deliver(scenario, sent);
+    this.compare(scenario, expected, await this.observe());
+  }
+
+  /** The first process stalls before its handler starts, and ends after the second one has recorded the event. */
+  private async leaseExpiredBeforeHandler(): Promise<void> {
+    const scenario = 'lease-expired';
+    const sent = await this.begin();
+    this.steps = [
+      `process A reserves ${sent.event}, stalls, and loses its lease`,
+      'process B handles the event and records it',
+      'process A continues: its handler runs',
+    ];
+    const stalled = this.store.stallNextReservation();
+    const late = this.send(sent);
+    await Promise.race([stalled.reached, late]);
+    try {
+      await this.deliverCleanly(sent);
+    } finally {
+      stalled.resume();
+    }
+    const expected = await this.observe();
+    await late;
+    this.compare(scenario, expected, await this.observe());
+  }
+
+  /** Both handlers start at the same time, and take turns whenever they wait. */
+  private async leaseExpiredDuringHandler(): Promise<void> {
+    const scenario = 'lease-expired';
+    await this.compareWithClean(scenario, [this.first], async () => {
+      const sent = newEvent(this.first);
+      this.steps = [
+        `process A reserves ${sent.event}, and loses its lease while its handler runs`,
+        'process B reserves it too: both handlers run at the same time',
+      ];
+      const both = this.store.grantNextReservationTwice();
+      const first = this.send(sent);
+      await Promise.race([both.reached, first]);
+      // If the second one is refused before it reserves, the first one must not wait for it.
+      const second = this.send(sent).finally(() => both.resume());
+      await Promise.all([first, second]);
+      await this.deliver(scenario, sent);
+    });
+  }
+
+  private async reordered(): Promise<void> {
+    const events = [this.first, ...(this.options.neighbours ?? [])];
+    for (const order of otherOrders(events.length)) {
+      await this.compareWithClean('reordered', events, async () => {
+        const reordered = order.map((index) => events[index]!);
+        this.steps = reordered.map(
+          ({ event }, index) => `event ${order[index]! + 1} of ${events.length}, ${event}, arrives`,
+        );
+        await this.deliverAll('reordered', reordered.map(newEvent));
+      });
+    }
+  }
+
+  /**
+   * Compares the outcome of a disturbed delivery with that of a clean one. Without `reset`, a clean delivery may already have
+   * changed the state, so a second one shows what the next one should change.
+   */
+  private async compareWithClean(
+    scenario: IdempotencyScenario,
+    events: readonly NeighbourEvent[],
+    disturbed: () => Promise<void>,
+  ): Promise<void> {
+    const cleanly = async (): Promise<unknown> => {
+      await this.options.reset?.();
+      this.steps = events.map(({ event }) => `${event} is delivered`);
+      for (const event of events.map(newEvent)) await this.deliverCleanly(event);
+      return this.observe();
+    };
+    const before = await cleanly();
+    if (this.options.reset !== undefined) {
+      await this.options.reset();
+      await disturbed();
+      return this.compare(scenario, before, await this.observe());
+    }
+    const expected = await cleanly();
+    await disturbed();
+    const actual = await this.observe();
+    const isSettled = isDeepStrictEqual(before, expected);
+    if (isSettled) return this.compare(scenario, expected, actual);
+    if (isDeepStrictEqual(changeOf(before, expected), changeOf(expected, actual))) return;
+    throw new IdempotencyError(
+      scenario,
+      this.steps,
+      expected,
+      actual,
+      `it changes the state differently from one clean delivery: ${firstDifference(expected, actual)}`,
+    );
+  }
+
+  private async begin(): Promise<SentEvent> {
+    await this.options.reset?.();
+    this.steps = [`${this.first.event} is delivered`];
+    return newEvent(this.first);
+  }
+
+  /** As JSON, so that a later change of an object that is still in use does not change the observation. */
+  private async observe(): Promise<unknown> {
+    const state = await this.options.observe();
+    return state === undefined ? undefined : (JSON.parse(JSON.stringify(state)) as unknown);
+  }
+
+  private compare(scenario: IdempotencyScenario, expected: unknown, actual: unknown): void {
+    const difference = firstDifference(expected, actual);
+    if (difference === undefined) return;
+    throw new IdempotencyError(scenario, this.steps, expected, actual, difference);
+  }
+
+  private async deliverCleanly(sent: SentEvent): Promise<void> {
+    const { status, code, error } = await this.send(sent);
+    if (isSuccess(status)) return;
+    throw new Error(
+      `expectIdempotent: ${sent.event} was refused with ${status}${code === undefined ? '' : ` (${code})`}; deliver it with deliverWebhook() to see why`,
+      { cause: error },
+    );
+  }
+
+  /** Delivers an event as a sender does that repeats it until it is acknowledged. */
+  private async deliver(scenario: IdempotencyScenario, sent: SentEvent): Promise<void> {
+    await this.deliverAll(scenario, [sent]);
+  }
+
+  /** A sender goes on with the next event, and repeats those that were refused later. */
+  private async deliverAll(
+    scenario: IdempotencyScenario,
+    events: readonly SentEvent[],
+  ): Promise<void> {
+    let open = events;
+    let last: DeliveredWebhook | undefined;
+    for (let attempt = 1; attempt <= MAX_ATTEMPTS && open.length > 0; attempt++) {
+      const refused: SentEvent[] = [];
+      for (const sent of open) {
+        const answer = await this.send(sent);
+        if (isSuccess(answer.status)) continue;
+        refused.push(sent);
+        last = answer;
+      }
+      open = refused;
+    }
+    if (open.length === 0) return;
+    const { status, code } = last!;
+    const answer = `${status}${code === undefined ? '' : ` ${code}`}`;
+    throw new IdempotencyError(
+      scenario,
+      this.steps,
+      'acknowledged',
+      answer,
+      `${open[0]!.event} is answered with ${answer} each time, so its sender repeats it until it gives up`,
+    );
+  }
+
+  private async send({ event, data, id }: SentEvent): Promise<DeliveredWebhook> {
+    return deliverWebhook(this.app, event as never, data as never, { ...this.options, id });
+  }
+}
+
+function newEvent({ event, data }: NeighbourEvent): SentEvent {
+  return { event, data, id: randomUUID() };
+}
+
+function isSuccess(status: number): boolean {
+  return status >= 200 && status < 300;
+}
+
+/** The reverse order, and every order in which two adjacent events change places. */
+function otherOrders(length: number): number[][] {
+  const inOrder = Array.from({ length }, (_, index) => index);
+  const swaps = inOrder.slice(1).map((index) => {
+    const order = [...inOrder];
+    [order[index - 1], order[index]] = [index, index - 1];
+    return order;
+  });
+  return length > 2 ? [...swaps, inOrder.toReversed()] : swaps;
+}

@@ -1,0 +1,164 @@
+import type { INestApplicationContext } from '@nestjs/common';
+import { WebhookDeliverer } from '../deliveries/webhook.deliverer.js';
+import type { FailureReason } from '../queue/failure-reason.js';
+import { type DeliveryRun, runObservers } from '../queue/run-observers.js';
+import { WebhookQueue } from '../queue/webhook-queue.js';
+import { WEBHOOK_RECEIVERS } from '../receiver/receiver.constants.js';
+import type { ResolvedReceivers } from '../receiver/receiver-options.interface.js';
+import { ReceivedEventWorker } from '../receiver/queued/received-event.worker.js';
+import { RESOLVED_OPTIONS } from '../webhook.module.js';
+import type { ResolvedWebhookOptions } from '../webhook-options.resolver.js';
+import { TestClock } from './test-clock.js';
+
+/** One attempt to deliver an event to an endpoint, or one run of the handlers of a queued event. */
+export interface AttemptedDelivery {
+  /** The delivery's id, as `publish` returns it. */
+  readonly id: string;
+  readonly eventId: string;
+  /** The event's name. */
+  readonly event: string;
+  /** Absent for a URL that the caller passed, and for a received event. */
+  readonly endpointId?: string;
+  /** Name of the receiver whose handlers ran. */
+  readonly receiver?: string;
+  /** 1 for the first. */
+  readonly attempt: number;
+  /** `delivered` (or handled), `scheduled` for another attempt, or `failed` for good. */
+  readonly status: 'delivered' | 'scheduled' | 'failed';
+  /** The answer's status, if there was an answer. */
+  readonly statusCode?: number;
+  readonly failureReason?: FailureReason;
+  readonly nextAttemptAt?: Date;
+}
+
+/** Options of {@link flushDeliveries}. */
+export interface FlushDeliveriesOptions {
+  /**
+   * Also make the retries, by moving the application's `TestClock` to each of them, until every delivery has succeeded or is
+   * given up; default `false`. Deliveries of a paused endpoint are left to wait.
+   */
+  readonly retries?: boolean | undefined;
+}
+
+/** The attempts since the last flush, and when the next ones are due. */
+interface Recorded {
+  attempted: AttemptedDelivery[];
+  readonly waiting: Map<string, number>;
+}
+
+const recorded = new WeakMap<object, Recorded>();
+/** Attempts that are kept if no one flushes. */
+const MAX_RECORDED = 10_000;
+/** Moves of the clock; a delivery that is deferred forever would never end. */
+const MAX_ROUNDS = 10_000;
+
+runObservers.add((run) => {
+  const { attempted, waiting } = recordOf(run.consumer);
+  const { outcome, delivery } = run;
+  const isPaused = outcome.type === 'defer' && outcome.reason === 'endpoint_paused';
+  if ('at' in outcome && !isPaused) waiting.set(delivery.id, outcome.at);
+  else waiting.delete(delivery.id);
+  if (outcome.type === 'defer') return;
+  if (attempted.length >= MAX_RECORDED) attempted.shift();
+  attempted.push(attemptOf(run, outcome));
+});
+
+/**
+ * Runs every delivery and every queued received event that is due, on every queue of the application, without waiting for time
+ * to pass.
+ *
+ * ```ts
+ * await publisher.publish('order.created', { id: 'o1' });
+ * const attempts = await flushDeliveries(app); // [{ event: 'order.created', status: 'scheduled', statusCode: 503, … }]
+ * await flushDeliveries(app, { retries: true }); // until it is delivered or given up
+ * ```
+ *
+ * Due means by the clock of the queue: pass the application's `TestClock` to the queue too. A `BullMqQueue` needs one that starts
+ * at the present, `new TestClock(Date.now())`, since Redis has a clock of its own.
+ *
+ * @returns the attempts since the last flush, in order; a queue may have made the first ones already
+ * @throws Error with `retries` without a `TestClock`, and for a queue without `flush`
+ */
+export async function flushDeliveries(
+  app: INestApplicationContext,
+  { retries = false }: FlushDeliveriesOptions = {},
+): Promise<readonly AttemptedDelivery[]> {
+  await app.init();
+  const find = <T>(token: unknown): T => app.get(token as never, { strict: false });
+  const receivers = find<ResolvedReceivers>(WEBHOOK_RECEIVERS);
+  const queues = [
+    find<WebhookQueue | undefined>(WebhookQueue),
+    ...[...receivers.values()].map(({ queued }) => queued?.queue),
+  ].filter((queue) => queue !== undefined);
+  const consumers = [
+    find<object | undefined>(WebhookDeliverer),
+    find<object>(ReceivedEventWorker),
+  ].filter((consumer) => consumer !== undefined);
+  const attempts: AttemptedDelivery[] = [];
+  for (let round = 0; round < MAX_ROUNDS; round++) {
+    await Promise.all(queues.map(flush));
+    attempts.push(...consumers.flatMap(take));
+    const next = Math.min(...consumers.flatMap((one) => [...recordOf(one).waiting.values()]));
+    if (!retries || next === Infinity) return attempts;
+    await moveTo(next, find<ResolvedWebhookOptions>(RESOLVED_OPTIONS).clock);
+  }
+  throw new Error(
+    `Deliveries are still deferred after ${MAX_ROUNDS} moves of the clock; flush without "retries" to see why.`,
+  );
+}
+
+async function flush(queue: WebhookQueue): Promise<void> {
+  if (queue.flush === undefined) {
+    throw new Error(
+      `${queue.constructor.name} cannot be flushed: implement flush() of WebhookQueue, or replace it with overrideWebhooks().`,
+    );
+  }
+  await queue.flush();
+}
+
+async function moveTo(time: number, clock: ResolvedWebhookOptions['clock']): Promise<void> {
+  if (!(clock instanceof TestClock)) {
+    throw new Error(
+      'flushDeliveries(app, { retries: true }) moves the clock: set the option "clock" of WebhookModule, or of overrideWebhooks, to a TestClock.',
+    );
+  }
+  if (time > clock.now()) clock.set(time);
+  await clock.advance(0);
+}
+
+function recordOf(consumer: object): Recorded {
+  let record = recorded.get(consumer);
+  if (record === undefined) {
+    record = { attempted: [], waiting: new Map() };
+    recorded.set(consumer, record);
+  }
+  return record;
+}
+
+function take(consumer: object): AttemptedDelivery[] {
+  const record = recordOf(consumer);
+  const { attempted } = record;
+  record.attempted = [];
+  return attempted;
+}
+
+function attemptOf(
+  { delivery, attempt, statusCode }: DeliveryRun,
+  outcome: Exclude<DeliveryRun['outcome'], { type: 'defer' }>,
+): AttemptedDelivery {
+  const { id, eventId, event, received } = delivery;
+  const endpointId = received === undefined ? delivery.endpointId : undefined;
+  const status = { delivered: 'delivered', retry: 'scheduled', dead: 'failed' } as const;
+  return {
+    id,
+    eventId,
+    event,
+    ...(endpointId !== undefined && { endpointId }),
+    ...(received !== undefined && { receiver: received.receiver }),
+    attempt,
+    status: status[outcome.type],
+    ...(statusCode !== undefined && { statusCode }),
+    ...(outcome.type !== 'delivered' && { failureReason: outcome.reason }),
+    ...(outcome.type === 'retry' && { nextAttemptAt: new Date(outcome.at) }),
+  };
+}

@@ -1,0 +1,110 @@
+import type { WebhookClock } from '../clock/webhook-clock.js';
+import type { WebhookPublisherOptions } from '../publisher/publisher-options.interface.js';
+import { InProcessQueue } from '../queue/in-process.queue.js';
+import type { WebhookReceiverOptions } from '../receiver/receiver-options.interface.js';
+import { MemoryReplayStore } from '../replay/memory-replay.store.js';
+import type { ReplayReservation, ReplayStore } from '../replay/replay-store.js';
+import { WEBHOOK_HTTP } from '../sending/webhook-http.js';
+import { RESOLVED_OPTIONS } from '../webhook.module.js';
+import { MODULE_OPTIONS_TOKEN } from '../webhook.module-definition.js';
+import type { WebhookModuleOptions } from '../webhook-module-options.interface.js';
+import { resolveWebhookOptions } from '../webhook-options.resolver.js';
+import { InMemoryWebhookTransport } from './in-memory-webhook.transport.js';
+
+/** What replaces the parts of the application that leave the process. */
+export interface OverrideWebhooksOptions {
+  /** Default: the application's own. */
+  readonly clock?: WebhookClock | undefined;
+  /** Default: one that answers 204 to everything. */
+  readonly transport?: InMemoryWebhookTransport | undefined;
+  /** Default: one in memory. Pass a `PostgresReplayStore` to test `event.commit(tx)` with its database. */
+  readonly replayStore?: ReplayStore | undefined;
+}
+
+/** The part of `TestingModuleBuilder` of `@nestjs/testing` that is used. */
+interface TestingBuilder {
+  overrideProvider(token: unknown): {
+    useValue(value: unknown): unknown;
+    useFactory(options: {
+      factory: (options: WebhookModuleOptions) => unknown;
+      inject: unknown[];
+    }): unknown;
+  };
+}
+
+/**
+ * Replaces the queues, stores and HTTP requests of the application's own `WebhookModule` with parts in memory. All other options
+ * stay as they are.
+ *
+ * ```ts
+ * const testing = await overrideWebhooks(Test.createTestingModule({ imports: [AppModule] })).compile();
+ * ```
+ *
+ * - The queue takes part in no transaction: `publish(…, { tx })` records at once, even if the transaction is rolled back.
+ * - `event.commit(tx)` records at once too, unless you pass a `replayStore` that joins transactions.
+ *
+ * @returns the builder
+ */
+export function overrideWebhooks<Builder extends TestingBuilder>(
+  builder: Builder,
+  overrides: OverrideWebhooksOptions = {},
+): Builder {
+  builder.overrideProvider(RESOLVED_OPTIONS).useFactory({
+    factory: (options) => resolveWebhookOptions(inMemory(options, overrides)),
+    inject: [MODULE_OPTIONS_TOKEN],
+  });
+  builder
+    .overrideProvider(WEBHOOK_HTTP)
+    .useValue(overrides.transport ?? new InMemoryWebhookTransport());
+  return builder;
+}
+
+function inMemory(
+  options: WebhookModuleOptions,
+  overrides: OverrideWebhooksOptions,
+): WebhookModuleOptions {
+  const clock = overrides.clock ?? options.clock;
+  const { receiver, publisher, inbox } = options;
+  const receive = (one: WebhookReceiverOptions): WebhookReceiverOptions => ({
+    ...one,
+    replay: { ...one.replay, store: overrides.replayStore ?? new TestReplayStore({ clock }) },
+    queue: one.acknowledge === 'queued' ? testQueue(clock) : one.queue,
+  });
+  return {
+    ...options,
+    clock,
+    inbox: inbox && { ...inbox, store: undefined },
+    receiver: isList(receiver) ? receiver.map(receive) : receiver && receive(receiver),
+    publisher: publisher && publishInMemory(publisher, clock),
+  };
+}
+
+function publishInMemory(
+  publisher: WebhookPublisherOptions,
+  clock: WebhookClock | undefined,
+): WebhookPublisherOptions {
+  return {
+    ...publisher,
+    queue: testQueue(clock),
+    endpointStore: undefined,
+    deliveryLog: undefined,
+  };
+}
+
+function isList(
+  receiver: WebhookModuleOptions['receiver'],
+): receiver is readonly WebhookReceiverOptions[] {
+  return Array.isArray(receiver);
+}
+
+/** Accepts a transaction, as the durable queue it replaces may. */
+function testQueue(clock: WebhookClock | undefined): InProcessQueue {
+  return Object.defineProperty(new InProcessQueue({ clock }), 'transactional', { value: true });
+}
+
+/** Accepts a transaction, as the store it replaces may. */
+class TestReplayStore extends MemoryReplayStore {
+  override async commitWith(_tx: unknown, reservation: ReplayReservation): Promise<boolean> {
+    return this.commit(reservation);
+  }
+}

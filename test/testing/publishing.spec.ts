@@ -1,0 +1,290 @@
+import { generateKeyPairSync } from 'node:crypto';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { Injectable, type INestApplication, Module } from '@nestjs/common';
+import { Test } from '@nestjs/testing';
+import {
+  MemoryReplayStore,
+  OnWebhookEvent,
+  type WebhookEvent,
+  WebhookModule,
+  WebhookPublisher,
+} from '../../lib/index.js';
+import { WebhookQueue } from '../../lib/ports/index.js';
+import {
+  deliverWebhook,
+  flushDeliveries,
+  InMemoryWebhookTransport,
+  overrideWebhooks,
+  TestClock,
+} from '../../lib/testing/index.js';
+import { ISSUER, SECRET } from '../fixtures/receiver-app.js';
+
+const sender = { issuer: ISSUER, secret: SECRET };
+const CRM = 'https://crm.example/hooks';
+const ERP = 'https://erp.example/hooks';
+
+/** A queue and a store of a server that no test can reach. */
+const unreachable = (): never => {
+  throw new Error('a test must not use the real queue or store');
+};
+class RealQueue extends WebhookQueue {
+  override readonly durable = true;
+  override readonly shared = true;
+  override readonly transactional = true;
+  override enqueue = unreachable;
+  override consume = unreachable;
+  override find = unreachable;
+  override listDead = unreachable;
+  override redeliver = unreachable;
+  override stop = unreachable;
+}
+class RealStore extends MemoryReplayStore {
+  override check = unreachable;
+  override reserve = unreachable;
+}
+
+@Injectable()
+class Orders {
+  readonly seen: unknown[] = [];
+  failures = 0;
+
+  @OnWebhookEvent('order.*', { receiver: 'queued' })
+  on(data: unknown): void {
+    if (this.failures-- > 0) throw new Error('not yet');
+    this.seen.push(data);
+  }
+
+  @OnWebhookEvent('payment.*', { receiver: 'default' })
+  async onPayment(data: unknown, event: WebhookEvent): Promise<void> {
+    await event.commit({});
+    this.seen.push(data);
+  }
+}
+
+@Module({
+  imports: [
+    WebhookModule.forRootAsync({
+      useFactory: () => ({
+        publisher: {
+          ...sender,
+          queue: new RealQueue(),
+          retry: { jitter: 0, attempts: 4 },
+          endpoints: [
+            { id: 'crm', url: CRM, events: ['order.*'] },
+            { id: 'erp', url: ERP, events: ['order.*'], method: 'POST' },
+          ],
+        },
+        receiver: [
+          { path: 'webhooks', issuers: [sender], replay: { store: new RealStore() } },
+          {
+            name: 'queued',
+            path: 'queued',
+            issuers: [sender],
+            replay: { store: new RealStore() },
+            acknowledge: 'queued',
+            queue: new RealQueue(),
+            retry: { jitter: 0 },
+          },
+        ],
+      }),
+    }),
+  ],
+  providers: [Orders],
+})
+class AppModule {}
+
+let app: INestApplication;
+let publisher: WebhookPublisher;
+let transport: InMemoryWebhookTransport;
+let clock: TestClock;
+beforeEach(async () => {
+  transport = new InMemoryWebhookTransport();
+  clock = new TestClock();
+  const builder = Test.createTestingModule({ imports: [AppModule] });
+  const testing = await overrideWebhooks(builder, { transport, clock }).compile();
+  app = testing.createNestApplication({ logger: false });
+  await app.init();
+  publisher = app.get(WebhookPublisher);
+});
+afterEach(() => app.close());
+
+describe('overrideWebhooks', () => {
+  it('replaces queues, stores and HTTP of an application, and keeps its options', async () => {
+    await publisher.publish('order.created', { id: 'o1' });
+    await flushDeliveries(app);
+
+    expect(transport.sent.map(({ url }) => url).toSorted()).toEqual([CRM, ERP]);
+  });
+
+  it('accepts the transactions that the real queue and store would join', async () => {
+    const { deliveries } = await publisher.publish('order.created', {}, { tx: {} });
+    const once = { ...sender, receiver: 'default', id: 'p1' };
+
+    expect(deliveries).toHaveLength(2);
+    expect(await deliverWebhook(app, 'payment.paid', {}, once)).toMatchObject({ status: 204 });
+    expect((await deliverWebhook(app, 'payment.paid', {}, once)).outcome).toBe('duplicate');
+  });
+});
+
+describe('flushDeliveries', () => {
+  it('returns every attempt since the last flush', async () => {
+    transport.script(ERP, 503);
+    const { id, deliveries } = await publisher.publish('order.created', { id: 'o1' });
+    const attempts = await flushDeliveries(app);
+
+    expect(attempts).toHaveLength(2);
+    expect(attempts).toContainEqual({
+      id: deliveries[0]!.id,
+      eventId: id,
+      event: 'order.created',
+      endpointId: 'crm',
+      attempt: 1,
+      status: 'delivered',
+      statusCode: 204,
+    });
+    expect(attempts).toContainEqual(
+      expect.objectContaining({
+        endpointId: 'erp',
+        status: 'scheduled',
+        statusCode: 503,
+        nextAttemptAt: new Date(clock.now() + 5_000),
+      }),
+    );
+    expect(await flushDeliveries(app)).toEqual([]);
+  });
+
+  it('makes the retries that are due', async () => {
+    transport.script(CRM, 'ECONNRESET', 204);
+    await publisher.send('crm', 'order.created');
+    await flushDeliveries(app);
+    clock.set(clock.now() + 5_000);
+
+    expect(await flushDeliveries(app)).toMatchObject([
+      { endpointId: 'crm', attempt: 2, status: 'delivered' },
+    ]);
+  });
+
+  it('makes all retries by moving the clock', async () => {
+    transport.script(CRM, 503);
+    transport.script(ERP, 503, 503, 204);
+    await publisher.publish('order.created');
+    const attempts = await flushDeliveries(app, { retries: true });
+    const of = (endpoint: string): unknown[] =>
+      attempts
+        .filter(({ endpointId }) => endpointId === endpoint)
+        .map(({ attempt, status }) => [attempt, status]);
+
+    expect(of('erp')).toEqual([
+      [1, 'scheduled'],
+      [2, 'scheduled'],
+      [3, 'delivered'],
+    ]);
+    expect(of('crm').at(-1)).toEqual([4, 'failed']);
+  });
+
+  it('runs the handlers of queued events, and their retries', async () => {
+    app.get(Orders).failures = 2;
+    const answer = await deliverWebhook(
+      app,
+      'order.created',
+      { id: 'o1' },
+      {
+        ...sender,
+        receiver: 'queued',
+      },
+    );
+    const attempts = await flushDeliveries(app, { retries: true });
+
+    expect(answer).toMatchObject({ status: 202, outcome: 'queued' });
+    expect(attempts).toMatchObject([
+      { receiver: 'queued', attempt: 1, status: 'scheduled', failureReason: 'handler_failed' },
+      { receiver: 'queued', attempt: 2, status: 'scheduled' },
+      { receiver: 'queued', attempt: 3, status: 'delivered' },
+    ]);
+    expect(app.get(Orders).seen).toEqual([{ id: 'o1' }]);
+  });
+
+  it('needs a TestClock to make retries', async () => {
+    const builder = Test.createTestingModule({ imports: [AppModule] });
+    const other = await overrideWebhooks(builder, {
+      transport: new InMemoryWebhookTransport(503),
+    }).compile();
+    await other.init();
+    await other.get(WebhookPublisher).publish('order.created');
+
+    await expect(flushDeliveries(other, { retries: true })).rejects.toThrow(/TestClock/);
+    await other.close();
+  });
+});
+
+describe('InMemoryWebhookTransport', () => {
+  it('returns the only request that matches', async () => {
+    await publisher.publish('order.created', { id: 'o1' });
+    await publisher.publish('order.paid', { id: 'o1' });
+    await flushDeliveries(app);
+
+    expect(transport.single({ event: '*.paid', url: CRM }).data).toEqual({ id: 'o1' });
+    expect(transport.filter({ url: 'https://crm.example' })).toHaveLength(2);
+    expect(transport.filter(({ method }) => method === 'POST')).toHaveLength(2);
+    expect(() => transport.single({ event: 'order.paid' })).toThrow(
+      /Expected one matching request, found 2; sent:\s+order\.created HEAD https:\/\/crm/,
+    );
+  });
+
+  it('verifies a request with a key, of both methods', async () => {
+    await publisher.publish('order.created', { id: 'o1' });
+    await flushDeliveries(app);
+    const [head, post] = ['https://crm', 'https://erp'].map((url) => transport.single({ url }));
+    const other = 'another-secret-of-32-bytes-or-more-0002';
+
+    expect(await head!.isSignedWith(SECRET)).toBe(true);
+    expect(await post!.isSignedWith({ alg: 'HS256', key: SECRET })).toBe(true);
+    expect(await head!.isSignedWith(other)).toBe(false);
+    post!.body!.write('x');
+    expect(await post!.isSignedWith(SECRET)).toBe(false);
+  });
+
+  it('verifies a request with the public key of its sender', async () => {
+    const { publicKey, privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+    const other = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+    const key = { kid: 'k1', alg: 'ES256', key: privateKey } as const;
+    const testing = await overrideWebhooks(
+      Test.createTestingModule({
+        imports: [WebhookModule.forRoot({ publisher: { issuer: ISSUER, keys: [key] } })],
+      }),
+      { transport },
+    ).compile();
+    await testing.init();
+    await testing.get(WebhookPublisher).send(CRM, 'order.created');
+    const sent = transport.single();
+
+    expect(await sent.isSignedWith({ alg: 'ES256', key: publicKey })).toBe(true);
+    expect(await sent.isSignedWith({ alg: 'ES256', key: other.publicKey })).toBe(false);
+    await testing.close();
+  });
+
+  it('fails as a network does', async () => {
+    transport.respondWith('ENOTFOUND');
+    expect(await publisher.send('crm', 'order.created')).toMatchObject({
+      status: 'scheduled',
+      failureReason: 'dns',
+    });
+    transport.respondWith(() => Object.assign(new Error(), { code: 'ETIMEDOUT' }));
+    expect(await publisher.send('crm', 'order.created')).toMatchObject({
+      failureReason: 'timeout',
+    });
+  });
+
+  it('counts the attempts of each event separately', async () => {
+    transport.script('https://crm.example/', 500, { status: 204 });
+    transport.script(CRM, 410);
+    transport.script('https://crm.example/other', 204);
+    expect((await publisher.send(CRM, 'order.created')).statusCode).toBe(410);
+    const url = 'https://crm.example/any';
+    expect((await publisher.send(url, 'order.created')).statusCode).toBe(500);
+    expect((await publisher.send(url, 'order.created')).statusCode).toBe(500);
+    await flushDeliveries(app, { retries: true });
+
+    expect(transport.filter({ url }).map(({ attempt }) => attempt)).toEqual([1, 1, 2, 2]);
+  });
+});
