@@ -1,0 +1,216 @@
+import { randomBytes } from 'node:crypto';
+import type { Rule, SchematicContext, Tree } from '@angular-devkit/schematics';
+import { MetadataManager } from '@nestjs/schematics';
+import { environmentLines, JEST_ENTRIES, receiverFiles } from './generated-files.js';
+
+/** The options that `nest add` passes. */
+export interface NestAddOptions {
+  /** Default `src`. */
+  readonly sourceRoot?: string | undefined;
+  readonly skipInstall?: boolean | undefined;
+}
+
+interface Manifest {
+  readonly type?: string;
+  dependencies?: Record<string, string>;
+  readonly devDependencies?: Record<string, string>;
+  jest?: JestConfig;
+}
+
+interface JestConfig {
+  transform?: Record<string, unknown>;
+  transformIgnorePatterns?: readonly string[];
+}
+
+const GUIDE =
+  'https://github.com/nestjs-webhook-token/nestjs-webhook-token/blob/main/docs/guides/testing.md#jest-in-a-commonjs-project';
+const SECRET_BYTES = 32;
+
+/**
+ * The schematic behind `nest add nestjs-webhook-token`: adds a receiver with a first handler and its test. It changes nothing in
+ * an application that uses `WebhookModule` already.
+ *
+ * Imports only types of the schematics runtime, which is not a direct dependency of a Nest project.
+ */
+export default function nestAdd({
+  sourceRoot = 'src',
+  skipInstall = false,
+}: NestAddOptions = {}): Rule {
+  return (tree, context) => {
+    const { logger } = context;
+    const sources = sourcesBelow(tree, sourceRoot);
+    const existing = sources.find(({ content }) => /\bWebhookModule\.forRoot/.test(content));
+    if (existing !== undefined) {
+      logger.info(`${existing.path} uses WebhookModule already; nothing was changed.`);
+      return tree;
+    }
+    const manifest = readJson<Manifest>(tree, 'package.json');
+    const isEsm = manifest.type === 'module';
+    for (const [name, content] of Object.entries(receiverFiles(isEsm ? '.js' : ''))) {
+      createFile(tree, `${sourceRoot}/webhooks/${name}`, content);
+    }
+    importModule(tree, context, {
+      path: `${sourceRoot}/app.module.ts`,
+      extension: isEsm ? '.js' : '',
+      configures: !sources.some(({ content }) => content.includes('ConfigModule.forRoot')),
+    });
+    if (!isEsm) configureJest(tree, context, manifest);
+    addDependencies(manifest);
+    writeJson(tree, 'package.json', manifest);
+    writeEnvironment(tree, context);
+    warnOfModuleResolution(tree, context);
+    if (!skipInstall) {
+      const options = { command: 'install', quiet: true, hideOutput: true };
+      context.addTask({ toConfiguration: () => ({ name: 'node-package', options }) });
+    }
+    logger.info(
+      `Your application accepts webhooks at /webhooks, from WEBHOOK_ISSUER. Start it and try it:
+  npx nestjs-webhook-token send http://localhost:3000/webhooks order.created '{"id":"o1","total":3}' --env-file .env`,
+    );
+    return tree;
+  };
+}
+
+/** The sources without tests. */
+function sourcesBelow(
+  tree: Tree,
+  folder: string,
+): readonly { readonly path: string; readonly content: string }[] {
+  const found: { path: string; content: string }[] = [];
+  tree.getDir(folder).visit((path) => {
+    if (/(?<!spec|test)\.[cm]?ts$/.test(path)) found.push({ path, content: tree.readText(path) });
+  });
+  return found;
+}
+
+function createFile(tree: Tree, path: string, content: string): void {
+  if (tree.exists(path)) {
+    throw new Error(`${path} exists, so nothing was changed. Rename it and run this again.`);
+  }
+  tree.create(path, content);
+}
+
+/** Adds the module to the root module, or says which line to add. */
+function importModule(
+  tree: Tree,
+  { logger }: SchematicContext,
+  {
+    path,
+    extension,
+    configures,
+  }: { readonly path: string; readonly extension: string; readonly configures: boolean },
+): void {
+  const symbols = [...(configures ? ['ConfigModule.forRoot()'] : []), 'WebhooksModule'];
+  const before = tree.exists(path) ? tree.readText(path) : '';
+  let content = before;
+  for (const symbol of symbols) {
+    const changed = new MetadataManager(content).insert('imports', symbol) ?? content;
+    if (changed === content) {
+      logger.warn(
+        `${path} cannot be changed: it has no @Module() with a list of imports. Add ${symbols.join(' and ')} to the imports of your root module.`,
+      );
+      return;
+    }
+    content = changed;
+  }
+  const position = endOfImports(content);
+  const hasConfigModule = /^[^/*]*\bConfigModule\b/m.test(content.slice(0, position));
+  const lines = [
+    ...(configures && !hasConfigModule ? ["import { ConfigModule } from '@nestjs/config';"] : []),
+    `import { WebhooksModule } from './webhooks/webhooks.module${extension}';`,
+  ];
+  const inserted = position === 0 ? `${lines.join('\n')}\n` : `\n${lines.join('\n')}`;
+  tree.overwrite(path, `${content.slice(0, position)}${inserted}${content.slice(position)}`);
+}
+
+/** An import, after comments and white space. */
+const IMPORT =
+  /(?:\s|\/\/.*|\/\*[^]*?\*\/)*import\s(?:[^'";]*\sfrom\s)?\s*['"][^'"\n]*['"](?:\s*with\s*\{[^}]*\})?;?[ \t]*/y;
+
+/** The position behind the imports at the beginning of a source; 0 if there are none. */
+function endOfImports(source: string): number {
+  let end = 0;
+  for (IMPORT.lastIndex = 0; IMPORT.test(source);) end = IMPORT.lastIndex;
+  return end;
+}
+
+function addDependencies(manifest: Manifest): void {
+  const present = { ...manifest.devDependencies, ...manifest.dependencies };
+  const isNest11 = /^\D*11\b/.test(present['@nestjs/common'] ?? '');
+  const added = Object.entries({
+    '@nestjs/config': isNest11 ? '^4.0.0' : '^12.0.0',
+    'class-transformer': '^0.5.1',
+    'class-validator': '^0.15.0',
+  }).filter(([name]) => !Object.hasOwn(manifest.dependencies ?? {}, name));
+  manifest.dependencies = Object.fromEntries(
+    [...Object.entries(manifest.dependencies ?? {}), ...added].sort(([a], [b]) => (a < b ? -1 : 1)),
+  );
+}
+
+/** Jest runs a CommonJS project, and tests that import the root module load this package from now on. */
+function configureJest(tree: Tree, { logger }: SchematicContext, manifest: Manifest): void {
+  if (!Object.hasOwn(manifest.devDependencies ?? {}, 'jest')) return;
+  if (manifest.jest === undefined) {
+    logger.warn(`The Jest configuration is not in package.json: change it as ${GUIDE} says.`);
+  } else {
+    manifest.jest = withEntries(manifest.jest, logger);
+  }
+  const path = 'test/jest-e2e.json';
+  if (tree.exists(path)) {
+    writeJson(tree, path, withEntries(readJson<JestConfig>(tree, path), logger));
+  }
+}
+
+function withEntries(config: JestConfig, logger: SchematicContext['logger']): JestConfig {
+  if (config.transformIgnorePatterns !== undefined) {
+    logger.warn(`Jest has transformIgnorePatterns already: extend them as ${GUIDE} says.`);
+    return config;
+  }
+  // The first matching pattern applies, so the new one precedes.
+  return {
+    ...config,
+    ...JEST_ENTRIES,
+    transform: { ...JEST_ENTRIES.transform, ...config.transform },
+  };
+}
+
+/** Writes a generated secret only to a file that is not committed. */
+function writeEnvironment(tree: Tree, { logger }: SchematicContext): void {
+  append(tree, '.env.example', environmentLines(''));
+  const isIgnored = /^(?:\*\*)?\/?\.env\*?[ \t]*\r?$/m.test(textOf(tree, '.gitignore'));
+  if (isIgnored) {
+    append(tree, '.env', environmentLines(randomBytes(SECRET_BYTES).toString('base64')));
+  } else {
+    logger.warn(
+      '.gitignore does not list .env, so no secret was written. Ignore .env, copy .env.example to it, and set WEBHOOK_SECRET to the output of: npx nestjs-webhook-token keygen',
+    );
+  }
+}
+
+function append(tree: Tree, path: string, lines: string): void {
+  const before = textOf(tree, path);
+  if (/^(?:export )?WEBHOOK_SECRET\s*=/m.test(before)) return;
+  const gap = before === '' ? '' : before.endsWith('\n') ? '\n' : '\n\n';
+  if (tree.exists(path)) tree.overwrite(path, `${before}${gap}${lines}`);
+  else tree.create(path, lines);
+}
+
+function warnOfModuleResolution(tree: Tree, { logger }: SchematicContext): void {
+  const config = textOf(tree, 'tsconfig.json');
+  if (/"module(?:Resolution)?"\s*:\s*"(?:node(?:next|1[68]|20)|bundler)"/i.test(config)) return;
+  logger.warn(
+    'tsconfig.json needs "module": "nodenext", or "moduleResolution": "bundler" with an ES module target, to find nestjs-webhook-token/testing.',
+  );
+}
+
+function textOf(tree: Tree, path: string): string {
+  return tree.exists(path) ? tree.readText(path) : '';
+}
+
+function readJson<T>(tree: Tree, path: string): T {
+  return JSON.parse(tree.readText(path)) as T;
+}
+
+function writeJson(tree: Tree, path: string, value: unknown): void {
+  tree.overwrite(path, `${JSON.stringify(value, undefined, 2)}\n`);
+}

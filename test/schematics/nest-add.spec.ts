@@ -1,0 +1,226 @@
+import { type ChildProcess, fork } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { ROOT } from '../docs/documents.js';
+
+const APP_MODULE = `import { Module } from '@nestjs/common';
+import { AppService } from './app.service.js';
+
+@Module({
+  imports: [],
+  providers: [AppService],
+})
+export class AppModule {}
+`;
+
+const NEST_12 = {
+  type: 'module',
+  dependencies: { '@nestjs/common': '^12.0.1' },
+  devDependencies: { vitest: '^4.0.0' },
+};
+const NEST_11 = {
+  dependencies: { '@nestjs/common': '^11.0.1' },
+  devDependencies: { jest: '^30.0.0' },
+  jest: { rootDir: 'src', transform: { '^.+\\.(t|j)s$': 'ts-jest' } },
+};
+
+type Files = Readonly<Record<string, string>>;
+
+interface Added {
+  readonly files: Files;
+  /** The messages. */
+  readonly said: string;
+  readonly tasks: readonly string[];
+}
+
+function project(files: Files = {}): Files {
+  return {
+    'package.json': JSON.stringify(NEST_12),
+    'tsconfig.json': '{ "compilerOptions": { "module": "nodenext" } }',
+    '.gitignore': 'node_modules\n.env\n',
+    'src/app.module.ts': APP_MODULE,
+    ...files,
+  };
+}
+
+function json(content: string | undefined): Record<string, Record<string, unknown>> {
+  return JSON.parse(content!) as Record<string, Record<string, unknown>>;
+}
+
+describe('nest add nestjs-webhook-token', () => {
+  let schematic: ChildProcess;
+  beforeAll(() => {
+    schematic = fork(join(ROOT, 'test/schematics/schematic.process.mjs'));
+  });
+  afterAll(() => void schematic.kill());
+
+  async function add(files: Files, options: object = {}): Promise<Added> {
+    schematic.send({ files, options });
+    const [result] = (await once(schematic, 'message')) as [Added & { error?: string }];
+    if (result.error !== undefined) throw new Error(result.error);
+    return result;
+  }
+
+  it('adds a receiver, its test, its packages and a secret that git ignores', async () => {
+    const { files, tasks } = await add(project());
+
+    expect(files['src/app.module.ts']).toBe(
+      APP_MODULE.replace(
+        "service.js';",
+        `service.js';
+import { ConfigModule } from '@nestjs/config';
+import { WebhooksModule } from './webhooks/webhooks.module.js';`,
+      ).replace('imports: []', 'imports: [ConfigModule.forRoot(), WebhooksModule]'),
+    );
+    expect(Object.keys(files)).toEqual(
+      expect.arrayContaining([
+        'src/webhooks/webhooks.module.ts',
+        'src/webhooks/order.webhooks.ts',
+        'src/webhooks/order.webhooks.spec.ts',
+      ]),
+    );
+    expect(Object.keys(json(files['package.json'])['dependencies']!)).toEqual([
+      '@nestjs/common',
+      '@nestjs/config',
+      'class-transformer',
+      'class-validator',
+    ]);
+    expect(files['.env']).toMatch(/^WEBHOOK_SECRET=[\w+/]{43}=$/m);
+    expect(files['.env.example']).toMatch(/^WEBHOOK_SECRET=$/m);
+    expect(tasks).toEqual(['node-package']);
+  });
+
+  it('changes nothing the second time, and says so', async () => {
+    const once = await add(project());
+    const twice = await add(once.files);
+
+    expect(twice.files).toEqual(once.files);
+    expect(twice.said).toMatch(/uses WebhookModule already; nothing was changed/);
+    expect(twice.tasks).toEqual([]);
+  });
+
+  it('keeps the configuration, packages and variables that are there', async () => {
+    const { files } = await add(
+      project({
+        'package.json': JSON.stringify({
+          ...NEST_12,
+          dependencies: { '@nestjs/common': '^12.0.1', '@nestjs/config': '^4.0.4' },
+        }),
+        'src/app.module.ts': APP_MODULE.replace(
+          '[]',
+          '[\n    ConfigModule.forRoot({ isGlobal: true }),\n  ]',
+        ),
+        '.env': 'PORT=3000\nWEBHOOK_SECRET=mine',
+        '.env.example': 'PORT=3000',
+      }),
+    );
+
+    expect(files['src/app.module.ts']).toContain(
+      '[\n    ConfigModule.forRoot({ isGlobal: true }),\n    WebhooksModule,\n  ]',
+    );
+    expect(json(files['package.json'])['dependencies']).toMatchObject({
+      '@nestjs/config': '^4.0.4',
+    });
+    expect(files['.env']).toBe('PORT=3000\nWEBHOOK_SECRET=mine');
+    expect(files['.env.example']).toMatch(/^PORT=3000\n\n# Webhooks/);
+  });
+
+  it('writes no secret to a file that git would commit', async () => {
+    const { files, said } = await add(project({ '.gitignore': 'node_modules\n!.env\n' }));
+
+    expect(files['.env']).toBeUndefined();
+    expect(said).toMatch(/no secret was written.*keygen/);
+  });
+
+  it.each([
+    ['has no module', 'export const AppModule = createModule();\n'],
+    ['imports a variable', APP_MODULE.replace('[]', 'IMPORTS')],
+  ])('names the import to add if the root module %s', async (_, content) => {
+    const { files, said } = await add(project({ 'src/app.module.ts': content }));
+
+    expect(said).toMatch(/Add ConfigModule\.forRoot\(\) and WebhooksModule to the imports/);
+    expect(files['src/app.module.ts']).toBe(content);
+    expect(files).toHaveProperty(['src/webhooks/webhooks.module.ts']);
+  });
+
+  it.each([
+    ['a comment names ConfigModule', '// Without ConfigModule.\n\n@Module('],
+    ['a template contains an import', "const EXAMPLE = `\nimport a from 'a';\n`;\n\n@Module("],
+  ])('adds its imports to those at the beginning although %s', async (_, beginning) => {
+    const content = APP_MODULE.replace('@Module(', beginning);
+    const { files } = await add(project({ 'src/app.module.ts': content }));
+
+    expect(files['src/app.module.ts']).toContain(`import { AppService } from './app.service.js';
+import { ConfigModule } from '@nestjs/config';
+import { WebhooksModule } from './webhooks/webhooks.module.js';
+
+`);
+  });
+
+  it('adds its imports behind one with attributes and comments between', async () => {
+    const before = "/* Read at start-up. */\nimport data from './data.json' with { type: 'json' };";
+    const content = APP_MODULE.replace("service.js';", `service.js';\n${before}`);
+    const { files } = await add(project({ 'src/app.module.ts': content }));
+
+    expect(files['src/app.module.ts']).toContain(
+      `${before}\nimport { ConfigModule } from '@nestjs/config';`,
+    );
+  });
+
+  it('refuses to overwrite a file', async () => {
+    const files = project({ 'src/webhooks/order.webhooks.ts': '// mine' });
+
+    await expect(add(files)).rejects.toThrow(
+      'src/webhooks/order.webhooks.ts exists, so nothing was changed',
+    );
+  });
+
+  it('prepares Jest in a CommonJS project, and imports without an extension', async () => {
+    const { files } = await add(
+      project({
+        'package.json': JSON.stringify(NEST_11),
+        'test/jest-e2e.json': JSON.stringify(NEST_11.jest),
+      }),
+    );
+    const { jest, dependencies } = json(files['package.json']);
+
+    for (const config of [jest, json(files['test/jest-e2e.json'])]) {
+      expect(config).toMatchObject({
+        transformIgnorePatterns: [expect.stringContaining('nestjs-webhook-token')],
+      });
+      // The first matching pattern applies.
+      expect(Object.keys(config!['transform']!)).toEqual([
+        '/node_modules/.+\\.js$',
+        '^.+\\.(t|j)s$',
+      ]);
+    }
+    expect(dependencies).toMatchObject({ '@nestjs/config': '^4.0.0' });
+    expect(files['src/app.module.ts']).toContain("'./webhooks/webhooks.module'");
+  });
+
+  it('names what it cannot change: other Jest configurations, an old module resolution', async () => {
+    const { said } = await add(
+      project({
+        'package.json': JSON.stringify({ ...NEST_11, jest: undefined }),
+        'test/jest-e2e.json': '{ "transformIgnorePatterns": [] }',
+        'tsconfig.json': '{ "compilerOptions": { "module": "commonjs" } }',
+      }),
+    );
+
+    expect(said).toMatch(/Jest configuration is not in package\.json/);
+    expect(said).toMatch(/Jest has transformIgnorePatterns already/);
+    expect(said).toMatch(/tsconfig\.json needs "module": "nodenext"/);
+  });
+
+  it('adds to another source root, and installs nothing with skipInstall', async () => {
+    const { files, tasks } = await add(project({ 'apps/crm/src/app.module.ts': APP_MODULE }), {
+      sourceRoot: 'apps/crm/src',
+      skipInstall: true,
+    });
+
+    expect(files['apps/crm/src/app.module.ts']).toContain('WebhooksModule');
+    expect(files['src/app.module.ts']).toBe(APP_MODULE);
+    expect(tasks).toEqual([]);
+  });
+});
