@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { request as httpRequest } from 'node:http';
-import { Readable } from 'node:stream';
+import { PassThrough, Readable } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import {
@@ -10,6 +10,7 @@ import {
   Injectable,
   NotFoundException,
   Post,
+  RequestTimeoutException,
   UseGuards,
   UseFilters,
   UseInterceptors,
@@ -19,13 +20,15 @@ import {
 } from '@nestjs/common';
 import { BaseExceptionFilter } from '@nestjs/core';
 import { IsString } from 'class-validator';
-import { catchError, concat, EMPTY, of, throwError, type Observable } from 'rxjs';
+import { catchError, concat, EMPTY, from, map, merge, of, throwError, type Observable } from 'rxjs';
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
 import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
 import { WebhookDispatcher } from '../../lib/receiver/handlers/webhook.dispatcher.js';
 import { WebhookGuard } from '../../lib/receiver/webhook.guard.js';
 import { WebhookVerifier } from '../../lib/receiver/webhook.verifier.js';
+import { TestClock } from '../../lib/testing/test-clock.js';
 import { adapters } from '../fixtures/adapters.js';
+import { Gate } from '../fixtures/gate.js';
 import { head, post } from '../fixtures/http-client.js';
 import { ScriptedReplayStore } from '../fixtures/scripted-replay.store.js';
 import {
@@ -43,6 +46,22 @@ let onSlow: () => Promise<void> = () => Promise.resolve();
 
 class Order {
   @IsString() id!: string;
+}
+
+/** Answers a request when this resolves, like an interceptor with a timeout. */
+let givesUp: Promise<void> | undefined;
+
+@Injectable()
+class GivesUp implements NestInterceptor {
+  intercept(_: unknown, next: CallHandler): Observable<unknown> {
+    if (givesUp === undefined) return next.handle();
+    const timeout = from(givesUp).pipe(
+      map(() => {
+        throw new RequestTimeoutException();
+      }),
+    );
+    return merge(next.handle(), timeout);
+  }
 }
 
 class Known extends Error {}
@@ -127,13 +146,17 @@ class GuardedTwice {
 describe.each(adapters)('on %s', (_, createAdapter) => {
   let started: StartedApp;
   let store: ScriptedReplayStore;
+  let clock: TestClock;
   beforeEach(async () => {
     runs = [];
+    givesUp = undefined;
     store = new ScriptedReplayStore();
+    clock = new TestClock(Date.now());
     started = await startApp(createAdapter(), {
-      options: receiverOptions({ replay: { store } }),
+      options: { ...receiverOptions({ replay: { store } }), clock },
       providers: [Handlers],
       controllers: [Routes, GuardedTwice],
+      configure: (app) => void app.useGlobalInterceptors(new GivesUp()),
     });
   });
   afterEach(() => started.app.close());
@@ -224,6 +247,54 @@ describe.each(adapters)('on %s', (_, createAdapter) => {
     expect(runs).toEqual(['slow']);
   });
 
+  it('keeps the event reserved while its handler runs, even if an interceptor gives up', async () => {
+    const { origin } = started;
+    const token = signed();
+    const gate = new Gate();
+    onSlow = () => gate.pass();
+    givesUp = gate.reached;
+
+    expect((await head(origin, token, { path: '/slow' })).status).toBe(408);
+    expect((await head(origin, token, { path: '/slow' })).status).toBe(409);
+    gate.open();
+    let answer = await head(origin, token, { path: '/slow' });
+    while (answer.status === 409) answer = await head(origin, token, { path: '/slow' });
+    expect([answer.status, answer.headers['webhook-duplicate']]).toEqual([204, 'true']);
+    expect(runs).toEqual(['slow']);
+  });
+
+  it('frees an event that could not be recorded after an interceptor gave up', async () => {
+    const { origin, logger } = started;
+    const token = signed();
+    const gate = new Gate();
+    onSlow = () => gate.pass();
+    givesUp = gate.reached;
+    store.commitFailure = new Error('away');
+
+    expect((await head(origin, token, { path: '/slow' })).status).toBe(408);
+    gate.open();
+    while (!logger.at('warn').join().includes('did not record it')) await clock.advance(1_000);
+    store.commitFailure = undefined;
+    givesUp = undefined;
+
+    expect((await head(origin, token, { path: '/slow' })).status).toBe(204);
+    expect(runs).toEqual(['slow', 'slow']);
+  });
+
+  it('waits at shutdown until the event of a guarded route is recorded', async () => {
+    const { app, origin, logger } = started;
+    store.commitGate = new Gate();
+
+    expect((await post(origin, signedBody('{}'), { path: '/guarded/route' })).status).toBe(201);
+    await store.commitGate.reached;
+    const closing = app.close();
+    await clock.advance(10_000);
+    await closing;
+    store.commitGate.open();
+
+    expect(logger.at('warn').join()).toContain('1 webhook(s) were still being handled');
+  });
+
   it("passes an endpoint's error to its interceptors and answers accordingly", async () => {
     thrown = new Known('for those who know it');
 
@@ -294,6 +365,21 @@ describe.each(adapters)('on %s', (_, createAdapter) => {
     });
     const event = await verifier.verify({ ...request, body: Readable.from(['a', 'b']) });
     expect(event.data).toEqual(Buffer.from('ab'));
+  });
+
+  it('keeps the process running if a stream fails after its refusal', async () => {
+    const body = new PassThrough();
+    body.write('covered by no hash');
+    const verifying = started.app.get(WebhookVerifier).verify({
+      method: 'POST',
+      headers: { authorization: `Bearer ${signed()}` },
+      body,
+    });
+    await expect(verifying).rejects.toMatchObject({ code: 'hash_required' });
+
+    const closed = new Promise((resolve) => body.once('close', resolve));
+    body.destroy(new Error('the sender is gone'));
+    await closed;
   });
 
   it('rejects a large body of brackets before it is parsed', async () => {

@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { afterAll, afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
 import { Controller, Injectable, type Type } from '@nestjs/common';
 import { IsInt } from 'class-validator';
 import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
@@ -6,12 +6,12 @@ import type { DeliveryReceipt, EnqueuedDelivery } from '../../lib/queue/webhook-
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
 import { WebhookContext } from '../../lib/receiver/decorators/webhook-data.decorator.js';
 import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
-import { WebhookInbox } from '../../lib/receiver/queued/webhook.inbox.js';
+import { WebhookInbox } from '../../lib/receiver/inbox/webhook.inbox.js';
 import type { WebhookReceiverOptions } from '../../lib/receiver/receiver-options.interface.js';
 import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { createTokenSigner, digest } from '../../lib/token/index.js';
-import { adapters } from '../fixtures/adapters.js';
+import { createFastify } from '../fixtures/adapters.js';
 import { Gate } from '../fixtures/gate.js';
 import { head, post, send } from '../fixtures/http-client.js';
 import {
@@ -82,7 +82,7 @@ class ScriptedQueue extends InProcessQueue {
 
 const DEFAULT_WAITS = [5, 30, 120, 600, 1_800, 7_200, 18_000, 36_000, 86_400];
 
-describe.each(adapters)('a receiver on %s that acknowledges before it handles', (_, create) => {
+describe('a receiver that acknowledges before it handles', () => {
   let clock: TestClock;
   let queue: ScriptedQueue;
   let receiver: StartedApp;
@@ -92,7 +92,7 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
   async function start(change: Partial<WebhookReceiverOptions> = {}): Promise<void> {
     clock = new TestClock(Date.now());
     queue = new ScriptedQueue({ clock });
-    receiver = await startApp(create(), {
+    receiver = await startApp(createFastify(), {
       options: {
         ...receiverOptions({ acknowledge: 'queued', queue, ...change }),
         clock,
@@ -375,6 +375,20 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
     });
   });
 
+  it('lists no dead delivery of a publisher that shares the queue by mistake', async () => {
+    const { received: _, ...delivery } = await queuedDelivery('order.created');
+    jest.spyOn(queue, 'listDead').mockResolvedValue([
+      {
+        delivery: { ...delivery, url: 'https://crm.example' },
+        attempts: 1,
+        reason: 'network',
+        diedAt: 0,
+      },
+    ]);
+
+    expect(await inbox.deadLetters()).toEqual([]);
+  });
+
   it('leaves events of another receiver in the queue and logs them', async () => {
     const foreign = { ...(await queuedDelivery('order.created')), id: 'foreign' };
     const received = { ...foreign.received!, receiver: 'billing' };
@@ -402,7 +416,7 @@ describe.each(adapters)('a receiver on %s that acknowledges before it handles', 
   }
 });
 
-describe.each(adapters)('a queued event on %s', (_, create) => {
+describe('a queued event', () => {
   const clock = new TestClock(Date.now());
   const store = new ScriptedReplayStore();
   const queue = new InProcessQueue({ clock });
@@ -410,7 +424,7 @@ describe.each(adapters)('a queued event on %s', (_, create) => {
   let work: Work;
   beforeEach(async () => {
     if (receiver !== undefined) return;
-    receiver = await startApp(create(), {
+    receiver = await startApp(createFastify(), {
       options: {
         ...receiverOptions({ acknowledge: 'queued', queue, replay: { store } }),
         clock,
@@ -496,9 +510,9 @@ describe('a receiver that acknowledges before it handles', () => {
       'no queue',
       { receiver: { ...queued, queue: undefined } },
       'receiver.queue',
-      /must be set with acknowledge/,
+      /is required with acknowledge/,
     ],
-    ['no path', { receiver: { ...queued, path: undefined } }, 'receiver.path', /must be set/],
+    ['no path', { receiver: { ...queued, path: undefined } }, 'receiver.path', /is required/],
     [
       'a queue that is not used',
       { receiver: { ...queued, acknowledge: 'handled' } },
@@ -547,8 +561,7 @@ describe('a receiver that acknowledges before it handles', () => {
       /is also the queue of receiver "a"/,
     ],
   ])('fails start-up with %s', async (_, options, path, message) => {
-    const [, create] = adapters[0]!;
-    await expect(startApp(create(), { options })).rejects.toMatchObject({
+    await expect(startApp(createFastify(), { options })).rejects.toMatchObject({
       code: 'invalid_configuration',
       faults: [{ path, message: expect.stringMatching(message) }],
     });

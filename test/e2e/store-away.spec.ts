@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it, jest } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { Injectable } from '@nestjs/common';
 import { Redis } from 'ioredis';
 import { Pool } from 'pg';
@@ -11,8 +11,6 @@ import { adapters } from '../fixtures/adapters.js';
 import { send } from '../fixtures/http-client.js';
 import { OwnServer, ownPostgres, ownRedis } from '../fixtures/own-server.js';
 import { receiverOptions, signed, startApp, type StartedApp } from '../fixtures/receiver-app.js';
-
-jest.setTimeout(60_000);
 
 interface OpenStore {
   readonly store: ReplayStore;

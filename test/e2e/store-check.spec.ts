@@ -12,10 +12,10 @@ import { RedisReplayStore } from '../../lib/redis/index.js';
 import { MemoryReplayStore } from '../../lib/replay/memory-replay.store.js';
 import { WebhookStoreCheck } from '../../lib/webhook-store-check.js';
 import type { WebhookModuleOptions } from '../../lib/webhook-module-options.interface.js';
+import { freePort } from '../fixtures/free-port.js';
 import { receiverOptions, startApp, type StartOptions } from '../fixtures/receiver-app.js';
-import { freePort } from '../fixtures/redis-process.js';
 import { describeWith } from '../fixtures/services.js';
-import { TestDatabase } from '../postgres/database.js';
+import { storeIn, TestDatabase } from '../postgres/database.js';
 
 /** Starts and stops an application; returns the errors of a failed start-up. */
 async function faultsAtStart(
@@ -37,13 +37,15 @@ async function faultsAtStart(
   afterAll(async () => database.close());
 
   const storesIn = (schema: string): WebhookModuleOptions => ({
-    ...receiverOptions({ replay: { store: new PostgresReplayStore(database.pool, { schema }) } }),
+    ...receiverOptions({
+      replay: { store: new PostgresReplayStore(database.pool, storeIn(schema)) },
+    }),
     publisher: {
       issuer: 'https://billing.example',
       secret: 'correct-horse-battery-staple-0002',
-      endpointStore: new PostgresEndpointStore(database.pool, { schema }),
+      endpointStore: new PostgresEndpointStore(database.pool, storeIn(schema)),
       sealingKeys: [{ id: 'a', key: Buffer.alloc(32, 1).toString('base64') }],
-      deliveryLog: new PostgresDeliveryLog(database.pool, { schema }),
+      deliveryLog: new PostgresDeliveryLog(database.pool, storeIn(schema)),
     },
   });
 

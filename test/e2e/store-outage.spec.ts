@@ -8,7 +8,7 @@ import { MemoryReplayStore } from '../../lib/replay/memory-replay.store.js';
 import type { ReplayReservation } from '../../lib/replay/replay-store.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { createTokenSigner } from '../../lib/token/index.js';
-import { adapters } from '../fixtures/adapters.js';
+import { createExpress } from '../fixtures/adapters.js';
 import { send, type Answer } from '../fixtures/http-client.js';
 import {
   ISSUER,
@@ -90,7 +90,6 @@ interface Outage {
 }
 
 async function startWithOutage(
-  make: (typeof adapters)[number][1],
   ms: number,
   change: Parameters<typeof receiverOptions>[0] = {},
 ): Promise<Outage> {
@@ -98,7 +97,7 @@ async function startWithOutage(
   const time = new TestClock(Date.now());
   store.current = new OutageStore(time);
   store.current.outage = ms;
-  started = await startApp(make(), {
+  started = await startApp(createExpress(), {
     options: {
       ...receiverOptions({ replay: { store: store.current, lease: '5s' }, ...change }),
       clock: time,
@@ -121,54 +120,49 @@ async function startWithOutage(
   return { time, deliver };
 }
 
-describe.each(adapters)(
-  'a replay store on %s that is unavailable when a handler finishes',
-  (_, make) => {
-    it.each(['/webhooks', '/route'])(
-      'records the event when it is available again (%s)',
-      async (path) => {
-        const { deliver } = await startWithOutage(make, 3_000);
-        expect((await deliver(path)).status).toBe(204);
+describe('a replay store that is unavailable when a handler finishes', () => {
+  it.each(['/webhooks', '/route'])(
+    'records the event when it is available again (%s)',
+    async (path) => {
+      const { deliver } = await startWithOutage(3_000);
+      expect((await deliver(path)).status).toBe(204);
 
-        const copy = await deliver(path);
-        expect([copy.status, copy.headers['webhook-duplicate'], handled]).toEqual([204, 'true', 1]);
-      },
-    );
+      const copy = await deliver(path);
+      expect([copy.status, copy.headers['webhook-duplicate'], handled]).toEqual([204, 'true', 1]);
+    },
+  );
 
-    it('records the event even if the outage outlasts its lease', async () => {
-      const { deliver } = await startWithOutage(make, 8_000);
-      expect((await deliver('/webhooks')).status).toBe(204);
+  it('records the event even if the outage outlasts its lease', async () => {
+    const { deliver } = await startWithOutage(8_000);
+    expect((await deliver('/webhooks')).status).toBe(204);
 
-      expect((await deliver('/webhooks')).headers['webhook-duplicate']).toBe('true');
-      expect(handled).toBe(1);
-    });
+    expect((await deliver('/webhooks')).headers['webhook-duplicate']).toBe('true');
+    expect(handled).toBe(1);
+  });
 
-    it.each(['/webhooks', '/route'])(
-      'answers 503 if it stays unavailable, and the event can be repeated (%s)',
-      async (path) => {
-        const { deliver } = await startWithOutage(make, 60_000);
-        const answer = await deliver(path);
-        expect(answer.status).toBe(503);
-        expect(answer.headers['webhook-error']).toBe('store_unavailable');
-        expect(answer.headers['retry-after']).toBe('5');
-        expect(started.logger.at('warn').join('\n')).toContain(
-          'order.created (id order-1) was handled, but the replay store did not record it: its sender gets 503 and repeats it, and its handlers may run a second time',
-        );
+  it.each(['/webhooks', '/route'])(
+    'answers 503 if it stays unavailable, and the event can be repeated (%s)',
+    async (path) => {
+      const { deliver } = await startWithOutage(60_000);
+      const answer = await deliver(path);
+      expect(answer.status).toBe(503);
+      expect(answer.headers['webhook-error']).toBe('store_unavailable');
+      expect(answer.headers['retry-after']).toBe('5');
+      expect(started.logger.at('warn').join('\n')).toContain(
+        'order.created (id order-1) was handled, but the replay store did not record it: its sender gets 503 and repeats it, and its handlers may run a second time',
+      );
 
-        store.current.outage = 0;
-        store.current.awayUntil = 0;
-        expect((await deliver(path)).status).toBe(204);
-        expect(handled).toBe(2);
-      },
-    );
-  },
-);
+      store.current.outage = 0;
+      store.current.awayUntil = 0;
+      expect((await deliver(path)).status).toBe(204);
+      expect(handled).toBe(2);
+    },
+  );
+});
 
 describe('a replay store that stays unavailable', () => {
-  const [, make] = adapters[0]!;
-
   it('is logged for a guarded route, whose answer has already been sent', async () => {
-    const { deliver, time } = await startWithOutage(make, 60_000);
+    const { deliver, time } = await startWithOutage(60_000);
     expect((await deliver('/guarded')).status).toBe(201);
 
     while (!started.logger.at('warn').join('\n').includes('its sender got a success')) {
@@ -179,7 +173,7 @@ describe('a replay store that stays unavailable', () => {
 
   it('makes a queued receiver answer 503, and the repeated event is queued once', async () => {
     const queue = new InProcessQueue();
-    const { deliver } = await startWithOutage(make, 0, { acknowledge: 'queued', queue });
+    const { deliver } = await startWithOutage(0, { acknowledge: 'queued', queue });
     const enqueue = queue.enqueue.bind(queue);
     queue.enqueue = async (deliveries) => {
       const receipts = await enqueue(deliveries);

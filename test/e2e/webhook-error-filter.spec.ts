@@ -41,7 +41,7 @@ class EventsController {
 
 describe.each(adapters)('WebhookErrorFilter on %s', (_, createAdapter) => {
   it.each([
-    ['unknown-endpoint', 404, 'unknown_endpoint', 'Not Found', /neither the id/],
+    ['unknown-endpoint', 404, 'unknown_endpoint', 'Not Found', /No endpoint has this id/],
     ['invalid-data', 400, 'invalid_data', 'Bad Request', /data\.total is a BigInt/],
     ['blocked', 400, 'destination_blocked', 'Bad Request', /http:/],
     ['id-conflict', 409, 'id_conflict', 'Conflict', /used before/],

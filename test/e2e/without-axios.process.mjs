@@ -1,8 +1,13 @@
-/** An application without axios: `receive` starts a receiver, `publish` a publisher. Prints the result in one line. */
+/**
+ * An application without axios: `receive` starts a receiver, `publish` a publisher. Prints whether it asked for axios, and
+ * the result.
+ */
 import { register } from 'node:module';
 
-const refused = `export async function resolve(specifier, context, next) {
+const refused = `import { writeSync } from 'node:fs';
+export async function resolve(specifier, context, next) {
   if (/^(@nestjs\\/)?axios(\\/|$)/.test(specifier)) {
+    writeSync(1, 'asks for axios, ');
     throw Object.assign(new Error('Cannot find package ' + specifier), { code: 'ERR_MODULE_NOT_FOUND' });
   }
   return next(specifier, context);

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, expect, it, jest } from '@jest/globals';
+import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import { Injectable } from '@nestjs/common';
 import { Redis } from 'ioredis';
 import { Pool } from 'pg';
@@ -17,11 +17,9 @@ import { send } from '../fixtures/http-client.js';
 import { ISSUER, receiverOptions, SECRET, signed, startApp } from '../fixtures/receiver-app.js';
 import { describeWith, urlOf, type Service } from '../fixtures/services.js';
 
-jest.setTimeout(60_000);
-
 const PROCESS = fileURLToPath(new URL('../fixtures/stuck-replica.process.mjs', import.meta.url));
 const name = `test_${randomBytes(6).toString('hex')}`;
-/** Expires by the server's clock, independently of the replica. */
+/** Of the killed replica; expires by the server's clock, independently of the replica. */
 const LEASE = '1s';
 
 const handled: string[] = [];
@@ -61,10 +59,14 @@ async function killDuringHandler(
 const redis = { client: undefined as Redis | undefined };
 const pool = { client: undefined as Pool | undefined };
 const STORES = {
-  Redis: () => new RedisReplayStore((redis.client = new Redis(urlOf('Redis'))), { prefix: name }),
+  Redis: () =>
+    new RedisReplayStore((redis.client = new Redis(urlOf('Redis'))), {
+      prefix: name,
+      timeout: '30s',
+    }),
   PostgreSQL: () => {
     pool.client = new Pool({ connectionString: urlOf('PostgreSQL') });
-    return new PostgresReplayStore(pool.client, { schema: name });
+    return new PostgresReplayStore(pool.client, { schema: name, timeout: '30s' });
   },
 };
 
@@ -90,7 +92,7 @@ for (const service of ['Redis', 'PostgreSQL'] as const) {
           (await send(origin, { method: 'HEAD', token: signed({ txn: id, data: { id } }) })).status;
         await killDuringHandler(service, deliver);
         const { app, origin } = await startApp(make(), {
-          options: receiverOptions({ replay: { store, lease: LEASE } }),
+          options: receiverOptions({ replay: { store } }),
           providers: [Orders],
         });
         const answers = new Set<number>();

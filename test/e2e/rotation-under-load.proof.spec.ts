@@ -12,7 +12,7 @@ import {
 } from '../../lib/index.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { signWebhook } from '../../lib/testing/sign-webhook.js';
-import { adapters } from '../fixtures/adapters.js';
+import { createFastify } from '../fixtures/adapters.js';
 import { send } from '../fixtures/http-client.js';
 import { ISSUER, startApp, type StartedApp } from '../fixtures/receiver-app.js';
 
@@ -50,7 +50,7 @@ const keyNamed = (kid: string): WebhookKey => ({ kid, key: randomBytes(32) });
 const kidOf = (token: string): string =>
   (JSON.parse(Buffer.from(token.split('.')[0]!, 'base64url').toString()) as { kid: string }).kid;
 
-describe.each(adapters)('keys that rotate under load, on %s', (_, createAdapter) => {
+describe('keys that rotate under load', () => {
   const [first, second, third, fourth] = ['k1', 'k2', 'k3', 'k4'].map(keyNamed) as [
     WebhookKey,
     WebhookKey,
@@ -80,11 +80,11 @@ describe.each(adapters)('keys that rotate under load, on %s', (_, createAdapter)
     }
     trusted.keys = [first];
     signing.keys = [first];
-    receiver = await startApp(createAdapter(), {
+    receiver = await startApp(createFastify(), {
       options: { clock, receiver: { path: 'webhooks', issuers: trusted } },
       providers: [Orders],
     });
-    sender = await startApp(createAdapter(), {
+    sender = await startApp(createFastify(), {
       options: {
         // With its own Axios instance: the plain HttpModule uses that of the whole process.
         httpModule: HttpModule.register({}),
@@ -180,7 +180,7 @@ describe.each(adapters)('keys that rotate under load, on %s', (_, createAdapter)
     const late = answers.filter(({ kid, afterRevocation }) => kid === 'k3' && afterRevocation);
     expect(late.length).toBeGreaterThan(0);
     expect(new Set(late.map(({ status }) => status))).toEqual(new Set([401]));
-  }, 120_000);
+  });
 
   it('rejects a token of the revoked key with its error code', async () => {
     const options = { issuer: ISSUER, key: third, clock };
