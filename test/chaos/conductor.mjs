@@ -16,7 +16,10 @@ const ISSUER = 'https://chaos.example';
 const HANDLER_FAILURES = 0.1;
 /** Minimum milliseconds between two kills; a random part of as much is added. */
 const BETWEEN_KILLS = 450;
-/** Milliseconds within which the rest must be delivered after the last fault. */
+/** Events, and faults of each kind, that a run has at least, however slow the machine is. */
+const LEAST_EVENTS = 50;
+const LEAST_FAULTS = 2;
+/** Milliseconds within which these must occur, and within which the rest must be delivered after the last fault. */
 const PATIENCE = 120_000;
 
 /** Runs senders and receivers on one engine and one replay store, and kills them at random. */
@@ -25,7 +28,7 @@ export class Conductor {
   #secret = randomBytes(32).toString('hex');
   #acknowledged = new Set();
   #up = new Map();
-  #kills = 0;
+  #kills = { sender: 0, receiver: 0 };
   #starts = 0;
 
   /** @param options - `engine`, `replay`, `seed`, `seconds`, `thorough`, `postgres` and `redis` (URLs, if available) */
@@ -134,16 +137,25 @@ export class Conductor {
     const restarts = [];
     for (let number = 0; ; number++) {
       const pause = BETWEEN_KILLS * (1 + chanceOf(seed, 'pause', number));
-      if (Date.now() + pause >= end) break;
+      const isOver = Date.now() + pause >= end && this.#hasEveryFault();
+      if (isOver || Date.now() >= end + PATIENCE) break;
       await setTimeout(pause);
       const kind = chanceOf(seed, 'kind', number) < 0.5 ? 'sender' : 'receiver';
       const victim = `${kind}-${chanceOf(seed, 'victim', number) < 0.5 ? 0 : 1}`;
       await Promise.all([`${kind}-0`, `${kind}-1`].map((name) => this.#up.get(name)?.ready));
       await this.#kill(victim);
-      this.#kills++;
+      this.#kills[kind]++;
       restarts.push(this.#start(victim));
     }
     await Promise.all(restarts);
+  }
+
+  /** Whether the run has had enough faults to prove anything; a slow machine needs more time for them. */
+  #hasEveryFault() {
+    const { sender, receiver } = this.#kills;
+    const { answersLost, handlerFailures } = this.proxy;
+    const faults = [sender, receiver, answersLost, handlerFailures];
+    return this.#acknowledged.size >= LEAST_EVENTS && Math.min(...faults) >= LEAST_FAULTS;
   }
 
   /** Stops publishing and all faults; waits until everything is delivered or no more requests arrive. */
@@ -154,7 +166,7 @@ export class Conductor {
     if (engine !== 'memory') {
       // New senders deliver the rest; their circuits are closed.
       await Promise.all(senders.map((name) => (thorough ? this.#kill(name) : this.#end(name))));
-      if (thorough) this.#kills += senders.length;
+      if (thorough) this.#kills.sender += senders.length;
       await Promise.all(senders.map((name) => this.#start(name, false)));
     } else {
       for (const name of senders) this.#up.get(name).child.send('stop');
@@ -186,7 +198,7 @@ export class Conductor {
       seed,
       published: this.#acknowledged.size,
       attempts,
-      kills: this.#kills,
+      kills: this.#kills.sender + this.#kills.receiver,
       answersLost,
       handlerFailures,
       lost: await this.#lost(),

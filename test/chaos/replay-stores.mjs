@@ -1,7 +1,10 @@
 import { PostgresReplayStore } from '../../dist/postgres/index.js';
 import { RedisReplayStore } from '../../dist/redis/index.js';
 import { ReplayStore } from '../../dist/ports/index.js';
-import { replayClaim } from '../../dist/receiver/replay/replay-identity.js';
+import { replayClaim } from '../../build/lib/receiver/replay/replay-identity.js';
+
+/** Longer than a statement takes on a busy machine. */
+const TIMEOUT = '30s';
 
 /** Stores nothing, to show the outcome without replay protection. */
 class NoReplayStore extends ReplayStore {
@@ -38,7 +41,7 @@ class JoinedReplayStore extends PostgresReplayStore {
 export async function openReplayStore(kind, effects, { redis, schema }) {
   switch (kind) {
     case 'postgres': {
-      const store = new JoinedReplayStore(effects.client, { schema });
+      const store = new JoinedReplayStore(effects.client, { schema, timeout: TIMEOUT });
       const commit = async (tx, event) => {
         if (event.commit === undefined) return store.commitWith(tx, store.reservationOf(event));
         await event.commit(tx);
@@ -48,13 +51,13 @@ export async function openReplayStore(kind, effects, { redis, schema }) {
       return { store, record };
     }
     case 'pglite': {
-      const store = new PostgresReplayStore(effects.client, { schema });
+      const store = new PostgresReplayStore(effects.client, { schema, timeout: TIMEOUT });
       return { store, record: ({ id }) => effects.add(id) };
     }
     case 'redis': {
       const { Redis } = await import('ioredis');
       const client = new Redis(redis);
-      const store = new RedisReplayStore(client, { prefix: schema });
+      const store = new RedisReplayStore(client, { prefix: schema, timeout: TIMEOUT });
       return { store, record: ({ id }) => effects.add(id) };
     }
     case 'none':

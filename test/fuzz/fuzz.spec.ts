@@ -14,7 +14,7 @@ describe('the fuzzer', () => {
     for (const outcome of ['token accepted', 'payload accepted', 'bad_signature', 'key accepted']) {
       expect(stdout).toContain(outcome);
     }
-  }, 60_000);
+  });
 
   it('repeats a run with the same seed', async () => {
     const args = [SCRIPT, '--count', '2000', '--seed', '7'];
@@ -24,5 +24,5 @@ describe('the fuzzer', () => {
     };
 
     expect(await counts()).toBe(await counts());
-  }, 60_000);
+  });
 });

@@ -11,8 +11,8 @@ import {
   isWebhookError,
   verifyWebhookPayload,
 } from '../../dist/token/index.js';
-import { parseKey } from '../../dist/token/keys/key-material.js';
-import { WEBHOOK_PROFILES } from '../../dist/token/webhook-token.constants.js';
+import { parseKey } from '../../build/lib/token/keys/key-material.js';
+import { WEBHOOK_PROFILES } from '../../build/lib/token/webhook-token.constants.js';
 import {
   anyKey,
   anyToken,

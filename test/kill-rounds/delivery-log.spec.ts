@@ -80,7 +80,7 @@ async function killPublishers(engine: string): Promise<Set<string>> {
   return published;
 }
 
-/** Lets one process deliver what is left; resolves with the statuses in its log once nothing is pending. */
+/** Lets one process deliver what is left; resolves with the statuses in its log once nothing is pending in log and queue. */
 async function finish(engine: string): Promise<Map<string, string>> {
   return new Promise((resolve) => {
     const ask = (): void => void setTimeout(() => child.send('log'), 500);

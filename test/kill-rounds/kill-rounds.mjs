@@ -8,14 +8,6 @@ const SILENCE = 2_000;
 /** The same while deliveries are outstanding: longer than any lease. */
 const PATIENCE = 60_000;
 
-/** Runs a process until `done` returns true for one of its lines, then kills it with SIGKILL. */
-async function runUntil(settings, done) {
-  const child = new ScriptProcess(PROCESS, settings, (word, id) => {
-    if (done(word, id)) void child.kill();
-  });
-  await child.ended();
-}
-
 /**
  * Kills a publisher in each round, then lets a last one deliver the rest.
  *
@@ -32,14 +24,10 @@ export async function killRounds(engine, place, rounds) {
     if (word === 'delivered') delivered.set(id, (delivered.get(id) ?? 0) + 1);
   };
   for (let round = 0; round < rounds; round++) {
-    let lines = 0;
     // Each process is killed at another point of its work.
     const last = 60 + ((round * 97) % 250);
-    const settings = { engine, place, first: round * EACH, count: EACH };
-    await runUntil(settings, (word, id) => {
-      note(word, id);
-      return ++lines >= last;
-    });
+    const settings = { engine, place, first: round * EACH, count: EACH, last };
+    await new ScriptProcess(PROCESS, settings, note).ended();
   }
   const lost = () => [...acknowledged].filter((id) => !delivered.has(id));
   // A queue in memory lost its deliveries with its process.

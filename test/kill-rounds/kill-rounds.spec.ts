@@ -4,7 +4,7 @@ import { promisify } from 'node:util';
 import { describe, expect, it, jest } from '@jest/globals';
 import { describeWith } from '../fixtures/services.js';
 
-jest.setTimeout(300_000);
+jest.setTimeout(600_000);
 
 const SCRIPT = join(import.meta.dirname, 'run.mjs');
 const ROUNDS = 5;

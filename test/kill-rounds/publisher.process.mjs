@@ -40,6 +40,8 @@ const app = await NestFactory.createApplicationContext(App, { logger: false });
 const deliveries = app.get(WebhookDeliveries);
 async function sayLog() {
   const { pending } = await deliveries.stats();
+  // A process that was killed before it wrote to the log leaves a delivery that only the queue knows.
+  const queued = await queue.counts();
   const statuses = [];
   for (let after; ;) {
     const page = await deliveries.list({}, { limit: 500, after });
@@ -47,7 +49,7 @@ async function sayLog() {
     after = page.next;
     if (after === undefined) break;
   }
-  report('log', String(pending), ...statuses);
+  report('log', String(pending + queued.pending), ...statuses);
 }
 onCommand(() => void sayLog());
 report('ready');

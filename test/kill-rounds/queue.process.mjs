@@ -1,22 +1,30 @@
-// Records deliveries and attempts them until it is killed. Prints "acknowledged ID" and "delivered ID".
+// Records deliveries and attempts them until it is killed, by itself after its `last` line. Prints "acknowledged ID" and
+// "delivered ID".
 import { openQueue } from '../fixtures/durable-queues.mjs';
 import { onCommand, report, settings } from '../fixtures/parent-channel.mjs';
 
 /** Deliveries that are recorded at once, so that a backlog builds up. */
 const WRITERS = 20;
-const { engine, place, first, count } = settings;
+const { engine, place, first, count, last } = settings;
+let lines = 0;
 const queue = await openQueue(engine, place);
 
 onCommand();
 await queue.consume(async ({ id }) => {
   // A kill should interrupt some attempts.
   await new Promise((resolve) => setTimeout(resolve, 3));
-  report('delivered', id);
+  note('delivered', id);
   return { type: 'delivered' };
 });
 report('ready');
 const numbers = Array.from({ length: count }, (_, index) => first + index);
 await Promise.all(Array.from({ length: WRITERS }, recordAll));
+
+/** The parent process would kill too late if it is slow to read: this process could have delivered everything by then. */
+function note(word, id) {
+  report(word, id);
+  if (++lines === last) process.kill(process.pid, 'SIGKILL');
+}
 
 async function recordAll() {
   for (let number = numbers.shift(); number !== undefined; number = numbers.shift()) {
@@ -34,5 +42,5 @@ async function record(id, endpointId) {
     createdAt: Date.now(),
   };
   await queue.enqueue([{ delivery, notBefore: Date.now() }]);
-  report('acknowledged', id);
+  note('acknowledged', id);
 }
