@@ -13,6 +13,7 @@ const NEST_11 = [
     (name) => `@nestjs/${name}@11`,
   ),
   '@nestjs/axios@4',
+  '@nestjs/swagger@11',
 ];
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..', '..');

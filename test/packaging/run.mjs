@@ -113,14 +113,41 @@ async function runApp(app) {
     await line(/^handled order\.created o2 true$/);
     await line(/^sent delivered$/);
     expectEqual(sunk.join(), 'HEAD', 'methods of the published requests');
+    await expectConsole(`${origin}/webhooks/console`);
   } finally {
     child.kill();
     sink.close();
   }
 }
 
+/** Loads the page of the console with its files, and finds in its API what the application has sent and refused. */
+async function expectConsole(address) {
+  const page = await fetch(address);
+  const html = await page.text();
+  expectEqual(page.url, `${address}/`, 'address of the page');
+  const files = [...html.matchAll(/(?:src|href)="([^"]*assets\/[^"]+)"/g)].map(([, file]) => file);
+  expectEqual(files.map((file) => file.split('.').at(-1)).join(), 'css,js', 'files');
+  for (const file of files) {
+    const { status, headers } = await fetch(new URL(file, page.url));
+    const type = headers.get('content-type').split(';')[0];
+    expectEqual(
+      `${status} ${type}`,
+      `200 text/${file.endsWith('.js') ? 'javascript' : 'css'}`,
+      file,
+    );
+  }
+  const api = async (path) => (await fetch(new URL(`api/${path}`, page.url))).json();
+  expectEqual((await api('session')).brand.name, 'Orders', 'brand');
+  const [sent] = (await api('deliveries')).items;
+  expectEqual(`${sent.event} ${sent.status}`, 'invoice.paid delivered', 'delivery');
+  const [refused] = (await api('inbox?kind=refused')).items;
+  expectEqual(refused.code, 'hash_mismatch', 'why the tampered POST was refused');
+}
+
 for (const app of readdirSync(join(here, 'apps')).filter((name) => name.startsWith('nest'))) {
-  await check(`${app}: installs, compiles, receives and publishes`, () => runApp(app));
+  await check(`${app}: installs, compiles, receives, publishes and shows the console`, () =>
+    runApp(app),
+  );
 }
 
 /** Reads the two entries that the guide adds to the Jest configuration of a Nest 11 project. */
@@ -135,7 +162,7 @@ function jestEntriesFromGuide() {
   return JSON.parse(json.startsWith('{') ? json : `{${json}}`);
 }
 
-/** Runs `nest new` of a version of Nest, and adds the tarball, a handler and its test. */
+/** Runs `nest new` of a version of Nest, adds the tarball as `nest add` does, and another handler with its test. */
 function scaffold(version) {
   const folder = join(workshop, `nest-new-${version}`);
   const quiet = ['--no-audit', '--no-fund', '--loglevel=error'];
@@ -144,36 +171,39 @@ function scaffold(version) {
   for (const name of readdirSync(join(here, 'scaffold'))) {
     cpSync(join(here, 'scaffold', name), join(folder, 'src', name));
   }
-  npm(folder, 'install', ...quiet, tarball, 'class-validator', 'class-transformer');
+  npm(folder, 'install', ...quiet, tarball);
+  writeFileSync(join(folder, '.gitignore'), '/node_modules\n.env\n');
+  // -s: the package is installed already; what the schematic adds is installed by its own task.
+  npm(folder, 'exec', '--', 'nest', 'add', 'nestjs-webhook-token', '-s');
   return folder;
 }
 
-function expectBuilt(folder) {
+/** Runs the generated test and ours, starts the application in its own end-to-end test, and builds it. */
+function expectSound(folder) {
+  npm(folder, 'test');
+  npm(folder, 'run', 'test:e2e');
+  npm(folder, 'run', 'lint');
   npm(folder, 'run', 'build');
   expectEqual(existsSync(join(folder, 'dist/main.js')), true, 'dist/main.js');
 }
 
 await check(
-  'nest new, Nest 11: the default Jest passes with the two entries from the guide',
+  'nest new and nest add, Nest 11: the default Jest passes, and is set up as documented',
   () => {
     const folder = scaffold(11);
-    const entries = jestEntriesFromGuide();
-    const manifest = join(folder, 'package.json');
-    const content = JSON.parse(readFileSync(manifest, 'utf8'));
-    Object.assign(content.jest, entries);
-    writeFileSync(manifest, JSON.stringify(content, undefined, 2));
     // Nest 11 projects are CommonJS, with relative imports without an extension.
     const spec = join(folder, 'src/orders.webhooks.spec.ts');
     writeFileSync(spec, readFileSync(spec, 'utf8').replace('webhooks.js', 'webhooks'));
-    npm(folder, 'test');
-    expectBuilt(folder);
+    const { jest } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
+    for (const [name, value] of Object.entries(jestEntriesFromGuide())) {
+      expectEqual(JSON.stringify(jest[name]), JSON.stringify(value), name);
+    }
+    expectSound(folder);
   },
 );
 
-await check('nest new, Nest 12: the default Vitest passes unchanged', () => {
-  const folder = scaffold(12);
-  npm(folder, 'test');
-  expectBuilt(folder);
+await check('nest new and nest add, Nest 12: the default Vitest passes', () => {
+  expectSound(scaffold(12));
 });
 
 const plain = install('plain-node');
@@ -195,7 +225,14 @@ await check('plain node: the command line', () => {
   const text = execFileSync('npx', args, { cwd: plain, encoding: 'utf8' });
   expectEqual(/^\d+\.\d+\.\d+/.test(text), true, 'output is a version');
 });
-for (const entry of ['index', 'token/index', 'ports/index', 'testing/index', 'redis/index']) {
+for (const entry of [
+  'index',
+  'token/index',
+  'ports/index',
+  'testing/index',
+  'openapi/index',
+  'redis/index',
+]) {
   await check(`${entry}.d.ts needs the types of no optional package`, () => {
     const dist = join(plain, 'node_modules/nestjs-webhook-token/dist');
     expectEqual(optionalTypesOf(dist, `${entry}.d.ts`).join(', '), '', 'optional types');

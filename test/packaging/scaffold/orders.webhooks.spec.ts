@@ -1,7 +1,7 @@
 import type { INestApplication } from '@nestjs/common';
 import { Test } from '@nestjs/testing';
 import { WebhookModule } from 'nestjs-webhook-token';
-import { signWebhook } from 'nestjs-webhook-token/testing';
+import { deliverWebhook, expectIdempotent, overrideWebhooks } from 'nestjs-webhook-token/testing';
 import { OrderCreated, OrderWebhooks } from './orders.webhooks.js';
 
 const shop = { issuer: 'https://shop.example', secret: 'a-shared-secret-of-32-bytes-or-more' };
@@ -10,29 +10,40 @@ describe('OrderWebhooks', () => {
   let app: INestApplication;
 
   beforeAll(async () => {
-    const module = await Test.createTestingModule({
+    const builder = Test.createTestingModule({
       imports: [WebhookModule.forRoot({ receiver: { path: 'webhooks', issuers: [shop] } })],
       providers: [OrderWebhooks],
-    }).compile();
+    });
+    const module = await overrideWebhooks(builder).compile();
     app = module.createNestApplication();
-    await app.listen(0, '127.0.0.1');
   });
   afterAll(async () => app.close());
 
-  const deliver = async (data: Record<string, unknown>): Promise<number> => {
-    const { method, headers } = await signWebhook('order.created', data, shop);
-    const answer = await fetch(`${await app.getUrl()}/webhooks`, { method, headers });
-    return answer.status;
-  };
-
   it('handles a validated order', async () => {
-    expect(await deliver({ id: 'o1', total: 1 })).toBe(204);
+    const answer = await deliverWebhook(app, 'order.created', { id: 'o1', total: 1 }, shop);
+
+    expect(answer).toMatchObject({ status: 204, outcome: 'handled' });
     expect(app.get(OrderWebhooks).created).toEqual([
       Object.assign(new OrderCreated(), { id: 'o1', total: 1 }),
     ]);
   });
 
   it('rejects an order without a total', async () => {
-    expect(await deliver({ id: 'o2' })).toBe(422);
+    const answer = await deliverWebhook(app, 'order.created', { id: 'o2' }, shop);
+
+    expect(answer).toMatchObject({ status: 422, code: 'invalid_payload' });
+  });
+
+  it('appends an order twice, which expectIdempotent finds', async () => {
+    const { created } = app.get(OrderWebhooks);
+    const observe = () => created;
+    const check = expectIdempotent(
+      app,
+      'order.created',
+      { id: 'o3', total: 1 },
+      { ...shop, observe },
+    );
+
+    await expect(check).rejects.toThrow('crash-before-record');
   });
 });

@@ -1,5 +1,6 @@
 import { Module } from '@nestjs/common';
 import { WebhookModule } from 'nestjs-webhook-token';
+import { WebhookConsoleModule } from 'nestjs-webhook-token/console';
 import { OrderWebhooks } from './orders.webhooks.js';
 
 @Module({
@@ -16,6 +17,7 @@ import { OrderWebhooks } from './orders.webhooks.js';
         allowedAddresses: ['127.0.0.1/32'],
       },
     }),
+    WebhookConsoleModule.forRoot({ brand: { name: 'Orders' } }),
   ],
   providers: [OrderWebhooks],
 })
