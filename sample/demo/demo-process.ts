@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import type { Question, Reply } from './answer-questions.js';
 
 /** Milliseconds to wait for a reply. */
-const PATIENCE = 10_000;
+const PATIENCE = 60_000;
 
 /** One of the two child processes. It answers one question at a time. */
 export class DemoProcess<Skills extends Record<keyof Skills, (...args: never[]) => unknown>> {

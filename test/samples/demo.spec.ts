@@ -1,7 +1,5 @@
-import { beforeAll, describe, expect, it, jest } from '@jest/globals';
+import { beforeAll, describe, expect, it } from '@jest/globals';
 import { SampleProcess } from './sample-process.js';
-
-jest.setTimeout(60_000);
 
 const DEMO = ['build/sample/demo/main.js'];
 

@@ -1,12 +1,11 @@
 import { randomBytes } from 'node:crypto';
-import { afterAll, beforeAll, expect, it, jest } from '@jest/globals';
+import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import { Queue } from 'bullmq';
+import { freePort } from '../fixtures/free-port.js';
 import { send } from '../fixtures/http-client.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { SampleProcess } from './sample-process.js';
 import { Sender } from './sender.js';
-
-jest.setTimeout(180_000);
 
 const NAME = '05-durable-bullmq';
 
@@ -28,10 +27,8 @@ const NAME = '05-durable-bullmq';
 
   let crmUrl: string;
   beforeAll(async () => {
-    // Reserves an address at which no server listens yet.
-    const crm = SampleProcess.start('01-receiver-express', env);
-    crmUrl = await crm.origin();
-    await crm.stop();
+    // No server listens there yet.
+    crmUrl = `http://127.0.0.1:${await freePort()}`;
   });
   afterAll(async () => {
     await Promise.all(running.map((sample) => sample.stop()));

@@ -5,7 +5,7 @@ import { OwnServer, ownPostgres } from '../fixtures/own-server.js';
 import { Customers } from './customers.js';
 import { RestartedShop } from './restarted-shop.js';
 
-jest.setTimeout(300_000);
+jest.setTimeout(600_000);
 
 interface Order {
   readonly id: string;

@@ -2,14 +2,12 @@ import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it, jest } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { Pool } from 'pg';
 import { send, type Answer } from '../fixtures/http-client.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { SampleProcess } from './sample-process.js';
 import { Sender } from './sender.js';
-
-jest.setTimeout(120_000);
 
 type Env = Readonly<Record<string, string>>;
 

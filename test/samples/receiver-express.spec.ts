@@ -1,9 +1,7 @@
-import { afterAll, beforeAll, describe, expect, it, jest } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { head, post } from '../fixtures/http-client.js';
 import { SampleProcess } from './sample-process.js';
 import { Sender } from './sender.js';
-
-jest.setTimeout(60_000);
 
 describe('sample 01-receiver-express', () => {
   const shop = new Sender('shop');

@@ -1,8 +1,6 @@
-import { expect, it, jest } from '@jest/globals';
+import { expect, it } from '@jest/globals';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { SampleProcess } from './sample-process.js';
-
-jest.setTimeout(60_000);
 
 (await describeWith('Redis'))('sample 06-replicas-redis', () => {
   it('handles each event once, although both replicas receive it', async () => {
