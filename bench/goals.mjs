@@ -21,10 +21,11 @@ function judge({ row, than, atLeast, atMost, title }, { rows, baseline }) {
   const found = rows.find(({ name }) => name === row);
   const subject = `${title}: ${row}`;
   if (found === undefined) return { met: false, text: `${subject} was not measured` };
-  if (atMost !== undefined) {
+  if (found.ratio === undefined) {
+    const limit = atMost === undefined ? `at least ${atLeast}` : `at most ${atMost}`;
     return {
-      met: found.value <= atMost,
-      text: `${subject}: ${round(found.value)}, at most ${atMost}`,
+      met: atMost === undefined ? found.value >= atLeast : found.value <= atMost,
+      text: `${subject}: ${round(found.value)}, ${limit}`,
     };
   }
   const other = than === undefined ? 1 : rows.find(({ name }) => name === than).ratio;

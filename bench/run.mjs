@@ -34,4 +34,6 @@ if (values.json !== undefined) {
   const report = { machine, date: new Date().toISOString(), results };
   writeFileSync(values.json, `${JSON.stringify(report, null, 2)}\n`);
 }
-if (values.check && checkGoals(Object.values(results).flat()) > 0) process.exitCode = 1;
+const missed = values.check ? checkGoals(Object.values(results).flat()) : 0;
+// Deliveries that hang on purpose (scenario `waiting`) would keep the process alive.
+process.exit(missed > 0 ? 1 : 0);

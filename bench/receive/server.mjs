@@ -5,16 +5,19 @@ import { NestFactory } from '@nestjs/core';
 import { ExpressAdapter } from '@nestjs/platform-express';
 import { FastifyAdapter } from '@nestjs/platform-fastify';
 import { ISSUER, SECRET } from '../event.mjs';
-import { decorate, MAX_BODY, PATH } from './settings.mjs';
+import { ADAPTERS, decorate, MAX_BODY, PATH } from './settings.mjs';
 
+const OURS = ['mounted', 'bare', 'traced', 'endpoint'];
 const [, , adapter, variant] = process.argv;
+const { isExpress, middleware } = ADAPTERS[adapter];
 const app = await NestFactory.create(
   await moduleOf(variant),
-  adapter === 'express' ? new ExpressAdapter() : new FastifyAdapter({ bodyLimit: MAX_BODY }),
+  isExpress ? await expressAdapter() : new FastifyAdapter({ bodyLimit: MAX_BODY }),
   // Only the hand-written guards need the raw body.
-  { logger: ['error'], rawBody: !['mounted', 'endpoint', 'unguarded'].includes(variant) },
+  { logger: ['error'], rawBody: ![...OURS, 'unguarded'].includes(variant) },
 );
-if (adapter === 'express') app.useBodyParser('json', { limit: MAX_BODY });
+if (isExpress) app.useBodyParser('json', { limit: MAX_BODY });
+if (middleware === 'after create()') app.use(...(await usualMiddleware()));
 await app.listen(0, '127.0.0.1');
 // Variants take turns, so a connection can be idle for longer than the default timeout.
 app.getHttpServer().keepAliveTimeout = 0;
@@ -23,8 +26,26 @@ process.on('message', () => process.send(process.cpuUsage()));
 process.on('disconnect', () => process.exit(0));
 process.send({ port });
 
+async function expressAdapter() {
+  if (middleware !== 'before create()') return new ExpressAdapter();
+  const { default: express } = await import('express');
+  const instance = express();
+  instance.use(...(await usualMiddleware()));
+  return new ExpressAdapter(instance);
+}
+
+/** What many applications use: security headers, CORS and a request log, here to nowhere. */
+async function usualMiddleware() {
+  const [{ default: helmet }, { default: cors }, { default: morgan }] = await Promise.all([
+    import('helmet'),
+    import('cors'),
+    import('morgan'),
+  ]);
+  return [helmet(), cors(), morgan('combined', { stream: { write() {} } })];
+}
+
 async function moduleOf(name) {
-  if (name === 'mounted' || name === 'endpoint') return ours(name);
+  if (OURS.includes(name)) return ours(name);
   class Hook {
     head() {}
     post() {}
@@ -49,14 +70,32 @@ async function ours(name) {
   }
   class App {}
   const receiver = { issuers: [{ issuer: ISSUER, secret: SECRET }], maxBodyBytes: MAX_BODY };
-  if (name === 'mounted') {
-    decorate(Orders, 'handle', [OnWebhookEvent('order.created')]);
-    const imports = [WebhookModule.forRoot({ receiver: { ...receiver, path: PATH.slice(1) } })];
-    Module({ imports, providers: [Orders] })(App);
-  } else {
+  if (name === 'endpoint') {
     Controller()(Orders);
     decorate(Orders, 'handle', [WebhookRoute(PATH.slice(1))], { 0: WebhookData() });
     Module({ imports: [WebhookModule.forRoot({ receiver })], controllers: [Orders] })(App);
+  } else {
+    decorate(Orders, 'handle', [OnWebhookEvent('order.created')]);
+    const options = { receiver: { ...receiver, path: PATH.slice(1) } };
+    const imports = [
+      WebhookModule.forRoot(name === 'bare' ? { ...options, inbox: false } : options),
+    ];
+    if (name === 'traced') imports.push(await telemetry());
+    Module({ imports, providers: [Orders] })(App);
   }
   return App;
+}
+
+/** Every span is recorded, and none is exported. */
+async function telemetry() {
+  const [{ trace, context }, { AsyncLocalStorageContextManager }, { BasicTracerProvider }] =
+    await Promise.all([
+      import('@opentelemetry/api'),
+      import('@opentelemetry/context-async-hooks'),
+      import('@opentelemetry/sdk-trace-base'),
+    ]);
+  context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
+  trace.setGlobalTracerProvider(new BasicTracerProvider());
+  const { WebhookTelemetryModule } = await import('../../dist/opentelemetry/index.js');
+  return WebhookTelemetryModule.forRoot();
 }

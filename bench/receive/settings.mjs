@@ -2,11 +2,22 @@ export const PATH = '/hook';
 /** Body limit of every variant, in bytes. */
 export const MAX_BODY = 2_000_000;
 
+/** The applications that receive; the first two are those of the main tables. */
+export const ADAPTERS = {
+  express: { isExpress: true },
+  fastify: { isExpress: false },
+  'express with middleware after create()': { isExpress: true, middleware: 'after create()' },
+  'express with middleware before create()': { isExpress: true, middleware: 'before create()' },
+};
+
 /** The variants to compare, by method; some do not support HEAD. */
 export const VARIANTS = {
-  floor: 'guard by hand on node:crypto',
+  honest: 'guard by hand, equal work',
+  floor: 'guard by hand, remembers nothing',
   unguarded: 'route without a guard',
   mounted: 'nestjs-webhook-token, mounted',
+  bare: 'nestjs-webhook-token, mounted, without the inbox',
+  traced: 'nestjs-webhook-token, mounted, traced by OpenTelemetry',
   endpoint: 'nestjs-webhook-token, @WebhookRoute',
   jose: 'guard of 30 lines on jose',
   jsonwebtoken: 'guard on jsonwebtoken',

@@ -5,31 +5,35 @@ import { join } from 'node:path';
 import { dropJobs } from '../../test/fixtures/drop-jobs.mjs';
 import { ENGINES, openQueue } from '../../test/fixtures/durable-queues.mjs';
 import { answers, SERVICE_URLS } from '../../test/fixtures/service-urls.mjs';
+import { dueDelivery, fill, median } from '../deliveries.mjs';
 
 const NEEDS = { 'pg-boss': 'PostgreSQL', bullmq: 'Redis' };
-/** Number of concurrent writers, each waiting for its acknowledgement. */
-const WRITERS = 20;
+/** Numbers of concurrent callers, each waiting for its acknowledgement. */
+const CALLERS = [20, 200];
 const CONCURRENCY = 50;
+/** The queue and the engine alone take turns this often in a round. */
+const TURNS = 4;
 
-const ROUNDS = { full: 3, quick: 1 };
-const RATES = {
-  recorded: 'deliveries that a queue records a second, one call each',
-  processed: 'deliveries that a queue hands to a handler which does nothing, a second',
-};
+const ROUNDS = { full: 5, quick: 1 };
+const RECORDED = 'deliveries that a queue records a second, one call each';
+const BY_HAND = 'times as many recorded as by the engine alone, one call each, 20 callers';
+const PROCESSED = 'deliveries that a queue hands to a handler which does nothing, a second';
 
 /** Throughput of the queues in wall time, since they mostly wait for their databases. */
 export async function run({ quick = false, only = '' } = {}) {
-  if (!Object.values(RATES).some((title) => title.includes(only))) return [];
+  if (![RECORDED, BY_HAND, PROCESSED].some((title) => title.includes(only))) return [];
   const count = quick ? 500 : 4_000;
-  console.log(`\nqueues: ${count} deliveries, ${WRITERS} writers, ${CONCURRENCY} attempts at once`);
+  console.log(`\nqueues: ${count} deliveries, ${CONCURRENCY} attempts at once`);
   const engines = await present();
-  const taken = [];
+  const rows = { [RECORDED]: {}, [BY_HAND]: {}, [PROCESSED]: {} };
+  const note = (title, name, value) => (rows[title][name] ??= []).push(value);
   for (let round = 0; round < ROUNDS[quick ? 'quick' : 'full']; round++) {
     for (const engine of round % 2 === 0 ? engines : engines.toReversed()) {
-      taken.push(await measure(engine, count));
+      await measureRecording(engine, count, note);
+      await measureProcessing(engine, count, note);
     }
   }
-  return Object.entries(RATES).map(([rate, title]) => print(title, engines, taken, rate));
+  return Object.entries(rows).map(([title, taken]) => print(title, taken));
 }
 
 /** The engines whose server is available. */
@@ -43,32 +47,29 @@ async function present() {
   return engines;
 }
 
-function print(title, engines, taken, rate) {
-  const rows = engines.map((name) => {
-    const rounds = taken.filter(({ engine }) => engine === name).map((round) => round[rate]);
-    const all = rounds.toSorted((a, b) => a - b);
-    return { name, value: all[all.length >> 1], low: all[0], high: all.at(-1) };
+function print(title, taken) {
+  const rows = Object.entries(taken).map(([name, values]) => {
+    const all = values.toSorted((a, b) => a - b);
+    return { name, value: median(values), low: all[0], high: all.at(-1) };
   });
+  const digits = title === BY_HAND ? 2 : 0;
   console.log(`\n${title}`);
   for (const { name, value, low, high } of rows) {
-    console.log(`  ${name.padEnd(40)} ${String(value).padStart(8)}  (${low}–${high})`);
+    const range = `(${low.toFixed(digits)}–${high.toFixed(digits)})`;
+    console.log(`  ${name.padEnd(40)} ${value.toFixed(digits).padStart(8)}  ${range}`);
   }
-  return { title, unit: 'deliveries a second', rows };
+  return { title, unit: title === BY_HAND ? 'times' : 'deliveries a second', rows };
 }
 
-async function measure(engine, count) {
+async function withQueue(engine, act) {
   const name = `bench_${randomBytes(6).toString('hex')}`;
   const directory = await mkdtemp(join(tmpdir(), 'webhooks-bench-'));
   const { PostgreSQL: postgres, Redis: redis } = SERVICE_URLS;
-  const place = engine === 'memory' ? {} : { postgres, redis, name, directory };
+  const place = engine === 'memory' ? { maxPending: 1e6 } : { postgres, redis, name, directory };
   const limits = { concurrency: CONCURRENCY, concurrencyPerDestination: CONCURRENCY };
   const queue = await openQueue(engine, { ...place, ...limits });
   try {
-    // The first call opens connections and creates tables.
-    await queue.enqueue([deliveryOf('first')]);
-    const recorded = await rate(count, () => record(queue, count));
-    const processed = await rate(count, () => consume(queue, count + 1));
-    return { engine, recorded, processed };
+    await act(queue, name);
   } finally {
     await queue.stop(Date.now() + 5_000);
     await dropJobs(engine, { postgres, redis, name });
@@ -76,18 +77,109 @@ async function measure(engine, count) {
   }
 }
 
-async function rate(count, act) {
-  const start = performance.now();
-  await act();
-  return Math.round((count * 1_000) / (performance.now() - start));
+async function measureRecording(engine, count, note) {
+  await withQueue(engine, async (queue, name) => {
+    const byHand = await (ALONE[engine] ?? (() => undefined))(name);
+    let number = 0;
+    const record = async () => queue.enqueue([dueDelivery(`delivery-${number++}`)]);
+    // The first call opens connections and creates tables.
+    await record();
+    const [ours, alone] = [[], []];
+    for (let turn = 0; turn < TURNS; turn++) {
+      const isFirst = turn % 2 === 0;
+      if (isFirst) ours.push(await rate(count / TURNS, CALLERS[0], record));
+      if (byHand) alone.push(await rate(count / TURNS, CALLERS[0], byHand.record));
+      if (!isFirst) ours.push(await rate(count / TURNS, CALLERS[0], record));
+    }
+    note(RECORDED, `${engine}, ${CALLERS[0]} callers`, median(ours));
+    const many = await rate(count, CALLERS[1], record);
+    note(RECORDED, `${engine}, ${CALLERS[1]} callers`, many);
+    if (byHand === undefined) return;
+    note(RECORDED, `${byHand.name}, ${CALLERS[0]} callers`, median(alone));
+    note(BY_HAND, engine, median(ours) / median(alone));
+    await byHand.close();
+  });
 }
 
-async function record(queue, count) {
-  let number = 0;
-  const writer = async () => {
-    while (number < count) await queue.enqueue([deliveryOf(`delivery-${number++}`)]);
+/** What an application without this package would call for each event. */
+const ALONE = {
+  async 'pg-boss'(name) {
+    const { PgBoss } = await import('pg-boss');
+    const schema = `${name}_alone`;
+    const boss = new PgBoss({ connectionString: SERVICE_URLS.PostgreSQL, schema });
+    boss.on('error', () => {});
+    await boss.start();
+    await boss.createQueue('jobs');
+    return {
+      name: 'pg-boss alone, insert',
+      record: async () => boss.insert('jobs', [{ data: dueDelivery('alone').delivery }]),
+      async close() {
+        await boss.stop({ graceful: false });
+        await dropJobs('pg-boss', { postgres: SERVICE_URLS.PostgreSQL, name: schema });
+      },
+    };
+  },
+  async bullmq(name) {
+    const { Queue } = await import('bullmq');
+    const jobs = new Queue(`${name}_alone`, { connection: { url: SERVICE_URLS.Redis } });
+    let number = 0;
+    return {
+      name: 'bullmq alone, add',
+      record: async () =>
+        jobs.add('job', dueDelivery('alone').delivery, { jobId: `delivery-${number++}` }),
+      async close() {
+        await jobs.obliterate({ force: true });
+        await jobs.close();
+      },
+    };
+  },
+};
+
+/** On tables without statistics, as after a burst, and on analysed ones. */
+async function measureProcessing(engine, count, note) {
+  for (const analyse of ANALYSE[engine] ?? [undefined]) {
+    await withQueue(engine, async (queue, name) => {
+      await fill(queue, count, 1);
+      await analyse?.run(queue, name);
+      const start = performance.now();
+      await consume(queue, count);
+      const kind = analyse === undefined ? '' : `, ${analyse.kind}`;
+      note(PROCESSED, `${engine}${kind}`, (count * 1_000) / (performance.now() - start));
+    });
+  }
+}
+
+async function onServer(...statements) {
+  const { Client } = await import('pg');
+  const client = new Client({ connectionString: SERVICE_URLS.PostgreSQL });
+  await client.connect();
+  for (const statement of statements) await client.query(statement);
+  await client.end();
+}
+
+const ANALYSE = {
+  'pg-boss': [
+    {
+      kind: 'fresh table',
+      run: async (_, name) =>
+        onServer(`ALTER TABLE ${name}.job_common SET (autovacuum_enabled = off)`),
+    },
+    { kind: 'analysed table', run: async (_, name) => onServer(`ANALYZE ${name}.job_common`) },
+  ],
+  pglite: [
+    { kind: 'fresh table', run: async () => {} },
+    { kind: 'analysed table', run: async (queue) => (await queue.database()).exec('ANALYZE') },
+  ],
+};
+
+async function rate(count, callers, act) {
+  let left = count;
+  const caller = async () => {
+    while (left-- > 0) await act();
   };
-  await Promise.all(Array.from({ length: WRITERS }, writer));
+  const start = performance.now();
+  await Promise.all(Array.from({ length: callers }, caller));
+  return (count * 1_000) / (performance.now() - start);
 }
 
 async function consume(queue, count) {
@@ -100,11 +192,4 @@ async function consume(queue, count) {
     return { type: 'delivered' };
   });
   await finished;
-}
-
-function deliveryOf(id) {
-  const now = Date.now();
-  const payload = { kind: 'json', bytes: Buffer.from('{}'), contentType: 'application/json' };
-  const delivery = { id, eventId: id, event: 'order.created', endpointId: 'crm', payload };
-  return { delivery: { ...delivery, createdAt: now }, notBefore: now };
 }

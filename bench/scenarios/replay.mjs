@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { MemoryReplayStore } from '../../dist/replay/memory-replay.store.js';
+import { MemoryReplayStore } from '../../build/lib/replay/memory-replay.store.js';
 
 const IDS = 1_000_000;
 /** Number of live claims, like requests in flight. With more, the garbage collector would copy them during an operation. */

@@ -1,6 +1,6 @@
 import { createTokenSigner, createTokenVerifier } from '../../dist/token/index.js';
-import { EventRouter } from '../../dist/receiver/handlers/event-router.js';
-import { MemoryReplayStore } from '../../dist/replay/memory-replay.store.js';
+import { EventRouter } from '../../build/lib/receiver/handlers/event-router.js';
+import { MemoryReplayStore } from '../../build/lib/replay/memory-replay.store.js';
 import { SECRET } from '../event.mjs';
 import { compare } from '../harness.mjs';
 import { claimOf } from './replay.mjs';

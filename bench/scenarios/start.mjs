@@ -4,14 +4,14 @@ import { report } from '../harness.mjs';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const ENTRIES = {
-  '@nestjs/core': '@nestjs/core',
+  '@nestjs/common and @nestjs/core': '@nestjs/core',
   'nestjs-webhook-token': './dist/index.js',
   'nestjs-webhook-token/token': './dist/token/index.js',
   'no import at all': 'node:process',
 };
 const ROUNDS = { full: 21, quick: 7 };
 
-/** CPU time to start a process and import an entry point, and the size of the packed package. */
+/** CPU time to start a process and import an entry point, and the size of the packed package. The core of Nest imports the rest. */
 export async function run({ quick = false }) {
   const runs = Object.keys(ENTRIES).map((name) => ({ name, pairs: [] }));
   for (let round = 0; round < ROUNDS[quick ? 'quick' : 'full']; round++) {
@@ -26,11 +26,11 @@ export async function run({ quick = false }) {
   const imports = report('import, process start included', runs[0].name, runs);
   const own = (name) => imports.rows.find((row) => row.name === name).microseconds / 1_000;
   const start = own('no import at all');
-  const core = own('@nestjs/core') - start;
+  const nest = own('@nestjs/common and @nestjs/core');
   const rows = [
     {
-      name: 'root entry, times @nestjs/core alone',
-      value: (own('nestjs-webhook-token') - start) / core,
+      name: 'root entry, share of the import of Nest',
+      value: (own('nestjs-webhook-token') - nest) / (nest - start),
     },
     { name: 'token entry, ms of CPU', value: own('nestjs-webhook-token/token') - start },
     ...footprint(),

@@ -1,11 +1,12 @@
 // Typical hand-written senders. Each creates a `send()` that signs, sends, and returns the status.
 import { createHash, randomUUID } from 'node:crypto';
-import { Agent, request } from 'node:http';
+import http from 'node:http';
+import https from 'node:https';
 import { HttpModule, HttpService } from '@nestjs/axios';
 import { Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { SignJWT } from 'jose';
-import { firstValueFrom } from 'rxjs';
+import { firstValueFrom, retry, timeout, timer } from 'rxjs';
 import undici from 'undici';
 import { createTokenSigner, digest } from '../../dist/token/index.js';
 import { ISSUER, SECRET } from '../event.mjs';
@@ -33,13 +34,25 @@ export const BY_HAND = {
     };
   },
 
+  async 'http-service-retry'(url, { method, data }) {
+    const http = await httpService();
+    return async () => {
+      const { headers, body } = signed(method, data);
+      const answer = http
+        .request({ method, url, data: body, headers })
+        .pipe(timeout(15_000), retry({ count: 5, delay: (_, count) => timer(1_000 * 2 ** count) }));
+      return (await firstValueFrom(answer)).status;
+    };
+  },
+
   async 'node-http'(url, { method, data }) {
-    const { hostname, port, pathname: path } = new URL(url);
-    const agent = new Agent({ keepAlive: true });
+    const { protocol, hostname, port, pathname: path } = new URL(url);
+    const client = protocol === 'https:' ? https : http;
+    const agent = new client.Agent({ keepAlive: true });
     return () =>
       new Promise((resolve, reject) => {
         const { headers, body } = signed(method, data);
-        const sent = request({ hostname, port, path, method, headers, agent }, (answer) => {
+        const sent = client.request({ hostname, port, path, method, headers, agent }, (answer) => {
           answer.on('end', () => resolve(answer.statusCode));
           answer.on('error', reject);
           answer.resume();
@@ -53,7 +66,14 @@ export const BY_HAND = {
     const dispatcher = new undici.Agent();
     return async () => {
       const { headers, body } = signed(method, data);
-      const answer = await undici.request(url, { dispatcher, method, headers, body });
+      const answer = await undici.request(url, {
+        dispatcher,
+        method,
+        headers,
+        body,
+        // Otherwise undici closes the connection after every HEAD.
+        reset: false,
+      });
       await answer.body.dump();
       return answer.statusCode;
     };

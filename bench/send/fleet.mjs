@@ -1,20 +1,23 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
+import { CERTIFICATE, LOADS } from './settings.mjs';
 
 const stdio = ['ignore', 'inherit', 'inherit', 'ipc'];
 
 /** The receiver of all senders. */
 export class Sink {
-  static async start() {
-    const child = fork(fileURLToPath(new URL('sink.mjs', import.meta.url)), { stdio });
+  static async start(load) {
+    const script = fileURLToPath(new URL('sink.mjs', import.meta.url));
+    const scheme = LOADS[load].tls ? 'https' : 'http';
+    const child = fork(script, [scheme], { stdio });
     const [{ port }] = await once(child, 'message');
-    return new Sink(child, port);
+    return new Sink(child, `${scheme}://127.0.0.1:${port}`);
   }
 
-  constructor(child, port) {
+  constructor(child, origin) {
     this.child = child;
-    this.port = port;
+    this.origin = origin;
   }
 
   /** @returns the counts for a path, `{ requests, verified }` */
@@ -34,10 +37,11 @@ export class Sender {
   /** @throws if a request does not reach the sink or cannot be verified there */
   static async start(variant, sink, load) {
     const path = `/${variant}`;
-    const url = `http://127.0.0.1:${sink.port}${path}`;
+    const url = `${sink.origin}${path}`;
     const script = fileURLToPath(new URL('sender.mjs', import.meta.url));
     const before = await sink.seen(path);
-    const child = fork(script, [variant, url, load], { stdio });
+    const env = { ...process.env, NODE_EXTRA_CA_CERTS: CERTIFICATE };
+    const child = fork(script, [variant, url, load], { stdio, env });
     await once(child, 'message');
     const sender = new Sender(child);
     await sender.cost(1);

@@ -7,7 +7,7 @@ const [, , variant, url, load] = process.argv;
 const { method, lines } = LOADS[load];
 // Loads only the modules that the variant needs.
 const { [variant]: make } =
-  variant.includes('-undici') || variant.includes('-axios')
+  variant.startsWith('send') || variant === 'publish'
     ? (await import('./with-publisher.mjs')).WITH_PUBLISHER
     : (await import('./by-hand.mjs')).BY_HAND;
 const send = await make(url, { method, data: dataOf(lines) });

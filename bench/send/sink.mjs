@@ -1,20 +1,29 @@
-// A receiver in its own process, which answers 204 immediately. It verifies only the first requests of each path.
-import { createServer } from 'node:http';
+// A receiver in its own process, which answers 204 immediately: node bench/send/sink.mjs http|https
+// It verifies only the first requests of each path.
+import { readFileSync } from 'node:fs';
+import http from 'node:http';
+import https from 'node:https';
 import { createTokenVerifier, digest } from '../../dist/token/index.js';
 import { ISSUER, SECRET } from '../event.mjs';
-import { EVENT } from './settings.mjs';
+import { CERTIFICATE, CERTIFICATE_KEY, EVENT } from './settings.mjs';
 
 const VERIFIED_EACH = 3;
+/** Senders take turns: by default, undici closes a connection that is idle for 4 s, and pays for a new one in its next turn. */
+const KEEP_ALIVE = { 'Keep-Alive': 'timeout=600' };
 const verifier = createTokenVerifier({ issuers: [{ issuer: ISSUER, secret: SECRET }] });
 /** Number of requests, and of verified ones, by path. */
 const seen = new Map();
 
-const server = createServer((request, response) => {
+const server =
+  process.argv[2] === 'https'
+    ? https.createServer({ cert: readFileSync(CERTIFICATE), key: readFileSync(CERTIFICATE_KEY) })
+    : http.createServer();
+server.on('request', (request, response) => {
   const counts = seen.get(request.url) ?? { requests: 0, verified: 0 };
   seen.set(request.url, counts);
   if (++counts.requests > VERIFIED_EACH) {
     request.resume();
-    response.writeHead(204).end();
+    response.writeHead(204, KEEP_ALIVE).end();
     return;
   }
   const chunks = [];
@@ -22,7 +31,7 @@ const server = createServer((request, response) => {
   request.on('end', () => {
     const holds = isGenuine(request, Buffer.concat(chunks));
     if (holds) counts.verified++;
-    response.writeHead(holds ? 204 : 401).end();
+    response.writeHead(holds ? 204 : 401, KEEP_ALIVE).end();
   });
 });
 

@@ -1,4 +1,5 @@
 // Senders that use WebhookPublisher in a Nest application, with the egress guard enabled.
+import { HttpModule, HttpService } from '@nestjs/axios';
 import { Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import {
@@ -10,13 +11,32 @@ import {
 import { ISSUER, SECRET } from '../event.mjs';
 import { CONCURRENCY, EVENT } from './settings.mjs';
 
+/** The same concurrency as the other variants: by default, one destination gets 12. */
+const alike = () =>
+  new InProcessQueue({ concurrency: CONCURRENCY, concurrencyPerDestination: CONCURRENCY });
+
 export const WITH_PUBLISHER = {
-  'send-undici': (url, load) => sending('auto', url, load),
-  'send-axios': (url, load) => sending('axios', url, load),
+  /** `send` resolves after the first attempt, like a hand-written request. */
+  send: (url, load) => sending(url, load, { queue: alike() }),
+  'send-default': (url, load) => sending(url, load, {}),
+
+  async 'send-interceptor'(url, load) {
+    class Outgoing {
+      constructor(http) {
+        http.axiosRef.interceptors.request.use((config) => {
+          config.headers.set('X-Trace', 'abc');
+          return config;
+        });
+      }
+    }
+    Reflect.defineMetadata('design:paramtypes', [HttpService], Outgoing);
+    Module({ imports: [HttpModule.register({})], exports: [HttpModule] })(Outgoing);
+    return sending(url, load, { queue: alike() }, Outgoing);
+  },
 
   /** `publish` does not wait for the delivery; the benchmark does, to include its cost. */
-  async 'publish-undici'(url, { method, data }) {
-    const app = await application('auto', url, method);
+  async publish(url, { method, data }) {
+    const app = await application(url, method, { queue: alike() });
     const publisher = app.get(WebhookPublisher);
     const waiting = new Map();
     app.get(WebhookDeliveryEvents).events$.subscribe(({ deliveryId, statusCode }) => {
@@ -30,28 +50,22 @@ export const WITH_PUBLISHER = {
   },
 };
 
-/** `send` resolves after the first attempt, like a hand-written request. */
-async function sending(transport, url, { method, data }) {
-  const app = await application(transport, url, method);
+async function sending(url, { method, data }, options, httpModule) {
+  const app = await application(url, method, options, httpModule);
   const publisher = app.get(WebhookPublisher);
   return async () => (await publisher.send('sink', EVENT, data)).statusCode;
 }
 
-async function application(transport, url, method) {
+async function application(url, method, options, httpModule) {
   const publisher = {
     issuer: ISSUER,
     secret: SECRET,
     endpoints: [{ id: 'sink', url, method }],
-    transport,
-    // The same concurrency as the other variants: by default, one destination gets a quarter of it.
-    queue: new InProcessQueue({
-      concurrency: CONCURRENCY,
-      concurrencyPerDestination: CONCURRENCY,
-    }),
     allowHttp: true,
     allowedAddresses: ['127.0.0.1'],
+    ...options,
   };
   class App {}
-  Module({ imports: [WebhookModule.forRoot({ publisher })] })(App);
+  Module({ imports: [WebhookModule.forRoot({ publisher, httpModule })] })(App);
   return NestFactory.createApplicationContext(App, { logger: ['error'] });
 }
