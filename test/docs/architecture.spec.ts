@@ -15,8 +15,16 @@ const SENDING = ['publisher', 'deliveries', 'endpoints', 'sending', 'signing'];
 /** Folders that implement ports, and what they may know of the layers above `queue`. */
 const ENGINES = ['postgres', 'bullmq', 'redis'];
 const PORTS = ['deliveries/delivery-log.ts', 'endpoints/endpoint-store.ts'];
+/** Folders above both sides. */
+const JOINING = ['testing', 'console', 'opentelemetry', 'health', 'openapi', 'schematics'];
 /** Folders that may import Nest and rxjs at run time. */
-const NEST = ['', 'receiver', ...SENDING, 'testing'];
+const NEST = ['', 'receiver', ...SENDING, ...JOINING];
+/** Folders that are the only ones to import a package. */
+const OWNED = {
+  '@opentelemetry/': 'opentelemetry',
+  '@nestjs/terminus': 'health',
+  '@nestjs/schematics': 'schematics',
+};
 /** Packages that are loaded when they are used, if at all. */
 const OPTIONAL =
   /^(express|fastify|@nestjs\/(platform-|axios)|axios|pg$|pg-boss|@electric-sql|ioredis|redis$|undici)/;
@@ -114,7 +122,9 @@ describe(PATH, () => {
       const [from, target] = [folderOf(file), folderOf(to)];
       if (from === target) return false;
       // The module definition joins both sides.
-      if (from === '') return target === 'testing' || target === 'cli';
+      if (from === '') return ['testing', 'cli', 'console'].includes(target);
+      // Helpers replace parts of the module.
+      if (target === '' && from === 'testing') return false;
       return order.indexOf(target) <= order.indexOf(from);
     });
 
@@ -153,6 +163,14 @@ describe(PATH, () => {
     );
 
     expect(named(nest)).toEqual([]);
+  });
+
+  it.each(Object.entries(OWNED))('imports %s in its own folder only', (name, folder) => {
+    const elsewhere = imports.filter(
+      ({ file, to }) => to.startsWith(name) && folderOf(file) !== folder,
+    );
+
+    expect(named(elsewhere)).toEqual([]);
   });
 
   it('loads optional packages when they are used', () => {

@@ -15,10 +15,13 @@ export interface Snippet extends CodeBlock {
  */
 const PREAMBLE = `
 declare const env: Readonly<Record<string, string>> & {
-  readonly [Name in 'BANK_OLD_SECRET' | 'BANK_SECRET' | 'BILLING_SECRET' | 'CRM_SECRET' | 'DATABASE_URL' | 'REDIS_URL' | 'SHOP_KEY' | 'SHOP_NEXT_KEY' | 'SHOP_OLD_SECRET' | 'SHOP_SECRET']: string;
+  readonly [Name in 'BANK_OLD_SECRET' | 'BANK_SECRET' | 'BILLING_SECRET' | 'CRM_SECRET' | 'DATABASE_URL' | 'PORTAL_SECRET' | 'REDIS_URL' | 'SHOP_KEY' | 'SHOP_NEXT_KEY' | 'SHOP_OLD_SECRET' | 'SHOP_SECRET']: string;
 };
+declare class AdminGuard implements import('@nestjs/common').CanActivate { canActivate(): boolean }
+declare const Public: () => ClassDecorator;
 declare const app: import('@nestjs/common').INestApplication;
 declare const publisher: import('nestjs-webhook-token').WebhookPublisher;
+declare const { describe, it, expect, beforeAll, afterAll }: Pick<typeof import('@jest/globals'), 'describe' | 'it' | 'expect' | 'beforeAll' | 'afterAll'>;
 `;
 
 const FOLDER = join(ROOT, 'test', 'docs', 'snippets');
