@@ -19,10 +19,9 @@ import {
   type KnownDelivery,
   type QueueCounts,
 } from '../queue/webhook-queue.js';
-import { GroupCommit } from '../queue/group-commit.js';
 import { requireCount, resolveConcurrency } from '../queue/lane-slots.js';
 import { deliveryLane } from '../queue/stored-delivery.js';
-import { isRedisOutage, redisFailure } from '../redis/redis-failure.js';
+import { redisFailure } from '../redis/redis-failure.js';
 import {
   deadDelivery,
   type DeliveryJob,
@@ -34,6 +33,7 @@ import {
   receiptOf,
 } from './delivery-job.js';
 import { DeliveryWorker } from './delivery-worker.js';
+import { JobRecorder, type NewJob } from './job-recorder.js';
 import { LaneGate } from './lane-gate.js';
 import { warnIfNotDurable } from './redis-durability.js';
 
@@ -89,7 +89,7 @@ export class BullMqQueue extends WebhookQueue {
   private readonly keep: { age: number; count: number };
   private readonly lease: number;
   private readonly lanes: LaneGate;
-  private readonly groups: GroupCommit;
+  private readonly recorder: JobRecorder;
   private worker: DeliveryWorker<DeliveryJobData, number> | undefined;
   private stopping = false;
   private running = 0;
@@ -126,13 +126,7 @@ export class BullMqQueue extends WebhookQueue {
     this.keep = { age: Math.ceil(age / 1_000), count: maxDelivered };
     this.lanes = new LaneGate({ concurrency, concurrencyPerDestination }, clock);
     this.clock = clock;
-    const record = this.record.bind(this);
-    this.groups = new GroupCommit({
-      recordGroup: record,
-      recordCall: record,
-      isOutage: isRedisOutage,
-      clock,
-    });
+    this.recorder = new JobRecorder(queue, (delivery) => this.jobOf(delivery));
     // Reported to callers; without a listener BullMQ prints it.
     (queue as Partial<Queue>).on?.('error', (error) => (this.lastError = error));
   }
@@ -141,7 +135,7 @@ export class BullMqQueue extends WebhookQueue {
     deliveries: readonly EnqueuedDelivery[],
   ): Promise<readonly DeliveryReceipt[]> {
     this.refuseWhenStopping();
-    return this.request(async () => this.groups.enqueue(deliveries));
+    return this.request(async () => this.record(deliveries));
   }
 
   override async consume(handler: DeliveryHandler): Promise<void> {
@@ -224,7 +218,7 @@ export class BullMqQueue extends WebhookQueue {
 
   override async stop(deadline: number): Promise<number> {
     this.stopping = true;
-    await waitUntil(this.clock, deadline, this.groups.settled());
+    await waitUntil(this.clock, deadline, this.recorder.settled());
     const { worker } = this;
     if (worker === undefined) return 0;
     if (!(await isConnected(worker))) {
@@ -243,26 +237,13 @@ export class BullMqQueue extends WebhookQueue {
   private async record(
     deliveries: readonly EnqueuedDelivery[],
   ): Promise<readonly DeliveryReceipt[]> {
-    const first = new Map(deliveries.toReversed().map((item) => [item.delivery.id, item]));
-    const items = deliveries.filter((item) => first.get(item.delivery.id) === item);
-    const client = await this.queue.getBackend().client;
-    // A connection runs its commands in order, so this sees the jobs from before, without a round trip of its own.
-    const lookups = client.pipeline();
-    for (const { delivery } of items) lookups.hgetall(this.queue.toKey(delivery.id));
-    const found = lookups.exec();
-    // One MULTI records all or none, and leaves jobs as they are whose id is taken.
-    const added = this.queue.addBulk(items.map((item) => this.jobOf(item)));
-    const [replies] = await Promise.all([found, added]);
-    const fresh = new Set(items.filter((_, index) => isMissing(replies![index]!)));
+    const recorded = await this.recorder.record(deliveries);
     return Promise.all(
-      deliveries.map(async (item): Promise<DeliveryReceipt> => {
-        const { id } = item.delivery;
-        if (fresh.has(item)) return { id, status: 'recorded' };
+      deliveries.map(async ({ delivery, notBefore }): Promise<DeliveryReceipt> => {
+        const { id } = delivery;
+        if (recorded.delete(id)) return { id, status: 'recorded' };
         // It may be delivered, and no longer be remembered, by now.
-        return (
-          (await this.receipt(id)) ??
-          pendingReceipt(item.delivery, jobData(item.delivery, item.notBefore))
-        );
+        return (await this.receipt(id)) ?? pendingReceipt(delivery, jobData(delivery, notBefore));
       }),
     );
   }
@@ -329,10 +310,7 @@ export class BullMqQueue extends WebhookQueue {
     throw new DelayedError();
   }
 
-  private jobOf({
-    delivery,
-    notBefore,
-  }: EnqueuedDelivery): Parameters<Queue['addBulk']>[0][number] {
+  private jobOf({ delivery, notBefore }: EnqueuedDelivery): NewJob {
     return {
       name: JOB,
       data: jobData(delivery, notBefore),
@@ -370,12 +348,6 @@ export class BullMqQueue extends WebhookQueue {
       );
     }
   }
-}
-
-/** Whether a key did not exist. @throws the error of Redis */
-function isMissing([error, fields]: readonly [Error | null, unknown]): boolean {
-  if (error !== null) throw error;
-  return Object.keys(fields as object).length === 0;
 }
 
 async function isConnected(worker: DeliveryWorker<DeliveryJobData, number>): Promise<boolean> {

@@ -44,11 +44,6 @@ export function redisFailure(what: string, client: unknown, cause: unknown): Web
   });
 }
 
-/** Whether an error is one of the server or of the connection, and not of the values of a command. */
-export function isRedisOutage(cause: unknown): boolean {
-  return reasonOf(cause) !== undefined;
-}
-
 function reasonOf(cause: unknown): string | undefined {
   const { code, message } = (cause ?? {}) as { code?: unknown; message?: unknown };
   if (typeof code === 'string' && SYSTEM_ERRORS[code] !== undefined) return SYSTEM_ERRORS[code];

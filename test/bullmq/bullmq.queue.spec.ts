@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, describe, expect, it } from '@jest/globals';
 import { Queue } from 'bullmq';
+import type { Redis } from 'ioredis';
 import { BullMqQueue } from '../../lib/bullmq/index.js';
 import { durabilityFaults } from '../../lib/bullmq/redis-durability.js';
 import { webhookQueueContract } from '../../lib/testing/webhook-queue.contract.js';
@@ -66,6 +67,26 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
       undefined,
       { status: 'pending' },
     ]);
+  });
+
+  it.each([
+    ['that does not know its script', async (client: Redis) => client.script('FLUSH')],
+    // Clients other than ioredis may not have it.
+    [
+      'through a client without eval',
+      async (client: Redis) => Object.assign(client, { eval: undefined }),
+    ],
+  ])('tells new deliveries from known ones on a server %s', async (_, prepare) => {
+    const bull = bullQueue();
+    const queue = new BullMqQueue(bull);
+    await queue.enqueue([due('known')]);
+    await prepare((await bull.getBackend().client) as unknown as Redis);
+
+    expect(await queue.enqueue([due('new'), due('known')])).toMatchObject([
+      { status: 'recorded' },
+      { status: 'pending' },
+    ]);
+    expect(await queue.enqueue([due('new')])).toMatchObject([{ status: 'pending' }]);
   });
 
   it('answers the calls that it has accepted before it stops', async () => {
