@@ -2,7 +2,6 @@ import type { Db, PgBoss } from 'pg-boss';
 import { inTime, waitUntil } from '../clock/webhook-clock.js';
 import { WebhookDeliveryError, WebhookStoreError } from '../errors/webhook.error.js';
 import { unprinted } from '../options/unprinted.js';
-import { GroupCommit } from '../queue/group-commit.js';
 import {
   WebhookQueue,
   type DeadDelivery,
@@ -18,6 +17,7 @@ import { deliveryOfStored } from '../queue/stored-delivery.js';
 import type { BossHost } from './boss-host.js';
 import { ClaimLoop } from './claim-loop.js';
 import { databaseFailure, isOutage } from './database-failure.js';
+import { GroupCommit } from './group-commit.js';
 import { outcomeOf, OutcomeWriter } from './outcome-writer.js';
 import type { ResolvedJobQueueOptions } from './job-queue-options.js';
 import { deadDelivery, jobId, jobOf, jobQueueOptions, receiptOf } from './job-record.js';
@@ -193,8 +193,7 @@ export abstract class JobQueue extends WebhookQueue {
 
   /** Opens the queue once. A connection that is lost later is replaced by the driver. */
   protected async open(): Promise<OpenQueue> {
-    // Nothing would close it.
-    if (this.closed && this.opening === undefined) throw this.shuttingDown();
+    if (this.closed) throw this.shuttingDown();
     this.opening ??= this.openJobs().catch((error: unknown) => {
       this.opening = undefined;
       throw error;
@@ -242,8 +241,10 @@ export abstract class JobQueue extends WebhookQueue {
     // Makes pg-boss cache the queue, so that an insert in a transaction needs no second connection.
     await boss.insert(name, []);
     if (!this.host.migrates) return;
-    // Without this index the queue works, but slowly behind a large backlog. Another process may be creating it.
-    await this.statements.createLaneIndex(boss.getDb(), queue!.table).catch(() => {});
+    // Without this index the queue works, but slowly behind a large backlog.
+    await this.statements
+      .createLaneIndex(boss.getDb(), queue!.table)
+      .catch((error: unknown) => warnOfMissingIndex(error, this.host.server));
   }
 
   /** Records deliveries in a commit of their own, and starts to attempt them. */
@@ -338,7 +339,7 @@ export abstract class JobQueue extends WebhookQueue {
     });
   }
 
-  private async withQueue<T>(work: (queue: OpenQueue) => Promise<T>): Promise<T> {
+  protected async withQueue<T>(work: (queue: OpenQueue) => Promise<T>): Promise<T> {
     return this.reporting(async () => work(await this.open()));
   }
 
@@ -370,6 +371,14 @@ async function attempt<T>(run: () => Promise<T>): Promise<T | undefined> {
     // The handler has logged its error; the queue retries the job.
     return undefined;
   }
+}
+
+function warnOfMissingIndex(error: unknown, server: string): void {
+  const { message } = databaseFailure('The delivery queue', error, server);
+  process.emitWarning(
+    `The delivery queue could not create its index, without which a large backlog slows it down; create it with: npx nestjs-webhook-token migrate. ${message}`,
+    { code: 'WEBHOOK_QUEUE_INDEX_MISSING' },
+  );
 }
 
 function warnOfOutage(error: unknown, server: string): void {

@@ -5,7 +5,6 @@ import type { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
 import type { BossHost } from './boss-host.js';
-import { databaseFailure } from './database-failure.js';
 import { EmbeddedDatabase } from './embedded-database.js';
 import { JobQueue } from './job.queue.js';
 import { type JobQueueOptions, resolveJobQueueOptions } from './job-queue-options.js';
@@ -88,14 +87,9 @@ export class PgliteQueue extends JobQueue {
    * The database, for tables of the application and for transactions: `database.transaction(async (tx) => …)`. Inside a transaction,
    * every other call than `publish(…, { tx })` waits for its end. The queue closes the database when it stops.
    *
-   * @throws {@link WebhookStoreError} `store_unavailable`
+   * @throws {@link WebhookStoreError} `store_unavailable`; {@link WebhookDeliveryError} `shutting_down` after the queue has stopped
    */
   async database(): Promise<PGlite> {
-    try {
-      await this.open();
-    } catch (error) {
-      throw databaseFailure('The delivery queue', error, this.embedded.server);
-    }
-    return this.embedded.database;
+    return this.withQueue(async () => this.embedded.database);
   }
 }

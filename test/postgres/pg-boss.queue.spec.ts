@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { inspect } from 'node:util';
-import { afterAll, describe, expect, it } from '@jest/globals';
+import { afterAll, describe, expect, it, jest } from '@jest/globals';
 import { PgBoss } from 'pg-boss';
 import { PgBossQueue, type PgBossQueueOptions } from '../../lib/postgres/index.js';
 import { REMOVED_AT_ONCE } from '../../lib/postgres/job-maintenance.js';
@@ -317,6 +317,30 @@ const connectionString = urlOf('PostgreSQL');
     await queue.stop(Date.now() + 1_000);
 
     expect(delivered).toEqual(['back', 'again']);
+  });
+
+  it('works without the index that it may not create, and warns of it', async () => {
+    const pool = {
+      query: async (text: string, values?: unknown[]): Promise<unknown> => {
+        if (text.includes('CREATE INDEX IF NOT EXISTS job_common_lane')) {
+          throw Object.assign(new Error('must be owner of table job_common'), { code: '42501' });
+        }
+        return database.pool.query(text, values);
+      },
+    };
+    const warn = jest.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
+    try {
+      await withQueue({ pool }, async (queue) => {
+        expect(await queue.enqueue([due('slow')])).toMatchObject([{ status: 'recorded' }]);
+      });
+
+      expect(warn.mock.calls).toEqual([
+        [expect.stringMatching(/lacks a privilege/), { code: 'WEBHOOK_QUEUE_INDEX_MISSING' }],
+      ]);
+      expect(warn.mock.calls[0]![0]).toContain('npx nestjs-webhook-token migrate');
+    } finally {
+      warn.mockRestore();
+    }
   });
 });
 

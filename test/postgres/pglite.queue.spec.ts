@@ -114,6 +114,7 @@ describe('two queues of one process in one directory', () => {
     await until(() => taken.length === 2);
     expect(await outgoing.database()).toBe(await incoming.database());
     await outgoing.stop(Date.now() + 5_000);
+    await expect(outgoing.database()).rejects.toMatchObject({ code: 'shutting_down' });
     await incoming.enqueue([due('b')]);
     await until(() => taken.length === 3);
     await incoming.stop(Date.now() + 5_000);

@@ -1,5 +1,5 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import type { DeliveryReceipt, EnqueuedDelivery } from './webhook-queue.js';
+import type { DeliveryReceipt, EnqueuedDelivery } from '../queue/webhook-queue.js';
 
 /** Groups that are recorded at the same time. */
 const MAX_GROUPS = 2;

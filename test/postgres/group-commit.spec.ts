@@ -3,10 +3,10 @@ import {
   GroupCommit,
   MAX_GROUP_BYTES,
   MAX_GROUP_DELIVERIES,
-} from '../../lib/queue/group-commit.js';
+} from '../../lib/postgres/group-commit.js';
 import type { DeliveryReceipt, EnqueuedDelivery } from '../../lib/queue/webhook-queue.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
-import { due, large } from '../postgres/deliveries.js';
+import { due, large } from './deliveries.js';
 
 const idsOf = (deliveries: readonly EnqueuedDelivery[]): string[] =>
   deliveries.map(({ delivery }) => delivery.id);
