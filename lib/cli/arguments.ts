@@ -162,6 +162,15 @@ async function readKey(
   );
 }
 
+/** @throws {@link UsageError} unless it is a port number */
+export function readPort(value: string): number {
+  const port = Number(value);
+  if (!/^\d{1,5}$/.test(value) || port > 65_535) {
+    throw new UsageError('--port must be a port number, from 0 to 65535.');
+  }
+  return port;
+}
+
 /** Parses the content of a file. */
 export function jsonOf(content: string, file: string): unknown {
   try {

@@ -5,7 +5,7 @@ import type { ConsoleCapability } from '../console/console-api.js';
 import type { ExistingQueue, StandaloneConsole } from '../console/standalone-console.js';
 import { QueueTables } from '../postgres/migrations/queue-tables.js';
 import { type RunStatement, SchemaMigrator } from '../postgres/migrations/schema.migrator.js';
-import { type Arguments, readContent, UsageError } from './arguments.js';
+import { type Arguments, readContent, readPort, UsageError } from './arguments.js';
 import type { CommandIo } from './command.interface.js';
 import {
   DATABASE_HELP,
@@ -78,8 +78,8 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
   return runDatabaseCommand(command, args, io, async (values) => {
     const call = readDatabaseCall(values, io.env);
     const capabilities = readCapabilities(values.allow);
-    const { port = '4400', host = '127.0.0.1' } = values;
-    if (!/^\d{1,5}$/.test(port)) throw new UsageError('--port must be a port number.');
+    const { host = '127.0.0.1' } = values;
+    const port = readPort(values.port ?? '4400');
     const ownToken = await readToken(values, io.env, host);
     const token = ownToken ?? randomBytes(32).toString('base64url');
     const queues = await withDatabase(call, async (query) =>
@@ -106,7 +106,7 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
         const url = `http://${isIPv6(host) ? `[${host}]` : host}:${bound}/console/${fragment}`;
         io.stdout.write(values.json === true ? `${JSON.stringify({ url })}\n` : `Open ${url}\n`);
       };
-      return await serve(console, { port: Number(port), host, show }, io);
+      return await serve(console, { port, host, show }, io);
     } finally {
       await pool.end();
     }

@@ -59,6 +59,9 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
       throw new UsageError(`Pass one algorithm: HS256, ${Object.keys(PAIRS).join(', ')}.`);
     }
     const { out, kid, json: isJson = false } = values;
+    if (alg === 'HS256' && kid !== undefined) {
+      throw new UsageError('--kid needs a key pair: a secret is known by its issuer alone.');
+    }
     const key = alg === 'HS256' ? secret() : keyPair(alg, kid);
     const files = out === undefined ? undefined : await writeAll(out, key.files);
     for (const file of files ?? []) io.stderr.write(`Wrote ${file}\n`);

@@ -7,7 +7,14 @@ import { openRequest, type OpenedRequest, type RequestRules } from '../request/o
 import { WEBHOOK_ANSWERS } from '../request/webhook-answers.js';
 import { createTokenVerifier } from '../token/token-verifier.js';
 import { DEFAULT_MAX_JSON_MEMBERS, type WebhookProfile } from '../token/webhook-token.constants.js';
-import { KEY_HELP, KEY_OPTIONS, readIssuerKey, runWithArguments, UsageError } from './arguments.js';
+import {
+  KEY_HELP,
+  KEY_OPTIONS,
+  readIssuerKey,
+  readPort,
+  runWithArguments,
+  UsageError,
+} from './arguments.js';
 import type { CommandIo } from './command.interface.js';
 import {
   call,
@@ -76,7 +83,7 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
   return runWithArguments(command, args, io, async ({ values, positionals }) => {
     if (positionals.length > 0)
       throw new UsageError('Pass options only; the path does not matter.');
-    if (!/^\d{1,5}$/.test(values.port)) throw new UsageError('--port must be a port number.');
+    const port = readPort(values.port);
     const { issuer, key } = await readIssuerKey(values, io.env, 'verify');
     const forwardTo = values['forward-to'];
     const listener = new Listener({
@@ -96,7 +103,7 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
       write: (entry) =>
         void io.stdout.write(values.json === true ? `${JSON.stringify(entry)}\n` : print(entry)),
     });
-    return listen(listener, Number(values.port), issuer, io);
+    return listen(listener, port, issuer, io);
   });
 }
 

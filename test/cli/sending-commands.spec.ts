@@ -368,7 +368,8 @@ describe('keygen', () => {
 
   it.each(['HS256', 'ES256'])('lists the files of %s as JSON, without the key', async (alg) => {
     const out = join(folder, `json-${alg}`);
-    const created = await commandLine(['keygen', alg, '--out', out, '--kid', 'k1', '--json']);
+    const kid = alg === 'ES256' ? ['--kid', 'k1'] : [];
+    const created = await commandLine(['keygen', alg, '--out', out, ...kid, '--json']);
     const names = (await readdir(folder)).filter((name) => name.startsWith(`json-${alg}.`));
 
     expect(JSON.parse(created.out)).toEqual({
@@ -432,6 +433,8 @@ describe('wrong usage', () => {
       /--fail must list statuses/,
     ],
     ['an unknown algorithm', ['keygen', 'HS1'], /Pass one algorithm/],
+    ['a key id of a secret', ['keygen', '--kid', 'k1'], /--kid needs a key pair/],
+    ['a port out of range', ['listen', ...issuer, '--port', '99999'], /from 0 to 65535/],
     ['an unknown shell', ['completion', 'tcsh'], /Pass one shell/],
     ['no token', ['decode'], /not a signed token/],
   ])('reports %s', async (_, args, remedy) => {
