@@ -243,8 +243,8 @@ function publishReceived(answered: AnsweredRequest): void {
   });
 }
 
-/** A failing logger must not change an answer. */
-function quietly(log: () => void): void {
+/** Logs. A failing logger must not change the outcome of a request or of a run. */
+export function quietly(log: () => void): void {
   try {
     log();
   } catch {

@@ -20,6 +20,7 @@ import { WebhookDispatcher } from '../handlers/webhook.dispatcher.js';
 import type { ResolvedReceiver, ResolvedReceivers } from '../receiver-options.interface.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from '../receiver.constants.js';
 import type { ReceiverShutdown } from '../receiver.lifecycle.js';
+import { quietly } from '../receiver.reporter.js';
 import { handledClaim } from '../replay/replay-identity.js';
 import { WebhookReception } from '../replay/webhook-reception.js';
 import type { QueuedEvents } from './queued-events.resolver.js';
@@ -230,13 +231,4 @@ function internalsFor(
 
 function isQueued(receiver: ResolvedReceiver): receiver is QueuedReceiver {
   return receiver.queued !== undefined;
-}
-
-/** A failing logger must not change the outcome of a run. */
-function quietly(log: () => void): void {
-  try {
-    log();
-  } catch {
-    // There is nowhere else to report it.
-  }
 }
