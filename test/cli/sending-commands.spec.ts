@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer, type RequestListener, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -59,6 +59,7 @@ async function commandLine(
 }
 
 const issuer = ['--issuer', ISSUER];
+const METHOD = ['--method', 'POST'];
 const seen = (): unknown[] => app.get(Orders).seen;
 
 describe('send', () => {
@@ -116,9 +117,11 @@ describe('send', () => {
     const args = ['send', url, 'order.paid', '{"id":"c4"}', ...issuer, '--record', file];
     const first = await commandLine(args);
     const again = await commandLine(['send', '--replay', file]);
+    const both = await commandLine(['send', url, 'order.paid', '--replay', file]);
     const explained = await commandLine(['explain', file, ...issuer]);
 
     expect([first.code, again.code, explained.code]).toEqual([0, 0, 0]);
+    expect([both.code, both.err]).toEqual([2, expect.stringContaining('pass no event')]);
     expect(again.out).toContain('204 acknowledged, as a duplicate');
     expect((await stat(file)).mode & 0o077).toBe(0);
   });
@@ -151,6 +154,43 @@ describe('send', () => {
     expect((await run(any)).out).toContain('Only 202 or 204 acknowledges a HEAD');
     expect((await run(any, '--method', 'POST')).code).toBe(0);
     expect((await run(`${url}/other`)).out).toContain('There is no receiver at this path');
+  });
+
+  it('says that a receiver may not support HEAD', async () => {
+    const postOnly = await answering(({ method }, response) => {
+      response.writeHead(method === 'HEAD' ? 405 : 204).end();
+    });
+    const head = await commandLine(['send', postOnly, 'order.created', ...issuer]);
+    const post = await commandLine(['send', postOnly, 'order.created', ...issuer, ...METHOD]);
+
+    expect([head.code, head.out]).toEqual([1, expect.stringContaining('pass --method POST')]);
+    expect(post.code).toBe(0);
+  });
+
+  it('prints code, detail and errors of a refusal as JSON', async () => {
+    const problem = { code: 'invalid_payload', detail: 'not an order', errors: ['total', 3] };
+    const strict = await answering((_, response) => {
+      response.writeHead(422, { 'WWW-Authenticate': 'Bearer error_description="unused"' });
+      response.end(JSON.stringify(problem));
+    });
+    const { code, out } = await commandLine([
+      'send',
+      strict,
+      'order.created',
+      ...issuer,
+      ...METHOD,
+      '--json',
+    ]);
+
+    expect(code).toBe(1);
+    expect(JSON.parse(out)).toMatchObject({
+      status: 422,
+      bytes: 0,
+      acknowledged: false,
+      code: 'invalid_payload',
+      detail: 'not an order: total; 3',
+      advice: expect.stringContaining('DTO or schema'),
+    });
   });
 
   it('prints no control characters and tokens of an answer', async () => {
@@ -198,6 +238,19 @@ describe('sign', () => {
     expect([code, explained.code]).toEqual([0, 0]);
   });
 
+  it('signs for every audience and the lifetime that it is given', async () => {
+    const audiences = ['https://a.example', 'https://b.example'];
+    const options = [...audiences.flatMap((one) => ['--audience', one]), '--lifetime', '90'];
+    const signed = await commandLine(['sign', 'order.created', ...issuer, ...options, '--json']);
+    const [token] = /eyJ[\w.-]+/.exec(signed.out)!;
+    const decoded = await commandLine(['decode', '--json'], token);
+    const { claims } = JSON.parse(decoded.out) as {
+      claims: { aud: string[]; iat: number; exp: number };
+    };
+
+    expect([claims.aud, claims.exp - claims.iat]).toEqual([audiences, 90]);
+  });
+
   it('prints bytes that are not UTF-8 as they are', async () => {
     const file = join(folder, 'data.bin');
     await writeFile(file, Buffer.from([0xff, 0x00, 0xfe, 0x0a]));
@@ -242,6 +295,38 @@ describe('listen', () => {
     expect(out.text).toMatch(/HEAD 204 order\.created id \S+\n {2}\{"id":"l1"\}\n/);
     expect(out.text).toMatch(/HEAD 401 refused: bad_signature/);
     expect(out.text).not.toContain('eyJ');
+  });
+
+  it('prints the number of bytes of data that is not JSON', async () => {
+    const { origin, out, stop } = await listening();
+    const type = ['--content-type', 'application/octet-stream'];
+    const sent = await commandLine(['send', origin, 'file.added', 'abc', ...issuer, ...type]);
+
+    expect([sent.code, await stop()]).toEqual([0, 0]);
+    expect(out.text).toMatch(/POST 204 file\.added id \S+\n {2}"<3 bytes>"\n/);
+  });
+
+  it('reports a request that ends before its body, and keeps listening', async () => {
+    const { origin, out, stop } = await listening();
+    const { port, hostname: host } = new URL(origin);
+    const socket = connect({ port: Number(port), host });
+    socket.end('POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc');
+    socket.resume();
+    while (!out.text.includes('POST')) await new Promise((done) => setImmediate(done));
+    const next = await send(origin);
+
+    expect([next.code, await stop()]).toEqual([0, 0]);
+    expect(out.text).toContain('POST 500 refused: handler_failed: the connection closed before');
+  });
+
+  it('reports that the application it forwards to does not answer, and a port in use', async () => {
+    const { origin, out, stop } = await listening('--forward-to', 'http://127.0.0.1:1/');
+    const unforwarded = await send(origin);
+    const taken = await commandLine(['listen', ...issuer, '--port', new URL(origin).port]);
+
+    expect([unforwarded.code, taken.code, await stop()]).toEqual([1, 3, 0]);
+    expect(out.text).toMatch(/HEAD 502 .*\n {2}no answer from http:\/\/127\.0\.0\.1:1: /);
+    expect(taken.err).toMatch(/^Port \d+ cannot be used \(EADDRINUSE\)\./);
   });
 
   it('fails the first attempts of an event', async () => {
@@ -432,6 +517,14 @@ describe('wrong usage', () => {
       ['listen', ...issuer, '--fail', '204'],
       /--fail must list statuses/,
     ],
+    [
+      'a fourth argument of send',
+      ['send', 'https://crm.example', 'a.b', '{', '}', ...issuer],
+      /one quoted/,
+    ],
+    ['a path of listen', ['listen', '/hooks', ...issuer], /Pass options only/],
+    ['an unknown method', ['sign', 'a.b', ...issuer, '--method', 'PUT'], /HEAD, POST or auto/],
+    ['a lifetime in words', ['sign', 'a.b', ...issuer, '--lifetime', '5m'], /number of seconds/],
     ['an unknown algorithm', ['keygen', 'HS1'], /Pass one algorithm/],
     ['a key id of a secret', ['keygen', '--kid', 'k1'], /--kid needs a key pair/],
     ['a port out of range', ['listen', ...issuer, '--port', '99999'], /from 0 to 65535/],

@@ -13,6 +13,7 @@ import {
   VersioningType,
 } from '@nestjs/common';
 import { APP_GUARD, APP_INTERCEPTOR } from '@nestjs/core';
+import { ExpressAdapter } from '@nestjs/platform-express';
 import { DocumentBuilder, SwaggerModule } from '@nestjs/swagger';
 import { map } from 'rxjs';
 import { ConsoleActivity } from '../../lib/console/console-activity.js';
@@ -215,12 +216,53 @@ describe.each(adapters)('the console on %s', (_, create) => {
     ['POST', '/deliveries/redeliver', { filter: { endpiont: 'crm' }, dryRun: true }],
     ['POST', '/endpoints', { url: 5 }],
     ['POST', '/endpoints/crm/rotate-key', { overlap: {} }],
+    ['POST', '/endpoints', []],
+    ['POST', '/endpoints', { events: 'order.*' }],
+    ['POST', '/deliveries/redeliver', { ids: [], dryRun: true }],
+    ['POST', '/deliveries/redeliver', { ids: ['a'], dryRun: 1 }],
     ['POST', '/dead-letters/retry', {}],
+    ['GET', `/deliveries?tenant=${'x'.repeat(256)}`, undefined],
+    ['GET', '/changes?after=last', undefined],
   ])('refuses a malformed call: %s %s %o', async (method, path, body) => {
     started = await startConsole(create(), { capabilities: ALL_CAPABILITIES });
     const answer = await call(started.origin, method, `${API}${path}`, body);
 
     expect(answer.status).toBe(400);
+  });
+
+  it('answers 404 to what it does not have', async () => {
+    started = await startConsole(create(), { capabilities: ALL_CAPABILITIES });
+    const paths = [
+      ['GET', `${BASE}/missing.js`],
+      ['POST', `${BASE}/index.html`],
+      ['GET', `${API}/nothing`],
+      ['GET', '/webhooks/c%6Fnsole/api/session'],
+      ['POST', `${API}/session`],
+    ] as const;
+    for (const [method, path] of paths) {
+      const { status } = await call(
+        started.origin,
+        method,
+        path,
+        method === 'GET' ? undefined : {},
+      );
+      expect([method, path, status]).toEqual([method, path, 404]);
+    }
+  });
+
+  it('answers 500 without details if code of the application throws, and logs its name', async () => {
+    started = await startConsole(create(), {
+      actor: () => {
+        throw new TypeError('user 42');
+      },
+    });
+    const answer = await call(started.origin, 'GET', `${API}/overview`);
+
+    expect([answer.status, answer.json?.['code']]).toEqual([500, 'internal_error']);
+    expect(answer.text).not.toContain('user 42');
+    const logged = started.logger.lines.join('\n');
+    expect(logged).toContain('A request of the page failed: TypeError');
+    expect(logged).not.toContain('user 42');
   });
 
   it('refuses each call without each capability that it needs', async () => {
@@ -648,5 +690,26 @@ describe('WebhookConsoleModule', () => {
 
     expect(Object.keys(document.paths)).toEqual(['/orders']);
     expect(JSON.stringify(document)).not.toMatch(/console|portal/i);
+  });
+});
+
+// Fastify has a parser of its own.
+describe('the console on Express without a body parser', () => {
+  it('reads bodies up to a limit', async () => {
+    const { app, origin } = await startConsole(
+      new ExpressAdapter(),
+      { capabilities: ALL_CAPABILITIES },
+      { nest: { bodyParser: false } },
+    );
+    const path = `${API}/endpoints/crm/disable`;
+    const headers = { 'webhook-console': '1', 'content-type': 'application/json' };
+    const attempt = async (body: string): Promise<number> =>
+      (await send(origin, { method: 'POST', path, headers, body })).status;
+
+    expect(await attempt('{"reason":')).toBe(400);
+    expect(await attempt(`{"reason":"${'x'.repeat(70_000)}"}`)).toBe(400);
+    expect(await attempt('')).toBe(200);
+    expect(await attempt('{}')).toBe(200);
+    await app.close();
   });
 });
