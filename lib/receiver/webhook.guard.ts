@@ -209,15 +209,19 @@ function nodeResponse(response: ServerResponse | { raw: ServerResponse }): Serve
 
 /** The unread stream; if something has read it, the copy that Nest keeps with `rawBody: true`. */
 function bodyOf(request: AdapterRequest, node: IncomingMessage): BodySource {
-  if (!node.readableDidRead) return { kind: 'stream', stream: node };
+  if (!node.readableDidRead && !node.readableEnded) return { kind: 'stream', stream: node };
   const kept = (request as { rawBody?: unknown }).rawBody;
   return Buffer.isBuffer(kept) ? { kind: 'bytes', bytes: kept } : emptyOrConsumed(node);
 }
 
 function emptyOrConsumed(node: IncomingMessage): BodySource {
+  const { 'content-length': length, 'transfer-encoding': encoding } = node.headers;
+  // In HTTP/2, a body needs neither header.
+  const { stream } = node as { stream?: { readonly endAfterHeaders: boolean } };
   const empty =
-    node.headers['transfer-encoding'] === undefined &&
-    Number(node.headers['content-length'] ?? 0) === 0;
+    length === undefined
+      ? encoding === undefined && stream?.endAfterHeaders !== false
+      : Number(length) === 0;
   return empty ? { kind: 'bytes', bytes: Buffer.alloc(0) } : { kind: 'consumed' };
 }
 

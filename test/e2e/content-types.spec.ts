@@ -1,5 +1,3 @@
-import { once } from 'node:events';
-import { connect } from 'node:http2';
 import { Readable } from 'node:stream';
 import { FastifyAdapter } from '@nestjs/platform-fastify';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
@@ -7,6 +5,7 @@ import { errorType } from '../../lib/errors/webhook.error.js';
 import { WebhookVerifier } from '../../lib/receiver/webhook.verifier.js';
 import { createExpress } from '../fixtures/adapters.js';
 import { head, post } from '../fixtures/http-client.js';
+import { sendOver2 } from '../fixtures/http2-client.js';
 import {
   ISSUER,
   SECRET,
@@ -69,23 +68,13 @@ describe('contentTypes of an issuer', () => {
     const { app, origin } = await startApp(new FastifyAdapter({ http2: true } as object), {
       options,
     });
-    const session = connect(origin);
     const statusOver2 = async (contentType: string): Promise<unknown> => {
-      const { token, body } = signedBody('{}');
-      const stream = session.request({
-        ':method': 'POST',
-        ':path': '/webhooks',
-        authorization: `Bearer ${token}`,
-        'content-type': contentType,
-      });
-      stream.end(body);
-      const [headers] = (await once(stream.resume(), 'response')) as [Record<string, unknown>];
-      return headers[':status'];
+      const answer = await sendOver2(origin, { method: 'POST', ...signedBody('{}'), contentType });
+      return answer[':status'];
     };
 
     expect(await statusOver2('application/json')).toBe(204);
     expect(await statusOver2('text/plain')).toBe(415);
-    session.close();
     await app.close();
   });
 

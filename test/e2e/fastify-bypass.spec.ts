@@ -1,7 +1,5 @@
 import { afterEach, describe, expect, it } from '@jest/globals';
-import { once } from 'node:events';
 import { createServer } from 'node:http';
-import { connect } from 'node:http2';
 import { Controller, Post, VersioningType, type INestApplication } from '@nestjs/common';
 import type { AbstractHttpAdapter } from '@nestjs/core';
 import { FastifyAdapter } from '@nestjs/platform-fastify';
@@ -9,6 +7,7 @@ import { fastify, type FastifyInstance } from 'fastify';
 import { MemoryReplayStore } from '../../lib/replay/memory-replay.store.js';
 import type { ReplayClaim, ReplayVerdict } from '../../lib/replay/replay-store.js';
 import { head, post, send } from '../fixtures/http-client.js';
+import { sendOver2 } from '../fixtures/http2-client.js';
 import {
   receiverOptions,
   signed,
@@ -83,16 +82,11 @@ describe('a mounted path on Fastify', () => {
 
   it('is answered ahead of the router over HTTP/2', async () => {
     const { port } = await start({ http2: true } as object);
-    const session = connect(`http://127.0.0.1:${port}`);
-    const stream = session.request({
-      ':method': 'HEAD',
-      ':path': '/webhooks',
-      authorization: `Bearer ${signed()}`,
+    const headers = await sendOver2(`http://127.0.0.1:${port}`, {
+      method: 'HEAD',
+      token: signed(),
     });
-    stream.end();
 
-    const [headers] = (await once(stream, 'response')) as [Record<string, unknown>];
-    session.close();
     expect(headers[':status']).toBe(204);
     expect(store.ways).toEqual(['direct']);
   });

@@ -11,6 +11,7 @@ import {
   type Type,
 } from '@nestjs/common';
 import { NestFactory, type AbstractHttpAdapter } from '@nestjs/core';
+import { FastifyAdapter } from '@nestjs/platform-fastify';
 import { WebhookContext } from '../../lib/receiver/decorators/webhook-data.decorator.js';
 import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
 import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
@@ -18,7 +19,14 @@ import { adapters } from '../fixtures/adapters.js';
 import { send, type Answer } from '../fixtures/http-client.js';
 import { outcome, requestHead } from '../fixtures/hostile-target.js';
 import { RawConnection } from '../fixtures/raw-client.js';
-import { signedBody, startApp, type StartedApp } from '../fixtures/receiver-app.js';
+import { sendOver2 } from '../fixtures/http2-client.js';
+import {
+  receiverOptions,
+  signed,
+  signedBody,
+  startApp,
+  type StartedApp,
+} from '../fixtures/receiver-app.js';
 
 const received: WebhookEvent[] = [];
 
@@ -259,3 +267,22 @@ async function startWithoutWebhooks(
 function seen({ status, text }: Answer): unknown {
   return [status, text];
 }
+
+// In HTTP/2, a body has neither a declared length nor a transfer encoding.
+it('refuses a body over HTTP/2 that something else has read, even if hashes are optional', async () => {
+  const adapter = new FastifyAdapter({ http2: true } as object);
+  adapter.getInstance().addHook('preHandler', async ({ raw }) => {
+    for await (const _ of raw);
+  });
+  const { app, origin } = await startApp(adapter, {
+    options: receiverOptions({ requireHash: false }),
+    controllers: [Endpoint],
+  });
+  const request = { method: 'POST', path: '/endpoint', token: signed({ data: {} }) };
+  const read = await sendOver2(origin, { ...request, body: Buffer.from('{"a":1}') });
+  const empty = await sendOver2(origin, { ...request, token: signed({ data: {} }) });
+  await app.close();
+
+  expect([read[':status'], read['webhook-error']]).toEqual([500, 'payload_consumed']);
+  expect([empty[':status'], empty['webhook-error']]).toEqual([204, undefined]);
+});
