@@ -219,7 +219,7 @@ class BodyCollector {
   discard(): void {
     const remove = (): void => this.file?.body.remove();
     if (this.writing === undefined) remove();
-    else void this.writing.then(remove, remove);
+    else this.options.spool!.removing(this.writing.then(remove, remove));
   }
 
   private get isLarge(): boolean {
@@ -231,12 +231,12 @@ class BodyCollector {
     const { spool, declared = 0 } = this.options;
     if (this.file === undefined) {
       this.file = await spool!.create();
-      this.file.reserve(declared);
+      await this.file.reserve(declared);
     }
+    await this.file.reserve(this.length);
     const { chunks } = this;
     this.chunks = [];
     this.buffered = 0;
-    this.file.reserve(this.length);
     await this.file.append(chunks);
   }
 }

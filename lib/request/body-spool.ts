@@ -41,6 +41,8 @@ export class BodySpool {
   private reserved = 0;
   /** Bodies that have a file or are about to get one. */
   private bodies = 0;
+  /** Removals of files that still take space. */
+  private readonly removals = new Set<Promise<unknown>>();
 
   constructor({ above, directory, maxBytes }: ResolvedSpoolOptions) {
     this.above = above;
@@ -74,9 +76,13 @@ export class BodySpool {
         () => undefined,
         () => path,
       );
-      spoolFile.body = new SpooledBody(file, name, () => {
-        this.bodies--;
-        spoolFile.release();
+      spoolFile.body = new SpooledBody(file, name, (closed) => {
+        this.removing(
+          closed.finally(() => {
+            this.bodies--;
+            spoolFile.release();
+          }),
+        );
       });
       return spoolFile;
     } catch (cause) {
@@ -95,10 +101,20 @@ export class BodySpool {
     }
   }
 
+  /** Notes that a file will be removed: whoever needs its space waits for that. */
+  removing(removal: Promise<unknown>): void {
+    this.removals.add(removal);
+    void removal.finally(() => this.removals.delete(removal));
+  }
+
   /** @hidden */
-  reserve(bytes: number): void {
-    if (this.reserved + bytes > this.maxBytes) {
-      throw unavailable(`bodies in the spool would exceed ${this.maxBytes} bytes (spool.maxBytes)`);
+  async reserve(bytes: number): Promise<void> {
+    while (this.reserved + bytes > this.maxBytes) {
+      if (this.removals.size === 0) {
+        const limit = `${this.maxBytes} bytes (spool.maxBytes)`;
+        throw unavailable(`bodies in the spool would exceed ${limit}`);
+      }
+      await Promise.all(this.removals);
     }
     this.reserved += bytes;
   }
@@ -121,9 +137,9 @@ export class SpoolFile {
    *
    * @param bytes - size of the body, as far as it is known
    */
-  reserve(bytes: number): void {
+  async reserve(bytes: number): Promise<void> {
     if (bytes <= this.reserved) return;
-    this.spool.reserve(bytes - this.reserved);
+    await this.spool.reserve(bytes - this.reserved);
     this.reserved = bytes;
   }
 

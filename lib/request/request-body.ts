@@ -61,12 +61,12 @@ export class SpooledBody implements RequestBody {
 
   /**
    * @param path - path of the file; `undefined` if it is unlinked
-   * @param onRemoved - called once, when the disk space is free
+   * @param onRemove - called once, with a promise that resolves when the disk space is free
    */
   constructor(
     private readonly file: FileHandle,
     private readonly path: string | undefined,
-    private readonly onRemoved: () => void,
+    private readonly onRemove: (closed: Promise<unknown>) => void,
   ) {}
 
   get length(): number {
@@ -171,13 +171,10 @@ export class SpooledBody implements RequestBody {
   }
 
   private close(): void {
-    const { file, path, onRemoved } = this;
+    const { file, path, onRemove } = this;
+    const closed = file.close().then(async () => (path === undefined ? undefined : unlink(path)));
     // A failure has no one to report to; the next start removes a file that is left.
-    void file
-      .close()
-      .then(async () => (path === undefined ? undefined : unlink(path)))
-      .catch(() => {})
-      .finally(onRemoved);
+    onRemove(closed.catch(() => {}));
   }
 }
 
