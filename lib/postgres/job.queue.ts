@@ -339,6 +339,11 @@ export abstract class JobQueue extends WebhookQueue {
     });
   }
 
+  /**
+   * Opens the queue if it is not open yet, and uses it.
+   *
+   * @throws {@link WebhookStoreError} `store_unavailable`; {@link WebhookDeliveryError} `shutting_down`
+   */
   protected async withQueue<T>(work: (queue: OpenQueue) => Promise<T>): Promise<T> {
     return this.reporting(async () => work(await this.open()));
   }
