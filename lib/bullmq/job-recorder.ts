@@ -105,8 +105,10 @@ export class JobRecorder {
     const { eval: evaluate } = client as { eval?: unknown };
     // A command that is defined by its script could be sent again, after the jobs, if the server does not know the script yet.
     if (typeof evaluate === 'function') {
-      const args = [FIND_EXISTING, 1, this.queue.toKey(''), ...ids];
-      const positions = (await evaluate.apply(client, args)) as readonly number[];
+      // As a list, since a call takes only so many arguments.
+      const keyAndIds = [this.queue.toKey(''), ...ids];
+      const found: unknown = await evaluate.call(client, FIND_EXISTING, 1, keyAndIds);
+      const positions = found as readonly number[];
       return new Set(positions.map((position) => ids[position - 1]!));
     }
     const lookups = client.pipeline();

@@ -120,6 +120,23 @@ describe('BullMqQueue on a server', () => {
   });
 });
 
+it('looks up more ids at once than a function takes arguments', async () => {
+  const client = Promise.resolve({ eval: async () => [1] });
+  const bull = {
+    opts: {},
+    toKey: (id: string) => id,
+    getBackend: () => ({ client }),
+    addBulk: async () => [],
+    getJob: async () => undefined,
+  };
+  const queue = new BullMqQueue(bull as unknown as Queue);
+  const deliveries = Array.from({ length: 200_000 }, (_, n) => due(`n-${n}`));
+  const receipts = await queue.enqueue(deliveries);
+
+  expect(receipts.slice(0, 2)).toMatchObject([{ status: 'pending' }, { status: 'recorded' }]);
+  expect(receipts.filter(({ status }) => status === 'recorded')).toHaveLength(199_999);
+});
+
 describe('new BullMqQueue', () => {
   const queue = { addBulk: async () => [] } as unknown as Queue;
 
