@@ -8,9 +8,7 @@ export interface OptionRule {
 }
 
 /** A rule for each option; `undefined` if the code that resolves the option checks its value. */
-export type OptionShape<Options> = {
-  readonly [Name in keyof Options]-?: OptionRule | undefined;
-};
+export type OptionShape<Options> = Readonly<Record<keyof Options, OptionRule | undefined>>;
 
 /**
  * Checks options whose types may not have been checked: from JavaScript, from JSON, from the environment.

@@ -71,7 +71,7 @@ describe('the output of a receiver', () => {
     for (const path of ['/webhooks', '/own']) {
       for (const { token, body, type, method } of wrongRequests()) {
         tokens.push(token);
-        const headers = type === undefined ? {} : { 'content-type': type };
+        const headers: Record<string, string> = type === undefined ? {} : { 'content-type': type };
         const answer =
           method === 'HEAD'
             ? await head(origin, token, { path })
