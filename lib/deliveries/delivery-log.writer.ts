@@ -2,7 +2,7 @@ import { type CancelWake, waitUntil, type WebhookClock } from '../clock/webhook-
 import { errorName, isWebhookError, WebhookStoreError } from '../errors/webhook.error.js';
 import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
 import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
-import type { MadeAttempt } from '../sending/attempt-result.js';
+import type { Attempt } from '../sending/attempt-result.js';
 import { isThenable } from '../token/maybe-promise.js';
 import { PublisherLog } from '../signing/publisher-log.js';
 import type { DeliveryChange, DeliveryLog, LoggedAttempt } from './delivery-log.js';
@@ -234,7 +234,7 @@ function changeOf(
   }
 }
 
-function loggedAttempt({ result, at, answer }: MadeAttempt): LoggedAttempt {
+function loggedAttempt({ result, at, answer }: Attempt): LoggedAttempt {
   const { attempt, method, durationMs, statusCode } = result;
   const logged: { -readonly [Name in keyof LoggedAttempt]: LoggedAttempt[Name] } = {
     attempt,

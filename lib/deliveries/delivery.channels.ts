@@ -8,8 +8,8 @@ import {
 import { errorType } from '../errors/webhook.error.js';
 import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
 import type { DeliveryReceipt } from '../queue/webhook-queue.js';
-import type { MadeAttempt } from '../sending/attempt-result.js';
-import type { DeliveryTarget } from '../sending/delivery-target.js';
+import type { Attempt } from '../sending/attempt-result.js';
+import type { Endpoint } from '../sending/endpoint.js';
 
 /** An event that is published or sent. */
 interface PublishingFacts {
@@ -123,10 +123,10 @@ export function observeRecording(
  */
 export function observeAttempt(
   { id, event, eventId, tenant, endpointId, trace, round = 1 }: OutgoingDelivery,
-  { url }: DeliveryTarget,
+  { url }: Endpoint,
   { attempt, ageMs }: { readonly attempt: number; readonly ageMs: number },
-  make: (tracing: RequestTracing | undefined) => Promise<MadeAttempt>,
-): Promise<MadeAttempt> {
+  make: (tracing: RequestTracing | undefined) => Promise<Attempt>,
+): Promise<Attempt> {
   if (!attempting.isObserved) return make(undefined);
   const makeFacts = (): AttemptingOperation['facts'] => ({
     deliveryId: id,

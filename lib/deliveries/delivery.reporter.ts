@@ -3,7 +3,7 @@ import { errorName } from '../errors/webhook.error.js';
 import type { OutgoingDelivery, ReceivedDelivery } from '../queue/webhook-delivery.interface.js';
 import type { DeliveryOutcome } from '../queue/webhook-queue.js';
 import type { AttemptResult } from '../sending/attempt-result.js';
-import type { EndpointDisabled } from '../sending/delivery-target.js';
+import type { EndpointDisabled } from '../sending/endpoint.js';
 import { PublisherLog } from '../signing/publisher-log.js';
 import { deliveryEvents } from './delivery.channels.js';
 import type {

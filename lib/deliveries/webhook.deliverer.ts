@@ -6,8 +6,8 @@ import { runObservers } from '../queue/run-observers.js';
 import type { OutgoingDelivery, ReceivedDelivery } from '../queue/webhook-delivery.interface.js';
 import type { DeliveryOutcome, WebhookQueue } from '../queue/webhook-queue.js';
 import type { EndpointRegistry } from '../endpoints/endpoint.registry.js';
-import type { AttemptResult, MadeAttempt } from '../sending/attempt-result.js';
-import { type EndpointDisabled } from '../sending/delivery-target.js';
+import type { AttemptResult, Attempt } from '../sending/attempt-result.js';
+import { type EndpointDisabled } from '../sending/endpoint.js';
 import { decideRetry, OVERLOAD_WAIT, type RetryPolicy } from '../sending/retry-policy.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
 import { observeAttempt } from './delivery.channels.js';
@@ -34,7 +34,7 @@ export interface DeliveryReport {
   /** Absent if no attempt was made. */
   readonly result?: AttemptResult;
   /** The same attempt, with details for the delivery log only. */
-  readonly made?: MadeAttempt;
+  readonly made?: Attempt;
 }
 
 type DeliveryListener = (report: DeliveryReport) => void;
@@ -107,7 +107,7 @@ export class WebhookDeliverer {
     }
     const { clock, retry } = this.options;
     const ageMs = clock.now() - delivery.createdAt;
-    let made: MadeAttempt;
+    let made: Attempt;
     try {
       made = await observeAttempt(delivery, target, { attempt, ageMs }, (tracing) =>
         this.sender.attempt(delivery, target, attempt, tracing),

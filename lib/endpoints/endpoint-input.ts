@@ -15,9 +15,9 @@ import { unprintedHeaders } from '../options/unprinted.js';
 import {
   applySettings,
   checkProfile,
-  type DestinationOptions,
-  type ResolvedDestination,
-} from '../sending/destination.js';
+  type EndpointSettings,
+  type ResolvedEndpointSettings,
+} from '../sending/endpoint.js';
 import { identifierRule, isIdentifier } from '../token/identifier.js';
 import { parseSigningKey } from '../token/keys/signing-key.js';
 import {
@@ -30,7 +30,7 @@ import { frozenCopy } from './memory-endpoint.store.js';
 import type { EndpointChanges, NewEndpoint } from './webhook-endpoint.interface.js';
 
 /** Checked input, except for its URL's address; members that a change leaves out are absent. */
-interface EndpointDraft extends Omit<NewEndpoint, keyof DestinationOptions | 'url' | 'tenant'> {
+interface EndpointDraft extends Omit<NewEndpoint, keyof EndpointSettings | 'url' | 'tenant'> {
   readonly url: string | undefined;
   readonly tenant?: string | undefined;
   readonly settings: StoredEndpointSettings;
@@ -124,7 +124,7 @@ export class EndpointInput {
   ): { settings: StoredEndpointSettings; blocked: WebhookDestinationBlockedError | undefined } {
     const own = Object.fromEntries(
       Object.entries(fit).filter(([name]) => Object.hasOwn(SETTINGS, name)),
-    ) as DestinationOptions;
+    ) as EndpointSettings;
     const { timeout } = this.settle(own, faults);
     return {
       settings: {
@@ -136,7 +136,7 @@ export class EndpointInput {
     };
   }
 
-  private settle(own: DestinationOptions, faults: ConfigurationFaults): ResolvedDestination {
+  private settle(own: EndpointSettings, faults: ConfigurationFaults): ResolvedEndpointSettings {
     const settled = applySettings(this.options.defaults, own, faults);
     // Inherited settings were checked with the publisher's.
     if (own.profile !== undefined || own.method !== undefined) checkProfile(settled, faults);
@@ -230,7 +230,7 @@ const MAX_NOTES = 50;
 const TEXT_RULE = `a string of at most ${MAX_TEXT_LENGTH} characters without NUL and lone surrogates`;
 
 /** Settings of an endpoint; `applySettings` checks most of their values. */
-const SETTINGS: OptionShape<DestinationOptions> = {
+const SETTINGS: OptionShape<EndpointSettings> = {
   method: undefined,
   profile: undefined,
   hash: undefined,

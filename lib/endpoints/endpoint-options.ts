@@ -7,10 +7,10 @@ import { checkShape, hasMethods, isOptions, type OptionShape } from '../options/
 import {
   applySettings,
   checkProfile,
-  type DestinationOptions,
-  type ResolvedDestination,
-} from '../sending/destination.js';
-import type { DestinationSigner, PublisherKeys } from '../signing/destination-signer.js';
+  type EndpointSettings,
+  type ResolvedEndpointSettings,
+} from '../sending/endpoint.js';
+import type { EndpointSigner, PublisherKeys } from '../signing/endpoint-signer.js';
 import type { SigningOptions, SigningResolver } from '../signing/signing.resolver.js';
 import { eventPatternFault } from '../token/event-name.js';
 import { identifierRule, isIdentifier, isKeyId, KEY_ID_RULE } from '../token/identifier.js';
@@ -20,7 +20,7 @@ import { MemoryEndpointStore } from './memory-endpoint.store.js';
 import { type SealingKey, sealingKeyFault, SecretSealer } from './secret-sealer.js';
 
 /** A configured endpoint: where events are sent, and which ones. */
-export interface WebhookEndpointOptions extends DestinationOptions {
+export interface WebhookEndpointOptions extends EndpointSettings {
   /** Names the endpoint in results, logs and queues; 1 to 255 characters, unique. */
   readonly id: string;
   /** `https:`, without user name and password. */
@@ -42,7 +42,7 @@ export interface WebhookEndpointOptions extends DestinationOptions {
 }
 
 /** A resolved endpoint. */
-export interface ResolvedEndpoint extends ResolvedDestination {
+export interface ResolvedEndpoint extends ResolvedEndpointSettings {
   readonly id: string;
   readonly url: string;
   readonly events: readonly string[];
@@ -57,7 +57,7 @@ export interface ResolvedEndpointOptions extends ResolvedEndpointStore {
   readonly tokenLifetime: number | undefined;
   readonly endpoints: readonly ResolvedEndpoint[];
   /** Settings of URLs that callers pass to `send`, and defaults of endpoints. */
-  readonly defaults: ResolvedDestination;
+  readonly defaults: ResolvedEndpointSettings;
   readonly egress: EgressPolicy;
   /** Absent if the application has defined none. */
   readonly events: WebhookEventCatalog | undefined;
@@ -101,7 +101,7 @@ interface EndpointContext {
 export function resolveEndpoints(
   endpoints: readonly WebhookEndpointOptions[],
   context: EndpointContext,
-  defaults: ResolvedDestination,
+  defaults: ResolvedEndpointSettings,
   faults: ConfigurationFaults,
 ): ResolvedEndpoint[] {
   if (!Array.isArray(endpoints)) {
@@ -125,7 +125,7 @@ export function resolveEndpoints(
 function resolveEndpoint(
   endpoint: WebhookEndpointOptions,
   context: EndpointContext,
-  defaults: ResolvedDestination,
+  defaults: ResolvedEndpointSettings,
   faults: ConfigurationFaults,
 ): ResolvedEndpoint {
   const { id, tenant, disabled = false } = endpoint;
@@ -152,7 +152,7 @@ function resolveOwnSigner(
   { secret, key, keys, issuer }: WebhookEndpointOptions,
   { publisher, signing }: EndpointContext,
   faults: ConfigurationFaults,
-): DestinationSigner | undefined {
+): EndpointSigner | undefined {
   const hasKey = [secret, key, keys].some((one) => one !== undefined);
   if (!hasKey && issuer === undefined) return undefined;
   const material = hasKey ? { secret, key, keys } : publisher;

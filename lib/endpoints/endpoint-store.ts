@@ -2,8 +2,7 @@ import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import type { DeliveryMethod } from '../queue/webhook-delivery.interface.js';
 import { identifierRule, isIdentifier } from '../token/identifier.js';
 import type { HashAlgorithm, WebhookProfile } from '../token/webhook-token.constants.js';
-import type { EndpointDisabledReason } from '../sending/delivery-target.js';
-import type { TokenIdScope } from '../sending/destination.js';
+import type { EndpointDisabledReason, TokenIdScope } from '../sending/endpoint.js';
 
 /** The same error for an endpoint of another tenant and for one that does not exist, so that ids cannot be probed. */
 export function unknownEndpoint(): WebhookDeliveryError {

@@ -2,7 +2,7 @@ import { errorType, isWebhookError } from '../errors/webhook.error.js';
 import { matchesEvent } from '../token/event-name.js';
 import { after, type MaybePromise } from '../token/maybe-promise.js';
 import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
-import { DestinationState, type EndpointDisabled } from '../sending/delivery-target.js';
+import { EndpointState, type EndpointDisabled } from '../sending/endpoint.js';
 import { storedOfConfigured, OptionsEndpointStore } from './options-endpoint.store.js';
 import { looksLikeUrl, type StoredEndpoint } from './endpoint-store.js';
 import { EndpointEditor } from './endpoint.editor.js';
@@ -92,7 +92,7 @@ export class EndpointRegistry {
       ...this.options.defaults,
       url,
       label: URL.canParse(url) ? new URL(url).origin : 'invalid URL',
-      state: new DestinationState(),
+      state: new EndpointState(),
     };
     this.urls.set(url, target);
     if (this.urls.size > MAX_CACHED_URLS) this.urls.delete(this.urls.keys().next().value!);
@@ -148,7 +148,7 @@ export class EndpointRegistry {
   }
 
   /** The states of all destinations that this process knows, most of which it has sent to. */
-  states(): readonly DestinationState[] {
+  states(): readonly EndpointState[] {
     const targets = [
       ...[...this.subscriptions.values()].map(({ target }) => target),
       ...this.stored.cached(),
@@ -158,7 +158,7 @@ export class EndpointRegistry {
   }
 
   /** The state of a configured endpoint in this process. */
-  configuredState(id: string): DestinationState | undefined {
+  configuredState(id: string): EndpointState | undefined {
     return this.subscriptions.get(id)?.target.state;
   }
 
@@ -218,7 +218,7 @@ function targetOf(endpoint: ResolvedEndpoint, now: number): EndpointTarget {
     url,
     endpointId: endpoint.id,
     label: `endpoint "${endpoint.id}"`,
-    state: new DestinationState(endpoint.disabled ? { at: now, reason: 'requested' } : undefined),
+    state: new EndpointState(endpoint.disabled ? { at: now, reason: 'requested' } : undefined),
     ...(hash !== undefined && { hash }),
     ...(audience !== undefined && { audience }),
     ...(subject !== undefined && { subject }),

@@ -6,7 +6,7 @@ import {
   type StoredEndpointSettings,
 } from './endpoint-store.js';
 import { frozenCopy, pageOf } from './memory-endpoint.store.js';
-import type { ResolvedDestination } from '../sending/destination.js';
+import type { ResolvedEndpointSettings } from '../sending/endpoint.js';
 import type { ResolvedEndpoint } from './endpoint-options.js';
 
 const SETTINGS = [
@@ -27,7 +27,7 @@ const SETTINGS = [
  */
 export function storedOfConfigured(
   endpoint: ResolvedEndpoint,
-  defaults: ResolvedDestination,
+  defaults: ResolvedEndpointSettings,
   since: number,
 ): StoredEndpoint {
   const { id, tenant, url, events } = endpoint;

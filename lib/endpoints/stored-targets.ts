@@ -1,8 +1,7 @@
 import { WebhookStoreError } from '../errors/webhook.error.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
-import { type DeliveryTarget, DestinationState } from '../sending/delivery-target.js';
-import { applySettings } from '../sending/destination.js';
-import type { DestinationSigner } from '../signing/destination-signer.js';
+import { type Endpoint, EndpointState, applySettings } from '../sending/endpoint.js';
+import type { EndpointSigner } from '../signing/endpoint-signer.js';
 import { RotatingTokenSigner } from '../signing/rotating-token-signer.js';
 import type { MaybePromise } from '../token/maybe-promise.js';
 import type { TokenSignerOptions, WebhookTokenInput } from '../token/token-signer.js';
@@ -11,7 +10,7 @@ import type { StoredEndpoint } from './endpoint-store.js';
 import type { SecretSealer } from './secret-sealer.js';
 
 /** A destination, and the version of the managed endpoint it was made of, if any. */
-export interface EndpointTarget extends DeliveryTarget {
+export interface EndpointTarget extends Endpoint {
   readonly stored?: StoredEndpoint;
 }
 
@@ -42,18 +41,18 @@ export class StoredTargets {
   of(stored: StoredEndpoint): EndpointTarget {
     const known = this.known.get(stored.id);
     if (known === undefined || known.stored.createdAt !== stored.createdAt) {
-      return this.cache(stored, new DestinationState());
+      return this.cache(stored, new EndpointState());
     }
     if (stored.version !== known.stored.version) {
       const keepsState =
         stored.url === known.stored.url && stored.enabledAt === known.stored.enabledAt;
-      const state = keepsState ? known.target.state : new DestinationState();
+      const state = keepsState ? known.target.state : new EndpointState();
       // A read that began before a change may end after it; it must not replace the newer target.
       const isOlder = stored.version < known.stored.version;
       return isOlder ? this.make(stored, state) : this.cache(stored, state);
     }
     // Deleted and created again, an endpoint may have the same version and the same millisecond.
-    if (!isSame(stored, known.stored)) return this.cache(stored, new DestinationState());
+    if (!isSame(stored, known.stored)) return this.cache(stored, new EndpointState());
     this.known.delete(stored.id);
     this.known.set(stored.id, known);
     return known.target;
@@ -63,7 +62,7 @@ export class StoredTargets {
     return [...this.known.values()].map(({ target }) => target);
   }
 
-  private cache(stored: StoredEndpoint, state: DestinationState): EndpointTarget {
+  private cache(stored: StoredEndpoint, state: EndpointState): EndpointTarget {
     const target = this.make(stored, state);
     this.known.delete(stored.id);
     this.known.set(stored.id, { stored, target });
@@ -73,7 +72,7 @@ export class StoredTargets {
     return target;
   }
 
-  private make(stored: StoredEndpoint, state: DestinationState): EndpointTarget {
+  private make(stored: StoredEndpoint, state: EndpointState): EndpointTarget {
     const { id, tenant, url } = stored;
     const faults = new ConfigurationFaults('settings');
     const settled = applySettings(this.options.defaults, stored.settings, faults);
@@ -90,7 +89,7 @@ export class StoredTargets {
     };
   }
 
-  private signerOf(stored: StoredEndpoint): DestinationSigner {
+  private signerOf(stored: StoredEndpoint): EndpointSigner {
     const { sealer, issuer, tokenLifetime, clock, defaults } = this.options;
     if (stored.keys.length === 0) return defaults.signer;
     const shared = { issuer, lifetime: tokenLifetime, now: () => clock.now() };
@@ -99,7 +98,7 @@ export class StoredTargets {
 }
 
 /** Signs with the keys of a stored endpoint, which are decrypted on first use and cached. */
-class SealedTokenSigner implements DestinationSigner {
+class SealedTokenSigner implements EndpointSigner {
   readonly algorithms = ['HS256'] as const;
 
   private signer: RotatingTokenSigner | undefined;
@@ -132,7 +131,7 @@ function isSame(a: StoredEndpoint, b: StoredEndpoint): boolean {
 }
 
 /** For settings stored by hand or by another version of this package: deliveries wait until they are corrected. */
-function unusable({ id }: StoredEndpoint, { all }: ConfigurationFaults): DestinationSigner {
+function unusable({ id }: StoredEndpoint, { all }: ConfigurationFaults): EndpointSigner {
   const where = all.map(({ path }) => path).join(', ');
   return {
     algorithms: ['HS256'],

@@ -3,11 +3,10 @@ import type { FailureReason } from '../queue/failure-reason.js';
 import type { StoredEndpointSettings } from './endpoint-store.js';
 import type { EndpointScope } from './endpoint.editor.js';
 import type { WebhookEventName } from '../token/webhook-event-map.js';
-import type { DestinationOptions } from '../sending/destination.js';
-import type { EndpointDisabledReason } from '../sending/delivery-target.js';
+import type { EndpointSettings, EndpointDisabledReason } from '../sending/endpoint.js';
 
 /** An endpoint to create. */
-export interface NewEndpoint extends DestinationOptions {
+export interface NewEndpoint extends EndpointSettings {
   /** Unique across all tenants, not a URL, 1 to 255 characters. Default: a random UUID. */
   readonly id?: string | undefined;
   /** `https:`, without user name and password; at most 2048 characters. */
@@ -17,7 +16,7 @@ export interface NewEndpoint extends DestinationOptions {
   /** The tenant whose events it receives; default: events without a tenant. It never changes. `undefined` is refused. */
   readonly tenant?: string;
   /** Headers of every request; none that frame or authenticate it. They are stored in the clear: no credentials. */
-  readonly headers?: DestinationOptions['headers'];
+  readonly headers?: EndpointSettings['headers'];
   /** At most 1024 characters. */
   readonly description?: string | undefined;
   /** Notes of the application: at most 50, names of at most 255 and values of at most 1024 characters. */
@@ -29,7 +28,7 @@ export interface NewEndpoint extends DestinationOptions {
 }
 
 /** Members that {@link EndpointChanges} may set to `null`. */
-type Removable = DestinationOptions & Pick<NewEndpoint, 'description' | 'metadata'>;
+type Removable = EndpointSettings & Pick<NewEndpoint, 'description' | 'metadata'>;
 
 /** A change of an endpoint. Members that are left out stay; `null` removes a value, so that the default applies. */
 export type EndpointChanges = Pick<Partial<NewEndpoint>, 'url' | 'events'> & {

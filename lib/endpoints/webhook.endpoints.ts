@@ -6,7 +6,7 @@ import { isOptions } from '../options/option-shape.js';
 import { invalidOption, readStrictly } from '../options/strict-options.js';
 import type { EndpointRegistry } from './endpoint.registry.js';
 import { PublisherLog } from '../signing/publisher-log.js';
-import type { DeliveryTarget, EndpointDisabledReason } from '../sending/delivery-target.js';
+import type { Endpoint, EndpointDisabledReason } from '../sending/endpoint.js';
 import { deliveryTo, draftEvent } from '../sending/event-draft.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
 import { EndpointDirectory, readScope, endpointView } from './endpoint.directory.js';
@@ -329,7 +329,7 @@ export class WebhookEndpoints {
     return resealAll(endpointStore, sealer, this.editor);
   }
 
-  private async targetOf(id: string, scope: EndpointScope | undefined): Promise<DeliveryTarget> {
+  private async targetOf(id: string, scope: EndpointScope | undefined): Promise<Endpoint> {
     const { endpoint, source } = await this.directory.find(id, readScope(scope));
     const target =
       source === 'store'
@@ -352,7 +352,7 @@ export class WebhookEndpoints {
   }
 
   private async sendTestEvent(
-    target: DeliveryTarget,
+    target: Endpoint,
     event: string,
     data: unknown,
   ): Promise<EndpointTestResult> {

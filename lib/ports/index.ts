@@ -38,7 +38,7 @@ export type {
 
 // Endpoint store
 export { EndpointStore } from '../endpoints/endpoint-store.js';
-export type { EndpointDisabledReason } from '../sending/delivery-target.js';
+export type { EndpointDisabledReason } from '../sending/endpoint.js';
 export type {
   EndpointPageRequest,
   SealedEndpointKey,

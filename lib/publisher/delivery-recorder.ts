@@ -4,7 +4,7 @@ import type { WebhookDeliverer } from '../deliveries/webhook.deliverer.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
 import type { DeliveryReceipt, KnownDelivery, WebhookQueue } from '../queue/webhook-queue.js';
-import type { DeliveryTarget } from '../sending/delivery-target.js';
+import type { Endpoint } from '../sending/endpoint.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
 import { isThenable } from '../token/maybe-promise.js';
 import { type PublishOptions, readDelay } from './publish-options.js';
@@ -45,7 +45,7 @@ export class DeliveryRecorder {
   record(
     event: RecordedFacts,
     deliveries: readonly OutgoingDelivery[],
-    targets: readonly DeliveryTarget[],
+    targets: readonly Endpoint[],
     options: RecordOptions,
     tx?: unknown,
   ): Promise<readonly DeliveryReceipt[]> {
@@ -56,7 +56,7 @@ export class DeliveryRecorder {
 
   private async recordAll(
     deliveries: readonly OutgoingDelivery[],
-    targets: readonly DeliveryTarget[],
+    targets: readonly Endpoint[],
     { id, delay, signal }: RecordOptions,
     tx: unknown,
   ): Promise<readonly DeliveryReceipt[]> {

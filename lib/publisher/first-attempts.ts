@@ -5,7 +5,7 @@ import type { WebhookReceipt } from '../token/webhook-receipt.js';
 import type { DeliveryOutcome, DeliveryReceipt, WebhookQueue } from '../queue/webhook-queue.js';
 import { RecentEntries } from '../queue/recent-entries.js';
 import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
-import type { DeliveryTarget } from '../sending/delivery-target.js';
+import type { Endpoint } from '../sending/endpoint.js';
 import { type DeliveryRecorder, isKnown, requireSameContent } from './delivery-recorder.js';
 import { type PublishOptions, readDelay, type SendResult } from './publish-options.js';
 
@@ -143,11 +143,7 @@ export class FirstAttempts {
    * Joins the first attempt of a concurrent or recent call with the same id; starts its own if there is none, or if that call is
    * aborted.
    */
-  make(
-    delivery: OutgoingDelivery,
-    target: DeliveryTarget,
-    options: PublishOptions,
-  ): Promise<SendResult> {
+  make(delivery: OutgoingDelivery, target: Endpoint, options: PublishOptions): Promise<SendResult> {
     const joined = this.expected.get(delivery.id)?.attempt ?? this.settled.get(delivery.id);
     return joined === undefined
       ? this.start(delivery, target, options)
@@ -157,7 +153,7 @@ export class FirstAttempts {
   private async join(
     joined: FirstAttempt,
     delivery: OutgoingDelivery,
-    target: DeliveryTarget,
+    target: Endpoint,
     options: PublishOptions,
   ): Promise<SendResult> {
     requireSameContent(delivery, joined);
@@ -182,7 +178,7 @@ export class FirstAttempts {
 
   private async start(
     delivery: OutgoingDelivery,
-    target: DeliveryTarget,
+    target: Endpoint,
     options: PublishOptions,
   ): Promise<SendResult> {
     // Before it is recorded: the attempt may end at any time after.

@@ -1,7 +1,7 @@
 import { WebhookConfigurationError, type ConfigurationFault } from '../errors/webhook.error.js';
 import { keySetFaults } from '../signing/webhook.jwks.js';
 import { publicationFaults } from '../signing/published-keys.js';
-import { profileUseFault, type ResolvedDestination } from '../sending/destination.js';
+import { profileUseFault, type ResolvedEndpointSettings } from '../sending/endpoint.js';
 import type { HeldSigningKeys } from '../signing/provided-signing-keys.js';
 import type { ResolvedPublisherOptions } from './publisher-options.resolver.js';
 
@@ -43,7 +43,7 @@ function publicFaults(lists: readonly HeldSigningKeys[]): ConfigurationFault[] {
   return messages.map((message) => ({ path: 'publisher.jwks', message }));
 }
 
-function profileFaults(destination: ResolvedDestination, path: string): ConfigurationFault[] {
+function profileFaults(destination: ResolvedEndpointSettings, path: string): ConfigurationFault[] {
   const message = profileUseFault(destination);
   return message === undefined ? [] : [{ path: `${path}.profile`, message }];
 }

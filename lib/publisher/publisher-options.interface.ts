@@ -9,7 +9,7 @@ import type { SealingKey } from '../endpoints/secret-sealer.js';
 import type { DeliveryLog } from '../deliveries/delivery-log.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import type { DeliveryMethod } from '../queue/webhook-delivery.interface.js';
-import type { PublisherKeys } from '../signing/destination-signer.js';
+import type { PublisherKeys } from '../signing/endpoint-signer.js';
 import type { WebhookRetryOptions } from '../sending/retry-policy.js';
 import type { WebhookJwksOptions } from '../signing/jwks-options.js';
 

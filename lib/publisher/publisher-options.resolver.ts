@@ -21,8 +21,8 @@ import { isServed, resolveJwks, type ResolvedJwks } from '../signing/jwks-option
 import type { ProvidedSigningKeys, SigningKeySource } from '../signing/provided-signing-keys.js';
 import { SigningResolver } from '../signing/signing.resolver.js';
 import type { WebhookPublisherOptions } from './publisher-options.interface.js';
-import { type ResolvedDestination, applySettings, checkProfile } from '../sending/destination.js';
-import type { DestinationSigner } from '../signing/destination-signer.js';
+import { type ResolvedEndpointSettings, applySettings, checkProfile } from '../sending/endpoint.js';
+import type { EndpointSigner } from '../signing/endpoint-signer.js';
 import type { SenderOptions } from '../sending/webhook.sender.js';
 import { resolveRetryOptions } from '../sending/retry-policy.js';
 import { DEFAULT_PROFILE } from '../token/webhook-token.constants.js';
@@ -264,7 +264,7 @@ function resolveDefaults(
   publisher: WebhookPublisherOptions,
   signing: SigningResolver,
   faults: ConfigurationFaults,
-): ResolvedDestination {
+): ResolvedEndpointSettings {
   const { hash, method, profile, timeout } = publisher;
   const paths = {
     issuer: 'issuer',
@@ -274,9 +274,9 @@ function resolveDefaults(
     keys: 'keys',
   };
   const signer = signing.resolve(publisher, paths, faults);
-  const fallback: ResolvedDestination = {
+  const fallback: ResolvedEndpointSettings = {
     // A missing signer is a fault, and with a fault the publisher does not start.
-    signer: signer as DestinationSigner,
+    signer: signer as EndpointSigner,
     profile: DEFAULT_PROFILE,
     method: 'auto',
     timeout: DEFAULT_ATTEMPT_TIMEOUT,

@@ -11,7 +11,7 @@ import type { WebhookEventName } from '../token/webhook-event-map.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import { cannotJoin, type CurrentTransaction } from './current-transaction.js';
 import type { DeliveryLogWriter } from '../deliveries/delivery-log.writer.js';
-import type { DeliveryTarget } from '../sending/delivery-target.js';
+import type { Endpoint } from '../sending/endpoint.js';
 import { looksLikeUrl } from '../endpoints/endpoint-store.js';
 import type { EndpointRegistry } from '../endpoints/endpoint.registry.js';
 import {
@@ -221,7 +221,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     // Before the first await: the caller may change the data later.
     const draft = withContentDigest(this.draft(event, data, options));
     const checked = this.options.events && requireDefined(draft, this.options.events);
-    const send = (target: DeliveryTarget): MaybePromise<SendResult> => {
+    const send = (target: Endpoint): MaybePromise<SendResult> => {
       const result = this.firstAttempts.make(deliveryTo(target, draft), target, options);
       return options.signal === undefined ? result : unlessAborted(result, options.signal);
     };
@@ -245,7 +245,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     return draftEvent(event, data, options, this.options.clock.now());
   }
 
-  private targetOf(endpointOrUrl: string | URL, tenant?: string): MaybePromise<DeliveryTarget> {
+  private targetOf(endpointOrUrl: string | URL, tenant?: string): MaybePromise<Endpoint> {
     if (endpointOrUrl instanceof URL) return this.targetOfUrl(endpointOrUrl);
     return after(this.endpoints.endpoint(endpointOrUrl), (known) => {
       // For another tenant, the endpoint does not exist.
@@ -254,7 +254,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     });
   }
 
-  private targetOfUrl(url: string | URL): DeliveryTarget {
+  private targetOfUrl(url: string | URL): Endpoint {
     if (url instanceof URL || looksLikeUrl(url)) {
       return this.endpoints.url(this.options.egress.checkUrl(url).href);
     }

@@ -34,8 +34,8 @@ function parseHttpDate(value: string): number | undefined {
   return Number.isNaN(at) ? undefined : at;
 }
 
-/** An attempt with details that only the delivery log and the caller of `send` get. */
-export interface MadeAttempt {
+/** One attempt: its result, and details that only stored deliveries and the caller of `send` get. */
+export interface Attempt {
   readonly result: AttemptResult;
   /** When it began, in epoch milliseconds. */
   readonly at: number;

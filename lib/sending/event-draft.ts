@@ -5,8 +5,7 @@ import { identifierRule, isIdentifier } from '../token/identifier.js';
 import { WEBHOOK_PROFILES, type WebhookProfile } from '../token/webhook-token.constants.js';
 import { isAudience } from '../token/validate-claims.js';
 import { deliveryId } from '../queue/delivery-id.js';
-import type { DeliveryTarget } from './delivery-target.js';
-import { profileUseFault } from './destination.js';
+import { type Endpoint, profileUseFault } from './endpoint.js';
 import { encodePayload } from './payload-encoder.js';
 import type { DeliveryMethod, OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
 
@@ -100,7 +99,7 @@ export function withContentDigest(draft: EventDraft): EventDraft {
  * @throws {@link WebhookDeliveryError} `invalid_option` if the caller's choice of wire format or method does not fit
  *   the destination
  */
-export function deliveryTo(target: DeliveryTarget, draft: EventDraft): OutgoingDelivery {
+export function deliveryTo(target: Endpoint, draft: EventDraft): OutgoingDelivery {
   const { endpointId, url, tenant = draft.tenant } = target;
   const profile = draft.profile ?? target.profile;
   if (!isEventName(draft.event, profile)) {
@@ -122,7 +121,7 @@ function requireIdentifier(name: string, value: string | undefined): void {
   }
 }
 
-function requireProfile(target: DeliveryTarget, draft: EventDraft): void {
+function requireProfile(target: Endpoint, draft: EventDraft): void {
   const { profile = target.profile, method = target.method } = draft;
   const fault = profileUseFault({ profile, method, signer: target.signer });
   if (fault !== undefined) {

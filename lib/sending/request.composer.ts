@@ -9,7 +9,7 @@ import type { ProfileRules } from '../token/profiles/profile-rules.js';
 import { InlineJson, type WebhookTokenInput } from '../token/token-signer.js';
 import { receiptOf, type WebhookReceipt } from '../token/webhook-receipt.js';
 import { MAX_INLINE_BYTES } from '../token/webhook-token.constants.js';
-import type { DeliveryTarget } from './delivery-target.js';
+import type { Endpoint } from './endpoint.js';
 
 const OPEN_BRACE = 0x7b;
 
@@ -69,16 +69,16 @@ function headerBytes(name: string, value: string): number {
  *
  * @param headers - all but Host and Connection, which the connection adds
  */
-function headBytes(target: DeliveryTarget, headers: Readonly<Record<string, string>>): number {
+function headBytes(target: Endpoint, headers: Readonly<Record<string, string>>): number {
   let sum = firstLinesOf(target);
   for (const name in headers) sum += headerBytes(name, headers[name]!);
   return sum;
 }
 
-const firstLines = new WeakMap<DeliveryTarget, number>();
+const firstLines = new WeakMap<Endpoint, number>();
 
 /** Bytes of the lines that the URL decides, and of those that are always the same. */
-function firstLinesOf(target: DeliveryTarget): number {
+function firstLinesOf(target: Endpoint): number {
   let bytes = firstLines.get(target);
   if (bytes === undefined) {
     const { pathname, search, host } = new URL(target.url);
@@ -100,7 +100,7 @@ const MAX_OTHER_BYTES = 3 * 256 * BYTES_PER_CHARACTER + 2_048;
  */
 export function headSurelyFits(
   { eventId, event, audience = [], subject = '', payload }: OutgoingDelivery,
-  target: DeliveryTarget,
+  target: Endpoint,
   { maxHeadBytes, inheritedHeaders }: Pick<CompositionLimits, 'maxHeadBytes' | 'inheritedHeaders'>,
 ): boolean {
   const names = [eventId, event, target.subject ?? '', subject]
@@ -144,7 +144,7 @@ export interface CompositionLimits {
  */
 export function composeRequest(
   delivery: OutgoingDelivery,
-  target: DeliveryTarget,
+  target: Endpoint,
   limits: CompositionLimits,
 ): MaybePromise<ComposedRequest> {
   const wanted = wantedMethod(delivery, target);
@@ -165,21 +165,21 @@ export function composeRequest(
  */
 export function requireInline(
   delivery: OutgoingDelivery,
-  target: DeliveryTarget,
+  target: Endpoint,
   limits: Pick<CompositionLimits, 'maxHeadBytes'>,
 ): void {
   if (inlineOf(delivery, target) === undefined) throw headCannotCarry(target, limits);
 }
 
 /** The inline data of a HEAD; `undefined` if HEAD cannot be used. */
-function inlineOf(delivery: OutgoingDelivery, target: DeliveryTarget): InlinePayload | undefined {
+function inlineOf(delivery: OutgoingDelivery, target: Endpoint): InlinePayload | undefined {
   const rules = rulesFor(delivery, target);
   if (!rules.methods.has('HEAD')) return undefined;
   return inlinePayload(delivery.payload, inlineLimit(target.signer));
 }
 
 function headCannotCarry(
-  target: DeliveryTarget,
+  target: Endpoint,
   { maxHeadBytes }: Pick<CompositionLimits, 'maxHeadBytes'>,
 ): WebhookDeliveryError {
   const limit = inlineLimit(target.signer);
@@ -193,7 +193,7 @@ function headCannotCarry(
 /** Signs a delivery as a POST request. */
 export function composePost(
   delivery: OutgoingDelivery,
-  target: DeliveryTarget,
+  target: Endpoint,
   { attempt, trace }: Pick<CompositionLimits, 'attempt' | 'trace'>,
 ): MaybePromise<ComposedRequest> {
   const { bytes, contentType } = delivery.payload;
@@ -228,20 +228,20 @@ function asBuffer(bytes: Uint8Array): Buffer {
 /** The method that the delivery, or else the destination, asks for; `auto` is POST for a destination that needs it. */
 export function wantedMethod(
   delivery: OutgoingDelivery,
-  target: DeliveryTarget,
+  target: Endpoint,
 ): 'auto' | 'HEAD' | 'POST' {
   const wanted = delivery.method ?? target.method;
   return wanted === 'auto' && target.state.needsPost ? 'POST' : wanted;
 }
 
-function rulesFor({ profile }: OutgoingDelivery, target: DeliveryTarget): ProfileRules {
+function rulesFor({ profile }: OutgoingDelivery, target: Endpoint): ProfileRules {
   return rulesOf(profile ?? target.profile);
 }
 
 /** @returns `undefined` if the head would be too large */
 function composeHead(
   delivery: OutgoingDelivery,
-  target: DeliveryTarget,
+  target: Endpoint,
   inline: InlinePayload,
   { maxHeadBytes, inheritedHeaders, trace }: CompositionLimits,
 ): MaybePromise<ComposedRequest | undefined> {
@@ -264,7 +264,7 @@ function composeHead(
 
 function sign(
   delivery: OutgoingDelivery,
-  target: DeliveryTarget,
+  target: Endpoint,
   {
     data,
     hash,
@@ -287,7 +287,7 @@ function sign(
 }
 
 function headersFor(
-  target: DeliveryTarget,
+  target: Endpoint,
   token: string,
   contentType: string,
   contentLength: number,
@@ -310,7 +310,7 @@ function traceHeaders({ traceparent, tracestate }: TraceContext): Record<string,
 /** Headers that a client would add are explicit, so that the size of the head is known before it is sent. */
 const DEFAULT_HEADERS = { Accept: '*/*', 'Accept-Encoding': 'identity', 'User-Agent': USER_AGENT };
 
-function defaultHeaders(own: DeliveryTarget['headers']): Readonly<Record<string, string>> {
+function defaultHeaders(own: Endpoint['headers']): Readonly<Record<string, string>> {
   const ownNames = Object.keys(own);
   // Most destinations have no headers of their own.
   if (ownNames.length === 0) return DEFAULT_HEADERS;

@@ -2,7 +2,7 @@ import type { HttpService } from '@nestjs/axios';
 import { isWebhookError } from '../errors/webhook.error.js';
 import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
 import { isThenable, type MaybePromise, rescued } from '../token/maybe-promise.js';
-import type { DeliveryTarget } from './delivery-target.js';
+import type { Endpoint } from './endpoint.js';
 import { excerptOf } from './answer-excerpt.js';
 import {
   type AttemptDeadline,
@@ -10,7 +10,7 @@ import {
   signingFailure,
   within,
 } from './attempt-deadline.js';
-import { attemptResult, type MadeAttempt } from './attempt-result.js';
+import { attemptResult, type Attempt } from './attempt-result.js';
 import { AttemptWarnings } from './attempt-warnings.js';
 import type { RequestTracing, TraceContext } from '../diagnostics/operation.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
@@ -78,7 +78,7 @@ export class WebhookSender {
    */
   compose(
     delivery: OutgoingDelivery,
-    target: DeliveryTarget,
+    target: Endpoint,
     attempt = 1,
     trace?: TraceContext,
   ): MaybePromise<ComposedRequest> {
@@ -91,10 +91,7 @@ export class WebhookSender {
    *
    * @throws {@link WebhookDeliveryError} `invalid_option`
    */
-  requireThatHeadCanCarry(
-    delivery: OutgoingDelivery,
-    target: DeliveryTarget,
-  ): MaybePromise<unknown> {
+  requireThatHeadCanCarry(delivery: OutgoingDelivery, target: Endpoint): MaybePromise<unknown> {
     requireInline(delivery, target, this.limits);
     if (target.signer.inlineLimit !== undefined) return undefined;
     if (headSurelyFits(delivery, target, this.limits)) return undefined;
@@ -110,10 +107,10 @@ export class WebhookSender {
   /** Attempts a delivery once; an inconclusive HEAD is followed by a POST within the same attempt. */
   async attempt(
     delivery: OutgoingDelivery,
-    target: DeliveryTarget,
+    target: Endpoint,
     attempt: number,
     tracing?: RequestTracing,
-  ): Promise<MadeAttempt> {
+  ): Promise<Attempt> {
     const { clock } = this.options;
     const startedAt = clock.now();
     const deadline = this.deadlines.start(startedAt, target.timeout);
@@ -146,7 +143,7 @@ export class WebhookSender {
   /** @param requests - collects the requests that are made, in order */
   private async exchange(
     delivery: OutgoingDelivery,
-    target: DeliveryTarget,
+    target: Endpoint,
     attempt: number,
     deadline: AttemptDeadline,
     requests: ComposedRequest[],
@@ -195,7 +192,7 @@ export class WebhookSender {
   /** For the delivery log; without one, the body of an answer is not read. */
   private excerpt(
     answer: ReceiverAnswer | NoAnswer,
-    { url, headers }: DeliveryTarget,
+    { url, headers }: Endpoint,
     requests: readonly ComposedRequest[],
   ): string | undefined {
     if (!this.options.readsAnswers || answer.statusCode === undefined) return undefined;

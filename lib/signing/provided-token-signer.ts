@@ -3,10 +3,10 @@ import { after, type MaybePromise } from '../token/maybe-promise.js';
 import type { TokenSignerOptions, WebhookTokenInput } from '../token/token-signer.js';
 import type { SignatureAlgorithm } from '../token/webhook-token.constants.js';
 import type { HeldSigningKeys, ProvidedSigningKeys } from './provided-signing-keys.js';
-import type { DestinationSigner } from './destination-signer.js';
+import type { EndpointSigner } from './endpoint-signer.js';
 
 /** Signs with the keys of a provider, which change at run time. Each list of keys is parsed once. */
-export class ProvidedTokenSigner implements DestinationSigner {
+export class ProvidedTokenSigner implements EndpointSigner {
   private held: HeldSigningKeys | undefined;
   private signer: RotatingTokenSigner | undefined;
 

@@ -14,7 +14,7 @@ import {
   type SigningKeySource,
 } from './provided-signing-keys.js';
 import { ProvidedTokenSigner } from './provided-token-signer.js';
-import type { DestinationSigner, PublisherKeys } from './destination-signer.js';
+import type { EndpointSigner, PublisherKeys } from './endpoint-signer.js';
 
 const MS_PER_SECOND = 1_000;
 
@@ -72,7 +72,7 @@ export class SigningResolver {
     options: SigningOptions,
     paths: SigningPaths,
     faults: ConfigurationFaults,
-  ): DestinationSigner | undefined {
+  ): EndpointSigner | undefined {
     const signer = this.signerOf(options, paths, faults);
     this.failed ||= signer === undefined;
     return signer;
@@ -82,7 +82,7 @@ export class SigningResolver {
     options: SigningOptions,
     paths: SigningPaths,
     faults: ConfigurationFaults,
-  ): DestinationSigner | undefined {
+  ): EndpointSigner | undefined {
     if (isAmbiguous(options, paths, faults)) return undefined;
     const { issuer, secret, key, keys } = options;
     const { clock, lifetime } = this.context;

@@ -10,7 +10,7 @@ import {
   type SigningKeyInput,
   type WebhookKey,
 } from '../../lib/index.js';
-import type { PublisherKeys } from '../../lib/signing/destination-signer.js';
+import type { PublisherKeys } from '../../lib/signing/endpoint-signer.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { createExpress } from '../fixtures/adapters.js';
 import { ISSUER, receiverOptions, startApp, type StartedApp } from '../fixtures/receiver-app.js';

@@ -6,8 +6,8 @@ import type { SignatureAlgorithm } from '../token/webhook-token.constants.js';
 /** Rotating keys, or the provider that loads them. */
 export type PublisherKeys = readonly SigningKeyInput[] | KeyProvider<readonly SigningKeyInput[]>;
 
-/** The signer of a destination. */
-export interface DestinationSigner extends Pick<TokenSigner, 'inlineLimit' | 'sign'> {
+/** Signs the requests to an endpoint. */
+export interface EndpointSigner extends Pick<TokenSigner, 'inlineLimit' | 'sign'> {
   /** Of all known keys; those of a provider are known once it has loaded them. */
   readonly algorithms: readonly SignatureAlgorithm[];
 }

@@ -3,7 +3,7 @@ import type { Duration } from '../clock/duration.js';
 import type { ConfigurationFaults } from '../options/configuration-faults.js';
 import { unprintedHeaders } from '../options/unprinted.js';
 import type { DeliveryMethod } from '../queue/webhook-delivery.interface.js';
-import type { DestinationSigner } from '../signing/destination-signer.js';
+import type { EndpointSigner } from '../signing/endpoint-signer.js';
 import { identifierRule, isIdentifier } from '../token/identifier.js';
 import { isHashAlgorithm } from '../token/payload-hash.js';
 import { profileFault, rulesOf } from '../token/profiles/profile-choice.js';
@@ -13,12 +13,13 @@ import {
   type HashAlgorithm,
   type WebhookProfile,
 } from '../token/webhook-token.constants.js';
+import { EndpointCircuit } from './endpoint-circuit.js';
 
 /** Which `jti` the attempts of one delivery carry. */
 export type TokenIdScope = 'attempt' | 'delivery';
 
-/** Settings of a destination; what is left out is taken from the publisher. */
-export interface DestinationOptions {
+/** Settings of an endpoint; what is left out is taken from the publisher. */
+export interface EndpointSettings {
   /** The `aud` of its tokens. */
   readonly audience?: string | readonly string[] | undefined;
   /** The `sub` of its tokens. */
@@ -31,7 +32,7 @@ export interface DestinationOptions {
   readonly timeout?: Duration | undefined;
   /** Digest of a POST's body; default the publisher's. */
   readonly hash?: HashAlgorithm | undefined;
-  /** The wire format it is sent; default the publisher's. */
+  /** The wire format of its requests; default the publisher's. */
   readonly profile?: WebhookProfile | undefined;
   /**
    * Default `'attempt'`: a new `jti` for every attempt, because receivers mark it as used before they process the
@@ -40,9 +41,9 @@ export interface DestinationOptions {
   readonly jti?: TokenIdScope | undefined;
 }
 
-/** How requests to a destination are made; durations in milliseconds. */
-export interface ResolvedDestination {
-  readonly signer: DestinationSigner;
+/** Settings of an endpoint, checked and filled; durations in milliseconds. */
+export interface ResolvedEndpointSettings {
+  readonly signer: EndpointSigner;
   /** If absent, the default of the wire format. */
   readonly hash?: HashAlgorithm;
   readonly profile: WebhookProfile;
@@ -61,10 +62,10 @@ const METHODS: ReadonlySet<unknown> = new Set(['auto', 'HEAD', 'POST']);
 
 /** Applies an endpoint's own settings over others. Faults are collected; wrong values are still returned. */
 export function applySettings(
-  fallback: ResolvedDestination,
-  options: DestinationOptions,
+  fallback: ResolvedEndpointSettings,
+  options: EndpointSettings,
   faults: ConfigurationFaults,
-): ResolvedDestination {
+): ResolvedEndpointSettings {
   const { hash, profile, method, jti, headers, audience, subject, timeout } = options;
   faults.require(
     hash === undefined || isHashAlgorithm(hash),
@@ -149,15 +150,15 @@ function headerFault(name: string, value: unknown): string | undefined {
   }
 }
 
-/** The combination of wire format, method and signer that a destination uses. */
+/** The combination of wire format, method and signer that an endpoint uses. */
 interface ProfileUse {
   readonly profile: WebhookProfile;
   readonly method: DeliveryMethod;
   /** Absent if the key itself is invalid. */
-  readonly signer: Pick<DestinationSigner, 'algorithms'> | undefined;
+  readonly signer: Pick<EndpointSigner, 'algorithms'> | undefined;
 }
 
-/** @returns why a destination cannot use its wire format, and the remedy; `undefined` if it can */
+/** @returns why an endpoint cannot use its wire format, and the remedy; `undefined` if it can */
 export function profileUseFault({ profile, method, signer }: ProfileUse): string | undefined {
   // Without a key, the name of the profile is still checked.
   for (const algorithm of signer?.algorithms ?? [undefined]) {
@@ -169,8 +170,65 @@ export function profileUseFault({ profile, method, signer }: ProfileUse): string
     : undefined;
 }
 
-/** Adds the fault of a configured destination. */
+/** Adds the fault of a configured endpoint. */
 export function checkProfile(use: ProfileUse, faults: ConfigurationFaults): void {
   const fault = profileUseFault(use);
   if (fault !== undefined) faults.add('profile', fault);
+}
+
+/** Why an endpoint is disabled. */
+export type EndpointDisabledReason =
+  /** By `WebhookEndpoints.disable`. */
+  | 'requested'
+  /** It answered 410. */
+  | 'gone'
+  /** It failed every attempt for too long. */
+  | 'failing';
+
+/** Since when an endpoint is disabled (epoch milliseconds), and why. */
+export interface EndpointDisabled {
+  readonly at: number;
+  readonly reason: EndpointDisabledReason;
+}
+
+/**
+ * What this process has learnt about an endpoint. It is kept in memory only: after a restart it is learnt again, at the cost of
+ * one request.
+ */
+export class EndpointState {
+  /** Deliveries wait until then (epoch milliseconds), because the receiver is overloaded or requests time out. */
+  pausedUntil = 0;
+
+  /** Since when the application has paused it in this process, in epoch milliseconds. */
+  pausedAt: number | undefined;
+
+  /** Opens while the endpoint keeps failing. */
+  circuit = new EndpointCircuit();
+
+  /** A HEAD was inconclusive and the POST after it was acknowledged, so HEAD is not tried again. */
+  needsPost = false;
+
+  constructor(
+    /** Set once this process sends nothing more. */
+    public disabled?: EndpointDisabled,
+  ) {}
+
+  /** Discards what its answers have taught, when the endpoint is enabled or resumed. */
+  forget(): void {
+    this.pausedUntil = 0;
+    this.circuit = new EndpointCircuit();
+    this.needsPost = false;
+  }
+}
+
+/** Where a delivery is sent, with everything that an attempt needs: an endpoint, or a URL that the caller passed. */
+export interface Endpoint extends ResolvedEndpointSettings {
+  /** Absent for a URL that the caller passed. */
+  readonly endpointId?: string;
+  /** The tenant whose events the endpoint gets; absent for events without a tenant. */
+  readonly tenant?: string;
+  readonly url: string;
+  /** For logs: the endpoint's id or the URL's origin, never its path or query, which may hold credentials. */
+  readonly label: string;
+  readonly state: EndpointState;
 }
