@@ -138,7 +138,7 @@ export {
   WebhookStoreError,
   WebhookTokenError,
 } from './errors/webhook.error.js';
-export type { ConfigurationFault, WebhookDeliveryErrorCode } from './errors/webhook.error.js';
+export type { ConfigurationProblem, WebhookDeliveryErrorCode } from './errors/webhook.error.js';
 
 // Durations
 export type { Duration } from './clock/duration.js';

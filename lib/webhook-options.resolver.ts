@@ -1,7 +1,7 @@
 import { WebhookEventCatalog } from './events/event-catalog.js';
 import { SystemClock, type WebhookClock } from './clock/webhook-clock.js';
 import { ConfigurationFaults } from './options/configuration-faults.js';
-import { WebhookConfigurationError, type ConfigurationFault } from './errors/webhook.error.js';
+import { WebhookConfigurationError, type ConfigurationProblem } from './errors/webhook.error.js';
 import type { ResolvedPublisherOptions } from './publisher/publisher-options.resolver.js';
 import { resolvePublisherOptions } from './publisher/publisher-options.resolver.js';
 import { checkShape, hasMethods, isOptions, type OptionShape } from './options/option-shape.js';
@@ -55,7 +55,7 @@ export interface ResolvedWebhookOptions {
  */
 export function resolveWebhookOptions(options: WebhookModuleOptions): ResolvedWebhookOptions {
   if (!isOptions(options)) throw noOptions();
-  const all: ConfigurationFault[] = [];
+  const all: ConfigurationProblem[] = [];
   const faults = new ConfigurationFaults('', all);
   const {
     receiver,

@@ -1,6 +1,6 @@
 import type { OnApplicationBootstrap } from '@nestjs/common';
 import {
-  type ConfigurationFault,
+  type ConfigurationProblem,
   errorName,
   isWebhookError,
   WebhookConfigurationError,
@@ -37,7 +37,7 @@ export class WebhookStoreCheck implements OnApplicationBootstrap {
   private async check({
     path,
     store,
-  }: CheckedStore): Promise<{ fault: ConfigurationFault; cause: unknown } | undefined> {
+  }: CheckedStore): Promise<{ fault: ConfigurationProblem; cause: unknown } | undefined> {
     for (let attempt = 1; ; attempt++) {
       try {
         await store.check?.();

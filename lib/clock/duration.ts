@@ -22,3 +22,13 @@ export function parseDuration(duration: unknown): number | undefined {
   const [, amount, unit] = /^(\d{1,12}(?:\.\d{1,6})?)\s?(ms|s|m|h|d)$/.exec(duration) ?? [];
   return amount === undefined || unit === undefined ? undefined : Number(amount) * UNITS[unit]!;
 }
+
+/**
+ * Reads a duration of an option whose numbers are seconds.
+ *
+ * @returns seconds, or `undefined` when the string or number is not a duration >= 0
+ */
+export function parseSeconds(duration: unknown): number | undefined {
+  const parsed = parseDuration(duration);
+  return typeof duration === 'string' && parsed !== undefined ? parsed / 1_000 : parsed;
+}

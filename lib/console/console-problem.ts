@@ -50,7 +50,7 @@ export function problemOf(error: unknown): {
   if (ANSWERS[code] === undefined) return { problem: problem('internal_error'), isBug: true };
   // The message of a store names its server.
   const detail = ANSWERS[code][0] === 503 ? undefined : error.message;
-  const errors = isOwn ? error.errors : (error as { faults?: ConsoleProblem['errors'] }).faults;
+  const errors = isOwn ? error.errors : (error as { problems?: ConsoleProblem['errors'] }).problems;
   return { problem: problem(code, detail, errors), isBug: false };
 }
 

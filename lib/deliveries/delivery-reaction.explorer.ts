@@ -1,6 +1,6 @@
 import { Logger, type OnApplicationShutdown, type OnApplicationBootstrap } from '@nestjs/common';
 import type { DiscoveryService, MetadataScanner } from '@nestjs/core';
-import { WebhookConfigurationError, type ConfigurationFault } from '../errors/webhook.error.js';
+import { WebhookConfigurationError, type ConfigurationProblem } from '../errors/webhook.error.js';
 import { waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
 import { DELIVERY_REACTIONS } from './on-webhook-delivery.decorator.js';
 import {
@@ -26,7 +26,7 @@ export class DeliveryReactionExplorer implements OnApplicationBootstrap, OnAppli
 
   /** @hidden */
   onApplicationBootstrap(): void {
-    const faults: ConfigurationFault[] = [];
+    const faults: ConfigurationProblem[] = [];
     for (const wrapper of [...this.discovery.getProviders(), ...this.discovery.getControllers()]) {
       if (!wrapper.isAlias) this.explore(wrapper, faults);
     }
@@ -44,7 +44,7 @@ export class DeliveryReactionExplorer implements OnApplicationBootstrap, OnAppli
     await waitUntil(clock, clock.now() + shutdownTimeout, Promise.all(this.running));
   }
 
-  private explore(wrapper: Wrapper, faults: ConfigurationFault[]): void {
+  private explore(wrapper: Wrapper, faults: ConfigurationProblem[]): void {
     const { metatype } = wrapper;
     if (typeof metatype !== 'function' || metatype.prototype === undefined) return;
     const prototype = metatype.prototype as Record<string, unknown>;

@@ -1,7 +1,7 @@
 import dns, { type LookupAddress } from 'node:dns';
 import { isIP } from 'node:net';
 import {
-  type ConfigurationFault,
+  type ConfigurationProblem,
   WebhookConfigurationError,
   WebhookDestinationBlockedError,
 } from '../errors/webhook.error.js';
@@ -69,7 +69,7 @@ export class EgressPolicy {
    *
    * @returns faults with paths relative to the options: `allowedAddresses[0]`
    */
-  static faults(options: EgressOptions): ConfigurationFault[] {
+  static faults(options: EgressOptions): ConfigurationProblem[] {
     const { allowHttp, allowPrivateNetworks, allowedAddresses, allowedPorts } = options;
     return [
       ...switchFaults('allowHttp', allowHttp),
@@ -236,14 +236,14 @@ function addressesOf(host: string, lookup: typeof dns.lookup): Promise<LookupAdd
   });
 }
 
-function switchFaults(path: string, value: unknown): ConfigurationFault[] {
+function switchFaults(path: string, value: unknown): ConfigurationProblem[] {
   // The string 'false' of an environment variable would count as true.
   return value === undefined || typeof value === 'boolean'
     ? []
     : [{ path, message: 'must be a boolean; convert the string of an environment variable first' }];
 }
 
-function addressFaults(addresses: unknown): ConfigurationFault[] {
+function addressFaults(addresses: unknown): ConfigurationProblem[] {
   const path = 'allowedAddresses';
   if (addresses === undefined) return [];
   if (!Array.isArray(addresses)) {
@@ -255,7 +255,7 @@ function addressFaults(addresses: unknown): ConfigurationFault[] {
   });
 }
 
-function portFaults(ports: unknown): ConfigurationFault[] {
+function portFaults(ports: unknown): ConfigurationProblem[] {
   const path = 'allowedPorts';
   if (ports === undefined) return [];
   if (!Array.isArray(ports)) return [{ path, message: 'must be a list of ports, such as [6000]' }];

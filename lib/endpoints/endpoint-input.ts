@@ -175,7 +175,7 @@ function invalidEndpoint(faults: ConfigurationFaults['all']): WebhookDeliveryErr
   return new WebhookDeliveryError(
     'invalid_option',
     `The endpoint is invalid:\n${lines.join('\n')}`,
-    { faults },
+    { problems: faults },
   );
 }
 

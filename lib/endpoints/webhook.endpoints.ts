@@ -75,7 +75,7 @@ export class WebhookEndpoints {
    * Creates an endpoint, which receives events that are published from now on.
    *
    * @returns the endpoint; and its secret, unless you passed one. The secret cannot be read again
-   * @throws {@link WebhookDeliveryError} `invalid_option` with every fault in `faults`, `endpoint_exists`,
+   * @throws {@link WebhookDeliveryError} `invalid_option` with every problem in `problems`, `endpoint_exists`,
    *   `unsupported_option` if the store is read-only
    * @throws {@link WebhookDestinationBlockedError} if the egress guard refuses the URL or an address of its host
    *
@@ -131,7 +131,7 @@ export class WebhookEndpoints {
    * Changes an endpoint. Pending deliveries use the new settings. Concurrent updates are merged, unless they change the same
    * member.
    *
-   * @throws {@link WebhookDeliveryError} `invalid_option` with every fault in `faults`, `unknown_endpoint`,
+   * @throws {@link WebhookDeliveryError} `invalid_option` with every problem in `problems`, `unknown_endpoint`,
    *   `endpoint_changed`, `unsupported_option` for a configured endpoint
    * @throws {@link WebhookDestinationBlockedError} if the egress guard refuses the URL or an address of its host
    */

@@ -240,20 +240,20 @@ export type WebhookDeliveryErrorCode =
 /** An event was not accepted for delivery, or an endpoint was not changed. Nothing was recorded. */
 export class WebhookDeliveryError extends WebhookError<WebhookDeliveryErrorCode> {
   /** Each invalid member, with its remedy; only with `invalid_option`, for the description of an endpoint. */
-  readonly faults?: readonly ConfigurationFault[];
+  readonly problems?: readonly ConfigurationProblem[];
 
   constructor(
     code: WebhookDeliveryErrorCode,
     message: string,
-    options?: ErrorOptions & { faults?: readonly ConfigurationFault[] },
+    options?: ErrorOptions & { problems?: readonly ConfigurationProblem[] },
   ) {
     super(code, message, options?.cause === undefined ? undefined : { cause: options.cause });
-    if (options?.faults !== undefined) this.faults = options.faults;
+    if (options?.problems !== undefined) this.problems = options.problems;
   }
 }
 
-/** One fault of a configuration, and its remedy. */
-export interface ConfigurationFault {
+/** One problem of a configuration, and its remedy. */
+export interface ConfigurationProblem {
   /** The option, as a path from the root: `receiver.issuers[0].secret`. */
   readonly path: string;
   /** What is wrong, and the remedy. Never the value itself: it may be a secret. */
@@ -261,23 +261,23 @@ export interface ConfigurationFault {
 }
 
 /**
- * The configuration cannot work. Start-up fails with every fault listed, each with its remedy.
+ * The configuration cannot work. Start-up fails with every problem listed, each with its remedy.
  */
 export class WebhookConfigurationError extends WebhookError<'invalid_configuration'> {
   /** @param options.cause - the error of the source that the configuration was read from */
   constructor(
-    readonly faults: readonly ConfigurationFault[],
+    readonly problems: readonly ConfigurationProblem[],
     options: ErrorOptions = {},
   ) {
     super(
       'invalid_configuration',
-      describe(faults),
+      describe(problems),
       options.cause === undefined ? undefined : options,
     );
   }
 }
 
-function describe(faults: readonly ConfigurationFault[]): string {
-  const lines = faults.map(({ path, message }) => `  - ${path}: ${message}`);
+function describe(problems: readonly ConfigurationProblem[]): string {
+  const lines = problems.map(({ path, message }) => `  - ${path}: ${message}`);
   return `The webhook configuration is invalid:\n${lines.join('\n')}`;
 }

@@ -1,4 +1,4 @@
-import { type ConfigurationFault, WebhookConfigurationError } from '../errors/webhook.error.js';
+import { type ConfigurationProblem, WebhookConfigurationError } from '../errors/webhook.error.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
 import { checkShape, isOptions, nearestWord, type OptionShape } from '../options/option-shape.js';
 import { eventNameRule, isEventName, matchesEvent } from '../token/event-name.js';
@@ -68,7 +68,7 @@ export class WebhookEventCatalog<out Map = unknown> {
 
   /** @internal */
   constructor(definitions: Definitions) {
-    const faults: ConfigurationFault[] = [];
+    const faults: ConfigurationProblem[] = [];
     if (!isOptions(definitions)) {
       const message = "must be an object: { 'order.created': { schema } }";
       throw new WebhookConfigurationError([{ path: 'events', message }]);
@@ -174,8 +174,8 @@ export class WebhookEventCatalog<out Map = unknown> {
    *
    * @hidden
    */
-  async exampleFaults(): Promise<ConfigurationFault[]> {
-    const faults: ConfigurationFault[] = [];
+  async exampleFaults(): Promise<ConfigurationProblem[]> {
+    const faults: ConfigurationProblem[] = [];
     for (const [name, { examples = [], dto }] of this.definitions) {
       const path = `events["${name}"]`;
       if (dto !== undefined && !(await hasClassValidator())) {

@@ -3,10 +3,10 @@ import { ModulesContainer } from '@nestjs/core';
 import { type HealthIndicatorResult, HealthIndicatorService } from '@nestjs/terminus';
 import type { Duration } from '../clock/duration.js';
 import { inTime, SystemClock } from '../clock/webhook-clock.js';
-import { errorType, WebhookConfigurationError } from '../errors/webhook.error.js';
+import { errorType } from '../errors/webhook.error.js';
 import type { KeySetStatus } from '../keys/remote-key-set.js';
-import { ConfigurationFaults } from '../options/configuration-faults.js';
-import { checkShape, type OptionShape } from '../options/option-shape.js';
+import { readOptions } from '../options/read-options.js';
+import { duration, object, optional, type Read } from '../options/rules.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import { configuredStores } from './configured-stores.js';
 import { readBacklog, type WebhookParts, webhookPartsOf } from './webhook-parts.js';
@@ -21,23 +21,14 @@ export interface WebhookHealthOptions {
   readonly timeout?: Duration | undefined;
 }
 
-const OPTIONS: OptionShape<WebhookHealthOptions> = {
-  maxLag: undefined,
-  maxKeyAge: undefined,
-  timeout: undefined,
-};
+const LIMITS = object<WebhookHealthOptions>()({
+  maxLag: optional(duration(), 300_000),
+  maxKeyAge: optional(duration(), 3_600_000),
+  timeout: optional(duration({ isTimeout: true }), 5_000),
+});
 
 /** Milliseconds. */
-const DEFAULT_MAX_LAG = 300_000;
-const DEFAULT_MAX_KEY_AGE = 3_600_000;
-const DEFAULT_TIMEOUT = 5_000;
-
-/** Milliseconds. */
-interface Limits {
-  readonly maxLag: number;
-  readonly maxKeyAge: number;
-  readonly timeout: number;
-}
+type Limits = Read<typeof LIMITS>;
 
 /** The details of a result. They contain no address, except the hosts of key sets, and no message of an error. */
 export interface WebhookHealthDetails {
@@ -78,9 +69,9 @@ export class WebhookHealthIndicator {
    */
   async check<const Key extends string>(
     key: Key,
-    options: WebhookHealthOptions = {},
+    options?: WebhookHealthOptions,
   ): Promise<HealthIndicatorResult<Key>> {
-    const limits = resolveLimits(options);
+    const limits = readOptions(LIMITS, options, 'WebhookHealthIndicator');
     const found = webhookPartsOf(this.modules).flatMap((parts) => checkParts(parts, limits));
     const checks: Record<string, string> = {};
     const figures: Figures[] = [];
@@ -102,18 +93,6 @@ interface Check {
   readonly name: string;
   readonly result: string;
   readonly figures?: Figures;
-}
-
-function resolveLimits(options: WebhookHealthOptions): Limits {
-  const faults = new ConfigurationFaults('WebhookHealthIndicator');
-  const { maxLag, maxKeyAge, timeout } = checkShape(options, OPTIONS, faults);
-  const limits = {
-    maxLag: faults.duration('maxLag', maxLag, DEFAULT_MAX_LAG),
-    maxKeyAge: faults.duration('maxKeyAge', maxKeyAge, DEFAULT_MAX_KEY_AGE),
-    timeout: faults.duration('timeout', timeout, DEFAULT_TIMEOUT),
-  };
-  if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
-  return limits;
 }
 
 function checkParts(parts: WebhookParts, limits: Limits): Promise<Check>[] {

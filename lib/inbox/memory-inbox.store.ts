@@ -5,11 +5,14 @@ import {
   type InboxSettlement,
   InboxStore,
   matchesInboxFilter,
-  readInboxBounds,
 } from './inbox-store.js';
+import { readOptions } from '../options/read-options.js';
+import { object, optional, whole } from '../options/rules.js';
 
-const DEFAULT_MAX_ACCEPTED = 1_000;
-const DEFAULT_MAX_REFUSED = 500;
+const BOUNDS = object<InboxBounds>()({
+  maxAccepted: optional(whole(1, undefined, 'of entries'), 1_000),
+  maxRefused: optional(whole(1, undefined, 'of entries'), 500),
+});
 
 /**
  * Stores the last received requests in memory. They are lost when the process ends, and other processes do not see them.
@@ -24,12 +27,9 @@ export class MemoryInboxStore extends InboxStore {
    * @param bounds - `maxAccepted`, default 1,000; `maxRefused`, default 500
    * @throws {@link WebhookConfigurationError}
    */
-  constructor(bounds: InboxBounds = {}) {
+  constructor(bounds?: InboxBounds) {
     super();
-    const { maxAccepted, maxRefused } = readInboxBounds('MemoryInboxStore', bounds, {
-      maxAccepted: DEFAULT_MAX_ACCEPTED,
-      maxRefused: DEFAULT_MAX_REFUSED,
-    });
+    const { maxAccepted, maxRefused } = readOptions(BOUNDS, bounds, 'MemoryInboxStore');
     this.accepted = new EntryRing(maxAccepted);
     this.refused = new EntryRing(maxRefused);
   }

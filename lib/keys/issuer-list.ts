@@ -1,4 +1,4 @@
-import type { ConfigurationFault } from '../errors/webhook.error.js';
+import type { ConfigurationProblem } from '../errors/webhook.error.js';
 import { eventPatternFault } from '../token/event-name.js';
 import { KeyRing, type KeyRingOptions } from '../token/keys/key-ring.js';
 import type { RemoteKeySets } from './remote-key-sets.js';
@@ -19,7 +19,7 @@ export class IssuerList {
     issuers: readonly WebhookIssuer[],
     options: KeyRingOptions,
     remote: RemoteKeySets,
-  ): { list: IssuerList; faults: readonly ConfigurationFault[] } {
+  ): { list: IssuerList; faults: readonly ConfigurationProblem[] } {
     const sets = remote.startList();
     const { ring, faults } = KeyRing.build(issuers, options, sets.moreKeys);
     const list = new IssuerList(ring);

@@ -18,7 +18,7 @@ import type { WebhookMetrics } from './webhook-metrics.js';
 /** How traces are continued. */
 interface TracingOptions {
   /** Milliseconds after a publish in which an attempt is part of its trace. */
-  readonly joinFor: number;
+  readonly joinTraceFor: number;
   /** Whether receivers continue the traces of senders. */
   readonly continueTraces: boolean;
 }
@@ -78,7 +78,7 @@ export class OperationTracers {
       operation.facts;
     // A later round was asked for long after the publish, and has a new creation time.
     const age = round === 1 ? ageMs : Infinity;
-    const { parent, links } = follow(cause, age, this.options.joinFor);
+    const { parent, links } = follow(cause, age, this.options.joinTraceFor);
     const attributes = {
       ...SYSTEM,
       'messaging.operation.name': 'send',
@@ -185,7 +185,7 @@ export class OperationTracers {
     const { parent, links } =
       queued === undefined
         ? { parent: context.active(), links: [] }
-        : follow(queued.trace, queued.ageMs, this.options.joinFor);
+        : follow(queued.trace, queued.ageMs, this.options.joinTraceFor);
     const attributes = {
       ...SYSTEM,
       'messaging.operation.name': 'process',

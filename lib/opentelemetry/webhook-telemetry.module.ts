@@ -13,10 +13,9 @@ import type { Subscription } from 'rxjs';
 import type { Duration } from '../clock/duration.js';
 import { attempting, publishing } from '../deliveries/delivery.channels.js';
 import type { Operation, OperationChannels } from '../diagnostics/operation.js';
-import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import { webhookPartsOf } from '../health/webhook-parts.js';
-import { ConfigurationFaults } from '../options/configuration-faults.js';
-import { checkShape, type OptionShape } from '../options/option-shape.js';
+import { readOptions } from '../options/read-options.js';
+import { duration, flag, object, optional, type Read } from '../options/rules.js';
 import { handling, receiving } from '../receiver/receiver.channels.js';
 import { OperationTracers } from './operation-tracers.js';
 import { StateGauges } from './state-gauges.js';
@@ -41,25 +40,13 @@ export interface WebhookTelemetryOptions {
   readonly countDeliveries?: boolean | undefined;
 }
 
-const isBoolean = {
-  holds: (value: unknown) => typeof value === 'boolean',
-  message: 'must be a boolean',
-};
+const OPTIONS = object<WebhookTelemetryOptions>()({
+  joinTraceFor: optional(duration({ min: 0 }), 60_000),
+  continueTraces: optional(flag, true),
+  countDeliveries: optional(flag, true),
+});
 
-const OPTIONS: OptionShape<WebhookTelemetryOptions> = {
-  joinTraceFor: undefined,
-  continueTraces: isBoolean,
-  countDeliveries: isBoolean,
-};
-
-/** Milliseconds. */
-const DEFAULT_JOIN_TIME = 60_000;
-
-interface ResolvedTelemetryOptions {
-  readonly joinFor: number;
-  readonly continueTraces: boolean;
-  readonly countDeliveries: boolean;
-}
+type ResolvedTelemetryOptions = Read<typeof OPTIONS>;
 
 const TELEMETRY_OPTIONS = Symbol('options of WebhookTelemetryModule');
 
@@ -131,20 +118,11 @@ class TelemetrySubscriber implements OnModuleInit, OnApplicationShutdown {
 @Module({})
 export class WebhookTelemetryModule {
   /** @throws {@link WebhookConfigurationError} */
-  static forRoot(options: WebhookTelemetryOptions = {}): DynamicModule {
-    const faults = new ConfigurationFaults('WebhookTelemetryModule');
-    const {
-      joinTraceFor,
-      continueTraces = true,
-      countDeliveries = true,
-    } = checkShape(options, OPTIONS, faults);
-    const joinFor =
-      joinTraceFor === 0 ? 0 : faults.duration('joinTraceFor', joinTraceFor, DEFAULT_JOIN_TIME);
-    if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
-    const resolved: ResolvedTelemetryOptions = { joinFor, continueTraces, countDeliveries };
+  static forRoot(options?: WebhookTelemetryOptions): DynamicModule {
+    const useValue = readOptions(OPTIONS, options, 'WebhookTelemetryModule');
     return {
       module: WebhookTelemetryModule,
-      providers: [{ provide: TELEMETRY_OPTIONS, useValue: resolved }, TelemetrySubscriber],
+      providers: [{ provide: TELEMETRY_OPTIONS, useValue }, TelemetrySubscriber],
     };
   }
 }

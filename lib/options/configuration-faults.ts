@@ -1,18 +1,18 @@
 import { parseDuration, type Duration } from '../clock/duration.js';
-import type { ConfigurationFault } from '../errors/webhook.error.js';
+import type { ConfigurationProblem } from '../errors/webhook.error.js';
 
 /** Collects the faults of the options below one path, so that start-up can report all of them at once. */
 export class ConfigurationFaults {
-  private readonly collected: ConfigurationFault[];
+  private readonly collected: ConfigurationProblem[];
 
   constructor(
     private readonly path: string,
-    collected: ConfigurationFault[] = [],
+    collected: ConfigurationProblem[] = [],
   ) {
     this.collected = collected;
   }
 
-  get all(): readonly ConfigurationFault[] {
+  get all(): readonly ConfigurationProblem[] {
     return this.collected;
   }
 

@@ -1,4 +1,4 @@
-import { WebhookConfigurationError, type ConfigurationFault } from '../errors/webhook.error.js';
+import { WebhookConfigurationError, type ConfigurationProblem } from '../errors/webhook.error.js';
 import { keySetFaults } from '../signing/webhook.jwks.js';
 import { publicationFaults } from '../signing/published-keys.js';
 import { profileUseFault, type ResolvedEndpointSettings } from '../sending/endpoint.js';
@@ -35,7 +35,7 @@ export async function loadSigningKeys({
   return true;
 }
 
-function publicFaults(lists: readonly HeldSigningKeys[]): ConfigurationFault[] {
+function publicFaults(lists: readonly HeldSigningKeys[]): ConfigurationProblem[] {
   // One provider may serve several issuers; whether its keys are published is only seen here.
   const single = lists.flatMap(({ keys }) => publicationFaults(keys));
   const messages =
@@ -43,7 +43,10 @@ function publicFaults(lists: readonly HeldSigningKeys[]): ConfigurationFault[] {
   return messages.map((message) => ({ path: 'publisher.jwks', message }));
 }
 
-function profileFaults(destination: ResolvedEndpointSettings, path: string): ConfigurationFault[] {
+function profileFaults(
+  destination: ResolvedEndpointSettings,
+  path: string,
+): ConfigurationProblem[] {
   const message = profileUseFault(destination);
   return message === undefined ? [] : [{ path: `${path}.profile`, message }];
 }

@@ -11,7 +11,7 @@ import {
   type ResolvedEndpointOptions,
 } from '../endpoints/endpoint-options.js';
 import type { WebhookEventCatalog } from '../events/event-catalog.js';
-import type { ConfigurationFault } from '../errors/webhook.error.js';
+import type { ConfigurationProblem } from '../errors/webhook.error.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
 import { checkShape, isOptions, type OptionShape } from '../options/option-shape.js';
 import { unprinted } from '../options/unprinted.js';
@@ -112,7 +112,7 @@ interface PublisherOptionsContext {
 /** The resolved options, or their faults. */
 type PublisherOptionsResolution =
   | { readonly resolved: ResolvedPublisherOptions; readonly faults: readonly [] }
-  | { readonly resolved?: undefined; readonly faults: readonly ConfigurationFault[] };
+  | { readonly resolved?: undefined; readonly faults: readonly ConfigurationProblem[] };
 
 /** Checks and fills the publisher's options; returns all faults with their remedies instead of throwing. */
 export function resolvePublisherOptions(

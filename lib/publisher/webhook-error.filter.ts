@@ -13,7 +13,7 @@ import {
   type WebhookError,
 } from '../errors/webhook.error.js';
 
-/** Codes that are not listed are faults of the application or its configuration: 500. */
+/** Codes that are not listed are problems of the application or its configuration: 500. */
 const STATUSES: Readonly<Record<string, HttpStatus>> = {
   invalid_data: HttpStatus.BAD_REQUEST,
   invalid_option: HttpStatus.BAD_REQUEST,
@@ -67,14 +67,14 @@ export class WebhookErrorFilter implements ExceptionFilter<WebhookError> {
     const status = STATUSES[code] ?? HttpStatus.INTERNAL_SERVER_ERROR;
     const isServerError = status >= HttpStatus.INTERNAL_SERVER_ERROR;
     if (isServerError) this.logger.error(`${code}: ${message}`, error.stack);
-    const { faults } = error as Partial<WebhookDeliveryError>;
+    const { problems } = error as Partial<WebhookDeliveryError>;
     const problem = {
       type: 'about:blank',
       title: TITLES[status],
       status,
       code,
       // The message of a server error may name hosts of the internal network.
-      ...(!isServerError && { detail: message, ...(faults !== undefined && { faults }) }),
+      ...(!isServerError && { detail: message, ...(problems !== undefined && { problems }) }),
     };
     host
       .switchToHttp()

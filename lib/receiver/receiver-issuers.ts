@@ -1,5 +1,5 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import { type ConfigurationFault, WebhookConfigurationError } from '../errors/webhook.error.js';
+import { type ConfigurationProblem, WebhookConfigurationError } from '../errors/webhook.error.js';
 import { IssuerList } from '../keys/issuer-list.js';
 import type { KeyProvider } from '../keys/key-provider.js';
 import { ProvidedKeys } from '../keys/provided-keys.js';
@@ -108,7 +108,7 @@ interface ReceiverIssuersContext {
 export function listedIssuers(
   issuers: readonly WebhookIssuer[],
   { keyOptions, remote, clock, log }: ReceiverIssuersContext,
-): { issuers: ReceiverIssuers; faults: readonly ConfigurationFault[] } {
+): { issuers: ReceiverIssuers; faults: readonly ConfigurationProblem[] } {
   const { list, faults } = IssuerList.read(issuers, keyOptions, remote);
   return {
     issuers: {

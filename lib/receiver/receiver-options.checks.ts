@@ -1,5 +1,5 @@
 import { ConfigurationFaults } from '../options/configuration-faults.js';
-import type { ConfigurationFault } from '../errors/webhook.error.js';
+import type { ConfigurationProblem } from '../errors/webhook.error.js';
 import type { JwksFetchOptions } from '../keys/jwks-options.js';
 import {
   checkShape,
@@ -134,7 +134,7 @@ const JWKS_FETCH: OptionShape<JwksFetchOptions> = {
  */
 export function checkReceiverOptions(options: unknown): {
   options: WebhookReceiverOptions;
-  faults: readonly ConfigurationFault[];
+  faults: readonly ConfigurationProblem[];
   /** Paths of options that are faulty or misspelt: what else is found there has the same cause. */
   reported: readonly string[];
 } {

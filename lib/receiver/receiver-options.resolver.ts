@@ -1,7 +1,7 @@
 import { Logger } from '@nestjs/common';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
-import { WebhookConfigurationError, type ConfigurationFault } from '../errors/webhook.error.js';
+import { WebhookConfigurationError, type ConfigurationProblem } from '../errors/webhook.error.js';
 import type { WebhookEventCatalog } from '../events/event-catalog.js';
 import { resolveJwksOptions } from '../keys/jwks-options.js';
 import { RemoteKeySets } from '../keys/remote-key-sets.js';
@@ -55,8 +55,8 @@ export function resolveReceivers(
   options: WebhookReceiverOptions | readonly WebhookReceiverOptions[] | undefined,
   clock: WebhookClock,
   events?: WebhookEventCatalog,
-): { receivers: ResolvedReceivers; faults: ConfigurationFault[] } {
-  const all: ConfigurationFault[] = [];
+): { receivers: ResolvedReceivers; faults: ConfigurationProblem[] } {
+  const all: ConfigurationProblem[] = [];
   const receivers = new Map<string, ResolvedReceiver>();
   const mounted = new Map<string, string>();
   const list = options === undefined ? [] : Array.isArray(options) ? options : [options];
@@ -189,14 +189,14 @@ function resolveTokens(
     });
   } catch (error) {
     if (!(error instanceof WebhookConfigurationError)) throw error;
-    addUnreported(error.faults, faults, reported);
+    addUnreported(error.problems, faults, reported);
     return undefined;
   }
 }
 
 /** Adds faults, but not a second one for an option that has one. */
 function addUnreported(
-  found: readonly ConfigurationFault[],
+  found: readonly ConfigurationProblem[],
   faults: ConfigurationFaults,
   reported: readonly string[],
 ): void {

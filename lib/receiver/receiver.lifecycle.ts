@@ -6,7 +6,7 @@ import {
   type OnModuleInit,
 } from '@nestjs/common';
 import { ApplicationConfig, DiscoveryService, MetadataScanner } from '@nestjs/core';
-import { WebhookConfigurationError, type ConfigurationFault } from '../errors/webhook.error.js';
+import { WebhookConfigurationError, type ConfigurationProblem } from '../errors/webhook.error.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { ResolvedReceiver, ResolvedReceivers } from './receiver-options.interface.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from './receiver.constants.js';
@@ -73,8 +73,8 @@ export class ReceiverLifecycle implements OnModuleInit, BeforeApplicationShutdow
   }
 
   /** Before the first request: a receiver without keys would refuse valid ones. */
-  private async loadKeys(): Promise<{ faults: ConfigurationFault[]; cause: unknown }> {
-    const faults: ConfigurationFault[] = [];
+  private async loadKeys(): Promise<{ faults: ConfigurationProblem[]; cause: unknown }> {
+    const faults: ConfigurationProblem[] = [];
     let cause: unknown;
     for (const { name, issuers } of this.receivers.values()) {
       try {
@@ -82,7 +82,7 @@ export class ReceiverLifecycle implements OnModuleInit, BeforeApplicationShutdow
       } catch (error) {
         if (!(error instanceof WebhookConfigurationError)) throw error;
         cause ??= error.cause;
-        for (const { path, message } of error.faults) {
+        for (const { path, message } of error.problems) {
           faults.push({ path: `receiver "${name}".${path}`, message });
         }
       }
@@ -90,7 +90,7 @@ export class ReceiverLifecycle implements OnModuleInit, BeforeApplicationShutdow
     return { faults, cause };
   }
 
-  private async startReceivers(): Promise<ConfigurationFault[]> {
+  private async startReceivers(): Promise<ConfigurationProblem[]> {
     if (this.receivers.size === 0) {
       this.mount.stopRecording();
       return [];
@@ -118,7 +118,7 @@ export class ReceiverLifecycle implements OnModuleInit, BeforeApplicationShutdow
   }
 
   /** With two global modules, the order of imports would decide whose publisher and guard are injected. */
-  private severalGlobalModules(): ConfigurationFault[] {
+  private severalGlobalModules(): ConfigurationProblem[] {
     const globals = this.webhookModules().filter(({ host }) => host?.isGlobal === true);
     if (globals.length < 2) return [];
     return [

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
 import {
   WebhookConfigurationError,
-  type ConfigurationFault,
+  type ConfigurationProblem,
   WebhookStoreError,
 } from '../errors/webhook.error.js';
 import { fingerprintMark, EntryState, ReplayEntries } from './replay-entries.js';
@@ -294,7 +294,7 @@ export class MemoryReplayStore extends ReplayStore {
   }
 }
 
-function boundFaults(path: string, bound: number): ConfigurationFault[] {
+function boundFaults(path: string, bound: number): ConfigurationProblem[] {
   return Number.isInteger(bound) && bound >= 1 && bound <= LARGEST_MAX_ENTRIES
     ? []
     : [{ path, message: `must be an integer from 1 to ${LARGEST_MAX_ENTRIES}` }];

@@ -1,6 +1,6 @@
 import { parseDuration } from '../clock/duration.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import { type ConfigurationFault, WebhookConfigurationError } from '../errors/webhook.error.js';
+import { type ConfigurationProblem, WebhookConfigurationError } from '../errors/webhook.error.js';
 import type { KeyProvider } from '../keys/key-provider.js';
 import { ProvidedKeys } from '../keys/provided-keys.js';
 import { OutageLog } from '../keys/key-log.js';
@@ -49,7 +49,7 @@ interface ProvidedSigningKeysOptions {
   readonly path: string;
   readonly clock: WebhookClock;
   /** Returns the faults of loaded keys, with the paths `keys`, `keys[0]` and so on. */
-  readonly faultsOf: (keys: unknown) => readonly ConfigurationFault[];
+  readonly faultsOf: (keys: unknown) => readonly ConfigurationProblem[];
 }
 
 /** The keys of a provider: loaded before anything is signed, and again when their ttl is over. */
@@ -103,7 +103,7 @@ export class ProvidedSigningKeys {
     return new HeldSigningKeys(keys);
   }
 
-  private placed(faults: readonly ConfigurationFault[]): ConfigurationFault[] {
+  private placed(faults: readonly ConfigurationProblem[]): ConfigurationProblem[] {
     const { path } = this.options;
     return faults.map((fault) => ({ ...fault, path: fault.path.replace(/^keys/, () => path) }));
   }

@@ -1,4 +1,4 @@
-import type { ConfigurationFault } from '../errors/webhook.error.js';
+import type { ConfigurationProblem } from '../errors/webhook.error.js';
 import { HMAC_ALGORITHMS } from '../token/keys/hmac-key.js';
 import { jwkThumbprint, publicJwk, type PublicJwk } from './public-jwk.js';
 import { parseSigningKey, type SigningKeyInput } from '../token/keys/signing-key.js';
@@ -25,7 +25,7 @@ export function publishedKeys(keys: readonly SigningKeyInput[]): PublishedKey[] 
  *
  * @returns faults with remedies, at the paths `keys[0]` and so on
  */
-export function publicationFaults(keys: readonly SigningKeyInput[]): ConfigurationFault[] {
+export function publicationFaults(keys: readonly SigningKeyInput[]): ConfigurationProblem[] {
   return publicationsOf(keys).flatMap(({ fault }, index) => {
     return fault === undefined ? [] : [{ path: `keys[${index}]`, message: fault }];
   });

@@ -1,4 +1,4 @@
-import type { ConfigurationFault } from '../errors/webhook.error.js';
+import type { ConfigurationProblem } from '../errors/webhook.error.js';
 import { parseSigningKey, type SigningKeyInput } from '../token/keys/signing-key.js';
 import { MAX_KEYS_TRIED } from '../token/webhook-token.constants.js';
 
@@ -17,7 +17,7 @@ interface ListedKey {
  * @param now - seconds since the epoch
  * @returns faults with the paths `keys`, `keys[0]` and so on
  */
-export function signingKeyFaults(keys: unknown, now: number): ConfigurationFault[] {
+export function signingKeyFaults(keys: unknown, now: number): ConfigurationProblem[] {
   if (!Array.isArray(keys)) return [{ path: 'keys', message: 'must be a list of keys' }];
   const { listed, faults } = parseList(keys);
   const ahead = listed.filter(({ closes }) => now < closes);
@@ -33,7 +33,7 @@ export function signingKeyFaults(keys: unknown, now: number): ConfigurationFault
 export function spentKeyFaults(
   keys: readonly SigningKeyInput[],
   now: number,
-): ConfigurationFault[] {
+): ConfigurationProblem[] {
   if (keys.length === 0) return [{ path: 'keys', message: 'must contain at least one key' }];
   const { listed, faults } = parseList(keys);
   if (faults.length > 0 || listed.some(({ closes }) => now < closes)) return [];
@@ -47,9 +47,9 @@ export function spentKeyFaults(
 
 function parseList(keys: readonly SigningKeyInput[]): {
   readonly listed: readonly ListedKey[];
-  readonly faults: readonly ConfigurationFault[];
+  readonly faults: readonly ConfigurationProblem[];
 } {
-  const faults: ConfigurationFault[] = [];
+  const faults: ConfigurationProblem[] = [];
   const listed = keys.flatMap((input, index): ListedKey[] => {
     const { key, window, fault } = parseSigningKey(input);
     if (key !== undefined) return [{ index, kid: key.kid, closes: window?.closes ?? Infinity }];
@@ -59,7 +59,7 @@ function parseList(keys: readonly SigningKeyInput[]): {
   return { listed, faults };
 }
 
-function sharedNameFaults(keys: readonly ListedKey[]): ConfigurationFault[] {
+function sharedNameFaults(keys: readonly ListedKey[]): ConfigurationProblem[] {
   const names = keys.map(({ kid }) => kid);
   return keys
     .filter(({ kid }, place) => kid !== undefined && names.indexOf(kid) < place)
@@ -69,7 +69,7 @@ function sharedNameFaults(keys: readonly ListedKey[]): ConfigurationFault[] {
     }));
 }
 
-function namelessFaults(keys: readonly ListedKey[]): ConfigurationFault[] {
+function namelessFaults(keys: readonly ListedKey[]): ConfigurationProblem[] {
   const nameless = keys.filter(({ kid }) => kid === undefined);
   if (nameless.length <= MAX_KEYS_TRIED) return [];
   return [

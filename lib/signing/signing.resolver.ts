@@ -1,7 +1,7 @@
 import { parseDuration } from '../clock/duration.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { ConfigurationFaults } from '../options/configuration-faults.js';
-import type { ConfigurationFault } from '../errors/webhook.error.js';
+import type { ConfigurationProblem } from '../errors/webhook.error.js';
 import type { KeyProvider } from '../keys/key-provider.js';
 import { signingKeyFaults, spentKeyFaults } from './signing-key-list.js';
 import type { SigningKeyInput } from '../token/keys/signing-key.js';
@@ -103,11 +103,15 @@ export class SigningResolver {
     return Object.assign(signer, { algorithms: [signer.alg] });
   }
 
-  private faultsOfKey(key: unknown, name: 'secret' | 'key', issuer: string): ConfigurationFault[] {
+  private faultsOfKey(
+    key: unknown,
+    name: 'secret' | 'key',
+    issuer: string,
+  ): ConfigurationProblem[] {
     return this.faultsOfList([key], issuer).map(({ message }) => ({ path: name, message }));
   }
 
-  private faultsOfKeys(keys: PublisherKeys, issuer: string): ConfigurationFault[] {
+  private faultsOfKeys(keys: PublisherKeys, issuer: string): ConfigurationProblem[] {
     if (!isProvider(keys)) return this.faultsOfList(keys, issuer);
     const durations = ['ttl', 'maxStale'] as const;
     return durations
@@ -118,12 +122,12 @@ export class SigningResolver {
       }));
   }
 
-  private faultsOfList(keys: unknown, issuer: string): ConfigurationFault[] {
+  private faultsOfList(keys: unknown, issuer: string): ConfigurationProblem[] {
     const found = this.faultsOfAny(keys, issuer);
     return found.length > 0 ? found : spentKeyFaults(keys as SigningKeyInput[], this.seconds());
   }
 
-  private faultsOfAny(keys: unknown, issuer: string): ConfigurationFault[] {
+  private faultsOfAny(keys: unknown, issuer: string): ConfigurationProblem[] {
     const found = signingKeyFaults(keys, this.seconds());
     const isPublished = this.context.isPublished && issuer === this.context.issuer;
     return found.length > 0 || !isPublished ? found : publicationFaults(keys as SigningKeyInput[]);
@@ -171,7 +175,7 @@ function isAmbiguous(
 }
 
 function addWhereListed(
-  found: readonly ConfigurationFault[],
+  found: readonly ConfigurationProblem[],
   paths: SigningPaths,
   faults: ConfigurationFaults,
 ): void {

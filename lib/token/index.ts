@@ -37,4 +37,4 @@ export type { WebhookSigningErrorCode } from '../errors/webhook.error.js';
 export { WebhookPayloadError } from '../errors/webhook.error.js';
 export type { WebhookPayloadErrorCode } from '../errors/webhook.error.js';
 export { WebhookConfigurationError } from '../errors/webhook.error.js';
-export type { ConfigurationFault } from '../errors/webhook.error.js';
+export type { ConfigurationProblem } from '../errors/webhook.error.js';

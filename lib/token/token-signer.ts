@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import {
-  type ConfigurationFault,
+  type ConfigurationProblem,
   WebhookConfigurationError,
   WebhookSigningError,
   WebhookTokenError,
@@ -177,8 +177,8 @@ class KeyTokenSigner implements TokenSigner {
 export function sharedFaults({
   issuer,
   lifetime = DEFAULT_TOKEN_LIFETIME,
-}: Omit<TokenSignerOptions, 'key'>): ConfigurationFault[] {
-  const faults: ConfigurationFault[] = [];
+}: Omit<TokenSignerOptions, 'key'>): ConfigurationProblem[] {
+  const faults: ConfigurationProblem[] = [];
   if (!isIdentifier(issuer)) faults.push({ path: 'issuer', message: identifierRule('issuer') });
   if (!Number.isInteger(lifetime) || lifetime <= 0) {
     faults.push({ path: 'lifetime', message: 'must be a positive whole number of seconds' });

@@ -1,5 +1,5 @@
 import {
-  type ConfigurationFault,
+  type ConfigurationProblem,
   WebhookConfigurationError,
   WebhookTokenError,
 } from '../errors/webhook.error.js';
@@ -189,9 +189,9 @@ export class TokenVerifier {
     return readClaims(compact.payload, this.maxJsonMembers);
   }
 
-  private limitFaults(): ConfigurationFault[] {
+  private limitFaults(): ConfigurationProblem[] {
     const { clockTolerance, maxTokenLifetime, maxJsonMembers } = this;
-    const faults: ConfigurationFault[] = [];
+    const faults: ConfigurationProblem[] = [];
     // Number.isFinite rejects the string '60', which compares like a number but makes `exp + '60'` a string.
     const isTolerance = Number.isFinite(clockTolerance) && clockTolerance >= 0;
     if (!isTolerance || clockTolerance > MAX_CLOCK_TOLERANCE) {
@@ -295,7 +295,7 @@ function describeKey(key: VerificationKey, issuer: string): VerifiedWebhookToken
 
 function keySource(options: TokenVerifierOptions): {
   keys: KeySource;
-  faults: ConfigurationFault[];
+  faults: ConfigurationProblem[];
 } {
   const { issuers } = options;
   if ('ring' in issuers) return { keys: issuers, faults: [] };
@@ -308,7 +308,7 @@ function audiences(audience: TokenVerifierOptions['audience']): readonly string[
   return typeof audience === 'string' ? [audience] : audience;
 }
 
-function profileFaults({ profiles }: TokenVerifierOptions): ConfigurationFault[] {
+function profileFaults({ profiles }: TokenVerifierOptions): ConfigurationProblem[] {
   if (profiles === undefined) return [];
   if (profiles.length > 0 && profiles.every((one) => WEBHOOK_PROFILES.includes(one))) return [];
   return [
@@ -319,7 +319,7 @@ function profileFaults({ profiles }: TokenVerifierOptions): ConfigurationFault[]
   ];
 }
 
-function audienceFaults(audience: readonly unknown[]): ConfigurationFault[] {
+function audienceFaults(audience: readonly unknown[]): ConfigurationProblem[] {
   if (audience.every((one) => typeof one === 'string' && one !== '')) return [];
   return [{ path: 'audience', message: 'must be a non-empty string or a list of them' }];
 }

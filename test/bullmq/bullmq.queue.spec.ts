@@ -149,7 +149,9 @@ describe('new BullMqQueue', () => {
     expect(() => new BullMqQueue(given as Queue, options)).toThrow(
       expect.objectContaining({
         code: 'invalid_configuration',
-        faults: expect.arrayContaining([expect.objectContaining({ path: `BullMqQueue.${path}` })]),
+        problems: expect.arrayContaining([
+          expect.objectContaining({ path: `BullMqQueue.${path}` }),
+        ]),
       }),
     );
   });

@@ -227,7 +227,7 @@ describe('@OnWebhookDelivery', () => {
 
     await expect(starting).rejects.toMatchObject({
       code: 'invalid_configuration',
-      faults: [
+      problems: [
         { path: 'Wrong.on', message: expect.stringContaining('"lost"') },
         { path: 'PerRequest.on', message: expect.stringContaining('request-scoped') },
       ],

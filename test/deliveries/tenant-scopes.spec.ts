@@ -92,9 +92,9 @@ it('deliveries.redeliver refuses each crafted scope as a filter, except an id', 
 });
 
 it('endpoints.create refuses a tenant that is undefined', async () => {
-  await expect(endpoints().create({ url, tenant: undefined } as never)).rejects.toMatchObject({
+  await expect(endpoints().create({ url, tenant: undefined })).rejects.toMatchObject({
     code: 'invalid_option',
-    faults: [expect.objectContaining({ path: 'tenant' })],
+    problems: [expect.objectContaining({ path: 'tenant' })],
   });
 });
 

@@ -11,7 +11,7 @@ function faultsOf(options: unknown): string[] {
     return [];
   } catch (error) {
     if (!(error instanceof WebhookConfigurationError)) throw error;
-    return error.faults.map(({ path, message }) => `${path}: ${message}`);
+    return error.problems.map(({ path, message }) => `${path}: ${message}`);
   }
 }
 

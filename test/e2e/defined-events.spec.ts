@@ -238,7 +238,7 @@ describe('a publisher of defined events', () => {
       endpoints.create({ url, events: ['order.*', 'ordr.*', 'order.craeted'] }),
     ).rejects.toMatchObject({
       code: 'invalid_option',
-      faults: [
+      problems: [
         {
           path: 'events[1]',
           message: '"ordr.*" matches no defined event; did you mean "order.*"?',

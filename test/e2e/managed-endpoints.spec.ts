@@ -215,7 +215,7 @@ it('a durable endpoint store without sealing keys fails start-up', async () => {
     });
 
   await expect(start()).rejects.toMatchObject({
-    faults: [
+    problems: [
       {
         path: 'publisher.sealingKeys',
         message: expect.stringContaining('openssl rand -base64 32'),
@@ -224,7 +224,7 @@ it('a durable endpoint store without sealing keys fails start-up', async () => {
   });
   const twice = { id: 'a', key: 'short' };
   await expect(start([twice, twice])).rejects.toMatchObject({
-    faults: [
+    problems: [
       { path: 'publisher.sealingKeys[0].key' },
       { path: 'publisher.sealingKeys[1].id' },
       { path: 'publisher.sealingKeys[1].key' },

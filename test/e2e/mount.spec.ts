@@ -163,7 +163,7 @@ describe.each(adapters)('webhook modules on %s', (_, createAdapter) => {
 
       expect(error).toMatchObject({
         name: 'WebhookConfigurationError',
-        faults: [expect.anything()],
+        problems: [expect.anything()],
         message: expect.stringContaining(message),
       });
     });

@@ -563,7 +563,7 @@ describe('a receiver that acknowledges before it handles', () => {
   ])('fails start-up with %s', async (_, options, path, message) => {
     await expect(startApp(createFastify(), { options })).rejects.toMatchObject({
       code: 'invalid_configuration',
-      faults: [{ path, message: expect.stringMatching(message) }],
+      problems: [{ path, message: expect.stringMatching(message) }],
     });
   });
 });

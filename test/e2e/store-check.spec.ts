@@ -28,7 +28,7 @@ async function faultsAtStart(
     return [];
   } catch (error) {
     if (!(error instanceof WebhookConfigurationError)) throw error;
-    return error.faults.map(({ path, message }) => `${path}: ${message}`);
+    return error.problems.map(({ path, message }) => `${path}: ${message}`);
   }
 }
 
@@ -97,7 +97,7 @@ describe('a store check', () => {
     const check = checkOf(async () => Promise.reject(unavailable));
     await expect(check.onApplicationBootstrap()).rejects.toMatchObject({
       cause: unavailable,
-      faults: [
+      problems: [
         {
           path: 'receiver "default".replay.store',
           message:

@@ -315,7 +315,7 @@ describe('WebhookTelemetryModule', () => {
 
     expect(() => WebhookTelemetryModule.forRoot(options as object)).toThrow(
       expect.objectContaining({
-        faults: expect.arrayContaining(
+        problems: expect.arrayContaining(
           ['joinTraceFor', 'continueTraces', 'countDelivery'].map((name) =>
             expect.objectContaining({ path: `WebhookTelemetryModule.${name}` }),
           ),

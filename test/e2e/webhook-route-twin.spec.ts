@@ -106,7 +106,7 @@ describe('@OnWebhookEvent without an event', () => {
     expect(define).toThrow(
       expect.objectContaining({
         code: 'invalid_configuration',
-        faults: [{ path: 'Handlers.never', message: expect.stringContaining('"**"') }],
+        problems: [{ path: 'Handlers.never', message: expect.stringContaining('"**"') }],
       }),
     );
   });

@@ -36,5 +36,5 @@ try {
   console.log(`answers ${response.status}`);
   await app.close();
 } catch (error) {
-  console.log(`${error.name} ${error.code}: ${error.faults?.map(({ message }) => message)}`);
+  console.log(`${error.name} ${error.code}: ${error.problems?.map(({ message }) => message)}`);
 }

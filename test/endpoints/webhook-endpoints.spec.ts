@@ -127,8 +127,8 @@ describe('create', () => {
     const error = await endpoints.create(wrong as never).catch((e: unknown) => e);
 
     expect(error).toMatchObject({ code: 'invalid_option' });
-    const { faults, message } = error as { faults: { path: string }[]; message: string };
-    expect(faults.map(({ path }) => path).sort()).toEqual(
+    const { problems, message } = error as { problems: { path: string }[]; message: string };
+    expect(problems.map(({ path }) => path).sort()).toEqual(
       [
         'events[0]',
         'headers["Authorization"]',
@@ -319,7 +319,7 @@ describe('update', () => {
 
     await expect(endpoints.update('crm', { [name]: value })).rejects.toMatchObject({
       code: 'invalid_option',
-      faults: [expect.objectContaining({ path: name })],
+      problems: [expect.objectContaining({ path: name })],
     });
   });
 

@@ -15,7 +15,7 @@ class Refund {
 
 function faultsOf(error: unknown): unknown {
   return error instanceof WebhookConfigurationError
-    ? error.faults.map(({ path, message }) => `${path}: ${message}`)
+    ? error.problems.map(({ path, message }) => `${path}: ${message}`)
     : error;
 }
 

@@ -271,7 +271,7 @@ describe('a provider of issuers', () => {
     issuers.holds({ issuer: ISSUER, secret: 'too-short' });
     await expect(issuers.refresh()).rejects.toMatchObject({
       code: 'invalid_configuration',
-      faults: [{ path: 'issuers[0].secret' }],
+      problems: [{ path: 'issuers[0].secret' }],
     });
 
     expect(await outcome()).toBe('204');

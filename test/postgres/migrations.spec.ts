@@ -355,7 +355,7 @@ describe.each([
     expect(() => new Store(given as never, options)).toThrow(
       expect.objectContaining({
         code: 'invalid_configuration',
-        faults: [expect.objectContaining({ path: `${name}.${path}` })],
+        problems: [expect.objectContaining({ path: `${name}.${path}` })],
       }),
     );
   });

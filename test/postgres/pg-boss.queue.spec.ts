@@ -375,7 +375,7 @@ describe('new PgBossQueue', () => {
     expect(() => new PgBossQueue(options)).toThrow(
       expect.objectContaining({
         code: 'invalid_configuration',
-        faults: expect.arrayContaining([
+        problems: expect.arrayContaining([
           expect.objectContaining({
             path: path === '' ? 'PgBossQueue' : `PgBossQueue.${path}`,
           }),

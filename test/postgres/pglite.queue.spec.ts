@@ -229,7 +229,7 @@ describe('new PgliteQueue', () => {
     expect(() => new PgliteQueue(options as never)).toThrow(
       expect.objectContaining({
         code: 'invalid_configuration',
-        faults: [expect.objectContaining({ path: `PgliteQueue.${path}` })],
+        problems: [expect.objectContaining({ path: `PgliteQueue.${path}` })],
       }),
     );
   });

@@ -257,7 +257,7 @@ describe('new PostgresReplayStore', () => {
     expect(() => new PostgresReplayStore(given as never, options)).toThrow(
       expect.objectContaining({
         code: 'invalid_configuration',
-        faults: [expect.objectContaining({ path: `PostgresReplayStore.${path}` })],
+        problems: [expect.objectContaining({ path: `PostgresReplayStore.${path}` })],
       }),
     );
   });

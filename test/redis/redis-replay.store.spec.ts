@@ -149,7 +149,7 @@ describe('new RedisReplayStore', () => {
     expect(() => new RedisReplayStore(given as never, options)).toThrow(
       expect.objectContaining({
         code: 'invalid_configuration',
-        faults: [expect.objectContaining({ path: `RedisReplayStore.${path}` })],
+        problems: [expect.objectContaining({ path: `RedisReplayStore.${path}` })],
       }),
     );
   });

@@ -306,7 +306,7 @@ describe('a full MemoryReplayStore', () => {
     expect(() => new MemoryReplayStore({ maxEntries: bound, maxEntriesPerIssuer: bound })).toThrow(
       expect.objectContaining({
         code: 'invalid_configuration',
-        faults: [
+        problems: [
           expect.objectContaining({ path: 'maxEntries' }),
           expect.objectContaining({ path: 'maxEntriesPerIssuer' }),
         ],

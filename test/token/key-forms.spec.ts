@@ -37,7 +37,7 @@ function messageOf(make: () => unknown): string | undefined {
     make();
     return undefined;
   } catch (error) {
-    if (error instanceof WebhookConfigurationError) return error.faults[0]?.message;
+    if (error instanceof WebhookConfigurationError) return error.problems[0]?.message;
     throw error;
   }
 }

@@ -11,7 +11,7 @@ import {
   createTokenSigner,
   createTokenVerifier,
   WebhookConfigurationError,
-  type ConfigurationFault,
+  type ConfigurationProblem,
   type KeyMaterial,
   type SignatureAlgorithm,
   type TrustedIssuer,
@@ -36,17 +36,17 @@ function jwk(key: KeyObject): JsonWebKey {
   return key.export({ format: 'jwk' });
 }
 
-function faultsOf(make: () => unknown): readonly ConfigurationFault[] {
+function faultsOf(make: () => unknown): readonly ConfigurationProblem[] {
   try {
     make();
     return [];
   } catch (error) {
-    if (error instanceof WebhookConfigurationError) return error.faults;
+    if (error instanceof WebhookConfigurationError) return error.problems;
     throw error;
   }
 }
 
-function verifierFaults(...issuers: TrustedIssuer[]): readonly ConfigurationFault[] {
+function verifierFaults(...issuers: TrustedIssuer[]): readonly ConfigurationProblem[] {
   return faultsOf(() => createTokenVerifier({ issuers }));
 }
 

@@ -42,7 +42,7 @@ function faultOf(...keys: object[]): string | undefined {
     createTokenVerifier({ issuers: [{ issuer: ISSUER, keys: keys as WebhookKey[] }] });
     return undefined;
   } catch (error) {
-    return (error as WebhookConfigurationError).faults[0]?.message;
+    return (error as WebhookConfigurationError).problems[0]?.message;
   }
 }
 

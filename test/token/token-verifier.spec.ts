@@ -80,7 +80,7 @@ describe('a configuration', () => {
     expect(make).toThrow(
       expect.objectContaining({
         code: 'invalid_configuration',
-        faults: [{ path, message: expect.stringContaining(remedy) }],
+        problems: [{ path, message: expect.stringContaining(remedy) }],
       }),
     );
   });
@@ -106,7 +106,7 @@ describe('a configuration', () => {
     ['an issuer of 256 characters', { issuer: 'x'.repeat(256) }, 'issuer'],
   ])('of a signer with %s is refused', (_, change, path) => {
     expect(() => createTokenSigner({ issuer: ISSUER, key: SECRET, ...change })).toThrow(
-      expect.objectContaining({ faults: [expect.objectContaining({ path })] }),
+      expect.objectContaining({ problems: [expect.objectContaining({ path })] }),
     );
   });
 

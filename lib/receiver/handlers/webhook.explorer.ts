@@ -1,6 +1,6 @@
 import { Injectable, Logger } from '@nestjs/common';
 import { DiscoveryService, MetadataScanner, ModuleRef, type ContextId } from '@nestjs/core';
-import type { ConfigurationFault } from '../../errors/webhook.error.js';
+import type { ConfigurationProblem } from '../../errors/webhook.error.js';
 import { eventPatternFault } from '../../token/event-name.js';
 import { WebhookHandlerContext } from './webhook-handler.context.js';
 import { WebhookHandlerRegistry, type WebhookHandler } from './webhook-handler.registry.js';
@@ -44,9 +44,9 @@ export class WebhookExplorer {
    * @param receivers - all receivers of the application: a handler may name one of another module
    * @returns what is wrong with the handlers
    */
-  async explore(receivers: readonly ResolvedReceiver[]): Promise<ConfigurationFault[]> {
+  async explore(receivers: readonly ResolvedReceiver[]): Promise<ConfigurationProblem[]> {
     const classValidator = await findClassValidator();
-    const faults: ConfigurationFault[] = [];
+    const faults: ConfigurationProblem[] = [];
     for (const wrapper of [...this.discovery.getProviders(), ...this.discovery.getControllers()]) {
       // An alias (`useExisting`) refers to a provider that is discovered by itself.
       if (wrapper.isAlias) continue;
@@ -70,11 +70,11 @@ export class WebhookExplorer {
     method: ExploredMethod,
     receivers: readonly ResolvedReceiver[],
     classValidator: ClassValidatorInstallation,
-  ): ConfigurationFault[] {
+  ): ConfigurationProblem[] {
     const { wrapper, prototype, methodName, name } = method;
     const subscriptions = subscriptionsOf(prototype[methodName]);
     if (subscriptions.length === 0 || this.isKnown(wrapper, methodName)) return [];
-    const faults: ConfigurationFault[] = [];
+    const faults: ConfigurationProblem[] = [];
     // One handler per method, however many of its subscriptions match: an event runs it once.
     const handler: WebhookHandler = { name, run: this.runner(wrapper, methodName) };
     for (const { patterns, receiver } of subscriptions) {
@@ -153,7 +153,7 @@ function validationFaults(
   { prototype, methodName, name }: ExploredMethod,
   receivers: readonly ResolvedReceiver[],
   classValidator: ClassValidatorInstallation,
-): ConfigurationFault[] {
+): ConfigurationProblem[] {
   if (classValidator !== 'incomplete') return [];
   if (!receivers.some(({ validator }) => validator.isEnabled)) return [];
   const needsValidation = dataParameters(prototype, methodName).some(

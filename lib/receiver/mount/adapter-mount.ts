@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { ConfigurationFault } from '../../errors/webhook.error.js';
+import type { ConfigurationProblem } from '../../errors/webhook.error.js';
 import type { RouteRecorder } from './route-recorder.js';
 
 /** Answers a request of Node, independent of the adapter. */
@@ -24,7 +24,7 @@ export interface AdapterMount {
   refuseOtherMethods(path: string, handler: NodeHandler): void;
 
   /** Finds routes that would answer the requests of a webhook route in its place. */
-  shadowedRoutes(recorder: RouteRecorder): ConfigurationFault[];
+  shadowedRoutes(recorder: RouteRecorder): ConfigurationProblem[];
 }
 
 /** Methods that a webhook path answers with 405. */

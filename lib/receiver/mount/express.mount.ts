@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { HttpServer } from '@nestjs/common';
-import type { ConfigurationFault } from '../../errors/webhook.error.js';
+import type { ConfigurationProblem } from '../../errors/webhook.error.js';
 import { OTHER_METHODS, type AdapterMount, type NodeHandler } from './adapter-mount.js';
 import { shieldBody } from './body-shield.js';
 import { isAfterConnectionEnd, hasAmbiguousLength, endConnectionAfter } from './last-request.js';
@@ -102,8 +102,8 @@ export class ExpressMount implements AdapterMount {
     }
   }
 
-  shadowedRoutes(recorder: RouteRecorder): ConfigurationFault[] {
-    const faults: ConfigurationFault[] = [];
+  shadowedRoutes(recorder: RouteRecorder): ConfigurationProblem[] {
+    const faults: ConfigurationProblem[] = [];
     for (const { method, path, version, isWebhook } of recorder.routes) {
       if (!isWebhook || method === 'get' || method === 'all') continue;
       const verb = method === 'head' ? 'HEAD' : 'POST';

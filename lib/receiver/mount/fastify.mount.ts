@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { HttpServer, Logger } from '@nestjs/common';
-import type { ConfigurationFault } from '../../errors/webhook.error.js';
+import type { ConfigurationProblem } from '../../errors/webhook.error.js';
 import { OTHER_METHODS, type AdapterMount, type NodeHandler } from './adapter-mount.js';
 import { shieldBody, unshieldBody } from './body-shield.js';
 import { FastifyBypass } from './fastify.bypass.js';
@@ -125,7 +125,7 @@ export class FastifyMount implements AdapterMount {
     if (free.length > 0) this.takeOver(free, path, handler);
   }
 
-  shadowedRoutes(): ConfigurationFault[] {
+  shadowedRoutes(): ConfigurationProblem[] {
     // Fastify refuses two routes for one method and path, and prefers the more specific path.
     return [];
   }

@@ -1,5 +1,8 @@
 import type { DiscoveryService, MetadataScanner } from '@nestjs/core';
-import { type ConfigurationFault, WebhookConfigurationError } from '../../errors/webhook.error.js';
+import {
+  type ConfigurationProblem,
+  WebhookConfigurationError,
+} from '../../errors/webhook.error.js';
 import { markRoute, readRoute } from '../handlers/handler-metadata.js';
 import { WEBHOOK_ROUTE } from '../receiver.constants.js';
 import { WebhookGuard } from '../webhook.guard.js';
@@ -59,8 +62,8 @@ type Controller = ReturnType<DiscoveryService['getControllers']>[number];
 export function routesWithoutReceiver(
   discovery: DiscoveryService,
   scanner: MetadataScanner,
-): ConfigurationFault[] {
-  const faults: ConfigurationFault[] = [];
+): ConfigurationProblem[] {
+  const faults: ConfigurationProblem[] = [];
   for (const controller of discovery.getControllers()) {
     const { metatype } = controller;
     if (typeof metatype !== 'function') continue;
@@ -102,6 +105,6 @@ function receiverFaults(guard: WebhookGuard, receiver: string | undefined): stri
     return [];
   } catch (error) {
     if (!(error instanceof WebhookConfigurationError)) throw error;
-    return error.faults.map(({ message }) => message);
+    return error.problems.map(({ message }) => message);
   }
 }

@@ -5,7 +5,7 @@ import {
   HttpAdapterHost,
   MetadataScanner,
 } from '@nestjs/core';
-import type { ConfigurationFault } from '../../errors/webhook.error.js';
+import type { ConfigurationProblem } from '../../errors/webhook.error.js';
 import type { AdapterMount, NodeHandler } from './adapter-mount.js';
 import { ExpressMount } from './express.mount.js';
 import { FastifyMount } from './fastify.mount.js';
@@ -63,7 +63,7 @@ export class WebhookMount {
    *
    * @returns what prevents it
    */
-  mountReceivers(): ConfigurationFault[] {
+  mountReceivers(): ConfigurationProblem[] {
     this.stopRecording();
     const prepared = this.prepared();
     if (prepared === undefined) return this.unsupported();
@@ -93,7 +93,7 @@ export class WebhookMount {
     receiver: ResolvedReceiver,
     path: string,
     { mount, recorder, receivers, settings }: Mounted,
-  ): ConfigurationFault[] {
+  ): ConfigurationProblem[] {
     const compared = settings.caseSensitive ? path : path.toLowerCase();
     const there = receivers.get(compared);
     if (there !== undefined) {
@@ -150,7 +150,7 @@ export class WebhookMount {
     return (this.adapterHost.httpAdapter as HttpServer | null | undefined) ?? undefined;
   }
 
-  private unsupported(): ConfigurationFault[] {
+  private unsupported(): ConfigurationProblem[] {
     const adapter = this.adapter();
     if (adapter === undefined) return [];
     return [

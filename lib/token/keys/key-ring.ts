@@ -1,4 +1,4 @@
-import type { ConfigurationFault } from '../../errors/webhook.error.js';
+import type { ConfigurationProblem } from '../../errors/webhook.error.js';
 import { identifierRule, isIdentifier } from '../identifier.js';
 import { DEFAULT_CLOCK_TOLERANCE, MAX_KEYS_TRIED } from '../webhook-token.constants.js';
 import type { HmacKey } from './hmac-key.js';
@@ -73,8 +73,8 @@ export class KeyRing implements KeySource, TrustedIssuers {
     trusted: readonly TrustedIssuer[],
     options: KeyRingOptions,
     more: MoreKeys = refuseJwksUri,
-  ): { ring: KeyRing; faults: ConfigurationFault[] } {
-    const faults: ConfigurationFault[] = [];
+  ): { ring: KeyRing; faults: ConfigurationProblem[] } {
+    const faults: ConfigurationProblem[] = [];
     const issuers = new Map<string, IssuerKeys>();
     trusted.forEach((entry, index) => {
       const fault = (path: string, message: string): void => {
