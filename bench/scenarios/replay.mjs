@@ -26,7 +26,7 @@ export async function run({ quick = false }) {
   for (let made = 0; made < count; made += BATCH) {
     const claims = batch(made, clock.time);
     const from = cpu();
-    for (const claim of claims) store.commit(store.reserve(claim).reservation);
+    for (const claim of claims) await store.commit((await store.reserve(claim)).reservation);
     spent.push((cpu() - from) / BATCH / 2);
   }
   const bytes = (memory() - before) / count;
@@ -36,9 +36,9 @@ export async function run({ quick = false }) {
   for (let made = count; store.size > count / 50 && made < 2 * count; made += BATCH) {
     for (const claim of batch(made, clock.time)) {
       const from = cpu();
-      const { reservation } = store.reserve(claim);
+      const { reservation } = await store.reserve(claim);
       const between = cpu();
-      store.release(reservation);
+      await store.release(reservation);
       dearest = Math.max(dearest, between - from, cpu() - between);
     }
   }

@@ -5,31 +5,29 @@ import {
   type ConfigurationProblem,
   WebhookStoreError,
 } from '../errors/webhook.error.js';
-import { fingerprintMark, EntryState, ReplayEntries } from './replay-entries.js';
-import { IssuerShares } from './issuer-shares.js';
-import { KeyIndex } from './key-index.js';
+import { ExpiryWheel } from './expiry-wheel.js';
 import {
   ReplayStore,
   type ReplayClaim,
   type ReplayReservation,
   type ReplayVerdict,
 } from './replay-store.js';
-import { NONE, SlotLinks, TimeBuckets } from './time-buckets.js';
 
 const DEFAULT_MAX_ENTRIES = 250_000;
-const LARGEST_MAX_ENTRIES = 2 ** 24;
+/** A Map of V8 that loses and gains entries cannot hold many more. */
+const LARGEST_MAX_ENTRIES = 2 ** 22;
 
 /** Bucket widths in milliseconds: leases and tokens end within minutes, entries kept for retries after days. */
 const PENDING_BUCKET = 1_024;
 const KEPT_BUCKET = 65_536;
 
-/** Expired entries of each state that an operation removes: more than it can add, so they cannot pile up. */
+/** Expired entries of each wheel that an operation removes: more than it can add, so they cannot pile up. */
 const SWEEP_SLICE = 4;
 /** Entries that a full store inspects to find one to drop. */
 const SEARCH_LIMIT = 16;
 
 export interface MemoryReplayStoreOptions {
-  /** Maximum number of events, 1 to 16,777,216. Default: 250,000, about 32 MB when full. */
+  /** Maximum number of events, 1 to 4,194,304. Default: 250,000, about 80 MB when full. */
   readonly maxEntries?: number | undefined;
   /** Maximum number of events of one issuer, so that none can fill the store. Default: `maxEntries`. */
   readonly maxEntriesPerIssuer?: number | undefined;
@@ -37,12 +35,35 @@ export interface MemoryReplayStoreOptions {
   readonly clock?: WebhookClock | undefined;
 }
 
+/** An event. All times are epoch milliseconds. */
+interface Entry {
+  readonly key: string;
+  readonly tokenKey: string;
+  readonly fingerprint: string;
+  readonly issuer: string;
+  /** Of the reservation; `undefined` once the event is handled. */
+  owner: string | undefined;
+  leaseUntil: number;
+  /** The latest of all claims on the event. */
+  replayUntil: number;
+  /** Never before `replayUntil`. */
+  keepUntil: number;
+  /** Handled, its token has expired, and kept to recognise the sender's retries. */
+  isKept: boolean;
+}
+
+/** The entries of one issuer. */
+interface Share {
+  count: number;
+  readonly kept: ExpiryWheel<Entry>;
+}
+
 /**
  * Stores handled events in memory: for a single process, until it ends.
  *
  * A store that is not full keeps every entry until `keepUntil`. A full one first drops entries whose token has expired, those with the
- * least time left first (approximately); if every entry is still needed, it throws `store_full`. There is no timer: each call removes
- * a few expired entries.
+ * least time left first (to about a minute); if every entry is still needed, it rejects with `store_full`. There is no timer: each
+ * call removes a few expired entries.
  *
  * A reservation ends exactly when its lease does.
  *
@@ -56,132 +77,113 @@ export class MemoryReplayStore extends ReplayStore {
   override readonly scope = 'process';
 
   private readonly maxEntries: number;
+  private readonly maxEntriesPerIssuer: number;
   private readonly clock: WebhookClock;
 
-  private readonly entries: ReplayEntries;
-  private readonly events = new KeyIndex((slot) => this.entries.keysOf(slot).key);
+  private readonly events = new Map<string, Entry>();
   /** Only tokens whose key differs from the event's. */
-  private readonly tokens = new KeyIndex((slot) => this.entries.keysOf(slot).tokenKey);
-
-  /** Entries by the end of their state. */
-  private readonly reserved: TimeBuckets;
-  private readonly protected: TimeBuckets;
-  private readonly kept: TimeBuckets;
-  private readonly shares: IssuerShares | undefined;
+  private readonly tokens = new Map<string, Entry>();
+  /** Entries that are needed, by the end of their lease or of their token. */
+  private readonly pending = new ExpiryWheel<Entry>(PENDING_BUCKET);
+  /** Entries that a full store may drop, by the end of their time. */
+  private readonly kept = new ExpiryWheel<Entry>(KEPT_BUCKET);
+  /** By issuer; `undefined` without a limit per issuer. */
+  private readonly shares: Map<string, Share> | undefined;
 
   /** @throws {@link WebhookConfigurationError} if a limit is not an integer in its range */
   constructor(options: MemoryReplayStoreOptions = {}) {
     super();
-    const maxEntries = options.maxEntries ?? DEFAULT_MAX_ENTRIES;
-    const maxEntriesPerIssuer = options.maxEntriesPerIssuer ?? maxEntries;
+    this.maxEntries = options.maxEntries ?? DEFAULT_MAX_ENTRIES;
+    this.maxEntriesPerIssuer = options.maxEntriesPerIssuer ?? this.maxEntries;
     const faults = [
-      ...boundFaults('maxEntries', maxEntries),
-      ...boundFaults('maxEntriesPerIssuer', maxEntriesPerIssuer),
+      ...boundFaults('maxEntries', this.maxEntries),
+      ...boundFaults('maxEntriesPerIssuer', this.maxEntriesPerIssuer),
     ];
     if (faults.length > 0) throw new WebhookConfigurationError(faults);
-    this.maxEntries = maxEntries;
     this.clock = options.clock ?? new SystemClock();
-    this.entries = new ReplayEntries(maxEntries);
-    const links = new SlotLinks(maxEntries);
-    this.reserved = new TimeBuckets(PENDING_BUCKET, links);
-    this.protected = new TimeBuckets(PENDING_BUCKET, links);
-    this.kept = new TimeBuckets(KEPT_BUCKET, links);
-    if (maxEntriesPerIssuer < maxEntries) {
-      this.shares = new IssuerShares(maxEntriesPerIssuer, KEPT_BUCKET, maxEntries);
-    }
+    if (this.maxEntriesPerIssuer < this.maxEntries) this.shares = new Map();
   }
 
   /** Number of entries, including expired ones that are not removed yet. */
   get size(): number {
-    return this.entries.size;
+    return this.events.size;
   }
 
-  override reserve(claim: ReplayClaim): ReplayVerdict {
-    const { entries } = this;
+  override async reserve(claim: ReplayClaim): Promise<ReplayVerdict> {
     const now = this.clock.now();
     this.sweep(now);
 
-    const fingerprint = fingerprintMark(claim.fingerprint);
     const known = this.alive(this.events.get(claim.key), now);
-    const tokenUser = this.tokenUser(claim, known, now);
-    if (tokenUser !== NONE && tokenUser !== known) return { status: 'conflict' };
-    if (known !== NONE) {
-      if (entries.fingerprint[known] !== fingerprint) return { status: 'conflict' };
+    const tokenUser = this.tokenUser(claim, now);
+    if (tokenUser !== undefined && tokenUser !== known) return { status: 'conflict' };
+    if (known !== undefined) {
+      if (known.fingerprint !== claim.fingerprint) return { status: 'conflict' };
       this.prolong(known, claim, now);
-      if (entries.state[known] !== EntryState.reserved) return { status: 'done' };
-      return { status: 'in-progress', retryAt: entries.leaseUntil[known]! };
+      return known.owner === undefined
+        ? { status: 'done' }
+        : { status: 'in-progress', retryAt: known.leaseUntil };
     }
 
     this.ensureSpace(claim.issuer, now);
-    const reservation: ReplayReservation = { claim, owner: randomUUID() };
-    const slot = entries.take(reservation, fingerprint);
-    this.events.add(claim.key, slot);
-    if (claim.tokenKey !== claim.key) this.tokens.add(claim.tokenKey, slot);
-    this.shares?.take(slot, claim.issuer);
-    entries.leaseUntil[slot] = now + claim.lease;
-    this.file(slot);
-    return { status: 'reserved', reservation };
+    const owner = randomUUID();
+    this.insert(claim, owner, now);
+    return { status: 'reserved', reservation: { claim, owner } };
   }
 
-  override extend(reservation: ReplayReservation): boolean {
+  override async extend(reservation: ReplayReservation): Promise<boolean> {
     const now = this.clock.now();
-    const slot = this.held(reservation, now);
-    if (slot === NONE) return false;
-    this.unfile(slot);
-    this.entries.leaseUntil[slot] = now + reservation.claim.lease;
-    this.file(slot);
+    const entry = this.held(reservation, now);
+    if (entry === undefined) return false;
+    this.change(entry, { leaseUntil: now + reservation.claim.lease });
     return true;
   }
 
-  override commit(reservation: ReplayReservation): boolean {
+  override async commit(reservation: ReplayReservation): Promise<boolean> {
     const now = this.clock.now();
     this.sweep(now);
-    const slot = this.held(reservation, now);
-    if (slot === NONE) return false;
-    this.unfile(slot);
-    // The times are those of the claim, or later ones of a copy that arrived meanwhile.
-    this.entries.settle(slot);
-    this.file(slot);
+    const entry = this.held(reservation, now);
+    if (entry === undefined) return false;
+    // Its times are those of the claim, or later ones of a copy that arrived meanwhile.
+    this.change(entry, { owner: undefined });
     return true;
   }
 
-  override release(reservation: ReplayReservation): boolean {
-    const slot = this.held(reservation, this.clock.now());
-    if (slot === NONE) return false;
-    this.drop(slot);
+  override async release(reservation: ReplayReservation): Promise<boolean> {
+    const entry = this.held(reservation, this.clock.now());
+    if (entry === undefined) return false;
+    this.drop(entry);
     return true;
   }
 
-  /** The slot of a reservation, if it is still the owner's. */
-  private held({ claim, owner }: ReplayReservation, now: number): number {
-    const slot = this.alive(this.events.get(claim.key), now);
-    return slot !== NONE && this.entries.reservationOf(slot)?.owner === owner ? slot : NONE;
+  /** The entry of a reservation, if it is still the owner's. */
+  private held({ claim, owner }: ReplayReservation, now: number): Entry | undefined {
+    const entry = this.alive(this.events.get(claim.key), now);
+    return entry?.owner === owner ? entry : undefined;
   }
 
-  /** The slot of the event that used the claim's token. */
-  private tokenUser({ key, tokenKey }: ReplayClaim, known: number, now: number): number {
+  /** The entry of the event that used the claim's token. */
+  private tokenUser({ tokenKey }: ReplayClaim, now: number): Entry | undefined {
     const other = this.alive(this.tokens.get(tokenKey), now);
-    if (other !== NONE) return other;
-    const own = tokenKey === key ? known : this.alive(this.events.get(tokenKey), now);
-    return own !== NONE && this.entries.keysOf(own).tokenKey === tokenKey ? own : NONE;
+    if (other !== undefined) return other;
+    const own = this.alive(this.events.get(tokenKey), now);
+    return own?.tokenKey === tokenKey ? own : undefined;
   }
 
-  /** The slot, unless it has expired: then it is removed. */
-  private alive(slot: number | undefined, now: number): number {
-    if (slot === undefined) return NONE;
-    if (this.entries.isAlive(slot, now)) return slot;
-    this.drop(slot);
-    return NONE;
+  /** The entry, unless it has expired: then it is removed. */
+  private alive(entry: Entry | undefined, now: number): Entry | undefined {
+    if (entry === undefined || !hasExpired(entry, now)) return entry;
+    this.drop(entry);
+    return undefined;
   }
 
   private ensureSpace(issuer: string, now: number): void {
-    const { shares } = this;
-    const shareIsFull = () => shares?.isFull(issuer) ?? false;
+    const share = () => this.shares?.get(issuer);
+    const shareIsFull = () => (share()?.count ?? 0) >= this.maxEntriesPerIssuer;
     const isFull = () => this.size >= this.maxEntries;
     if (!shareIsFull() && !isFull()) return;
 
     this.sweepThisSecond(now);
-    if (shareIsFull()) this.dropOldest(shares?.keptOf(issuer), now);
+    if (shareIsFull()) this.dropOldest(share()?.kept, now);
     if (isFull()) this.dropOldest(this.kept, now);
     if (shareIsFull()) {
       throw new WebhookStoreError(
@@ -197,101 +199,109 @@ export class MemoryReplayStore extends ReplayStore {
     }
   }
 
-  private dropOldest(kept: TimeBuckets | undefined, now: number): void {
-    const { replayUntil, keepUntil } = this.entries;
-    let oldest = NONE;
-    for (const slot of kept?.firstFew(SEARCH_LIMIT) ?? []) {
-      // A clock that was set back can make a token valid again.
-      const isNeeded = replayUntil[slot]! > now;
-      if (!isNeeded && (oldest === NONE || keepUntil[slot]! < keepUntil[oldest]!)) oldest = slot;
+  private dropOldest(kept: ExpiryWheel<Entry> | undefined, now: number): void {
+    for (let tried = 0; tried < SEARCH_LIMIT; tried++) {
+      const entry = kept?.take();
+      if (entry === undefined) return;
+      if (entry.replayUntil <= now) return this.drop(entry);
+      // The clock was set back, so the token is valid again.
+      this.change(entry, { isKept: false });
     }
-    if (oldest !== NONE) this.drop(oldest);
   }
 
   private sweep(now: number): void {
     for (let left = SWEEP_SLICE; left > 0; left--) {
-      const lapsed = this.reserved.firstOverdue(now);
-      const expired = this.protected.firstOverdue(now);
-      const ended = this.kept.firstOverdue(now);
-      if (lapsed === NONE && expired === NONE && ended === NONE) return;
-      if (lapsed !== NONE) this.drop(lapsed);
-      if (expired !== NONE) this.unprotect(expired, now);
-      if (ended !== NONE) this.drop(ended);
+      const due = this.pending.takeOverdue(now);
+      const ended = this.kept.takeOverdue(now);
+      if (due === undefined && ended === undefined) return;
+      if (due !== undefined) this.settle(due, now);
+      if (ended !== undefined) this.drop(ended);
     }
   }
 
-  /** Also removes expired entries from the current buckets, which are not overdue as a whole. */
+  /** Also settles entries of the current bucket, which is not overdue as a whole. */
   private sweepThisSecond(now: number): void {
-    const { leaseUntil, replayUntil } = this.entries;
-    for (const slot of this.reserved.firstFew(SEARCH_LIMIT)) {
-      if (leaseUntil[slot]! <= now) this.drop(slot);
-    }
-    for (const slot of this.protected.firstFew(SEARCH_LIMIT)) {
-      if (replayUntil[slot]! <= now) this.unprotect(slot, now);
+    for (let tried = 0; tried < SEARCH_LIMIT; tried++) {
+      const entry = this.pending.take();
+      if (entry === undefined) return;
+      this.settle(entry, now);
     }
   }
 
-  private unprotect(slot: number, now: number): void {
-    const { entries } = this;
-    if (!entries.isAlive(slot, now)) return this.drop(slot);
-    this.unfile(slot);
-    entries.state[slot] = EntryState.kept;
-    this.file(slot);
+  /** Decides about an entry that was taken from `pending`: it is dropped, kept, or still needed. */
+  private settle(entry: Entry, now: number): void {
+    if (hasExpired(entry, now)) this.drop(entry);
+    else this.change(entry, { isKept: entry.owner === undefined && entry.replayUntil <= now });
   }
 
   /**
    * A copy may have a token that is valid for longer. If the entry were dropped before that token expires, the copy would be handled
    * as a new event.
    */
-  private prolong(slot: number, claim: ReplayClaim, now: number): void {
-    const { entries } = this;
-    if (!entries.isOutlivedBy(slot, claim)) return;
-    this.unfile(slot);
-    entries.prolong(slot, claim);
-    const isNeeded = entries.replayUntil[slot]! > now;
-    if (isNeeded && entries.state[slot] === EntryState.kept) {
-      entries.state[slot] = EntryState.protected;
-    }
-    this.file(slot);
+  private prolong(entry: Entry, claim: ReplayClaim, now: number): void {
+    const replayUntil = Math.max(entry.replayUntil, claim.replayUntil);
+    const keepUntil = Math.max(entry.keepUntil, replayUntil, claim.keepUntil);
+    if (replayUntil === entry.replayUntil && keepUntil === entry.keepUntil) return;
+    this.change(entry, { replayUntil, keepUntil, isKept: entry.isKept && replayUntil <= now });
   }
 
-  private drop(slot: number): void {
-    const { entries } = this;
-    this.unfile(slot);
-    const { key, tokenKey } = entries.keysOf(slot);
-    this.events.delete(key);
-    if (tokenKey !== key) this.tokens.delete(tokenKey);
-    this.shares?.giveBack(slot);
-    entries.giveBack(slot);
+  private insert(claim: ReplayClaim, owner: string, now: number): void {
+    const { key, tokenKey, fingerprint, issuer, lease, replayUntil } = claim;
+    const entry: Entry = {
+      key,
+      tokenKey,
+      fingerprint,
+      issuer,
+      owner,
+      leaseUntil: now + lease,
+      replayUntil,
+      keepUntil: Math.max(replayUntil, claim.keepUntil),
+      isKept: false,
+    };
+    this.events.set(key, entry);
+    if (tokenKey !== key) this.tokens.set(tokenKey, entry);
+    this.file(entry);
+    if (this.shares === undefined) return;
+    const share = this.shares.get(issuer) ?? { count: 0, kept: new ExpiryWheel(KEPT_BUCKET) };
+    share.count++;
+    this.shares.set(issuer, share);
   }
 
-  /** Adds the entry to the bucket of its state and time. */
-  private file(slot: number): void {
-    const { state, leaseUntil, replayUntil, keepUntil } = this.entries;
-    switch (state[slot]) {
-      case EntryState.reserved:
-        return this.reserved.add(slot, leaseUntil[slot]!);
-      case EntryState.protected:
-        return this.protected.add(slot, replayUntil[slot]!);
-      default:
-        this.kept.add(slot, keepUntil[slot]!);
-        this.shares?.keep(slot, keepUntil[slot]!);
-    }
+  private drop(entry: Entry): void {
+    this.unfile(entry);
+    this.events.delete(entry.key);
+    if (entry.tokenKey !== entry.key) this.tokens.delete(entry.tokenKey);
+    const share = this.shares?.get(entry.issuer);
+    if (share !== undefined && --share.count === 0) this.shares?.delete(entry.issuer);
   }
 
-  /** Removes the entry from its bucket; state and times must be unchanged since `file`. */
-  private unfile(slot: number): void {
-    const { state, leaseUntil, replayUntil, keepUntil } = this.entries;
-    switch (state[slot]) {
-      case EntryState.reserved:
-        return this.reserved.remove(slot, leaseUntil[slot]!);
-      case EntryState.protected:
-        return this.protected.remove(slot, replayUntil[slot]!);
-      default:
-        this.kept.remove(slot, keepUntil[slot]!);
-        this.shares?.unkeep(slot, keepUntil[slot]!);
-    }
+  private change(entry: Entry, change: Partial<Entry>): void {
+    this.unfile(entry);
+    Object.assign(entry, change);
+    this.file(entry);
   }
+
+  /** Adds the entry to the wheel of its state. */
+  private file(entry: Entry): void {
+    if (!entry.isKept) return this.pending.add(entry, pendingUntil(entry));
+    this.kept.add(entry, entry.keepUntil);
+    this.shares?.get(entry.issuer)?.kept.add(entry, entry.keepUntil);
+  }
+
+  private unfile(entry: Entry): void {
+    if (!entry.isKept) return this.pending.remove(entry, pendingUntil(entry));
+    this.kept.remove(entry, entry.keepUntil);
+    this.shares?.get(entry.issuer)?.kept.remove(entry, entry.keepUntil);
+  }
+}
+
+function pendingUntil({ owner, leaseUntil, replayUntil }: Entry): number {
+  return owner === undefined ? replayUntil : leaseUntil;
+}
+
+/** Whether its lease, or its time to be kept, has ended. */
+function hasExpired({ owner, leaseUntil, keepUntil }: Entry, now: number): boolean {
+  return (owner === undefined ? keepUntil : leaseUntil) <= now;
 }
 
 function boundFaults(path: string, bound: number): ConfigurationProblem[] {

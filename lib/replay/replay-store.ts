@@ -1,5 +1,3 @@
-import type { MaybePromise } from '../token/maybe-promise.js';
-
 /** What a receiver stores of a verified event. */
 export interface ReplayClaim {
   /**
@@ -50,7 +48,7 @@ export type ReplayVerdict =
  *   could be replayed as a new event. A conflict changes nothing.
  * - **Fail closed.** A store that is full or unreachable throws {@link WebhookStoreError}; receivers then answer 503.
  *
- * A store in memory may return its results without a promise. Every implementation must pass the contract suite of
+ * Every implementation must pass the contract suite of
  * `nestjs-webhook-token/testing`.
  */
 export abstract class ReplayStore {
@@ -70,13 +68,13 @@ export abstract class ReplayStore {
   }
 
   /** Reserves the event for handling, unless it is being handled or was handled before. */
-  abstract reserve(claim: ReplayClaim): MaybePromise<ReplayVerdict>;
+  abstract reserve(claim: ReplayClaim): Promise<ReplayVerdict>;
 
   /** Moves the end of the lease to `lease` milliseconds from now; `false` if the lease was lost. */
-  abstract extend(reservation: ReplayReservation): MaybePromise<boolean>;
+  abstract extend(reservation: ReplayReservation): Promise<boolean>;
 
   /** Records the event as handled; `false` if the lease was lost. */
-  abstract commit(reservation: ReplayReservation): MaybePromise<boolean>;
+  abstract commit(reservation: ReplayReservation): Promise<boolean>;
 
   /**
    * As `commit`, within the handler's own transaction: the record exists if, and only if, the transaction commits, so that the handler
@@ -91,5 +89,5 @@ export abstract class ReplayStore {
   commitWith?(tx: unknown, reservation: ReplayReservation): Promise<boolean>;
 
   /** Removes the event, so that it can be sent again; `false` if the lease was lost. */
-  abstract release(reservation: ReplayReservation): MaybePromise<boolean>;
+  abstract release(reservation: ReplayReservation): Promise<boolean>;
 }

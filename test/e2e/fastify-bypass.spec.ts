@@ -21,7 +21,7 @@ import {
 class WayRecorder extends MemoryReplayStore {
   readonly ways: string[] = [];
 
-  override reserve(claim: ReplayClaim): ReplayVerdict {
+  override async reserve(claim: ReplayClaim): Promise<ReplayVerdict> {
     const limit = Error.stackTraceLimit;
     Error.stackTraceLimit = 100;
     const stack = new Error().stack ?? '';

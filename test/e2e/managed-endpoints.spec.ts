@@ -26,7 +26,7 @@ const own = 'the secret that all endpoints here share, 32 b';
 
 /** Accepts every copy: several endpoints lead to one receiver here, which would otherwise handle each event once. */
 class TakesAllCopies extends MemoryReplayStore {
-  override reserve(claim: ReplayClaim): ReplayVerdict {
+  override async reserve(claim: ReplayClaim): Promise<ReplayVerdict> {
     const key = randomUUID();
     return super.reserve({ ...claim, key, tokenKey: key });
   }

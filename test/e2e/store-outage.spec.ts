@@ -32,17 +32,17 @@ class OutageStore extends MemoryReplayStore {
     if (this.outage > 0) this.awayUntil = this.time.now() + this.outage;
   }
 
-  override extend(reservation: ReplayReservation): boolean {
+  override async extend(reservation: ReplayReservation): Promise<boolean> {
     this.requireUp();
     return super.extend(reservation);
   }
 
-  override commit(reservation: ReplayReservation): boolean {
+  override async commit(reservation: ReplayReservation): Promise<boolean> {
     this.requireUp();
     return super.commit(reservation);
   }
 
-  override release(reservation: ReplayReservation): boolean {
+  override async release(reservation: ReplayReservation): Promise<boolean> {
     this.requireUp();
     return super.release(reservation);
   }

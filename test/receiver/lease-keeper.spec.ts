@@ -15,15 +15,13 @@ class ExtensionsStore extends MemoryReplayStore {
   readonly asked: string[] = [];
   private recoveries: (() => void)[] = [];
 
-  override extend(reservation: ReplayReservation): never {
+  override async extend(reservation: ReplayReservation): Promise<boolean> {
     this.asked.push(reservation.claim.key);
     if (this.answer === 'fails') throw new Error('the connection was lost');
-    const extended = (): boolean => super.extend(reservation);
-    // The base class answers synchronously; callers of a store must support both.
-    if (this.answer === 'extends') return extended() as never;
-    return new Promise<boolean>((resolve) => {
-      this.recoveries.push(() => resolve(extended()));
-    }) as never;
+    if (this.answer === 'hangs') {
+      await new Promise<void>((resolve) => this.recoveries.push(resolve));
+    }
+    return super.extend(reservation);
   }
 
   recover(): void {
@@ -36,8 +34,8 @@ function setup() {
   const clock = new TestClock();
   const store = new ExtensionsStore({ clock });
   const keeper = new LeaseKeeper(store, clock, LEASE);
-  const hold = (key: string): ReplayReservation => {
-    const verdict = store.reserve({
+  const hold = async (key: string): Promise<ReplayReservation> => {
+    const verdict = await store.reserve({
       key,
       tokenKey: key,
       fingerprint: '',
@@ -56,33 +54,33 @@ function setup() {
 describe('LeaseKeeper', () => {
   it('keeps a lease for as long as it is held', async () => {
     const { clock, store, keeper, hold } = setup();
-    const reservation = hold('a');
+    const reservation = await hold('a');
 
     await clock.advance(5 * LEASE);
     keeper.drop(reservation);
-    expect(store.commit(reservation)).toBe(true);
+    expect(await store.commit(reservation)).toBe(true);
     await clock.advance(WAKE);
     expect(clock.waiting).toBe(0);
   });
 
   it('outlives two failures of the store', async () => {
     const { clock, store, hold } = setup();
-    const reservation = hold('a');
+    const reservation = await hold('a');
     store.answer = 'fails';
     for (let ms = 0; ms < LEASE && store.asked.length < 2; ms += 500) await clock.advance(500);
     expect(store.asked).toEqual(['a', 'a']);
     store.answer = 'extends';
     await clock.advance(LEASE);
 
-    expect(store.commit(reservation)).toBe(true);
+    expect(await store.commit(reservation)).toBe(true);
   });
 
   it('has at most one pending extension for each lease, however long the store hangs', async () => {
     const { clock, store, hold } = setup();
-    hold('a');
+    await hold('a');
     store.answer = 'hangs';
     await clock.advance(WAKE);
-    hold('b');
+    await hold('b');
     await clock.advance(20 * WAKE);
 
     expect(store.asked).toEqual(['a', 'b']);
@@ -90,7 +88,7 @@ describe('LeaseKeeper', () => {
 
   it('continues to extend once the store has answered', async () => {
     const { clock, store, hold } = setup();
-    hold('a');
+    await hold('a');
     store.answer = 'hangs';
     await clock.advance(2 * WAKE);
     store.recover();

@@ -31,102 +31,101 @@ function setup(options: MemoryReplayStoreOptions = {}) {
     issuer: 'https://issuer.example',
     ...change,
   });
-  const reserve = (key: string, change?: Partial<ReplayClaim>): ReplayReservation => {
-    const verdict = store.reserve(claim(key, change));
+  const reserve = async (
+    key: string,
+    change?: Partial<ReplayClaim>,
+  ): Promise<ReplayReservation> => {
+    const verdict = await store.reserve(claim(key, change));
     if (verdict.status !== 'reserved') throw new Error(`${key} is ${verdict.status}`);
     return verdict.reservation;
   };
-  const handle = (key: string, change?: Partial<ReplayClaim>): void => {
-    expect(store.commit(reserve(key, change))).toBe(true);
+  const handle = async (key: string, change?: Partial<ReplayClaim>): Promise<void> => {
+    expect(await store.commit(await reserve(key, change))).toBe(true);
   };
   /** The status for a token that does not extend the entry. */
-  const statusOf = (key: string) =>
-    store.reserve(claim(key, { replayUntil: 0, keepUntil: 0 })).status;
+  const statusOf = async (key: string) =>
+    (await store.reserve(claim(key, { replayUntil: 0, keepUntil: 0 }))).status;
   return { clock, store, claim, reserve, handle, statusOf };
 }
 
 const FULL = expect.objectContaining({ name: 'WebhookStoreError', code: 'store_full' });
 
 describe('MemoryReplayStore', () => {
-  it('answers synchronously, without a promise', () => {
-    const { store, claim } = setup();
-    const verdict = store.reserve(claim('a'));
-
-    expect(verdict).toMatchObject({ status: 'reserved' });
-  });
-
   it.each([
     ['at their end only', (i: number) => `${'a'.repeat(30)}${i}`],
     ['at their start only', (i: number) => `${i}${'z'.repeat(30)}`],
     ['in length only', (i: number) => 'x'.repeat(i)],
-  ])('distinguishes thousands of keys that differ %s', (_, keyOf) => {
+  ])('distinguishes thousands of keys that differ %s', async (_, keyOf) => {
     const { store, handle, reserve, statusOf } = setup();
     const keys = Array.from({ length: 2_000 }, (_one, i) => keyOf(i));
     const [kept, freed] = [keys.filter((_key, i) => i % 3), keys.filter((_key, i) => !(i % 3))];
-    const reservations = freed.map((key) => reserve(key));
-    for (const key of kept) handle(key);
-    for (const reservation of reservations) expect(store.release(reservation)).toBe(true);
+    const reservations = await Promise.all(freed.map((key) => reserve(key)));
+    for (const key of kept) await handle(key);
+    for (const reservation of reservations) expect(await store.release(reservation)).toBe(true);
 
-    expect(new Set(kept.map(statusOf))).toEqual(new Set(['done']));
-    expect(new Set(freed.map(statusOf))).toEqual(new Set(['reserved']));
+    expect(new Set(await Promise.all(kept.map(statusOf)))).toEqual(new Set(['done']));
+    expect(new Set(await Promise.all(freed.map(statusOf)))).toEqual(new Set(['reserved']));
   });
 
   it('returns when a reservation expires', async () => {
     const { clock, store, claim, reserve } = setup();
-    const stale = reserve('a');
+    const stale = await reserve('a');
     const retryAt = clock.now() + 30 * SECOND;
     await clock.advance(30 * SECOND - 1);
-    expect(store.reserve(claim('a'))).toEqual({ status: 'in-progress', retryAt });
+    expect(await store.reserve(claim('a'))).toEqual({ status: 'in-progress', retryAt });
 
     await clock.advance(1);
-    expect(store.commit(stale)).toBe(false);
-    expect(store.reserve(claim('a')).status).toBe('reserved');
+    expect(await store.commit(stale)).toBe(false);
+    expect((await store.reserve(claim('a'))).status).toBe('reserved');
   });
 
   it('forgets a handled event at keepUntil, and not before', async () => {
     const { clock, handle, statusOf } = setup();
-    handle('a');
+    await handle('a');
 
     await clock.advance(96 * HOUR - 1);
-    expect(statusOf('a')).toBe('done');
+    expect(await statusOf('a')).toBe('done');
     await clock.advance(1);
-    expect(statusOf('a')).toBe('reserved');
+    expect(await statusOf('a')).toBe('reserved');
   });
 
   it('keeps an entry until replayUntil if keepUntil is earlier', async () => {
     const { clock, handle, statusOf } = setup();
-    handle('a', { keepUntil: 0 });
+    await handle('a', { keepUntil: 0 });
 
     await clock.advance(360 * SECOND - 1);
-    expect(statusOf('a')).toBe('done');
+    expect(await statusOf('a')).toBe('done');
   });
 
-  it('schedules no timer with its clock', () => {
+  it('schedules no timer with its clock', async () => {
     const { clock, handle, reserve } = setup();
-    handle('a');
-    reserve('b');
+    await handle('a');
+    await reserve('b');
 
     expect(clock.waiting).toBe(0);
   });
 
   it('removes expired entries, a few with each call', async () => {
     const { clock, store, handle, reserve } = setup();
-    const handleSome = (label: string, count: number): number[] =>
-      Array.from({ length: count }, (_, n) => {
-        handle(`${label} ${n}`);
-        return store.size;
-      });
-    handleSome('early', 500);
-    for (let n = 0; n < 500; n++) reserve(`crashed ${n}`);
+    const handleSome = async (label: string, count: number): Promise<number[]> => {
+      const sizes: number[] = [];
+      for (let n = 0; n < count; n++) {
+        await handle(`${label} ${n}`);
+        sizes.push(store.size);
+      }
+      return sizes;
+    };
+    await handleSome('early', 500);
+    for (let n = 0; n < 500; n++) await reserve(`crashed ${n}`);
     expect(store.size).toBe(1_000);
 
     await clock.advance(HOUR);
-    const [afterOne] = handleSome('later', 200);
+    const [afterOne] = await handleSome('later', 200);
     expect(afterOne).toBeGreaterThan(950);
     expect(store.size).toBe(700);
 
     await clock.advance(100 * HOUR);
-    handleSome('latest', 200);
+    await handleSome('latest', 200);
     expect(store.size).toBe(200);
   });
 });
@@ -134,48 +133,51 @@ describe('MemoryReplayStore', () => {
 describe('a full MemoryReplayStore', () => {
   it('refuses new events while every token could still be replayed', async () => {
     const { clock, store, claim, handle, statusOf } = setup({ maxEntries: 2 });
-    handle('a');
-    handle('b');
+    await handle('a');
+    await handle('b');
 
     await clock.advance(360 * SECOND - 1);
-    expect(() => store.reserve(claim('c'))).toThrow(FULL);
-    expect([statusOf('a'), statusOf('b')]).toEqual(['done', 'done']);
+    await expect(store.reserve(claim('c'))).rejects.toThrow(FULL);
+    expect([await statusOf('a'), await statusOf('b')]).toEqual(['done', 'done']);
   });
 
   it('refuses new events while every entry is being handled', async () => {
     const { clock, store, claim, reserve } = setup({ maxEntries: 2 });
-    const reservations = [reserve('a', { replayUntil: 0 }), reserve('b', { replayUntil: 0 })];
+    const reservations = [
+      await reserve('a', { replayUntil: 0 }),
+      await reserve('b', { replayUntil: 0 }),
+    ];
 
     await clock.advance(30 * SECOND - 1);
-    expect(() => store.reserve(claim('c'))).toThrow(FULL);
-    expect(reservations.map((reservation) => store.commit(reservation))).toEqual([true, true]);
+    await expect(store.reserve(claim('c'))).rejects.toThrow(FULL);
+    for (const reservation of reservations) expect(await store.commit(reservation)).toBe(true);
   });
 
   it('reuses the entry of a reservation whose lease has expired', async () => {
     const { clock, store, reserve } = setup({ maxEntries: 1 });
-    const stale = reserve('a');
+    const stale = await reserve('a');
 
     await clock.advance(30 * SECOND);
-    reserve('b');
-    expect(store.commit(stale)).toBe(false);
+    await reserve('b');
+    expect(await store.commit(stale)).toBe(false);
     expect(store.size).toBe(1);
   });
 
   it('evicts the entry that would expire first', async () => {
     const { clock, handle, statusOf } = setup({ maxEntries: 4 });
-    handle('third', { keepUntil: clock.now() + 30 * HOUR });
-    handle('first', { keepUntil: clock.now() + 10 * HOUR });
-    handle('second', { keepUntil: clock.now() + 10 * HOUR + 1 });
+    await handle('third', { keepUntil: clock.now() + 30 * HOUR });
+    await handle('first', { keepUntil: clock.now() + 10 * HOUR });
+    await handle('second', { keepUntil: clock.now() + 10 * HOUR + 1 });
     await clock.advance(360 * SECOND);
-    handle('needed', { keepUntil: clock.now() + HOUR });
+    await handle('needed', { keepUntil: clock.now() + HOUR });
 
-    handle('d');
-    expect(statusOf('second')).toBe('done');
-    handle('e');
-    expect(statusOf('third')).toBe('done');
-    handle('f');
-    expect(statusOf('needed')).toBe('done');
-    expect(() => statusOf('first')).toThrow(FULL);
+    await handle('d');
+    expect(await statusOf('second')).toBe('done');
+    await handle('e');
+    expect(await statusOf('third')).toBe('done');
+    await handle('f');
+    expect(await statusOf('needed')).toBe('done');
+    await expect(statusOf('first')).rejects.toThrow(FULL);
   });
 
   it.each([
@@ -185,81 +187,85 @@ describe('a full MemoryReplayStore', () => {
     'does not evict an event whose repetition arrived %s and can be replayed',
     async (_, later) => {
       const { clock, store, claim, handle } = setup({ maxEntries: 2, maxEntriesPerIssuer: 1 });
-      handle('a');
+      await handle('a');
       await clock.advance(later);
-      handle('other', { issuer: 'https://other.example' }); // removes expired entries
+      await handle('other', { issuer: 'https://other.example' }); // removes expired entries
       const copy = claim('a', { replayUntil: clock.now() + 3 * HOUR });
-      expect(store.reserve(copy).status).toBe('done');
+      expect((await store.reserve(copy)).status).toBe('done');
 
       await clock.advance(3 * HOUR - 1);
-      expect(() => store.reserve(claim('b'))).toThrow(FULL);
-      expect(store.reserve(copy).status).toBe('done');
+      await expect(store.reserve(claim('b'))).rejects.toThrow(FULL);
+      expect((await store.reserve(copy)).status).toBe('done');
       await clock.advance(1);
-      handle('b');
+      await handle('b');
     },
   );
 
   it('does not evict an event whose repetition arrived while it was handled and can be replayed', async () => {
     const { clock, store, claim, reserve } = setup({ maxEntries: 1 });
-    const reservation = reserve('a');
+    const reservation = await reserve('a');
     const copy = claim('a', { replayUntil: clock.now() + HOUR });
-    expect(store.reserve(copy).status).toBe('in-progress');
-    expect(store.commit(reservation)).toBe(true);
+    expect((await store.reserve(copy)).status).toBe('in-progress');
+    expect(await store.commit(reservation)).toBe(true);
 
     await clock.advance(HOUR - 1);
-    expect(() => store.reserve(claim('b'))).toThrow(FULL);
+    await expect(store.reserve(claim('b'))).rejects.toThrow(FULL);
   });
 
   it('finds an entry to evict behind many entries that are still needed', async () => {
     const { clock, store, claim, handle, statusOf } = setup({ maxEntries: 41 });
     const names = Array.from({ length: 40 }, (_, n) => `copied ${n}`);
-    for (const name of names) handle(name, { keepUntil: clock.now() + 10 * HOUR });
-    handle('not copied');
+    for (const name of names) await handle(name, { keepUntil: clock.now() + 10 * HOUR });
+    await handle('not copied');
     await clock.advance(HOUR);
-    for (const name of names) expect(statusOf(name)).toBe('done');
+    for (const name of names) expect(await statusOf(name)).toBe('done');
     const replayUntil = clock.now() + HOUR;
-    for (const name of names) store.reserve(claim(name, { replayUntil, keepUntil: 0 }));
+    for (const name of names) await store.reserve(claim(name, { replayUntil, keepUntil: 0 }));
 
-    handle('new');
-    expect(names.map(statusOf)).toEqual(names.map(() => 'done'));
+    await handle('new');
+    expect(new Set(await Promise.all(names.map(statusOf)))).toEqual(new Set(['done']));
   });
 
   it('does not extend an entry for a conflicting copy', async () => {
     const { clock, store, claim, handle } = setup({ maxEntries: 1 });
-    handle('a');
+    await handle('a');
     const forged = { fingerprint: 'other content', replayUntil: clock.now() + HOUR };
-    expect(store.reserve(claim('a', forged)).status).toBe('conflict');
+    expect((await store.reserve(claim('a', forged))).status).toBe('conflict');
 
     await clock.advance(360 * SECOND);
-    handle('b');
+    await handle('b');
   });
 
   it('evicts nothing for an event that it already has', async () => {
     const { clock, handle, statusOf } = setup({ maxEntries: 2 });
-    handle('a');
-    handle('b');
+    await handle('a');
+    await handle('b');
     await clock.advance(HOUR);
 
-    expect([statusOf('a'), statusOf('b'), statusOf('a')]).toEqual(['done', 'done', 'done']);
+    expect([await statusOf('a'), await statusOf('b'), await statusOf('a')]).toEqual([
+      'done',
+      'done',
+      'done',
+    ]);
   });
 
   it('does not evict an entry that is valid again after the clock was set back', async () => {
     const { clock, store, claim, handle } = setup({ maxEntries: 2 });
-    handle('a');
-    handle('b');
+    await handle('a');
+    await handle('b');
     const start = clock.now();
     await clock.advance(HOUR);
-    handle('c'); // replaces an entry that can be evicted
+    await handle('c'); // replaces an entry that can be evicted
     clock.set(start);
 
-    expect(() => store.reserve(claim('d'))).toThrow(FULL);
+    await expect(store.reserve(claim('d'))).rejects.toThrow(FULL);
   });
 
-  it('throws an error that names the remedy and no id', () => {
+  it('throws an error that names the remedy and no id', async () => {
     const { store, claim, handle } = setup({ maxEntries: 1 });
-    handle('secret-id-1');
+    await handle('secret-id-1');
 
-    expect(() => store.reserve(claim('secret-id-2'))).toThrow(
+    await expect(store.reserve(claim('secret-id-2'))).rejects.toThrow(
       /^(?!.*secret-id).*raise maxEntries, or use a shared store/,
     );
   });
@@ -270,27 +276,27 @@ describe('a full MemoryReplayStore', () => {
       maxEntriesPerIssuer: 2,
     });
     const other = { issuer: 'https://other.example' };
-    handle('other 1', other);
-    handle('other 2', other);
-    handle('a');
-    handle('b');
-    expect(() => store.reserve(claim('c'))).toThrow(
+    await handle('other 1', other);
+    await handle('other 2', other);
+    await handle('a');
+    await handle('b');
+    await expect(store.reserve(claim('c'))).rejects.toThrow(
       /"https:\/\/issuer\.example".*raise maxEntriesPerIssuer/,
     );
 
     await clock.advance(360 * SECOND);
-    handle('c');
+    await handle('c');
     expect(store.size).toBe(4);
-    expect(statusOf('b')).toBe('done');
-    expect(
-      [claim('other 1', other), claim('other 2', other)].map((c) => store.reserve(c).status),
-    ).toEqual(['done', 'done']);
+    expect(await statusOf('b')).toBe('done');
+    for (const key of ['other 1', 'other 2']) {
+      expect(await store.reserve(claim(key, other))).toEqual({ status: 'done' });
+    }
   });
 
-  it('returns the share of removed entries to their issuer', () => {
+  it('returns the share of removed entries to their issuer', async () => {
     const { store, reserve } = setup({ maxEntries: 10, maxEntriesPerIssuer: 1 });
 
-    for (let n = 0; n < 20; n++) expect(store.release(reserve(`${n}`))).toBe(true);
+    for (let n = 0; n < 20; n++) expect(await store.release(await reserve(`${n}`))).toBe(true);
     expect(store.size).toBe(0);
   });
 
@@ -315,6 +321,9 @@ describe('a full MemoryReplayStore', () => {
   });
 });
 
+/** Longer than a bucket of kept entries. */
+const LONGEST_SPAN = 4 * HOUR;
+
 describe('MemoryReplayStore and a naive model', () => {
   // Few keys, so that they collide; times near the widths of the store's buckets.
   const span = fc.constantFrom(
@@ -329,6 +338,7 @@ describe('MemoryReplayStore and a naive model', () => {
     65_536,
     70_000,
     200_000,
+    LONGEST_SPAN,
   );
   const claims = fc.record({
     key: fc.constantFrom('k1', 'k2', 'k3', 'k4', 'k5', 'k6', 'k7'),
@@ -360,9 +370,9 @@ describe('MemoryReplayStore and a naive model', () => {
     [{ maxEntries: 100 }, 100],
     [{ maxEntries: 3 }, 3],
     [{ maxEntries: 4, maxEntriesPerIssuer: 2 }, 2],
-  ])('give the same answers with %j', (options, perIssuer) => {
-    fc.assert(
-      fc.property(fc.array(steps, { maxLength: 120 }), (sequence) => {
+  ])('give the same answers with %j', async (options, perIssuer) => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(steps, { maxLength: 120 }), async (sequence) => {
         const { clock, store } = setup(options);
         const model = new NaiveReplayModel(options.maxEntries, perIssuer);
         const reservations: ReplayReservation[] = [];
@@ -373,14 +383,14 @@ describe('MemoryReplayStore and a naive model', () => {
           else if (step.do === 'reserve') {
             const { token, replayIn, keepFor, ...rest } = step.claim;
             const replayUntil = now + replayIn;
-            // Every retention time differs, so that the oldest entry is unambiguous.
-            const keepUntil = replayUntil + keepFor + ++claimed / 1_000;
+            // Every retention time is in a bucket of its own, so that the oldest entry is unambiguous.
+            const keepUntil = replayUntil + keepFor + ++claimed * LONGEST_SPAN;
             const claim = { ...rest, tokenKey: token ?? rest.key, replayUntil, keepUntil };
-            const [status, owner] = attempt(store, claim, reservations);
+            const [status, owner] = await attempt(store, claim, reservations);
             expect(status).toBe(model.reserve(claim, owner, now));
           } else if (reservations.length > 0) {
             const reservation = reservations[step.which % reservations.length]!;
-            expect(store[step.do](reservation)).toBe(
+            expect(await store[step.do](reservation)).toBe(
               model[step.do](reservation.claim, reservation.owner, now),
             );
           }
@@ -394,13 +404,13 @@ describe('MemoryReplayStore and a naive model', () => {
   });
 });
 
-function attempt(
+async function attempt(
   store: MemoryReplayStore,
   claim: ReplayClaim,
   reservations: ReplayReservation[],
-): [status: string, owner: string] {
+): Promise<[status: string, owner: string]> {
   try {
-    const verdict = store.reserve(claim);
+    const verdict = await store.reserve(claim);
     if (verdict.status !== 'reserved') return [verdict.status, ''];
     reservations.push(verdict.reservation);
     return ['reserved', verdict.reservation.owner];

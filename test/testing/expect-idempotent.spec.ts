@@ -212,14 +212,14 @@ class GetThenSetStore extends ReplayStore {
     if (this.done.has(claim.key)) return { status: 'done' };
     return { status: 'reserved', reservation: { claim, owner: 'any' } };
   }
-  override extend(): boolean {
+  override async extend(): Promise<boolean> {
     return true;
   }
-  override commit({ claim }: ReplayReservation): boolean {
+  override async commit({ claim }: ReplayReservation): Promise<boolean> {
     this.done.add(claim.key);
     return true;
   }
-  override release({ claim }: ReplayReservation): boolean {
+  override async release({ claim }: ReplayReservation): Promise<boolean> {
     return this.done.delete(claim.key);
   }
 }

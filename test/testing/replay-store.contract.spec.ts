@@ -47,28 +47,28 @@ class FaultyStore extends MemoryReplayStore {
 }
 
 class LooksAtNoFingerprint extends FaultyStore {
-  override reserve(claim: ReplayClaim): ReplayVerdict {
+  override async reserve(claim: ReplayClaim): Promise<ReplayVerdict> {
     return super.reserve({ ...claim, fingerprint: '' });
   }
 }
 
 class LooksAtNoToken extends FaultyStore {
-  override reserve(claim: ReplayClaim): ReplayVerdict {
+  override async reserve(claim: ReplayClaim): Promise<ReplayVerdict> {
     return super.reserve({ ...claim, tokenKey: claim.key });
   }
 }
 
 class HasNoLease extends FaultyStore {
-  override reserve(claim: ReplayClaim): ReplayVerdict {
+  override async reserve(claim: ReplayClaim): Promise<ReplayVerdict> {
     return super.reserve({ ...claim, lease: 1e9 });
   }
 }
 
 class ForgetsWithTheToken extends FaultyStore {
-  override reserve(claim: ReplayClaim): ReplayVerdict {
+  override async reserve(claim: ReplayClaim): Promise<ReplayVerdict> {
     return super.reserve({ ...claim, keepUntil: claim.replayUntil });
   }
-  override commit({ claim, owner }: ReplayReservation): boolean {
+  override async commit({ claim, owner }: ReplayReservation): Promise<boolean> {
     return super.commit({ claim: { ...claim, keepUntil: claim.replayUntil }, owner });
   }
 }
@@ -76,9 +76,9 @@ class ForgetsWithTheToken extends FaultyStore {
 class LooksAtTheFirstTokenOnly extends FaultyStore {
   private readonly first = new Map<string, ReplayClaim>();
 
-  override reserve(claim: ReplayClaim): ReplayVerdict {
+  override async reserve(claim: ReplayClaim): Promise<ReplayVerdict> {
     const { replayUntil, keepUntil } = this.first.get(claim.key) ?? claim;
-    const verdict = super.reserve({ ...claim, replayUntil, keepUntil });
+    const verdict = await super.reserve({ ...claim, replayUntil, keepUntil });
     if (verdict.status === 'reserved') this.first.set(claim.key, claim);
     return verdict;
   }
@@ -87,26 +87,26 @@ class LooksAtTheFirstTokenOnly extends FaultyStore {
 class TakesTheTimesOfTheCommit extends FaultyStore {
   private readonly open = new Set<string>();
 
-  override reserve(claim: ReplayClaim): ReplayVerdict {
+  override async reserve(claim: ReplayClaim): Promise<ReplayVerdict> {
     if (this.open.has(claim.key)) return { status: 'in-progress', retryAt: claim.replayUntil };
-    const verdict = super.reserve(claim);
+    const verdict = await super.reserve(claim);
     if (verdict.status === 'reserved') this.open.add(claim.key);
     return verdict;
   }
-  override commit(reservation: ReplayReservation): boolean {
+  override async commit(reservation: ReplayReservation): Promise<boolean> {
     this.open.delete(reservation.claim.key);
     return super.commit(reservation);
   }
 }
 
 class ExtendsNothing extends FaultyStore {
-  override extend(): boolean {
+  override async extend(): Promise<boolean> {
     return true;
   }
 }
 
 class ReleasesNothing extends FaultyStore {
-  override release(): boolean {
+  override async release(): Promise<boolean> {
     return true;
   }
 }
@@ -114,12 +114,12 @@ class ReleasesNothing extends FaultyStore {
 class FencesNoOwner extends FaultyStore {
   private readonly latest = new Map<string, ReplayReservation>();
 
-  override reserve(claim: ReplayClaim): ReplayVerdict {
-    const verdict = super.reserve(claim);
+  override async reserve(claim: ReplayClaim): Promise<ReplayVerdict> {
+    const verdict = await super.reserve(claim);
     if (verdict.status === 'reserved') this.latest.set(claim.key, verdict.reservation);
     return verdict;
   }
-  override commit({ claim }: ReplayReservation): boolean {
+  override async commit({ claim }: ReplayReservation): Promise<boolean> {
     const latest = this.latest.get(claim.key);
     return latest !== undefined && super.commit(latest);
   }
@@ -135,24 +135,24 @@ class EvictsWhenFull extends ReplayStore {
     this.inner = this.empty();
   }
 
-  override reserve(claim: ReplayClaim): ReplayVerdict {
+  override async reserve(claim: ReplayClaim): Promise<ReplayVerdict> {
     try {
-      return this.inner.reserve(claim);
+      return await this.inner.reserve(claim);
     } catch {
       this.inner = this.empty();
       return this.inner.reserve(claim);
     }
   }
 
-  override extend(reservation: ReplayReservation): boolean {
+  override async extend(reservation: ReplayReservation): Promise<boolean> {
     return this.inner.extend(reservation);
   }
 
-  override commit(reservation: ReplayReservation): boolean {
+  override async commit(reservation: ReplayReservation): Promise<boolean> {
     return this.inner.commit(reservation);
   }
 
-  override release(reservation: ReplayReservation): boolean {
+  override async release(reservation: ReplayReservation): Promise<boolean> {
     return this.inner.release(reservation);
   }
 
