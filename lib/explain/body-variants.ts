@@ -1,5 +1,5 @@
 import { brotliDecompressSync, gunzipSync, inflateSync } from 'node:zlib';
-import { exceedsMembers } from '../token/json/strict-json.js';
+import { scanJson } from '../token/json/strict-json.js';
 import { DEFAULT_MAX_JSON_MEMBERS } from '../token/webhook-token.constants.js';
 import type { ExplanationHintCode } from './webhook-explanation.interface.js';
 
@@ -24,7 +24,7 @@ const latin1 =
 const json =
   (write: (value: unknown) => string) =>
   (body: Buffer): Buffer | undefined =>
-    exceedsMembers(body, DEFAULT_MAX_JSON_MEMBERS)
+    scanJson(body.toString('latin1'), { members: DEFAULT_MAX_JSON_MEMBERS })
       ? undefined
       : Buffer.from(write(JSON.parse(body.toString())));
 

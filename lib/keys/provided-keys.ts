@@ -1,6 +1,5 @@
 import { inTime, type WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookStoreError } from '../errors/webhook.error.js';
-import type { MaybePromise } from '../token/maybe-promise.js';
 import type { KeyProvider } from './key-provider.js';
 import type { OutageLog } from './key-log.js';
 
@@ -57,10 +56,11 @@ export class ProvidedKeys<Keys, Value> {
   /**
    * The keys to use now.
    *
-   * @returns a promise only if the last keys are older than twice the ttl
+   * Waits only if the last keys are older than twice the ttl.
+   *
    * @throws {@link WebhookStoreError} `keys_unavailable` if there are no keys younger than `maxStale`
    */
-  current(): MaybePromise<Value> {
+  async current(): Promise<Value> {
     const { held } = this;
     const { ttl } = this.options;
     const age = this.age();

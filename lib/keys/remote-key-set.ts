@@ -1,7 +1,6 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookStoreError } from '../errors/webhook.error.js';
 import type { VerificationKey } from '../token/keys/token-key.js';
-import type { MaybePromise } from '../token/maybe-promise.js';
 import type { ResolvedJwksOptions } from './jwks-options.js';
 import type { KeyLog, OutageLog } from './key-log.js';
 import type { FetchJson } from './key-set-client.js';
@@ -47,10 +46,11 @@ export class RemoteKeySet {
   /**
    * The keys that may have signed a token.
    *
-   * @returns a known key without waiting, unless the set is older than twice its `maxAge`
+   * A known key needs no fetch, unless the set is older than twice its `maxAge`.
+   *
    * @throws {@link WebhookStoreError} `keys_unavailable` if the kid is unknown and the set cannot be fetched
    */
-  candidates(kid: string | undefined): MaybePromise<readonly VerificationKey[]> {
+  async candidates(kid: string | undefined): Promise<readonly VerificationKey[]> {
     const known = this.usable()?.candidates(kid) ?? [];
     if (known.length === 0) return this.refetch(kid);
     const age = this.since(this.fetchedAt);
@@ -59,7 +59,8 @@ export class RemoteKeySet {
     // During an outage, tokens with a known key do not wait.
     const down = this.since(this.failedAt) <= this.options.maxAge;
     if (down || age <= 2 * this.options.maxAge) return known;
-    return fetched.then(() => this.usable()?.candidates(kid) ?? []);
+    await fetched;
+    return this.usable()?.candidates(kid) ?? [];
   }
 
   /** How old the set is, and whether the last attempt to fetch it failed. */
@@ -78,8 +79,9 @@ export class RemoteKeySet {
   }
 
   /** Fetches the set for an unknown kid, unless the last attempt was within the cooldown. */
-  private refetch(kid: string | undefined): MaybePromise<readonly VerificationKey[]> {
-    return this.mayFetch() ? this.fetchOnce().then(() => this.lookUp(kid)) : this.lookUp(kid);
+  private async refetch(kid: string | undefined): Promise<readonly VerificationKey[]> {
+    if (this.mayFetch()) await this.fetchOnce();
+    return this.lookUp(kid);
   }
 
   /** The keys for a kid after the last attempt to fetch the set. */

@@ -2,7 +2,6 @@ import type { WebhookClock } from '../clock/webhook-clock.js';
 import { isWebhookError } from '../errors/webhook.error.js';
 import type { StaticIssuerKeys, MoreKeys } from '../token/keys/key-ring.js';
 import type { IssuerKeys } from '../token/keys/key-source.js';
-import type { MaybePromise } from '../token/maybe-promise.js';
 import type { VerificationKey } from '../token/keys/token-key.js';
 import { createKeySetClient, type FetchJson } from './key-set-client.js';
 import { type KeySetStatus, RemoteKeySet } from './remote-key-set.js';
@@ -96,7 +95,7 @@ class RemoteIssuerKeys implements IssuerKeys {
     private readonly set: RemoteKeySet,
   ) {}
 
-  candidates(kid: string | undefined, now: number): MaybePromise<readonly VerificationKey[]> {
+  async candidates(kid: string | undefined, now: number): Promise<readonly VerificationKey[]> {
     const { configured } = this;
     // During a migration from a secret to a key set, old tokens have the old kid, or none.
     return configured !== undefined && (kid === undefined || configured.hasKid(kid))

@@ -12,6 +12,7 @@ import {
   type ReplayReservation,
   type ReplayVerdict,
 } from './replay-store.js';
+import { ShardedMap } from './sharded-map.js';
 
 const DEFAULT_MAX_ENTRIES = 250_000;
 /** A Map of V8 that loses and gains entries cannot hold many more. */
@@ -80,9 +81,9 @@ export class MemoryReplayStore extends ReplayStore {
   private readonly maxEntriesPerIssuer: number;
   private readonly clock: WebhookClock;
 
-  private readonly events = new Map<string, Entry>();
+  private readonly events = new ShardedMap<Entry>();
   /** Only tokens whose key differs from the event's. */
-  private readonly tokens = new Map<string, Entry>();
+  private readonly tokens = new ShardedMap<Entry>();
   /** Entries that are needed, by the end of their lease or of their token. */
   private readonly pending = new ExpiryWheel<Entry>(PENDING_BUCKET);
   /** Entries that a full store may drop, by the end of their time. */
@@ -258,8 +259,8 @@ export class MemoryReplayStore extends ReplayStore {
       keepUntil: Math.max(replayUntil, claim.keepUntil),
       isKept: false,
     };
-    this.events.set(key, entry);
-    if (tokenKey !== key) this.tokens.set(tokenKey, entry);
+    this.events.add(key, entry);
+    if (tokenKey !== key) this.tokens.add(tokenKey, entry);
     this.file(entry);
     if (this.shares === undefined) return;
     const share = this.shares.get(issuer) ?? { count: 0, kept: new ExpiryWheel(KEPT_BUCKET) };

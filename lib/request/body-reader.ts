@@ -1,6 +1,5 @@
 import type { Readable } from 'node:stream';
 import { WebhookPayloadError } from '../errors/webhook.error.js';
-import { type MaybePromise, rescued } from '../token/maybe-promise.js';
 import { BodyDigests, type PayloadRule } from '../token/payload-rule.js';
 import { hashMismatch, hashRequired, sizeMismatch } from '../token/token-refusals.js';
 import type { BodySpool, SpoolFile } from './body-spool.js';
@@ -94,7 +93,7 @@ export function declaresBody({ headers, body }: IncomingWebhook): boolean {
  *   byte that no hash covers, `hash_mismatch` at the first byte over the size in the token, `payload_incomplete`,
  *   `payload_consumed`, `spool_unavailable`
  */
-export function readBody(source: BodySource, options: ReadOptions): MaybePromise<ReadBody> {
+export async function readBody(source: BodySource, options: ReadOptions): Promise<ReadBody> {
   switch (source.kind) {
     case 'stream':
       return readStream(source.stream, options);
@@ -105,7 +104,7 @@ export function readBody(source: BodySource, options: ReadOptions): MaybePromise
   }
 }
 
-function readBytes(bytes: Uint8Array, options: ReadOptions): MaybePromise<ReadBody> {
+function readBytes(bytes: Uint8Array, options: ReadOptions): Promise<ReadBody> {
   const collector = new BodyCollector({ ...options, spool: undefined });
   if (bytes.length > 0) collector.add(Buffer.from(bytes));
   return collector.end();
@@ -142,15 +141,10 @@ function readStream(stream: Readable, options: ReadOptions): Promise<ReadBody> {
     };
     const onEnd = (): void => {
       settle();
-      resolve(
-        rescued(
-          () => collector.end(),
-          (error) => {
-            collector.discard();
-            throw error;
-          },
-        ),
-      );
+      collector.end().then(resolve, (error: unknown) => {
+        collector.discard();
+        reject(error);
+      });
     };
     const onCut = (): void => {
       settle();
@@ -207,9 +201,12 @@ class BodyCollector {
     return this.writing;
   }
 
-  end(): MaybePromise<ReadBody> {
+  async end(): Promise<ReadBody> {
     const computed = this.digests.digests();
-    if (this.isLarge) return this.write().then(() => ({ body: this.file!.body, computed }));
+    if (this.isLarge) {
+      await this.write();
+      return { body: this.file!.body, computed };
+    }
     const { chunks } = this;
     const bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, this.length);
     return { body: new MemoryBody(bytes), computed };

@@ -1,6 +1,5 @@
 import { WebhookPayloadError, WebhookTokenError, isWebhookError } from '../errors/webhook.error.js';
 import { matchesEvent } from '../token/event-name.js';
-import { after, type MaybePromise } from '../token/maybe-promise.js';
 import { type PayloadRule, checkPayload, payloadRule } from '../token/payload-rule.js';
 import type { TokenVerifier } from '../token/token-verifier.js';
 import type {
@@ -9,7 +8,7 @@ import type {
   WebhookTokenClaims,
 } from '../token/webhook-claims.interface.js';
 import { MAX_TOKEN_BYTES } from '../token/webhook-token.constants.js';
-import { verifyBearerToken } from './bearer-token.js';
+import { readBearerToken } from './bearer-token.js';
 import { checkContentType, checkDeclaredBody, declaresBody, readBody } from './body-reader.js';
 import type { BodySpool } from './body-spool.js';
 import { MemoryBody, NO_BODY, type RequestBody } from './request-body.js';
@@ -38,13 +37,6 @@ export interface OpenedRequest {
   readonly payload: RequestPayload;
 }
 
-/** A request whose token is verified, and whose body is not read yet. */
-interface AuthorizedRequest extends Pick<OpenedRequest, 'method' | 'token'> {
-  readonly rule: PayloadRule;
-  /** Whether the receiver still has the keys that verified the token. */
-  readonly areKeysCurrent: () => boolean;
-}
-
 /** The event data of a request and where it comes from. */
 interface RequestPayload {
   /** Also `undefined` for bytes in a file, which are read on demand. */
@@ -66,38 +58,25 @@ interface RequestPayload {
  *
  * @throws {@link WebhookTokenError}, {@link WebhookPayloadError}
  */
-export function openRequest(
+export async function openRequest(
   incoming: IncomingWebhook,
   rules: RequestRules,
-): MaybePromise<OpenedRequest> {
+): Promise<OpenedRequest> {
   const method = requireMethod(incoming.method);
   const keys = rules.tokens.keys;
   const keysBefore = keys.latest?.();
-  return after(verifyBearerToken(incoming.headers, rules.tokens), (token) => {
-    const { claims, profile } = token;
-    requireAllowedEvent(rules, claims);
-    const rule = payloadRule(claims.webhook, method, { requireHash: rules.requireHash, profile });
-    if (rule.kind === 'no-body') {
-      return { method, token, payload: inlinePayload(claims.webhook.data, true) };
-    }
-    return openBody(incoming, rules, {
-      method,
-      token,
-      rule,
-      areKeysCurrent: () => keys.latest?.() === keysBefore,
-    });
-  });
-}
-
-async function openBody(
-  incoming: IncomingWebhook,
-  rules: RequestRules,
-  { method, token, rule, areKeysCurrent }: AuthorizedRequest,
-): Promise<OpenedRequest> {
-  const payload = await readPayload(incoming, rules, rule, token.claims);
+  const compact = readBearerToken(incoming.headers);
+  const token = await rules.tokens.verify(compact);
+  const { claims, profile } = token;
+  requireAllowedEvent(rules, claims);
+  const rule = payloadRule(claims.webhook, method, { requireHash: rules.requireHash, profile });
+  if (rule.kind === 'no-body') {
+    return { method, token, payload: inlinePayload(claims.webhook.data, true) };
+  }
+  const payload = await readPayload(incoming, rules, rule, claims);
   try {
     // A key may be revoked while the body arrives; a slow sender must not extend its life.
-    if (!areKeysCurrent()) await verifyBearerToken(incoming.headers, rules.tokens);
+    if (keys.latest?.() !== keysBefore) await rules.tokens.verify(compact);
   } catch (error) {
     payload.body.remove();
     throw error;

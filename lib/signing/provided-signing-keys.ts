@@ -7,7 +7,6 @@ import { OutageLog } from '../keys/key-log.js';
 import { PublisherLog } from './publisher-log.js';
 import { spentKeyFaults } from './signing-key-list.js';
 import type { SigningKeyInput } from '../token/keys/signing-key.js';
-import type { MaybePromise } from '../token/maybe-promise.js';
 
 /**
  * A list of signing keys. It may hold secrets in plain text, so it never prints them.
@@ -92,8 +91,8 @@ export class ProvidedSigningKeys {
     if (faults.length > 0) throw new WebhookConfigurationError(this.placed(faults));
   }
 
-  /** @returns at once, unless the keys that were loaded last are too old to be relied on */
-  current(): MaybePromise<HeldSigningKeys> {
+  /** Waits only if the keys that were loaded last are too old to be relied on. */
+  async current(): Promise<HeldSigningKeys> {
     return this.held.current();
   }
 

@@ -1,5 +1,4 @@
 import { RotatingTokenSigner } from './rotating-token-signer.js';
-import { after, type MaybePromise } from '../token/maybe-promise.js';
 import type { TokenSignerOptions, WebhookTokenInput } from '../token/token-signer.js';
 import type { SignatureAlgorithm } from '../token/webhook-token.constants.js';
 import type { HeldSigningKeys, ProvidedSigningKeys } from './provided-signing-keys.js';
@@ -23,8 +22,8 @@ export class ProvidedTokenSigner implements EndpointSigner {
     return this.signerFor(this.source.known).inlineLimit;
   }
 
-  sign(input: WebhookTokenInput): MaybePromise<string> {
-    return after(this.source.current(), (held) => this.signerFor(held).sign(input));
+  async sign(input: WebhookTokenInput): Promise<string> {
+    return this.signerFor(await this.source.current()).sign(input);
   }
 
   private signerFor(held: HeldSigningKeys): RotatingTokenSigner {

@@ -9,7 +9,6 @@ import {
   type WebhookTokenInput,
 } from '../token/token-signer.js';
 import { readSeconds, type TokenClock } from '../token/token-clock.js';
-import type { MaybePromise } from '../token/maybe-promise.js';
 import type { SignatureAlgorithm } from '../token/webhook-token.constants.js';
 
 /** Who signs, and with which keys in turn. */
@@ -53,7 +52,7 @@ export class RotatingTokenSigner implements Pick<TokenSigner, 'inlineLimit' | 's
     return this.active()?.inlineLimit;
   }
 
-  sign(input: WebhookTokenInput): MaybePromise<string> {
+  async sign(input: WebhookTokenInput): Promise<string> {
     const signer = this.active();
     if (signer === undefined) throw noSigningKey();
     return signer.sign(input);

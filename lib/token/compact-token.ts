@@ -1,9 +1,15 @@
 import { isKeyId } from './identifier.js';
 import { decodeBase64urlText } from './json/base64url.js';
-import { parseClaimsJson } from './json/claims-json.js';
-import { hasDuplicateMember, isObject, parseJson } from './json/strict-json.js';
+import {
+  isObject,
+  parseJson,
+  scanJson,
+  structureFault,
+  type StructureFault,
+} from './json/strict-json.js';
+import { WebhookTokenError } from '../errors/webhook.error.js';
 import { invalidToken, tokenTooLarge } from './token-refusals.js';
-import { MAX_TOKEN_BYTES } from './webhook-token.constants.js';
+import { MAX_DATA_DEPTH, MAX_TOKEN_BYTES, MAX_TOKEN_DEPTH } from './webhook-token.constants.js';
 
 /** A token split at its dots. Nothing in it is authenticated. */
 export interface CompactToken {
@@ -35,7 +41,69 @@ export function parseCompactToken(token: unknown): CompactToken {
 }
 
 /** Members of a header that change its meaning: RFC 7515, section 4.1.11, RFC 7797, and `zip` of JWE. */
-export const UNSUPPORTED_EXTENSIONS = ['crit', 'b64', 'zip'] as const;
+const UNSUPPORTED_EXTENSIONS = ['crit', 'b64', 'zip'] as const;
+
+/** A header as far as it can be read, and what is wrong with it in every profile. */
+interface ReadHeader {
+  readonly header?: Readonly<Record<string, unknown>>;
+  readonly fault?: string | undefined;
+}
+
+/** Reads the first part of a token. */
+export function readHeader(segment: string): ReadHeader {
+  const text = decodeBase64urlText(segment);
+  if (text === undefined) return { fault: 'the header is not base64url of UTF-8' };
+  const header = parseJson(text);
+  if (!isObject(header)) return { fault: 'the header is not a JSON object' };
+  return { header, fault: headerFault(text, header) };
+}
+
+function headerFault(text: string, header: Readonly<Record<string, unknown>>): string | undefined {
+  if (scanJson(text, { distinct: 'outermost' })) return 'the header has a duplicate member';
+  if (typeof header['alg'] !== 'string') return 'the header has no alg';
+  const { kid } = header;
+  if (kid !== undefined && !isKeyId(kid)) return 'the kid is not a valid key id';
+  const extension = UNSUPPORTED_EXTENSIONS.find((name) => name in header);
+  return extension === undefined ? undefined : `the header has ${extension}, which is refused`;
+}
+
+/** The claims of a token, parsed. */
+export interface ClaimsJson {
+  readonly text: string;
+  readonly value: unknown;
+}
+
+/**
+ * Reads the second part of a token.
+ *
+ * @returns `undefined` for anything but base64url of UTF-8 with at most so many members
+ */
+export function readClaims(segment: string, maxMembers: number): ClaimsJson | undefined {
+  const text = decodeBase64urlText(segment);
+  if (text === undefined) return undefined;
+  // A member takes at least two characters, as in `1,`.
+  const mayExceed = text.length > 2 * maxMembers;
+  if (mayExceed && scanJson(text, { members: maxMembers })) return undefined;
+  return { text, value: parseJson(text) };
+}
+
+const MESSAGES: Readonly<Record<StructureFault, string>> = {
+  'too deep': `the claims nest more than ${MAX_DATA_DEPTH} levels of data`,
+  'prototype member': 'the claims have a member that would replace a prototype',
+};
+
+/**
+ * Refuses claims that JSON.parse accepts and that other parsers may read differently.
+ *
+ * @throws {@link WebhookTokenError} `invalid_claim`
+ */
+export function requireSoundStructure({ text, value }: ClaimsJson): void {
+  if (scanJson(text, { distinct: 'outermost and webhook' })) {
+    throw new WebhookTokenError('invalid_claim', 'the claims have a duplicate member');
+  }
+  const fault = structureFault(value, MAX_TOKEN_DEPTH);
+  if (fault !== undefined) throw new WebhookTokenError('invalid_claim', MESSAGES[fault]);
+}
 
 /** The parts of a token that can be read without a key. Nothing in it is authenticated. */
 export interface TokenAnatomy {
@@ -43,7 +111,7 @@ export interface TokenAnatomy {
   readonly compact?: CompactToken;
   readonly header?: Readonly<Record<string, unknown>>;
   /** What is wrong with the header in every profile. */
-  readonly headerFault?: string;
+  readonly headerFault?: string | undefined;
   /** Absent unless they are one JSON object in UTF-8. */
   readonly claims?: Readonly<Record<string, unknown>>;
 }
@@ -56,26 +124,12 @@ export function readTokenAnatomy(token: string): TokenAnatomy {
   } catch {
     return {};
   }
-  const headerText = decodeBase64urlText(compact.header);
-  const header = headerText === undefined ? undefined : parseJson(headerText);
-  const headerFault = faultOfHeader(headerText, header);
-  const claimsText = decodeBase64urlText(compact.payload);
-  const claims = claimsText === undefined ? undefined : parseClaimsJson(claimsText).value;
+  const { header, fault } = readHeader(compact.header);
+  const claims = readClaims(compact.payload, Infinity)?.value;
   return {
     compact,
-    ...(isObject(header) && { header }),
-    ...(headerFault !== undefined && { headerFault }),
+    ...(header !== undefined && { header }),
+    headerFault: fault,
     ...(isObject(claims) && { claims }),
   };
-}
-
-function faultOfHeader(text: string | undefined, header: unknown): string | undefined {
-  if (text === undefined) return 'the header is not base64url of UTF-8';
-  if (!isObject(header)) return 'the header is not a JSON object';
-  if (hasDuplicateMember(text, header)) return 'the header has a duplicate member';
-  if (typeof header['alg'] !== 'string') return 'the header has no alg';
-  const { kid } = header;
-  if (kid !== undefined && !isKeyId(kid)) return 'the kid is not a valid key id';
-  const extension = UNSUPPORTED_EXTENSIONS.find((name) => name in header);
-  return extension === undefined ? undefined : `the header has ${extension}, which is refused`;
 }

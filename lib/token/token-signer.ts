@@ -7,12 +7,11 @@ import {
 } from '../errors/webhook.error.js';
 import { eventNameRule, isEventName } from './event-name.js';
 import { identifierRule, isIdentifier } from './identifier.js';
-import { isObject, parseJson, structureFault, textNestsDeeper } from './json/strict-json.js';
+import { isObject, parseJson, scanJson, structureFault } from './json/strict-json.js';
 import type { KeyPolicy } from './keys/key-material.js';
 import type { KeyWindow } from './keys/key-window.js';
 import { parseSigningKey, type SigningKeyInput } from './keys/signing-key.js';
 import type { SigningKey } from './keys/token-key.js';
-import { after, type MaybePromise } from './maybe-promise.js';
 import { parsePayloadHash, type PayloadHash } from './payload-hash.js';
 import { profileFault, rulesOf } from './profiles/profile-choice.js';
 import type { ProfileRules } from './profiles/profile-rules.js';
@@ -80,7 +79,7 @@ export interface TokenSigner {
    * @throws {@link WebhookPayloadError} `hash_unsupported` for a malformed hash
    * @throws {@link WebhookSigningError} `no_signing_key` outside the key's window, `signing_failed`
    */
-  sign(input: WebhookTokenInput): MaybePromise<string>;
+  sign(input: WebhookTokenInput): string | Promise<string>;
 }
 
 /**
@@ -144,7 +143,7 @@ class KeyTokenSigner implements TokenSigner {
     };
   }
 
-  sign(input: WebhookTokenInput): MaybePromise<string> {
+  sign(input: WebhookTokenInput): string | Promise<string> {
     const rules = input.profile === undefined ? this.rules : this.rulesFor(input.profile);
     const hash = checkInput(input, rules.name);
     const data = input.data === undefined ? undefined : inlineText(input.data);
@@ -154,7 +153,7 @@ class KeyTokenSigner implements TokenSigner {
     const webhook = rules.writeClaim(input.event, { data, hash, size, retryCount });
     const claims = this.claimsText(input, Math.floor(now), webhook);
     const token = this.key.sign(this.headers[rules.typ], claims);
-    return after(token, requireSendable);
+    return typeof token === 'string' ? requireSendable(token) : token.then(requireSendable);
   }
 
   /** Concatenated, because serialising an object of eight members takes longer (benchmark `token`, 300 B). */
@@ -279,7 +278,7 @@ function inlineText(data: object): string {
       'the JSON of inline data must be an object: send anything else in the body of a POST',
     );
   }
-  if (textNestsDeeper(text, MAX_DATA_DEPTH)) {
+  if (scanJson(text, { levels: MAX_DATA_DEPTH })) {
     throw invalidClaim('webhook.data', `inline data nests at most ${MAX_DATA_DEPTH} levels`);
   }
   // JSON.stringify escapes no letters, so these names are visible; the JSON is parsed again only if it contains one.

@@ -1,5 +1,4 @@
 import type { KeyMaterial } from './keys/key-material.js';
-import type { MaybePromise } from './maybe-promise.js';
 import type { SignatureAlgorithm } from './webhook-token.constants.js';
 
 /** Default of {@link WebhookSigner.inlineLimit}. */
@@ -46,7 +45,7 @@ export abstract class WebhookSigner {
    *   data. Hash them if the service expects a digest
    * @returns the signature or MAC; for ES256 and ES384 as r‖s or in DER, which most services return
    */
-  abstract sign(bytes: Uint8Array): MaybePromise<Uint8Array>;
+  abstract sign(bytes: Uint8Array): Uint8Array | Promise<Uint8Array>;
 }
 
 /** Recognises a signer by its shape, since a second copy of the package has its own class. */

@@ -1,4 +1,4 @@
-import { decodeUtf8In } from './strict-json.js';
+import { decodeUtf8 } from './strict-json.js';
 import { MAX_TOKEN_BYTES } from '../webhook-token.constants.js';
 
 /** Last characters of a canonical string of length 2 mod 4 (low four bits zero) and 3 mod 4 (low two bits zero). */
@@ -30,7 +30,7 @@ export function decodeBase64url(text: string): Buffer | undefined {
 }
 
 /**
- * Decodes base64url of UTF-8, with the strictness of {@link decodeBase64url} and {@link decodeUtf8In}.
+ * Decodes base64url of UTF-8, with the strictness of {@link decodeBase64url} and {@link decodeUtf8}.
  *
  * @returns the string, or `undefined`
  */
@@ -38,7 +38,7 @@ export function decodeBase64urlText(text: string): string | undefined {
   if (!mayBeCanonical(text)) return undefined;
   const length = decodedLength(text);
   if (length > scratch.length || scratch.write(text, 0, 'base64url') !== length) return undefined;
-  return decodeUtf8In(scratch, length);
+  return decodeUtf8(scratch, length);
 }
 
 /** Encodes the UTF-8 of a string. */

@@ -1,7 +1,7 @@
 import { type JsonWebKey, KeyObject, type webcrypto } from 'node:crypto';
 import { isKeyId, KEY_ID_RULE } from '../identifier.js';
 import { SIGNATURE_ALGORITHMS, type SignatureAlgorithm } from '../webhook-token.constants.js';
-import { HMAC_ALGORITHMS, type HmacAlgorithm, type HmacKey, parseSecret } from './hmac-key.js';
+import { type HmacKey, isHmac, parseSecret } from './hmac-key.js';
 import type { KeyUse } from './key-form.js';
 import { type JoseKey, parseKeyPairHalf } from './key-pair.js';
 import { type KeyWindow, parseKeyWindow } from './key-window.js';
@@ -70,10 +70,6 @@ export function isWebhookKey(input: KeyInput): input is WebhookKey {
   return (
     typeof input === 'object' && input !== null && !(input instanceof KeyObject) && 'key' in input
   );
-}
-
-function isHmac(alg: SignatureAlgorithm): alg is HmacAlgorithm {
-  return Object.hasOwn(HMAC_ALGORITHMS, alg);
 }
 
 /** A misspelt `notAfter` would be a key that never expires. */

@@ -40,9 +40,12 @@ export type MoreKeys = (
 export class KeyRing implements KeySource, TrustedIssuers {
   /** The issuer, if there is exactly one. */
   readonly sole: IssuerKeys | undefined;
+  /** Whether no key is elsewhere, so that all `candidates` are returned without a promise. */
+  readonly isInMemory: boolean;
 
   private constructor(private readonly issuers: ReadonlyMap<string, IssuerKeys>) {
     this.sole = issuers.size === 1 ? issuers.values().next().value : undefined;
+    this.isInMemory = [...issuers.values()].every((keys) => keys instanceof StaticIssuerKeys);
   }
 
   of(issuer: string): IssuerKeys | undefined {

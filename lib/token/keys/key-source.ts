@@ -1,4 +1,3 @@
-import type { MaybePromise } from '../maybe-promise.js';
 import type { VerificationKey } from './token-key.js';
 
 /** The keys of one issuer. */
@@ -11,7 +10,10 @@ export interface IssuerKeys {
    * @param now - seconds since the epoch
    * @returns a promise only if the keys must be loaded
    */
-  candidates(kid: string | undefined, now: number): MaybePromise<readonly VerificationKey[]>;
+  candidates(
+    kid: string | undefined,
+    now: number,
+  ): readonly VerificationKey[] | Promise<readonly VerificationKey[]>;
   /** All keys in memory, if the source can list them; used only to explain refusals. */
   known?(): readonly VerificationKey[];
 }
@@ -29,7 +31,7 @@ export interface TrustedIssuers {
 /** The source of a verifier's keys, which may change while it is in use. */
 export interface KeySource {
   /** @returns a promise only if the last known issuers are too old to be used */
-  ring(): MaybePromise<TrustedIssuers>;
+  ring(): TrustedIssuers | Promise<TrustedIssuers>;
   /** The last known issuers, if they can change; a change is a new object. */
   latest?(): TrustedIssuers | undefined;
 }

@@ -1,7 +1,6 @@
 import type { KeyObject } from 'node:crypto';
 import { WebhookSigningError } from '../../errors/webhook.error.js';
 import { isKeyId, KEY_ID_RULE } from '../identifier.js';
-import { isThenable, type MaybePromise } from '../maybe-promise.js';
 import { DEFAULT_INLINE_LIMIT, isWebhookSigner, type WebhookSigner } from '../webhook-signer.js';
 import { SIGNATURE_ALGORITHMS, type SignatureAlgorithm } from '../webhook-token.constants.js';
 import { type KeyInput, type KeyPolicy, parseKey } from './key-material.js';
@@ -85,20 +84,15 @@ class SignerKey implements SigningKey {
     return this.publicHalf;
   }
 
-  sign(header: string, claims: string): MaybePromise<string> {
+  async sign(header: string, claims: string): Promise<string> {
     const input = `${encode(header)}.${encode(claims)}`;
-    let given: MaybePromise<Uint8Array>;
+    let signature: unknown;
     try {
-      given = this.#signer.sign(Buffer.from(input));
+      signature = await this.#signer.sign(Buffer.from(input));
     } catch (error) {
       throw this.failure(error);
     }
-    const finish = (signature: unknown): string => `${input}.${this.encodeSignature(signature)}`;
-    return isThenable(given)
-      ? Promise.resolve(given).then(finish, (error: unknown) => {
-          throw this.failure(error);
-        })
-      : finish(given);
+    return `${input}.${this.encodeSignature(signature)}`;
   }
 
   private encodeSignature(given: unknown): string {

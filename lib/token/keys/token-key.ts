@@ -1,6 +1,5 @@
 import type { KeyObject } from 'node:crypto';
 import type { CompactToken } from '../compact-token.js';
-import type { MaybePromise } from '../maybe-promise.js';
 import type { SignatureAlgorithm } from '../webhook-token.constants.js';
 
 /** A parsed key for signing, bound to one algorithm. */
@@ -16,7 +15,7 @@ export interface SigningKey {
    * @param claims - the claims as JSON
    * @returns the compact token
    */
-  sign(header: string, claims: string): MaybePromise<string>;
+  sign(header: string, claims: string): string | Promise<string>;
 }
 
 /** A parsed key for verifying, bound to one algorithm. */
@@ -24,5 +23,5 @@ export interface VerificationKey {
   readonly alg: SignatureAlgorithm;
   readonly kid: string | undefined;
   /** Whether this key signed the token; never throws or rejects for a wrong signature. */
-  verify(token: CompactToken): MaybePromise<boolean>;
+  verify(token: CompactToken): boolean | Promise<boolean>;
 }

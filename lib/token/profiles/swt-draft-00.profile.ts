@@ -2,9 +2,9 @@ import { WebhookPayloadError } from '../../errors/webhook.error.js';
 import { invalidClaim, bodyReferenceRequired, hashOnHead } from '../token-refusals.js';
 import {
   decodeUtf8,
-  exceedsMembers,
   isObject,
   parseJson,
+  scanJson,
   structureFault,
   type StructureFault,
 } from '../json/strict-json.js';
@@ -106,7 +106,8 @@ function decodeBase64Json(text: string, maxMembers: number): unknown {
     throw invalidClaim('webhook.data', 'webhook.data is a string, but not canonical base64');
   }
   const json = decodeUtf8(bytes);
-  const data = json === undefined || exceedsMembers(json, maxMembers) ? undefined : parseJson(json);
+  const data =
+    json === undefined || scanJson(json, { members: maxMembers }) ? undefined : parseJson(json);
   if (data === undefined) {
     throw invalidClaim(
       'webhook.data',
