@@ -83,7 +83,7 @@ function issuerHints(
     return [
       {
         code: 'issuer_nearly',
-        detail: `iss is ${quote(iss)}, but the trusted issuer is ${quote(nearly)}: they must be identical`,
+        detail: `iss is ${quote(iss)}; did you mean ${quote(nearly)}, which is trusted? They must be identical`,
       },
     ];
   }

@@ -12,6 +12,8 @@ import {
 } from '../replay/replay-store.js';
 import {
   isRedisClient,
+  missingTimeout,
+  reconnect,
   type RedisClient,
   COMMIT,
   EXTEND,
@@ -41,10 +43,13 @@ export interface RedisReplayStoreOptions {
  * Set `maxmemory-policy` to `noeviction`: a server that evicts forgets handled events when it is full, and their
  * copies are handled again. While the server is full or unavailable, webhooks are answered 503 and sent again later.
  *
+ * A command that gets no answer in time replaces the connection, since a host that vanishes ends none. Set `socketTimeout`
+ * of the client too, for the commands of your application.
+ *
  * All keys of an issuer are in one slot of a cluster. An event takes about 220 bytes, 450 with a `txn`.
  *
  * ```ts
- * replay: { store: new RedisReplayStore(new Redis({ enableOfflineQueue: false })) }
+ * replay: { store: new RedisReplayStore(new Redis({ enableOfflineQueue: false, socketTimeout: 5_000 })) }
  * ```
  */
 export class RedisReplayStore extends ReplayStore {
@@ -53,6 +58,9 @@ export class RedisReplayStore extends ReplayStore {
   private readonly prefix: string;
   private readonly timeout: number;
   private readonly clock: WebhookClock;
+  private hasWarned = false;
+  /** Whether the connection was replaced, and no command has succeeded since. */
+  private isReplaced = false;
 
   /**
    * @param client - of ioredis, or of node-redis and connected; closed by the application
@@ -74,6 +82,19 @@ export class RedisReplayStore extends ReplayStore {
     this.timeout = faults.duration('timeout', options.timeout, DEFAULT_TIMEOUT);
     if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
     this.clock = options.clock ?? new SystemClock();
+  }
+
+  /** Warns about a client without a socket timeout, then checks as every store. */
+  override async check(): Promise<void> {
+    const missing = missingTimeout(this.client);
+    if (missing !== undefined && !this.hasWarned) {
+      this.hasWarned = true;
+      process.emitWarning(
+        `The Redis client of RedisReplayStore has no socket timeout: if its server vanishes, commands of the application wait for many minutes. Set ${missing}.`,
+        { code: 'WEBHOOK_REDIS_TIMEOUT' },
+      );
+    }
+    await super.check();
   }
 
   override async reserve(claim: ReplayClaim): Promise<ReplayVerdict> {
@@ -129,13 +150,26 @@ export class RedisReplayStore extends ReplayStore {
 
   /** Limits the time: a client may wait for its server without end, but the sender needs an answer. */
   private async run(script: RedisScript, keys: string[], values: string[]): Promise<unknown> {
-    const failure = (cause?: unknown): WebhookStoreError =>
-      redisFailure('The replay store', this.client, cause ?? new Error('no answer'));
-    const ask = (): Promise<unknown> =>
-      script.run(this.client, keys, values).catch((cause: unknown) => {
-        throw failure(cause);
-      });
-    return inTime(this.clock, this.timeout, ask, failure);
+    const ask = async (): Promise<unknown> => {
+      try {
+        const answer = await script.run(this.client, keys, values);
+        this.isReplaced = false;
+        return answer;
+      } catch (cause) {
+        throw this.failure(cause);
+      }
+    };
+    return inTime(this.clock, this.timeout, ask, () => this.noAnswer());
+  }
+
+  private noAnswer(): WebhookStoreError {
+    if (!this.isReplaced) reconnect(this.client);
+    this.isReplaced = true;
+    return this.failure(new Error('no answer'));
+  }
+
+  private failure(cause: unknown): WebhookStoreError {
+    return redisFailure('The replay store', this.client, cause);
   }
 }
 

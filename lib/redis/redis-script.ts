@@ -60,6 +60,59 @@ export class RedisScript {
   }
 }
 
+/** Documented members of both clients that concern lost connections; another client may have none of them. */
+interface ConnectionMembers {
+  /** Of ioredis. */
+  readonly status?: string;
+  readonly isCluster?: boolean;
+  disconnect?(reconnect: boolean): void;
+  /** Of node-redis. */
+  readonly isReady?: boolean;
+  destroy?(): void;
+  connect?(): Promise<unknown>;
+  readonly options?: TimeoutOptions & {
+    readonly redisOptions?: TimeoutOptions;
+    readonly socket?: TimeoutOptions;
+  };
+}
+
+interface TimeoutOptions {
+  readonly socketTimeout?: number;
+  readonly commandTimeout?: number;
+}
+
+/** Replaces a connection on which a command got no answer: if its host has vanished, no error ever ends it. */
+export function reconnect(client: RedisClient): void {
+  const members = client as ConnectionMembers;
+  if (isNodeRedis(client)) {
+    if (members.isReady !== true) return;
+    members.destroy?.();
+    // Until it is connected again, commands fail, and the client retries by its own strategy.
+    members.connect?.().catch(() => {});
+  } else if (members.status === 'ready') {
+    members.disconnect?.(true);
+  }
+}
+
+/**
+ * Reports whether a client waits for answers without a limit.
+ *
+ * @returns the option that sets one, or `undefined` if there is one, or if its options are unknown
+ */
+export function missingTimeout(client: RedisClient): string | undefined {
+  const { isCluster, options } = client as ConnectionMembers;
+  if (options === undefined) return undefined;
+  if (isNodeRedis(client)) {
+    return options.socket?.socketTimeout === undefined
+      ? 'socket: { socketTimeout: 5_000 }, with a shorter pingInterval'
+      : undefined;
+  }
+  const { socketTimeout, commandTimeout } =
+    (isCluster === true ? options.redisOptions : options) ?? {};
+  if (socketTimeout !== undefined || commandTimeout !== undefined) return undefined;
+  return isCluster === true ? 'redisOptions: { socketTimeout: 5_000 }' : 'socketTimeout: 5_000';
+}
+
 function isNodeRedis(client: RedisClient): client is NodeRedisClient {
   // Only node-redis has `evalSha`; ioredis has `evalsha`.
   return typeof (client as Partial<NodeRedisClient>).evalSha === 'function';

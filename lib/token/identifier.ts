@@ -1,11 +1,13 @@
 import { MAX_IDENTIFIER_LENGTH, MAX_KEY_ID_LENGTH } from './webhook-token.constants.js';
 
 /**
- * Control characters and the line separators of JavaScript, which could break a log line or control a terminal. Lone
- * surrogates, which all become the same character in UTF-8, so that two identifiers would become one.
+ * Control characters (C0 and C1), bidirectional controls and the line separators of JavaScript, which could break a log
+ * line, control a terminal or show one identifier as another. Lone surrogates, which all become the same character in
+ * UTF-8, so that two identifiers would become one.
  */
-const UNSAFE_CHARACTER = /[\p{Cc}\p{Zl}\p{Zp}\p{Cs}]/u;
-const WITHOUT_UNSAFE = 'without control characters, line separators and lone surrogates';
+const UNSAFE_CHARACTER = /[\p{Cc}\p{Bidi_Control}\p{Zl}\p{Zp}\p{Cs}]/u;
+const WITHOUT_UNSAFE =
+  'without control characters, bidirectional controls, line separators and lone surrogates';
 
 /** Reports whether a value is a valid `iss`, `jti`, `sub` or `txn`, or one name in `aud`. */
 export function isIdentifier(value: unknown): value is string {

@@ -50,7 +50,7 @@ export function validateClaims(claims: Members, expected: ClaimsExpectation): We
   requirePresent('jti', jti);
   if (!isIdentifier(iss)) throw invalid('iss', identifierRule('iss'));
   if (iss !== expected.issuer) {
-    throw refuse('wrong_issuer', 'iss', 'the token was signed with the key of another issuer');
+    throw refuse('wrong_issuer', 'iss', otherIssuer(iss, expected.issuer));
   }
   if (!isIdentifier(jti)) throw invalid('jti', identifierRule('jti'));
   optionalIdentifier('sub', sub);
@@ -59,6 +59,12 @@ export function validateClaims(claims: Members, expected: ClaimsExpectation): We
   validateAudience(aud, expected.audience);
   const claim = validateWebhook(webhook, expected);
   return (claim === webhook ? claims : { ...claims, webhook: claim }) as WebhookTokenClaims;
+}
+
+function otherIssuer(iss: string, expected: string): string {
+  return iss === `${expected}/` || expected === `${iss}/`
+    ? `iss differs from the trusted issuer by a slash at its end; did you mean "${expected}"?`
+    : 'the token was signed with the key of another issuer';
 }
 
 function validateTimes(claims: Members, expected: ClaimsExpectation): void {

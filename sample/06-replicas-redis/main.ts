@@ -12,7 +12,7 @@ async function bootstrap(): Promise<void> {
   const replicas = await Promise.all(
     ['A', 'B'].map(async (name) => {
       // Each replica has its own connection, as in separate processes.
-      const redis = new Redis(url, { maxRetriesPerRequest: 0 });
+      const redis = new Redis(url, { maxRetriesPerRequest: 0, socketTimeout: 5_000 });
       const app = await NestFactory.create(AppModule.forReplica(name, redis), {
         logger: ['warn', 'error'],
       });

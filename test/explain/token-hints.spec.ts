@@ -201,7 +201,7 @@ describe('an explanation of the signature', () => {
       tokenOf({}, { issuer: `${ISSUER}/` }),
       'wrong_issuer',
       'issuer_nearly',
-      /shop\.example\/".*shop\.example"/,
+      /shop\.example\/"; did you mean "https:\/\/shop\.example"/,
     ],
     [
       'another algorithm',

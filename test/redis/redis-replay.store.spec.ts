@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto';
-import { createServer, type AddressInfo, type Server } from 'node:net';
+import { type EventEmitter, once } from 'node:events';
+import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, it, jest } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { createClient } from 'redis';
 import { RedisReplayStore, type RedisClient } from '../../lib/redis/index.js';
@@ -134,6 +135,102 @@ describe('RedisReplayStore without its server', () => {
       code: 'store_unavailable',
       cause: expect.any(Error),
     });
+  });
+});
+
+describeRedis('RedisReplayStore, when its server vanishes', () => {
+  /** A proxy that can stop forwarding without closing a connection, as a host that vanishes does. */
+  async function vanishingProxy(): Promise<{ url: string; vanish: () => void }> {
+    const target = new URL(urlOf('Redis'));
+    const sockets = new Set<Socket>();
+    const server = createServer((socket) => {
+      const upstream = connect(Number(target.port || 6379), target.hostname);
+      socket.pipe(upstream).pipe(socket);
+      for (const one of [socket, upstream]) {
+        sockets.add(one);
+        one.on('error', () => undefined).on('close', () => sockets.delete(one));
+      }
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    closing.push(() => {
+      server.close();
+      for (const socket of sockets) socket.destroy();
+    });
+    const { port } = server.address() as AddressInfo;
+    const vanish = (): void => {
+      for (const socket of sockets) socket.unpipe().pause();
+    };
+    return { url: `redis://127.0.0.1:${port}`, vanish };
+  }
+
+  async function throughIoredis(url: string): Promise<RedisClient & EventEmitter> {
+    const client = new Redis(url, { disconnectTimeout: 10, retryStrategy: () => 10 });
+    closing.push(() => client.disconnect());
+    return client;
+  }
+
+  async function throughNodeRedis(url: string): Promise<RedisClient & EventEmitter> {
+    const client = createClient({ url });
+    client.on('error', () => undefined);
+    await client.connect();
+    closing.push(() => client.destroy());
+    return client;
+  }
+
+  it.each([
+    ['ioredis', throughIoredis],
+    ['node-redis', throughNodeRedis],
+  ])('replaces the connection of %s', async (_, connectClient) => {
+    const { url, vanish } = await vanishingProxy();
+    const client = await connectClient(url);
+    const store = new RedisReplayStore(client, { prefix, timeout: '1s' });
+    expect(await store.reserve(newClaim())).toMatchObject({ status: 'reserved' });
+    vanish();
+    const ready = once(client, 'ready');
+
+    await expect(store.reserve(newClaim())).rejects.toMatchObject({ code: 'store_unavailable' });
+    await ready;
+    expect(await store.reserve(newClaim())).toMatchObject({ status: 'reserved' });
+  });
+});
+
+describe('the check of RedisReplayStore at start-up', () => {
+  const answers = { eval: async () => 0, evalsha: async () => 0 };
+  const nodeRedis = { eval: async () => 0, evalSha: async () => 0 };
+
+  async function warningsFor(client: object): Promise<string[]> {
+    const warn = jest.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
+    const store = new RedisReplayStore(client as RedisClient);
+    await store.check();
+    await store.check();
+    const warnings = warn.mock.calls.map(([message]) => String(message));
+    warn.mockRestore();
+    return warnings;
+  }
+
+  it.each([
+    ['ioredis', { ...answers, options: {} }, 'Set socketTimeout: 5_000.'],
+    [
+      'a cluster of ioredis',
+      { ...answers, isCluster: true, options: { socketTimeout: 1 } },
+      'Set redisOptions: { socketTimeout: 5_000 }.',
+    ],
+    ['node-redis', { ...nodeRedis, options: { socket: {} } }, 'Set socket: { socketTimeout'],
+  ])('warns once about %s without a socket timeout', async (_, client, remedy) => {
+    expect(await warningsFor(client)).toEqual([expect.stringContaining(remedy)]);
+  });
+
+  it.each([
+    ['ioredis', { ...answers, options: { socketTimeout: 5_000 } }],
+    ['ioredis with a command timeout', { ...answers, options: { commandTimeout: 5_000 } }],
+    [
+      'a cluster of ioredis',
+      { ...answers, isCluster: true, options: { redisOptions: { socketTimeout: 1 } } },
+    ],
+    ['node-redis', { ...nodeRedis, options: { socket: { socketTimeout: 5_000 } } }],
+    ['a client of another library', answers],
+  ])('does not warn about %s with one', async (_, client) => {
+    expect(await warningsFor(client)).toEqual([]);
   });
 });
 

@@ -29,7 +29,7 @@ function signed(input: Partial<WebhookTokenInput> = {}, change: Partial<TokenSig
 
 const identifier = fc
   .string({ unit: 'binary', minLength: 1, maxLength: 100 })
-  .filter((text) => text.length <= 255 && !/[\p{Cc}\u2028\u2029]/u.test(text));
+  .filter((text) => text.length <= 255 && !/[\p{Cc}\p{Bidi_Control}\u2028\u2029]/u.test(text));
 
 const data = fc
   .dictionary(fc.string(), fc.jsonValue({ maxDepth: 3 }), { maxKeys: 4 })
@@ -200,6 +200,8 @@ describe('the signer refuses', () => {
       undefined,
     ],
     ['an id with a C1 control character', { id: 'a\u009b' }, 'invalid_claim', 'jti'],
+    ['a txn with a right-to-left override', { txn: 'a\u202eb' }, 'invalid_claim', 'txn'],
+    ['a subject with an isolate', { subject: '\u2067a' }, 'invalid_claim', 'sub'],
     ['a txn with a line separator', { txn: 'a\u2028' }, 'invalid_claim', 'txn'],
     ['a txn with a lone surrogate', { txn: 'a\ud800' }, 'invalid_claim', 'txn'],
     ['an audience of 256 characters', { audience: 'x'.repeat(256) }, 'invalid_claim', 'aud'],

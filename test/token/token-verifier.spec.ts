@@ -172,6 +172,19 @@ describe('the result', () => {
 });
 
 describe('a refusal', () => {
+  it('suggests the trusted issuer if only a slash at the end differs, once the signature is verified', () => {
+    const almost = { iss: `${ISSUER}/` };
+    const two = {
+      ...trusting,
+      issuers: [...trusting.issuers, { issuer: 'x', secret: `${SECRET}x` }],
+    };
+
+    expect(refusalOf(token(almost)).message).toContain('did you mean "https://shop.example"?');
+    expect(refusalOf(token({ iss: `${ISSUER}//` })).message).not.toContain(ISSUER);
+    expect(refusalOf(`${token(almost)}A`).message).toBe('the token is invalid');
+    expect(refusalOf(token(almost), two).message).toBe('the token is invalid');
+  });
+
   it.each([undefined, null, 1, {}, [], Buffer.from('a.b.c')])('is thrown for %p', (given) => {
     expect(refusalOf(given as never).code).toBe('invalid_token');
   });

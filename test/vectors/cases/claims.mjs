@@ -69,6 +69,8 @@ const UNSAFE_CHARACTERS = {
   'the last C1 control character': '\u009f',
   'a line separator': '\u2028',
   'a paragraph separator': '\u2029',
+  'a right-to-left override': '\u202e',
+  'a left-to-right isolate': '\u2066',
 };
 
 const LONE_SURROGATES = {
@@ -103,7 +105,7 @@ function identifiers() {
         refused(
           `${name} with ${kind}`,
           'invalid_claim',
-          `${name} is logged, and has no control characters and no separators of lines.`,
+          `${name} is logged, and has no control characters, bidirectional controls and line separators.`,
           token(claims({ [name]: `a${character}b` })),
         ),
       ),
