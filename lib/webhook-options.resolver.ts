@@ -1,37 +1,55 @@
-import { WebhookEventCatalog } from './events/event-catalog.js';
+import { Logger } from '@nestjs/common';
+import { SECOND } from './clock/duration.js';
 import { SystemClock, type WebhookClock } from './clock/webhook-clock.js';
-import { ConfigurationFaults } from './options/configuration-faults.js';
-import { WebhookConfigurationError, type ConfigurationProblem } from './errors/webhook.error.js';
-import type { ResolvedPublisherOptions } from './publisher/publisher-options.resolver.js';
-import { resolvePublisherOptions } from './publisher/publisher-options.resolver.js';
-import { checkShape, hasMethods, isOptions, type OptionShape } from './options/option-shape.js';
-import { type ResolvedInbox, resolveInbox } from './receiver/inbox/inbox-options.js';
+import { WebhookEventCatalog } from './events/event-catalog.js';
+import { Problems } from './options/problems.js';
+import {
+  CLOCK,
+  duration,
+  filled,
+  flag,
+  isOptions,
+  object,
+  optional,
+  rule,
+  unchecked,
+} from './options/rules.js';
+import {
+  type ResolvedPublisherOptions,
+  resolvePublisherOptions,
+} from './publisher/publisher-options.resolver.js';
+import { INBOX, type ResolvedInbox, resolveInbox } from './receiver/inbox/inbox-options.js';
 import type { ResolvedReceivers } from './receiver/receiver-options.interface.js';
 import { resolveReceivers } from './receiver/receiver-options.resolver.js';
 import type { WebhookModuleOptions } from './webhook-module-options.interface.js';
 
-/** Milliseconds. */
-const DEFAULT_SHUTDOWN_TIMEOUT = 10_000;
-
-const MODULE: OptionShape<WebhookModuleOptions> = {
-  receiver: undefined,
-  publisher: { holds: isOptions, message: 'must be an object: { issuer, secret, endpoints }' },
-  events: {
-    holds: (value) => value instanceof WebhookEventCatalog,
-    message: 'must be the result of defineEvents',
+const MODULE = object<WebhookModuleOptions>()(
+  {
+    receiver: unchecked<WebhookModuleOptions['receiver']>(),
+    publisher: unchecked<WebhookModuleOptions['publisher']>(),
+    events: optional(
+      rule<WebhookEventCatalog>(
+        (value) => value instanceof WebhookEventCatalog,
+        'must be the result of defineEvents',
+      ),
+    ),
+    inbox: filled(INBOX),
+    checkStores: optional(flag, true),
+    shutdownTimeout: optional(duration({ isTimeout: true }), 10 * SECOND),
+    clock: optional(CLOCK),
   },
-  inbox: undefined,
-  checkStores: {
-    holds: (value) => typeof value === 'boolean',
-    message: 'must be a boolean',
+  {
+    across({ receiver, publisher }, at) {
+      const isEmpty = receiver === undefined && publisher === undefined;
+      if (isEmpty && at.all.length === 0) {
+        at.add(
+          'WebhookModule',
+          'nothing is configured; set "receiver" to receive webhooks, "publisher" to send them, or both',
+        );
+      }
+    },
   },
-  shutdownTimeout: undefined,
-  clock: {
-    holds: (value) => hasMethods(value, ['now', 'wakeAt']),
-    message:
-      'must be a WebhookClock: an object with now and wakeAt; leave it out for the system clock',
-  },
-};
+);
 
 /** The module's options, checked and filled. */
 export interface ResolvedWebhookOptions {
@@ -51,77 +69,53 @@ export interface ResolvedWebhookOptions {
 /**
  * Checks and fills the options once.
  *
- * @throws {@link WebhookConfigurationError} with every fault of every part
+ * @throws {@link WebhookConfigurationError} with every problem of every part
  */
 export function resolveWebhookOptions(options: WebhookModuleOptions): ResolvedWebhookOptions {
-  if (!isOptions(options)) throw noOptions();
-  const all: ConfigurationProblem[] = [];
-  const faults = new ConfigurationFaults('', all);
-  const {
-    receiver,
-    publisher,
-    events,
-    inbox,
-    checkStores = true,
-    clock = new SystemClock(),
-    shutdownTimeout: shutdown,
-  } = checkShape(options, MODULE, faults);
-  const shutdownTimeout = faults.duration('shutdownTimeout', shutdown, DEFAULT_SHUTDOWN_TIMEOUT);
-  const resolvedInbox = resolveInbox(inbox, clock, faults);
-  const receiving = resolveReceivers(receiver, clock, events);
-  const publishing =
-    publisher === undefined
-      ? { resolved: undefined, faults: [] }
-      : resolvePublisherOptions(publisher, {
-          clock,
-          events,
-          production: process.env['NODE_ENV'] === 'production',
-        });
-  all.push(...receiving.faults, ...publishing.faults);
-  checkQueues(receiving.receivers, publishing.resolved, faults);
-  faults.require(
-    all.length > 0 || receiver !== undefined || publisher !== undefined,
-    'WebhookModule',
-    'nothing is configured; set "receiver" to receive webhooks, "publisher" to send them, or both',
-  );
-  if (all.length > 0) throw new WebhookConfigurationError(all);
-  return {
-    receivers: receiving.receivers,
-    publisher: publishing.resolved,
-    events,
-    inbox: resolvedInbox,
-    checkStores,
-    clock,
-    shutdownTimeout,
-  };
+  const problems = new Problems();
+  if (!isOptions(options)) {
+    problems.add(
+      'WebhookModule',
+      'has no options; pass an object to forRoot, or return one from the factory of forRootAsync',
+    );
+    problems.throwIfAny();
+  }
+  const { clock = new SystemClock(), ...read } = MODULE(options, problems, '');
+  const { events, inbox, checkStores, shutdownTimeout } = read;
+  const { receivers } = resolveReceivers(read.receiver, clock, events, problems);
+  const publisher =
+    read.publisher === undefined
+      ? undefined
+      : resolvePublisherOptions(
+          read.publisher,
+          { clock, events, production: process.env['NODE_ENV'] === 'production' },
+          problems,
+        ).resolved;
+  checkQueues(receivers, publisher, problems);
+  problems.throwIfAny();
+  for (const { path, message } of problems.warnings) {
+    new Logger('WebhookModule').warn(`${path} ${message}`);
+  }
+  const recorded = resolveInbox(inbox, clock);
+  return { receivers, publisher, events, inbox: recorded, checkStores, clock, shutdownTimeout };
 }
 
 /** A queue has one consumer: two would take each other's deliveries. */
 function checkQueues(
   receivers: ResolvedReceivers,
   publisher: ResolvedPublisherOptions | undefined,
-  faults: ConfigurationFaults,
+  problems: Problems,
 ): void {
   const owners = new Map<unknown, string>();
   if (publisher !== undefined) owners.set(publisher.queue, 'the publisher');
   for (const { name, queued } of receivers.values()) {
     if (queued === undefined) continue;
     const owner = owners.get(queued.queue);
-    faults.require(
+    problems.require(
       owner === undefined,
       `receiver "${name}".queue`,
       `is also the queue of ${owner}; create another one, for example on the same database under another name`,
     );
     owners.set(queued.queue, `receiver "${name}"`);
   }
-}
-
-function noOptions(): WebhookConfigurationError {
-  return new WebhookConfigurationError([
-    {
-      path: 'WebhookModule',
-      message:
-        'has no options; pass an object to forRoot, or return one from the factory of forRootAsync',
-    },
-  ]);
 }

@@ -1,12 +1,18 @@
 /** Milliseconds, or a number with a unit: `'250ms'`, `'15s'`, `'5m'`, `'24h'`, `'7d'`. */
 export type Duration = number | string;
 
+/** Units in milliseconds. */
+export const SECOND = 1_000;
+export const MINUTE = 60 * SECOND;
+export const HOUR = 60 * MINUTE;
+export const DAY = 24 * HOUR;
+
 const UNITS: Readonly<Record<string, number>> = {
   ms: 1,
-  s: 1_000,
-  m: 60_000,
-  h: 3_600_000,
-  d: 86_400_000,
+  s: SECOND,
+  m: MINUTE,
+  h: HOUR,
+  d: DAY,
 };
 
 /**

@@ -17,8 +17,9 @@ import { WebhookDeliveryEvents } from '../deliveries/webhook-delivery.events.js'
 import { DeliveryLogWriter } from '../deliveries/delivery-log.writer.js';
 import { EndpointRegistry } from '../endpoints/endpoint.registry.js';
 import { WebhookEndpoints } from '../endpoints/webhook.endpoints.js';
-import { WebhookConfigurationError, WebhookDeliveryError } from '../errors/webhook.error.js';
-import { ConfigurationFaults } from '../options/configuration-faults.js';
+import { WebhookDeliveryError } from '../errors/webhook.error.js';
+import { Problems } from '../options/problems.js';
+import { readOptions } from '../options/read-options.js';
 import {
   PgBossQueue,
   PostgresDeliveryLog,
@@ -27,7 +28,7 @@ import {
   type PostgresPool,
 } from '../postgres/index.js';
 import { resolvePublisherOptions } from '../publisher/publisher-options.resolver.js';
-import { resolveInbox } from '../receiver/inbox/inbox-options.js';
+import { INBOX, resolveInbox } from '../receiver/inbox/inbox-options.js';
 import { InboxRecorder } from '../receiver/inbox/inbox.recorder.js';
 import { WebhookInbox } from '../receiver/inbox/webhook.inbox.js';
 import { resolveReceivers } from '../receiver/receiver-options.resolver.js';
@@ -140,6 +141,7 @@ class StandaloneStores {
     this.logWriter = new DeliveryLogWriter(deliveryLog, clock);
     // Options need a key. Nothing is ever signed, verified or sealed with this one.
     const keys = { issuer: 'urn:nestjs-webhook-token:console', secret: unusedKey() };
+    const problems = new Problems();
     const publisher = resolvePublisherOptions(
       {
         ...keys,
@@ -149,6 +151,7 @@ class StandaloneStores {
         sealingKeys: [{ id: 'console', key: unusedKey() }],
       },
       { clock, production: false },
+      problems,
     );
     const receivers = resolveReceivers(
       queuesOfReceivers.length === 0
@@ -161,11 +164,12 @@ class StandaloneStores {
             queue: received,
           })),
       clock,
+      undefined,
+      problems,
     );
-    const faults = new ConfigurationFaults('');
-    const inbox = resolveInbox({ store: new PostgresInboxStore(pool, store) }, clock, faults);
-    const all = [...publisher.faults, ...receivers.faults, ...faults.all];
-    if (all.length > 0) throw new WebhookConfigurationError(all);
+    problems.throwIfAny();
+    const recorded = readOptions(INBOX, { store: new PostgresInboxStore(pool, store) }, 'inbox');
+    const inbox = resolveInbox(recorded, clock);
     const endpoints = publisher.resolved!;
     const providers = [
       {

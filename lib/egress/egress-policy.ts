@@ -1,33 +1,9 @@
 import dns, { type LookupAddress } from 'node:dns';
 import { isIP } from 'node:net';
-import {
-  type ConfigurationProblem,
-  WebhookConfigurationError,
-  WebhookDestinationBlockedError,
-} from '../errors/webhook.error.js';
+import { WebhookDestinationBlockedError } from '../errors/webhook.error.js';
+import type { EgressOptions } from './egress-options.js';
 import { IpNetwork, parseIpAddress } from './ip-network.js';
 import { specialNetworkOf } from './special-networks.js';
-
-/** Which addresses deliveries may go to. By default: public ones, over HTTPS. */
-export interface EgressOptions {
-  /** Also deliver over plain `http:`, where anyone on the network path can read the token. Default: `false`. */
-  readonly allowHttp?: boolean | undefined;
-  /**
-   * Also deliver to loopback, RFC 1918, 100.64.0.0/10 and fc00::/7. Link-local, cloud metadata, multicast
-   * and documentation addresses stay refused. Default: `false`.
-   */
-  readonly allowPrivateNetworks?: boolean | undefined;
-  /**
-   * Addresses (`'10.1.2.3'`, `'fd12::7'`) and networks (`'10.1.0.0/16'`) to allow, whichever rule refuses them.
-   * Default: none.
-   */
-  readonly allowedAddresses?: readonly string[] | undefined;
-  /**
-   * Ports to open although browsers block them, since other protocols (such as SMTP or SSH) listen there and may take a
-   * request for commands. Default: none; all ports that browsers do not block are open.
-   */
-  readonly allowedPorts?: readonly number[] | undefined;
-}
 
 /**
  * Ports of other protocols, which a request could speak to by accident or on purpose.
@@ -64,25 +40,8 @@ export class EgressPolicy {
   /** URLs that passed. They may hold a credential, so they are never printed. */
   readonly #passed = new Set<string>();
 
-  /**
-   * Returns the faults of the options, with remedies.
-   *
-   * @returns faults with paths relative to the options: `allowedAddresses[0]`
-   */
-  static faults(options: EgressOptions): ConfigurationProblem[] {
-    const { allowHttp, allowPrivateNetworks, allowedAddresses, allowedPorts } = options;
-    return [
-      ...switchFaults('allowHttp', allowHttp),
-      ...switchFaults('allowPrivateNetworks', allowPrivateNetworks),
-      ...addressFaults(allowedAddresses),
-      ...portFaults(allowedPorts),
-    ];
-  }
-
-  /** @throws {@link WebhookConfigurationError} with every fault of the options */
+  /** @param options - checked ones */
   constructor(options: EgressOptions) {
-    const faults = EgressPolicy.faults(options);
-    if (faults.length > 0) throw new WebhookConfigurationError(faults);
     this.allowHttp = options.allowHttp ?? false;
     this.allowPrivateNetworks = options.allowPrivateNetworks ?? false;
     this.allowed = (options.allowedAddresses ?? []).map((network) => IpNetwork.of(network));
@@ -234,34 +193,4 @@ function addressesOf(host: string, lookup: typeof dns.lookup): Promise<LookupAdd
   return new Promise((resolve) => {
     lookup(host, { all: true }, (error, addresses) => resolve(error ? [] : addresses));
   });
-}
-
-function switchFaults(path: string, value: unknown): ConfigurationProblem[] {
-  // The string 'false' of an environment variable would count as true.
-  return value === undefined || typeof value === 'boolean'
-    ? []
-    : [{ path, message: 'must be a boolean; convert the string of an environment variable first' }];
-}
-
-function addressFaults(addresses: unknown): ConfigurationProblem[] {
-  const path = 'allowedAddresses';
-  if (addresses === undefined) return [];
-  if (!Array.isArray(addresses)) {
-    return [{ path, message: 'must be a list of addresses and networks, such as ["10.1.0.0/16"]' }];
-  }
-  return addresses.flatMap((address: unknown, index) => {
-    const message = IpNetwork.faultOf(address);
-    return message === undefined ? [] : [{ path: `${path}[${index}]`, message }];
-  });
-}
-
-function portFaults(ports: unknown): ConfigurationProblem[] {
-  const path = 'allowedPorts';
-  if (ports === undefined) return [];
-  if (!Array.isArray(ports)) return [{ path, message: 'must be a list of ports, such as [6000]' }];
-  return ports.flatMap((port: unknown, index) =>
-    Number.isInteger(port) && (port as number) > 0 && (port as number) < 65_536
-      ? []
-      : [{ path: `${path}[${index}]`, message: 'must be a whole number from 1 to 65535' }],
-  );
 }

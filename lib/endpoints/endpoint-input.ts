@@ -1,25 +1,23 @@
+import { isWebhookError, type WebhookDestinationBlockedError } from '../errors/webhook.error.js';
+import { Problems } from '../options/problems.js';
+import { invalidOptions } from '../options/read-options.js';
 import {
-  isWebhookError,
-  WebhookDeliveryError,
-  WebhookDestinationBlockedError,
-} from '../errors/webhook.error.js';
-import { ConfigurationFaults } from '../options/configuration-faults.js';
-import {
-  checkShape,
+  forbidden,
   isOptions,
-  type OptionRule,
-  type OptionShape,
-} from '../options/option-shape.js';
-import { resolvePatterns, type ResolvedEndpointOptions } from './endpoint-options.js';
-import { unprintedHeaders } from '../options/unprinted.js';
-import {
-  applySettings,
-  checkProfile,
-  type EndpointSettings,
-  type ResolvedEndpointSettings,
-} from '../sending/endpoint.js';
-import { identifierRule, isIdentifier } from '../token/identifier.js';
+  notUndefined,
+  object,
+  oneOf,
+  optional,
+  orNull,
+  required,
+  rule,
+  type Rule,
+  unless,
+} from '../options/rules.js';
+import { applySettings, checkProfile, ENDPOINT_SETTINGS } from '../sending/endpoint.js';
+import { identifier, isIdentifier } from '../token/identifier.js';
 import { parseSigningKey } from '../token/keys/signing-key.js';
+import { checkSubscriptions, PATTERNS, type ResolvedEndpointOptions } from './endpoint-options.js';
 import {
   ENDPOINT_ID_RULE,
   isEndpointId,
@@ -29,16 +27,118 @@ import {
 import { frozenCopy } from './memory-endpoint.store.js';
 import type { EndpointChanges, NewEndpoint } from './webhook-endpoint.interface.js';
 
+const MAX_URL_LENGTH = 2_048;
+const MAX_PATTERNS = 1_000;
+const MAX_TEXT_LENGTH = 1_024;
+const MAX_NOTES = 50;
+
+const TEXT_RULE = `a string of at most ${MAX_TEXT_LENGTH} characters without NUL and lone surrogates`;
+
+const isText = (value: unknown): value is string =>
+  typeof value === 'string' && value.length <= MAX_TEXT_LENGTH && !/[\0\p{Cs}]/u.test(value);
+
+const isMetadata = (value: unknown): boolean => {
+  const notes = isOptions(value) ? Object.entries(value) : undefined;
+  return (
+    notes !== undefined &&
+    notes.length <= MAX_NOTES &&
+    notes.every(([name, note]) => isIdentifier(name) && isText(note))
+  );
+};
+
+const URL_RULE = rule<string>(
+  (value) => typeof value === 'string' && value.length <= MAX_URL_LENGTH,
+  `must be a string of at most ${MAX_URL_LENGTH} characters`,
+);
+
+const EVENTS: Rule<readonly string[]> = (value, at, name) =>
+  Array.isArray(value) && value.length > MAX_PATTERNS
+    ? (at.add(name, `must be at most ${MAX_PATTERNS} names or patterns`) as never)
+    : PATTERNS(value, at, name);
+
+/** A secret is checked without quoting it. */
+export const SECRET = unless<string>((secret) =>
+  typeof secret === 'string' ? parseSigningKey(secret).fault : 'must be a string',
+);
+
+const TEXTS = {
+  description: rule<string>(isText, `must be ${TEXT_RULE}`),
+  metadata: rule<Readonly<Record<string, string>>>(
+    isMetadata,
+    `must be an object of at most ${MAX_NOTES} members: each ${TEXT_RULE}, under a name of at most 255`,
+  ),
+};
+
+const NEW_ENDPOINT = object<NewEndpoint>()(
+  {
+    ...ENDPOINT_SETTINGS,
+    id: optional(rule<string>(isEndpointId, ENDPOINT_ID_RULE)),
+    url: required(URL_RULE, 'is missing'),
+    events: optional(EVENTS, ['**']),
+    tenant: notUndefined(identifier('tenant'), 'leave it out for an endpoint without a tenant'),
+    description: optional(TEXTS.description),
+    metadata: optional(TEXTS.metadata),
+    secret: optional(SECRET),
+    signing: optional(oneOf('secret', 'publisher')),
+  },
+  {
+    form: 'an object',
+    across({ secret, signing }, at) {
+      at.require(
+        secret === undefined || signing !== 'publisher',
+        'secret',
+        "cannot be combined with signing: 'publisher', which signs with the publisher's key: remove one of them",
+      );
+    },
+  },
+);
+
+const { audience, subject, headers, method, timeout, hash, profile, jti } = ENDPOINT_SETTINGS;
+
+/** Members that an update cannot change, with what to do instead. */
+type Fixed = 'id' | 'tenant' | 'secret' | 'signing' | 'disabled';
+
+const ENDPOINT_CHANGES = object<EndpointChanges & Partial<Record<Fixed, unknown>>>()(
+  {
+    url: optional(URL_RULE),
+    events: optional(EVENTS),
+    description: orNull(optional(TEXTS.description)),
+    metadata: orNull(optional(TEXTS.metadata)),
+    audience: orNull(audience),
+    subject: orNull(subject),
+    headers: orNull(headers),
+    method: orNull(method),
+    timeout: orNull(timeout),
+    hash: orNull(hash),
+    profile: orNull(profile),
+    jti: orNull(jti),
+    id: forbidden('cannot be changed: create another endpoint'),
+    tenant: forbidden('cannot be changed: create an endpoint for the other tenant'),
+    secret: forbidden(
+      'cannot be changed here: call rotateKey, which gives the receiver time to add the new key',
+    ),
+    signing: forbidden('cannot be changed: create another endpoint'),
+    disabled: forbidden('cannot be changed here: call disable or enable'),
+  },
+  { form: 'an object' },
+);
+
 /** Checked input, except for its URL's address; members that a change leaves out are absent. */
-interface EndpointDraft extends Omit<NewEndpoint, keyof EndpointSettings | 'url' | 'tenant'> {
-  readonly url: string | undefined;
+interface EndpointDraft {
+  readonly id?: string | undefined;
+  readonly url?: string | undefined;
+  readonly events?: readonly string[] | undefined;
   readonly tenant?: string | undefined;
+  readonly description?: string | undefined;
+  readonly metadata?: Readonly<Record<string, string>> | undefined;
+  readonly secret?: string | undefined;
+  readonly signing?: 'secret' | 'publisher' | undefined;
   readonly settings: StoredEndpointSettings;
   /** Names of the members that a change removes. */
   readonly removed: readonly string[];
 }
 
-/** Checks input that may come from a tenant's browser. Every fault is listed, with its remedy. */
+/** Checks input that may come from a tenant's browser. Every problem is listed, with its remedy. */
 export class EndpointInput {
   constructor(
     private readonly options: Pick<ResolvedEndpointOptions, 'defaults' | 'egress' | 'events'>,
@@ -46,65 +146,18 @@ export class EndpointInput {
 
   /**
    * @throws {@link WebhookDeliveryError} `invalid_option`
-   * @throws {@link WebhookDestinationBlockedError} if the URL is the only fault
+   * @throws {@link WebhookDestinationBlockedError} if the URL is the only problem
    */
   readNew(input: NewEndpoint): EndpointDraft {
-    const faults = new ConfigurationFaults('');
-    if (!isOptions(input))
-      throw invalidEndpoint([{ path: 'endpoint', message: 'must be an object' }]);
-    const fit = checkShape<NewEndpoint>(input, NEW_ENDPOINT, faults);
-    const { secret, signing } = fit;
-    faults.require((input as { url?: unknown }).url !== undefined, 'url', 'is missing');
-    if (secret !== undefined) checkSecret(secret, faults);
-    faults.require(
-      !('tenant' in input) || input.tenant !== undefined,
-      'tenant',
-      'is undefined, which is most often a mistake; leave it out for an endpoint without a tenant',
-    );
-    faults.require(
-      secret === undefined || signing !== 'publisher',
-      'secret',
-      "cannot be combined with signing: 'publisher', which signs with the publisher's key: remove one of them",
-    );
-    const { settings, blocked } = this.readShared(fit, faults);
-    const events = resolvePatterns(fit.events, this.options.events, faults);
-    throwIfWrong(faults, blocked);
-    const { id, url, tenant, description, metadata } = fit;
-    // Copied: the caller may change the input while the URL is resolved.
-    const draft = { id, url, events, tenant, description, metadata, secret, signing, settings };
-    return frozenCopy({ ...draft, removed: [] });
+    return this.read(NEW_ENDPOINT, input);
   }
 
   /**
    * @throws {@link WebhookDeliveryError} `invalid_option`
-   * @throws {@link WebhookDestinationBlockedError} if the URL is the only fault
+   * @throws {@link WebhookDestinationBlockedError} if the URL is the only problem
    */
   readChanges(input: EndpointChanges): EndpointDraft {
-    const faults = new ConfigurationFaults('');
-    if (!isOptions(input))
-      throw invalidEndpoint([{ path: 'changes', message: 'must be an object' }]);
-    const given = Object.entries(input).filter(([, value]) => value !== undefined);
-    for (const [name] of given) {
-      const remedy = Object.hasOwn(FIXED, name) ? FIXED[name] : undefined;
-      if (remedy !== undefined) faults.add(name, remedy);
-    }
-    const isRemoval = ([name, value]: [string, unknown]): boolean =>
-      value === null && REMOVABLE.has(name);
-    const rest = given.filter((entry) => !Object.hasOwn(FIXED, entry[0]) && !isRemoval(entry));
-    const fit = checkShape<NewEndpoint>(
-      Object.fromEntries(rest),
-      ENDPOINT_CHANGES as typeof NEW_ENDPOINT,
-      faults,
-    );
-    const { settings, blocked } = this.readShared(fit, faults);
-    const events =
-      fit.events === undefined
-        ? undefined
-        : resolvePatterns(fit.events, this.options.events, faults);
-    throwIfWrong(faults, blocked);
-    const { url, description, metadata } = fit;
-    const removed = given.filter(isRemoval).map(([name]) => name);
-    return frozenCopy({ url, events, description, metadata, settings, removed });
+    return this.read(ENDPOINT_CHANGES, input);
   }
 
   /**
@@ -113,34 +166,34 @@ export class EndpointInput {
    * @throws {@link WebhookDeliveryError} `invalid_option`
    */
   requireUsable(settings: StoredEndpointSettings): void {
-    const faults = new ConfigurationFaults('');
-    this.settle(settings, faults);
-    throwIfWrong(faults);
+    const problems = new Problems();
+    this.checkUse(settings, problems);
+    throwIfWrong(problems);
   }
 
-  private readShared(
-    fit: Partial<NewEndpoint>,
-    faults: ConfigurationFaults,
-  ): { settings: StoredEndpointSettings; blocked: WebhookDestinationBlockedError | undefined } {
-    const own = Object.fromEntries(
-      Object.entries(fit).filter(([name]) => Object.hasOwn(SETTINGS, name)),
-    ) as EndpointSettings;
-    const { timeout } = this.settle(own, faults);
-    return {
-      settings: {
-        ...own,
-        ...(own.timeout !== undefined && { timeout }),
-        ...(own.headers !== undefined && { headers: unprintedHeaders(own.headers) }),
-      } as StoredEndpointSettings,
-      blocked: fit.url === undefined ? undefined : this.refusalOf(fit.url),
-    };
+  private read(members: Rule<object>, input: unknown): EndpointDraft {
+    const problems = new Problems();
+    const read: object | undefined = members(input, problems, '');
+    const given = Object.entries(read ?? {}).filter(([, value]) => value !== undefined);
+    const kept = given.filter(([, value]) => value !== null);
+    const isSetting = ([name]: [string, unknown]): boolean =>
+      Object.hasOwn(ENDPOINT_SETTINGS, name);
+    const settings = Object.fromEntries(kept.filter(isSetting)) as StoredEndpointSettings;
+    const others = Object.fromEntries(
+      kept.filter((entry) => !isSetting(entry)),
+    ) as Partial<EndpointDraft>;
+    this.checkUse(settings, problems);
+    checkSubscriptions(others.events, this.options.events, problems);
+    throwIfWrong(problems, others.url === undefined ? undefined : this.refusalOf(others.url));
+    const removed = given.filter(([, value]) => value === null).map(([name]) => name);
+    // Copied: the caller may change the input while the URL is resolved.
+    return frozenCopy({ ...others, settings, removed });
   }
 
-  private settle(own: EndpointSettings, faults: ConfigurationFaults): ResolvedEndpointSettings {
-    const settled = applySettings(this.options.defaults, own, faults);
+  private checkUse(own: StoredEndpointSettings, at: Problems): void {
     // Inherited settings were checked with the publisher's.
-    if (own.profile !== undefined || own.method !== undefined) checkProfile(settled, faults);
-    return settled;
+    if (own.profile === undefined && own.method === undefined) return;
+    checkProfile(applySettings(this.options.defaults, own), at);
   }
 
   private refusalOf(url: string): WebhookDestinationBlockedError | undefined {
@@ -154,29 +207,11 @@ export class EndpointInput {
   }
 }
 
-/** Adds what is wrong with a secret, without quoting it. */
-export function checkSecret(secret: unknown, faults: ConfigurationFaults): void {
-  const fault = typeof secret === 'string' ? parseSigningKey(secret).fault : 'must be a string';
-  if (fault !== undefined) faults.add('secret', fault);
-}
-
-/** @throws {@link WebhookDeliveryError} `invalid_option` with every fault; `blocked` if it is the only one */
-export function throwIfWrong(
-  faults: ConfigurationFaults,
-  blocked?: WebhookDestinationBlockedError,
-): void {
-  if (faults.all.length === 0 && blocked !== undefined) throw blocked;
-  if (blocked !== undefined) faults.add('url', blocked.message);
-  if (faults.all.length > 0) throw invalidEndpoint(faults.all);
-}
-
-function invalidEndpoint(faults: ConfigurationFaults['all']): WebhookDeliveryError {
-  const lines = faults.map(({ path, message }) => `  - ${path}: ${message}`);
-  return new WebhookDeliveryError(
-    'invalid_option',
-    `The endpoint is invalid:\n${lines.join('\n')}`,
-    { problems: faults },
-  );
+/** @throws {@link WebhookDeliveryError} `invalid_option` with every problem; `blocked` if it is the only one */
+function throwIfWrong(problems: Problems, blocked?: WebhookDestinationBlockedError): void {
+  if (problems.all.length === 0 && blocked !== undefined) throw blocked;
+  if (blocked !== undefined) problems.add('url', blocked.message);
+  if (problems.all.length > 0) throw invalidOptions(problems.all, 'The endpoint is');
 }
 
 /** Applies a change to an endpoint. */
@@ -191,8 +226,8 @@ export function patched(
     url,
     events,
     settings: { ...without(current.settings, removed), ...settings },
-    ...(description !== undefined && { description }),
-    ...(metadata !== undefined && { metadata }),
+    description: description ?? rest.description,
+    metadata: metadata ?? rest.metadata,
   };
 }
 
@@ -220,89 +255,4 @@ function valueOf(endpoint: StoredEndpoint, name: string): unknown {
 
 function without<T extends object>(value: T, names: readonly string[]): T {
   return Object.fromEntries(Object.entries(value).filter(([name]) => !names.includes(name))) as T;
-}
-
-const MAX_URL_LENGTH = 2_048;
-const MAX_PATTERNS = 1_000;
-const MAX_TEXT_LENGTH = 1_024;
-const MAX_NOTES = 50;
-
-const TEXT_RULE = `a string of at most ${MAX_TEXT_LENGTH} characters without NUL and lone surrogates`;
-
-/** Settings of an endpoint; `applySettings` checks most of their values. */
-const SETTINGS: OptionShape<EndpointSettings> = {
-  method: undefined,
-  profile: undefined,
-  hash: undefined,
-  jti: undefined,
-  timeout: undefined,
-  headers: { holds: isOptions, message: 'must be an object: { name: value }' },
-  audience: undefined,
-  subject: undefined,
-};
-
-const URL_RULE: OptionRule = {
-  holds: (value) => typeof value === 'string' && value.length <= MAX_URL_LENGTH,
-  message: `must be a string of at most ${MAX_URL_LENGTH} characters`,
-};
-
-const EVENTS_RULE: OptionRule = {
-  holds: (value) => !Array.isArray(value) || value.length <= MAX_PATTERNS,
-  message: `must be at most ${MAX_PATTERNS} names or patterns`,
-};
-
-const TEXTS: OptionShape<Pick<NewEndpoint, 'description' | 'metadata'>> = {
-  description: { holds: isText, message: `must be ${TEXT_RULE}` },
-  metadata: {
-    holds: isMetadata,
-    message: `must be an object of at most ${MAX_NOTES} members: each ${TEXT_RULE}, under a name of at most 255`,
-  },
-};
-
-/** The members of a new endpoint. */
-const NEW_ENDPOINT: OptionShape<NewEndpoint> = {
-  id: { holds: isEndpointId, message: ENDPOINT_ID_RULE },
-  url: URL_RULE,
-  events: EVENTS_RULE,
-  tenant: { holds: isIdentifier, message: identifierRule('tenant') },
-  ...TEXTS,
-  secret: { holds: (value) => typeof value === 'string', message: 'must be a string' },
-  signing: {
-    holds: (value) => value === 'secret' || value === 'publisher',
-    message: "must be 'secret' or 'publisher'",
-  },
-  ...SETTINGS,
-};
-
-/** The members of a change. */
-const ENDPOINT_CHANGES: OptionShape<EndpointChanges> = {
-  url: URL_RULE,
-  events: EVENTS_RULE,
-  ...TEXTS,
-  ...SETTINGS,
-};
-
-/** Members that an update cannot change, and what to do instead. */
-const FIXED: Readonly<Record<string, string>> = {
-  id: 'cannot be changed: create another endpoint',
-  tenant: 'cannot be changed: create an endpoint for the other tenant',
-  secret:
-    'cannot be changed here: call rotateKey, which gives the receiver time to add the new key',
-  signing: 'cannot be changed: create another endpoint',
-  disabled: 'cannot be changed here: call disable or enable',
-};
-
-/** Members that an update may remove with `null`. */
-const REMOVABLE: ReadonlySet<string> = new Set([...Object.keys(TEXTS), ...Object.keys(SETTINGS)]);
-
-function isText(value: unknown): value is string {
-  return typeof value === 'string' && value.length <= MAX_TEXT_LENGTH && !/[\0\p{Cs}]/u.test(value);
-}
-
-function isMetadata(value: unknown): boolean {
-  if (!isOptions(value)) return false;
-  const notes = Object.entries(value);
-  return (
-    notes.length <= MAX_NOTES && notes.every(([name, note]) => isIdentifier(name) && isText(note))
-  );
 }

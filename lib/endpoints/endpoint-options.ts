@@ -2,18 +2,30 @@ import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { EgressPolicy } from '../egress/egress-policy.js';
 import type { WebhookEventCatalog } from '../events/event-catalog.js';
 import { isWebhookError } from '../errors/webhook.error.js';
-import type { ConfigurationFaults } from '../options/configuration-faults.js';
-import { checkShape, hasMethods, isOptions, type OptionShape } from '../options/option-shape.js';
+import type { Problems } from '../options/problems.js';
+import {
+  flag,
+  instance,
+  list,
+  object,
+  optional,
+  type Read,
+  type Rule,
+  rule,
+  unchecked,
+  unless,
+} from '../options/rules.js';
 import {
   applySettings,
   checkProfile,
+  ENDPOINT_SETTINGS,
   type EndpointSettings,
   type ResolvedEndpointSettings,
 } from '../sending/endpoint.js';
 import type { EndpointSigner, PublisherKeys } from '../signing/endpoint-signer.js';
 import type { SigningOptions, SigningResolver } from '../signing/signing.resolver.js';
 import { eventPatternFault } from '../token/event-name.js';
-import { identifierRule, isIdentifier, isKeyId, KEY_ID_RULE } from '../token/identifier.js';
+import { identifier, isKeyId, KEY_ID_RULE } from '../token/identifier.js';
 import type { SigningKeyInput } from '../token/keys/signing-key.js';
 import type { EndpointStore } from './endpoint-store.js';
 import { MemoryEndpointStore } from './memory-endpoint.store.js';
@@ -46,7 +58,7 @@ export interface ResolvedEndpoint extends ResolvedEndpointSettings {
   readonly id: string;
   readonly url: string;
   readonly events: readonly string[];
-  readonly tenant?: string;
+  readonly tenant: string | undefined;
   readonly disabled: boolean;
 }
 
@@ -64,27 +76,32 @@ export interface ResolvedEndpointOptions extends ResolvedEndpointStore {
   readonly clock: WebhookClock;
 }
 
-const ENDPOINT: OptionShape<WebhookEndpointOptions> = {
-  id: undefined,
-  url: undefined,
-  events: undefined,
-  secret: undefined,
-  key: undefined,
-  keys: undefined,
-  issuer: undefined,
-  audience: undefined,
-  subject: undefined,
-  headers: undefined,
-  method: undefined,
-  tenant: undefined,
-  timeout: undefined,
-  hash: undefined,
-  profile: undefined,
-  jti: undefined,
-  disabled: undefined,
-};
+/** Names or patterns of events; whether they are defined is checked with the application's events. */
+export const PATTERNS = list(
+  unless<string>((pattern) => eventPatternFault(pattern)),
+  'must be a list of event names or patterns; leave it out for every event',
+  { min: 1 },
+);
 
-/** Options and faults have the same names. */
+export const ENDPOINT = object<WebhookEndpointOptions>()(
+  {
+    ...ENDPOINT_SETTINGS,
+    id: identifier('id'),
+    url: unchecked<string>(),
+    events: optional(PATTERNS, ['**']),
+    secret: unchecked<string | undefined>(),
+    key: unchecked<SigningKeyInput | undefined>(),
+    keys: unchecked<PublisherKeys | undefined>(),
+    issuer: unchecked<string | undefined>(),
+    tenant: optional(identifier('tenant')),
+    disabled: optional(flag, false),
+  },
+  { form: 'an object with at least an id and a url' },
+);
+
+type ReadEndpoint = Read<typeof ENDPOINT>;
+
+/** Options and their problems have the same names. */
 const MATERIAL_PATHS = { secret: 'secret', key: 'key', keys: 'keys' };
 
 /** What all endpoints of a publisher share. */
@@ -97,25 +114,21 @@ interface EndpointContext {
   readonly events: WebhookEventCatalog | undefined;
 }
 
-/** Resolves the configured endpoints. Faults are collected, not thrown. */
+/**
+ * Resolves the configured endpoints.
+ *
+ * @param endpoints - `undefined` for one that is no object
+ */
 export function resolveEndpoints(
-  endpoints: readonly WebhookEndpointOptions[],
+  endpoints: readonly (ReadEndpoint | undefined)[],
   context: EndpointContext,
   defaults: ResolvedEndpointSettings,
-  faults: ConfigurationFaults,
+  problems: Problems,
 ): ResolvedEndpoint[] {
-  if (!Array.isArray(endpoints)) {
-    faults.add('endpoints', 'must be a list of endpoints');
-    return [];
-  }
-  const ids = new Set<unknown>();
-  return endpoints.flatMap((endpoint: WebhookEndpointOptions | null | undefined, index) => {
-    const at = faults.below(`endpoints[${index}]`);
-    if (!isOptions(endpoint)) {
-      at.add('', 'must be an object with at least an id and a url');
-      return [];
-    }
-    checkShape(endpoint, ENDPOINT, at);
+  const ids = new Set<string>();
+  return endpoints.flatMap((endpoint, index) => {
+    if (endpoint === undefined) return [];
+    const at = problems.below(`endpoints[${index}]`);
     at.require(!ids.has(endpoint.id), 'id', 'is used by another endpoint: ids are unique');
     ids.add(endpoint.id);
     return resolveEndpoint(endpoint, context, defaults, at);
@@ -123,128 +136,125 @@ export function resolveEndpoints(
 }
 
 function resolveEndpoint(
-  endpoint: WebhookEndpointOptions,
+  endpoint: ReadEndpoint,
   context: EndpointContext,
   defaults: ResolvedEndpointSettings,
-  faults: ConfigurationFaults,
+  at: Problems,
 ): ResolvedEndpoint {
-  const { id, tenant, disabled = false } = endpoint;
-  faults.require(typeof disabled === 'boolean', 'disabled', 'must be a boolean');
-  faults.require(isIdentifier(id), 'id', identifierRule('id'));
-  faults.require(tenant === undefined || isIdentifier(tenant), 'tenant', identifierRule('tenant'));
-  const own = resolveOwnSigner(endpoint, context, faults);
-  const settled = applySettings({ ...defaults, signer: own ?? defaults.signer }, endpoint, faults);
+  const { id, tenant, disabled, events } = endpoint;
+  const own = resolveOwnSigner(endpoint, context, at);
+  const settled = applySettings({ ...defaults, signer: own ?? defaults.signer }, endpoint);
   // Inherited settings are checked once, with the publisher's.
   if (own !== undefined || endpoint.profile !== undefined || endpoint.method !== undefined) {
-    checkProfile(settled, faults);
+    checkProfile(settled, at);
   }
+  checkSubscriptions(events, context.events, at);
   return {
     ...settled,
     id,
-    url: resolveUrl(endpoint, context.egress, faults),
-    events: resolvePatterns(endpoint.events, context.events, faults),
+    url: resolveUrl(endpoint, context.egress, at),
+    events,
     disabled,
-    ...(tenant !== undefined && { tenant }),
+    tenant,
   };
 }
 
 function resolveOwnSigner(
-  { secret, key, keys, issuer }: WebhookEndpointOptions,
+  { secret, key, keys, issuer }: ReadEndpoint,
   { publisher, signing }: EndpointContext,
-  faults: ConfigurationFaults,
+  at: Problems,
 ): EndpointSigner | undefined {
   const hasKey = [secret, key, keys].some((one) => one !== undefined);
   if (!hasKey && issuer === undefined) return undefined;
   const material = hasKey ? { secret, key, keys } : publisher;
-  // A fault of inherited settings is listed once, with the publisher's.
+  // A problem of inherited settings is listed once, with the publisher's.
   const paths = {
     ...(issuer !== undefined && { issuer: 'issuer' }),
     ...(hasKey && MATERIAL_PATHS),
   };
-  return signing.resolve({ ...material, issuer: issuer ?? publisher.issuer }, paths, faults);
+  return signing.resolve({ ...material, issuer: issuer ?? publisher.issuer }, paths, at);
 }
 
 function resolveUrl(
-  { id, url }: WebhookEndpointOptions,
+  { id, url }: ReadEndpoint,
   egress: EgressPolicy | undefined,
-  faults: ConfigurationFaults,
+  at: Problems,
 ): string {
   try {
     return egress?.checkUrl(url).href ?? '';
   } catch (error) {
     if (!isWebhookError(error, 'destination_blocked')) throw error;
-    faults.add('url', `endpoint "${id}": ${error.message}`);
+    at.add('url', `endpoint "${id}": ${error.message}`);
     return '';
   }
 }
 
-/** @param patterns - default: every event */
-export function resolvePatterns(
-  patterns: readonly string[] = ['**'],
+/** Checks that each valid pattern matches one of the application's events, if it has defined any. */
+export function checkSubscriptions(
+  patterns: readonly string[] | undefined,
   events: WebhookEventCatalog | undefined,
-  faults: ConfigurationFaults,
-): readonly string[] {
-  if (!Array.isArray(patterns) || patterns.length === 0) {
-    faults.add('events', 'must be a list of event names or patterns; leave it out for every event');
-    return [];
-  }
-  patterns.forEach((pattern: string, index) => {
-    const fault = eventPatternFault(pattern) ?? events?.subscriptionFault(pattern);
-    if (fault !== undefined) faults.add(`events[${index}]`, fault);
+  at: Problems,
+): void {
+  patterns?.forEach((pattern: string | undefined, index) => {
+    const problem = pattern === undefined ? undefined : events?.subscriptionFault(pattern);
+    if (problem !== undefined) at.add(`events[${index}]`, problem);
   });
-  return patterns;
 }
 
-const METHODS = ['insert', 'find', 'subscribed', 'list', 'replace', 'remove'];
+const SEALING_KEY = object<SealingKey>()({
+  id: rule<string>(isKeyId, KEY_ID_RULE.replace(/^kid/, 'id')),
+  key: unless<string>(sealingKeyFault),
+});
 
-const SEALING_KEY: OptionShape<SealingKey> = { id: undefined, key: undefined };
+/** Keys that encrypt the secrets of endpoints, each with its own id. */
+export const SEALING_KEYS: Rule<readonly SealingKey[]> = (value, at, name) => {
+  const keys = list(SEALING_KEY, 'must be a list with at least one key: { id, key }', { min: 1 })(
+    value,
+    at,
+    name,
+  ) as readonly (SealingKey | undefined)[] | undefined;
+  const ids = new Set<string>();
+  keys?.forEach((key, index) => {
+    if (key?.id === undefined) return;
+    const message = 'is listed twice: give each key its own id';
+    at.require(!ids.has(key.id), `${name}[${index}].id`, message);
+    ids.add(key.id);
+  });
+  return keys as readonly SealingKey[];
+};
+
+export const ENDPOINT_STORE = instance<EndpointStore>(
+  'an EndpointStore',
+  'insert',
+  'find',
+  'subscribed',
+  'list',
+  'replace',
+  'remove',
+);
 
 interface ResolvedEndpointStore {
   readonly endpointStore: EndpointStore;
   readonly sealer: SecretSealer;
 }
 
-/** Resolves the options of the endpoint store. Faults are collected, not thrown. */
+/** Resolves the options of the endpoint store. */
 export function resolveEndpointStore(
-  options: {
-    readonly endpointStore?: EndpointStore | undefined;
-    readonly sealingKeys?: readonly SealingKey[] | undefined;
-  },
-  faults: ConfigurationFaults,
+  {
+    endpointStore = new MemoryEndpointStore(),
+    sealingKeys,
+  }: { readonly endpointStore?: EndpointStore; readonly sealingKeys?: readonly SealingKey[] },
+  at: Problems,
 ): ResolvedEndpointStore {
-  const { endpointStore = new MemoryEndpointStore(), sealingKeys } = options;
-  const isStore = hasMethods(endpointStore, METHODS);
-  faults.require(isStore, 'endpointStore', 'must be an EndpointStore');
-  const before = faults.all.length;
-  if (sealingKeys !== undefined) {
-    checkSealingKeys(sealingKeys, faults);
-  } else if (isStore && endpointStore.durable) {
-    faults.add(
+  if (sealingKeys === undefined && endpointStore.durable && !at.has('sealingKeys')) {
+    at.add(
       'sealingKeys',
       'is required with a durable endpointStore, which stores secrets: set `sealingKeys: [{ id: \'1\', key }]` with a key of "openssl rand -base64 32"',
     );
   }
-  const isSealed = sealingKeys !== undefined && faults.all.length === before;
+  const isSealed = sealingKeys !== undefined && !at.has('sealingKeys');
   return {
     endpointStore,
     sealer: isSealed ? new SecretSealer(sealingKeys) : SecretSealer.ofProcess(),
   };
-}
-
-function checkSealingKeys(keys: unknown, faults: ConfigurationFaults): void {
-  if (!Array.isArray(keys) || keys.length === 0) {
-    faults.add('sealingKeys', 'must be a list with at least one key: { id, key }');
-    return;
-  }
-  const ids = new Set<unknown>();
-  keys.forEach((entry: unknown, index) => {
-    const at = faults.below(`sealingKeys[${index}]`);
-    if (!isOptions(entry)) return at.add('', 'must be an object: { id, key }');
-    const { id, key } = checkShape(entry, SEALING_KEY, at);
-    at.require(isKeyId(id), 'id', KEY_ID_RULE.replace(/^kid/, 'id'));
-    at.require(!ids.has(id), 'id', 'is listed twice: give each key its own id');
-    ids.add(id);
-    const fault = sealingKeyFault(key);
-    if (fault !== undefined) at.add('key', fault);
-  });
 }

@@ -1,5 +1,6 @@
 import { unprintedHeaders } from '../options/unprinted.js';
-import { invalidOption, readStrictly } from '../options/strict-options.js';
+import { readArgument } from '../options/read-options.js';
+import { notUndefined, object, optional, rule, text, whole } from '../options/rules.js';
 import { identifierRule, isIdentifier } from '../token/identifier.js';
 import { type EndpointStore, type StoredEndpoint, unknownEndpoint } from './endpoint-store.js';
 import { type EndpointScope, isInScope } from './endpoint.editor.js';
@@ -19,31 +20,56 @@ export function endpointView(
     endpoint;
   return {
     id,
-    ...(tenant !== undefined && { tenant }),
+    tenant,
     url,
     events: [...events],
-    ...(description !== undefined && { description }),
-    ...(metadata !== undefined && { metadata: { ...metadata } }),
+    description,
+    metadata: metadata && { ...metadata },
     settings: {
       ...settings,
       ...(settings.headers !== undefined && { headers: unprintedHeaders(settings.headers) }),
     },
     keys: keys.map(({ kid, notBefore }) => ({ kid, signsFrom: new Date(notBefore) })),
-    ...(disabled !== undefined && {
-      disabled: { at: new Date(disabled.at), reason: disabled.reason },
-    }),
-    ...(pausedAt !== undefined && { pausedAt: new Date(pausedAt) }),
+    disabled: disabled && { at: new Date(disabled.at), reason: disabled.reason },
+    pausedAt: pausedAt === undefined ? undefined : new Date(pausedAt),
     source,
-    ...(source === 'store' && {
-      createdAt: new Date(endpoint.createdAt),
-      updatedAt: new Date(endpoint.updatedAt),
-    }),
+    createdAt: source === 'store' ? new Date(endpoint.createdAt) : undefined,
+    updatedAt: source === 'store' ? new Date(endpoint.updatedAt) : undefined,
     version: endpoint.version,
   };
 }
 
-const DEFAULT_LIMIT = 100;
-const MAX_LIMIT = 1_000;
+/** A tenant's name, or `null` for the endpoints without a tenant. */
+export const TENANT = notUndefined(
+  rule<string | null>(
+    (value) => value === null || isIdentifier(value),
+    `${identifierRule('it')}, or null for the endpoints without a tenant`,
+  ),
+  'leave it out to see everything',
+);
+
+const REQUEST = object<EndpointListRequest>()(
+  {
+    tenant: TENANT,
+    after: optional(text('must be `next` of the previous page')),
+    limit: optional(whole(1, 1_000), 100),
+  },
+  { exact: true },
+);
+
+const SCOPE = object<EndpointScope>()(
+  { tenant: TENANT },
+  {
+    exact: true,
+    across({ tenant }, at) {
+      at.require(
+        tenant !== undefined || at.has(''),
+        '',
+        'has no tenant; pass { tenant } with its name or null, or leave the scope out for the endpoints of all tenants',
+      );
+    },
+  },
+);
 
 interface Found {
   readonly endpoint: StoredEndpoint;
@@ -67,7 +93,7 @@ export class EndpointDirectory {
 
   /** @throws {@link WebhookDeliveryError} `invalid_option` */
   async list(request: EndpointListRequest): Promise<EndpointPage> {
-    const { tenant, after, limit } = readListRequest(request);
+    const { tenant, after, limit } = readArgument(REQUEST, request, 'request');
     const page = { tenant, after, limit: limit + 1 };
     const [configured, stored] = await Promise.all([
       this.configured.list(page),
@@ -85,7 +111,7 @@ export class EndpointDirectory {
     const next = endpoints.length > limit ? shown.at(-1)!.endpoint.id : hidden;
     return {
       endpoints: shown.map(({ endpoint, source }) => endpointView(endpoint, source)),
-      ...(next !== undefined && { next }),
+      next,
     };
   }
 }
@@ -97,30 +123,6 @@ export class EndpointDirectory {
  */
 export function readScope(scope: unknown): EndpointScope | undefined {
   if (scope === undefined) return undefined;
-  const { tenant } = readStrictly(scope, 'scope', { tenant: tenantFault });
-  if (tenant !== undefined) return { tenant: tenant as string | null };
-  throw invalidOption(
-    'scope: has no tenant; pass { tenant } with its name or null, or leave the scope out for the endpoints of all tenants',
-  );
-}
-
-function readListRequest(request: unknown): EndpointListRequest & { readonly limit: number } {
-  const members = readStrictly(request, 'request', {
-    tenant: tenantFault,
-    after: 'optional',
-    limit: 'optional',
-  }) as EndpointListRequest;
-  const { after, limit = DEFAULT_LIMIT } = members;
-  if (!Number.isInteger(limit) || limit < 1 || limit > MAX_LIMIT) {
-    throw invalidOption(`request.limit: must be a whole number from 1 to ${MAX_LIMIT}`);
-  }
-  if (after !== undefined && typeof after !== 'string') {
-    throw invalidOption('request.after: must be `next` of the previous page');
-  }
-  return { ...members, limit };
-}
-
-function tenantFault(value: unknown): string | undefined {
-  if (value === null || isIdentifier(value)) return undefined;
-  return `${identifierRule('it')}, or null for the endpoints without a tenant`;
+  const { tenant } = readArgument(SCOPE, scope, 'scope');
+  return tenant === undefined ? undefined : { tenant };
 }

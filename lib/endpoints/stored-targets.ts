@@ -1,6 +1,13 @@
 import { WebhookStoreError } from '../errors/webhook.error.js';
-import { ConfigurationFaults } from '../options/configuration-faults.js';
-import { type Endpoint, EndpointState, applySettings } from '../sending/endpoint.js';
+import { Problems } from '../options/problems.js';
+import { object } from '../options/rules.js';
+import {
+  type Endpoint,
+  ENDPOINT_SETTINGS,
+  type EndpointSettings,
+  EndpointState,
+  applySettings,
+} from '../sending/endpoint.js';
 import type { EndpointSigner } from '../signing/endpoint-signer.js';
 import { RotatingTokenSigner } from '../signing/rotating-token-signer.js';
 import type { MaybePromise } from '../token/maybe-promise.js';
@@ -74,9 +81,10 @@ export class StoredTargets {
 
   private make(stored: StoredEndpoint, state: EndpointState): EndpointTarget {
     const { id, tenant, url } = stored;
-    const faults = new ConfigurationFaults('settings');
-    const settled = applySettings(this.options.defaults, stored.settings, faults);
-    const signer = faults.all.length > 0 ? unusable(stored, faults) : this.signerOf(stored);
+    const problems = new Problems('settings');
+    const own = SETTINGS(knownOf(stored.settings), problems, '');
+    const settled = applySettings(this.options.defaults, own);
+    const signer = problems.all.length > 0 ? unusable(stored, problems) : this.signerOf(stored);
     return {
       ...settled,
       signer,
@@ -126,12 +134,20 @@ class SealedTokenSigner implements EndpointSigner {
   }
 }
 
+const SETTINGS = object<EndpointSettings>()(ENDPOINT_SETTINGS);
+
+/** A newer version of this package may have stored others. */
+function knownOf(settings: EndpointSettings): EndpointSettings {
+  const isKnown = ([name]: [string, unknown]): boolean => Object.hasOwn(ENDPOINT_SETTINGS, name);
+  return Object.fromEntries(Object.entries(settings).filter(isKnown));
+}
+
 function isSame(a: StoredEndpoint, b: StoredEndpoint): boolean {
   return a === b || JSON.stringify(a) === JSON.stringify(b);
 }
 
 /** For settings stored by hand or by another version of this package: deliveries wait until they are corrected. */
-function unusable({ id }: StoredEndpoint, { all }: ConfigurationFaults): EndpointSigner {
+function unusable({ id }: StoredEndpoint, { all }: Problems): EndpointSigner {
   const where = all.map(({ path }) => path).join(', ');
   return {
     algorithms: ['HS256'],

@@ -1,22 +1,21 @@
 import { randomUUID } from 'node:crypto';
-import { parseDuration } from '../clock/duration.js';
+import { DAY } from '../clock/duration.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
-import { ConfigurationFaults } from '../options/configuration-faults.js';
-import { isOptions } from '../options/option-shape.js';
-import { invalidOption, readStrictly } from '../options/strict-options.js';
+import { readArgument } from '../options/read-options.js';
+import { duration, object, optional, text } from '../options/rules.js';
 import type { EndpointRegistry } from './endpoint.registry.js';
 import { PublisherLog } from '../signing/publisher-log.js';
 import type { Endpoint, EndpointDisabledReason } from '../sending/endpoint.js';
 import { deliveryTo, draftEvent } from '../sending/event-draft.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
-import { EndpointDirectory, readScope, endpointView } from './endpoint.directory.js';
+import { EndpointDirectory, readScope, TENANT, endpointView } from './endpoint.directory.js';
 import {
   EndpointEditor,
   type EndpointChange,
   type EndpointScope,
   resealAll,
 } from './endpoint.editor.js';
-import { EndpointInput, checkSecret, throwIfWrong, commutes, patched } from './endpoint-input.js';
+import { EndpointInput, SECRET, commutes, patched } from './endpoint-input.js';
 import { makeEndpointKey, rotatedKeys } from './secret-sealer.js';
 import {
   endpointExists,
@@ -39,8 +38,23 @@ import type {
 } from './webhook-endpoint.interface.js';
 import type { ResolvedEndpointOptions } from './endpoint-options.js';
 
-const DEFAULT_OVERLAP = '24h';
 const TEST_EVENT = 'webhook.test';
+
+const ROTATION = object<KeyRotationOptions>()({
+  overlap: optional(duration({ min: 0, max: '3650d' }), DAY),
+  secret: optional(SECRET),
+});
+
+const TEST = object<EndpointTestOptions>()(
+  { tenant: TENANT, event: optional(text('must be the name of an event')) },
+  {
+    exact: true,
+    across({ tenant, event }, at) {
+      const isEmpty = tenant === undefined && event === undefined;
+      at.require(!isEmpty || at.has(''), '', 'has neither a tenant nor an event; leave it out');
+    },
+  },
+);
 
 /**
  * Manages endpoints at run time.
@@ -95,11 +109,11 @@ export class WebhookEndpoints {
       draft.signing === 'publisher' ? undefined : makeEndpointKey(sealer, id, draft.secret, now);
     const stored = {
       id,
-      ...(tenant !== undefined && { tenant }),
+      tenant,
       url,
       events: draft.events!,
-      ...(description !== undefined && { description }),
-      ...(metadata !== undefined && { metadata }),
+      description,
+      metadata,
       settings: draft.settings,
       keys: made === undefined ? [] : [made.key],
       version: 1,
@@ -108,8 +122,7 @@ export class WebhookEndpoints {
     };
     if (!(await endpointStore.insert(stored))) throw endpointExists();
     this.warnOfMemory();
-    const secret = made?.secret;
-    return { endpoint: endpointView(stored, 'store'), ...(secret !== undefined && { secret }) };
+    return { endpoint: endpointView(stored, 'store'), secret: made?.secret };
   }
 
   /** @throws {@link WebhookDeliveryError} `unknown_endpoint` */
@@ -257,32 +270,19 @@ export class WebhookEndpoints {
     options: KeyRotationOptions = {},
     scope?: EndpointScope,
   ): Promise<RotatedKey> {
-    readStrictly(options, 'options', { overlap: 'optional', secret: 'optional' });
-    const faults = new ConfigurationFaults('');
-    const overlap = parseDuration(options.overlap ?? DEFAULT_OVERLAP);
-    if (options.secret !== undefined) checkSecret(options.secret, faults);
-    faults.require(
-      overlap !== undefined,
-      'overlap',
-      "must be a duration, such as '24h' or 86400000",
-    );
-    throwIfWrong(faults);
+    const { overlap, secret: given } = readArgument(ROTATION, options, 'options');
     await this.requireStored(id, scope);
     const { sealer, clock } = this.options;
-    const notBefore = clock.now() + overlap!;
-    const { key, secret } = makeEndpointKey(sealer, id, options.secret, notBefore);
+    const notBefore = clock.now() + overlap;
+    const { key, secret } = makeEndpointKey(sealer, id, given, notBefore);
     await this.change(id, scope, {
       make: (current) => {
         if (current.keys.length === 0) throw endpointHasNoKey();
-        return { ...current, keys: rotatedKeys(current.keys, key, overlap!) };
+        return { ...current, keys: rotatedKeys(current.keys, key, overlap) };
       },
       commutes: (before, now) => before.keys.at(-1)?.kid === now.keys.at(-1)?.kid,
     });
-    return {
-      kid: key.kid,
-      signsFrom: new Date(notBefore),
-      ...(secret !== undefined && { secret }),
-    };
+    return { kid: key.kid, signsFrom: new Date(notBefore), secret };
   }
 
   /**
@@ -298,8 +298,8 @@ export class WebhookEndpoints {
     return {
       state: circuit.state,
       failuresInRow: circuit.failuresInRow,
-      ...(failingSince !== undefined && { failingSince: new Date(failingSince) }),
-      ...(until > this.options.clock.now() && { pausedUntil: new Date(until) }),
+      failingSince: failingSince === undefined ? undefined : new Date(failingSince),
+      pausedUntil: until > this.options.clock.now() ? new Date(until) : undefined,
     };
   }
 
@@ -312,8 +312,9 @@ export class WebhookEndpoints {
    * @throws {@link WebhookDeliveryError} `unknown_endpoint`; `unknown_event` if the event is not defined or has no example
    */
   async test(id: string, options?: EndpointTestOptions): Promise<EndpointTestResult> {
-    const { event = TEST_EVENT, scope } = readTestOptions(options);
-    const target = await this.targetOf(id, scope);
+    const given = options === undefined ? undefined : readArgument(TEST, options, 'options');
+    const { tenant, event = TEST_EVENT } = given ?? {};
+    const target = await this.targetOf(id, tenant === undefined ? undefined : { tenant });
     return this.sendTestEvent(target, event, this.sampleOf(event));
   }
 
@@ -361,9 +362,9 @@ export class WebhookEndpoints {
     const { statusCode, durationMs } = result;
     return {
       delivered: result.outcome === 'acknowledged',
-      ...(statusCode !== undefined && { statusCode }),
+      statusCode,
       durationMs,
-      ...(result.outcome !== 'acknowledged' && { failureReason: result.reason }),
+      failureReason: result.outcome === 'acknowledged' ? undefined : result.reason,
     };
   }
 
@@ -404,15 +405,4 @@ export class WebhookEndpoints {
         'Managed endpoints are stored in memory and lost when this process ends; set a durable "endpointStore" to keep them.',
     );
   }
-}
-
-function readTestOptions(options: unknown): {
-  readonly event?: string;
-  readonly scope: EndpointScope | undefined;
-} {
-  // Without an event it is a scope, and refused if it is not a valid one.
-  if (!isOptions(options) || !('event' in options)) return { scope: readScope(options) };
-  const { event, ...rest } = options;
-  if (typeof event !== 'string') throw invalidOption('options.event: must be the name of an event');
-  return { event, scope: Object.keys(rest).length === 0 ? undefined : readScope(rest) };
 }

@@ -1,8 +1,9 @@
 import { X509Certificate } from 'node:crypto';
 import type { Duration } from '../clock/duration.js';
-import { EgressPolicy, type EgressOptions } from '../egress/egress-policy.js';
+import { EGRESS, type EgressOptions } from '../egress/egress-options.js';
+import { EgressPolicy } from '../egress/egress-policy.js';
 import type { EgressTlsOptions } from '../egress/guarded-agent.js';
-import type { ConfigurationFaults } from '../options/configuration-faults.js';
+import { duration, object, optional, type Read, rule } from '../options/rules.js';
 
 /**
  * How the key sets of issuers (`jwksUri`) are fetched. Durations are milliseconds or strings such as `'30s'`.
@@ -22,67 +23,55 @@ export interface JwksFetchOptions extends EgressOptions {
   readonly ca?: EgressTlsOptions['ca'];
 }
 
-/** Checked options with defaults. Durations are milliseconds. */
-export interface ResolvedJwksOptions {
-  readonly policy: EgressPolicy;
-  readonly allowHttp: boolean;
-  readonly timeout: number;
-  readonly cooldown: number;
-  readonly maxAge: number;
-  readonly maxStale: number;
-  readonly ca: EgressTlsOptions['ca'];
-}
-
-const DEFAULT_TIMEOUT = 5_000;
 const DEFAULT_COOLDOWN = 30_000;
-const DEFAULT_MAX_AGE = 600_000;
 const DEFAULT_MAX_STALE = 86_400_000;
 
-/** Checks the options and adds defaults. After a fault it continues, so that all faults are found. */
-export function resolveJwksOptions(
-  options: JwksFetchOptions,
-  faults: ConfigurationFaults,
-): ResolvedJwksOptions {
-  const wrong = EgressPolicy.faults(options);
-  for (const { path, message } of wrong) faults.add(path, message);
-  const maxAge = faults.duration('maxAge', options.maxAge, DEFAULT_MAX_AGE);
-  const maxStale = faults.duration(
-    'maxStale',
-    options.maxStale,
-    Math.max(DEFAULT_MAX_STALE, maxAge),
-  );
-  faults.require(maxStale >= maxAge, 'maxStale', 'must be at least maxAge');
-  const cooldown = faults.duration(
-    'cooldown',
-    options.cooldown,
-    Math.min(DEFAULT_COOLDOWN, maxAge),
-  );
-  faults.require(
-    cooldown <= maxAge,
-    'cooldown',
-    'must be at most maxAge, or a key set could not be refreshed in time',
-  );
-  checkCertificates(options.ca, faults);
-  return {
-    policy: new EgressPolicy(wrong.length > 0 ? {} : options),
-    allowHttp: options.allowHttp === true,
-    // Timers take whole milliseconds and no more than this many.
-    timeout: Math.ceil(
-      Math.min(faults.duration('timeout', options.timeout, DEFAULT_TIMEOUT), 2 ** 31 - 1),
-    ),
-    cooldown,
-    maxAge,
-    maxStale,
-    ca: options.ca,
-  };
-}
-
-function checkCertificates(ca: JwksFetchOptions['ca'], faults: ConfigurationFaults): void {
-  if (ca === undefined) return;
+/** Node ignores certificates that it cannot read, and then trusts none. */
+const CERTIFICATES = rule<EgressTlsOptions['ca']>((ca) => {
   try {
-    // Node ignores certificates that it cannot read, and then trusts none.
-    [ca].flat().forEach((certificate) => new X509Certificate(certificate));
+    [ca].flat().forEach((certificate) => new X509Certificate(certificate as string));
+    return true;
   } catch {
-    faults.add('ca', 'cannot be read: pass certificates as PEM');
+    return false;
   }
+}, 'cannot be read: pass certificates as PEM');
+
+export const JWKS_FETCH = object<JwksFetchOptions>()(
+  {
+    ...EGRESS,
+    timeout: optional(duration({ isTimeout: true }), 5_000),
+    cooldown: optional(duration()),
+    maxAge: optional(duration(), 600_000),
+    maxStale: optional(duration()),
+    ca: optional(CERTIFICATES),
+  },
+  {
+    form: 'an object: { timeout, cooldown, maxAge, maxStale, ca }',
+    across({ cooldown, maxAge, maxStale }, at) {
+      if (maxStale !== undefined && maxStale < maxAge) {
+        at.add('maxStale', 'must be at least maxAge');
+      }
+      if (cooldown !== undefined && cooldown > maxAge) {
+        at.add('cooldown', 'must be at most maxAge, or a key set could not be refreshed in time');
+      }
+    },
+  },
+);
+
+/** How key sets are fetched. Durations are milliseconds. */
+export type ResolvedJwksOptions = ReturnType<typeof resolveJwksFetch>;
+
+/** Adds the defaults that depend on other options. */
+export function resolveJwksFetch(options: Read<typeof JWKS_FETCH>) {
+  const { allowHttp, maxAge, ca, timeout } = options;
+  return {
+    policy: new EgressPolicy(options),
+    allowHttp,
+    maxAge,
+    ca,
+    // Timers take whole milliseconds and no more than this many.
+    timeout: Math.ceil(Math.min(timeout, 2 ** 31 - 1)),
+    cooldown: options.cooldown ?? Math.min(DEFAULT_COOLDOWN, maxAge),
+    maxStale: options.maxStale ?? Math.max(DEFAULT_MAX_STALE, maxAge),
+  };
 }

@@ -1,4 +1,5 @@
 import { type Duration, parseDuration, parseSeconds } from '../clock/duration.js';
+import type { WebhookClock } from '../clock/webhook-clock.js';
 import { nearestWord, unknownOption } from './option-names.js';
 import type { Problems } from './problems.js';
 
@@ -72,6 +73,12 @@ export function instance<T>(kind: string, ...methods: readonly string[]): Rule<T
   return rule((value) => hasMethods(value, methods), `must be ${kind}`);
 }
 
+export const CLOCK = instance<WebhookClock>(
+  'a WebhookClock: an object with now and wakeAt; leave it out for the system clock',
+  'now',
+  'wakeAt',
+);
+
 interface DurationBounds {
   /** The shortest one, as it would be written; default: longer than 0. */
   readonly min?: Duration;
@@ -136,6 +143,11 @@ export function either<T, Other>(
   return (value, at, name) => (condition(value) ? rules : otherwise)(value, at, name);
 }
 
+/** `null`, or what a rule reads. */
+export function orNull<T>(one: Rule<T>): Rule<T | null> {
+  return (value, at, name) => (value === null ? null : one(value, at, name));
+}
+
 /** `false`, or what a rule reads. */
 export function orFalse<T>(one: Rule<T>): Rule<T | false> {
   return (value, at, name) => (value === false ? false : one(value, at, name));
@@ -146,6 +158,28 @@ export function optional<T>(one: Rule<T>): Rule<T | undefined>;
 export function optional<T, const Fallback>(one: Rule<T>, fallback: Fallback): Rule<T | Fallback>;
 export function optional<T>(one: Rule<T>, fallback?: unknown): Rule<unknown> {
   return (value, at, name) => (value === undefined ? fallback : one(value, at, name));
+}
+
+/** Left out, it is an object without members, so that their defaults apply. */
+export function filled<T>(one: Rule<T>): Rule<T> {
+  return (value, at, name) => one(value === undefined ? {} : value, at, name);
+}
+
+/** Must be set. A misspelt name is reported by itself. */
+export function required<T>(
+  one: Rule<T>,
+  message = 'is undefined; is the environment variable set?',
+): Rule<T> {
+  return (value, at, name) => {
+    if (value !== undefined) return one(value, at, name);
+    if (!at.has(name)) at.add(name, message);
+    return undefined as never;
+  };
+}
+
+/** Must be left out. */
+export function forbidden(remedy: string): Rule<undefined> {
+  return (value, at, name) => (value === undefined ? undefined : at.add(name, remedy));
 }
 
 /** May be left out, but must not be `undefined`, because that would widen what the call does. */
@@ -211,7 +245,9 @@ function addUnknown(value: object, names: readonly string[], at: Problems): void
     const shown = /^\w{1,40}$/.test(name) ? name : `[${JSON.stringify(name.slice(0, 40))}]`;
     at.add(shown, unknownOption(name, names));
     const meant = nearestWord(name, names);
-    if (meant !== undefined) at.meant(meant);
+    const isMissing =
+      meant !== undefined && (value as Record<string, unknown>)[meant] === undefined;
+    if (isMissing) at.meant(meant);
   }
 }
 

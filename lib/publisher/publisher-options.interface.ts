@@ -1,5 +1,5 @@
 import type { Duration } from '../clock/duration.js';
-import type { EgressOptions } from '../egress/egress-policy.js';
+import type { EgressOptions } from '../egress/egress-options.js';
 import type { EgressTlsOptions } from '../egress/guarded-agent.js';
 import type { SigningKeyInput } from '../token/keys/signing-key.js';
 import type { HashAlgorithm, WebhookProfile } from '../token/webhook-token.constants.js';
@@ -32,8 +32,8 @@ export interface WebhookPublisherOptions extends EgressOptions {
    * `/.well-known/webhook-keys`. Default: not served.
    */
   readonly jwks?: boolean | WebhookJwksOptions | undefined;
-  /** Seconds from `iat` to `exp`; default 300. */
-  readonly tokenLifetime?: number | undefined;
+  /** Time from `iat` to `exp`: seconds, or a string such as `'5m'`; default 300. */
+  readonly tokenLifetime?: Duration | undefined;
   /** Digest of a POST's body; default `sha256`, and `sha3-256` for `swt-draft-00`. */
   readonly hash?: HashAlgorithm | undefined;
   /** The wire format of its events: `'webhook-token'` (default), `'swt-draft-00'` or `'swt-draft-02'`. */

@@ -1,31 +1,56 @@
 import { createSecureContext } from 'node:tls';
+import { DAY, SECOND } from '../clock/duration.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { DelivererOptions } from '../deliveries/webhook.deliverer.js';
 import type { DeliveryLog } from '../deliveries/delivery-log.js';
 import { MemoryDeliveryLog } from '../deliveries/memory-delivery.log.js';
+import { EGRESS } from '../egress/egress-options.js';
 import { EgressPolicy } from '../egress/egress-policy.js';
 import type { EgressTlsOptions } from '../egress/guarded-agent.js';
 import {
-  resolveEndpointStore,
+  ENDPOINT,
+  ENDPOINT_STORE,
   resolveEndpoints,
+  resolveEndpointStore,
   type ResolvedEndpointOptions,
+  SEALING_KEYS,
 } from '../endpoints/endpoint-options.js';
 import type { WebhookEventCatalog } from '../events/event-catalog.js';
-import type { ConfigurationProblem } from '../errors/webhook.error.js';
-import { ConfigurationFaults } from '../options/configuration-faults.js';
-import { checkShape, isOptions, type OptionShape } from '../options/option-shape.js';
+import { Problems } from '../options/problems.js';
+import {
+  duration,
+  instance,
+  list,
+  object,
+  oneOf,
+  optional,
+  orFalse,
+  type Read,
+  required,
+  type Rule,
+  rule,
+  seconds,
+  text,
+  unchecked,
+} from '../options/rules.js';
 import { unprinted } from '../options/unprinted.js';
-import type { WebhookQueue } from '../queue/webhook-queue.js';
 import { InProcessQueue } from '../queue/in-process.queue.js';
-import { isServed, resolveJwks, type ResolvedJwks } from '../signing/jwks-options.js';
+import type { WebhookQueue } from '../queue/webhook-queue.js';
+import {
+  applySettings,
+  checkProfile,
+  ENDPOINT_SETTINGS,
+  type ResolvedEndpointSettings,
+} from '../sending/endpoint.js';
+import { resolveRetryOptions, RETRY } from '../sending/retry-policy.js';
+import type { SenderOptions } from '../sending/webhook.sender.js';
+import type { EndpointSigner, PublisherKeys } from '../signing/endpoint-signer.js';
+import { checkJwks, JWKS, type ResolvedJwks } from '../signing/jwks-options.js';
 import type { ProvidedSigningKeys, SigningKeySource } from '../signing/provided-signing-keys.js';
 import { SigningResolver } from '../signing/signing.resolver.js';
-import type { WebhookPublisherOptions } from './publisher-options.interface.js';
-import { type ResolvedEndpointSettings, applySettings, checkProfile } from '../sending/endpoint.js';
-import type { EndpointSigner } from '../signing/endpoint-signer.js';
-import type { SenderOptions } from '../sending/webhook.sender.js';
-import { resolveRetryOptions } from '../sending/retry-policy.js';
+import type { SigningKeyInput } from '../token/keys/signing-key.js';
 import { DEFAULT_PROFILE } from '../token/webhook-token.constants.js';
+import type { WebhookPublisherOptions } from './publisher-options.interface.js';
 
 /** Injection token of the {@link ResolvedPublisherOptions}. */
 export const PUBLISHER_OPTIONS = Symbol('nestjs-webhook-token/publisher-options');
@@ -47,59 +72,80 @@ export interface ResolvedPublisherOptions
 }
 
 /** Milliseconds for DNS, connection, TLS, request and answer of one attempt. */
-const DEFAULT_ATTEMPT_TIMEOUT = 15_000;
+const DEFAULT_ATTEMPT_TIMEOUT = 15 * SECOND;
 
-/** Milliseconds that a shutdown waits for deliveries. */
-const DEFAULT_SHUTDOWN_TIMEOUT = 10_000;
+const TLS: Rule<EgressTlsOptions> = (value, at, name) => {
+  const tls = TLS_OPTIONS(value, at, name);
+  if (at.has(name)) return tls;
+  try {
+    createSecureContext(tls);
+    return unprinted({ ...tls }, '[tls]');
+  } catch {
+    // The error is dropped, because it may quote the key or the passphrase.
+    const message = 'cannot be read; pass certificates and keys as PEM, and the right passphrase';
+    return at.add(name, message) as never;
+  }
+};
 
-/**
- * Bytes of a request's whole head up to which HEAD is chosen: below the 8 kB that most servers and
- * proxies read by default, with a margin for headers that a proxy adds.
- */
-const DEFAULT_MAX_HEAD_BYTES = 7_168;
+const TLS_OPTIONS = object<EgressTlsOptions>()({
+  ca: unchecked<EgressTlsOptions['ca']>(),
+  cert: unchecked<EgressTlsOptions['cert']>(),
+  key: unchecked<EgressTlsOptions['key']>(),
+  pfx: unchecked<EgressTlsOptions['pfx']>(),
+  passphrase: unchecked<EgressTlsOptions['passphrase']>(),
+});
 
-/** Milliseconds: 5 days. */
-const DEFAULT_DISABLE_AFTER = 5 * 24 * 3_600_000;
+const { hash, method, profile, timeout } = ENDPOINT_SETTINGS;
 
-const PUBLISHER: OptionShape<WebhookPublisherOptions> = {
-  issuer: undefined,
-  secret: undefined,
-  key: undefined,
-  keys: undefined,
-  jwks: undefined,
-  tokenLifetime: undefined,
-  hash: undefined,
-  profile: undefined,
-  method: undefined,
-  maxHeadBytes: undefined,
-  endpoints: undefined,
-  endpointStore: undefined,
-  sealingKeys: undefined,
-  timeout: undefined,
-  retry: {
-    holds: isOptions,
-    message: 'must be an object: { attempts, schedule, jitter, retryIf }',
+const PUBLISHER = object<WebhookPublisherOptions>()(
+  {
+    ...EGRESS,
+    issuer: required(unchecked<string>()),
+    secret: unchecked<string | undefined>(),
+    key: unchecked<SigningKeyInput | undefined>(),
+    keys: unchecked<PublisherKeys | undefined>(),
+    jwks: JWKS,
+    tokenLifetime: optional(seconds),
+    hash,
+    profile,
+    method,
+    // Below the 8 kB that most servers and proxies read by default, with a margin for headers that a proxy adds.
+    maxHeadBytes: optional(
+      rule<number>(
+        (value) => Number.isInteger(value) && (value as number) > 0,
+        'must be a positive whole number of bytes',
+      ),
+      7_168,
+    ),
+    endpoints: optional(list(ENDPOINT, 'must be a list of endpoints'), []),
+    endpointStore: optional(ENDPOINT_STORE),
+    sealingKeys: optional(SEALING_KEYS),
+    timeout,
+    retry: optional(RETRY),
+    disableAfter: optional(duration(), 5 * DAY),
+    transport: optional(oneOf('auto', 'axios'), 'auto'),
+    queue: optional(instance<WebhookQueue>('a WebhookQueue', 'enqueue', 'consume')),
+    transactionHost: optional(
+      orFalse(text('must be the connectionName of a ClsPluginTransactional, or false')),
+    ),
+    deliveryLog: optional(
+      orFalse(instance<DeliveryLog>('a DeliveryLog, or false to log nothing', 'record', 'change')),
+    ),
+    tls: optional(TLS),
+    shutdownTimeout: optional(duration(), 10 * SECOND),
   },
-  disableAfter: undefined,
-  transport: undefined,
-  queue: undefined,
-  transactionHost: undefined,
-  deliveryLog: undefined,
-  tls: { holds: isOptions, message: 'must be an object: { ca, cert, key, pfx, passphrase }' },
-  shutdownTimeout: undefined,
-  allowHttp: undefined,
-  allowPrivateNetworks: undefined,
-  allowedAddresses: undefined,
-  allowedPorts: undefined,
-};
-
-const TLS: OptionShape<EgressTlsOptions> = {
-  ca: undefined,
-  cert: undefined,
-  key: undefined,
-  pfx: undefined,
-  passphrase: undefined,
-};
+  {
+    form: 'an object: { issuer, secret, endpoints }',
+    across({ secret, key, keys }, at) {
+      const isMissing = [secret, key, keys].every((one) => one === undefined);
+      at.require(
+        !isMissing || at.has('secret', 'key', 'keys'),
+        'secret',
+        'the secret is missing: set a secret, a key or keys; is the environment variable set?',
+      );
+    },
+  },
+);
 
 /** Facts about the process. */
 interface PublisherOptionsContext {
@@ -109,141 +155,70 @@ interface PublisherOptionsContext {
   readonly production: boolean;
 }
 
-/** The resolved options, or their faults. */
-type PublisherOptionsResolution =
-  | { readonly resolved: ResolvedPublisherOptions; readonly faults: readonly [] }
-  | { readonly resolved?: undefined; readonly faults: readonly ConfigurationProblem[] };
-
-/** Checks and fills the publisher's options; returns all faults with their remedies instead of throwing. */
+/**
+ * Checks and fills the publisher's options.
+ *
+ * @param problems - to which those of the publisher are added; with one of them, nothing is resolved
+ */
 export function resolvePublisherOptions(
   given: WebhookPublisherOptions,
   { clock, events, production }: PublisherOptionsContext,
-): PublisherOptionsResolution {
-  const faults = new ConfigurationFaults('publisher');
-  // A required option that is missing is a fault where it is used.
-  const options = checkShape(given, PUBLISHER, faults) as WebhookPublisherOptions;
-  const egress = resolveEgress(options, faults);
-  const maxHeadBytes = options.maxHeadBytes ?? DEFAULT_MAX_HEAD_BYTES;
-  faults.require(
-    Number.isInteger(maxHeadBytes) && maxHeadBytes > 0,
-    'maxHeadBytes',
-    'must be a positive whole number of bytes',
-  );
+  problems = new Problems(),
+): {
+  readonly resolved: ResolvedPublisherOptions | undefined;
+  readonly problems: Problems['all'];
+} {
+  const at = problems.below('publisher');
+  const options: Read<typeof PUBLISHER> | undefined = PUBLISHER(given, problems, 'publisher');
+  if (options === undefined) return { resolved: undefined, problems: problems.all };
+  const { issuer, tokenLifetime } = options;
+  const hasEgress = !at.has(...Object.keys(EGRESS));
+  const egress = hasEgress ? new EgressPolicy(options) : undefined;
   const signing = new SigningResolver({
-    issuer: options.issuer,
-    lifetime: options.tokenLifetime,
+    issuer,
+    lifetime: tokenLifetime,
     clock,
-    isPublished: isServed(options.jwks),
+    isPublished: options.jwks !== undefined,
   });
+  const defaults = resolveDefaults(options, signing, at);
   const context = { publisher: options, signing, egress, events };
-  const defaults = resolveDefaults(options, signing, faults);
-  const endpoints = resolveEndpoints(options.endpoints ?? [], context, defaults, faults);
-  const store = resolveEndpointStore(options, faults);
-  const jwks = resolveJwks(options.jwks, signing, faults);
-  const retry = resolveRetryOptions(options.retry ?? {}, faults.below('retry'));
-  const shutdownTimeout = faults.duration(
-    'shutdownTimeout',
-    options.shutdownTimeout,
-    DEFAULT_SHUTDOWN_TIMEOUT,
+  const listed: typeof options.endpoints | undefined = options.endpoints;
+  const endpoints = resolveEndpoints(listed ?? [], context, defaults, at);
+  const store = resolveEndpointStore(options, at);
+  if (options.jwks !== undefined) checkJwks(signing, at);
+  at.require(
+    !production || options.queue !== undefined || at.has('queue'),
+    'queue',
+    'must be chosen in production: set `queue: new InProcessQueue()` to accept that a crash loses pending deliveries, or set a durable queue',
   );
-  const disableAfter = faults.duration('disableAfter', options.disableAfter, DEFAULT_DISABLE_AFTER);
-  const { transport = 'auto' } = options;
-  faults.require(
-    transport === 'auto' || transport === 'axios',
-    'transport',
-    "must be 'auto' or 'axios'",
-  );
-  checkTls(options.tls, faults);
-  checkQueue(options.queue, production, faults);
-  const { transactionHost } = options;
-  faults.require(
-    transactionHost === undefined ||
-      transactionHost === false ||
-      (typeof transactionHost === 'string' && transactionHost !== ''),
-    'transactionHost',
-    'must be the connectionName of a ClsPluginTransactional, or false',
-  );
-  checkDeliveryLog(options.deliveryLog, faults);
-  if (faults.all.length > 0 || egress === undefined) {
-    return { faults: faults.all };
-  }
+  if (egress === undefined || at.has('')) return { resolved: undefined, problems: problems.all };
   const queue = options.queue ?? new InProcessQueue({ clock });
   return {
     resolved: {
       ...store,
-      issuer: options.issuer,
-      tokenLifetime: options.tokenLifetime,
+      issuer,
+      tokenLifetime,
       endpoints,
       defaults,
       provided: signing.provided,
       ownKeys: signing.sources,
-      jwks,
-      maxHeadBytes,
-      retry,
-      disableAfter,
+      jwks: options.jwks,
+      maxHeadBytes: options.maxHeadBytes,
+      retry: resolveRetryOptions(options.retry),
+      disableAfter: options.disableAfter,
       egress,
       events,
-      tls: options.tls && unprinted({ ...options.tls }, '[tls]'),
-      transport,
+      tls: options.tls,
+      transport: options.transport,
       clock,
-      shutdownTimeout,
-      transactionHost,
+      shutdownTimeout: options.shutdownTimeout,
+      transactionHost: options.transactionHost,
       queue,
       deliveryLog: chooseDeliveryLog(options.deliveryLog, queue),
       readsAnswers: options.deliveryLog !== false,
     },
-    faults: [],
+    problems: problems.all,
   };
-}
-
-function resolveEgress(
-  options: WebhookPublisherOptions,
-  faults: ConfigurationFaults,
-): EgressPolicy | undefined {
-  const wrong = EgressPolicy.faults(options);
-  for (const { path, message } of wrong) faults.add(path, message);
-  return wrong.length > 0 ? undefined : new EgressPolicy(options);
-}
-
-function checkTls(tls: EgressTlsOptions | undefined, faults: ConfigurationFaults): void {
-  if (tls === undefined) return;
-  checkShape(tls, TLS, faults.below('tls'));
-  try {
-    createSecureContext(tls);
-  } catch {
-    // The error is dropped, because it may quote the key or the passphrase.
-    faults.add(
-      'tls',
-      'cannot be read; pass certificates and keys as PEM, and the right passphrase',
-    );
-  }
-}
-
-function checkQueue(queue: unknown, production: boolean, faults: ConfigurationFaults): void {
-  if (queue === undefined) {
-    faults.require(
-      !production,
-      'queue',
-      'must be chosen in production: set `queue: new InProcessQueue()` to accept that a crash loses pending deliveries, or set a durable queue',
-    );
-    return;
-  }
-  const { enqueue, consume } = (queue ?? {}) as { enqueue?: unknown; consume?: unknown };
-  faults.require(
-    typeof enqueue === 'function' && typeof consume === 'function',
-    'queue',
-    'must be a WebhookQueue',
-  );
-}
-
-function checkDeliveryLog(log: unknown, faults: ConfigurationFaults): void {
-  if (log === undefined || log === false) return;
-  const { record, change } = (log ?? {}) as { record?: unknown; change?: unknown };
-  faults.require(
-    typeof record === 'function' && typeof change === 'function',
-    'deliveryLog',
-    'must be a DeliveryLog, or false to log nothing',
-  );
 }
 
 function chooseDeliveryLog(
@@ -255,27 +230,28 @@ function chooseDeliveryLog(
   return log ?? new MemoryDeliveryLog(queue.durable ? {} : { maxPending: Infinity });
 }
 
+/** The options that name the issuer and its key, and their problems, have the same names. */
+const SIGNING_PATHS = {
+  issuer: 'issuer',
+  lifetime: 'tokenLifetime',
+  secret: 'secret',
+  key: 'key',
+  keys: 'keys',
+};
+
 /**
  * Resolves the publisher's own settings: for URLs that callers pass, and for settings that endpoints leave out.
  *
- * On a fault the values are placeholders, for further checks only.
+ * After a problem the values are placeholders, for further checks only.
  */
 function resolveDefaults(
-  publisher: WebhookPublisherOptions,
+  options: Read<typeof PUBLISHER>,
   signing: SigningResolver,
-  faults: ConfigurationFaults,
+  at: Problems,
 ): ResolvedEndpointSettings {
-  const { hash, method, profile, timeout } = publisher;
-  const paths = {
-    issuer: 'issuer',
-    lifetime: 'tokenLifetime',
-    secret: 'secret',
-    key: 'key',
-    keys: 'keys',
-  };
-  const signer = signing.resolve(publisher, paths, faults);
+  const signer = signing.resolve(options, SIGNING_PATHS, at);
   const fallback: ResolvedEndpointSettings = {
-    // A missing signer is a fault, and with a fault the publisher does not start.
+    // A missing signer is a problem, and then the publisher does not start.
     signer: signer as EndpointSigner,
     profile: DEFAULT_PROFILE,
     method: 'auto',
@@ -283,7 +259,12 @@ function resolveDefaults(
     headers: {},
     jti: 'attempt',
   };
-  const settled = applySettings(fallback, { hash, method, profile, timeout }, faults);
-  checkProfile(settled, faults);
+  const settled = applySettings(fallback, {
+    hash: options.hash,
+    method: options.method,
+    profile: options.profile,
+    timeout: options.timeout,
+  });
+  checkProfile(settled, at);
   return settled;
 }

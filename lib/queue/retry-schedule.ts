@@ -1,5 +1,14 @@
 import { parseDuration, type Duration } from '../clock/duration.js';
-import type { ConfigurationFaults } from '../options/configuration-faults.js';
+import {
+  duration,
+  either,
+  list,
+  optional,
+  type Read,
+  rule,
+  unchecked,
+  whole,
+} from '../options/rules.js';
 
 /** When a failed delivery is attempted again. */
 export interface RetryScheduleOptions {
@@ -25,33 +34,55 @@ export interface RetrySchedule {
   readonly jitter: number;
 }
 
-const MOST_ATTEMPTS = 1_000;
-const DEFAULT_JITTER = 0.2;
-/** Milliseconds: 30 days. */
-const MAX_WAIT = 30 * 24 * 3_600_000;
+/** The longest wait. */
+const MAX_WAIT = '30d';
+const MAX_WAIT_MS = parseDuration(MAX_WAIT)!;
+
+/** The rules of {@link RetryScheduleOptions}, for the options that extend them. */
+export const RETRY_SCHEDULE = {
+  attempts: optional(whole(1, 1_000)),
+  schedule: optional(
+    either(
+      (schedule) => typeof schedule === 'function',
+      unchecked<(attempt: number) => Duration>(),
+      list(
+        duration({ min: 0, max: MAX_WAIT }),
+        "must be a list of durations such as ['0s', '5s', '5m'], or a function",
+        { min: 1 },
+      ),
+    ),
+  ),
+  jitter: optional(
+    rule<number>(
+      (jitter) => typeof jitter === 'number' && jitter >= 0 && jitter <= 1,
+      'must be a number from 0 to 1; 0.2 lets a wait deviate by 20 % from the schedule',
+    ),
+    0.2,
+  ),
+};
 
 /**
- * Checks a retry schedule and fills in the defaults; faults are collected, not thrown.
+ * Fills in the defaults of a retry schedule.
  *
  * @param defaults - milliseconds before the first, second, … attempt
  */
 export function resolveRetrySchedule(
-  options: RetryScheduleOptions,
+  options: {
+    readonly [Name in keyof typeof RETRY_SCHEDULE]?: Read<(typeof RETRY_SCHEDULE)[Name]>;
+  } = {},
   defaults: readonly number[],
-  faults: ConfigurationFaults,
 ): RetrySchedule {
-  const { attempts = defaults.length, jitter = DEFAULT_JITTER } = options;
-  faults.require(
-    Number.isInteger(attempts) && attempts >= 1 && attempts <= MOST_ATTEMPTS,
-    'attempts',
-    `must be a whole number from 1 to ${MOST_ATTEMPTS}`,
-  );
-  faults.require(
-    typeof jitter === 'number' && jitter >= 0 && jitter <= 1,
-    'jitter',
-    'must be a number from 0 to 1; 0.2 lets a wait deviate by 20 % from the schedule',
-  );
-  return { attempts, jitter, waitBefore: resolveWaits(options.schedule, defaults, faults) };
+  const { attempts = defaults.length, schedule = defaults, jitter = 0.2 } = options;
+  // An invalid result of the function for one attempt must not stop the delivery.
+  const waitBefore =
+    typeof schedule === 'function'
+      ? (attempt: number) =>
+          Math.min(
+            parseDuration(answerOf(() => schedule(attempt))) ?? entryFor(defaults, attempt),
+            MAX_WAIT_MS,
+          )
+      : (attempt: number) => entryFor(schedule, attempt);
+  return { attempts, jitter, waitBefore };
 }
 
 /**
@@ -66,36 +97,6 @@ export function spreadWait(schedule: RetrySchedule, attempt: number, random: num
 /** Adds jitter to a wait. */
 export function spread(wait: number, jitter: number, random: number): number {
   return wait * (1 + jitter * (2 * random - 1));
-}
-
-function resolveWaits(
-  schedule: RetryScheduleOptions['schedule'],
-  defaults: readonly number[],
-  faults: ConfigurationFaults,
-): RetrySchedule['waitBefore'] {
-  if (schedule === undefined) return (attempt) => entryFor(defaults, attempt);
-  if (typeof schedule === 'function') {
-    // An invalid result for one attempt must not stop the delivery.
-    return (attempt) =>
-      Math.min(
-        parseDuration(answerOf(() => schedule(attempt))) ?? entryFor(defaults, attempt),
-        MAX_WAIT,
-      );
-  }
-  if (!Array.isArray(schedule) || schedule.length === 0) {
-    faults.add('schedule', "must be a list of durations such as ['0s', '5s', '5m'], or a function");
-    return () => 0;
-  }
-  const waits = schedule.map((entry, index) => {
-    const ms = parseDuration(entry);
-    if (ms === undefined) {
-      faults.add(`schedule[${index}]`, "must be a duration, such as '15s' or 15000");
-    } else if (ms > MAX_WAIT) {
-      faults.add(`schedule[${index}]`, 'must be at most 30 days');
-    }
-    return ms ?? 0;
-  });
-  return (attempt) => entryFor(waits, attempt);
 }
 
 function entryFor(waits: readonly number[], attempt: number): number {

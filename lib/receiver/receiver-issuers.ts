@@ -1,5 +1,5 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import { type ConfigurationProblem, WebhookConfigurationError } from '../errors/webhook.error.js';
+import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import { IssuerList } from '../keys/issuer-list.js';
 import type { KeyProvider } from '../keys/key-provider.js';
 import { ProvidedKeys } from '../keys/provided-keys.js';
@@ -7,13 +7,8 @@ import type { KeySetStatus } from '../keys/remote-key-set.js';
 import type { RemoteKeySets } from '../keys/remote-key-sets.js';
 import { type KeyLog, reasonOf, OutageLog } from '../keys/key-log.js';
 import type { WebhookIssuer } from '../keys/webhook-issuer.js';
-import { ConfigurationFaults } from '../options/configuration-faults.js';
-import {
-  checkShape,
-  isOptions,
-  misspeltOptions,
-  type OptionShape,
-} from '../options/option-shape.js';
+import { Problems } from '../options/problems.js';
+import { list, object, optional, type Read, required, rule, unchecked } from '../options/rules.js';
 import type { KeyRingOptions } from '../token/keys/key-ring.js';
 import type { KeySource } from '../token/keys/key-source.js';
 import { after } from '../token/maybe-promise.js';
@@ -24,53 +19,52 @@ const isNonEmptyString = (value: unknown): boolean => typeof value === 'string' 
 const isMediaType = (value: unknown): boolean =>
   typeof value === 'string' && /^[\w.+-]+\/(?:[\w.+-]+|\*)$/.test(value);
 
-const ISSUER: OptionShape<WebhookIssuer> = {
-  issuer: undefined,
-  secret: undefined,
-  keys: { holds: Array.isArray, message: 'must be a list: [{ kid, alg, key }], with one key too' },
-  jwksUri: undefined,
-  events: {
-    holds: (value) => Array.isArray(value) && value.every(isNonEmptyString),
-    message: "must be a list of event patterns: ['order.*']",
+/** An issuer from the options or a provider; the {@link IssuerList} checks its keys. */
+export const ISSUER = object<WebhookIssuer>()(
+  {
+    issuer: required(unchecked<string>()),
+    secret: unchecked<WebhookIssuer['secret']>(),
+    keys: optional(
+      rule<NonNullable<WebhookIssuer['keys']>>(
+        Array.isArray,
+        'must be a list: [{ kid, alg, key }], with one key too',
+      ),
+    ),
+    jwksUri: unchecked<string | undefined>(),
+    events: optional(
+      rule<readonly string[]>(
+        (value) => Array.isArray(value) && value.every(isNonEmptyString),
+        "must be a list of event patterns: ['order.*']",
+      ),
+    ),
+    contentTypes: optional(
+      rule<readonly string[]>(
+        (value) => Array.isArray(value) && value.length > 0 && value.every(isMediaType),
+        "must be a list of media types without parameters: ['application/json'] or ['text/*']",
+      ),
+    ),
   },
-  contentTypes: {
-    holds: (value) => Array.isArray(value) && value.length > 0 && value.every(isMediaType),
-    message: "must be a list of media types without parameters: ['application/json'] or ['text/*']",
+  {
+    form: 'an object: { issuer, secret }',
+    across({ issuer, secret, keys, jwksUri }, at) {
+      const owner = isNonEmptyString(issuer) ? `"${issuer}"` : 'this issuer';
+      const requireSecret = (one: unknown, name: string): void =>
+        at.require(
+          one !== undefined && one !== null,
+          name,
+          `the secret of ${owner} is ${String(one)}: is the environment variable set?`,
+        );
+      const isAlone = keys === undefined && jwksUri === undefined && !at.has('secret', 'keys');
+      if (secret === null || isAlone) requireSecret(secret, 'secret');
+      if (Array.isArray(secret)) {
+        secret.forEach((one: unknown, index) => requireSecret(one, `secret[${index}]`));
+      }
+    },
   },
-};
+);
 
-/** Replaces an invalid entry, so that the others keep their indexes. */
+/** Stands for an entry that is no object, so that the others keep their indexes. */
 const NO_ISSUER: WebhookIssuer = { issuer: '' };
-
-/** Checks the shape of issuers from the options or a provider. */
-export function checkIssuers(
-  issuers: readonly unknown[],
-  faults: ConfigurationFaults,
-): readonly WebhookIssuer[] {
-  return issuers.map((issuer, index) => checkIssuer(issuer, faults.below(`issuers[${index}]`)));
-}
-
-function checkIssuer(issuer: unknown, faults: ConfigurationFaults): WebhookIssuer {
-  if (!isOptions(issuer)) {
-    faults.add('', 'must be an object: { issuer, secret }');
-    return NO_ISSUER;
-  }
-  const { keys, secret, jwksUri } = issuer as Partial<WebhookIssuer>;
-  const fit = { ...NO_ISSUER, ...checkShape(issuer, ISSUER, faults) };
-  const missing = (value: unknown): string =>
-    `the secret of ${isNonEmptyString(fit.issuer) ? `"${fit.issuer}"` : 'this issuer'} is ${String(value)}: is the environment variable set?`;
-  const isMisspelt = misspeltOptions(issuer, ISSUER).includes('secret');
-  const alone = keys === undefined && jwksUri === undefined && !isMisspelt;
-  if (secret === null || (secret === undefined && alone)) {
-    faults.add('secret', missing(secret));
-  }
-  if (Array.isArray(secret)) {
-    secret.forEach((one: unknown, index) => {
-      if (one === undefined || one === null) faults.add(`secret[${index}]`, missing(one));
-    });
-  }
-  return fit;
-}
 
 /** The issuers that a receiver trusts, now and after every change. */
 export interface ReceiverIssuers {
@@ -82,7 +76,7 @@ export interface ReceiverIssuers {
   /**
    * Loads the keys before the first request.
    *
-   * @throws {@link WebhookConfigurationError} with every fault; paths are relative to the receiver
+   * @throws {@link WebhookConfigurationError} with every problem; paths are relative to the receiver
    */
   start(): Promise<void>;
   /** The key sets that are fetched. */
@@ -104,23 +98,23 @@ interface ReceiverIssuersContext {
   readonly name: string;
 }
 
-/** Issuers that are listed in the options. */
+/** Issuers that are listed in the options; `undefined` for a malformed one. */
 export function listedIssuers(
-  issuers: readonly WebhookIssuer[],
+  issuers: readonly (Read<typeof ISSUER> | undefined)[],
   { keyOptions, remote, clock, log }: ReceiverIssuersContext,
-): { issuers: ReceiverIssuers; faults: readonly ConfigurationProblem[] } {
-  const { list, faults } = IssuerList.read(issuers, keyOptions, remote);
+  at: Problems,
+): ReceiverIssuers {
+  const trusted = issuers.map((issuer) => issuer ?? NO_ISSUER);
+  const { list, faults } = IssuerList.read(trusted, keyOptions, remote);
+  at.addOthers(faults);
   return {
-    issuers: {
-      keys: list.ring,
-      allowedEvents: { get: (issuer) => list.eventsOf(issuer) },
-      allowedContentTypes: { get: (issuer) => list.contentTypesOf(issuer) },
-      start: async () => {
-        for (const notice of list.notices(clock.now() / 1_000)) log('warn', notice);
-      },
-      keySets: () => remote.status(),
+    keys: list.ring,
+    allowedEvents: { get: (issuer) => list.eventsOf(issuer) },
+    allowedContentTypes: { get: (issuer) => list.contentTypesOf(issuer) },
+    start: async () => {
+      for (const notice of list.notices(clock.now() / 1_000)) log('warn', notice);
     },
-    faults,
+    keySets: () => remote.status(),
   };
 }
 
@@ -181,15 +175,14 @@ export function providedIssuers(
 }
 
 function readIssuers(given: unknown, options: KeyRingOptions, remote: RemoteKeySets): IssuerList {
-  const faults = new ConfigurationFaults('');
-  if (!Array.isArray(given)) {
-    faults.add('issuers', 'load() of the KeyProvider must return a list: [{ issuer, secret }]');
-    throw new WebhookConfigurationError(faults.all);
-  }
-  const issuers = checkIssuers(given as readonly unknown[], faults);
-  // A malformed entry would cause further, misleading faults.
-  if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
-  const { list, faults: wrong } = IssuerList.read(issuers, options, remote);
-  if (wrong.length > 0) throw new WebhookConfigurationError(wrong);
-  return list;
+  const problems = new Problems();
+  const issuers = ISSUERS(given, problems, 'issuers');
+  // A malformed entry would cause further, misleading problems.
+  problems.throwIfAny();
+  const { list: read, faults } = IssuerList.read(issuers, options, remote);
+  problems.addOthers(faults);
+  problems.throwIfAny();
+  return read;
 }
+
+const ISSUERS = list(ISSUER, 'load() of the KeyProvider must return a list: [{ issuer, secret }]');

@@ -1,20 +1,14 @@
 import type { ValidationPipeOptions } from '@nestjs/common';
-import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { Duration } from '../clock/duration.js';
 import type { JwksFetchOptions } from '../keys/jwks-options.js';
 import type { KeyProvider } from '../keys/key-provider.js';
 import type { WebhookIssuer } from '../keys/webhook-issuer.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import type { RetryScheduleOptions } from '../queue/retry-schedule.js';
-import type { WebhookEventCatalog } from '../events/event-catalog.js';
 import type { ReplayStore } from '../replay/replay-store.js';
-import type { TokenVerifier } from '../token/token-verifier.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';
-import type { ReceiverIssuers, ValuesByIssuer } from './receiver-issuers.js';
-import type { BodySpool, WebhookSpoolOptions } from '../request/body-spool.js';
-import type { QueuedEvents } from './queued/queued-events.resolver.js';
-import type { PayloadValidator } from './handlers/payload-validator.js';
-import type { LeaseKeeper } from './replay/lease-keeper.js';
+import type { WebhookSpoolOptions } from '../request/body-spool.js';
+import type { resolveReceiver } from './receiver-options.resolver.js';
 
 /** How a receiver recognises duplicates, and how it answers them. */
 export interface WebhookReplayOptions {
@@ -51,10 +45,10 @@ export interface WebhookReceiverOptions {
   readonly profiles?: readonly WebhookProfile[] | undefined;
   /** This receiver's audience: a token must contain it. Without one, a token with an audience is refused. */
   readonly audience?: string | readonly string[] | undefined;
-  /** Seconds by which two clocks may differ, 0 to 300; default 60. `swt-draft-00` has none. */
-  readonly clockTolerance?: number | undefined;
-  /** Maximum seconds between `iat` and `exp`; default 3600. */
-  readonly maxTokenLifetime?: number | undefined;
+  /** Seconds by which two clocks may differ, or a string such as `'60s'`; 0 to 300 seconds, default 60. `swt-draft-00` has none. */
+  readonly clockTolerance?: Duration | undefined;
+  /** Maximum time between `iat` and `exp`: seconds, or a string such as `'1h'`; default 3600. */
+  readonly maxTokenLifetime?: Duration | undefined;
   /** Refuse a body that no hash in the token covers; default `true`. The draft profiles always require a hash. */
   readonly requireHash?: boolean | undefined;
   /** Maximum bytes of a body; default 33554432 (32 MiB). */
@@ -94,34 +88,8 @@ export interface WebhookReceiverOptions {
   readonly allowWeakSecrets?: boolean | undefined;
 }
 
-/** A receiver's options with defaults and parsed keys. Durations are milliseconds. */
-export interface ResolvedReceiver {
-  readonly name: string;
-  /** Without leading and trailing slash. */
-  readonly path: string | undefined;
-  readonly tokens: TokenVerifier;
-  readonly allowedEvents: ValuesByIssuer;
-  readonly allowedContentTypes: ValuesByIssuer;
-  readonly issuers: ReceiverIssuers;
-  readonly clockTolerance: number;
-  readonly requireHash: boolean;
-  readonly maxBodyBytes: number;
-  readonly maxJsonMembers: number;
-  readonly spool: BodySpool | undefined;
-  readonly replayStore: ReplayStore;
-  readonly leases: LeaseKeeper;
-  readonly onDuplicate: 'acknowledge' | 'reject';
-  readonly replayWindow: number;
-  readonly replayLease: number;
-  /** Absent if events are handled before they are acknowledged. */
-  readonly queued: QueuedEvents | undefined;
-  readonly unhandledEvent: 'acknowledge' | 'reject';
-  readonly validator: PayloadValidator;
-  /** Absent if the application has defined no events. */
-  readonly events: WebhookEventCatalog | undefined;
-  readonly clock: WebhookClock;
-  readonly notices: readonly string[];
-}
+/** A receiver, with its options checked and its keys parsed. Durations are milliseconds. */
+export type ResolvedReceiver = NonNullable<ReturnType<typeof resolveReceiver>>;
 
 /** The receivers of a module, by name. */
 export type ResolvedReceivers = ReadonlyMap<string, ResolvedReceiver>;

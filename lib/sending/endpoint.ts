@@ -1,16 +1,25 @@
 import { validateHeaderName, validateHeaderValue } from 'node:http';
 import type { Duration } from '../clock/duration.js';
-import type { ConfigurationFaults } from '../options/configuration-faults.js';
+import type { Problems } from '../options/problems.js';
+import {
+  duration,
+  isOptions,
+  oneOf,
+  optional,
+  type Read,
+  type Rule,
+  rule,
+} from '../options/rules.js';
 import { unprintedHeaders } from '../options/unprinted.js';
 import type { DeliveryMethod } from '../queue/webhook-delivery.interface.js';
 import type { EndpointSigner } from '../signing/endpoint-signer.js';
-import { identifierRule, isIdentifier } from '../token/identifier.js';
-import { isHashAlgorithm } from '../token/payload-hash.js';
+import { identifier } from '../token/identifier.js';
 import { profileFault, rulesOf } from '../token/profiles/profile-choice.js';
 import { isAudience } from '../token/validate-claims.js';
 import {
   HASH_ALGORITHMS,
   type HashAlgorithm,
+  WEBHOOK_PROFILES,
   type WebhookProfile,
 } from '../token/webhook-token.constants.js';
 import { EndpointCircuit } from './endpoint-circuit.js';
@@ -45,68 +54,65 @@ export interface EndpointSettings {
 export interface ResolvedEndpointSettings {
   readonly signer: EndpointSigner;
   /** If absent, the default of the wire format. */
-  readonly hash?: HashAlgorithm;
+  readonly hash?: HashAlgorithm | undefined;
   readonly profile: WebhookProfile;
   readonly method: DeliveryMethod;
   readonly timeout: number;
   readonly headers: Readonly<Record<string, string>>;
-  readonly audience?: string | readonly string[];
-  readonly subject?: string;
+  readonly audience?: string | readonly string[] | undefined;
+  readonly subject?: string | undefined;
   readonly jti: TokenIdScope;
 }
 
-/** A slower receiver occupies a slot of the queue that others need; it should answer first and work later. */
-const LONGEST_TIMEOUT = '15m';
+/** Headers that are never printed, because their values may be credentials. */
+const HEADERS: Rule<Readonly<Record<string, string>>> = (value, at, name) => {
+  if (!isOptions(value)) return at.add(name, 'must be an object: { name: value }') as never;
+  for (const [header, one] of Object.entries(value)) {
+    const problem = headerProblem(header, one);
+    if (problem !== undefined) at.add(`${name}[${JSON.stringify(header)}]`, problem);
+  }
+  return unprintedHeaders(value as Record<string, string>);
+};
 
-const METHODS: ReadonlySet<unknown> = new Set(['auto', 'HEAD', 'POST']);
+/** The rules of {@link EndpointSettings}, for the options that extend them. */
+export const ENDPOINT_SETTINGS = {
+  audience: optional(
+    rule<string | readonly string[]>(
+      isAudience,
+      'must be a string, or a list of strings, each of 1 to 255 characters',
+    ),
+  ),
+  subject: optional(identifier('subject')),
+  headers: optional(HEADERS),
+  method: optional(oneOf('auto', 'HEAD', 'POST')),
+  // A slower receiver occupies a slot of the queue that others need; it should answer first and work later.
+  timeout: optional(duration({ max: '15m', isTimeout: true })),
+  hash: optional(oneOf(...HASH_ALGORITHMS)),
+  profile: optional(oneOf(...WEBHOOK_PROFILES)),
+  jti: optional(oneOf('attempt', 'delivery')),
+};
 
-/** Applies an endpoint's own settings over others. Faults are collected; wrong values are still returned. */
+type ReadSettings = {
+  readonly [Name in keyof EndpointSettings]?: Read<
+    (typeof ENDPOINT_SETTINGS)[Name & keyof typeof ENDPOINT_SETTINGS]
+  >;
+};
+
+/** Applies an endpoint's own settings over others. */
 export function applySettings(
   fallback: ResolvedEndpointSettings,
-  options: EndpointSettings,
-  faults: ConfigurationFaults,
+  own: ReadSettings,
 ): ResolvedEndpointSettings {
-  const { hash, profile, method, jti, headers, audience, subject, timeout } = options;
-  faults.require(
-    hash === undefined || isHashAlgorithm(hash),
-    'hash',
-    `must be one of ${HASH_ALGORITHMS.join(', ')}`,
-  );
-  faults.require(
-    method === undefined || METHODS.has(method),
-    'method',
-    "must be 'auto', 'HEAD' or 'POST'",
-  );
-  faults.require(
-    jti === undefined || jti === 'attempt' || jti === 'delivery',
-    'jti',
-    "must be 'attempt' or 'delivery'",
-  );
-  faults.require(
-    audience === undefined || isAudience(audience),
-    'audience',
-    'must be a string, or a list of strings, each of 1 to 255 characters',
-  );
-  faults.require(
-    subject === undefined || isIdentifier(subject),
-    'subject',
-    identifierRule('subject'),
-  );
-  for (const [name, value] of Object.entries(headers ?? {})) {
-    const fault = headerFault(name, value);
-    if (fault !== undefined) faults.add(`headers[${JSON.stringify(name)}]`, fault);
-  }
-  const chosenHash = hash ?? fallback.hash;
   return {
     signer: fallback.signer,
-    profile: profile ?? fallback.profile,
-    method: method ?? fallback.method,
-    timeout: faults.duration('timeout', timeout, fallback.timeout, LONGEST_TIMEOUT),
-    headers: headers === undefined ? fallback.headers : unprintedHeaders(headers),
-    jti: jti ?? fallback.jti,
-    ...(chosenHash !== undefined && { hash: chosenHash }),
-    ...(audience !== undefined && { audience }),
-    ...(subject !== undefined && { subject }),
+    profile: own.profile ?? fallback.profile,
+    method: own.method ?? fallback.method,
+    timeout: own.timeout ?? fallback.timeout,
+    headers: own.headers ?? fallback.headers,
+    jti: own.jti ?? fallback.jti,
+    hash: own.hash ?? fallback.hash,
+    audience: own.audience,
+    subject: own.subject,
   };
 }
 
@@ -132,7 +138,7 @@ const REFUSED = new Set([
 ]);
 
 /** @returns what is wrong with a configured header, and the remedy; `undefined` if nothing is */
-function headerFault(name: string, value: unknown): string | undefined {
+function headerProblem(name: string, value: unknown): string | undefined {
   if (REFUSED.has(name.toLowerCase())) {
     return 'is set by the library, which frames and authenticates the request; remove it';
   }
@@ -170,10 +176,10 @@ export function profileUseFault({ profile, method, signer }: ProfileUse): string
     : undefined;
 }
 
-/** Adds the fault of a configured endpoint. */
-export function checkProfile(use: ProfileUse, faults: ConfigurationFaults): void {
-  const fault = profileUseFault(use);
-  if (fault !== undefined) faults.add('profile', fault);
+/** Adds the problem of a configured endpoint, unless its profile or method has one already. */
+export function checkProfile(use: ProfileUse, at: Problems): void {
+  const problem = at.has('profile', 'method') ? undefined : profileUseFault(use);
+  if (problem !== undefined) at.add('profile', problem);
 }
 
 /** Why an endpoint is disabled. */

@@ -1,14 +1,14 @@
 import { MAX_RETRY_AFTER, type AttemptResult, type UnsuccessfulAttempt } from './attempt-result.js';
 import type { DeliveryOutcome } from '../queue/webhook-queue.js';
+import { func, object, optional, type Read } from '../options/rules.js';
 import {
   answerOf,
   resolveRetrySchedule,
+  RETRY_SCHEDULE,
   spread,
   type RetrySchedule,
   type RetryScheduleOptions,
 } from '../queue/retry-schedule.js';
-import type { ConfigurationFaults } from '../options/configuration-faults.js';
-import { checkShape, type OptionShape } from '../options/option-shape.js';
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
@@ -62,7 +62,7 @@ export interface WebhookRetryOptions extends RetryScheduleOptions {
 /** When to retry a delivery; durations in milliseconds. */
 export interface RetryPolicy extends RetrySchedule {
   /** `false` gives the delivery up early. */
-  readonly retryIf?: (result: UnsuccessfulAttempt) => boolean;
+  readonly retryIf?: ((result: UnsuccessfulAttempt) => boolean) | undefined;
 }
 
 /** The consequences of one attempt. */
@@ -147,28 +147,17 @@ function pauseOf(result: FailedAttempt, earlierFailures: number): number | undef
   }
 }
 
-const RETRY: OptionShape<WebhookRetryOptions> = {
-  attempts: undefined,
-  schedule: undefined,
-  jitter: undefined,
-  retryIf: undefined,
-};
+export const RETRY = object<WebhookRetryOptions>()({
+  ...RETRY_SCHEDULE,
+  retryIf: optional(func<NonNullable<WebhookRetryOptions['retryIf']>>('(result) => boolean')),
+});
 
-/** Checks and fills the retry options; faults are collected, not thrown. */
-export function resolveRetryOptions(
-  options: WebhookRetryOptions,
-  faults: ConfigurationFaults,
-): RetryPolicy {
-  const { retryIf } = checkShape(options, RETRY, faults);
-  const schedule = resolveRetrySchedule(options, DEFAULT_RETRY_SCHEDULE, faults);
-  faults.require(
-    retryIf === undefined || typeof retryIf === 'function',
-    'retryIf',
-    'must be a function',
-  );
+/** Fills in the defaults of the retry options. */
+export function resolveRetryOptions(options?: Read<typeof RETRY>): RetryPolicy {
+  const retryIf = options?.retryIf;
   return {
-    ...schedule,
-    ...(typeof retryIf === 'function' && { retryIf: retryUnlessRefused(retryIf) }),
+    ...resolveRetrySchedule(options, DEFAULT_RETRY_SCHEDULE),
+    retryIf: retryIf && retryUnlessRefused(retryIf),
   };
 }
 

@@ -1,6 +1,6 @@
 import { parseDuration } from '../clock/duration.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import type { ConfigurationFaults } from '../options/configuration-faults.js';
+import type { Problems } from '../options/problems.js';
 import type { ConfigurationProblem } from '../errors/webhook.error.js';
 import type { KeyProvider } from '../keys/key-provider.js';
 import { signingKeyFaults, spentKeyFaults } from './signing-key-list.js';
@@ -37,7 +37,7 @@ interface SigningContext {
   readonly isPublished: boolean;
 }
 
-/** The paths of options; faults of an option without a path are reported elsewhere. */
+/** The paths of options; problems of an option without a path are reported elsewhere. */
 type SigningPaths = Partial<Record<'issuer' | 'lifetime' | keyof Material, string>>;
 
 type Material = Omit<SigningOptions, 'issuer'>;
@@ -63,17 +63,13 @@ export class SigningResolver {
   }
 
   /** Whether a signer could not be created, so that the known keys are incomplete. */
-  get hasFaults(): boolean {
+  get hasProblems(): boolean {
     return this.failed;
   }
 
-  /** @returns `undefined` on a fault, which is added to the list */
-  resolve(
-    options: SigningOptions,
-    paths: SigningPaths,
-    faults: ConfigurationFaults,
-  ): EndpointSigner | undefined {
-    const signer = this.signerOf(options, paths, faults);
+  /** @returns `undefined` on a problem, which is added to the list */
+  resolve(options: SigningOptions, paths: SigningPaths, at: Problems): EndpointSigner | undefined {
+    const signer = this.signerOf(options, paths, at);
     this.failed ||= signer === undefined;
     return signer;
   }
@@ -81,21 +77,21 @@ export class SigningResolver {
   private signerOf(
     options: SigningOptions,
     paths: SigningPaths,
-    faults: ConfigurationFaults,
+    at: Problems,
   ): EndpointSigner | undefined {
-    if (isAmbiguous(options, paths, faults)) return undefined;
+    if (isAmbiguous(options, paths, at)) return undefined;
     const { issuer, secret, key, keys } = options;
     const { clock, lifetime } = this.context;
     const shared = { issuer, lifetime, now: () => clock.now() };
     const found = [
       ...(keys === undefined
-        ? this.faultsOfKey(key ?? secret, key === undefined ? 'secret' : 'key', issuer)
-        : this.faultsOfKeys(keys, issuer)),
+        ? this.problemsOfKey(key ?? secret, key === undefined ? 'secret' : 'key', issuer)
+        : this.problemsOfKeys(keys, issuer)),
       ...sharedFaults(shared),
     ];
-    addWhereListed(found, paths, faults);
+    addWhereListed(found, paths, at);
     if (found.length > 0) return undefined;
-    const source = this.sourceOf(options, () => faults.at(paths.keys ?? 'keys'));
+    const source = this.sourceOf(options, () => at.at(paths.keys ?? 'keys'));
     if (issuer === this.context.issuer) this.published.add(source);
     if (source instanceof ProvidedSigningKeys) return new ProvidedTokenSigner(source, shared);
     if (keys !== undefined) return new RotatingTokenSigner({ ...shared, keys: source.keys });
@@ -103,16 +99,16 @@ export class SigningResolver {
     return Object.assign(signer, { algorithms: [signer.alg] });
   }
 
-  private faultsOfKey(
+  private problemsOfKey(
     key: unknown,
     name: 'secret' | 'key',
     issuer: string,
   ): ConfigurationProblem[] {
-    return this.faultsOfList([key], issuer).map(({ message }) => ({ path: name, message }));
+    return this.problemsOfList([key], issuer).map(({ message }) => ({ path: name, message }));
   }
 
-  private faultsOfKeys(keys: PublisherKeys, issuer: string): ConfigurationProblem[] {
-    if (!isProvider(keys)) return this.faultsOfList(keys, issuer);
+  private problemsOfKeys(keys: PublisherKeys, issuer: string): ConfigurationProblem[] {
+    if (!isProvider(keys)) return this.problemsOfList(keys, issuer);
     const durations = ['ttl', 'maxStale'] as const;
     return durations
       .filter((name) => !((parseDuration(keys[name]) ?? 0) > 0))
@@ -122,12 +118,12 @@ export class SigningResolver {
       }));
   }
 
-  private faultsOfList(keys: unknown, issuer: string): ConfigurationProblem[] {
-    const found = this.faultsOfAny(keys, issuer);
+  private problemsOfList(keys: unknown, issuer: string): ConfigurationProblem[] {
+    const found = this.problemsOfAny(keys, issuer);
     return found.length > 0 ? found : spentKeyFaults(keys as SigningKeyInput[], this.seconds());
   }
 
-  private faultsOfAny(keys: unknown, issuer: string): ConfigurationProblem[] {
+  private problemsOfAny(keys: unknown, issuer: string): ConfigurationProblem[] {
     const found = signingKeyFaults(keys, this.seconds());
     const isPublished = this.context.isPublished && issuer === this.context.issuer;
     return found.length > 0 || !isPublished ? found : publicationFaults(keys as SigningKeyInput[]);
@@ -144,7 +140,7 @@ export class SigningResolver {
     const made = new ProvidedSigningKeys(keys, {
       path: pathOfProvider(),
       clock: this.context.clock,
-      faultsOf: (loaded) => this.faultsOfAny(loaded, issuer),
+      faultsOf: (loaded) => this.problemsOfAny(loaded, issuer),
     });
     this.providers.set(keys, made);
     return made;
@@ -160,16 +156,12 @@ function isProvider(keys: PublisherKeys): keys is KeyProvider<readonly SigningKe
   return typeof load === 'function' && typeof subscribe === 'function';
 }
 
-function isAmbiguous(
-  options: SigningOptions,
-  paths: SigningPaths,
-  faults: ConfigurationFaults,
-): boolean {
+function isAmbiguous(options: SigningOptions, paths: SigningPaths, at: Problems): boolean {
   const [first, second] = MATERIAL.filter((name) => options[name] !== undefined);
   if (first === undefined || second === undefined) return false;
   const path = paths[second];
   if (path !== undefined) {
-    faults.add(path, `cannot be combined with ${first}; set only one of secret, key and keys`);
+    at.add(path, `cannot be combined with ${first}; set only one of secret, key and keys`);
   }
   return true;
 }
@@ -177,11 +169,12 @@ function isAmbiguous(
 function addWhereListed(
   found: readonly ConfigurationProblem[],
   paths: SigningPaths,
-  faults: ConfigurationFaults,
+  at: Problems,
 ): void {
-  for (const { path, message } of found) {
+  const listed = found.flatMap(({ path, message }) => {
     const [name = ''] = path.split('[', 1);
     const known = paths[name as keyof SigningPaths];
-    if (known !== undefined) faults.add(`${known}${path.slice(name.length)}`, message);
-  }
+    return known === undefined ? [] : [{ path: `${known}${path.slice(name.length)}`, message }];
+  });
+  at.addOthers(listed);
 }

@@ -1,3 +1,4 @@
+import { rule, type Rule } from '../options/rules.js';
 import { MAX_IDENTIFIER_LENGTH, MAX_KEY_ID_LENGTH } from './webhook-token.constants.js';
 
 /**
@@ -17,6 +18,11 @@ export function isIdentifier(value: unknown): value is string {
 /** The rule of {@link isIdentifier} in words. */
 export function identifierRule(name: string): string {
   return `${name} must be a string of 1 to ${MAX_IDENTIFIER_LENGTH} characters ${WITHOUT_UNSAFE}`;
+}
+
+/** Reads an identifier from options. */
+export function identifier(name = 'it'): Rule<string> {
+  return rule(isIdentifier, identifierRule(name));
 }
 
 /** Reports whether a value is a valid `kid`. */

@@ -226,8 +226,8 @@ it('a durable endpoint store without sealing keys fails start-up', async () => {
   await expect(start([twice, twice])).rejects.toMatchObject({
     problems: [
       { path: 'publisher.sealingKeys[0].key' },
-      { path: 'publisher.sealingKeys[1].id' },
       { path: 'publisher.sealingKeys[1].key' },
+      { path: 'publisher.sealingKeys[1].id' },
     ],
   });
 });

@@ -7,7 +7,8 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import axios, { type AxiosRequestConfig } from 'axios';
 import { blockedDestination } from '../../lib/egress/blocked-destination.js';
-import { type EgressOptions, EgressPolicy } from '../../lib/egress/egress-policy.js';
+import type { EgressOptions } from '../../lib/egress/egress-options.js';
+import { EgressPolicy } from '../../lib/egress/egress-policy.js';
 import {
   createGuardedAgents,
   type GuardedAgents,

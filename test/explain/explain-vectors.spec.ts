@@ -10,7 +10,7 @@ import { GROUPS, readVectors, verifierOptions, type Vector } from '../token/vect
 
 function receiverOf(vector: Vector): WebhookVerifier {
   const { issuers, now: _, ...rest } = verifierOptions(vector);
-  const { receivers, faults } = resolveReceivers(
+  const { receivers, problems } = resolveReceivers(
     {
       ...rest,
       issuers: issuers as readonly TrustedIssuer[],
@@ -18,7 +18,7 @@ function receiverOf(vector: Vector): WebhookVerifier {
     },
     new TestClock(vector.now * 1_000),
   );
-  expect(faults).toEqual([]);
+  expect(problems).toEqual([]);
   return new WebhookVerifier(receivers, new ReceiverDrain());
 }
 

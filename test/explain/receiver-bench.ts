@@ -20,11 +20,11 @@ export const NOW = Date.UTC(2026, 0, 1);
 
 /** A verifier at a fixed time. */
 export function verifierOf(options: Partial<WebhookReceiverOptions> = {}): WebhookVerifier {
-  const { receivers, faults } = resolveReceivers(
+  const { receivers, problems } = resolveReceivers(
     { issuers: [{ issuer: ISSUER, secret: SECRET }], ...options },
     new TestClock(NOW),
   );
-  if (faults.length > 0) throw new Error(JSON.stringify(faults));
+  if (problems.length > 0) throw new Error(JSON.stringify(problems));
   return new WebhookVerifier(receivers, new ReceiverDrain());
 }
 

@@ -39,7 +39,7 @@ export class PublisherBench {
     clock = new TestClock(),
     httpModule?: WebhookModuleExtras['httpModule'],
   ): Promise<PublisherBench> {
-    const { resolved, faults } = resolvePublisherOptions(
+    const { resolved, problems } = resolvePublisherOptions(
       {
         issuer: 'https://billing.example',
         secret,
@@ -52,7 +52,7 @@ export class PublisherBench {
       },
       { clock, production: false },
     );
-    if (resolved === undefined) throw new Error(JSON.stringify(faults));
+    if (resolved === undefined) throw new Error(JSON.stringify(problems));
     const logged: unknown[][] = [];
     let building = Test.createTestingModule({
       imports: [webhookHttpModule(httpModule), DiscoveryModule],

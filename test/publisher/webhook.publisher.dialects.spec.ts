@@ -340,20 +340,20 @@ describe('the profile of an event', () => {
     const { privateKey } = generateKeyPairSync('ed25519');
     const key = { alg: 'EdDSA', key: privateKey } as const;
     const url = 'https://crm.example/webhooks';
-    const faultsOf = (options: object): string[] =>
+    const problemsOf = (options: object): string[] =>
       resolvePublisherOptions(
         { issuer: ISSUER, secret, ...options },
         { clock: new TestClock(), production: false },
-      ).faults.map(({ path, message }) => `${path}: ${message}`);
+      ).problems.map(({ path, message }) => `${path}: ${message}`);
 
-    expect(faultsOf({ profile: 'swt' })).toEqual([
-      'publisher.profile: must be one of webhook-token, swt-draft-00, swt-draft-02',
+    expect(problemsOf({ profile: 'swt' })).toEqual([
+      "publisher.profile: must be 'webhook-token', 'swt-draft-00' or 'swt-draft-02'",
     ]);
-    expect(faultsOf({ profile: NEW, method: 'HEAD', endpoints: [{ id: 'a', url }] })).toEqual([
+    expect(problemsOf({ profile: NEW, method: 'HEAD', endpoints: [{ id: 'a', url }] })).toEqual([
       "publisher.profile: swt-draft-02 has no HEAD: leave the method 'auto', or choose another profile",
     ]);
     expect(
-      faultsOf({
+      problemsOf({
         endpoints: [
           { id: 'a', url, profile: OLD, key },
           { id: 'b', url, profile: NEW, method: 'HEAD' },
@@ -365,6 +365,6 @@ describe('the profile of an event', () => {
       "publisher.endpoints[1].profile: swt-draft-02 has no HEAD: leave the method 'auto', or choose another profile",
     ]);
     // Its key is invalid already, so what it could sign is not checked.
-    expect(faultsOf({ profile: NEW, secret: 'short' })).toHaveLength(1);
+    expect(problemsOf({ profile: NEW, secret: 'short' })).toHaveLength(1);
   });
 });

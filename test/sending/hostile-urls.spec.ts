@@ -24,7 +24,7 @@ afterAll(async () => {
 
 describe('a hostile URL as an endpoint', () => {
   it('is a configuration error with its path', () => {
-    const { resolved, faults } = resolvePublisherOptions(
+    const { resolved, problems } = resolvePublisherOptions(
       {
         issuer: 'https://billing.example',
         secret,
@@ -35,7 +35,7 @@ describe('a hostile URL as an endpoint', () => {
     );
 
     expect(resolved).toBeUndefined();
-    expect(faults.map(({ path }) => path)).toEqual(
+    expect(problems.map(({ path }) => path)).toEqual(
       URLS.map((_, index) => expect.stringContaining(`endpoints[${index}].url`)),
     );
   });

@@ -2,8 +2,13 @@ import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
 import type { AttemptResult } from '../../lib/sending/attempt-result.js';
 import type { FailureReason } from '../../lib/queue/failure-reason.js';
-import { ConfigurationFaults } from '../../lib/options/configuration-faults.js';
-import { resolveRetryOptions, decideRetry } from '../../lib/sending/retry-policy.js';
+import { readOptions } from '../../lib/options/read-options.js';
+import {
+  decideRetry,
+  resolveRetryOptions,
+  RETRY,
+  type WebhookRetryOptions,
+} from '../../lib/sending/retry-policy.js';
 
 const now = 1_767_225_600_000;
 const MIDDLE = 0.5;
@@ -266,11 +271,8 @@ describe('decideRetry, by option', () => {
   });
 });
 
-function policy(options: Parameters<typeof resolveRetryOptions>[0]) {
-  const faults = new ConfigurationFaults('retry');
-  const resolved = resolveRetryOptions(options, faults);
-  expect(faults.all).toEqual([]);
-  return resolved;
+function policy(options: WebhookRetryOptions) {
+  return resolveRetryOptions(readOptions(RETRY, options, 'retry'));
 }
 
 type Failed = Extract<AttemptResult, { outcome: 'failed' }>;

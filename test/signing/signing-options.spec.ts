@@ -24,15 +24,15 @@ class Provider extends KeyProvider<readonly []> {
   }
 }
 
-function faultsOf(options: object): readonly string[] {
-  const { faults } = resolvePublisherOptions(
+function problemsOf(options: object): readonly string[] {
+  const { problems } = resolvePublisherOptions(
     { issuer, ...options },
     {
       clock,
       production: false,
     },
   );
-  return faults.map(({ path, message }) => `${path}: ${message}`);
+  return problems.map(({ path, message }) => `${path}: ${message}`);
 }
 
 describe('the keys of a publisher', () => {
@@ -94,7 +94,7 @@ describe('the keys of a publisher', () => {
       /^publisher\.endpoints\[0\]\.keys\[1\]: .* at least 32/,
     ],
   ])('refuse %s', (_, options, message) => {
-    expect(faultsOf(options)).toEqual([expect.stringMatching(message)]);
+    expect(problemsOf(options)).toEqual([expect.stringMatching(message)]);
   });
 
   it.each<[string, object]>([
@@ -106,7 +106,7 @@ describe('the keys of a publisher', () => {
     ],
     ['four keys without a kid', { keys: Array<string>(4).fill(secret) }],
   ])('accept %s', (_, options) => {
-    expect(faultsOf(options)).toEqual([]);
+    expect(problemsOf(options)).toEqual([]);
   });
 });
 
@@ -164,7 +164,7 @@ describe('the option jwks', () => {
       /^publisher\.jwks: two different keys of the publisher have the same kid/,
     ],
   ])('refuses %s', (_, options, message) => {
-    expect(faultsOf(options)).toEqual([expect.stringMatching(message)]);
+    expect(problemsOf(options)).toEqual([expect.stringMatching(message)]);
   });
 
   it.each([
@@ -174,7 +174,7 @@ describe('the option jwks', () => {
   ] as const)(
     'suggests the thumbprint for a key without a kid: %s',
     async (alg, { privateKey, publicKey }) => {
-      const [fault] = faultsOf({ key: { alg, key: privateKey }, jwks: true });
+      const [fault] = problemsOf({ key: { alg, key: privateKey }, jwks: true });
 
       const thumbprint = await calculateJwkThumbprint(publicKey.export({ format: 'jwk' }));
       expect(fault).toContain(`"${thumbprint}"`);
@@ -184,10 +184,12 @@ describe('the option jwks', () => {
   it('accepts a key of another issuer without a kid', () => {
     const key = { alg: 'ES256', key: ec.privateKey };
 
-    expect(faultsOf({ key: pair, jwks: true, endpoints: [own({ issuer: 'x', key })] })).toEqual([]);
+    expect(problemsOf({ key: pair, jwks: true, endpoints: [own({ issuer: 'x', key })] })).toEqual(
+      [],
+    );
   });
 
   it('accepts any key if it is false', () => {
-    expect(faultsOf({ secret, jwks: false })).toEqual([]);
+    expect(problemsOf({ secret, jwks: false })).toEqual([]);
   });
 });

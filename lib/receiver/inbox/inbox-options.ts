@@ -2,8 +2,16 @@ import type { WebhookClock } from '../../clock/webhook-clock.js';
 import { WebhookConfigurationError } from '../../errors/webhook.error.js';
 import { type InboxContent, type InboxEntry, InboxStore } from '../../inbox/inbox-store.js';
 import { MemoryInboxStore } from '../../inbox/memory-inbox.store.js';
-import type { ConfigurationFaults } from '../../options/configuration-faults.js';
-import { checkShape, hasMethods, isOptions, type OptionShape } from '../../options/option-shape.js';
+import {
+  flag,
+  func,
+  instance,
+  object,
+  optional,
+  orFalse,
+  type Read,
+  whole,
+} from '../../options/rules.js';
 
 /** What {@link WebhookInbox} records of received requests. */
 export interface WebhookInboxOptions {
@@ -26,67 +34,41 @@ export interface WebhookInboxOptions {
     ((content: InboxContent, entry: InboxEntry) => InboxContent | undefined) | undefined;
 }
 
-/** The options, checked and filled. */
-export interface ResolvedInbox {
-  readonly store: InboxStore;
-  readonly headers: boolean;
-  readonly payload: boolean;
-  readonly maxPayloadBytes: number;
-  readonly explain: boolean;
-  readonly redact: (content: InboxContent, entry: InboxEntry) => InboxContent | undefined;
-  readonly clock: WebhookClock;
-}
+/** What is recorded, and where. */
+export type ResolvedInbox = NonNullable<ReturnType<typeof resolveInbox>>;
 
 /** Injection token of the {@link ResolvedInbox}; `undefined` if nothing is recorded. */
 export const WEBHOOK_INBOX = Symbol('WEBHOOK_INBOX');
 
-const DEFAULT_MAX_PAYLOAD = 65_536;
+type Redact = NonNullable<WebhookInboxOptions['redact']>;
 
-const isBoolean = {
-  holds: (value: unknown) => typeof value === 'boolean',
-  message: 'must be a boolean',
-};
-
-const INBOX: OptionShape<WebhookInboxOptions> = {
-  store: {
-    holds: (value) => hasMethods(value, ['record', 'settle', 'find', 'list', 'counts']),
-    message:
-      'must be an InboxStore, such as new PostgresInboxStore(pool); leave it out for one in memory',
-  },
-  headers: isBoolean,
-  payload: isBoolean,
-  maxPayloadBytes: {
-    holds: (value) => Number.isSafeInteger(value) && (value as number) >= 0,
-    message: 'must be a whole number of bytes',
-  },
-  explain: isBoolean,
-  redact: {
-    holds: (value) => typeof value === 'function',
-    message: 'must be a function: (content) => content',
-  },
-};
+export const INBOX = orFalse(
+  object<WebhookInboxOptions>()(
+    {
+      store: optional(
+        instance<InboxStore>(
+          'an InboxStore, such as new PostgresInboxStore(pool); leave it out for one in memory',
+          'record',
+          'settle',
+          'find',
+          'list',
+          'counts',
+        ),
+      ),
+      headers: optional(flag, false),
+      payload: optional(flag, false),
+      maxPayloadBytes: optional(whole(0, undefined, 'of bytes'), 65_536),
+      explain: optional(flag, true),
+      redact: optional(func<Redact>('(content) => content'), (content: InboxContent) => content),
+    },
+    { form: 'an object: { store, headers, payload, redact }, or false' },
+  ),
+);
 
 /** @returns `undefined` if nothing is recorded */
-export function resolveInbox(
-  given: unknown,
-  clock: WebhookClock,
-  faults: ConfigurationFaults,
-): ResolvedInbox | undefined {
-  if (given === false) return undefined;
-  if (given !== undefined && !isOptions(given)) {
-    faults.add('inbox', 'must be an object: { store, headers, payload, redact }, or false');
-    return undefined;
-  }
-  const options = checkShape(given ?? {}, INBOX, faults.below('inbox'));
-  return {
-    store: options.store ?? new MemoryInboxStore(),
-    headers: options.headers ?? false,
-    payload: options.payload ?? false,
-    maxPayloadBytes: options.maxPayloadBytes ?? DEFAULT_MAX_PAYLOAD,
-    explain: options.explain ?? true,
-    redact: options.redact ?? ((content) => content),
-    clock,
-  };
+export function resolveInbox(options: Read<typeof INBOX>, clock: WebhookClock) {
+  if (options === false) return undefined;
+  return { ...options, store: options.store ?? new MemoryInboxStore(), clock };
 }
 
 /** The error of an inbox that is turned off. */

@@ -1,7 +1,7 @@
-import type { ConfigurationFaults } from '../../options/configuration-faults.js';
+import type { Read } from '../../options/rules.js';
 import type { WebhookQueue } from '../../queue/webhook-queue.js';
 import { resolveRetrySchedule, type RetrySchedule } from '../../queue/retry-schedule.js';
-import type { WebhookReceiverOptions } from '../receiver-options.interface.js';
+import type { RECEIVER } from '../receiver-options.rules.js';
 
 /** The queue of a receiver that acknowledges before it handles, and its retry schedule. */
 export interface QueuedEvents {
@@ -31,28 +31,9 @@ const DEFAULT_RUNS: readonly number[] = [
 ];
 
 /** @returns `undefined` if events are handled before they are acknowledged */
-export function resolveQueuedEvents(
-  { acknowledge = 'handled', queue, retry, path }: WebhookReceiverOptions,
-  faults: ConfigurationFaults,
-): QueuedEvents | undefined {
-  if (acknowledge === 'handled') {
-    const remedy = "only applies with acknowledge: 'queued'; set that, or remove this option";
-    faults.require(queue === undefined, 'queue', remedy);
-    faults.require(retry === undefined, 'retry', remedy);
-    return undefined;
-  }
-  faults.require(
-    path !== undefined,
-    'path',
-    "is required with acknowledge: 'queued', because only events that arrive on this path are queued",
-  );
-  const schedule = resolveRetrySchedule(retry ?? {}, DEFAULT_RUNS, faults.below('retry'));
-  if (queue === undefined) {
-    faults.add(
-      'queue',
-      "is required with acknowledge: 'queued': set it to a durable WebhookQueue that serves only this receiver, such as a PgBossQueue",
-    );
-    return undefined;
-  }
-  return { queue, retry: schedule };
+export function resolveQueuedEvents({
+  queue,
+  retry,
+}: Read<typeof RECEIVER>): QueuedEvents | undefined {
+  return queue && { queue, retry: resolveRetrySchedule(retry, DEFAULT_RUNS) };
 }
