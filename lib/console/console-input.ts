@@ -1,5 +1,27 @@
+import { Problems } from '../options/problems.js';
+import {
+  duration,
+  flag,
+  isStorableTime,
+  list,
+  object,
+  optional,
+  orNull,
+  required,
+  type Rule,
+  rule,
+  text,
+  whole,
+} from '../options/rules.js';
 import { isIdentifier } from '../token/identifier.js';
-import type { DeliveryQuery } from './console-api.js';
+import type {
+  DeliveryQuery,
+  EndpointPatch,
+  NewEndpointRequest,
+  RedeliverRequest,
+  RetryRequest,
+  RotateKeyRequest,
+} from './console-api.js';
 import { ConsoleError } from './console-problem.js';
 import type { ConsoleAccess } from './console-session.js';
 
@@ -14,7 +36,9 @@ interface DeliveryFilterInput {
   until?: Date;
 }
 
+const STRING = rule<string>((value) => typeof value === 'string', 'must be a string');
 const MAX_PAGE = 100;
+const ID_LIST = `must be a list of 1 to ${MAX_PAGE} ids`;
 const DEFAULT_PAGE = 50;
 
 export function invalid(path: string, message: string): ConsoleError {
@@ -43,7 +67,13 @@ export function readQuery<Name extends string>(
 }
 
 /** @throws {@link ConsoleError} `invalid_option` */
-export function readPage({ after, limit }: { readonly after?: string; readonly limit?: string }): {
+export function readPage({
+  after,
+  limit,
+}: {
+  readonly after?: string | undefined;
+  readonly limit?: string | undefined;
+}): {
   readonly after: string | undefined;
   readonly limit: number;
 } {
@@ -103,7 +133,7 @@ export function readTimes(times: {
     const value = times[name];
     if (value === undefined) continue;
     const date = new Date(value);
-    if (typeof value !== 'string' || Number.isNaN(date.getTime())) {
+    if (!isStorableTime(date.getTime())) {
       throw invalid(name, 'must be a time in ISO 8601, such as 2026-01-31T12:00:00Z');
     }
     read[name] = date;
@@ -111,72 +141,88 @@ export function readTimes(times: {
   return read;
 }
 
-/** What a member of a body may be. */
-type BodyRule = (value: unknown) => string | undefined;
+const filled = optional(text());
 
-export const bodyRules = {
-  text: (value: unknown) => (typeof value === 'string' ? undefined : 'must be a string'),
-  textOrNull: (value: unknown) =>
-    value === null || typeof value === 'string' ? undefined : 'must be a string or null',
-  texts: (value: unknown) =>
-    Array.isArray(value) && value.every((one) => typeof one === 'string')
-      ? undefined
-      : 'must be a list of strings',
-  ids: (value: unknown) =>
-    Array.isArray(value) &&
-    value.length >= 1 &&
-    value.length <= MAX_PAGE &&
-    value.every((one) => typeof one === 'string')
-      ? undefined
-      : `must be a list of 1 to ${MAX_PAGE} ids`,
-  boolean: (value: unknown) => (typeof value === 'boolean' ? undefined : 'must be a boolean'),
-  limit: (value: unknown) =>
-    Number.isInteger(value) && (value as number) >= 1 && (value as number) <= 1_000
-      ? undefined
-      : 'must be a whole number from 1 to 1000',
-  duration: (value: unknown) =>
-    typeof value === 'string' || typeof value === 'number' ? undefined : 'must be a duration',
-  filter: (value: unknown) =>
-    isObject(value) &&
-    Object.entries(value).every(
-      ([name, one]) => FILTER_NAMES.has(name) && typeof one === 'string' && one !== '',
-    )
-      ? undefined
-      : `must be an object with ${[...FILTER_NAMES].join(', ')}, all strings`,
-} satisfies Record<string, BodyRule>;
+/** Body of `POST api/deliveries/redeliver`. */
+export const REDELIVER = object<RedeliverRequest>()(
+  {
+    ids: optional(list(STRING, ID_LIST, { min: 1, max: MAX_PAGE })),
+    filter: optional(
+      object<NonNullable<RedeliverRequest['filter']>>()(
+        {
+          status: optional(text()) as Rule<DeliveryQuery['status']>,
+          endpoint: filled,
+          event: filled,
+          eventId: filled,
+          tenant: filled,
+          since: filled,
+          until: filled,
+        },
+        { exact: true },
+      ),
+    ),
+    dryRun: required(flag, 'is required'),
+    limit: optional(whole(1, 1_000), 1_000),
+  },
+  {
+    form: 'a JSON object',
+    across({ ids, filter }, at) {
+      const isEither = (ids === undefined) !== (filter === undefined);
+      at.require(isEither || at.has('ids', 'filter'), 'ids', 'pass ids or a filter');
+    },
+  },
+);
 
-const FILTER_NAMES: ReadonlySet<string> = new Set([
-  'status',
-  'endpoint',
-  'event',
-  'eventId',
-  'tenant',
-  'since',
-  'until',
-]);
+/** Body of `POST api/endpoints`; the library checks the values. */
+export const NEW_ENDPOINT = object<NewEndpointRequest>()(
+  {
+    id: optional(STRING),
+    url: required(STRING, 'is required'),
+    events: optional(list(STRING, 'must be a list of strings')),
+    tenant: optional(STRING),
+    description: optional(STRING),
+  },
+  { form: 'a JSON object' },
+);
+
+/** Body of `PATCH api/endpoints/:id`. */
+export const ENDPOINT_PATCH = object<EndpointPatch>()(
+  {
+    url: optional(STRING),
+    events: optional(list(STRING, 'must be a list of strings')),
+    description: orNull(optional(STRING)),
+  },
+  { form: 'a JSON object' },
+);
+
+/** Body of `POST api/endpoints/:id/rotate-key`. */
+export const ROTATION = object<RotateKeyRequest>()(
+  { overlap: optional(duration({ min: 0, max: '3650d' })) },
+  { form: 'a JSON object' },
+);
+
+/** Body of `POST api/dead-letters/retry`. */
+export const RETRY = object<RetryRequest>()(
+  { ids: required(list(STRING, ID_LIST, { min: 1, max: MAX_PAGE }), ID_LIST) },
+  { form: 'a JSON object' },
+);
+
+/** Body of `POST api/session`: the token of a link. */
+export const LINK = object<{ readonly token?: string }>()(
+  { token: optional(STRING, '') },
+  { form: 'a JSON object' },
+);
 
 /**
  * Reads the JSON body of an action. Unknown members are refused, since a misspelt one could widen the action.
  *
- * @throws {@link ConsoleError} `invalid_option` with every fault
+ * @throws {@link ConsoleError} `invalid_option` with every problem
  */
-export function readBody<Body extends object>(
-  body: unknown,
-  rules: { readonly [Name in keyof Body]-?: BodyRule },
-): Partial<Body> {
-  const given = body ?? {};
-  if (!isObject(given)) throw invalid('body', 'must be a JSON object');
-  const errors = Object.entries(given).flatMap(([path, value]) => {
-    const rule = Object.hasOwn(rules, path) ? rules[path as keyof Body] : undefined;
-    if (rule === undefined) return [{ path: path.slice(0, 40), message: 'unknown member' }];
-    const message = rule(value);
-    return message === undefined ? [] : [{ path, message }];
-  });
-  if (errors.length === 0) return given as Partial<Body>;
+export function readBody<Body>(body: unknown, rules: Rule<Body>): Body {
+  const problems = new Problems();
+  const read = rules(body ?? {}, problems, '');
+  const errors = problems.all.map(({ path, message }) => ({ path: path || 'body', message }));
   const [first] = errors;
-  throw new ConsoleError('invalid_option', `${first!.path}: ${first!.message}.`, errors);
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+  if (first === undefined) return read;
+  throw new ConsoleError('invalid_option', `${first.path}: ${first.message}.`, errors);
 }

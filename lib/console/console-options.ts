@@ -1,9 +1,20 @@
 import { createHmac } from 'node:crypto';
 import type { CanActivate, DynamicModule, ForwardReference, Type } from '@nestjs/common';
-import { type Duration, parseDuration } from '../clock/duration.js';
-import { WebhookConfigurationError } from '../errors/webhook.error.js';
-import { ConfigurationFaults } from '../options/configuration-faults.js';
-import { checkShape, isOptions, type OptionShape } from '../options/option-shape.js';
+import { type Duration, HOUR } from '../clock/duration.js';
+import { readOptions } from '../options/read-options.js';
+import {
+  duration,
+  filled,
+  flag,
+  func,
+  list,
+  object,
+  oneOf,
+  optional,
+  type Read,
+  type Rule,
+  rule,
+} from '../options/rules.js';
 import type { ConsoleBrand, ConsoleCapability } from './console-api.js';
 
 /** A payload before it is shown. */
@@ -62,44 +73,20 @@ export interface WebhookConsoleExtras {
 }
 
 /** The options, checked and filled. */
-export interface ResolvedConsole {
-  readonly path: string;
-  readonly capabilities: readonly ConsoleCapability[];
-  readonly actor: (request: never) => string | undefined;
-  readonly redact: WebhookConsoleOptions['redact'];
-  readonly allowUnguarded: boolean;
-  readonly brand: ConsoleBrand;
-  readonly portal: ResolvedPortal | undefined;
-}
+export type ResolvedConsole = ReturnType<typeof resolveConsole>;
 
-/** The options of the portal, checked and filled. */
-export interface ResolvedPortal {
-  readonly path: string;
-  /** Ends with a slash. */
-  readonly url: URL;
-  /** Keys derived from the secret, one for each purpose. */
-  readonly linkKey: string;
-  readonly sessionKey: string;
-  /** Milliseconds. */
-  readonly sessionLifetime: number;
-}
+/** The options of the portal, checked and filled. Durations are milliseconds. */
+export type ResolvedPortal = ReturnType<typeof resolvePortal>;
 
 /** Injection token of the {@link ResolvedConsole}. */
 export const CONSOLE_OPTIONS = Symbol('options of WebhookConsoleModule');
 
-/** Every capability. */
-export const CAPABILITIES: readonly ConsoleCapability[] = [
-  'view',
-  'view-payload',
-  'redeliver',
-  'manage-endpoints',
-  'manage-secrets',
-];
+/** What the users of a console or portal may do. */
+export const CAPABILITIES: Rule<readonly ConsoleCapability[]> = list(
+  oneOf('view', 'view-payload', 'redeliver', 'manage-endpoints', 'manage-secrets'),
+  "must be a list, such as ['view', 'redeliver']",
+);
 
-const DEFAULT_PATH = 'webhooks/console';
-const DEFAULT_PORTAL_PATH = 'webhooks/portal';
-const DEFAULT_SESSION = 3_600_000;
-const MAX_SESSION = 86_400_000;
 const MIN_SECRET_BYTES = 32;
 
 const PATH = /^[\w.~-]+(?:\/[\w.~-]+)*$/;
@@ -108,116 +95,92 @@ const LOGO =
   /^(?:https:\/\/[^\s;,'"]+|data:image\/(?:png|jpeg|gif|webp|svg\+xml)[;,][^\s'"]+|[\w./~-]+)$/i;
 const MAX_LOGO = 65_536;
 
-const isFunction = (value: unknown): boolean => typeof value === 'function';
-
-const OPTIONS: OptionShape<WebhookConsoleOptions> = {
-  path: undefined,
-  capabilities: {
-    holds: isCapabilities,
-    message: `must be a list of ${CAPABILITIES.join(', ')}`,
-  },
-  actor: { holds: isFunction, message: 'must be a function: (request) => string' },
-  redact: { holds: isFunction, message: 'must be a function: (payload) => bytes or a string' },
-  allowUnguarded: {
-    holds: (value) => typeof value === 'boolean',
-    message: 'must be a boolean',
-  },
-  brand: { holds: isOptions, message: 'must be an object: { name, color, logo }' },
-  portal: {
-    holds: isOptions,
-    message: 'must be an object: { url, secret, path, sessionLifetime }',
-  },
+/** Without leading and trailing slash. */
+const path: Rule<string> = (value, at, name) => {
+  const plain = typeof value === 'string' ? value.replace(/^\/+|\/+$/g, '') : '';
+  if (PATH.test(plain)) return plain;
+  return at.add(
+    name,
+    'must be plain segments, such as "webhooks/console"; the application\'s global prefix is added',
+  ) as never;
 };
 
-const BRAND: OptionShape<Partial<ConsoleBrand>> = {
-  name: {
-    holds: (value) => typeof value === 'string' && value.length >= 1 && value.length <= 100,
-    message: 'must be a string of 1 to 100 characters',
-  },
-  color: {
-    holds: (value) => typeof value === 'string' && COLOR.test(value),
-    message: "must be a hexadecimal colour, such as '#0a66c2'",
-  },
-  logo: {
-    holds: (value) => typeof value === 'string' && value.length <= MAX_LOGO && LOGO.test(value),
-    message: 'must be an https URL, a path, or a data:image URL of at most 64 KiB',
-  },
-};
+const BRAND = object<Partial<ConsoleBrand>>()({
+  name: optional(
+    rule<string>(
+      (value) => typeof value === 'string' && value.length >= 1 && value.length <= 100,
+      'must be a string of 1 to 100 characters',
+    ),
+    'Webhooks',
+  ),
+  color: optional(
+    rule<string>(
+      (value) => typeof value === 'string' && COLOR.test(value),
+      "must be a hexadecimal colour, such as '#0a66c2'",
+    ),
+  ),
+  logo: optional(
+    rule<string>(
+      (value) => typeof value === 'string' && value.length <= MAX_LOGO && LOGO.test(value),
+      'must be an https URL, a path, or a data:image URL of at most 64 KiB',
+    ),
+  ),
+});
 
-const PORTAL: OptionShape<WebhookPortalOptions> = {
-  url: {
-    holds: isPortalUrl,
-    message:
-      'must be the absolute URL of the portal, without query and fragment, such as "https://shop.example/webhooks/portal"; http: is allowed for localhost',
-  },
-  secret: {
-    holds: (value) => typeof value === 'string' && Buffer.byteLength(value) >= MIN_SECRET_BYTES,
-    message: 'must be a string of at least 32 bytes that is used for nothing else',
-  },
-  path: undefined,
-  sessionLifetime: undefined,
-};
+const PORTAL = object<WebhookPortalOptions>()({
+  url: rule<string>(
+    isPortalUrl,
+    'must be the absolute URL of the portal, without query and fragment, such as "https://shop.example/webhooks/portal"; http: is allowed for localhost',
+  ),
+  secret: rule<string>(
+    (value) => typeof value === 'string' && Buffer.byteLength(value) >= MIN_SECRET_BYTES,
+    'must be a string of at least 32 bytes that is used for nothing else; is the environment variable set?',
+  ),
+  path: optional(path, 'webhooks/portal'),
+  sessionLifetime: optional(duration({ min: '1m', max: '24h' }), HOUR),
+});
 
-/** @throws {@link WebhookConfigurationError} with every fault */
-export function resolveConsole(given: WebhookConsoleOptions): ResolvedConsole {
-  const faults = new ConfigurationFaults('WebhookConsoleModule');
-  const options = checkShape<WebhookConsoleOptions>(given, OPTIONS, faults);
-  const brand = checkShape<Partial<ConsoleBrand>>(
-    options.brand ?? {},
-    BRAND,
-    faults.below('brand'),
-  );
-  const path = readPath(options.path, DEFAULT_PATH, faults);
-  const portal = options.portal && resolvePortal(options.portal, faults.below('portal'));
-  faults.require(
-    portal === undefined || !`${portal.path}/`.toLowerCase().startsWith(`${path}/`.toLowerCase()),
-    'portal.path',
-    `is the path of the console, or below it ("${path}"), so that the console would answer; choose another one`,
-  );
-  if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
-  return {
-    path,
-    capabilities: options.capabilities ?? ['view'],
-    actor: options.actor ?? (() => undefined),
-    redact: options.redact,
-    allowUnguarded: options.allowUnguarded ?? false,
-    brand: { name: 'Webhooks', ...brand },
-    portal,
-  };
+type Actor = NonNullable<WebhookConsoleOptions['actor']>;
+type Redact = NonNullable<WebhookConsoleOptions['redact']>;
+
+const OPTIONS = object<WebhookConsoleOptions>()(
+  {
+    path: optional(path, 'webhooks/console'),
+    capabilities: optional(CAPABILITIES, ['view']),
+    actor: optional(func<Actor>('(request) => string'), () => undefined),
+    redact: optional(func<Redact>('(payload) => bytes or a string')),
+    allowUnguarded: optional(flag, false),
+    brand: filled(BRAND),
+    portal: optional(PORTAL),
+  },
+  {
+    across({ path: own, portal }, at) {
+      const isBelow = `${portal?.path}/`.toLowerCase().startsWith(`${own}/`.toLowerCase());
+      at.require(
+        portal?.path === undefined || !isBelow,
+        'portal.path',
+        `is the path of the console, or below it ("${own}"), so that the console would answer; choose another one`,
+      );
+    },
+  },
+);
+
+/** @throws {@link WebhookConfigurationError} with every problem */
+export function resolveConsole(given?: WebhookConsoleOptions) {
+  const { portal, ...options } = readOptions(OPTIONS, given, 'WebhookConsoleModule');
+  return { ...options, portal: portal && resolvePortal(portal) };
 }
 
-function resolvePortal(
-  given: WebhookPortalOptions,
-  faults: ConfigurationFaults,
-): ResolvedPortal | undefined {
-  const { url, secret, path, sessionLifetime } = checkShape<WebhookPortalOptions>(
-    given,
-    PORTAL,
-    faults,
-  );
-  // What is present and wrong is reported by its rule.
-  faults.require(given.url !== undefined, 'url', PORTAL.url!.message);
-  faults.require(given.secret !== undefined, 'secret', PORTAL.secret!.message);
-  const lifetime =
-    sessionLifetime === undefined ? DEFAULT_SESSION : (parseDuration(sessionLifetime) ?? 0);
-  faults.require(
-    lifetime >= 60_000 && lifetime <= MAX_SESSION,
-    'sessionLifetime',
-    "must be a duration from '1m' to '24h'",
-  );
-  const mountedAt = readPath(path, DEFAULT_PORTAL_PATH, faults);
-  if (url === undefined || secret === undefined) return undefined;
+function resolvePortal({ path: mountedAt, url, secret, sessionLifetime }: Read<typeof PORTAL>) {
   return {
     path: mountedAt,
+    /** Ends with a slash. */
     url: new URL(url.endsWith('/') ? url : `${url}/`),
+    /** Keys derived from the secret, one for each purpose. */
     linkKey: derivedKey(secret, 'link'),
     sessionKey: derivedKey(secret, 'session'),
-    sessionLifetime: lifetime,
+    sessionLifetime,
   };
-}
-
-export function isCapabilities(value: unknown): value is readonly ConsoleCapability[] {
-  return Array.isArray(value) && value.every((one) => (CAPABILITIES as unknown[]).includes(one));
 }
 
 function isPortalUrl(value: unknown): boolean {
@@ -226,16 +189,6 @@ function isPortalUrl(value: unknown): boolean {
   const isLocal = /^(localhost|127\.0\.0\.1|\[::1\])$/.test(hostname);
   const isPlain = [search, hash, username, password].every((part) => part === '');
   return isPlain && (protocol === 'https:' || (protocol === 'http:' && isLocal));
-}
-
-function readPath(path: string | undefined, fallback: string, faults: ConfigurationFaults): string {
-  const plain = path === undefined ? fallback : path.replace(/^\/+|\/+$/g, '');
-  faults.require(
-    PATH.test(plain),
-    'path',
-    'must be plain segments, such as "webhooks/console"; the application\'s global prefix is added',
-  );
-  return plain;
 }
 
 /** A key of its own for each purpose, so that a link is no session. */

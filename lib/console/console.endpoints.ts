@@ -7,14 +7,20 @@ import { ConsoleActivity } from './console-activity.js';
 import type {
   CreatedEndpointAnswer,
   EndpointList,
-  EndpointPatch,
   EndpointRow,
-  NewEndpointRequest,
   RotatedKeyAnswer,
-  RotateKeyRequest,
   TestEventAnswer,
 } from './console-api.js';
-import { bodyRules, invalid, readBody, readPage, readQuery, readTenant } from './console-input.js';
+import {
+  ENDPOINT_PATCH,
+  invalid,
+  NEW_ENDPOINT,
+  readBody,
+  readPage,
+  readQuery,
+  readTenant,
+  ROTATION,
+} from './console-input.js';
 import {
   act,
   type ConsoleCall,
@@ -81,7 +87,7 @@ export class ConsoleEndpoints {
   private async endpointList({ query, access }: ConsoleCall): Promise<EndpointList> {
     const { tenant, after, limit } = readQuery(query, ['tenant', ...PAGE_QUERY]);
     const scope = readTenant(access, tenant);
-    const page = readPage({ ...(after && { after }), ...(limit && { limit }) });
+    const page = readPage({ after, limit });
     const { endpoints, next } = await this.endpoints.list({ ...scope, ...page });
     const stats = await optional(() => this.deliveries.stats({}, scope));
     const items = await Promise.all(endpoints.map(async (one) => this.row(one, access, stats)));
@@ -115,21 +121,13 @@ export class ConsoleEndpoints {
   }
 
   private async createEndpoint({ body, access }: ConsoleCall): Promise<CreatedEndpointAnswer> {
-    const { tenant, ...draft } = readBody<NewEndpointRequest>(body, {
-      id: bodyRules.text,
-      url: bodyRules.text,
-      events: bodyRules.texts,
-      tenant: bodyRules.text,
-      description: bodyRules.text,
-    });
+    const { tenant, ...draft } = readBody(body, NEW_ENDPOINT);
     // Ids are unique across tenants: choosing one would reveal which ids others have.
     if (access.tenant !== undefined && draft.id !== undefined) {
       throw invalid('id', 'cannot be chosen; leave it out');
     }
-    if (draft.url === undefined) throw invalid('url', 'is required');
     const created = await this.endpoints.create({
       ...draft,
-      url: draft.url,
       ...readTenant(access, tenant),
     });
     const { id } = created.endpoint;
@@ -139,22 +137,13 @@ export class ConsoleEndpoints {
   }
 
   private async updateEndpoint({ id, body, access }: ConsoleCall): Promise<EndpointRow> {
-    const patch = readBody<EndpointPatch>(body, {
-      url: bodyRules.text,
-      events: bodyRules.texts,
-      description: bodyRules.textOrNull,
-    });
-    await this.endpoints.update(id, patch, scopeOf(access));
+    await this.endpoints.update(id, readBody(body, ENDPOINT_PATCH), scopeOf(access));
     return this.endpoint(id, access);
   }
 
   private async rotateKey({ id, body, access }: ConsoleCall): Promise<RotatedKeyAnswer> {
-    const { overlap } = readBody<RotateKeyRequest>(body, { overlap: bodyRules.duration });
-    const rotated = await this.endpoints.rotateKey(
-      id,
-      overlap === undefined ? {} : { overlap: overlap as never },
-      scopeOf(access),
-    );
+    const rotation = readBody(body, ROTATION);
+    const rotated = await this.endpoints.rotateKey(id, rotation, scopeOf(access));
     const { kid, signsFrom, secret } = rotated;
     return { kid, signsFrom: signsFrom.toISOString(), secret: secret! };
   }

@@ -6,7 +6,7 @@ import { errorName } from '../errors/webhook.error.js';
 import type { ConsoleSession } from './console-api.js';
 import { ConsoleActivity } from './console-activity.js';
 import { type ConsoleAsset, pageHeaders, readAssets } from './console-assets.js';
-import { bodyRules, readBody } from './console-input.js';
+import { LINK, readBody } from './console-input.js';
 import { CONSOLE_OPTIONS, type ResolvedConsole } from './console-options.js';
 import { ConsoleError, problemOf } from './console-problem.js';
 import type { ConsoleRoute } from './console-route.js';
@@ -160,7 +160,7 @@ export class ConsoleHandler {
   }
 
   private async openLink({ body }: ConsoleRequest): Promise<Reply> {
-    const { token = '' } = readBody<{ token: string }>(body, { token: bodyRules.text });
+    const { token } = readBody(body, LINK);
     const opened = this.portal.open(token);
     if (opened === undefined) {
       throw new ConsoleError(

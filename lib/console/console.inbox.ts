@@ -6,9 +6,8 @@ import type {
   InboxDetails,
   InboxList,
   RetryAnswer,
-  RetryRequest,
 } from './console-api.js';
-import { bodyRules, invalid, readBody, readPage, readQuery, readTimes } from './console-input.js';
+import { readBody, readPage, readQuery, readTimes, RETRY } from './console-input.js';
 import { CONSOLE_OPTIONS, type ResolvedConsole } from './console-options.js';
 import { ConsoleError } from './console-problem.js';
 import {
@@ -62,7 +61,7 @@ export class ConsoleInbox {
     ]);
     const { entries, next } = await this.inbox.list(
       { ...(filter as WebhookInboxFilter), ...readTimes({ since, until }) },
-      readPage({ ...(after && { after }), ...(limit && { limit }) }),
+      readPage({ after, limit }),
     );
     return { items: entries.map(inboxRow), ...(next !== undefined && { next }) };
   }
@@ -91,7 +90,7 @@ export class ConsoleInbox {
 
   private async deadLetters({ query }: ConsoleCall): Promise<DeadLetterList> {
     const { receiver, after, limit } = readQuery(query, ['receiver', ...PAGE_QUERY]);
-    const page = readPage({ ...(after && { after }), ...(limit && { limit }) });
+    const page = readPage({ after, limit });
     const all = (await this.inbox.deadLetters()).filter(
       ({ delivery }) => receiver === undefined || delivery.received.receiver === receiver,
     );
@@ -114,8 +113,7 @@ export class ConsoleInbox {
   }
 
   private async retryDeadLetters({ body }: ConsoleCall): Promise<RetryAnswer> {
-    const { ids } = readBody<RetryRequest>(body, { ids: bodyRules.ids });
-    if (ids === undefined) throw invalid('ids', 'is required');
+    const { ids } = readBody(body, RETRY);
     return { retried: await this.inbox.retry(ids) };
   }
 }

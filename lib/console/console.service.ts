@@ -17,13 +17,13 @@ import type {
 } from './console-api.js';
 import { ConsoleActivity } from './console-activity.js';
 import {
-  bodyRules,
   invalid,
   readBody,
   readDeliveryFilter,
   readPage,
   readQuery,
   readTenant,
+  REDELIVER,
 } from './console-input.js';
 import { CONSOLE_OPTIONS, type ResolvedConsole } from './console-options.js';
 import { ConsoleError } from './console-problem.js';
@@ -129,7 +129,7 @@ export class ConsoleService {
     const { deliveries, next } = await this.deliveries.list(
       readDeliveryFilter(filter as DeliveryQuery),
       {
-        ...readPage({ ...(after && { after }), ...(limit && { limit }) }),
+        ...readPage({ after, limit }),
         ...readTenant(access, tenant),
       },
     );
@@ -164,15 +164,7 @@ export class ConsoleService {
   }
 
   private async redeliver({ body, access }: ConsoleCall): Promise<RedeliverAnswer> {
-    const { ids, filter, dryRun, limit } = readBody<RedeliverRequest>(body, {
-      ids: bodyRules.ids,
-      filter: bodyRules.filter,
-      dryRun: bodyRules.boolean,
-      limit: bodyRules.limit,
-    });
-    if (dryRun === undefined) throw invalid('dryRun', 'is required');
-    if ((ids === undefined) === (filter === undefined))
-      throw invalid('ids', 'pass ids or a filter');
+    const { ids, filter, dryRun, limit } = readBody(body, REDELIVER);
     if (ids !== undefined) {
       const scope = { ...readTenant(access, undefined), dryRun };
       const items: RedeliverAnswer['items'][number][] = [];
@@ -183,11 +175,12 @@ export class ConsoleService {
     const scope = readTenant(access, tenant);
     const chosen = { ...readDeliveryFilter(wanted), ...scope };
     // The session's own tenant alone would select everything.
-    if (Object.keys(filter!).length === 0) throw invalid('filter', 'must have a member');
+    const isEmpty = Object.values(filter!).every((one) => one === undefined);
+    if (isEmpty) throw invalid('filter', 'must have a member');
     const found = await this.deliveries.redeliver(chosen, {
       ...scope,
       dryRun,
-      limit: limit ?? 1_000,
+      limit,
     });
     return { dryRun, items: found.deliveries, more: found.more };
   }

@@ -1,16 +1,17 @@
 import { Inject, Injectable } from '@nestjs/common';
-import { type Duration, parseDuration } from '../clock/duration.js';
+import { DAY, type Duration, MINUTE, SECOND } from '../clock/duration.js';
 import { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookConfigurationError } from '../errors/webhook.error.js';
-import { invalidOption, readStrictly } from '../options/strict-options.js';
-import { identifierRule, isIdentifier } from '../token/identifier.js';
+import { Problems } from '../options/problems.js';
+import { readArgument } from '../options/read-options.js';
+import { duration, object, optional, required } from '../options/rules.js';
+import { identifier, isIdentifier } from '../token/identifier.js';
 import { createTokenSigner } from '../token/token-signer.js';
 import { createTokenVerifier, type TokenVerifier } from '../token/token-verifier.js';
 import type { ConsoleCapability } from './console-api.js';
 import {
   CAPABILITIES,
   CONSOLE_OPTIONS,
-  isCapabilities,
   type ResolvedConsole,
   type ResolvedPortal,
 } from './console-options.js';
@@ -32,8 +33,14 @@ export interface PortalGrant {
   readonly expiresAt: Date;
 }
 
-const DEFAULT_EXPIRY = '15m';
-const MAX_EXPIRY = 86_400_000;
+const LINK = object<PortalLink>()(
+  {
+    tenant: required(identifier(), 'is required'),
+    capabilities: optional(CAPABILITIES, ['view']),
+    expiresIn: optional(duration({ min: '1s', max: '24h' }), 15 * MINUTE),
+  },
+  { exact: true },
+);
 const ISSUER = 'urn:nestjs-webhook-token:portal';
 const EVENT = 'portal.session';
 
@@ -68,22 +75,9 @@ export class WebhookPortal {
    * ```
    */
   link(link: PortalLink): URL {
-    readStrictly(link, 'link', {
-      tenant: tenantFault,
-      capabilities: 'optional',
-      expiresIn: 'optional',
-    });
-    const { tenant, capabilities = ['view'], expiresIn = DEFAULT_EXPIRY } = link;
-    if (tenant === undefined) throw invalidOption('link.tenant: is required');
-    if (!isCapabilities(capabilities)) {
-      throw invalidOption(`link.capabilities: must be a list of ${CAPABILITIES.join(', ')}`);
-    }
-    const lifetime = parseDuration(expiresIn) ?? 0;
-    if (lifetime < 1_000 || lifetime > MAX_EXPIRY) {
-      throw invalidOption("link.expiresIn: must be a duration from '1s' to '24h'");
-    }
+    const { tenant, capabilities, expiresIn } = readArgument(LINK, link, 'link');
     const url = new URL(this.portal.url);
-    url.hash = `token=${this.links!.sign({ tenant, capabilities }, lifetime)}`;
+    url.hash = `token=${this.links!.sign({ tenant, capabilities }, expiresIn)}`;
     return url;
   }
 
@@ -133,7 +127,7 @@ class PortalTokens {
       issuers: [{ issuer: ISSUER, secret: key }],
       now: () => clock.now(),
       clockTolerance: 0,
-      maxTokenLifetime: MAX_EXPIRY / 1_000,
+      maxTokenLifetime: DAY / SECOND,
     });
   }
 
@@ -165,6 +159,9 @@ class PortalTokens {
   }
 }
 
-function tenantFault(value: unknown): string | undefined {
-  return isIdentifier(value) ? undefined : identifierRule('it');
+/** Whether a verified token holds capabilities of this version. */
+function isCapabilities(value: unknown): value is readonly ConsoleCapability[] {
+  const problems = new Problems();
+  CAPABILITIES(value, problems, '');
+  return problems.all.length === 0;
 }

@@ -1,6 +1,7 @@
 import { type ConfigurationProblem, WebhookConfigurationError } from '../errors/webhook.error.js';
-import { ConfigurationFaults } from '../options/configuration-faults.js';
-import { checkShape, isOptions, nearestWord, type OptionShape } from '../options/option-shape.js';
+import { nearestWord } from '../options/option-names.js';
+import { Problems } from '../options/problems.js';
+import { isOptions, object, optional, rule, text } from '../options/rules.js';
 import { eventNameRule, isEventName, matchesEvent } from '../token/event-name.js';
 import type { MaybePromise } from '../token/maybe-promise.js';
 import {
@@ -50,7 +51,7 @@ export type InferEvents<Events extends WebhookEventCatalog> =
  * WebhookModule.forRoot({ events, … })
  * ```
  *
- * @throws {@link WebhookConfigurationError} with every fault
+ * @throws {@link WebhookConfigurationError} with every problem
  */
 export function defineEvents<Map extends object>(definitions: {
   readonly [Name in keyof Map]: WebhookEventDefinition<Map[Name]>;
@@ -68,15 +69,17 @@ export class WebhookEventCatalog<out Map = unknown> {
 
   /** @internal */
   constructor(definitions: Definitions) {
-    const faults: ConfigurationProblem[] = [];
+    const problems = new Problems();
     if (!isOptions(definitions)) {
-      const message = "must be an object: { 'order.created': { schema } }";
-      throw new WebhookConfigurationError([{ path: 'events', message }]);
+      problems.add('events', "must be an object: { 'order.created': { schema } }");
+    } else {
+      for (const [name, definition] of Object.entries(definitions)) {
+        const path = `events["${name}"]`;
+        if (isEventName(name, 'swt-draft-00')) DEFINITION(definition, problems, path);
+        else problems.add(path, `the name must be ${eventNameRule('swt-draft-00')}`);
+      }
     }
-    for (const [name, definition] of Object.entries(definitions)) {
-      checkDefinition(name, definition, new ConfigurationFaults(`events["${name}"]`, faults));
-    }
-    if (faults.length > 0) throw new WebhookConfigurationError(faults);
+    problems.throwIfAny();
     this.definitions = new Map(Object.entries(definitions));
   }
 
@@ -217,43 +220,40 @@ export function asJson(value: unknown): unknown {
     : JSON.parse(JSON.stringify(value));
 }
 
-const isText = (value: unknown): boolean => typeof value === 'string' && value !== '';
-
-const DEFINITION: OptionShape<WebhookEventDefinition> = {
-  schema: {
-    holds: (value) =>
-      typeof (value as Partial<StandardSchema> | null)?.['~standard']?.validate === 'function',
-    message:
-      'must be a Standard Schema, such as z.object({ … }); pass a JSON Schema as jsonSchema, and a class as dto',
+const DEFINITION = object<WebhookEventDefinition>()(
+  {
+    schema: optional(
+      rule<StandardSchema>(
+        (value) =>
+          typeof (value as Partial<StandardSchema> | null)?.['~standard']?.validate === 'function',
+        'must be a Standard Schema, such as z.object({ … }); pass a JSON Schema as jsonSchema, and a class as dto',
+      ),
+    ),
+    dto: optional(
+      rule<DtoClass>(
+        (value) => typeof value === 'function' && value.prototype !== undefined,
+        'must be a class; pass a schema as schema',
+      ),
+    ),
+    jsonSchema: optional(rule<JsonSchema>(isOptions, 'must be a JSON Schema object')),
+    description: optional(text()),
+    examples: optional(rule<readonly unknown[]>(Array.isArray, 'must be a list')),
+    version: optional(text("must be a non-empty string, such as '2'")),
+    deprecated: optional(
+      rule<boolean | string>(
+        (value) => typeof value === 'boolean' || (typeof value === 'string' && value !== ''),
+        'must be a boolean, or a sentence that names the replacement',
+      ),
+    ),
   },
-  dto: {
-    holds: (value) => typeof value === 'function' && value.prototype !== undefined,
-    message: 'must be a class; pass a schema as schema',
+  {
+    form: 'an object: { schema, description, examples }',
+    across({ schema, dto }, at) {
+      const isSingle = schema === undefined || dto === undefined;
+      at.require(isSingle, 'dto', 'cannot be combined with schema: remove one of them');
+    },
   },
-  jsonSchema: { holds: isOptions, message: 'must be a JSON Schema object' },
-  description: { holds: isText, message: 'must be a non-empty string' },
-  examples: { holds: Array.isArray, message: 'must be a list' },
-  version: { holds: isText, message: "must be a non-empty string, such as '2'" },
-  deprecated: {
-    holds: (value) => typeof value === 'boolean' || isText(value),
-    message: 'must be a boolean, or a sentence that names the replacement',
-  },
-};
-
-function checkDefinition(name: string, definition: unknown, faults: ConfigurationFaults): void {
-  if (!isEventName(name, 'swt-draft-00')) {
-    return faults.add('', `the name must be ${eventNameRule('swt-draft-00')}`);
-  }
-  if (!isOptions(definition)) {
-    return faults.add('', 'must be an object: { schema, description, examples }');
-  }
-  const { schema, dto } = checkShape<WebhookEventDefinition>(definition, DEFINITION, faults);
-  faults.require(
-    schema === undefined || dto === undefined,
-    'dto',
-    'cannot be combined with schema: remove one of them',
-  );
-}
+);
 
 async function hasClassValidator(): Promise<boolean> {
   return Promise.all([import('class-validator'), import('class-transformer')]).then(

@@ -115,9 +115,18 @@ export const seconds: Rule<number> = (value, at, name) =>
     "must be a number of seconds, or a duration with its unit, such as '60s'",
   ) as never);
 
+/** Years that every database can store. */
+const FIRST_TIME = Date.parse('0001-01-01T00:00:00Z');
+const LAST_TIME = Date.parse('9999-12-31T23:59:59.999Z');
+
+/** Whether a time, in epoch milliseconds, is in the years 1 to 9999. */
+export function isStorableTime(time: number): boolean {
+  return time >= FIRST_TIME && time <= LAST_TIME;
+}
+
 export const date: Rule<Date> = rule(
-  (value) => value instanceof Date && !Number.isNaN(value.getTime()),
-  'must be a valid Date',
+  (value) => value instanceof Date && isStorableTime(value.getTime()),
+  'must be a valid Date in the years 1 to 9999',
 );
 
 export function list<T>(

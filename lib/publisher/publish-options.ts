@@ -1,14 +1,26 @@
 import { parseDuration, type Duration } from '../clock/duration.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
-import { isOptions, unknownOptions } from '../options/option-shape.js';
+import { readArgument } from '../options/read-options.js';
+import {
+  duration,
+  instance,
+  notUndefined,
+  object,
+  optional,
+  type Rule,
+  unchecked,
+} from '../options/rules.js';
+import { ENDPOINT_SETTINGS } from '../sending/endpoint.js';
 import type { SignOptions } from '../sending/event-draft.js';
+import { identifier } from '../token/identifier.js';
 import type { WebhookEventData, WebhookEventName } from '../token/webhook-event-map.js';
 import type { WebhookReceipt } from '../token/webhook-receipt.js';
+import type { WebhookProfile } from '../token/webhook-token.constants.js';
 import type { FailureReason } from '../queue/failure-reason.js';
 
 /** Options of one published event. */
 export interface PublishOptions extends SignOptions {
-  /** Delays the first attempt. */
+  /** Delays the first attempt, by at most ten years. */
   readonly delay?: Duration | undefined;
   /** If aborted before the event is recorded, nothing is recorded; later, it only ends the wait of `send`. */
   readonly signal?: AbortSignal | undefined;
@@ -17,7 +29,8 @@ export interface PublishOptions extends SignOptions {
    * attempt, which can only be made after the commit.
    *
    * Default: the current transaction of `@nestjs-cls/transactional`, if any (see `transactionHost`). `false`:
-   * none, so the event is sent even if the current one is rolled back.
+   * none, so the event is sent even if the current one is rolled back. An explicit `undefined` is refused: it is almost
+   * always a bug.
    */
   readonly tx?: unknown;
 }
@@ -78,37 +91,48 @@ export type EventArguments<Event extends WebhookEventName, Options> =
     ? [data?: WebhookEventData<Event>, options?: Options]
     : [data: WebhookEventData<Event>, options?: Options];
 
-/** The options of `sign`, each with a member of any value. */
-export const SIGN_OPTIONS: Readonly<Record<keyof SignOptions, true>> = {
-  contentType: true,
-  id: true,
-  audience: true,
-  subject: true,
-  method: true,
-  profile: true,
-  tenant: true,
+const { audience, subject, method } = ENDPOINT_SETTINGS;
+
+const SIGN_RULES = {
+  // Checked with the data.
+  contentType: unchecked<string | undefined>(),
+  id: optional(identifier('id')),
+  audience,
+  subject,
+  method,
+  // An unknown one is not supported here, but it may be elsewhere.
+  profile: unchecked<WebhookProfile | undefined>(),
+  tenant: notUndefined(
+    identifier('tenant'),
+    'pass a tenant, or leave the option out for endpoints without a tenant',
+  ),
 };
 
+/** The options of `sign`. */
+export const SIGN_OPTIONS = object<SignOptions>()(SIGN_RULES);
+
 /** The options of `publish` and `send`. */
-export const PUBLISH_OPTIONS: Readonly<Record<keyof PublishOptions, true>> = {
-  ...SIGN_OPTIONS,
-  delay: true,
-  signal: true,
-  tx: true,
-};
+export const PUBLISH_OPTIONS = object<PublishOptions>()({
+  ...SIGN_RULES,
+  delay: optional(duration({ min: 0, max: '3650d' }), 0),
+  signal: optional(instance<AbortSignal>('an AbortSignal', 'addEventListener')),
+  tx: notUndefined(
+    unchecked<unknown>(),
+    'pass the transaction, leave the option out for the current one, or pass false for none: otherwise the event would be sent although the transaction is rolled back',
+  ),
+});
 
 /**
  * Reads the data and the options of a call.
  *
  * `undefined` stands for an event without data only if options follow, which need a place before them.
  *
- * @param known - an object with a member for each option of the call
  * @throws {@link WebhookDeliveryError} `invalid_data`, `invalid_option`
  */
-export function readArguments(
-  args: readonly [data?: unknown, options?: PublishOptions],
-  known: Readonly<Partial<Record<keyof PublishOptions, true>>>,
-): { readonly data: unknown; readonly options: PublishOptions } {
+export function readArguments<Options>(
+  args: readonly [data?: unknown, options?: unknown],
+  rule: Rule<Options>,
+): { readonly data: unknown; readonly options: Options } {
   const [data, options = {}] = args;
   if (args.length > 0 && data === undefined && args[1] === undefined) {
     throw new WebhookDeliveryError(
@@ -116,34 +140,10 @@ export function readArguments(
       'The data is undefined, which is almost always a bug; pass the data, or leave the argument out for an event without data.',
     );
   }
-  if (!isOptions(options)) throw invalid('The options', 'must be an object');
-  const [unknown] = unknownOptions(options, known);
-  if (unknown !== undefined) {
-    throw new WebhookDeliveryError('invalid_option', `${unknown[0]}: ${unknown[1]}`);
-  }
-  if ('tenant' in options && options.tenant === undefined) {
-    throw new WebhookDeliveryError(
-      'invalid_option',
-      'tenant: is undefined, which is almost always a bug; pass a tenant, or leave the option out for endpoints without a tenant.',
-    );
-  }
-  return { data, options };
+  return { data, options: readArgument(rule, options) };
 }
 
-/**
- * Reads the option `delay`.
- *
- * @returns milliseconds
- * @throws {@link WebhookDeliveryError} `invalid_option`
- */
+/** Milliseconds of the option `delay`, which was checked. */
 export function readDelay(delay: PublishOptions['delay']): number {
-  const ms = parseDuration(delay ?? 0);
-  if (ms === undefined) {
-    throw invalid('delay', "must be a duration: milliseconds, or a string such as '15s' or '24h'");
-  }
-  return ms;
-}
-
-function invalid(what: string, rule: string): WebhookDeliveryError {
-  return new WebhookDeliveryError('invalid_option', `${what} ${rule}.`);
+  return parseDuration(delay) ?? 0;
 }

@@ -1,9 +1,7 @@
 import { hash, randomUUID } from 'node:crypto';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { eventNameRule, isEventName } from '../token/event-name.js';
-import { identifierRule, isIdentifier } from '../token/identifier.js';
 import { WEBHOOK_PROFILES, type WebhookProfile } from '../token/webhook-token.constants.js';
-import { isAudience } from '../token/validate-claims.js';
 import { deliveryId } from '../queue/delivery-id.js';
 import { type Endpoint, profileUseFault } from './endpoint.js';
 import { encodePayload } from './payload-encoder.js';
@@ -37,8 +35,9 @@ export interface SignOptions {
 export type EventDraft = Omit<OutgoingDelivery, 'id' | 'endpointId' | 'url'>;
 
 /**
- * Checks the event and its options, and serialises the data.
+ * Checks the event's name, and serialises the data.
  *
+ * @param options - checked, except for the profile and the content type
  * @param now - epoch milliseconds
  * @throws {@link WebhookDeliveryError} `invalid_option`, `invalid_data`, `unsupported_option`
  */
@@ -52,18 +51,6 @@ export function draftEvent(
   // Which rule holds depends on the wire format of each destination; that of the drafts includes the other.
   if (!isEventName(event, 'swt-draft-00')) {
     throw invalid('The event name', `must be ${eventNameRule(profile)}`);
-  }
-  requireIdentifier('id', id);
-  requireIdentifier('subject', subject);
-  requireIdentifier('tenant', tenant);
-  if (audience !== undefined && !isAudience(audience)) {
-    throw invalid(
-      'audience',
-      'must be a string, or a list of strings, each of 1 to 255 characters',
-    );
-  }
-  if (method !== undefined && !['auto', 'HEAD', 'POST'].includes(method)) {
-    throw invalid('method', "must be 'auto', 'HEAD' or 'POST'");
   }
   if (profile !== undefined && !WEBHOOK_PROFILES.includes(profile)) {
     throw new WebhookDeliveryError(
@@ -113,12 +100,6 @@ export function deliveryTo(target: Endpoint, draft: EventDraft): OutgoingDeliver
       : { ...draft, endpointId, id: deliveryId({ eventId, endpointId, tenant }) };
   if (tenant !== undefined) delivery.tenant = tenant;
   return delivery;
-}
-
-function requireIdentifier(name: string, value: string | undefined): void {
-  if (value !== undefined && !isIdentifier(value)) {
-    throw new WebhookDeliveryError('invalid_option', `${name}: ${identifierRule(name)}`);
-  }
 }
 
 function requireProfile(target: Endpoint, draft: EventDraft): void {
