@@ -29,7 +29,7 @@ export type {
   WebhookInboxPage,
 } from './receiver/inbox/webhook.inbox.js';
 export type { WebhookInboxOptions } from './receiver/inbox/inbox-options.js';
-export { WebhookException } from './receiver/answers/webhook-answer.js';
+export { WebhookException } from './receiver/answers.js';
 export type { WebhookAnswerCode } from './request/webhook-answers.js';
 export type { WebhookReceiverOptions } from './receiver/receiver-options.interface.js';
 export type { WebhookIssuer } from './keys/webhook-issuer.js';

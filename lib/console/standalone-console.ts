@@ -32,8 +32,6 @@ import { INBOX, resolveInbox } from '../receiver/inbox/inbox-options.js';
 import { InboxRecorder } from '../receiver/inbox/inbox.recorder.js';
 import { WebhookInbox } from '../receiver/inbox/webhook.inbox.js';
 import { resolveReceivers } from '../receiver/receiver-options.resolver.js';
-import { ReceiverDrain } from '../receiver/receiver.drain.js';
-import { WebhookVerifier } from '../receiver/webhook.verifier.js';
 import type { ConsoleCapability } from './console-api.js';
 import { problemOf, ConsoleError } from './console-problem.js';
 import { WebhookConsoleModule } from './webhook-console.module.js';
@@ -188,11 +186,7 @@ class StandaloneStores {
       },
       {
         provide: WebhookInbox,
-        useValue: new WebhookInbox(
-          receivers.receivers,
-          new WebhookVerifier(receivers.receivers, new ReceiverDrain()),
-          new InboxRecorder(inbox),
-        ),
+        useValue: new WebhookInbox(receivers.receivers, new InboxRecorder(inbox)),
       },
       { provide: WebhookClock, useValue: clock },
       { provide: WebhookDeliveryEvents, useValue: new WebhookDeliveryEvents() },

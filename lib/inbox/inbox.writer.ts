@@ -7,25 +7,44 @@ const BATCH_TIME = 250;
 const MAX_BATCH = 500;
 /** Entries and settlements that wait for the store at most; later ones are dropped. */
 const MAX_BUFFERED = 5_000;
-/** Refused requests that are recorded per {@link BATCH_TIME}; 100 a second. Beyond that they are only counted. */
-const MAX_REFUSED_PER_BATCH = 25;
+/** Bytes of headers and payloads that wait for the store at most; later entries are recorded without them. */
+const MAX_BUFFERED_BYTES = 8 * 1024 * 1024;
+/** Bytes of headers and payloads in one write, which must not block the event loop for long. */
+const MAX_BATCH_BYTES = 1024 * 1024;
+/**
+ * Refused requests, and duplicates, that are recorded per {@link BATCH_TIME}; 100 a second each. Beyond that they are only counted.
+ */
+const MAX_REPEATED_PER_BATCH = 25;
 /** Milliseconds until a failed write is retried; doubled each time, up to the maximum. */
 const FIRST_RETRY = 1_000;
 const MAX_RETRY = 60_000;
 
 /** An entry that may still have to be completed, which is done when it is written. */
-type PendingInboxEntry = () => InboxEntry | Promise<InboxEntry>;
+type CompleteEntry = () => InboxEntry | Promise<InboxEntry>;
+
+interface PendingInboxEntry {
+  readonly complete: CompleteEntry;
+  /** Bytes of its headers and payload. */
+  readonly bytes: number;
+}
+
+/** Requests that anyone, or the holder of one token, can repeat without end. */
+type RepeatedKind = 'refused' | 'duplicate';
 
 /**
  * Writes the inbox in the background, in batches. It never delays an answer: what the store does not take in time is dropped and
- * counted. Refused requests have a share of their own, so that a flood of them displaces nothing and costs little.
+ * counted, headers and payloads first. Refused requests and duplicates have a share of their own each, so that a flood of them
+ * displaces nothing and costs little.
  */
 export class InboxWriter {
   private accepted: PendingInboxEntry[] = [];
-  private refused: PendingInboxEntry[] = [];
+  private repeated: Record<RepeatedKind, CompleteEntry[]> = { refused: [], duplicate: [] };
   private settlements: InboxSettlement[] = [];
   /** Completed entries of a batch that the store has not taken yet. */
   private unwritten: InboxEntry[] = [];
+  /** Bytes of headers and payloads that wait, and of those in {@link unwritten}. */
+  private bufferedBytes = 0;
+  private unwrittenBytes = 0;
   private writing: Promise<void> | undefined;
   private cancelWake: CancelWake | undefined;
   private retryDelay = FIRST_RETRY;
@@ -45,24 +64,31 @@ export class InboxWriter {
     return this.droppedEntries;
   }
 
-  add(entry: PendingInboxEntry): void {
+  /** @param bytes - of its headers and payload, for which {@link takesContent} has asked */
+  add(complete: CompleteEntry, bytes = 0): void {
     if (this.accepted.length >= MAX_BUFFERED) {
       this.droppedEntries++;
       return;
     }
-    this.accepted.push(entry);
+    this.accepted.push({ complete, bytes });
+    this.bufferedBytes += bytes;
     this.schedule(BATCH_TIME);
   }
 
-  /** Whether another refused request would be recorded now. If not, it is counted as dropped. */
-  takesRefused(): boolean {
-    const takes = this.refused.length < MAX_REFUSED_PER_BATCH;
+  /** Whether an entry may keep its headers and payload until it is written. */
+  takesContent(bytes: number): boolean {
+    return this.bufferedBytes + bytes <= MAX_BUFFERED_BYTES;
+  }
+
+  /** Whether another one would be recorded now. If not, it is counted as dropped. */
+  takesRepeated(kind: RepeatedKind): boolean {
+    const takes = this.repeated[kind].length < MAX_REPEATED_PER_BATCH;
     if (!takes) this.droppedEntries++;
     return takes;
   }
 
-  addRefused(entry: PendingInboxEntry): void {
-    this.refused.push(entry);
+  addRepeated(kind: RepeatedKind, complete: CompleteEntry): void {
+    this.repeated[kind].push(complete);
     this.schedule(BATCH_TIME);
   }
 
@@ -102,9 +128,10 @@ export class InboxWriter {
 
   private async writeAll(): Promise<void> {
     // What arrives meanwhile waits for the next write: under constant load the buffers never empty.
-    const batches = 1 + Math.floor((this.unwritten.length + this.accepted.length) / MAX_BATCH);
+    let left = this.unwritten.length + this.accepted.length;
     try {
-      for (let written = 0; written < batches; written++) await this.writeBatch();
+      do left -= await this.writeBatch();
+      while (left > 0);
       this.failed = false;
       this.retryDelay = FIRST_RETRY;
       this.retryAt = 0;
@@ -119,31 +146,46 @@ export class InboxWriter {
   }
 
   private hasMore(): boolean {
-    return this.accepted.length + this.refused.length + this.settlements.length > 0;
+    const { refused, duplicate } = this.repeated;
+    const waiting = [this.accepted, refused, duplicate, this.settlements];
+    return waiting.some(({ length }) => length > 0);
   }
 
-  private async writeBatch(): Promise<void> {
+  /** @returns how many entries were written, at least 1 */
+  private async writeBatch(): Promise<number> {
+    const batch = this.unwritten.length === 0 ? this.takeBatch() : [];
     // An event may be settled as soon as it is queued; its entry is older, and is written in this batch or before.
-    const settled = this.accepted.length <= MAX_BATCH ? [...this.settlements] : [];
-    await this.complete();
+    const settled = this.accepted.length === 0 ? [...this.settlements] : [];
+    for (const complete of batch) await this.complete(complete);
+    const written = Math.max(batch.length, this.unwritten.length, 1);
     if (this.unwritten.length > 0) await this.store.record(this.unwritten);
     this.unwritten = [];
+    this.bufferedBytes -= this.unwrittenBytes;
+    this.unwrittenBytes = 0;
     if (settled.length > 0) await this.store.settle(settled);
     this.settlements.splice(0, settled.length);
+    return written;
   }
 
-  /** Completes the entries of the buffers, up to a batch. */
-  private async complete(): Promise<void> {
-    if (this.unwritten.length > 0) return;
-    const pending = [...this.refused, ...this.accepted.splice(0, MAX_BATCH)];
-    this.refused = [];
-    for (const entry of pending) {
-      try {
-        const completed = entry();
-        this.unwritten.push(completed instanceof Promise ? await completed : completed);
-      } catch {
-        this.droppedEntries++;
-      }
+  /** Takes the next entries from the buffers, as many as one write may have. */
+  private takeBatch(): CompleteEntry[] {
+    const batch = [...this.repeated.refused, ...this.repeated.duplicate];
+    this.repeated = { refused: [], duplicate: [] };
+    let count = 0;
+    for (const { bytes } of this.accepted) {
+      if (count === MAX_BATCH || (count > 0 && this.unwrittenBytes + bytes > MAX_BATCH_BYTES))
+        break;
+      this.unwrittenBytes += bytes;
+      count++;
+    }
+    return [...batch, ...this.accepted.splice(0, count).map(({ complete }) => complete)];
+  }
+
+  private async complete(complete: CompleteEntry): Promise<void> {
+    try {
+      this.unwritten.push(await complete());
+    } catch {
+      this.droppedEntries++;
     }
   }
 }

@@ -16,11 +16,14 @@ const BOUNDS = object<InboxBounds>()({
 
 /**
  * Stores the last received requests in memory. They are lost when the process ends, and other processes do not see them.
+ *
+ * Duplicates have a share of their own, a tenth of `maxAccepted`: copies of one event never displace other events.
  */
 export class MemoryInboxStore extends InboxStore {
   override readonly durable = false;
 
   private readonly accepted: EntryRing;
+  private readonly duplicates: EntryRing;
   private readonly refused: EntryRing;
 
   /**
@@ -31,13 +34,12 @@ export class MemoryInboxStore extends InboxStore {
     super();
     const { maxAccepted, maxRefused } = readOptions(BOUNDS, bounds, 'MemoryInboxStore');
     this.accepted = new EntryRing(maxAccepted);
+    this.duplicates = new EntryRing(Math.ceil(maxAccepted / 10));
     this.refused = new EntryRing(maxRefused);
   }
 
   override record(entries: readonly InboxEntry[]): void {
-    for (const entry of entries) {
-      (entry.outcome === 'refused' ? this.refused : this.accepted).add(entry);
-    }
+    for (const entry of entries) this.ringFor(entry).add(entry);
   }
 
   override settle(settlements: readonly InboxSettlement[]): void {
@@ -45,7 +47,7 @@ export class MemoryInboxStore extends InboxStore {
   }
 
   override find(id: string): InboxEntry | undefined {
-    const entry = this.accepted.get(id) ?? this.refused.get(id);
+    const entry = this.accepted.get(id) ?? this.duplicates.get(id) ?? this.refused.get(id);
     return entry && { ...entry };
   }
 
@@ -53,7 +55,9 @@ export class MemoryInboxStore extends InboxStore {
     filter: InboxFilter,
     { after, limit }: { readonly after?: string | undefined; readonly limit: number },
   ): readonly InboxEntry[] {
-    return [...this.accepted.entries(), ...this.refused.entries()]
+    const rings = [this.accepted, this.duplicates, this.refused];
+    return rings
+      .flatMap((ring) => [...ring.entries()])
       .filter(
         (entry) => (after === undefined || entry.id < after) && matchesInboxFilter(entry, filter),
       )
@@ -65,7 +69,12 @@ export class MemoryInboxStore extends InboxStore {
   }
 
   override counts(): { readonly accepted: number; readonly refused: number } {
-    return { accepted: this.accepted.size, refused: this.refused.size };
+    return { accepted: this.accepted.size + this.duplicates.size, refused: this.refused.size };
+  }
+
+  private ringFor({ outcome }: InboxEntry): EntryRing {
+    if (outcome === 'refused') return this.refused;
+    return outcome === 'duplicate' ? this.duplicates : this.accepted;
   }
 }
 

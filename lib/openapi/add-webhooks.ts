@@ -71,8 +71,12 @@ function documentRoutes(document: OpenApiDocument): void {
   for (const path of Object.values(document.paths ?? {})) {
     for (const [method, operation] of Object.entries(path)) {
       const { [ROUTE_EXTENSION]: isRoute, ...rest } = (operation ?? {}) as DocumentPart;
-      if (isRoute === true) {
+      if (isRoute !== true) continue;
+      // The route is one for all methods; it refuses the others.
+      if (method === 'head' || method === 'post') {
         path[method] = documented({ summary: 'Receives an event', ...rest }, method);
+      } else {
+        delete path[method];
       }
     }
   }

@@ -3,6 +3,7 @@ import {
   Injectable,
   Logger,
   type BeforeApplicationShutdown,
+  type OnApplicationBootstrap,
   type OnModuleInit,
 } from '@nestjs/common';
 import { ApplicationConfig, DiscoveryService, MetadataScanner } from '@nestjs/core';
@@ -11,9 +12,10 @@ import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { ResolvedReceiver, ResolvedReceivers } from './receiver-options.interface.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from './receiver.constants.js';
 import { ReceiverDrain } from './receiver.drain.js';
-import { readGlobalValidation } from './handlers/global-validation.js';
+import { readGlobalValidation } from './handlers/payload-validator.js';
 import { WebhookExplorer } from './handlers/webhook.explorer.js';
-import { routesWithoutReceiver } from './mount/guarded-routes.js';
+import { findReceiver } from './find-receiver.js';
+import { readRoute } from './handlers/handler-metadata.js';
 import { WebhookMount } from './mount/webhook.mount.js';
 
 /** How long a shutdown waits for running handlers. */
@@ -25,7 +27,9 @@ export interface ReceiverShutdown {
 
 /** Starts the receivers with the application and drains them at shutdown. */
 @Injectable()
-export class ReceiverLifecycle implements OnModuleInit, BeforeApplicationShutdown {
+export class ReceiverLifecycle
+  implements OnModuleInit, OnApplicationBootstrap, BeforeApplicationShutdown
+{
   private readonly logger = new Logger('WebhookModule');
 
   constructor(
@@ -45,13 +49,17 @@ export class ReceiverLifecycle implements OnModuleInit, BeforeApplicationShutdow
       ...keys.faults,
       ...this.severalGlobalModules(),
       ...(await this.startReceivers()),
-      ...routesWithoutReceiver(this.discovery, this.scanner),
+      ...this.routesWithoutReceiver(),
     ];
     if (faults.length > 0) throw new WebhookConfigurationError(faults, { cause: keys.cause });
     await this.sweepSpools();
     for (const { notices } of this.receivers.values()) {
       for (const notice of notices) this.logger.warn(notice);
     }
+  }
+
+  onApplicationBootstrap(): void {
+    this.mount.attach();
   }
 
   async beforeApplicationShutdown(): Promise<void> {
@@ -92,7 +100,9 @@ export class ReceiverLifecycle implements OnModuleInit, BeforeApplicationShutdow
 
   private async startReceivers(): Promise<ConfigurationProblem[]> {
     if (this.receivers.size === 0) {
-      this.mount.stopRecording();
+      const [first] = this.webhookModules();
+      const isFirst = first?.instance === this.receivers;
+      if (isFirst && this.allReceivers().length === 0) this.explorer.warnUnreceived();
       return [];
     }
     this.adoptGlobalValidation();
@@ -129,6 +139,26 @@ export class ReceiverLifecycle implements OnModuleInit, BeforeApplicationShutdow
     ];
   }
 
+  /**
+   * Finds `@WebhookRoute()` methods whose receiver no webhook module has: every event would be rejected with 500. Which routes have
+   * only `@UseGuards(WebhookGuard)` is not known; their guard reports it when a request arrives.
+   */
+  private routesWithoutReceiver(): ConfigurationProblem[] {
+    const modules = this.webhookModules().map(({ instance }) => instance as ResolvedReceivers);
+    const isFound = (name: string | undefined): boolean =>
+      modules.some((receivers) => tryFind(receivers, name) === undefined);
+    return this.discovery.getControllers().flatMap(({ name, metatype }) => {
+      if (typeof metatype !== 'function') return [];
+      const prototype = metatype.prototype as Record<string, unknown>;
+      return this.scanner.getAllMethodNames(prototype).flatMap((key) => {
+        const route = readRoute(prototype[key] as object);
+        if (route === undefined || isFound(route.receiver)) return [];
+        const message = tryFind(this.receivers, route.receiver);
+        return message === undefined ? [] : [{ path: `${String(name)}.${key}`, message }];
+      });
+    });
+  }
+
   private webhookModules(): ReturnType<DiscoveryService['getProviders']> {
     return this.discovery.getProviders().filter(({ token }) => token === WEBHOOK_RECEIVERS);
   }
@@ -138,5 +168,15 @@ export class ReceiverLifecycle implements OnModuleInit, BeforeApplicationShutdow
     return this.webhookModules().flatMap(({ instance }) => [
       ...((instance as ResolvedReceivers | undefined)?.values() ?? []),
     ]);
+  }
+}
+
+/** @returns why there is no such receiver; `undefined` if there is one */
+function tryFind(receivers: ResolvedReceivers, name: string | undefined): string | undefined {
+  try {
+    findReceiver(receivers, name);
+    return undefined;
+  } catch (error) {
+    return (error as WebhookConfigurationError).problems[0]!.message;
   }
 }

@@ -7,7 +7,7 @@ import { WebhookExplorer } from './handlers/webhook.explorer.js';
 import { WebhookGuard } from './webhook.guard.js';
 import { WebhookHandlerContext } from './handlers/webhook-handler.context.js';
 import { WebhookHandlerRegistry } from './handlers/webhook-handler.registry.js';
-import { WebhookIntake } from './webhook.intake.js';
+import { ReceivePipeline } from './receive.js';
 import { WebhookMount } from './mount/webhook.mount.js';
 import { ReceivedEventWorker } from './queued/received-event.worker.js';
 import { InboxRecorder } from './inbox/inbox.recorder.js';
@@ -18,7 +18,7 @@ import { WebhookVerifier } from './webhook.verifier.js';
 export const RECEIVER_PROVIDERS: readonly Provider[] = [
   WebhookVerifier,
   WebhookDispatcher,
-  WebhookIntake,
+  ReceivePipeline,
   ReceiverReporter,
   WebhookGuard,
   WebhookHandlerContext,
@@ -36,9 +36,10 @@ export const RECEIVER_PROVIDERS: readonly Provider[] = [
 export const RECEIVER_EXPORTS = [
   WebhookVerifier,
   WebhookDispatcher,
-  WebhookIntake,
+  ReceivePipeline,
   WebhookGuard,
   ReceiverReporter,
   ReceiverDrain,
+  WebhookMount,
   WebhookInbox,
 ] as const;

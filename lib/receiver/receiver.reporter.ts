@@ -7,13 +7,14 @@ import { readBearerToken } from '../request/bearer-token.js';
 import { fromNodeRequest } from '../request/incoming-webhook.js';
 import { isAuthenticatedRefusal } from '../request/open-request.js';
 import { readReceipt, type ReceivedReceipt } from '../token/webhook-receipt.js';
-import { HandlerFailure, type WebhookAnswer } from './answers/webhook-answer.js';
+import { HandlerFailure, type WebhookAnswer } from './answers.js';
 import { failedConstraints } from './handlers/payload-validator.js';
 import { WebhookHandlerRegistry } from './handlers/webhook-handler.registry.js';
 import { InboxRecorder } from './inbox/inbox.recorder.js';
 import type { ResolvedReceiver } from './receiver-options.interface.js';
 import { receiving } from './receiver.channels.js';
-import { type AdapterRequest, nodeRequest, pathOfRequest } from './request-reception.js';
+import { type AdapterRequest, nodeRequest, pathOfRequest } from './node-request.js';
+import type { ReceptionLog, RecordedAs } from './reception.js';
 import { internalsOf, type WebhookEvent } from './webhook-event.js';
 
 /** A request, and how it was answered. */
@@ -37,7 +38,8 @@ const UNRECORDED = {
   handled: 'its sender gets 503 and repeats it, and its handlers may run a second time',
   queued: 'its sender gets 503 and repeats it, and the queue keeps one copy',
   acknowledged: 'its sender got a success; if a copy arrives, it is handled again',
-} as const;
+  run: 'its handlers may run again after a crash',
+} as const satisfies Readonly<Record<RecordedAs, string>>;
 
 /** Unhandled events that get a warning of their own; after that, one line says that there are more. */
 const MAX_UNHANDLED_WARNINGS = 100;
@@ -64,7 +66,7 @@ const REPLAY_CODES: ReadonlySet<string> = new Set(['replayed', 'in_progress']);
  * after that. A line names event, id, issuer, key and failed constraints, and never a token, a payload or a value of it.
  */
 @Injectable()
-export class ReceiverReporter {
+export class ReceiverReporter implements ReceptionLog {
   private readonly logger = new Logger('WebhookReceiver');
   private readonly unhandledEvents = new Set<string>();
   private readonly spoolFailures = new Set<string>();
@@ -108,10 +110,10 @@ export class ReceiverReporter {
   }
 
   /** Warns that the replay store did not record an event, and says what its sender does now. */
-  unrecorded({ event, id }: WebhookEvent, outcome: keyof typeof UNRECORDED): void {
+  unrecorded({ event, id }: WebhookEvent, as: RecordedAs): void {
     quietly(() =>
       this.logger.warn(
-        `${event} (id ${id}) was ${outcome}, but the replay store did not record it: ${UNRECORDED[outcome]}`,
+        `${event} (id ${id}) was ${as === 'run' ? 'handled' : as}, but the replay store did not record it: ${UNRECORDED[as]}`,
       ),
     );
   }

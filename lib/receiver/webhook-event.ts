@@ -5,9 +5,7 @@ import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 import type { WebhookEventData, WebhookEventsMatching } from '../token/webhook-event-map.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';
 import type { QueuedTrace, ReceivingOperation } from './receiver.channels.js';
-import { PayloadValidator } from './handlers/payload-validator.js';
-
-const NO_VALIDATION = new PayloadValidator(false);
+import type { PayloadValidator } from './handlers/payload-validator.js';
 
 /** The event's reservation in the replay store, as far as the event uses it. */
 interface EventReservation {
@@ -30,11 +28,12 @@ export class EventInternals {
   /** Set for an event from a queue that was recorded in an observed request. */
   queued: QueuedTrace | undefined;
 
-  constructor(readonly validator: PayloadValidator = NO_VALIDATION) {}
+  /** @param validator - absent if the data is not validated */
+  constructor(readonly validator?: PayloadValidator) {}
 }
 
 /** The parts of a {@link WebhookEvent}. */
-interface WebhookEventParts {
+export interface WebhookEventParts {
   readonly claims: WebhookTokenClaims;
   readonly attempt: number | undefined;
   /** Default 1. */

@@ -2,49 +2,54 @@ import { type CanActivate, type ExecutionContext, Injectable } from '@nestjs/com
 import { HttpAdapterHost } from '@nestjs/core';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type BodySource, fromNodeRequest } from '../request/incoming-webhook.js';
-import { isThenable, type MaybePromise } from '../token/maybe-promise.js';
-import { closesConnection } from './answers/send-answer.js';
 import {
   acknowledge,
+  closesConnection,
   refuse,
   refuseByApplication,
   type WebhookAnswer,
   WebhookException,
-} from './answers/webhook-answer.js';
-import { requireDefinedData } from './handlers/defined-data.js';
+} from './answers.js';
+import { requireDefinedData } from './handlers/payload-validator.js';
 import { readRoute } from './handlers/handler-metadata.js';
-import { unshieldBody } from './mount/body-shield.js';
-import { receiving } from './receiver.channels.js';
-import type { ResolvedReceiver } from './receiver-options.interface.js';
-import { ReceiverDrain } from './receiver.drain.js';
-import { ReceiverReporter } from './receiver.reporter.js';
+import { WebhookMount } from './mount/webhook.mount.js';
 import {
   type AdapterRequest,
   attachReception,
   nodeRequest,
+  nodeResponse,
   receptionOf,
-} from './request-reception.js';
-import type { WebhookReception } from './replay/webhook-reception.js';
+  unshieldBody,
+} from './node-request.js';
+import { receiving } from './receiver.channels.js';
+import type { ResolvedReceiver } from './receiver-options.interface.js';
+import { ReceiverDrain } from './receiver.drain.js';
+import { ReceiverReporter } from './receiver.reporter.js';
+import { ReceivePipeline } from './receive.js';
+import type { WebhookReception } from './reception.js';
 import { isReadOnDemand, type WebhookEvent } from './webhook-event.js';
-import { WebhookIntake } from './webhook.intake.js';
 import { WebhookVerifier } from './webhook.verifier.js';
 
 /**
  * Lets a request through if it carries a verified event that was not handled before.
  *
- * Use it on any route: `@UseGuards(WebhookGuard)`. The handler gets the event by `@WebhookContext()`, and its data by
- * `@WebhookData()` or `@Body()`. The event counts as handled if the route answers with a success. `@WebhookRoute()` includes this
- * guard.
+ * Use `@WebhookRoute()`, which includes this guard and records the event before its answer is sent. On any other route,
+ * `@UseGuards(WebhookGuard)` verifies the request, and records the event after the route has answered with a success: if the
+ * process crashes in between, or the record fails, a copy is handled again. The handler gets the event by `@WebhookContext()`, and
+ * its data by `@WebhookData()` or `@Body()`.
  */
 @Injectable()
 export class WebhookGuard implements CanActivate {
   constructor(
     protected readonly verifier: WebhookVerifier,
-    private readonly intake: WebhookIntake,
+    private readonly pipeline: ReceivePipeline,
     private readonly drain: ReceiverDrain,
     private readonly reporter: ReceiverReporter,
     private readonly adapterHost: HttpAdapterHost,
-  ) {}
+    mount: WebhookMount,
+  ) {
+    mount.addGuard();
+  }
 
   async canActivate(context: ExecutionContext): Promise<boolean> {
     const http = context.switchToHttp();
@@ -59,42 +64,32 @@ export class WebhookGuard implements CanActivate {
     let receiver: ResolvedReceiver | undefined;
     let event: WebhookEvent | undefined;
     try {
+      this.pipeline.requireOpen();
       receiver = this.verifier.receiver(this.receiverName(context));
-      const reception = await this.intake.admit(
-        fromNodeRequest(node, bodyOf(request, node)),
-        receiver,
-        arrivedAt,
-      );
+      const incoming = fromNodeRequest(node, bodyOf(request, node));
+      const reception = await this.pipeline.admit(incoming, receiver, arrivedAt);
       ({ event } = reception);
-      if (reception.duplicate) {
-        reception.abandon();
-        throw new WebhookException(acknowledge(true));
-      }
-      if (receiver.events !== undefined) {
-        await requireDefinedData(event, receiver.events).catch(async (error: unknown) => {
-          await reception.fail();
-          throw error;
-        });
-      }
-      // The sender disconnected, or was answered, while the event was verified: its handler must not start.
-      if (nodeResponse(response).destroyed || watched.isOver) {
+      if (reception.duplicate) throw new WebhookException(acknowledge(true));
+      try {
+        if (receiver.events !== undefined) await requireDefinedData(event, receiver.events);
+        // The sender disconnected, or was answered, while the event was verified: its handler must not start.
+        if (nodeResponse(response).destroyed || watched.isOver) {
+          throw new WebhookException(refuse('payload_incomplete'));
+        }
+      } catch (error) {
         await reception.fail();
-        throw new WebhookException(refuse('payload_incomplete'));
+        throw error;
       }
       watched.reception = reception;
-      this.letIn(request, nodeResponse(response), reception);
+      attachReception(request, reception);
+      provideBody(request, event);
+      nodeResponse(response).setHeader('Cache-Control', 'no-store');
       return true;
     } catch (error) {
       const exception = WebhookException.from(error);
-      this.writeHeaders(node, response, exception);
-      this.reporter.answered({
-        answer: exception.answer,
-        request,
-        receiver,
-        event,
-        error,
-        arrivedAt,
-      });
+      const { answer } = exception;
+      this.writeHeaders(node, response, answer);
+      this.reporter.answered({ answer, request, receiver, event, error, arrivedAt });
       throw exception;
     }
   }
@@ -112,71 +107,44 @@ export class WebhookGuard implements CanActivate {
    */
   private watch(request: AdapterRequest, response: ServerResponse): WatchedAnswer {
     const watched: WatchedAnswer = { reception: undefined, isOver: false };
-    this.drain.enter();
-    whenAnswered(response, () => {
+    const settle = async (): Promise<void> => {
+      if (watched.reception !== undefined) await this.settle(watched.reception, request, response);
+      this.drain.leave();
+    };
+    const onOver = (): void => {
+      if (watched.isOver) return;
       watched.isOver = true;
-      const settled = watched.reception && this.settle(watched.reception, request, response);
-      if (isThenable(settled)) void settled.then(() => this.drain.leave());
-      else this.drain.leave();
-    });
+      void settle();
+    };
+    this.drain.enter();
+    // The error listener stays: without it, a write after the end would crash the process.
+    response.on('error', onOver).once('finish', onOver).once('close', onOver);
+    if (response.destroyed || response.writableFinished) process.nextTick(onOver);
     return watched;
   }
 
   /** Never rejects. */
-  private settle(
+  private async settle(
     reception: WebhookReception,
     request: AdapterRequest,
     response: ServerResponse,
-  ): MaybePromise<unknown> {
+  ): Promise<void> {
     const complete = response.writableFinished;
     const success = complete && response.statusCode >= 200 && response.statusCode < 300;
-    const { event, unsettled, running } = reception;
+    const { event } = reception;
     if (success) this.reporter.answered({ answer: acknowledge(false), request, event });
-    // @WebhookRoute() waits for its handler, even if the connection is closed.
-    if (!unsettled || running) return undefined;
-    if (success) return this.recordAcknowledged(reception);
+    // @WebhookRoute() settles the event when its handler ends, even if the connection is closed.
+    if (!reception.unsettled || reception.running) return reception.idle();
+    if (success) return reception.complete('acknowledged').catch(() => undefined);
     this.reporter.answered({ answer: failureOf(response.statusCode), request, event });
     // Without an answer, the handler may still be running: the end of the lease frees the event.
     return complete ? reception.fail() : reception.abandon();
   }
 
-  /** Records the event of a route without `@WebhookRoute()`, whose success is sent already. */
-  private async recordAcknowledged(reception: WebhookReception): Promise<void> {
-    try {
-      if (!(await reception.complete())) this.reporter.takenOver(reception.event);
-    } catch {
-      reception.abandon();
-      this.reporter.unrecorded(reception.event, 'acknowledged');
-    }
-  }
-
-  private letIn(
-    request: AdapterRequest,
-    response: ServerResponse,
-    reception: WebhookReception,
-  ): void {
-    attachReception(request, reception, this.intake);
-    const { event } = reception;
-    // A large body in a file is read on demand. Otherwise a plain member: a getter would give each request its own hidden class.
-    if (isReadOnDemand(event)) {
-      Object.defineProperty(request, 'body', {
-        get: () => event.data,
-        set: (value: unknown) => {
-          Object.defineProperty(request, 'body', { value, ...PLAIN });
-        },
-        configurable: true,
-        enumerable: true,
-      });
-    } else {
-      (request as { body?: unknown }).body = event.data;
-    }
-    response.setHeader('Cache-Control', 'no-store');
-  }
-
   private writeHeaders(
     node: IncomingMessage,
     response: ServerResponse,
-    { answer }: WebhookException,
+    answer: WebhookAnswer,
   ): void {
     if (nodeResponse(response).headersSent) return;
     const adapter = this.adapterHost.httpAdapter;
@@ -200,11 +168,17 @@ function failureOf(status: number): WebhookAnswer {
   return isRefusal ? refuseByApplication(status) : refuse('handler_failed', { status });
 }
 
-/** A plain data property. */
-const PLAIN = { configurable: true, enumerable: true, writable: true };
-
-function nodeResponse(response: ServerResponse | { raw: ServerResponse }): ServerResponse {
-  return 'raw' in response ? response.raw : response;
+/** Provides the data as `@Body()`; a large body in a file is read on demand. */
+function provideBody(request: AdapterRequest, event: WebhookEvent): void {
+  const plain = { configurable: true, enumerable: true };
+  const assign = (value: unknown): void => {
+    Object.defineProperty(request, 'body', { value, writable: true, ...plain });
+  };
+  if (isReadOnDemand(event)) {
+    Object.defineProperty(request, 'body', { get: () => event.data, set: assign, ...plain });
+  } else {
+    assign(event.data);
+  }
 }
 
 /** The unread stream; if something has read it, the copy that Nest keeps with `rawBody: true`. */
@@ -223,21 +197,4 @@ function emptyOrConsumed(node: IncomingMessage): BodySource {
       ? encoding === undefined && stream?.endAfterHeaders !== false
       : Number(length) === 0;
   return empty ? { kind: 'bytes', bytes: Buffer.alloc(0) } : { kind: 'consumed' };
-}
-
-/**
- * Calls back once, when an answer was sent or its connection closed.
- *
- * A cheaper `finished` of `node:stream`: three listeners instead of eight (benchmark `receive`, `@WebhookRoute`).
- */
-function whenAnswered(response: ServerResponse, callback: () => void): void {
-  let called = false;
-  const call = (): void => {
-    if (called) return;
-    called = true;
-    callback();
-  };
-  // The error listener stays: without it, a write after the end would crash the process.
-  response.on('error', call).once('finish', call).once('close', call);
-  if (response.destroyed || response.writableFinished) process.nextTick(call);
 }

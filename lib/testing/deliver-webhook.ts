@@ -3,12 +3,12 @@ import { Server as HttpsServer } from 'node:https';
 import { type Duplex, duplexPair } from 'node:stream';
 import type { INestApplication } from '@nestjs/common';
 import { ApplicationConfig } from '@nestjs/core';
-import { HandlerFailure } from '../receiver/answers/webhook-answer.js';
+import { HandlerFailure } from '../receiver/answers.js';
 import { mountPaths } from '../receiver/mount/mount-path.js';
 import type { WebhookEvent } from '../receiver/webhook-event.js';
 import { WebhookVerifier } from '../receiver/webhook.verifier.js';
 import { type AnsweredRequest, ReceiverReporter } from '../receiver/receiver.reporter.js';
-import { nodeRequest } from '../receiver/request-reception.js';
+import { nodeRequest } from '../receiver/node-request.js';
 import type { WebhookEventData, WebhookEventName } from '../token/webhook-event-map.js';
 import { signWebhook, type SignedTestWebhook, type SignWebhookOptions } from './sign-webhook.js';
 

@@ -117,8 +117,8 @@ class Routes {
     runs.push('slow');
     await onSlow();
   }
-  @WebhookRoute('known')
   @UseFilters(KnownFilter)
+  @WebhookRoute('known')
   known(): void {
     throw thrown;
   }

@@ -345,13 +345,13 @@ describe('start-up', () => {
     );
   });
 
-  it.each(adapters)('fails with a POST route at the mounted path on %s', async (_, make) => {
+  it('fails on Fastify with a POST route at the mounted path', async () => {
     @Controller('webhooks')
     class Own {
       @Post()
       receive(): void {}
     }
-    await expect(startApp(make(), { controllers: [Own] })).rejects.toThrow(
+    await expect(startApp(adapters[1]![1](), { controllers: [Own] })).rejects.toThrow(
       /receiver "default"\.path: \/webhooks is taken by a route of the application for POST/,
     );
   });

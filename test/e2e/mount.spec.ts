@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, it } from '@jest/globals';
 import { once } from 'node:events';
+import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import {
   Body,
@@ -9,13 +10,13 @@ import {
   Module,
   Post,
   UseGuards,
-  VERSION_NEUTRAL,
   VersioningType,
   type Type,
   type VersioningOptions,
 } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { ExpressAdapter } from '@nestjs/platform-express';
+import { FastifyAdapter } from '@nestjs/platform-fastify';
 import express from 'express';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
 import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
@@ -24,6 +25,7 @@ import type { WebhookModuleOptions } from '../../lib/webhook-module-options.inte
 import { WebhookModule } from '../../lib/webhook.module.js';
 import { adapters } from '../fixtures/adapters.js';
 import { head, post, send } from '../fixtures/http-client.js';
+import { sendOver2 } from '../fixtures/http2-client.js';
 import {
   ISSUER,
   SECRET,
@@ -48,6 +50,14 @@ const start = async (
   options: StartOptions = {},
 ): Promise<StartedApp> => (started = await startApp(adapter, options));
 
+@Controller('neighbour')
+class Neighbour {
+  @Get()
+  get(): string {
+    return 'here';
+  }
+}
+
 /** A feature module with its own webhook module. */
 function feature(options: WebhookModuleOptions, providers: Type[] = []): Type {
   class Feature {}
@@ -70,7 +80,7 @@ describe.each(adapters)('webhook modules on %s', (_, createAdapter) => {
     await expect(
       start(createAdapter(), { imports: [feature(receiverOptions({ name: 'second' }))] }),
     ).rejects.toThrow(
-      /receiver "\w+"\.path: \/webhooks is taken by receiver "\w+" of another webhook module/,
+      /receiver "\w+"\.path: \/webhooks is taken by receiver "\w+"; choose another path/,
     );
   });
 
@@ -122,13 +132,6 @@ describe.each(adapters)('webhook modules on %s', (_, createAdapter) => {
       @WebhookRoute('a', { receiver: 'nope' })
       receive(): void {}
     }
-    @UseGuards(WebhookGuard)
-    @Controller('own')
-    class Guarded {
-      @Post()
-      receive(): void {}
-      notARoute(): void {}
-    }
     const two = ['shop', 'billing'].map((name) => ({ name, ...trusting }));
 
     it.each<[string, Type, WebhookModuleOptions, string]>([
@@ -149,12 +152,6 @@ describe.each(adapters)('webhook modules on %s', (_, createAdapter) => {
         Unnamed,
         { publisher },
         'Unnamed.receive: receiver "default" is not configured (configured: none)',
-      ],
-      [
-        'with a guard and without a name, of two receivers',
-        Guarded,
-        { receiver: two },
-        'Guarded.receive: receiver "default" is not configured',
       ],
     ])('%s', async (_name, controller, options, message) => {
       const error = await start(createAdapter(), { options, controllers: [controller] }).catch(
@@ -254,54 +251,78 @@ describe('a mounted path on Express', () => {
   });
 });
 
-describe('middleware before a mounted path on Express', () => {
-  const requests = async (origin: string): Promise<Awaited<ReturnType<typeof head>>[]> => [
-    await head(origin, signed()),
-    await post(origin, signedBody('{}')),
+describe.each(adapters)('a mounted path on %s is answered ahead of', (name, createAdapter) => {
+  const requests = async (origin: string): Promise<number[]> => [
+    (await head(origin, signed())).status,
+    (await post(origin, signedBody('{}'))).status,
   ];
 
-  it('does not include that of Express itself', async () => {
-    const { origin } = await start(new ExpressAdapter());
+  it('middleware of the application', async () => {
+    const seen: string[] = [];
+    const { origin } = await start(createAdapter(), {
+      controllers: [Neighbour],
+      configure: (app) => {
+        app.use((request: { method: string }, _response: unknown, next: () => void) => {
+          seen.push(request.method);
+          next();
+        });
+      },
+    });
 
-    for (const { status, headers } of await requests(origin)) {
-      expect(status).toBe(204);
-      expect(headers).not.toHaveProperty('x-powered-by');
+    expect(await requests(origin)).toEqual([204, 204]);
+    expect((await send(origin, { method: 'GET', path: '/neighbour' })).status).toBe(200);
+    expect(seen).toEqual(['GET']);
+  });
+
+  it("the middleware and hooks of the application's own instance", async () => {
+    const seen: string[] = [];
+    const adapter = createAdapter();
+    const instance = adapter.getInstance();
+    if (name === 'Express') {
+      instance.use((request: { method: string }, _response: unknown, next: () => void) => {
+        seen.push(request.method);
+        next();
+      });
+    } else {
+      instance.addHook('onRequest', async ({ method }: { method: string }) => seen.push(method));
+    }
+    const { origin } = await start(adapter, { controllers: [Neighbour] });
+
+    expect(await requests(origin)).toEqual([204, 204]);
+    expect((await send(origin, { method: 'GET', path: '/neighbour' })).status).toBe(200);
+    expect(seen).toEqual(['GET']);
+  });
+});
+
+describe('a mounted path on Fastify', () => {
+  it('also answers requests that arrive on another server', async () => {
+    const adapter = new FastifyAdapter();
+    await start(adapter as never);
+    const { routing } = adapter.getInstance();
+    const server = createServer((request, response) => routing(request, response));
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    try {
+      const token = signed();
+      expect((await head(origin, token)).status).toBe(204);
+      expect((await head(origin, token)).headers['webhook-duplicate']).toBe('true');
+      expect((await post(origin, signedBody('{}'))).status).toBe(204);
+      expect((await send(origin, { method: 'GET' })).status).toBe(405);
+    } finally {
+      server.close();
     }
   });
 
-  it("includes that of the application's own instance", async () => {
-    const seen: string[] = [];
-    const instance = express();
-    instance.use((request, response, next) => {
-      seen.push(request.method);
-      if (request.headers['x-blocked'] === undefined) next();
-      else response.status(403).end();
-    });
-    const { origin } = await start(new ExpressAdapter(instance));
+  it('is answered over HTTP/2', async () => {
+    const { origin } = await start(new FastifyAdapter({ http2: true } as object) as never);
+    const headers = await sendOver2(origin, { method: 'HEAD', token: signed() });
 
-    expect((await requests(origin)).map(({ status }) => status)).toEqual([204, 204]);
-    const blocked = await head(origin, signed(), { headers: { 'x-blocked': '1' } });
-    expect(blocked.status).toBe(403);
-    expect(seen).toEqual(['HEAD', 'POST', 'HEAD']);
+    expect(headers[':status']).toBe(204);
   });
+});
 
-  it("includes the hooks of Nest's adapter", async () => {
-    const seen: string[] = [];
-    const adapter = new ExpressAdapter();
-    adapter.setOnRequestHook((request, _response, next) => {
-      seen.push(`${request.method} arrives`);
-      next();
-    });
-    adapter.setOnResponseHook((request, response) => {
-      seen.push(`${request.method} ${response.statusCode}`);
-    });
-    const { origin } = await start(adapter);
-    const statuses = (await requests(origin)).map(({ status }) => status);
-
-    expect(statuses).toEqual([204, 204]);
-    expect(seen).toEqual(['HEAD arrives', 'HEAD 204', 'POST arrives', 'POST 204']);
-  });
-
+describe('a mounted path on Express', () => {
   it('may be an outer Express application with a mount path', async () => {
     const instance = express();
     await start(new ExpressAdapter(instance));
@@ -381,25 +402,6 @@ describe('versions that are not in the path, on Express', () => {
         expect(seen).toEqual([{ b: 2 }, { c: 3 }]);
       },
     );
-  });
-
-  it.each<[string, string | string[] | typeof VERSION_NEUTRAL]>([
-    ['the same version', '2'],
-    ['one version in common', ['1', '2']],
-    ['a version-neutral route', VERSION_NEUTRAL],
-  ])('fail start-up if an earlier route takes the requests: %s', async (_name, version) => {
-    @Controller({ version })
-    class Earlier {
-      @Post('shared')
-      take(): void {}
-    }
-    await expect(
-      start(new ExpressAdapter(), {
-        options: { receiver: trusting },
-        controllers: [Earlier, Hooks],
-        configure: (app) => void app.enableVersioning(schemes[0]![1]),
-      }),
-    ).rejects.toThrow(/POST \/shared: the route POST \/shared is registered earlier/);
   });
 
   it('are not extracted if there is no webhook route', async () => {

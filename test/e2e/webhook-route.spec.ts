@@ -4,7 +4,6 @@ import {
   Catch,
   Controller,
   ForbiddenException,
-  Get,
   HttpException,
   Injectable,
   Param,
@@ -412,26 +411,5 @@ describe.each(adapters)('webhook routes of the application on %s', (_, createAda
     const { origin } = await start({ providers: [{ provide: APP_GUARD, useClass: Closed }] });
 
     expect((await head(origin, signed(), { path: '/hooks/amount' })).status).toBe(403);
-  });
-});
-
-describe('at start-up', () => {
-  @Controller()
-  class Swallowing {
-    @Get('hooks/:any')
-    swallow(): string {
-      return 'here';
-    }
-  }
-
-  it('Express fails with a GET route that would answer the HEAD of a webhook', async () => {
-    const [, createAdapter] = adapters[0]!;
-
-    await expect(
-      startApp(createAdapter(), { options, controllers: [Swallowing, Hooks] as Type[] }),
-    ).rejects.toMatchObject({
-      code: 'invalid_configuration',
-      message: expect.stringContaining('/hooks/:any'),
-    });
   });
 });

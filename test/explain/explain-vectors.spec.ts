@@ -1,9 +1,9 @@
 import { describe, expect, it } from '@jest/globals';
 import { EXPLANATION_STEPS } from '../../lib/explain/webhook-explanation.interface.js';
-import { ReceiverDrain } from '../../lib/receiver/receiver.drain.js';
 import { resolveReceivers } from '../../lib/receiver/receiver-options.resolver.js';
 import type { WebhookRequestLike } from '../../lib/request/incoming-webhook.js';
-import { WebhookVerifier } from '../../lib/receiver/webhook.verifier.js';
+import type { WebhookVerifier } from '../../lib/receiver/webhook.verifier.js';
+import { verifierFor } from '../fixtures/verifier-for.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import type { TrustedIssuer } from '../../lib/token/index.js';
 import { GROUPS, readVectors, verifierOptions, type Vector } from '../token/vector-file.js';
@@ -19,7 +19,7 @@ function receiverOf(vector: Vector): WebhookVerifier {
     new TestClock(vector.now * 1_000),
   );
   expect(problems).toEqual([]);
-  return new WebhookVerifier(receivers, new ReceiverDrain());
+  return verifierFor(receivers);
 }
 
 /** The first vector of each outcome, of those whose token an Authorization header can carry. */

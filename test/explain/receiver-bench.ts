@@ -1,8 +1,8 @@
 import type { WebhookExplanation } from '../../lib/explain/webhook-explanation.interface.js';
-import { ReceiverDrain } from '../../lib/receiver/receiver.drain.js';
 import type { WebhookReceiverOptions } from '../../lib/receiver/receiver-options.interface.js';
 import { resolveReceivers } from '../../lib/receiver/receiver-options.resolver.js';
-import { WebhookVerifier } from '../../lib/receiver/webhook.verifier.js';
+import type { WebhookVerifier } from '../../lib/receiver/webhook.verifier.js';
+import { verifierFor } from '../fixtures/verifier-for.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import {
   createTokenSigner,
@@ -25,7 +25,7 @@ export function verifierOf(options: Partial<WebhookReceiverOptions> = {}): Webho
     new TestClock(NOW),
   );
   if (problems.length > 0) throw new Error(JSON.stringify(problems));
-  return new WebhookVerifier(receivers, new ReceiverDrain());
+  return verifierFor(receivers);
 }
 
 interface Signing {

@@ -90,7 +90,8 @@ describe('InboxWriter', () => {
     let id = 0;
     const flood = (): void => {
       for (let i = 0; i < 1_000; i++) {
-        if (writer.takesRefused()) writer.addRefused(entry(id++, { outcome: 'refused' }));
+        if (writer.takesRepeated('refused'))
+          writer.addRepeated('refused', entry(id++, { outcome: 'refused' }));
       }
     };
     flood();
@@ -106,7 +107,8 @@ describe('InboxWriter', () => {
   it('records accepted requests during a flood of refused ones', async () => {
     const { store, writer } = setUp();
     for (let i = 0; i < 1_000; i++) {
-      if (writer.takesRefused()) writer.addRefused(entry(i, { outcome: 'refused' }));
+      if (writer.takesRepeated('refused'))
+        writer.addRepeated('refused', entry(i, { outcome: 'refused' }));
       if (i % 100 === 0) writer.add(entry(10_000 + i));
     }
     await writer.flush();
@@ -132,7 +134,7 @@ describe('InboxWriter', () => {
     writer.add(entry(1));
     await clock.advance(250);
     await store.gate.reached;
-    writer.addRefused(entry(2, { outcome: 'refused' }));
+    writer.addRepeated('refused', entry(2, { outcome: 'refused' }));
     await clock.advance(250);
     store.gate.open();
     await clock.advance(250);
@@ -170,6 +172,43 @@ describe('InboxWriter', () => {
     expect(store.counts().accepted + writer.dropped).toBe(6_000);
     expect(writer.dropped).toBeGreaterThan(0);
     expect(writer.dropped).toBeLessThan(1_000);
+  });
+
+  it('bounds the headers and payloads that wait for the store in bytes, and writes them in small batches', async () => {
+    const { store, writer } = setUp();
+    const size = 60_000;
+    store.failure = new Error('down');
+    let kept = 0;
+    for (let i = 0; i < 1_000; i++) {
+      if (writer.takesContent(size)) {
+        const payload = { contentType: 'text/plain', bytes: Buffer.alloc(size) };
+        writer.add(entry(i, { payload }), size);
+        kept++;
+      } else writer.add(entry(i));
+    }
+    await writer.flush();
+    store.failure = undefined;
+    await writer.flush();
+
+    expect(kept * size).toBeGreaterThan(7_000_000);
+    expect(kept * size).toBeLessThan(8.5 * 1024 * 1024);
+    expect(store.counts().accepted).toBe(1_000);
+    expect(Math.max(...store.batches.slice(0, 8))).toBeLessThanOrEqual(17);
+    expect(writer.takesContent(size)).toBe(true);
+    expect(writer.dropped).toBe(0);
+  });
+
+  it('bounds duplicates apart from other accepted requests', async () => {
+    const { store, writer } = setUp();
+    for (let i = 0; i < 1_000; i++) {
+      if (writer.takesRepeated('duplicate'))
+        writer.addRepeated('duplicate', entry(i, { outcome: 'duplicate' }));
+      if (i % 10 === 0) writer.add(entry(10_000 + i));
+    }
+    await writer.flush();
+
+    expect(store.counts().accepted).toBe(125);
+    expect(writer.dropped).toBe(975);
   });
 
   it('drops an entry that cannot be completed', async () => {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
 import { eventPatternFault, isEventName, matchesEvent } from '../../lib/token/event-name.js';
-import { EventRouter } from '../../lib/receiver/handlers/event-router.js';
+import { EventRouter } from '../../lib/receiver/handlers/webhook-handler.registry.js';
 import { matchesNaively } from './naive-event-match.js';
 
 const LETTERS = new Set('ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-');

@@ -1,4 +1,6 @@
 import { WebhookConfigurationError } from '../../errors/webhook.error.js';
+import { readOptions } from '../../options/read-options.js';
+import { object, optional, text } from '../../options/rules.js';
 import type {
   WebhookEventData,
   WebhookEventMap,
@@ -6,11 +8,7 @@ import type {
   WebhookEventsMatching,
 } from '../../token/webhook-event-map.js';
 import type { WebhookEvent } from '../webhook-event.js';
-import {
-  addSubscription,
-  decoratedParameters,
-  markByPosition,
-} from '../handlers/handler-metadata.js';
+import { addSubscription, decoratedParameters } from '../handlers/handler-metadata.js';
 import { WebhookContext, WebhookData } from './webhook-data.decorator.js';
 
 type AnyMethod = (...args: never[]) => unknown;
@@ -131,6 +129,16 @@ type Matched<Pattern extends string> = [Unmatched<Pattern>] extends [never]
   ? unknown
   : NoSuchEvent<Unmatched<Pattern>>;
 
+/** The options of {@link OnWebhookEvent}. */
+interface OnWebhookEventOptions {
+  /** Handle only the events of this receiver; default: of every receiver. */
+  readonly receiver?: string | undefined;
+}
+
+const OPTIONS = object<OnWebhookEventOptions>()({
+  receiver: optional(text('must be the name of a receiver')),
+});
+
 /**
  * A method decorator that checks the method's parameters against the declared events.
  *
@@ -153,28 +161,29 @@ type WebhookHandlerDecorator<Pattern extends string> = <Method extends AnyMethod
  *
  * @param events - a name, a pattern (`order.*` matches one segment, `refund.**` any number), or several
  * @param options.receiver - handle only the events of this receiver; default: of every receiver
- * @throws {@link WebhookConfigurationError} when the class is defined, for an empty list of events
+ * @throws {@link WebhookConfigurationError} when the class is defined, for a missing or empty list of events, and for a misspelt
+ *   option
  */
 export function OnWebhookEvent<const Pattern extends WebhookEventPattern>(
   events: (Pattern | readonly Pattern[]) & Matched<Pattern>,
-  options: { readonly receiver?: string | undefined } = {},
+  options: OnWebhookEventOptions = {},
 ): WebhookHandlerDecorator<Pattern> {
-  const patterns: readonly string[] = typeof events === 'string' ? [events] : [...events];
   return (target, key, descriptor) => {
-    if (patterns.length === 0) throw noEvents(target, key);
+    const path = `${target.constructor.name}.${String(key)}`;
+    const { receiver } = readOptions(OPTIONS, options, `${path}: options of @OnWebhookEvent`);
+    const patterns: readonly unknown[] = Array.isArray(events) ? events : [events];
+    if (patterns.length === 0 || !patterns.every((one) => typeof one === 'string')) {
+      const message =
+        patterns.length === 0
+          ? 'the list of events is empty, so the handler would never run'
+          : 'the events of @OnWebhookEvent must be strings (is a constant imported from a file that imports this one?)';
+      throw new WebhookConfigurationError([
+        { path, message: `${message}; name an event, or "**" for every event` },
+      ]);
+    }
     takeByPosition(target, key);
-    addSubscription(descriptor.value as object, { patterns, receiver: options.receiver });
+    addSubscription(descriptor.value as object, { patterns, receiver });
   };
-}
-
-function noEvents(target: object, key: string | symbol): WebhookConfigurationError {
-  return new WebhookConfigurationError([
-    {
-      path: `${target.constructor.name}.${String(key)}`,
-      message:
-        'the list of events is empty, so the handler would never run; name an event in @OnWebhookEvent, or "**" for every event',
-    },
-  ]);
 }
 
 /** Parameter decorators run before method decorators: if there are none by now, data and event are passed by position. */
@@ -183,5 +192,4 @@ function takeByPosition(target: object, key: string | symbol): void {
   const parameters = Reflect.getMetadata('design:paramtypes', target, key) as unknown[] | undefined;
   if (parameters === undefined || parameters.length > 0) WebhookData()(target, key, 0);
   if (parameters === undefined || parameters.length > 1) WebhookContext()(target, key, 1);
-  markByPosition(target, key);
 }

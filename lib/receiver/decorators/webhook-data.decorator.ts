@@ -8,7 +8,7 @@ import type { StandardSchema } from '../../events/data-checks.js';
 import { addDataParameter, parameterType } from '../handlers/handler-metadata.js';
 import { validateWithSchema } from '../handlers/payload-validator.js';
 import { WEBHOOK_CONTEXT_TYPE } from '../receiver.constants.js';
-import { receptionOf, type AdapterRequest } from '../request-reception.js';
+import { receptionOf, type AdapterRequest } from '../node-request.js';
 import { internalsOf, type WebhookEvent } from '../webhook-event.js';
 
 /** What `@WebhookData` takes. */
@@ -66,9 +66,9 @@ function dataFor(
     property === undefined
       ? event.data
       : (event.data as Readonly<Record<string, unknown>> | null | undefined)?.[property];
-  return schema === undefined
-    ? internalsOf(event).validator.validate(data, metatype)
-    : validateWithSchema(data, schema);
+  if (schema !== undefined) return validateWithSchema(data, schema);
+  const { validator } = internalsOf(event);
+  return validator === undefined ? data : validator.validate(data, metatype);
 }
 
 function eventOf(context: ExecutionContext): WebhookEvent {

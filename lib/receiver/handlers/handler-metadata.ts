@@ -27,49 +27,16 @@ export function dataParameters(target: object, key: string | symbol): readonly D
   );
 }
 
-/** Where Nest keeps the parameter decorators of a method, on its class. */
+/**
+ * Where Nest keeps the parameter decorators of a method, on its class. Nest does not export the key, and its ExternalContextCreator
+ * must be passed it.
+ */
 export const ROUTE_ARGUMENTS = '__routeArguments__';
 
 /** The number of parameters that have a decorator. */
 export function decoratedParameters(target: object, key: string | symbol): number {
   const decorated: unknown = Reflect.getMetadata(ROUTE_ARGUMENTS, target.constructor, key);
   return Object.keys((decorated as object | undefined) ?? {}).length;
-}
-
-/** Nest's number for the parameter of `@Req()`. */
-export const REQUEST_PARAMETER = 0;
-
-/**
- * Adds a parameter for the request behind all others of a method, without a decorator.
- *
- * @returns its index
- */
-export function addRequestParameter(
-  type: object,
-  key: string,
-  method: (...args: never[]) => unknown,
-): number {
-  const known = (Reflect.getMetadata(ROUTE_ARGUMENTS, type, key) ?? {}) as Readonly<
-    Record<string, { readonly index: number }>
-  >;
-  const index = Math.max(method.length, ...Object.values(known).map((one) => one.index + 1));
-  const added = { ...known, [`${REQUEST_PARAMETER}:${index}`]: { index, pipes: [] } };
-  Reflect.defineMetadata(ROUTE_ARGUMENTS, added, type, key);
-  return index;
-}
-
-/** Metadata of a class, by method: the number of parameters that take data and event by position. */
-const BY_POSITION = 'nestjs-webhook-token:by-position';
-
-/** Records that all parameters of a method take data and event by position. */
-export function markByPosition(target: object, key: string | symbol): void {
-  Reflect.defineMetadata(BY_POSITION, decoratedParameters(target, key), target.constructor, key);
-}
-
-/** Whether a method takes data, or data and event, by position, and no decorator was added since. */
-export function takesByPosition(target: object, key: string | symbol): boolean {
-  const count = Reflect.getMetadata(BY_POSITION, target.constructor, key) as number | undefined;
-  return count !== undefined && count > 0 && count === decoratedParameters(target, key);
 }
 
 /** The type of a parameter, as the compiler recorded it. */

@@ -5,13 +5,15 @@ import {
   type Type,
   type ValidationPipeOptions,
 } from '@nestjs/common';
+import type { ApplicationConfig } from '@nestjs/core';
 import {
   type DataIssue,
   dtoIssues,
   schemaIssues,
   type StandardSchema,
 } from '../../events/data-checks.js';
-import type { MaybePromise } from '../../token/maybe-promise.js';
+import type { WebhookEventCatalog } from '../../events/event-catalog.js';
+import { isReadOnDemand, type WebhookEvent } from '../webhook-event.js';
 
 /** What the compiler records for a parameter whose type is not a class of the application's. */
 const PLAIN_TYPES: ReadonlySet<unknown> = new Set<unknown>([
@@ -47,6 +49,30 @@ export function invalidData(issues: readonly DataIssue[]): UnprocessableEntityEx
   return exception;
 }
 
+/**
+ * Checks the data of an event that the application has defined.
+ *
+ * @throws an HttpException 422 with one message per issue
+ */
+export async function requireDefinedData(
+  event: WebhookEvent,
+  events: WebhookEventCatalog,
+): Promise<void> {
+  const issues = await definedDataIssues(event, events);
+  if (issues.length > 0) throw invalidData(issues);
+}
+
+/** What is wrong with the data of an event that the application has defined. */
+export async function definedDataIssues(
+  event: WebhookEvent,
+  events: WebhookEventCatalog,
+): Promise<readonly DataIssue[]> {
+  if (!events.checks(event.event)) return [];
+  // `data` would read a body that is in a file synchronously.
+  const data: unknown = isReadOnDemand(event) ? await event.rawBody() : event.data;
+  return events.check(event.event, data);
+}
+
 /** Validates the data of a receiver's events against the class that a parameter is typed with. */
 export class PayloadValidator {
   private pipe: ValidationPipe | undefined;
@@ -74,7 +100,7 @@ export class PayloadValidator {
    *
    * @throws an HttpException 422 with one message per failed constraint
    */
-  validate(data: unknown, metatype: unknown): MaybePromise<unknown> {
+  async validate(data: unknown, metatype: unknown): Promise<unknown> {
     const { options = {} } = this;
     if (options === false || !isClass(metatype)) return data;
     return this.transform(data, metatype as Type, options);
@@ -147,4 +173,56 @@ export function failedConstraints(error: unknown): readonly string[] {
   const errors: readonly unknown[] = error instanceof AggregateError ? error.errors : [error];
   const all = errors.flatMap((one) => (one instanceof Error ? (constraints.get(one) ?? []) : []));
   return [...new Set(all)];
+}
+
+/** The fields of a ValidationPipe that hold its options; they are protected. */
+interface PipeFields {
+  readonly validatorOptions?: ValidationPipeOptions;
+  readonly transformOptions?: ValidationPipeOptions['transformOptions'];
+  readonly isDetailedOutputDisabled?: boolean;
+}
+
+/** The validation that an application applies to every HTTP request. */
+interface GlobalValidation {
+  /** The options of its global ValidationPipes; `undefined` if it has none. */
+  readonly options: ValidationPipeOptions | undefined;
+  /** Whether it has one that is request-scoped: its options are unknown before the first request. */
+  readonly isRequestScoped: boolean;
+}
+
+/**
+ * Reads the options of the global ValidationPipes, set by `useGlobalPipes` or `APP_PIPE`.
+ *
+ * Options that shape an HTTP error (status, format, exception factory) do not apply to webhooks. `transform` is not taken over:
+ * a handler gets an instance of its class, and a pipe does not record whether `transform` was set to false or left out.
+ */
+export function readGlobalValidation(config: ApplicationConfig): GlobalValidation {
+  const pipes = config.getGlobalPipes().filter((pipe) => pipe instanceof ValidationPipe);
+  const isRequestScoped = config
+    .getGlobalRequestPipes()
+    .some(({ metatype }) => isValidationPipe(metatype));
+  const options = pipes.map((pipe) => optionsOf(pipe as unknown as PipeFields));
+  return {
+    options: options.length === 0 ? undefined : Object.assign({}, ...options),
+    isRequestScoped,
+  };
+}
+
+function optionsOf({
+  validatorOptions,
+  transformOptions,
+  isDetailedOutputDisabled,
+}: PipeFields): ValidationPipeOptions {
+  return {
+    ...validatorOptions,
+    ...(transformOptions !== undefined && { transformOptions }),
+    ...(isDetailedOutputDisabled === true && { disableErrorMessages: true }),
+  };
+}
+
+function isValidationPipe(metatype: unknown): boolean {
+  return (
+    typeof metatype === 'function' &&
+    (metatype === ValidationPipe || metatype.prototype instanceof ValidationPipe)
+  );
 }

@@ -1,22 +1,15 @@
 import { Injectable } from '@nestjs/common';
 import { ExternalContextCreator, type ContextId } from '@nestjs/core';
-import { isObservable, lastValueFrom } from 'rxjs';
-import { markGuardRefusal } from '../answers/webhook-answer.js';
-import {
-  parameterType,
-  REQUEST_PARAMETER,
-  ROUTE_ARGUMENTS,
-  takesByPosition,
-} from './handler-metadata.js';
-import { isClass } from './payload-validator.js';
+import { markGuardRefusal } from '../answers.js';
 import { WEBHOOK_CONTEXT_TYPE } from '../receiver.constants.js';
 import type { WebhookEvent } from '../webhook-event.js';
+import { ROUTE_ARGUMENTS } from './handler-metadata.js';
 
-/** Where Nest keeps what is bound to a class or a method. */
+/** Where Nest keeps the filters of a class or a method; it does not export the key. */
 const FILTERS = '__exceptionFilters__';
-const ENHANCERS = ['__guards__', '__pipes__', '__interceptors__', FILTERS];
 
-/** Nest's number for the parameter of `@Body()`, which handlers may use too, as `@Req()`. */
+/** Nest's numbers for the parameters of `@Req()` and `@Body()`, which handlers may use too. */
+const REQUEST_PARAMETER = 0;
 const BODY_PARAMETER = 3;
 
 type Method = (...args: unknown[]) => unknown;
@@ -80,9 +73,6 @@ export class WebhookHandlerContext {
     scope?: { readonly contextId: ContextId; readonly inquirerId: string },
   ): (event: WebhookEvent) => Promise<unknown> {
     const method = (instance as Record<string, Method>)[methodName]!;
-    if (isPlain(instance, method, methodName)) {
-      return async (event) => valueOf(await method.call(instance, event.data, event));
-    }
     return this.creator.create(
       instance,
       method,
@@ -96,26 +86,6 @@ export class WebhookHandlerContext {
       WEBHOOK_CONTEXT_TYPE as 'http',
     ) as (event: WebhookEvent) => Promise<unknown>;
   }
-}
-
-/**
- * Whether a handler takes `(data, event)` by position, and nothing is bound to it that would act on them: it is called directly,
- * which takes a third of the time (benchmark `receive`).
- */
-function isPlain(instance: object, method: Method, methodName: string): boolean {
-  const prototype = Object.getPrototypeOf(instance) as object;
-  return (
-    takesByPosition(prototype, methodName) &&
-    !isClass(parameterType(prototype, methodName, 0)) &&
-    !ENHANCERS.some(
-      (key) => Reflect.hasMetadata(key, method) || Reflect.hasMetadata(key, instance.constructor),
-    )
-  );
-}
-
-/** The value of what a handler returned, which may be an Observable, as on a route of Nest. */
-function valueOf(result: unknown): unknown {
-  return isObservable(result) ? lastValueFrom(result) : result;
 }
 
 function hasFilters(instance: object, method: Method): boolean {

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { ContextIdFactory, ModuleRef, type ContextId } from '@nestjs/core';
-import { type WebhookHandler, WebhookHandlerRegistry } from './webhook-handler.registry.js';
-import { handling, observeHandler } from '../receiver.channels.js';
+import { WebhookHandlerRegistry } from './webhook-handler.registry.js';
+import { observeHandler } from '../receiver.channels.js';
 import { internalsOf, type WebhookEvent } from '../webhook-event.js';
 
 /** Runs all handlers of an event and waits until every one has settled. */
@@ -25,22 +25,14 @@ export class WebhookDispatcher {
    * @returns how many handlers ran
    * @throws the handler's error, or an AggregateError if several failed
    */
-  dispatch(event: WebhookEvent): Promise<number> {
+  async dispatch(event: WebhookEvent): Promise<number> {
     const handlers = this.registry.find(event.receiver, event.event);
     const scope = this.scopeOf(event);
-    return handlers.length === 1
-      ? runHandler(handlers[0]!, event, scope).then(() => 1)
-      : this.dispatchToAll(handlers, event, scope);
-  }
-
-  private async dispatchToAll(
-    handlers: readonly WebhookHandler[],
-    event: WebhookEvent,
-    scope: () => ContextId,
-  ): Promise<number> {
     internalsOf(event).handlers = handlers.length;
     const results = await Promise.allSettled(
-      handlers.map((handler) => runHandler(handler, event, scope)),
+      handlers.map(async ({ name, run }) =>
+        observeHandler(name, event, async () => run(event, scope)),
+      ),
     );
     const failures = results.filter((result) => result.status === 'rejected');
     if (failures.length === 1) throw failures[0]!.reason;
@@ -64,13 +56,4 @@ export class WebhookDispatcher {
       return scope;
     };
   }
-}
-
-function runHandler(
-  handler: WebhookHandler,
-  event: WebhookEvent,
-  scope: () => ContextId,
-): Promise<unknown> {
-  if (!handling.isObserved) return handler.run(event, scope);
-  return observeHandler(handler.name, event, () => handler.run(event, scope));
 }

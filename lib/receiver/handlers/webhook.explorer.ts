@@ -46,24 +46,37 @@ export class WebhookExplorer {
    */
   async explore(receivers: readonly ResolvedReceiver[]): Promise<ConfigurationProblem[]> {
     const classValidator = await findClassValidator();
-    const faults: ConfigurationProblem[] = [];
-    for (const wrapper of [...this.discovery.getProviders(), ...this.discovery.getControllers()]) {
-      // An alias (`useExisting`) refers to a provider that is discovered by itself.
-      if (wrapper.isAlias) continue;
-      const prototype = prototypeOf(wrapper);
-      if (prototype === undefined) continue;
-      for (const methodName of this.scanner.getAllMethodNames(prototype)) {
-        const method = {
+    return this.methods().flatMap((method) => [
+      ...validationProblems(method, receivers, classValidator),
+      ...this.register(method, receivers, classValidator),
+    ]);
+  }
+
+  /** Warns about the handlers of an application without a receiver: they never run. */
+  warnUnreceived(): void {
+    for (const { prototype, methodName, name } of this.methods()) {
+      if (subscriptionsOf(prototype[methodName]).length === 0) continue;
+      this.logger.warn(
+        `${name} handles webhooks, but no receiver is configured, so it never runs: set "receiver" in WebhookModule.forRoot, or remove @OnWebhookEvent`,
+      );
+    }
+  }
+
+  /** The methods of all providers and controllers. */
+  private methods(): ExploredMethod[] {
+    return [...this.discovery.getProviders(), ...this.discovery.getControllers()].flatMap(
+      (wrapper) => {
+        // An alias (`useExisting`) refers to a provider that is discovered by itself.
+        const prototype = wrapper.isAlias ? undefined : prototypeOf(wrapper);
+        if (prototype === undefined) return [];
+        return this.scanner.getAllMethodNames(prototype).map((methodName) => ({
           wrapper,
           prototype,
           methodName,
           name: `${String(wrapper.name)}.${methodName}`,
-        };
-        faults.push(...validationFaults(method, receivers, classValidator));
-        faults.push(...this.register(method, receivers, classValidator));
-      }
-    }
-    return faults;
+        }));
+      },
+    );
   }
 
   private register(
@@ -74,29 +87,31 @@ export class WebhookExplorer {
     const { wrapper, prototype, methodName, name } = method;
     const subscriptions = subscriptionsOf(prototype[methodName]);
     if (subscriptions.length === 0 || this.isKnown(wrapper, methodName)) return [];
-    const faults: ConfigurationProblem[] = [];
+    const problems: ConfigurationProblem[] = [];
     // One handler per method, however many of its subscriptions match: an event runs it once.
     const handler: WebhookHandler = { name, run: this.runner(wrapper, methodName) };
     for (const { patterns, receiver } of subscriptions) {
       if (receiver !== undefined && !receivers.some((one) => one.name === receiver)) {
         const names = receivers.map((one) => `"${one.name}"`).join(', ') || 'none';
-        faults.push({
+        problems.push({
           path: name,
           message: `receiver "${receiver}" is not configured; use one of: ${names}`,
         });
       }
       for (const pattern of patterns) {
         const message = eventPatternFault(pattern);
-        if (message !== undefined) faults.push({ path: name, message });
+        if (message !== undefined) problems.push({ path: name, message });
         else this.registry.add(pattern, receiver, handler);
       }
       const isChecked = receivers.every(({ events }) =>
         patterns.every((pattern) => events?.checks(pattern) === true),
       );
       const validation = isChecked ? '' : unvalidatedNote(method, classValidator);
-      this.logger.log(`Mapped {${patterns.join(', ')}} to ${name}${validation}`);
+      const served = receivers.filter((one) => receiver === undefined || one.name === receiver);
+      const reach = served.some(({ path }) => path !== undefined) ? '' : UNREACHED;
+      this.logger.log(`Mapped {${patterns.join(', ')}} to ${name}${validation}${reach}`);
     }
-    return faults;
+    return problems;
   }
 
   /** A factory may provide the same instance under a second token. */
@@ -149,7 +164,7 @@ function subscriptionsOf(method: unknown): ReturnType<typeof readSubscriptions> 
 }
 
 /** Without class-transformer, the first event for a DTO would be answered 500. */
-function validationFaults(
+function validationProblems(
   { prototype, methodName, name }: ExploredMethod,
   receivers: readonly ResolvedReceiver[],
   classValidator: ClassValidatorInstallation,
@@ -168,6 +183,10 @@ function validationFaults(
     },
   ];
 }
+
+/** What the start-up line of a handler adds if none of its receivers is mounted. */
+const UNREACHED =
+  ' (its receiver has no path: it runs only if your code calls WebhookDispatcher.dispatch())';
 
 /** Types that the compiler records for an interface, an array, or nothing at all. */
 const UNCHECKED_TYPES: ReadonlySet<unknown> = new Set([undefined, Object, Array]);

@@ -10,7 +10,7 @@ import { fromNodeRequest } from '../../request/incoming-webhook.js';
 import { isAuthenticatedRefusal } from '../../request/open-request.js';
 import { readReceipt } from '../../token/webhook-receipt.js';
 import type { AnsweredRequest } from '../receiver.reporter.js';
-import { nodeRequest, pathOfRequest } from '../request-reception.js';
+import { nodeRequest, pathOfRequest } from '../node-request.js';
 import { internalsOf, isReadOnDemand, type WebhookEvent } from '../webhook-event.js';
 import { type ResolvedInbox, WEBHOOK_INBOX } from './inbox-options.js';
 
@@ -56,13 +56,17 @@ export class InboxRecorder implements OnApplicationShutdown {
     if (inbox === undefined || writer === undefined) return;
     try {
       const outcome = outcomeOf(answered);
-      if (outcome !== 'refused') {
+      if (outcome === 'refused' || outcome === 'duplicate') {
+        if (!writer.takesRepeated(outcome)) return;
         const entry = this.entryOf(answered, outcome);
-        const keepsContent = inbox.headers || inbox.payload;
-        writer.add(keepsContent ? this.withContent(entry, answered, inbox) : () => entry);
-      } else if (writer.takesRefused()) {
-        writer.addRefused(this.refusedEntry(this.entryOf(answered, outcome), answered, inbox));
+        const complete =
+          outcome === 'refused' ? this.refusedEntry(entry, answered, inbox) : () => entry;
+        return writer.addRepeated(outcome, complete);
       }
+      const entry = this.entryOf(answered, outcome);
+      const bytes = contentBytes(answered, entry, inbox);
+      if (bytes === 0 || !writer.takesContent(bytes)) return writer.add(() => entry);
+      writer.add(this.withContent(entry, answered, inbox), bytes);
     } catch {
       // An inbox must not change an answer.
     }
@@ -166,6 +170,19 @@ export class InboxRecorder implements OnApplicationShutdown {
       `The inbox store failed (${why}). Webhooks are received as before; requests that the store cannot accept are not recorded.`,
     );
   }
+}
+
+/** Bytes that the headers and the payload of an entry take until it is written, at most. */
+function contentBytes(
+  { request }: AnsweredRequest,
+  { size }: InboxEntry,
+  { headers, payload, maxPayloadBytes }: ResolvedInbox,
+): number {
+  const { method, rawHeaders } = nodeRequest(request);
+  const ofHeaders = rawHeaders.reduce((sum, one) => sum + one.length, 0);
+  // Inline data is in the token, which is a header.
+  const ofBody = method === 'HEAD' ? ofHeaders : (size ?? maxPayloadBytes);
+  return (headers ? ofHeaders : 0) + (payload ? Math.min(ofBody, maxPayloadBytes) : 0);
 }
 
 /** Whether a string has the form of an entry's id. */

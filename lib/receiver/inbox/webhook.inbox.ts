@@ -4,9 +4,9 @@ import { invalidOption, readStrictly } from '../../options/strict-options.js';
 import type { ReceivedDelivery } from '../../queue/webhook-delivery.interface.js';
 import type { DeadDelivery, WebhookQueue } from '../../queue/webhook-queue.js';
 import { isIdentifier } from '../../token/identifier.js';
+import { findReceiver } from '../find-receiver.js';
 import type { ResolvedReceivers } from '../receiver-options.interface.js';
 import { WEBHOOK_RECEIVERS } from '../receiver.constants.js';
-import { WebhookVerifier } from '../webhook.verifier.js';
 import { inboxIsOff } from './inbox-options.js';
 import { InboxRecorder, isEntryId } from './inbox.recorder.js';
 
@@ -79,7 +79,6 @@ const MAX_PAGE = 500;
 export class WebhookInbox {
   constructor(
     @Inject(WEBHOOK_RECEIVERS) private readonly receivers: ResolvedReceivers,
-    private readonly verifier: WebhookVerifier,
     private readonly recorder: InboxRecorder,
   ) {}
 
@@ -224,7 +223,7 @@ export class WebhookInbox {
 
   private queues(name?: string): readonly WebhookQueue[] {
     const receivers =
-      name === undefined ? [...this.receivers.values()] : [this.verifier.receiver(name)];
+      name === undefined ? [...this.receivers.values()] : [findReceiver(this.receivers, name)];
     return receivers.flatMap(({ queued }) => queued?.queue ?? []);
   }
 }

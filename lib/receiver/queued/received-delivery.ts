@@ -4,7 +4,7 @@ import type { ReceivedEvent, ReceivedDelivery } from '../../queue/webhook-delive
 import { isJsonType, parseJsonPayload } from '../../request/json-payload.js';
 import { MemoryBody } from '../../request/request-body.js';
 import { rulesOf } from '../../token/profiles/profile-choice.js';
-import type { WebhookReception } from '../replay/webhook-reception.js';
+import type { WebhookReception } from '../reception.js';
 import { type EventInternals, internalsOf, WebhookEvent } from '../webhook-event.js';
 import type { QueuedEvents } from './queued-events.resolver.js';
 

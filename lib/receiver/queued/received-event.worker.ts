@@ -6,7 +6,6 @@ import {
   type OnApplicationBootstrap,
 } from '@nestjs/common';
 import type { DeliveryOutcome } from '../../queue/webhook-queue.js';
-import type { FailureReason } from '../../queue/failure-reason.js';
 import { runObservers } from '../../queue/run-observers.js';
 import { spreadWait } from '../../queue/retry-schedule.js';
 import type { ReceivedDelivery, WebhookDelivery } from '../../queue/webhook-delivery.interface.js';
@@ -15,19 +14,22 @@ import { InboxRecorder } from '../inbox/inbox.recorder.js';
 import type { ReplayReservation } from '../../replay/replay-store.js';
 import { NO_BODY } from '../../request/request-body.js';
 import { EventInternals, type WebhookEvent } from '../webhook-event.js';
-import { isGuardRefusal } from '../answers/webhook-answer.js';
+import { isGuardRefusal } from '../answers.js';
 import { WebhookDispatcher } from '../handlers/webhook.dispatcher.js';
 import type { ResolvedReceiver, ResolvedReceivers } from '../receiver-options.interface.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from '../receiver.constants.js';
 import type { ReceiverShutdown } from '../receiver.lifecycle.js';
-import { quietly } from '../receiver.reporter.js';
+import { quietly, ReceiverReporter } from '../receiver.reporter.js';
 import { handledClaim } from '../replay/replay-identity.js';
-import { WebhookReception } from '../replay/webhook-reception.js';
+import { WebhookReception } from '../reception.js';
 import type { QueuedEvents } from './queued-events.resolver.js';
 import { eventOfDelivery } from './received-delivery.js';
 
 /** A receiver that acknowledges before it handles. */
 type QueuedReceiver = ResolvedReceiver & { readonly queued: QueuedEvents };
+
+/** No handler matches the event. */
+class Unhandled extends Error {}
 
 /** The inbox's names for outcomes. */
 const SETTLED = { delivered: 'handled', retry: 'queued', dead: 'dead' } as const;
@@ -55,6 +57,7 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     @Inject(RECEIVER_SHUTDOWN) private readonly shutdown: ReceiverShutdown,
     private readonly dispatcher: WebhookDispatcher,
     private readonly inbox: InboxRecorder,
+    private readonly reporter: ReceiverReporter,
   ) {
     this.receivers = [...receivers.values()].filter(isQueued);
   }
@@ -102,24 +105,15 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     });
     const reservation = await this.reserve(receiver, delivery, event);
     if ('type' in reservation) return reservation;
-    const reception = new WebhookReception(event, reservation, receiver, NO_BODY);
+    const reception = new WebhookReception(event, reservation, receiver, NO_BODY, this.reporter);
     try {
-      const handlers = await this.dispatcher.dispatch(event);
-      if (handlers === 0) return await this.fail(receiver, reception, 'event_unhandled');
-      reception.requireLease();
+      await reception.run(async () => {
+        if (!this.dispatcher.handles(event)) throw new Unhandled();
+        await this.dispatcher.dispatch(event);
+      }, 'run');
     } catch (error) {
-      return this.fail(receiver, reception, 'handler_failed', error);
-    }
-    try {
-      await reception.complete();
-    } catch {
-      // The queue drops the event after this; it runs again only if the queue crashes before it has.
-      reception.abandon();
-      this.log(
-        'warn',
-        event,
-        'was handled, but the replay store did not record it: its handlers may run again after a crash',
-      );
+      // If only the record failed, the event is done: it runs again only if the queue crashes before it has dropped it.
+      if (reception.handlerFailed) return this.failed(receiver, reception, error);
     }
     return { type: 'delivered' };
   }
@@ -151,15 +145,14 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     }
   }
 
-  private async fail(
+  private failed(
     receiver: QueuedReceiver,
     reception: WebhookReception,
-    reason: FailureReason,
-    error?: unknown,
-  ): Promise<DeliveryOutcome> {
+    error: unknown,
+  ): DeliveryOutcome {
     const { clock, queued } = receiver;
     const { event, leaseLost } = reception;
-    const released = await reception.fail();
+    const reason = error instanceof Unhandled ? 'event_unhandled' : 'handler_failed';
     const now = clock.now();
     if (leaseLost !== undefined) {
       this.log('warn', event, 'could not be committed: its lease has ended, and it runs again');
@@ -173,12 +166,12 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
         this.log('warn', event, `was refused ${run} by the application: ${errorName(one)}`);
         continue;
       }
-      const stack = one instanceof Error ? one.stack : undefined;
+      const stack = one instanceof Error && !(one instanceof Unhandled) ? one.stack : undefined;
       this.log('error', event, `failed ${run}: ${reason}`, stack);
     }
     // If its transaction was committed, the event is handled, whatever failed afterwards: the next run finds the record. As a failure
     // it could wait until the record has expired.
-    if (reception.committed && !released) return { type: 'defer', at: now + SOON };
+    if (reception.committed) return { type: 'defer', at: now + SOON };
     if (event.run >= queued.retry.attempts) {
       this.log(
         'warn',

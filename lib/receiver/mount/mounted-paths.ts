@@ -1,0 +1,142 @@
+import type { EventEmitter } from 'node:events';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { HttpServer } from '@nestjs/common';
+import { fromNodeRequest } from '../../request/incoming-webhook.js';
+import {
+  endConnectionAfter,
+  hasAmbiguousLength,
+  isAfterConnectionEnd,
+  pathOfTarget,
+  shieldBody,
+} from '../node-request.js';
+import type { ResolvedReceiver } from '../receiver-options.interface.js';
+import { webhookToken } from '../schemes/webhook-token.scheme.js';
+
+/** Answers a request of Node, independent of the adapter. */
+export type NodeHandler = (request: IncomingMessage, response: ServerResponse) => void;
+
+/** Mounts receivers on an adapter; Express and Fastify have an implementation each. */
+export interface AdapterMount {
+  readonly paths: MountedPaths;
+
+  /**
+   * Mounts HEAD and POST.
+   *
+   * @returns the methods for which the application already has a route there; then nothing is mounted
+   */
+  mount(path: string, receiver: string, handler: NodeHandler): string | undefined;
+
+  /** Answers every other method of a path, unless the application has a route for it. */
+  refuseOtherMethods(path: string, handler: NodeHandler): void;
+}
+
+/** Methods that a mounted path answers with 405. */
+export const OTHER_METHODS = ['GET', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const;
+
+/** How the application's router compares paths. */
+interface RouterSettings {
+  readonly caseSensitive: boolean;
+  /** Whether a trailing slash makes a different path. */
+  readonly strict: boolean;
+}
+
+interface MountedPath {
+  readonly path: string;
+  readonly pattern: RegExp;
+  /** Name of the receiver. */
+  readonly receiver: string;
+  readonly handler: NodeHandler;
+}
+
+/** The mounted paths of an adapter, shared by all webhook modules of an application. */
+export class MountedPaths {
+  private readonly mounted: MountedPath[] = [];
+  private readonly guardedReceivers = new Set<() => Iterable<ResolvedReceiver>>();
+  private isAttached = false;
+
+  constructor(private readonly settings: RouterSettings) {}
+
+  /** The name of the receiver that is mounted at this path. */
+  receiverAt(path: string): string | undefined {
+    const { caseSensitive } = this.settings;
+    const compared = (one: string): string => (caseSensitive ? one : one.toLowerCase());
+    return this.mounted.find((one) => compared(one.path) === compared(path))?.receiver;
+  }
+
+  add(path: string, receiver: string, handler: NodeHandler): void {
+    this.mounted.push({ path, pattern: this.patternOf(path), receiver, handler });
+  }
+
+  /** @param receivers - those whose events the guard of a route may let in; asked at each request */
+  addGuarded(receivers: () => Iterable<ResolvedReceiver>): void {
+    this.guardedReceivers.add(receivers);
+  }
+
+  /**
+   * Answers the requests for mounted paths ahead of the framework, as socket.io does. Requests that do not arrive on the
+   * application's own server, such as those of `inject()`, take the framework's way to the same handler.
+   */
+  attach(adapter: HttpServer): void {
+    const server = adapter.getHttpServer() as EventEmitter | undefined;
+    if (this.isAttached || this.mounted.length === 0 || server === undefined) return;
+    this.isAttached = true;
+    const listeners = server.listeners('request');
+    server.removeAllListeners('request');
+    server.on('request', (request: IncomingMessage, response: ServerResponse) => {
+      if (this.answer(request, response)) return;
+      for (const listener of listeners) listener.call(server, request, response);
+    });
+  }
+
+  /** @returns whether the request needs no further handling: it was for a mounted path, or it must not be answered */
+  answer(request: IncomingMessage, response: ServerResponse): boolean {
+    if (!this.passes(request, response)) return true;
+    if (request.method !== 'POST' && request.method !== 'HEAD') return false;
+    const path = pathOfTarget(request.url ?? '/');
+    const found = this.mounted.find(({ pattern }) => pattern.test(path));
+    if (found === undefined) return false;
+    found.handler(request, response);
+    return true;
+  }
+
+  /**
+   * Whether a request may be processed at all. A HEAD that declares a body ends its connection, whatever its path: what follows it
+   * may have been chosen by an attacker.
+   */
+  passes(request: IncomingMessage, response: ServerResponse): boolean {
+    if (isAfterConnectionEnd(request)) return false;
+    if (hasAmbiguousLength(request)) endConnectionAfter(request, response);
+    return true;
+  }
+
+  /**
+   * Keeps the application's parsers away from the body of a request that a trusted sender signed, since its exact bytes belong to
+   * the guard. The token decides and not the path, which no adapter reveals before its router has run.
+   *
+   * @param next - called when the headers are decided on
+   */
+  shield(request: IncomingMessage, next: () => void): void {
+    const { authorization } = request.headers;
+    if (request.method !== 'POST' || authorization === undefined) return next();
+    if (this.guardedReceivers.size === 0) return next();
+    void this.shieldSigned(request).finally(next);
+  }
+
+  private async shieldSigned(request: IncomingMessage): Promise<void> {
+    const { headers } = fromNodeRequest(request, { kind: 'consumed' });
+    for (const receivers of this.guardedReceivers) {
+      for (const receiver of receivers()) {
+        if (await webhookToken.isSigned(headers, receiver)) return shieldBody(request);
+      }
+    }
+  }
+
+  /** A global prefix may have parameters. */
+  private patternOf(path: string): RegExp {
+    const { caseSensitive, strict } = this.settings;
+    const segments = path
+      .split('/')
+      .map((one) => (one.startsWith(':') ? '[^/]+' : one.replace(/[^\w-]/g, '\\$&')));
+    return new RegExp(`^${segments.join('/')}${strict ? '' : '/?'}$`, caseSensitive ? '' : 'i');
+  }
+}

@@ -1,0 +1,197 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { Injectable } from '@nestjs/common';
+import { WebhookReplayError, WebhookStoreError, isWebhookError } from '../errors/webhook.error.js';
+import { fromNodeRequest, type IncomingWebhook } from '../request/incoming-webhook.js';
+import {
+  HandlerFailure,
+  acknowledge,
+  acknowledgeQueued,
+  refuse,
+  sendAnswer,
+  type WebhookAnswer,
+  WebhookException,
+} from './answers.js';
+import { requireDefinedData } from './handlers/payload-validator.js';
+import { WebhookDispatcher } from './handlers/webhook.dispatcher.js';
+import { enqueueEvent } from './queued/received-delivery.js';
+import { observeReceiving, receiving } from './receiver.channels.js';
+import { ReceiverDrain } from './receiver.drain.js';
+import type { ResolvedReceiver } from './receiver-options.interface.js';
+import { ReceiverReporter, type AnsweredRequest } from './receiver.reporter.js';
+import { WebhookReception } from './reception.js';
+import { replayClaim } from './replay/replay-identity.js';
+import type { VerifiedRequest } from './schemes/webhook-scheme.js';
+import { webhookToken } from './schemes/webhook-token.scheme.js';
+import { EventInternals, WebhookEvent } from './webhook-event.js';
+
+/** How a request was received; the caller adds the request. */
+type Received = Omit<AnsweredRequest, 'request'>;
+
+/**
+ * The path of a received event: verify → reserve → handle → settle → answer.
+ *
+ * A mounted path takes all of it, by {@link answer}. `@WebhookRoute()` and `WebhookVerifier.verify()` take {@link admit}, and pass
+ * their own handler to the reception; the worker of a queue continues with a reception that it has restored.
+ */
+@Injectable()
+export class ReceivePipeline {
+  constructor(
+    private readonly dispatcher: WebhookDispatcher,
+    private readonly drain: ReceiverDrain,
+    private readonly reporter: ReceiverReporter,
+  ) {}
+
+  /** Answers a request on a mounted path; never rejects. */
+  async answer(
+    request: IncomingMessage,
+    response: ServerResponse,
+    receiver: ResolvedReceiver,
+  ): Promise<void> {
+    this.drain.enter();
+    const arrivedAt = receiving.now();
+    try {
+      // Middleware on an Express instance of the application may have read the body.
+      const incoming = fromNodeRequest(
+        request,
+        request.readableDidRead ? { kind: 'consumed' } : { kind: 'stream', stream: request },
+      );
+      const received = await this.receive(incoming, receiver, arrivedAt);
+      this.reporter.answered({ ...received, request, receiver, arrivedAt });
+      sendAnswer(request, response, received.answer, { close: this.drain.closing });
+    } catch (error) {
+      // A bug: the sender is still answered, and the process does not crash.
+      this.reporter.unanswerable(error);
+      sendAnswer(request, response, refuse('handler_failed'), { close: true });
+    } finally {
+      this.drain.leave();
+    }
+  }
+
+  private async receive(
+    incoming: IncomingWebhook,
+    receiver: ResolvedReceiver,
+    arrivedAt: number | undefined,
+  ): Promise<Received> {
+    let event: WebhookEvent | undefined;
+    let unhandled = false;
+    try {
+      this.requireOpen();
+      const reception = await this.admit(incoming, receiver, arrivedAt);
+      ({ event } = reception);
+      if (reception.duplicate) return { answer: acknowledge(true), event };
+      unhandled = !this.dispatcher.handles(event);
+      const queued = unhandled ? undefined : receiver.queued;
+      const answer = await reception.run(
+        () => this.handle(reception, receiver),
+        queued === undefined ? 'handled' : 'queued',
+      );
+      return { answer, event, unhandled };
+    } catch (error) {
+      return { answer: WebhookException.answerTo(error), event, error, unhandled };
+    }
+  }
+
+  /** Refuses requests that arrive after shutdown has begun. */
+  requireOpen(): void {
+    if (this.drain.closing) throw new WebhookException(refuse('shutting_down'));
+  }
+
+  /**
+   * Verifies a request and reserves its event, which the caller then handles with `reception.run()`.
+   *
+   * @param arrivedAt - of `receiving.now()`
+   * @throws {@link WebhookTokenError}, {@link WebhookPayloadError}, {@link WebhookStoreError}; {@link WebhookReplayError} for an
+   *   event in progress, for a known id with other content, and for a duplicate if the receiver rejects them
+   */
+  async admit(
+    incoming: IncomingWebhook,
+    receiver: ResolvedReceiver,
+    arrivedAt?: number,
+  ): Promise<WebhookReception> {
+    const verified = await webhookToken.verify(incoming, receiver);
+    try {
+      const reception = await this.reserve(verified, receiver);
+      if (arrivedAt !== undefined) observeReceiving(reception.event, incoming, arrivedAt);
+      return reception;
+    } catch (error) {
+      verified.body.remove();
+      throw error;
+    }
+  }
+
+  private async reserve(
+    verified: VerifiedRequest,
+    receiver: ResolvedReceiver,
+  ): Promise<WebhookReception> {
+    const { replayStore, clock } = receiver;
+    const event = new WebhookEvent({
+      ...verified.event,
+      receiver: receiver.name,
+      signal: this.drain.signal,
+      internals: new EventInternals(receiver.validator),
+    });
+    const claim = replayClaim(event, verified.fingerprint, {
+      clockTolerance: receiver.clockTolerance,
+      window: receiver.replayWindow,
+      lease: receiver.replayLease,
+      now: clock.now(),
+    });
+    const verdict = await (async () => replayStore.reserve(claim))().catch(storeFailed);
+    switch (verdict.status) {
+      case 'reserved':
+        return new WebhookReception(
+          event,
+          verdict.reservation,
+          receiver,
+          verified.body,
+          this.reporter,
+        );
+      case 'done':
+        if (receiver.onDuplicate === 'reject') throw replayed();
+        return new WebhookReception(event, undefined, receiver, verified.body, this.reporter);
+      case 'in-progress':
+        throw new WebhookReplayError('in_progress', 'the same event is being handled now');
+      case 'conflict':
+        throw new WebhookReplayError(
+          'replayed',
+          'the id was used before with other content; a new event needs a new id',
+        );
+    }
+  }
+
+  /** Runs the handlers of a mounted path, or enqueues the event for them. */
+  private async handle(
+    reception: WebhookReception,
+    { events, queued, unhandledEvent, clock }: ResolvedReceiver,
+  ): Promise<WebhookAnswer> {
+    const { event } = reception;
+    if (events !== undefined) await requireDefinedData(event, events);
+    if (this.dispatcher.handles(event)) {
+      if (queued !== undefined) {
+        await enqueueEvent(reception, queued, clock);
+        return acknowledgeQueued();
+      }
+      await this.dispatcher.dispatch(event).catch((error: unknown) => {
+        throw new HandlerFailure(error);
+      });
+    } else if (unhandledEvent === 'reject') {
+      throw new WebhookException(refuse('event_unhandled'));
+    } else {
+      this.reporter.unhandled(event);
+    }
+    return acknowledge(false);
+  }
+}
+
+/** The error for a duplicate. */
+export function replayed(): WebhookReplayError {
+  return new WebhookReplayError('replayed', 'the event was handled before');
+}
+
+/** A custom store may throw anything; in every case the request is refused. */
+function storeFailed(error: unknown): never {
+  if (isWebhookError(error)) throw error;
+  throw new WebhookStoreError('store_unavailable', 'the replay store cannot be reached', {
+    cause: error,
+  });
+}

@@ -1,0 +1,49 @@
+import { afterEach, describe, expect, it } from '@jest/globals';
+import { Controller } from '@nestjs/common';
+import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
+import { WebhookData } from '../../lib/receiver/decorators/webhook-data.decorator.js';
+import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
+import { adapters } from '../fixtures/adapters.js';
+import { head } from '../fixtures/http-client.js';
+import { receiverOptions, signed, startApp, type StartedApp } from '../fixtures/receiver-app.js';
+
+const seen: unknown[] = [];
+
+@Controller('both')
+class Both {
+  @WebhookRoute()
+  @OnWebhookEvent('order.created')
+  first(@WebhookData() data: unknown): void {
+    seen.push(['first', data]);
+  }
+
+  @OnWebhookEvent('order.paid')
+  @WebhookRoute('second')
+  second(@WebhookData() data: unknown): void {
+    seen.push(['second', data]);
+  }
+}
+
+describe.each(adapters)(
+  'a @WebhookRoute() method that is a handler too, on %s',
+  (_, createAdapter) => {
+    let started: StartedApp;
+    afterEach(() => started.app.close());
+
+    it.each([
+      ['order.created', 'first'],
+      ['order.paid', 'second'],
+    ])('handles "%s" once', async (event, method) => {
+      seen.length = 0;
+      started = await startApp(createAdapter(), {
+        options: receiverOptions(),
+        controllers: [Both],
+      });
+
+      const answer = await head(started.origin, signed({ event, data: { id: 'o1' } }));
+
+      expect(answer.status).toBe(204);
+      expect(seen).toEqual([[method, { id: 'o1' }]]);
+    });
+  },
+);

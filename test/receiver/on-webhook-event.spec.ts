@@ -1,0 +1,89 @@
+import { describe, expect, it } from '@jest/globals';
+import { Injectable, Module, type Type } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
+import type { WebhookModuleOptions } from '../../lib/webhook-module-options.interface.js';
+import { WebhookModule } from '../../lib/webhook.module.js';
+import { ISSUER, receiverOptions, SECRET } from '../fixtures/receiver-app.js';
+import { RecordingLogger } from '../fixtures/recording-logger.js';
+
+describe('@OnWebhookEvent', () => {
+  it.each<[string, unknown, unknown, string, RegExp]>([
+    ['an empty list of events', [], undefined, 'Handlers.never', /list of events is empty.*"\*\*"/],
+    ['no event', undefined, undefined, 'Handlers.never', /must be strings.*"\*\*"/],
+    ['an event that is not a string', ['a.b', 1], undefined, 'Handlers.never', /must be strings/],
+    [
+      'a misspelt option',
+      'a.b',
+      { reciever: 'shop' },
+      'Handlers.never: options of @OnWebhookEvent.reciever',
+      /unknown option.*did you mean "receiver"/,
+    ],
+    [
+      'a receiver that is not a name',
+      'a.b',
+      { receiver: 1 },
+      'Handlers.never: options of @OnWebhookEvent.receiver',
+      /must be the name of a receiver/,
+    ],
+  ])('refuses %s when the class is defined', (_name, events, options, path, message) => {
+    const define = (): unknown => {
+      class Handlers {
+        @OnWebhookEvent(events as 'a.b', options as object)
+        never(): void {}
+      }
+      return Handlers;
+    };
+
+    expect(define).toThrow(
+      expect.objectContaining({
+        code: 'invalid_configuration',
+        problems: [{ path, message: expect.stringMatching(message) }],
+      }),
+    );
+  });
+});
+
+@Injectable()
+class Orders {
+  @OnWebhookEvent('order.created')
+  onCreated(): void {}
+}
+
+async function linesOf(
+  options: WebhookModuleOptions,
+  level: 'log' | 'warn',
+  imports: Type[] = [],
+): Promise<string> {
+  const logger = new RecordingLogger();
+  class App {}
+  Module({ imports: [WebhookModule.forRoot(options), ...imports], providers: [Orders] })(App);
+  const app = await NestFactory.createApplicationContext(App, { logger });
+  await app.close();
+  return logger.at(level).join('\n');
+}
+
+describe('at start-up', () => {
+  const publisher = { issuer: ISSUER, secret: SECRET };
+  const neverRuns = /Orders\.onCreated handles webhooks, but no receiver is configured/;
+
+  it('a handler of an application without a receiver is named in a warning', async () => {
+    expect(await linesOf({ publisher }, 'warn')).toMatch(neverRuns);
+  });
+
+  it('a handler whose receiver is in another webhook module is not', async () => {
+    class Feature {}
+    Module({ imports: [WebhookModule.forRoot({ ...receiverOptions(), isGlobal: false })] })(
+      Feature,
+    );
+
+    expect(await linesOf({ publisher }, 'warn', [Feature])).not.toMatch(neverRuns);
+  });
+
+  it('a handler that no mounted path reaches is named', async () => {
+    expect(await linesOf(receiverOptions({ path: undefined }), 'log')).toMatch(
+      /Mapped \{order\.created\} to Orders\.onCreated.*its receiver has no path/,
+    );
+    expect(await linesOf(receiverOptions(), 'log')).not.toMatch(/has no path/);
+  });
+});
