@@ -32,7 +32,7 @@ export type { WebhookInboxOptions } from './receiver/inbox/inbox-options.js';
 export { WebhookException } from './receiver/answers.js';
 export type { WebhookAnswerCode } from './request/webhook-answers.js';
 export type { WebhookReceiverOptions } from './receiver/receiver-options.interface.js';
-export type { WebhookIssuer } from './keys/webhook-issuer.js';
+export type { WebhookIssuer } from './keys/issuer-list.js';
 export type { WebhookTokenClaims } from './token/webhook-claims.interface.js';
 export { WEBHOOK_RECEIVED_CHANNEL, WEBHOOK_HANDLED_CHANNEL } from './receiver/receiver.channels.js';
 export type {

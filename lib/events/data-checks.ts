@@ -1,5 +1,4 @@
 import type { ValidationError } from '@nestjs/common';
-import { after, type MaybePromise } from '../token/maybe-promise.js';
 
 /**
  * A schema of the Standard Schema specification: zod, valibot, arktype and others.
@@ -11,7 +10,7 @@ export interface StandardSchema<Input = unknown, Output = unknown> {
     readonly version: 1;
     readonly vendor: string;
     /** Returns the transformed value, or the issues. */
-    readonly validate: (value: unknown) => MaybePromise<StandardResult<Output>>;
+    readonly validate: (value: unknown) => StandardResult<Output> | Promise<StandardResult<Output>>;
     /** For the compiler only. */
     readonly types?: { readonly input: Input; readonly output: Output } | undefined;
     /** Standard JSON Schema, which libraries add to the schema. */
@@ -47,11 +46,11 @@ const NONE: readonly DataIssue[] = [];
 const SHOWN_NAME = /^[\w$.-]{1,64}$/;
 
 /** Checks data with a Standard Schema; the data itself is not changed. */
-export function checkWithSchema(
+export async function checkWithSchema(
   data: unknown,
   schema: StandardSchema,
-): MaybePromise<readonly DataIssue[]> {
-  return after(schema['~standard'].validate(data), schemaIssues);
+): Promise<readonly DataIssue[]> {
+  return schemaIssues(await schema['~standard'].validate(data));
 }
 
 /** The issues of a Standard Schema's result. */

@@ -3,7 +3,6 @@ import { nearestWord } from '../options/option-names.js';
 import { Problems } from '../options/problems.js';
 import { isOptions, object, optional, rule, text } from '../options/rules.js';
 import { eventNameRule, isEventName, matchesEvent } from '../token/event-name.js';
-import type { MaybePromise } from '../token/maybe-promise.js';
 import {
   checkWithDto,
   checkWithSchema,
@@ -136,7 +135,7 @@ export class WebhookEventCatalog<out Map = unknown> {
    * @returns what is wrong; nothing for an event without schema and DTO, and for one that is not defined
    * @hidden
    */
-  check(name: string, data: unknown): MaybePromise<readonly DataIssue[]> {
+  async check(name: string, data: unknown): Promise<readonly DataIssue[]> {
     const { schema, dto } = this.find(name) ?? {};
     if (schema !== undefined) return checkWithSchema(data, schema);
     return dto === undefined ? [] : checkWithDto(data, dto);

@@ -2,10 +2,9 @@ import type { Readable } from 'node:stream';
 import { readBearerToken } from '../request/bearer-token.js';
 import type { BodySource, IncomingWebhook } from '../request/incoming-webhook.js';
 import type { RequestRules } from '../request/open-request.js';
-import type { IssuerKeys, TrustedIssuers } from '../token/keys/key-source.js';
+import type { IssuerKeys, TrustedIssuers, VerificationKey } from '../token/keys/key-source.js';
 import { readTokenAnatomy, type TokenAnatomy } from '../token/compact-token.js';
-import { readSeconds } from '../token/token-clock.js';
-import type { VerificationKey } from '../token/keys/token-key.js';
+import { readSeconds } from '../token/validate-claims.js';
 import type { TokenVerifier } from '../token/token-verifier.js';
 import { repairHeader, type RepairedHeader } from './header-repairs.js';
 

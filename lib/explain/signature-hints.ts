@@ -1,7 +1,6 @@
 import type { CompactToken } from '../token/compact-token.js';
 import { HmacKey } from '../token/keys/hmac-key.js';
-import type { IssuerKeys, TrustedIssuers } from '../token/keys/key-source.js';
-import type { VerificationKey } from '../token/keys/token-key.js';
+import type { IssuerKeys, TrustedIssuers, VerificationKey } from '../token/keys/key-source.js';
 
 /** Keys of other issuers that one explanation tries; a receiver may trust ten thousand issuers. */
 const MAX_KEYS = 2_000;

@@ -4,7 +4,7 @@ import { type HealthIndicatorResult, HealthIndicatorService } from '@nestjs/term
 import type { Duration } from '../clock/duration.js';
 import { inTime, SystemClock } from '../clock/webhook-clock.js';
 import { errorType } from '../errors/webhook.error.js';
-import type { KeySetStatus } from '../keys/remote-key-set.js';
+import type { KeySetStatus } from '../keys/remote-key-sets.js';
 import { readOptions } from '../options/read-options.js';
 import { duration, object, optional, type Read } from '../options/rules.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';

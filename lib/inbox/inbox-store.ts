@@ -1,6 +1,5 @@
 import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
-import type { MaybePromise } from '../token/maybe-promise.js';
 
 /** What happened to a received request. */
 export type InboxOutcome =
@@ -121,13 +120,13 @@ export abstract class InboxStore {
   }
 
   /** Stores entries, and drops the oldest beyond the bounds. */
-  abstract record(entries: readonly InboxEntry[]): MaybePromise<void>;
+  abstract record(entries: readonly InboxEntry[]): Promise<void>;
 
   /** Changes the outcome of queued events. */
-  abstract settle(settlements: readonly InboxSettlement[]): MaybePromise<void>;
+  abstract settle(settlements: readonly InboxSettlement[]): Promise<void>;
 
   /** Finds an entry; `undefined` if it is unknown or was dropped. */
-  abstract find(id: string): MaybePromise<InboxEntry | undefined>;
+  abstract find(id: string): Promise<InboxEntry | undefined>;
 
   /**
    * Lists the entries that match a filter, without headers, payload and explanation.
@@ -137,10 +136,10 @@ export abstract class InboxStore {
   abstract list(
     filter: InboxFilter,
     page: { readonly after?: string | undefined; readonly limit: number },
-  ): MaybePromise<readonly InboxEntry[]>;
+  ): Promise<readonly InboxEntry[]>;
 
   /** Counts the stored entries. */
-  abstract counts(): MaybePromise<{ readonly accepted: number; readonly refused: number }>;
+  abstract counts(): Promise<{ readonly accepted: number; readonly refused: number }>;
 }
 
 /** Whether an entry matches a filter. */

@@ -38,23 +38,23 @@ export class MemoryInboxStore extends InboxStore {
     this.refused = new EntryRing(maxRefused);
   }
 
-  override record(entries: readonly InboxEntry[]): void {
+  override async record(entries: readonly InboxEntry[]): Promise<void> {
     for (const entry of entries) this.ringFor(entry).add(entry);
   }
 
-  override settle(settlements: readonly InboxSettlement[]): void {
+  override async settle(settlements: readonly InboxSettlement[]): Promise<void> {
     for (const settlement of settlements) this.accepted.settle(settlement);
   }
 
-  override find(id: string): InboxEntry | undefined {
+  override async find(id: string): Promise<InboxEntry | undefined> {
     const entry = this.accepted.get(id) ?? this.duplicates.get(id) ?? this.refused.get(id);
     return entry && { ...entry };
   }
 
-  override list(
+  override async list(
     filter: InboxFilter,
     { after, limit }: { readonly after?: string | undefined; readonly limit: number },
-  ): readonly InboxEntry[] {
+  ): Promise<readonly InboxEntry[]> {
     const rings = [this.accepted, this.duplicates, this.refused];
     return rings
       .flatMap((ring) => [...ring.entries()])
@@ -68,7 +68,7 @@ export class MemoryInboxStore extends InboxStore {
       );
   }
 
-  override counts(): { readonly accepted: number; readonly refused: number } {
+  override async counts(): Promise<{ readonly accepted: number; readonly refused: number }> {
     return { accepted: this.accepted.size + this.duplicates.size, refused: this.refused.size };
   }
 

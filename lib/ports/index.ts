@@ -59,7 +59,7 @@ export type {
 
 // Keys and signatures
 export { KeyProvider } from '../keys/key-provider.js';
-export type { WebhookIssuer } from '../keys/webhook-issuer.js';
+export type { WebhookIssuer } from '../keys/issuer-list.js';
 export type { WebhookKey } from '../token/keys/key-material.js';
 export type { SigningKeyInput } from '../token/keys/signing-key.js';
 export { WebhookSigner } from '../token/webhook-signer.js';
@@ -68,6 +68,3 @@ export type { SignatureAlgorithm } from '../token/webhook-token.constants.js';
 // Time
 export { WebhookClock, SystemClock } from '../clock/webhook-clock.js';
 export type { CancelWake } from '../clock/webhook-clock.js';
-
-// A store may answer at once or later
-export type { MaybePromise } from '../token/maybe-promise.js';

@@ -1,12 +1,10 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookConfigurationError } from '../errors/webhook.error.js';
-import { IssuerList } from '../keys/issuer-list.js';
+import { IssuerList, type WebhookIssuer } from '../keys/issuer-list.js';
 import type { KeyProvider } from '../keys/key-provider.js';
 import { ProvidedKeys } from '../keys/provided-keys.js';
-import type { KeySetStatus } from '../keys/remote-key-set.js';
-import type { RemoteKeySets } from '../keys/remote-key-sets.js';
+import type { KeySetStatus, RemoteKeySets } from '../keys/remote-key-sets.js';
 import { type KeyLog, reasonOf, OutageLog } from '../keys/key-log.js';
-import type { WebhookIssuer } from '../keys/webhook-issuer.js';
 import { Problems } from '../options/problems.js';
 import { list, object, optional, type Read, required, rule, unchecked } from '../options/rules.js';
 import type { KeyRingOptions } from '../token/keys/key-ring.js';

@@ -2,7 +2,7 @@ import type { ValidationPipeOptions } from '@nestjs/common';
 import type { Duration } from '../clock/duration.js';
 import type { JwksFetchOptions } from '../keys/jwks-options.js';
 import type { KeyProvider } from '../keys/key-provider.js';
-import type { WebhookIssuer } from '../keys/webhook-issuer.js';
+import type { WebhookIssuer } from '../keys/issuer-list.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import type { RetryScheduleOptions } from '../queue/retry-schedule.js';
 import type { ReplayStore } from '../replay/replay-store.js';

@@ -11,7 +11,7 @@ import type { Read } from '../options/rules.js';
 import { MemoryReplayStore } from '../replay/memory-replay.store.js';
 import { BodySpool } from '../request/body-spool.js';
 import type { KeySource } from '../token/keys/key-source.js';
-import { createTokenVerifier, type TokenVerifier } from '../token/token-verifier.js';
+import { TokenVerifier } from '../token/token-verifier.js';
 import { PayloadValidator } from './handlers/payload-validator.js';
 import { resolveQueuedEvents, type QueuedEvents } from './queued/queued-events.resolver.js';
 import { listedIssuers, providedIssuers, type ReceiverIssuers } from './receiver-issuers.js';
@@ -138,7 +138,7 @@ function resolveTokens(
   at: Problems,
 ): TokenVerifier | undefined {
   try {
-    return createTokenVerifier({
+    return new TokenVerifier({
       issuers,
       clockTolerance: options.clockTolerance,
       maxTokenLifetime: options.maxTokenLifetime,

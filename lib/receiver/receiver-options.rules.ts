@@ -2,7 +2,7 @@ import type { ValidationPipeOptions } from '@nestjs/common';
 import { DAY, HOUR, MINUTE, SECOND } from '../clock/duration.js';
 import { JWKS_FETCH } from '../keys/jwks-options.js';
 import type { KeyProvider } from '../keys/key-provider.js';
-import type { WebhookIssuer } from '../keys/webhook-issuer.js';
+import type { WebhookIssuer } from '../keys/issuer-list.js';
 import {
   duration,
   either,

@@ -1,4 +1,4 @@
-import type { KeyWindow } from '../token/keys/key-window.js';
+import type { KeyWindow } from '../token/keys/key-material.js';
 import { signingWindow, type SigningKeyInput } from '../token/keys/signing-key.js';
 import {
   maySign,
@@ -8,7 +8,7 @@ import {
   type TokenSignerOptions,
   type WebhookTokenInput,
 } from '../token/token-signer.js';
-import { readSeconds, type TokenClock } from '../token/token-clock.js';
+import { readSeconds, type TokenClock } from '../token/validate-claims.js';
 import type { SignatureAlgorithm } from '../token/webhook-token.constants.js';
 
 /** Who signs, and with which keys in turn. */

@@ -5,7 +5,6 @@ import type {
   EndpointStore,
   StoredEndpoint,
 } from '../endpoints/endpoint-store.js';
-import type { MaybePromise } from '../token/maybe-promise.js';
 import type { ContractCase } from './contract-case.interface.js';
 
 /** How the contract creates stores to test. */
@@ -13,7 +12,7 @@ export interface EndpointStoreContractOptions {
   /**
    * Creates a store for one case: an empty one, or, if the store is read-only, one that contains these endpoints.
    */
-  readonly create: (endpoints: readonly StoredEndpoint[]) => MaybePromise<EndpointStore>;
+  readonly create: (endpoints: readonly StoredEndpoint[]) => EndpointStore | Promise<EndpointStore>;
   /** Whether the store is read-only: only its reads are checked, and that it refuses changes. Default `false`. */
   readonly readOnly?: boolean | undefined;
 }

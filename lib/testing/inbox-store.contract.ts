@@ -1,12 +1,11 @@
 import assert from 'node:assert/strict';
 import type { InboxBounds, InboxEntry, InboxFilter, InboxStore } from '../inbox/inbox-store.js';
-import type { MaybePromise } from '../token/maybe-promise.js';
 import type { ContractCase } from './contract-case.interface.js';
 
 /** How the contract creates stores to test. */
 export interface InboxStoreContractOptions {
   /** Creates an empty store with these bounds. */
-  readonly create: (bounds: InboxBounds) => MaybePromise<InboxStore>;
+  readonly create: (bounds: InboxBounds) => InboxStore | Promise<InboxStore>;
 }
 
 const AT = Date.UTC(2026, 0, 1);

@@ -7,14 +7,13 @@ import type {
   ReplayStore,
   ReplayVerdict,
 } from '../replay/replay-store.js';
-import type { MaybePromise } from '../token/maybe-promise.js';
 import type { ContractCase } from './contract-case.interface.js';
 import { TestClock } from './test-clock.js';
 
 /** How the contract gets at a store, and at its time. */
 export interface ReplayStoreContractOptions {
   /** Makes a store for one case. It may be shared with other cases: keys are never used twice. */
-  readonly create: (clock: WebhookClock) => MaybePromise<ReplayStore>;
+  readonly create: (clock: WebhookClock) => ReplayStore | Promise<ReplayStore>;
   /**
    * Lets milliseconds pass, for a store whose time is a server's: usually a real wait, of two seconds at
    * most in one case, and longer on a machine that is too busy for that. Default: `create` gets a clock that is moved on by hand.

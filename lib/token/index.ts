@@ -12,10 +12,7 @@ export type { VerifiedPayload } from './payload-rule.js';
 export { isEventName, matchesEvent } from './event-name.js';
 export type { TrustedIssuer } from './keys/key-ring.js';
 export type { KeyInput, KeyMaterial, KeyPolicy, WebhookKey } from './keys/key-material.js';
-export type { IssuerKeys, KeySource, TrustedIssuers } from './keys/key-source.js';
-export type { VerificationKey } from './keys/token-key.js';
-export type { CompactToken } from './compact-token.js';
-export type { TokenClock } from './token-clock.js';
+export type { TokenClock } from './validate-claims.js';
 export type {
   VerifiedKey,
   VerifiedWebhookToken,

@@ -8,16 +8,14 @@ import {
 import { eventNameRule, isEventName } from './event-name.js';
 import { identifierRule, isIdentifier } from './identifier.js';
 import { isObject, parseJson, scanJson, structureFault } from './json/strict-json.js';
-import type { KeyPolicy } from './keys/key-material.js';
-import type { KeyWindow } from './keys/key-window.js';
+import type { KeyPolicy, KeyWindow } from './keys/key-material.js';
 import { parseSigningKey, type SigningKeyInput } from './keys/signing-key.js';
-import type { SigningKey } from './keys/token-key.js';
+import type { SigningKey } from './keys/key-source.js';
 import { parsePayloadHash, type PayloadHash } from './payload-hash.js';
 import { profileFault, rulesOf } from './profiles/profile-choice.js';
 import type { ProfileRules } from './profiles/profile-rules.js';
-import { readSeconds, type TokenClock } from './token-clock.js';
+import { readSeconds, type TokenClock, isAudience } from './validate-claims.js';
 import { invalidClaim, tokenTooLarge } from './token-refusals.js';
-import { isAudience } from './validate-claims.js';
 import {
   DEFAULT_PROFILE,
   DEFAULT_TOKEN_LIFETIME,
@@ -103,7 +101,7 @@ export async function signWebhookToken(
   return createTokenSigner(options).sign(input);
 }
 
-/** Signs with one key; synchronous if the key is. */
+/** Signs with one key: synchronously with a secret, by a promise with any other key. */
 class KeyTokenSigner implements TokenSigner {
   readonly alg: SignatureAlgorithm;
   readonly kid?: string;

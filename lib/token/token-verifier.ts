@@ -15,12 +15,10 @@ import { isObject } from './json/strict-json.js';
 import { HmacKey } from './keys/hmac-key.js';
 import type { KeyPolicy } from './keys/key-material.js';
 import { KeyRing, type TrustedIssuer } from './keys/key-ring.js';
-import type { IssuerKeys, KeySource, TrustedIssuers } from './keys/key-source.js';
-import type { VerificationKey } from './keys/token-key.js';
+import type { IssuerKeys, KeySource, TrustedIssuers, VerificationKey } from './keys/key-source.js';
 import { ProfileChoice } from './profiles/profile-choice.js';
-import { readSeconds, type TokenClock } from './token-clock.js';
+import { readSeconds, type TokenClock, validateClaims } from './validate-claims.js';
 import { invalidToken } from './token-refusals.js';
-import { validateClaims } from './validate-claims.js';
 import type { VerifiedWebhookToken, WebhookTokenHeader } from './webhook-claims.interface.js';
 import {
   DEFAULT_CLOCK_TOLERANCE,
@@ -33,8 +31,8 @@ import {
 
 /** Trusted issuers and limits of a verifier. */
 export interface TokenVerifierOptions extends KeyPolicy {
-  /** Trusted issuers with their keys, or a source of them. */
-  readonly issuers: readonly TrustedIssuer[] | KeySource;
+  /** Trusted issuers with their keys. */
+  readonly issuers: readonly TrustedIssuer[];
   /** Seconds by which two clocks may differ, 0 to 300; default 60. */
   readonly clockTolerance?: number | undefined;
   /** Maximum seconds between `iat` and `exp`; default 3600. */
@@ -53,6 +51,11 @@ export interface TokenVerifierOptions extends KeyPolicy {
   readonly profiles?: readonly WebhookProfile[] | undefined;
   /** The current time; default `Date.now`. */
   readonly now?: TokenClock | undefined;
+}
+
+/** The options of a verifier whose issuers and keys may change while it is in use. */
+interface ChangingVerifierOptions extends Omit<TokenVerifierOptions, 'issuers'> {
+  readonly issuers: readonly TrustedIssuer[] | KeySource;
 }
 
 /**
@@ -93,7 +96,7 @@ export class TokenVerifier {
   private readonly headers: HeaderCache;
 
   /** @hidden */
-  constructor(options: TokenVerifierOptions) {
+  constructor(options: ChangingVerifierOptions) {
     const { keys, faults } = keySource(options);
     this.keys = keys;
     this.clockTolerance = options.clockTolerance ?? DEFAULT_CLOCK_TOLERANCE;
@@ -317,7 +320,7 @@ function describeKey(key: VerificationKey, issuer: string): VerifiedWebhookToken
   return key.kid === undefined ? { issuer, alg: key.alg } : { issuer, alg: key.alg, kid: key.kid };
 }
 
-function keySource(options: TokenVerifierOptions): {
+function keySource(options: ChangingVerifierOptions): {
   keys: KeySource;
   faults: ConfigurationProblem[];
 } {
@@ -332,7 +335,7 @@ function audiences(audience: TokenVerifierOptions['audience']): readonly string[
   return typeof audience === 'string' ? [audience] : audience;
 }
 
-function profileFaults({ profiles }: TokenVerifierOptions): ConfigurationProblem[] {
+function profileFaults({ profiles }: ChangingVerifierOptions): ConfigurationProblem[] {
   if (profiles === undefined) return [];
   if (profiles.length > 0 && profiles.every((one) => WEBHOOK_PROFILES.includes(one))) return [];
   return [

@@ -145,3 +145,16 @@ function numericDate(name: string, value: unknown): number {
 function refuse(code: WebhookTokenErrorCode, claim: string, message: string): WebhookTokenError {
   return new WebhookTokenError(code, message, { claim });
 }
+
+/**
+ * The current time: a function like `Date.now`, or one that returns a Date. A number below 1e11 is read as seconds, the
+ * unit of the claims; a larger one as milliseconds.
+ */
+export type TokenClock = () => number | Date;
+
+/** Reads a clock as seconds since the epoch, with the fraction. */
+export function readSeconds(clock: TokenClock): number {
+  const time = clock();
+  const value = typeof time === 'number' ? time : time.getTime();
+  return value < FIRST_MILLISECOND_TIMESTAMP ? value : value / 1_000;
+}

@@ -8,7 +8,6 @@ import {
 import { InboxWriter } from '../../lib/inbox/inbox.writer.js';
 import { MemoryInboxStore } from '../../lib/inbox/memory-inbox.store.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
-import { after, type MaybePromise } from '../../lib/token/maybe-promise.js';
 import { Gate } from '../fixtures/gate.js';
 
 /** Counts the calls of a store, and fails or waits on demand. */
@@ -23,17 +22,16 @@ class ScriptedInboxStore extends InboxStore {
     super();
   }
 
-  override record(entries: readonly InboxEntry[]): MaybePromise<void> {
+  override async record(entries: readonly InboxEntry[]): Promise<void> {
     if (this.failure !== undefined) throw this.failure;
-    return after(this.gate?.pass(), () => {
-      this.batches.push(entries.length);
-      this.store.record(entries);
-    });
+    await this.gate?.pass();
+    this.batches.push(entries.length);
+    await this.store.record(entries);
   }
 
-  override settle(settlements: readonly InboxSettlement[]): void {
+  override async settle(settlements: readonly InboxSettlement[]): Promise<void> {
     if (this.failure !== undefined) throw this.failure;
-    this.store.settle(settlements);
+    await this.store.settle(settlements);
   }
 
   override find(id: string) {
@@ -100,7 +98,7 @@ describe('InboxWriter', () => {
     flood();
     await writer.flush();
 
-    expect(store.counts().refused).toBe(50);
+    expect((await store.counts()).refused).toBe(50);
     expect(writer.dropped).toBe(1_950);
   });
 
@@ -113,7 +111,7 @@ describe('InboxWriter', () => {
     }
     await writer.flush();
 
-    expect(store.counts()).toEqual({ accepted: 10, refused: 25 });
+    expect(await store.counts()).toEqual({ accepted: 10, refused: 25 });
   });
 
   it('settles an event whose entry is in the same batch or a later one', async () => {
@@ -125,7 +123,7 @@ describe('InboxWriter', () => {
     await writer.flush();
 
     expect(store.batches).toEqual([500, 200]);
-    expect(store.find('000699')).toMatchObject({ outcome: 'dead', runs: 3 });
+    expect(await store.find('000699')).toMatchObject({ outcome: 'dead', runs: 3 });
   });
 
   it('writes a refused request that arrives during a slow write', async () => {
@@ -139,7 +137,7 @@ describe('InboxWriter', () => {
     store.gate.open();
     await clock.advance(250);
 
-    expect(store.counts()).toEqual({ accepted: 1, refused: 1 });
+    expect(await store.counts()).toEqual({ accepted: 1, refused: 1 });
   });
 
   it('repeats a failed write, less and less often, and reports an outage once', async () => {
@@ -156,7 +154,7 @@ describe('InboxWriter', () => {
     await clock.advance(1);
     await writer.flush();
 
-    expect(store.counts().accepted).toBe(2);
+    expect((await store.counts()).accepted).toBe(2);
     expect(failures).toEqual([new Error('down')]);
   });
 
@@ -169,7 +167,7 @@ describe('InboxWriter', () => {
     store.failure = undefined;
     await writer.flush();
 
-    expect(store.counts().accepted + writer.dropped).toBe(6_000);
+    expect((await store.counts()).accepted + writer.dropped).toBe(6_000);
     expect(writer.dropped).toBeGreaterThan(0);
     expect(writer.dropped).toBeLessThan(1_000);
   });
@@ -192,7 +190,7 @@ describe('InboxWriter', () => {
 
     expect(kept * size).toBeGreaterThan(7_000_000);
     expect(kept * size).toBeLessThan(8.5 * 1024 * 1024);
-    expect(store.counts().accepted).toBe(1_000);
+    expect((await store.counts()).accepted).toBe(1_000);
     expect(Math.max(...store.batches.slice(0, 8))).toBeLessThanOrEqual(17);
     expect(writer.takesContent(size)).toBe(true);
     expect(writer.dropped).toBe(0);
@@ -207,7 +205,7 @@ describe('InboxWriter', () => {
     }
     await writer.flush();
 
-    expect(store.counts().accepted).toBe(125);
+    expect((await store.counts()).accepted).toBe(125);
     expect(writer.dropped).toBe(975);
   });
 
@@ -219,7 +217,7 @@ describe('InboxWriter', () => {
     writer.add(entry(1));
     await writer.flush();
 
-    expect(store.counts().accepted).toBe(1);
+    expect((await store.counts()).accepted).toBe(1);
     expect(writer.dropped).toBe(1);
   });
 });

@@ -15,16 +15,16 @@ describe('MemoryInboxStore', () => {
 });
 
 describe('MemoryInboxStore', () => {
-  it('keeps duplicates in a share of their own, so that copies displace no other event', () => {
+  it('keeps duplicates in a share of their own, so that copies displace no other event', async () => {
     const store = new MemoryInboxStore({ maxAccepted: 20 });
-    const record = (id: string, outcome: 'handled' | 'duplicate'): void =>
+    const record = (id: string, outcome: 'handled' | 'duplicate'): Promise<void> =>
       store.record([
         { id, at: 0, outcome, status: 204, method: 'POST', path: '/', authenticated: true },
       ]);
-    for (let i = 0; i < 20; i++) record(`a${i}`, 'handled');
-    for (let i = 0; i < 100; i++) record(`b${i}`, 'duplicate');
+    for (let i = 0; i < 20; i++) await record(`a${i}`, 'handled');
+    for (let i = 0; i < 100; i++) await record(`b${i}`, 'duplicate');
 
-    expect(store.list({ outcome: 'handled' }, { limit: 500 })).toHaveLength(20);
-    expect(store.list({ outcome: 'duplicate' }, { limit: 500 })).toHaveLength(2);
+    expect(await store.list({ outcome: 'handled' }, { limit: 500 })).toHaveLength(20);
+    expect(await store.list({ outcome: 'duplicate' }, { limit: 500 })).toHaveLength(2);
   });
 });

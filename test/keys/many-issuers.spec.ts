@@ -1,6 +1,7 @@
 import { describe, expect, it, jest } from '@jest/globals';
 import { KeyRing, type TrustedIssuer } from '../../lib/token/keys/key-ring.js';
-import { createTokenSigner, createTokenVerifier } from '../../lib/token/index.js';
+import { createTokenSigner } from '../../lib/token/index.js';
+import { TokenVerifier } from '../../lib/token/token-verifier.js';
 
 const secretOf = (n: number): string => `the-secret-of-issuer-number-${n}-alone`;
 const issuerOf = (n: number): string => `https://shop-${n}.example`;
@@ -11,7 +12,7 @@ function workAmong(count: number): { lookUps: number; walks: number; tried: numb
     return { issuer: issuerOf(n), secret: secretOf(n) };
   });
   const { ring } = KeyRing.build(trusted, {});
-  const verifier = createTokenVerifier({ issuers: ring });
+  const verifier = new TokenVerifier({ issuers: ring });
   const last = count - 1;
   const signer = createTokenSigner({ issuer: issuerOf(last), key: secretOf(last) });
   const token = signer.sign({ event: 'order.created' }) as string;

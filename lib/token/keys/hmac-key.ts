@@ -17,7 +17,7 @@ import {
   type KeyUse,
   type MadeKey,
 } from './key-form.js';
-import type { SigningKey, VerificationKey } from './token-key.js';
+import type { SigningKey, VerificationKey } from './key-source.js';
 
 /** HMAC algorithms with their digests and the minimum bytes of their secrets (RFC 7518, section 3.2). */
 export const HMAC_ALGORITHMS = {

@@ -13,7 +13,7 @@ import {
   type MadeKey,
 } from './key-form.js';
 import { pemFault } from './pem.js';
-import type { SigningKey, VerificationKey } from './token-key.js';
+import type { SigningKey, VerificationKey } from './key-source.js';
 import type { SignatureAlgorithm } from '../webhook-token.constants.js';
 
 let jose: Promise<typeof import('jose')> | undefined;

@@ -3,10 +3,14 @@ import { identifierRule, isIdentifier } from '../identifier.js';
 import { DEFAULT_CLOCK_TOLERANCE, MAX_KEYS_TRIED } from '../webhook-token.constants.js';
 import type { HmacKey } from './hmac-key.js';
 import type { JoseKey } from './key-pair.js';
-import { type KeyInput, type KeyPolicy, parseKey, type WebhookKey } from './key-material.js';
-import type { IssuerKeys, KeySource, TrustedIssuers } from './key-source.js';
-import type { KeyWindow } from './key-window.js';
-import type { VerificationKey } from './token-key.js';
+import {
+  type KeyInput,
+  type KeyPolicy,
+  parseKey,
+  type WebhookKey,
+  type KeyWindow,
+} from './key-material.js';
+import type { IssuerKeys, KeySource, TrustedIssuers, VerificationKey } from './key-source.js';
 
 /** A trusted issuer with its keys. */
 export interface TrustedIssuer {
@@ -228,7 +232,7 @@ const refuseJwksUri: MoreKeys = (entry, _configured, fault) => {
   if ((entry as { jwksUri?: unknown }).jwksUri !== undefined) {
     fault(
       '.jwksUri',
-      'createTokenVerifier does not fetch keys: use WebhookModule, or pass a KeySource instead of a list',
+      'createTokenVerifier does not fetch keys: use WebhookModule, or pass the keys of the set in "keys"',
     );
   }
   return undefined;

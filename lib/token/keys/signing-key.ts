@@ -3,9 +3,15 @@ import { WebhookSigningError } from '../../errors/webhook.error.js';
 import { isKeyId, KEY_ID_RULE } from '../identifier.js';
 import { DEFAULT_INLINE_LIMIT, isWebhookSigner, type WebhookSigner } from '../webhook-signer.js';
 import { SIGNATURE_ALGORITHMS, type SignatureAlgorithm } from '../webhook-token.constants.js';
-import { type KeyInput, type KeyPolicy, parseKey } from './key-material.js';
-import { type KeyWindow, type ParsedKeyWindow, parseKeyWindow } from './key-window.js';
-import type { SigningKey } from './token-key.js';
+import {
+  type KeyInput,
+  type KeyPolicy,
+  parseKey,
+  type KeyWindow,
+  type ParsedKeyWindow,
+  parseKeyWindow,
+} from './key-material.js';
+import type { SigningKey } from './key-source.js';
 
 /** A key in this process, or a signer for a key elsewhere. */
 export type SigningKeyInput = KeyInput | WebhookSigner;
