@@ -10,11 +10,12 @@ export interface WebhookIssuer extends TrustedIssuer {
    * tokens without one.
    */
   readonly jwksUri?: string | undefined;
-  /** Patterns of the events that this issuer may send; others are answered 403. Default: every event. */
+  /** Patterns of the events that this issuer may send; others are rejected with `403`. Default: every event. */
   readonly events?: readonly string[] | undefined;
   /**
-   * Media types that bodies of this issuer may have, such as `['application/json']` or `['text/*']`; others are answered
-   * 415, before a declared body is read. JSON and text must then be UTF-8. The token does not sign the Content-Type header.
+   * Media types that bodies of this issuer may have, such as `['application/json']` or `['text/*']`; others are
+   * rejected with `415`, before a declared body is read. JSON and text must then be UTF-8. The token does not sign the
+   * Content-Type header.
    * Default: every type.
    */
   readonly contentTypes?: readonly string[] | undefined;

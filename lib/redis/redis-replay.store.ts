@@ -30,7 +30,7 @@ const DEFAULT_PREFIX = 'webhook-replay';
 export interface RedisReplayStoreOptions {
   /** Prefix of every key; default `webhook-replay`. Applications that share a server need different ones. */
   readonly prefix?: string | undefined;
-  /** How long a command may take before the webhook is answered 503; default `'2s'`. */
+  /** How long a command may take before the webhook is rejected with `503`; default `'2s'`. */
   readonly timeout?: Duration | undefined;
   /** Default: the system clock. Entries expire by the clock of the server. */
   readonly clock?: WebhookClock | undefined;
@@ -40,8 +40,8 @@ export interface RedisReplayStoreOptions {
  * Remembers events in Redis, for any number of processes.
  *
  * Each operation is one Lua script and therefore atomic. Entries expire by themselves.
- * Set `maxmemory-policy` to `noeviction`: a server that evicts forgets handled events when it is full, and their
- * copies are handled again. While the server is full or unavailable, webhooks are answered 503 and sent again later.
+ * Set `maxmemory-policy` to `noeviction`: a server that evicts forgets handled events when it is full, and
+ * duplicates of them are handled again. While the server is full or unavailable, webhooks are rejected with `503` and sent again later.
  *
  * A command that gets no answer in time replaces the connection, since a host that vanishes ends none. Set `socketTimeout`
  * of the client too, for the commands of your application.

@@ -101,7 +101,7 @@ export class BodySpool {
     }
   }
 
-  /** Notes that a file will be removed: whoever needs its space waits for that. */
+  /** Registers a pending removal; callers that need the space wait for it. */
   removing(removal: Promise<unknown>): void {
     this.removals.add(removal);
     void removal.finally(() => this.removals.delete(removal));

@@ -92,7 +92,7 @@ export interface WebhookReceipt {
 
 /** The receipt of a received request. A refused token may lack any field, and its claims prove nothing. */
 export interface ReceivedReceipt extends Partial<WebhookReceipt> {
-  /** Whether the signature is valid. If not, anyone may have written the rest. */
+  /** Whether the signature is valid. If not, the rest is unauthenticated. */
   readonly authenticated: boolean;
   readonly method: string;
   readonly bodyBytes: number;
@@ -122,7 +122,7 @@ export function receiptOf(
 }
 
 /**
- * The receipt of a token that anyone may have written; fields of a wrong form are left out.
+ * The receipt of an unauthenticated token; fields of a wrong form are left out.
  *
  * @returns without `authenticated`, which only the verdict decides
  */

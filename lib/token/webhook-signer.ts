@@ -5,8 +5,8 @@ import type { SignatureAlgorithm } from './webhook-token.constants.js';
 export const DEFAULT_INLINE_LIMIT = 512;
 
 /**
- * A key outside this process: in a KMS, in an HSM, or behind a service of your own. Pass it wherever a publisher or
- * {@link createTokenSigner} accepts a key.
+ * A key outside this process: in a KMS, in an HSM, or behind a service of your own. Pass it to a publisher or to
+ * {@link createTokenSigner} in place of a key.
  *
  * It may be slow and it may fail: the timeout of an attempt includes it, and a delivery that cannot be signed is
  * retried by the schedule.
