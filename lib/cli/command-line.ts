@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import { USAGE, type Command, type CommandIo } from './command.interface.js';
+import { USAGE, type Command, type CommandIo, type CommandOutput } from './command.interface.js';
 
 const NAME = 'nestjs-webhook-token';
 
@@ -65,7 +65,12 @@ const COMMANDS: Readonly<Record<string, Command>> = {
  * @param args - the arguments after the script's path
  * @returns the exit code
  */
-export async function runCommandLine(args: readonly string[], io: CommandIo): Promise<number> {
+export async function runCommandLine(args: readonly string[], streams: CommandIo): Promise<number> {
+  // The signal is read only by a command that runs until it is interrupted.
+  const io = Object.create(streams, {
+    stdout: { value: escaping(streams.stdout) },
+    stderr: { value: escaping(streams.stderr) },
+  }) as CommandIo;
   const [name, ...rest] = args;
   if (name === '--version' || name === '-v') {
     io.stdout.write(`${await version()}\n`);
@@ -83,6 +88,26 @@ export async function runCommandLine(args: readonly string[], io: CommandIo): Pr
   }
   const { run } = await COMMANDS[name]!.load();
   return run(rest, io, COMMANDS);
+}
+
+/**
+ * Control characters other than tab and line feed, and those that change the direction of text: a sender or a receiver could hide
+ * output with them. The escapes are those of JSON, so that printed JSON keeps its meaning.
+ */
+const TERMINAL_CONTROLS = /[^\P{Cc}\t\n]|[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
+
+function escaping(stream: CommandOutput): CommandOutput {
+  return {
+    write: (output) =>
+      stream.write(
+        typeof output === 'string'
+          ? output.replace(
+              TERMINAL_CONTROLS,
+              (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`,
+            )
+          : output,
+      ),
+  };
 }
 
 function help(): string {

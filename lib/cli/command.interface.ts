@@ -1,10 +1,15 @@
-import type { Readable, Writable } from 'node:stream';
+import type { Readable } from 'node:stream';
+
+/** Where a command prints to. Strings are escaped, so that they cannot control a terminal; bytes are written as they are. */
+export interface CommandOutput {
+  write(output: string | Uint8Array): boolean;
+}
 
 /** The streams and environment of a command. */
 export interface CommandIo {
   readonly stdin: Readable;
-  readonly stdout: Writable;
-  readonly stderr: Writable;
+  readonly stdout: CommandOutput;
+  readonly stderr: CommandOutput;
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Aborted when a command that runs until it is interrupted must end. */
   readonly signal?: AbortSignal | undefined;

@@ -390,6 +390,22 @@ describe('verify and decode', () => {
     expect(JSON.parse(json.out)).toMatchObject({ verified: false, claims: { iss: ISSUER } });
   });
 
+  it('escapes characters that control a terminal or the direction of text', async () => {
+    const data = { note: 'a\u009b31m\u202eb\u2066c\u001b]0;x\u0007' };
+    const { token: hostile } = await signWebhook('order.created', data, {
+      issuer: ISSUER,
+      secret: SECRET,
+    });
+    const text = await commandLine(['decode'], hostile);
+    const json = await commandLine(['decode', '--json'], hostile);
+
+    for (const { out } of [text, json]) {
+      expect(out).not.toMatch(/[^\P{Cc}\n]|[\u200e\u200f\u202a-\u202e\u2066-\u2069]/u);
+      expect(out).toContain('\\u009b31m\\u202eb');
+    }
+    expect(JSON.parse(json.out)).toMatchObject({ claims: { webhook: { data } } });
+  });
+
   it('takes no token as an argument', async () => {
     const secretToken = await token();
     for (const command of ['verify', 'decode']) {
