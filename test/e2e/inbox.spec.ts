@@ -174,7 +174,19 @@ describe.each(adapters)('the inbox on %s', (_, create) => {
         },
       }),
     });
-    const headers = { cookie: 'sid=1', 'x-api-key': 'k', 'x-person': 'Ada', 'x-test': '1' };
+    const headers = {
+      cookie: 'sid=1',
+      'x-api-key': 'k',
+      'x-goog-iap-jwt-assertion': 'k',
+      'cf-access-jwt-assertion': 'k',
+      'x-amzn-oidc-data': 'k',
+      'x-my-session-id': 'k',
+      'x-auth-request': 'k',
+      'x-my-credential': 'k',
+      referer: 'https://shop.example/in?key=k#k',
+      'x-person': 'Ada',
+      'x-test': '1',
+    };
     await post(receiver.origin, signedBody('{"card":"4111"}'), { headers });
     const refused = forged({ secret: OTHER_SECRET });
     await head(receiver.origin, refused, { headers });
@@ -185,6 +197,10 @@ describe.each(adapters)('the inbox on %s', (_, create) => {
       expect(names).toContain('x-test');
       expect(names).not.toEqual(expect.arrayContaining(['authorization']));
       expect(JSON.stringify(entry)).not.toMatch(/sid=1|Ada|x-api-key|eyJ/i);
+      expect(names).not.toEqual(
+        expect.arrayContaining([expect.stringMatching(/assertion|oidc|session|auth|credential/)]),
+      );
+      expect(entry?.headers).toContainEqual(['referer', 'https://shop.example/in']);
     }
     const { entries } = await inbox.list({ outcome: 'handled' });
     const { payload } = (await inbox.get(entries[0]!.id))!;

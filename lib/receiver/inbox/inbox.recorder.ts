@@ -21,7 +21,7 @@ const SHUTDOWN_TIME = 1_000;
 
 /** Headers that may hold a credential; they are never kept. */
 const CREDENTIAL =
-  /^(authorization|proxy-authorization|cookie|set-cookie)$|token|secret|api-?key|signature|password/i;
+  /^(?:cookie|set-cookie|x-amzn-oidc-data)$|auth|token|secret|api-?key|signature|password|assertion|session|credential/i;
 
 /** Situations in which a handler of a verified event did not succeed. */
 const FAILURES: ReadonlySet<string> = new Set([
@@ -276,7 +276,10 @@ function redacted(
 function harmlessHeaders(raw: readonly string[]): [string, string][] {
   const headers: [string, string][] = [];
   for (let i = 0; i + 1 < raw.length; i += 2) {
-    if (!CREDENTIAL.test(raw[i]!)) headers.push([raw[i]!, raw[i + 1]!]);
+    const [name, value] = [raw[i]!, raw[i + 1]!];
+    if (CREDENTIAL.test(name)) continue;
+    // The query of an address may hold a credential too.
+    headers.push([name, /^referer$/i.test(name) ? value.replace(/[?#].*$/s, '') : value]);
   }
   return headers;
 }
