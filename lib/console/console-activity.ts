@@ -6,10 +6,12 @@ import { WebhookDeliveryEvents } from '../deliveries/webhook-delivery.events.js'
 import { ReceiverReporter } from '../receiver/receiver.reporter.js';
 import type { AuditEntry, ChangesAnswer, ConsoleChange } from './console-api.js';
 
+/** Actions of operators, and as many of partners, so that a partner cannot push out those of operators. */
 const MAX_AUDIT = 500;
-const MAX_CHANGES = 1_000;
-/** Changes of one answer. */
-const MAX_ANSWERED = 200;
+/** Changes of one scope that are kept, and that one answer has at most. */
+const MAX_CHANGES = 200;
+/** Tenants whose changes are kept. */
+const MAX_SCOPES = 1_000;
 /** Milliseconds within which received requests are reported once. */
 const INBOX_PAUSE = 1_000;
 
@@ -17,37 +19,41 @@ const INBOX_PAUSE = 1_000;
 const ACTION_CHANNEL = 'nestjs-webhook-token:console-action';
 const actions = channel(ACTION_CHANNEL);
 
-/** A change, and the tenant whose portal may see it. */
-interface ScopedChange extends ConsoleChange {
-  /** `undefined`: only the console. */
-  readonly tenant: string | undefined;
+/**
+ * The changes that one tenant, or the console, may see. Each scope has a sequence of its own, so that no tenant learns from it when
+ * or how much others do.
+ */
+interface ChangeScope {
+  sequence: number;
+  /** The sequence of the newest change that is not kept any more. */
+  forgotten: number;
+  readonly changes: ConsoleChange[];
+  readonly listeners: Set<(change: ConsoleChange) => void>;
 }
 
 /** What happened: actions of users, and changes for live updates. Both are kept in memory, up to a bound. */
 @Injectable()
 export class ConsoleActivity implements OnApplicationShutdown {
   private readonly logger = new Logger('WebhookConsole');
-  private readonly audit: AuditEntry[] = [];
-  private readonly changes: ScopedChange[] = [];
-  private readonly listeners = new Set<(change: ScopedChange) => void>();
-  private sequence: number;
+  /** Newest first, as are those of partners. */
+  private readonly ofOperators: AuditEntry[] = [];
+  private readonly ofPartners: AuditEntry[] = [];
+  /** By tenant; the console's has none. */
+  private readonly scopes = new Map<string | undefined, ChangeScope>();
   private lastInboxChange = 0;
   private subscription: Subscription | undefined;
-  /** The sequence of the newest change that is not kept any more. */
-  private forgotten = 0;
 
   constructor(
     private readonly deliveries: WebhookDeliveryEvents,
     @Optional() @Inject(ReceiverReporter) private readonly receiver: ReceiverReporter | undefined,
     private readonly clock: WebhookClock,
-  ) {
-    this.sequence = clock.now();
-  }
+  ) {}
 
   /** Records an action: in the log, on the diagnostics channel, and in the list of the console. */
   acted(entry: AuditEntry): void {
-    this.audit.unshift(entry);
-    if (this.audit.length > MAX_AUDIT) this.audit.pop();
+    const list = entry.tenant === undefined ? this.ofOperators : this.ofPartners;
+    list.unshift(entry);
+    if (list.length > MAX_AUDIT) list.pop();
     const { action, actor = 'unnamed user', target, tenant, count, outcome, code } = entry;
     const facts = [
       ...(target === undefined ? [] : [JSON.stringify(target)]),
@@ -62,11 +68,73 @@ export class ConsoleActivity implements OnApplicationShutdown {
 
   /** The actions, newest first. */
   get entries(): readonly AuditEntry[] {
-    return this.audit;
+    // Times in ISO 8601 and UTC are in order as strings.
+    return [...this.ofOperators, ...this.ofPartners].sort((a, b) =>
+      a.at === b.at ? 0 : a.at < b.at ? 1 : -1,
+    );
   }
 
-  /** Begins to observe the library; without a user of the console, it costs nothing. */
-  observe(): void {
+  /** Reports a change to the console, and to the tenant that it belongs to. */
+  changed(topic: ConsoleChange['topic'], id: string | undefined, tenant: string | undefined): void {
+    const at = new Date(this.clock.now()).toISOString();
+    for (const one of new Set([undefined, tenant])) {
+      const scope = this.scopes.get(one);
+      if (scope === undefined) continue;
+      const change = { sequence: ++scope.sequence, topic, ...(id !== undefined && { id }), at };
+      scope.changes.push(change);
+      if (scope.changes.length > MAX_CHANGES) scope.forgotten = scope.changes.shift()!.sequence;
+      for (const listener of scope.listeners) listener(change);
+    }
+  }
+
+  /**
+   * Calls back with every change.
+   *
+   * @param tenant - the only one whose changes are reported; `undefined` for all
+   * @returns ends it
+   */
+  subscribe(tenant: string | undefined, listener: (change: ConsoleChange) => void): () => void {
+    const { listeners } = this.scopeOf(tenant);
+    listeners.add(listener);
+    return () => listeners.delete(listener);
+  }
+
+  /** @param after - the sequence of the last answer; `undefined` for none */
+  since(after: number | undefined, tenant: string | undefined): ChangesAnswer {
+    const { sequence, forgotten, changes } = this.scopeOf(tenant);
+    if (after === undefined) return { sequence, changes: [], gap: false };
+    const gap = after < forgotten || after > sequence;
+    return {
+      sequence,
+      changes: gap ? [] : changes.filter((change) => change.sequence > after),
+      gap,
+    };
+  }
+
+  onApplicationShutdown(): void {
+    this.subscription?.unsubscribe();
+    this.receiver?.observers.delete(this.received);
+  }
+
+  /** The changes of a tenant, which are kept from its first request on. */
+  private scopeOf(tenant: string | undefined): ChangeScope {
+    this.observe();
+    const found = this.scopes.get(tenant);
+    if (found !== undefined) return found;
+    if (this.scopes.size >= MAX_SCOPES) {
+      // One that is asked for again starts again, with a gap.
+      const idle = [...this.scopes].find(([, { listeners }]) => listeners.size === 0);
+      if (idle !== undefined) this.scopes.delete(idle[0]);
+    }
+    // From the time, so that a sequence of an earlier process is not taken for one of this.
+    const start = this.clock.now();
+    const scope = { sequence: start, forgotten: start, changes: [], listeners: new Set<never>() };
+    this.scopes.set(tenant, scope);
+    return scope;
+  }
+
+  /** Observes the library; without a user of the console, it costs nothing. */
+  private observe(): void {
     if (this.subscription !== undefined) return;
     this.subscription = this.deliveries.events$.subscribe(
       ({ type, deliveryId, endpointId, tenant }) => {
@@ -78,60 +146,10 @@ export class ConsoleActivity implements OnApplicationShutdown {
     this.receiver?.observers.add(this.received);
   }
 
-  /** Reports a change to open streams. */
-  changed(topic: ConsoleChange['topic'], id: string | undefined, tenant: string | undefined): void {
-    // Derived from the time, so that a tenant does not learn from it how much others do.
-    const now = this.clock.now();
-    this.sequence = Math.max(this.sequence + 1, now);
-    const at = new Date(now).toISOString();
-    const change = { sequence: this.sequence, topic, ...(id !== undefined && { id }), at, tenant };
-    this.changes.push(change);
-    if (this.changes.length > MAX_CHANGES) this.forgotten = this.changes.shift()!.sequence;
-    for (const listener of this.listeners) listener(change);
-  }
-
-  /**
-   * Calls back with every change.
-   *
-   * @param tenant - the only one whose changes are reported; `undefined` for all
-   * @returns ends it
-   */
-  subscribe(tenant: string | undefined, listener: (change: ConsoleChange) => void): () => void {
-    const filtered = (change: ScopedChange): void => {
-      if (isVisible(change, tenant)) listener(visible(change));
-    };
-    this.listeners.add(filtered);
-    return () => this.listeners.delete(filtered);
-  }
-
-  /** @param after - the sequence of the last answer; `undefined` for none */
-  since(after: number | undefined, tenant: string | undefined): ChangesAnswer {
-    const { sequence } = this;
-    if (after === undefined) return { sequence, changes: [], gap: false };
-    const found = this.changes.filter(
-      (change) => change.sequence > after && isVisible(change, tenant),
-    );
-    const gap = after < this.forgotten || after > sequence || found.length > MAX_ANSWERED;
-    return { sequence, changes: gap ? [] : found.map(visible), gap };
-  }
-
-  onApplicationShutdown(): void {
-    this.subscription?.unsubscribe();
-    this.receiver?.observers.delete(this.received);
-  }
-
   private readonly received = (): void => {
     const now = this.clock.now();
     if (Math.abs(now - this.lastInboxChange) < INBOX_PAUSE) return;
     this.lastInboxChange = now;
     this.changed('inbox', undefined, undefined);
   };
-}
-
-function isVisible(change: ScopedChange, tenant: string | undefined): boolean {
-  return tenant === undefined || change.tenant === tenant;
-}
-
-function visible({ tenant: _tenant, ...change }: ScopedChange): ConsoleChange {
-  return change;
 }

@@ -81,6 +81,8 @@ export type ConsoleErrorCode =
   | 'missing_capability'
   /** 403 */
   | 'cross_site_request'
+  /** 403: a console without a guard answers loopback host names only. */
+  | 'host_not_allowed'
   /** 403, portal */
   | 'wrong_tenant'
   /** 404, each also for something that belongs to another tenant. */
@@ -97,6 +99,8 @@ export type ConsoleErrorCode =
   | 'not_retryable'
   /** 422: the egress guard refuses the URL of an endpoint. */
   | 'destination_blocked'
+  /** 429, with `Retry-After`: test events and redeliveries a minute, or reads at the same time. */
+  | 'too_many_requests'
   /** 500 */
   | 'internal_error'
   /** 503 */
@@ -246,7 +250,7 @@ export interface DeliveryAttempt {
   readonly durationMs: number;
   /** Absent if the attempt was acknowledged. */
   readonly failureReason?: string;
-  /** The first 1024 bytes of the answer's body. Hostile. */
+  /** The first 1024 bytes of the answer's body, redacted; only with the capability `view-payload`. Hostile. */
   readonly answer?: string;
 }
 
@@ -527,7 +531,7 @@ export interface RetryAnswer {
 
 // Audit and live updates
 
-/** An action that changed something, or read a payload. Kept in memory: the last 500 of this process. */
+/** An action that changed something, or read a payload. Kept in memory: the last 500 of operators and the last 500 of partners in this process. */
 export interface AuditEntry {
   readonly at: string;
   readonly action: ConsoleAction;

@@ -3,6 +3,7 @@ import { ApplicationConfig } from '@nestjs/core';
 import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import { CONSOLE_OPTIONS, type ResolvedConsole } from './console-options.js';
 import { ConsoleControllers } from './console.controllers.js';
+import { ConsoleHandler } from './console.handler.js';
 
 /** Nest's metadata of `@UseGuards()`. */
 const GUARDS = '__guards__';
@@ -10,17 +11,21 @@ const GUARDS = '__guards__';
 /** Guards that let everyone through. */
 const NO_PROTECTION = /^ThrottlerGuard$/;
 
-/** Refuses to start in production if the console has no guard. */
+/** Values of NODE_ENV; a missing one may be production. */
+const DEVELOPMENT: ReadonlySet<string | undefined> = new Set(['development', 'test']);
+
+/** Refuses to start if the console has no guard, except in development, where it then answers this machine only. */
 @Injectable()
 export class ConsoleGuardCheck implements OnApplicationBootstrap {
   constructor(
     @Inject(CONSOLE_OPTIONS) private readonly options: ResolvedConsole,
     private readonly controllers: ConsoleControllers,
+    private readonly handler: ConsoleHandler,
     private readonly config: ApplicationConfig,
   ) {}
 
   onApplicationBootstrap(): void {
-    if (process.env['NODE_ENV'] !== 'production' || this.options.allowUnguarded) return;
+    if (this.options.allowUnguarded) return;
     const bound = Reflect.getMetadata(GUARDS, this.controllers.console) as unknown[] | undefined;
     const classes = [
       ...(bound ?? []).map(classOf),
@@ -28,11 +33,13 @@ export class ConsoleGuardCheck implements OnApplicationBootstrap {
       ...this.config.getGlobalRequestGuards().map(({ metatype }) => metatype),
     ];
     if (classes.some(protects)) return;
+    this.handler.isUnguarded = true;
+    if (DEVELOPMENT.has(process.env['NODE_ENV'])) return;
     throw new WebhookConfigurationError([
       {
         path: 'WebhookConsoleModule.guards',
         message:
-          'no guard protects the console, and anyone could see deliveries; set "guards", or provide an APP_GUARD. If something else protects the path, such as a proxy or a middleware, set allowUnguarded: true',
+          'no guard protects the console, and anyone could see deliveries; set "guards", or provide an APP_GUARD. Without a guard it starts only with NODE_ENV=development or test, and answers this machine. If something else protects the path, such as a proxy, set allowUnguarded: true',
       },
     ]);
   }

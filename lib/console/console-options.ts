@@ -23,7 +23,8 @@ export interface ShownPayload {
   readonly bytes: Uint8Array;
   /** The event's name. */
   readonly event: string;
-  readonly source: 'delivery' | 'inbox';
+  /** `answer`: what an endpoint answered, which may repeat the payload. */
+  readonly source: 'delivery' | 'inbox' | 'answer';
   readonly tenant?: string;
 }
 
@@ -48,10 +49,15 @@ export interface WebhookConsoleOptions {
   /** Names the user of a request, for the record of actions: `(request) => request.user.email`. */
   readonly actor?: ((request: never) => string | undefined) | undefined;
   /**
-   * Changes a payload before it is shown. If it throws, or returns `undefined`, the payload is not shown.
+   * Changes a payload, or an endpoint's answer, before it is shown. If it throws, or returns `undefined`, nothing is shown.
    */
   readonly redact?: ((payload: ShownPayload) => Uint8Array | string | undefined) | undefined;
-  /** Start without a guard in production, because something else protects the path; default `false`. */
+  /**
+   * Origins at which browsers open the console, such as `https://ops.example`. Set it if a proxy changes the `Host` header. Changes
+   * from any other origin are refused; default: the origin that `Host` names.
+   */
+  readonly origins?: readonly string[] | undefined;
+  /** Start without a guard outside development, because something else protects the path; default `false`. */
   readonly allowUnguarded?: boolean | undefined;
   /** Name, colour and logo. */
   readonly brand?: Partial<ConsoleBrand> | undefined;
@@ -149,6 +155,12 @@ const OPTIONS = object<WebhookConsoleOptions>()(
     capabilities: optional(CAPABILITIES, ['view']),
     actor: optional(func<Actor>('(request) => string'), () => undefined),
     redact: optional(func<Redact>('(payload) => bytes or a string')),
+    origins: optional(
+      rule<readonly string[]>(
+        isOrigins,
+        "must be a list of origins without a path, such as ['https://ops.example']",
+      ),
+    ),
     allowUnguarded: optional(flag, false),
     brand: filled(BRAND),
     portal: optional(PORTAL),
@@ -181,6 +193,16 @@ function resolvePortal({ path: mountedAt, url, secret, sessionLifetime }: Read<t
     sessionKey: derivedKey(secret, 'session'),
     sessionLifetime,
   };
+}
+
+function isOrigins(value: unknown): boolean {
+  return (
+    Array.isArray(value) &&
+    value.length > 0 &&
+    value.every(
+      (one) => typeof one === 'string' && URL.canParse(one) && new URL(one).origin === one,
+    )
+  );
 }
 
 function isPortalUrl(value: unknown): boolean {

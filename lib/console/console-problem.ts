@@ -7,6 +7,7 @@ const ANSWERS: Readonly<Record<string, readonly [status: number, title: string]>
   session_required: [401, 'A session is required'],
   link_invalid: [401, 'The link is not valid'],
   missing_capability: [403, 'Not allowed'],
+  host_not_allowed: [403, 'The host name is not allowed'],
   cross_site_request: [403, 'The request came from another site'],
   wrong_tenant: [403, 'Another tenant'],
   unknown_delivery: [404, 'No such delivery'],
@@ -19,6 +20,7 @@ const ANSWERS: Readonly<Record<string, readonly [status: number, title: string]>
   unsupported_option: [409, 'Not possible'],
   not_retryable: [409, 'Not retryable'],
   destination_blocked: [422, 'The URL is not allowed'],
+  too_many_requests: [429, 'Too many calls'],
   too_many_streams: [503, 'Too many open streams'],
   store_unavailable: [503, 'A store is unavailable'],
   store_full: [503, 'A store is full'],
@@ -33,6 +35,8 @@ export class ConsoleError extends Error {
     readonly code: ConsoleErrorCode,
     message: string,
     readonly errors?: ConsoleProblem['errors'],
+    /** Seconds until the call may succeed. */
+    readonly retryAfter?: number,
   ) {
     super(message);
   }

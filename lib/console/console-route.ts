@@ -12,6 +12,10 @@ export interface ConsoleRoute {
   readonly inPortal: boolean;
   /** Default 200; 204 if the answer is `undefined`. */
   readonly status?: number;
+  /** Calls a minute of one tenant or operator; default: any number. */
+  readonly perMinute?: number;
+  /** Whether it reads many rows of a store, so that only some run at the same time. */
+  readonly isRead?: boolean;
   readonly run: (call: ConsoleCall) => unknown;
   /** What is recorded of an action. */
   readonly action?: (call: ConsoleCall, answer: unknown) => ActionFacts | undefined;
@@ -28,7 +32,7 @@ export const PAGE_QUERY = ['after', 'limit'] as const;
 
 /** A call that reads, for console and portal. */
 export function read(path: string, run: ConsoleRoute['run']): ConsoleRoute {
-  return { method: 'GET', path, needs: ['view'], inPortal: true, run };
+  return { method: 'GET', path, needs: ['view'], inPortal: true, isRead: true, run };
 }
 
 /** A call that changes something, for console and portal. */

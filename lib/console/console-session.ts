@@ -8,6 +8,8 @@ export interface ConsoleRequest {
   readonly method: string;
   /** Segments after `api/`, decoded. */
   readonly segments: readonly string[];
+  /** Origins from which the page is served. */
+  readonly origins: readonly string[];
   readonly query: URLSearchParams;
   readonly headers: IncomingHttpHeaders;
   readonly body: unknown;
@@ -21,6 +23,8 @@ export interface ConsoleAccess {
   readonly tenant: string | undefined;
   readonly actor: string | undefined;
   readonly expiresAt?: Date;
+  /** Portal: the id of the session. */
+  readonly sessionId?: string;
 }
 
 /** @throws {@link ConsoleError} `missing_capability` */
@@ -38,12 +42,16 @@ export function requireCapabilities(
 
 /**
  * Refuses a request that another site may have caused. A custom header needs the consent of CORS, and an application may give it too
- * generously, so the origin is checked too.
+ * generously, so the origin is checked too. Headers of proxies are not believed, since any client can send them.
  *
+ * @param origins - from which the page is served
  * @throws {@link ConsoleError} `cross_site_request`
  */
-export function requireSameSite(headers: IncomingHttpHeaders, hasBody: boolean): void {
-  const { origin, host } = headers;
+export function requireSameSite(
+  headers: IncomingHttpHeaders,
+  hasBody: boolean,
+  origins: readonly string[],
+): void {
   const refuse = (why: string): never => {
     throw new ConsoleError('cross_site_request', `The request was refused: ${why}.`);
   };
@@ -56,12 +64,28 @@ export function requireSameSite(headers: IncomingHttpHeaders, hasBody: boolean):
     if (site !== 'same-origin') refuse('another site sent it');
     return;
   }
-  if (origin === undefined) return;
-  const forwarded = [headers['x-forwarded-host'] ?? []].flat()[0]?.split(',')[0]?.trim();
-  const sender = URL.canParse(origin) ? new URL(origin).host : undefined;
-  if (sender === undefined || (sender !== host && sender !== forwarded)) {
-    refuse('another origin sent it');
+  const { origin } = headers;
+  if (origin !== undefined && !origins.includes(origin)) {
+    refuse(
+      'another origin sent it. If a proxy changes the Host header, set the option "origins" of the console',
+    );
   }
+}
+
+const LOOPBACK = /^(?:(?:[^:/@]+\.)?localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d+)?$/i;
+
+/**
+ * Refuses a host name that is not of this machine: a page of another site could let its own name resolve to this machine, and then
+ * read everything.
+ *
+ * @throws {@link ConsoleError} `host_not_allowed`
+ */
+export function requireLoopback({ host }: IncomingHttpHeaders): void {
+  if (LOOPBACK.test(host ?? '')) return;
+  throw new ConsoleError(
+    'host_not_allowed',
+    'No guard protects the console, so it answers only at localhost, 127.0.0.1 or [::1]. Add a guard to open it at another name.',
+  );
 }
 
 /** What an action changed, for the record. */

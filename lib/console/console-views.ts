@@ -150,6 +150,18 @@ export function shownPayload(
   };
 }
 
+/** An endpoint's answer as it is shown: redacted too, since an endpoint may answer with the payload. */
+export function shownAnswer(
+  answer: string | undefined,
+  { event, tenant }: Pick<WebhookDeliveryView, 'event' | 'tenant'>,
+  redact: ResolvedConsole['redact'],
+): string | undefined {
+  if (answer === undefined) return undefined;
+  const facts = { event, source: 'answer' as const, ...(tenant !== undefined && { tenant }) };
+  const bytes = Buffer.from(answer);
+  return shownPayload({ contentType: 'text/plain', bytes, ...facts }, redact).text;
+}
+
 function withoutQuery(url: string): string {
   return url.replace(/[?#].*$/s, '');
 }

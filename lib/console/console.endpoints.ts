@@ -4,6 +4,7 @@ import type { WebhookDeliveryStats } from '../deliveries/webhook-deliveries.inte
 import { WebhookEndpoints } from '../endpoints/webhook.endpoints.js';
 import type { WebhookEndpointView } from '../endpoints/webhook-endpoint.interface.js';
 import { ConsoleActivity } from './console-activity.js';
+import { ConsoleStatistics } from './console-statistics.js';
 import type {
   CreatedEndpointAnswer,
   EndpointList,
@@ -68,6 +69,7 @@ export class ConsoleEndpoints {
         async ({ id, access }): Promise<TestEventAnswer> =>
           this.endpoints.test(id, scopeOf(access)),
       ),
+      perMinute: 10,
       action: ({ id }) => ({ action: 'endpoint.test', target: id }),
     },
     {
@@ -82,6 +84,7 @@ export class ConsoleEndpoints {
     private readonly endpoints: WebhookEndpoints,
     private readonly deliveries: WebhookDeliveries,
     private readonly activity: ConsoleActivity,
+    private readonly statistics: ConsoleStatistics,
   ) {}
 
   private async endpointList({ query, access }: ConsoleCall): Promise<EndpointList> {
@@ -89,7 +92,7 @@ export class ConsoleEndpoints {
     const scope = readTenant(access, tenant);
     const page = readPage({ after, limit });
     const { endpoints, next } = await this.endpoints.list({ ...scope, ...page });
-    const stats = await optional(() => this.deliveries.stats({}, scope));
+    const stats = await this.statistics.stats({}, scope);
     const items = await Promise.all(endpoints.map(async (one) => this.row(one, access, stats)));
     return { items, ...(next !== undefined && { next }) };
   }
@@ -97,7 +100,7 @@ export class ConsoleEndpoints {
   private async endpoint(id: string, access: ConsoleAccess): Promise<EndpointRow> {
     const view = await this.endpoints.get(id, scopeOf(access));
     const scope = readTenant(access, undefined);
-    const stats = await optional(() => this.deliveries.stats({ endpointId: id }, scope));
+    const stats = await this.statistics.stats({ endpointId: id }, scope);
     return this.row(view, access, stats);
   }
 

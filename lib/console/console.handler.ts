@@ -8,6 +8,7 @@ import { ConsoleActivity } from './console-activity.js';
 import { type ConsoleAsset, pageHeaders, readAssets } from './console-assets.js';
 import { LINK, readBody } from './console-input.js';
 import { CONSOLE_OPTIONS, type ResolvedConsole } from './console-options.js';
+import { ConsoleLimits } from './console-limits.js';
 import { ConsoleError, problemOf } from './console-problem.js';
 import type { ConsoleRoute } from './console-route.js';
 import { ConsoleService } from './console.service.js';
@@ -16,9 +17,10 @@ import {
   type ConsoleAccess,
   type ConsoleRequest,
   requireCapabilities,
+  requireLoopback,
   requireSameSite,
 } from './console-session.js';
-import { WebhookPortal } from './webhook.portal.js';
+import { type PortalGrant, WebhookPortal } from './webhook.portal.js';
 
 /** Bytes of a body that no parser of the application has read. */
 const MAX_BODY = 65_536;
@@ -52,6 +54,8 @@ interface Reply {
 @Injectable()
 export class ConsoleHandler {
   private readonly logger = new Logger('WebhookConsole');
+  /** Whether no guard protects the console; set at start-up. It then answers this machine only. */
+  isUnguarded = false;
   private readonly assets: ReadonlyMap<string, ConsoleAsset> = readAssets();
 
   constructor(
@@ -60,6 +64,7 @@ export class ConsoleHandler {
     private readonly portal: WebhookPortal,
     private readonly activity: ConsoleActivity,
     private readonly streams: ConsoleStreams,
+    private readonly limits: ConsoleLimits,
     private readonly adapterHost: HttpAdapterHost,
     private readonly config: ApplicationConfig,
     private readonly clock: WebhookClock,
@@ -73,14 +78,15 @@ export class ConsoleHandler {
   ): Promise<void> {
     const node = request.raw ?? request;
     try {
+      if (kind === 'console' && this.isUnguarded) requireLoopback(node.headers);
       const path = this.pathBelow(kind, node);
       if (path === undefined) return this.redirect(kind, response);
       if (!path.startsWith('api/')) return this.sendAsset(path, node, response);
-      const call = await readCall(kind, path, request, node);
+      const call = await readCall(kind, path, this.originsOf(kind, node), request, node);
       if (call.segments.join('/') === 'events' && call.method === 'GET') {
         const access = this.accessOf(call, request);
         requireCapabilities(access, ['view']);
-        this.streams.requireFree();
+        this.streams.requireFree(access);
         response.hijack?.();
         return this.streams.start(access, node, response.raw ?? response, COMMON_HEADERS);
       }
@@ -91,14 +97,19 @@ export class ConsoleHandler {
         // The name only: a message may quote a payload.
         this.logger.error(`A request of the page failed: ${errorName(error)}`);
       }
-      const headers = { ...COMMON_HEADERS, 'Content-Type': 'application/problem+json' };
+      const wait = error instanceof ConsoleError ? error.retryAfter : undefined;
+      const headers = {
+        ...COMMON_HEADERS,
+        'Content-Type': 'application/problem+json',
+        ...(wait !== undefined && { 'Retry-After': String(wait) }),
+      };
       this.send(response, { status: problem.status, headers, body: JSON.stringify(problem) });
     }
   }
 
   private async answer(call: ConsoleRequest, request: AdapterRequest): Promise<Reply> {
     const isChange = call.method !== 'GET' && call.method !== 'HEAD';
-    if (isChange) requireSameSite(call.headers, call.body !== undefined);
+    if (isChange) requireSameSite(call.headers, call.body !== undefined, call.origins);
     if (call.segments.join('/') === 'session') return this.answerSession(call, request);
     const access = this.accessOf(call, request);
     const found = routeOf(this.service.routes, call);
@@ -107,16 +118,22 @@ export class ConsoleHandler {
     }
     const { route, id } = found;
     requireCapabilities(access, route.needs);
+    this.limits.requireRate(access, route);
     return this.run(route, { ...call, access, id });
   }
 
   private async run(route: ConsoleRoute, call: Parameters<ConsoleRoute['run']>[0]): Promise<Reply> {
     try {
-      const answer = await route.run(call);
+      const answer =
+        route.isRead === true
+          ? await this.limits.read(call.access, () => route.run(call))
+          : await route.run(call);
       this.record(route, call, answer, undefined);
       return json(answer, route.status);
     } catch (error) {
-      this.record(route, call, undefined, problemOf(error).problem.code);
+      const { status, code } = problemOf(error).problem;
+      // Unknown ids would fill the list with guesses.
+      if (status !== 404) this.record(route, call, undefined, code);
       throw error;
     }
   }
@@ -148,12 +165,15 @@ export class ConsoleHandler {
   private async answerSession(call: ConsoleRequest, request: AdapterRequest): Promise<Reply> {
     const { kind, method } = call;
     if (method === 'GET' || method === 'HEAD') {
-      const access = this.accessOf(call, request);
-      this.activity.observe();
-      return json(await this.service.session(access));
+      return json(await this.service.session(this.accessOf(call, request)));
     }
     if (kind === 'portal' && method === 'POST') return this.openLink(call);
     if (kind === 'portal' && method === 'DELETE') {
+      const grant = this.grantOf(call);
+      if (grant !== undefined) {
+        this.portal.end(grant);
+        this.streams.endSession(grant.id);
+      }
       return { status: 204, headers: { ...COMMON_HEADERS, 'Set-Cookie': this.cookie('', 0) } };
     }
     throw new ConsoleError('unknown_route', 'This path of the API does not exist.');
@@ -187,14 +207,14 @@ export class ConsoleHandler {
   }
 
   /** @throws {@link ConsoleError} `session_required` */
-  private accessOf({ kind, headers }: ConsoleRequest, request: AdapterRequest): ConsoleAccess {
+  private accessOf(call: ConsoleRequest, request: AdapterRequest): ConsoleAccess {
+    const { kind } = call;
     if (kind === 'console') {
       const actor = this.options.actor(request as never);
       const { capabilities } = this.options;
       return { kind, capabilities, tenant: undefined, actor: actor?.slice(0, 255) };
     }
-    const token = cookieOf(headers.cookie, this.cookieName);
-    const grant = token === undefined ? undefined : this.portal.session(token);
+    const grant = this.grantOf(call);
     if (grant === undefined) {
       throw new ConsoleError(
         'session_required',
@@ -202,6 +222,21 @@ export class ConsoleHandler {
       );
     }
     return accessOfGrant(grant);
+  }
+
+  private grantOf({ headers }: ConsoleRequest): PortalGrant | undefined {
+    const token = cookieOf(headers.cookie, this.cookieName);
+    return token === undefined ? undefined : this.portal.session(token);
+  }
+
+  /** Where browsers open the page. Only a TLS connection tells that it is `https:`; behind a proxy, the options do. */
+  private originsOf(kind: 'console' | 'portal', { headers, socket }: IncomingMessage): string[] {
+    const { origins, portal } = this.options;
+    const scheme = 'encrypted' in socket && socket.encrypted === true ? 'https' : 'http';
+    return [
+      ...(origins ?? [`${scheme}://${headers.host}`]),
+      ...(kind === 'portal' && portal !== undefined ? [portal.url.origin] : []),
+    ];
   }
 
   private get cookieName(): string {
@@ -301,6 +336,7 @@ function routeOf(
 async function readCall(
   kind: 'console' | 'portal',
   path: string,
+  origins: readonly string[],
   request: AdapterRequest,
   node: IncomingMessage,
 ): Promise<ConsoleRequest> {
@@ -310,6 +346,7 @@ async function readCall(
     method: node.method ?? '',
     segments: path.slice('api/'.length).split('/').map(decoded),
     query: new URLSearchParams(query),
+    origins,
     headers: node.headers,
     body: request.body ?? (await unreadBody(node)),
   };
@@ -352,11 +389,13 @@ function accessOfGrant({
   tenant,
   capabilities,
   expiresAt,
-}: NonNullable<ReturnType<WebhookPortal['session']>>): ConsoleAccess {
-  return { kind: 'portal', capabilities, tenant, actor: `portal:${tenant}`, expiresAt };
+  id: sessionId,
+}: PortalGrant): ConsoleAccess {
+  return { kind: 'portal', capabilities, tenant, actor: `portal:${tenant}`, expiresAt, sessionId };
 }
 
 function cookieOf(header: string | undefined, name: string): string | undefined {
-  const found = header?.split(/;\s*/).find((one) => one.startsWith(`${name}=`));
-  return found?.slice(name.length + 1);
+  const found = header?.split(/;\s*/).filter((one) => one.startsWith(`${name}=`)) ?? [];
+  // Another site below the same domain may have set a second one.
+  return found.length === 1 ? found[0]!.slice(name.length + 1) : undefined;
 }

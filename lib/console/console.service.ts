@@ -16,6 +16,7 @@ import type {
   RedeliverRequest,
 } from './console-api.js';
 import { ConsoleActivity } from './console-activity.js';
+import { ConsoleStatistics } from './console-statistics.js';
 import {
   invalid,
   readBody,
@@ -32,13 +33,18 @@ import {
   type ConsoleCall,
   type ConsoleRoute,
   isMissingPart,
-  optional,
   ownOnly,
   PAGE_QUERY,
   read,
 } from './console-route.js';
 import type { ActionFacts, ConsoleAccess } from './console-session.js';
-import { countsOf, deliveryRow, shownPayload, timeToDelivery } from './console-views.js';
+import {
+  countsOf,
+  deliveryRow,
+  shownAnswer,
+  shownPayload,
+  timeToDelivery,
+} from './console-views.js';
 import { ConsoleEndpoints } from './console.endpoints.js';
 import { ConsoleInbox } from './console.inbox.js';
 
@@ -63,6 +69,7 @@ export class ConsoleService {
     private readonly endpoints: WebhookEndpoints,
     private readonly inbox: WebhookInbox,
     private readonly activity: ConsoleActivity,
+    private readonly statistics: ConsoleStatistics,
     private readonly clock: WebhookClock,
     endpointCalls: ConsoleEndpoints,
     inboxCalls: ConsoleInbox,
@@ -78,6 +85,8 @@ export class ConsoleService {
       },
       {
         ...act('POST', 'deliveries/redeliver', ['redeliver'], (call) => this.redeliver(call)),
+        perMinute: 60,
+        isRead: true,
         action: ({ body }, answer) => redeliverFacts(body as RedeliverRequest, answer),
       },
       ownOnly(read('audit', () => ({ items: this.activity.entries }))),
@@ -111,7 +120,7 @@ export class ConsoleService {
 
   private async overview({ query, access }: ConsoleCall): Promise<ConsoleOverview> {
     const scope = readTenant(access, readQuery(query, ['tenant']).tenant);
-    const stats = await optional(() => this.deliveries.stats({}, scope));
+    const stats = await this.statistics.stats({}, scope);
     const { inbox, deadLetters } = this.inbox.features;
     const isConsole = access.kind === 'console';
     return {
@@ -143,10 +152,16 @@ export class ConsoleService {
   private async delivery({ id, access }: ConsoleCall): Promise<DeliveryDetails> {
     const found = await this.deliveries.get(id, readTenant(access, undefined));
     if (found === undefined) throw unknownDelivery();
-    const attempts = found.attempts.map(({ at, ...attempt }) => ({
-      ...attempt,
-      at: at.toISOString(),
-    }));
+    const attempts = found.attempts.map(({ at, answer, ...attempt }) => {
+      const shown = access.capabilities.includes('view-payload')
+        ? shownAnswer(answer, found, this.options.redact)
+        : undefined;
+      return {
+        ...attempt,
+        at: at.toISOString(),
+        ...(shown !== undefined && { answer: shown }),
+      };
+    });
     const { traceId } = found;
     return { ...deliveryRow(found), attempts, ...(traceId !== undefined && { traceId }) };
   }

@@ -5,8 +5,10 @@ import { ConsoleActivity } from './console-activity.js';
 import { ConsoleError } from './console-problem.js';
 import type { ConsoleAccess } from './console-session.js';
 
-/** Open streams of all users; beyond that, pages poll. */
+/** Open streams of the console, and as many of the portal; beyond that, pages poll. */
 const MAX_STREAMS = 100;
+/** Open streams of one tenant in the portal. */
+const MAX_OF_TENANT = 10;
 /** Milliseconds between two pings, below the idle timeout of common proxies. */
 const PING = 25_000;
 /** Bytes that are buffered for a slow reader. Its stream is then closed; the page connects again and reloads its lists. */
@@ -15,7 +17,8 @@ const MAX_UNREAD = 262_144;
 /** Streams of changes, as server-sent events. */
 @Injectable()
 export class ConsoleStreams implements BeforeApplicationShutdown {
-  private readonly open = new Set<() => void>();
+  /** What ends a stream, and whose it is. */
+  private readonly open = new Map<() => void, ConsoleAccess>();
 
   constructor(
     private readonly activity: ConsoleActivity,
@@ -24,12 +27,20 @@ export class ConsoleStreams implements BeforeApplicationShutdown {
 
   /** Ends open streams, which would hold up the server's shutdown. */
   beforeApplicationShutdown(): void {
-    for (const end of this.open) end();
+    for (const end of this.open.keys()) end();
+  }
+
+  /** Ends the streams of a session of the portal. */
+  endSession(sessionId: string): void {
+    for (const [end, access] of this.open) if (access.sessionId === sessionId) end();
   }
 
   /** @throws {@link ConsoleError} `too_many_streams` */
-  requireFree(): void {
-    if (this.open.size < MAX_STREAMS) return;
+  requireFree({ kind, tenant }: ConsoleAccess): void {
+    const ofKind = [...this.open.values()].filter((access) => access.kind === kind);
+    const own = ofKind.filter((access) => access.tenant === tenant);
+    const limit = kind === 'portal' ? MAX_OF_TENANT : MAX_STREAMS;
+    if (ofKind.length < MAX_STREAMS && own.length < limit) return;
     throw new ConsoleError('too_many_streams', 'Too many streams are open; poll instead.');
   }
 
@@ -39,12 +50,12 @@ export class ConsoleStreams implements BeforeApplicationShutdown {
    * @param headers - of the answer, beside those of the stream
    */
   start(
-    { tenant, expiresAt }: ConsoleAccess,
+    access: ConsoleAccess,
     request: IncomingMessage,
     response: ServerResponse,
     headers: Readonly<Record<string, string>>,
   ): void {
-    this.activity.observe();
+    const { tenant, expiresAt } = access;
     response.writeHead(200, {
       ...headers,
       'Content-Type': 'text/event-stream',
@@ -77,7 +88,7 @@ export class ConsoleStreams implements BeforeApplicationShutdown {
       this.open.delete(end);
       response.end();
     };
-    this.open.add(end);
+    this.open.set(end, access);
     request.once('close', end);
     response.once('close', end);
     // The reader has left while a guard ran, and nothing is emitted any more.

@@ -17,6 +17,8 @@ import {
   type WebhookConsoleExtras,
   type WebhookConsoleOptions,
 } from './console-options.js';
+import { ConsoleLimits } from './console-limits.js';
+import { ConsoleStatistics } from './console-statistics.js';
 import { ConsoleControllers } from './console.controllers.js';
 import { ConsoleHandler } from './console.handler.js';
 import { ConsoleEndpoints } from './console.endpoints.js';
@@ -108,7 +110,9 @@ function register(extras: WebhookConsoleExtras, options: Provider): DynamicModul
       ConsoleActivity,
       ConsoleEndpoints,
       ConsoleInbox,
+      ConsoleLimits,
       ConsoleService,
+      ConsoleStatistics,
       ConsoleStreams,
       ConsoleHandler,
       ConsoleGuardCheck,

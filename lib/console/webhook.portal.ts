@@ -31,6 +31,8 @@ export interface PortalGrant {
   readonly tenant: string;
   readonly capabilities: readonly ConsoleCapability[];
   readonly expiresAt: Date;
+  /** Of the session. */
+  readonly id: string;
 }
 
 const LINK = object<PortalLink>()(
@@ -41,6 +43,8 @@ const LINK = object<PortalLink>()(
   },
   { exact: true },
 );
+/** Sessions that were ended before they expired, and are remembered until then. */
+const MAX_ENDED = 10_000;
 const ISSUER = 'urn:nestjs-webhook-token:portal';
 const EVENT = 'portal.session';
 
@@ -49,11 +53,13 @@ const EVENT = 'portal.session';
 export class WebhookPortal {
   private readonly links: PortalTokens | undefined;
   private readonly sessions: PortalTokens | undefined;
+  /** When each ended session expires, by its id. */
+  private readonly ended = new Map<string, number>();
 
   /** @internal */
   constructor(
     @Inject(CONSOLE_OPTIONS) private readonly options: ResolvedConsole,
-    clock: WebhookClock,
+    private readonly clock: WebhookClock,
   ) {
     const { portal } = options;
     if (portal === undefined) return;
@@ -100,7 +106,20 @@ export class WebhookPortal {
    * @hidden
    */
   session(token: string): PortalGrant | undefined {
-    return this.sessions?.verify(token);
+    const grant = this.sessions?.verify(token);
+    return grant === undefined || this.ended.has(grant.id) ? undefined : grant;
+  }
+
+  /**
+   * Ends a session before it expires, in this process.
+   *
+   * @hidden
+   */
+  end({ id, expiresAt }: PortalGrant): void {
+    const now = this.clock.now();
+    for (const [one, expires] of this.ended) if (expires <= now) this.ended.delete(one);
+    if (this.ended.size >= MAX_ENDED) this.ended.delete(this.ended.keys().next().value!);
+    this.ended.set(id, expiresAt.getTime());
   }
 
   private get portal(): ResolvedPortal {
@@ -147,12 +166,12 @@ class PortalTokens {
       const verified = this.verifier.verify(token);
       // A key pair would be asynchronous; the keys of the portal are secrets.
       if (verified instanceof Promise) return undefined;
-      const { webhook, exp } = verified.claims;
+      const { webhook, exp, jti } = verified.claims;
       const { tenant, capabilities } = webhook.data as Partial<PortalGrant>;
       if (webhook.event !== EVENT || !isIdentifier(tenant) || !isCapabilities(capabilities)) {
         return undefined;
       }
-      return { tenant, capabilities, expiresAt: new Date(exp * 1_000) };
+      return { tenant, capabilities, expiresAt: new Date(exp * 1_000), id: jti };
     } catch {
       return undefined;
     }

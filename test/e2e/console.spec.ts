@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { get, type IncomingMessage } from 'node:http';
-import { afterEach, describe, expect, it } from '@jest/globals';
+import { afterEach, describe, expect, it, jest } from '@jest/globals';
 import {
   type CanActivate,
   Controller,
@@ -18,7 +18,8 @@ import { DocumentBuilder, SwaggerModule } from '@nestjs/swagger';
 import { map } from 'rxjs';
 import { ConsoleActivity } from '../../lib/console/console-activity.js';
 import { WebhookConsoleModule, type ConsoleCapability } from '../../lib/console/index.js';
-import { WebhookEndpoints } from '../../lib/index.js';
+import { WebhookDeliveries, WebhookEndpoints } from '../../lib/index.js';
+import { TestClock } from '../../lib/testing/index.js';
 import { adapters } from '../fixtures/adapters.js';
 import { ALL_CAPABILITIES, call, type ConsoleApp, startConsole } from '../fixtures/console-app.js';
 import { forged } from '../fixtures/forged-token.js';
@@ -298,6 +299,130 @@ describe.each(adapters)('the console on %s', (_, create) => {
     expect(await attempt({ ...own, 'content-type': 'text/plain' })).not.toBe(200);
     expect(await attempt({ ...own, origin: started.origin })).toBe(200);
     expect(await attempt({ ...own, 'sec-fetch-site': 'same-origin' })).toBe(200);
+  });
+
+  it('believes neither a forwarded host nor another scheme', async () => {
+    started = await startConsole(create(), { capabilities: ALL_CAPABILITIES });
+    const path = `${API}/endpoints/crm/disable`;
+    const attempt = async (headers: Record<string, string>): Promise<number> =>
+      (await call(started.origin, 'POST', path, {}, headers)).status;
+    const { host } = new URL(started.origin);
+
+    expect(
+      await attempt({ origin: 'http://evil.example', 'x-forwarded-host': 'evil.example' }),
+    ).toBe(403);
+    expect(await attempt({ origin: `https://${host}` })).toBe(403);
+    expect(await attempt({ origin: `http://${host}` })).toBe(200);
+  });
+
+  it('accepts changes from the origins of its options only', async () => {
+    started = await startConsole(create(), {
+      capabilities: ALL_CAPABILITIES,
+      origins: ['https://ops.example'],
+    });
+    const path = `${API}/endpoints/crm/disable`;
+    const attempt = async (origin: string): Promise<number> =>
+      (await call(started.origin, 'POST', path, {}, { origin })).status;
+
+    expect(await attempt('https://ops.example')).toBe(200);
+    expect(await attempt('http://ops.example')).toBe(403);
+    expect(await attempt(started.origin)).toBe(403);
+  });
+
+  it('answers only loopback host names without a guard', async () => {
+    started = await startConsole(create());
+    const statusOf = async (host: string, path: string): Promise<number> =>
+      (await call(started.origin, 'GET', path, undefined, { host })).status;
+
+    for (const host of ['localhost:3000', 'app.localhost', '127.0.0.1', '[::1]:80']) {
+      expect([host, await statusOf(host, `${API}/session`)]).toEqual([host, 200]);
+    }
+    for (const host of ['evil.example', '127.0.0.1.evil.example', 'localhost.evil.example']) {
+      expect([host, await statusOf(host, `${API}/session`)]).toEqual([host, 403]);
+      expect([host, await statusOf(host, `${BASE}/`)]).toEqual([host, 403]);
+    }
+    await started.app.close();
+    started = await startConsole(create(), { guards: [Allow] });
+    const headers = { host: 'ops.example', 'x-user': 'ada' };
+    expect((await call(started.origin, 'GET', `${API}/session`, undefined, headers)).status).toBe(
+      200,
+    );
+  });
+
+  it('shows the answers of endpoints redacted, and only with view-payload', async () => {
+    const echo = 'card 4111';
+    const answersTo = async (
+      options: Parameters<typeof startConsole>[1],
+    ): Promise<(string | undefined)[]> => {
+      started = await startConsole(create(), options);
+      const deliveries = started.app.get(WebhookDeliveries);
+      const found = deliveries.get.bind(deliveries);
+      jest.spyOn(deliveries, 'get').mockImplementation(async (...asked) => {
+        const delivery = await found(...asked);
+        const attempts = delivery?.attempts.map((attempt) => ({ ...attempt, answer: echo }));
+        return delivery && { ...delivery, attempts: attempts! };
+      });
+      const [id] = await started.publish('order.created', {});
+      const { attempts } = await json<{ attempts: { answer?: string }[] }>(`/deliveries/${id}`);
+      await started.app.close();
+      return attempts.map(({ answer }) => answer);
+    };
+
+    expect(await answersTo({})).toEqual([undefined]);
+    expect(await answersTo({ capabilities: ['view', 'view-payload'] })).toEqual([echo]);
+    expect(
+      await answersTo({
+        capabilities: ['view', 'view-payload'],
+        redact: ({ bytes, source }) =>
+          `${source}: ${Buffer.from(bytes).toString().replace('4111', '****')}`,
+      }),
+    ).toEqual(['answer: card ****']);
+  });
+
+  it('limits test events and redeliveries, and says when to try again', async () => {
+    const clock = new TestClock();
+    started = await startConsole(create(), { capabilities: ALL_CAPABILITIES }, { clock });
+    const statusesOf = async (times: number, path: string, body: object): Promise<Set<number>> => {
+      const statuses = new Set<number>();
+      for (let n = 0; n < times; n++) {
+        statuses.add((await call(started.origin, 'POST', `${API}${path}`, body)).status);
+      }
+      return statuses;
+    };
+    const redelivery = { ids: ['x'], dryRun: false };
+
+    expect(await statusesOf(10, '/endpoints/crm/test', {})).toEqual(new Set([200]));
+    await clock.advance(20_000);
+    const refused = await call(started.origin, 'POST', `${API}/endpoints/crm/test`, {});
+    expect([refused.status, refused.json?.['code'], refused.headers['retry-after']]).toEqual([
+      429,
+      'too_many_requests',
+      '40',
+    ]);
+    expect(await statusesOf(60, '/deliveries/redeliver', redelivery)).toEqual(new Set([200]));
+    expect(await statusesOf(1, '/deliveries/redeliver', redelivery)).toEqual(new Set([429]));
+    await clock.advance(60_000);
+    expect(await statusesOf(1, '/endpoints/crm/test', {})).toEqual(new Set([200]));
+  });
+
+  it('counts deliveries once for all readers of about the same time', async () => {
+    const clock = new TestClock();
+    started = await startConsole(create(), {}, { clock });
+    const stats = jest.spyOn(started.app.get(WebhookDeliveries), 'stats');
+    await Promise.all([json('/overview'), json('/overview'), json('/endpoints')]);
+    expect(stats).toHaveBeenCalledTimes(1);
+
+    await clock.advance(1_000);
+    await json('/overview');
+    expect(stats).toHaveBeenCalledTimes(2);
+  });
+
+  it('records no action on what does not exist', async () => {
+    started = await startConsole(create(), { capabilities: ALL_CAPABILITIES });
+    await call(started.origin, 'GET', `${API}/deliveries/unknown/payload`);
+    await call(started.origin, 'POST', `${API}/endpoints/unknown/disable`, {});
+
+    expect((await json<Listed>('/audit')).items).toEqual([]);
   });
 
   it('redelivers one, and many by a filter after a dry run', async () => {
@@ -648,6 +773,19 @@ describe('WebhookConsoleModule', () => {
       await expect(starts({})).rejects.toThrow('no guard protects the console');
     });
 
+    it.each([undefined, 'staging', ''])(
+      'does not start unguarded with NODE_ENV %o',
+      async (env) => {
+        if (env === undefined) delete process.env['NODE_ENV'];
+        else process.env['NODE_ENV'] = env;
+        const imports = [WebhookConsoleModule.forRoot()];
+
+        await expect(startApp(create(), { imports })).rejects.toThrow(
+          'no guard protects the console',
+        );
+      },
+    );
+
     it('does not take a throttler for a guard', async () => {
       const throttler = { provide: APP_GUARD, useClass: OwnThrottler };
 
@@ -666,6 +804,7 @@ describe('WebhookConsoleModule', () => {
     [{ path: 'a/:b' }, 'path'],
     [{ capabilites: ['view'] }, 'did you mean "capabilities"'],
     [{ brand: { color: 'red; }' } }, 'brand.color'],
+    [{ origins: ['https://ops.example/console'] }, 'origins'],
     [{ brand: { logo: 'javascript:alert(1)' } }, 'brand.logo'],
     [{ portal: { url: 'http://shop.example/p', secret: 's'.repeat(32) } }, 'portal.url'],
     [{ portal: { url: 'https://shop.example/p', secret: 'short' } }, 'portal.secret'],

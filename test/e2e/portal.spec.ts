@@ -1,7 +1,7 @@
-import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, describe, expect, it, jest } from '@jest/globals';
 import { get } from 'node:http';
 import { WebhookPortal, type PortalLink } from '../../lib/console/index.js';
-import { WebhookEndpoints } from '../../lib/index.js';
+import { WebhookDeliveries, WebhookEndpoints } from '../../lib/index.js';
 import { createTokenSigner } from '../../lib/token/index.js';
 import { TestClock } from '../../lib/testing/index.js';
 import { adapters } from '../fixtures/adapters.js';
@@ -24,6 +24,20 @@ async function open(
   const token = new URLSearchParams(app.get(WebhookPortal).link(link).hash.slice(1)).get('token');
   const answer = await call(origin, 'POST', `${API}/session`, { token });
   return { answer, cookie: String(answer.headers['set-cookie']).split(';')[0]! };
+}
+
+/** Opens a stream of changes; `ended` resolves when the server ends it. */
+function openStream(
+  url: string,
+  cookie: string,
+): Promise<{ status: number; ended: Promise<void>; leave: () => void }> {
+  return new Promise((resolve, reject) => {
+    const request = get(url, { headers: { cookie }, agent: false }, (response) => {
+      response.resume();
+      const ended = new Promise<void>((end) => response.once('end', end));
+      resolve({ status: response.statusCode!, ended, leave: () => request.destroy() });
+    }).on('error', reject);
+  });
 }
 
 describe.each(adapters)('the partner portal on %s', (_, create) => {
@@ -124,6 +138,98 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
     expect((await call(origin, 'GET', `${API}/session`, undefined, { cookie })).json).toMatchObject(
       { code: 'session_required' },
     );
+  });
+
+  it('ends a session and its streams at logout, for whoever has copied its cookie', async () => {
+    started = await startConsole(create(), OPTIONS);
+    const { origin } = started;
+    const { cookie } = await open(started, { tenant: 'acme' });
+    const { cookie: other } = await open(started, { tenant: 'acme' });
+    const stream = await openStream(`${origin}${API}/events`, cookie);
+    await call(origin, 'DELETE', `${API}/session`, undefined, { cookie });
+    await stream.ended;
+    const codeOf = async (sent: string): Promise<unknown> =>
+      (await call(origin, 'GET', `${API}/session`, undefined, { cookie: sent })).json?.['code'];
+
+    expect(await codeOf(cookie)).toBe('session_required');
+    expect(await codeOf(other)).toBeUndefined();
+  });
+
+  it('refuses two session cookies', async () => {
+    started = await startConsole(create(), OPTIONS);
+    const [{ cookie }, { cookie: planted }] = [
+      await open(started, { tenant: 'acme' }),
+      await open(started, { tenant: 'globex' }),
+    ];
+    const headers = { cookie: `${planted}; ${cookie}` };
+    const { json } = await call(started.origin, 'GET', `${API}/session`, undefined, headers);
+
+    expect(json).toMatchObject({ code: 'session_required' });
+  });
+
+  it('leaves event streams to others', async () => {
+    started = await startConsole(create(), OPTIONS);
+    const { origin } = started;
+    const acme = (await open(started, { tenant: 'acme' })).cookie;
+    const globex = (await open(started, { tenant: 'globex' })).cookie;
+    const url = `${origin}${API}/events`;
+    const streams = [];
+    for (let n = 1; n <= 10; n++) streams.push(await openStream(url, acme));
+    const statuses = [];
+    for (const cookie of [acme, (await open(started, { tenant: 'acme' })).cookie, globex]) {
+      const stream = await openStream(url, cookie);
+      statuses.push(stream.status);
+      streams.push(stream);
+    }
+    for (const { leave } of streams) leave();
+
+    expect(statuses).toEqual([503, 503, 200]);
+  });
+
+  it('keeps the record of operators, however much partners do', async () => {
+    started = await startConsole(create(), OPTIONS);
+    const { origin } = started;
+    await call(origin, 'POST', '/webhooks/console/api/endpoints/crm/disable', {});
+    const link = started.app.get(WebhookPortal).link({ tenant: 'acme' });
+    const token = new URLSearchParams(link.hash.slice(1)).get('token');
+    for (let n = 0; n < 510; n++) await call(origin, 'POST', `${API}/session`, { token });
+    const { items } = (await call(origin, 'GET', '/webhooks/console/api/audit')).json as {
+      items: { action: string }[];
+    };
+
+    expect(items.map(({ action }) => action)).toContain('endpoint.disable');
+  });
+
+  it('runs few reads of a tenant at the same time, and leaves those of others alone', async () => {
+    started = await startConsole(create(), OPTIONS);
+    const { origin, app } = started;
+    const acme = (await open(started, { tenant: 'acme', capabilities: ['view'] })).cookie;
+    const globex = (await open(started, { tenant: 'globex', capabilities: ['view'] })).cookie;
+    const list = jest.spyOn(app.get(WebhookDeliveries), 'list');
+    let release = (): void => {};
+    const released = new Promise<void>((resolve) => (release = resolve));
+    let [running, most] = [0, 0];
+    list.mockImplementation(async (_filter, scope) => {
+      if (scope?.tenant === 'acme') {
+        most = Math.max(most, ++running);
+        await released;
+        running--;
+      }
+      return { deliveries: [] };
+    });
+    const read = (cookie: string): Promise<Answer> =>
+      call(origin, 'GET', `${API}/deliveries`, undefined, { cookie });
+    const waiting = Array.from({ length: 60 }, () => read(acme));
+    // 4 run and 50 wait: the others are refused first.
+    const refused = await Promise.race(waiting);
+    const other = await read(globex);
+    release();
+    const statuses = (await Promise.all(waiting)).map(({ status }) => status);
+
+    expect([refused.status, refused.headers['retry-after']]).toEqual([429, '1']);
+    expect(other.status).toBe(200);
+    expect(most).toBe(4);
+    expect(statuses.filter((status) => status === 429)).toHaveLength(6);
   });
 
   it('grants what the link says, whatever the console may do', async () => {
@@ -319,6 +425,14 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
       const streamed = /"id":"([^"]+)"/.exec(text)![1];
       expect(listed).toContain(streamed);
       expect(changes.map(({ id }) => id)).toEqual([streamed]);
+    });
+
+    it('does not learn from a sequence that others are active', async () => {
+      const { sequence } = (await ask('GET', '/changes')).json as { sequence: number };
+      await own.publish('order.created', {}, 'globex');
+      const after = await ask('GET', `/changes?after=${sequence}`);
+
+      expect(after.json).toEqual({ sequence, changes: [], gap: false });
     });
 
     it('creates endpoints of its tenant, and of no other', async () => {
