@@ -30,6 +30,15 @@ export function parseDuration(duration: unknown): number | undefined {
 }
 
 /**
+ * Reads a duration of an option whose numbers are seconds, and that may be left out.
+ *
+ * @returns seconds; `NaN` if it is not a duration
+ */
+export function secondsOf(duration: Duration | undefined, fallback: number): number {
+  return duration === undefined ? fallback : (parseSeconds(duration) ?? Number.NaN);
+}
+
+/**
  * Reads a duration of an option whose numbers are seconds.
  *
  * @returns seconds, or `undefined` when the string or number is not a duration >= 0

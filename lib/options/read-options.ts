@@ -5,15 +5,15 @@ import type { Rule } from './rules.js';
 /**
  * Reads the options of a module, a constructor or a test helper; left out, they are empty.
  *
- * @param path - the class or function, for messages
+ * @param at - the class or function, for messages; or its problems, if some were found already
  * @throws {@link WebhookConfigurationError} with every problem
  */
-export function readOptions<T>(rule: Rule<T>, given: unknown, path: string): T {
-  const problems = new Problems(path);
+export function readOptions<T>(rule: Rule<T>, given: unknown, at: string | Problems): T {
+  const problems = typeof at === 'string' ? new Problems(at) : at;
   const read = rule(given === undefined ? {} : given, problems, '');
   problems.throwIfAny();
-  for (const { path: option, message } of problems.warnings) {
-    process.emitWarning(`${option} ${message}`, { code: 'WEBHOOK_OPTIONS' });
+  for (const { path, message } of problems.warnings) {
+    process.emitWarning(`${path} ${message}`, { code: 'WEBHOOK_OPTIONS' });
   }
   return read;
 }

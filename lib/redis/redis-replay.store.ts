@@ -1,8 +1,10 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { inTime, SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
 import type { Duration } from '../clock/duration.js';
-import { ConfigurationFaults } from '../options/configuration-faults.js';
-import { WebhookConfigurationError, type WebhookStoreError } from '../errors/webhook.error.js';
+import { Problems } from '../options/problems.js';
+import { readOptions } from '../options/read-options.js';
+import { CLOCK, duration, object, optional, rule } from '../options/rules.js';
+import type { WebhookStoreError } from '../errors/webhook.error.js';
 import { redisFailure } from './redis-failure.js';
 import {
   ReplayStore,
@@ -22,10 +24,6 @@ import {
   type RedisScript,
 } from './redis-script.js';
 
-/** Milliseconds. */
-const DEFAULT_TIMEOUT = 2_000;
-const DEFAULT_PREFIX = 'webhook-replay';
-
 /** Keys and timeout of a {@link RedisReplayStore}. */
 export interface RedisReplayStoreOptions {
   /** Prefix of every key; default `webhook-replay`. Applications that share a server need different ones. */
@@ -35,6 +33,18 @@ export interface RedisReplayStoreOptions {
   /** Default: the system clock. Entries expire by the clock of the server. */
   readonly clock?: WebhookClock | undefined;
 }
+
+const OPTIONS = object<RedisReplayStoreOptions>()({
+  prefix: optional(
+    rule<string>(
+      (value) => typeof value === 'string' && /^[^\s{}]{1,64}$/.test(value),
+      'must be 1 to 64 characters without white space and braces',
+    ),
+    'webhook-replay',
+  ),
+  timeout: optional(duration({ isTimeout: true }), 2_000),
+  clock: optional(CLOCK),
+});
 
 /**
  * Remembers events in Redis, for any number of processes.
@@ -68,20 +78,15 @@ export class RedisReplayStore extends ReplayStore {
    */
   constructor(
     private readonly client: RedisClient,
-    options: RedisReplayStoreOptions = {},
+    options?: RedisReplayStoreOptions,
   ) {
     super();
-    const faults = new ConfigurationFaults('RedisReplayStore');
-    faults.require(isRedisClient(client), 'client', 'must be a client of ioredis or node-redis');
-    this.prefix = options.prefix ?? DEFAULT_PREFIX;
-    faults.require(
-      typeof this.prefix === 'string' && /^[^\s{}]{1,64}$/.test(this.prefix),
-      'prefix',
-      'must be 1 to 64 characters without white space and braces',
-    );
-    this.timeout = faults.duration('timeout', options.timeout, DEFAULT_TIMEOUT);
-    if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
-    this.clock = options.clock ?? new SystemClock();
+    const problems = new Problems('RedisReplayStore');
+    problems.require(isRedisClient(client), 'client', 'must be a client of ioredis or node-redis');
+    const { prefix, timeout, clock } = readOptions(OPTIONS, options, problems);
+    this.prefix = prefix;
+    this.timeout = timeout;
+    this.clock = clock ?? new SystemClock();
   }
 
   /** Warns about a client without a socket timeout, then checks as every store. */

@@ -1,10 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
-import {
-  WebhookConfigurationError,
-  type ConfigurationProblem,
-  WebhookStoreError,
-} from '../errors/webhook.error.js';
+import { WebhookStoreError } from '../errors/webhook.error.js';
+import { readOptions } from '../options/read-options.js';
+import { CLOCK, object, optional, whole } from '../options/rules.js';
 import { ExpiryWheel } from './expiry-wheel.js';
 import {
   ReplayStore,
@@ -35,6 +33,14 @@ export interface MemoryReplayStoreOptions {
   /** Default: the machine's clock. */
   readonly clock?: WebhookClock | undefined;
 }
+
+const BOUND = whole(1, LARGEST_MAX_ENTRIES);
+
+const OPTIONS = object<MemoryReplayStoreOptions>()({
+  maxEntries: optional(BOUND, DEFAULT_MAX_ENTRIES),
+  maxEntriesPerIssuer: optional(BOUND),
+  clock: optional(CLOCK),
+});
 
 /** An event. All times are epoch milliseconds. */
 interface Entry {
@@ -92,16 +98,12 @@ export class MemoryReplayStore extends ReplayStore {
   private readonly shares: Map<string, Share> | undefined;
 
   /** @throws {@link WebhookConfigurationError} if a limit is not an integer in its range */
-  constructor(options: MemoryReplayStoreOptions = {}) {
+  constructor(options?: MemoryReplayStoreOptions) {
     super();
-    this.maxEntries = options.maxEntries ?? DEFAULT_MAX_ENTRIES;
-    this.maxEntriesPerIssuer = options.maxEntriesPerIssuer ?? this.maxEntries;
-    const faults = [
-      ...boundFaults('maxEntries', this.maxEntries),
-      ...boundFaults('maxEntriesPerIssuer', this.maxEntriesPerIssuer),
-    ];
-    if (faults.length > 0) throw new WebhookConfigurationError(faults);
-    this.clock = options.clock ?? new SystemClock();
+    const read = readOptions(OPTIONS, options, 'MemoryReplayStore');
+    this.maxEntries = read.maxEntries;
+    this.maxEntriesPerIssuer = read.maxEntriesPerIssuer ?? read.maxEntries;
+    this.clock = read.clock ?? new SystemClock();
     if (this.maxEntriesPerIssuer < this.maxEntries) this.shares = new Map();
   }
 
@@ -303,10 +305,4 @@ function pendingUntil({ owner, leaseUntil, replayUntil }: Entry): number {
 /** Whether its lease, or its time to be kept, has ended. */
 function hasExpired({ owner, leaseUntil, keepUntil }: Entry, now: number): boolean {
   return (owner === undefined ? keepUntil : leaseUntil) <= now;
-}
-
-function boundFaults(path: string, bound: number): ConfigurationProblem[] {
-  return Number.isInteger(bound) && bound >= 1 && bound <= LARGEST_MAX_ENTRIES
-    ? []
-    : [{ path, message: `must be an integer from 1 to ${LARGEST_MAX_ENTRIES}` }];
 }

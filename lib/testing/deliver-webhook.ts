@@ -9,8 +9,15 @@ import type { WebhookEvent } from '../receiver/webhook-event.js';
 import { WebhookVerifier } from '../receiver/webhook.verifier.js';
 import { type AnsweredRequest, ReceiverReporter } from '../receiver/receiver.reporter.js';
 import { nodeRequest } from '../receiver/node-request.js';
+import { readOptions } from '../options/read-options.js';
+import { func, object, optional, text } from '../options/rules.js';
 import type { WebhookEventData, WebhookEventName } from '../token/webhook-event-map.js';
-import { signWebhook, type SignedTestWebhook, type SignWebhookOptions } from './sign-webhook.js';
+import {
+  SIGN_WEBHOOK,
+  type SignedTestWebhook,
+  signRequest,
+  type SignWebhookOptions,
+} from './sign-webhook.js';
 
 /** The sender's key, and where and how the request is sent. */
 export interface DeliverWebhookOptions extends SignWebhookOptions {
@@ -21,6 +28,18 @@ export interface DeliverWebhookOptions extends SignWebhookOptions {
   /** Changes the signed request before it is sent: edit it, or return another one. */
   readonly tamper?: ((request: SignedTestWebhook) => SignedTestWebhook | void) | undefined;
 }
+
+type Tamper = NonNullable<DeliverWebhookOptions['tamper']>;
+
+/** The rules of {@link DeliverWebhookOptions}, for the options that extend them. */
+export const DELIVER_WEBHOOK = {
+  ...SIGN_WEBHOOK,
+  receiver: optional(text()),
+  path: optional(text()),
+  tamper: optional(func<Tamper>('(request) => request')),
+};
+
+const OPTIONS = object<DeliverWebhookOptions>()(DELIVER_WEBHOOK);
 
 /** How an application answered a webhook, and what its handlers did. */
 export interface DeliveredWebhook {
@@ -65,14 +84,15 @@ export async function deliverWebhook<Event extends WebhookEventName>(
   data: WebhookEventData<Event> | Uint8Array | undefined,
   options: DeliverWebhookOptions,
 ): Promise<DeliveredWebhook> {
+  const read = readOptions(OPTIONS, options, 'deliverWebhook');
   await initialise(app);
-  const receiver = app.get(WebhookVerifier, { strict: false }).receiver(options.receiver);
-  const path = options.path ?? mountedPath(app, receiver.path);
-  const signed = await signWebhook(event, data, {
-    ...options,
-    clock: options.clock ?? receiver.clock,
+  const receiver = app.get(WebhookVerifier, { strict: false }).receiver(read.receiver);
+  const path = read.path ?? mountedPath(app, receiver.path);
+  const signed = await signRequest(event, data, {
+    ...read,
+    clock: read.clock ?? receiver.clock,
   });
-  const request = options.tamper?.(signed) ?? signed;
+  const request = read.tamper?.(signed) ?? signed;
   return exchange(app, path.startsWith('/') ? path : `/${path}`, request);
 }
 

@@ -1,10 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import type { INestApplication } from '@nestjs/common';
+import { readOptions } from '../options/read-options.js';
+import { func, object, optional, rule } from '../options/rules.js';
 import type { ResolvedReceiver } from '../receiver/receiver-options.interface.js';
 import { WebhookVerifier } from '../receiver/webhook.verifier.js';
 import type { WebhookEventData, WebhookEventName } from '../token/webhook-event-map.js';
 import {
+  DELIVER_WEBHOOK,
   deliverWebhook,
   type DeliveredWebhook,
   type DeliverWebhookOptions,
@@ -41,6 +44,15 @@ export interface ExpectIdempotentOptions extends Omit<
   /** Events that follow in the right order; they are then delivered in other orders too. Default: none. */
   readonly neighbours?: readonly NeighbourEvent[] | undefined;
 }
+
+const { id: _id, jti: _jti, tamper: _tamper, ...SENDING } = DELIVER_WEBHOOK;
+
+const OPTIONS = object<ExpectIdempotentOptions>()({
+  ...SENDING,
+  observe: func<() => unknown>('async () => state'),
+  reset: optional(func<() => unknown>('async () => {}')),
+  neighbours: optional(rule<readonly NeighbourEvent[]>(Array.isArray, 'must be a list of events')),
+});
 
 /** A handler that is not idempotent. */
 export class IdempotencyError extends Error {
@@ -89,6 +101,7 @@ export async function expectIdempotent<Event extends WebhookEventName>(
   data: WebhookEventData<Event>,
   options: ExpectIdempotentOptions,
 ): Promise<void> {
+  readOptions(OPTIONS, options, 'expectIdempotent');
   await app.init();
   const receiver = app.get(WebhookVerifier, { strict: false }).receiver(options.receiver);
   const check = new IdempotencyCheck(app, { event, data }, options);
@@ -315,7 +328,8 @@ class IdempotencyCheck {
   }
 
   private async send({ event, data, id }: SentEvent): Promise<DeliveredWebhook> {
-    return deliverWebhook(this.app, event as never, data as never, { ...this.options, id });
+    const { observe: _observe, reset: _reset, neighbours: _neighbours, ...sending } = this.options;
+    return deliverWebhook(this.app, event as never, data as never, { ...sending, id });
   }
 }
 

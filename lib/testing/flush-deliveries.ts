@@ -1,6 +1,8 @@
 import type { INestApplicationContext } from '@nestjs/common';
 import { WebhookDeliverer } from '../deliveries/webhook.deliverer.js';
 import type { FailureReason } from '../queue/failure-reason.js';
+import { readOptions } from '../options/read-options.js';
+import { flag, object, optional } from '../options/rules.js';
 import { type DeliveryRun, runObservers } from '../queue/run-observers.js';
 import { WebhookQueue } from '../queue/webhook-queue.js';
 import { WEBHOOK_RECEIVERS } from '../receiver/receiver.constants.js';
@@ -39,6 +41,8 @@ export interface FlushDeliveriesOptions {
    */
   readonly retries?: boolean | undefined;
 }
+
+const OPTIONS = object<FlushDeliveriesOptions>()({ retries: optional(flag, false) });
 
 /** The attempts since the last flush, and when the next ones are due. */
 interface Recorded {
@@ -81,8 +85,9 @@ runObservers.add((run) => {
  */
 export async function flushDeliveries(
   app: INestApplicationContext,
-  { retries = false }: FlushDeliveriesOptions = {},
+  options?: FlushDeliveriesOptions,
 ): Promise<readonly AttemptedDelivery[]> {
+  const { retries } = readOptions(OPTIONS, options, 'flushDeliveries');
   await app.init();
   const find = <T>(token: unknown): T => app.get(token as never, { strict: false });
   const receivers = find<ResolvedReceivers>(WEBHOOK_RECEIVERS);

@@ -1,7 +1,21 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
+import { readOptions } from '../options/read-options.js';
+import {
+  CLOCK,
+  flag,
+  func,
+  object,
+  optional,
+  type Read,
+  required,
+  seconds,
+  unchecked,
+} from '../options/rules.js';
+import { ENDPOINT_SETTINGS } from '../sending/endpoint.js';
 import { inlinePayload } from '../sending/request.composer.js';
 import { encodePayload } from '../sending/payload-encoder.js';
 import type { WebhookEventData, WebhookEventName } from '../token/webhook-event-map.js';
+import type { TokenClock } from '../token/token-clock.js';
 import { digest } from '../token/payload-hash.js';
 import { createTokenSigner, type TokenSignerOptions } from '../token/token-signer.js';
 import { rulesOf } from '../token/profiles/profile-choice.js';
@@ -31,6 +45,30 @@ export interface SignWebhookOptions extends Omit<TokenSignerOptions, 'key'> {
   readonly clock?: WebhookClock | undefined;
 }
 
+const { audience, subject, method, hash, profile } = ENDPOINT_SETTINGS;
+
+/** The rules of {@link SignWebhookOptions}, for the options that extend them. */
+export const SIGN_WEBHOOK = {
+  issuer: required(unchecked<string>()),
+  lifetime: optional(seconds),
+  profile,
+  now: optional(func<TokenClock>('() => milliseconds')),
+  allowWeakSecrets: optional(flag),
+  secret: unchecked<string | undefined>(),
+  key: unchecked<TokenSignerOptions['key'] | undefined>(),
+  method,
+  contentType: unchecked<string | undefined>(),
+  hash,
+  id: unchecked<string | undefined>(),
+  jti: unchecked<string | undefined>(),
+  retryCount: unchecked<number | undefined>(),
+  audience,
+  subject,
+  clock: optional(CLOCK),
+};
+
+const OPTIONS = object<SignWebhookOptions>()(SIGN_WEBHOOK);
+
 /** A signed request, for any HTTP client. */
 export interface SignedTestWebhook {
   readonly method: 'HEAD' | 'POST';
@@ -56,13 +94,29 @@ export async function signWebhook<Event extends WebhookEventName>(
   data: WebhookEventData<Event> | Uint8Array | undefined,
   options: SignWebhookOptions,
 ): Promise<SignedTestWebhook> {
-  const { secret, key = secret ?? '', method = 'auto', clock } = options;
+  return signRequest(event, data, readOptions(OPTIONS, options, 'signWebhook'));
+}
+
+/** Signs an event with checked options. */
+export async function signRequest(
+  event: string,
+  data: unknown,
+  options: Read<typeof OPTIONS>,
+): Promise<SignedTestWebhook> {
+  const { secret, key = secret ?? '', clock } = options;
   const rules = rulesOf(options.profile ?? DEFAULT_PROFILE);
-  const hash = options.hash ?? rules.defaultHash;
+  const algorithm = options.hash ?? rules.defaultHash;
   const now = options.now ?? (clock && (() => clock.now()));
-  const signer = createTokenSigner({ ...options, key, now });
+  const signer = createTokenSigner({
+    issuer: options.issuer,
+    lifetime: options.lifetime,
+    profile: options.profile,
+    allowWeakSecrets: options.allowWeakSecrets,
+    key,
+    now,
+  });
   const payload = encodePayload(data, options.contentType);
-  const byHead = method !== 'POST' && rules.methods.has('HEAD');
+  const byHead = options.method !== 'POST' && rules.methods.has('HEAD');
   const inline = byHead ? inlinePayload(payload) : undefined;
   const body =
     inline !== undefined || payload.bytes === undefined ? undefined : Buffer.from(payload.bytes);
@@ -71,7 +125,7 @@ export async function signWebhook<Event extends WebhookEventName>(
     event,
     ...inline,
     ...(isHashed && {
-      hash: digest(hash, body ?? Buffer.alloc(0)),
+      hash: digest(algorithm, body ?? Buffer.alloc(0)),
       size: body?.byteLength ?? 0,
     }),
     retryCount: options.retryCount,

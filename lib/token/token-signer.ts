@@ -1,3 +1,4 @@
+import { type Duration, secondsOf } from '../clock/duration.js';
 import { randomUUID } from 'node:crypto';
 import {
   type ConfigurationProblem,
@@ -31,8 +32,8 @@ export interface TokenSignerOptions extends KeyPolicy {
   readonly issuer: string;
   /** A shared secret (HS256), a key with its algorithm, or a {@link WebhookSigner} for a key outside this process. */
   readonly key: SigningKeyInput;
-  /** Seconds from `iat` to `exp`; default 300. By default, receivers refuse more than 3600. */
-  readonly lifetime?: number | undefined;
+  /** Time from `iat` to `exp`: seconds, or a string such as `'5m'`; default 300. By default, receivers refuse more than 3600. */
+  readonly lifetime?: Duration | undefined;
   /** Default wire format of its tokens; default `'webhook-token'`. */
   readonly profile?: WebhookProfile | undefined;
   /** The current time; default `Date.now`. */
@@ -121,7 +122,7 @@ class KeyTokenSigner implements TokenSigner {
     const faults = sharedFaults(options);
     const { key, window, fault } = parseSigningKey(options.key, options);
     if (fault !== undefined) faults.push({ path: 'key', message: fault });
-    this.lifetime = options.lifetime ?? DEFAULT_TOKEN_LIFETIME;
+    this.lifetime = secondsOf(options.lifetime, DEFAULT_TOKEN_LIFETIME);
     const profile = options.profile ?? DEFAULT_PROFILE;
     const mismatch = profileFault(profile, key?.alg);
     if (mismatch !== undefined) faults.push({ path: 'profile', message: mismatch });
@@ -173,10 +174,11 @@ class KeyTokenSigner implements TokenSigner {
 /** Checks the options other than the key. */
 export function sharedFaults({
   issuer,
-  lifetime = DEFAULT_TOKEN_LIFETIME,
+  lifetime: given,
 }: Omit<TokenSignerOptions, 'key'>): ConfigurationProblem[] {
   const faults: ConfigurationProblem[] = [];
   if (!isIdentifier(issuer)) faults.push({ path: 'issuer', message: identifierRule('issuer') });
+  const lifetime = secondsOf(given, DEFAULT_TOKEN_LIFETIME);
   if (!Number.isInteger(lifetime) || lifetime <= 0) {
     faults.push({ path: 'lifetime', message: 'must be a positive whole number of seconds' });
   }

@@ -1,3 +1,4 @@
+import { type Duration, secondsOf } from '../clock/duration.js';
 import {
   type ConfigurationProblem,
   WebhookConfigurationError,
@@ -33,10 +34,10 @@ import {
 export interface TokenVerifierOptions extends KeyPolicy {
   /** Trusted issuers with their keys. */
   readonly issuers: readonly TrustedIssuer[];
-  /** Seconds by which two clocks may differ, 0 to 300; default 60. */
-  readonly clockTolerance?: number | undefined;
-  /** Maximum seconds between `iat` and `exp`; default 3600. */
-  readonly maxTokenLifetime?: number | undefined;
+  /** Seconds by which two clocks may differ, or a string such as `'60s'`; 0 to 300 seconds, default 60. */
+  readonly clockTolerance?: Duration | undefined;
+  /** Maximum time between `iat` and `exp`: seconds, or a string such as `'1h'`; default 3600. */
+  readonly maxTokenLifetime?: Duration | undefined;
   /**
    * Members of objects and elements of arrays that the claims may have, at all levels; default 100,000. They are
    * counted before the claims are parsed.
@@ -99,8 +100,8 @@ export class TokenVerifier {
   constructor(options: ChangingVerifierOptions) {
     const { keys, faults } = keySource(options);
     this.keys = keys;
-    this.clockTolerance = options.clockTolerance ?? DEFAULT_CLOCK_TOLERANCE;
-    this.maxTokenLifetime = options.maxTokenLifetime ?? DEFAULT_MAX_TOKEN_LIFETIME;
+    this.clockTolerance = secondsOf(options.clockTolerance, DEFAULT_CLOCK_TOLERANCE);
+    this.maxTokenLifetime = secondsOf(options.maxTokenLifetime, DEFAULT_MAX_TOKEN_LIFETIME);
     this.maxJsonMembers = options.maxJsonMembers ?? DEFAULT_MAX_JSON_MEMBERS;
     this.audience = audiences(options.audience);
     this.now = options.now ?? Date.now;
@@ -324,9 +325,10 @@ function keySource(options: ChangingVerifierOptions): {
   keys: KeySource;
   faults: ConfigurationProblem[];
 } {
-  const { issuers } = options;
+  const { issuers, allowWeakSecrets } = options;
   if ('ring' in issuers) return { keys: issuers, faults: [] };
-  const { ring, faults } = KeyRing.build(issuers, options);
+  const clockTolerance = secondsOf(options.clockTolerance, DEFAULT_CLOCK_TOLERANCE);
+  const { ring, faults } = KeyRing.build(issuers, { allowWeakSecrets, clockTolerance });
   return { keys: ring, faults };
 }
 

@@ -313,8 +313,8 @@ describe('a full MemoryReplayStore', () => {
       expect.objectContaining({
         code: 'invalid_configuration',
         problems: [
-          expect.objectContaining({ path: 'maxEntries' }),
-          expect.objectContaining({ path: 'maxEntriesPerIssuer' }),
+          expect.objectContaining({ path: 'MemoryReplayStore.maxEntries' }),
+          expect.objectContaining({ path: 'MemoryReplayStore.maxEntriesPerIssuer' }),
         ],
       }),
     );

@@ -1,0 +1,63 @@
+import { describe, expect, it } from '@jest/globals';
+import { resolveConsole } from '../../lib/console/console-options.js';
+import { defineEvents } from '../../lib/events/event-catalog.js';
+import { MemoryInboxStore } from '../../lib/inbox/memory-inbox.store.js';
+import { WebhookTelemetryModule } from '../../lib/opentelemetry/webhook-telemetry.module.js';
+import { RedisReplayStore } from '../../lib/redis/redis-replay.store.js';
+import { MemoryReplayStore } from '../../lib/replay/memory-replay.store.js';
+import { deliverWebhook } from '../../lib/testing/deliver-webhook.js';
+import { expectIdempotent } from '../../lib/testing/expect-idempotent.js';
+import { flushDeliveries } from '../../lib/testing/flush-deliveries.js';
+import { signWebhook } from '../../lib/testing/sign-webhook.js';
+
+const client = { eval: () => undefined, evalsha: () => undefined };
+const app = undefined as never;
+const event = 'order.created';
+
+/** What takes options, and one of its options. */
+const TAKERS: Record<string, [take: (options: never) => unknown, option: string]> = {
+  MemoryReplayStore: [(options) => new MemoryReplayStore(options), 'maxEntries'],
+  RedisReplayStore: [(options) => new RedisReplayStore(client as never, options), 'prefix'],
+  MemoryInboxStore: [(options) => new MemoryInboxStore(options), 'maxRefused'],
+  WebhookTelemetryModule: [(options) => WebhookTelemetryModule.forRoot(options), 'joinTraceFor'],
+  WebhookConsoleModule: [(options) => resolveConsole(options), 'capabilities'],
+  'events["order.created"]': [(options) => defineEvents({ [event]: options }), 'description'],
+  signWebhook: [(options) => signWebhook(event, {}, options), 'issuer'],
+  deliverWebhook: [(options) => deliverWebhook(app, event, {}, options), 'receiver'],
+  expectIdempotent: [(options) => expectIdempotent(app, event, {}, options), 'observe'],
+  flushDeliveries: [(options) => flushDeliveries(app, options), 'retries'],
+};
+
+/** The problems of options as `path: message`. */
+async function problemsOf(take: () => unknown): Promise<string> {
+  try {
+    await take();
+    return '';
+  } catch (error) {
+    const { code, problems } = error as { code: string; problems: Record<string, string>[] };
+    expect(code).toBe('invalid_configuration');
+    return problems.map(({ path, message }) => `${path}: ${message}`).join('\n');
+  }
+}
+
+describe.each(Object.entries(TAKERS))('the options of %s', (name, [take, option]) => {
+  it('must not be misspelt', async () => {
+    const misspelt = { issuer: 'us', observe: () => 0, [`${option}s`]: 1 };
+
+    expect(await problemsOf(() => take(misspelt as never))).toContain(
+      `${name}.${option}s: unknown option; did you mean "${option}"?`,
+    );
+  });
+
+  it.each([null, 'text', 7, [], new Map()])('must be an object, not %p', async (options) => {
+    expect(await problemsOf(() => take(options as never))).toContain(`${name}: must be an object`);
+  });
+});
+
+it('names the value that a misspelt one probably means', async () => {
+  const problems = await problemsOf(() => resolveConsole({ capabilities: ['veiw'] as never }));
+
+  expect(problems).toBe(
+    "WebhookConsoleModule.capabilities[0]: must be 'view', 'view-payload', 'redeliver', 'manage-endpoints' or 'manage-secrets'; did you mean 'view'?",
+  );
+});
