@@ -72,14 +72,8 @@ export interface ResolvedWebhookOptions {
  * @throws {@link WebhookConfigurationError} with every problem of every part
  */
 export function resolveWebhookOptions(options: WebhookModuleOptions): ResolvedWebhookOptions {
+  requireOptions(options);
   const problems = new Problems();
-  if (!isOptions(options)) {
-    problems.add(
-      'WebhookModule',
-      'has no options; pass an object to forRoot, or return one from the factory of forRootAsync',
-    );
-    problems.throwIfAny();
-  }
   const { clock = new SystemClock(), ...read } = MODULE(options, problems, '');
   const { events, inbox, checkStores, shutdownTimeout } = read;
   const { receivers } = resolveReceivers(read.receiver, clock, events, problems);
@@ -98,6 +92,17 @@ export function resolveWebhookOptions(options: WebhookModuleOptions): ResolvedWe
   }
   const recorded = resolveInbox(inbox, clock);
   return { receivers, publisher, events, inbox: recorded, checkStores, clock, shutdownTimeout };
+}
+
+/** @throws {@link WebhookConfigurationError} for what cannot hold options */
+export function requireOptions(options: unknown): void {
+  const problems = new Problems();
+  problems.require(
+    isOptions(options),
+    'WebhookModule',
+    'has no options; pass an object to forRoot, or return one from the factory of forRootAsync',
+  );
+  problems.throwIfAny();
 }
 
 /** A queue has one consumer: two would take each other's deliveries. */

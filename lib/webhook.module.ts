@@ -10,7 +10,11 @@ import { RECEIVER_EXPORTS, RECEIVER_PROVIDERS } from './receiver/receiver.provid
 import type { WebhookModuleOptions } from './webhook-module-options.interface.js';
 import { configuredStores } from './health/configured-stores.js';
 import { WebhookStoreCheck } from './webhook-store-check.js';
-import { resolveWebhookOptions, type ResolvedWebhookOptions } from './webhook-options.resolver.js';
+import {
+  requireOptions,
+  resolveWebhookOptions,
+  type ResolvedWebhookOptions,
+} from './webhook-options.resolver.js';
 import {
   ASYNC_OPTIONS_TYPE,
   ConfigurableModuleClass,
@@ -90,14 +94,16 @@ export class WebhookModule extends ConfigurableModuleClass {
   /**
    * Registers the module with the given options.
    *
-   * @throws WebhookConfigurationError at start-up, with every fault and its remedy
+   * @throws WebhookConfigurationError at start-up, with every problem and its remedy
    */
   static override forRoot(options: typeof OPTIONS_TYPE): DynamicModule {
+    requireOptions(options);
     return super.forRoot(options);
   }
 
   /** Registers the module with options that are created at start-up: `useFactory`, `useClass`, `useExisting`. */
   static override forRootAsync(options: typeof ASYNC_OPTIONS_TYPE): DynamicModule {
+    requireOptions(options);
     return super.forRootAsync(options);
   }
 }

@@ -29,7 +29,10 @@ export class IssuerList {
   private readonly events = new Map<string, readonly string[]>();
   private readonly contentTypes = new Map<string, readonly string[]>();
 
-  private constructor(readonly ring: KeyRing) {}
+  private constructor(
+    readonly ring: KeyRing,
+    private readonly names: readonly string[],
+  ) {}
 
   /** Parses a list of issuers and collects all faults; their paths begin with `issuers`. */
   static read(
@@ -39,7 +42,10 @@ export class IssuerList {
   ): { list: IssuerList; faults: readonly ConfigurationProblem[] } {
     const sets = remote.startList();
     const { ring, faults } = KeyRing.build(issuers, options, sets.moreKeys);
-    const list = new IssuerList(ring);
+    const list = new IssuerList(
+      ring,
+      issuers.map(({ issuer }) => issuer),
+    );
     issuers.forEach(({ issuer, events, contentTypes }, index) => {
       if (contentTypes !== undefined) {
         list.contentTypes.set(
@@ -70,13 +76,20 @@ export class IssuerList {
     return this.contentTypes.get(issuer);
   }
 
-  /** Warnings about issuers whose keys have all expired. */
+  /** Warnings about issuers whose keys have all expired, and about those that differ only by a slash. */
   notices(now: number): string[] {
-    return this.ring
+    const twins = this.names
+      .filter((issuer) => this.ring.of(`${issuer}/`) !== undefined)
+      .map(
+        (issuer) =>
+          `The issuers "${issuer}" and "${issuer}/" differ only by the slash at the end, and are compared exactly: remove the one that the sender does not use`,
+      );
+    const ended = this.ring
       .ended(now)
       .map(
         (issuer) =>
           `Every key of the issuer "${issuer}" is past its notAfter, so its tokens are refused: add a key, or remove the issuer`,
       );
+    return [...twins, ...ended];
   }
 }

@@ -22,16 +22,19 @@ export function nearestWord<Word extends string>(
   return nearest?.candidate;
 }
 
-/** Characters to insert, remove or replace (Levenshtein distance). */
+/** Characters to insert, remove or replace, and neighbours to exchange (optimal string alignment). */
 function editDistance(from: string, to: string): number {
+  let before: number[] = [];
   let row = Array.from({ length: to.length + 1 }, (_, i) => i);
   for (let i = 1; i <= from.length; i++) {
     const next = [i];
     for (let j = 1; j <= to.length; j++) {
       const replaced = row[j - 1]! + (from[i - 1] === to[j - 1] ? 0 : 1);
-      next.push(Math.min(replaced, row[j]! + 1, next[j - 1]! + 1));
+      const isExchange = from[i - 1] === to[j - 2] && from[i - 2] === to[j - 1];
+      const exchanged = i > 1 && j > 1 && isExchange ? before[j - 2]! + 1 : Infinity;
+      next.push(Math.min(replaced, exchanged, row[j]! + 1, next[j - 1]! + 1));
     }
-    row = next;
+    [before, row] = [row, next];
   }
   return row[to.length]!;
 }

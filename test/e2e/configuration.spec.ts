@@ -1,4 +1,5 @@
-import { describe, expect, it } from '@jest/globals';
+import { afterEach, describe, expect, it, jest } from '@jest/globals';
+import { Logger } from '@nestjs/common';
 import { WebhookConfigurationError } from '../../lib/errors/webhook.error.js';
 import { resolveWebhookOptions } from '../../lib/webhook-options.resolver.js';
 import type { WebhookModuleOptions } from '../../lib/webhook-module-options.interface.js';
@@ -203,5 +204,51 @@ describe('an invalid configuration', () => {
     const resolved = resolveWebhookOptions(new Configuration() as WebhookModuleOptions);
 
     expect([...resolved.receivers.keys()]).toEqual(['default']);
+  });
+});
+
+describe('a configuration with durations', () => {
+  const publisher = { issuer: ISSUER, secret: SECRET };
+  const warn = jest.spyOn(Logger.prototype, 'warn').mockImplementation(() => undefined);
+  afterEach(() => {
+    warn.mockClear();
+  });
+
+  it('may have units where a number is seconds', () => {
+    const resolved = resolveWebhookOptions({
+      ...(receiver({ clockTolerance: '90s', maxTokenLifetime: '1h' }) as WebhookModuleOptions),
+      publisher: { ...publisher, tokenLifetime: '5m' },
+    });
+
+    expect(resolved.receivers.get('default')).toMatchObject({
+      clockTolerance: 90,
+      tokens: { clockTolerance: 90, maxTokenLifetime: 3_600 },
+    });
+    expect(resolved.publisher).toMatchObject({ tokenLifetime: 300 });
+  });
+
+  it.each([
+    [receiver({ clockTolerance: '6m' }), /^receiver\.clockTolerance: must be 0 to 300 seconds/],
+    [receiver({ maxTokenLifetime: 'long' }), /^receiver\.maxTokenLifetime: .* such as '60s'$/],
+    [{ publisher: { ...publisher, tokenLifetime: '1.5s' } }, /^publisher\.tokenLifetime: must be/],
+  ])('fails for %j', (options, message) => {
+    expect(problemsOf(options)).toEqual([expect.stringMatching(message)]);
+  });
+
+  it('logs a timeout in milliseconds that was probably meant as seconds', () => {
+    resolveWebhookOptions({ publisher: { ...publisher, timeout: 15 } });
+    resolveWebhookOptions({ publisher: { ...publisher, timeout: '500ms' } });
+
+    expect(warn.mock.calls).toEqual([
+      ["publisher.timeout is 15 milliseconds; write '15s' for seconds"],
+    ]);
+  });
+
+  it('logs two issuers that differ only by a slash', async () => {
+    const issuers = [ISSUER, `${ISSUER}/`].map((name) => ({ issuer: name, secret: SECRET }));
+    const { receivers } = resolveWebhookOptions(receiver({ issuers }) as WebhookModuleOptions);
+    await receivers.get('default')!.issuers.start();
+
+    expect(warn.mock.calls).toEqual([[expect.stringContaining('differ only by the slash')]]);
   });
 });

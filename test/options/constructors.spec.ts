@@ -9,6 +9,7 @@ import { deliverWebhook } from '../../lib/testing/deliver-webhook.js';
 import { expectIdempotent } from '../../lib/testing/expect-idempotent.js';
 import { flushDeliveries } from '../../lib/testing/flush-deliveries.js';
 import { signWebhook } from '../../lib/testing/sign-webhook.js';
+import { WebhookModule } from '../../lib/webhook.module.js';
 
 const client = { eval: () => undefined, evalsha: () => undefined };
 const app = undefined as never;
@@ -59,5 +60,11 @@ it('names the value that a misspelt one probably means', async () => {
 
   expect(problems).toBe(
     "WebhookConsoleModule.capabilities[0]: must be 'view', 'view-payload', 'redeliver', 'manage-endpoints' or 'manage-secrets'; did you mean 'view'?",
+  );
+});
+
+it.each([undefined, null, 'text', []])('WebhookModule refuses %p as options', async (options) => {
+  expect(await problemsOf(() => WebhookModule.forRoot(options as never))).toMatch(
+    /^WebhookModule: has no options; pass an object to forRoot/,
   );
 });
