@@ -79,10 +79,10 @@ export interface WebhookConsoleExtras {
 }
 
 /** The options, checked and filled. */
-export type ResolvedConsole = ReturnType<typeof resolveConsole>;
+export type ResolvedConsole = Readonly<ReturnType<typeof resolveConsole>>;
 
 /** The options of the portal, checked and filled. Durations are milliseconds. */
-export type ResolvedPortal = ReturnType<typeof resolvePortal>;
+export type ResolvedPortal = Readonly<ReturnType<typeof resolvePortal>>;
 
 /** Injection token of the {@link ResolvedConsole}. */
 export const CONSOLE_OPTIONS = Symbol('options of WebhookConsoleModule');

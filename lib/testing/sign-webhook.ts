@@ -15,7 +15,7 @@ import { ENDPOINT_SETTINGS } from '../sending/endpoint.js';
 import { inlinePayload } from '../sending/request.composer.js';
 import { encodePayload } from '../sending/payload-encoder.js';
 import type { WebhookEventData, WebhookEventName } from '../token/webhook-event-map.js';
-import type { TokenClock } from '../token/token-clock.js';
+import type { TokenClock } from '../token/validate-claims.js';
 import { digest } from '../token/payload-hash.js';
 import { createTokenSigner, type TokenSignerOptions } from '../token/token-signer.js';
 import { rulesOf } from '../token/profiles/profile-choice.js';

@@ -35,7 +35,7 @@ export interface WebhookInboxOptions {
 }
 
 /** What is recorded, and where. */
-export type ResolvedInbox = NonNullable<ReturnType<typeof resolveInbox>>;
+export type ResolvedInbox = Readonly<NonNullable<ReturnType<typeof resolveInbox>>>;
 
 /** Injection token of the {@link ResolvedInbox}; `undefined` if nothing is recorded. */
 export const WEBHOOK_INBOX = Symbol('WEBHOOK_INBOX');
