@@ -74,28 +74,9 @@ function answerTo(error: unknown): WebhookAnswer {
     const situation = situationOf(error.code);
     // A sender must not learn where the store is or how full it is.
     const detail = situation === 'store_unavailable' ? undefined : error.message;
-    const allow = allowOf(error);
-    if (situation !== undefined) {
-      return allow === undefined
-        ? refuseAgain(situation, detail)
-        : refuse(situation, { detail, allow });
-    }
+    if (situation !== undefined) return refuse(situation, { detail, allow: allowOf(error) });
   }
   return refuse('handler_failed');
-}
-
-/** Refusals are cached: forged requests get one of a few answers (benchmark `forged`). */
-const refusals = new Map<string, WebhookAnswer>();
-const MOST_REFUSALS = 200;
-
-function refuseAgain(situation: WebhookSituation, detail: string | undefined): WebhookAnswer {
-  const key = `${situation} ${detail}`;
-  let answer = refusals.get(key);
-  if (answer === undefined) {
-    answer = refuse(situation, { detail });
-    if (refusals.size < MOST_REFUSALS) refusals.set(key, answer);
-  }
-  return answer;
 }
 
 /** The answer of a table row. */

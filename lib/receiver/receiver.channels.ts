@@ -1,6 +1,8 @@
 import { type Operation, OperationChannels, type TraceContext } from '../diagnostics/operation.js';
 import { errorType } from '../errors/webhook.error.js';
 import type { IncomingWebhook, RequestHeaders } from '../request/incoming-webhook.js';
+import { nodeRequest, pathOfRequest } from './node-request.js';
+import type { AnsweredRequest } from './receiver.reporter.js';
 import { internalsOf, type WebhookEvent } from './webhook-event.js';
 
 /** What is known of a request once it is verified or refused. */
@@ -131,6 +133,31 @@ export async function observeHandler<T>(
   return handling.observe(makeFacts, run, {
     of: () => ({}),
     failed: (error) => ({ error: errorType(error) }),
+  });
+}
+
+/** Ends an observed request. One that was refused before its event was admitted is observed now, as a whole. */
+export function endReceiving(answered: AnsweredRequest): void {
+  const { answer, request, receiver, event, arrivedAt, unhandled = false } = answered;
+  const operation =
+    (event && internalsOf(event).receiving) ??
+    receiving.begin(
+      () => ({
+        method: nodeRequest(request).method ?? '',
+        receiver: event?.receiver ?? receiver?.name,
+        event: event?.event,
+        eventId: event?.id,
+        issuer: event?.issuer,
+        verificationMs: arrivedAt === undefined ? 0 : performance.now() - arrivedAt,
+      }),
+      arrivedAt,
+    );
+  operation?.end({
+    situation: answer.situation,
+    code: answer.problem?.code,
+    status: answer.status,
+    route: pathOfRequest(request),
+    unhandled,
   });
 }
 

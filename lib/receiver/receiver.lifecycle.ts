@@ -45,13 +45,13 @@ export class ReceiverLifecycle
 
   async onModuleInit(): Promise<void> {
     const keys = await this.loadKeys();
-    const faults = [
-      ...keys.faults,
+    const problems = [
+      ...keys.problems,
       ...this.severalGlobalModules(),
       ...(await this.startReceivers()),
       ...this.routesWithoutReceiver(),
     ];
-    if (faults.length > 0) throw new WebhookConfigurationError(faults, { cause: keys.cause });
+    if (problems.length > 0) throw new WebhookConfigurationError(problems, { cause: keys.cause });
     await this.sweepSpools();
     for (const { notices } of this.receivers.values()) {
       for (const notice of notices) this.logger.warn(notice);
@@ -81,8 +81,8 @@ export class ReceiverLifecycle
   }
 
   /** Before the first request: a receiver without keys would refuse valid ones. */
-  private async loadKeys(): Promise<{ faults: ConfigurationProblem[]; cause: unknown }> {
-    const faults: ConfigurationProblem[] = [];
+  private async loadKeys(): Promise<{ problems: ConfigurationProblem[]; cause: unknown }> {
+    const problems: ConfigurationProblem[] = [];
     let cause: unknown;
     for (const { name, issuers } of this.receivers.values()) {
       try {
@@ -91,11 +91,11 @@ export class ReceiverLifecycle
         if (!(error instanceof WebhookConfigurationError)) throw error;
         cause ??= error.cause;
         for (const { path, message } of error.problems) {
-          faults.push({ path: `receiver "${name}".${path}`, message });
+          problems.push({ path: `receiver "${name}".${path}`, message });
         }
       }
     }
-    return { faults, cause };
+    return { problems, cause };
   }
 
   private async startReceivers(): Promise<ConfigurationProblem[]> {

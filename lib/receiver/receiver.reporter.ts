@@ -1,21 +1,20 @@
 import { Injectable, Logger } from '@nestjs/common';
-import type { IncomingMessage } from 'node:http';
 import { isNativeError } from 'node:util/types';
 import { errorName, isWebhookError } from '../errors/webhook.error.js';
 import { distance, expiry, seconds } from '../explain/quote.js';
-import { readBearerToken } from '../request/bearer-token.js';
 import { fromNodeRequest } from '../request/incoming-webhook.js';
 import { isAuthenticatedRefusal } from '../request/open-request.js';
-import { readReceipt, type ReceivedReceipt } from '../token/webhook-receipt.js';
 import { HandlerFailure, type WebhookAnswer } from './answers.js';
 import { failedConstraints } from './handlers/payload-validator.js';
 import { WebhookHandlerRegistry } from './handlers/webhook-handler.registry.js';
 import { InboxRecorder } from './inbox/inbox.recorder.js';
-import type { ResolvedReceiver } from './receiver-options.interface.js';
-import { receiving } from './receiver.channels.js';
 import { type AdapterRequest, nodeRequest, pathOfRequest } from './node-request.js';
+import { endReceiving, receiving } from './receiver.channels.js';
+import type { ResolvedReceiver } from './receiver-options.interface.js';
 import type { ReceptionLog, RecordedAs } from './reception.js';
-import { internalsOf, type WebhookEvent } from './webhook-event.js';
+import type { ClaimedEvent } from './schemes/webhook-scheme.js';
+import { webhookToken } from './schemes/webhook-token.scheme.js';
+import type { WebhookEvent } from './webhook-event.js';
 
 /** A request, and how it was answered. */
 export interface AnsweredRequest {
@@ -41,10 +40,10 @@ const UNRECORDED = {
   run: 'its handlers may run again after a crash',
 } as const satisfies Readonly<Record<RecordedAs, string>>;
 
+/** Lines that are remembered, so that requests cannot repeat them without end. */
+const MAX_REMEMBERED = 1_000;
 /** Unhandled events that get a warning of their own; after that, one line says that there are more. */
 const MAX_UNHANDLED_WARNINGS = 100;
-/** Refused events that are remembered, so that a copy does not repeat the warning. */
-const MAX_REMEMBERED_REFUSALS = 1_000;
 /** Constraints that one line lists. */
 const MAX_CONSTRAINTS = 10;
 
@@ -60,7 +59,7 @@ const TIME_CODES: ReadonlySet<string> = new Set([
 const REPLAY_CODES: ReadonlySet<string> = new Set(['replayed', 'in_progress']);
 
 /**
- * Logs how requests were answered and publishes it on the diagnostics channel.
+ * Logs how requests were answered, and passes it to the diagnostics channel and the inbox.
  *
  * A refused request is logged at `debug` until its signature holds, because anyone can cause such a line, and at `warn`
  * after that. A line names event, id, issuer, key and failed constraints, and never a token, a payload or a value of it.
@@ -69,8 +68,7 @@ const REPLAY_CODES: ReadonlySet<string> = new Set(['replayed', 'in_progress']);
 export class ReceiverReporter implements ReceptionLog {
   private readonly logger = new Logger('WebhookReceiver');
   private readonly unhandledEvents = new Set<string>();
-  private readonly spoolFailures = new Set<string>();
-  private readonly refusedEvents = new Set<string>();
+  private readonly logged = new Set<string>();
   private storeOutageLogged = false;
 
   /**
@@ -88,11 +86,14 @@ export class ReceiverReporter implements ReceptionLog {
   /** Reports how a request was answered. */
   answered(answered: AnsweredRequest): void {
     for (const observe of this.observers) observe(answered);
-    if (receiving.isObserved) publishReceived(answered);
+    if (receiving.isObserved) endReceiving(answered);
     this.inbox.answered(answered);
-    const { answer } = answered;
-    if (answer.problem !== undefined) quietly(() => this.logProblem(answered));
-    else if (this.storeOutageLogged) quietly(() => this.logStoreRecovery());
+    quietly(() => {
+      if (answered.answer.problem !== undefined) return this.logProblem(answered);
+      if (!this.storeOutageLogged) return;
+      this.storeOutageLogged = false;
+      this.logger.log('Replay store is available again; webhooks are accepted');
+    });
   }
 
   /** Warns that an event without a handler was acknowledged, once per event name. */
@@ -100,30 +101,32 @@ export class ReceiverReporter implements ReceptionLog {
     const known = this.unhandledEvents;
     if (known.has(event) || known.size > MAX_UNHANDLED_WARNINGS) return;
     known.add(event);
-    quietly(() =>
-      this.logger.warn(
-        known.size > MAX_UNHANDLED_WARNINGS
-          ? 'Many different events have no handler; further names are not logged'
-          : `No handler for ${event} on receiver "${receiver}": it was acknowledged and dropped. ${this.remedyFor(event, receiver)}, or set unhandledEvent: 'reject'`,
-      ),
+    if (known.size > MAX_UNHANDLED_WARNINGS) {
+      return this.warn('Many different events have no handler; further names are not logged');
+    }
+    const nearest = this.handlers.nearestPattern(receiver, event);
+    const add = `dd @OnWebhookEvent('${event}') (is the module of its handler imported?)`;
+    const remedy =
+      nearest === undefined
+        ? `A${add}`
+        : `The nearest pattern is '${nearest}': is it misspelt? Otherwise a${add}`;
+    this.warn(
+      `No handler for ${event} on receiver "${receiver}": it was acknowledged and dropped. ${remedy}, or set unhandledEvent: 'reject'`,
     );
   }
 
   /** Warns that the replay store did not record an event, and says what its sender does now. */
   unrecorded({ event, id }: WebhookEvent, as: RecordedAs): void {
-    quietly(() =>
-      this.logger.warn(
-        `${event} (id ${id}) was ${as === 'run' ? 'handled' : as}, but the replay store did not record it: ${UNRECORDED[as]}`,
-      ),
+    const done = as === 'run' ? 'handled' : as;
+    this.warn(
+      `${event} (id ${id}) was ${done}, but the replay store did not record it: ${UNRECORDED[as]}`,
     );
   }
 
   /** Warns that another process took over an event while a handler was running. */
   takenOver({ event, id }: WebhookEvent): void {
-    quietly(() =>
-      this.logger.warn(
-        `${event} (id ${id}) was handled, but its lease had expired, and another process took it over: it may be handled twice`,
-      ),
+    this.warn(
+      `${event} (id ${id}) was handled, but its lease had expired, and another process took it over: it may be handled twice`,
     );
   }
 
@@ -132,11 +135,8 @@ export class ReceiverReporter implements ReceptionLog {
     quietly(() => this.logger.error('A webhook could not be answered', stackOf(error)));
   }
 
-  private remedyFor(event: string, receiver: string): string {
-    const nearest = this.handlers.nearestPattern(receiver, event);
-    return nearest === undefined
-      ? `Add @OnWebhookEvent('${event}') (is the module of its handler imported?)`
-      : `The nearest pattern is '${nearest}': is it misspelt? Otherwise add @OnWebhookEvent('${event}') (is the module of its handler imported?)`;
+  private warn(line: string): void {
+    quietly(() => this.logger.warn(line));
   }
 
   private logProblem(answered: AnsweredRequest): void {
@@ -145,18 +145,24 @@ export class ReceiverReporter implements ReceptionLog {
       case 'handler_failed':
         return error === undefined ? this.logRefusal(answered) : this.logFailure(error, event);
       case 'store_unavailable':
-        return this.logStoreOutage(error);
+        if (!this.storeOutageLogged)
+          this.logger.error(`Webhooks are answered with 503: ${withCause(error)}`);
+        this.storeOutageLogged = true;
+        return;
       case 'spool_unavailable':
-        return this.logSpoolFailure(error);
+        // Once per cause: senders of large bodies could otherwise fill the log.
+        if (this.isFirst((error as Error).message))
+          this.logger.error(
+            `Webhooks with large bodies are answered with 503: ${withCause(error)}`,
+          );
+        return;
       case 'payload_consumed':
         // Not the sender's mistake: as the application is set up, no webhook with a body can succeed.
-        this.logger.error(answer.problem?.detail);
-        return;
+        return this.logger.error(answer.problem?.detail);
       case 'lease_lost':
-        this.logger.warn(
+        return this.logger.warn(
           `${event?.event} (id ${event?.id}) could not be committed: its lease ended while the handler ran. The sender repeats it; if this happens often, set a longer replay.lease`,
         );
-        return;
       default:
         this.logRefusal(answered);
     }
@@ -164,27 +170,18 @@ export class ReceiverReporter implements ReceptionLog {
 
   private logRefusal(answered: AnsweredRequest): void {
     const { answer, event, error } = answered;
-    const authenticated = event !== undefined || isAuthenticatedRefusal(error);
-    if (!authenticated && !Logger.isLevelEnabled('debug')) return;
-    const token = readToken(nodeRequest(answered.request));
-    const isWarning = authenticated && this.isWorthAWarning(answer, event ?? token);
-    const line = describeRefusal(answered, token, authenticated);
-    if (isWarning) this.logger.warn(line);
-    else this.logger.debug(line);
-  }
-
-  /** A refused token can be sent any number of times; only the first is worth a warning. */
-  private isWorthAWarning(
-    { situation }: WebhookAnswer,
-    { issuer, id }: { readonly issuer?: string; readonly id?: string } = {},
-  ): boolean {
-    // A sender that repeats an event too early is answered so in normal operation.
-    if (situation === 'in_progress') return false;
-    const refusal = JSON.stringify([situation, issuer, id]);
-    if (this.refusedEvents.has(refusal)) return false;
-    if (this.refusedEvents.size >= MAX_REMEMBERED_REFUSALS) this.refusedEvents.clear();
-    this.refusedEvents.add(refusal);
-    return true;
+    const isAuthenticated = event !== undefined || isAuthenticatedRefusal(error);
+    if (!isAuthenticated && !Logger.isLevelEnabled('debug')) return;
+    const request = nodeRequest(answered.request);
+    const claimed = webhookToken.claims(fromNodeRequest(request, { kind: 'consumed' }));
+    const line = describeRefusal(answered, claimed, isAuthenticated);
+    const { issuer, id } = event ?? claimed;
+    // A token can be sent any number of times, and a sender that repeats an event too early is answered so in normal operation.
+    const isWarning =
+      isAuthenticated &&
+      answer.situation !== 'in_progress' &&
+      this.isFirst(JSON.stringify([answer.situation, issuer, id]));
+    this.logger[isWarning ? 'warn' : 'debug'](line);
   }
 
   private logFailure(error: unknown, event: WebhookEvent | undefined): void {
@@ -199,50 +196,12 @@ export class ReceiverReporter implements ReceptionLog {
     }
   }
 
-  /** Once per outage, not once per request. */
-  private logStoreOutage(error: unknown): void {
-    if (this.storeOutageLogged) return;
-    this.storeOutageLogged = true;
-    this.logger.error(`Webhooks are answered with 503: ${withCause(error)}`);
+  private isFirst(line: string): boolean {
+    if (this.logged.has(line)) return false;
+    if (this.logged.size >= MAX_REMEMBERED) this.logged.clear();
+    this.logged.add(line);
+    return true;
   }
-
-  private logStoreRecovery(): void {
-    this.storeOutageLogged = false;
-    this.logger.log('Replay store is available again; webhooks are accepted');
-  }
-
-  /** Once per cause: senders of large bodies could otherwise fill the log. */
-  private logSpoolFailure(error: unknown): void {
-    const { message } = error as Error;
-    if (this.spoolFailures.has(message)) return;
-    this.spoolFailures.add(message);
-    this.logger.error(`Webhooks with large bodies are answered with 503: ${withCause(error)}`);
-  }
-}
-
-/** Ends the observed request. One that was refused before its event was admitted is observed now, as a whole. */
-function publishReceived(answered: AnsweredRequest): void {
-  const { answer, request, receiver, event, arrivedAt, unhandled = false } = answered;
-  const operation =
-    (event && internalsOf(event).receiving) ??
-    receiving.begin(
-      () => ({
-        method: nodeRequest(request).method ?? '',
-        receiver: event?.receiver ?? receiver?.name,
-        event: event?.event,
-        eventId: event?.id,
-        issuer: event?.issuer,
-        verificationMs: arrivedAt === undefined ? 0 : performance.now() - arrivedAt,
-      }),
-      arrivedAt,
-    );
-  operation?.end({
-    situation: answer.situation,
-    code: answer.problem?.code,
-    status: answer.status,
-    route: pathOfRequest(request),
-    unhandled,
-  });
 }
 
 /** Logs. A failing logger must not change the outcome of a request or of a run. */
@@ -256,75 +215,52 @@ export function quietly(log: () => void): void {
 
 function describeRefusal(
   { answer, request, receiver, event, error }: AnsweredRequest,
-  token: TokenFacts | undefined,
-  authenticated: boolean,
+  claimed: ClaimedEvent,
+  isAuthenticated: boolean,
 ): string {
   const name = event?.receiver ?? receiver?.name;
   const where = `${name === undefined ? '' : `receiver "${name}" `}at ${pathOfRequest(request)}`;
-  const facts = { ...token, ...(event !== undefined && identify(event)) };
-  const claims = [
-    ...list('event', facts.event),
-    ...list('id', facts.id),
-    ...list('issuer', facts.issuer),
-    ...list('kid', facts.kid),
-    ...(isWebhookError(error) && TIME_CODES.has(error.code) && receiver !== undefined
-      ? clockDifference(facts, receiver)
-      : []),
-  ].join(', ');
-  const details = [where, ...(claims === '' ? [] : [claims])].join(
-    authenticated ? ', ' : '; unverified: ',
-  );
-  const isExplainable = isWebhookError(error) && !REPLAY_CODES.has(error.code);
-  return `Refused with ${reasonOf(answer, error)} (${details})${isExplainable ? `. ${EXPLAIN}` : ''}`;
+  const named = { event: event?.event ?? claimed.event, id: event?.id ?? claimed.id };
+  const claims = Object.entries({
+    ...named,
+    issuer: event?.issuer ?? claimed.issuer,
+    kid: claimed.kid,
+  }).flatMap(([claim, value]) => (value === undefined ? [] : [`${claim} "${value}"`]));
+  const code = isWebhookError(error) ? error.code : undefined;
+  if (code !== undefined && TIME_CODES.has(code))
+    claims.push(...clockDifference(claimed, receiver));
+  const details = [where, ...(claims.length === 0 ? [] : [claims.join(', ')])];
+  const shown = details.join(isAuthenticated ? ', ' : '; unverified: ');
+  const isExplainable = code !== undefined && !REPLAY_CODES.has(code);
+  return `Refused with ${reasonOf(answer, error)} (${shown})${isExplainable ? `. ${EXPLAIN}` : ''}`;
 }
 
 /** Status and code as the sender gets them, and why; without a value of the request. */
 function reasonOf({ situation, status, problem }: WebhookAnswer, error: unknown): string {
+  const cause = error instanceof HandlerFailure ? error.cause : error;
   if (situation === 'application_refused') {
-    if (error === undefined) return `${status} by the application`;
-    const cause = error instanceof HandlerFailure ? error.cause : error;
-    return `${status} by the application: ${errorName(cause)}`;
+    return `${status} by the application${cause === undefined ? '' : `: ${errorName(cause)}`}`;
   }
   const code = problem?.code ?? situation;
   if (situation !== 'validation_failed') return `${status} ${code}: ${problem?.detail}`;
-  const constraints = failedConstraints(error instanceof HandlerFailure ? error.cause : error);
+  const constraints = failedConstraints(cause);
   if (constraints.length === 0) return `${status} ${code}: ${problem?.title}`;
-  const listed = constraints.slice(0, MAX_CONSTRAINTS).join(', ');
   const more = constraints.length - MAX_CONSTRAINTS;
+  const listed = constraints.slice(0, MAX_CONSTRAINTS).join(', ');
   return `${status} ${code}: failed: ${listed}${more > 0 ? `, and ${more} more` : ''}`;
 }
 
-function list(name: string, value: string | undefined): string[] {
-  return value === undefined ? [] : [`${name} "${value}"`];
-}
-
 function clockDifference(
-  { issuedAt, expiresAt }: TokenFacts,
-  { clock, clockTolerance }: ResolvedReceiver,
+  { issuedAt, expiresAt }: ClaimedEvent,
+  receiver: ResolvedReceiver | undefined,
 ): string[] {
-  if (issuedAt === undefined || expiresAt === undefined) return [];
-  const now = clock.now();
+  if (issuedAt === undefined || expiresAt === undefined || receiver === undefined) return [];
+  const now = receiver.clock.now();
   return [
     `issued ${distance((now - Date.parse(issuedAt)) / 1_000)}`,
     expiry((Date.parse(expiresAt) - now) / 1_000),
-    `clock tolerance ${seconds(clockTolerance)}`,
+    `clock tolerance ${seconds(receiver.clockTolerance)}`,
   ];
-}
-
-type TokenFacts = Partial<Omit<ReceivedReceipt, 'authenticated'>>;
-
-function identify({ event, id, issuer }: WebhookEvent): TokenFacts {
-  return { event, id, issuer };
-}
-
-/** What the token of a request says, if it can be read; only names and times of the form they must have. */
-function readToken(request: IncomingMessage): TokenFacts | undefined {
-  const { method, headers } = fromNodeRequest(request, { kind: 'consumed' });
-  try {
-    return readReceipt(readBearerToken(headers), { method, bodyBytes: 0 });
-  } catch {
-    return undefined;
-  }
 }
 
 function withCause(error: unknown): string {

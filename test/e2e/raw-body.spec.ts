@@ -238,6 +238,16 @@ describe.each(adapters)('a webhook route of an application on %s', (name, create
     });
   });
 
+  it('leaves a signed body to an application that verifies it without the guard', async () => {
+    const { app, origin } = await startApp(createAdapter(), { controllers: [Neighbour] });
+    const plain = await send(origin, { path: '/neighbour', body: '{"a":1}' });
+    const { token, body } = signedBody('{"a":1}');
+    const signedAnswer = await send(origin, { path: '/neighbour', token, body });
+    await app.close();
+
+    expect(seen(signedAnswer)).toEqual(seen(plain));
+  });
+
   it("does not change the application's own limits and errors", async () => {
     const { app, origin } = await startApp(createAdapter(), { controllers: [Neighbour] });
     const statuses = await Promise.all(

@@ -5,12 +5,11 @@ import { errorName, isWebhookError } from '../../errors/webhook.error.js';
 import { explainRequest } from '../../explain/explain-request.js';
 import type { InboxContent, InboxEntry, InboxOutcome } from '../../inbox/inbox-store.js';
 import { InboxWriter } from '../../inbox/inbox.writer.js';
-import { readBearerToken } from '../../request/bearer-token.js';
 import { fromNodeRequest } from '../../request/incoming-webhook.js';
 import { isAuthenticatedRefusal } from '../../request/open-request.js';
-import { readReceipt } from '../../token/webhook-receipt.js';
 import type { AnsweredRequest } from '../receiver.reporter.js';
 import { nodeRequest, pathOfRequest } from '../node-request.js';
+import { webhookToken } from '../schemes/webhook-token.scheme.js';
 import { internalsOf, isReadOnDemand, type WebhookEvent } from '../webhook-event.js';
 import { type ResolvedInbox, WEBHOOK_INBOX } from './inbox-options.js';
 
@@ -40,8 +39,6 @@ export class InboxRecorder implements OnApplicationShutdown {
 
   private readonly nonce = randomBytes(4).toString('hex');
   private counter = 0;
-  /** The time of the last entry, as it starts its id: under load, many entries share a millisecond. */
-  private latest = { at: NaN, prefix: '' };
   private explained = 0;
   private explainedSince = 0;
 
@@ -89,37 +86,35 @@ export class InboxRecorder implements OnApplicationShutdown {
   ): InboxEntry {
     const at = this.inbox!.clock.now();
     const node = nodeRequest(request);
-    const length = node.headers['content-length'];
-    const { problem } = answer;
-    const facts: { -readonly [Name in keyof InboxEntry]: InboxEntry[Name] } = {
+    const length = node.headers['content-length'] ?? '';
+    return {
       id: this.nextId(at),
       at,
       outcome,
       status: answer.status,
+      code: answer.problem?.code,
+      detail: answer.problem?.detail,
+      receiver: event?.receiver ?? receiver?.name,
       method: node.method ?? '',
       path: pathOfRequest(request),
+      size: /^\d{1,15}$/.test(length) ? Number(length) : undefined,
       authenticated: event !== undefined || isAuthenticatedRefusal(error),
+      event: event?.event,
+      eventId: event?.id,
+      issuer: event?.issuer,
+      deliveryId:
+        event !== undefined && outcome === 'queued'
+          ? internalsOf(event).reservation?.identity
+          : undefined,
     };
-    if (problem?.code !== undefined) facts.code = problem.code;
-    if (problem !== undefined) facts.detail = problem.detail;
-    const name = event?.receiver ?? receiver?.name;
-    if (name !== undefined) facts.receiver = name;
-    if (length !== undefined && /^\d{1,15}$/.test(length)) facts.size = Number(length);
-    if (event === undefined) return facts;
-    facts.event = event.event;
-    facts.eventId = event.id;
-    facts.issuer = event.issuer;
-    const deliveryId = outcome === 'queued' ? internalsOf(event).reservation?.identity : undefined;
-    if (deliveryId !== undefined) facts.deliveryId = deliveryId;
-    return facts;
   }
 
   /** Sortable by time; the counter orders entries of one millisecond. */
   private nextId(at: number): string {
     this.counter = (this.counter + 1) % 36 ** 6;
-    const count = this.counter.toString(36).padStart(6, '0');
-    if (at !== this.latest.at) this.latest = { at, prefix: at.toString(36).padStart(9, '0') };
-    return `${this.latest.prefix}${count}${this.nonce}`;
+    const digits = (value: number, length: number): string =>
+      value.toString(36).padStart(length, '0');
+    return `${digits(at, 9)}${digits(this.counter, 6)}${this.nonce}`;
   }
 
   private withContent(
@@ -144,7 +139,8 @@ export class InboxRecorder implements OnApplicationShutdown {
     const incoming = fromNodeRequest(node, { kind: 'consumed' });
     const { rawHeaders } = node;
     return async () => {
-      const claimed = { ...entry, ...claimsOf(incoming) };
+      const { event, id: eventId, issuer, kid } = webhookToken.claims(incoming);
+      const claimed = { ...entry, event, eventId, issuer, kid };
       const known = redacted(claimed, { rawHeaders }, inbox);
       if (receiver === undefined || !isWebhookError(error) || !this.mayExplain()) return known;
       const explanation = await explainRequest(incoming, receiver);
@@ -202,27 +198,6 @@ function outcomeOf({ answer, event, unhandled }: AnsweredRequest): InboxOutcome 
   }
 }
 
-/** What the token of a refused request says; anyone may have written it. */
-function claimsOf(
-  incoming: ReturnType<typeof fromNodeRequest>,
-): Pick<InboxEntry, 'event' | 'eventId' | 'issuer' | 'kid'> {
-  try {
-    const token = readBearerToken(incoming.headers);
-    const { event, id, issuer, kid } = readReceipt(token, {
-      method: incoming.method,
-      bodyBytes: 0,
-    });
-    return {
-      ...(event !== undefined && { event }),
-      ...(id !== undefined && { eventId: id }),
-      ...(issuer !== undefined && { issuer }),
-      ...(kid !== undefined && { kid }),
-    };
-  } catch {
-    return {};
-  }
-}
-
 /** The data of an event as it was sent, if it is small enough and in memory. Never rejects: it is awaited only when it is written. */
 async function payloadOf(
   event: WebhookEvent,
@@ -256,18 +231,13 @@ function redacted(
   }: { readonly rawHeaders: readonly string[] } & Pick<InboxContent, 'payload'>,
   { headers, redact }: ResolvedInbox,
 ): InboxEntry {
-  const content: InboxContent = {
-    ...(headers && { headers: harmlessHeaders(rawHeaders) }),
-    ...(payload !== undefined && { payload }),
-  };
-  if (content.headers === undefined && content.payload === undefined) return entry;
+  if (!headers && payload === undefined) return entry;
   try {
-    const kept = redact(content, entry) ?? {};
-    return {
-      ...entry,
-      ...(kept.headers !== undefined && { headers: kept.headers }),
-      ...(kept.payload !== undefined && { payload: kept.payload }),
-    };
+    const kept = redact(
+      { ...(headers && { headers: harmlessHeaders(rawHeaders) }), payload },
+      entry,
+    );
+    return { ...entry, headers: kept?.headers, payload: kept?.payload };
   } catch {
     return entry;
   }

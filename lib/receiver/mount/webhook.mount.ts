@@ -54,7 +54,7 @@ export class WebhookMount {
       const message = `the HTTP adapter "${adapter.getType()}" is not supported; use Express or Fastify, or pass requests to WebhookVerifier.verify()`;
       return [{ path: 'receiver', message }];
     }
-    if (this.guards > 1) mount.paths.addGuarded(() => this.receivers.values());
+    mount.paths.addGuarded(() => (this.guards > 1 ? this.receivers.values() : []));
     return [...this.receivers.values()].flatMap((receiver) =>
       receiver.path === undefined
         ? []

@@ -13,6 +13,17 @@ export interface VerifiedRequest {
   readonly fingerprint: string;
 }
 
+/** What a request says of itself, in the form that it must have. */
+export interface ClaimedEvent {
+  readonly event?: string | undefined;
+  readonly id?: string | undefined;
+  readonly issuer?: string | undefined;
+  readonly kid?: string | undefined;
+  /** ISO 8601. */
+  readonly issuedAt?: string | undefined;
+  readonly expiresAt?: string | undefined;
+}
+
 /** Who signs requests, and how: the part of receiving that differs from sender to sender. */
 export interface WebhookScheme {
   /** Whether the headers alone show that a trusted sender signed the request. Never rejects. */
@@ -24,4 +35,7 @@ export interface WebhookScheme {
    * @throws {@link WebhookTokenError}, {@link WebhookPayloadError}
    */
   verify(incoming: IncomingWebhook, receiver: ResolvedReceiver): Promise<VerifiedRequest>;
+
+  /** Reads what a refused request claims, for logs: it is not verified. Never throws. */
+  claims(incoming: IncomingWebhook): ClaimedEvent;
 }

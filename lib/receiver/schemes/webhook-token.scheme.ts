@@ -2,6 +2,7 @@ import { readBearerToken } from '../../request/bearer-token.js';
 import { contentFingerprint, digestFingerprint } from '../../request/content-fingerprint.js';
 import { openRequest } from '../../request/open-request.js';
 import { rulesOf } from '../../token/profiles/profile-choice.js';
+import { readReceipt } from '../../token/webhook-receipt.js';
 import type { WebhookScheme } from './webhook-scheme.js';
 
 /** A webhook token in the Authorization header, in any of the receiver's profiles. */
@@ -37,5 +38,13 @@ export const webhookToken: WebhookScheme = {
       fingerprint:
         digest === undefined ? contentFingerprint(name, data) : digestFingerprint(name, digest),
     };
+  },
+
+  claims({ method, headers }) {
+    try {
+      return readReceipt(readBearerToken(headers), { method, bodyBytes: 0 });
+    } catch {
+      return {};
+    }
   },
 };
