@@ -2,6 +2,7 @@ import { Logger, type OnApplicationShutdown, type OnApplicationBootstrap } from 
 import type { DiscoveryService, MetadataScanner } from '@nestjs/core';
 import { WebhookConfigurationError, type ConfigurationProblem } from '../errors/webhook.error.js';
 import { waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
+import { nearestWord } from '../options/option-names.js';
 import { DELIVERY_REACTIONS } from './on-webhook-delivery.decorator.js';
 import {
   WEBHOOK_DELIVERY_EVENTS,
@@ -21,7 +22,12 @@ export class DeliveryReactionExplorer implements OnApplicationBootstrap, OnAppli
     private readonly discovery: DiscoveryService,
     private readonly scanner: MetadataScanner,
     private readonly events: WebhookDeliveryEvents,
-    private readonly limits: { readonly clock: WebhookClock; readonly shutdownTimeout: number },
+    private readonly limits: {
+      readonly clock: WebhookClock;
+      readonly shutdownTimeout: number;
+      /** Whether the module has a publisher, without which there are no deliveries. */
+      readonly publishes: boolean;
+    },
   ) {}
 
   /** @hidden */
@@ -56,13 +62,23 @@ export class DeliveryReactionExplorer implements OnApplicationBootstrap, OnAppli
         (type) => !(WEBHOOK_DELIVERY_EVENTS as readonly string[]).includes(type),
       );
       if (unknown.length > 0) {
-        const message = `"${unknown[0]}" is not a delivery event: use ${WEBHOOK_DELIVERY_EVENTS.join(', ')}`;
+        const meant = nearestWord(unknown[0]!, WEBHOOK_DELIVERY_EVENTS);
+        const remedy =
+          meant === undefined
+            ? `use ${WEBHOOK_DELIVERY_EVENTS.join(', ')}`
+            : `did you mean "${meant}"?`;
+        const message = `"${unknown[0]}" is not a delivery event; ${remedy}`;
         faults.push({ path, message });
       } else if (!wrapper.isDependencyTreeStatic()) {
         const message =
           'belongs to a request-scoped provider, and a delivery has no request: move the method to a singleton';
         faults.push({ path, message });
       } else {
+        if (!this.limits.publishes) {
+          this.logger.warn(
+            `${path} is never called: @OnWebhookDelivery() reacts to deliveries, and WebhookModule has no "publisher".`,
+          );
+        }
         this.subscribe(path, new Set(types), wrapper.instance as Record<string, Reaction>, name);
       }
     }

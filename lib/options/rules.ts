@@ -274,7 +274,7 @@ export function hasMethods(value: unknown, names: readonly string[]): boolean {
 }
 
 /** Whether a value is a plain object, and not an instance of a class. */
-function isPlain(options: object): boolean {
+export function isPlain(options: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(options);
   // Objects of another realm have that realm's Object.prototype, which also ends the chain.
   return prototype === null || Object.getPrototypeOf(prototype) === null;

@@ -1,5 +1,6 @@
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
-import { isOptions, isPlain, unknownOption } from './option-shape.js';
+import { unknownOption } from './option-names.js';
+import { isOptions, isPlain } from './rules.js';
 
 /**
  * How a member is checked: by a function that returns what is wrong with its value; or `'optional'` for a member that the caller

@@ -91,6 +91,7 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
       new DeliveryReactionExplorer(discovery, scanner, events, {
         clock: options?.clock ?? new SystemClock(),
         shutdownTimeout: options?.shutdownTimeout ?? 0,
+        publishes: options !== undefined,
       }),
     inject: [PUBLISHER_OPTIONS, DiscoveryService, MetadataScanner, WebhookDeliveryEvents],
   },

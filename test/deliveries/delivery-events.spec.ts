@@ -13,7 +13,7 @@ import {
 } from '../../lib/index.js';
 import type { WebhookModuleExtras } from '../../lib/webhook-module-options.interface.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
-import { SECRET, startApp, type StartedApp } from '../fixtures/receiver-app.js';
+import { receiverOptions, SECRET, startApp, type StartedApp } from '../fixtures/receiver-app.js';
 import { WireReceiver } from '../publisher/wire-receiver.js';
 
 const DAY = 86_400_000;
@@ -217,6 +217,9 @@ describe('@OnWebhookDelivery', () => {
     class Wrong {
       @OnWebhookDelivery('lost' as 'exhausted')
       on(): void {}
+
+      @OnWebhookDelivery('exausted' as 'exhausted')
+      off(): void {}
     }
     @Injectable({ scope: Scope.REQUEST })
     class PerRequest {
@@ -229,8 +232,22 @@ describe('@OnWebhookDelivery', () => {
       code: 'invalid_configuration',
       problems: [
         { path: 'Wrong.on', message: expect.stringContaining('"lost"') },
+        { path: 'Wrong.off', message: expect.stringContaining('did you mean "exhausted"?') },
         { path: 'PerRequest.on', message: expect.stringContaining('request-scoped') },
       ],
     });
+  });
+
+  it('logs a warning without a publisher', async () => {
+    class Alerts {
+      @OnWebhookDelivery('exhausted')
+      alert(): void {}
+    }
+    started = await startApp(new ExpressAdapter(), {
+      options: { ...receiverOptions(), publisher: undefined },
+      providers: [Alerts],
+    });
+
+    expect(started.logger.at('warn').join()).toContain('Alerts.alert is never called');
   });
 });

@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { ContextId } from '@nestjs/core';
-import { nearestWord } from '../../options/option-shape.js';
+import { nearestWord } from '../../options/option-names.js';
 import type { WebhookEvent } from '../webhook-event.js';
 
 /** A handler method with its pipes, guards, interceptors and filters. */
