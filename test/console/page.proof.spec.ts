@@ -227,6 +227,8 @@ describeInBrowser.each(adapters)('the console in a browser, on %s', (adapter, cr
     await page.getByRole('button', { name: 'Confirm' }).click();
 
     const secret = await page.getByRole('dialog', { name: 'Secret' }).locator('pre').textContent();
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('Escape');
     await page.getByRole('button', { name: 'I have stored it' }).click();
 
     expect(Buffer.from(secret!, 'base64').length).toBeGreaterThanOrEqual(32);
@@ -395,6 +397,11 @@ describeInBrowser.each(adapters)('the console in a browser, on %s', (adapter, cr
 
     expect(await page.getByRole('row').filter({ hasText: 'order.listed' }).count()).toBe(0);
     expect(errors.splice(0)).toEqual([expect.stringContaining('400')]);
+  });
+
+  it('shows the filters of its URL in the form', async () => {
+    await open('#/deliveries?status=dead');
+    expect(await page.getByLabel('Status').inputValue()).toBe('dead');
   });
 
   it('acts only on rows that are shown', async () => {

@@ -200,18 +200,25 @@ export function FilterForm({
       key={JSON.stringify(values)}
       onSubmit={(event) => {
         event.preventDefault();
-        apply(Object.fromEntries(valuesOf(event.currentTarget)));
+        const chosen = Object.fromEntries(valuesOf(event.currentTarget));
+        for (const { name, type } of filters) {
+          const time = type === 'datetime-local' ? new Date(chosen[name] ?? '') : undefined;
+          // With its time zone, so that the URL means the same to others.
+          if (time !== undefined && !Number.isNaN(time.getTime()))
+            chosen[name] = time.toISOString();
+        }
+        apply(chosen);
       }}
     >
       {filters.map(({ name, label, choices, type = 'text' }) => (
         <Field label={label} key={name}>
           {choices === undefined ? (
-            <input name={name} type={type as 'text'} defaultValue={values[name] ?? ''} />
+            <input name={name} type={type as 'text'} defaultValue={shownAs(type, values[name])} />
           ) : (
-            <select name={name} defaultValue={values[name] ?? ''}>
+            <select name={name}>
               <option value="">{STRINGS.all}</option>
               {Object.entries(choices).map(([value, text]) => (
-                <option value={value} key={value}>
+                <option value={value} key={value} selected={value === values[name]}>
                   {text}
                 </option>
               ))}
@@ -227,6 +234,13 @@ export function FilterForm({
       </div>
     </form>
   );
+}
+
+/** A value of the URL as a field shows it: a time as local time. */
+function shownAs(type: Filter['type'], value = ''): string {
+  const time = new Date(value);
+  if (type !== 'datetime-local' || Number.isNaN(time.getTime())) return value;
+  return new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
 }
 
 /** The filled-in fields of a form. */
@@ -256,13 +270,15 @@ export function Pager({
   );
 }
 
-/** A modal dialog. It is open while it is rendered; Escape closes it. */
+/** A modal dialog. It is open while it is rendered; Escape closes it, unless `staysOpen`. */
 export function Dialog({
   title,
+  staysOpen = false,
   onClose,
   children,
 }: {
   title: string;
+  staysOpen?: boolean;
   onClose: () => void;
   children: ComponentChildren;
 }): JSX.Element {
@@ -271,7 +287,11 @@ export function Dialog({
     dialog.current?.showModal();
   }, []);
   return (
-    <dialog ref={dialog} aria-labelledby="dialog-title" onClose={onClose}>
+    <dialog
+      ref={dialog}
+      aria-labelledby="dialog-title"
+      onClose={() => (staysOpen ? dialog.current?.showModal() : onClose())}
+    >
       <h2 id="dialog-title">{title}</h2>
       {children}
     </dialog>

@@ -168,7 +168,7 @@ export function EndpointForm({
 export function Secret({ secret, onClose }: { secret: string; onClose: () => void }): JSX.Element {
   const [isCopied, setIsCopied] = useState(false);
   return (
-    <Dialog title={TEXT.secretTitle} onClose={onClose}>
+    <Dialog title={TEXT.secretTitle} staysOpen onClose={onClose}>
       <p>{TEXT.secretAsk}</p>
       <pre tabIndex={0}>{secret}</pre>
       <div class="buttons">

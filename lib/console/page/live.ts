@@ -8,14 +8,31 @@ type Listener = (topic: Topic | undefined) => void;
 const POLL_MS = 5_000;
 /** Changes of other processes are not reported. */
 const REFRESH_MS = 30_000;
-/** Several changes in a row cause one request. */
-const SETTLE_MS = 300;
+/** Several changes in a row cause one request. Longer than the server reuses counts, so that they include the change. */
+const SETTLE_MS = 1_500;
 
 const listeners = new Set<Listener>();
 const notify: Listener = (topic) => listeners.forEach((listener) => listener(topic));
 
-/** Starts to listen for changes: server-sent events, or polling if they are blocked. */
+/**
+ * Starts to listen for changes: server-sent events, or polling if they are blocked. A hidden tab holds no connection, because
+ * browsers allow six to one origin by HTTP/1.1.
+ */
 export function startLive(): void {
+  let source = document.hidden ? undefined : openStream();
+  document.addEventListener('visibilitychange', () => {
+    source?.close();
+    source = document.hidden ? undefined : openStream();
+  });
+  setInterval(() => {
+    if (!document.hidden) notify(undefined);
+  }, REFRESH_MS);
+}
+
+let isPolling = false;
+
+function openStream(): EventSource | undefined {
+  if (isPolling) return undefined;
   const source = new EventSource('./api/events');
   source.addEventListener('change', ({ data }: MessageEvent<string>) =>
     notify((JSON.parse(data) as ConsoleChange).topic),
@@ -23,11 +40,11 @@ export function startLive(): void {
   // Changes before the stream opened, or while it was interrupted, were not sent.
   source.addEventListener('open', () => notify(undefined));
   source.addEventListener('error', () => {
-    if (source.readyState === EventSource.CLOSED) void poll();
+    if (source.readyState !== EventSource.CLOSED || isPolling) return;
+    isPolling = true;
+    void poll();
   });
-  setInterval(() => {
-    if (!document.hidden) notify(undefined);
-  }, REFRESH_MS);
+  return source;
 }
 
 async function poll(after?: number): Promise<void> {
