@@ -164,7 +164,7 @@ describeInBrowser.each(adapters)('the console in a browser, on %s', (adapter, cr
       { id: 'o1' },
       { issuer: ISSUER, secret: 'another-secret-of-32-bytes-or-more' },
     );
-    await send(origin, { ...request, path: `${prefix}/webhooks`, headers } as never);
+    await send(origin, { ...request, path: `${prefix}/webhooks`, headers });
 
     await open('#/inbox?kind=refused');
     await page
