@@ -98,6 +98,8 @@ export interface GuardedAgentsOptions {
   /** Resolves names. Default: `dns.lookup`. */
   readonly lookup?: typeof dns.lookup | undefined;
   readonly tls?: EgressTlsOptions | undefined;
+  /** Whether connections are kept for further requests. Default: `true`. */
+  readonly keepAlive?: boolean | undefined;
   /** Connections to one origin at a time. Default: no limit. */
   readonly maxSockets?: number | undefined;
 }
@@ -122,7 +124,7 @@ export function createGuardedAgents(
   options: GuardedAgentsOptions = {},
 ): GuardedAgents {
   const lookup = options.lookup ?? dns.lookup;
-  const pool = { keepAlive: true, maxSockets: options.maxSockets ?? Infinity };
+  const pool = { keepAlive: options.keepAlive ?? true, maxSockets: options.maxSockets ?? Infinity };
   const httpAgent = guard(new http.Agent(pool), policy, lookup);
   const httpsAgent = guard(
     // Explicit, because the environment (NODE_TLS_REJECT_UNAUTHORIZED, NODE_OPTIONS) can weaken the defaults.

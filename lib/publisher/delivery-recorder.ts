@@ -6,7 +6,6 @@ import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
 import type { DeliveryReceipt, KnownDelivery, WebhookQueue } from '../queue/webhook-queue.js';
 import type { Endpoint } from '../sending/endpoint.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
-import { isThenable } from '../token/maybe-promise.js';
 import { type PublishOptions, readDelay } from './publish-options.js';
 import type { ResolvedPublisherOptions } from './publisher-options.resolver.js';
 
@@ -64,8 +63,7 @@ export class DeliveryRecorder {
     for (let index = 0; index < deliveries.length; index++) {
       const [delivery, target] = [deliveries[index]!, targets[index]!];
       if ((delivery.method ?? target.method) === 'HEAD') {
-        const checked = this.sender.requireThatHeadCanCarry(delivery, target);
-        if (isThenable(checked)) await checked;
+        await this.sender.composer.requireThatHeadCanCarry(delivery, target);
       }
     }
     if (!this.deliverer.isStarted) await this.deliverer.start();

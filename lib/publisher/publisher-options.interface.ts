@@ -56,12 +56,6 @@ export interface WebhookPublisherOptions extends EgressOptions {
   readonly retry?: WebhookRetryOptions | undefined;
   /** An endpoint that fails every attempt for this long is disabled; default `'5d'`. */
   readonly disableAfter?: Duration | undefined;
-  /**
-   * The HTTP client below HttpService: `'auto'` (default) sends `POST` with undici 7 or later if it is installed, everything
-   * else with node:http, and passes axios by if the application has no own HttpService and no interceptor or default in the
-   * global axios. `'axios'` sends with axios alone. An adapter that the application has set is not replaced.
-   */
-  readonly transport?: 'auto' | 'axios' | undefined;
   /** Default an {@link InProcessQueue}. Required in production. */
   readonly queue?: WebhookQueue | undefined;
   /**

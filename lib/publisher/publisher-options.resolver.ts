@@ -22,7 +22,6 @@ import {
   instance,
   list,
   object,
-  oneOf,
   optional,
   orFalse,
   type Read,
@@ -123,7 +122,6 @@ const PUBLISHER = object<WebhookPublisherOptions>()(
     timeout,
     retry: optional(RETRY),
     disableAfter: optional(duration(), 5 * DAY),
-    transport: optional(oneOf('auto', 'axios'), 'auto'),
     queue: optional(instance<WebhookQueue>('a WebhookQueue', 'enqueue', 'consume')),
     transactionHost: optional(
       orFalse(text('must be the connectionName of a ClsPluginTransactional, or false')),
@@ -209,7 +207,6 @@ export function resolvePublisherOptions(
       egress,
       events,
       tls: options.tls,
-      transport: options.transport,
       clock,
       shutdownTimeout: options.shutdownTimeout,
       transactionHost: options.transactionHost,

@@ -38,8 +38,8 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
   whenConfigured(EndpointRegistry, (options) => new EndpointRegistry(options)),
   whenConfigured(
     WebhookSender,
-    (options, http: HttpService | WebhookConfigurationError) =>
-      new WebhookSender(options, requireHttp(http)).chooseTransport(),
+    (options, http: HttpService | WebhookConfigurationError | undefined) =>
+      new WebhookSender(options, requireHttp(http)),
     [WEBHOOK_HTTP],
   ),
   whenConfigured(

@@ -237,7 +237,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     const draft = this.draft(event, data, options);
     if (this.options.events !== undefined) await requireDefined(draft, this.options.events);
     const target = await this.targetOf(endpointOrUrl, options.tenant);
-    const request = await this.sender.compose(deliveryTo(target, draft), target);
+    const request = await this.sender.composer.compose(deliveryTo(target, draft), target);
     return { ...request, receipt: request.receipt(), id: draft.eventId };
   }
 

@@ -1,7 +1,5 @@
-import type { AxiosRequestConfig } from 'axios';
 import type { WebhookError } from '../errors/webhook.error.js';
 import { PublisherLog } from '../signing/publisher-log.js';
-import { guardBypass } from './request-config.js';
 
 /** Warns once about problems that affect every attempt. */
 export class AttemptWarnings {
@@ -24,10 +22,8 @@ export class AttemptWarnings {
   }
 
   /** Logs once: an application may do this on purpose, for example for a proxy. */
-  bypassed(config: AxiosRequestConfig, outcome: unknown): void {
+  bypassed(setting: string): void {
     if (this.bypassLogged) return;
-    const setting = guardBypass(config, outcome);
-    if (setting === undefined) return;
     this.bypassLogged = true;
     this.log.warn(
       () =>

@@ -1,19 +1,12 @@
 import type { HttpService } from '@nestjs/axios';
+import type { WebhookClock } from '../clock/webhook-clock.js';
+import type { RequestTracing } from '../diagnostics/operation.js';
 import { isWebhookError } from '../errors/webhook.error.js';
 import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
-import { isThenable, type MaybePromise, rescued } from '../token/maybe-promise.js';
-import type { Endpoint } from './endpoint.js';
 import { excerptOf } from './answer-excerpt.js';
-import {
-  type AttemptDeadline,
-  AttemptDeadlines,
-  signingFailure,
-  within,
-} from './attempt-deadline.js';
 import { attemptResult, type Attempt } from './attempt-result.js';
 import { AttemptWarnings } from './attempt-warnings.js';
-import type { RequestTracing, TraceContext } from '../diagnostics/operation.js';
-import type { WebhookClock } from '../clock/webhook-clock.js';
+import type { Endpoint } from './endpoint.js';
 import { HttpTransport, type TransportOptions } from './http.transport.js';
 import {
   isAcknowledged,
@@ -22,13 +15,11 @@ import {
   type ReceiverAnswer,
 } from './receiver-answer.js';
 import {
-  composePost,
-  composeRequest,
-  headSurelyFits,
-  requireInline,
+  RequestComposer,
+  signingFailure,
   wantedMethod,
   type ComposedRequest,
-  type CompositionLimits,
+  type RequestContext,
 } from './request.composer.js';
 
 /** Options of the {@link WebhookSender}. */
@@ -39,29 +30,30 @@ export interface SenderOptions extends TransportOptions {
   readonly readsAnswers: boolean;
 }
 
+/** The requests of an attempt, and the answer that counts. */
+interface Exchange {
+  readonly requests: readonly ComposedRequest[];
+  /** The method whose answer counts. */
+  readonly method: 'HEAD' | 'POST';
+  readonly answer: ReceiverAnswer | NoAnswer;
+}
+
 /** Makes one attempt: signs the request, sends it, and judges the answer. */
 export class WebhookSender {
-  private readonly deadlines: AttemptDeadlines;
+  readonly composer: RequestComposer;
   private readonly warnings = new AttemptWarnings();
   private readonly transport: HttpTransport;
-  private readonly limits: Omit<CompositionLimits, 'attempt'>;
+  private readonly running = new Set<AbortController>();
 
+  /** @param http - the application's; by default, one is created for the first attempt */
   constructor(
     private readonly options: SenderOptions,
-    http: HttpService,
+    http: HttpService | undefined,
   ) {
-    this.deadlines = new AttemptDeadlines(options.clock);
     this.transport = new HttpTransport(options, http, this.warnings);
-    this.limits = {
-      maxHeadBytes: options.maxHeadBytes,
-      inheritedHeaders: () => this.transport.inheritedHeaders(),
-    };
-  }
-
-  /** Chooses the HTTP client; until then, the adapter of axios is used. */
-  async chooseTransport(): Promise<this> {
-    await this.transport.choose();
-    return this;
+    this.composer = new RequestComposer(options.maxHeadBytes, () =>
+      this.transport.inheritedHeaders(),
+    );
   }
 
   /** Whether the application has set its own axios adapter, whose connections the egress guard cannot check. */
@@ -69,141 +61,84 @@ export class WebhookSender {
     return this.transport.usesForeignAdapter;
   }
 
-  /**
-   * Signs a delivery without sending it; synchronously if the signer is.
-   *
-   * @param attempt - counts from 1; some wire formats carry it
-   * @param trace - sent in headers
-   * @throws {@link WebhookDeliveryError} `invalid_option` if HEAD is required and cannot carry the payload
-   */
-  compose(
-    delivery: OutgoingDelivery,
-    target: Endpoint,
-    attempt = 1,
-    trace?: TraceContext,
-  ): MaybePromise<ComposedRequest> {
-    return composeRequest(delivery, target, { ...this.limits, attempt, trace });
-  }
-
-  /**
-   * Refuses an explicit HEAD that can never carry the delivery. A remote signer is not called, so that events are recorded
-   * while it is down.
-   *
-   * @throws {@link WebhookDeliveryError} `invalid_option`
-   */
-  requireThatHeadCanCarry(delivery: OutgoingDelivery, target: Endpoint): MaybePromise<unknown> {
-    requireInline(delivery, target, this.limits);
-    if (target.signer.inlineLimit !== undefined) return undefined;
-    if (headSurelyFits(delivery, target, this.limits)) return undefined;
-    return rescued<unknown>(
-      () => this.compose(delivery, target),
-      (error) => {
-        // A later attempt may have a key.
-        if (signingFailure(error) === undefined) throw error;
-      },
-    );
-  }
-
   /** Attempts a delivery once; an inconclusive HEAD is followed by a POST within the same attempt. */
   async attempt(
     delivery: OutgoingDelivery,
-    target: Endpoint,
+    endpoint: Endpoint,
     attempt: number,
     tracing?: RequestTracing,
   ): Promise<Attempt> {
     const { clock } = this.options;
     const startedAt = clock.now();
-    const deadline = this.deadlines.start(startedAt, target.timeout);
+    const controller = new AbortController();
+    const { signal } = controller;
+    const cancel = clock.wakeAt(startedAt + endpoint.timeout, () => controller.abort('timeout'));
+    this.running.add(controller);
     try {
-      const requests: ComposedRequest[] = [];
-      const { method, answer } = await this.exchange(
-        delivery,
-        target,
-        attempt,
-        deadline,
-        requests,
-        tracing,
+      const context = { attempt, signal, trace: tracing?.trace };
+      const exchange = await this.exchange(delivery, endpoint, context, async (request) =>
+        tracing === undefined
+          ? this.transport.exchange(request, signal)
+          : tracing.send(async () => this.transport.exchange(request, signal)),
       );
+      const { requests, method, answer } = exchange;
       const now = clock.now();
       const receipt = requests.at(-1)?.receipt;
       const facts = { attempt, method, durationMs: Math.max(0, now - startedAt), receipt };
-      const excerpt = this.excerpt(answer, target, requests);
-      return { result: attemptResult(facts, answer, now), at: startedAt, receipt, answer: excerpt };
+      const result = attemptResult(facts, answer, now);
+      return { result, at: startedAt, receipt, answer: this.excerpt(endpoint, exchange) };
     } finally {
-      this.deadlines.end(deadline);
+      cancel();
+      this.running.delete(controller);
     }
   }
 
   /** Aborts running attempts and closes the connections. */
   close(): void {
-    this.deadlines.abortAll();
+    for (const controller of this.running) controller.abort('aborted');
     this.transport.close();
   }
 
-  /** @param requests - collects the requests that are made, in order */
   private async exchange(
     delivery: OutgoingDelivery,
-    target: Endpoint,
-    attempt: number,
-    deadline: AttemptDeadline,
-    requests: ComposedRequest[],
-    tracing: RequestTracing | undefined,
+    endpoint: Endpoint,
+    context: RequestContext,
+    send: (request: ComposedRequest) => Promise<ReceiverAnswer | NoAnswer>,
   ): Promise<Exchange> {
-    const trace = tracing?.trace;
-    const send = (request: ComposedRequest): Promise<ReceiverAnswer | NoAnswer> =>
-      tracing === undefined
-        ? this.transport.exchange(request, deadline)
-        : tracing.send(() => this.transport.exchange(request, deadline));
+    const requests: ComposedRequest[] = [];
     try {
-      this.options.egress.recheckUrl(target.url);
-      const composed = within(deadline, this.compose(delivery, target, attempt, trace));
-      // Each `await` costs a microtask (benchmark `send`).
-      const request = isThenable(composed) ? await composed : composed;
+      this.options.egress.recheckUrl(endpoint.url);
+      const request = await this.composer.compose(delivery, endpoint, context);
       this.warnings.signed();
       requests.push(request);
       const { method } = request;
       const answer = await send(request);
-      const mayFallBack = method === 'HEAD' && wantedMethod(delivery, target) === 'auto';
+      const mayFallBack = method === 'HEAD' && wantedMethod(delivery, endpoint) === 'auto';
       if (isAcknowledged(method, answer) || !mayFallBack || !isInconclusive(answer)) {
-        return { method, answer };
+        return { requests, method, answer };
       }
-      const post = await within(deadline, composePost(delivery, target, { attempt, trace }));
+      const post = await this.composer.composePost(delivery, endpoint, context);
       requests.push(post);
       const second = await send(post);
       // Only a successful POST shows that HEAD was the problem: during a receiver's deployment both get 404, and
       // the next attempt should start with HEAD again.
-      if (isAcknowledged('POST', second)) target.state.needsPost = true;
-      return { method: 'POST', answer: second };
+      if (isAcknowledged('POST', second)) endpoint.state.needsPost = true;
+      return { requests, method: 'POST', answer: second };
     } catch (error) {
       // An unexpected error is not an outcome; the queue runs the delivery again.
       if (!isWebhookError(error)) throw error;
-      // The method is unknown before the request is signed, and POST after a HEAD.
-      const method = 'POST';
       const unsigned = signingFailure(error);
-      if (unsigned !== undefined) {
-        if (unsigned !== 'aborted') this.warnings.unsigned(error);
-        return { method, answer: { reason: unsigned } };
-      }
-      const reason = error.code === 'destination_blocked' ? error.code : 'invalid_request';
-      return { method, answer: { reason } };
+      if (unsigned !== undefined && unsigned !== 'aborted') this.warnings.unsigned(error);
+      const rejected = error.code === 'destination_blocked' ? error.code : 'invalid_request';
+      // The method is unknown before the request is signed, and POST after a HEAD.
+      return { requests, method: 'POST', answer: { reason: unsigned ?? rejected } };
     }
   }
 
-  /** For the delivery log; without one, the body of an answer is not read. */
-  private excerpt(
-    answer: ReceiverAnswer | NoAnswer,
-    { url, headers }: Endpoint,
-    requests: readonly ComposedRequest[],
-  ): string | undefined {
+  /** The beginning of the answer, which is stored with the attempt. */
+  private excerpt({ url, headers }: Endpoint, { requests, answer }: Exchange): string | undefined {
     if (!this.options.readsAnswers || answer.statusCode === undefined) return undefined;
-    const { body } = answer;
-    if (body === undefined || body.octets.byteLength === 0) return undefined;
-    return excerptOf(body, { tokens: requests.map(({ token }) => token), url, headers });
+    const tokens = requests.map(({ token }) => token);
+    return answer.body && excerptOf(answer.body, { tokens, url, headers });
   }
-}
-
-interface Exchange {
-  /** The method whose answer counts. */
-  readonly method: 'HEAD' | 'POST';
-  readonly answer: ReceiverAnswer | NoAnswer;
 }

@@ -22,7 +22,7 @@ const issuer = 'https://shop.example';
 const options = {
   receive: { receiver: { path: 'webhooks', issuers: [{ issuer, secret }] } },
   publish: { publisher: { issuer, secret, endpoints: [] } },
-}[process.argv[2]];
+}[process.argv.at(-1)];
 
 class App {}
 const imports = [WebhookModule.forRoot(options)];

@@ -1,12 +1,17 @@
 import { execFile } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { expect, it } from '@jest/globals';
 
-const script = fileURLToPath(new URL('./without-axios.process.mjs', import.meta.url));
+const script = new URL('./without-axios.process.mjs', import.meta.url);
 
+/** Runs the application in a folder without packages. */
 async function run(role: 'receive' | 'publish'): Promise<string> {
-  const { stdout } = await promisify(execFile)(process.execPath, ['--no-warnings', script, role]);
+  const code = `await import(${JSON.stringify(script.href)})`;
+  const { stdout } = await promisify(execFile)(
+    process.execPath,
+    ['--no-warnings', '--input-type=module', '--eval', code, role],
+    { cwd: '/', env: { ...process.env, NODE_ENV: 'development' } },
+  );
   return stdout.trim();
 }
 

@@ -14,13 +14,12 @@ async function resultOf(settings: object): Promise<unknown> {
 }
 
 it.each([
-  ['undici', 'express', 'POST', 'auto'],
-  ['node:http', 'fastify', 'HEAD', 'auto'],
-  ['axios', 'express', 'POST', 'axios'],
+  ['express', 'POST'],
+  ['fastify', 'HEAD'],
 ])(
-  'nests spans with instrumented HTTP, for a request by %s to %s, which has one traceparent',
-  async (_, adapter, method, transport) => {
-    expect(await resultOf({ adapter, method, transport, telemetry: true })).toEqual({
+  'nests spans with instrumented HTTP, for a request to %s by %s, which has one traceparent',
+  async (adapter, method) => {
+    expect(await resultOf({ adapter, method, telemetry: true })).toEqual({
       status: 'delivered',
       spans: [
         'CLIENT send order.created < checkout',
@@ -36,14 +35,14 @@ it.each([
   },
 );
 
-it.each([
-  ['undici', 'POST'],
-  ['node:http', 'HEAD'],
-])('leaves a request by %s to its instrumentation without telemetry of ours', async (_, method) => {
-  const settings = { adapter: 'express', method, transport: 'auto', telemetry: false };
-  expect(await resultOf(settings)).toMatchObject({
-    status: 'delivered',
-    spans: expect.arrayContaining([`SERVER ${method} < ${method}`]),
-    traceparents: [method],
-  });
-});
+it.each(['POST', 'HEAD'])(
+  'leaves a %s to its instrumentation without telemetry of ours',
+  async (method) => {
+    const settings = { adapter: 'express', method, telemetry: false };
+    expect(await resultOf(settings)).toMatchObject({
+      status: 'delivered',
+      spans: expect.arrayContaining([`SERVER ${method} < ${method}`]),
+      traceparents: [method],
+    });
+  },
+);

@@ -7,7 +7,6 @@ import { context, propagation, SpanKind, trace } from '@opentelemetry/api';
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks';
 import { W3CTraceContextPropagator } from '@opentelemetry/core';
 import { HttpInstrumentation } from '@opentelemetry/instrumentation-http';
-import { UndiciInstrumentation } from '@opentelemetry/instrumentation-undici';
 import {
   BasicTracerProvider,
   InMemorySpanExporter,
@@ -21,9 +20,7 @@ context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
 propagation.setGlobalPropagator(new W3CTraceContextPropagator());
 const provider = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] });
 trace.setGlobalTracerProvider(provider);
-for (const instrumentation of [new HttpInstrumentation(), new UndiciInstrumentation()]) {
-  instrumentation.setTracerProvider(provider);
-}
+new HttpInstrumentation().setTracerProvider(provider);
 
 const { Injectable, Module } = await import('@nestjs/common');
 const { NestFactory } = await import('@nestjs/core');
@@ -47,7 +44,6 @@ Module({
         ...party,
         allowHttp: true,
         allowedAddresses: ['127.0.0.1'],
-        transport: settings.transport,
         method: settings.method,
       },
     }),

@@ -1,4 +1,4 @@
-import { HttpService } from '@nestjs/axios';
+import { HttpModule, HttpService } from '@nestjs/axios';
 import type { LoggerService } from '@nestjs/common';
 import { DiscoveryModule } from '@nestjs/core';
 import { Test, type TestingModule } from '@nestjs/testing';
@@ -33,11 +33,12 @@ export class PublisherBench {
     });
   }
 
+  /** @param httpModule - `'own'` is the library's own HttpService, which an application cannot reach */
   static async start(
     options: Partial<WebhookPublisherOptions> = {},
     http?: Partial<HttpService>,
     clock = new TestClock(),
-    httpModule?: WebhookModuleExtras['httpModule'],
+    httpModule: WebhookModuleExtras['httpModule'] | 'own' = HttpModule.register({}),
   ): Promise<PublisherBench> {
     const { resolved, problems } = resolvePublisherOptions(
       {
@@ -45,8 +46,6 @@ export class PublisherBench {
         secret,
         allowHttp: true,
         allowedAddresses: ['127.0.0.1'],
-        // Other specs test the adapter for deliveries.
-        transport: 'axios',
         ...options,
         retry: { jitter: 0, ...options.retry },
       },
@@ -55,7 +54,7 @@ export class PublisherBench {
     if (resolved === undefined) throw new Error(JSON.stringify(problems));
     const logged: unknown[][] = [];
     let building = Test.createTestingModule({
-      imports: [webhookHttpModule(httpModule), DiscoveryModule],
+      imports: [webhookHttpModule(httpModule === 'own' ? undefined : httpModule), DiscoveryModule],
       providers: [{ provide: PUBLISHER_OPTIONS, useValue: resolved }, ...PUBLISHER_PROVIDERS],
     }).setLogger(noting(logged));
     if (http !== undefined) building = building.overrideProvider(HttpService).useValue(http);

@@ -28,7 +28,7 @@ beforeEach(async () => {
   });
   inside = await WireReceiver.start();
   outside = await WireReceiver.start();
-  bench = await PublisherBench.start({ transport: 'auto', allowedAddresses: [] });
+  bench = await PublisherBench.start({ allowedAddresses: [] });
 });
 afterEach(async () => {
   bench.http.axiosRef.interceptors.request.clear();
@@ -123,7 +123,7 @@ describe('an interceptor of HttpService', () => {
     'that sets a proxy reaches it only %s, with a warning',
     async (_, allowed, outcome, requests) => {
       await bench.stop();
-      bench = await PublisherBench.start({ transport: 'auto', allowedAddresses: allowed });
+      bench = await PublisherBench.start({ allowedAddresses: allowed });
       intercept((config) => (config.proxy = { host: '127.0.0.1', port: outside.port }));
       const { status, failureReason } = await bench.publisher.send(
         urlInside(),
@@ -166,7 +166,7 @@ describe('an interceptor of HttpService', () => {
 
   it('that follows redirects is checked at each of them, with a warning', async () => {
     await bench.stop();
-    bench = await PublisherBench.start({ transport: 'auto', allowedAddresses: ['127.0.0.1'] });
+    bench = await PublisherBench.start({ allowedAddresses: ['127.0.0.1'] });
     outside.script = () => ({ status: 307, headers: { Location: 'http://127.0.0.3:1/' } });
     intercept((config) => (config.maxRedirects = 5));
 
@@ -181,7 +181,7 @@ describe('an interceptor of HttpService', () => {
 
   it('that only adds a header or measures time causes no warning', async () => {
     await bench.stop();
-    bench = await PublisherBench.start({ transport: 'auto', allowedAddresses: ['127.0.0.1'] });
+    bench = await PublisherBench.start({ allowedAddresses: ['127.0.0.1'] });
     intercept((config) => void config.headers.set('X-Trace', 'abc'));
 
     expect(await bench.publisher.send(inside.url, 'order.created', [1])).toMatchObject({

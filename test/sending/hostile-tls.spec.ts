@@ -106,8 +106,9 @@ describe('a receiver with faulty TLS', () => {
     await bench.clock.advance(DEADLINE);
 
     expect(await sent).toMatchObject({ failureReason: 'timeout', durationMs: DEADLINE });
-    await hostile.released();
     expect(await send(good.url)).toMatchObject({ status: 'delivered' });
+    await bench.publisher.beforeApplicationShutdown();
+    await hostile.released();
   });
 
   it('gets requests once its TLS is corrected', async () => {

@@ -1,0 +1,170 @@
+import { HttpModule } from '@nestjs/axios';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { PublisherBench } from '../publisher/publisher-bench.js';
+import { WireReceiver } from '../publisher/wire-receiver.js';
+import { answer, NO_ANSWERS, OK } from './hostile-answers.js';
+import { HostileReceiver } from './hostile-receiver.js';
+
+const NO_CONTENT = 'HTTP/1.1 204 x\r\n\r\n';
+
+let bench: PublisherBench;
+let good: WireReceiver;
+let hostile: HostileReceiver | undefined;
+
+beforeEach(async () => {
+  good = await WireReceiver.start();
+});
+afterEach(async () => {
+  await bench.stop();
+  await Promise.all([good.stop(), hostile?.stop()]);
+  hostile = undefined;
+});
+
+describe.each([
+  ["the module's own", () => 'own' as const],
+  ["an application's", () => HttpModule.register({})],
+])('a delivery with %s HttpService', (_, httpModule) => {
+  beforeEach(async () => {
+    bench = await PublisherBench.start({}, undefined, undefined, httpModule());
+  });
+
+  /** An array is not sent inline, so it is a POST. */
+  const send = async (url: string) => bench.publisher.send(url, 'order.created', ['x']);
+
+  it.each([
+    ['a few bytes', Buffer.from([0, 1, 0x7f, 0x80, 0xc3, 0xa9, 255, 13, 10])],
+    ['more than one segment', Buffer.alloc(40_000, 'é\xff')],
+    ['zero bytes', Buffer.alloc(0)],
+  ])('has the exact bytes and its own headers only: %s', async (__, bytes) => {
+    const contentType = 'application/octet-stream';
+    await bench.publisher.send(good.url, 'report.ready', bytes, { contentType });
+
+    const [request] = good.requests;
+    expect(request).toMatchObject({ method: 'POST', body: bytes });
+    expect(request!.headers.toSorted(([a], [b]) => a.localeCompare(b))).toEqual([
+      ['Accept', '*/*'],
+      ['Accept-Encoding', 'identity'],
+      ['Authorization', `Bearer ${request!.token}`],
+      ['Connection', 'keep-alive'],
+      ['Content-Length', String(bytes.length)],
+      ['Content-Type', contentType],
+      ['Host', `127.0.0.1:${good.port}`],
+      ['User-Agent', 'nestjs-webhook-token'],
+    ]);
+  });
+
+  it('shares its connection with others, and a shutdown closes it', async () => {
+    hostile = await HostileReceiver.start(answer(NO_CONTENT));
+    for (let count = 0; count < 10; count++) {
+      expect(await send(hostile.url)).toMatchObject({ status: 'delivered' });
+    }
+
+    expect(hostile.requests).toBe(10);
+    expect(hostile.connections).toBeLessThanOrEqual(2);
+    await bench.publisher.beforeApplicationShutdown();
+    await hostile.released();
+  });
+
+  it.each(NO_ANSWERS)('fails after %s', async (__, behave, failureReason) => {
+    hostile = await HostileReceiver.start(behave);
+
+    expect(await send(hostile.url)).toMatchObject({ status: 'scheduled', failureReason });
+    await hostile.released();
+  });
+
+  it('is cut off at the deadline if the answer does not end', async () => {
+    hostile = await HostileReceiver.start(answer(`${OK}Content-Length: 100\r\n\r\nabc`));
+    const sent = send(hostile.url);
+    await hostile.received(1);
+    await bench.clock.advance(15_000);
+
+    expect(await sent).toMatchObject({ status: 'scheduled', failureReason: 'timeout' });
+    await hostile.released();
+  });
+
+  it('is delivered after interim answers', async () => {
+    hostile = await HostileReceiver.start(answer(`HTTP/1.1 100 Continue\r\n\r\n${NO_CONTENT}`));
+
+    expect(await send(hostile.url)).toMatchObject({ status: 'delivered', statusCode: 204 });
+  });
+
+  it('reports a refused connection', async () => {
+    expect(await send('http://127.0.0.1:2/')).toMatchObject({
+      failureReason: 'connection_refused',
+    });
+  });
+
+  it.each([
+    ['adds a header', 'X-Trace', 'abc', '/hooks'],
+    ['adds a parameter of the query', undefined, undefined, '/hooks?trace=1'],
+  ])('respects an interceptor that %s', async (__, name, value, path) => {
+    bench.http.axiosRef.interceptors.request.use((config) => {
+      if (name === undefined) config.params = { trace: 1 };
+      else config.headers.set(name, value);
+      return config;
+    });
+
+    expect(await send(good.url)).toMatchObject({ status: 'delivered' });
+    const [request] = good.requests;
+    expect(request!.path).toBe(path);
+    expect(new Map(request!.headers).get('X-Trace')).toBe(value);
+  });
+
+  it('respects an interceptor of answers', async () => {
+    bench.http.axiosRef.interceptors.response.use((response) => ({ ...response, status: 410 }));
+
+    expect(await send(good.url)).toMatchObject({ status: 'failed', statusCode: 410 });
+  });
+
+  it('passes a real AbortSignal to interceptors', async () => {
+    const signals: unknown[] = [];
+    bench.http.axiosRef.interceptors.request.use((config) => {
+      signals.push(config.signal);
+      return config;
+    });
+    await send(good.url);
+
+    expect(signals).toEqual([expect.any(AbortSignal)]);
+  });
+});
+
+describe('a HEAD', () => {
+  const FORGED = 'HTTP/1.1 204 forged\r\n\r\n';
+  const head = async (data: object) =>
+    bench.publisher.send(hostile!.url, 'order.created', data, { method: 'HEAD' });
+
+  /** Answers the first HEAD, and writes a late body when the second one has arrived on the same connection, if it has. */
+  async function startLate(first: string): Promise<void> {
+    hostile = await HostileReceiver.start((socket, request) => {
+      if (request === 1) socket.write(first);
+      else if (hostile!.connections === 1) socket.write(FORGED);
+      else socket.write('HTTP/1.1 503 x\r\nContent-Length: 0\r\n\r\n');
+    });
+  }
+
+  it.each([
+    ['over node:http', undefined],
+    ['over the adapter of axios', { trace: 1 }],
+  ])('never gets the late body of the HEAD before it as its answer, %s', async (_, params) => {
+    bench = await PublisherBench.start();
+    bench.http.axiosRef.interceptors.request.use((config) => Object.assign(config, { params }));
+    await startLate(`HTTP/1.1 503 x\r\nContent-Length: ${FORGED.length}\r\n\r\n`);
+
+    expect(await head({ id: 1 })).toMatchObject({ status: 'scheduled', statusCode: 503 });
+    expect(await head({ id: 2 })).toMatchObject({ status: 'scheduled', statusCode: 503 });
+    expect([hostile!.requests, hostile!.connections]).toEqual([2, 2]);
+  });
+
+  it.each(['HTTP/1.1 204 x\r\n\r\n', 'HTTP/1.1 202 x\r\nContent-Length: 0\r\n\r\n'])(
+    'shares its connection with the next one after %j',
+    async (text) => {
+      bench = await PublisherBench.start();
+      hostile = await HostileReceiver.start(answer(text));
+      for (const id of [1, 2, 3]) {
+        expect(await head({ id })).toMatchObject({ status: 'delivered' });
+      }
+
+      expect([hostile.requests, hostile.connections]).toEqual([3, 1]);
+    },
+  );
+});
