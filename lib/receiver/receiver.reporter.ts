@@ -146,14 +146,14 @@ export class ReceiverReporter implements ReceptionLog {
         return error === undefined ? this.logRefusal(answered) : this.logFailure(error, event);
       case 'store_unavailable':
         if (!this.storeOutageLogged)
-          this.logger.error(`Webhooks are answered with 503: ${withCause(error)}`);
+          this.logger.error(`Webhooks are rejected with 503: ${withCause(error)}`);
         this.storeOutageLogged = true;
         return;
       case 'spool_unavailable':
         // Once per cause: senders of large bodies could otherwise fill the log.
         if (this.isFirst((error as Error).message))
           this.logger.error(
-            `Webhooks with large bodies are answered with 503: ${withCause(error)}`,
+            `Webhooks with large bodies are rejected with 503: ${withCause(error)}`,
           );
         return;
       case 'payload_consumed':

@@ -19,8 +19,8 @@ interface ReceptionStore {
 }
 
 /**
- * What became of an event by the time it is recorded: handled or queued before its answer, acknowledged before it was recorded, or
- * handled in a run from the queue.
+ * How far an event is when it is recorded: handled or queued before its answer, acknowledged before its record, or handled in a run
+ * from the queue.
  */
 export type RecordedAs = 'handled' | 'queued' | 'acknowledged' | 'run';
 
