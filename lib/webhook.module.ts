@@ -33,8 +33,8 @@ const OPTION_PROVIDERS: Provider[] = [
     provide: RESOLVED_OPTIONS,
     useFactory: async (options: WebhookModuleOptions) => {
       const resolved = resolveWebhookOptions(options);
-      const faults = (await resolved.events?.exampleFaults()) ?? [];
-      if (faults.length > 0) throw new WebhookConfigurationError(faults);
+      const problems = (await resolved.events?.exampleProblems()) ?? [];
+      if (problems.length > 0) throw new WebhookConfigurationError(problems);
       return resolved;
     },
     inject: [MODULE_OPTIONS_TOKEN],

@@ -71,7 +71,7 @@ export class WebhookConsoleModule implements NestModule {
   /**
    * Registers the console.
    *
-   * @throws WebhookConfigurationError at start-up, with every fault; also in production if no guard protects it
+   * @throws WebhookConfigurationError at start-up, with every problem; also in production if no guard protects it
    */
   static forRoot(options: WebhookConsoleOptions & WebhookConsoleExtras = {}): DynamicModule {
     const { imports, guards, decorators, portalDecorators, ...others } = options;

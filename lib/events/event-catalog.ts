@@ -172,28 +172,28 @@ export class WebhookEventCatalog<out Map = unknown> {
   }
 
   /**
-   * The faults of the examples: each must pass the check of its event.
+   * The problems of the examples: each must pass the check of its event.
    *
    * @hidden
    */
-  async exampleFaults(): Promise<ConfigurationProblem[]> {
-    const faults: ConfigurationProblem[] = [];
+  async exampleProblems(): Promise<ConfigurationProblem[]> {
+    const problems: ConfigurationProblem[] = [];
     for (const [name, { examples = [], dto }] of this.definitions) {
       const path = `events["${name}"]`;
       if (dto !== undefined && !(await hasClassValidator())) {
         const message =
           'is checked by class-validator: run "npm install class-validator class-transformer"';
-        faults.push({ path: `${path}.dto`, message });
+        problems.push({ path: `${path}.dto`, message });
         continue;
       }
       for (const [index, example] of examples.entries()) {
         const issues = await this.check(name, asJson(example));
         if (issues.length === 0) continue;
         const message = `is not valid data of the event: ${constraintsOf(issues)}`;
-        faults.push({ path: `${path}.examples[${index}]`, message });
+        problems.push({ path: `${path}.examples[${index}]`, message });
       }
     }
-    return faults;
+    return problems;
   }
 
   private remedy(meant: string | undefined): string {

@@ -114,7 +114,7 @@ function resolveIssuers(
   clock: WebhookClock,
   at: Problems,
 ): ReceiverIssuers {
-  // After a problem, the defaults stand in, so that the other options are checked.
+  // After a problem, use the defaults, so that the other options are checked too.
   const fetching = at.has('jwksFetch') ? readOptions(JWKS_FETCH, {}, '') : jwksFetch;
   const trusted: typeof issuers | undefined = issuers;
   const logger = new Logger('WebhookReceiver');
