@@ -122,6 +122,11 @@ class Routes {
   known(): void {
     throw thrown;
   }
+  @WebhookRoute('known-below')
+  @UseFilters(KnownFilter)
+  knownBelow(): void {
+    throw thrown;
+  }
   @UseInterceptors(SeesErrors)
   @WebhookRoute('seen')
   seen(): void {
@@ -312,6 +317,14 @@ describe.each(adapters)('on %s', (_, createAdapter) => {
     thrown = new Error('unknown');
     // The event was released, so its copy is handled again.
     expect((await head(origin, token, { path: '/known' })).status).toBe(500);
+  });
+
+  it('answers by its own table if the filters are below the decorator', async () => {
+    thrown = new Known('for those who know it');
+
+    const answer = await head(started.origin, signed(), { path: '/known-below' });
+
+    expect([answer.status, answer.headers['webhook-error']]).toEqual([500, 'handler_failed']);
   });
 
   it('verifies once if the guard is bound twice', async () => {
