@@ -26,6 +26,9 @@ export { WebhookInbox } from './receiver/inbox/webhook.inbox.js';
 export type {
   WebhookInboxEntry,
   WebhookInboxFilter,
+  DeadLetter,
+  DeadLetterOptions,
+  DeadLetterPage,
   WebhookInboxPage,
 } from './receiver/inbox/webhook.inbox.js';
 export type { WebhookInboxOptions } from './receiver/inbox/inbox-options.js';
@@ -76,10 +79,11 @@ export type {
   WebhookDeliveryPage,
   WebhookDeliveryScope,
   WebhookDeliveryStats,
+  WebhookDeliveryStatsFilter,
   RedeliverOptions,
   RedeliverResult,
 } from './deliveries/webhook-deliveries.interface.js';
-export { OnWebhookDelivery } from './deliveries/on-webhook-delivery.decorator.js';
+export { OnWebhookDelivery } from './deliveries/delivery-reactions.js';
 export {
   WEBHOOK_PUBLISHED_CHANNEL,
   WEBHOOK_ATTEMPTED_CHANNEL,
@@ -121,7 +125,6 @@ export type { SigningKeyInput } from './token/keys/signing-key.js';
 // Default stores and queue, in memory
 export { MemoryReplayStore } from './replay/memory-replay.store.js';
 export { InProcessQueue } from './queue/in-process.queue.js';
-export { MemoryDeliveryLog } from './deliveries/memory-delivery.log.js';
 export { MemoryInboxStore } from './inbox/memory-inbox.store.js';
 export { MemoryEndpointStore } from './endpoints/memory-endpoint.store.js';
 

@@ -19,7 +19,7 @@ export interface WebhookModuleOptions {
   /** What {@link WebhookInbox} records of received requests; default: facts of the last ones, in memory. `false`: nothing. */
   readonly inbox?: WebhookInboxOptions | false | undefined;
   /**
-   * Check at start-up that the replay store, the endpoint store, the delivery log and the inbox store can be used, and fail if one cannot;
+   * Check at start-up that the replay store, the endpoint store and the inbox store can be used, and fail if one cannot;
    * default `true`.
    */
   readonly checkStores?: boolean | undefined;

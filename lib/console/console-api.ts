@@ -513,7 +513,7 @@ export interface DeadLetterRow {
   readonly diedAt: string;
 }
 
-/** Answer of `GET api/dead-letters`, oldest first. */
+/** Answer of `GET api/dead-letters`, newest first. */
 export interface DeadLetterList {
   readonly items: readonly DeadLetterRow[];
   readonly next?: string;

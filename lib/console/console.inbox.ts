@@ -91,24 +91,17 @@ export class ConsoleInbox {
   private async deadLetters({ query }: ConsoleCall): Promise<DeadLetterList> {
     const { receiver, after, limit } = readQuery(query, ['receiver', ...PAGE_QUERY]);
     const page = readPage({ after, limit });
-    const all = (await this.inbox.deadLetters()).filter(
-      ({ delivery }) => receiver === undefined || delivery.received.receiver === receiver,
-    );
-    // The id of the last one; if it was retried since, the list starts again.
-    const start = 1 + all.findIndex(({ delivery }) => delivery.id === page.after);
-    const shown = all.slice(start, start + page.limit);
+    const { deadLetters, next } = await this.inbox.deadLetters({
+      ...(receiver !== undefined && { receiver }),
+      ...page,
+    });
     return {
-      items: shown.map(({ delivery, attempts, reason, diedAt }) => ({
-        id: delivery.id,
-        receiver: delivery.received.receiver,
-        event: delivery.event,
-        eventId: delivery.eventId,
-        runs: attempts,
-        failureReason: reason,
-        receivedAt: new Date(delivery.createdAt).toISOString(),
-        diedAt: new Date(diedAt).toISOString(),
+      items: deadLetters.map(({ receivedAt, diedAt, ...facts }) => ({
+        ...facts,
+        receivedAt: receivedAt.toISOString(),
+        diedAt: diedAt.toISOString(),
       })),
-      ...(start + page.limit < all.length && { next: shown.at(-1)!.delivery.id }),
+      next,
     };
   }
 

@@ -14,15 +14,13 @@ import { SystemClock, WebhookClock } from '../clock/webhook-clock.js';
 import { attemptPaused } from '../deliveries/redelivery.js';
 import { WebhookDeliveries } from '../deliveries/webhook.deliveries.js';
 import { WebhookDeliveryEvents } from '../deliveries/webhook-delivery.events.js';
-import { DeliveryLogWriter } from '../deliveries/delivery-log.writer.js';
 import { EndpointRegistry } from '../endpoints/endpoint.registry.js';
 import { WebhookEndpoints } from '../endpoints/webhook.endpoints.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { Problems } from '../options/problems.js';
 import { readOptions } from '../options/read-options.js';
 import {
-  PgBossQueue,
-  PostgresDeliveryLog,
+  PostgresQueue,
   PostgresEndpointStore,
   PostgresInboxStore,
   type PostgresPool,
@@ -36,21 +34,14 @@ import type { ConsoleCapability } from './console-api.js';
 import { problemOf, ConsoleError } from './console-problem.js';
 import { WebhookConsoleModule } from './webhook-console.module.js';
 
-/** A queue that an application has created; durations in milliseconds. */
-export interface ExistingQueue {
-  readonly name: string;
-  readonly lease: number;
-  readonly keepDelivered: number;
-}
-
 /** What a console without its application shows, and to whom. */
 export interface StandaloneOptions {
   readonly pool: PostgresPool;
   readonly schema: string;
-  /** Where redeliveries are recorded; `undefined` if none is allowed, and there is no queue. */
-  readonly queue: ExistingQueue | undefined;
-  /** Queues with dead letters. */
-  readonly receiverQueues: readonly ExistingQueue[];
+  /** Name of the publisher's queue. */
+  readonly queue: string;
+  /** Names of queues with dead letters. */
+  readonly receiverQueues: readonly string[];
   readonly capabilities: readonly ConsoleCapability[];
   readonly actor: string | undefined;
   /** Opens the page, in the fragment of its URL: `#token=…`. */
@@ -71,7 +62,7 @@ export interface StandaloneConsole {
 /** Where the page is; ends with a slash. */
 export const CONSOLE_PATH = '/console/';
 
-/** Milliseconds that a shutdown grants the queues and the delivery log. */
+/** Milliseconds that a shutdown grants the queues. */
 const SHUTDOWN_TIME = 2_000;
 
 /**
@@ -123,20 +114,16 @@ export async function createStandaloneConsole(
 class StandaloneStores {
   readonly module: DynamicModule;
   private readonly clock = new SystemClock();
-  private readonly queues: readonly PgBossQueue[];
-  private readonly logWriter: DeliveryLogWriter;
+  private readonly queues: readonly PostgresQueue[];
 
   constructor({ pool, schema, queue, receiverQueues }: StandaloneOptions) {
     const { clock } = this;
     const store = { schema, clock };
-    const deliveryLog = new PostgresDeliveryLog(pool, store);
-    // With the settings of the application, since a queue that is opened stores its settings.
-    const existing = (found: ExistingQueue | undefined): PgBossQueue =>
-      new PgBossQueue({ pool, schema, clock, migrate: false, ...found });
-    const publisherQueue = existing(queue);
-    const queuesOfReceivers = receiverQueues.map(existing);
+    const open = (name: string): PostgresQueue =>
+      new PostgresQueue({ pool, schema, name, migrate: false });
+    const publisherQueue = open(queue);
+    const queuesOfReceivers = receiverQueues.map(open);
     this.queues = [publisherQueue, ...queuesOfReceivers];
-    this.logWriter = new DeliveryLogWriter(deliveryLog, clock);
     // Options need a key. Nothing is ever signed, verified or sealed with this one.
     const keys = { issuer: 'urn:nestjs-webhook-token:console', secret: unusedKey() };
     const problems = new Problems();
@@ -144,7 +131,6 @@ class StandaloneStores {
       {
         ...keys,
         queue: publisherQueue,
-        deliveryLog,
         endpointStore: new PostgresEndpointStore(pool, store),
         sealingKeys: [{ id: 'console', key: unusedKey() }],
       },
@@ -155,7 +141,7 @@ class StandaloneStores {
       queuesOfReceivers.length === 0
         ? { issuers: [keys] }
         : queuesOfReceivers.map((received, index) => ({
-            name: receiverQueues[index]!.name,
+            name: receiverQueues[index]!,
             path: `queue-${index}`,
             issuers: [keys],
             acknowledge: 'queued' as const,
@@ -172,7 +158,7 @@ class StandaloneStores {
     const providers = [
       {
         provide: WebhookDeliveries,
-        useValue: new WebhookDeliveries(deliveryLog, publisherQueue, this.logWriter, clock),
+        useValue: new WebhookDeliveries(publisherQueue, clock),
       },
       {
         provide: WebhookEndpoints,
@@ -180,8 +166,7 @@ class StandaloneStores {
           endpoints,
           new EndpointRegistry(endpoints),
           KEYLESS,
-          // Without its queue, the application makes them due within minutes.
-          async (id) => queue && attemptPaused(id, deliveryLog, publisherQueue),
+          async (id) => attemptPaused(id, publisherQueue),
         ),
       },
       {
@@ -200,7 +185,6 @@ class StandaloneStores {
 
   async close(): Promise<void> {
     const deadline = this.clock.now() + SHUTDOWN_TIME;
-    await this.logWriter.close(deadline);
     await Promise.all(this.queues.map(async (queue) => queue.stop(deadline)));
   }
 }

@@ -1,23 +1,28 @@
 import { parseDuration } from '../clock/duration.js';
 import { invalidOption, readStrictly } from '../options/strict-options.js';
 import { identifierRule, isIdentifier } from '../token/identifier.js';
-import type { DeliveryFilter, DeliveryPageRequest, DeliveryStatus } from './delivery-log.js';
+import type {
+  DeliveryCountFilter,
+  DeliveryFilter,
+  DeliveryStatus,
+} from '../queue/delivery-record.js';
 import type { WebhookDeliveryFilter } from './webhook-deliveries.interface.js';
 
 const STATUSES: readonly unknown[] = ['pending', 'delivered', 'dead'] satisfies DeliveryStatus[];
 
-/** The latest time that a Date can represent, in epoch milliseconds. */
-const MAX_TIME = 8.64e15;
-
-const FILTER_CHECKS = {
+const STATS_CHECKS = {
   tenant: identifierFault,
   endpointId: identifierFault,
+  since: dateFault,
+  until: dateFault,
+};
+
+const FILTER_CHECKS = {
+  ...STATS_CHECKS,
   eventId: identifierFault,
   event: identifierFault,
   status: (value: unknown) =>
     STATUSES.includes(value) ? undefined : "must be 'pending', 'delivered' or 'dead'",
-  since: dateFault,
-  until: dateFault,
 };
 
 /**
@@ -27,7 +32,25 @@ const FILTER_CHECKS = {
  * @throws {@link WebhookDeliveryError} `invalid_option`
  */
 export function readFilter(filter: unknown, tenant?: string): DeliveryFilter {
-  const members = readStrictly(filter, 'filter', FILTER_CHECKS) as WebhookDeliveryFilter;
+  return readWith(FILTER_CHECKS, filter, tenant);
+}
+
+/**
+ * Reads which deliveries to count.
+ *
+ * @param tenant - of the call's scope
+ * @throws {@link WebhookDeliveryError} `invalid_option`
+ */
+export function readStatsFilter(filter: unknown, tenant?: string): DeliveryCountFilter {
+  return readWith(STATS_CHECKS, filter, tenant);
+}
+
+function readWith(
+  checks: Readonly<Record<string, (value: unknown) => string | undefined>>,
+  filter: unknown,
+  tenant: string | undefined,
+): DeliveryFilter {
+  const members = readStrictly(filter, 'filter', checks) as WebhookDeliveryFilter;
   if (tenant !== undefined && members.tenant !== undefined && members.tenant !== tenant) {
     throw invalidOption('filter.tenant: differs from the tenant of the options; pass only one');
   }
@@ -93,45 +116,6 @@ export function readOlderThan(olderThan: unknown, now: number): number {
 export function readDryRun(dryRun: unknown): boolean {
   if (dryRun === undefined || typeof dryRun === 'boolean') return dryRun ?? false;
   throw invalidOption('options.dryRun: must be a boolean');
-}
-
-/** @throws {@link WebhookDeliveryError} `invalid_option` */
-export function readLimit(limit: unknown, fallback: number, most: number): number {
-  if (limit === undefined) return fallback;
-  if (Number.isSafeInteger(limit) && (limit as number) >= 1 && (limit as number) <= most) {
-    return limit as number;
-  }
-  throw invalidOption(`options.limit: must be a whole number from 1 to ${most}`);
-}
-
-/** An opaque string that says where the next page begins. */
-export function cursorOf({ createdAt, id }: { createdAt: number; id: string }): string {
-  return Buffer.from(JSON.stringify([createdAt, id])).toString('base64url');
-}
-
-/** @throws {@link WebhookDeliveryError} `invalid_option` */
-export function readCursor(after: unknown): DeliveryPageRequest['after'] {
-  if (after === undefined) return undefined;
-  const [createdAt, id] = cursorParts(after);
-  if (isTime(createdAt) && isIdentifier(id)) {
-    return { createdAt, id };
-  }
-  throw invalidOption('options.after: must be `next` of the previous page, unchanged');
-}
-
-function cursorParts(after: unknown): readonly unknown[] {
-  if (typeof after !== 'string') return [];
-  try {
-    const parts: unknown = JSON.parse(Buffer.from(after, 'base64url').toString());
-    return Array.isArray(parts) && parts.length === 2 ? parts : [];
-  } catch {
-    return [];
-  }
-}
-
-/** Databases have narrower ranges than numbers. */
-function isTime(value: unknown): value is number {
-  return Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= MAX_TIME;
 }
 
 function identifierFault(value: unknown): string | undefined {

@@ -1,5 +1,5 @@
-import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
-import type { DeliveryCounts, LoggedAttempt, LoggedDelivery } from './delivery-log.js';
+import type { DeliveryAttempt, DeliveryCounts } from '../queue/delivery-record.js';
+import type { ListedOutgoing } from './redelivery.js';
 import type {
   DeliveryStanding,
   WebhookAttemptView,
@@ -8,42 +8,41 @@ import type {
 } from './webhook-deliveries.interface.js';
 
 /** A delivery without its payload, and of its URL only the origin. */
-export function viewOf(logged: LoggedDelivery): WebhookDeliveryView {
-  const { delivery, status, attempts, nextAttemptAt, reason, updatedAt } = logged;
+export function viewOf(listed: ListedOutgoing): WebhookDeliveryView {
+  const { delivery, status, attempts, nextAttemptAt, reason, updatedAt } = listed;
   const { id, eventId, event, endpointId, tenant, round = 1, createdAt } = delivery;
-  const origin = originOf(delivery);
   return {
     id,
     eventId,
     event,
-    ...(endpointId !== undefined && { endpointId }),
-    ...(origin !== undefined && { origin }),
-    ...(tenant !== undefined && { tenant }),
+    endpointId,
+    origin: originOf(delivery),
+    tenant,
     status,
     attemptsMade: attempts,
     round,
     createdAt: new Date(createdAt),
     updatedAt: new Date(updatedAt),
-    ...(nextAttemptAt !== undefined && { nextAttemptAt: new Date(nextAttemptAt) }),
-    ...(reason !== undefined && { failureReason: reason }),
+    nextAttemptAt: nextAttemptAt === undefined ? undefined : new Date(nextAttemptAt),
+    failureReason: reason,
   };
 }
 
 /** The trace that the publish belonged to. */
-export function traceIdOf({ trace }: OutgoingDelivery): string | undefined {
+export function traceIdOf({ trace }: ListedOutgoing['delivery']): string | undefined {
   return trace?.traceparent.split('-')[1];
 }
 
-export function attemptViewOf(made: LoggedAttempt): WebhookAttemptView {
-  const { attempt, at, method, durationMs, statusCode, reason, answer } = made;
+export function attemptViewOf(recorded: DeliveryAttempt): WebhookAttemptView {
+  const { attempt, at, method = 'POST', durationMs, statusCode, reason, answer } = recorded;
   return {
     attempt,
     at: new Date(at),
     method,
-    ...(statusCode !== undefined && { statusCode }),
+    statusCode,
     durationMs,
-    ...(reason !== undefined && { failureReason: reason }),
-    ...(answer !== undefined && { answer }),
+    failureReason: reason,
+    answer,
   };
 }
 
@@ -65,6 +64,6 @@ export function statsOf(counts: readonly DeliveryCounts[], now: number): Webhook
 }
 
 /** The path and the query of a URL may hold credentials. */
-function originOf({ url }: OutgoingDelivery): string | undefined {
+function originOf({ url }: ListedOutgoing['delivery']): string | undefined {
   return url !== undefined && URL.canParse(url) ? new URL(url).origin : undefined;
 }

@@ -7,7 +7,6 @@ import {
 } from '../diagnostics/operation.js';
 import { errorType } from '../errors/webhook.error.js';
 import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
-import type { DeliveryReceipt } from '../queue/webhook-queue.js';
 import type { Attempt } from '../sending/attempt-result.js';
 import type { Endpoint } from '../sending/endpoint.js';
 
@@ -92,29 +91,6 @@ export const attempting = new OperationChannels<AttemptingOperation['facts'], At
 );
 
 export const deliveryEvents: Channel = channel(WEBHOOK_DELIVERY_CHANNEL);
-
-/** The event whose deliveries are recorded. */
-export type RecordedFacts = Pick<OutgoingDelivery, 'event' | 'eventId' | 'tenant'>;
-
-/** Records deliveries as one observed operation, and stores its trace with each of them. */
-export function observeRecording(
-  { event, eventId, tenant }: RecordedFacts,
-  deliveries: readonly OutgoingDelivery[],
-  record: (deliveries: readonly OutgoingDelivery[]) => Promise<readonly DeliveryReceipt[]>,
-): Promise<readonly DeliveryReceipt[]> {
-  if (!publishing.isObserved) return record(deliveries);
-  const recordTraced = (operation: PublishingOperation | undefined): ReturnType<typeof record> => {
-    const trace = operation?.trace;
-    return record(trace === undefined ? deliveries : deliveries.map((one) => ({ ...one, trace })));
-  };
-  return publishing.observe(() => ({ event, eventId, tenant }), recordTraced, {
-    of: (receipts) => ({
-      deliveries: receipts.length,
-      duplicate: receipts.length > 0 && receipts.every(({ status }) => status !== 'recorded'),
-    }),
-    failed: (error) => ({ deliveries: 0, duplicate: false, error: errorType(error) }),
-  });
-}
 
 /**
  * Makes an attempt as an observed operation.

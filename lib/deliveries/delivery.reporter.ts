@@ -1,7 +1,6 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { errorName } from '../errors/webhook.error.js';
 import type { OutgoingDelivery, ReceivedDelivery } from '../queue/webhook-delivery.interface.js';
-import type { DeliveryOutcome } from '../queue/webhook-queue.js';
 import type { AttemptResult } from '../sending/attempt-result.js';
 import type { EndpointDisabled } from '../sending/endpoint.js';
 import { PublisherLog } from '../signing/publisher-log.js';
@@ -11,7 +10,7 @@ import type {
   WebhookDeliveryEvents,
   WebhookDeliveryEventType,
 } from './webhook-delivery.events.js';
-import type { DeliveryReport } from './webhook.deliverer.js';
+import type { OutgoingRun } from './webhook.deliverer.js';
 import type { EndpointTarget } from '../endpoints/stored-targets.js';
 
 const DAY = 86_400_000;
@@ -26,35 +25,30 @@ export class DeliveryReporter {
     private readonly options: { readonly clock: WebhookClock; readonly disableAfter: number },
   ) {}
 
-  attempted({ label }: EndpointTarget, { delivery, outcome, result }: DeliveryReport): void {
-    if (outcome.type === 'dead') this.logDead(delivery, label, outcome);
-    if (outcome.type !== 'retry') return;
+  /** Reports the end of a run. @param label - of the endpoint */
+  ended({ delivery, outcome, attempt }: OutgoingRun, label: string): void {
     const { id, event } = delivery;
-    this.logger.debug(
-      () =>
-        `Delivery ${id} of "${event}" to ${label}: attempt ${result?.attempt} failed (${outcome.reason}); next attempt at ${new Date(outcome.at).toISOString()}`,
-    );
-  }
-
-  /** No attempt was made, and none will be. */
-  gaveUp(delivery: OutgoingDelivery, outcome: Extract<DeliveryOutcome, { type: 'dead' }>): void {
-    this.logDead(delivery, `endpoint "${delivery.endpointId}"`, outcome);
-  }
-
-  finished({ delivery, outcome, result }: DeliveryReport): void {
-    const attempts = result?.attempt ?? 0;
+    const facts = { attempts: attempt?.attempt ?? 0, statusCode: attempt?.statusCode };
     switch (outcome.type) {
       case 'delivered':
-        return this.emit('delivered', delivery, { attempts, result });
+        return this.emit('delivered', delivery, facts);
       case 'retry': {
-        const { reason } = outcome;
-        const nextAttemptAt = new Date(outcome.at);
-        return this.emit('retry-scheduled', delivery, { attempts, result, reason, nextAttemptAt });
+        const { at, reason } = outcome;
+        this.logger.debug(
+          () =>
+            `Delivery ${id} of "${event}" to ${label}: attempt ${facts.attempts} failed (${reason}); next attempt at ${new Date(at).toISOString()}`,
+        );
+        const nextAttemptAt = new Date(at);
+        return this.emit('retry-scheduled', delivery, { ...facts, reason, nextAttemptAt });
       }
       case 'dead': {
-        const { reason } = outcome;
+        const { attempts, reason } = outcome;
+        this.logger.warn(
+          () =>
+            `Delivery ${id} of "${event}" to ${label} is dead after ${attempts} attempts: ${reason}`,
+        );
         const type = reason === 'destination_blocked' ? 'destination-blocked' : 'exhausted';
-        return this.emit(type, delivery, { attempts: outcome.attempts, result, reason });
+        return this.emit(type, delivery, { ...facts, attempts, reason });
       }
       case 'defer':
         return undefined;
@@ -65,21 +59,21 @@ export class DeliveryReporter {
     change: 'opened' | 'closed',
     { label }: EndpointTarget,
     delivery: OutgoingDelivery,
-    result: AttemptResult,
+    { attempt: attempts, statusCode }: AttemptResult,
   ): void {
     if (change === 'opened') {
       this.logger.warn(
         () => `${label} keeps failing; its deliveries are paused until a trial succeeds.`,
       );
     }
-    this.emit(`circuit-${change}`, delivery, { attempts: result.attempt, result });
+    this.emit(`circuit-${change}`, delivery, { attempts, statusCode });
   }
 
   endpointDisabled(
     { label, stored }: EndpointTarget,
     { reason }: EndpointDisabled,
     delivery: OutgoingDelivery,
-    result: AttemptResult,
+    { attempt: attempts, statusCode }: AttemptResult,
   ): void {
     const days = Math.floor(this.options.disableAfter / DAY);
     const why =
@@ -89,7 +83,7 @@ export class DeliveryReporter {
         ? 'remove it from the configuration, or restart to try it again'
         : 'enable it once it works again';
     this.logger.warn(() => `${label} ${why} and was disabled; ${remedy}.`);
-    this.emit('endpoint-disabled', delivery, { attempts: result.attempt, result });
+    this.emit('endpoint-disabled', delivery, { attempts, statusCode });
   }
 
   /** Logs only the first failure of an outage. */
@@ -115,7 +109,7 @@ export class DeliveryReporter {
     );
   }
 
-  listenerFailed({ delivery }: DeliveryReport, error: unknown): void {
+  listenerFailed({ delivery }: OutgoingRun, error: unknown): void {
     const name = errorName(error);
     this.logger.error(() => `Delivery ${delivery.id}: a listener of its outcome failed (${name}).`);
   }
@@ -127,36 +121,21 @@ export class DeliveryReporter {
     );
   }
 
-  private logDead(
-    { id, event }: OutgoingDelivery,
-    label: string,
-    { attempts, reason }: Extract<DeliveryOutcome, { type: 'dead' }>,
-  ): void {
-    this.logger.warn(
-      () =>
-        `Delivery ${id} of "${event}" to ${label} is dead after ${attempts} attempts: ${reason}`,
-    );
-  }
-
   private emit(
     type: WebhookDeliveryEventType,
     { id, eventId, event, endpointId, tenant }: OutgoingDelivery,
-    facts: Pick<WebhookDeliveryEvent, 'attempts' | 'reason' | 'nextAttemptAt'> & {
-      readonly result: AttemptResult | undefined;
-    },
+    facts: Pick<WebhookDeliveryEvent, 'attempts' | 'statusCode' | 'reason' | 'nextAttemptAt'>,
   ): void {
     if (!this.events.hasSubscribers && !deliveryEvents.hasSubscribers) return;
-    const { result, ...others } = facts;
     const emitted: WebhookDeliveryEvent = {
       type,
       at: new Date(this.options.clock.now()),
       deliveryId: id,
       eventId,
       event,
-      ...(endpointId !== undefined && { endpointId }),
-      ...(tenant !== undefined && { tenant }),
-      ...(result?.statusCode !== undefined && { statusCode: result.statusCode }),
-      ...others,
+      endpointId,
+      tenant,
+      ...facts,
     };
     deliveryEvents.publish(emitted);
     try {

@@ -1,15 +1,17 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { deliveryId } from '../queue/delivery-id.js';
-import type { WebhookQueue, KnownDelivery } from '../queue/webhook-queue.js';
+import type { DeliveryPageRequest, ListedDelivery } from '../queue/delivery-record.js';
 import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
-import type { DeliveryLogWriter } from './delivery-log.writer.js';
-import type {
-  DeliveryLog,
-  DeliveryPageRequest,
-  DeliveryStatus,
-  LoggedDelivery,
-} from './delivery-log.js';
+import type { WebhookQueue } from '../queue/webhook-queue.js';
 import type { NotRedeliveredReason, RedeliveredDelivery } from './webhook-deliveries.interface.js';
+
+/** The delivery of a published event, without its payload. */
+export type ListedOutgoing = ListedDelivery<Omit<OutgoingDelivery, 'payload'>>;
+
+/** Whether an event was published: a queue may be shared with a receiver by mistake. */
+export function isOutgoing(listed: ListedDelivery | undefined): listed is ListedOutgoing {
+  return listed !== undefined && listed.delivery.received === undefined;
+}
 
 interface RedeliveryOptions {
   readonly dryRun: boolean;
@@ -17,131 +19,76 @@ interface RedeliveryOptions {
   readonly isNamed: boolean;
 }
 
-/** Sends one delivery again. The queue's state of a delivery takes precedence over the log's. */
+/** Sends one delivery again. */
 export class Redelivery {
   constructor(
-    private readonly log: DeliveryLog,
     private readonly queue: WebhookQueue,
-    private readonly logWriter: DeliveryLogWriter,
     private readonly clock: WebhookClock,
   ) {}
 
   async redeliver(
-    logged: LoggedDelivery,
-    options: RedeliveryOptions,
+    listed: ListedOutgoing,
+    { dryRun, isNamed }: RedeliveryOptions,
   ): Promise<RedeliveredDelivery> {
-    const { id } = logged.delivery;
-    const status = statusOf(await this.receiptOf(id), logged.status);
-    const last = await this.lastRound(logged);
-    const isWaiting = (last === logged ? status : last.status) === 'pending';
-    if (isWaiting && options.isNamed) return this.bringForward(last, id, options);
-    const reason = isWaiting ? 'pending' : reasonAgainst(logged, status, last, options);
-    if (reason !== undefined) return { id, redelivered: false, reason };
-    if (options.dryRun) return { id, redelivered: false };
-    if (status === 'lost') return this.enqueue(logged.delivery, id);
-    if (status === 'dead') return this.redeliverDead(logged, last);
-    return this.newRound(last, id);
+    const { id } = listed.delivery;
+    const last = await this.lastRound(listed);
+    const reason = this.reasonAgainst(listed, last, isNamed);
+    if (reason !== undefined || dryRun) return { id, redelivered: false, reason };
+    return last.status === 'delivered' ? this.newRound(last, id) : this.runAgain(last, id);
   }
 
-  /** Makes the next attempt of a pending delivery due now. A running attempt is left alone. */
-  private async bringForward(
-    waiting: LoggedDelivery,
-    id: string,
-    { dryRun }: RedeliveryOptions,
-  ): Promise<RedeliveredDelivery> {
-    const { delivery, attempts, updatedAt } = waiting;
-    const as = delivery.id === id ? {} : { as: delivery.id };
-    const now = this.clock.now();
-    if (dryRun) {
-      const receipt = await this.receiptOf(delivery.id);
-      const isDue = receipt?.status !== 'pending' || receipt.nextAttemptAt <= now;
-      return { id, redelivered: false, ...(isDue && { reason: 'pending' }) };
+  private reasonAgainst(
+    listed: ListedOutgoing,
+    last: ListedOutgoing,
+    isNamed: boolean,
+  ): NotRedeliveredReason | undefined {
+    const { status, nextAttemptAt = 0, payloadDropped } = last;
+    if (payloadDropped === true) return 'payload_dropped';
+    if (status === 'pending') {
+      const isWaiting = nextAttemptAt > this.clock.now();
+      return isNamed && isWaiting ? undefined : 'pending';
     }
+    return isNamed || last === listed ? undefined : 'superseded';
+  }
+
+  /** Makes a dead delivery, or one that waits for its next attempt, due now under its id. */
+  private async runAgain({ delivery }: ListedOutgoing, id: string): Promise<RedeliveredDelivery> {
     const [changed] = await this.queue.redeliver([delivery.id]);
-    if (changed === undefined) return { id, redelivered: false, reason: 'pending' };
-    // As old as what the log knows, so that the outcome of the attempt, which may be over by now, is newer.
-    const at = updatedAt;
-    this.logWriter.changed({ delivery, status: 'pending', attempts, nextAttemptAt: now, at });
-    return { id, redelivered: true, ...as };
-  }
-
-  /** Under its old id, if the queue still has it. */
-  private async redeliverDead(
-    logged: LoggedDelivery,
-    last: LoggedDelivery,
-  ): Promise<RedeliveredDelivery> {
-    const { delivery } = logged;
-    const { id } = delivery;
-    const at = this.clock.now();
-    // Logged first: the attempt may end before the queue answers, and the latest change wins.
-    this.logWriter.changed({ delivery, status: 'pending', attempts: 0, nextAttemptAt: at, at });
-    const [redelivered] = await this.redeliverInQueue(logged);
-    if (redelivered !== undefined) return { id, redelivered: true };
-    const receipt = await this.receiptOf(id);
-    if (receipt?.status === 'pending' || receipt?.status === 'delivered') {
-      // Another call was faster.
-      return { id, redelivered: false, reason: receipt.status };
-    }
-    this.restore(logged);
-    return this.newRound(last, id);
-  }
-
-  private async redeliverInQueue(logged: LoggedDelivery): Promise<readonly string[]> {
-    try {
-      return await this.queue.redeliver([logged.delivery.id]);
-    } catch (error) {
-      this.restore(logged);
-      throw error;
-    }
-  }
-
-  /** Logs the state from before a redelivery that did not happen. */
-  private restore({ delivery, status, attempts, reason }: LoggedDelivery): void {
-    const at = this.clock.now();
-    this.logWriter.changed({
-      delivery,
-      status,
-      attempts,
-      at,
-      ...(reason !== undefined && { reason }),
-    });
+    if (changed !== undefined) return redelivered(id, delivery.id);
+    // Another call or the attempt itself was faster, or the queue needed the space.
+    const [now] = await this.queue.find([delivery.id]);
+    const isGone = now === undefined || now.status === 'dead';
+    return { id, redelivered: false, reason: isGone ? 'payload_dropped' : now.status };
   }
 
   /** Sends the event as another delivery; the previous one keeps its outcome. */
-  private async newRound(last: LoggedDelivery, id: string): Promise<RedeliveredDelivery> {
-    for (let round = (last.delivery.round ?? 1) + 1; ; round++) {
-      const delivery = { ...roundOf(last.delivery, round), createdAt: this.clock.now() };
-      const result = await this.enqueue(delivery, id);
-      // Delivered: a round that only the queue still remembers.
-      if (result.reason !== 'delivered') return result;
+  private async newRound(last: ListedOutgoing, id: string): Promise<RedeliveredDelivery> {
+    const [record] = await this.queue.find([last.delivery.id]);
+    if (record === undefined || record.payloadDropped === true) {
+      return { id, redelivered: false, reason: 'payload_dropped' };
     }
+    const createdAt = this.clock.now();
+    const delivery = {
+      ...last.delivery,
+      ...nextRound(last.delivery),
+      payload: record.delivery.payload,
+      createdAt,
+    };
+    const [known] = await this.queue.enqueue([{ delivery, notBefore: createdAt }]);
+    // A concurrent call has recorded the same round.
+    return known === undefined
+      ? redelivered(id, delivery.id)
+      : { id, redelivered: false, reason: 'pending' };
   }
 
-  private async enqueue(delivery: OutgoingDelivery, id: string): Promise<RedeliveredDelivery> {
-    const item = { delivery, notBefore: this.clock.now() };
-    const [receipt] = await this.queue.enqueue([item]);
-    if (receipt?.status === 'recorded') {
-      await this.logWriter.enqueued([item]);
-      return { id, redelivered: true, ...(delivery.id !== id && { as: delivery.id }) };
-    }
-    const isPending = receipt?.status === 'pending';
-    return { id, redelivered: false, reason: isPending ? 'pending' : 'delivered' };
-  }
-
-  /** The last round in the log that follows this delivery; the delivery itself if none does. */
-  private async lastRound(logged: LoggedDelivery): Promise<LoggedDelivery> {
-    let last = logged;
-    for (;;) {
-      const { delivery } = last;
-      const next = await this.log.find(roundOf(delivery, (delivery.round ?? 1) + 1).id);
-      if (next === undefined) return last;
+  /** The last round that follows this delivery; the delivery itself if none does. Only a delivered one has another. */
+  private async lastRound(listed: ListedOutgoing): Promise<ListedOutgoing> {
+    for (let last = listed; ;) {
+      if (last.status !== 'delivered') return last;
+      const [next] = await this.queue.find([nextRound(last.delivery).id]);
+      if (!isOutgoing(next)) return last;
       last = next;
     }
-  }
-
-  private async receiptOf(id: string): Promise<KnownDelivery | undefined> {
-    const [receipt] = await this.queue.find([id]);
-    return receipt;
   }
 }
 
@@ -149,15 +96,10 @@ export class Redelivery {
 const PAGE = 500;
 
 /** Makes the deliveries due that waited because their endpoint was paused, the oldest first. */
-export async function attemptPaused(
-  endpointId: string,
-  log: DeliveryLog,
-  queue: WebhookQueue,
-): Promise<void> {
+export async function attemptPaused(endpointId: string, queue: WebhookQueue): Promise<void> {
   const ids: string[] = [];
   for (let after: DeliveryPageRequest['after']; ;) {
-    const filter = { endpointId, status: 'pending' } as const;
-    const page = await log.list(filter, { limit: PAGE, ...(after && { after }) });
+    const page = await queue.list({ endpointId, status: 'pending' }, { limit: PAGE, after });
     const paused = page.filter(({ reason }) => reason === 'endpoint_paused');
     ids.push(...paused.map(({ delivery }) => delivery.id));
     if (page.length < PAGE) break;
@@ -165,35 +107,18 @@ export async function attemptPaused(
   }
   ids.reverse();
   for (let start = 0; start < ids.length; start += PAGE) {
-    const receipts = await queue.find(ids.slice(start, start + PAGE));
-    // The log may be behind: a delivery that is dead by now must not get another round.
-    const pending = receipts.flatMap((receipt) =>
-      receipt?.status === 'pending' ? [receipt.id] : [],
-    );
-    if (pending.length > 0) await queue.redeliver(pending);
+    await queue.redeliver(ids.slice(start, start + PAGE));
   }
 }
 
-/** `lost`: pending in the log and unknown to the queue, which lost it with a process. It can be sent as it is. */
-type DeliveryState = DeliveryStatus | 'lost';
-
-function statusOf(receipt: KnownDelivery | undefined, logged: DeliveryStatus): DeliveryState {
-  if (receipt === undefined) return logged === 'pending' ? 'lost' : logged;
-  return receipt.status;
+function redelivered(id: string, as: string): RedeliveredDelivery {
+  return as === id ? { id, redelivered: true } : { id, redelivered: true, as };
 }
 
-/** Why a delivery that is not waiting is not sent again. */
-function reasonAgainst(
-  logged: LoggedDelivery,
-  status: DeliveryState,
-  last: LoggedDelivery,
-  { isNamed }: RedeliveryOptions,
-): NotRedeliveredReason | undefined {
-  if (isNamed) return undefined;
-  if (last !== logged) return 'superseded';
-  return status === 'delivered' && logged.status !== 'delivered' ? 'delivered' : undefined;
-}
-
-function roundOf(delivery: OutgoingDelivery, round: number): OutgoingDelivery {
-  return { ...delivery, round, id: deliveryId({ ...delivery, round }) };
+function nextRound(delivery: ListedOutgoing['delivery']): {
+  readonly id: string;
+  readonly round: number;
+} {
+  const round = (delivery.round ?? 1) + 1;
+  return { id: deliveryId({ ...delivery, round }), round };
 }

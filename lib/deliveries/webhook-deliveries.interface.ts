@@ -1,5 +1,5 @@
 import type { FailureReason } from '../queue/failure-reason.js';
-import type { DeliveryStatus } from './delivery-log.js';
+import type { DeliveryStatus } from '../queue/delivery-record.js';
 
 /**
  * Which deliveries. A member that is left out matches everything. An unknown member and one that is `undefined` are refused: a
@@ -18,6 +18,12 @@ export interface WebhookDeliveryFilter {
   /** Recorded before this time. */
   readonly until?: Date;
 }
+
+/** Which deliveries to count. */
+export type WebhookDeliveryStatsFilter = Pick<
+  WebhookDeliveryFilter,
+  'tenant' | 'endpointId' | 'since' | 'until'
+>;
 
 /** Limits a call to one tenant; the deliveries of others are reported as unknown. */
 export interface WebhookDeliveryScope {
@@ -108,8 +114,10 @@ export interface RedeliverOptions extends WebhookDeliveryScope {
 export type NotRedeliveredReason =
   /** It, or a later round of it, is being attempted or is due; with a filter, it is pending. */
   | 'pending'
-  /** The queue has delivered it already, and the log is behind. */
+  /** It was delivered while it was redelivered. */
   | 'delivered'
+  /** The queue has dropped its payload, or the delivery itself, to save space. */
+  | 'payload_dropped'
   /** A later round of it exists; only a filter that matches that round sends it again. */
   | 'superseded';
 

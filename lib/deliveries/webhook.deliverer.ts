@@ -1,43 +1,38 @@
 import { AsyncResource } from 'node:async_hooks';
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import { isThenable } from '../token/maybe-promise.js';
+import type { EndpointRegistry } from '../endpoints/endpoint.registry.js';
+import { type EndpointTarget, isDisabled, pausedSince } from '../endpoints/stored-targets.js';
+import type { DeliveryAttempt } from '../queue/delivery-record.js';
 import type { FailureReason } from '../queue/failure-reason.js';
 import { runObservers } from '../queue/run-observers.js';
 import type { OutgoingDelivery, ReceivedDelivery } from '../queue/webhook-delivery.interface.js';
-import type { DeliveryOutcome, WebhookQueue } from '../queue/webhook-queue.js';
-import type { EndpointRegistry } from '../endpoints/endpoint.registry.js';
-import type { AttemptResult, Attempt } from '../sending/attempt-result.js';
-import { type EndpointDisabled } from '../sending/endpoint.js';
+import type { DeliveryOutcome, DeliveryRun, WebhookQueue } from '../queue/webhook-queue.js';
+import type { Attempt, AttemptResult } from '../sending/attempt-result.js';
+import type { EndpointDisabled } from '../sending/endpoint.js';
 import { decideRetry, OVERLOAD_WAIT, type RetryPolicy } from '../sending/retry-policy.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
+import type { WebhookReceipt } from '../token/webhook-receipt.js';
 import { observeAttempt } from './delivery.channels.js';
-import type { DeliveryLogWriter } from './delivery-log.writer.js';
 import type { DeliveryReporter } from './delivery.reporter.js';
-import { type EndpointTarget, isDisabled, pausedSince } from '../endpoints/stored-targets.js';
 
 const CONFLICT = 409;
 const GONE = 410;
 
 /**
- * Milliseconds until a delivery to a paused endpoint looks again whether it was resumed: as long as the pause has lasted, within
- * these bounds. Resuming makes it due at once; this is for deliveries that the delivery log does not list.
+ * Milliseconds until a delivery to a paused endpoint looks again whether it was resumed: as long as the pause has lasted,
+ * within these bounds. Resuming makes it due at once; this is for a process that ends before it has.
  */
 const FIRST_PAUSE_CHECK = 60_000;
 const LAST_PAUSE_CHECK = 10 * 60_000;
 
-/** The outcome of one run of a delivery. */
-export interface DeliveryReport {
+/** One run of a delivery, with what only this process knows of it. */
+export interface OutgoingRun extends DeliveryRun {
   readonly delivery: OutgoingDelivery;
-  /** The number of the attempt; 1 for the first. */
-  readonly attempt: number;
-  readonly outcome: DeliveryOutcome;
-  /** Absent if no attempt was made. */
-  readonly result?: AttemptResult;
-  /** The same attempt, with details for the delivery log only. */
-  readonly made?: Attempt;
+  /** Creates the receipt of the last request; absent if no request was made. */
+  readonly receipt?: (() => WebhookReceipt) | undefined;
 }
 
-type DeliveryListener = (report: DeliveryReport) => void;
+type RunListener = (run: OutgoingRun) => void;
 
 /** Durations in milliseconds. */
 export interface DelivererOptions {
@@ -49,29 +44,22 @@ export interface DelivererOptions {
 
 /** Takes each due delivery of the queue through one attempt to an outcome. */
 export class WebhookDeliverer {
-  private readonly listeners: DeliveryListener[] = [];
+  private readonly listeners: RunListener[] = [];
   /** The async context of start-up, so that reactions to a delivery do not join the transaction of the call that published it. */
   private readonly background = new AsyncResource('WebhookPublisher');
   private started: Promise<void> | undefined;
-  private hasStarted = false;
 
   constructor(
     private readonly options: DelivererOptions,
     private readonly queue: WebhookQueue,
     private readonly endpoints: EndpointRegistry,
     private readonly sender: WebhookSender,
-    private readonly log: DeliveryLogWriter,
     private readonly reporter: DeliveryReporter,
   ) {}
 
-  /** Calls the listener with every outcome, before the queue records it. */
-  onReport(listener: DeliveryListener): void {
+  /** Calls the listener with every run, before the queue records it. */
+  onRun(listener: RunListener): void {
     this.listeners.push(listener);
-  }
-
-  /** Whether {@link start} has succeeded. */
-  get isStarted(): boolean {
-    return this.hasStarted;
   }
 
   /** Starts to consume the queue, once; after a failure the next call tries again. */
@@ -89,70 +77,29 @@ export class WebhookDeliverer {
         ? this.background.runInAsyncScope(this.deliver, this, delivery, attempt)
         : this.deferReceived(delivery),
     );
-    this.hasStarted = true;
   }
 
   /** @throws if the attempt cannot be made now; the queue then repeats it */
-  private async deliver(delivery: OutgoingDelivery, attempt: number): Promise<DeliveryOutcome> {
-    const found = this.endpoints.targetOf(delivery);
-    const target = isThenable(found) ? await this.lookedUp(found, delivery) : found;
-    if (target === undefined) return this.giveUp(delivery, 'unknown_endpoint', attempt);
-    if (isDisabled(target)) return this.giveUp(delivery, 'endpoint_disabled', attempt);
-    const pausedAt = pausedSince(target);
-    if (pausedAt !== undefined) return this.waitForResume(delivery, attempt, pausedAt);
-    const waitUntil = this.blockedUntil(target);
-    if (waitUntil !== undefined) {
-      if (this.isAbandonedUrl(target)) return this.giveUp(delivery, 'endpoint_disabled', attempt);
-      return this.end({ delivery, attempt, outcome: { type: 'defer', at: waitUntil } });
+  private async deliver(delivery: OutgoingDelivery, number: number): Promise<DeliveryRun> {
+    const target = await this.targetOf(delivery);
+    if (target === undefined) {
+      const outcome = giveUp('unknown_endpoint', number);
+      return this.report({ delivery, outcome }, `endpoint "${delivery.endpointId}"`);
     }
-    const { clock, retry } = this.options;
-    const ageMs = clock.now() - delivery.createdAt;
-    let made: Attempt;
-    try {
-      made = await observeAttempt(delivery, target, { attempt, ageMs }, (tracing) =>
-        this.sender.attempt(delivery, target, attempt, tracing),
-      );
-    } catch (error) {
-      target.state.circuit.abstain(clock.now());
-      this.reporter.attemptFailed(delivery, error);
-      throw error;
-    }
-    const { result } = made;
-    const { state } = target;
-    const decided = decideRetry(
-      retry,
-      result,
-      clock.now(),
-      Math.random(),
-      state.circuit.failuresInRow,
-    );
-    const { outcome, pauseEndpointUntil = 0 } = decided;
-    state.pausedUntil = Math.max(state.pausedUntil, pauseEndpointUntil);
-    const report = { delivery, attempt, outcome, result, made };
-    this.reporter.attempted(target, report);
-    const logged = this.finish(report);
-    const disabled = this.judgeEndpoint(target, delivery, result);
-    if (logged !== undefined || disabled !== undefined) await Promise.all([logged, disabled]);
-    return outcome;
+    const obstacle = this.outcomeWithoutAttempt(target, number);
+    if (obstacle !== undefined) return this.report({ delivery, outcome: obstacle }, target.label);
+
+    const made = await this.attempt(delivery, target, number);
+    const outcome = this.decide(target, made.result);
+    const attempt = recordedAttempt(made, outcome);
+    const run = this.report({ delivery, outcome, attempt, receipt: made.receipt }, target.label);
+    await this.judgeEndpoint(target, delivery, made.result);
+    return run;
   }
 
-  private async waitForResume(
-    delivery: OutgoingDelivery,
-    attempt: number,
-    pausedAt: number,
-  ): Promise<DeliveryOutcome> {
-    const now = this.options.clock.now();
-    const wait = Math.min(Math.max(now - pausedAt, FIRST_PAUSE_CHECK), LAST_PAUSE_CHECK);
-    const outcome = { type: 'defer', at: now + wait, reason: 'endpoint_paused' } as const;
-    return this.end({ delivery, attempt, outcome });
-  }
-
-  private async lookedUp(
-    found: Promise<EndpointTarget | undefined>,
-    delivery: OutgoingDelivery,
-  ): Promise<EndpointTarget | undefined> {
+  private async targetOf(delivery: OutgoingDelivery): Promise<EndpointTarget | undefined> {
     try {
-      const target = await found;
+      const target = await this.endpoints.targetOf(delivery);
       this.reporter.lookupSucceeded();
       return target;
     } catch (error) {
@@ -162,53 +109,73 @@ export class WebhookDeliverer {
     }
   }
 
-  /** Returns until when the endpoint's deliveries wait, in epoch milliseconds; `undefined` if this one may be attempted. */
-  private blockedUntil({ state }: EndpointTarget): number | undefined {
+  /** @returns `undefined` if the delivery may be attempted now */
+  private outcomeWithoutAttempt(
+    target: EndpointTarget,
+    number: number,
+  ): DeliveryOutcome | undefined {
+    if (isDisabled(target)) return giveUp('endpoint_disabled', number);
     const now = this.options.clock.now();
-    return state.pausedUntil > now ? state.pausedUntil : state.circuit.admit(now);
+    const pausedAt = pausedSince(target);
+    if (pausedAt !== undefined) {
+      const wait = Math.min(Math.max(now - pausedAt, FIRST_PAUSE_CHECK), LAST_PAUSE_CHECK);
+      return { type: 'defer', at: now + wait, reason: 'endpoint_paused' };
+    }
+    const { pausedUntil, circuit } = target.state;
+    const blockedUntil = pausedUntil > now ? pausedUntil : circuit.admit(now);
+    if (blockedUntil === undefined) return undefined;
+    // A URL cannot be disabled, so its deliveries would wait forever: they are given up until a trial succeeds.
+    const isAbandoned = target.endpointId === undefined && this.hasFailedTooLong(target, now);
+    return isAbandoned ? giveUp('endpoint_disabled', number) : { type: 'defer', at: blockedUntil };
   }
 
-  private async giveUp(
+  private async attempt(
     delivery: OutgoingDelivery,
-    reason: FailureReason,
-    attempt: number,
-  ): Promise<DeliveryOutcome> {
-    const outcome = { type: 'dead', reason, attempts: attempt - 1 } as const;
-    this.reporter.gaveUp(delivery, outcome);
-    return this.end({ delivery, attempt, outcome });
+    target: EndpointTarget,
+    number: number,
+  ): Promise<Attempt> {
+    const { clock } = this.options;
+    const facts = { attempt: number, ageMs: clock.now() - delivery.createdAt };
+    try {
+      return await observeAttempt(delivery, target, facts, (tracing) =>
+        this.sender.attempt(delivery, target, number, tracing),
+      );
+    } catch (error) {
+      target.state.circuit.abstain(clock.now());
+      this.reporter.attemptFailed(delivery, error);
+      throw error;
+    }
   }
 
-  private async end(report: DeliveryReport): Promise<DeliveryOutcome> {
-    await this.finish(report);
-    return report.outcome;
+  private decide({ state }: EndpointTarget, result: AttemptResult): DeliveryOutcome {
+    const { clock, retry } = this.options;
+    const { failuresInRow } = state.circuit;
+    const decision = decideRetry(retry, result, clock.now(), Math.random(), failuresInRow);
+    state.pausedUntil = Math.max(state.pausedUntil, decision.pauseEndpointUntil ?? 0);
+    return decision.outcome;
   }
 
-  /**
-   * Publishes the outcome. The delivery log comes before the queue: what the queue has recorded, no crash can unlog.
-   *
-   * @returns what to wait for, if the log has to be
-   */
-  private finish(report: DeliveryReport): Promise<void> | undefined {
-    this.reporter.finished(report);
-    const statusCode = report.result?.statusCode;
-    for (const observe of runObservers) observe({ ...report, consumer: this, statusCode });
+  /** Reports a run before the queue records it. */
+  private report(run: OutgoingRun, label: string): DeliveryRun {
+    this.reporter.ended(run, label);
+    for (const observe of runObservers) observe({ ...run, consumer: this });
     for (const listener of this.listeners) {
       try {
-        listener(report);
+        listener(run);
       } catch (error) {
         // Rethrown, it would repeat an attempt whose outcome is known.
-        this.reporter.listenerFailed(report, error);
+        this.reporter.listenerFailed(run, error);
       }
     }
-    return this.log.attempted(report);
+    return { outcome: run.outcome, attempt: run.attempt };
   }
 
   /** Updates the endpoint's circuit with the result, and disables an endpoint that is gone or has failed for too long. */
-  private judgeEndpoint(
+  private async judgeEndpoint(
     target: EndpointTarget,
     delivery: OutgoingDelivery,
     result: AttemptResult,
-  ): Promise<void> | undefined {
+  ): Promise<void> {
     const now = this.options.clock.now();
     const { circuit } = target.state;
     const change = isEndpointVerdict(result)
@@ -216,12 +183,10 @@ export class WebhookDeliverer {
       : circuit.abstain(now);
     if (change !== undefined) this.reporter.circuitChanged(change, target, delivery, result);
     if (result.statusCode === GONE) {
-      return this.disable(target, { at: now, reason: 'gone' }, delivery, result);
+      await this.disable(target, { at: now, reason: 'gone' }, delivery, result);
+    } else if (this.hasFailedTooLong(target, now)) {
+      await this.disable(target, { at: now, reason: 'failing' }, delivery, result);
     }
-    if (this.hasFailedTooLong(target, now)) {
-      return this.disable(target, { at: now, reason: 'failing' }, delivery, result);
-    }
-    return undefined;
   }
 
   private async disable(
@@ -237,22 +202,15 @@ export class WebhookDeliverer {
     await this.endpoints.keepDisabled(target, disabled);
   }
 
-  /** A URL cannot be disabled, so its deliveries would wait forever: they are given up until a trial succeeds. */
-  private isAbandonedUrl(target: EndpointTarget): boolean {
-    return (
-      target.endpointId === undefined && this.hasFailedTooLong(target, this.options.clock.now())
-    );
-  }
-
   private hasFailedTooLong({ state }: EndpointTarget, now: number): boolean {
     const { failingSince } = state.circuit;
     return failingSince !== undefined && now - failingSince >= this.options.disableAfter;
   }
 
   /** A received event in this queue was acknowledged and must not be lost; its receiver's queue needs another name. */
-  private async deferReceived(delivery: ReceivedDelivery): Promise<DeliveryOutcome> {
+  private async deferReceived(delivery: ReceivedDelivery): Promise<DeliveryRun> {
     this.reporter.queueShared(delivery);
-    return { type: 'defer', at: this.options.clock.now() + OVERLOAD_WAIT };
+    return { outcome: { type: 'defer', at: this.options.clock.now() + OVERLOAD_WAIT } };
   }
 }
 
@@ -271,4 +229,19 @@ function isEndpointVerdict(result: AttemptResult): boolean {
     !LOCAL_FAILURES.has(result.reason) &&
     result.statusCode !== CONFLICT
   );
+}
+
+/** The attempt as the queue records it. One that the shutdown aborted is repeated under its number. */
+function recordedAttempt(
+  { result, at, answer }: Attempt,
+  outcome: DeliveryOutcome,
+): DeliveryAttempt | undefined {
+  if (outcome.type === 'defer') return undefined;
+  const { attempt, durationMs, method, statusCode } = result;
+  const reason = result.outcome === 'acknowledged' ? undefined : result.reason;
+  return { attempt, at, durationMs, method, statusCode, reason, answer };
+}
+
+function giveUp(reason: FailureReason, attempt: number): DeliveryOutcome {
+  return { type: 'dead', reason, attempts: attempt - 1 };
 }

@@ -2,26 +2,24 @@ import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { Duration } from '../clock/duration.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { isIdentifier } from '../token/identifier.js';
+import { cursorOf, readCursor, readLimit } from '../queue/page-cursor.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import type {
   DeliveryFilter,
-  DeliveryLog,
   DeliveryPageRequest,
-  LoggedDelivery,
-} from './delivery-log.js';
+  DeliveryRecord,
+} from '../queue/delivery-record.js';
+import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
 import {
-  cursorOf,
-  readCursor,
   readDryRun,
   readFilter,
-  readLimit,
   readOlderThan,
   readRedeliveryFilter,
   readScope,
+  readStatsFilter,
 } from './delivery-query.js';
 import { attemptViewOf, statsOf, traceIdOf, viewOf } from './delivery-view.js';
-import type { DeliveryLogWriter } from './delivery-log.writer.js';
-import { Redelivery } from './redelivery.js';
+import { isOutgoing, type ListedOutgoing, Redelivery } from './redelivery.js';
 import type {
   DeliveryPageOptions,
   RedeliveredDelivery,
@@ -33,6 +31,7 @@ import type {
   WebhookDeliveryPayload,
   WebhookDeliveryScope,
   WebhookDeliveryStats,
+  WebhookDeliveryStatsFilter,
 } from './webhook-deliveries.interface.js';
 
 const DEFAULT_PAGE = 50;
@@ -43,17 +42,18 @@ const MAX_REDELIVERIES = 10_000;
 /**
  * Lists deliveries with their attempts, and sends them again.
  *
- * It reads the publisher's `deliveryLog`; with `deliveryLog: false` every method throws {@link WebhookDeliveryError}
- * `unsupported_option`. Errors of the log and the queue, mostly {@link WebhookStoreError}, are passed on.
+ * Errors of the queue, mostly {@link WebhookStoreError}, are passed on.
  */
 export class WebhookDeliveries {
-  /** @internal Its parameters need the types of axios, which an application that only receives does not have. */
+  private readonly redelivery: Redelivery;
+
+  /** @internal Created by the module. */
   constructor(
-    private readonly log: DeliveryLog | undefined,
     private readonly queue: WebhookQueue,
-    private readonly logWriter: DeliveryLogWriter,
     private readonly clock: WebhookClock,
-  ) {}
+  ) {
+    this.redelivery = new Redelivery(queue, clock);
+  }
 
   /**
    * Lists deliveries page by page, newest first.
@@ -67,11 +67,10 @@ export class WebhookDeliveries {
     const wanted = readFilter(filter, readScope(options, 'options', ['after', 'limit']));
     const limit = readLimit(options.limit, DEFAULT_PAGE, MAX_PAGE);
     const after = readCursor(options.after);
-    const log = await this.readyLog();
-    const found = await log.list(wanted, { limit: limit + 1, ...(after && { after }) });
+    const found = await this.queue.list(wanted, { limit: limit + 1, after });
     const page = found.slice(0, limit);
     return {
-      deliveries: page.map(viewOf),
+      deliveries: page.filter(isOutgoing).map(viewOf),
       ...(found.length > limit && { next: cursorOf(page.at(-1)!.delivery) }),
     };
   }
@@ -83,34 +82,27 @@ export class WebhookDeliveries {
    * @throws {@link WebhookDeliveryError} `invalid_option`
    */
   async get(id: string, scope?: WebhookDeliveryScope): Promise<WebhookDeliveryDetails | undefined> {
-    const logged = await this.find(id, readScope(scope, 'scope'));
-    if (logged === undefined) return undefined;
-    const attempts = await (await this.readyLog()).attempts(id);
-    const traceId = traceIdOf(logged.delivery);
-    return {
-      ...viewOf(logged),
-      attempts: attempts.map(attemptViewOf),
-      ...(traceId !== undefined && { traceId }),
-    };
+    const record = await this.find(id, readScope(scope, 'scope'));
+    if (record === undefined) return undefined;
+    const attempts = await this.queue.attempts(id);
+    const traceId = traceIdOf(record.delivery);
+    return { ...viewOf(record), attempts: attempts.map(attemptViewOf), traceId };
   }
 
   /**
    * Returns the payload of a delivery's event. It is meant for the receiver; check who may see it.
    *
-   * @returns a copy; `undefined` if the id is unknown, or belongs to another tenant
+   * @returns a copy; `undefined` if the id is unknown, or belongs to another tenant, or if the queue has dropped the payload
    * @throws {@link WebhookDeliveryError} `invalid_option`
    */
   async payload(
     id: string,
     scope?: WebhookDeliveryScope,
   ): Promise<WebhookDeliveryPayload | undefined> {
-    const payload = (await this.find(id, readScope(scope, 'scope')))?.delivery.payload;
-    return (
-      payload && {
-        contentType: payload.contentType,
-        bytes: Buffer.from(payload.bytes ?? []),
-      }
-    );
+    const record = await this.find(id, readScope(scope, 'scope'));
+    if (record === undefined || record.payloadDropped === true) return undefined;
+    const { contentType, bytes = [] } = record.delivery.payload;
+    return { contentType, bytes: Buffer.from(bytes) };
   }
 
   /**
@@ -137,9 +129,9 @@ export class WebhookDeliveries {
     const dryRun = readDryRun(options.dryRun);
     const limit = readLimit(options.limit, DEFAULT_REDELIVERIES, MAX_REDELIVERIES);
     if (typeof idOrFilter === 'string') {
-      const logged = await this.find(idOrFilter, tenant);
-      if (logged === undefined) throw unknownDelivery();
-      const redelivered = await this.redeliverAll([logged], { dryRun, isNamed: true });
+      const record = await this.find(idOrFilter, tenant);
+      if (record === undefined) throw unknownDelivery();
+      const redelivered = await this.redeliverAll([record], { dryRun, isNamed: true });
       return { deliveries: redelivered, more: false };
     }
     const filter = readRedeliveryFilter(idOrFilter, tenant);
@@ -148,7 +140,7 @@ export class WebhookDeliveries {
       const page = found.slice(0, limit);
       const deliveries = await this.redeliverAll(page, { dryRun, isNamed: false });
       const more = found.length > limit;
-      // Skip these, or a redeliver-until-empty loop never ends: what was sent again as another delivery stays dead.
+      // Skip these, or a redeliver-until-empty loop never ends: what was sent again as another delivery stays delivered.
       if (!more || deliveries.some(({ reason }) => reason === undefined)) {
         return { deliveries, more };
       }
@@ -159,16 +151,14 @@ export class WebhookDeliveries {
   /**
    * Counts deliveries by state, and returns by how much they are overdue.
    *
-   * @param filter - its `status` is ignored
    * @throws {@link WebhookDeliveryError} `invalid_option`
    */
   async stats(
-    filter: WebhookDeliveryFilter = {},
+    filter: WebhookDeliveryStatsFilter = {},
     scope?: WebhookDeliveryScope,
   ): Promise<WebhookDeliveryStats> {
-    const wanted = readFilter(filter, readScope(scope, 'scope'));
-    const log = await this.readyLog();
-    return statsOf(await log.counts(wanted), this.clock.now());
+    const wanted = readStatsFilter(filter, readScope(scope, 'scope'));
+    return statsOf(await this.queue.counts(wanted), this.clock.now());
   }
 
   /**
@@ -183,67 +173,51 @@ export class WebhookDeliveries {
   ): Promise<number> {
     const tenant = readScope(options, 'options', ['olderThan']);
     const before = readOlderThan(options?.olderThan, this.clock.now());
-    const log = await this.readyLog();
-    return log.prune(before, tenant === undefined ? {} : { tenant });
+    return this.queue.prune(before, { tenant });
   }
 
-  private async find(id: string, tenant: string | undefined): Promise<LoggedDelivery | undefined> {
-    const log = await this.readyLog();
+  private async find(
+    id: string,
+    tenant: string | undefined,
+  ): Promise<DeliveryRecord<OutgoingDelivery> | undefined> {
     // A database may refuse a value that cannot be an id, such as one with NUL.
-    const logged = isIdentifier(id) ? await log.find(id) : undefined;
-    const isOfOtherTenant = tenant !== undefined && logged?.delivery.tenant !== tenant;
-    return isOfOtherTenant ? undefined : logged;
+    const [record] = isIdentifier(id) ? await this.queue.find([id]) : [];
+    if (record === undefined || record.delivery.received !== undefined) return undefined;
+    const { delivery } = record;
+    return tenant === undefined || delivery.tenant === tenant ? { ...record, delivery } : undefined;
   }
 
   private async collect(
     filter: DeliveryFilter,
     limit: number,
     after: DeliveryPageRequest['after'],
-  ): Promise<readonly LoggedDelivery[]> {
-    const log = await this.readyLog();
-    const found: LoggedDelivery[] = [];
-    for (;;) {
-      const start = found.at(-1)?.delivery ?? after;
+  ): Promise<readonly ListedOutgoing[]> {
+    const found: ListedOutgoing[] = [];
+    for (let start = after; ;) {
       const size = Math.min(MAX_PAGE, limit - found.length);
-      const page = await log.list(filter, { limit: size, ...(start && { after: start }) });
-      found.push(...page);
+      const page = await this.queue.list(filter, { limit: size, after: start });
+      found.push(...page.filter(isOutgoing));
       if (page.length < size || found.length === limit) return found;
+      start = page.at(-1)!.delivery;
     }
   }
 
   /** Oldest first, one after another, as they were first sent; the results are in the order of the list. */
   private async redeliverAll(
-    found: readonly LoggedDelivery[],
+    found: readonly ListedOutgoing[],
     choice: { readonly dryRun: boolean; readonly isNamed: boolean },
   ): Promise<readonly RedeliveredDelivery[]> {
-    const redelivery = new Redelivery(
-      await this.readyLog(),
-      this.queue,
-      this.logWriter,
-      this.clock,
-    );
     const results: RedeliveredDelivery[] = [];
-    for (const logged of found.toReversed())
-      results.push(await redelivery.redeliver(logged, choice));
-    return results.toReversed();
-  }
-
-  /** The log, once it holds every change of this process so far. */
-  private async readyLog(): Promise<DeliveryLog> {
-    if (this.log === undefined) {
-      throw new WebhookDeliveryError(
-        'unsupported_option',
-        'There is no delivery log: deliveryLog is false. Leave the option out, or set it to a DeliveryLog.',
-      );
+    for (const listed of found.toReversed()) {
+      results.push(await this.redelivery.redeliver(listed, choice));
     }
-    await this.logWriter.flushed();
-    return this.log;
+    return results.toReversed();
   }
 }
 
 function unknownDelivery(): WebhookDeliveryError {
   return new WebhookDeliveryError(
     'unknown_delivery',
-    'The delivery log has no delivery with this id: it was pruned, or the id is wrong.',
+    'The queue has no delivery with this id: it was pruned, or the id is wrong.',
   );
 }

@@ -235,11 +235,10 @@ export class WebhookEndpoints {
   }
 
   /**
-   * Resumes a paused endpoint, and resets its circuit. The deliveries that became due during the pause are attempted now;
-   * those that the delivery log of this process does not list follow within ten minutes.
+   * Resumes a paused endpoint, and resets its circuit. The deliveries that became due during the pause are attempted now.
    *
    * @returns once they are due; after an error, call it again
-   * @throws {@link WebhookDeliveryError} `unknown_endpoint`, `endpoint_changed`; what the queue and the delivery log throw
+   * @throws {@link WebhookDeliveryError} `unknown_endpoint`, `endpoint_changed`; what the queue throws
    */
   async resume(id: string, scope?: EndpointScope): Promise<WebhookEndpointView> {
     const state = await this.configuredState(id, scope);

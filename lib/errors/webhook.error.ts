@@ -216,7 +216,7 @@ export class WebhookDestinationBlockedError extends WebhookError<'destination_bl
 export type WebhookDeliveryErrorCode =
   /** There is no such endpoint, or it belongs to another tenant. */
   | 'unknown_endpoint'
-  /** The delivery log has no delivery with this id. */
+  /** The queue has no delivery with this id. */
   | 'unknown_delivery'
   /** This publisher or queue does not support the option. */
   | 'unsupported_option'

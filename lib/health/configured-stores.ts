@@ -25,10 +25,6 @@ export function configuredStores({ receivers, inbox, publisher }: StoreOptions):
   }));
   if (inbox !== undefined) stores.push({ path: 'inbox.store', store: inbox.store });
   if (publisher === undefined) return stores;
-  const { endpointStore, deliveryLog } = publisher;
-  stores.push({ path: 'publisher.endpointStore', store: endpointStore });
-  if (deliveryLog !== undefined) {
-    stores.push({ path: 'publisher.deliveryLog', store: deliveryLog });
-  }
+  stores.push({ path: 'publisher.endpointStore', store: publisher.endpointStore });
   return stores;
 }

@@ -36,7 +36,7 @@ export interface WebhookHealthDetails {
    * By option or receiver: `up`; the code or class name of an error; `late` for deliveries; `stale` for a key set; `timeout`.
    */
   readonly checks: Readonly<Record<string, string>>;
-  /** Milliseconds by which the oldest due delivery is late; absent without a delivery log. */
+  /** Milliseconds by which the oldest due delivery is late; absent if nothing is published. */
   readonly lagMs?: number;
   readonly pending?: number;
   readonly dead?: number;
@@ -111,7 +111,7 @@ function checkParts(parts: WebhookParts, limits: Limits): Promise<Check>[] {
       result: isStale(keySet, limits) ? 'stale' : UP,
     })),
   );
-  const deliveries = publisher?.deliveryLog === undefined ? [] : [checkLag(publisher, limits)];
+  const deliveries = publisher === undefined ? [] : [checkLag(publisher, limits)];
   return [...stores, ...queues, ...keySets, ...deliveries];
 }
 
@@ -133,7 +133,7 @@ async function checkLag(
   limits: Limits,
 ): Promise<Check> {
   const name = 'publisher.deliveries';
-  let backlog: Awaited<ReturnType<typeof readBacklog>>;
+  let backlog: Awaited<ReturnType<typeof readBacklog>> | undefined;
   const result = await resultOf(limits, async () => {
     backlog = await readBacklog(publisher);
   });

@@ -35,15 +35,10 @@ export function webhookPartsOf(modules: ModulesContainer): readonly WebhookParts
     });
 }
 
-/**
- * Counts the deliveries that are not delivered.
- *
- * @returns `undefined` without a delivery log
- */
+/** Counts the deliveries that are not delivered. */
 export async function readBacklog({
-  deliveryLog,
+  queue,
   clock,
-}: ResolvedPublisherOptions): Promise<Omit<WebhookDeliveryStats, 'delivered'> | undefined> {
-  if (deliveryLog === undefined) return undefined;
-  return statsOf(await deliveryLog.counts({ unfinished: true }), clock.now());
+}: ResolvedPublisherOptions): Promise<Omit<WebhookDeliveryStats, 'delivered'>> {
+  return statsOf(await queue.counts({ unfinished: true }), clock.now());
 }

@@ -75,9 +75,8 @@ export class StateGauges {
       result.observe(this.circuits, count, { 'webhook.circuit.state': state });
     }
     if (publisher === undefined || !this.countDeliveries) return;
-    await this.reading('delivery log', async () => {
+    await this.reading('queue of the publisher', async () => {
       const backlog = await readBacklog(publisher);
-      if (backlog === undefined) return;
       result.observe(this.pending, backlog.pending);
       result.observe(this.dead, backlog.dead);
       result.observe(this.lag, backlog.lag / 1_000);
@@ -91,10 +90,10 @@ export class StateGauges {
   ): Promise<void> {
     if (!this.countDeliveries) return;
     await this.reading(`queue of receiver "${receiver}"`, async () => {
-      const counts = await queue.counts?.();
-      if (counts === undefined) return;
-      result.observe(this.queued, counts.pending, { 'webhook.receiver': receiver });
-      result.observe(this.deadLetters, counts.dead, { 'webhook.receiver': receiver });
+      const [counts] = await queue.counts({ receiver, unfinished: true });
+      const { pending, dead } = counts ?? { pending: 0, dead: 0 };
+      result.observe(this.queued, pending, { 'webhook.receiver': receiver });
+      result.observe(this.deadLetters, dead, { 'webhook.receiver': receiver });
     });
   }
 

@@ -34,7 +34,7 @@ export interface WebhookTelemetryOptions {
    */
   readonly continueTraces?: boolean | undefined;
   /**
-   * Whether the deliveries in the delivery log and the events in the queues of receivers are counted whenever metrics are collected;
+   * Whether the deliveries in the publisher's queue and the events in the queues of receivers are counted whenever metrics are collected;
    * default `true`. Of several instances that share them, one is enough.
    */
   readonly countDeliveries?: boolean | undefined;

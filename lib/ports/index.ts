@@ -5,15 +5,24 @@ export type { ReplayClaim, ReplayReservation, ReplayVerdict } from '../replay/re
 // Queue
 export { WebhookQueue } from '../queue/webhook-queue.js';
 export type {
-  DeadDelivery,
   DeliveryHandler,
   DeliveryOutcome,
-  DeliveryReceipt,
+  DeliveryRun,
   EnqueuedDelivery,
   EnqueueOptions,
-  KnownDelivery,
-  QueueCounts,
 } from '../queue/webhook-queue.js';
+export type {
+  DeliveryAttempt,
+  DeliveryCountFilter,
+  DeliveryCounts,
+  DeliveryFacts,
+  DeliveryFilter,
+  DeliveryPageRequest,
+  DeliveryRecord,
+  DeliveryState,
+  DeliveryStatus,
+  ListedDelivery,
+} from '../queue/delivery-record.js';
 export type {
   WebhookDelivery,
   OutgoingDelivery,
@@ -23,18 +32,6 @@ export type {
   ReceivedEvent,
 } from '../queue/webhook-delivery.interface.js';
 export type { FailureReason } from '../queue/failure-reason.js';
-
-// Delivery log
-export { DeliveryLog } from '../deliveries/delivery-log.js';
-export type {
-  DeliveryChange,
-  DeliveryCounts,
-  DeliveryFilter,
-  DeliveryPageRequest,
-  DeliveryStatus,
-  LoggedAttempt,
-  LoggedDelivery,
-} from '../deliveries/delivery-log.js';
 
 // Endpoint store
 export { EndpointStore } from '../endpoints/endpoint-store.js';

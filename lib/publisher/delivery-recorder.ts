@@ -1,13 +1,24 @@
-import { observeRecording, type RecordedFacts } from '../deliveries/delivery.channels.js';
-import type { DeliveryLogWriter } from '../deliveries/delivery-log.writer.js';
+import { publishing, type PublishingOperation } from '../deliveries/delivery.channels.js';
 import type { WebhookDeliverer } from '../deliveries/webhook.deliverer.js';
-import { WebhookDeliveryError } from '../errors/webhook.error.js';
+import { errorType, WebhookDeliveryError } from '../errors/webhook.error.js';
+import type { DeliveryRecord } from '../queue/delivery-record.js';
 import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
-import type { DeliveryReceipt, KnownDelivery, WebhookQueue } from '../queue/webhook-queue.js';
+import type { WebhookQueue } from '../queue/webhook-queue.js';
 import type { Endpoint } from '../sending/endpoint.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
 import { type PublishOptions, readDelay } from './publish-options.js';
 import type { ResolvedPublisherOptions } from './publisher-options.resolver.js';
+
+/** The event whose deliveries are recorded. */
+type PublishedEvent = Pick<OutgoingDelivery, 'event' | 'eventId' | 'tenant'>;
+
+/** For each delivery what was recorded before, or `undefined` if it is recorded now. */
+type KnownDeliveries = readonly (DeliveryRecord | undefined)[];
+
+/** Whether every delivery of an event was recorded before. */
+export function areDuplicates(known: KnownDeliveries): boolean {
+  return known.length > 0 && !known.includes(undefined);
+}
 
 type RecordOptions = Pick<PublishOptions, 'id' | 'delay' | 'signal'>;
 
@@ -18,7 +29,6 @@ export class DeliveryRecorder {
     private readonly queue: WebhookQueue,
     private readonly deliverer: WebhookDeliverer,
     private readonly sender: WebhookSender,
-    private readonly logWriter: DeliveryLogWriter,
   ) {}
 
   /**
@@ -37,20 +47,30 @@ export class DeliveryRecorder {
   }
 
   /**
+   * Records deliveries as one observed operation, and stores its trace with each of them.
+   *
    * @param targets - of each delivery, in their order
    * @param tx - the transaction to record in; `undefined` for none
    * @throws {@link WebhookDeliveryError} `invalid_option`, `id_conflict`, `aborted`, and what the queue throws
    */
-  record(
-    event: RecordedFacts,
+  async record(
+    { event, eventId, tenant }: PublishedEvent,
     deliveries: readonly OutgoingDelivery[],
     targets: readonly Endpoint[],
     options: RecordOptions,
     tx?: unknown,
-  ): Promise<readonly DeliveryReceipt[]> {
-    return observeRecording(event, deliveries, (traced) =>
-      this.recordAll(traced, targets, options, tx),
-    );
+  ): Promise<KnownDeliveries> {
+    if (!publishing.isObserved) return this.recordAll(deliveries, targets, options, tx);
+    const recordTraced = (operation: PublishingOperation | undefined): Promise<KnownDeliveries> => {
+      const trace = operation?.trace;
+      const traced =
+        trace === undefined ? deliveries : deliveries.map((one) => ({ ...one, trace }));
+      return this.recordAll(traced, targets, options, tx);
+    };
+    return publishing.observe(() => ({ event, eventId, tenant }), recordTraced, {
+      of: (known) => ({ deliveries: known.length, duplicate: areDuplicates(known) }),
+      failed: (error) => ({ deliveries: 0, duplicate: false, error: errorType(error) }),
+    });
   }
 
   private async recordAll(
@@ -58,7 +78,7 @@ export class DeliveryRecorder {
     targets: readonly Endpoint[],
     { id, delay, signal }: RecordOptions,
     tx: unknown,
-  ): Promise<readonly DeliveryReceipt[]> {
+  ): Promise<KnownDeliveries> {
     const first = readDelay(delay) + this.options.retry.waitBefore(1);
     for (let index = 0; index < deliveries.length; index++) {
       const [delivery, target] = [deliveries[index]!, targets[index]!];
@@ -66,19 +86,15 @@ export class DeliveryRecorder {
         await this.sender.composer.requireThatHeadCanCarry(delivery, target);
       }
     }
-    if (!this.deliverer.isStarted) await this.deliverer.start();
+    await this.deliverer.start();
     if (signal?.aborted === true) throw aborted(signal);
     if (deliveries.length === 0) return [];
     const notBefore = this.options.clock.now() + first;
     const items = deliveries.map((delivery) => ({ delivery, notBefore }));
     if (id !== undefined && tx === undefined) await this.requireNoConflict(deliveries);
-    const receipts = await this.queue.enqueue(items, tx === undefined ? undefined : { tx });
-    const hasDuplicates = receipts.some(isKnown);
-    const fresh = hasDuplicates ? items.filter((_, index) => !isKnown(receipts[index]!)) : items;
-    const logged = this.logWriter.enqueued(fresh, tx);
-    if (logged !== undefined) await logged;
-    if (hasDuplicates) requireSameContents(deliveries, receipts);
-    return receipts;
+    const known = await this.queue.enqueue(items, tx === undefined ? undefined : { tx });
+    requireSameContents(deliveries, known);
+    return known;
   }
 
   /**
@@ -91,18 +107,12 @@ export class DeliveryRecorder {
   }
 }
 
-/** Whether the delivery was recorded before. */
-export function isKnown(receipt: DeliveryReceipt): receipt is KnownDelivery {
-  return receipt.status !== 'recorded';
-}
-
 function requireSameContents(
   deliveries: readonly OutgoingDelivery[],
-  receipts: readonly (DeliveryReceipt | undefined)[],
+  known: KnownDeliveries,
 ): void {
-  for (const [index, delivery] of deliveries.entries()) {
-    const receipt = receipts[index];
-    if (receipt !== undefined && isKnown(receipt)) requireSameContent(delivery, receipt);
+  for (const [index, record] of known.entries()) {
+    if (record !== undefined) requireSameContent(deliveries[index]!, record.delivery);
   }
 }
 

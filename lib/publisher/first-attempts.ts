@@ -1,12 +1,13 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import type { DeliveryReport } from '../deliveries/webhook.deliverer.js';
+import type { OutgoingRun } from '../deliveries/webhook.deliverer.js';
 import { isWebhookError, WebhookStoreError } from '../errors/webhook.error.js';
 import type { WebhookReceipt } from '../token/webhook-receipt.js';
-import type { DeliveryOutcome, DeliveryReceipt, WebhookQueue } from '../queue/webhook-queue.js';
+import type { DeliveryRecord } from '../queue/delivery-record.js';
+import type { DeliveryOutcome, WebhookQueue } from '../queue/webhook-queue.js';
 import { RecentEntries } from '../queue/recent-entries.js';
 import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
 import type { Endpoint } from '../sending/endpoint.js';
-import { type DeliveryRecorder, isKnown, requireSameContent } from './delivery-recorder.js';
+import { type DeliveryRecorder, requireSameContent } from './delivery-recorder.js';
 import { type PublishOptions, readDelay, type SendResult } from './publish-options.js';
 
 const STATUS = {
@@ -17,15 +18,15 @@ const STATUS = {
 } as const satisfies Record<DeliveryOutcome['type'], SendResult['status']>;
 
 /** The result of `send` after the first run of its delivery. */
-function resultOfReport({ delivery, outcome, result, made }: DeliveryReport): SendResult {
+function resultOfRun({ delivery, outcome, attempt, receipt }: OutgoingRun): SendResult {
   const sent: { -readonly [Name in keyof SendResult]: SendResult[Name] } = new FirstResult(
     delivery.eventId,
     STATUS[outcome.type],
-    outcome.type === 'dead' ? outcome.attempts : (result?.attempt ?? 0),
-    result?.durationMs ?? 0,
-    made?.receipt,
+    outcome.type === 'dead' ? outcome.attempts : (attempt?.attempt ?? 0),
+    attempt?.durationMs ?? 0,
+    receipt,
   );
-  if (result?.statusCode !== undefined) sent.statusCode = result.statusCode;
+  if (attempt?.statusCode !== undefined) sent.statusCode = attempt.statusCode;
   if ('at' in outcome) sent.nextAttemptAt = new Date(outcome.at);
   if ('reason' in outcome) sent.failureReason = outcome.reason;
   return sent;
@@ -59,42 +60,18 @@ class FirstResult implements SendResult {
   };
 }
 
-/**
- * The result of `send` for a delivery that the queue already knows.
- *
- * @returns `undefined` if its first attempt has not been made yet
- */
-function resultOfReceipt(id: string, receipt: DeliveryReceipt): SendResult | undefined {
-  switch (receipt.status) {
-    case 'recorded':
-      return undefined;
-    case 'delivered':
-      return { id, status: 'delivered', attempts: receipt.attempts, durationMs: 0 };
-    case 'dead':
-      return {
-        id,
-        status: 'failed',
-        attempts: receipt.attempts,
-        durationMs: 0,
-        failureReason: receipt.reason,
-      };
-    case 'pending':
-      return receipt.attempts === 0 ? undefined : resultOfWait(id, receipt);
-  }
-}
+const RECORD_STATUS = { delivered: 'delivered', dead: 'failed', pending: 'scheduled' } as const;
 
-/** The result for a delivery that waits for its next attempt, which may be the first. */
-function resultOfWait(
-  id: string,
-  receipt: Extract<DeliveryReceipt, { status: 'pending' }>,
-): SendResult {
+/** The result of `send` for a delivery that the queue already knows. */
+function resultOfRecord(id: string, record: DeliveryRecord): SendResult {
+  const { status, attempts, nextAttemptAt, reason } = record;
   return {
     id,
-    status: 'scheduled',
-    attempts: receipt.attempts,
+    status: RECORD_STATUS[status],
+    attempts,
     durationMs: 0,
-    nextAttemptAt: new Date(receipt.nextAttemptAt),
-    ...(receipt.reason !== undefined && { failureReason: receipt.reason }),
+    nextAttemptAt: nextAttemptAt === undefined ? undefined : new Date(nextAttemptAt),
+    failureReason: reason,
   };
 }
 
@@ -166,9 +143,9 @@ export class FirstAttempts {
   }
 
   /** Resolves the call that waits for a delivery's first run, if there is one. */
-  report(report: DeliveryReport): void {
-    const { id } = report.delivery;
-    if (this.expected.has(id)) this.settle(id, resultOfReport(report));
+  report(run: OutgoingRun): void {
+    const { id } = run.delivery;
+    if (this.expected.has(id)) this.settle(id, resultOfRun(run));
   }
 
   /** Rejects all that wait. */
@@ -185,11 +162,11 @@ export class FirstAttempts {
     const result = this.expect(delivery, options.id !== undefined);
     let isDuplicate = false;
     try {
-      const [receipt] = await this.recorder.record(delivery, [delivery], [target], options);
-      isDuplicate = receipt !== undefined && isKnown(receipt);
+      const [known] = await this.recorder.record(delivery, [delivery], [target], options);
+      isDuplicate = known !== undefined;
       const notBefore = this.clock.now() + readDelay(options.delay);
-      const known = receipt && this.resultOf(delivery, receipt, notBefore);
-      if (known !== undefined) this.settle(delivery.id, known);
+      const result = known && this.resultOf(delivery, known, notBefore);
+      if (result !== undefined) this.settle(delivery.id, result);
       if (this.queue.shared) this.poll(delivery, notBefore);
     } catch (error) {
       this.fail(delivery.id, error as Error);
@@ -250,22 +227,22 @@ export class FirstAttempts {
     // An unavailable queue is polled again, as long as a caller waits.
     const found = await this.find(id);
     if (found === undefined) return;
-    const [receipt] = found;
-    if (receipt === undefined) return this.fail(id, forgotten());
-    const result = this.resultOf(delivery, receipt, notBefore);
+    const [record] = found;
+    if (record === undefined) return this.fail(id, forgotten());
+    const result = this.resultOf(delivery, record, notBefore);
     if (result !== undefined) this.settle(id, result);
   }
 
   /** @returns `undefined` if the first attempt is to be awaited */
   private resultOf(
     { eventId }: OutgoingDelivery,
-    receipt: DeliveryReceipt,
+    record: DeliveryRecord,
     notBefore: number,
   ): SendResult | undefined {
-    const isPutOff =
-      receipt.status === 'pending' &&
-      receipt.nextAttemptAt > Math.max(notBefore, this.clock.now()) + PUT_OFF;
-    return isPutOff ? resultOfWait(eventId, receipt) : resultOfReceipt(eventId, receipt);
+    const { status, attempts, nextAttemptAt = 0 } = record;
+    const isPutOff = nextAttemptAt > Math.max(notBefore, this.clock.now()) + PUT_OFF;
+    const isAwaited = status === 'pending' && attempts === 0 && !isPutOff;
+    return isAwaited ? undefined : resultOfRecord(eventId, record);
   }
 
   /** @returns `undefined` if the queue is unavailable */

@@ -6,7 +6,6 @@ import type { HashAlgorithm, WebhookProfile } from '../token/webhook-token.const
 import type { EndpointStore } from '../endpoints/endpoint-store.js';
 import type { WebhookEndpointOptions } from '../endpoints/endpoint-options.js';
 import type { SealingKey } from '../endpoints/secret-sealer.js';
-import type { DeliveryLog } from '../deliveries/delivery-log.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import type { DeliveryMethod } from '../queue/webhook-delivery.interface.js';
 import type { PublisherKeys } from '../signing/endpoint-signer.js';
@@ -56,7 +55,7 @@ export interface WebhookPublisherOptions extends EgressOptions {
   readonly retry?: WebhookRetryOptions | undefined;
   /** An endpoint that fails every attempt for this long is disabled; default `'5d'`. */
   readonly disableAfter?: Duration | undefined;
-  /** Default an {@link InProcessQueue}. Required in production. */
+  /** Stores the deliveries and their attempts; default an {@link InProcessQueue}. Required in production. */
   readonly queue?: WebhookQueue | undefined;
   /**
    * Whose transactions `publish` joins without `tx`, if the application uses `@nestjs-cls/transactional` and the queue is
@@ -64,11 +63,6 @@ export interface WebhookPublisherOptions extends EgressOptions {
    * `false`: none.
    */
   readonly transactionHost?: string | false | undefined;
-  /**
-   * Logs deliveries and their attempts for {@link WebhookDeliveries}; default a {@link MemoryDeliveryLog}, which is lost when
-   * the process ends. `false` logs nothing.
-   */
-  readonly deliveryLog?: DeliveryLog | false | undefined;
   /** Trusted authorities and a client certificate, as in node:tls; default: those of Node. */
   readonly tls?: EgressTlsOptions | undefined;
   /** How long a shutdown waits for deliveries; default `'10s'`. */

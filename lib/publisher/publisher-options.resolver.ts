@@ -2,8 +2,6 @@ import { createSecureContext } from 'node:tls';
 import { DAY, SECOND } from '../clock/duration.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { DelivererOptions } from '../deliveries/webhook.deliverer.js';
-import type { DeliveryLog } from '../deliveries/delivery-log.js';
-import { MemoryDeliveryLog } from '../deliveries/memory-delivery.log.js';
 import { EGRESS } from '../egress/egress-options.js';
 import { EgressPolicy } from '../egress/egress-policy.js';
 import type { EgressTlsOptions } from '../egress/guarded-agent.js';
@@ -65,8 +63,6 @@ export interface ResolvedPublisherOptions
   readonly jwks: ResolvedJwks | undefined;
   readonly queue: WebhookQueue;
   readonly transactionHost: string | false | undefined;
-  /** Absent if deliveries are not logged. */
-  readonly deliveryLog: DeliveryLog | undefined;
   readonly shutdownTimeout: number;
 }
 
@@ -125,9 +121,6 @@ const PUBLISHER = object<WebhookPublisherOptions>()(
     queue: optional(instance<WebhookQueue>('a WebhookQueue', 'enqueue', 'consume')),
     transactionHost: optional(
       orFalse(text('must be the connectionName of a ClsPluginTransactional, or false')),
-    ),
-    deliveryLog: optional(
-      orFalse(instance<DeliveryLog>('a DeliveryLog, or false to log nothing', 'record', 'change')),
     ),
     tls: optional(TLS),
     shutdownTimeout: optional(duration(), 10 * SECOND),
@@ -190,7 +183,6 @@ export function resolvePublisherOptions(
     'must be chosen in production: set `queue: new InProcessQueue()` to accept that a crash loses pending deliveries, or set a durable queue',
   );
   if (egress === undefined || at.has('')) return { resolved: undefined, problems: problems.all };
-  const queue = options.queue ?? new InProcessQueue({ clock });
   return {
     resolved: {
       ...store,
@@ -210,21 +202,10 @@ export function resolvePublisherOptions(
       clock,
       shutdownTimeout: options.shutdownTimeout,
       transactionHost: options.transactionHost,
-      queue,
-      deliveryLog: chooseDeliveryLog(options.deliveryLog, queue),
-      readsAnswers: options.deliveryLog !== false,
+      queue: options.queue ?? new InProcessQueue({ clock }),
     },
     problems: problems.all,
   };
-}
-
-function chooseDeliveryLog(
-  log: DeliveryLog | false | undefined,
-  queue: WebhookQueue,
-): DeliveryLog | undefined {
-  if (log === false) return undefined;
-  // A queue in memory already bounds pending deliveries, and the log shares their bytes.
-  return log ?? new MemoryDeliveryLog(queue.durable ? {} : { maxPending: Infinity });
 }
 
 /** The options that name the issuer and its key, and their problems, have the same names. */

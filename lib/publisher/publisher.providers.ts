@@ -3,9 +3,7 @@ import type { HttpService } from '@nestjs/axios';
 import { DiscoveryService, HttpAdapterHost, MetadataScanner, ModulesContainer } from '@nestjs/core';
 import { SystemClock } from '../clock/webhook-clock.js';
 import { WebhookQueue } from '../queue/webhook-queue.js';
-import { DeliveryLogReconciler } from '../deliveries/delivery-log.reconciler.js';
 import { DeliveryReporter } from '../deliveries/delivery.reporter.js';
-import { DeliveryLogWriter } from '../deliveries/delivery-log.writer.js';
 import {
   UNCONFIGURED_DELIVERIES,
   UNCONFIGURED_ENDPOINTS,
@@ -19,7 +17,7 @@ import { CurrentTransaction } from './current-transaction.js';
 import { WebhookEndpoints } from '../endpoints/webhook.endpoints.js';
 import { EndpointRegistry } from '../endpoints/endpoint.registry.js';
 import { type ResolvedPublisherOptions, PUBLISHER_OPTIONS } from './publisher-options.resolver.js';
-import { DeliveryReactionExplorer } from '../deliveries/delivery-reaction.explorer.js';
+import { DeliveryReactionExplorer } from '../deliveries/delivery-reactions.js';
 import { WebhookDeliveryEvents } from '../deliveries/webhook-delivery.events.js';
 import { loadSigningKeys, SIGNING_KEYS } from './load-signing-keys.js';
 import { WebhookDeliverer } from '../deliveries/webhook.deliverer.js';
@@ -49,7 +47,6 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
       queue: WebhookQueue,
       endpoints: EndpointRegistry,
       sender: WebhookSender,
-      logWriter: DeliveryLogWriter,
       events: WebhookDeliveryEvents,
     ) =>
       new WebhookDeliverer(
@@ -57,26 +54,15 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
         queue,
         endpoints,
         sender,
-        logWriter,
         new DeliveryReporter(events, options),
       ),
-    [WebhookQueue, EndpointRegistry, WebhookSender, DeliveryLogWriter, WebhookDeliveryEvents],
+    [WebhookQueue, EndpointRegistry, WebhookSender, WebhookDeliveryEvents],
   ),
   whenConfigured(
     CurrentTransaction,
     (options, discovery: DiscoveryService, modules: ModulesContainer) =>
       new CurrentTransaction(options, discovery, modules),
     [DiscoveryService, ModulesContainer],
-  ),
-  whenConfigured(
-    DeliveryLogWriter,
-    ({ deliveryLog, clock }) => new DeliveryLogWriter(deliveryLog, clock),
-  ),
-  whenConfigured(
-    DeliveryLogReconciler,
-    ({ deliveryLog, clock }, queue: WebhookQueue, logWriter: DeliveryLogWriter) =>
-      new DeliveryLogReconciler(deliveryLog, queue, logWriter, clock),
-    [WebhookQueue, DeliveryLogWriter],
   ),
   // Also without a publisher: an application may subscribe although only some deployments publish.
   { provide: WebhookDeliveryEvents, useFactory: () => new WebhookDeliveryEvents() },
@@ -104,19 +90,10 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
       deliverer: WebhookDeliverer,
       sender: WebhookSender,
       currentTransaction: CurrentTransaction,
-      logWriter: DeliveryLogWriter,
     ) =>
       options === undefined
         ? UNCONFIGURED_PUBLISHER
-        : new WebhookPublisher(
-            options,
-            endpoints,
-            queue,
-            deliverer,
-            sender,
-            currentTransaction,
-            logWriter,
-          ),
+        : new WebhookPublisher(options, endpoints, queue, deliverer, sender, currentTransaction),
     inject: [
       PUBLISHER_OPTIONS,
       EndpointRegistry,
@@ -124,7 +101,6 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
       WebhookDeliverer,
       WebhookSender,
       CurrentTransaction,
-      DeliveryLogWriter,
       // Not used, but awaited: nothing is published before the keys are loaded.
       SIGNING_KEYS,
     ],
@@ -136,36 +112,18 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
       endpoints: EndpointRegistry,
       sender: WebhookSender,
       queue: WebhookQueue,
-      logWriter: DeliveryLogWriter,
     ) =>
       options === undefined
         ? UNCONFIGURED_ENDPOINTS
-        : new WebhookEndpoints(options, endpoints, sender, async (id) => {
-            const { deliveryLog } = options;
-            await logWriter.flushed();
-            if (deliveryLog !== undefined) await attemptPaused(id, deliveryLog, queue);
-          }),
+        : new WebhookEndpoints(options, endpoints, sender, async (id) => attemptPaused(id, queue)),
     // The keys are awaited: an endpoint may be tested as soon as it is created.
-    inject: [
-      PUBLISHER_OPTIONS,
-      EndpointRegistry,
-      WebhookSender,
-      WebhookQueue,
-      DeliveryLogWriter,
-      SIGNING_KEYS,
-    ],
+    inject: [PUBLISHER_OPTIONS, EndpointRegistry, WebhookSender, WebhookQueue, SIGNING_KEYS],
   },
   {
     provide: WebhookDeliveries,
-    useFactory: (
-      options: ResolvedPublisherOptions | undefined,
-      queue: WebhookQueue,
-      logWriter: DeliveryLogWriter,
-    ) =>
-      options === undefined
-        ? UNCONFIGURED_DELIVERIES
-        : new WebhookDeliveries(options.deliveryLog, queue, logWriter, options.clock),
-    inject: [PUBLISHER_OPTIONS, WebhookQueue, DeliveryLogWriter],
+    useFactory: (options: ResolvedPublisherOptions | undefined, queue: WebhookQueue) =>
+      options === undefined ? UNCONFIGURED_DELIVERIES : new WebhookDeliveries(queue, options.clock),
+    inject: [PUBLISHER_OPTIONS, WebhookQueue],
   },
   {
     provide: WebhookJwks,

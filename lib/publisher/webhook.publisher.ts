@@ -10,7 +10,6 @@ import { isEventName } from '../token/event-name.js';
 import type { WebhookEventName } from '../token/webhook-event-map.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import { cannotJoin, type CurrentTransaction } from './current-transaction.js';
-import type { DeliveryLogWriter } from '../deliveries/delivery-log.writer.js';
 import type { Endpoint } from '../sending/endpoint.js';
 import { looksLikeUrl } from '../endpoints/endpoint-store.js';
 import type { EndpointRegistry } from '../endpoints/endpoint.registry.js';
@@ -21,7 +20,7 @@ import {
   type SignOptions,
   withContentDigest,
 } from '../sending/event-draft.js';
-import { aborted, DeliveryRecorder, isKnown } from './delivery-recorder.js';
+import { aborted, areDuplicates, DeliveryRecorder } from './delivery-recorder.js';
 import { FirstAttempts } from './first-attempts.js';
 import {
   type EventArguments,
@@ -52,11 +51,10 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     private readonly deliverer: WebhookDeliverer,
     private readonly sender: WebhookSender,
     private readonly currentTransaction: CurrentTransaction,
-    private readonly logWriter: DeliveryLogWriter,
   ) {
-    this.recorder = new DeliveryRecorder(options, queue, deliverer, sender, logWriter);
+    this.recorder = new DeliveryRecorder(options, queue, deliverer, sender);
     this.firstAttempts = new FirstAttempts(this.recorder, queue, options.clock);
-    deliverer.onReport((report) => this.firstAttempts.report(report));
+    deliverer.onRun((run) => this.firstAttempts.report(run));
   }
 
   /**
@@ -137,11 +135,6 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
         'Pending deliveries are in the memory of this process: a crash loses them. Use a durable queue to keep them.',
       );
     }
-    if (this.queue.shared && this.options.deliveryLog?.durable === false) {
-      this.logger.log(
-        'The delivery log is in the memory of this process, but the queue is shared: attempts of other processes are not logged here. Set a durable deliveryLog to see all attempts.',
-      );
-    }
     if (this.sender.usesForeignAdapter) {
       this.logger.warn(
         'HttpService has its own axios adapter: the egress guard checks URLs, but cannot check the addresses that the adapter connects to. Remove the adapter if you did not intend this.',
@@ -162,12 +155,6 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     const left = await this.queue.stop(deadline);
     this.sender.close();
     this.firstAttempts.failAll(() => shuttingDown());
-    const lost = await this.logWriter.close(deadline);
-    if (lost > 0) {
-      this.logger.warn(
-        `${lost} change(s) were not written to the delivery log before the shutdown.`,
-      );
-    }
     if (left > 0) {
       this.logger.warn(
         `${left} deliveries were not finished at shutdown; ${this.queue.durable ? 'the queue keeps them' : 'they are lost'}.`,
@@ -191,13 +178,12 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
       const targets = await this.endpoints.subscribed(event, options.tenant, tx);
       const deliveries = targets.map((target) => deliveryTo(target, draft));
       if (deliveries.length === 0) this.logger.debug(`No endpoint subscribes to "${event}".`);
-      const receipts = await this.recorder.record(draft, deliveries, targets, options, tx);
-      const isDuplicate = receipts.length > 0 && receipts.every(isKnown);
+      const known = await this.recorder.record(draft, deliveries, targets, options, tx);
       return {
         id: draft.eventId,
         event,
         deliveries: deliveries.map(({ id, endpointId }) => ({ id, endpointId: endpointId! })),
-        ...(isDuplicate && { duplicate: true }),
+        ...(areDuplicates(known) && { duplicate: true }),
       };
     } catch (error) {
       const isOfCurrent = current !== undefined && isWebhookError(error, 'unsupported_option');

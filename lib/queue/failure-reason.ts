@@ -32,8 +32,6 @@ export type FailureReason =
   | 'handler_failed'
   /** No handler of this process matches a queued received event. */
   | 'event_unhandled'
-  /** The delivery log never learnt the outcome, and the queue no longer knows the delivery: it may or may not have arrived. */
-  | 'outcome_unknown'
   /** Any other network failure. */
   | 'network'
   /** The receiver answered with this status. */

@@ -1,23 +1,24 @@
 import { type CancelWake, SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookConfigurationError, WebhookDeliveryError } from '../errors/webhook.error.js';
-import { waitAfterThrow, wasAttempt } from './delivery-progress.js';
-import {
-  type DeadDelivery,
-  type DeliveryHandler,
-  type DeliveryOutcome,
-  WebhookQueue,
-  type DeliveryReceipt,
-  type EnqueuedDelivery,
-  type KnownDelivery,
-  type QueueCounts,
-} from './webhook-queue.js';
-import { FinishedDeliveries } from './finished-deliveries.js';
-import {
-  PendingDeliveries,
-  type PendingDelivery,
-  type TakenDelivery,
-} from './pending-deliveries.js';
+import { DeliveryMemory, type RememberedDelivery } from './delivery-memory.js';
+import { waitAfterThrow } from './delivery-progress.js';
+import type {
+  DeliveryAttempt,
+  DeliveryCountFilter,
+  DeliveryCounts,
+  DeliveryFilter,
+  DeliveryPageRequest,
+  DeliveryRecord,
+  ListedDelivery,
+} from './delivery-record.js';
+import { PendingDeliveries, type TakenDelivery } from './pending-deliveries.js';
 import type { WebhookDelivery } from './webhook-delivery.interface.js';
+import {
+  type DeliveryHandler,
+  type DeliveryRun,
+  type EnqueuedDelivery,
+  WebhookQueue,
+} from './webhook-queue.js';
 
 /** Limits of an {@link InProcessQueue}. */
 export interface InProcessQueueOptions {
@@ -30,15 +31,16 @@ export interface InProcessQueueOptions {
   readonly concurrencyPerDestination?: number | undefined;
   /** Pending deliveries, running ones included; default 10,000. */
   readonly maxPending?: number | undefined;
-  /** Bytes of pending and dead deliveries; default 64 MiB. Payloads of dead deliveries are dropped first. */
-  readonly maxBytes?: number | undefined;
-  /** The last delivered ids that are remembered; default 10,000. */
-  readonly rememberFinished?: number | undefined;
   /**
-   * The last dead deliveries that are remembered; default 10,000. A forgotten one is no longer listed, and its id can
-   * be recorded again.
+   * Bytes of payloads and answers; default 64 MiB. Finished deliveries take at most a quarter of them; if pending ones
+   * need more, the payloads of finished ones are dropped, delivered ones first.
    */
-  readonly rememberDead?: number | undefined;
+  readonly maxBytes?: number | undefined;
+  /**
+   * The last delivered deliveries that are remembered, and as many dead ones; default 10,000. A forgotten one is no
+   * longer listed, and its id can be recorded again.
+   */
+  readonly maxFinished?: number | undefined;
   /** Default: the system clock. */
   readonly clock?: WebhookClock | undefined;
 }
@@ -55,8 +57,8 @@ export class InProcessQueue extends WebhookQueue {
 
   private readonly concurrency: number;
   private readonly clock: WebhookClock;
-  private readonly pending: PendingDeliveries;
-  private readonly finished: FinishedDeliveries;
+  private readonly pending: PendingDeliveries<RememberedDelivery>;
+  private readonly memory: DeliveryMemory;
 
   private handler: DeliveryHandler | undefined;
   private running = 0;
@@ -75,8 +77,7 @@ export class InProcessQueue extends WebhookQueue {
       concurrencyPerDestination = Math.max(1, Math.floor(concurrency / 4)),
       maxPending = 10_000,
       maxBytes = 64 * 1024 * 1024,
-      rememberFinished = 10_000,
-      rememberDead = 10_000,
+      maxFinished = 10_000,
       clock = new SystemClock(),
     } = options;
     const bounds = {
@@ -84,8 +85,7 @@ export class InProcessQueue extends WebhookQueue {
       ...(options.concurrencyPerDestination !== undefined && { concurrencyPerDestination }),
       maxPending,
       maxBytes,
-      rememberFinished,
-      rememberDead,
+      maxFinished,
     };
     const faults = Object.entries(bounds)
       .filter(([, bound]) => !Number.isSafeInteger(bound) || bound < 1)
@@ -93,26 +93,31 @@ export class InProcessQueue extends WebhookQueue {
     if (faults.length > 0) throw new WebhookConfigurationError(faults);
     this.concurrency = concurrency;
     this.clock = clock;
-    this.pending = new PendingDeliveries(maxPending, maxBytes, {
-      concurrency,
-      concurrencyPerDestination,
-    });
-    this.finished = new FinishedDeliveries(rememberFinished, rememberDead);
+    this.pending = new PendingDeliveries({ concurrency, concurrencyPerDestination });
+    this.memory = new DeliveryMemory({ maxPending, maxFinished, maxBytes });
   }
 
   /** Pending deliveries, running ones included. */
   get size(): number {
-    return this.pending.size;
+    return this.memory.pendingCount;
   }
 
   override async enqueue(
     deliveries: readonly EnqueuedDelivery[],
-  ): Promise<readonly DeliveryReceipt[]> {
+  ): Promise<readonly (DeliveryRecord | undefined)[]> {
     this.refuseWhenStopping();
-    const receipts =
-      deliveries.length === 1 ? [this.enqueueOne(deliveries[0]!)] : this.enqueueAll(deliveries);
+    const fresh = new Map<string, WebhookDelivery>();
+    for (const { delivery } of deliveries) {
+      if (this.memory.find(delivery.id) === undefined) fresh.set(delivery.id, delivery);
+    }
+    this.memory.requireRoomFor([...fresh.values()]);
+    const known = deliveries.map(({ delivery, notBefore }) => {
+      const record = this.memory.find(delivery.id)?.record();
+      if (record === undefined) this.pending.add(this.memory.add(delivery, notBefore));
+      return record;
+    });
     this.schedulePump();
-    return receipts;
+    return known;
   }
 
   override consume(handler: DeliveryHandler): void {
@@ -128,36 +133,49 @@ export class InProcessQueue extends WebhookQueue {
     this.schedulePump();
   }
 
-  override async find(ids: readonly string[]): Promise<readonly (KnownDelivery | undefined)[]> {
-    return ids.map((id) => this.receiptOf(id));
+  override async find(ids: readonly string[]): Promise<readonly (DeliveryRecord | undefined)[]> {
+    return ids.map((id) => this.memory.find(id)?.record());
   }
 
-  override async listDead(): Promise<readonly DeadDelivery[]> {
-    return this.finished.listDead();
+  override async list(
+    filter: DeliveryFilter,
+    page: DeliveryPageRequest,
+  ): Promise<readonly ListedDelivery[]> {
+    return this.memory.list(filter, page);
   }
 
-  override async counts(): Promise<QueueCounts> {
-    return { pending: this.pending.size, dead: this.finished.deadCount };
+  override async attempts(id: string): Promise<readonly DeliveryAttempt[]> {
+    return this.memory.find(id)?.attempts ?? [];
+  }
+
+  override async counts(filter: DeliveryCountFilter): Promise<readonly DeliveryCounts[]> {
+    return this.memory.counts(filter);
   }
 
   override async redeliver(ids: readonly string[]): Promise<readonly string[]> {
     this.refuseWhenStopping();
     const now = this.clock.now();
-    const dead = new Map(
-      ids
-        .flatMap((id) => this.finished.findDead(id) ?? [])
-        .map(({ delivery }) => [delivery.id, delivery]),
-    );
-    this.pending.requireRoomFor([...dead.values()]);
-    const changed = [...new Set(ids)].filter((id) => {
-      const delivery = dead.get(id);
-      if (delivery === undefined) return this.pending.bringForward(id, now);
-      this.finished.forgetDead(id);
-      this.add(delivery, now);
-      return true;
-    });
+    const known = [...new Set(ids)].flatMap((id) => this.memory.find(id) ?? []);
+    const dead = known.filter(({ status, isRestorable }) => status === 'dead' && isRestorable);
+    const waiting = known.filter(({ status, due }) => status === 'pending' && due > now);
+    this.memory.requireRoomFor(dead.map(({ delivery }) => delivery));
+    for (const entry of dead) {
+      this.memory.revive(entry, now);
+      this.pending.add(entry);
+    }
+    for (const entry of waiting) {
+      entry.due = now;
+      this.pending.bringForward(entry);
+    }
     this.schedulePump();
-    return changed;
+    return [...dead, ...waiting].map(({ delivery }) => delivery.id);
+  }
+
+  override async prune(
+    before: number,
+    { tenant }: { readonly tenant?: string | undefined } = {},
+  ): Promise<number> {
+    return this.memory.prune(before, tenant);
   }
 
   override async stop(deadline: number): Promise<number> {
@@ -165,7 +183,7 @@ export class InProcessQueue extends WebhookQueue {
     await this.drain(deadline);
     this.closed = true;
     this.disarm();
-    return this.pending.size;
+    return this.size;
   }
 
   override async flush(): Promise<void> {
@@ -205,36 +223,6 @@ export class InProcessQueue extends WebhookQueue {
         'The delivery queue is stopped, because the application is shutting down.',
       );
     }
-  }
-
-  private receiptOf(id: string): KnownDelivery | undefined {
-    return this.pending.receipt(id) ?? this.finished.receipt(id);
-  }
-
-  /** Most calls record one delivery, which needs no lists (benchmark `send`). */
-  private enqueueOne({ delivery, notBefore }: EnqueuedDelivery): DeliveryReceipt {
-    const known = this.receiptOf(delivery.id);
-    if (known !== undefined) return known;
-    this.pending.requireRoomFor([delivery]);
-    return this.add(delivery, notBefore);
-  }
-
-  private enqueueAll(deliveries: readonly EnqueuedDelivery[]): DeliveryReceipt[] {
-    const fresh = new Map(
-      deliveries
-        .filter(({ delivery }) => this.receiptOf(delivery.id) === undefined)
-        .map(({ delivery }) => [delivery.id, delivery]),
-    );
-    this.pending.requireRoomFor([...fresh.values()]);
-    return deliveries.map(
-      ({ delivery, notBefore }) => this.receiptOf(delivery.id) ?? this.add(delivery, notBefore),
-    );
-  }
-
-  private add(delivery: WebhookDelivery, due: number): DeliveryReceipt {
-    this.pending.add(delivery, due);
-    this.finished.shrinkTo(this.pending.freeBytes);
-    return { id: delivery.id, status: 'recorded' };
   }
 
   /** Runs handlers in a later microtask: `enqueue` must return before an attempt begins. */
@@ -281,53 +269,22 @@ export class InProcessQueue extends WebhookQueue {
     this.schedulePump();
   }
 
-  private async run(taken: TakenDelivery): Promise<void> {
+  private async run(taken: TakenDelivery<RememberedDelivery>): Promise<void> {
     const { entry } = taken;
     this.running++;
-    let outcome: DeliveryOutcome | undefined;
+    let run: DeliveryRun | undefined;
     try {
-      outcome = await this.handler!(entry.delivery, entry.attempts + 1);
+      run = await this.handler!(entry.delivery, entry.nextAttempt);
     } catch {
       // The handler has logged the error; the delivery runs again.
     }
     this.running--;
-    this.pending.release(taken, this.clock.now(), wasAttempt(outcome));
-    this.settle(entry, outcome);
+    const now = this.clock.now();
+    this.pending.release(taken, now, run?.attempt !== undefined);
+    if (run === undefined) entry.due = now + waitAfterThrow(entry.throws++);
+    else this.memory.apply(entry, run, now);
+    if (entry.status === 'pending') this.pending.add(entry);
     this.schedulePump();
     for (const check of this.watchers) check();
-  }
-
-  private settle(entry: PendingDelivery, outcome: DeliveryOutcome | undefined): void {
-    switch (outcome?.type) {
-      case 'delivered':
-        this.pending.remove(entry);
-        this.finished.addDelivered(entry.delivery, entry.attempts + 1);
-        break;
-      case 'dead':
-        this.bury(entry, outcome);
-        break;
-      case 'retry':
-        entry.attempts++;
-        entry.throws = 0;
-        entry.reason = outcome.reason;
-        this.pending.putBack(entry, outcome.at);
-        break;
-      case 'defer':
-        entry.throws = 0;
-        this.pending.putBack(entry, outcome.at);
-        break;
-      default:
-        this.pending.putBack(entry, this.clock.now() + waitAfterThrow(entry.throws++));
-    }
-  }
-
-  private bury(
-    entry: PendingDelivery,
-    { attempts, reason }: Extract<DeliveryOutcome, { type: 'dead' }>,
-  ): void {
-    const { delivery, bytes } = entry;
-    this.pending.remove(entry);
-    this.finished.addDead({ delivery, attempts, reason, diedAt: this.clock.now() }, bytes);
-    this.finished.shrinkTo(this.pending.freeBytes);
   }
 }

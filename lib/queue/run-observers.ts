@@ -1,18 +1,14 @@
 import type { WebhookDelivery } from './webhook-delivery.interface.js';
-import type { DeliveryOutcome } from './webhook-queue.js';
+import type { DeliveryRun } from './webhook-queue.js';
 
-/** One run of a delivery. */
-export interface DeliveryRun {
-  /** The deliverer, or the worker of received events. */
+/** A run of a delivery, and whose it was: the deliverer's, or that of the worker of received events. */
+export interface ObservedRun extends DeliveryRun {
   readonly consumer: object;
   readonly delivery: WebhookDelivery;
-  readonly attempt: number;
-  readonly outcome: DeliveryOutcome;
-  readonly statusCode?: number | undefined;
 }
 
 /**
  * Called with every run of this process, before its queue records the outcome. Empty outside of tests: the testing kit
  * observes from its import on, since a queue may run a delivery before the test asks.
  */
-export const runObservers = new Set<(run: DeliveryRun) => void>();
+export const runObservers = new Set<(run: ObservedRun) => void>();

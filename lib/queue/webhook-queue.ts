@@ -1,3 +1,12 @@
+import type {
+  DeliveryAttempt,
+  DeliveryCountFilter,
+  DeliveryCounts,
+  DeliveryFilter,
+  DeliveryPageRequest,
+  DeliveryRecord,
+  ListedDelivery,
+} from './delivery-record.js';
 import type { FailureReason } from './failure-reason.js';
 import type { WebhookDelivery } from './webhook-delivery.interface.js';
 
@@ -8,59 +17,25 @@ export interface EnqueuedDelivery<Delivery extends WebhookDelivery = WebhookDeli
   readonly notBefore: number;
 }
 
-/** The result of one run of a delivery, which the queue records. */
+/** What happens to a delivery after one run. */
 export type DeliveryOutcome =
   | { readonly type: 'delivered' }
   /** The attempt failed; the next one is due at `at` (epoch milliseconds). */
   | { readonly type: 'retry'; readonly at: number; readonly reason: FailureReason }
-  /** No attempt was made; the same attempt is due at `at` (epoch milliseconds). A queue need not store the reason. */
-  | { readonly type: 'defer'; readonly at: number; readonly reason?: FailureReason }
+  /** No attempt was made; the same attempt is due at `at` (epoch milliseconds). */
+  | { readonly type: 'defer'; readonly at: number; readonly reason?: FailureReason | undefined }
   /** The delivery is given up after `attempts`, which may be 0; only `redeliver` revives it. */
   | { readonly type: 'dead'; readonly reason: FailureReason; readonly attempts: number };
 
-/** The state of a delivery that the queue has recorded before. */
-export type KnownDelivery = {
-  readonly id: string;
-  /** Failed attempts of this round; if the delivery is done, all of its attempts. */
-  readonly attempts: number;
-  /** The digest that the delivery was recorded with. */
-  readonly contentDigest?: string;
-} & (
-  | {
-      readonly status: 'pending';
-      /** Epoch milliseconds. */
-      readonly nextAttemptAt: number;
-      readonly reason?: FailureReason;
-    }
-  | { readonly status: 'delivered' }
-  | { readonly status: 'dead'; readonly reason: FailureReason }
-);
-
-/** The answer to one enqueued delivery: recorded now, or known from before. */
-export type DeliveryReceipt = { readonly id: string; readonly status: 'recorded' } | KnownDelivery;
-
-/** A delivery that was given up. */
-export interface DeadDelivery<Delivery extends WebhookDelivery = WebhookDelivery> {
-  readonly delivery: Delivery;
-  readonly attempts: number;
-  readonly reason: FailureReason;
-  /** Epoch milliseconds. */
-  readonly diedAt: number;
-}
-
-/** The deliveries that a queue holds, besides delivered ones. */
-export interface QueueCounts {
-  /** Waiting, due or running. */
-  readonly pending: number;
-  /** Those that `listDead` lists. */
-  readonly dead: number;
+/** One run of a delivery, which the queue records in one step. */
+export interface DeliveryRun {
+  readonly outcome: DeliveryOutcome;
+  /** Absent if no attempt was made. */
+  readonly attempt?: DeliveryAttempt | undefined;
 }
 
 /** Attempts a delivery once; `attempt` is 1 for the first. */
-export type DeliveryHandler = (
-  delivery: WebhookDelivery,
-  attempt: number,
-) => Promise<DeliveryOutcome>;
+export type DeliveryHandler = (delivery: WebhookDelivery, attempt: number) => Promise<DeliveryRun>;
 
 /** Options of {@link WebhookQueue.enqueue}. */
 export interface EnqueueOptions {
@@ -69,22 +44,26 @@ export interface EnqueueOptions {
 }
 
 /**
- * The port between the library and the engine that stores its deliveries.
+ * The port between the library and the engine that stores its deliveries with their attempts.
  *
- * The engine is responsible for durability, leases and timers. The library is responsible for the retry schedule,
- * signing and the meaning of a response, so that deliveries behave the same on every engine.
+ * The engine is responsible for durability, leases, timers and history. The library is responsible for the retry
+ * schedule, signing and the meaning of a response, so that deliveries behave the same on every engine.
  *
  * - **Durable once recorded.** When `enqueue` resolves, the deliveries are stored as safely as the engine can. It
- *   records all of them or, if it throws, none.
+ *   records all of them or, if it throws, none, unless the connection broke before the answer.
  * - **Once per id.** A delivery whose id is known is not recorded again, even after it is done, for as long as the
  *   engine remembers it.
  * - **At least once.** Only an outcome ends a delivery. If the handler throws, the worker dies or its lease expires,
  *   the delivery runs again as the same attempt. A worker whose lease has expired cannot record an outcome.
- * - **Outcomes count attempts.** `retry` counts one; `defer` and a thrown error count none.
- * - **Ordered per destination.** Of the deliveries that are due to one destination, the one due first starts first;
+ * - **One step.** An outcome and its attempt are recorded together: `find`, `list` and `attempts` never show one
+ *   without the other.
+ * - **Outcomes count attempts.** `retry` counts one; `defer` and a thrown error count none. A `defer` without a
+ *   reason keeps the last one.
+ * - **Ordered per endpoint.** Of the deliveries that are due to one endpoint, the one due first starts first;
  *   deliveries due at the same time start in the order they were recorded. A later one does not wait for the success
  *   of an earlier one.
- * - **Fair between destinations.** A destination that is slow or has a backlog does not hold up the others.
+ * - **Fair between endpoints.** An endpoint that is slow or has a backlog does not hold up the others.
+ * - **Payloads are exact.** The same bytes are returned; no data (`undefined`) differs from 0 bytes.
  *
  * Every implementation must pass the contract suite of `nestjs-webhook-token/testing`.
  */
@@ -101,14 +80,15 @@ export abstract class WebhookQueue {
   /**
    * Records all of the deliveries or none.
    *
-   * @returns one receipt for each delivery, in their order
+   * @returns for each delivery, in their order: what was recorded under its id before, or `undefined` if it was
+   *   recorded now
    * @throws {@link WebhookStoreError} `store_full`, `store_unavailable`
    * @throws {@link WebhookDeliveryError} `shutting_down` once `stop` was called
    */
   abstract enqueue(
     deliveries: readonly EnqueuedDelivery[],
     options?: EnqueueOptions,
-  ): Promise<readonly DeliveryReceipt[]>;
+  ): Promise<readonly (DeliveryRecord | undefined)[]>;
 
   /**
    * Starts to run due deliveries; called once. Before that, deliveries are only recorded.
@@ -118,12 +98,24 @@ export abstract class WebhookQueue {
   /**
    * Looks deliveries up.
    *
-   * @returns the state of each id, in their order; `undefined` for an unknown id
+   * @returns the record of each id, in their order; `undefined` for an unknown id
    */
-  abstract find(ids: readonly string[]): Promise<readonly (KnownDelivery | undefined)[]>;
+  abstract find(ids: readonly string[]): Promise<readonly (DeliveryRecord | undefined)[]>;
 
-  /** Lists dead deliveries, the oldest first. */
-  abstract listDead(): Promise<readonly DeadDelivery[]>;
+  /** Lists the deliveries that match, newest first by `createdAt`, then by id in descending order of code units. */
+  abstract list(
+    filter: DeliveryFilter,
+    page: DeliveryPageRequest,
+  ): Promise<readonly ListedDelivery[]>;
+
+  /**
+   * Lists the attempts of a delivery in all its rounds, by start time. A queue may keep only the last ones, at
+   * least 20.
+   */
+  abstract attempts(id: string): Promise<readonly DeliveryAttempt[]>;
+
+  /** Counts by endpoint and tenant, or by receiver, in any order, without empty groups. */
+  abstract counts(filter: DeliveryCountFilter): Promise<readonly DeliveryCounts[]>;
 
   /**
    * Makes deliveries due now. Dead ones get a new round under their old ids, from the first attempt on; those that
@@ -133,8 +125,14 @@ export abstract class WebhookQueue {
    */
   abstract redeliver(ids: readonly string[]): Promise<readonly string[]>;
 
-  /** Counts deliveries. Optional: the metrics of a queued receiver call it, so it must be fast in a large queue. */
-  counts?(): Promise<QueueCounts>;
+  /**
+   * Deletes deliveries that are not pending and were recorded before a time, with their attempts.
+   *
+   * @param before - epoch milliseconds
+   * @param scope - `tenant`: only the deliveries of this tenant
+   * @returns the number of deleted deliveries
+   */
+  abstract prune(before: number, scope?: { readonly tenant?: string | undefined }): Promise<number>;
 
   /**
    * Runs every delivery that is due by the queue's clock, and resolves when none is due or running. Optional:

@@ -143,7 +143,7 @@ export const RECEIVER = object<WebhookReceiverOptions>()(
     acknowledge: optional(oneOf('handled', 'queued'), 'handled'),
     queue: optional(
       instance<WebhookQueue>(
-        'a WebhookQueue, such as PgBossQueue',
+        'a WebhookQueue, such as PostgresQueue',
         'enqueue',
         'consume',
         'redeliver',
@@ -177,7 +177,7 @@ export const RECEIVER = object<WebhookReceiverOptions>()(
       at.require(
         queue !== undefined || at.has('queue'),
         'queue',
-        "is required with acknowledge: 'queued': set it to a durable WebhookQueue that serves only this receiver, such as a PgBossQueue",
+        "is required with acknowledge: 'queued': set it to a durable WebhookQueue that serves only this receiver, such as a PostgresQueue",
       );
     },
   },

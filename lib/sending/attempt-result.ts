@@ -41,7 +41,7 @@ export interface Attempt {
   readonly at: number;
   /** Creates the receipt of the last request; absent if no request was made. */
   readonly receipt?: (() => WebhookReceipt) | undefined;
-  /** The beginning of the answer's body; absent if there is none, or no delivery log. */
+  /** The beginning of the answer's body; absent if there is none. */
   readonly answer?: string | undefined;
 }
 

@@ -102,7 +102,7 @@ export interface ReceiverAnswer {
   readonly statusCode: number;
   readonly retryAfter: string | undefined;
   readonly challenge: string | undefined;
-  /** May echo the token or the payload, so it is redacted, and used for the delivery log only. Absent if it is not bytes. */
+  /** May echo the token or the payload, so it is redacted, and stored with the attempt only. Absent if it is not bytes. */
   readonly body: AnswerBody | undefined;
 }
 

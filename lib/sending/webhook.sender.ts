@@ -26,8 +26,6 @@ import {
 export interface SenderOptions extends TransportOptions {
   readonly clock: WebhookClock;
   readonly maxHeadBytes: number;
-  /** Whether the beginning of an answer's body is read, for the delivery log. */
-  readonly readsAnswers: boolean;
 }
 
 /** The requests of an attempt, and the answer that counts. */
@@ -137,7 +135,7 @@ export class WebhookSender {
 
   /** The beginning of the answer, which is stored with the attempt. */
   private excerpt({ url, headers }: Endpoint, { requests, answer }: Exchange): string | undefined {
-    if (!this.options.readsAnswers || answer.statusCode === undefined) return undefined;
+    if (answer.statusCode === undefined) return undefined;
     const tokens = requests.map(({ token }) => token);
     return answer.body && excerptOf(answer.body, { tokens, url, headers });
   }

@@ -3,7 +3,7 @@ import { WebhookDeliverer } from '../deliveries/webhook.deliverer.js';
 import type { FailureReason } from '../queue/failure-reason.js';
 import { readOptions } from '../options/read-options.js';
 import { flag, object, optional } from '../options/rules.js';
-import { type DeliveryRun, runObservers } from '../queue/run-observers.js';
+import { type ObservedRun, runObservers } from '../queue/run-observers.js';
 import { WebhookQueue } from '../queue/webhook-queue.js';
 import { WEBHOOK_RECEIVERS } from '../receiver/receiver.constants.js';
 import type { ResolvedReceivers } from '../receiver/receiver-options.interface.js';
@@ -148,22 +148,24 @@ function take(consumer: object): AttemptedDelivery[] {
 }
 
 function attemptOf(
-  { delivery, attempt, statusCode }: DeliveryRun,
-  outcome: Exclude<DeliveryRun['outcome'], { type: 'defer' }>,
+  { delivery, attempt: made }: ObservedRun,
+  outcome: Exclude<ObservedRun['outcome'], { type: 'defer' }>,
 ): AttemptedDelivery {
   const { id, eventId, event, received } = delivery;
   const endpointId = received === undefined ? delivery.endpointId : undefined;
+  // Without an attempt, the number of the one that was not made.
+  const attempt = made?.attempt ?? (outcome.type === 'dead' ? outcome.attempts + 1 : 1);
   const status = { delivered: 'delivered', retry: 'scheduled', dead: 'failed' } as const;
   return {
     id,
     eventId,
     event,
-    ...(endpointId !== undefined && { endpointId }),
-    ...(received !== undefined && { receiver: received.receiver }),
+    endpointId,
+    receiver: received?.receiver,
     attempt,
     status: status[outcome.type],
-    ...(statusCode !== undefined && { statusCode }),
-    ...(outcome.type !== 'delivered' && { failureReason: outcome.reason }),
-    ...(outcome.type === 'retry' && { nextAttemptAt: new Date(outcome.at) }),
+    statusCode: made?.statusCode,
+    failureReason: outcome.type === 'delivered' ? undefined : outcome.reason,
+    nextAttemptAt: outcome.type === 'retry' ? new Date(outcome.at) : undefined,
   };
 }

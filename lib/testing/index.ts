@@ -26,8 +26,6 @@ export type {
 } from './in-memory-webhook.transport.js';
 export { TestClock } from './test-clock.js';
 export type { ContractCase } from './contract-case.interface.js';
-export { deliveryLogContract } from './delivery-log.contract.js';
-export type { DeliveryLogContractOptions } from './delivery-log.contract.js';
 export { webhookQueueContract } from './webhook-queue.contract.js';
 export type { WebhookQueueContractOptions } from './webhook-queue.contract.js';
 export { endpointStoreContract } from './endpoint-store.contract.js';

@@ -87,7 +87,6 @@ function publishInMemory(
     ...publisher,
     queue: testQueue(clock),
     endpointStore: undefined,
-    deliveryLog: undefined,
   };
 }
 

@@ -251,7 +251,7 @@ const PROTOTYPE_NAMES = /__proto__|constructor/;
 
 /** Inline data that is serialised already, and accepted by every receiver: it is signed as it is. */
 export class InlineJson {
-  /** The parsed JSON is not kept: a delivery log holds a thousand of them. */
+  /** The parsed JSON is not kept: a history may hold thousands of them. */
   private constructor(readonly text: string) {}
 
   /**

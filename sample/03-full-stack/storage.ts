@@ -1,6 +1,5 @@
 import {
   PgliteQueue,
-  PostgresDeliveryLog,
   PostgresEndpointStore,
   PostgresInboxStore,
 } from 'nestjs-webhook-token/postgres';
@@ -9,7 +8,6 @@ import {
 export interface Storage {
   readonly queue: PgliteQueue;
   readonly endpointStore: PostgresEndpointStore;
-  readonly deliveryLog: PostgresDeliveryLog;
   readonly inboxStore: PostgresInboxStore;
 }
 
@@ -22,7 +20,6 @@ export async function openStorage(): Promise<Storage> {
   return {
     queue,
     endpointStore,
-    deliveryLog: new PostgresDeliveryLog(() => queue.database()),
     inboxStore: new PostgresInboxStore(() => queue.database()),
   };
 }

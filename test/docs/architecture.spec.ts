@@ -27,7 +27,7 @@ const OWNED = {
 };
 /** Packages that are loaded when they are used, if at all. */
 const OPTIONAL =
-  /^(express|fastify|@nestjs\/(platform-|axios)|axios|pg$|pg-boss|@electric-sql|ioredis|redis$|undici)/;
+  /^(express|fastify|@nestjs\/(platform-|axios)|axios|pg$|@electric-sql|ioredis|redis$|undici)/;
 
 interface Import {
   /** Paths below `lib`; `to` is a package if it is not a file of `lib`. */

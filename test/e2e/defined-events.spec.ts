@@ -7,7 +7,6 @@ import { z } from 'zod';
 import {
   defineEvents,
   InProcessQueue,
-  MemoryDeliveryLog,
   OnWebhookEvent,
   WebhookData,
   WebhookDeliveries,
@@ -172,14 +171,13 @@ describe.each(adapters)('defined events on %s', (_, createAdapter) => {
 });
 
 describe('a publisher of defined events', () => {
-  const log = new MemoryDeliveryLog();
   const recorded = async (): Promise<number> =>
     (await started.app.get(WebhookDeliveries).list()).deliveries.length;
 
   beforeEach(async () => {
     transport.clear();
     started = await start(createExpress, {
-      publisher: { ...options().publisher!, deliveryLog: log, queue: new InProcessQueue() },
+      publisher: { ...options().publisher!, queue: new InProcessQueue() },
     });
   });
 

@@ -13,7 +13,7 @@ import {
   type WebhookDeliveryDetails,
 } from '../../lib/index.js';
 import { WebhookQueue } from '../../lib/ports/index.js';
-import { PgBossQueue } from '../../lib/postgres/index.js';
+import { PostgresQueue } from '../../lib/postgres/index.js';
 import { createExpress, createFastify } from '../fixtures/adapters.js';
 import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
@@ -157,13 +157,13 @@ describe('deliveries to a receiver', () => {
   });
 });
 
-(await describeWith('PostgreSQL'))('redelivery over pg-boss', () => {
+(await describeWith('PostgreSQL'))('redelivery over PostgreSQL', () => {
   const database = new TestDatabase();
   afterAll(async () => database.close());
 
   it('works as with the in-memory queue', async () => {
     const schema = database.newSchema();
-    const queue = new PgBossQueue({ pool: database.pool, schema, pollInterval: '100ms' });
+    const queue = new PostgresQueue({ pool: database.pool, schema, pollInterval: '100ms' });
     await redelivers(await start(createExpress(), queue));
   });
 });

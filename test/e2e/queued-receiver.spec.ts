@@ -1,8 +1,9 @@
-import { afterAll, afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
+import { afterAll, afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { Controller, Injectable, type Type } from '@nestjs/common';
 import { IsInt } from 'class-validator';
 import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
-import type { DeliveryReceipt, EnqueuedDelivery } from '../../lib/queue/webhook-queue.js';
+import type { DeliveryRecord } from '../../lib/queue/delivery-record.js';
+import type { EnqueuedDelivery } from '../../lib/queue/webhook-queue.js';
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
 import { WebhookContext } from '../../lib/receiver/decorators/webhook-data.decorator.js';
 import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
@@ -73,7 +74,7 @@ class ScriptedQueue extends InProcessQueue {
 
   override async enqueue(
     deliveries: readonly EnqueuedDelivery[],
-  ): Promise<readonly DeliveryReceipt[]> {
+  ): Promise<readonly (DeliveryRecord | undefined)[]> {
     if (this.failure !== undefined) throw this.failure;
     await this.gate?.pass();
     return super.enqueue(deliveries);
@@ -196,7 +197,7 @@ describe('a receiver that acknowledges before it handles', () => {
     expect(receiver.logger.at('error').join('\n')).toContain(
       'failed in run 1 of 10: handler_failed',
     );
-    expect(await inbox.deadLetters()).toEqual([]);
+    expect((await inbox.deadLetters()).deadLetters).toEqual([]);
   });
 
   it('lists an event as a dead letter after the last run, and retries it on request', async () => {
@@ -207,21 +208,33 @@ describe('a receiver that acknowledges before it handles', () => {
     await head(receiver.origin, signed({ id, data: { a: 1 } }));
     await clock.advance(0);
     for (const seconds of DEFAULT_WAITS) await clock.advance(seconds * 1_000);
-    const dead = await inbox.deadLetters('default');
+    const { deadLetters } = await inbox.deadLetters({ receiver: 'default' });
 
     expect(work.seen).toHaveLength(10);
-    expect(dead).toMatchObject([
-      { reason: 'handler_failed', attempts: 10, delivery: { eventId: id, event: 'order.created' } },
+    expect(deadLetters).toEqual([
+      {
+        id: expect.any(String),
+        receiver: 'default',
+        event: 'order.created',
+        eventId: id,
+        runs: 10,
+        failureReason: 'handler_failed',
+        receivedAt: expect.any(Date),
+        diedAt: new Date(clock.now()),
+      },
     ]);
+    const attempts = await queue.attempts(deadLetters[0]!.id);
+    expect(attempts.map(({ attempt }) => attempt)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    expect(attempts[0]).toMatchObject({ reason: 'handler_failed', durationMs: 0 });
     expect(receiver.logger.at('warn').join('\n')).toMatch(
       /failed in all 10 run.*dead letter.*WebhookInbox/,
     );
     work.do = () => {};
-    const ids = dead.map(({ delivery }) => delivery.id);
+    const ids = deadLetters.map(({ id: dead }) => dead);
     expect(await inbox.retry([...ids, 'unknown'])).toEqual(ids);
     await clock.advance(0);
     expect(work.seen.at(-1)).toMatchObject({ id, run: 1, data: { a: 1 } });
-    expect(await inbox.deadLetters()).toEqual([]);
+    expect((await inbox.deadLetters()).deadLetters).toEqual([]);
   });
 
   it('runs a dead letter again if its sender repeats it after the replay window', async () => {
@@ -232,14 +245,14 @@ describe('a receiver that acknowledges before it handles', () => {
     work.do = () => Promise.reject(new Error('never'));
     await head(receiver.origin, token());
     await clock.advance(0);
-    expect(await inbox.deadLetters()).toHaveLength(1);
+    expect((await inbox.deadLetters()).deadLetters).toHaveLength(1);
     await clock.advance(2 * 3_600_000);
     work.do = () => {};
 
     expect((await head(receiver.origin, token())).status).toBe(202);
     await clock.advance(0);
     expect(work.seen).toHaveLength(2);
-    expect(await inbox.deadLetters()).toEqual([]);
+    expect((await inbox.deadLetters()).deadLetters).toEqual([]);
   });
 
   it('treats invalid data as a failure of the handler', async () => {
@@ -369,24 +382,29 @@ describe('a receiver that acknowledges before it handles', () => {
       await clock.advance(0);
       for (const seconds of DEFAULT_WAITS) await clock.advance(seconds * 1_000);
 
-      expect(await inbox.deadLetters()).toMatchObject([
-        { reason: 'event_unhandled', attempts: 10 },
+      expect((await inbox.deadLetters()).deadLetters).toMatchObject([
+        { failureReason: 'event_unhandled', runs: 10 },
       ]);
     });
   });
 
-  it('lists no dead delivery of a publisher that shares the queue by mistake', async () => {
-    const { received: _, ...delivery } = await queuedDelivery('order.created');
-    jest.spyOn(queue, 'listDead').mockResolvedValue([
-      {
-        delivery: { ...delivery, url: 'https://crm.example' },
-        attempts: 1,
-        reason: 'network',
-        diedAt: 0,
-      },
-    ]);
+  it('lists dead letters page by page, newest first', async () => {
+    await receiver.app.close();
+    await start({ retry: { attempts: 1, jitter: 0 } });
+    work.do = () => Promise.reject(new Error('never'));
+    const ids = ['first', 'second', 'third'];
+    for (const id of ids) {
+      await head(receiver.origin, signed({ id }));
+      await clock.advance(1);
+    }
+    const page = await inbox.deadLetters({ limit: 2, event: 'order.created' });
+    const rest = await inbox.deadLetters({ after: page.next, limit: 2 });
 
-    expect(await inbox.deadLetters()).toEqual([]);
+    const listed = [page, rest].map(({ deadLetters }) => deadLetters.map((one) => one.eventId));
+    expect(listed).toEqual([['third', 'second'], ['first']]);
+    expect(rest.next).toBeUndefined();
+    expect((await inbox.deadLetters({ event: 'order.paid' })).deadLetters).toEqual([]);
+    await expect(inbox.deadLetters({ limit: 501 })).rejects.toThrow(/limit/);
   });
 
   it('leaves events of another receiver in the queue and logs them', async () => {
@@ -446,7 +464,7 @@ describe('a queued event', () => {
     await clock.advance(60_000);
 
     expect(work.seen.length - before).toBe(1);
-    expect(await receiver.app.get(WebhookInbox).deadLetters()).toEqual([]);
+    expect((await receiver.app.get(WebhookInbox).deadLetters()).deadLetters).toEqual([]);
   });
 
   it('is deferred without counting a run if its lease is lost', async () => {
@@ -495,7 +513,7 @@ describe('a queued event', () => {
     await clock.advance(10_000);
 
     expect(work.seen.slice(before).at(-1)?.run).toBe(10);
-    expect(await receiver.app.get(WebhookInbox).deadLetters()).toEqual([]);
+    expect((await receiver.app.get(WebhookInbox).deadLetters()).deadLetters).toEqual([]);
   });
 });
 

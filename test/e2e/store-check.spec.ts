@@ -3,11 +3,7 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { ExpressAdapter } from '@nestjs/platform-express';
 import { Redis } from 'ioredis';
 import { WebhookConfigurationError, WebhookStoreError } from '../../lib/errors/webhook.error.js';
-import {
-  PostgresDeliveryLog,
-  PostgresEndpointStore,
-  PostgresReplayStore,
-} from '../../lib/postgres/index.js';
+import { PostgresEndpointStore, PostgresReplayStore } from '../../lib/postgres/index.js';
 import { RedisReplayStore } from '../../lib/redis/index.js';
 import { MemoryReplayStore } from '../../lib/replay/memory-replay.store.js';
 import { WebhookStoreCheck } from '../../lib/webhook-store-check.js';
@@ -45,7 +41,6 @@ async function faultsAtStart(
       secret: 'correct-horse-battery-staple-0002',
       endpointStore: new PostgresEndpointStore(database.pool, storeIn(schema)),
       sealingKeys: [{ id: 'a', key: Buffer.alloc(32, 1).toString('base64') }],
-      deliveryLog: new PostgresDeliveryLog(database.pool, storeIn(schema)),
     },
   });
 
@@ -53,7 +48,6 @@ async function faultsAtStart(
     expect(await faultsAtStart(storesIn(database.newSchema()))).toEqual([
       expect.stringMatching(/^receiver "default"\.replay\.store: .*nestjs-webhook-token migrate/),
       expect.stringMatching(/^publisher\.endpointStore: .*nestjs-webhook-token migrate/),
-      expect.stringMatching(/^publisher\.deliveryLog: .*nestjs-webhook-token migrate/),
     ]);
   });
 

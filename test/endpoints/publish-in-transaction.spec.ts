@@ -3,7 +3,7 @@ import { afterAll, afterEach, describe, expect, it } from '@jest/globals';
 import { Pool } from 'pg';
 import type { EndpointStore } from '../../lib/endpoints/endpoint-store.js';
 import { WebhookEndpoints } from '../../lib/endpoints/webhook.endpoints.js';
-import { PgBossQueue, PgliteQueue, PostgresEndpointStore } from '../../lib/postgres/index.js';
+import { PostgresQueue, PgliteQueue, PostgresEndpointStore } from '../../lib/postgres/index.js';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
 import type { WebhookQueue } from '../../lib/queue/webhook-queue.js';
 import { newDatabaseDirectory, removeDirectories } from '../fixtures/embedded-database.js';
@@ -42,8 +42,8 @@ afterEach(async () => started.app.close());
 (await describeWith('PostgreSQL'))('publish({ tx, tenant }) on PostgreSQL', () => {
   const database = new TestDatabase();
   const pool = new Pool({ connectionString: urlOf('PostgreSQL'), max: POOL_SIZE });
-  const newQueue = (): PgBossQueue =>
-    new PgBossQueue({ pool: database.pool, schema: database.newSchema(), pollInterval: '60s' });
+  const newQueue = (): PostgresQueue =>
+    new PostgresQueue({ pool: database.pool, schema: database.newSchema(), pollInterval: '60s' });
 
   afterAll(async () => {
     await pool.end();

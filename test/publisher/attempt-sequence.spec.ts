@@ -84,8 +84,8 @@ async function play(
   const attempts: number[] = [];
   const over = new AbortController();
   const end = new Promise<string>((resolve) => {
-    bench.module.get(WebhookDeliverer).onReport(({ outcome, result }) => {
-      if (result !== undefined) attempts.push(result.attempt);
+    bench.module.get(WebhookDeliverer).onRun(({ outcome, attempt }) => {
+      if (attempt !== undefined) attempts.push(attempt.attempt);
       if (outcome.type === 'delivered') return resolve('delivered');
       if (outcome.type === 'dead') {
         return resolve(`dead: ${outcome.reason} after ${outcome.attempts}`);

@@ -6,9 +6,10 @@ import { PUBLISHER_OPTIONS } from '../../lib/publisher/publisher-options.resolve
 import type { WebhookPublisherOptions } from '../../lib/publisher/publisher-options.interface.js';
 import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
 import { PUBLISHER_PROVIDERS } from '../../lib/publisher/publisher.providers.js';
-import { WebhookDeliverer, type DeliveryReport } from '../../lib/deliveries/webhook.deliverer.js';
+import { WebhookDeliverer, type OutgoingRun } from '../../lib/deliveries/webhook.deliverer.js';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
 import { webhookHttpModule } from '../../lib/sending/webhook-http.js';
+import type { ListedDelivery } from '../../lib/queue/delivery-record.js';
 import { WebhookQueue } from '../../lib/queue/webhook-queue.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import type { WebhookModuleExtras } from '../../lib/webhook-module-options.interface.js';
@@ -17,7 +18,7 @@ export const secret = 'a secret of the test that nobody may ever print';
 
 /** A publisher in a Nest module of its own, on a clock that the test moves. */
 export class PublisherBench {
-  readonly reports: DeliveryReport[] = [];
+  readonly reports: OutgoingRun[] = [];
   readonly logged: unknown[][] = [];
   private readonly waiting: { readonly count: number; readonly resolve: () => void }[] = [];
 
@@ -27,7 +28,7 @@ export class PublisherBench {
     logged: unknown[][],
   ) {
     this.logged = logged;
-    module.get(WebhookDeliverer).onReport((report) => {
+    module.get(WebhookDeliverer).onRun((report) => {
       this.reports.push(report);
       for (const { count, resolve } of this.waiting) if (this.reports.length >= count) resolve();
     });
@@ -74,10 +75,17 @@ export class PublisherBench {
     return this.module.get(HttpService, { strict: false });
   }
 
-  /** Resolves when this many runs have ended since the start. */
+  /** Resolves when this many runs have ended since the start, and the queue has recorded them. */
   async reported(count: number): Promise<void> {
-    if (this.reports.length >= count) return;
-    await new Promise<void>((resolve) => this.waiting.push({ count, resolve }));
+    if (this.reports.length < count) {
+      await new Promise<void>((resolve) => this.waiting.push({ count, resolve }));
+    }
+    await new Promise<void>((resolve) => setImmediate(resolve));
+  }
+
+  /** The dead deliveries. */
+  async dead(): Promise<readonly ListedDelivery[]> {
+    return this.queue.list({ status: 'dead' }, { limit: 100 });
   }
 
   /** What was logged at a level. */

@@ -145,7 +145,7 @@ describe('no token, secret or payload is printed', () => {
 
     expect(bench.logs('warn')).toHaveLength(2);
     expectNothingShown();
-    const dead = JSON.stringify(await bench.queue.listDead());
+    const dead = JSON.stringify(await bench.dead());
     for (const token of tokens()) expect(dead).not.toContain(token);
     expect(dead).not.toContain(secret);
   });
@@ -274,7 +274,7 @@ function tokens(): string[] {
 }
 
 function expectNothingShown(): void {
-  const everything = [...shown, ...bench.logged, ...bench.reports.map(({ result }) => result)];
+  const everything = [...shown, ...bench.logged, ...bench.reports.map(({ outcome }) => outcome)];
   expect(everything.length).toBeGreaterThan(0);
   const text = everything
     .flatMap((value) => [

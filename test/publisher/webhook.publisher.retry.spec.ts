@@ -48,7 +48,7 @@ describe('a delivery that fails', () => {
       attempts: 10,
     });
     await bench.clock.advance(0);
-    expect(await bench.queue.listDead()).toMatchObject([{ reason: 'http_500', attempts: 10 }]);
+    expect(await bench.dead()).toMatchObject([{ reason: 'http_500', attempts: 10 }]);
     expect(bench.logs('warn')).toEqual([
       expect.stringMatching(/^endpoint "crm" keeps failing/),
       expect.stringMatching(
@@ -99,7 +99,7 @@ describe('the outcome of an attempt', () => {
     [
       'a listener',
       () => {
-        bench.module.get(WebhookDeliverer).onReport(() => {
+        bench.module.get(WebhookDeliverer).onRun(() => {
           throw new Error('a fault of the application');
         });
       },
@@ -254,7 +254,7 @@ describe('the other deliveries of an endpoint', () => {
     const deferred = bench.reports.filter(({ delivery }) => delivery.event === 'order.updated');
     expect(deferred.at(-1)).toMatchObject({
       outcome: { type: 'delivered' },
-      result: { attempt: 1 },
+      attempt: { attempt: 1 },
     });
   });
 
@@ -313,7 +313,7 @@ describe('the other deliveries of an endpoint', () => {
     await bench.reported(1);
     await bench.clock.advance(0);
     receiver.script = () => ({ status: 204 });
-    const dead = await bench.queue.listDead();
+    const dead = await bench.dead();
     await bench.queue.redeliver(dead.map(({ delivery }) => delivery.id));
     await bench.reported(2);
 

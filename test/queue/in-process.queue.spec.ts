@@ -4,7 +4,7 @@ import { WebhookConfigurationError } from '../../lib/errors/webhook.error.js';
 import { DueHeap } from '../../lib/queue/due-heap.js';
 import { InProcessQueue, type InProcessQueueOptions } from '../../lib/queue/in-process.queue.js';
 import type { WebhookDelivery } from '../../lib/queue/webhook-delivery.interface.js';
-import type { DeliveryOutcome } from '../../lib/queue/webhook-queue.js';
+import type { DeliveryRun } from '../../lib/queue/webhook-queue.js';
 import { webhookQueueContract } from '../../lib/testing/webhook-queue.contract.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { outgoing } from '../fixtures/outgoing.js';
@@ -40,10 +40,10 @@ describe('the delivery queue contract', () => {
     class Counting extends InProcessQueue {
       override consume(handler: Parameters<InProcessQueue['consume']>[0]): void {
         super.consume(async (delivery, attempt) => {
-          const outcome = await handler(delivery, attempt);
-          return outcome.type === 'defer'
-            ? { type: 'retry', at: outcome.at, reason: 'network' }
-            : outcome;
+          const run = await handler(delivery, attempt);
+          return run.outcome.type === 'defer'
+            ? { outcome: { type: 'retry', at: run.outcome.at, reason: 'network' } }
+            : run;
         });
       }
     }
@@ -84,7 +84,7 @@ describe('InProcessQueue', () => {
         open.push(resolve);
         most = Math.max(most, open.length);
       });
-      return { type: 'delivered' };
+      return DELIVERED;
     });
     await enqueue('a', 'b', 'c', 'd', 'e');
 
@@ -114,7 +114,7 @@ describe('InProcessQueue', () => {
         stuck.push(id);
         await new Promise<void>((resolve) => free.push(resolve));
       }
-      return { type: 'delivered' };
+      return DELIVERED;
     });
     const lost = Array.from({ length: 1_000 }, (__, index) => ({
       delivery: { ...delivery(`lost-${index}`), ...destination(index) } as WebhookDelivery,
@@ -166,7 +166,7 @@ describe('InProcessQueue', () => {
             await new Promise<void>((resolve) => setImmediate(resolve));
             running.set(endpointId!, running.get(endpointId!)! - 1);
             done++;
-            return { type: 'delivered' };
+            return DELIVERED;
           });
           await queue.enqueue(
             items.map(({ to, wait }, index) => ({
@@ -184,56 +184,49 @@ describe('InProcessQueue', () => {
     );
   });
 
-  it('remembers dead deliveries independently of delivered ones, up to rememberDead', async () => {
-    const { queue, enqueue, clock } = bench({ rememberFinished: 1, rememberDead: 2 });
-    queue.consume(async ({ id }) =>
-      id.startsWith('dead')
-        ? { type: 'dead', reason: 'http_500', attempts: 1 }
-        : { type: 'delivered' },
-    );
-    const dead = async () => (await queue.listDead()).map((entry) => entry.delivery.id);
+  it('forgets the oldest delivered and the oldest dead deliveries beyond maxFinished', async () => {
+    const { queue, enqueue, clock } = bench({ maxFinished: 2 });
+    queue.consume(async ({ id }) => (id.startsWith('dead') ? DEAD : DELIVERED));
     await enqueue('dead-1', 'dead-2', 'a', 'b', 'c');
     await clock.advance(0);
-    expect(await dead()).toEqual(['dead-1', 'dead-2']);
+    expect(await ids(queue)).toEqual(['dead-2', 'dead-1', 'c', 'b']);
 
     await enqueue('dead-3');
     await clock.advance(0);
-    expect(await dead()).toEqual(['dead-2', 'dead-3']);
-    const [forgotten] = await enqueue('dead-1');
-    expect(forgotten).toMatchObject({ status: 'recorded' });
+    expect(await ids(queue)).toEqual(['dead-3', 'dead-2', 'c', 'b']);
+    const known = await enqueue('a', 'b', 'dead-1');
+    expect(known.map((record) => record?.status)).toEqual([undefined, 'delivered', undefined]);
   });
 
-  it('drops the oldest dead payloads when pending deliveries need the memory', async () => {
-    const { queue, clock } = bench({ maxBytes: 10_000 });
-    let outcome: DeliveryOutcome = { type: 'dead', reason: 'http_500', attempts: 1 };
-    queue.consume(async () => outcome);
-    for (const id of ['old', 'young']) {
-      await queue.enqueue([{ delivery: delivery(id, 3_000), notBefore: 0 }]);
+  it('drops the oldest payloads of delivered deliveries first, then of dead ones', async () => {
+    const { queue, clock } = bench({ maxBytes: 20_000 });
+    let run: DeliveryRun = DEAD;
+    queue.consume(async () => run);
+    const enqueue = async (id: string, size: number) => {
+      await queue.enqueue([{ delivery: delivery(id, size), notBefore: 0 }]);
       await clock.advance(0);
-    }
-    outcome = { type: 'defer', at: Infinity };
-    await queue.enqueue([{ delivery: delivery('alive', 5_000), notBefore: 0 }]);
-    await clock.advance(0);
+    };
+    const dropped = async () =>
+      (await queue.list({}, { limit: 10 }))
+        .filter(({ payloadDropped }) => payloadDropped === true)
+        .map((record) => record.delivery.id);
+    await enqueue('dead-old', 2_000);
+    await enqueue('dead-young', 2_000);
+    run = DELIVERED;
+    await enqueue('delivered', 2_000);
+    expect(await dropped()).toEqual(['delivered']);
 
-    expect((await queue.listDead()).map((dead) => dead.delivery.id)).toEqual(['young']);
-    expect(await queue.redeliver(['old'])).toEqual([]);
-    const [receipt] = await queue.enqueue([{ delivery: delivery('old'), notBefore: 0 }]);
-    expect(receipt).toMatchObject({ status: 'dead' });
-  });
-
-  it('forgets the oldest delivered ids beyond rememberFinished', async () => {
-    const { queue, enqueue, clock } = bench({ rememberFinished: 2 });
-    queue.consume(async () => ({ type: 'delivered' }));
-    await enqueue('a', 'b', 'c');
-    await clock.advance(0);
-
-    const receipts = await enqueue('c', 'b', 'a');
-    expect(receipts.map(({ status }) => status)).toEqual(['delivered', 'delivered', 'recorded']);
+    run = { outcome: { type: 'defer', at: Infinity } };
+    await enqueue('pending', 16_000);
+    expect(await dropped()).toEqual(['delivered', 'dead-old']);
+    expect(await queue.redeliver(['dead-old'])).toEqual([]);
+    const [known] = await queue.enqueue([{ delivery: delivery('dead-old'), notBefore: 0 }]);
+    expect(known).toMatchObject({ status: 'dead', payloadDropped: true });
   });
 
   it('keeps one timer for all pending deliveries, and none after it was stopped', async () => {
     const { queue, clock } = bench();
-    queue.consume(async () => ({ type: 'delivered' }));
+    queue.consume(async () => DELIVERED);
     for (const wait of [3_000, 1_000, 2_000]) {
       const notBefore = clock.now() + wait;
       await queue.enqueue([{ delivery: delivery(`in ${wait}`), notBefore }]);
@@ -253,7 +246,7 @@ describe('InProcessQueue', () => {
     queue.consume(async ({ id }) => {
       ran.push(id);
       await clock.advance(0);
-      return { type: 'delivered' };
+      return DELIVERED;
     });
     await enqueue('a', 'b', 'c');
     await queue.enqueue([{ delivery: delivery('later'), notBefore: clock.now() + 60_000 }]);
@@ -288,7 +281,9 @@ describe('InProcessQueue', () => {
     const start = clock.now();
     queue.consume(async () => {
       runs.push(clock.now() - start);
-      if (runs.length === 3) return { type: 'retry', at: clock.now() + 10, reason: 'http_500' };
+      if (runs.length === 3) {
+        return { outcome: { type: 'retry', at: clock.now() + 10, reason: 'http_500' } };
+      }
       throw new Error('no');
     });
     await enqueue('a');
@@ -299,9 +294,9 @@ describe('InProcessQueue', () => {
 
   it('refuses a second publisher', () => {
     const { queue } = bench();
-    queue.consume(async () => ({ type: 'delivered' }));
+    queue.consume(async () => DELIVERED);
 
-    expect(() => queue.consume(async () => ({ type: 'delivered' }))).toThrow(/queue of its own/);
+    expect(() => queue.consume(async () => DELIVERED)).toThrow(/queue of its own/);
   });
 
   it.each([
@@ -309,8 +304,7 @@ describe('InProcessQueue', () => {
     { concurrencyPerDestination: 0 },
     { maxPending: -1 },
     { maxBytes: 1.5 },
-    { rememberFinished: NaN },
-    { rememberDead: 0 },
+    { maxFinished: NaN },
   ])('refuses the limit %j', (options) => {
     expect(() => new InProcessQueue(options)).toThrow(WebhookConfigurationError);
   });
@@ -346,7 +340,7 @@ async function fastDeliveries(slow: number, slowFrom: number): Promise<number> {
     const end = clock.now() + (isSlow ? 14_000 : 100);
     await new Promise<void>((resolve) => clock.wakeAt(end, resolve));
     if (Number(endpointId) >= 5 && clock.now() - start >= slowFrom) delivered++;
-    return { type: 'delivered' };
+    return DELIVERED;
   });
   const endpoints = Array.from({ length: 100 - 5 + slow }, (_, index) => String(99 - index));
   for (let at = 0; at < slowFrom + 30_000; at += 200) {
@@ -360,6 +354,13 @@ async function fastDeliveries(slow: number, slowFrom: number): Promise<number> {
     await clock.advance(200);
   }
   return delivered;
+}
+
+const DELIVERED: DeliveryRun = { outcome: { type: 'delivered' } };
+const DEAD: DeliveryRun = { outcome: { type: 'dead', reason: 'http_500', attempts: 1 } };
+
+async function ids(queue: InProcessQueue): Promise<string[]> {
+  return (await queue.list({}, { limit: 100 })).map((record) => record.delivery.id);
 }
 
 function bench(options: InProcessQueueOptions = {}) {

@@ -34,7 +34,10 @@ class RealQueue extends WebhookQueue {
   override enqueue = unreachable;
   override consume = unreachable;
   override find = unreachable;
-  override listDead = unreachable;
+  override list = unreachable;
+  override attempts = unreachable;
+  override counts = unreachable;
+  override prune = unreachable;
   override redeliver = unreachable;
   override stop = unreachable;
 }

@@ -24,7 +24,7 @@ const APPLICATION = `
   WebhookInbox WebhookPublisher PublishResult SendResult SignedWebhookRequest
   WebhookErrorFilter WebhookEndpoints WebhookDeliveries WebhookJwks OnWebhookDelivery
   WebhookDeliveryEvents WebhookEventMap WebhookEventName WebhookEventData InProcessQueue
-  MemoryReplayStore MemoryEndpointStore MemoryDeliveryLog KeyProvider WebhookSigner
+  MemoryReplayStore MemoryEndpointStore KeyProvider WebhookSigner
   compareReceipts WebhookError isWebhookError WebhookConfigurationError WebhookTokenError
   WebhookPayloadError WebhookReplayError WebhookStoreError WebhookDeliveryError
   WebhookDestinationBlockedError WebhookSigningError
@@ -33,7 +33,7 @@ const APPLICATION = `
   .split(/\s+/);
 
 const PORTS = `
-  ReplayStore WebhookQueue EndpointStore DeliveryLog KeyProvider WebhookSigner WebhookClock
+  ReplayStore WebhookQueue EndpointStore KeyProvider WebhookSigner WebhookClock
 `
   .trim()
   .split(/\s+/);

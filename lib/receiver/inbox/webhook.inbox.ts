@@ -1,8 +1,10 @@
 import { Inject, Injectable } from '@nestjs/common';
 import type { InboxEntry, InboxFilter, InboxOutcome, InboxStore } from '../../inbox/inbox-store.js';
 import { invalidOption, readStrictly } from '../../options/strict-options.js';
-import type { ReceivedDelivery } from '../../queue/webhook-delivery.interface.js';
-import type { DeadDelivery, WebhookQueue } from '../../queue/webhook-queue.js';
+import type { ListedDelivery } from '../../queue/delivery-record.js';
+import type { FailureReason } from '../../queue/failure-reason.js';
+import { cursorOf, readCursor, readLimit } from '../../queue/page-cursor.js';
+import type { WebhookQueue } from '../../queue/webhook-queue.js';
 import { isIdentifier } from '../../token/identifier.js';
 import { findReceiver } from '../find-receiver.js';
 import type { ResolvedReceivers } from '../receiver-options.interface.js';
@@ -41,6 +43,41 @@ export interface WebhookInboxPage {
   readonly next?: string;
 }
 
+/** Which dead letters, and which page of them. */
+export interface DeadLetterOptions {
+  /** Name of a receiver; default: all. */
+  readonly receiver?: string | undefined;
+  /** The event's name, exactly. */
+  readonly event?: string | undefined;
+  /** `next` of the page before. */
+  readonly after?: string | undefined;
+  /** 1 to 500; default 50. */
+  readonly limit?: number | undefined;
+}
+
+/** An event that was acknowledged and whose handlers failed in every run. */
+export interface DeadLetter {
+  /** Pass it to `retry`. */
+  readonly id: string;
+  readonly receiver: string;
+  /** The event's name. */
+  readonly event: string;
+  readonly eventId: string;
+  /** How often its handlers ran. */
+  readonly runs: number;
+  readonly failureReason: FailureReason;
+  readonly receivedAt: Date;
+  /** When the last run failed. */
+  readonly diedAt: Date;
+}
+
+/** A page of dead letters, newest first. */
+export interface DeadLetterPage {
+  readonly deadLetters: readonly DeadLetter[];
+  /** Pass it as `after` for the next page; absent on the last one. */
+  readonly next?: string;
+}
+
 const OUTCOMES: readonly unknown[] = [
   'handled',
   'queued',
@@ -64,6 +101,13 @@ const FILTER_CHECKS = {
   since: dateFault,
   until: dateFault,
 };
+
+const DEAD_LETTER_CHECKS = {
+  receiver: optionalStringFault,
+  event: optionalStringFault,
+  after: 'optional',
+  limit: 'optional',
+} as const;
 
 const DEFAULT_PAGE = 50;
 const MAX_PAGE = 500;
@@ -114,10 +158,8 @@ export class WebhookInbox {
       until?: Date;
     } & InboxFilter;
     readStrictly(options, 'options', { after: 'optional', limit: 'optional' });
-    const { after, limit = DEFAULT_PAGE } = options;
-    if (!Number.isSafeInteger(limit) || limit < 1 || limit > MAX_PAGE) {
-      throw invalidOption(`options.limit: must be a whole number from 1 to ${MAX_PAGE}`);
-    }
+    const { after } = options;
+    const limit = readLimit(options.limit, DEFAULT_PAGE, MAX_PAGE);
     if (after !== undefined && !isIdentifier(after)) {
       throw invalidOption('options.after: must be `next` of the previous page, unchanged');
     }
@@ -160,40 +202,51 @@ export class WebhookInbox {
   }
 
   /**
-   * Lists the dead letters, the oldest first.
+   * Lists the dead letters page by page, newest first.
    *
-   * @param receiver - name of the receiver; default: all
+   * @throws {@link WebhookDeliveryError} `invalid_option`
    * @throws {@link WebhookStoreError} `store_unavailable`
    * @throws {@link WebhookConfigurationError} for an unknown receiver
    */
-  async deadLetters(receiver?: string): Promise<readonly DeadDelivery<ReceivedDelivery>[]> {
-    const dead = await Promise.all(this.queues(receiver).map(async (queue) => queue.listDead()));
-    return dead
-      .flat()
-      .filter(isReceived)
-      .sort((a, b) => a.diedAt - b.diedAt);
+  async deadLetters(options: DeadLetterOptions = {}): Promise<DeadLetterPage> {
+    const checked = readStrictly(options, 'options', DEAD_LETTER_CHECKS) as DeadLetterOptions;
+    const limit = readLimit(checked.limit, DEFAULT_PAGE, MAX_PAGE);
+    const after = readCursor(checked.after);
+    const { event } = checked;
+    const lists = await Promise.all(
+      this.queues(checked.receiver).map(async ({ name, queue }) => {
+        const filter = { receiver: name, event, status: 'dead' } as const;
+        return queue.list(filter, { limit: limit + 1, after });
+      }),
+    );
+    const found = lists.flat().toSorted(newestFirst);
+    const page = found.slice(0, limit);
+    return {
+      deadLetters: page.flatMap(deadLetterOf),
+      ...(found.length > limit && { next: cursorOf(page.at(-1)!.delivery) }),
+    };
   }
 
   /**
-   * Counts the dead letters without loading them, if the queue can.
+   * Counts the dead letters.
    *
    * @throws {@link WebhookStoreError} `store_unavailable`
    * @hidden
    */
   async deadLetterCount(): Promise<number> {
     const counts = await Promise.all(
-      this.queues().map(
-        async (queue) => (await queue.counts?.())?.dead ?? (await queue.listDead()).length,
+      this.queues().map(async ({ name, queue }) =>
+        queue.counts({ receiver: name, unfinished: true }),
       ),
     );
-    return counts.reduce((sum, count) => sum + count, 0);
+    return counts.flat().reduce((sum, { dead }) => sum + dead, 0);
   }
 
   /**
    * Runs the handlers of queued events again: a dead letter gets the full number of runs, and an event that waits for its next run
    * runs now. Events that are handled, running or due stay as they are.
    *
-   * @param ids - one or several: the `id` of an entry, or `delivery.id` of a dead letter
+   * @param ids - one or several: the `id` of an entry or of a dead letter
    * @returns the ids, of those that were passed, whose events run again
    * @throws {@link WebhookStoreError} `store_unavailable`, `store_full`
    */
@@ -202,7 +255,7 @@ export class WebhookInbox {
     const deliveries = new Map<string, string>();
     for (const id of given) deliveries.set(await this.deliveryIdOf(id), id);
     const retried = await Promise.all(
-      this.queues().map(async (queue) => queue.redeliver([...deliveries.keys()])),
+      this.queues().map(async ({ queue }) => queue.redeliver([...deliveries.keys()])),
     );
     for (const id of retried.flat()) this.recorder.settled(id, 'queued', 0);
     return retried.flat().map((id) => deliveries.get(id)!);
@@ -221,16 +274,36 @@ export class WebhookInbox {
     return inbox.store;
   }
 
-  private queues(name?: string): readonly WebhookQueue[] {
+  private queues(
+    name?: string,
+  ): readonly { readonly name: string; readonly queue: WebhookQueue }[] {
     const receivers =
       name === undefined ? [...this.receivers.values()] : [findReceiver(this.receivers, name)];
-    return receivers.flatMap(({ queued }) => queued?.queue ?? []);
+    return receivers.flatMap(({ name: receiver, queued }) =>
+      queued === undefined ? [] : [{ name: receiver, queue: queued.queue }],
+    );
   }
 }
 
-/** A publisher that shares the queue by mistake has dead deliveries there too. */
-function isReceived(dead: DeadDelivery): dead is DeadDelivery<ReceivedDelivery> {
-  return dead.delivery.received !== undefined;
+function newestFirst({ delivery: a }: ListedDelivery, { delivery: b }: ListedDelivery): number {
+  return b.createdAt - a.createdAt || (a.id < b.id ? 1 : -1);
+}
+
+function deadLetterOf({ delivery, attempts, reason, updatedAt }: ListedDelivery): DeadLetter[] {
+  if (delivery.received === undefined) return [];
+  const { id, event, eventId, received, createdAt } = delivery;
+  return [
+    {
+      id,
+      receiver: received.receiver,
+      event,
+      eventId,
+      runs: attempts,
+      failureReason: reason!,
+      receivedAt: new Date(createdAt),
+      diedAt: new Date(updatedAt),
+    },
+  ];
 }
 
 function viewOf(entry: InboxEntry): WebhookInboxEntry {
@@ -239,6 +312,10 @@ function viewOf(entry: InboxEntry): WebhookInboxEntry {
 
 function stringFault(value: unknown): string | undefined {
   return isIdentifier(value) ? undefined : 'must be a string of 1 to 255 characters';
+}
+
+function optionalStringFault(value: unknown): string | undefined {
+  return value === undefined ? undefined : stringFault(value);
 }
 
 function dateFault(value: unknown): string | undefined {

@@ -5,6 +5,7 @@ import {
   type BeforeApplicationShutdown,
   type OnApplicationBootstrap,
 } from '@nestjs/common';
+import type { DeliveryAttempt } from '../../queue/delivery-record.js';
 import type { DeliveryOutcome } from '../../queue/webhook-queue.js';
 import { runObservers } from '../../queue/run-observers.js';
 import { spreadWait } from '../../queue/retry-schedule.js';
@@ -65,12 +66,12 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
   async onApplicationBootstrap(): Promise<void> {
     for (const receiver of this.receivers) {
       await receiver.queued.queue.consume(async (delivery, run) => {
+        const at = receiver.clock.now();
         const outcome = await this.run(receiver, delivery, run);
+        const attempt = attemptOf(outcome, run, at, receiver.clock.now());
         if (outcome.type !== 'defer') this.inbox.settled(delivery.id, SETTLED[outcome.type], run);
-        for (const observe of runObservers) {
-          observe({ consumer: this, delivery, attempt: run, outcome });
-        }
-        return outcome;
+        for (const observe of runObservers) observe({ consumer: this, delivery, outcome, attempt });
+        return { outcome, attempt };
       });
     }
   }
@@ -209,6 +210,18 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
       stack === undefined ? this.logger[level](line) : this.logger[level](line, stack),
     );
   }
+}
+
+/** A run of the handlers as the queue records it; a deferred one does not count. */
+function attemptOf(
+  outcome: DeliveryOutcome,
+  attempt: number,
+  at: number,
+  now: number,
+): DeliveryAttempt | undefined {
+  if (outcome.type === 'defer') return undefined;
+  const reason = outcome.type === 'delivered' ? undefined : outcome.reason;
+  return { attempt, at, durationMs: Math.max(0, now - at), reason };
 }
 
 function internalsFor(

@@ -21,7 +21,7 @@ export class ShopModule implements OnApplicationBootstrap {
   ) {}
 
   static register(storage: Storage, url: string, warehouse: string): DynamicModule {
-    const { queue, endpointStore, deliveryLog, inboxStore } = storage;
+    const { queue, endpointStore, inboxStore } = storage;
     const { SHOP_ISSUER, SHOP_SECRET, WAREHOUSE_ISSUER, WAREHOUSE_SECRET } = process.env;
     return {
       module: ShopModule,
@@ -33,7 +33,6 @@ export class ShopModule implements OnApplicationBootstrap {
             secret: SHOP_SECRET!,
             queue,
             endpointStore,
-            deliveryLog,
             sealingKeys: [{ id: 'sample', key: process.env.SEALING_KEY! }],
             // Short for the sample; the default covers outages of days.
             retry: { attempts: 4, schedule: ['0s', '2s', '5s', '10s'] },

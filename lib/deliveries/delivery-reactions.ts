@@ -3,12 +3,36 @@ import type { DiscoveryService, MetadataScanner } from '@nestjs/core';
 import { WebhookConfigurationError, type ConfigurationProblem } from '../errors/webhook.error.js';
 import { waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
 import { nearestWord } from '../options/option-names.js';
-import { DELIVERY_REACTIONS } from './on-webhook-delivery.decorator.js';
 import {
   WEBHOOK_DELIVERY_EVENTS,
   type WebhookDeliveryEvent,
   type WebhookDeliveryEvents,
+  type WebhookDeliveryEventType,
 } from './webhook-delivery.events.js';
+
+/** Metadata key of the methods that react to deliveries. */
+const DELIVERY_REACTIONS = Symbol('nestjs-webhook-token:delivery-reactions');
+
+/**
+ * Calls the method with a {@link WebhookDeliveryEvent} when an event of one of these kinds happens. The delivery does not wait
+ * for the method, and an error of it is only logged.
+ *
+ * ```ts
+ * @OnWebhookDelivery('exhausted', 'endpoint-disabled')
+ * async alert(event: WebhookDeliveryEvent) {}
+ * ```
+ *
+ * @param types - one or more; the decorator can be repeated
+ */
+export function OnWebhookDelivery(
+  ...types: readonly [WebhookDeliveryEventType, ...WebhookDeliveryEventType[]]
+): MethodDecorator {
+  return (_target, _key, descriptor: PropertyDescriptor) => {
+    const method = descriptor.value as object;
+    const known = (Reflect.getOwnMetadata(DELIVERY_REACTIONS, method) ?? []) as readonly string[];
+    Reflect.defineMetadata(DELIVERY_REACTIONS, [...known, ...types], method);
+  };
+}
 
 type Wrapper = ReturnType<DiscoveryService['getProviders']>[number];
 type Reaction = (event: WebhookDeliveryEvent) => unknown;

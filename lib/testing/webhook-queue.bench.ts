@@ -1,0 +1,211 @@
+import assert from 'node:assert/strict';
+import type { WebhookClock } from '../clock/webhook-clock.js';
+import type {
+  DeliveryAttempt,
+  DeliveryFilter,
+  DeliveryRecord,
+  ListedDelivery,
+} from '../queue/delivery-record.js';
+import type {
+  OutgoingDelivery,
+  ReceivedDelivery,
+  WebhookDelivery,
+} from '../queue/webhook-delivery.interface.js';
+import type {
+  DeliveryOutcome,
+  DeliveryRun,
+  EnqueuedDelivery,
+  WebhookQueue,
+} from '../queue/webhook-queue.js';
+
+/** Milliseconds between two checks of a condition. */
+export const STEP = 10;
+/** Checks of a condition before a case fails: half a minute of a busy machine. */
+const PATIENCE = 3_000;
+/** Milliseconds between two checks if a lease may have to expire first. */
+export const LONG_STEP = 1_000;
+/** Milliseconds that the clock of a server may be ahead. */
+export const AHEAD = 1_000;
+/** Milliseconds: a delivery that is due so much later is not attempted during its case. */
+export const HOUR = 3_600_000;
+
+/** Rules of the contract by their names. */
+export type QueueRules = Readonly<Record<string, (bench: Bench) => Promise<void>>>;
+
+/** The result of one run. If only the outcome is returned, an attempt is added unless it is `defer`. */
+type ScriptedRun = DeliveryOutcome | DeliveryRun;
+
+type Script = (delivery: WebhookDelivery, attempt: number) => ScriptedRun | Promise<ScriptedRun>;
+
+/** A queue whose handler follows a script and records its calls. */
+export class Bench {
+  readonly runs: { readonly id: string; readonly attempt: number }[] = [];
+  /** When each of the runs started, in epoch milliseconds. */
+  readonly startedAt: number[] = [];
+  readonly received: WebhookDelivery[] = [];
+  /** A minute before the case began, in epoch milliseconds: when its deliveries were created. */
+  readonly createdAt: number;
+  private stopped = false;
+
+  constructor(
+    readonly queue: WebhookQueue,
+    private readonly clock: WebhookClock | undefined,
+    readonly advance: (ms: number) => Promise<void>,
+  ) {
+    this.createdAt = this.now() - 60_000;
+  }
+
+  now(): number {
+    return this.clock?.now() ?? Date.now();
+  }
+
+  async consume(script: Script = () => ({ type: 'delivered' })): Promise<void> {
+    await this.queue.consume(async (delivery, attempt) => {
+      this.runs.push({ id: delivery.id, attempt });
+      this.startedAt.push(this.now());
+      this.received.push(delivery);
+      const run = await script(delivery, attempt);
+      if ('outcome' in run) return run;
+      if (run.type === 'defer') return { outcome: run };
+      const reason = run.type === 'delivered' ? undefined : run.reason;
+      return { outcome: run, attempt: this.attempt(attempt, { reason }) };
+    });
+  }
+
+  /** An attempt that started now. */
+  attempt(attempt: number, change: Partial<DeliveryAttempt> = {}): DeliveryAttempt {
+    return { attempt, at: this.now(), durationMs: 12, method: 'POST', ...change };
+  }
+
+  delivery(id: string, change: Partial<OutgoingDelivery> = {}): OutgoingDelivery {
+    return {
+      id,
+      eventId: `event-${id}`,
+      event: 'contract.checked',
+      endpointId: 'receiver',
+      payload: jsonPayload('{"é":"\\u0000 "}'),
+      createdAt: this.createdAt,
+      ...change,
+    };
+  }
+
+  receivedDelivery(id: string, receiver: string): ReceivedDelivery {
+    const claims = {
+      iss: 'https://shop.example',
+      jti: id,
+      iat: 1,
+      exp: 2,
+      webhook: { event: 'a' },
+    };
+    return {
+      id,
+      eventId: `event-${id}`,
+      event: 'contract.received',
+      payload: jsonPayload('{}'),
+      createdAt: this.createdAt,
+      received: {
+        receiver,
+        claims,
+        method: 'POST',
+        profile: 'webhook-token',
+        contentType: 'application/json',
+        bodyVerified: true,
+      },
+    };
+  }
+
+  /** Records deliveries that are due now. */
+  enqueue(...ids: string[]): ReturnType<WebhookQueue['enqueue']> {
+    const notBefore = this.now();
+    return this.queue.enqueue(ids.map((id) => ({ delivery: this.delivery(id), notBefore })));
+  }
+
+  /** Records deliveries that stay pending, because they are due in an hour. */
+  enqueueLater(...deliveries: WebhookDelivery[]): ReturnType<WebhookQueue['enqueue']> {
+    const notBefore = this.now() + HOUR;
+    return this.queue.enqueue(deliveries.map((delivery) => ({ delivery, notBefore })));
+  }
+
+  /** Runs each of these deliveries once, and resolves when its outcome is recorded. */
+  async run(
+    ...runs: readonly { readonly delivery: WebhookDelivery; readonly run: ScriptedRun }[]
+  ): Promise<void> {
+    const scripts = new Map(runs.map(({ delivery, run }) => [delivery.id, run]));
+    await this.consume(({ id }) => scripts.get(id)!);
+    const notBefore = this.now();
+    const items: EnqueuedDelivery[] = runs.map(({ delivery }) => ({ delivery, notBefore }));
+    await this.queue.enqueue(items);
+    await this.until(async () => {
+      const records = await this.queue.find([...scripts.keys()]);
+      return records.every((record) => record!.updatedAt !== record!.delivery.createdAt);
+    });
+  }
+
+  /** The record of a delivery, in a comparable form. */
+  async find(id: string): Promise<DeliveryRecord | undefined> {
+    const [record] = await this.queue.find([id]);
+    return record && comparable(record);
+  }
+
+  /** Status and attempts of a delivery. */
+  async stateOf(id: string): Promise<string> {
+    const record = await this.find(id);
+    return `${record?.status} ${record?.attempts}`;
+  }
+
+  async list(filter: DeliveryFilter = {}): Promise<readonly ListedDelivery[]> {
+    return this.queue.list(filter, { limit: 1_000 });
+  }
+
+  async ids(filter: DeliveryFilter = {}): Promise<string[]> {
+    return (await this.list(filter)).map(({ delivery }) => delivery.id);
+  }
+
+  async until(condition: () => boolean | Promise<boolean>, step = STEP): Promise<void> {
+    for (let round = 0; round < PATIENCE; round++) {
+      if (await condition()) return;
+      await this.advance(step);
+    }
+    assert.fail('the expected state was not reached in time');
+  }
+
+  async untilState(id: string, state: string): Promise<void> {
+    await this.until(async () => (await this.stateOf(id)) === state);
+  }
+
+  async untilRuns(count: number, step = STEP): Promise<void> {
+    await this.until(() => this.runs.length >= count, step);
+  }
+
+  async stop(grace: number): Promise<number> {
+    this.stopped = true;
+    return this.queue.stop(this.now() + grace);
+  }
+
+  async close(): Promise<void> {
+    if (!this.stopped) await this.stop(0).catch(() => {});
+  }
+}
+
+/** A promise that the case resolves. */
+export function gate(): { readonly opened: Promise<void>; readonly open: () => void } {
+  let open!: () => void;
+  const opened = new Promise<void>((resolve) => (open = resolve));
+  return { opened, open };
+}
+
+function jsonPayload(text: string): OutgoingDelivery['payload'] {
+  return { kind: 'json', bytes: new TextEncoder().encode(text), contentType: 'application/json' };
+}
+
+/** A queue may return any kind of Uint8Array. */
+function comparable(record: DeliveryRecord): DeliveryRecord {
+  const { delivery } = record;
+  return { ...record, delivery: comparableDelivery(delivery) };
+}
+
+export function comparableDelivery<Delivery extends WebhookDelivery>(delivery: Delivery): Delivery {
+  const { bytes } = delivery.payload;
+  if (bytes === undefined) return delivery;
+  return { ...delivery, payload: { ...delivery.payload, bytes: Uint8Array.from(bytes) } };
+}

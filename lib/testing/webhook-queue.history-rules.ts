@@ -1,0 +1,439 @@
+import assert from 'node:assert/strict';
+import type {
+  DeliveryCountFilter,
+  DeliveryCounts,
+  DeliveryFilter,
+} from '../queue/delivery-record.js';
+import type { DeliveryPayload } from '../queue/webhook-delivery.interface.js';
+import {
+  AHEAD,
+  type Bench,
+  comparableDelivery,
+  gate,
+  HOUR,
+  type QueueRules,
+} from './webhook-queue.bench.js';
+
+const DELIVERED = { type: 'delivered' } as const;
+const DEAD = { type: 'dead', reason: 'dns', attempts: 1 } as const;
+
+/** Payloads that a text column, a driver or an encoding may corrupt. */
+const PAYLOADS: Readonly<Record<string, DeliveryPayload>> = {
+  'every-octet': bytes(Uint8Array.from({ length: 256 }, (_, octet) => octet)),
+  'no-octets': bytes(new Uint8Array(0)),
+  'no-data': { kind: 'json', bytes: undefined, contentType: 'application/json' },
+  nul: bytes(octetsOf('{"é":"\\u0000"}\0')),
+  unicode: bytes(octetsOf('"🧾 \\\\x41 $1 ?"')),
+  // A view of a part of a larger buffer.
+  part: bytes(octetsOf('before|within|behind').subarray(7, 13)),
+};
+
+/** The rules of the contract on what a queue answers about its deliveries. */
+export const HISTORY_RULES: QueueRules = {
+  'finds a recorded delivery as pending, with its due time': async (bench) => {
+    const delivery = bench.delivery('fresh');
+    const notBefore = bench.now() + HOUR;
+    await bench.queue.enqueue([{ delivery, notBefore }]);
+
+    assertRecord(await bench.find('fresh'), {
+      delivery,
+      status: 'pending',
+      attempts: 0,
+      nextAttemptAt: notBefore,
+      updatedAt: delivery.createdAt,
+    });
+    assert.deepEqual(await bench.queue.attempts('fresh'), []);
+  },
+
+  'finds known deliveries in the order of their ids, without recording anything': async (bench) => {
+    await bench.enqueueLater(bench.delivery('asked'), bench.delivery('other'));
+
+    const found = await bench.queue.find(['unknown', 'other', 'asked', 'unknown']);
+    assert.deepEqual(
+      found.map((record) => record?.delivery.id),
+      [undefined, 'other', 'asked', undefined],
+    );
+    assert.deepEqual(await bench.queue.find([]), []);
+    assert.deepEqual(await bench.queue.attempts('unknown'), []);
+    assert.deepEqual(await bench.enqueueLater(bench.delivery('unknown')), [undefined]);
+  },
+
+  'returns every member of a delivery': async (bench) => {
+    const whole = bench.delivery('whole', {
+      tenant: 'mandant-ü',
+      audience: ['https://a.example', 'https://b.example'],
+      subject: 'Bestellung №5 🧾',
+      method: 'POST',
+      profile: 'swt-draft-02',
+      round: 3,
+      contentDigest: 'sha256:1',
+      trace: { traceparent: '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01' },
+    });
+    const { endpointId: _, ...rest } = bench.delivery('by-url');
+    const byUrl = { ...rest, url: "https://crm.example/hooks?a='$1'&b=:name&c=%22\\" };
+    const received = bench.receivedDelivery('received', 'shop');
+    await bench.enqueueLater(whole, byUrl, received);
+
+    for (const delivery of [whole, byUrl, received]) {
+      assert.deepEqual(defined((await bench.find(delivery.id))!.delivery), delivery);
+    }
+    for (const listed of await bench.list()) assert.ok(!('payload' in listed.delivery));
+  },
+
+  'returns payloads byte for byte': async (bench) => {
+    const deliveries = Object.entries(PAYLOADS).map(([id, payload]) =>
+      bench.delivery(id, { payload }),
+    );
+    await bench.run(...deliveries.map((delivery) => ({ delivery, run: DELIVERED })));
+
+    for (const delivery of deliveries) {
+      const run = bench.received.find(({ id }) => id === delivery.id)!;
+      const found = (await bench.find(delivery.id))!;
+      for (const { payload } of [comparableDelivery(run), found.delivery]) {
+        assert.deepEqual(defined(payload), defined(delivery.payload));
+      }
+    }
+  },
+
+  'stores a failed attempt, and when the next one is due': async (bench) => {
+    const delivery = bench.delivery('retried');
+    const at = bench.now() + HOUR;
+    const attempt = bench.attempt(1, { statusCode: 503, reason: 'http_503', answer: 'später 🕐' });
+    const before = bench.now();
+    await bench.run({ delivery, run: { outcome: retry(at), attempt } });
+    await bench.until(async () => (await bench.find('retried'))!.nextAttemptAt === at);
+
+    const record = (await bench.find('retried'))!;
+    assertRecord(record, {
+      delivery,
+      status: 'pending',
+      attempts: 1,
+      nextAttemptAt: at,
+      reason: 'http_503',
+      updatedAt: record.updatedAt,
+    });
+    assert.ok(record.updatedAt > before - AHEAD);
+    assert.deepEqual((await bench.queue.attempts('retried')).map(defined), [attempt]);
+  },
+
+  'shows an outcome and its attempt together': async (bench) => {
+    const { opened, open } = gate();
+    await bench.consume(async () => {
+      await opened;
+      return { type: 'delivered' };
+    });
+    await bench.enqueue('together');
+    await bench.untilRuns(1);
+    assert.equal(await bench.stateOf('together'), 'pending 0');
+    assert.deepEqual(await bench.queue.attempts('together'), []);
+    open();
+
+    await bench.until(async () => {
+      // Read in this order, a status without its attempt would show.
+      const state = await bench.stateOf('together');
+      const attempts = await bench.queue.attempts('together');
+      if (state === 'delivered 1') assert.equal(attempts.length, 1);
+      return attempts.length === 1 && (await bench.stateOf('together')) === 'delivered 1';
+    });
+  },
+
+  'stores a delivered delivery without a reason and a next attempt': async (bench) => {
+    const delivery = bench.delivery('delivered');
+    const failed = bench.attempt(1, { reason: 'timeout' });
+    const success = bench.attempt(2, { at: failed.at + 1, statusCode: 204, method: 'HEAD' });
+    await bench.consume((_, attempt) =>
+      attempt === 1
+        ? {
+            outcome: { type: 'retry', at: bench.now(), reason: 'timeout' },
+            attempt: failed,
+          }
+        : { outcome: { type: 'delivered' }, attempt: success },
+    );
+    await bench.enqueue('delivered');
+    await bench.untilState('delivered', 'delivered 2');
+
+    const record = (await bench.find('delivered'))!;
+    const { updatedAt } = record;
+    assertRecord(record, { delivery, status: 'delivered', attempts: 2, updatedAt });
+    assert.deepEqual((await bench.queue.attempts('delivered')).map(defined), [failed, success]);
+  },
+
+  'stores a dead delivery that was never attempted': async (bench) => {
+    const delivery = bench.delivery('dead');
+    const outcome = { type: 'dead', reason: 'unknown_endpoint', attempts: 0 } as const;
+    await bench.run({ delivery, run: { outcome } });
+
+    const record = (await bench.find('dead'))!;
+    const { updatedAt } = record;
+    const reason = 'unknown_endpoint';
+    assertRecord(record, { delivery, status: 'dead', attempts: 0, reason, updatedAt });
+    assert.deepEqual(await bench.queue.attempts('dead'), []);
+  },
+
+  'stores the reason of a deferral, and keeps the last one if there is none': async (bench) => {
+    const at = bench.now() + HOUR;
+    await bench.consume(({ id }, attempt) => {
+      if (id === 'paused') return { type: 'defer', at, reason: 'endpoint_paused' };
+      return attempt === 1
+        ? { type: 'retry', at: bench.now(), reason: 'http_503' }
+        : { type: 'defer', at };
+    });
+    await bench.enqueue('paused', 'put-off');
+
+    const reasons = async () =>
+      (await bench.queue.find(['paused', 'put-off'])).map((record) => [
+        record?.attempts,
+        record?.nextAttemptAt,
+        record?.reason,
+      ]);
+    const expected = [
+      [0, at, 'endpoint_paused'],
+      [1, at, 'http_503'],
+    ];
+    await bench.until(async () => String(await reasons()) === String(expected));
+    assert.deepEqual(await bench.queue.attempts('paused'), []);
+  },
+
+  'stores at least the last 20 attempts, of all rounds and in order': async (bench) => {
+    const start = bench.now();
+    let round = 1;
+    await bench.consume((_, attempt) => {
+      const at = start + bench.runs.length;
+      const failed = bench.attempt(attempt, { at, reason: 'http_500' });
+      if (round === 1 && attempt === 12) {
+        return { outcome: { ...DEAD, attempts: 12 }, attempt: failed };
+      }
+      if (round === 2 && attempt === 10) {
+        return { outcome: DELIVERED, attempt: bench.attempt(attempt, { at }) };
+      }
+      return { outcome: { type: 'retry', at: bench.now(), reason: 'http_500' }, attempt: failed };
+    });
+    await bench.enqueue('stubborn');
+    await bench.untilState('stubborn', 'dead 12');
+    round = 2;
+    await bench.queue.redeliver(['stubborn']);
+    await bench.untilState('stubborn', 'delivered 10');
+
+    const numbers = (await bench.queue.attempts('stubborn')).map(({ attempt }) => attempt);
+    const all = bench.runs.map(({ attempt }) => attempt);
+    assert.equal(all.length, 22);
+    assert.ok(numbers.length >= 20);
+    assert.deepEqual(numbers, all.slice(-numbers.length));
+  },
+
+  'lists newest first, and by id within the same time': async (bench) => {
+    const times: [string, number][] = [
+      ['b', 1],
+      ['a', 1],
+      ['Z', 1],
+      ['-', 1],
+      ['_', 1],
+      ['old', 0],
+      ['new', 2],
+    ];
+    await bench.enqueueLater(...times.map(([id, ms]) => createdAfter(bench, id, ms)));
+
+    // By code units, whatever the collation of a database.
+    assert.deepEqual(await bench.ids(), ['new', 'b', 'a', '_', 'Z', '-', 'old']);
+  },
+
+  'returns pages without gaps or repetitions, also across equal times': async (bench) => {
+    const ids = Array.from({ length: 12 }, (_, index) => `page-${String(index).padStart(2, '0')}`);
+    await bench.enqueueLater(...ids.map((id, index) => createdAfter(bench, id, index >> 2)));
+
+    assert.deepEqual(await idsInPages(bench, {}, 5), ids.toReversed());
+    const last = { createdAt: bench.createdAt, id: ids[0]! };
+    assert.deepEqual(await bench.queue.list({}, { limit: 5, after: last }), []);
+  },
+
+  'filters by each member and by combinations': async (bench) => {
+    const at = (ms: number) => bench.createdAt + ms;
+    const marked = bench.delivery('marked', {
+      tenant: 'a',
+      endpointId: 'erp',
+      eventId: 'event-7',
+      event: 'order.paid',
+      createdAt: at(5),
+    });
+    const received = { ...bench.receivedDelivery('received', 'shop'), createdAt: at(7) };
+    await bench.enqueueLater(
+      createdAfter(bench, 'early', 0),
+      createdAfter(bench, 'late', 10),
+      received,
+    );
+    await bench.run({ delivery: marked, run: DEAD });
+
+    const asked: DeliveryFilter[] = [
+      { tenant: 'a' },
+      { endpointId: 'erp' },
+      { eventId: 'event-7' },
+      { event: 'order.paid' },
+      { status: 'dead' },
+      { since: at(5), until: at(6) },
+      { tenant: 'a', endpointId: 'erp', event: 'order.paid', status: 'dead' },
+    ];
+    for (const filter of asked) assert.deepEqual(await bench.ids(filter), ['marked']);
+    assert.deepEqual(await bench.ids({ tenant: undefined, until: at(5) }), ['early']);
+    assert.deepEqual(await bench.ids({ since: at(5) }), ['late', 'received', 'marked']);
+    assert.deepEqual(await bench.ids({ status: 'pending' }), ['late', 'received', 'early']);
+    assert.deepEqual(await bench.ids({ receiver: 'shop' }), ['received']);
+    assert.deepEqual(await bench.ids({ receiver: 'shop', status: 'dead' }), []);
+    assert.deepEqual(await bench.ids({ receiver: 'other' }), []);
+    assert.deepEqual(await bench.ids({ tenant: 'a', endpointId: 'crm' }), []);
+    // A name is neither a glob, nor a LIKE pattern, nor SQL.
+    for (const event of ['order.*', 'order.%', 'order_paid', 'ORDER.PAID', "' OR ''='"]) {
+      assert.deepEqual(await bench.ids({ event }), []);
+    }
+  },
+
+  'lists a delivery under its new status after each change': async (bench) => {
+    const dead = bench.delivery('dead');
+    await bench.run(
+      { delivery: bench.delivery('delivered'), run: DELIVERED },
+      { delivery: dead, run: DEAD },
+      { delivery: bench.delivery('waiting'), run: retry(bench.now() + HOUR) },
+    );
+
+    assert.deepEqual(await bench.ids({ status: 'delivered' }), ['delivered']);
+    assert.deepEqual(await bench.ids({ status: 'dead' }), ['dead']);
+    assert.deepEqual(await bench.ids({ status: 'pending' }), ['waiting']);
+    const [listed] = await bench.list({ status: 'dead' });
+    const { delivery: _, ...state } = (await bench.find('dead'))!;
+    const { payload: __, ...facts } = dead;
+    assert.deepEqual(defined({ ...listed!, delivery: defined(listed!.delivery) }), {
+      delivery: facts,
+      ...defined(state),
+    });
+  },
+
+  'counts by endpoint and tenant, with the earliest due time': async (bench) => {
+    const due = bench.now() + HOUR;
+    const tenant = 'a';
+    await bench.queue.enqueue([
+      { delivery: bench.delivery('p1'), notBefore: due + 300 },
+      { delivery: bench.delivery('p2'), notBefore: due + 200 },
+      { delivery: bench.delivery('x1', { tenant }), notBefore: due + 100 },
+    ]);
+    await bench.run(
+      { delivery: bench.delivery('r1'), run: retry(due + 400) },
+      { delivery: bench.delivery('d1'), run: DELIVERED },
+      { delivery: bench.delivery('e1', { endpointId: 'erp' }), run: DEAD },
+    );
+    const own = { endpointId: 'receiver', pending: 3, delivered: 1, dead: 0, oldestDue: due + 200 };
+    const ofTenant = { ...own, tenant, pending: 1, delivered: 0, oldestDue: due + 100 };
+    const erp = { endpointId: 'erp', pending: 0, delivered: 0, dead: 1 };
+
+    assert.deepEqual(await countsOf(bench), [erp, own, ofTenant]);
+    assert.deepEqual(await countsOf(bench, { tenant }), [ofTenant]);
+    assert.deepEqual(await countsOf(bench, { endpointId: 'erp' }), [erp]);
+    const unfinished = [erp, { ...own, delivered: 0 }, ofTenant];
+    assert.deepEqual(await countsOf(bench, { unfinished: true }), unfinished);
+    assert.deepEqual(await countsOf(bench, { endpointId: 'unknown' }), []);
+    assert.deepEqual(await countsOf(bench, { since: bench.createdAt + 1 }), []);
+    assert.deepEqual(await countsOf(bench, { until: bench.createdAt }), []);
+  },
+
+  'counts deliveries to URLs together, and received events by receiver': async (bench) => {
+    const { endpointId: _, ...rest } = bench.delivery('url-1');
+    const notBefore = bench.now() + HOUR;
+    const deliveries = [
+      { ...rest, url: 'https://a.example/' },
+      { ...rest, id: 'url-2', url: 'https://b.example/' },
+      bench.receivedDelivery('shop-1', 'shop'),
+      bench.receivedDelivery('shop-2', 'shop'),
+    ];
+    await bench.queue.enqueue(deliveries.map((delivery) => ({ delivery, notBefore })));
+    const two = { pending: 2, delivered: 0, dead: 0, oldestDue: notBefore };
+
+    assert.deepEqual(await countsOf(bench), [two, { receiver: 'shop', ...two }]);
+    assert.deepEqual(await countsOf(bench, { receiver: 'shop' }), [{ receiver: 'shop', ...two }]);
+  },
+
+  'prunes old finished deliveries, and never pending ones': async (bench) => {
+    await bench.enqueueLater(createdAfter(bench, 'old-pending', 0));
+    await bench.run(
+      { delivery: createdAfter(bench, 'old-delivered', 0), run: DELIVERED },
+      { delivery: createdAfter(bench, 'old-dead', 0), run: DEAD },
+      { delivery: createdAfter(bench, 'edge', 10), run: DELIVERED },
+    );
+
+    const before = bench.createdAt + 10;
+    assert.equal(await bench.queue.prune(before), 2);
+    assert.deepEqual(await bench.ids(), ['edge', 'old-pending']);
+    assert.equal(await bench.find('old-delivered'), undefined);
+    assert.deepEqual(await bench.queue.attempts('old-delivered'), []);
+    assert.equal(await bench.queue.prune(before), 0);
+    // A pruned id is unknown.
+    assert.deepEqual(await bench.enqueueLater(bench.delivery('old-dead')), [undefined]);
+  },
+
+  'prunes the deliveries of one tenant': async (bench) => {
+    await bench.run(
+      { delivery: bench.delivery('of-a', { tenant: 'a' }), run: DELIVERED },
+      { delivery: bench.delivery('of-b', { tenant: 'b' }), run: DELIVERED },
+      { delivery: bench.delivery('of-none'), run: DELIVERED },
+    );
+
+    assert.equal(await bench.queue.prune(bench.createdAt + 1, { tenant: 'a' }), 1);
+    assert.deepEqual(await bench.ids(), ['of-none', 'of-b']);
+  },
+
+  'stores 1,000 deliveries': async (bench) => {
+    const ids = Array.from(
+      { length: 1_000 },
+      (_, index) => `many-${String(index).padStart(3, '0')}`,
+    );
+    await bench.enqueueLater(...ids.map((id, index) => createdAfter(bench, id, index >> 4)));
+
+    assert.deepEqual(await idsInPages(bench, { endpointId: 'receiver' }, 137), ids.toReversed());
+    assert.equal((await bench.queue.counts({}))[0]?.pending, 1_000);
+  },
+};
+
+function retry(at: number) {
+  return { type: 'retry', at, reason: 'http_503' } as const;
+}
+
+/** A delivery that was created some milliseconds after the first ones of its case. */
+function createdAfter(bench: Bench, id: string, ms: number) {
+  return bench.delivery(id, { createdAt: bench.createdAt + ms });
+}
+
+async function idsInPages(bench: Bench, filter: DeliveryFilter, limit: number): Promise<string[]> {
+  const ids: string[] = [];
+  let after: { createdAt: number; id: string } | undefined;
+  for (;;) {
+    const page = await bench.queue.list(filter, { limit, after });
+    ids.push(...page.map(({ delivery }) => delivery.id));
+    if (page.length < limit) return ids;
+    after = page.at(-1)!.delivery;
+  }
+}
+
+/** Counts in the order of endpoint, receiver and tenant. */
+async function countsOf(bench: Bench, filter: DeliveryCountFilter = {}): Promise<DeliveryCounts[]> {
+  const place = ({ endpointId = '', receiver = '', tenant = '' }: DeliveryCounts): string =>
+    [endpointId, receiver, tenant].join(' ');
+  const counts = await bench.queue.counts(filter);
+  return counts.map(defined).toSorted((a, b) => (place(a) < place(b) ? -1 : 1));
+}
+
+function assertRecord(record: Awaited<ReturnType<Bench['find']>>, expected: object): void {
+  assert.ok(record);
+  assert.deepEqual(defined({ ...record, delivery: defined(record.delivery) }), expected);
+}
+
+/** A queue may leave out a member, or set it to `undefined`. */
+function defined<Value extends object>(value: Value): Value {
+  return Object.fromEntries(
+    Object.entries(value).filter(([, member]) => member !== undefined),
+  ) as Value;
+}
+
+function octetsOf(text: string): Uint8Array {
+  return new TextEncoder().encode(text);
+}
+
+function bytes(octets: Uint8Array): DeliveryPayload {
+  return { kind: 'bytes', bytes: octets, contentType: 'application/octet-stream' };
+}

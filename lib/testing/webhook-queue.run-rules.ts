@@ -1,0 +1,299 @@
+import assert from 'node:assert/strict';
+import { isWebhookError } from '../errors/webhook.error.js';
+import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
+import {
+  AHEAD,
+  comparableDelivery,
+  gate,
+  HOUR,
+  LONG_STEP,
+  type QueueRules,
+  STEP,
+} from './webhook-queue.bench.js';
+
+/** The rules of the contract on recording and running deliveries. */
+export const RUN_RULES: QueueRules = {
+  'passes a delivery unchanged to the handler, as attempt 1': async (bench) => {
+    await bench.consume();
+    const answers = await bench.enqueue('whole');
+
+    await bench.untilRuns(1);
+
+    assert.deepEqual(answers, [undefined]);
+    assert.deepEqual(bench.runs, [{ id: 'whole', attempt: 1 }]);
+    assert.deepEqual(comparableDelivery(bench.received[0]!), bench.delivery('whole'));
+  },
+
+  'keeps deliveries that are recorded before consume': async (bench) => {
+    await bench.enqueue('early');
+    await bench.advance(STEP);
+    await bench.consume();
+
+    await bench.untilRuns(1);
+  },
+
+  'records an id once, within one call and across calls': async (bench) => {
+    const first = { ...bench.delivery('twin'), contentDigest: 'sha256:1' };
+    const second = { ...bench.delivery('twin'), contentDigest: 'sha256:2' };
+    const [recorded, twin] = await bench.enqueueLater(first, second);
+    const [again, other] = await bench.enqueueLater(second, bench.delivery('other'));
+
+    assert.deepEqual([recorded, other], [undefined, undefined]);
+    for (const known of [twin!, again!]) {
+      assert.equal(known.delivery.contentDigest, 'sha256:1');
+      assert.equal(known.status, 'pending');
+    }
+    assert.deepEqual(await bench.ids(), ['twin', 'other']);
+  },
+
+  'records an id once across concurrent calls, and the other ids of each call': async (bench) => {
+    const names = Array.from({ length: 20 }, (_, index) => `own-${index}`);
+    const calls = await Promise.all(names.map(async (name) => bench.enqueue('twin', name)));
+
+    assert.equal(calls.filter(([twin]) => twin === undefined).length, 1);
+    assert.ok(calls.every(([, own]) => own === undefined));
+    await bench.consume();
+    await bench.untilRuns(names.length + 1);
+    assert.equal(new Set(bench.runs.map(({ id }) => id)).size, names.length + 1);
+  },
+
+  'knows an id after it was delivered': async (bench) => {
+    await bench.consume();
+    await bench.enqueue('done');
+    await bench.untilState('done', 'delivered 1');
+
+    const [known] = await bench.enqueue('done');
+    assert.equal(known?.status, 'delivered');
+    assert.equal(known.attempts, 1);
+    assert.equal(known.reason, undefined);
+    await bench.advance(STEP * 5);
+    assert.equal(bench.runs.length, 1);
+  },
+
+  'knows an id whose delivery is dead, and does not run it again': async (bench) => {
+    await bench.consume(() => ({ type: 'dead', reason: 'http_500', attempts: 1 }));
+    await bench.enqueue('lost');
+    await bench.untilState('lost', 'dead 1');
+
+    const [known] = await bench.enqueue('lost');
+    assert.equal(known?.status, 'dead');
+    assert.equal(known.reason, 'http_500');
+    await bench.advance(STEP * 5);
+    assert.equal(bench.runs.length, 1);
+  },
+
+  'runs no delivery before it is due': async (bench) => {
+    await bench.consume();
+    const notBefore = bench.now() + 2_000;
+    await bench.queue.enqueue([{ delivery: bench.delivery('later'), notBefore }]);
+
+    await bench.advance(2_000);
+    await bench.untilRuns(1);
+    assert.ok(bench.startedAt[0]! > notBefore - AHEAD, 'it must not run before it is due');
+  },
+
+  'retries at the time of the outcome, as the next attempt': async (bench) => {
+    let at = Infinity;
+    await bench.consume((_, attempt) =>
+      attempt === 1
+        ? { type: 'retry', at: (at = bench.now() + 2_000), reason: 'http_500' }
+        : { type: 'delivered' },
+    );
+    await bench.enqueue('again');
+
+    await bench.advance(2_000);
+    await bench.untilRuns(2);
+    assert.deepEqual(
+      bench.runs.map(({ attempt }) => attempt),
+      [1, 2],
+    );
+    assert.ok(bench.startedAt[1]! > at - AHEAD, 'it must not be retried before that time');
+  },
+
+  'counts no attempt for a deferred delivery': async (bench) => {
+    await bench.consume(() =>
+      bench.runs.length === 1 ? { type: 'defer', at: bench.now() + 500 } : { type: 'delivered' },
+    );
+    await bench.enqueue('deferred');
+
+    await bench.advance(500);
+    await bench.untilRuns(2);
+
+    assert.deepEqual(
+      bench.runs.map(({ attempt }) => attempt),
+      [1, 1],
+    );
+  },
+
+  'repeats the attempt if the handler throws': async (bench) => {
+    await bench.consume(() =>
+      bench.runs.length === 1
+        ? Promise.reject(new Error('the handler failed'))
+        : { type: 'delivered' },
+    );
+    await bench.enqueue('stumbled');
+
+    await bench.untilRuns(2, LONG_STEP);
+
+    assert.deepEqual(bench.runs, [
+      { id: 'stumbled', attempt: 1 },
+      { id: 'stumbled', attempt: 1 },
+    ]);
+    await bench.untilState('stumbled', 'delivered 1');
+    assert.equal((await bench.queue.attempts('stumbled')).length, 1);
+  },
+
+  'attempts a redelivered delivery again under its id': async (bench) => {
+    let isBroken = true;
+    await bench.consume((_, attempt) =>
+      isBroken ? { type: 'dead', reason: 'http_500', attempts: attempt } : { type: 'delivered' },
+    );
+    await bench.enqueue('revived');
+    await bench.untilState('revived', 'dead 1');
+    isBroken = false;
+
+    assert.deepEqual(await bench.queue.redeliver(['revived', 'unknown', 'revived']), ['revived']);
+    await bench.untilState('revived', 'delivered 1');
+
+    assert.deepEqual(bench.runs.at(-1), { id: 'revived', attempt: 1 });
+    assert.deepEqual(
+      (await bench.queue.attempts('revived')).map(({ attempt, reason }) => [attempt, reason]),
+      [
+        [1, 'http_500'],
+        [1, undefined],
+      ],
+    );
+  },
+
+  'redelivers a dead delivery once across concurrent calls': async (bench) => {
+    const ids = Array.from({ length: 10 }, (_, index) => `lost-${index}`);
+    const { opened, open } = gate();
+    await bench.consume(async () => {
+      // Without this wait, a call could find a delivery dead again that another call had redelivered.
+      if (bench.runs.length > ids.length) await opened;
+      return { type: 'dead', reason: 'http_500', attempts: 1 };
+    });
+    await bench.enqueue(...ids);
+    await bench.until(async () => (await bench.ids({ status: 'dead' })).length === ids.length);
+
+    const calls = await Promise.all([1, 2, 3].map(async () => bench.queue.redeliver(ids)));
+    open();
+
+    assert.deepEqual(calls.flat().toSorted(), ids);
+  },
+
+  'brings the next attempt of a pending delivery forward': async (bench) => {
+    await bench.consume((_, attempt) =>
+      attempt === 1
+        ? { type: 'retry', at: bench.now() + HOUR, reason: 'http_500' }
+        : { type: 'delivered' },
+    );
+    await bench.enqueue('hurried');
+    await bench.untilState('hurried', 'pending 1');
+
+    assert.deepEqual(await bench.queue.redeliver(['hurried', 'unknown', 'hurried']), ['hurried']);
+    await bench.untilRuns(2);
+    assert.deepEqual(bench.runs.at(-1), { id: 'hurried', attempt: 2 });
+  },
+
+  'brings the first attempt of a pending delivery forward': async (bench) => {
+    await bench.consume();
+    await bench.enqueueLater(bench.delivery('early'));
+
+    assert.deepEqual(await bench.queue.redeliver(['early']), ['early']);
+    await bench.untilRuns(1);
+    assert.deepEqual(bench.runs, [{ id: 'early', attempt: 1 }]);
+  },
+
+  'does not redeliver a running or delivered delivery': async (bench) => {
+    const { opened, open } = gate();
+    await bench.consume(async () => {
+      await opened;
+      return { type: 'delivered' };
+    });
+    await bench.enqueue('busy');
+    await bench.untilRuns(1);
+
+    assert.deepEqual(await bench.queue.redeliver(['busy']), []);
+    open();
+    await bench.untilState('busy', 'delivered 1');
+    assert.deepEqual(await bench.queue.redeliver(['busy']), []);
+    assert.equal(bench.runs.length, 1);
+  },
+
+  'delivers to other endpoints while five hang': async (bench) => {
+    const { opened, open } = gate();
+    const delivered = new Set<string>();
+    await bench.consume(async ({ id }) => {
+      if (!id.startsWith('healthy')) await opened;
+      delivered.add(id);
+      return { type: 'delivered' };
+    });
+    const notBefore = bench.now();
+    const to = (endpointId: string, count: number): EnqueuedDelivery[] =>
+      Array.from({ length: count }, (_, index) => ({
+        delivery: bench.delivery(`${endpointId}-${index}`, { endpointId }),
+        notBefore,
+      }));
+    const hanging = ['a', 'b', 'c', 'd', 'e'].flatMap((name) => to(`hanging-${name}`, 30));
+    await bench.queue.enqueue([...hanging, ...to('healthy', 10)]);
+
+    await bench.until(() => delivered.size === 10, LONG_STEP / 10);
+    open();
+  },
+
+  'starts deliveries due at the same time in the order they were recorded': async (bench) => {
+    const ids = Array.from({ length: 20 }, (_, index) => `in-order-${index}`);
+    await bench.enqueue(...ids.slice(0, 10));
+    await bench.enqueue(...ids.slice(10));
+    await bench.consume();
+
+    await bench.untilRuns(ids.length);
+
+    assert.deepEqual(
+      bench.runs.map(({ id }) => id),
+      ids,
+    );
+  },
+
+  'waits for running attempts when it stops': async (bench) => {
+    const { opened, open } = gate();
+    await bench.consume(async () => {
+      await opened;
+      return { type: 'delivered' };
+    });
+    await bench.enqueue('running');
+    await bench.untilRuns(1);
+
+    let left: number | undefined;
+    const stopped = bench.stop(60_000).then((count) => (left = count));
+    await bench.advance(STEP);
+    assert.equal(left, undefined);
+    open();
+
+    assert.equal(await stopped, 0);
+  },
+
+  'stops at the deadline and returns the number of unfinished deliveries': async (bench) => {
+    const { opened, open } = gate();
+    await bench.consume(async () => {
+      await opened;
+      return { type: 'delivered' };
+    });
+    await bench.enqueue('stuck');
+    await bench.untilRuns(1);
+
+    const stopped = bench.stop(200);
+    await bench.advance(200);
+
+    assert.equal(await stopped, 1);
+    open();
+  },
+
+  'refuses new deliveries after it was stopped': async (bench) => {
+    await bench.consume();
+    await bench.stop(0);
+
+    await assert.rejects(bench.enqueue('late'), (error) => isWebhookError(error, 'shutting_down'));
+  },
+};
