@@ -1,71 +1,58 @@
-import { DelayedError, type Queue, UnrecoverableError } from 'bullmq';
-import type { Duration } from '../clock/duration.js';
-import { inTime, SystemClock, waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
-import { WebhookConfigurationError, WebhookDeliveryError } from '../errors/webhook.error.js';
-import { ConfigurationFaults } from '../options/configuration-faults.js';
-import {
-  FIRST_WAIT_AFTER_THROW,
-  pendingReceipt,
-  progressAfter,
-  wasAttempt,
-} from '../queue/delivery-progress.js';
-import {
-  type DeadDelivery,
-  type DeliveryHandler,
-  type DeliveryOutcome,
-  WebhookQueue,
-  type DeliveryReceipt,
-  type EnqueuedDelivery,
-  type KnownDelivery,
-  type QueueCounts,
-} from '../queue/webhook-queue.js';
-import { requireCount, resolveConcurrency } from '../queue/lane-slots.js';
+import type { Queue } from 'bullmq';
+import { type CancelWake, inTime, waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
+import { WebhookDeliveryError } from '../errors/webhook.error.js';
+import { FIRST_WAIT_AFTER_THROW } from '../queue/delivery-progress.js';
+import type {
+  DeliveryAttempt,
+  DeliveryCountFilter,
+  DeliveryCounts,
+  DeliveryFilter,
+  DeliveryPageRequest,
+  DeliveryRecord,
+  ListedDelivery,
+} from '../queue/delivery-record.js';
 import { deliveryLane } from '../queue/stored-delivery.js';
-import { redisFailure } from '../redis/redis-failure.js';
 import {
-  deadDelivery,
+  type DeliveryHandler,
+  type EnqueuedDelivery,
+  WebhookQueue,
+} from '../queue/webhook-queue.js';
+import { isRedisOutage, redisFailure } from '../redis/redis-failure.js';
+import {
+  type BullMqQueueOptions,
+  resolveBullMqOptions,
+  type ResolvedBullMqOptions,
+} from './bullmq-queue-options.js';
+import { DeliveryHistory, matches } from './delivery-history.js';
+import {
+  attemptsOf,
+  deliveryIdOf,
   type DeliveryJob,
-  type DeliveryJobData,
-  deliveryOf,
-  failureText,
-  jobData,
-  makeDue,
-  receiptOf,
+  isDead,
+  isDelivered,
+  jobIdOf,
+  newJobData,
+  newRound,
+  recordOf,
 } from './delivery-job.js';
-import { DeliveryWorker } from './delivery-worker.js';
-import { JobRecorder, type NewJob } from './job-recorder.js';
+import { DeliveryRunner } from './delivery-runner.js';
+import { DeliveryWorker, reconnect } from './delivery-worker.js';
+import { FairTurns } from './fair-turns.js';
 import { LaneGate } from './lane-gate.js';
-import { warnIfNotDurable } from './redis-durability.js';
+import { warnAboutServer } from './redis-server.js';
 
-/** Concurrency, leases and retention of a {@link BullMqQueue}. */
-export interface BullMqQueueOptions {
-  /** Attempts that run at once in this process; default 50. */
-  readonly concurrency?: number | undefined;
-  /**
-   * Attempts that run at once to one endpoint or origin; default a quarter of `concurrency`, at least 1. Endpoints that
-   * take longer than a second share a fifth of `concurrency`.
-   */
-  readonly concurrencyPerDestination?: number | undefined;
-  /** How long the id of a delivered delivery is remembered; default `'96h'`. */
-  readonly keepDelivered?: Duration | undefined;
-  /** How many delivered ids are remembered at most; default 100,000. */
-  readonly maxDelivered?: number | undefined;
-  /** How long after a crash an interrupted attempt runs again; default `'30s'`, at least `'5s'`. */
-  readonly lease?: Duration | undefined;
-  /** Default: the system clock. The clocks of all processes must agree to within seconds. */
-  readonly clock?: WebhookClock | undefined;
-}
+/** Milliseconds between two removals of old deliveries. */
+const MAINTENANCE = 5_000;
+/** Deliveries that one maintenance checks against the history, and that are removed at once. */
+const CHECKED = 200;
+const REMOVED = 1_000;
+/** Milliseconds for which an entry of the history may be ahead of its job. */
+const SETTLING = 60_000;
+/** Deliveries that one script lists. */
+const LONGEST_PAGE = 1_000;
 
-/** Milliseconds. */
-const DEFAULT_KEEP = 96 * 3_600_000;
-const DEFAULT_LEASE = 30_000;
-const LEAST_LEASE = 5_000;
-/** How long a caller waits for Redis. */
-const COMMAND_TIMEOUT = 10_000;
 /** BullMQ counts a crash as an attempt; no number of crashes may end a delivery. */
 const UNLIMITED = Number.MAX_SAFE_INTEGER;
-
-const JOB = 'delivery';
 
 /**
  * Keeps deliveries in Redis, through BullMQ. Any number of processes can share it, and it is as durable as the server's
@@ -85,105 +72,109 @@ export class BullMqQueue extends WebhookQueue {
   override readonly transactional = false;
 
   private readonly clock: WebhookClock;
-  private readonly concurrency: number;
-  private readonly keep: { age: number; count: number };
-  private readonly lease: number;
+  private readonly options: ResolvedBullMqOptions;
   private readonly lanes: LaneGate;
-  private readonly recorder: JobRecorder;
-  private worker: DeliveryWorker<DeliveryJobData, number> | undefined;
+  private readonly turns: FairTurns;
+  private readonly history: DeliveryHistory;
+  private worker: DeliveryWorker | undefined;
+  private runner: DeliveryRunner | undefined;
+  private cancelMaintenance: CancelWake = () => {};
+  /** Where the next check of the history begins. */
+  private checkedTo: DeliveryPageRequest['after'];
   private stopping = false;
-  private running = 0;
-  /** Runs since the start, and those whose outcome is not recorded yet. */
-  private started = 0;
-  private unsettled = 0;
+  /** Calls of `enqueue` without an answer, and the ids that they record. */
+  private readonly calls = new Set<Promise<unknown>>();
+  private readonly recording = new Set<string>();
   /** The last connection error. BullMQ reconnects without reporting it to callers. */
   private lastError: unknown;
+  private isOut = false;
 
   /**
    * @param queue - used for deliveries only, and closed by the application. Set `enableOfflineQueue: false` on its
    *   connection, so that publishing fails at once while Redis is unavailable.
-   * @throws {@link WebhookConfigurationError}
+   * @throws `WebhookConfigurationError`
    */
   constructor(
     private readonly queue: Queue,
     options: BullMqQueueOptions = {},
   ) {
     super();
-    const { maxDelivered = 100_000, clock = new SystemClock() } = options;
-    const faults = new ConfigurationFaults('BullMqQueue');
-    const { concurrency, concurrencyPerDestination } = resolveConcurrency(options, faults);
-    requireCount('maxDelivered', maxDelivered, faults);
-    const age = faults.duration('keepDelivered', options.keepDelivered, DEFAULT_KEEP);
-    this.lease = faults.duration('lease', options.lease, DEFAULT_LEASE);
-    faults.require(this.lease >= LEAST_LEASE, 'lease', "must be at least '5s'");
-    faults.require(
-      typeof (queue as Partial<Queue> | undefined)?.addBulk === 'function',
-      'queue',
-      'must be a Queue of bullmq; inject it with getQueueToken(name), or create one with new Queue(name)',
-    );
-    if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
-    this.concurrency = concurrency;
-    this.keep = { age: Math.ceil(age / 1_000), count: maxDelivered };
-    this.lanes = new LaneGate({ concurrency, concurrencyPerDestination }, clock);
-    this.clock = clock;
-    this.recorder = new JobRecorder(queue, (delivery) => this.jobOf(delivery));
+    this.options = resolveBullMqOptions(queue, options);
+    this.clock = this.options.clock;
+    this.lanes = new LaneGate(this.options, this.clock);
+    this.turns = new FairTurns(queue);
+    this.history = new DeliveryHistory(queue);
     // Reported to callers; without a listener BullMQ prints it.
     (queue as Partial<Queue>).on?.('error', (error) => (this.lastError = error));
   }
 
   override async enqueue(
     deliveries: readonly EnqueuedDelivery[],
-  ): Promise<readonly DeliveryReceipt[]> {
+  ): Promise<readonly (DeliveryRecord | undefined)[]> {
     this.refuseWhenStopping();
-    return this.request(async () => this.record(deliveries));
+    const call = this.request(async () => this.record(deliveries));
+    this.calls.add(call);
+    try {
+      return await call;
+    } finally {
+      this.calls.delete(call);
+    }
   }
 
   override async consume(handler: DeliveryHandler): Promise<void> {
-    const { connection, prefix } = this.queue.opts;
+    const { clock, history, lanes, turns } = this;
+    const { concurrency, lease, timeout } = this.options;
+    const runner = new DeliveryRunner({ handler, lanes, turns, history, lease, clock });
+    this.runner ??= runner;
     // Created once: a worker that waits for Redis starts by itself when it is back.
-    this.worker ??= new DeliveryWorker<DeliveryJobData, number>(
-      this.queue.name,
-      async (job, token) => this.process(job, token, handler),
-      {
-        connection,
-        ...(prefix !== undefined && { prefix }),
-        concurrency: this.concurrency,
-        lockDuration: this.lease,
-        stalledInterval: this.lease,
-        maxStalledCount: UNLIMITED,
-      },
-      // BullMQ reconnects by itself; without a listener a connection error would end the process.
-    ).on('error', (error) => (this.lastError = error));
+    this.worker ??= new DeliveryWorker(this.queue, {
+      process: async (job, token) => runner.process(job, token),
+      onError: (error) => this.onError(error),
+      onWorking: () => (this.isOut = false),
+      onDrained: () => void turns.restart().catch(() => {}),
+      concurrency,
+      lease,
+      timeout,
+    });
     const { worker } = this;
+    this.maintain();
     await this.request(async () => worker.waitUntilReady());
-    await warnIfNotDurable(this.queue);
+    await warnAboutServer(this.queue);
   }
 
-  override async find(ids: readonly string[]): Promise<readonly (KnownDelivery | undefined)[]> {
-    return this.request(async () => Promise.all(ids.map(async (id) => this.receipt(id))));
+  override async find(ids: readonly string[]): Promise<readonly (DeliveryRecord | undefined)[]> {
+    return this.request(async () => this.read(ids));
   }
 
-  override async listDead(): Promise<readonly DeadDelivery[]> {
+  override async list(
+    filter: DeliveryFilter,
+    { after, limit }: DeliveryPageRequest,
+  ): Promise<readonly ListedDelivery[]> {
     return this.request(async () => {
-      const jobs = (await this.queue.getFailed(0, -1)) as DeliveryJob[];
-      return jobs.map(deadDelivery).sort((a, b) => a.diedAt - b.diedAt);
+      const found: ListedDelivery[] = [];
+      const wrong: string[] = [];
+      let next = after;
+      do {
+        const wanted = Math.min(limit - found.length, LONGEST_PAGE);
+        const page = await this.history.list(filter, { limit: wanted, after: next });
+        for (const [index, record] of (await this.read(page.ids)).entries()) {
+          if (record !== undefined && matches(record, filter)) found.push(withoutPayload(record));
+          else wrong.push(page.ids[index]!);
+        }
+        next = page.next;
+      } while (next !== undefined && found.length < limit);
+      await this.repair(wrong);
+      return found;
     });
   }
 
-  override async counts(): Promise<QueueCounts> {
-    return this.request(async () => {
-      const { failed = 0, ...pending } = await this.queue.getJobCounts(
-        'waiting',
-        'prioritized',
-        'delayed',
-        'active',
-        'failed',
-      );
-      return {
-        pending: Object.values(pending).reduce((sum, count) => sum + count, 0),
-        dead: failed,
-      };
-    });
+  override async attempts(id: string): Promise<readonly DeliveryAttempt[]> {
+    const job = await this.request(async () => this.job(id));
+    return job === undefined ? [] : attemptsOf(job);
+  }
+
+  override async counts(filter: DeliveryCountFilter): Promise<readonly DeliveryCounts[]> {
+    return this.request(async () => this.history.counts(filter));
   }
 
   override async redeliver(ids: readonly string[]): Promise<readonly string[]> {
@@ -191,150 +182,237 @@ export class BullMqQueue extends WebhookQueue {
     return this.request(async () => {
       const changed: string[] = [];
       for (const id of new Set(ids)) {
-        const job = (await this.queue.getJob(id)) as DeliveryJob | undefined;
-        if (job !== undefined && (await makeDue(job, this.clock.now()))) changed.push(id);
+        const job = await this.job(id);
+        if (job !== undefined && (await this.makeDue(job))) changed.push(id);
       }
       return changed;
     });
   }
 
+  override async prune(
+    before: number,
+    { tenant }: { readonly tenant?: string | undefined } = {},
+  ): Promise<number> {
+    let pruned = 0;
+    for (const status of ['delivered', 'dead'] as const) {
+      let after: DeliveryPageRequest['after'];
+      do {
+        const page = await this.list({ tenant, status, until: before }, { after, limit: REMOVED });
+        const ids = page.map(({ delivery }) => delivery.id);
+        pruned += await this.request(async () => this.remove(ids));
+        after = page.length < REMOVED ? undefined : page.at(-1)!.delivery;
+      } while (after !== undefined);
+    }
+    return pruned;
+  }
+
   /** BullMQ has its own clock, so jobs that are due by the queue's clock are promoted. */
   override async flush(): Promise<void> {
     if (this.worker === undefined) return;
-    while (await this.request(async () => this.promoteDue()));
-  }
-
-  /** @returns whether a job may be due or running */
-  private async promoteDue(): Promise<boolean> {
-    const { started, unsettled } = this;
-    const delayed = (await this.queue.getDelayed()) as DeliveryJob[];
-    // A job that is put off is moved before its data is updated. If one was settled meanwhile, its due time may be the old one.
-    if (unsettled > 0 || this.unsettled > 0 || this.started > started) return true;
-    const due = delayed.filter(({ data }) => data.dueAt <= this.clock.now());
-    for (const job of due) await makeDue(job, this.clock.now());
-    const counts = await this.queue.getJobCounts('waiting', 'prioritized', 'active');
-    return due.length > 0 || Object.values(counts).some((count) => count > 0);
+    let isBusy: boolean;
+    do {
+      isBusy = await this.request(async () => {
+        // In this order: a job that ends its run meanwhile is among the delayed ones.
+        const counts = await this.queue.getJobCounts('waiting', 'prioritized', 'active');
+        const delayed = (await this.queue.getDelayed()) as DeliveryJob[];
+        const due = delayed.filter(({ data }) => data.dueAt <= this.clock.now());
+        for (const job of due) await inState(job, 'delayed', async () => job.promote());
+        return due.length > 0 || Object.values(counts).some((count) => count > 0);
+      });
+    } while (isBusy);
   }
 
   override async stop(deadline: number): Promise<number> {
     this.stopping = true;
-    await waitUntil(this.clock, deadline, this.recorder.settled());
-    const { worker } = this;
+    this.cancelMaintenance();
+    await waitUntil(this.clock, deadline, Promise.allSettled(this.calls));
+    const { worker, runner } = this;
     if (worker === undefined) return 0;
-    if (!(await isConnected(worker))) {
-      // A graceful close would wait for Redis and keep the process alive.
-      await waitUntil(this.clock, deadline, worker.close(true));
-      return this.running;
-    }
     await waitUntil(this.clock, deadline, worker.close());
-    const left = this.running;
-    // Running jobs are abandoned: their leases expire and another process runs them. A second, forced close has no
-    // effect, so the connections are ended.
-    if (left > 0) void worker.disconnect().catch(() => {});
+    const left = runner!.running;
+    // Abandoned: their leases expire and another process runs them.
+    if (left > 0) void worker.abandon();
     return left;
   }
 
+  /** Records deliveries. Concurrent calls of this process never both record an id. */
   private async record(
     deliveries: readonly EnqueuedDelivery[],
-  ): Promise<readonly DeliveryReceipt[]> {
-    const recorded = await this.recorder.record(deliveries);
-    return Promise.all(
-      deliveries.map(async ({ delivery, notBefore }): Promise<DeliveryReceipt> => {
-        const { id } = delivery;
-        if (recorded.delete(id)) return { id, status: 'recorded' };
-        // It may be delivered, and no longer be remembered, by now.
-        return (await this.receipt(id)) ?? pendingReceipt(delivery, jobData(delivery, notBefore));
-      }),
+  ): Promise<readonly (DeliveryRecord | undefined)[]> {
+    const items = new Map(deliveries.toReversed().map((item) => [item.delivery.id, item]));
+    const own = [...items.keys()].filter((id) => !this.recording.has(id));
+    for (const id of own) this.recording.add(id);
+    try {
+      const known = await this.add([...items.values()].toReversed());
+      const fresh = new Set(own.filter((id) => !known.has(id)));
+      const others = [...items.keys()].filter((id) => !fresh.has(id) && !known.has(id));
+      for (const record of await this.read(others)) {
+        if (record !== undefined) known.set(record.delivery.id, record);
+      }
+      return deliveries.map(({ delivery: { id } }) =>
+        // Its twin in the same call was recorded with the first.
+        fresh.delete(id) ? undefined : (known.get(id) ?? newRecord(items.get(id)!)),
+      );
+    } finally {
+      for (const id of own) this.recording.delete(id);
+    }
+  }
+
+  /** Adds the jobs that do not exist yet, all or none. @returns the records of the others, by id */
+  private async add(items: readonly EnqueuedDelivery[]): Promise<Map<string, DeliveryRecord>> {
+    const ids = items.map(({ delivery }) => delivery.id);
+    const [records, turns, indexed] = await Promise.all([
+      this.read(ids),
+      this.turns.take(items.map(({ delivery }) => deliveryLane(delivery))),
+      this.history.add(items.map(newRecord), this.clock.now()),
+    ]);
+    const jobs = items.flatMap((item, index) =>
+      records[index] === undefined ? [this.newJob(item, turns[index]!)] : [],
     );
-  }
-
-  private async process(
-    job: DeliveryJob,
-    token: string | undefined,
-    handler: DeliveryHandler,
-  ): Promise<number> {
-    this.started++;
-    this.unsettled++;
     try {
-      return await this.run(job, token, handler);
-    } finally {
-      this.unsettled--;
+      const [first] = jobs;
+      if (jobs.length === 1) await this.queue.add(first!.name, first!.data, first!.opts);
+      // One MULTI: all or none.
+      else if (jobs.length > 1) await this.queue.addBulk(jobs);
+    } catch (error) {
+      const added = ids.filter((_, index) => records[index] === undefined);
+      void this.history.delete(added).catch(() => {});
+      throw error;
     }
+    if (indexed !== jobs.length) await this.repair(ids);
+    return new Map(records.flatMap((record) => (record ? [[record.delivery.id, record]] : [])));
   }
 
-  private async run(
-    job: DeliveryJob,
-    token: string | undefined,
-    handler: DeliveryHandler,
-  ): Promise<number> {
-    const delivery = deliveryOf(job.data);
-    const lane = deliveryLane(delivery);
-    const slot = await this.lanes.enter(lane);
-    if (slot === undefined) return this.putOff(job, token, { dueAt: this.lanes.retryAt(lane) });
-    this.running++;
-    let outcome: DeliveryOutcome | undefined;
-    try {
-      outcome = await handler(delivery, job.data.attempts + 1);
-    } catch {
-      // The handler has logged the error; the delivery runs again.
-    } finally {
-      this.running--;
-      this.lanes.leave(slot, wasAttempt(outcome));
-    }
-    return this.settle(job, token, outcome);
-  }
-
-  private async settle(
-    job: DeliveryJob,
-    token: string | undefined,
-    outcome: DeliveryOutcome | undefined,
-  ): Promise<number> {
-    switch (outcome?.type) {
-      case 'delivered':
-        return job.data.attempts + 1;
-      case 'dead':
-        throw new UnrecoverableError(failureText(outcome.reason, outcome.attempts));
-      default:
-        return this.putOff(job, token, progressAfter(job.data, outcome, this.clock.now()));
-    }
-  }
-
-  /** Moves the job first, which fails if the lease has expired; a crash in between loses a count, not the delivery. */
-  private async putOff(
-    job: DeliveryJob,
-    token: string | undefined,
-    change: ReturnType<typeof progressAfter>,
-  ): Promise<never> {
-    await job.moveToDelayed(change.dueAt, token);
-    await job.updateData({ ...job.data, ...change });
-    throw new DelayedError();
-  }
-
-  private jobOf({ delivery, notBefore }: EnqueuedDelivery): NewJob {
+  private newJob(
+    item: EnqueuedDelivery,
+    priority: number,
+  ): Parameters<Queue['addBulk']>[0][number] {
     return {
-      name: JOB,
-      data: jobData(delivery, notBefore),
+      name: 'delivery',
+      data: newJobData(item),
       opts: {
-        jobId: delivery.id,
+        jobId: jobIdOf(item.delivery.id),
+        priority,
         // An error inside BullMQ, for example on a full server, must not end a delivery.
         attempts: UNLIMITED,
         backoff: { type: 'fixed', delay: FIRST_WAIT_AFTER_THROW },
-        delay: Math.max(0, notBefore - this.clock.now()),
-        removeOnComplete: this.keep,
+        delay: Math.max(0, item.notBefore - this.clock.now()),
+        removeOnComplete: false,
         removeOnFail: false,
       },
     };
   }
 
-  private async receipt(id: string): Promise<KnownDelivery | undefined> {
-    const job = (await this.queue.getJob(id)) as DeliveryJob | undefined;
-    return job && receiptOf(job, await job.getState(), this.clock.now());
+  /**
+   * Makes a dead or waiting job due now.
+   *
+   * @returns whether the job was dead or waited for its next attempt
+   */
+  private async makeDue(job: DeliveryJob): Promise<boolean> {
+    const now = this.clock.now();
+    if (isDelivered(job)) return false;
+    if (isDead(job)) {
+      // Its worker has recorded the outcome, and BullMQ has yet to move it.
+      if (job.finishedOn === undefined) return false;
+      const data = newRound(job.data, now);
+      const { delivery } = recordOf(job);
+      const [priority] = await this.turns.take([deliveryLane(delivery)]);
+      await job.changePriority({ priority: priority! });
+      const state = { status: 'pending', attempts: 0, nextAttemptAt: now, updatedAt: now } as const;
+      await this.history.set({ delivery, ...state }, now);
+      await job.updateData(data);
+      return inState(job, 'failed', async () => job.retry('failed'));
+    }
+    if (job.data.dueAt <= now) return false;
+    if (!(await inState(job, 'delayed', async () => job.promote()))) return false;
+    await this.history.set({ ...recordOf(job), nextAttemptAt: now }, now);
+    return true;
   }
 
+  private async job(id: string): Promise<DeliveryJob | undefined> {
+    return (await this.queue.getJob(jobIdOf(id))) as DeliveryJob | undefined;
+  }
+
+  private async read(ids: readonly string[]): Promise<(DeliveryRecord | undefined)[]> {
+    return Promise.all(
+      ids.map(async (id) => {
+        const job = await this.job(id);
+        return job && recordOf(job, await this.latestStart(job));
+      }),
+    );
+  }
+
+  /** Now, for a job that was brought forward. */
+  private async latestStart(job: DeliveryJob): Promise<number> {
+    const now = this.clock.now();
+    if (job.delay > 0 || job.data.dueAt <= now || job.finishedOn !== undefined) return Infinity;
+    return ['waiting', 'prioritized'].includes(await job.getState()) ? now : Infinity;
+  }
+
+  /** @returns how many were removed */
+  private async remove(ids: readonly string[]): Promise<number> {
+    const removed = await Promise.all(ids.map(async (id) => this.queue.remove(jobIdOf(id))));
+    await this.history.delete(ids.filter((_, index) => removed[index] === 1));
+    return removed.filter((count) => count === 1).length;
+  }
+
+  private async repair(ids: readonly string[]): Promise<void> {
+    const now = this.clock.now();
+    const read = async (some: readonly string[]) => this.read(some);
+    await this.history.repair(ids, read, { before: now - SETTLING, now });
+  }
+
+  /** Removes old deliveries, and checks a part of the history, every few seconds. */
+  private maintain(): void {
+    this.cancelMaintenance();
+    this.cancelMaintenance = this.clock.wakeAt(this.clock.now() + MAINTENANCE, () => {
+      if (this.stopping) return;
+      // The next one makes up for an error.
+      this.request(async () => this.removeOld())
+        .then(async () => this.request(async () => this.checkHistory()))
+        .catch(() => {})
+        .finally(() => this.maintain());
+    });
+  }
+
+  private async removeOld(): Promise<void> {
+    await this.clean(this.options.keepDelivered, REMOVED);
+    const excess = (await this.queue.getCompletedCount()) - this.options.maxDelivered;
+    if (excess > 0) await this.clean(0, excess);
+  }
+
+  /** Removes the delivered deliveries that were done so many milliseconds ago, the oldest first. */
+  private async clean(grace: number, limit: number): Promise<void> {
+    const removed = await this.queue.clean(grace, limit, 'completed');
+    await this.history.delete(removed.map(deliveryIdOf));
+  }
+
+  private async checkHistory(): Promise<void> {
+    const { ids, next } = await this.history.list({}, { after: this.checkedTo, limit: CHECKED });
+    this.checkedTo = next;
+    const unwritten = [...this.history.unwritten].slice(0, CHECKED);
+    await this.repair([...ids, ...unwritten]);
+    for (const id of unwritten) this.history.unwritten.delete(id);
+  }
+
+  private onError(error: unknown): void {
+    this.lastError = error;
+    if (this.isOut || this.stopping || !isRedisOutage(error)) return;
+    this.isOut = true;
+    const { message } = redisFailure('The delivery queue', this.queue.opts.connection, error);
+    process.emitWarning(`${message}. Deliveries wait; the queue tries again every second.`, {
+      code: 'WEBHOOK_QUEUE_UNAVAILABLE',
+    });
+  }
+
+  /** Limits the time: a client may wait for its server without end. */
   private async request<T>(command: () => Promise<T>): Promise<T> {
-    const noAnswer = (): Error => (this.lastError ?? new Error('no answer')) as Error;
+    const noAnswer = (): Error => {
+      void reconnect(this.queue);
+      return (this.lastError ?? new Error('no answer')) as Error;
+    };
     try {
-      return await inTime(this.clock, COMMAND_TIMEOUT, command, noAnswer);
+      return await inTime(this.clock, this.options.timeout, command, noAnswer);
     } catch (cause) {
       throw redisFailure('The delivery queue', this.queue.opts.connection, cause);
     }
@@ -350,9 +428,27 @@ export class BullMqQueue extends WebhookQueue {
   }
 }
 
-async function isConnected(worker: DeliveryWorker<DeliveryJobData, number>): Promise<boolean> {
-  // Pending until the client has been connected once.
-  const client = worker.getBackend().client.catch(() => undefined);
-  const turn = new Promise<undefined>((resolve) => setImmediate(() => resolve(undefined)));
-  return (await Promise.race([client, turn]))?.status === 'ready';
+function newRecord({ delivery, notBefore: nextAttemptAt }: EnqueuedDelivery): DeliveryRecord {
+  const updatedAt = delivery.createdAt;
+  return { delivery, status: 'pending', attempts: 0, nextAttemptAt, updatedAt };
+}
+
+function withoutPayload({ delivery, ...state }: DeliveryRecord): ListedDelivery {
+  const { payload: _, ...facts } = delivery;
+  return { ...state, delivery: facts };
+}
+
+/** @returns `false` if the job had left the state before the change */
+async function inState(
+  job: DeliveryJob,
+  state: 'failed' | 'delayed',
+  change: () => Promise<void>,
+): Promise<boolean> {
+  try {
+    await change();
+    return true;
+  } catch (error) {
+    if ((await job.getState()) === state) throw error;
+    return false;
+  }
 }

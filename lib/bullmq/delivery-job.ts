@@ -1,83 +1,139 @@
 import type { Job } from 'bullmq';
-import { type DeliveryProgress, pendingReceipt, receiptFacts } from '../queue/delivery-progress.js';
+import { waitAfterThrow } from '../queue/delivery-progress.js';
+import type { DeliveryAttempt, DeliveryRecord } from '../queue/delivery-record.js';
 import type { FailureReason } from '../queue/failure-reason.js';
 import { deliveryOfStored, storedDelivery, type StoredDelivery } from '../queue/stored-delivery.js';
-import type { WebhookDelivery } from '../queue/webhook-delivery.interface.js';
-import type { DeadDelivery, KnownDelivery } from '../queue/webhook-queue.js';
+import type { DeliveryRun, EnqueuedDelivery } from '../queue/webhook-queue.js';
 
-/** The data of a job. */
-export interface DeliveryJobData extends DeliveryProgress {
+/** Attempts that a job keeps. */
+const MAX_ATTEMPTS = 20;
+const PREFIX = 'd-';
+
+/** The data of a job: the delivery, and its state until it is delivered. */
+export interface DeliveryJobData {
   readonly delivery: StoredDelivery;
+  readonly status: 'pending' | 'dead';
+  /** Failed attempts of this round. */
+  readonly attempts: number;
+  /** When the next run is due, in epoch milliseconds. */
+  readonly dueAt: number;
+  /** How often in a row the handler threw. */
+  readonly throws: number;
+  readonly reason?: FailureReason | undefined;
+  readonly updatedAt: number;
+  /** The last attempts of all rounds. */
+  readonly history: readonly DeliveryAttempt[];
 }
 
-/** A job; its result is the number of attempts. */
-export type DeliveryJob = Job<DeliveryJobData, number>;
-
-export function jobData(delivery: WebhookDelivery, dueAt: number): DeliveryJobData {
-  return { delivery: storedDelivery(delivery), attempts: 0, dueAt, throws: 0 };
+/** The result of a job, which BullMQ stores as it completes the job. */
+export interface DeliveredResult {
+  readonly attempts: number;
+  readonly updatedAt: number;
+  readonly attempt?: DeliveryAttempt | undefined;
 }
 
-export function deliveryOf({ delivery }: DeliveryJobData): WebhookDelivery {
-  return deliveryOfStored(delivery);
+/** The id of a delivery's job. With a prefix, no id is a number, or names a key that BullMQ itself uses. */
+export function jobIdOf(id: string): string {
+  return `${PREFIX}${id}`;
 }
 
-/** The failure of a dead job, as dashboards show it and {@link readFailure} parses it. */
-export function failureText(reason: FailureReason, attempts: number): string {
-  return `${reason} after ${attempts} ${attempts === 1 ? 'attempt' : 'attempts'}`;
+export function deliveryIdOf(jobId: string): string {
+  return jobId.slice(PREFIX.length);
 }
 
-function readFailure(text: string): { reason: FailureReason; attempts: number } {
-  const [, reason = 'unknown', attempts = '0'] = /^(\S+) after (\d+) attempts?$/.exec(text) ?? [];
-  return { reason: reason as FailureReason, attempts: Number(attempts) };
-}
+export type DeliveryJob = Job<DeliveryJobData, DeliveredResult>;
 
-/** @param now - epoch milliseconds */
-export function receiptOf(job: DeliveryJob, state: string, now: number): KnownDelivery {
-  const facts = receiptFacts(job.data.delivery);
-  if (state === 'completed') return { ...facts, status: 'delivered', attempts: job.returnvalue };
-  if (state === 'failed') return { ...facts, status: 'dead', ...readFailure(job.failedReason) };
-  // A job that was brought forward keeps its old time in its data: writing it would race with the worker's own update.
-  const dueAt = state === 'delayed' ? job.data.dueAt : Math.min(job.data.dueAt, now);
-  return pendingReceipt(facts, { ...job.data, dueAt });
-}
-
-export function deadDelivery(job: DeliveryJob): DeadDelivery {
+export function newJobData({ delivery, notBefore }: EnqueuedDelivery): DeliveryJobData {
   return {
-    delivery: deliveryOf(job.data),
-    ...readFailure(job.failedReason),
-    diedAt: job.finishedOn ?? job.timestamp,
+    delivery: storedDelivery(delivery),
+    status: 'pending',
+    attempts: 0,
+    dueAt: notBefore,
+    throws: 0,
+    updatedAt: delivery.createdAt,
+    history: [],
   };
 }
 
 /**
- * Makes a dead or waiting job due now.
+ * The data after a run that did not deliver.
  *
+ * @param run - `undefined` if the handler threw
  * @param now - epoch milliseconds
- * @returns whether the job was dead or waited for its next attempt
  */
-export async function makeDue(job: DeliveryJob, now: number): Promise<boolean> {
-  switch (await job.getState()) {
-    case 'failed':
-      await job.updateData(jobData(deliveryOf(job.data), now));
-      return changedState(job, 'failed', async () => job.retry('failed'));
-    case 'delayed':
-      return changedState(job, 'delayed', async () => job.promote());
+export function dataAfter(
+  data: DeliveryJobData,
+  run: DeliveryRun | undefined,
+  now: number,
+): DeliveryJobData {
+  const { outcome, attempt } = run ?? {};
+  const history = attempt === undefined ? data.history : [...data.history, attempt];
+  const changed = { ...data, throws: 0, updatedAt: now, history: history.slice(-MAX_ATTEMPTS) };
+  switch (outcome?.type) {
+    case 'retry':
+      return {
+        ...changed,
+        attempts: data.attempts + 1,
+        dueAt: outcome.at,
+        reason: outcome.reason,
+      };
+    case 'defer':
+      return { ...changed, dueAt: outcome.at, reason: outcome.reason ?? data.reason };
+    case 'dead':
+      return { ...changed, status: 'dead', attempts: outcome.attempts, reason: outcome.reason };
     default:
-      return false;
+      return { ...data, dueAt: now + waitAfterThrow(data.throws), throws: data.throws + 1 };
   }
 }
 
-/** @returns `false` if the job had left the state before the change */
-async function changedState(
-  job: DeliveryJob,
-  state: 'failed' | 'delayed',
-  change: () => Promise<void>,
-): Promise<boolean> {
-  try {
-    await change();
-    return true;
-  } catch (error) {
-    if ((await job.getState()) === state) throw error;
-    return false;
+/** The data of a dead delivery that starts a new round. */
+export function newRound(data: DeliveryJobData, now: number): DeliveryJobData {
+  const { delivery, history } = data;
+  return {
+    delivery,
+    history,
+    status: 'pending',
+    attempts: 0,
+    throws: 0,
+    dueAt: now,
+    updatedAt: now,
+  };
+}
+
+/**
+ * The record of a job.
+ *
+ * @param latest - when it is due at the latest, in epoch milliseconds: a job that was brought forward keeps its old
+ *   time in its data, because writing it would race with the worker
+ */
+export function recordOf(job: DeliveryJob, latest = Infinity): DeliveryRecord {
+  const { data, returnvalue } = job;
+  const delivery = deliveryOfStored(data.delivery);
+  if (isDelivered(job)) {
+    const { attempts, updatedAt } = returnvalue;
+    return { delivery, status: 'delivered', attempts, updatedAt };
   }
+  const { attempts, reason, updatedAt } = data;
+  if (isDead(job)) return { delivery, status: 'dead', attempts, reason, updatedAt };
+  const nextAttemptAt = Math.min(data.dueAt, latest);
+  return { delivery, status: 'pending', attempts, nextAttemptAt, reason, updatedAt };
+}
+
+export function attemptsOf({ data, returnvalue }: DeliveryJob): readonly DeliveryAttempt[] {
+  const { attempt } = returnvalue ?? {};
+  return attempt === undefined ? data.history : [...data.history, attempt];
+}
+
+export function isDelivered({ finishedOn, returnvalue }: DeliveryJob): boolean {
+  return finishedOn !== undefined && (returnvalue ?? undefined) !== undefined;
+}
+
+/** Also if its outcome is recorded and a crash kept BullMQ from moving it. */
+export function isDead({ finishedOn, data }: DeliveryJob): boolean {
+  return finishedOn !== undefined || data.status === 'dead';
+}
+
+/** The failure of a dead job, as dashboards show it. */
+export function failureText({ reason, attempts }: DeliveryJobData): string {
+  return `${reason} after ${attempts} ${attempts === 1 ? 'attempt' : 'attempts'}`;
 }

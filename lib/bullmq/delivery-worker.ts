@@ -1,45 +1,122 @@
-import {
-  type ConnectionOptions,
-  type Job,
-  type Processor,
-  Worker,
-  type WorkerOptions,
-} from 'bullmq';
+import { type ConnectionOptions, type Queue, Worker, type WorkerOptions } from 'bullmq';
+import { inTime, SystemClock } from '../clock/webhook-clock.js';
+import type { DeliveredResult, DeliveryJob, DeliveryJobData } from './delivery-job.js';
 
 /** Milliseconds. */
-const PAUSE_AFTER_FAILED_FETCH = 1_000;
+const PAUSE_AFTER_ERROR = 1_000;
+/** Milliseconds until ioredis closes a socket on which a command has no answer: more than BullMQ ever waits for a job. */
+const SOCKET_TIMEOUT = 30_000;
+/** Seconds that BullMQ waits for a job by default. */
+const LONGEST_WAIT = 5;
+
+export interface DeliveryWorkerParts {
+  readonly process: (job: DeliveryJob, token: string) => Promise<DeliveredResult>;
+  /** Called with every error of the connection and of a command. */
+  readonly onError: (error: unknown) => void;
+  /** Called when a job is fetched or a connection is ready, after an error too. */
+  readonly onWorking: () => void;
+  /** Called when no job is due. */
+  readonly onDrained: () => void;
+  readonly concurrency: number;
+  /** Milliseconds. */
+  readonly lease: number;
+  /** Milliseconds that a command may take. */
+  readonly timeout: number;
+}
 
 /**
- * A Worker that never spins. BullMQ fetches the next job as soon as a fetch has failed, unless the connection is known
- * to be closed; a Redis that is full, a replica or loading its data would keep the process busy with nothing else.
+ * BullMQ's Worker on a connection of its own.
+ *
+ * - It pauses after an error. BullMQ fetches again as soon as a fetch has failed, so a Redis that is full, a replica or
+ *   loading its data would keep the process busy with nothing else.
+ * - A connection on which a command gets no answer in time is destroyed: a host that vanishes closes no connection.
  */
-export class DeliveryWorker<Data, Result> extends Worker<Data, Result> {
+export class DeliveryWorker {
+  private readonly worker: Worker<DeliveryJobData, DeliveredResult>;
   private readonly releaseConnection: () => void;
+  private resuming: NodeJS.Timeout | undefined;
+  private readonly probing: NodeJS.Timeout;
 
   constructor(
-    name: string,
-    processor: Processor<Data, Result>,
-    { connection, ...options }: WorkerOptions,
+    queue: Queue,
+    private readonly parts: DeliveryWorkerParts,
   ) {
+    const { connection, prefix } = queue.opts;
+    const { concurrency, lease, timeout } = parts;
     const own = workerConnection(connection);
-    super(name, processor, { ...options, connection: own.connection });
     this.releaseConnection = own.release;
+    const options: WorkerOptions = {
+      connection: own.connection,
+      ...(prefix !== undefined && { prefix }),
+      concurrency,
+      lockDuration: lease,
+      stalledInterval: lease,
+      // BullMQ counts a crash as an attempt; no number of crashes may end a delivery.
+      maxStalledCount: Number.MAX_SAFE_INTEGER,
+      drainDelay: Math.min(LONGEST_WAIT, timeout / 2_000),
+    };
+    const process = async (job: DeliveryJob, token?: string) => parts.process(job, token!);
+    this.worker = new Worker<DeliveryJobData, DeliveredResult>(queue.name, process, options);
+    this.worker
+      .on('error', (error) => this.pauseAfter(error))
+      .on('ready', parts.onWorking)
+      .on('active', parts.onWorking)
+      .on('drained', parts.onDrained);
+    this.probing = setInterval(() => void this.probe(), timeout / 2).unref();
   }
 
-  /** Closes it, and the connection that was made for it. */
-  override async close(force?: boolean): Promise<void> {
-    await super.close(force);
+  async waitUntilReady(): Promise<void> {
+    await this.worker.waitUntilReady();
+  }
+
+  /** Waits for running jobs, unless Redis is away: that would keep the process alive. */
+  async close(): Promise<void> {
+    clearTimeout(this.resuming);
+    clearInterval(this.probing);
+    const isConnected = (await currentClient(this.worker))?.status === 'ready';
+    await this.worker.close(!isConnected);
     this.releaseConnection();
   }
 
-  protected override async moveToActive(token: string, name?: string): Promise<Job<Data, Result>> {
-    try {
-      return await super.moveToActive(token, name);
-    } catch (error) {
-      if (this.closing === undefined) await this.delay(PAUSE_AFTER_FAILED_FETCH);
-      throw error;
-    }
+  /** Ends the connections, so that the leases of running jobs expire. */
+  async abandon(): Promise<void> {
+    await this.worker.disconnect().catch(() => {});
   }
+
+  private pauseAfter(error: unknown): void {
+    this.parts.onError(error);
+    if (this.resuming !== undefined || this.worker.closing !== undefined) return;
+    void this.worker.pause(true);
+    this.resuming = setTimeout(() => {
+      this.resuming = undefined;
+      void this.worker.resume();
+    }, PAUSE_AFTER_ERROR).unref();
+  }
+
+  /** BullMQ watches its blocking connection itself, but not the one for its other commands. */
+  private async probe(): Promise<void> {
+    const client = await currentClient(this.worker);
+    if (client?.status !== 'ready') return;
+    const makeError = (): Error => new Error('no answer');
+    const command = async () => client.get(this.worker.toKey('webhooks:probe'));
+    await inTime(new SystemClock(), this.parts.timeout / 2, command, makeError).catch((error) => {
+      this.parts.onError(error);
+      client.disconnect(true);
+    });
+  }
+}
+
+/** The client of a queue or worker; `undefined` until it has been connected once. */
+async function currentClient(owner: Pick<Queue, 'getBackend'>) {
+  const client = owner.getBackend().client.catch(() => undefined);
+  const turn = new Promise<undefined>((resolve) => setImmediate(() => resolve(undefined)));
+  return Promise.race([client, turn]);
+}
+
+/** Destroys the connection of a queue, and connects again. */
+export async function reconnect(queue: Queue): Promise<void> {
+  const client = await currentClient(queue);
+  if (client?.status === 'ready') client.disconnect(true);
 }
 
 interface OwnConnection {
@@ -66,7 +143,11 @@ interface Client {
  */
 export function workerConnection(connection: ConnectionOptions): OwnConnection {
   if (!isClient(connection)) {
-    return { connection: { ...connection, enableOfflineQueue: true }, release: () => {} };
+    const defaults = { socketTimeout: SOCKET_TIMEOUT };
+    return {
+      connection: { ...defaults, ...connection, enableOfflineQueue: true },
+      release: () => {},
+    };
   }
   // Each client knows one of the two and ignores the other.
   const options = { enableOfflineQueue: true, disableOfflineQueue: false };

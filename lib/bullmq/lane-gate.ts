@@ -3,9 +3,15 @@ import { LaneSlots, type LaneSlot, type QueueConcurrency } from '../queue/lane-s
 
 /** Milliseconds until a job whose lane has no free slot is fetched again. */
 const SHORTEST_WAIT = 200;
-const LONGEST_WAIT = 10_000;
+const LONGEST_WAIT = 30_000;
 /** Lanes whose last wait is remembered. */
 const MAX_WAITS = 1_000;
+
+interface Arriving {
+  readonly lane: string;
+  readonly turn: number;
+  readonly resolve: (slot: LaneSlot | undefined) => void;
+}
 
 interface Waiting {
   readonly decide: (slot: LaneSlot | undefined) => void;
@@ -18,6 +24,7 @@ interface Waiting {
  */
 export class LaneGate {
   private readonly slots: LaneSlots;
+  private arriving: Arriving[] = [];
   /** Jobs of lanes whose first attempts are running; they keep their order. */
   private readonly waiting = new Map<string, Waiting[]>();
   private readonly lastWaits = new Map<string, number>();
@@ -29,17 +36,32 @@ export class LaneGate {
     this.slots = new LaneSlots(concurrency);
   }
 
-  /** @returns `undefined` if the job must go back for the time of {@link retryAt} */
-  async enter(lane: string): Promise<LaneSlot | undefined> {
+  /**
+   * @param turn - of two jobs of a lane, the one with the lower number enters first
+   * @returns `undefined` if the job must go back for the time of {@link retryAt}
+   */
+  async enter(lane: string, turn: number): Promise<LaneSlot | undefined> {
+    return new Promise((resolve) => {
+      if (this.arriving.length === 0) setImmediate(() => this.admitArriving());
+      this.arriving.push({ lane, turn, resolve });
+    });
+  }
+
+  /** BullMQ may process the replies of one turn of the event loop in another order. */
+  private admitArriving(): void {
+    const jobs = this.arriving.toSorted((a, b) => a.turn - b.turn);
+    this.arriving = [];
+    for (const { lane, resolve } of jobs) this.admit(lane, resolve);
+  }
+
+  private admit(lane: string, decide: Waiting['decide']): void {
     const now = this.clock.now();
     const isFirst = !this.waiting.has(lane);
-    if (isFirst && this.slots.hasFreeSlot(lane, now)) return this.slots.enter(lane, now);
+    if (isFirst && this.slots.hasFreeSlot(lane, now)) return decide(this.slots.enter(lane, now));
     const decidedAt = this.slots.provenSlowAt(lane, now);
-    if (decidedAt === undefined && isFirst) return undefined;
-    return new Promise((decide) => {
-      const cancel = this.clock.wakeAt(decidedAt ?? now, () => this.decide(lane, true));
-      this.waiting.set(lane, [...(this.waiting.get(lane) ?? []), { decide, cancel }]);
-    });
+    if (decidedAt === undefined && isFirst) return decide(undefined);
+    const cancel = this.clock.wakeAt(decidedAt ?? now, () => this.decide(lane, true));
+    this.waiting.set(lane, [...(this.waiting.get(lane) ?? []), { decide, cancel }]);
   }
 
   leave(slot: LaneSlot, wasAttempted: boolean): void {

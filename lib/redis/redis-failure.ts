@@ -11,9 +11,13 @@ const REPLIES: readonly (readonly [RegExp, string])[] = [
   [/\bNOPERM\b/, 'the user lacks a permission; grant it the commands and keys it needs'],
   [/\bMISCONF\b/, 'it cannot write to its disk; free some space'],
   [/\bLOADING\b/, 'it is still loading its data; try again in a moment'],
+  [
+    /\b(?:MOVED|CROSSSLOT)\b/,
+    'it is a cluster; pass a Cluster client, and put the prefix of the Queue in braces',
+  ],
   [/\b(?:CLUSTERDOWN|MASTERDOWN)\b/, 'its cluster is down; check the other nodes'],
   [
-    /^no answer$|enableOfflineQueue|ClientOffline|client is offline/i,
+    /^no answer$|enableOfflineQueue|ClientOffline|client is offline|Connection is closed|Socket timeout/i,
     'it does not answer; check that it is running and reachable',
   ],
 ];
@@ -42,6 +46,11 @@ export function redisFailure(what: string, client: unknown, cause: unknown): Web
   return new WebhookStoreError('store_unavailable', `${what} cannot use ${server}: ${reason}`, {
     cause,
   });
+}
+
+/** Whether an error says that the server is away or cannot be used, rather than that one command failed. */
+export function isRedisOutage(cause: unknown): boolean {
+  return reasonOf(cause) !== undefined;
 }
 
 function reasonOf(cause: unknown): string | undefined {

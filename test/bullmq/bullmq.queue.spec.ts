@@ -2,10 +2,13 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, describe, expect, it } from '@jest/globals';
 import { Queue } from 'bullmq';
-import type { Redis } from 'ioredis';
+import { Cluster, Redis } from 'ioredis';
 import { BullMqQueue } from '../../lib/bullmq/index.js';
-import { durabilityFaults } from '../../lib/bullmq/redis-durability.js';
+import { serverWarnings } from '../../lib/bullmq/redis-server.js';
+import { TestClock } from '../../lib/testing/test-clock.js';
+import type { WebhookQueue } from '../../lib/queue/webhook-queue.js';
 import { webhookQueueContract } from '../../lib/testing/webhook-queue.contract.js';
+import { dropJobs } from '../fixtures/drop-jobs.mjs';
 import { describeContract } from '../fixtures/contract.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { due } from '../postgres/deliveries.js';
@@ -13,8 +16,8 @@ import { due } from '../postgres/deliveries.js';
 const queues: Queue[] = [];
 afterAll(async () => {
   for (const queue of queues) {
-    await queue.obliterate({ force: true });
     await queue.close();
+    await dropJobs('bullmq', { redis: urlOf('Redis'), name: queue.name });
   }
 });
 
@@ -27,9 +30,19 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
 }
 
 (await describeWith('Redis'))('BullMqQueue', () => {
+  const engines = new WeakMap<WebhookQueue, Queue>();
   const contract = webhookQueueContract({
-    create: () => new BullMqQueue(bullQueue()),
+    create: () => {
+      const bull = bullQueue();
+      const queue = new BullMqQueue(bull, { lease: '5s' });
+      engines.set(queue, bull);
+      return queue;
+    },
     advance: (ms) => sleep(ms),
+    expireLease: async (queue, id) => {
+      const bull = engines.get(queue)!;
+      await (await bull.getBackend().client).del(bull.toKey(`d-${id}:lock`));
+    },
   });
   describeContract(contract, 6);
 
@@ -43,12 +56,77 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
       BullMqQueue,
     ];
     await dying.enqueue(deliveries);
-    await dying.consume(async () => ({ type: 'dead', reason: 'network', attempts: 1 }));
-    while ((await dying.listDead()).length < ids.length) await sleep(20);
+    await dying.consume(async () => ({
+      outcome: { type: 'dead', reason: 'network', attempts: 1 },
+    }));
+    const isDead = async () => (await dying.list({ status: 'dead' }, { limit: 50 })).length;
+    while ((await isDead()) < ids.length) await sleep(20);
     await dying.stop(Date.now() + 5_000);
     const redelivered = await Promise.all([one.redeliver(ids), two.redeliver(ids)]);
 
     expect(redelivered.flat().toSorted()).toEqual(ids.toSorted());
+  });
+
+  it('starts the deliveries of other endpoints ahead of the backlog of one', async () => {
+    const queue = new BullMqQueue(bullQueue(), { concurrency: 8 });
+    const backlog = Array.from({ length: 3_000 }, (_, n) => due(`large-${n}`, 'large'));
+    await queue.enqueue(backlog);
+    const started: string[] = [];
+    await queue.consume(async ({ id }) => {
+      started.push(id);
+      await sleep(5);
+      return { outcome: { type: 'delivered' } };
+    });
+    while (started.length < 50) await sleep(5);
+    const small = Array.from({ length: 40 }, (_, n) => due(`small-${n}`, `endpoint-${n}`));
+    const before = started.length;
+    await queue.enqueue(small);
+    const smallStarted = () => started.filter((id) => id.startsWith('small')).length;
+    while (smallStarted() < small.length) await sleep(5);
+
+    // Those of the backlog that started meanwhile.
+    expect(started.length - before - small.length).toBeLessThan(backlog.length / 4);
+    await queue.stop(Date.now() + 5_000);
+  });
+
+  it('keeps no more delivered deliveries than it should, and lists only these', async () => {
+    const clock = new TestClock(Date.now());
+    const queue = new BullMqQueue(bullQueue(), { maxDelivered: 10, clock });
+    const ids = Array.from({ length: 30 }, (_, n) => `n-${String(n).padStart(2, '0')}`);
+    await queue.enqueue(ids.map((id) => due(id)));
+    await queue.consume(async () => ({ outcome: { type: 'delivered' } }));
+    const delivered = async () =>
+      (await queue.find(ids)).filter((record) => record?.status === 'delivered').length;
+    while ((await delivered()) < ids.length) await sleep(20);
+    while ((await delivered()) > 10) {
+      await clock.advance(5_000);
+      await sleep(5);
+    }
+    const listed = await queue.list({}, { limit: 100 });
+    const known = (await queue.find(ids)).flatMap((record) => record?.delivery.id ?? []);
+
+    expect(listed.map(({ delivery }) => delivery.id).toSorted()).toEqual(known.toSorted());
+    expect(known).toHaveLength(10);
+    await queue.stop(clock.now() + 5_000);
+  });
+
+  it('lists no delivery whose job is gone, and lists one as what its job says', async () => {
+    const bull = bullQueue();
+    const queue = new BullMqQueue(bull);
+    await queue.enqueue([due('kept'), due('removed')]);
+    await bull.remove('d-removed');
+
+    expect(await queue.list({}, { limit: 10 })).toMatchObject([{ delivery: { id: 'kept' } }]);
+    expect(await queue.list({ event: 'order.created' }, { limit: 1 })).toHaveLength(1);
+  });
+
+  it('records deliveries whose ids are numbers or keys of BullMQ', async () => {
+    const queue = new BullMqQueue(bullQueue());
+    const ids = ['7', 'wait', 'meta', 'events'];
+
+    expect(await queue.enqueue(ids.map((id) => due(id)))).toEqual(ids.map(() => undefined));
+    const records = await queue.find(ids);
+    expect(records.map((record) => record?.delivery.id)).toEqual(ids);
   });
 
   it('fails only the call whose delivery BullMQ refuses', async () => {
@@ -69,21 +147,14 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
     ]);
   });
 
-  it.each([
-    ['that does not know its script', async (client: Redis) => client.script('FLUSH')],
-    // Clients other than ioredis may not have it.
-    [
-      'through a client without eval',
-      async (client: Redis) => Object.assign(client, { eval: undefined }),
-    ],
-  ])('tells new deliveries from known ones on a server %s', async (_, prepare) => {
+  it('tells new deliveries from known ones on a server that has lost its scripts', async () => {
     const bull = bullQueue();
     const queue = new BullMqQueue(bull);
     await queue.enqueue([due('known')]);
-    await prepare((await bull.getBackend().client) as unknown as Redis);
+    await ((await bull.getBackend().client) as unknown as Redis).script('FLUSH');
 
     expect(await queue.enqueue([due('new'), due('known')])).toMatchObject([
-      { status: 'recorded' },
+      undefined,
       { status: 'pending' },
     ]);
     expect(await queue.enqueue([due('new')])).toMatchObject([{ status: 'pending' }]);
@@ -102,39 +173,35 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
 });
 
 describe('BullMqQueue on a server', () => {
-  async function warningsOn(...lines: string[]): Promise<string[]> {
+  const NOW = 1_800_000_000_000;
+
+  async function warningsOn(connection: object, ...lines: string[]): Promise<string[]> {
     const info = async (): Promise<string> => lines.join('\r\n');
     const backend = { client: Promise.resolve({ info }) };
-    return durabilityFaults({ getBackend: () => backend } as unknown as Queue);
+    const queue = { getBackend: () => backend, opts: { connection } } as unknown as Queue;
+    return (await serverWarnings(queue, () => NOW)).map(({ message }) => message);
   }
 
-  it.each([
-    ['without an append-only file', 'aof_enabled:0', 'maxmemory_policy:noeviction', /appendonly/],
-    ['that evicts', 'aof_enabled:1', 'maxmemory_policy:allkeys-lru', /allkeys-lru/],
-  ])('%s warns that deliveries can be lost', async (_, persistence, memory, expected) => {
-    expect(await warningsOn(persistence, memory)).toEqual([expect.stringMatching(expected)]);
+  it.each<[string, object, string[], RegExp]>([
+    ['without an append-only file', {}, ['aof_enabled:0'], /appendonly/],
+    ['that evicts', {}, ['aof_enabled:1', 'maxmemory_policy:allkeys-lru'], /allkeys-lru/],
+    ['whose clock is ahead', {}, [`server_time_usec:${(NOW + 90_000) * 1_000}`], /90\.0 s behind/],
+    ['whose clock is behind', {}, [`server_time_usec:${(NOW - 90_000) * 1_000}`], /90\.0 s ahead/],
+    ['reached through a client without a timeout', new Redis({ lazyConnect: true }), [], /30000/],
+  ])('%s warns', async (_, connection, lines, expected) => {
+    expect(await warningsOn(connection, ...lines)).toEqual([expect.stringMatching(expected)]);
   });
 
   it('with a durable configuration does not warn', async () => {
-    expect(await warningsOn('aof_enabled:1', 'maxmemory_policy:noeviction')).toEqual([]);
+    const client = new Redis({ lazyConnect: true, socketTimeout: 30_000 });
+    const lines = [
+      'aof_enabled:1',
+      'maxmemory_policy:noeviction',
+      `server_time_usec:${NOW * 1_000}`,
+    ];
+
+    expect(await warningsOn(client, ...lines)).toEqual([]);
   });
-});
-
-it('looks up more ids at once than a function takes arguments', async () => {
-  const client = Promise.resolve({ eval: async () => [1] });
-  const bull = {
-    opts: {},
-    toKey: (id: string) => id,
-    getBackend: () => ({ client }),
-    addBulk: async () => [],
-    getJob: async () => undefined,
-  };
-  const queue = new BullMqQueue(bull as unknown as Queue);
-  const deliveries = Array.from({ length: 200_000 }, (_, n) => due(`n-${n}`));
-  const receipts = await queue.enqueue(deliveries);
-
-  expect(receipts.slice(0, 2)).toMatchObject([{ status: 'pending' }, { status: 'recorded' }]);
-  expect(receipts.filter(({ status }) => status === 'recorded')).toHaveLength(199_999);
 });
 
 describe('new BullMqQueue', () => {
@@ -154,5 +221,20 @@ describe('new BullMqQueue', () => {
         ]),
       }),
     );
+  });
+
+  it('refuses a Redis Cluster that would spread its keys, and says how to keep them together', () => {
+    const nodes = [{ host: '127.0.0.1', port: 1 }];
+    const connection = new Cluster(nodes, { lazyConnect: true });
+    connection.on('error', () => {});
+    const on = (prefix: string) => ({
+      addBulk: async () => [],
+      opts: { connection },
+      toKey: (type: string) => `${prefix}:queue:${type}`,
+    });
+
+    expect(() => new BullMqQueue(on('bull') as unknown as Queue)).toThrow(/prefix: "\{webhooks\}"/);
+    expect(() => new BullMqQueue(on('{webhooks}') as unknown as Queue)).not.toThrow();
+    connection.disconnect();
   });
 });

@@ -1,5 +1,5 @@
-import { afterEach, describe, expect, it, jest } from '@jest/globals';
-import type { ConnectionOptions } from 'bullmq';
+import { afterEach, describe, expect, it } from '@jest/globals';
+import { type ConnectionOptions, Queue } from 'bullmq';
 import { Cluster, Redis } from 'ioredis';
 import { createClient } from 'redis';
 import { DeliveryWorker, workerConnection } from '../../lib/bullmq/delivery-worker.js';
@@ -17,15 +17,15 @@ function connectionFor(connection: ConnectionOptions): Record<string, unknown> {
   return own.connection as Record<string, unknown>;
 }
 
-async function nextTurn(): Promise<void> {
-  await new Promise((resolve) => setImmediate(resolve));
-}
-
 describe("the worker's connection has an offline queue", () => {
   it('made of options that turn it off', () => {
     const options = { host: 'redis.example', enableOfflineQueue: false };
 
-    expect(connectionFor(options)).toEqual({ host: 'redis.example', enableOfflineQueue: true });
+    expect(connectionFor(options)).toMatchObject({
+      host: 'redis.example',
+      enableOfflineQueue: true,
+      socketTimeout: 30_000,
+    });
     expect(options.enableOfflineQueue).toBe(false);
   });
 
@@ -56,34 +56,23 @@ describe("the worker's connection has an offline queue", () => {
   });
 });
 
-(await describeWith('Redis'))('a worker whose fetches are refused at once', () => {
-  it('fetches no more than once a second', async () => {
+(await describeWith('Redis'))('a worker on a client of the application', () => {
+  it('leaves it connected when it closes', async () => {
     const client = new Redis(urlOf('Redis'), { maxRetriesPerRequest: null });
     cleanUp.push(() => client.disconnect());
-    const options = { connection: client, autorun: false };
-    const worker = new DeliveryWorker('refused-fetches', async () => 1, options);
-    worker.on('error', () => {});
-    cleanUp.push(async () => worker.close(true));
-    await worker.waitUntilReady();
-    const fetches = jest.spyOn(worker.getBackend(), 'moveToActive').mockImplementation(async () => {
-      await nextTurn();
-      throw new Error('OOM command not allowed');
+    const queue = new Queue('closed', { connection: client });
+    const worker = new DeliveryWorker(queue, {
+      process: async () => ({ attempts: 1, updatedAt: 1 }),
+      onError: () => {},
+      onWorking: () => {},
+      onDrained: () => {},
+      concurrency: 1,
+      lease: 5_000,
+      timeout: 10_000,
     });
-    void worker.run();
-    while (fetches.mock.calls.length === 0) await nextTurn();
-    for (let turn = 0; turn < 200; turn++) await nextTurn();
-
-    expect(fetches.mock.calls.length).toBeLessThanOrEqual(2);
-  });
-
-  it("leaves the application's client connected when it closes", async () => {
-    const client = new Redis(urlOf('Redis'), { maxRetriesPerRequest: null });
-    cleanUp.push(() => client.disconnect());
-    const worker = new DeliveryWorker('closed', async () => 1, { connection: client });
-    worker.on('error', () => {});
     await worker.waitUntilReady();
-    await worker.disconnect();
-    await worker.close(true);
+    await worker.abandon();
+    await worker.close();
 
     expect(await client.ping()).toBe('PONG');
   });

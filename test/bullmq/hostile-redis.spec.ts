@@ -3,12 +3,14 @@ import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { afterEach, expect, it } from '@jest/globals';
+import { afterEach, expect, it, jest } from '@jest/globals';
 import { Queue } from 'bullmq';
+import { Redis } from 'ioredis';
 import { BullMqQueue } from '../../lib/bullmq/index.js';
 import { SystemClock } from '../../lib/clock/webhook-clock.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { freePort } from '../fixtures/free-port.js';
+import { LosingNetwork } from '../fixtures/losing-network.js';
 import { RedisProcess } from '../fixtures/redis-process.js';
 import { describeWith } from '../fixtures/services.js';
 import { due, large } from '../postgres/deliveries.js';
@@ -85,7 +87,7 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
     const runs: string[] = [];
     await queue.consume(async ({ id }) => {
       runs.push(id);
-      return { type: 'delivered' };
+      return { outcome: { type: 'delivered' } };
     });
     await queue.enqueue([due('a')]);
     while (runs.length < taken.length + 1) await sleep(10);
@@ -102,7 +104,7 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
     // An outcome that does not fit is repeated: duplicates are allowed, losses are not.
     await queue.consume(async ({ id }) => {
       runs.add(id);
-      return { type: 'delivered' };
+      return { outcome: { type: 'delivered' } };
     });
     await server.command('CONFIG SET maxmemory 0');
     const isDone = async (): Promise<boolean> =>
@@ -122,6 +124,67 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
       message: expect.stringMatching(/read-only replica; connect to the primary/),
     });
     expect(await queueOn(primary.port)[0].find(['x'])).toEqual([undefined]);
+  });
+
+  it('reports once that it cannot fetch, and does not keep the process busy', async () => {
+    const primary = await redis();
+    const replica = await redis(['replicaof', `127.0.0.1 ${primary.port}`]);
+    const [queue] = queueOn(replica.port);
+    const warn = jest.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
+    closing.push(async () => warn.mockRestore());
+    const outages = () =>
+      warn.mock.calls.filter(([, options]) => JSON.stringify(options).includes('UNAVAILABLE'));
+    await queue.consume(async () => ({ outcome: { type: 'delivered' } }));
+    while (outages().length === 0) await sleep(10);
+    const observer = new Redis(replica.port, '127.0.0.1');
+    closing.push(async () => observer.disconnect());
+    const commands = async () =>
+      Number(/total_commands_processed:(\d+)/.exec(await observer.info('stats'))?.[1]);
+    const before = await commands();
+    for (let turn = 0; turn < 200; turn++) await new Promise((resolve) => setImmediate(resolve));
+
+    expect((await commands()) - before).toBeLessThan(20);
+    expect(outages()).toEqual([
+      [expect.stringMatching(/read-only replica.*Deliveries wait/), expect.anything()],
+    ]);
+  });
+
+  it('delivers again after its connections were lost without being closed', async () => {
+    const server = await redis();
+    const network = await LosingNetwork.start(`redis://127.0.0.1:${server.port}`);
+    closing.push(async () => network.stop());
+    const connection = { host: '127.0.0.1', port: network.port, disconnectTimeout: 50 };
+    const queue = new Queue('webhooks', { connection });
+    queue.on('error', () => {});
+    const deliveries = new BullMqQueue(queue, { timeout: '400ms' });
+    closing.push(
+      async () => queue.disconnect(),
+      async () => deliveries.stop(Date.now() + 5_000),
+    );
+    const runs: string[] = [];
+    await deliveries.consume(async ({ id }) => {
+      runs.push(id);
+      return { outcome: { type: 'delivered' } };
+    });
+    await deliveries.enqueue([due('before')]);
+    while (runs.length < 1) await sleep(10);
+    network.loseConnections();
+
+    const failure = await deliveries.enqueue([due('lost')]).catch((error: unknown) => error);
+    expect(failure).toMatchObject({ code: 'store_unavailable' });
+    const record = async (): Promise<void> => {
+      while (true) {
+        const isRecorded = await deliveries.enqueue([due('after')]).then(
+          () => true,
+          () => false,
+        );
+        if (isRecorded) return;
+      }
+    };
+    await record();
+    while (!runs.includes('after')) await sleep(10);
+    const isDone = async () => (await deliveries.find(['after']))[0]?.status === 'delivered';
+    while (!(await isDone())) await sleep(10);
   });
 
   /** The error of a call after its timeout. */
@@ -175,7 +238,7 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
 
   it.each<[string, (queue: BullMqQueue) => Promise<unknown>]>([
     ['enqueue', async (queue) => queue.enqueue([due('x')])],
-    ['consume', async (queue) => queue.consume(async () => ({ type: 'delivered' }))],
+    ['consume', async (queue) => queue.consume(async () => ({ outcome: { type: 'delivered' } }))],
     ['find', async (queue) => queue.find(['x'])],
   ])('reports an unavailable server within the timeout to %s', async (_, ask) => {
     const port = await freePort();

@@ -8,7 +8,7 @@ const connection = { host: '127.0.0.1', port: settings.port, enableOfflineQueue:
 const jobs = new Queue('webhooks', { connection });
 const away = new Promise((resolve) => jobs.on('error', resolve));
 const queue = new BullMqQueue(jobs);
-await queue.consume(async () => ({ type: 'delivered' }));
+await queue.consume(async () => ({ outcome: { type: 'delivered' } }));
 report('consumes');
 await away;
 report('alone');

@@ -1,0 +1,301 @@
+import type { Queue } from 'bullmq';
+import type {
+  DeliveryCountFilter,
+  DeliveryCounts,
+  DeliveryFilter,
+  DeliveryPageRequest,
+  ListedDelivery,
+} from '../queue/delivery-record.js';
+import { ownKey, QueueScript } from './queue-script.js';
+
+/** Entries that one script writes, so that it does not hold up the server. */
+const BATCH = 500;
+/** Groups that one script counts. */
+const GROUPS = 1_000;
+
+/*
+ * Keys:
+ *
+ *   :entries     hash        id → its entry, as JSON
+ *   :by:<facet>  sorted set  id → createdAt; a facet is "status:dead" or "tenant:acme"; the empty one holds every id
+ *   :due:<group> sorted set  id → due time, of pending deliveries
+ *   :groups      set         groups that have or had deliveries
+ */
+
+/** What the sets know of a delivery. */
+interface Entry {
+  readonly createdAt: number;
+  /** Epoch milliseconds; while it is pending. */
+  readonly due?: number | undefined;
+  readonly group: string;
+  readonly facets: readonly string[];
+  /** When the entry was written, in epoch milliseconds. */
+  readonly at: number;
+}
+
+/**
+ * ARGV: for each id, the id, the entry that it replaces ('' for none, '*' for any), and the new entry ('' to delete it).
+ * Returns the number of changed entries.
+ */
+const WRITE = new QueueScript(
+  'webhooksWriteHistory',
+  `local base, changed = KEYS[1], 0
+for i = 1, #ARGV, 3 do
+  local id, expected, text = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  local known = redis.call('HGET', base .. ':entries', id) or ''
+  if expected == '*' or expected == known then
+    changed = changed + 1
+    local old = known ~= '' and cjson.decode(known) or { facets = {} }
+    local new = text ~= '' and cjson.decode(text) or { facets = {} }
+    local had, has = {}, {}
+    for _, facet in ipairs(old.facets) do had[facet] = true end
+    for _, facet in ipairs(new.facets) do has[facet] = true end
+    for _, facet in ipairs(old.facets) do
+      if not has[facet] then redis.call('ZREM', base .. ':by:' .. facet, id) end
+    end
+    for _, facet in ipairs(new.facets) do
+      if not had[facet] then redis.call('ZADD', base .. ':by:' .. facet, new.createdAt, id) end
+    end
+    if old.due and not new.due then redis.call('ZREM', base .. ':due:' .. old.group, id) end
+    if new.due then redis.call('ZADD', base .. ':due:' .. new.group, new.due, id) end
+    if text == '' then
+      redis.call('HDEL', base .. ':entries', id)
+    else
+      redis.call('HSET', base .. ':entries', id, text)
+      redis.call('SADD', base .. ':groups', new.group)
+    end
+  end
+end
+return changed`,
+);
+
+/**
+ * ARGV: limit, since, until, createdAt and id of the delivery before the page, facets. Walks the smallest set, 10,000 ids
+ * at most. Returns createdAt and id of the last one walked ('' if none is left), then the ids that are in all sets.
+ */
+const LIST = new QueueScript(
+  'webhooksListHistory',
+  `local limit, since = tonumber(ARGV[1]), tonumber(ARGV[2])
+local sets = {}
+for i = 6, #ARGV do sets[#sets + 1] = KEYS[1] .. ':by:' .. ARGV[i] end
+local size = {}
+for _, set in ipairs(sets) do size[set] = redis.call('ZCARD', set) end
+table.sort(sets, function(a, b) return size[a] < size[b] end)
+local set, start = sets[1], 0
+if ARGV[3] ~= '' then start = redis.call('ZCOUNT', set, ARGV[3], '+inf') end
+if ARGV[5] ~= '' then
+  -- Its position, also if it was deleted since.
+  local isThere = redis.call('ZSCORE', set, ARGV[5])
+  if not isThere then redis.call('ZADD', set, ARGV[4], ARGV[5]) end
+  local rank = redis.call('ZREVRANK', set, ARGV[5])
+  if not isThere then redis.call('ZREM', set, ARGV[5]) else rank = rank + 1 end
+  start = math.max(start, rank)
+end
+local found, score, id = {}, '', ''
+for from = start, start + 9999, 500 do
+  local page = redis.call('ZREVRANGE', set, from, from + 499, 'WITHSCORES')
+  for i = 1, #page, 2 do
+    id, score = page[i], page[i + 1]
+    if tonumber(score) < since then return { '', '', unpack(found) } end
+    local matches = true
+    for other = 2, #sets do
+      if not redis.call('ZSCORE', sets[other], id) then matches = false break end
+    end
+    if matches then found[#found + 1] = id end
+    if #found == limit then return { score, id, unpack(found) } end
+  end
+  if #page < 1000 then return { '', '', unpack(found) } end
+end
+return { score, id, unpack(found) }`,
+);
+
+/** ARGV: since, until, groups. Returns for each pending, delivered, dead and the earliest due time or ''. */
+const COUNT = new QueueScript(
+  'webhooksCountHistory',
+  `local since, till = tonumber(ARGV[1]), tonumber(ARGV[2])
+local counts = {}
+for i = 3, #ARGV do
+  local set = function(status) return KEYS[1] .. ':by:group:' .. status .. ':' .. ARGV[i] end
+  for _, status in ipairs({ 'pending', 'delivered', 'dead' }) do
+    counts[#counts + 1] = redis.call('ZCOUNT', set(status), ARGV[1], '(' .. ARGV[2])
+  end
+  local oldest, from = '', 0
+  while counts[#counts - 2] > 0 and oldest == '' do
+    local page = redis.call('ZRANGE', KEYS[1] .. ':due:' .. ARGV[i], from, from + 99, 'WITHSCORES')
+    for k = 1, #page, 2 do
+      local created = tonumber(redis.call('ZSCORE', set('pending'), page[k]) or '-inf')
+      if created >= since and created < till then oldest = page[k + 1] break end
+    end
+    from = from + 100
+    if #page < 200 then break end
+  end
+  counts[#counts + 1] = oldest
+end
+return counts`,
+);
+
+/**
+ * Small sorted sets by which deliveries are listed and counted.
+ *
+ * They are a hint, because no call of BullMQ takes part in a transaction of ours: callers read each listed job, and
+ * drop what does not match. New deliveries get their entries before their jobs, and a change of a job is sent at the
+ * same time as that of its entry. {@link repair} makes up for a crash or an error in between.
+ */
+export class DeliveryHistory {
+  /** Ids of changes that could not be written. */
+  readonly unwritten = new Set<string>();
+
+  constructor(private readonly queue: Queue) {}
+
+  /** Adds entries for ids that have none. @returns how many were added */
+  async add(deliveries: readonly ListedDelivery[], now: number): Promise<number> {
+    return this.write(deliveries.map((each) => [each.delivery.id, '', entryOf(each, now)]));
+  }
+
+  /** Never rejects: what could not be written is repaired. */
+  async set(delivery: ListedDelivery, now: number): Promise<void> {
+    const { id } = delivery.delivery;
+    await this.write([[id, '*', entryOf(delivery, now)]]).catch(() => this.unwritten.add(id));
+  }
+
+  async delete(ids: readonly string[]): Promise<void> {
+    await this.write(ids.map((id) => [id, '*', undefined]));
+  }
+
+  /**
+   * Makes entries agree with their jobs, except those written after `before`: their jobs may be about to change.
+   *
+   * @param read - reads the deliveries; `undefined` for one that is gone
+   */
+  async repair(
+    ids: readonly string[],
+    read: (ids: readonly string[]) => Promise<readonly (ListedDelivery | undefined)[]>,
+    { before, now }: { readonly before: number; readonly now: number },
+  ): Promise<void> {
+    const client = await this.queue.getBackend().client;
+    for (let from = 0; from < ids.length; from += BATCH) {
+      const batch = ids.slice(from, from + BATCH);
+      const entries = await client.hmget(`${ownKey(this.queue)}:entries`, ...batch);
+      const deliveries = await read(batch);
+      const changes = batch.flatMap((id, position): Change[] => {
+        const known = entries[position] ?? '';
+        const delivery = deliveries[position];
+        const at = known === '' ? 0 : (JSON.parse(known) as Entry).at;
+        return at > before ? [] : [[id, known, delivery && entryOf(delivery, now)]];
+      });
+      await this.write(changes);
+    }
+  }
+
+  /** Ids that probably match, and where the next page begins; `undefined` after the last one. */
+  async list(
+    filter: DeliveryFilter,
+    { limit, after }: DeliveryPageRequest,
+  ): Promise<{ ids: readonly string[]; next: DeliveryPageRequest['after'] }> {
+    const { since = '-inf', until = '' } = filter;
+    const facets = facetsOf(filter);
+    const place = [after?.createdAt ?? '', after?.id ?? ''];
+    const values = [limit, since, until, ...place, ...(facets.length > 0 ? facets : [''])];
+    const [createdAt, id, ...ids] = (await LIST.run(this.queue, values)) as string[];
+    return { ids, next: id === '' ? undefined : { createdAt: Number(createdAt), id: id! } };
+  }
+
+  async counts(filter: DeliveryCountFilter): Promise<readonly DeliveryCounts[]> {
+    const client = await this.queue.getBackend().client;
+    const all = await client.smembers(`${ownKey(this.queue)}:groups`);
+    const groups = all.filter((group) => isIn(group, filter));
+    const { since = '-inf', until = '+inf', unfinished } = filter;
+    const counts: DeliveryCounts[] = [];
+    for (let from = 0; from < groups.length; from += GROUPS) {
+      const part = groups.slice(from, from + GROUPS);
+      const values = (await COUNT.run(this.queue, [since, until, ...part])) as (number | string)[];
+      for (const [index, group] of part.entries()) {
+        const [pending, done, dead, due] = values.slice(index * 4, index * 4 + 4);
+        const delivered = unfinished === true ? 0 : Number(done);
+        const oldestDue = due === '' ? undefined : Number(due);
+        if (Number(pending) + delivered + Number(dead) === 0) continue;
+        counts.push({
+          ...groupOf(group),
+          pending: Number(pending),
+          delivered,
+          dead: Number(dead),
+          oldestDue,
+        });
+      }
+    }
+    return counts;
+  }
+
+  private async write(changes: readonly Change[]): Promise<number> {
+    let changed = 0;
+    for (let from = 0; from < changes.length; from += BATCH) {
+      const values = changes
+        .slice(from, from + BATCH)
+        .flatMap(([id, old, entry]) => [id, old, entry === undefined ? '' : JSON.stringify(entry)]);
+      changed += (await WRITE.run(this.queue, values)) as number;
+    }
+    return changed;
+  }
+}
+
+type Change = readonly [id: string, replaces: string, entry: Entry | undefined];
+
+type Group = Pick<DeliveryCounts, 'endpointId' | 'tenant' | 'receiver'>;
+
+function groupOf(group: string): Group {
+  const [endpointId, tenant, receiver] = JSON.parse(group) as (string | null)[];
+  return {
+    endpointId: endpointId ?? undefined,
+    tenant: tenant ?? undefined,
+    receiver: receiver ?? undefined,
+  };
+}
+
+function isIn(group: string, filter: DeliveryCountFilter): boolean {
+  const { endpointId, tenant, receiver } = groupOf(group);
+  return (
+    (filter.endpointId ?? endpointId) === endpointId &&
+    (filter.tenant ?? tenant) === tenant &&
+    (filter.receiver ?? receiver) === receiver
+  );
+}
+
+function entryOf({ delivery, ...state }: ListedDelivery, at: number): Entry {
+  const { status } = state;
+  const group = JSON.stringify(
+    [
+      delivery.received === undefined ? delivery.endpointId : null,
+      delivery.received === undefined ? delivery.tenant : null,
+      delivery.received?.receiver,
+    ].map((member) => member ?? null),
+  );
+  const facets = ['', `group:${status}:${group}`, ...facetsOf(filterable({ delivery, ...state }))];
+  return { createdAt: delivery.createdAt, due: state.nextAttemptAt, group, facets, at };
+}
+
+/** The members of a delivery that a filter can name. */
+function filterable({ delivery, status }: ListedDelivery): DeliveryFilter {
+  const { event, eventId } = delivery;
+  if (delivery.received !== undefined) {
+    return { status, event, eventId, receiver: delivery.received.receiver };
+  }
+  const { endpointId, tenant } = delivery;
+  return { status, event, eventId, endpointId, tenant };
+}
+
+const FILTERED = ['status', 'event', 'eventId', 'endpointId', 'tenant', 'receiver'] as const;
+
+function facetsOf(filter: DeliveryFilter): string[] {
+  return FILTERED.flatMap((name) => (filter[name] === undefined ? [] : `${name}:${filter[name]}`));
+}
+
+export function matches(record: ListedDelivery, filter: DeliveryFilter): boolean {
+  const { createdAt } = record.delivery;
+  const { since = -Infinity, until = Infinity } = filter;
+  const members = filterable(record);
+  return (
+    createdAt >= since &&
+    createdAt < until &&
+    FILTERED.every((name) => filter[name] === undefined || filter[name] === members[name])
+  );
+}

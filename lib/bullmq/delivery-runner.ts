@@ -1,0 +1,109 @@
+import { DelayedError, UnrecoverableError } from 'bullmq';
+import type { WebhookClock } from '../clock/webhook-clock.js';
+import type { DeliveryStatus } from '../queue/delivery-record.js';
+import { deliveryOfStored, laneOfStored } from '../queue/stored-delivery.js';
+import type { DeliveryHandler, DeliveryRun } from '../queue/webhook-queue.js';
+import type { DeliveryHistory } from './delivery-history.js';
+import {
+  dataAfter,
+  type DeliveredResult,
+  type DeliveryJob,
+  failureText,
+  recordOf,
+} from './delivery-job.js';
+import type { FairTurns } from './fair-turns.js';
+import type { LaneGate } from './lane-gate.js';
+
+export interface DeliveryRunnerParts {
+  readonly handler: DeliveryHandler;
+  readonly lanes: LaneGate;
+  readonly turns: FairTurns;
+  readonly history: DeliveryHistory;
+  /** Milliseconds. */
+  readonly lease: number;
+  readonly clock: WebhookClock;
+}
+
+/**
+ * Takes a job of BullMQ through one run to its recorded outcome.
+ *
+ * The outcome and its attempt are one write: the result of a completed job, or the data of any other, which is written
+ * while the job's lock is held. BullMQ moves the job afterwards; after a crash in between, the job runs again, and a
+ * dead one is only moved.
+ */
+export class DeliveryRunner {
+  /** Handlers that are running. */
+  running = 0;
+
+  constructor(private readonly parts: DeliveryRunnerParts) {}
+
+  async process(job: DeliveryJob, token: string): Promise<DeliveredResult> {
+    const { lanes, turns } = this.parts;
+    if (job.data.status === 'dead') throw new UnrecoverableError(failureText(job.data));
+    const lane = laneOfStored(job.data.delivery);
+    const slot = await lanes.enter(lane, job.priority);
+    if (slot === undefined) return this.putOff(job, token, lane, lanes.retryAt(lane));
+    let run: DeliveryRun | undefined;
+    this.running++;
+    try {
+      run = await this.parts.handler(deliveryOfStored(job.data.delivery), job.data.attempts + 1);
+    } catch {
+      // The handler has logged the error; the delivery runs again.
+    } finally {
+      this.running--;
+      lanes.leave(slot, wasAttempt(run));
+    }
+    // An error costs the lane nothing, and it is no reason to keep the outcome waiting.
+    if (wasAttempt(run)) turns.use(lane, job.priority).catch(() => {});
+    return this.settle(job, token, lane, run);
+  }
+
+  private async settle(
+    job: DeliveryJob,
+    token: string,
+    lane: string,
+    run: DeliveryRun | undefined,
+  ): Promise<DeliveredResult> {
+    const { clock, lease } = this.parts;
+    const updatedAt = clock.now();
+    if (run?.outcome.type === 'delivered') {
+      this.index(job, 'delivered');
+      return { attempts: job.data.attempts + 1, updatedAt, attempt: run.attempt };
+    }
+    const data = dataAfter(job.data, run, updatedAt);
+    // A worker whose lease has expired must not overwrite what another one has recorded.
+    if ((await job.extendLock(token, lease)) !== 1) throw new Error('The lease has expired.');
+    this.index(job, data.status, data.dueAt);
+    await job.updateData(data);
+    if (data.status === 'dead') throw new UnrecoverableError(failureText(data));
+    return this.putOff(job, token, lane, data.dueAt);
+  }
+
+  /** Sent together with the change of the job: waiting for it would give a crash more time to repeat the attempt. */
+  private index(job: DeliveryJob, status: DeliveryStatus, dueAt?: number): void {
+    const now = this.parts.clock.now();
+    const { delivery, attempts, updatedAt } = recordOf(job);
+    const nextAttemptAt = status === 'pending' ? dueAt : undefined;
+    void this.parts.history.set({ delivery, status, attempts, updatedAt, nextAttemptAt }, now);
+  }
+
+  private async putOff(
+    job: DeliveryJob,
+    token: string,
+    lane: string,
+    until: number,
+  ): Promise<never> {
+    const { turns } = this.parts;
+    if (turns.isOver(job.priority)) {
+      const [priority] = await turns.take([lane]);
+      await job.changePriority({ priority: priority! });
+    }
+    await job.moveToDelayed(until, token);
+    throw new DelayedError();
+  }
+}
+
+/** Whether a run made a request, so that its duration says something about the endpoint. */
+function wasAttempt(run: DeliveryRun | undefined): boolean {
+  return run !== undefined && run.outcome.type !== 'defer';
+}

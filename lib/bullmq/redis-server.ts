@@ -1,0 +1,77 @@
+import type { Queue } from 'bullmq';
+
+/** Milliseconds by which the clocks of this process and of the server may differ without a warning. */
+const MAX_SKEW = 2_000;
+
+/** Something about the server, or the way to it, that an operator should change. */
+export interface ServerWarning {
+  readonly code: string;
+  readonly message: string;
+}
+
+/** Whether the queue is on a Redis Cluster that would spread its keys over several nodes. */
+export function lacksHashTag({ opts, toKey }: Queue): boolean {
+  const { isCluster } = (opts?.connection ?? {}) as { isCluster?: boolean };
+  return isCluster === true && !/\{[^}]+\}/.test(toKey(''));
+}
+
+export async function warnAboutServer(queue: Queue): Promise<void> {
+  // A managed server may not allow INFO.
+  const warnings = await serverWarnings(queue).catch(() => []);
+  for (const { message, code } of warnings) process.emitWarning(message, { code });
+}
+
+export async function serverWarnings(queue: Queue, now = Date.now): Promise<ServerWarning[]> {
+  const client = await queue.getBackend().client;
+  const asked = now();
+  const info = await client.info();
+  const skew = skewOf(info, (asked + now()) / 2);
+  const policy = /^maxmemory_policy:(\S+)/m.exec(info)?.[1] ?? 'noeviction';
+  const loses = (message: string): ServerWarning => ({
+    code: 'WEBHOOK_QUEUE_MAY_LOSE',
+    message: `Redis can lose webhook deliveries: ${message}`,
+  });
+  const warnings: ServerWarning[] = [];
+  if (/^aof_enabled:0/m.test(info)) {
+    const remedy = 'so a restart loses pending deliveries; set "appendonly yes"';
+    warnings.push(loses(`its append-only file is off, ${remedy}`));
+  }
+  if (policy !== 'noeviction') {
+    const remedy = 'so a full server deletes deliveries; set "maxmemory-policy noeviction"';
+    warnings.push(loses(`its maxmemory-policy is ${policy}, ${remedy}`));
+  }
+  if (Math.abs(skew) > MAX_SKEW) {
+    const seconds = (Math.abs(skew) / 1_000).toFixed(1);
+    const message =
+      `The clock of this process is ${seconds} s ${skew > 0 ? 'behind' : 'ahead of'} that of Redis. ` +
+      'Deliveries start by it and tokens carry its time; synchronize both clocks (NTP).';
+    warnings.push({ code: 'WEBHOOK_CLOCK_SKEW', message });
+  }
+  if (isPassedInWithoutTimeout(queue)) {
+    const message =
+      'The Redis client of the webhook queue has no "socketTimeout". If its server vanishes without closing the ' +
+      'connection, other parts of the application that share the client wait for minutes; set it to 30000.';
+    warnings.push({ code: 'WEBHOOK_REDIS_NO_TIMEOUT', message });
+  }
+  return warnings;
+}
+
+/** Milliseconds that the server's clock is ahead. Servers before Redis 6.2 do not report their time. */
+function skewOf(info: string, now: number): number {
+  const [, microseconds] = /^server_time_usec:(\d+)/m.exec(info) ?? [];
+  return microseconds === undefined ? 0 : Number(microseconds) / 1_000 - now;
+}
+
+/** Whether the connection is a client of the application, of ioredis or node-redis, that waits for answers forever. */
+function isPassedInWithoutTimeout({ opts: { connection } }: Queue): boolean {
+  const { duplicate, options } = connection as { duplicate?: unknown; options?: ClientOptions };
+  if (typeof duplicate !== 'function') return false;
+  const { socketTimeout, socket, redisOptions } = options ?? {};
+  return (socketTimeout ?? socket?.socketTimeout ?? redisOptions?.socketTimeout) === undefined;
+}
+
+interface ClientOptions {
+  readonly socketTimeout?: number;
+  readonly socket?: { readonly socketTimeout?: number };
+  readonly redisOptions?: { readonly socketTimeout?: number };
+}
