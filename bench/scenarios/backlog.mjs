@@ -6,7 +6,7 @@ import { dropJobs } from '../../test/fixtures/drop-jobs.mjs';
 import { openQueue } from '../../test/fixtures/durable-queues.mjs';
 import { answers, SERVICE_URLS } from '../../test/fixtures/service-urls.mjs';
 
-const ENGINES = ['pg-boss', 'pglite'];
+const ENGINES = ['postgres', 'pglite'];
 /** Numbers of due deliveries in the queue. */
 const BACKLOGS = { full: [1_000, 10_000, 100_000], quick: [1_000, 10_000] };
 /** Numbers of endpoints of the backlog. With one endpoint, most claims find no free slot. */
@@ -24,8 +24,8 @@ export async function run({ quick = false, only = '' } = {}) {
   const rates = [];
   const slowdowns = [];
   for (const engine of ENGINES) {
-    if (engine === 'pg-boss' && !(await answers(SERVICE_URLS.PostgreSQL))) {
-      console.log(`  skipped pg-boss: PostgreSQL does not answer at ${SERVICE_URLS.PostgreSQL}`);
+    if (engine === 'postgres' && !(await answers(SERVICE_URLS.PostgreSQL))) {
+      console.log(`  skipped postgres: PostgreSQL does not answer at ${SERVICE_URLS.PostgreSQL}`);
       continue;
     }
     for (const endpoints of ENDPOINTS) {
@@ -80,7 +80,7 @@ async function consume(queue) {
   const finished = new Promise((resolve) => (finish = resolve));
   await queue.consume(async () => {
     if (++handled === PROCESSED) finish();
-    return { type: 'delivered' };
+    return { outcome: { type: 'delivered' } };
   });
   await finished;
 }

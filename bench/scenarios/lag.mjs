@@ -21,9 +21,9 @@ export async function run({ quick = false, only = '' } = {}) {
   }
   const samples = SAMPLES[quick ? 'quick' : 'full'];
   const rows = [
-    await measure('pg-boss, notified', { notify: true }, samples),
-    await measure('pg-boss, in a transaction', { notify: true, isInTransaction: true }, samples),
-    await measure('pg-boss, polling', { notify: false }, POLLED),
+    await measure('postgres, notified', { notify: true }, samples),
+    await measure('postgres, in a transaction', { notify: true, isInTransaction: true }, samples),
+    await measure('postgres, polling', { notify: false }, POLLED),
   ];
   console.log(`\n${TITLE}`);
   for (const { name, value, high } of rows) {
@@ -36,7 +36,10 @@ async function measure(label, { notify, isInTransaction = false }, samples) {
   const postgres = SERVICE_URLS.PostgreSQL;
   const name = `bench_${randomBytes(6).toString('hex')}`;
   const place = { postgres, name, notify, pollInterval: POLL };
-  const [publishing, idle] = [await openQueue('pg-boss', place), await openQueue('pg-boss', place)];
+  const [publishing, idle] = [
+    await openQueue('postgres', place),
+    await openQueue('postgres', place),
+  ];
   const { Client } = await import('pg');
   const client = new Client({ connectionString: postgres });
   let handled = () => {};
@@ -44,7 +47,7 @@ async function measure(label, { notify, isInTransaction = false }, samples) {
     await client.connect();
     await idle.consume(async () => {
       handled(performance.now());
-      return { type: 'delivered' };
+      return { outcome: { type: 'delivered' } };
     });
     const lags = [];
     for (let sample = 0; sample < samples + 3; sample++) {
@@ -66,6 +69,6 @@ async function measure(label, { notify, isInTransaction = false }, samples) {
   } finally {
     await client.end();
     await Promise.all([publishing, idle].map(async (queue) => queue.stop(Date.now() + 5_000)));
-    await dropJobs('pg-boss', { postgres, name });
+    await dropJobs('postgres', { postgres, name });
   }
 }

@@ -7,7 +7,7 @@ import { ENGINES, openQueue } from '../../test/fixtures/durable-queues.mjs';
 import { answers, SERVICE_URLS } from '../../test/fixtures/service-urls.mjs';
 import { dueDelivery, fill, median } from '../deliveries.mjs';
 
-const NEEDS = { 'pg-boss': 'PostgreSQL', bullmq: 'Redis' };
+const NEEDS = { postgres: 'PostgreSQL', bullmq: 'Redis' };
 /** Numbers of concurrent callers, each waiting for its acknowledgement. */
 const CALLERS = [20, 200];
 const CONCURRENCY = 50;
@@ -103,19 +103,18 @@ async function measureRecording(engine, count, note) {
 
 /** What an application without this package would call for each event. */
 const ALONE = {
-  async 'pg-boss'(name) {
-    const { PgBoss } = await import('pg-boss');
-    const schema = `${name}_alone`;
-    const boss = new PgBoss({ connectionString: SERVICE_URLS.PostgreSQL, schema });
-    boss.on('error', () => {});
-    await boss.start();
-    await boss.createQueue('jobs');
+  async postgres(name) {
+    const { default: pg } = await import('pg');
+    const pool = new pg.Pool({ connectionString: SERVICE_URLS.PostgreSQL });
+    const table = `${name}_outbox`;
+    await pool.query(`CREATE TABLE ${table} (id bigserial PRIMARY KEY, data jsonb NOT NULL)`);
     return {
-      name: 'pg-boss alone, insert',
-      record: async () => boss.insert('jobs', [{ data: dueDelivery('alone').delivery }]),
+      name: 'INSERT into a table by hand',
+      record: async () =>
+        pool.query(`INSERT INTO ${table} (data) VALUES ($1)`, [dueDelivery('alone').delivery]),
       async close() {
-        await boss.stop({ graceful: false });
-        await dropJobs('pg-boss', { postgres: SERVICE_URLS.PostgreSQL, name: schema });
+        await pool.query(`DROP TABLE ${table}`);
+        await pool.end();
       },
     };
   },
@@ -158,13 +157,16 @@ async function onServer(...statements) {
 }
 
 const ANALYSE = {
-  'pg-boss': [
+  postgres: [
     {
       kind: 'fresh table',
       run: async (_, name) =>
-        onServer(`ALTER TABLE ${name}.job_common SET (autovacuum_enabled = off)`),
+        onServer(`ALTER TABLE ${name}.delivery SET (autovacuum_enabled = off)`),
     },
-    { kind: 'analysed table', run: async (_, name) => onServer(`ANALYZE ${name}.job_common`) },
+    {
+      kind: 'analysed table',
+      run: async (_, name) => onServer(`ANALYZE ${name}.delivery, ${name}.attempt`),
+    },
   ],
   pglite: [
     { kind: 'fresh table', run: async () => {} },
@@ -189,7 +191,7 @@ async function consume(queue, count) {
   await queue.consume(async ({ id }) => {
     // Counts ids: a delivery that is handed out twice counts once.
     if (handled.add(id).size === count) finish();
-    return { type: 'delivered' };
+    return { outcome: { type: 'delivered' } };
   });
   await finished;
 }

@@ -7,7 +7,7 @@ import { dropJobs } from '../../test/fixtures/drop-jobs.mjs';
 import { ENGINES, openQueue } from '../../test/fixtures/durable-queues.mjs';
 import { answers, SERVICE_URLS } from '../../test/fixtures/service-urls.mjs';
 
-const NEEDS = { 'pg-boss': 'PostgreSQL', bullmq: 'Redis' };
+const NEEDS = { postgres: 'PostgreSQL', bullmq: 'Redis' };
 const ENDPOINTS = 100;
 const SLOW = 5;
 /** Milliseconds. */
@@ -50,7 +50,7 @@ async function fastRate(engine, slow, seconds) {
       const number = Number(endpointId);
       await sleep(number < slow ? SLOW_ATTEMPT : FAST_ATTEMPT);
       if (number >= SLOW) delivered++;
-      return { type: 'delivered' };
+      return { outcome: { type: 'delivered' } };
     });
     const endpoints = Array.from({ length: ENDPOINTS }, (_, index) => index);
     const recorded = endpoints.filter((number) => number < slow || number >= SLOW);

@@ -4,13 +4,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { Pool } from 'pg';
+import { Client } from 'pg';
 import { dropJobs } from '../../test/fixtures/drop-jobs.mjs';
 import { openQueue } from '../../test/fixtures/durable-queues.mjs';
 import { answers, SERVICE_URLS } from '../../test/fixtures/service-urls.mjs';
 import { fill, median } from '../deliveries.mjs';
 
-const NEEDS = { 'pg-boss': 'PostgreSQL', bullmq: 'Redis' };
+const NEEDS = { postgres: 'PostgreSQL', bullmq: 'Redis' };
 /** Numbers of waiting deliveries. */
 const BACKLOGS = { full: [10_000, 100_000], quick: [5_000, 20_000] };
 const ENDPOINTS = 1_000;
@@ -30,7 +30,7 @@ const SLOWDOWN = 'times as long for a delivery with the most waiting as with the
 export async function run({ quick = false, only = '' } = {}) {
   if (![RATE, HEAP, CLAIM, SLOWDOWN].some((title) => title.includes(only))) return [];
   const rows = { [RATE]: [], [HEAP]: [], [CLAIM]: [], [SLOWDOWN]: [] };
-  for (const engine of ['pg-boss', 'pglite', 'bullmq']) {
+  for (const engine of ['postgres', 'pglite', 'bullmq']) {
     const service = NEEDS[engine];
     if (service !== undefined && !(await answers(SERVICE_URLS[service]))) {
       console.log(`  skipped ${engine}: ${service} does not answer at ${SERVICE_URLS[service]}`);
@@ -62,7 +62,7 @@ async function measure(engine, backlog) {
   const { PostgreSQL: postgres, Redis: redis } = SERVICE_URLS;
   const place = { postgres, redis, name, directory };
   const queue = await openQueue(engine, place);
-  const claims = engine === 'pg-boss' ? timedClaims() : undefined;
+  const claims = engine === 'postgres' ? timedClaims() : undefined;
   try {
     await fill(queue, backlog, ENDPOINTS);
     const rate = await consume(queue, () => claims?.times.splice(0));
@@ -75,17 +75,19 @@ async function measure(engine, backlog) {
   }
 }
 
-/** Times the claims of every pool of node-postgres. */
+/** Times the claims of every connection of node-postgres. */
 function timedClaims() {
-  const { query } = Pool.prototype;
+  const { query } = Client.prototype;
   const times = [];
-  Pool.prototype.query = async function (text, ...rest) {
+  Client.prototype.query = function (text, ...rest) {
     const start = performance.now();
-    const result = await Reflect.apply(query, this, [text, ...rest]);
-    if (String(text).includes('due AS MATERIALIZED')) times.push(performance.now() - start);
+    const result = Reflect.apply(query, this, [text, ...rest]);
+    if (String(text).startsWith('WITH due AS MATERIALIZED')) {
+      result.then(() => times.push(performance.now() - start)).catch(() => {});
+    }
     return result;
   };
-  return { times, restore: () => (Pool.prototype.query = query) };
+  return { times, restore: () => (Client.prototype.query = query) };
 }
 
 async function consume(queue, startMeasuring) {
@@ -101,7 +103,7 @@ async function consume(queue, startMeasuring) {
       start = performance.now();
     }
     if (handled === WARM_UP + MEASURED) finish(performance.now());
-    return { type: 'delivered' };
+    return { outcome: { type: 'delivered' } };
   });
   const end = await finished;
   return (MEASURED * 1_000) / (end - start);

@@ -2,9 +2,9 @@ import { randomBytes } from 'node:crypto';
 import { isIPv6 } from 'node:net';
 import type { LoggerService } from '@nestjs/common';
 import type { ConsoleCapability } from '../console/console-api.js';
-import type { ExistingQueue, StandaloneConsole } from '../console/standalone-console.js';
-import { QueueTables } from '../postgres/migrations/queue-tables.js';
-import { type RunStatement, SchemaMigrator } from '../postgres/migrations/schema.migrator.js';
+import type { StandaloneConsole } from '../console/standalone-console.js';
+import type { RunStatement } from '../postgres/database.js';
+import { SchemaMigrator } from '../postgres/migrations/schema.migrator.js';
 import { type Arguments, readContent, readPort, UsageError } from './arguments.js';
 import type { CommandIo } from './command.interface.js';
 import {
@@ -34,7 +34,7 @@ with Ctrl+C.
 
 ${DATABASE_HELP}
   --allow <list>         view, view-payload, redeliver, manage-endpoints, separated by commas; default view
-  --queue <name>         the publisher's queue, for redelivery; default ${DEFAULT_QUEUE}
+  --queue <name>         the publisher's queue; default ${DEFAULT_QUEUE}
   --receiver-queue <name>
                          queue of a receiver with acknowledge: 'queued', for dead letters; repeatable
   --port <port>          default 4400; 0 for a free one
@@ -82,9 +82,8 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
     const port = readPort(values.port ?? '4400');
     const ownToken = await readToken(values, io.env, host);
     const token = ownToken ?? randomBytes(32).toString('base64url');
-    const queues = await withDatabase(call, async (query) =>
-      readQueues(query, call, values, capabilities.includes('redeliver')),
-    );
+    const { queue = DEFAULT_QUEUE, 'receiver-queue': receiverQueues = [] } = values;
+    await withDatabase(call, async (query) => requireQueues(query, call, values));
     const { createStandaloneConsole } = await installed(
       async () => import('../console/standalone-console.js'),
     );
@@ -94,7 +93,8 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
         createStandaloneConsole({
           pool,
           schema: call.schema,
-          ...queues,
+          queue,
+          receiverQueues,
           capabilities,
           actor: io.env['USER'] ?? io.env['USERNAME'],
           token,
@@ -178,52 +178,41 @@ async function readToken(
   );
 }
 
-/** The queues that the console uses, with the settings that the application has stored. */
-async function readQueues(
+/** Refuses a schema without tables, and a queue that is not in it. */
+async function requireQueues(
   query: RunStatement,
   { schema }: DatabaseCall,
-  { queue: name, 'receiver-queue': receivers = [] }: Values,
-  redelivers: boolean,
-): Promise<{ queue: ExistingQueue | undefined; receiverQueues: readonly ExistingQueue[] }> {
+  { queue, 'receiver-queue': receiverQueues = [] }: Values,
+): Promise<void> {
   const states = await new SchemaMigrator(query, schema).states();
   if (states.some(({ appliedAt }) => appliedAt === undefined)) {
     throw new UsageError(
       `The schema ${schema} does not have the tables that this version of the package needs: pass the --schema of the application, or run nestjs-webhook-token migrate.`,
     );
   }
-  const needsQueue = name !== undefined || redelivers || receivers.length > 0;
-  const tables = await QueueTables.load(schema);
-  if (tables === undefined && needsQueue)
-    throw new UsageError('The package pg-boss is not installed: npm install pg-boss');
-  const version = (await tables?.version(query)) ?? 0;
-  if (tables === undefined || version < tables.latest) {
-    if (!needsQueue) return { queue: undefined, receiverQueues: [] };
-    throw new UsageError(
-      `The schema ${schema} does not have the tables of the installed pg-boss: pass the --schema of the application, or run nestjs-webhook-token migrate.`,
-    );
-  }
-  const found = (
-    await query(`SELECT name, heartbeat_seconds, deletion_seconds FROM ${schema}.queue`, [])
-  ).map((row) => ({
-    name: String(row['name']),
-    lease: Number(row['heartbeat_seconds']) * 1_000,
-    keepDelivered: Number(row['deletion_seconds']) * 1_000,
-  }));
-  const named = (option: string, wanted: string): ExistingQueue => {
-    const match = found.find((one) => one.name === wanted);
-    if (match !== undefined) return match;
-    const others = found.map((one) => JSON.stringify(one.name)).join(', ');
-    throw new UsageError(
-      `${option}: the schema ${schema} has no queue ${JSON.stringify(wanted)}; it has ${others || 'none, until the application has started with a PgBossQueue'}.`,
-    );
-  };
-  return {
-    queue:
-      name !== undefined || redelivers
-        ? named('--queue', name ?? DEFAULT_QUEUE)
-        : found.find((one) => one.name === DEFAULT_QUEUE),
-    receiverQueues: receivers.map((one) => named('--receiver-queue', one)),
-  };
+  const wanted = [
+    ...(queue === undefined ? [] : [['--queue', queue]]),
+    ...receiverQueues.map((name) => ['--receiver-queue', name]),
+  ] as const;
+  if (wanted.length === 0) return;
+  const known = (await query(queueNames(schema), [])).map(({ name }) => name);
+  const missing = wanted.find(([, name]) => !known.includes(name));
+  if (missing === undefined) return;
+  const [option, name] = missing;
+  const others = known.map((one) => JSON.stringify(one)).join(', ');
+  throw new UsageError(
+    `${option}: the schema ${schema} has no deliveries of a queue ${JSON.stringify(name)}; it has ${others || 'none of any queue'}.`,
+  );
+}
+
+/** Jumps from one queue to the next in an index: there are few queues and many deliveries. */
+function queueNames(schema: string): string {
+  return `WITH RECURSIVE known AS (
+  SELECT min(queue) AS name FROM ${schema}.delivery
+  UNION ALL
+  SELECT (SELECT min(queue) FROM ${schema}.delivery WHERE queue > known.name) FROM known WHERE known.name IS NOT NULL
+)
+SELECT name FROM known WHERE name IS NOT NULL`;
 }
 
 /** Prints actions, warnings and errors, and no line of Nest's start. */

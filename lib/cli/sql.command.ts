@@ -1,6 +1,5 @@
 import { scriptSteps } from '../postgres/migrations/schema.migrator.js';
 import { migrationSteps } from '../postgres/migrations/migration-steps.js';
-import { QueueTables } from '../postgres/migrations/queue-tables.js';
 import { UsageError } from './arguments.js';
 import type { CommandIo } from './command.interface.js';
 import { readSchema, SCRIPT_OPTIONS } from './database/database-call.js';
@@ -13,12 +12,7 @@ Prints the migrations as SQL for your own migration tool. Does not connect to a 
 
   --schema <name>        schema of the tables; default webhooks
   --from <version>       current version, as status shows it; prints only later migrations
-  --queue-from <version> current version of the pg-boss tables; with --from, required to include them
-  --no-queue             omit the pg-boss tables, which are included if pg-boss is installed
-  --json                 print JSON: { schema, steps: [{ version, name, sql }], queue: { version, sql } };
-                         queue is null without pg-boss
-
-The pg-boss part begins and commits its own transaction.
+  --json                 print JSON: { schema, steps: [{ version, name, sql }] }
 
 Exit code: 0 printed, 2 wrong usage.
 `;
@@ -36,36 +30,14 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
     if (from !== undefined && from > migrationSteps(schema).length) {
       throw new UsageError('--from is newer than the latest migration of this package.');
     }
-    const queueFrom = readVersion('--queue-from', values['queue-from']);
-    const isOmitted =
-      values['no-queue'] === true || (from !== undefined && queueFrom === undefined);
-    const queue = isOmitted ? undefined : await QueueTables.load(schema);
     const steps = scriptSteps(schema, from);
-    const queueStep = queue && { version: queue.latest, sql: queueScript(queue, queueFrom) };
     io.stdout.write(
       values.json === true
-        ? `${JSON.stringify({ schema, steps, queue: queueStep ?? null }, undefined, 2)}\n`
-        : [...steps, ...(queueStep === undefined ? [] : [queueStep])]
-            .map(({ sql }) => sql)
-            .join(''),
+        ? `${JSON.stringify({ schema, steps }, undefined, 2)}\n`
+        : steps.map(({ sql }) => sql).join(''),
     );
     return 0;
   });
-}
-
-function queueScript(queue: QueueTables, from: number | undefined): string {
-  const script = from === undefined ? queue.creationScript() : queueSteps(queue, from);
-  return `-- pg-boss ${queue.latest}\n${script.trim()}\n`;
-}
-
-function queueSteps(queue: QueueTables, from: number): string {
-  try {
-    return queue.migrationScript(from);
-  } catch {
-    throw new UsageError(
-      `The installed pg-boss (tables of version ${queue.latest}) cannot migrate from the version of --queue-from.`,
-    );
-  }
 }
 
 function readVersion(option: string, value: string | undefined): number | undefined {

@@ -1,16 +1,23 @@
 import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
-import { laneOfStored } from '../queue/stored-delivery.js';
-import type { ClaimedJob, ClaimRequest, ClaimResult } from './job-statements.js';
-import { LaneSlots, type FreeSlots } from '../queue/lane-slots.js';
+import { type FreeSlots, LaneSlots } from '../queue/lane-slots.js';
+import type { ClaimedDelivery } from './delivery-row.js';
+import type { ClaimRequest } from './delivery-statements.js';
+
+/** The answer to a {@link ClaimRequest}. */
+export interface ClaimResult {
+  readonly claimed: readonly ClaimedDelivery[];
+  /** If none was claimed: milliseconds until the next one is due, if that is within `lookAhead`. */
+  readonly dueIn?: number | undefined;
+}
 
 interface ClaimLoopParts {
   readonly claim: (request: ClaimRequest) => Promise<ClaimResult>;
-  /** Returns those of the lanes that have a due job. */
-  readonly findDueLanes: (lanes: readonly string[], now: number) => Promise<readonly string[]>;
-  /** Attempts a job and writes the outcome; never rejects. @returns whether a request was made */
-  readonly run: (job: ClaimedJob) => Promise<boolean>;
-  /** Returns a job to the queue that was claimed while the loop was stopped. */
-  readonly release: (job: ClaimedJob) => Promise<void>;
+  /** Returns those of the lanes that have a due delivery. */
+  readonly findDueLanes: (lanes: readonly string[]) => Promise<readonly string[]>;
+  /** Attempts a delivery and writes the outcome; never rejects. @returns whether an attempt was made */
+  readonly run: (delivery: ClaimedDelivery) => Promise<boolean>;
+  /** Returns a delivery to the queue that was claimed while the loop was stopped. */
+  readonly release: (delivery: ClaimedDelivery) => Promise<void>;
   /** Called once for each outage of the database. */
   readonly onOutage: (error: unknown) => void;
   readonly clock: WebhookClock;
@@ -23,25 +30,25 @@ interface ClaimLoopParts {
 /** Maximum of milliseconds between two claims while the database is unavailable. */
 const MAX_PAUSE = 30_000;
 
-/** Claims due jobs while there are free slots, and runs each of them. */
+/** Claims due deliveries while there are free slots, and runs each of them. */
 export class ClaimLoop {
-  private readonly jobs = new Map<string, ClaimedJob>();
+  private readonly deliveries = new Map<string, ClaimedDelivery>();
   private readonly lanes: LaneSlots;
   private readonly backlog: LaneBacklog;
-  /** The contending slow lanes with due jobs; `undefined` if none contend. */
+  /** The contending slow lanes with due deliveries; `undefined` if none contend. */
   private dueLanes: ReadonlySet<string> | undefined;
   /** Epoch milliseconds at which they are looked for again. */
   private nextLaneCheck = 0;
   private cancelTimer: CancelWake = () => {};
   private asking = false;
   private askAgain = false;
-  /** Whether a job outside the backlog may be due. */
+  /** Whether a delivery outside the backlog may be due. */
   private mayBeMore = true;
-  /** Epoch milliseconds at which the next job is due, or the next poll. */
+  /** Epoch milliseconds at which the next delivery is due, or the next poll. */
   private nextScan = 0;
   private pauses = 0;
   private stopped = false;
-  private claimed = 0;
+  private claims = 0;
   private idleListeners: (() => void)[] = [];
 
   constructor(private readonly parts: ClaimLoopParts) {
@@ -49,35 +56,35 @@ export class ClaimLoop {
     this.backlog = new LaneBacklog();
   }
 
-  /** The jobs that this process has claimed. */
-  get running(): readonly ClaimedJob[] {
-    return [...this.jobs.values()];
+  /** The deliveries that this process has claimed. */
+  get running(): readonly ClaimedDelivery[] {
+    return [...this.deliveries.values()];
   }
 
-  /** Whether another job can start now. */
+  /** Whether another delivery can start now. */
   get hasFreeSlot(): boolean {
     return !this.stopped && this.freeSlots > 0;
   }
 
-  /** Looks for due jobs now. */
+  /** Looks for due deliveries now. */
   wake(): void {
     this.mayBeMore = true;
     void this.ask();
   }
 
-  /** Claims no more jobs; resolves when none is running. */
+  /** Claims no more deliveries; resolves when none is running. */
   async stop(): Promise<void> {
     this.stopped = true;
     this.cancelTimer();
     await this.idle();
   }
 
-  /** Claims and runs until no job is due or running. */
+  /** Claims and runs until no delivery is due or running. */
   async drain(): Promise<void> {
-    for (let before = -1; before !== this.claimed && !this.stopped; await this.idle()) {
-      // A claim that is under way may have started before the last job was recorded.
+    for (let before = -1; before !== this.claims && !this.stopped; await this.idle()) {
+      // A claim that is under way may have started before the last delivery was recorded.
       await this.idle();
-      before = this.claimed;
+      before = this.claims;
       this.wake();
     }
   }
@@ -87,11 +94,11 @@ export class ClaimLoop {
   }
 
   private get isIdle(): boolean {
-    return this.jobs.size === 0 && !this.asking;
+    return this.deliveries.size === 0 && !this.asking;
   }
 
   private get freeSlots(): number {
-    return this.parts.concurrency - this.jobs.size;
+    return this.parts.concurrency - this.deliveries.size;
   }
 
   private async ask(): Promise<void> {
@@ -125,8 +132,8 @@ export class ClaimLoop {
     for (const lane of this.backlog.lanes) {
       const limit = Math.min(free.lanes[lane] ?? free.elsewhere, this.freeSlots);
       if (limit <= 0) continue;
-      const { jobs } = await this.claim({ lane, limit }, free);
-      if (jobs.length < limit) this.backlog.delete(lane);
+      const { claimed } = await this.claim({ lane, limit }, free);
+      if (claimed.length < limit) this.backlog.delete(lane);
       free = this.freeByLane();
     }
     while (this.mayBeMore && this.freeSlots > 0 && !this.stopped) await this.claimOutsideBacklog();
@@ -136,29 +143,30 @@ export class ClaimLoop {
   private async claimOutsideBacklog(): Promise<void> {
     const { clock, pollInterval } = this.parts;
     const start = clock.now();
-    const dueSince = this.backlog.startOfScan(start);
+    const from = this.backlog.startOfScan(start);
     const free = this.freeByLane();
     const full = Object.keys(free.lanes).filter((lane) => free.lanes[lane]! <= 0);
-    // Set before the claim: a job that is recorded while it runs, which it may not see, sets it again.
+    // Set before the claim: a delivery that is recorded while it runs, which it may not see, sets it again.
     this.mayBeMore = false;
-    const { jobs, nextDue } = await this.claim({ dueSince, limit: this.freeSlots }, free);
-    if (jobs.length > 0) {
+    const maxAge = from === undefined ? undefined : start - from;
+    const { claimed, dueIn } = await this.claim({ maxAge, limit: this.freeSlots }, free);
+    if (claimed.length > 0) {
       this.mayBeMore = true;
       return;
     }
-    this.nextScan = nextDue ?? start + pollInterval;
-    // All other due jobs are in full lanes.
-    this.backlog.recordScan({ from: dueSince, start, end: clock.now(), full });
+    this.nextScan = start + (dueIn ?? pollInterval);
+    // All other due deliveries are in full lanes.
+    this.backlog.recordScan({ from, start, end: clock.now(), full });
   }
 
-  /** A slow lane without due jobs must not keep a slot from one that has some. */
+  /** A slow lane without due deliveries must not keep a slot from one that has some. */
   private async findDueLanes(): Promise<void> {
     const now = this.parts.clock.now();
     const contending = this.lanes.contendingLanes(now);
     if (contending.length === 0) {
       this.dueLanes = undefined;
     } else if (this.dueLanes === undefined || now >= this.nextLaneCheck) {
-      this.dueLanes = new Set(await this.parts.findDueLanes(contending, now));
+      this.dueLanes = new Set(await this.parts.findDueLanes(contending));
       this.nextLaneCheck = now + this.parts.pollInterval;
     }
   }
@@ -168,25 +176,25 @@ export class ClaimLoop {
   }
 
   private async claim(
-    request: Pick<ClaimRequest, 'lane' | 'dueSince' | 'limit'>,
+    request: Pick<ClaimRequest, 'lane' | 'maxAge' | 'limit'>,
     { lanes, elsewhere: perLane }: FreeSlots,
   ): Promise<ClaimResult> {
-    const { clock, claim, release, pollInterval } = this.parts;
-    const now = clock.now();
-    const result = await claim({ ...request, now, lookAhead: now + pollInterval, perLane, lanes });
-    this.claimed += result.jobs.length;
-    if (this.stopped) await Promise.all(result.jobs.map(release));
-    else for (const job of result.jobs) void this.run(job);
+    const { claim, release, pollInterval } = this.parts;
+    const result = await claim({ ...request, lookAhead: pollInterval, perLane, lanes });
+    this.claims += result.claimed.length;
+    if (this.stopped) await Promise.all(result.claimed.map(release));
+    else for (const delivery of result.claimed) void this.run(delivery);
     return result;
   }
 
-  private async run(job: ClaimedJob): Promise<void> {
+  private async run(delivery: ClaimedDelivery): Promise<void> {
     const { clock, run } = this.parts;
-    const lane = laneOf(job);
+    const { seq, lane } = delivery;
     const slot = this.lanes.enter(lane, clock.now());
-    this.jobs.set(job.id, job);
-    const wasAttempted = await run(job);
-    this.jobs.delete(job.id);
+    this.deliveries.set(seq, delivery);
+    const wasAttempted = await run(delivery);
+    // Its lease may have expired meanwhile, and this process has claimed it again.
+    if (this.deliveries.get(seq) === delivery) this.deliveries.delete(seq);
     const wasSlow = this.lanes.isSlow(lane, clock.now());
     this.lanes.leave(slot, clock.now(), wasAttempted);
     // Slow lanes share their slots, so that one of them may let another one continue.
@@ -201,7 +209,7 @@ export class ClaimLoop {
   }
 }
 
-/** Milliseconds that scans overlap, for jobs that a transaction or another clock dates back. */
+/** Milliseconds that scans overlap, for deliveries of transactions that commit late. */
 const OVERLAP = 5_000;
 /** Minimum of milliseconds between two scans of the whole backlog. */
 const RESCAN_INTERVAL = 5_000;
@@ -209,16 +217,16 @@ const RESCAN_INTERVAL = 5_000;
 const RESCAN_SHARE = 20;
 
 /**
- * The lanes with due jobs but without a free slot.
+ * The lanes with due deliveries but without a free slot.
  *
- * A claim has to skip the due jobs of full lanes, and a slow endpoint may have many. They are skipped once: later claims start
+ * A claim has to skip the due deliveries of full lanes, and a slow endpoint may have many. They are skipped once: later claims start
  * where that scan ended, and a lane that gets a free slot is claimed from by itself.
  */
 class LaneBacklog {
   private readonly waiting = new Set<string>();
-  /** Epoch milliseconds until which due jobs are in these lanes only; `undefined` if there are no such lanes. */
+  /** Epoch milliseconds until which due deliveries are in these lanes only; `undefined` if there are no such lanes. */
   private until: number | undefined;
-  /** Epoch milliseconds of the next scan of the whole backlog, which also finds jobs whose lease has expired. */
+  /** Epoch milliseconds of the next scan of the whole backlog, which also finds deliveries whose lease has expired. */
   private rescanAt = 0;
 
   get lanes(): readonly string[] {
@@ -249,7 +257,7 @@ class LaneBacklog {
     return now >= this.rescanAt || this.until === undefined ? undefined : this.until - OVERLAP;
   }
 
-  /** Records a scan that found only jobs of full lanes. */
+  /** Records a scan that found only deliveries of full lanes. */
   recordScan(scan: {
     readonly from: number | undefined;
     readonly start: number;
@@ -262,14 +270,5 @@ class LaneBacklog {
       const took = scan.end - scan.start;
       this.rescanAt = scan.end + Math.max(RESCAN_INTERVAL, RESCAN_SHARE * took);
     }
-  }
-}
-
-/** A damaged record must not stop the process: its attempt fails, and is retried. */
-function laneOf({ data }: ClaimedJob): string {
-  try {
-    return laneOfStored(data.delivery);
-  } catch {
-    return 'damaged';
   }
 }

@@ -6,11 +6,15 @@ const ENDED = 'the transaction has ended; await everything inside it before it c
 const CONFLICT = 'it was in conflict with another transaction; run the transaction again';
 const LOCKED = 'another session has locked the tables; try again';
 const UNTRUSTED = 'its certificate is not trusted; name the authority with sslrootcert';
-const NO_ANSWER = 'it does not answer; check the address and the firewall';
+const NO_ANSWER =
+  'it did not answer in time; check the address, the firewall and its load, and that the pool has a free connection';
+const UNREFERENCED =
+  'a foreign key refers to a row that is not in this database; insert that row first, with a tx of the same database';
 
 /** SQLSTATEs and system errors, by what the operator can do about them. */
 const REASONS: Readonly<Record<string, string>> = {
   '25006': 'the transaction or the server is read-only; connect to the primary server',
+  '23503': UNREFERENCED,
   '25P02': 'an earlier statement of the transaction failed; roll it back',
   '40001': CONFLICT,
   '40P01': CONFLICT,
@@ -34,12 +38,8 @@ const REASONS: Readonly<Record<string, string>> = {
   UNABLE_TO_VERIFY_LEAF_SIGNATURE: UNTRUSTED,
 };
 
-/** Errors without a code: of pg-boss, node-postgres, and the transactions of Kysely, Knex, Prisma and PGlite. */
+/** Errors without a code: of node-postgres, and of the transactions of Kysely, Knex, Prisma and PGlite. */
 const MESSAGES: readonly (readonly [RegExp, string])[] = [
-  [
-    /not installed/,
-    'the tables of pg-boss are missing; run npx pg-boss create, or leave migrate on',
-  ],
   // Of pg-pool with a connectionTimeoutMillis.
   [
     /timeout exceeded when trying to connect/,
@@ -51,10 +51,6 @@ const MESSAGES: readonly (readonly [RegExp, string])[] = [
   [/^Connection terminated/, BROKEN],
   [/password must be a string/, 'it asks for a password; add one to the connection'],
   [/does not support SSL/, 'it does not speak TLS, which the URL asks for'],
-  [
-    /requires migrations/,
-    'the tables are of another version of pg-boss; run npx pg-boss migrate, or leave migrate on',
-  ],
 ];
 
 /** SQLSTATEs of a schema, table or column that this version of the package needs and the database lacks. */
@@ -97,7 +93,12 @@ export function isOutage(cause: unknown): boolean {
   const code = codeOf(error);
   if (BEHIND.has(code)) return true;
   const reason = REASONS[code] ?? reasonIn(cause) ?? reasonIn(error);
-  return reason !== undefined && reason !== CONFLICT && reason !== LOCKED;
+  return reason !== undefined && ![CONFLICT, LOCKED, UNREFERENCED].includes(reason);
+}
+
+/** Whether PostgreSQL has rolled a transaction back because of a concurrent one, and it can be repeated. */
+export function isConflict(cause: unknown): boolean {
+  return ['40001', '40P01'].includes(codeOf(driverError(cause)));
 }
 
 /**

@@ -126,6 +126,6 @@ function inUse(directory: string): WebhookStoreError {
   return new WebhookStoreError(
     'store_unavailable',
     `Another process uses the embedded database in ${directory}: stop it, give this one a directory of its own, ` +
-      'or use PgBossQueue on a PostgreSQL server, which processes can share.',
+      'or use PostgresQueue on a PostgreSQL server, which processes can share.',
   );
 }

@@ -1,10 +1,8 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { PGlite } from '@electric-sql/pglite';
-import type { PgBoss } from 'pg-boss';
 import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookStoreError } from '../errors/webhook.error.js';
-import { BOSS_OPTIONS } from './boss-host.js';
 import { DirectoryLock } from './directory-lock.js';
 
 /** A database that is open in this process. */
@@ -19,11 +17,10 @@ const shared = new Map<string, SharedDatabase>();
 /** Databases that are being closed and still hold the lock of their directory. */
 const closing = new Map<string, Promise<void>>();
 
-/** A PGlite with a pg-boss on it, shared by the queues of this process that use its directory. */
+/** A PGlite, shared by the queues of this process that use its directory. */
 export class EmbeddedDatabase {
   private constructor(
     readonly pglite: PGlite,
-    readonly boss: PgBoss,
     private readonly lock: DirectoryLock,
     private readonly autovacuum: Autovacuum,
   ) {}
@@ -31,13 +28,12 @@ export class EmbeddedDatabase {
   /** Opens the database for a queue, or shares it if it is open. No two queues of a directory have the same name. */
   static async open(
     directory: string,
-    schema: string,
     name: string,
     clock: WebhookClock,
   ): Promise<EmbeddedDatabase> {
     const known = shared.get(directory) ?? {
       names: new Set<string>(),
-      opening: EmbeddedDatabase.start(directory, schema, clock),
+      opening: EmbeddedDatabase.start(directory, clock),
     };
     if (known.names.has(name)) throw nameInUse(directory, name);
     known.names.add(name);
@@ -63,22 +59,17 @@ export class EmbeddedDatabase {
     await closed;
   }
 
-  private static async start(
-    directory: string,
-    schema: string,
-    clock: WebhookClock,
-  ): Promise<EmbeddedDatabase> {
+  private static async start(directory: string, clock: WebhookClock): Promise<EmbeddedDatabase> {
     await closing.get(directory);
     await mkdir(directory, { recursive: true, mode: 0o700 });
     const lock = await DirectoryLock.take(directory);
     let pglite: PGlite | undefined;
     try {
       pglite = await openPglite(directory);
-      const boss = await startBoss(pglite, schema);
       warnOfLimits(directory);
       const autovacuum = new Autovacuum(pglite, clock);
       autovacuum.start();
-      return new EmbeddedDatabase(pglite, boss, lock, autovacuum);
+      return new EmbeddedDatabase(pglite, lock, autovacuum);
     } catch (error) {
       await pglite?.close().catch(() => {});
       await lock.release();
@@ -89,7 +80,6 @@ export class EmbeddedDatabase {
   private async close(): Promise<void> {
     this.autovacuum.stop();
     try {
-      await this.boss.stop({ graceful: false });
       await this.pglite.close();
     } finally {
       await this.lock.release();
@@ -162,21 +152,6 @@ async function openPglite(directory: string): Promise<PGlite> {
       { cause },
     );
   }
-}
-
-async function startBoss(pglite: PGlite, schema: string): Promise<PgBoss> {
-  const { fromPglite, PgBoss } = await import('pg-boss');
-  const boss = new PgBoss({
-    ...BOSS_OPTIONS,
-    // Its upkeep scans whole tables, which blocks the process, and is not needed: see JobMaintenance.
-    supervise: false,
-    backend: 'pglite',
-    db: fromPglite(pglite),
-    schema,
-  });
-  // The queue meets the same errors itself; without a listener they would end the process.
-  boss.on('error', () => {});
-  return boss.start();
 }
 
 function nameInUse(directory: string, name: string): WebhookStoreError {

@@ -1,5 +1,6 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import type { DeliveryReceipt, EnqueuedDelivery } from '../queue/webhook-queue.js';
+import type { DeliveryRecord } from '../queue/delivery-record.js';
+import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
 
 /** Groups that are recorded at the same time. */
 const MAX_GROUPS = 2;
@@ -10,13 +11,14 @@ export const MAX_GROUP_BYTES = 1_048_576;
 /** Milliseconds after which a group that is still being recorded no longer holds up the next one. */
 const MAX_HOLD = 5_000;
 
-type Receipts = readonly DeliveryReceipt[];
+/** For each delivery what was recorded before; `undefined` if it was recorded now. */
+type Records = readonly (DeliveryRecord | undefined)[];
 
 interface GroupCommitParts {
   /** Records the deliveries of one or more calls in one commit: all or none. May fail instead of waiting for a lock. */
-  readonly recordGroup: (deliveries: readonly EnqueuedDelivery[]) => Promise<Receipts>;
+  readonly recordGroup: (deliveries: readonly EnqueuedDelivery[]) => Promise<Records>;
   /** Records the deliveries of one call, after the group that contained them has failed. */
-  readonly recordCall: (deliveries: readonly EnqueuedDelivery[]) => Promise<Receipts>;
+  readonly recordCall: (deliveries: readonly EnqueuedDelivery[]) => Promise<Records>;
   /** Whether an error concerns every call alike, such as a lost connection. */
   readonly isOutage: (error: unknown) => boolean;
   readonly clock: WebhookClock;
@@ -25,7 +27,7 @@ interface GroupCommitParts {
 interface PendingCall {
   readonly deliveries: readonly EnqueuedDelivery[];
   readonly bytes: number;
-  readonly resolve: (receipts: Receipts) => void;
+  readonly resolve: (records: Records) => void;
   readonly reject: (error: unknown) => void;
 }
 
@@ -46,10 +48,10 @@ export class GroupCommit {
   constructor(private readonly parts: GroupCommitParts) {}
 
   /** Records all of the deliveries or none; resolves after the commit. */
-  async enqueue(deliveries: readonly EnqueuedDelivery[]): Promise<Receipts> {
+  async enqueue(deliveries: readonly EnqueuedDelivery[]): Promise<Records> {
     this.unanswered++;
     try {
-      return await new Promise<Receipts>((resolve, reject) => {
+      return await new Promise<Records>((resolve, reject) => {
         this.waiting.push({ deliveries, bytes: bytesOf(deliveries), resolve, reject });
         this.startGroup();
       });
@@ -98,12 +100,12 @@ export class GroupCommit {
     };
     const cancel = clock.wakeAt(clock.now() + MAX_HOLD, release);
     try {
-      const receipts = await recordGroup(calls.flatMap(({ deliveries }) => deliveries));
+      const records = await recordGroup(calls.flatMap(({ deliveries }) => deliveries));
       let end = 0;
       for (const { deliveries, resolve } of calls) {
         const start = end;
         end += deliveries.length;
-        resolve(receipts.slice(start, end));
+        resolve(records.slice(start, end));
       }
     } catch (error) {
       for (const { deliveries, resolve, reject } of calls) {

@@ -1,21 +1,19 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import { progressAfter } from '../queue/delivery-progress.js';
-import type { DeliveryOutcome } from '../queue/webhook-queue.js';
-import type { ClaimedJob, JobOutcome } from './job-statements.js';
+import type { OutcomeRow } from './delivery-row.js';
 
 /** Milliseconds between two attempts to write while the database is unavailable. */
 const PAUSE = 1_000;
 
 interface PendingOutcome {
-  readonly outcome: JobOutcome;
+  readonly outcome: OutcomeRow;
   readonly done: () => void;
 }
 
 /**
  * Writes the outcomes of attempts in batches: those that arrive during a write go into the next one.
  *
- * While the database is unavailable it retries for as long as a lease lasts. Then the jobs belong to another process,
- * and a write would change nothing.
+ * While the database is unavailable it retries for as long as a lease lasts. Then the deliveries belong to another
+ * process, and a write would change nothing.
  */
 export class OutcomeWriter {
   private pending: PendingOutcome[] = [];
@@ -24,13 +22,13 @@ export class OutcomeWriter {
 
   /** @param lease - milliseconds */
   constructor(
-    private readonly writeBatch: (outcomes: readonly JobOutcome[]) => Promise<void>,
+    private readonly writeBatch: (outcomes: readonly OutcomeRow[]) => Promise<void>,
     private readonly clock: WebhookClock,
     private readonly lease: number,
   ) {}
 
-  /** Resolves when the outcome is written, or given up: the job then runs again once its lease has expired. */
-  async write(outcome: JobOutcome): Promise<void> {
+  /** Resolves when the outcome is written, or given up: the delivery then runs again once its lease has expired. */
+  async write(outcome: OutcomeRow): Promise<void> {
     return new Promise((done) => {
       this.pending.push({ outcome, done });
       if (!this.writing) void this.drain();
@@ -53,7 +51,7 @@ export class OutcomeWriter {
     this.writing = false;
   }
 
-  private async writeWithRetries(outcomes: readonly JobOutcome[]): Promise<void> {
+  private async writeWithRetries(outcomes: readonly OutcomeRow[]): Promise<void> {
     const end = this.clock.now() + this.lease;
     for (;;) {
       try {
@@ -64,27 +62,5 @@ export class OutcomeWriter {
       const retryAt = this.clock.now() + PAUSE;
       await new Promise<void>((resolve) => this.clock.wakeAt(retryAt, resolve));
     }
-  }
-}
-
-/**
- * The new state of a job after an attempt.
- *
- * @param outcome - `undefined` if the handler threw
- */
-export function outcomeOf(
-  { id, claim, data }: ClaimedJob,
-  outcome: DeliveryOutcome | undefined,
-  now: number,
-): JobOutcome {
-  switch (outcome?.type) {
-    case 'delivered':
-      return { id, claim, state: 'completed', output: { attempts: data.attempts + 1 } };
-    case 'dead': {
-      const { reason } = outcome;
-      return { id, claim, state: 'failed', output: { attempts: outcome.attempts, reason } };
-    }
-    default:
-      return { id, claim, state: 'retry', change: progressAfter(data, outcome, now) };
   }
 }

@@ -1,38 +1,37 @@
 import type { PGlite } from '@electric-sql/pglite';
 import { resolve } from 'node:path';
-import type { PgBoss } from 'pg-boss';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
-import type { BossHost } from './boss-host.js';
+import { Database, type RunStatement } from './database.js';
+import { DatabaseQueue, type QueueHost } from './database.queue.js';
 import { EmbeddedDatabase } from './embedded-database.js';
-import { JobQueue } from './job.queue.js';
-import { type JobQueueOptions, resolveJobQueueOptions } from './job-queue-options.js';
+import { type DatabaseQueueOptions, resolveDatabaseQueueOptions } from './queue-options.js';
 import { joinEmbeddedTransaction } from './transactions/join-transaction.js';
 
-/** A pg-boss on a PGlite in this process, shared with other queues of the directory. */
-class EmbeddedBossHost implements BossHost {
+/** A PGlite in this process, shared with other queues of the directory. */
+class EmbeddedHost implements QueueHost {
   readonly shared = false;
+  readonly schema = 'webhooks';
   readonly migrates = true;
   readonly server = 'the embedded database';
-  readonly join = joinEmbeddedTransaction;
+  readonly join: (tx: unknown) => RunStatement = joinEmbeddedTransaction;
   private opened: EmbeddedDatabase | undefined;
 
   constructor(
     private readonly directory: string,
-    readonly schema: string,
     private readonly name: string,
     private readonly clock: WebhookClock,
   ) {}
 
   /** The open database. */
-  get database(): PGlite {
+  get pglite(): PGlite {
     return this.opened!.pglite;
   }
 
-  async open(): Promise<PgBoss> {
-    this.opened = await EmbeddedDatabase.open(this.directory, this.schema, this.name, this.clock);
-    return this.opened.boss;
+  async open(): Promise<Database> {
+    this.opened = await EmbeddedDatabase.open(this.directory, this.name, this.clock);
+    return new Database(this.opened.pglite, this.clock);
   }
 
   async close(): Promise<void> {
@@ -42,7 +41,7 @@ class EmbeddedBossHost implements BossHost {
   }
 }
 
-export interface PgliteQueueOptions extends JobQueueOptions {
+export interface PgliteQueueOptions extends DatabaseQueueOptions {
   /**
    * Directory of the database, created if it does not exist. Only one process can use it at a time; queues of that process may share
    * it, each with a different `name`.
@@ -51,7 +50,7 @@ export interface PgliteQueueOptions extends JobQueueOptions {
 }
 
 /**
- * Stores deliveries in an embedded PostgreSQL, PGlite, with pg-boss: no server, for one process.
+ * Stores deliveries in an embedded PostgreSQL, PGlite: no server, for one process.
  *
  * Deliveries survive a crash of the process, but not a power cut: PGlite does not flush to disk. It takes 300 to 850 MB of
  * memory, and the first start takes some seconds. A second process with the same directory fails to start.
@@ -62,8 +61,8 @@ export interface PgliteQueueOptions extends JobQueueOptions {
  * })
  * ```
  */
-export class PgliteQueue extends JobQueue {
-  private readonly embedded: EmbeddedBossHost;
+export class PgliteQueue extends DatabaseQueue {
+  private readonly embedded: EmbeddedHost;
 
   /** @throws {@link WebhookConfigurationError} */
   constructor(options: PgliteQueueOptions) {
@@ -71,14 +70,9 @@ export class PgliteQueue extends JobQueue {
     const { directory } = options;
     const isPath = typeof directory === 'string' && directory !== '';
     faults.require(isPath, 'directory', 'must be a path; is the environment variable set?');
-    const resolved = resolveJobQueueOptions(options, faults);
+    const resolved = resolveDatabaseQueueOptions(options, faults);
     if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
-    const host = new EmbeddedBossHost(
-      resolve(directory),
-      'webhooks',
-      resolved.name,
-      resolved.clock,
-    );
+    const host = new EmbeddedHost(resolve(directory), resolved.name, resolved.clock);
     super(host, resolved);
     this.embedded = host;
   }
@@ -90,6 +84,7 @@ export class PgliteQueue extends JobQueue {
    * @throws {@link WebhookStoreError} `store_unavailable`; {@link WebhookDeliveryError} `shutting_down` after the queue has stopped
    */
   async database(): Promise<PGlite> {
-    return this.withQueue(async () => this.embedded.database);
+    await this.reporting(async () => this.open());
+    return this.embedded.pglite;
   }
 }

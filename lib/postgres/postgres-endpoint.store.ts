@@ -5,10 +5,9 @@ import {
 } from '../endpoints/endpoint-store.js';
 import { unprintedHeaders } from '../options/unprinted.js';
 import { millisecondsOf, timeOf } from './sql-text.js';
+import type { PostgresClientSource, Row } from './database.js';
 import {
-  type PostgresClientSource,
   type PostgresStoreOptions,
-  type Row,
   StoreConnection,
   type StoreDescription,
 } from './store-connection.js';

@@ -8,10 +8,9 @@ import {
   readInboxBounds,
 } from '../inbox/inbox-store.js';
 import { millisecondsOf, timeOf } from './sql-text.js';
+import type { PostgresClientSource, Row } from './database.js';
 import {
-  type PostgresClientSource,
   type PostgresStoreOptions,
-  type Row,
   StoreConnection,
   type StoreDescription,
 } from './store-connection.js';

@@ -8,10 +8,9 @@ import {
   type ReplayVerdict,
 } from '../replay/replay-store.js';
 import { replayTable } from './migrations/migration-steps.js';
+import type { PostgresClientSource, Row } from './database.js';
 import {
-  type PostgresClientSource,
   type PostgresStoreOptions,
-  type Row,
   StoreConnection,
   type StoreDescription,
 } from './store-connection.js';
@@ -81,7 +80,7 @@ export class PostgresReplayStore extends ReplayStore {
     const keep = wholeMs(Math.max(claim.replayUntil, claim.keepUntil) - now);
     const { key, tokenKey, fingerprint } = claim;
     const values = [key, tokenKey, fingerprint, owner, wholeMs(claim.lease), keep];
-    const [row] = await this.query(this.statements.reserve, values);
+    const [row] = await this.connection.query(this.statements.reserve, values);
     // No row: the token belongs to another event.
     if (row === undefined) return { status: 'conflict' };
     if (row['owner'] === owner) return { status: 'reserved', reservation: { claim, owner } };
@@ -121,22 +120,10 @@ export class PostgresReplayStore extends ReplayStore {
   }
 
   private async change(statement: string, claim: ReplayClaim, values: string[]): Promise<boolean> {
-    return holds(await this.query(statement, [claim.key, claim.tokenKey, ...values]), claim);
-  }
-
-  /**
-   * Runs a statement, again if PostgreSQL aborts it to resolve a deadlock. A reservation locks the row of the token before that of
-   * the event, and a change locks them the other way round: if a copy arrives at the same moment, either one may be aborted. The
-   * repeated statement may get a row before the other one, which waited for it, and be aborted again.
-   */
-  private async query(statement: string, values: readonly string[]): Promise<readonly Row[]> {
-    for (let deadlocks = 0; ; deadlocks++) {
-      try {
-        return await this.connection.query(statement, values);
-      } catch (error) {
-        if (deadlocks === MAX_DEADLOCKS || !isDeadlock(error)) throw error;
-      }
-    }
+    return holds(
+      await this.connection.query(statement, [claim.key, claim.tokenKey, ...values]),
+      claim,
+    );
   }
 
   /** A conflict reserves neither key. If this statement fails, the token is free when the lease expires. */
@@ -146,11 +133,6 @@ export class PostgresReplayStore extends ReplayStore {
   }
 }
 
-function isDeadlock(error: unknown): boolean {
-  const { cause } = error as { readonly cause?: { readonly code?: unknown } };
-  return cause?.code === '40P01';
-}
-
 function holds(rows: readonly Row[], { key }: ReplayClaim): boolean {
   return rows.some(({ id }) => id === key);
 }
@@ -158,9 +140,6 @@ function holds(rows: readonly Row[], { key }: ReplayClaim): boolean {
 function wholeMs(ms: number): string {
   return String(Math.max(1, Math.ceil(ms)));
 }
-
-/** Times that a statement is run again after a deadlock. */
-const MAX_DEADLOCKS = 5;
 
 /** Expired entries that each reservation removes. */
 const REMOVED_PER_RESERVATION = 4;

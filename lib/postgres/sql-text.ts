@@ -11,7 +11,7 @@ export function millisecondsOf(time: string): string {
 /**
  * Replaces `$1`, `$2`, … by literals, for a library or a protocol that takes statements without values.
  *
- * @throws TypeError for a value that is neither a string nor a finite number
+ * @throws TypeError for another value than a string, a finite number, a boolean or `null`
  */
 export function sqlLiterals(text: string, values: readonly unknown[] = []): string {
   return text.replace(/\$(\d+)/g, (_, index: string) => literal(values[Number(index) - 1]));
@@ -23,10 +23,25 @@ export function sqlLiterals(text: string, values: readonly unknown[] = []): stri
  * @see PostgreSQL, "4.1.2.2. String Constants With C-Style Escapes"
  */
 function literal(value: unknown): string {
-  if (typeof value === 'number' && Number.isFinite(value)) return `'${value}'`;
+  if (value === null) return 'NULL';
+  if (typeof value === 'boolean' || (typeof value === 'number' && Number.isFinite(value))) {
+    return `'${value}'`;
+  }
   if (typeof value !== 'string') {
-    throw new TypeError('Only strings and finite numbers can be written as SQL literals.');
+    throw new TypeError(
+      'Only strings, finite numbers, booleans and null can be written as SQL literals.',
+    );
   }
   const quoted = value.replaceAll("'", "''");
   return quoted.includes('\\') ? ` E'${quoted.replaceAll('\\', '\\\\')}'` : `'${quoted}'`;
+}
+
+/** Names that need no quotes in SQL. */
+const SCHEMA = /^[a-z_][a-z0-9_]{0,48}$/;
+
+/** The rule for `schema`, for an error message. */
+export const SCHEMA_RULE = 'must be 1 to 49 of a-z, 0-9 and "_", and not start with a digit';
+
+export function isSchemaName(value: unknown): value is string {
+  return typeof value === 'string' && SCHEMA.test(value);
 }

@@ -1,13 +1,17 @@
-import type { Db } from 'pg-boss';
 import type { Duration } from '../clock/duration.js';
-import { inTime, SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
-import { WebhookConfigurationError, WebhookStoreError } from '../errors/webhook.error.js';
+import { SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
+import { WebhookConfigurationError, WebhookDeliveryError } from '../errors/webhook.error.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
-import { isSchemaName, SCHEMA_RULE } from './boss-host.js';
-import { databaseFailure, describeServer } from './database-failure.js';
+import {
+  Database,
+  type PostgresClient,
+  type PostgresClientSource,
+  type Row,
+  type RunStatement,
+} from './database.js';
+import { databaseFailure } from './database-failure.js';
 import { SchemaMigrator } from './migrations/schema.migrator.js';
-import { joinEmbeddedTransaction, joinTransaction } from './transactions/join-transaction.js';
-import { rowsOf, hasMethods } from './transactions/transaction-adapters.js';
+import { isSchemaName, SCHEMA_RULE } from './sql-text.js';
 
 /** Options of every store on PostgreSQL. All optional. */
 export interface PostgresStoreOptions {
@@ -18,22 +22,6 @@ export interface PostgresStoreOptions {
   /** Default: the system clock. */
   readonly clock?: WebhookClock | undefined;
 }
-
-/** Runs single statements: a `Pool` of node-postgres, a PGlite. */
-export interface PostgresClient {
-  /** @returns `{ rows }`, or a list of those for several statements */
-  query(text: string, values?: unknown[]): Promise<unknown>;
-}
-
-/**
- * A client, or a function that returns one and is called for each statement: `() => queue.database()` of a
- * {@link PgliteQueue}.
- */
-export type PostgresClientSource =
-  PostgresClient | (() => PostgresClient | Promise<PostgresClient>);
-
-/** A row, by column. */
-export type Row = Readonly<Record<string, unknown>>;
 
 /** A kind of store, for messages, and its default timeout. */
 export interface StoreDescription {
@@ -52,14 +40,13 @@ const MIGRATION_TIMEOUT = 60_000;
 export class StoreConnection {
   readonly schema: string;
   readonly clock: WebhookClock;
+  private readonly database: Database;
   private readonly timeout: number;
-  /** The database, for messages. */
-  private server: string;
 
   /** @throws {@link WebhookConfigurationError} for an invalid client or option */
   constructor(
     private readonly description: StoreDescription,
-    private readonly source: PostgresClientSource,
+    source: PostgresClientSource,
     options: PostgresStoreOptions,
   ) {
     const faults = new ConfigurationFaults(description.name);
@@ -73,8 +60,8 @@ export class StoreConnection {
     this.timeout = faults.duration('timeout', options.timeout, description.timeout);
     if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
     this.schema = schema;
-    this.server = describeServer(source);
     this.clock = clock;
+    this.database = new Database(source, clock);
   }
 
   /**
@@ -84,7 +71,7 @@ export class StoreConnection {
    * @throws {@link WebhookStoreError} `store_unavailable`, `schema_behind`
    */
   async query(statement: string, values: readonly unknown[]): Promise<readonly Row[]> {
-    return this.queryWithin(this.timeout, statement, values);
+    return this.reporting(async () => this.database.query(this.timeout, statement, values));
   }
 
   /** As `query`, for a statement that searches for its values: no string in PostgreSQL contains NUL, so it finds nothing. */
@@ -104,11 +91,7 @@ export class StoreConnection {
     statement: string,
     values: readonly unknown[],
   ): Promise<readonly Row[]> {
-    const db = await this.join(tx);
-    const { rows } = await this.limit(this.timeout, async () =>
-      db.executeSql(statement, [...values]),
-    );
-    return rows as readonly Row[];
+    return this.reporting(async () => this.database.queryIn(tx, this.timeout, statement, values));
   }
 
   /**
@@ -117,56 +100,18 @@ export class StoreConnection {
    * @throws {@link WebhookStoreError} `store_unavailable`, `schema_ahead`
    */
   async migrate(): Promise<void> {
-    const run = async (statement: string, values: readonly unknown[]): Promise<readonly Row[]> =>
-      this.queryWithin(MIGRATION_TIMEOUT, statement, values);
-    await new SchemaMigrator(run, this.schema).migrate();
+    const run: RunStatement = async (statement, values) =>
+      this.database.query(MIGRATION_TIMEOUT, statement, values);
+    await this.reporting(async () => new SchemaMigrator(run, this.schema).migrate());
   }
 
-  /** Embedded databases and servers have different libraries, with different transactions. */
-  private async join(tx: unknown): Promise<Db> {
-    const client = await this.limit(this.timeout, async () => this.client());
-    const isEmbedded = hasMethods(client, 'exec', 'transaction');
-    return isEmbedded ? joinEmbeddedTransaction(tx) : joinTransaction(tx);
-  }
-
-  private async queryWithin(
-    ms: number,
-    statement: string,
-    values: readonly unknown[],
-  ): Promise<readonly Row[]> {
-    return this.limit(ms, async () => {
-      const client = await this.client();
-      return rowsOf(await client.query(statement, [...values]));
-    });
-  }
-
-  private async client(): Promise<PostgresClient> {
-    if (typeof this.source !== 'function') return this.source;
-    const client = await this.source();
-    this.server = describeServer(client);
-    return client;
-  }
-
-  /** A driver may wait for its server forever. */
-  private async limit<T>(ms: number, work: () => Promise<T>): Promise<T> {
-    const attempt = async (): Promise<T> => {
-      try {
-        return await work();
-      } catch (cause) {
-        throw databaseFailure(this.description.subject, cause, this.server);
-      }
-    };
-    return inTime(
-      this.clock,
-      ms,
-      attempt,
-      () =>
-        new WebhookStoreError(
-          'store_unavailable',
-          `${this.description.subject} got no answer from ${this.server} within ${ms} ms: check that it is reachable and not overloaded, ` +
-            'and that the pool has a free connection.',
-        ),
-    );
+  private async reporting<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (cause) {
+      if (cause instanceof WebhookDeliveryError) throw cause;
+      throw databaseFailure(this.description.subject, cause, this.database.server);
+    }
   }
 }
 

@@ -2,7 +2,7 @@ import { drizzle as drizzleOnServer } from 'drizzle-orm/node-postgres';
 import type { PgDatabase, PgQueryResultHKT } from 'drizzle-orm/pg-core';
 import { drizzle as drizzleEmbedded } from 'drizzle-orm/pglite';
 import type { WebhookQueue } from 'nestjs-webhook-token/ports';
-import { PgliteQueue, PgBossQueue, type PostgresClient } from 'nestjs-webhook-token/postgres';
+import { PgliteQueue, PostgresQueue, type PostgresClient } from 'nestjs-webhook-token/postgres';
 import { Pool } from 'pg';
 
 export type Database = PgDatabase<PgQueryResultHKT>;
@@ -34,7 +34,7 @@ function onServer(connectionString: string): Storage {
   return {
     database: drizzleOnServer(pool),
     // Short lease for the sample: attempts of a killed process are repeated after ten seconds.
-    queue: new PgBossQueue({ pool, pollInterval: '250ms', lease: '10s' }),
+    queue: new PostgresQueue({ pool, pollInterval: '250ms', lease: '10s' }),
     client: pool,
   };
 }

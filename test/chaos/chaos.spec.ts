@@ -40,7 +40,7 @@ function expectFaults(row: Row): void {
 
 (await describeWith('PostgreSQL'))('killed senders and receivers on PostgreSQL', () => {
   it('lose no event, and duplicate no effect that is committed together with the event', async () => {
-    const row = await chaos('pg-boss', 'postgres');
+    const row = await chaos('postgres', 'postgres');
 
     expectFaults(row);
     expect([row.lost, row.ranTwice, row.doubled]).toEqual([0, 0, 0]);

@@ -35,14 +35,14 @@ if (unknown.length > 0 || !(seconds > 0) || !Number.isSafeInteger(seed)) {
 
 const postgres = (await answers(SERVICE_URLS.PostgreSQL)) ? SERVICE_URLS.PostgreSQL : undefined;
 const redis = (await answers(SERVICE_URLS.Redis)) ? SERVICE_URLS.Redis : undefined;
-const NEEDS = { 'pg-boss': ['PostgreSQL', postgres], bullmq: ['Redis', redis] };
+const NEEDS = { postgres: ['PostgreSQL', postgres], bullmq: ['Redis', redis] };
 
 /** The replay stores to run an engine with; without a PostgreSQL server, an embedded database. */
 function replaysOf(engine) {
   if (values.replay !== undefined) return values.replay.split(',');
   const store = postgres === undefined ? 'pglite' : 'postgres';
   if (engine === 'bullmq') return ['redis', 'none'];
-  return engine === 'pg-boss'
+  return engine === 'postgres'
     ? [store, ...(redis === undefined ? [] : ['redis']), 'none']
     : [store];
 }

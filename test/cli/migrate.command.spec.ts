@@ -5,10 +5,9 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { promisify } from 'node:util';
 import { afterAll, describe, expect, it } from '@jest/globals';
-import { getRollbackPlans, PgBoss } from 'pg-boss';
 import { runCommandLine } from '../../lib/cli/command-line.js';
 import type { SchemaReport } from '../../lib/cli/status.command.js';
-import { PgBossQueue } from '../../lib/postgres/index.js';
+import { PostgresQueue } from '../../lib/postgres/index.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { TestDatabase } from '../postgres/database.js';
 import { due } from '../postgres/deliveries.js';
@@ -47,8 +46,8 @@ async function commandLine(
     return commandLine([...args, '--schema', schema], { DATABASE_URL });
   }
 
-  async function reportOf(schema: string, ...more: readonly string[]): Promise<SchemaReport> {
-    return JSON.parse((await on(schema, 'status', '--json', ...more)).stdout) as SchemaReport;
+  async function reportOf(schema: string): Promise<SchemaReport> {
+    return JSON.parse((await on(schema, 'status', '--json')).stdout) as SchemaReport;
   }
 
   it('create all tables once', async () => {
@@ -59,13 +58,11 @@ async function commandLine(
 
     expect(first).toMatchObject({ code: 0, stderr: '' });
     expect(first.stdout).toMatch(
-      /^applied 1 replay\napplied 2 endpoint\napplied 3 delivery\napplied 4 inbox\napplied pg-boss \d+\nThe schema test_\w+ is up to date\.\n$/,
+      /^applied 1 replay\napplied 2 endpoint\napplied 3 delivery\napplied 4 inbox\nThe schema test_\w+ is up to date\.\n$/,
     );
     expect(status.code).toBe(0);
     expect(status.stdout).toMatch(/^ {4}3 {2}delivery {2}applied \d{4}-\d\d-\d\dT/m);
-    expect(status.stdout).toMatch(
-      /pg-boss +version \d+; installed: \d+\nThe schema is up to date\.\n$/,
-    );
+    expect(status.stdout).toMatch(/The schema is up to date\.\n$/);
     expect(second).toMatchObject({ code: 0, stdout: `The schema ${schema} is up to date.\n` });
   });
 
@@ -80,17 +77,16 @@ async function commandLine(
         version: index + 1,
         name,
       })),
-      queue: { version: expect.any(Number), applied: true },
     });
-    expect(await report()).toMatchObject({ applied: [], queue: { applied: false } });
+    expect(await report()).toMatchObject({ applied: [] });
   });
 
   it('leave nothing for a queue to migrate', async () => {
     const schema = database.newSchema();
     await on(schema, 'migrate');
-    const queue = new PgBossQueue({ pool, schema, migrate: false });
+    const queue = new PostgresQueue({ pool, schema, migrate: false });
 
-    expect(await queue.enqueue([due('x')])).toEqual([{ id: 'x', status: 'recorded' }]);
+    expect(await queue.enqueue([due('x')])).toEqual([undefined]);
     await queue.stop(0);
   });
 
@@ -101,18 +97,6 @@ async function commandLine(
     expect(ended.map(({ code, stderr }) => [code, stderr])).toEqual(
       Array.from({ length: 10 }, () => [0, '']),
     );
-  });
-
-  it('omit the pg-boss tables with --no-queue', async () => {
-    const schema = database.newSchema();
-    const { stdout } = await on(schema, 'migrate', '--no-queue');
-
-    expect(stdout).not.toContain('pg-boss');
-    expect(await reportOf(schema, '--no-queue')).toMatchObject({ state: 'current', queue: null });
-    expect(await reportOf(schema)).toMatchObject({
-      state: 'behind',
-      queue: { state: 'behind', version: null },
-    });
   });
 
   it('list pending migrations and exit with 1', async () => {
@@ -135,25 +119,25 @@ async function commandLine(
     });
   });
 
-  it('update the tables of an older pg-boss', async () => {
+  it('accept what a newer version has added', async () => {
     const schema = database.newSchema();
-    const boss = await new PgBoss({ connectionString: DATABASE_URL, schema }).start();
-    await boss.stop({ graceful: false });
-    await pool.query(getRollbackPlans(schema));
-    const before = await reportOf(schema);
-    const { stderr, code } = await on(schema, 'migrate');
+    await on(schema, 'migrate');
+    await pool.query(`INSERT INTO ${schema}.migration (version, name) VALUES (5, 'later')`);
+    const migrated = await on(schema, 'migrate');
+    const status = await on(schema, 'status');
 
-    expect(before.queue).toMatchObject({ state: 'behind' });
-    expect([code, stderr]).toEqual([0, '']);
-    expect((await reportOf(schema)).queue).toMatchObject({ state: 'current' });
+    expect([migrated.code, status.code]).toEqual([0, 0]);
+    expect(status.stdout).toMatch(/^ {4}5 {2}later +applied /m);
   });
 
-  it('refuse a newer schema and change nothing', async () => {
+  it('refuse a schema that a newer version has changed, and change nothing', async () => {
     const schema = database.newSchema();
-    await on(schema, 'migrate', '--no-queue');
-    await pool.query(`INSERT INTO ${schema}.migration (version, name) VALUES (5, 'later')`);
-    const migrated = await on(schema, 'migrate', '--no-queue');
-    const status = await on(schema, 'status', '--no-queue');
+    await on(schema, 'migrate');
+    await pool.query(
+      `INSERT INTO ${schema}.migration (version, name, breaking) VALUES (5, 'changed', true)`,
+    );
+    const migrated = await on(schema, 'migrate');
+    const status = await on(schema, 'status');
 
     expect(migrated).toMatchObject({
       code: 2,
@@ -162,7 +146,7 @@ async function commandLine(
         /at version 5, but this version of the package only knows 4.*\n$/,
       ),
     });
-    expect([status.code, status.stdout]).toEqual([1, expect.stringMatching(/ahead of this/)]);
+    expect([status.code, status.stdout]).toEqual([1, expect.stringMatching(/does not work with/)]);
   });
 
   it('print a script that creates the same tables', async () => {
@@ -170,7 +154,7 @@ async function commandLine(
     const { stdout } = await commandLine(['sql', '--schema', schema]);
     await pool.query(stdout);
 
-    expect(await reportOf(schema)).toMatchObject({ state: 'current', queue: { state: 'current' } });
+    expect(await reportOf(schema)).toMatchObject({ state: 'current' });
   });
 
   it('report a missing privilege in one line', async () => {
@@ -245,7 +229,7 @@ describe('a database command without its database', () => {
       '28P01',
       /PostgreSQL at 127\.0\.0\.1:\d+: it refuses the credentials; .*Check DATABASE_URL or --database-url\./,
     ],
-    ['does not answer', undefined, /PostgreSQL at 127\.0\.0\.1:\d+: it does not answer; /],
+    ['does not answer', undefined, /PostgreSQL at 127\.0\.0\.1:\d+: it did not answer in time; /],
     [
       'fails with an unknown code',
       'XX999',
@@ -302,7 +286,6 @@ describe('a database command with invalid options', () => {
     ],
     ['a version that is not a number', ['sql', '--from', 'one'], /--from must be a version number/],
     ['a version that does not exist yet', ['sql', '--from', '99'], /--from is newer/],
-    ['a version that pg-boss does not know', ['sql', '--queue-from', '1'], /--queue-from/],
   ])('refuses %s without quoting it', async (_, args, message) => {
     const ended = await commandLine(args);
 
@@ -323,39 +306,25 @@ describe('a database command with invalid options', () => {
 });
 
 describe('the command sql', () => {
-  it('prints only the migrations after a version, and pg-boss only on request', async () => {
+  it('prints only the migrations after a version', async () => {
     const { stdout } = await commandLine(['sql', '--from', '2', '--schema', 'hooks']);
 
     expect(stdout).toMatch(/^-- 3 delivery\n/);
-    expect(stdout).toContain(`INSERT INTO hooks.migration (version, name) VALUES (4, 'inbox');`);
-    expect(stdout).not.toContain('pg-boss');
-  });
-
-  it('prints the pg-boss migrations after a version', async () => {
-    const { stdout } = await commandLine(['sql', '--from', '4', '--queue-from', '42']);
-
-    expect(stdout).toMatch(/^-- pg-boss \d+\n/);
-    expect(stdout).toMatch(/UPDATE webhooks\.version SET version/i);
-  });
-
-  it('omits pg-boss with --no-queue', async () => {
-    const { stdout } = await commandLine(['sql', '--no-queue']);
-
-    expect(stdout).toMatch(/^CREATE SCHEMA IF NOT EXISTS webhooks;\n/);
-    expect(stdout).not.toContain('webhooks.job');
+    expect(stdout).toContain(
+      `INSERT INTO hooks.migration (version, name, breaking) VALUES (4, 'inbox', false);`,
+    );
   });
 
   it('prints the same script as JSON, by step', async () => {
     const plain = await commandLine(['sql', '--schema', 'hooks']);
     const { stdout } = await commandLine(['sql', '--schema', 'hooks', '--json']);
-    const { schema, steps, queue } = JSON.parse(stdout) as {
+    const { schema, steps } = JSON.parse(stdout) as {
       schema: string;
       steps: { version: number; name: string; sql: string }[];
-      queue: { version: number; sql: string };
     };
 
     expect(schema).toBe('hooks');
     expect(steps.map(({ version, name }) => [version, name])).toContainEqual([3, 'delivery']);
-    expect([...steps, queue].map(({ sql }) => sql).join('')).toBe(plain.stdout);
+    expect(steps.map(({ sql }) => sql).join('')).toBe(plain.stdout);
   });
 });

@@ -24,7 +24,7 @@ async function killRounds(engine: string): Promise<Row> {
 
 describe.each([
   ['bullmq', await describeWith('Redis')],
-  ['pg-boss', await describeWith('PostgreSQL')],
+  ['postgres', await describeWith('PostgreSQL')],
   ['pglite', describe],
 ] as const)('a publisher on %s that is killed', (engine, describeEngine) => {
   describeEngine(`${ROUNDS} times`, () => {

@@ -1,23 +1,14 @@
-// A publisher's process for the kill rounds of the delivery log: publishes events and delivers them until it is killed.
-// Says which events are published, and answers the line "log" with what its delivery log holds.
+// A publisher's process for the kill rounds of stored deliveries: publishes events and delivers them until it is killed.
+// Says which events are published, and answers the line "deliveries" with what its queue holds.
 import 'reflect-metadata';
 import { Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
-import { Pool } from 'pg';
 import { WebhookDeliveries, WebhookModule, WebhookPublisher } from '../../dist/index.js';
-import { PostgresDeliveryLog } from '../../dist/postgres/index.js';
 import { openQueue } from '../fixtures/durable-queues.mjs';
 import { onCommand, report, settings } from '../fixtures/parent-channel.mjs';
 
 const { engine, place, url, first, count } = settings;
 const queue = await openQueue(engine, { concurrency: 20, ...place });
-const deliveryLog =
-  engine === 'pglite'
-    ? new PostgresDeliveryLog(async () => queue.database(), { timeout: '10s' })
-    : new PostgresDeliveryLog(new Pool({ connectionString: place.postgres }), {
-        schema: `${place.name}_log`,
-      });
-await deliveryLog.migrate();
 
 class App {}
 Module({
@@ -31,17 +22,14 @@ Module({
         allowedAddresses: ['127.0.0.1'],
         retry: { attempts: 20, schedule: ['0s', '100ms'], jitter: 0 },
         queue,
-        deliveryLog,
       },
     }),
   ],
 })(App);
 const app = await NestFactory.createApplicationContext(App, { logger: false });
 const deliveries = app.get(WebhookDeliveries);
-async function sayLog() {
+async function reportDeliveries() {
   const { pending } = await deliveries.stats();
-  // A process that was killed before it wrote to the log leaves a delivery that only the queue knows.
-  const queued = await queue.counts();
   const statuses = [];
   for (let after; ;) {
     const page = await deliveries.list({}, { limit: 500, after });
@@ -49,9 +37,9 @@ async function sayLog() {
     after = page.next;
     if (after === undefined) break;
   }
-  report('log', String(pending + queued.pending), ...statuses);
+  report('deliveries', String(pending), ...statuses);
 }
-onCommand(() => void sayLog());
+onCommand(() => void reportDeliveries());
 report('ready');
 for (let number = first; number < first + count; number++) {
   const id = `event-${number}`;

@@ -14,7 +14,7 @@ await queue.consume(async ({ id }) => {
   // A kill should interrupt some attempts.
   await new Promise((resolve) => setTimeout(resolve, 3));
   note('delivered', id);
-  return { type: 'delivered' };
+  return { outcome: { type: 'delivered' } };
 });
 report('ready');
 const numbers = Array.from({ length: count }, (_, index) => first + index);

@@ -37,7 +37,7 @@ if (
   process.exit(2);
 }
 
-const NEEDS = { 'pg-boss': 'PostgreSQL', bullmq: 'Redis' };
+const NEEDS = { postgres: 'PostgreSQL', bullmq: 'Redis' };
 const { PostgreSQL: postgres, Redis: redis } = SERVICE_URLS;
 const rows = [];
 for (const engine of engines) {

@@ -76,7 +76,7 @@ const EXPECTED = [
 describe.each([
   ['memory', describe],
   ['pglite', describe],
-  ['pg-boss', await describeWith('PostgreSQL')],
+  ['postgres', await describeWith('PostgreSQL')],
   ['bullmq', await describeWith('Redis')],
 ] as const)('two processes with a queue on %s', (engine, describeEngine) => {
   let place: Place;

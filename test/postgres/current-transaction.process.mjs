@@ -20,7 +20,7 @@ import {
   WebhookPublisher,
 } from 'nestjs-webhook-token';
 import { WebhookQueue } from 'nestjs-webhook-token/ports';
-import { PgBossQueue } from 'nestjs-webhook-token/postgres';
+import { PostgresQueue } from 'nestjs-webhook-token/postgres';
 import { Pool } from 'pg';
 
 const [, , connectionString, schema] = process.argv;
@@ -76,7 +76,7 @@ async function start(connections, change = {}, { adapter = drizzleAdapter, provi
       endpoints: [{ id: 'crm', url: `http://127.0.0.1:${receiver.address().port}` }],
       allowHttp: true,
       allowedAddresses: ['127.0.0.1'],
-      queue: new PgBossQueue({ pool, schema, pollInterval: '100ms' }),
+      queue: new PostgresQueue({ pool, schema, pollInterval: '100ms' }),
       ...change,
     },
   });

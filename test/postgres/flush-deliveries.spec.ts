@@ -14,7 +14,7 @@ import {
   WebhookPublisher,
 } from '../../lib/index.js';
 import type { WebhookQueue } from '../../lib/ports/index.js';
-import { PgBossQueue, PgliteQueue } from '../../lib/postgres/index.js';
+import { PostgresQueue, PgliteQueue } from '../../lib/postgres/index.js';
 import { flushDeliveries, InMemoryWebhookTransport, TestClock } from '../../lib/testing/index.js';
 import { WEBHOOK_HTTP } from '../../lib/sending/webhook-http.js';
 import { ISSUER, SECRET } from '../fixtures/receiver-app.js';
@@ -46,9 +46,9 @@ const engines: [
   ['the queue in memory', describe, (clock) => new InProcessQueue({ clock })],
   ['PGlite', describe, async (clock) => new PgliteQueue({ directory: await inDirectory(), clock })],
   [
-    'pg-boss',
+    'postgres',
     await describeWith('PostgreSQL'),
-    (clock) => new PgBossQueue({ connectionString: urlOf('PostgreSQL'), name, clock }),
+    (clock) => new PostgresQueue({ connectionString: urlOf('PostgreSQL'), name, clock }),
   ],
   ['BullMQ', await describeWith('Redis'), (clock) => new BullMqQueue(onRedis(), { clock })],
 ];

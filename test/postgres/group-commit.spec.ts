@@ -4,12 +4,18 @@ import {
   MAX_GROUP_BYTES,
   MAX_GROUP_DELIVERIES,
 } from '../../lib/postgres/group-commit.js';
-import type { DeliveryReceipt, EnqueuedDelivery } from '../../lib/queue/webhook-queue.js';
+import type { DeliveryRecord } from '../../lib/queue/delivery-record.js';
+import type { EnqueuedDelivery } from '../../lib/queue/webhook-queue.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { due, large } from './deliveries.js';
 
 const idsOf = (deliveries: readonly EnqueuedDelivery[]): string[] =>
   deliveries.map(({ delivery }) => delivery.id);
+
+function recordOf(id: string): DeliveryRecord {
+  const { delivery } = due(id);
+  return { delivery, status: 'pending', attempts: 0, updatedAt: delivery.createdAt };
+}
 
 /** A commit that the engine is asked for, and its outcome. */
 interface Commit {
@@ -31,42 +37,41 @@ describe('group commit', () => {
     repeated = [];
     commit = new GroupCommit({
       recordGroup: async (deliveries) =>
-        new Promise<DeliveryReceipt[]>((resolve, fail) => {
+        new Promise<DeliveryRecord[]>((resolve, fail) => {
           const ids = idsOf(deliveries);
-          const receipts = ids.map((id): DeliveryReceipt => ({ id, status: 'recorded' }));
-          groups.push({ ids, fail, succeed: () => resolve(receipts) });
+          groups.push({ ids, fail, succeed: () => resolve(ids.map(recordOf)) });
         }),
       recordCall: async (deliveries) => {
         const ids = idsOf(deliveries);
         repeated.push(ids);
         if (ids.includes('bad')) throw new Error('cannot be stored');
-        return ids.map((id) => ({ id, status: 'recorded' }));
+        return ids.map(recordOf);
       },
       isOutage: (error) => (error as Error).message === 'no connection',
       clock,
     });
   });
 
-  const call = (...ids: string[]): Promise<readonly DeliveryReceipt[]> =>
+  const call = (...ids: string[]): Promise<readonly (DeliveryRecord | undefined)[]> =>
     commit.enqueue(ids.map((id) => due(id)));
   /** Lets promises settle. */
   const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
   /** A call in its own turn of the event loop. */
   async function callAlone(
     ...ids: string[]
-  ): Promise<{ answer: Promise<readonly DeliveryReceipt[]> }> {
+  ): Promise<{ answer: Promise<readonly (DeliveryRecord | undefined)[]> }> {
     const answer = call(...ids);
     await turn();
     return { answer };
   }
 
-  it('records the calls of one turn together, and each answer has the receipts of its call', async () => {
+  it('records the calls of one turn together, and each answer has the records of its call', async () => {
     const answers = Promise.all([call('a'), call('b', 'c'), call(), call('d')]);
     await turn();
     expect(groups.map(({ ids }) => ids)).toEqual([['a', 'b', 'c', 'd']]);
     groups[0]!.succeed();
 
-    expect((await answers).map((receipts) => receipts.map(({ id }) => id))).toEqual([
+    expect((await answers).map((records) => records.map((record) => record?.delivery.id))).toEqual([
       ['a'],
       ['b', 'c'],
       [],
@@ -81,7 +86,7 @@ describe('group commit', () => {
     await callAlone('fourth');
     expect(groups.map(({ ids }) => ids)).toEqual([['first'], ['second']]);
     groups[0]!.succeed();
-    expect(await first).toMatchObject([{ id: 'first' }]);
+    expect(await first).toMatchObject([{ delivery: { id: 'first' } }]);
     await turn();
 
     expect(groups.map(({ ids }) => ids)).toEqual([['first'], ['second'], ['third', 'fourth']]);
@@ -151,7 +156,7 @@ describe('group commit', () => {
     await clock.advance(5_000);
     groups[2]!.succeed();
 
-    expect(await answer).toMatchObject([{ id: 'next' }]);
+    expect(await answer).toMatchObject([{ delivery: { id: 'next' } }]);
   });
 
   it('is settled when every call has its answer', async () => {

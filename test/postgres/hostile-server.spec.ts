@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { Pool } from 'pg';
 import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
-import { PgBossQueue } from '../../lib/postgres/index.js';
+import { PostgresQueue } from '../../lib/postgres/index.js';
 import type { WebhookQueue } from '../../lib/queue/webhook-queue.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { TestDatabase, until } from './database.js';
@@ -18,7 +18,7 @@ async function passThrough(queue: WebhookQueue): Promise<Buffer> {
     Promise.resolve(
       queue.consume(async ({ payload }) => {
         resolve(payload.bytes!);
-        return { type: 'delivered' };
+        return { outcome: { type: 'delivered' } };
       }),
     ).catch(reject);
   });
@@ -51,7 +51,7 @@ describe('an event of 10 MB', () => {
   });
 
   it('returns an event of 10 MB byte for byte', async () => {
-    const queue = new PgBossQueue({ pool: database.pool, schema: database.newSchema() });
+    const queue = new PostgresQueue({ pool: database.pool, schema: database.newSchema() });
 
     expect(
       (await passThrough(queue)).equals(large('large', TEN_MEGABYTES).delivery.payload.bytes!),
@@ -60,7 +60,7 @@ describe('an event of 10 MB', () => {
 
   it('is reported as read-only, and records nothing', async () => {
     const schema = database.newSchema();
-    const first = new PgBossQueue({ pool: database.pool, schema });
+    const first = new PostgresQueue({ pool: database.pool, schema });
     await first.enqueue([due('kept')]);
     await first.stop(0);
     // A connection that becomes idle starts a timer.
@@ -69,7 +69,7 @@ describe('an event of 10 MB', () => {
     const url = new URL(urlOf('PostgreSQL'));
     url.username = role;
     const readers = new Pool({ connectionString: url.href, max: 2 });
-    const queue = new PgBossQueue({ pool: readers, schema });
+    const queue = new PostgresQueue({ pool: readers, schema });
 
     await expect(queue.enqueue([due('lost?')])).rejects.toMatchObject({
       code: 'store_unavailable',
@@ -82,7 +82,7 @@ describe('an event of 10 MB', () => {
 
     // An open connection would keep the process alive.
     expect(timersLeft()).toBeLessThanOrEqual(timers);
-    const later = new PgBossQueue({ pool: database.pool, schema });
+    const later = new PostgresQueue({ pool: database.pool, schema });
     const known = await later.find(['kept', 'lost?']);
     await later.stop(0);
     expect(known.map((one) => one?.status)).toEqual(['pending', undefined]);
@@ -90,7 +90,7 @@ describe('an event of 10 MB', () => {
 
   it('is reported to have no free connection, and is used again when it has one', async () => {
     const pool = new Pool({ connectionString: urlOf('PostgreSQL'), max: 1 });
-    const queue = new PgBossQueue({ pool, schema: database.newSchema() });
+    const queue = new PostgresQueue({ pool, schema: database.newSchema() });
     await queue.enqueue([due('before')]);
     const greedy = await pool.connect();
     // Only now: to open the queue takes longer.

@@ -32,6 +32,10 @@ describe('PgliteQueue', () => {
   const contract = webhookQueueContract({
     create: () => new PgliteQueue({ directory, name: `case-${queues++}` }),
     advance: (ms) => sleep(ms),
+    expireLease: async (_, id) => {
+      const database = await keepsOpen.database();
+      await database.query('UPDATE webhooks.delivery SET leased_until = now() WHERE id = $1', [id]);
+    },
   });
   for (const { name, run } of contract) it(name, run);
 });
@@ -52,13 +56,11 @@ describe('a transaction on the embedded database', () => {
     const database = await queue.database();
     await queue.consume(async ({ id }) => {
       delivered.push(id);
-      return { type: 'delivered' };
+      return { outcome: { type: 'delivered' } };
     });
     await database.transaction(async (tx) => {
       await tx.query('INSERT INTO orders VALUES (1)');
-      expect(await queue.enqueue([due('committed')], { tx })).toEqual([
-        { id: 'committed', status: 'recorded' },
-      ]);
+      expect(await queue.enqueue([due('committed')], { tx })).toEqual([undefined]);
     });
     await until(() => delivered.includes('committed'));
 
@@ -105,7 +107,7 @@ describe('two queues of one process in one directory', () => {
       (queue: string) =>
       async ({ id }: { id: string }) => {
         taken.push(`${queue} ${id}`);
-        return { type: 'delivered' } as const;
+        return { outcome: { type: 'delivered' } } as const;
       };
     // The same id: they are two queues.
     await Promise.all([outgoing.enqueue([due('a')]), incoming.enqueue([due('a')])]);
@@ -147,7 +149,7 @@ describe('the directory of an embedded database', () => {
     const second = new PgliteQueue({ directory });
     await expect(second.enqueue([due('second')])).rejects.toMatchObject({
       code: 'store_unavailable',
-      message: expect.stringMatching(/Another process uses .*PgBossQueue/),
+      message: expect.stringMatching(/Another process uses .*PostgresQueue/),
     });
     await lock.release();
 
@@ -223,7 +225,7 @@ describe('new PgliteQueue', () => {
   it.each<[string, object, string]>([
     ['no directory', {}, 'directory'],
     ['an empty directory', { directory: '' }, 'directory'],
-    ['a name that pg-boss does not support', { directory: 'x', name: 'a b' }, 'name'],
+    ['a name with a space', { directory: 'x', name: 'a b' }, 'name'],
     ['a concurrency of 0', { directory: 'x', concurrency: 0 }, 'concurrency'],
   ])('refuses %s', (_, options, path) => {
     expect(() => new PgliteQueue(options as never)).toThrow(

@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
-import { PostgresDeliveryLog, PostgresEndpointStore } from '../../lib/postgres/index.js';
+import { DeliveryStatements, type Query } from '../../lib/postgres/delivery-statements.js';
+import { PostgresEndpointStore } from '../../lib/postgres/index.js';
+import type { DeliveryFilter } from '../../lib/queue/delivery-record.js';
 import { describeWith } from '../fixtures/services.js';
 import { TestDatabase } from './database.js';
-import { due } from './deliveries.js';
 
 const AT = Date.UTC(2026, 0, 1);
 
@@ -22,7 +23,13 @@ const AT = Date.UTC(2026, 0, 1);
     },
   };
   const store = new PostgresEndpointStore(client, { schema, timeout: '30s' });
-  const log = new PostgresDeliveryLog(client, { schema, timeout: '30s' });
+  const statements = new DeliveryStatements(schema);
+  const QUEUE = 'webhook-deliveries';
+  const ask = async ([statement, values]: Query) => client.query(statement, [...values]);
+  const list =
+    (...how: [DeliveryFilter, { createdAt: number; id: string }?]) =>
+    async () =>
+      ask(statements.list(QUEUE, how[0], { limit: 50, after: how[1] }));
 
   beforeAll(async () => {
     const { pool } = database;
@@ -33,17 +40,17 @@ const AT = Date.UTC(2026, 0, 1);
        FROM generate_series(1, 10000) AS n`,
     );
     await pool.query(
-      `INSERT INTO ${schema}.delivery (id, event_id, event, endpoint_id, tenant, details, payload, status, attempts,
-         created_at, updated_at)
-       SELECT 'd' || n, 'v' || n / 3, 'order.created', 'e' || n % 10000, 't' || n % 500, '{"payload":{}}', '{}',
+      `INSERT INTO ${schema}.delivery (queue, id, event_id, event, endpoint_id, tenant, lane, details, payload, status, attempts,
+         due_at, created_at, updated_at)
+       SELECT 'webhook-deliveries', 'd' || n, 'v' || n / 3, 'order.created', 'e' || n % 10000, 't' || n % 500, 'l' || n % 10000, '{"payload":{}}', '{}',
          CASE WHEN n % 100 = 0 THEN 'dead' WHEN n % 101 = 0 THEN 'pending' ELSE 'delivered' END, 1,
-         to_timestamp($1::float8 / 1000 + n), now()
+         now(), to_timestamp($1::float8 / 1000 + n), now()
        FROM generate_series(1, 100000) AS n`,
       [AT],
     );
     await pool.query(
-      `INSERT INTO ${schema}.attempt (delivery_id, at, attempt, method, duration_ms)
-       SELECT id, created_at, 1, 'POST', 20 FROM ${schema}.delivery`,
+      `INSERT INTO ${schema}.attempt (delivery_seq, claim, started_at, attempt, method, duration_ms)
+       SELECT seq, 1, created_at, 1, 'POST', 20 FROM ${schema}.delivery`,
     );
     await pool.query(`ANALYZE ${schema}.endpoint, ${schema}.delivery, ${schema}.attempt`);
   });
@@ -54,31 +61,26 @@ const AT = Date.UTC(2026, 0, 1);
     ['an endpoint', () => store.find('e7')],
     ['a page of endpoints', () => store.list({ limit: 50, after: 'e500' })],
     ['a page of the endpoints of a tenant', () => store.list({ limit: 50, tenant: 't7' })],
-    ['a delivery', () => log.find('d7')],
-    ['its attempts', () => log.attempts('d7')],
-    ['the latest deliveries', () => log.list({}, { limit: 50 })],
+    ['a delivery', async () => ask([statements.find, [QUEUE, '["d7"]']])],
+    ['its attempts', async () => ask([statements.attempts, [QUEUE, 'd7']])],
+    ['the latest deliveries', list({})],
+    ['the deliveries before a cursor', list({}, { createdAt: AT + 5e7, id: 'd1' })],
+    ['the deliveries of a tenant', list({ tenant: 't7' })],
+    ['the deliveries of an endpoint', list({ endpointId: 'e7' })],
+    ['the deliveries of an event', list({ eventId: 'v7' })],
+    ['dead deliveries', list({ status: 'dead' })],
+    ['the deliveries of an hour', list({ since: AT, until: AT + 3_600_000 })],
+    ['the counts of an endpoint', async () => ask(statements.counts(QUEUE, { endpointId: 'e7' }))],
+    ['the counts of a tenant', async () => ask(statements.counts(QUEUE, { tenant: 't7' }))],
     [
-      'the deliveries before a cursor',
-      () => log.list({}, { limit: 50, after: { createdAt: AT + 5e7, id: 'd1' } }),
+      'the counts of what is unfinished',
+      async () => ask(statements.counts(QUEUE, { unfinished: true })),
     ],
-    ['the deliveries of a tenant', () => log.list({ tenant: 't7' }, { limit: 50 })],
-    ['the deliveries of an endpoint', () => log.list({ endpointId: 'e7' }, { limit: 50 })],
-    ['the deliveries of an event', () => log.list({ eventId: 'v7' }, { limit: 50 })],
-    ['dead deliveries', () => log.list({ status: 'dead' }, { limit: 50 })],
-    [
-      'the deliveries of an hour',
-      () => log.list({ since: AT, until: AT + 3_600_000 }, { limit: 50 }),
-    ],
-    ['the counts of an endpoint', () => log.counts({ endpointId: 'e7' })],
-    ['the counts of a tenant', () => log.counts({ tenant: 't7' })],
-    [
-      'the outcome of a delivery',
-      () => log.change([{ delivery: due('d7').delivery, status: 'dead', attempts: 1, at: AT }]),
-    ],
-    ['old deliveries', () => log.prune(AT + 3_600_000)],
-  ])('reads an index, not the table: %s', async (_, ask) => {
+    ['old deliveries', async () => ask(statements.prune(QUEUE, AT + 3_600_000, undefined))],
+    ['old deliveries of a tenant', async () => ask(statements.prune(QUEUE, AT + 3_600_000, 't7'))],
+  ])('reads an index, not the table: %s', async (_, run) => {
     asked.length = 0;
-    await ask();
+    await run();
 
     expect(asked.length).toBeGreaterThan(0);
     for (const { statement, plan } of asked) {
@@ -89,7 +91,7 @@ const AT = Date.UTC(2026, 0, 1);
 
   it('reads the whole table to count all deliveries', async () => {
     asked.length = 0;
-    await log.counts({});
+    await ask(statements.counts(QUEUE, {}));
 
     expect(asked[0]!.plan).toMatch(/Seq Scan/);
   });

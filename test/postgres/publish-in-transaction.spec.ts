@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import { ExpressAdapter } from '@nestjs/platform-express';
-import { PgBossQueue } from '../../lib/postgres/index.js';
+import { PostgresQueue } from '../../lib/postgres/index.js';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
 import { SECRET, startApp, type StartedApp } from '../fixtures/receiver-app.js';
 import { describeWith } from '../fixtures/services.js';
@@ -25,7 +25,7 @@ import { TestDatabase } from './database.js';
           endpoints: [{ id: 'crm', url: receiver.url }],
           allowHttp: true,
           allowedAddresses: ['127.0.0.1'],
-          queue: new PgBossQueue({
+          queue: new PostgresQueue({
             pool: database.pool,
             schema: database.newSchema(),
             pollInterval: '100ms',

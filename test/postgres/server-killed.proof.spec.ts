@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { PgBossQueue } from '../../lib/postgres/pg-boss.queue.js';
+import { PostgresQueue } from '../../lib/postgres/postgres.queue.js';
 import { loadThroughOutage } from '../fixtures/outage-load.js';
 import { OwnServer, ownPostgres } from '../fixtures/own-server.js';
 
@@ -10,10 +10,10 @@ if (program === undefined) {
 
 (program === undefined ? describe.skip : describe)('a queue whose PostgreSQL is killed', () => {
   let server: OwnServer;
-  let queue: PgBossQueue;
+  let queue: PostgresQueue;
   beforeAll(async () => {
     server = await OwnServer.start(program!);
-    queue = new PgBossQueue({
+    queue = new PostgresQueue({
       connectionString: server.url,
       lease: '10s',
       pollInterval: '100ms',

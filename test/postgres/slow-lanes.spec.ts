@@ -1,5 +1,5 @@
 import { afterAll, expect, it } from '@jest/globals';
-import { PgBossQueue } from '../../lib/postgres/index.js';
+import { PostgresQueue } from '../../lib/postgres/index.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { outgoing } from '../fixtures/outgoing.js';
 import { describeWith } from '../fixtures/services.js';
@@ -15,7 +15,7 @@ import { due } from './deliveries.js';
     const clock = new TestClock(Date.now() + 60_000);
     const { pool } = database;
     const schema = database.newSchema();
-    const queue = new PgBossQueue({ pool, schema, concurrency: 5, clock });
+    const queue = new PostgresQueue({ pool, schema, concurrency: 5, clock });
     const answers = new Map<string, () => void>();
     await queue.consume(async (delivery) => {
       const isFast = outgoing(delivery).endpointId === 'fast';
@@ -23,7 +23,7 @@ import { due } from './deliveries.js';
         if (isFast) answer();
         else answers.set(delivery.id, answer);
       });
-      return { type: 'delivered' };
+      return { outcome: { type: 'delivered' } };
     });
     const record = async (id: string, endpointId: string): Promise<unknown> =>
       queue.enqueue([{ ...due(id, endpointId), notBefore: clock.now() }]);

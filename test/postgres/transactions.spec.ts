@@ -1,12 +1,13 @@
 import { EventEmitter, once } from 'node:events';
 import { inspect } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { PgBossQueue, PostgresReplayStore } from '../../lib/postgres/index.js';
+import { Pool } from 'pg';
+import { PostgresQueue, PostgresReplayStore } from '../../lib/postgres/index.js';
 import { joinTransaction } from '../../lib/postgres/transactions/join-transaction.js';
 import type { EnqueuedDelivery } from '../../lib/queue/webhook-queue.js';
 import type { OutgoingDelivery } from '../../lib/queue/webhook-delivery.interface.js';
 import { outgoing } from '../fixtures/outgoing.js';
-import { describeWith } from '../fixtures/services.js';
+import { describeWith, urlOf } from '../fixtures/services.js';
 import { storeIn, TestDatabase } from './database.js';
 import { due, dueAtUrl } from './deliveries.js';
 import { LIBRARY_NAMES, openLibraries } from './transaction-libraries.js';
@@ -32,13 +33,13 @@ function asText({ payload, ...delivery }: OutgoingDelivery): object {
   const schema = database.newSchema();
   const news = new EventEmitter();
   const delivered = new Map<string, OutgoingDelivery>();
-  let queue: PgBossQueue;
+  let queue: PostgresQueue;
   let store: PostgresReplayStore;
   let libraries: readonly TransactionLibrary[];
 
   beforeAll(async () => {
     const { pool } = database;
-    queue = new PgBossQueue({ pool, schema: database.newSchema(), pollInterval: '100ms' });
+    queue = new PostgresQueue({ pool, schema: database.newSchema(), pollInterval: '100ms' });
     store = new PostgresReplayStore(pool, storeIn(schema));
     await store.migrate();
     await pool.query(`CREATE TABLE ${schema}.orders (id text)`);
@@ -46,7 +47,7 @@ function asText({ payload, ...delivery }: OutgoingDelivery): object {
     await queue.consume(async (delivery) => {
       delivered.set(delivery.id, outgoing(delivery));
       news.emit('delivered');
-      return { type: 'delivered' };
+      return { outcome: { type: 'delivered' } };
     });
   });
   afterAll(async () => {
@@ -81,11 +82,11 @@ function asText({ payload, ...delivery }: OutgoingDelivery): object {
       const { transaction, run } = library(name);
       await transaction(async (tx) => {
         await run(tx, insertOrder(`${name}-committed`));
-        const receipts = await queue.enqueue(
+        const known = await queue.enqueue(
           [due(`${name}-committed`), dueAtUrl(`${name}-committed-url`)],
           { tx },
         );
-        expect(receipts.map(({ status }) => status)).toEqual(['recorded', 'recorded']);
+        expect(known).toEqual([undefined, undefined]);
         expect(await queue.find([`${name}-committed`])).toEqual([undefined]);
       });
 
@@ -128,20 +129,21 @@ function asText({ payload, ...delivery }: OutgoingDelivery): object {
       expect(await queue.find([`${name}-inner-undone`])).toEqual([undefined]);
     });
 
-    it('returns the receipts of known deliveries', async () => {
+    it('returns the records of known deliveries, with their payloads', async () => {
       const later = { ...due(`${name}-known`), notBefore: Date.now() + 60_000 };
       await queue.enqueue([later]);
       const { transaction } = library(name);
       await transaction(async (tx) => {
-        const receipts = await queue.enqueue([later, due(`${name}-new`), due(`${name}-new`)], {
-          tx,
-        });
+        const added = due(`${name}-new`);
+        const known = await queue.enqueue([later, added, added], { tx });
 
-        expect(receipts).toEqual([
-          { id: `${name}-known`, status: 'pending', attempts: 0, nextAttemptAt: later.notBefore },
-          { id: `${name}-new`, status: 'recorded' },
-          expect.objectContaining({ id: `${name}-new`, status: 'pending', attempts: 0 }),
+        expect(known).toMatchObject([
+          { delivery: { id: `${name}-known` }, status: 'pending', nextAttemptAt: later.notBefore },
+          undefined as never,
+          { delivery: { id: `${name}-new` }, status: 'pending', attempts: 0 },
         ]);
+        const bytes = known[0]!.delivery.payload.bytes!;
+        expect(Buffer.from(bytes)).toEqual(later.delivery.payload.bytes);
       });
     });
 
@@ -262,6 +264,39 @@ function asText({ payload, ...delivery }: OutgoingDelivery): object {
     expect(await queue.find(['outside'])).toEqual([undefined]);
   });
 
+  it('is refused if it is of another database, and both are named', async () => {
+    const other = `other_${database.newSchema()}`;
+    await database.pool.query(`CREATE DATABASE ${other}`);
+    const url = new URL(urlOf('PostgreSQL'));
+    url.pathname = `/${other}`;
+    const elsewhere = new Pool({ connectionString: url.href, max: 1 });
+    try {
+      // The same schema exists there, so that the deliveries could be recorded.
+      const schemaOfQueue = database.newSchema();
+      const own = new PostgresQueue({ pool: database.pool, schema: schemaOfQueue });
+      await own.find(['x']);
+      const twin = new PostgresQueue({ pool: elsewhere, schema: schemaOfQueue, notify: false });
+      await twin.find(['x']);
+      const client = await elsewhere.connect();
+      await client.query('BEGIN');
+      const refused = await own
+        .enqueue([due('lost')], { tx: client })
+        .catch((error: unknown) => error);
+      await client.query('COMMIT');
+      client.release();
+
+      expect(refused).toMatchObject({
+        code: 'unsupported_option',
+        message: expect.stringMatching(new RegExp(`"${other}".* in "postgres": pass a`)),
+      });
+      expect(await twin.find(['lost'])).toEqual([undefined]);
+      await Promise.all([own.stop(0), twin.stop(0)]);
+    } finally {
+      await elsewhere.end();
+      await database.pool.query(`DROP DATABASE ${other}`);
+    }
+  });
+
   it.each([
     ['a string', 'tx'],
     ['null', null],
@@ -277,20 +312,19 @@ function asText({ payload, ...delivery }: OutgoingDelivery): object {
     const statement = `SELECT '{"a":1}'::jsonb ? $1 AS has`;
 
     await library('Knex').transaction(async (trx) => {
-      expect(await joinTransaction(trx).executeSql(statement, ['a'])).toEqual({
-        rows: [{ has: true }],
-      });
+      expect(await joinTransaction(trx)(statement, ['a'])).toEqual([{ has: true }]);
     });
   });
 });
 
 describe('a statement with literals in place of its parameters', () => {
-  it('takes strings and finite numbers only', async () => {
+  it('takes strings, finite numbers, booleans and null only', async () => {
     const { sqlLiterals } = await import('../../lib/postgres/sql-text.js');
 
     expect(sqlLiterals("a = $2 AND b = '$' AND c = $1", ["it's \\ $2", 7])).toBe(
       "a = '7' AND b = '$' AND c =  E'it''s \\\\ $2'",
     );
+    expect(sqlLiterals('$1, $2', [true, null])).toBe("'true', NULL");
     expect(() => sqlLiterals('$1', [['a']])).toThrow(TypeError);
   });
 });

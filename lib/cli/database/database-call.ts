@@ -1,5 +1,5 @@
 import { parseDuration } from '../../clock/duration.js';
-import { isSchemaName, SCHEMA_RULE } from '../../postgres/boss-host.js';
+import { isSchemaName, SCHEMA_RULE } from '../../postgres/sql-text.js';
 import { type Options, UsageError } from '../arguments.js';
 import type { CommandIo } from '../command.interface.js';
 
@@ -9,14 +9,10 @@ export const DATABASE_HELP = `  --database-url <url>   postgresql://user:passwor
   --schema <name>        schema of the tables; default webhooks
   --timeout <duration>   for a connection; default 10s`;
 
-/** The help on the tables of the queue. */
-export const NO_QUEUE_HELP = `  --no-queue             omit the pg-boss tables, which are included if pg-boss is installed`;
-
-/** The database, and which of its tables. */
+/** The database of a command. */
 export interface DatabaseCall {
   readonly url: string;
   readonly schema: string;
-  readonly withQueue: boolean;
   /** Milliseconds. */
   readonly timeout: number;
 }
@@ -30,19 +26,12 @@ export const DATABASE_OPTIONS = {
   help: { type: 'boolean', short: 'h' },
 } as const satisfies Options;
 
-/** The option of the commands on the tables of the queue. */
-export const NO_QUEUE_OPTION = {
-  'no-queue': { type: 'boolean' },
-} as const satisfies Options;
-
 /** Options of the command that prints a script. */
 export const SCRIPT_OPTIONS = {
-  ...NO_QUEUE_OPTION,
   schema: DATABASE_OPTIONS.schema,
   json: DATABASE_OPTIONS.json,
   help: DATABASE_OPTIONS.help,
   from: { type: 'string' },
-  'queue-from': { type: 'string' },
 } as const satisfies Options;
 
 /** @throws {@link UsageError} */
@@ -56,7 +45,6 @@ export function readDatabaseCall(
   values: {
     readonly 'database-url'?: string | undefined;
     readonly schema?: string | undefined;
-    readonly 'no-queue'?: boolean | undefined;
     readonly timeout?: string | undefined;
   },
   env: CommandIo['env'],
@@ -67,7 +55,6 @@ export function readDatabaseCall(
   return {
     url: readUrl(values['database-url'] ?? env['DATABASE_URL']),
     schema: readSchema(values.schema),
-    withQueue: values['no-queue'] !== true,
     timeout,
   };
 }

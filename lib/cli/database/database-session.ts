@@ -1,7 +1,7 @@
 import type { Pool } from 'pg';
 import { isWebhookError } from '../../errors/webhook.error.js';
 import { databaseFailure, describeServer } from '../../postgres/database-failure.js';
-import type { RunStatement } from '../../postgres/migrations/schema.migrator.js';
+import type { RunStatement } from '../../postgres/database.js';
 import { rowsOf } from '../../postgres/transactions/transaction-adapters.js';
 import { type Arguments, type Options, runWithArguments, UsageError } from '../arguments.js';
 import type { CommandIo } from '../command.interface.js';

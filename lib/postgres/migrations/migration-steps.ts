@@ -6,6 +6,8 @@ export interface MigrationStep {
   readonly name: string;
   /** SQL statements, in order; they run in one transaction. */
   readonly statements: readonly string[];
+  /** Set if older versions of the package do not work with the changed tables, and must refuse them. */
+  readonly breaking?: true;
 }
 
 /**
@@ -57,45 +59,62 @@ function endpointTable(schema: string): readonly string[] {
 }
 
 /**
- * The tables of the delivery log: deliveries, and the attempts of each.
+ * The tables of the queues: a row for each delivery, and one for each attempt.
  *
- * Each filter by tenant, endpoint or status reads a page from one end of an index. Most deliveries are delivered, so the index over the
- * others is small.
+ * - A claim only writes `claim` and `leased_until`, which no index contains, so it is a HOT update. A running delivery is one
+ *   whose lease has not expired; there is no state for it.
+ * - The columns that change are side by side and ahead of the payload, and `fillfactor` leaves space on the page: a new
+ *   version of a row costs the changed bytes of WAL only, however large the payload is.
+ * - Lists read a page from one end of an index that ends in `(created_at, id)`.
+ * - `attempt` has no foreign key, which would lock the delivery again for each insert. Both tables are written and pruned
+ *   in the same statements.
  */
 function deliveryTables(schema: string): readonly string[] {
   const delivery = `${schema}.delivery`;
   const attempt = `${schema}.attempt`;
   return [
     `CREATE TABLE ${delivery} (
-  id text COLLATE "C" PRIMARY KEY,
+  seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  created_at timestamptz NOT NULL,
+  due_at timestamptz NOT NULL,
+  leased_until timestamptz NOT NULL DEFAULT '-infinity',
+  updated_at timestamptz NOT NULL,
+  claim integer NOT NULL DEFAULT 0,
+  attempts integer NOT NULL DEFAULT 0,
+  throws integer NOT NULL DEFAULT 0,
+  status text NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'delivered', 'dead')),
+  reason text,
+  queue text COLLATE "C" NOT NULL,
+  id text COLLATE "C" NOT NULL,
   event_id text COLLATE "C" NOT NULL,
   event text COLLATE "C" NOT NULL,
   endpoint_id text COLLATE "C",
   tenant text COLLATE "C",
+  receiver text COLLATE "C",
+  lane text COLLATE "C" NOT NULL,
   details json NOT NULL,
   payload bytea,
-  status text NOT NULL CHECK (status IN ('pending', 'delivered', 'dead')),
-  attempts integer NOT NULL,
-  next_attempt_at timestamptz,
-  reason text,
-  created_at timestamptz NOT NULL,
-  updated_at timestamptz NOT NULL
-);`,
-    `CREATE INDEX delivery_created ON ${delivery} (created_at, id);`,
-    `CREATE INDEX delivery_tenant ON ${delivery} (tenant, created_at, id);`,
-    `CREATE INDEX delivery_endpoint ON ${delivery} (endpoint_id, created_at, id);`,
-    `CREATE INDEX delivery_unfinished ON ${delivery} (status, created_at, id) WHERE status <> 'delivered';`,
-    `CREATE INDEX delivery_event_id ON ${delivery} (event_id);`,
+  UNIQUE (queue, id)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.1);`,
+    `CREATE INDEX delivery_due ON ${delivery} (queue, due_at, seq) WHERE status = 'pending';`,
+    `CREATE INDEX delivery_lane ON ${delivery} (queue, lane, due_at, seq) WHERE status = 'pending';`,
+    `CREATE INDEX delivery_unfinished ON ${delivery} (queue, status, created_at, id) WHERE status <> 'delivered';`,
+    `CREATE INDEX delivery_delivered ON ${delivery} (queue, updated_at) WHERE status = 'delivered';`,
+    `CREATE INDEX delivery_created ON ${delivery} (queue, created_at, id);`,
+    `CREATE INDEX delivery_endpoint ON ${delivery} (endpoint_id, created_at, id) WHERE endpoint_id IS NOT NULL;`,
+    `CREATE INDEX delivery_tenant ON ${delivery} (tenant, created_at, id) WHERE tenant IS NOT NULL;`,
+    `CREATE INDEX delivery_event ON ${delivery} (event_id, created_at, id);`,
     `CREATE TABLE ${attempt} (
-  delivery_id text COLLATE "C" NOT NULL REFERENCES ${delivery} ON DELETE CASCADE,
-  at timestamptz NOT NULL,
+  delivery_seq bigint NOT NULL,
+  claim integer NOT NULL,
   attempt integer NOT NULL,
-  method text NOT NULL,
+  started_at timestamptz NOT NULL,
   duration_ms double precision NOT NULL,
+  method text,
   status_code integer,
   reason text,
   answer text,
-  PRIMARY KEY (delivery_id, at, attempt)
+  PRIMARY KEY (delivery_seq, claim)
 );`,
   ];
 }

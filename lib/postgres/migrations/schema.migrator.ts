@@ -1,20 +1,22 @@
 import { WebhookStoreError } from '../../errors/webhook.error.js';
+import type { RunStatement } from '../database.js';
 import { type MigrationStep, migrationSteps } from './migration-steps.js';
 
 /** How long a step waits for another process or for a table in use. */
 const LOCK_TIMEOUT = '30s';
 
-/** The table of applied steps. pg-boss may share the schema; its own is `version`. */
+/** The table of applied steps. */
 function migrationTable(schema: string): string {
   return `CREATE TABLE IF NOT EXISTS ${schema}.migration (
   version integer PRIMARY KEY,
   name text NOT NULL,
+  breaking boolean NOT NULL DEFAULT false,
   applied_at timestamptz NOT NULL DEFAULT now()
 );`;
 }
 
-function mark(schema: string, { version, name }: MigrationStep): string {
-  return `INSERT INTO ${schema}.migration (version, name) VALUES (${version}, '${name}');`;
+function mark(schema: string, { version, name, breaking }: MigrationStep): string {
+  return `INSERT INTO ${schema}.migration (version, name, breaking) VALUES (${version}, '${name}', ${breaking === true});`;
 }
 
 /**
@@ -31,7 +33,7 @@ BEGIN
     BEGIN
       CREATE SCHEMA ${schema};
     EXCEPTION WHEN duplicate_schema OR unique_violation THEN
-      -- pg-boss may create it at the same time, without this lock.
+      -- Another tool has created it at the same time, without this lock.
     END;
   END IF;
   IF to_regclass('${schema}.migration') IS NULL THEN
@@ -70,18 +72,14 @@ export function scriptSteps(schema: string, from = 0): readonly ScriptStep[] {
     });
 }
 
-/** Runs one statement and returns its rows. */
-export type RunStatement = (
-  statement: string,
-  values: readonly unknown[],
-) => Promise<readonly Record<string, unknown>[]>;
-
 /** A step, and when it was applied. */
 export interface MigrationState {
   readonly version: number;
   readonly name: string;
   /** Absent if the step is pending. */
   readonly appliedAt?: Date;
+  /** Whether older versions of the package do not work with it. */
+  readonly breaking?: boolean;
 }
 
 /** Brings the tables of the stores up to date, step by step. There is no way back. */
@@ -112,16 +110,35 @@ export class SchemaMigrator {
 
   /**
    * Applies the pending steps. Several processes may call it at the same time: one applies a step, and the others wait for it.
+   * Steps of a newer version that only add to the schema are accepted, so that an older version can be deployed again.
    *
    * @returns the steps that were pending
-   * @throws {@link WebhookStoreError} `schema_ahead` if a newer version of the package has migrated the schema
+   * @throws {@link WebhookStoreError} `schema_ahead` if a newer version of the package has changed the schema so that this
+   *   version does not work with it
    */
   async migrate(): Promise<readonly MigrationStep[]> {
-    const states = await this.states();
-    if (states.length > this.latest) throw ahead(this.schema, states.at(-1)!.version, this.latest);
-    const pending = this.steps.filter((_, index) => states[index]!.appliedAt === undefined);
+    const pending = await this.pendingSteps();
     for (const step of pending) await this.run(stepBlock(this.schema, step), []);
     return pending;
+  }
+
+  /** @throws {@link WebhookStoreError} `schema_behind`, `schema_ahead` unless this version works with the schema */
+  async requireCurrent(): Promise<void> {
+    if ((await this.pendingSteps()).length === 0) return;
+    throw new WebhookStoreError(
+      'schema_behind',
+      `The schema ${this.schema} does not have the tables that this version of the package needs: ` +
+        `run npx nestjs-webhook-token migrate --schema ${this.schema} as a step of the deployment.`,
+    );
+  }
+
+  private async pendingSteps(): Promise<readonly MigrationStep[]> {
+    const states = await this.states();
+    const newest = states.findLast(
+      ({ version, breaking }) => breaking === true && version > this.latest,
+    );
+    if (newest !== undefined) throw ahead(this.schema, newest.version, this.latest);
+    return this.steps.filter((_, index) => states[index]!.appliedAt === undefined);
   }
 
   private async applied(): Promise<readonly (MigrationState & { appliedAt: Date })[]> {
@@ -129,13 +146,13 @@ export class SchemaMigrator {
     const [found] = await this.run('SELECT to_regclass($1::text) IS NOT NULL AS there', [table]);
     if (found?.['there'] !== true) return [];
     const rows = await this.run(
-      `SELECT version, name, round(extract(epoch FROM applied_at) * 1000)::float8 AS at
+      `SELECT version, name, breaking, round(extract(epoch FROM applied_at) * 1000)::float8 AS at
        FROM ${table} ORDER BY version`,
       [],
     );
-    return (rows as unknown as { version: number; name: string; at: number }[]).map(
-      ({ version, name, at }) => ({ version, name, appliedAt: new Date(at) }),
-    );
+    return (
+      rows as unknown as { version: number; name: string; breaking: boolean; at: number }[]
+    ).map(({ at, ...step }) => ({ ...step, appliedAt: new Date(at) }));
   }
 }
 

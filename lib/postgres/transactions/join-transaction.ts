@@ -1,5 +1,5 @@
-import type { Db } from 'pg-boss';
 import { WebhookDeliveryError } from '../../errors/webhook.error.js';
+import type { RunStatement } from '../database.js';
 import {
   drizzleTransaction,
   knexTransaction,
@@ -33,21 +33,21 @@ const PGLITE_ADAPTERS: readonly TransactionAdapter[] = [
  *
  * @throws {@link WebhookDeliveryError} `unsupported_option`
  */
-export function joinTransaction(tx: unknown): Db {
+export function joinTransaction(tx: unknown): RunStatement {
   return join(tx, SERVER_ADAPTERS);
 }
 
 /** As {@link joinTransaction}, for a transaction on a PGlite. */
-export function joinEmbeddedTransaction(tx: unknown): Db {
+export function joinEmbeddedTransaction(tx: unknown): RunStatement {
   return join(tx, PGLITE_ADAPTERS);
 }
 
-function join(tx: unknown, adapters: readonly TransactionAdapter[]): Db {
+function join(tx: unknown, adapters: readonly TransactionAdapter[]): RunStatement {
   // A transaction of Knex is a function.
   if ((typeof tx === 'object' && tx !== null) || typeof tx === 'function') {
     for (const adapter of adapters) {
-      const db = adapter.join(tx);
-      if (db !== undefined) return db;
+      const run = adapter.join(tx);
+      if (run !== undefined) return run;
     }
   }
   const names = adapters.map(({ name }) => name).join(', ');

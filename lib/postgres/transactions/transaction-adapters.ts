@@ -1,5 +1,5 @@
-import type { Db } from 'pg-boss';
 import { WebhookDeliveryError } from '../../errors/webhook.error.js';
+import type { RunStatement } from '../database.js';
 import { sqlLiterals } from '../sql-text.js';
 
 /**
@@ -21,10 +21,10 @@ export interface TransactionAdapter {
   /** What to pass, for an error message. */
   readonly name: string;
   /**
-   * @returns the transaction as a database of pg-boss, or `undefined` for an object of another library
+   * @returns a function that runs a statement in the transaction, or `undefined` for an object of another library
    * @throws {@link WebhookDeliveryError} `unsupported_option` for a client of this library on which no transaction is open
    */
-  join(tx: object): Db | undefined;
+  join(tx: object): RunStatement | undefined;
 }
 
 /** The error for a client that would write immediately, even if the caller's transaction is rolled back. */
@@ -56,15 +56,13 @@ export const knexTransaction: TransactionAdapter = {
       throw noTransaction('Knex itself', 'pass the trx of knex.transaction(async (trx) => …)');
     }
     const trx = tx as unknown as KnexTransactionLike;
-    return {
-      async executeSql(text, values = []) {
-        const { sql, bindings } = questionMarks(text, values);
-        try {
-          return { rows: rowsOf(await trx.raw(sql, bindings)) };
-        } catch (error) {
-          throw withoutStatement(error);
-        }
-      },
+    return async (text, values) => {
+      const { sql, bindings } = questionMarks(text, values);
+      try {
+        return rowsOf(await trx.raw(sql, bindings));
+      } catch (error) {
+        throw withoutStatement(error);
+      }
     };
   },
 };
@@ -110,12 +108,10 @@ export const kyselyTransaction: TransactionAdapter = {
       const remedy = 'pass the trx of db.transaction().execute(async (trx) => …)';
       throw noTransaction('Kysely itself', remedy);
     }
-    return {
-      async executeSql(sql, parameters = []) {
-        const query = { kind: 'RawNode' } as const;
-        const queryId = { queryId: 'nestjs-webhook-token' };
-        return { rows: rowsOf(await trx.executeQuery({ sql, parameters, query, queryId })) };
-      },
+    return async (sql, parameters) => {
+      const query = { kind: 'RawNode' } as const;
+      const queryId = { queryId: 'nestjs-webhook-token' };
+      return rowsOf(await trx.executeQuery({ sql, parameters, query, queryId }));
     };
   },
 };
@@ -138,12 +134,8 @@ export const drizzleTransaction: TransactionAdapter = {
     if (session?.client?.getTransactionStatus?.() === 'I') {
       throw noTransaction('a transaction of Drizzle that has ended', 'await publish inside it');
     }
-    return {
-      // Drizzle binds values only with its own template tag, which would have to be imported.
-      executeSql: async (text, values) => ({
-        rows: rowsOf(await execute.call(tx, sqlLiterals(text, values))),
-      }),
-    };
+    // Drizzle binds values only with its own template tag, which would have to be imported.
+    return async (text, values) => rowsOf(await execute.call(tx, sqlLiterals(text, values)));
   },
 };
 
@@ -162,11 +154,7 @@ export const prismaTransaction: TransactionAdapter = {
       throw noTransaction('the PrismaClient', remedy);
     }
     const client = tx as unknown as PrismaTransactionLike;
-    return {
-      executeSql: async (text, values = []) => ({
-        rows: rowsOf(await client.$queryRawUnsafe(text, ...values)),
-      }),
-    };
+    return async (text, values) => rowsOf(await client.$queryRawUnsafe(text, ...values));
   },
 };
 
@@ -186,12 +174,10 @@ export const typeormTransaction: TransactionAdapter = {
       const remedy = 'pass the manager of dataSource.transaction(async (manager) => …)';
       throw noTransaction('an EntityManager or QueryRunner', remedy);
     }
-    return {
-      async executeSql(text, values = []) {
-        const result = await runner.query(text, values, true);
-        const { records } = (result ?? {}) as { records?: unknown };
-        return { rows: rowsOf(records ?? result) };
-      },
+    return async (text, values) => {
+      const result = await runner.query(text, [...values], true);
+      const { records } = (result ?? {}) as { records?: unknown };
+      return rowsOf(records ?? result);
     };
   },
 };
@@ -219,9 +205,7 @@ export const pgliteTransaction: TransactionAdapter = {
       throw noTransaction('the PGlite itself', remedy);
     }
     const transaction = tx as unknown as PGliteTransactionLike;
-    return {
-      executeSql: async (text, values) => ({ rows: rowsOf(await transaction.query(text, values)) }),
-    };
+    return async (text, values) => rowsOf(await transaction.query(text, [...values]));
   },
 };
 
@@ -245,8 +229,6 @@ export const nodePostgresTransaction: TransactionAdapter = {
         "await client.query('BEGIN') on a client of the pool, and pass that client",
       );
     }
-    return {
-      executeSql: async (text, values) => ({ rows: rowsOf(await client.query(text, values)) }),
-    };
+    return async (text, values) => rowsOf(await client.query(text, [...values]));
   },
 };

@@ -1,15 +1,16 @@
 import { afterAll, describe, expect, it } from '@jest/globals';
-import type { Db, PgBoss } from 'pg-boss';
 import { ConfigurationFaults } from '../../lib/options/configuration-faults.js';
-import type { BossHost } from '../../lib/postgres/boss-host.js';
-import { JobQueue, PgBossQueue } from '../../lib/postgres/index.js';
-import { resolveJobQueueOptions } from '../../lib/postgres/job-queue-options.js';
+import { SystemClock } from '../../lib/clock/webhook-clock.js';
+import { Database, type RunStatement } from '../../lib/postgres/database.js';
+import { DatabaseQueue, type QueueHost } from '../../lib/postgres/database.queue.js';
+import { PostgresQueue } from '../../lib/postgres/index.js';
+import { resolveDatabaseQueueOptions } from '../../lib/postgres/queue-options.js';
 import { describeWith } from '../fixtures/services.js';
 import { TestDatabase, until } from './database.js';
 import { due } from './deliveries.js';
 
 /** A database that accepts connections and fails before its queue is open. */
-class FlappingHost implements BossHost {
+class FlappingHost implements QueueHost {
   readonly shared = false;
   readonly schema = 'webhooks';
   readonly migrates = false;
@@ -18,31 +19,31 @@ class FlappingHost implements BossHost {
   left = 0;
   opened = 0;
 
-  async open(): Promise<PgBoss> {
+  async open(): Promise<Database> {
     this.opened++;
     this.left++;
-    const createQueue = async (): Promise<never> => {
+    const query = async (): Promise<never> => {
       throw Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' });
     };
-    return { createQueue } as unknown as PgBoss;
+    return new Database({ query }, new SystemClock());
   }
 
   async close(): Promise<void> {
     this.left--;
   }
 
-  join(): Db {
+  join(): RunStatement {
     throw new Error('not asked for');
   }
 }
 
-class FlappingQueue extends JobQueue {
-  constructor(host: BossHost) {
-    super(host, resolveJobQueueOptions({}, new ConfigurationFaults('FlappingQueue')));
+class FlappingQueue extends DatabaseQueue {
+  constructor(host: QueueHost) {
+    super(host, resolveDatabaseQueueOptions({}, new ConfigurationFaults('FlappingQueue')));
   }
 }
 
-describe('a job queue whose connection is lost while it is opened', () => {
+describe('a queue whose connection is lost while it is opened', () => {
   it('leaves nothing open, however often it is tried', async () => {
     const host = new FlappingHost();
     const queue = new FlappingQueue(host);
@@ -56,7 +57,7 @@ describe('a job queue whose connection is lost while it is opened', () => {
   });
 });
 
-describe('a job queue that is stopped before it was opened', () => {
+describe('a queue that is stopped before it was opened', () => {
   it('opens no connection, which nothing would close', async () => {
     const host = new FlappingHost();
     const queue = new FlappingQueue(host);
@@ -67,29 +68,29 @@ describe('a job queue that is stopped before it was opened', () => {
   });
 });
 
-(await describeWith('PostgreSQL'))('a job queue with a damaged record', () => {
+(await describeWith('PostgreSQL'))('a queue with a damaged record', () => {
   const database = new TestDatabase();
   afterAll(async () => database.close());
 
   it('defers it, and attempts the rest', async () => {
     const schema = database.newSchema();
-    const queue = new PgBossQueue({ pool: database.pool, schema, concurrency: 1 });
+    const queue = new PostgresQueue({ pool: database.pool, schema, concurrency: 1 });
     const rejections: unknown[] = [];
     const note = (reason: unknown): void => void rejections.push(reason);
     process.on('unhandledRejection', note);
     try {
       await queue.enqueue([due('damaged')]);
-      await database.pool.query(`UPDATE ${schema}.job SET data = data #- '{delivery,payload}'`);
+      await database.pool.query(`UPDATE ${schema}.delivery SET details = 'null'`);
       await queue.enqueue([due('good')]);
       const given = new Promise((resolve) => {
         void queue.consume(async ({ id }) => {
           resolve(id);
-          return { type: 'delivered' };
+          return { outcome: { type: 'delivered' } };
         });
       });
 
       expect(await given).toBe('good');
-      const statement = `SELECT 1 FROM ${schema}.job WHERE state = 'retry' AND (data->>'throws')::int > 0`;
+      const statement = `SELECT FROM ${schema}.delivery WHERE leased_until = '-infinity' AND throws > 0`;
       await until(async () => (await database.pool.query(statement)).rowCount === 1);
       expect(rejections).toEqual([]);
     } finally {

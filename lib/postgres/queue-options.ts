@@ -4,7 +4,7 @@ import type { ConfigurationFaults } from '../options/configuration-faults.js';
 import { type QueueConcurrency, resolveConcurrency } from '../queue/lane-slots.js';
 
 /** Options of every queue on PostgreSQL, on a server or embedded. */
-export interface JobQueueOptions {
+export interface DatabaseQueueOptions {
   /**
    * Name of the queue in its database; default `'webhook-deliveries'`. Queues of one database, such as a publisher's and
    * a receiver's, need different names.
@@ -14,52 +14,62 @@ export interface JobQueueOptions {
   readonly concurrency?: number | undefined;
   /** How many of them may go to one endpoint or origin; default a quarter of `concurrency`, at least 1. */
   readonly concurrencyPerDestination?: number | undefined;
-  /** How long a delivered delivery is remembered by its id, in whole seconds; default `'96h'`. It is then deleted. */
+  /**
+   * How long a delivery is kept with its attempts after it was delivered, and its id is recognised; default `'96h'`. It is
+   * then deleted. Dead deliveries are kept until they are pruned.
+   */
   readonly keepDelivered?: Duration | undefined;
   /**
-   * Time after a crash of its process until a delivery is attempted again, in whole seconds; default `'30s'`, at least
-   * `'10s'`. The lease is renewed while an attempt runs, however long that takes.
+   * Time after a crash of its process until a delivery is attempted again; default `'30s'`, at least `'10s'`. The lease is
+   * renewed while an attempt runs, however long that takes.
    */
   readonly lease?: Duration | undefined;
   /** How often an idle process looks for deliveries that others have recorded; default `'1s'`, at least `'100ms'`. */
   readonly pollInterval?: Duration | undefined;
   /**
    * Whether PostgreSQL notifies idle processes of new deliveries (LISTEN and NOTIFY), so that they do not wait for their
-   * next poll; default `true`. Each consuming process then has one more connection. Without effect behind a transaction pooler,
-   * which does not pass notifications on.
+   * next poll; default `true`. Each consuming process then keeps one connection. Set it to `false` behind a transaction
+   * pooler such as PgBouncer with `pool_mode = transaction`, which does not pass notifications on.
    */
   readonly notify?: boolean | undefined;
-  /** Default: the system clock, which must agree with that of the other processes to within seconds. */
+  /**
+   * Milliseconds or a string: how long the queue waits for a connection, and then for each statement; default `'5s'`. A
+   * connection that does not answer in time is destroyed. `enqueue` fails after at most three times as long.
+   */
+  readonly timeout?: Duration | undefined;
+  /** Replaces the clock of the database, for tests; default: due times and leases are by the clock of the database. */
   readonly clock?: WebhookClock | undefined;
 }
 
 /** Checked options, with defaults filled in; durations in milliseconds. */
-export interface ResolvedJobQueueOptions extends QueueConcurrency {
+export interface ResolvedDatabaseQueueOptions extends QueueConcurrency {
   readonly name: string;
   readonly keepDelivered: number;
   readonly lease: number;
   readonly pollInterval: number;
   readonly notify: boolean;
+  readonly timeout: number;
   readonly clock: WebhookClock;
+  /** Whether the clock of the database decides what is due. */
+  readonly usesDatabaseClock: boolean;
 }
 
 /** Milliseconds. */
 const DEFAULT_KEEP = 96 * 3_600_000;
 const DEFAULT_LEASE = 30_000;
-/** The shortest heartbeat that pg-boss accepts. */
 const MIN_LEASE = 10_000;
 const DEFAULT_POLL = 1_000;
 const MIN_POLL = 100;
+const DEFAULT_TIMEOUT = 5_000;
 
 const DEFAULT_NAME = 'webhook-deliveries';
-/** The names that pg-boss accepts, without those that contain a slash. */
 const NAME = /^[A-Za-z0-9_.-]{1,100}$/;
 
-export function resolveJobQueueOptions(
-  options: JobQueueOptions,
+export function resolveDatabaseQueueOptions(
+  options: DatabaseQueueOptions,
   faults: ConfigurationFaults,
-): ResolvedJobQueueOptions {
-  const { name = DEFAULT_NAME } = options;
+): ResolvedDatabaseQueueOptions {
+  const { name = DEFAULT_NAME, notify = true, clock } = options;
   faults.require(
     typeof name === 'string' && NAME.test(name),
     'name',
@@ -74,7 +84,6 @@ export function resolveJobQueueOptions(
     'pollInterval',
     "must be at least '100ms', such as '1s'",
   );
-  const { notify = true } = options;
   faults.require(typeof notify === 'boolean', 'notify', 'must be a boolean');
   return {
     name,
@@ -83,6 +92,8 @@ export function resolveJobQueueOptions(
     lease,
     pollInterval,
     notify,
-    clock: options.clock ?? new SystemClock(),
+    timeout: faults.duration('timeout', options.timeout, DEFAULT_TIMEOUT),
+    clock: clock ?? new SystemClock(),
+    usesDatabaseClock: clock === undefined || clock instanceof SystemClock,
   };
 }

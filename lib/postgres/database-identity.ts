@@ -1,0 +1,83 @@
+import type { WebhookClock } from '../clock/webhook-clock.js';
+import { WebhookDeliveryError } from '../errors/webhook.error.js';
+import type { Database, RunStatement } from './database.js';
+
+/** What distinguishes a database from others, on this server and elsewhere. */
+export interface DatabaseIdentity {
+  readonly name: string;
+  /** Name, object id and, unless the server hides it, the identifier of the server's data directory. */
+  readonly key: string;
+  /** The statement that reads it. */
+  readonly statement: string;
+}
+
+const NAME_AND_OID = `SELECT current_database()::text AS name,
+  (SELECT oid::text FROM pg_database WHERE datname = current_database()) AS oid`;
+/** Physical copies, such as a standby, have the same identifier. */
+const WITH_SYSTEM = `${NAME_AND_OID}, (SELECT system_identifier::text FROM pg_control_system()) AS system`;
+
+/** Reads the identity of a queue's own database. */
+export async function readIdentity(run: RunStatement): Promise<DatabaseIdentity> {
+  try {
+    return await identityBy(run, WITH_SYSTEM);
+  } catch {
+    // A hosted server may not permit it. In a transaction of the caller, the attempt would abort the transaction.
+    return identityBy(run, NAME_AND_OID);
+  }
+}
+
+async function identityBy(run: RunStatement, statement: string): Promise<DatabaseIdentity> {
+  const [row] = await run(statement, []);
+  const { name, oid, system } = row!;
+  return { name: String(name), key: JSON.stringify([name, oid, system]), statement };
+}
+
+/** Clients whose identity is known. A pool hands out the same clients again and again. */
+const identities = new WeakMap<object, DatabaseIdentity>();
+
+/**
+ * Refuses a transaction of another database: its deliveries would be recorded where this queue never attempts them.
+ *
+ * @throws {@link WebhookDeliveryError} `unsupported_option`
+ */
+export async function requireSameDatabase(
+  tx: object,
+  run: RunStatement,
+  own: DatabaseIdentity,
+): Promise<void> {
+  const found = identities.get(tx) ?? (await identityBy(run, own.statement));
+  identities.set(tx, found);
+  if (found.key === own.key) return;
+  const where = found.name === own.name ? 'on another server' : `"${found.name}"`;
+  throw new WebhookDeliveryError(
+    'unsupported_option',
+    `tx is a transaction of the database ${where}, and this queue stores its deliveries in "${own.name}": pass a ` +
+      'transaction of the same database, or publish without tx after the commit.',
+  );
+}
+
+/** Milliseconds between the clocks of this process and of the server that are worth a warning. */
+const MAX_SKEW = 5_000;
+
+/** Warns if the clock of this process differs from that of the server: other clocks judge the tokens that it signs. */
+export async function warnOfSkew(
+  database: Database,
+  timeout: number | undefined,
+  clock: WebhookClock,
+): Promise<void> {
+  const before = clock.now();
+  const [row] = await database.query(
+    timeout,
+    'SELECT extract(epoch FROM clock_timestamp())::float8 * 1000 AS now',
+    [],
+  );
+  const own = (before + clock.now()) / 2;
+  const ahead = Math.round(own - Number(row!['now']));
+  if (Math.abs(ahead) < MAX_SKEW) return;
+  process.emitWarning(
+    `The clock of this process is ${Math.abs(ahead)} ms ${ahead > 0 ? 'ahead of' : 'behind'} that of ${database.server}. ` +
+      'Deliveries are scheduled by the clock of the database, but receivers may reject tokens that this process signs: ' +
+      'synchronise the clock.',
+    { code: 'WEBHOOK_CLOCK_SKEW' },
+  );
+}

@@ -1,0 +1,240 @@
+import { inTime, type WebhookClock } from '../clock/webhook-clock.js';
+import { describeServer, isConflict } from './database-failure.js';
+import { joinEmbeddedTransaction, joinTransaction } from './transactions/join-transaction.js';
+import { hasMethods, rowsOf } from './transactions/transaction-adapters.js';
+
+/** Runs single statements: a `Pool` of node-postgres, a PGlite. */
+export interface PostgresClient {
+  /** @returns `{ rows }`, or a list of those for several statements */
+  query(text: string, values?: unknown[]): Promise<unknown>;
+}
+
+/** The members of a `Pool` of node-postgres that are used. */
+export interface PostgresPool extends PostgresClient {
+  connect(): Promise<PostgresPoolClient>;
+}
+
+/** The members of a `PoolClient` of node-postgres that are used. */
+export interface PostgresPoolClient extends PostgresClient {
+  /** @param destroy - closes the connection instead of returning it to the pool */
+  release(destroy?: boolean): void;
+  on(event: 'error', listener: (error: Error) => void): unknown;
+  on(event: 'notification', listener: (message: { readonly payload?: string }) => void): unknown;
+  off(event: 'error', listener: (error: Error) => void): unknown;
+}
+
+/** The members of a PGlite that are used. */
+interface EmbeddedClient extends PostgresClient {
+  exec(text: string): Promise<unknown>;
+  transaction<T>(work: (tx: EmbeddedClient) => Promise<T>): Promise<T>;
+  listen(channel: string, receive: (payload: string) => void): Promise<() => Promise<void>>;
+}
+
+/**
+ * A client, or a function that returns one and is called for each statement: `() => queue.database()` of a
+ * {@link PgliteQueue}.
+ */
+export type PostgresClientSource =
+  PostgresClient | (() => PostgresClient | Promise<PostgresClient>);
+
+/** A row, by column. */
+export type Row = Readonly<Record<string, unknown>>;
+
+/**
+ * Runs one statement and returns its rows.
+ *
+ * @param values - strings, numbers, booleans and `null`, which every driver sends alike
+ */
+export type RunStatement = (
+  statement: string,
+  values: readonly unknown[],
+) => Promise<readonly Row[]>;
+
+/** How often a statement runs again that PostgreSQL has aborted because of a concurrent transaction. */
+const MAX_CONFLICTS = 5;
+
+/**
+ * Makes PostgreSQL read the index that matches `ORDER BY`. Without current statistics (after a burst, before the first
+ * ANALYZE) it expects a few rows, and would collect and sort the whole backlog with a bitmap scan.
+ */
+const IN_INDEX_ORDER = 'SET LOCAL enable_bitmapscan = off';
+
+/**
+ * Runs statements on a pool or a PGlite, each with a deadline.
+ *
+ * A host can vanish without closing its connections, and a driver would wait for its answer forever. A connection that
+ * missed a deadline or failed is therefore destroyed, and the pool opens another one.
+ */
+export class Database {
+  private lastServer: string;
+
+  constructor(
+    private readonly source: PostgresClientSource,
+    private readonly clock: WebhookClock,
+  ) {
+    this.lastServer = describeServer(source);
+  }
+
+  /** The server, for messages; see {@link describeServer}. */
+  get server(): string {
+    return this.lastServer;
+  }
+
+  /**
+   * Runs one statement in a transaction of its own, and again after a deadlock or a serialization failure.
+   *
+   * @param ms - milliseconds that the connection and the statement may take each; `undefined` for no deadline
+   */
+  async query(
+    ms: number | undefined,
+    statement: string,
+    values: readonly unknown[],
+  ): Promise<readonly Row[]> {
+    return this.withClient(ms, async (client) =>
+      rowsOf(await client.query(statement, [...values])),
+    );
+  }
+
+  /** As `query`, for a statement whose rows are read in the order of an index. */
+  async queryInIndexOrder(
+    ms: number | undefined,
+    statement: string,
+    values: readonly unknown[],
+  ): Promise<readonly Row[]> {
+    return this.withClient(ms, async (client) => {
+      if (isEmbedded(client)) {
+        return client.transaction(async (tx) => {
+          await tx.exec(IN_INDEX_ORDER);
+          return rowsOf(await tx.query(statement, [...values]));
+        });
+      }
+      await client.query(`BEGIN; ${IN_INDEX_ORDER}`);
+      const rows = rowsOf(await client.query(statement, [...values]));
+      await client.query('COMMIT');
+      return rows;
+    });
+  }
+
+  /**
+   * Runs one statement in a transaction of the caller.
+   *
+   * @throws {@link WebhookDeliveryError} `unsupported_option` if `tx` is not a transaction
+   */
+  async queryIn(
+    tx: unknown,
+    ms: number,
+    statement: string,
+    values: readonly unknown[],
+  ): Promise<readonly Row[]> {
+    // Embedded databases and servers have different libraries, with different transactions.
+    const client = await this.inTime(ms, async () => this.client());
+    const run = isEmbedded(client) ? joinEmbeddedTransaction(tx) : joinTransaction(tx);
+    return this.inTime(ms, async () => run(statement, values));
+  }
+
+  /**
+   * Receives the notifications of a channel, on a connection that nothing else uses.
+   *
+   * @param onLost - called when the connection is lost
+   * @returns a function that ends it
+   */
+  async listen(
+    ms: number | undefined,
+    channel: string,
+    receive: (payload: string) => void,
+    onLost: () => void,
+  ): Promise<() => Promise<void>> {
+    const client = await this.client();
+    if (isEmbedded(client)) return client.listen(channel, receive);
+    if (!isPool(client)) throw new TypeError('The client cannot listen.');
+    const connection = await this.connect(client, ms);
+    connection.on('notification', ({ payload }) => receive(payload ?? ''));
+    try {
+      await this.inTime(ms, async () => connection.query(`LISTEN ${channel}`));
+    } catch (error) {
+      connection.release(true);
+      throw error;
+    }
+    connection.on('error', onLost);
+    return async () => {
+      connection.off('error', onLost);
+      connection.release(true);
+    };
+  }
+
+  private async withClient<T>(
+    ms: number | undefined,
+    work: (client: PostgresClient) => Promise<T>,
+  ): Promise<T> {
+    for (let conflicts = 0; ; conflicts++) {
+      try {
+        const client = await this.inTime(ms, async () => this.client());
+        return await (isPool(client)
+          ? this.withConnection(client, ms, work)
+          : this.inTime(ms, async () => work(client)));
+      } catch (error) {
+        if (!isConflict(error) || conflicts === MAX_CONFLICTS) throw error;
+      }
+    }
+  }
+
+  private async withConnection<T>(
+    pool: PostgresPool,
+    ms: number | undefined,
+    work: (client: PostgresClient) => Promise<T>,
+  ): Promise<T> {
+    const connection = await this.connect(pool, ms);
+    let failed = true;
+    try {
+      const result = await this.inTime(ms, async () => work(connection));
+      failed = false;
+      return result;
+    } finally {
+      if (!failed) connection.off('error', ignore);
+      connection.release(failed);
+    }
+  }
+
+  private async connect(pool: PostgresPool, ms: number | undefined): Promise<PostgresPoolClient> {
+    const connecting = pool.connect();
+    try {
+      const connection = await this.inTime(ms, async () => connecting);
+      // Without a listener, a connection that is lost would end the process; its statement reports the error.
+      connection.on('error', ignore);
+      return connection;
+    } catch (error) {
+      connecting.then((late) => late.release()).catch(() => {});
+      throw error;
+    }
+  }
+
+  private async inTime<T>(ms: number | undefined, work: () => Promise<T>): Promise<T> {
+    if (ms === undefined) return work();
+    return inTime(this.clock, ms, work, () => new Error('timeout expired'));
+  }
+
+  private async client(): Promise<PostgresClient> {
+    if (typeof this.source !== 'function') return this.source;
+    const client = await this.source();
+    this.lastServer = describeServer(client);
+    return client;
+  }
+}
+
+/** Whether a client is the embedded database. */
+export function isEmbedded(client: object): client is EmbeddedClient {
+  return hasMethods(client, 'query', 'exec', 'transaction');
+}
+
+/** Whether a client is a pool, whose connections can be destroyed. */
+export function isPool(client: unknown): client is PostgresPool {
+  return (
+    typeof client === 'object' &&
+    client !== null &&
+    hasMethods(client, 'query', 'connect') &&
+    !isEmbedded(client) &&
+    !hasMethods(client, 'escapeLiteral')
+  );
+}
+
+function ignore(): void {}

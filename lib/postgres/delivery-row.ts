@@ -1,0 +1,195 @@
+import { waitAfterThrow } from '../queue/delivery-progress.js';
+import type {
+  DeliveryAttempt,
+  DeliveryCounts,
+  DeliveryRecord,
+  DeliveryState,
+  DeliveryStatus,
+  ListedDelivery,
+} from '../queue/delivery-record.js';
+import type { FailureReason } from '../queue/failure-reason.js';
+import { deliveryLane } from '../queue/stored-delivery.js';
+import type { DeliveryPayload, WebhookDelivery } from '../queue/webhook-delivery.interface.js';
+import type { DeliveryRun, EnqueuedDelivery } from '../queue/webhook-queue.js';
+import type { Row } from './database.js';
+
+/** The members of a delivery that have a column of their own. */
+const TEXT_COLUMNS = {
+  event_id: 'eventId',
+  event: 'event',
+  endpoint_id: 'endpointId',
+  tenant: 'tenant',
+} as const;
+
+/** A delivery as a row for `record`. @param place - among those that are recorded together */
+export function deliveryRow({ delivery, notBefore }: EnqueuedDelivery, place: number): object {
+  const { id, payload, createdAt, ...rest } = delivery;
+  const { bytes, ...kind } = payload;
+  const details: Record<string, unknown> = { ...rest, payload: kind };
+  const row: Record<string, unknown> = { place, id, created: createdAt, due: notBefore };
+  for (const [column, member] of Object.entries(TEXT_COLUMNS)) {
+    const value = details[member];
+    if (typeof value !== 'string') continue;
+    row[column] = storableText(value);
+    // A member that a column cannot hold, as in a token of another issuer, is stored exactly in the details.
+    if (row[column] === value) delete details[member];
+  }
+  if (delivery.received !== undefined) row['receiver'] = storableText(delivery.received.receiver);
+  row['lane'] = storableText(deliveryLane(delivery));
+  row['details'] = JSON.stringify(details);
+  row['payload'] = bytes && base64Of(bytes);
+  return row;
+}
+
+/** A delivery that this process has claimed. */
+export interface ClaimedDelivery {
+  /** The key of its row. */
+  readonly seq: string;
+  /** The fencing token: how often the delivery was claimed. */
+  readonly claim: number;
+  readonly lane: string;
+  /** Failed attempts of this round. */
+  readonly attempts: number;
+  /** How often in a row the handler threw. */
+  readonly throws: number;
+  /** @throws if the record is damaged */
+  readonly read: () => WebhookDelivery;
+}
+
+export function claimedDelivery(row: Row): ClaimedDelivery {
+  return {
+    seq: String(row['seq']),
+    claim: Number(row['claim']),
+    lane: row['lane'] as string,
+    attempts: Number(row['attempts']),
+    throws: Number(row['throws']),
+    read: () => recordOf(row).delivery,
+  };
+}
+
+/** An outcome as a row for `settle`. */
+export interface OutcomeRow extends Pick<ClaimedDelivery, 'seq' | 'claim' | 'attempts' | 'throws'> {
+  readonly status: DeliveryStatus;
+  /** Epoch milliseconds; absent if it stays as it is. */
+  readonly due?: number;
+  readonly reason?: FailureReason | undefined;
+}
+
+/**
+ * The outcome of a run as a row.
+ *
+ * @param run - `undefined` if the handler threw
+ * @param now - epoch milliseconds
+ */
+export function outcomeRow(
+  claimed: ClaimedDelivery,
+  run: DeliveryRun | undefined,
+  now: number,
+): OutcomeRow {
+  const { attempts, throws } = claimed;
+  if (run === undefined) {
+    const due = now + waitAfterThrow(throws);
+    return { ...releasedRow(claimed), throws: throws + 1, due };
+  }
+  const { outcome, attempt } = run;
+  const row = { ...releasedRow(claimed), throws: 0, ...attemptColumns(attempt) };
+  switch (outcome.type) {
+    case 'delivered':
+      return { ...row, status: 'delivered', attempts: attempts + 1 };
+    case 'dead':
+      return { ...row, status: 'dead', attempts: outcome.attempts, reason: outcome.reason };
+    case 'retry':
+      return { ...row, attempts: attempts + 1, due: outcome.at, reason: outcome.reason };
+    case 'defer':
+      return { ...row, due: outcome.at, reason: outcome.reason };
+  }
+}
+
+/** The row that returns a claimed delivery to the queue without a change. */
+export function releasedRow({ seq, claim, attempts, throws }: ClaimedDelivery): OutcomeRow {
+  return { seq, claim, status: 'pending', attempts, throws };
+}
+
+function attemptColumns(attempt: DeliveryAttempt | undefined): object {
+  if (attempt === undefined) return {};
+  const { answer } = attempt;
+  return {
+    attempt: attempt.attempt,
+    started: attempt.at,
+    duration: attempt.durationMs,
+    method: attempt.method,
+    status_code: attempt.statusCode,
+    failure: attempt.reason,
+    answer: answer && storableText(answer),
+  };
+}
+
+/** A row with its payload as a record. */
+export function recordOf(row: Row): DeliveryRecord {
+  const { delivery, ...state } = listedDelivery(row);
+  const octets = row['payload'] as Uint8Array | null;
+  const kind = (JSON.parse(row['details'] as string) as { payload: DeliveryPayload }).payload;
+  const payload = { ...kind, bytes: octets === null ? undefined : Buffer.from(octets) };
+  return { ...state, delivery: { ...delivery, payload } };
+}
+
+/** A row without its payload. */
+export function listedDelivery(row: Row): ListedDelivery {
+  const { payload: _, ...details } = JSON.parse(row['details'] as string) as WebhookDelivery;
+  const columns = Object.entries(TEXT_COLUMNS)
+    .filter(([column]) => row[column] !== null)
+    .map(([column, member]) => [member, row[column]]);
+  const identity = { id: row['id'], createdAt: Number(row['created']) };
+  const delivery = { ...Object.fromEntries(columns), ...details, ...identity };
+  return { ...stateOf(row), delivery: delivery as ListedDelivery['delivery'] };
+}
+
+function stateOf(row: Row): DeliveryState {
+  const status = row['status'] as DeliveryStatus;
+  return {
+    status,
+    attempts: Number(row['attempts']),
+    nextAttemptAt: status === 'pending' ? Number(row['due']) : undefined,
+    reason: optional(row['reason']) as DeliveryState['reason'],
+    updatedAt: Number(row['updated']),
+  };
+}
+
+/** A row of `attempts`. */
+export function attemptOf(row: Row): DeliveryAttempt {
+  return {
+    attempt: Number(row['attempt']),
+    at: Number(row['started']),
+    durationMs: Number(row['duration']),
+    method: optional(row['method']) as DeliveryAttempt['method'],
+    statusCode: optional(row['status_code']) as number | undefined,
+    reason: optional(row['reason']) as DeliveryAttempt['reason'],
+    answer: optional(row['answer']) as string | undefined,
+  };
+}
+
+/** A row of `counts`. */
+export function countsOf(row: Row): DeliveryCounts {
+  return {
+    endpointId: optional(row['endpoint_id']) as string | undefined,
+    tenant: optional(row['tenant']) as string | undefined,
+    receiver: optional(row['receiver']) as string | undefined,
+    pending: Number(row['pending']),
+    delivered: Number(row['delivered']),
+    dead: Number(row['dead']),
+    oldestDue: row['due'] === null ? undefined : Number(row['due']),
+  };
+}
+
+function optional(value: unknown): unknown {
+  return value === null ? undefined : value;
+}
+
+function base64Of({ buffer, byteOffset, byteLength }: Uint8Array): string {
+  return Buffer.from(buffer, byteOffset, byteLength).toString('base64');
+}
+
+/** Replaces what PostgreSQL cannot store in a string: NUL and lone surrogates. */
+function storableText(text: string): string {
+  return Buffer.from(text).toString().replaceAll('\0', '\uFFFD');
+}

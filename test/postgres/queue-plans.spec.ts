@@ -1,0 +1,188 @@
+import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import { SystemClock } from '../../lib/clock/webhook-clock.js';
+import { Database } from '../../lib/postgres/database.js';
+import {
+  type ClaimRequest,
+  DeliveryStatements,
+  type Query,
+} from '../../lib/postgres/delivery-statements.js';
+import { PostgresQueue, type PostgresPool } from '../../lib/postgres/index.js';
+import { describeWith } from '../fixtures/services.js';
+import { TestDatabase } from './database.js';
+import { due } from './deliveries.js';
+
+const QUEUE = 'webhook-deliveries';
+const PENDING = 100_000;
+const LEASE = 30_000;
+
+interface PlanNode {
+  readonly 'Actual Rows': number;
+  readonly 'Actual Loops': number;
+  readonly 'Rows Removed by Filter'?: number;
+  readonly Plans?: readonly PlanNode[];
+}
+
+/** The highest number of rows that a step of a plan has read. */
+function mostRowsRead(node: PlanNode): number {
+  const own = (node['Actual Rows'] + (node['Rows Removed by Filter'] ?? 0)) * node['Actual Loops'];
+  return Math.max(own, ...(node.Plans ?? []).map(mostRowsRead));
+}
+
+(await describeWith('PostgreSQL'))(
+  'a queue of 100,000 pending deliveries that was never analysed',
+  () => {
+    const database = new TestDatabase();
+    const schema = database.newSchema();
+    const statements = new DeliveryStatements(schema);
+    /** Runs the statement of a queue under EXPLAIN ANALYZE, with the settings of the queue, and reverts its changes. */
+    let rowsRead = 0;
+    const explaining: PostgresPool = {
+      query: async (text, values) => database.pool.query(text, values),
+      async connect() {
+        const client = await database.pool.connect();
+        return Object.assign(Object.create(client) as typeof client, {
+          query: async (text: string, values?: unknown[]) => {
+            if (text.startsWith('BEGIN')) return client.query(text);
+            if (text === 'COMMIT') return client.query('ROLLBACK');
+            const { rows } = await client.query<{ 'QUERY PLAN': { Plan: PlanNode }[] }>(
+              `EXPLAIN (ANALYZE, FORMAT JSON) ${text}`,
+              values,
+            );
+            rowsRead = mostRowsRead(rows[0]!['QUERY PLAN'][0]!.Plan);
+            return { rows: [] };
+          },
+        });
+      },
+    };
+    const explain = new Database(explaining, new SystemClock());
+    const inOrder = async ([statement, values]: Query) =>
+      explain.queryInIndexOrder(60_000, statement, values);
+    const claim = (
+      change: Partial<ClaimRequest> & { readonly limit: number },
+      now: number | null = null,
+    ) =>
+      inOrder(
+        statements.claim(QUEUE, now, LEASE, {
+          lookAhead: 1_000,
+          perLane: 13,
+          lanes: {},
+          ...change,
+        }),
+      );
+    let leased: { seq: string; claim: number }[];
+
+    beforeAll(async () => {
+      const { pool } = database;
+      const queue = new PostgresQueue({ pool, schema });
+      await queue.enqueue([due('first')]);
+      await queue.stop(0);
+      await pool.query(`ALTER TABLE ${schema}.delivery SET (autovacuum_enabled = off)`);
+      for (const [status, count, seconds] of [
+        ['pending', PENDING, -60],
+        ['delivered', PENDING / 10, -60],
+        ['pending', 50, 60],
+      ] as const) {
+        await fill(status, count, seconds);
+      }
+      await pool.query(
+        `UPDATE ${schema}.delivery SET lane = 'lane-last' WHERE id IN (
+         SELECT id FROM ${schema}.delivery WHERE status = 'pending' AND leased_until < now() ORDER BY seq DESC LIMIT 4)`,
+      );
+      leased = (
+        await pool.query<{ seq: string; claim: number }>(
+          `SELECT seq, claim FROM ${schema}.delivery WHERE leased_until > now()`,
+        )
+      ).rows;
+    });
+    afterAll(async () => database.close());
+
+    async function fill(status: string, count: number, leaseSeconds: number): Promise<void> {
+      await database.pool.query(
+        `INSERT INTO ${schema}.delivery (queue, id, event_id, event, lane, details, status, due_at, created_at, updated_at, leased_until)
+       SELECT '${QUEUE}', '${status}-${leaseSeconds}-' || n, 'v' || n, 'order.created', 'lane-' || n % 100, '{}', '${status}',
+         now() - interval '1 minute', now(), now() - interval '1 minute', now() + interval '${leaseSeconds} seconds'
+       FROM generate_series(1, ${count}) AS n`,
+      );
+    }
+
+    it.each<[string, number, () => Promise<unknown>]>([
+      ['claims 50 due deliveries', 50, async () => claim({ limit: 50, lanes: { 'lane-1': 2 } })],
+      [
+        'claims 2 due deliveries of a lane behind those of others',
+        2,
+        async () => claim({ limit: 2, lane: 'lane-last' }),
+      ],
+      [
+        'claims what became due in the last seconds, behind full lanes',
+        2,
+        async () => {
+          const full = Array.from({ length: 100 }, (_, index) => [`lane-${index}`, 0]);
+          return claim({
+            limit: 50,
+            lanes: Object.fromEntries(full) as Record<string, number>,
+            maxAge: 5_000,
+          });
+        },
+      ],
+      [
+        'finds which of 50 lanes have due deliveries',
+        50,
+        async () => {
+          const lanes = Array.from({ length: 50 }, (_, index) => `lane-${index}`);
+          return inOrder([statements.findDueLanes, [QUEUE, JSON.stringify(lanes), null]]);
+        },
+      ],
+      [
+        'looks for the delivery that is due next if none is due',
+        1,
+        async () => claim({ limit: 50 }, Date.now() - 7_200_000),
+      ],
+      [
+        'settles 50 deliveries',
+        50,
+        async () => {
+          const rows = leased.map((one) => ({
+            ...one,
+            status: 'delivered',
+            attempts: 1,
+            throws: 0,
+            attempt: 1,
+            started: 1,
+            duration: 1,
+          }));
+          return explain.query(60_000, statements.settle, [JSON.stringify(rows), null, Date.now()]);
+        },
+      ],
+      [
+        'renews 50 leases',
+        50,
+        async () => explain.query(60_000, statements.extend, [JSON.stringify(leased), null, LEASE]),
+      ],
+      [
+        'finds 50 deliveries by id',
+        50,
+        async () => {
+          const ids = Array.from({ length: 50 }, (_, index) => `pending--60-${index}`);
+          return explain.query(60_000, statements.find, [QUEUE, JSON.stringify(ids)]);
+        },
+      ],
+      [
+        'redelivers a delivery',
+        1,
+        async () => explain.query(60_000, statements.redeliver, [QUEUE, '["first"]', null, null]),
+      ],
+      [
+        'deletes 1,000 deliveries past their retention',
+        1_000,
+        async () => inOrder(statements.deleteDelivered(QUEUE, 1_000, null)),
+      ],
+    ])('%s by reading at most the rows it needs', async (_, rows, ask) => {
+      rowsRead = 0;
+      await ask();
+
+      expect(rowsRead).toBeGreaterThan(0);
+      // Finds, locks and changes each row, and skips rows that are leased.
+      expect(rowsRead).toBeLessThanOrEqual(4 * rows + 50);
+    });
+  },
+);
