@@ -45,8 +45,10 @@ export class WebhookExplorer {
    * @returns what is wrong with the handlers
    */
   async explore(receivers: readonly ResolvedReceiver[]): Promise<ConfigurationProblem[]> {
-    const classValidator = await findClassValidator();
-    return this.methods().flatMap((method) => [
+    const methods = this.methods();
+    // It takes longer to load than the receiver, so an application without such data does not load it.
+    const classValidator = methods.some(hasClassData) ? await findClassValidator() : 'missing';
+    return methods.flatMap((method) => [
       ...validationProblems(method, receivers, classValidator),
       ...this.register(method, receivers, classValidator),
     ]);
@@ -163,21 +165,24 @@ function subscriptionsOf(method: unknown): ReturnType<typeof readSubscriptions> 
   return typeof method === 'function' ? readSubscriptions(method) : [];
 }
 
+/** Whether a parameter for data has a class for a type, which may have constraints. */
+function hasClassData({ prototype, methodName }: ExploredMethod): boolean {
+  return dataParameters(prototype, methodName).some(
+    ({ index, hasSchema }) => !hasSchema && isClass(parameterType(prototype, methodName, index)),
+  );
+}
+
 /** Without class-transformer, the first event for a DTO would be answered 500. */
 function validationProblems(
-  { prototype, methodName, name }: ExploredMethod,
+  method: ExploredMethod,
   receivers: readonly ResolvedReceiver[],
   classValidator: ClassValidatorInstallation,
 ): ConfigurationProblem[] {
-  if (classValidator !== 'incomplete') return [];
+  if (classValidator !== 'incomplete' || !hasClassData(method)) return [];
   if (!receivers.some(({ validator }) => validator.isEnabled)) return [];
-  const needsValidation = dataParameters(prototype, methodName).some(
-    ({ index, hasSchema }) => !hasSchema && isClass(parameterType(prototype, methodName, index)),
-  );
-  if (!needsValidation) return [];
   return [
     {
-      path: name,
+      path: method.name,
       message:
         'its data is validated by class-validator, which needs class-transformer: run "npm install class-transformer", or set validation: false on the receiver',
     },
