@@ -1,7 +1,7 @@
 import type { Queue } from 'bullmq';
 import { type CancelWake, inTime, waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
-import { FIRST_WAIT_AFTER_THROW } from '../queue/delivery-progress.js';
+import { FIRST_WAIT_AFTER_THROW } from '../queue/retry-schedule.js';
 import type {
   DeliveryAttempt,
   DeliveryCountFilter,

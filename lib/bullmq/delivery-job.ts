@@ -1,5 +1,5 @@
 import type { Job } from 'bullmq';
-import { waitAfterThrow } from '../queue/delivery-progress.js';
+import { waitAfterThrow } from '../queue/retry-schedule.js';
 import type { DeliveryAttempt, DeliveryRecord } from '../queue/delivery-record.js';
 import type { FailureReason } from '../queue/failure-reason.js';
 import { deliveryOfStored, storedDelivery, type StoredDelivery } from '../queue/stored-delivery.js';

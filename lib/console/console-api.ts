@@ -122,7 +122,7 @@ export interface ConsoleSession {
   readonly features: {
     /** The module publishes: overview and endpoints. */
     readonly endpoints: boolean;
-    /** There is a delivery log. */
+    /** The module publishes: deliveries and attempts. */
     readonly deliveries: boolean;
     readonly inbox: boolean;
     /** A receiver acknowledges before it handles. */
@@ -165,7 +165,7 @@ export interface ConsoleCounts {
 
 /** Answer of `GET api/overview`. */
 export interface ConsoleOverview {
-  /** Absent without a delivery log. `pending` is the depth of the queue. */
+  /** Absent without a publisher. `pending` is the depth of the queue. */
   readonly deliveries?: ConsoleCounts;
   /** Absent without an inbox, and in the portal. */
   readonly inbox?: InboxCounts;
@@ -339,9 +339,9 @@ export interface EndpointHealth {
     /** Deliveries wait until then. */
     readonly pausedUntil?: string;
   };
-  /** Absent without a delivery log. */
+  /** Absent without a publisher. */
   readonly counts?: ConsoleCounts;
-  /** When the newest delivered delivery was delivered; absent if none is in the log. */
+  /** When the newest delivered delivery was delivered; absent if none is stored. */
   readonly lastSuccessAt?: string;
 }
 

@@ -24,7 +24,7 @@ export class ConsoleStatistics {
     private readonly clock: WebhookClock,
   ) {}
 
-  /** @returns `undefined` without a delivery log */
+  /** @returns `undefined` without a publisher */
   async stats(
     filter: { readonly endpointId?: string },
     scope: Scope,

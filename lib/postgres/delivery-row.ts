@@ -1,4 +1,4 @@
-import { waitAfterThrow } from '../queue/delivery-progress.js';
+import { waitAfterThrow } from '../queue/retry-schedule.js';
 import type {
   DeliveryAttempt,
   DeliveryCounts,

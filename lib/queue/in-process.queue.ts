@@ -1,7 +1,7 @@
 import { type CancelWake, SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookConfigurationError, WebhookDeliveryError } from '../errors/webhook.error.js';
 import { DeliveryMemory, type RememberedDelivery } from './delivery-memory.js';
-import { waitAfterThrow } from './delivery-progress.js';
+import { waitAfterThrow } from './retry-schedule.js';
 import type {
   DeliveryAttempt,
   DeliveryCountFilter,
