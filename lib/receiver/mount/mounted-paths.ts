@@ -116,6 +116,11 @@ export class MountedPaths {
    * @param next - called when the headers are decided on
    */
   shield(request: IncomingMessage, next: () => void): void {
+    // A parser would wait for a body that may never arrive.
+    if (hasAmbiguousLength(request)) {
+      shieldBody(request);
+      return next();
+    }
     const { authorization } = request.headers;
     if (request.method !== 'POST' || authorization === undefined) return next();
     if (this.guardedReceivers.size === 0) return next();
