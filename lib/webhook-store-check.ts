@@ -29,7 +29,7 @@ export class WebhookStoreCheck implements OnApplicationBootstrap {
     const failed = failures.filter((failure) => failure !== undefined);
     if (failed.length === 0) return;
     throw new WebhookConfigurationError(
-      failed.map(({ fault }) => fault),
+      failed.map(({ problem }) => problem),
       { cause: failed[0]!.cause },
     );
   }
@@ -37,7 +37,7 @@ export class WebhookStoreCheck implements OnApplicationBootstrap {
   private async check({
     path,
     store,
-  }: CheckedStore): Promise<{ fault: ConfigurationProblem; cause: unknown } | undefined> {
+  }: CheckedStore): Promise<{ problem: ConfigurationProblem; cause: unknown } | undefined> {
     for (let attempt = 1; ; attempt++) {
       try {
         await store.check?.();
@@ -48,7 +48,7 @@ export class WebhookStoreCheck implements OnApplicationBootstrap {
           await this.pause(PAUSE);
           continue;
         }
-        return { fault: { path, message: describe(cause) }, cause };
+        return { problem: { path, message: describe(cause) }, cause };
       }
     }
   }

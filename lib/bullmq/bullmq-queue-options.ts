@@ -48,24 +48,24 @@ export function resolveBullMqOptions(
   options: BullMqQueueOptions,
 ): ResolvedBullMqOptions {
   const { maxDelivered = 100_000, clock = new SystemClock() } = options;
-  const faults = new ConfigurationFaults('BullMqQueue');
+  const problems = new ConfigurationFaults('BullMqQueue');
   const resolved = {
-    ...resolveConcurrency(options, faults),
-    keepDelivered: faults.duration('keepDelivered', options.keepDelivered, DEFAULT_KEEP),
+    ...resolveConcurrency(options, problems),
+    keepDelivered: problems.duration('keepDelivered', options.keepDelivered, DEFAULT_KEEP),
     maxDelivered,
-    lease: faults.duration('lease', options.lease, DEFAULT_LEASE),
-    timeout: faults.duration('timeout', options.timeout, DEFAULT_TIMEOUT),
+    lease: problems.duration('lease', options.lease, DEFAULT_LEASE),
+    timeout: problems.duration('timeout', options.timeout, DEFAULT_TIMEOUT),
     clock,
   };
-  requireCount('maxDelivered', maxDelivered, faults);
-  faults.require(resolved.lease >= LEAST_LEASE, 'lease', "must be at least '5s'");
+  requireCount('maxDelivered', maxDelivered, problems);
+  problems.require(resolved.lease >= LEAST_LEASE, 'lease', "must be at least '5s'");
   if (typeof (queue as Partial<Queue> | undefined)?.addBulk !== 'function') {
     const remedy = 'inject it with getQueueToken(name), or create one with new Queue(name)';
-    faults.add('queue', `must be a Queue of bullmq; ${remedy}`);
+    problems.add('queue', `must be a Queue of bullmq; ${remedy}`);
   } else if (lacksHashTag(queue)) {
     const remedy = 'create the Queue with prefix: "{webhooks}"';
-    faults.add('queue', `a Redis Cluster would spread its keys over several nodes; ${remedy}`);
+    problems.add('queue', `a Redis Cluster would spread its keys over several nodes; ${remedy}`);
   }
-  if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
+  if (problems.all.length > 0) throw new WebhookConfigurationError(problems.all);
   return resolved;
 }

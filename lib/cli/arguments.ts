@@ -127,8 +127,8 @@ export async function readIssuerKey(
     kid,
     alg: alg as SignatureAlgorithm | undefined,
   };
-  const { fault } = parseKey(key, use);
-  if (fault !== undefined) throw new UsageError(`The key cannot be used: ${fault}`);
+  const { problem } = parseKey(key, use);
+  if (problem !== undefined) throw new UsageError(`The key cannot be used: ${problem}`);
   return { issuer, key };
 }
 

@@ -44,9 +44,9 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
     case 'help':
       io.stdout.write(help);
       return 0;
-    case 'faults':
+    case 'problems':
       io.stderr.write(
-        `${call.faults.join('\n')}\nRun "nestjs-webhook-token conformance --help" to list the options.\n`,
+        `${call.problems.join('\n')}\nRun "nestjs-webhook-token conformance --help" to list the options.\n`,
       );
       return USAGE;
     case 'run': {

@@ -11,16 +11,16 @@ import type { WebhookDeliveryFilter } from './webhook-deliveries.interface.js';
 const STATUSES: readonly unknown[] = ['pending', 'delivered', 'dead'] satisfies DeliveryStatus[];
 
 const STATS_CHECKS = {
-  tenant: identifierFault,
-  endpointId: identifierFault,
-  since: dateFault,
-  until: dateFault,
+  tenant: identifierProblem,
+  endpointId: identifierProblem,
+  since: dateProblem,
+  until: dateProblem,
 };
 
 const FILTER_CHECKS = {
   ...STATS_CHECKS,
-  eventId: identifierFault,
-  event: identifierFault,
+  eventId: identifierProblem,
+  event: identifierProblem,
   status: (value: unknown) =>
     STATUSES.includes(value) ? undefined : "must be 'pending', 'delivered' or 'dead'",
 };
@@ -96,7 +96,7 @@ export function readScope(
 ): string | undefined {
   if (options === undefined) return undefined;
   const optional = Object.fromEntries(others.map((name) => [name, 'optional' as const]));
-  const checks = { ...optional, tenant: identifierFault };
+  const checks = { ...optional, tenant: identifierProblem };
   return readStrictly(options, argument, checks).tenant as string | undefined;
 }
 
@@ -118,11 +118,11 @@ export function readDryRun(dryRun: unknown): boolean {
   throw invalidOption('options.dryRun: must be a boolean');
 }
 
-function identifierFault(value: unknown): string | undefined {
+function identifierProblem(value: unknown): string | undefined {
   return isIdentifier(value) ? undefined : identifierRule('it');
 }
 
-function dateFault(value: unknown): string | undefined {
+function dateProblem(value: unknown): string | undefined {
   return value instanceof Date && !Number.isNaN(value.getTime())
     ? undefined
     : 'must be a valid Date';

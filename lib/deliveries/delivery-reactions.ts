@@ -56,11 +56,11 @@ export class DeliveryReactionExplorer implements OnApplicationBootstrap, OnAppli
 
   /** @hidden */
   onApplicationBootstrap(): void {
-    const faults: ConfigurationProblem[] = [];
+    const problems: ConfigurationProblem[] = [];
     for (const wrapper of [...this.discovery.getProviders(), ...this.discovery.getControllers()]) {
-      if (!wrapper.isAlias) this.explore(wrapper, faults);
+      if (!wrapper.isAlias) this.explore(wrapper, problems);
     }
-    if (faults.length > 0) throw new WebhookConfigurationError(faults);
+    if (problems.length > 0) throw new WebhookConfigurationError(problems);
   }
 
   /**
@@ -74,7 +74,7 @@ export class DeliveryReactionExplorer implements OnApplicationBootstrap, OnAppli
     await waitUntil(clock, clock.now() + shutdownTimeout, Promise.all(this.running));
   }
 
-  private explore(wrapper: Wrapper, faults: ConfigurationProblem[]): void {
+  private explore(wrapper: Wrapper, problems: ConfigurationProblem[]): void {
     const { metatype } = wrapper;
     if (typeof metatype !== 'function' || metatype.prototype === undefined) return;
     const prototype = metatype.prototype as Record<string, unknown>;
@@ -92,11 +92,11 @@ export class DeliveryReactionExplorer implements OnApplicationBootstrap, OnAppli
             ? `use ${WEBHOOK_DELIVERY_EVENTS.join(', ')}`
             : `did you mean "${meant}"?`;
         const message = `"${unknown[0]}" is not a delivery event; ${remedy}`;
-        faults.push({ path, message });
+        problems.push({ path, message });
       } else if (!wrapper.isDependencyTreeStatic()) {
         const message =
           'belongs to a request-scoped provider, and a delivery has no request: move the method to a singleton';
-        faults.push({ path, message });
+        problems.push({ path, message });
       } else {
         if (!this.limits.publishes) {
           this.logger.warn(

@@ -28,7 +28,7 @@ export const EGRESS = {
   allowPrivateNetworks: optional(flag, false),
   allowedAddresses: optional(
     list(
-      unless<string>((address) => IpNetwork.faultOf(address)),
+      unless<string>((address) => IpNetwork.problemOf(address)),
       'must be a list of addresses and networks, such as ["10.1.0.0/16"]',
     ),
   ),

@@ -105,8 +105,9 @@ export class EgressPolicy {
    * @throws {@link WebhookDestinationBlockedError}
    */
   checkAddress(address: string): void {
-    const fault = this.faultOf(address);
-    if (fault !== undefined) throw refusal('is', fault, isIP(address) === 0 ? undefined : address);
+    const problem = this.problemOf(address);
+    if (problem !== undefined)
+      throw refusal('is', problem, isIP(address) === 0 ? undefined : address);
   }
 
   /**
@@ -117,8 +118,8 @@ export class EgressPolicy {
    */
   checkResolved(hostname: string, addresses: readonly LookupAddress[]): void {
     for (const { address } of addresses) {
-      const fault = this.faultOf(address);
-      if (fault !== undefined) throw refusal('resolves to an address', fault, hostname);
+      const problem = this.problemOf(address);
+      if (problem !== undefined) throw refusal('resolves to an address', problem, hostname);
     }
   }
 
@@ -139,12 +140,13 @@ export class EgressPolicy {
 
   /** Passes if either loopback address is allowed: the lookup decides which one the name means. */
   private checkLocalhost(host: string): void {
-    const fault = this.faultOf('127.0.0.1');
-    if (fault !== undefined && this.faultOf('::1') !== undefined) throw refusal('is', fault, host);
+    const problem = this.problemOf('127.0.0.1');
+    if (problem !== undefined && this.problemOf('::1') !== undefined)
+      throw refusal('is', problem, host);
   }
 
   /** The rule that forbids the address, and the option that would lift it. */
-  private faultOf(address: string): Fault | undefined {
+  private problemOf(address: string): Problem | undefined {
     const ip = parseIpAddress(address);
     if (ip === undefined) return { rule: 'not an IP address', remedy: RESOLVER };
     if (this.allowed.some((network) => network.contains(ip))) return undefined;
@@ -159,14 +161,14 @@ export class EgressPolicy {
   }
 }
 
-interface Fault {
+interface Problem {
   /** Completes "it is …". */
   readonly rule: string;
   readonly remedy: string;
 }
 
 /** @param host - a host name or address, which is safe to show; never the URL */
-function refusal(relation: string, { rule, remedy }: Fault, host?: string): Error {
+function refusal(relation: string, { rule, remedy }: Problem, host?: string): Error {
   const destination = host === undefined ? 'The destination' : `The destination "${host}"`;
   return new WebhookDestinationBlockedError(
     `${destination} was refused: it ${relation} ${rule}; ${remedy}.`,

@@ -59,9 +59,9 @@ export class IpNetwork {
   /**
    * Says what is wrong with the text of a network.
    *
-   * @returns the fault and its remedy, or `undefined` for a network {@link IpNetwork.of} can read
+   * @returns the problem and its remedy, or `undefined` for a network {@link IpNetwork.of} can read
    */
-  static faultOf(text: unknown): string | undefined {
+  static problemOf(text: unknown): string | undefined {
     if (typeof text !== 'string')
       return 'an address or a network must be a string, such as "10.1.0.0/16"';
     const { address, prefix, longest } = partsOf(text);
@@ -78,11 +78,11 @@ export class IpNetwork {
     return undefined;
   }
 
-  /** @param text - a network without a fault */
+  /** @param text - a network without a problem */
   static of(text: string): IpNetwork {
     const { address, prefix, longest } = partsOf(text);
     const base = parseIpAddress(address);
-    if (base === undefined) throw new TypeError(IpNetwork.faultOf(text));
+    if (base === undefined) throw new TypeError(IpNetwork.problemOf(text));
     const hostBits = BigInt(longest - prefix);
     // `::/0` is every IPv6 address and no IPv4 one, although the mapped range lies within it.
     return new IpNetwork(base, hostBits, isIpv4(base) && hostBits <= 32n);

@@ -58,7 +58,7 @@ const EVENTS: Rule<readonly string[]> = (value, at, name) =>
 
 /** A secret is checked without quoting it. */
 export const SECRET = unless<string>((secret) =>
-  typeof secret === 'string' ? parseSigningKey(secret).fault : 'must be a string',
+  typeof secret === 'string' ? parseSigningKey(secret).problem : 'must be a string',
 );
 
 const TEXTS = {

@@ -24,12 +24,12 @@ import {
 } from '../sending/endpoint.js';
 import type { EndpointSigner, PublisherKeys } from '../signing/endpoint-signer.js';
 import type { SigningOptions, SigningResolver } from '../signing/signing.resolver.js';
-import { eventPatternFault } from '../token/event-name.js';
+import { eventPatternProblem } from '../token/event-name.js';
 import { identifier, isKeyId, KEY_ID_RULE } from '../token/identifier.js';
 import type { SigningKeyInput } from '../token/keys/signing-key.js';
 import type { EndpointStore } from './endpoint-store.js';
 import { MemoryEndpointStore } from './memory-endpoint.store.js';
-import { type SealingKey, sealingKeyFault, SecretSealer } from './secret-sealer.js';
+import { type SealingKey, sealingKeyProblem, SecretSealer } from './secret-sealer.js';
 
 /** A configured endpoint: where events are sent, and which ones. */
 export interface WebhookEndpointOptions extends EndpointSettings {
@@ -78,7 +78,7 @@ export interface ResolvedEndpointOptions extends ResolvedEndpointStore {
 
 /** Names or patterns of events; whether they are defined is checked with the application's events. */
 export const PATTERNS = list(
-  unless<string>((pattern) => eventPatternFault(pattern)),
+  unless<string>((pattern) => eventPatternProblem(pattern)),
   'must be a list of event names or patterns; leave it out for every event',
   { min: 1 },
 );
@@ -196,14 +196,14 @@ export function checkSubscriptions(
   at: Problems,
 ): void {
   patterns?.forEach((pattern: string | undefined, index) => {
-    const problem = pattern === undefined ? undefined : events?.subscriptionFault(pattern);
+    const problem = pattern === undefined ? undefined : events?.subscriptionProblem(pattern);
     if (problem !== undefined) at.add(`events[${index}]`, problem);
   });
 }
 
 const SEALING_KEY = object<SealingKey>()({
   id: rule<string>(isKeyId, KEY_ID_RULE.replace(/^kid/, 'id')),
-  key: unless<string>(sealingKeyFault),
+  key: unless<string>(sealingKeyProblem),
 });
 
 /** Keys that encrypt the secrets of endpoints, each with its own id. */

@@ -64,13 +64,13 @@ export interface SealingKey {
 }
 
 /** Says what is wrong with a sealing key, without quoting it; `undefined` for a valid one. */
-export function sealingKeyFault(key: unknown): string | undefined {
+export function sealingKeyProblem(key: unknown): string | undefined {
   const remedy = 'make one with "openssl rand -base64 32"';
   if (typeof key !== 'string') return `must be a string: ${remedy}`;
   const { length } = bytesOf(key);
   if (length < KEY_BYTES) return `has ${length} bytes, and needs at least ${KEY_BYTES}: ${remedy}`;
   if (/^(-----BEGIN|\{)/.test(key)) return `is a PEM or JWK key, not a random one: ${remedy}`;
-  return parseSigningKey(key).fault;
+  return parseSigningKey(key).problem;
 }
 
 /** Derives the AES-256 key of a valid sealing key. */

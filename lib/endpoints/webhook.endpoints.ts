@@ -344,11 +344,11 @@ export class WebhookEndpoints {
     const definition = events?.find(event);
     const [example] = definition?.examples ?? [];
     if (example !== undefined) return example;
-    const fault =
+    const problem =
       definition === undefined
         ? (events?.unknown(event) ?? 'no events are defined; pass defineEvents({ … }) as "events"')
         : `"${event}" has no example; add one to its definition`;
-    throw new WebhookDeliveryError('unknown_event', `event: ${fault}`);
+    throw new WebhookDeliveryError('unknown_event', `event: ${problem}`);
   }
 
   private async sendTestEvent(

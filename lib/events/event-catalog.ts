@@ -152,7 +152,7 @@ export class WebhookEventCatalog<out Map = unknown> {
    *
    * @hidden
    */
-  subscriptionFault(pattern: string): string | undefined {
+  subscriptionProblem(pattern: string): string | undefined {
     if (pattern === '**' || this.names.some((name) => matchesEvent(pattern, name)))
       return undefined;
     const isPattern = pattern.includes('*');

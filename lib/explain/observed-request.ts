@@ -46,7 +46,7 @@ export async function observe(
   const trusted = await attempt(async () => tokenRules.keys.ring());
   const iss = anatomy.claims?.['iss'];
   const issuer = typeof iss === 'string' ? trusted?.of(iss) : undefined;
-  const kid = anatomy.headerFault === undefined ? anatomy.header?.['kid'] : undefined;
+  const kid = anatomy.headerProblem === undefined ? anatomy.header?.['kid'] : undefined;
   const candidates = await attempt(async () =>
     (issuer ?? trusted?.sole)?.candidates(kid as string | undefined, now),
   );

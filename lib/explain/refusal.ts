@@ -97,7 +97,7 @@ function stepOfInvalidToken({
   trusted,
 }: ObservedRequest): ExplanationStepName {
   if (anatomy.compact === undefined) return 'token-form';
-  if (anatomy.headerFault !== undefined) return 'header';
+  if (anatomy.headerProblem !== undefined) return 'header';
   const alg = anatomy.header?.['alg'];
   if (candidates.length > 0 && candidates.every((key) => key.alg !== alg)) return 'key';
   // With one issuer, the claims are parsed after the signature is verified; with several, to find the key.

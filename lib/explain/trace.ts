@@ -83,7 +83,7 @@ function describeFailure(
       return 'the token is not three parts joined by dots, or is longer than 16384 bytes';
     case 'header':
       return (
-        anatomy.headerFault ??
+        anatomy.headerProblem ??
         `typ is ${quote(anatomy.header?.['typ'])}, which this receiver does not accept`
       );
     case 'issuer':

@@ -165,9 +165,9 @@ export function readInboxBounds(
   { maxAccepted, maxRefused }: InboxBounds,
   defaults: Required<{ readonly [Name in keyof InboxBounds]: number }>,
 ): typeof defaults {
-  const faults = new ConfigurationFaults(subject);
+  const problems = new ConfigurationFaults(subject);
   const read = (name: keyof InboxBounds, value: number | undefined): number => {
-    faults.require(
+    problems.require(
       value === undefined || (Number.isSafeInteger(value) && value >= 1),
       name,
       'must be a whole number of entries, at least 1',
@@ -178,6 +178,6 @@ export function readInboxBounds(
     maxAccepted: read('maxAccepted', maxAccepted),
     maxRefused: read('maxRefused', maxRefused),
   };
-  if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
+  if (problems.all.length > 0) throw new WebhookConfigurationError(problems.all);
   return bounds;
 }

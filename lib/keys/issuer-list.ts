@@ -1,5 +1,5 @@
 import type { ConfigurationProblem } from '../errors/webhook.error.js';
-import { eventPatternFault } from '../token/event-name.js';
+import { eventPatternProblem } from '../token/event-name.js';
 import { KeyRing, type KeyRingOptions, type TrustedIssuer } from '../token/keys/key-ring.js';
 import type { RemoteKeySets } from './remote-key-sets.js';
 
@@ -34,14 +34,14 @@ export class IssuerList {
     private readonly names: readonly string[],
   ) {}
 
-  /** Parses a list of issuers and collects all faults; their paths begin with `issuers`. */
+  /** Parses a list of issuers and collects all problems; their paths begin with `issuers`. */
   static read(
     issuers: readonly WebhookIssuer[],
     options: KeyRingOptions,
     remote: RemoteKeySets,
-  ): { list: IssuerList; faults: readonly ConfigurationProblem[] } {
+  ): { list: IssuerList; problems: readonly ConfigurationProblem[] } {
     const sets = remote.startList();
-    const { ring, faults } = KeyRing.build(issuers, options, sets.moreKeys);
+    const { ring, problems } = KeyRing.build(issuers, options, sets.moreKeys);
     const list = new IssuerList(
       ring,
       issuers.map(({ issuer }) => issuer),
@@ -55,15 +55,15 @@ export class IssuerList {
       }
       if (events === undefined) return;
       events.forEach((pattern, i) => {
-        const message = eventPatternFault(pattern);
+        const message = eventPatternProblem(pattern);
         if (message !== undefined) {
-          faults.push({ path: `issuers[${index}].events[${i}]`, message });
+          problems.push({ path: `issuers[${index}].events[${i}]`, message });
         }
       });
       list.events.set(issuer, events);
     });
-    if (faults.length === 0) sets.adopt();
-    return { list, faults };
+    if (problems.length === 0) sets.adopt();
+    return { list, problems };
   }
 
   /** @returns patterns of the events that an issuer may send; `undefined` for every event */

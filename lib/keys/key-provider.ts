@@ -37,7 +37,7 @@ export abstract class KeyProvider<Keys> {
    * Loads the keys again for every receiver or publisher that uses this provider. Once it resolves, a key that was
    * revoked before the call is not accepted any more.
    *
-   * @throws the rejection of `load`, or {@link WebhookConfigurationError} with every fault of its result; the last keys
+   * @throws the rejection of `load`, or {@link WebhookConfigurationError} with every problem of its result; the last keys
    *   then stay in use
    */
   async refresh(): Promise<void> {

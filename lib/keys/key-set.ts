@@ -64,8 +64,8 @@ function answerTo(request: http.ClientRequest): Promise<Buffer> {
         reject(unreadable(reason));
         request.destroy();
       };
-      const fault = headFault(response);
-      if (fault !== undefined) return refuse(fault);
+      const problem = headProblem(response);
+      if (problem !== undefined) return refuse(problem);
       const chunks: Buffer[] = [];
       let bytes = 0;
       response.on('data', (chunk: Buffer) => {
@@ -82,7 +82,7 @@ function answerTo(request: http.ClientRequest): Promise<Buffer> {
 
 const TOO_LARGE = `the answer has more than ${MAX_SET_BYTES} bytes`;
 
-function headFault({ statusCode = 0, headers }: IncomingMessage): string | undefined {
+function headProblem({ statusCode = 0, headers }: IncomingMessage): string | undefined {
   if (statusCode >= 300 && statusCode < 400) {
     return `the answer has status ${statusCode}, and redirects are not followed: configure the final address`;
   }
@@ -150,8 +150,8 @@ export class KeySet {
     // No warning: a set may contain keys for other purposes and algorithms (RFC 7517, section 5).
     if (alg === undefined || !isForVerifying(jwk)) return undefined;
     if (kid !== undefined && !isKeyId(kid)) return 'has an invalid kid: it is not used';
-    const { key, fault } = parseKey({ kid, alg, key: jwk }, 'verify');
-    if (fault !== undefined) return `is not used: ${fault}`;
+    const { key, problem } = parseKey({ kid, alg, key: jwk }, 'verify');
+    if (problem !== undefined) return `is not used: ${problem}`;
     const sameKid = kid === undefined ? [] : (this.named.get(kid) ?? []);
     // Keys of several algorithms may share a kid.
     if (sameKid.length >= MAX_KEYS_TRIED)

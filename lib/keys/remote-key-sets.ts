@@ -38,10 +38,10 @@ export class RemoteKeySets {
   startList(): KeySetDraft {
     const named = new Map<string, RemoteKeySet>();
     return {
-      moreKeys: (entry, configured, fault) => {
+      moreKeys: (entry, configured, problem) => {
         const { jwksUri } = entry as WebhookIssuer;
         if (jwksUri === undefined) return undefined;
-        const url = this.checkedUrl(jwksUri, (message) => fault('.jwksUri', message));
+        const url = this.checkedUrl(jwksUri, (message) => problem('.jwksUri', message));
         if (url === undefined) return configured ?? NO_KEYS;
         const set = named.get(url.href) ?? this.sets.get(url.href) ?? this.setAt(url);
         named.set(url.href, set);
@@ -51,13 +51,13 @@ export class RemoteKeySets {
     };
   }
 
-  private checkedUrl(uri: unknown, fault: (message: string) => void): URL | undefined {
+  private checkedUrl(uri: unknown, problem: (message: string) => void): URL | undefined {
     if (typeof uri !== 'string') {
-      fault('must be a string: the https: URL of the JSON Web Key Set');
+      problem('must be a string: the https: URL of the JSON Web Key Set');
       return undefined;
     }
     if (!this.options.allowHttp && /^\s*http:/i.test(uri)) {
-      fault(
+      problem(
         'must be an https: URL: over plain http:, anyone on the network path can insert their own key. For a test, set jwksFetch.allowHttp',
       );
       return undefined;
@@ -66,7 +66,7 @@ export class RemoteKeySets {
       return this.options.policy.checkUrl(uri);
     } catch (error) {
       if (!isWebhookError(error)) throw error;
-      fault(error.message);
+      problem(error.message);
       return undefined;
     }
   }

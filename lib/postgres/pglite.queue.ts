@@ -66,12 +66,12 @@ export class PgliteQueue extends DatabaseQueue {
 
   /** @throws {@link WebhookConfigurationError} */
   constructor(options: PgliteQueueOptions) {
-    const faults = new ConfigurationFaults('PgliteQueue');
+    const problems = new ConfigurationFaults('PgliteQueue');
     const { directory } = options;
     const isPath = typeof directory === 'string' && directory !== '';
-    faults.require(isPath, 'directory', 'must be a path; is the environment variable set?');
-    const resolved = resolveDatabaseQueueOptions(options, faults);
-    if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
+    problems.require(isPath, 'directory', 'must be a path; is the environment variable set?');
+    const resolved = resolveDatabaseQueueOptions(options, problems);
+    if (problems.all.length > 0) throw new WebhookConfigurationError(problems.all);
     const host = new EmbeddedHost(resolve(directory), resolved.name, resolved.clock);
     super(host, resolved);
     this.embedded = host;

@@ -102,27 +102,27 @@ function warnOfMissingTimeout(pool: object): void {
 export class PostgresQueue extends DatabaseQueue {
   /** @throws {@link WebhookConfigurationError} */
   constructor(options: PostgresQueueOptions) {
-    const faults = new ConfigurationFaults('PostgresQueue');
+    const problems = new ConfigurationFaults('PostgresQueue');
     const { connectionString, pool, schema = 'webhooks' } = options;
-    faults.require(
+    problems.require(
       (connectionString === undefined) !== (pool === undefined),
       '',
       'set either connectionString or pool; is the environment variable set?',
     );
-    faults.require(
+    problems.require(
       connectionString === undefined ||
         (typeof connectionString === 'string' && /^postgres(ql)?:\/\//.test(connectionString)),
       'connectionString',
       'must start with postgresql:// or postgres://',
     );
-    faults.require(
+    problems.require(
       pool === undefined || isPool(pool),
       'pool',
       'must be a Pool of pg: new Pool({ connectionString })',
     );
-    faults.require(isSchemaName(schema), 'schema', SCHEMA_RULE);
-    const resolved = resolveDatabaseQueueOptions(options, faults);
-    if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
+    problems.require(isSchemaName(schema), 'schema', SCHEMA_RULE);
+    const resolved = resolveDatabaseQueueOptions(options, problems);
+    if (problems.all.length > 0) throw new WebhookConfigurationError(problems.all);
     super(new ServerHost(options, schema, resolved), resolved);
   }
 }

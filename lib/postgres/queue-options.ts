@@ -67,32 +67,32 @@ const NAME = /^[A-Za-z0-9_.-]{1,100}$/;
 
 export function resolveDatabaseQueueOptions(
   options: DatabaseQueueOptions,
-  faults: ConfigurationFaults,
+  problems: ConfigurationFaults,
 ): ResolvedDatabaseQueueOptions {
   const { name = DEFAULT_NAME, notify = true, clock } = options;
-  faults.require(
+  problems.require(
     typeof name === 'string' && NAME.test(name),
     'name',
     'must be 1 to 100 letters, digits, "_", "-" or "."',
   );
-  const keepDelivered = faults.duration('keepDelivered', options.keepDelivered, DEFAULT_KEEP);
-  const lease = faults.duration('lease', options.lease, DEFAULT_LEASE);
-  faults.require(lease >= MIN_LEASE, 'lease', "must be at least '10s', such as '30s'");
-  const pollInterval = faults.duration('pollInterval', options.pollInterval, DEFAULT_POLL);
-  faults.require(
+  const keepDelivered = problems.duration('keepDelivered', options.keepDelivered, DEFAULT_KEEP);
+  const lease = problems.duration('lease', options.lease, DEFAULT_LEASE);
+  problems.require(lease >= MIN_LEASE, 'lease', "must be at least '10s', such as '30s'");
+  const pollInterval = problems.duration('pollInterval', options.pollInterval, DEFAULT_POLL);
+  problems.require(
     pollInterval >= MIN_POLL,
     'pollInterval',
     "must be at least '100ms', such as '1s'",
   );
-  faults.require(typeof notify === 'boolean', 'notify', 'must be a boolean');
+  problems.require(typeof notify === 'boolean', 'notify', 'must be a boolean');
   return {
     name,
-    ...resolveConcurrency(options, faults),
+    ...resolveConcurrency(options, problems),
     keepDelivered,
     lease,
     pollInterval,
     notify,
-    timeout: faults.duration('timeout', options.timeout, DEFAULT_TIMEOUT),
+    timeout: problems.duration('timeout', options.timeout, DEFAULT_TIMEOUT),
     clock: clock ?? new SystemClock(),
     usesDatabaseClock: clock === undefined || clock instanceof SystemClock,
   };

@@ -49,16 +49,16 @@ export class StoreConnection {
     source: PostgresClientSource,
     options: PostgresStoreOptions,
   ) {
-    const faults = new ConfigurationFaults(description.name);
-    faults.require(
+    const problems = new ConfigurationFaults(description.name);
+    problems.require(
       typeof source === 'function' || isClient(source),
       'client',
       'must be a Pool of pg, another object with query(text, values), or a function that returns one',
     );
     const { schema = 'webhooks', clock = new SystemClock() } = options;
-    faults.require(isSchemaName(schema), 'schema', SCHEMA_RULE);
-    this.timeout = faults.duration('timeout', options.timeout, description.timeout);
-    if (faults.all.length > 0) throw new WebhookConfigurationError(faults.all);
+    problems.require(isSchemaName(schema), 'schema', SCHEMA_RULE);
+    this.timeout = problems.duration('timeout', options.timeout, description.timeout);
+    if (problems.all.length > 0) throw new WebhookConfigurationError(problems.all);
     this.schema = schema;
     this.clock = clock;
     this.database = new Database(source, clock);

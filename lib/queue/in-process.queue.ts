@@ -87,10 +87,10 @@ export class InProcessQueue extends WebhookQueue {
       maxBytes,
       maxFinished,
     };
-    const faults = Object.entries(bounds)
+    const problems = Object.entries(bounds)
       .filter(([, bound]) => !Number.isSafeInteger(bound) || bound < 1)
       .map(([name]) => ({ path: `queue.${name}`, message: 'must be a positive whole number' }));
-    if (faults.length > 0) throw new WebhookConfigurationError(faults);
+    if (problems.length > 0) throw new WebhookConfigurationError(problems);
     this.concurrency = concurrency;
     this.clock = clock;
     this.pending = new PendingDeliveries({ concurrency, concurrencyPerDestination });

@@ -9,18 +9,22 @@ export interface QueueConcurrency {
 /** Checks the options and fills in the defaults: 50, and a quarter of `concurrency`. */
 export function resolveConcurrency(
   options: { readonly [Name in keyof QueueConcurrency]?: number | undefined },
-  faults: ConfigurationFaults,
+  problems: ConfigurationFaults,
 ): QueueConcurrency {
   const { concurrency = 50 } = options;
   const { concurrencyPerDestination = Math.max(1, Math.floor(concurrency / 4)) } = options;
-  requireCount('concurrency', concurrency, faults);
-  requireCount('concurrencyPerDestination', concurrencyPerDestination, faults);
+  requireCount('concurrency', concurrency, problems);
+  requireCount('concurrencyPerDestination', concurrencyPerDestination, problems);
   return { concurrency, concurrencyPerDestination };
 }
 
-/** Adds a fault unless `count` is a positive whole number. */
-export function requireCount(name: string, count: number, faults: ConfigurationFaults): void {
-  faults.require(Number.isSafeInteger(count) && count > 0, name, 'must be a positive whole number');
+/** Adds a problem unless `count` is a positive whole number. */
+export function requireCount(name: string, count: number, problems: ConfigurationFaults): void {
+  problems.require(
+    Number.isSafeInteger(count) && count > 0,
+    name,
+    'must be a positive whole number',
+  );
 }
 
 /** Milliseconds. A lane is slow if its attempts take longer than this on average. */

@@ -103,8 +103,8 @@ export function listedIssuers(
   at: Problems,
 ): ReceiverIssuers {
   const trusted = issuers.map((issuer) => issuer ?? NO_ISSUER);
-  const { list, faults } = IssuerList.read(trusted, keyOptions, remote);
-  at.addOthers(faults);
+  const { list, problems } = IssuerList.read(trusted, keyOptions, remote);
+  at.addOthers(problems);
   return {
     keys: list.ring,
     allowedEvents: { get: (issuer) => list.eventsOf(issuer) },
@@ -177,8 +177,8 @@ function readIssuers(given: unknown, options: KeyRingOptions, remote: RemoteKeyS
   const issuers = ISSUERS(given, problems, 'issuers');
   // A malformed entry would cause further, misleading problems.
   problems.throwIfAny();
-  const { list: read, faults } = IssuerList.read(issuers, options, remote);
-  problems.addOthers(faults);
+  const { list: read, problems: others } = IssuerList.read(issuers, options, remote);
+  problems.addOthers(others);
   problems.throwIfAny();
   return read;
 }

@@ -3,8 +3,8 @@ import {
   decodeUtf8,
   parseJson,
   scanJson,
-  structureFault,
-  type StructureFault,
+  structureProblem,
+  type StructureProblem,
 } from '../token/json/strict-json.js';
 import { MAX_DATA_DEPTH } from '../token/webhook-token.constants.js';
 
@@ -37,12 +37,12 @@ export function parseJsonPayload(bytes: Buffer, contentType: string, maxMembers:
   if (exceeded === 'levels') throw invalid(MESSAGES['too deep']);
   const value = parseJson(text);
   if (value === undefined) throw invalid('the body is not JSON');
-  const fault = structureFault(value, MAX_DATA_DEPTH);
-  if (fault !== undefined) throw invalid(MESSAGES[fault]);
+  const problem = structureProblem(value, MAX_DATA_DEPTH);
+  if (problem !== undefined) throw invalid(MESSAGES[problem]);
   return value;
 }
 
-const MESSAGES: Readonly<Record<StructureFault, string>> = {
+const MESSAGES: Readonly<Record<StructureProblem, string>> = {
   'too deep': `the body nests more than ${MAX_DATA_DEPTH} levels`,
   'prototype member': 'the body has a member that would replace a prototype',
 };

@@ -14,7 +14,7 @@ import { unprintedHeaders } from '../options/unprinted.js';
 import type { DeliveryMethod } from '../queue/webhook-delivery.interface.js';
 import type { EndpointSigner } from '../signing/endpoint-signer.js';
 import { identifier } from '../token/identifier.js';
-import { profileFault, rulesOf } from '../token/profiles/profile-choice.js';
+import { profileProblem, rulesOf } from '../token/profiles/profile-choice.js';
 import { isAudience } from '../token/validate-claims.js';
 import {
   HASH_ALGORITHMS,
@@ -165,11 +165,11 @@ interface ProfileUse {
 }
 
 /** @returns why an endpoint cannot use its wire format, and the remedy; `undefined` if it can */
-export function profileUseFault({ profile, method, signer }: ProfileUse): string | undefined {
+export function profileUseProblem({ profile, method, signer }: ProfileUse): string | undefined {
   // Without a key, the name of the profile is still checked.
   for (const algorithm of signer?.algorithms ?? [undefined]) {
-    const fault = profileFault(profile, algorithm);
-    if (fault !== undefined) return fault;
+    const problem = profileProblem(profile, algorithm);
+    if (problem !== undefined) return problem;
   }
   return method === 'HEAD' && !rulesOf(profile).methods.has('HEAD')
     ? `${profile} has no HEAD: leave the method 'auto', or choose another profile`
@@ -178,7 +178,7 @@ export function profileUseFault({ profile, method, signer }: ProfileUse): string
 
 /** Adds the problem of a configured endpoint, unless its profile or method has one already. */
 export function checkProfile(use: ProfileUse, at: Problems): void {
-  const problem = at.has('profile', 'method') ? undefined : profileUseFault(use);
+  const problem = at.has('profile', 'method') ? undefined : profileUseProblem(use);
   if (problem !== undefined) at.add('profile', problem);
 }
 

@@ -3,7 +3,7 @@ import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { eventNameRule, isEventName } from '../token/event-name.js';
 import { WEBHOOK_PROFILES, type WebhookProfile } from '../token/webhook-token.constants.js';
 import { deliveryId } from '../queue/delivery-id.js';
-import { type Endpoint, profileUseFault } from './endpoint.js';
+import { type Endpoint, profileUseProblem } from './endpoint.js';
 import { encodePayload } from './payload-encoder.js';
 import type { DeliveryMethod, OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
 
@@ -104,9 +104,9 @@ export function deliveryTo(target: Endpoint, draft: EventDraft): OutgoingDeliver
 
 function requireProfile(target: Endpoint, draft: EventDraft): void {
   const { profile = target.profile, method = target.method } = draft;
-  const fault = profileUseFault({ profile, method, signer: target.signer });
-  if (fault !== undefined) {
-    throw new WebhookDeliveryError('invalid_option', `profile for ${target.label}: ${fault}.`);
+  const problem = profileUseProblem({ profile, method, signer: target.signer });
+  if (problem !== undefined) {
+    throw new WebhookDeliveryError('invalid_option', `profile for ${target.label}: ${problem}.`);
   }
 }
 

@@ -52,7 +52,7 @@ function serialize(data: unknown): string {
     text = JSON.stringify(data) as string | undefined;
   } catch {
     // The error is not kept as a cause: its message may quote the data.
-    throw invalid(`The data is not JSON: ${jsonFault(data)}.`);
+    throw invalid(`The data is not JSON: ${jsonProblem(data)}.`);
   }
   if (text === undefined) {
     throw invalid('The data is not JSON: it is a function or a symbol; pass a JSON value.');
@@ -61,9 +61,9 @@ function serialize(data: unknown): string {
 }
 
 /** Says where and why JSON.stringify failed, and what to do. */
-function jsonFault(data: unknown): string {
+function jsonProblem(data: unknown): string {
   try {
-    return memberFault(data, { path: 'data', key: '', parents: [] }) ?? 'it cannot be serialised';
+    return memberProblem(data, { path: 'data', key: '', parents: [] }) ?? 'it cannot be serialised';
   } catch {
     return 'it is nested too deeply, or reading it throws';
   }
@@ -75,7 +75,7 @@ interface JsonPosition {
   readonly parents: readonly object[];
 }
 
-function memberFault(given: unknown, { path, key, parents }: JsonPosition): string | undefined {
+function memberProblem(given: unknown, { path, key, parents }: JsonPosition): string | undefined {
   let value = given;
   const { toJSON } = (given ?? {}) as { toJSON?: unknown };
   if (typeof toJSON === 'function') {
@@ -94,8 +94,8 @@ function memberFault(given: unknown, { path, key, parents }: JsonPosition): stri
   }
   for (const [name, member] of Object.entries(value)) {
     const below = Array.isArray(value) ? `${path}[${name}]` : `${path}${memberPath(name)}`;
-    const fault = memberFault(member, { path: below, key: name, parents: [...parents, value] });
-    if (fault !== undefined) return fault;
+    const problem = memberProblem(member, { path: below, key: name, parents: [...parents, value] });
+    if (problem !== undefined) return problem;
   }
   return undefined;
 }

@@ -2,7 +2,7 @@ import { type Duration, MINUTE } from '../clock/duration.js';
 import type { Problems } from '../options/problems.js';
 import { duration, object, optional, type Read, type Rule, rule } from '../options/rules.js';
 import type { SigningResolver } from './signing.resolver.js';
-import { keySetFaults } from './webhook.jwks.js';
+import { keySetProblems } from './webhook.jwks.js';
 
 /** Where the publisher's public keys are served. */
 export interface WebhookJwksOptions {
@@ -43,5 +43,5 @@ export function checkJwks(signing: SigningResolver, at: Problems): void {
   // Invalid keys, and keys that are not loaded yet, would be reported as missing.
   if (signing.hasProblems || signing.provided.length > 0) return;
   const keys = signing.sources.map(({ known }) => known);
-  for (const message of keySetFaults(keys)) at.add('jwks', message);
+  for (const message of keySetProblems(keys)) at.add('jwks', message);
 }

@@ -5,7 +5,7 @@ import type { KeyProvider } from '../keys/key-provider.js';
 import { ProvidedKeys } from '../keys/provided-keys.js';
 import { OutageLog } from '../keys/key-log.js';
 import { PublisherLog } from './publisher-log.js';
-import { spentKeyFaults } from './signing-key-list.js';
+import { spentKeyProblems } from './signing-key-list.js';
 import type { SigningKeyInput } from '../token/keys/signing-key.js';
 
 /**
@@ -47,8 +47,8 @@ interface ProvidedSigningKeysOptions {
   /** The option that holds the provider, for messages: `publisher.keys`. */
   readonly path: string;
   readonly clock: WebhookClock;
-  /** Returns the faults of loaded keys, with the paths `keys`, `keys[0]` and so on. */
-  readonly faultsOf: (keys: unknown) => readonly ConfigurationProblem[];
+  /** Returns the problems of loaded keys, with the paths `keys`, `keys[0]` and so on. */
+  readonly problemsOf: (keys: unknown) => readonly ConfigurationProblem[];
 }
 
 /** The keys of a provider: loaded before anything is signed, and again when their ttl is over. */
@@ -82,13 +82,13 @@ export class ProvidedSigningKeys {
   /**
    * Loads for the first time.
    *
-   * @throws {@link WebhookConfigurationError} with every fault of the keys; and whatever the provider throws
+   * @throws {@link WebhookConfigurationError} with every problem of the keys; and whatever the provider throws
    */
   async start(): Promise<void> {
     await this.held.start();
     const now = this.options.clock.now() / MS_PER_SECOND;
-    const faults = spentKeyFaults(this.known.keys, now);
-    if (faults.length > 0) throw new WebhookConfigurationError(this.placed(faults));
+    const problems = spentKeyProblems(this.known.keys, now);
+    if (problems.length > 0) throw new WebhookConfigurationError(this.placed(problems));
   }
 
   /** Waits only if the keys that were loaded last are too old to be relied on. */
@@ -97,13 +97,16 @@ export class ProvidedSigningKeys {
   }
 
   private read(keys: Keys): HeldSigningKeys {
-    const faults = this.options.faultsOf(keys);
-    if (faults.length > 0) throw new WebhookConfigurationError(this.placed(faults));
+    const problems = this.options.problemsOf(keys);
+    if (problems.length > 0) throw new WebhookConfigurationError(this.placed(problems));
     return new HeldSigningKeys(keys);
   }
 
-  private placed(faults: readonly ConfigurationProblem[]): ConfigurationProblem[] {
+  private placed(problems: readonly ConfigurationProblem[]): ConfigurationProblem[] {
     const { path } = this.options;
-    return faults.map((fault) => ({ ...fault, path: fault.path.replace(/^keys/, () => path) }));
+    return problems.map((problem) => ({
+      ...problem,
+      path: problem.path.replace(/^keys/, () => path),
+    }));
   }
 }

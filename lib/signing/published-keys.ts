@@ -12,8 +12,8 @@ interface PublishedKey {
 
 /** A published key, or why it cannot be published; neither for a shared secret. */
 type Publication =
-  | { readonly published?: PublishedKey; readonly fault?: undefined }
-  | { readonly published?: undefined; readonly fault: string };
+  | { readonly published?: PublishedKey; readonly problem?: undefined }
+  | { readonly published?: undefined; readonly problem: string };
 
 /** The public keys of the key pairs in a list; shared secrets have none. */
 export function publishedKeys(keys: readonly SigningKeyInput[]): PublishedKey[] {
@@ -23,11 +23,11 @@ export function publishedKeys(keys: readonly SigningKeyInput[]): PublishedKey[] 
 /**
  * Checks that the key pairs of a list can be published.
  *
- * @returns faults with remedies, at the paths `keys[0]` and so on
+ * @returns problems with remedies, at the paths `keys[0]` and so on
  */
-export function publicationFaults(keys: readonly SigningKeyInput[]): ConfigurationProblem[] {
-  return publicationsOf(keys).flatMap(({ fault }, index) => {
-    return fault === undefined ? [] : [{ path: `keys[${index}]`, message: fault }];
+export function publicationProblems(keys: readonly SigningKeyInput[]): ConfigurationProblem[] {
+  return publicationsOf(keys).flatMap(({ problem }, index) => {
+    return problem === undefined ? [] : [{ path: `keys[${index}]`, message: problem }];
   });
 }
 
@@ -50,11 +50,11 @@ function publish(input: SigningKeyInput): Publication {
   const { alg, kid } = key;
   const half = key.publicKey?.();
   if (half === undefined) {
-    return { fault: 'has no publicKey to serve in the JWKS; add one, or leave jwks out' };
+    return { problem: 'has no publicKey to serve in the JWKS; add one, or leave jwks out' };
   }
   if (kid === undefined) {
     return {
-      fault: `has no kid, by which receivers find a key in the JWKS; add one, such as its RFC 7638 thumbprint, "${jwkThumbprint(half)}"`,
+      problem: `has no kid, by which receivers find a key in the JWKS; add one, such as its RFC 7638 thumbprint, "${jwkThumbprint(half)}"`,
     };
   }
   return { published: { jwk: publicJwk(half, { alg, kid }), closes: window?.closes ?? Infinity } };

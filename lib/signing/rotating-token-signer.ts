@@ -31,7 +31,7 @@ export class RotatingTokenSigner implements Pick<TokenSigner, 'inlineLimit' | 's
   private readonly keys: readonly RotatingKey[];
   private readonly now: TokenClock;
 
-  /** @throws {@link WebhookConfigurationError} as {@link createTokenSigner}, for the first key that is at fault */
+  /** @throws {@link WebhookConfigurationError} as {@link createTokenSigner}, for the first key that cannot be used */
   constructor({ keys, ...shared }: RotatingTokenSignerOptions) {
     this.now = shared.now ?? Date.now;
     const rotating = keys.map((key) => ({

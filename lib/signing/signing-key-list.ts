@@ -15,13 +15,13 @@ interface ListedKey {
  * only a few that have none. Keys whose time is over count for nothing there: a rotation leaves them behind.
  *
  * @param now - seconds since the epoch
- * @returns faults with the paths `keys`, `keys[0]` and so on
+ * @returns problems with the paths `keys`, `keys[0]` and so on
  */
-export function signingKeyFaults(keys: unknown, now: number): ConfigurationProblem[] {
+export function signingKeyProblems(keys: unknown, now: number): ConfigurationProblem[] {
   if (!Array.isArray(keys)) return [{ path: 'keys', message: 'must be a list of keys' }];
-  const { listed, faults } = parseList(keys);
+  const { listed, problems } = parseList(keys);
   const ahead = listed.filter(({ closes }) => now < closes);
-  return [...faults, ...sharedNameFaults(ahead), ...namelessFaults(ahead)];
+  return [...problems, ...sharedNameProblems(ahead), ...namelessProblems(ahead)];
 }
 
 /**
@@ -30,13 +30,13 @@ export function signingKeyFaults(keys: unknown, now: number): ConfigurationProbl
  *
  * @param now - seconds since the epoch
  */
-export function spentKeyFaults(
+export function spentKeyProblems(
   keys: readonly SigningKeyInput[],
   now: number,
 ): ConfigurationProblem[] {
   if (keys.length === 0) return [{ path: 'keys', message: 'must contain at least one key' }];
-  const { listed, faults } = parseList(keys);
-  if (faults.length > 0 || listed.some(({ closes }) => now < closes)) return [];
+  const { listed, problems } = parseList(keys);
+  if (problems.length > 0 || listed.some(({ closes }) => now < closes)) return [];
   return [
     {
       path: 'keys',
@@ -47,19 +47,19 @@ export function spentKeyFaults(
 
 function parseList(keys: readonly SigningKeyInput[]): {
   readonly listed: readonly ListedKey[];
-  readonly faults: readonly ConfigurationProblem[];
+  readonly problems: readonly ConfigurationProblem[];
 } {
-  const faults: ConfigurationProblem[] = [];
+  const problems: ConfigurationProblem[] = [];
   const listed = keys.flatMap((input, index): ListedKey[] => {
-    const { key, window, fault } = parseSigningKey(input);
+    const { key, window, problem } = parseSigningKey(input);
     if (key !== undefined) return [{ index, kid: key.kid, closes: window?.closes ?? Infinity }];
-    faults.push({ path: `keys[${index}]`, message: fault });
+    problems.push({ path: `keys[${index}]`, message: problem });
     return [];
   });
-  return { listed, faults };
+  return { listed, problems };
 }
 
-function sharedNameFaults(keys: readonly ListedKey[]): ConfigurationProblem[] {
+function sharedNameProblems(keys: readonly ListedKey[]): ConfigurationProblem[] {
   const names = keys.map(({ kid }) => kid);
   return keys
     .filter(({ kid }, place) => kid !== undefined && names.indexOf(kid) < place)
@@ -69,7 +69,7 @@ function sharedNameFaults(keys: readonly ListedKey[]): ConfigurationProblem[] {
     }));
 }
 
-function namelessFaults(keys: readonly ListedKey[]): ConfigurationProblem[] {
+function namelessProblems(keys: readonly ListedKey[]): ConfigurationProblem[] {
   const nameless = keys.filter(({ kid }) => kid === undefined);
   if (nameless.length <= MAX_KEYS_TRIED) return [];
   return [

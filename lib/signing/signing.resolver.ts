@@ -3,10 +3,10 @@ import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { Problems } from '../options/problems.js';
 import type { ConfigurationProblem } from '../errors/webhook.error.js';
 import type { KeyProvider } from '../keys/key-provider.js';
-import { signingKeyFaults, spentKeyFaults } from './signing-key-list.js';
+import { signingKeyProblems, spentKeyProblems } from './signing-key-list.js';
 import type { SigningKeyInput } from '../token/keys/signing-key.js';
-import { sharedFaults, createTokenSigner } from '../token/token-signer.js';
-import { publicationFaults } from './published-keys.js';
+import { sharedProblems, createTokenSigner } from '../token/token-signer.js';
+import { publicationProblems } from './published-keys.js';
 import { RotatingTokenSigner } from './rotating-token-signer.js';
 import {
   HeldSigningKeys,
@@ -87,7 +87,7 @@ export class SigningResolver {
       ...(keys === undefined
         ? this.problemsOfKey(key ?? secret, key === undefined ? 'secret' : 'key', issuer)
         : this.problemsOfKeys(keys, issuer)),
-      ...sharedFaults(shared),
+      ...sharedProblems(shared),
     ];
     addWhereListed(found, paths, at);
     if (found.length > 0) return undefined;
@@ -120,13 +120,15 @@ export class SigningResolver {
 
   private problemsOfList(keys: unknown, issuer: string): ConfigurationProblem[] {
     const found = this.problemsOfAny(keys, issuer);
-    return found.length > 0 ? found : spentKeyFaults(keys as SigningKeyInput[], this.seconds());
+    return found.length > 0 ? found : spentKeyProblems(keys as SigningKeyInput[], this.seconds());
   }
 
   private problemsOfAny(keys: unknown, issuer: string): ConfigurationProblem[] {
-    const found = signingKeyFaults(keys, this.seconds());
+    const found = signingKeyProblems(keys, this.seconds());
     const isPublished = this.context.isPublished && issuer === this.context.issuer;
-    return found.length > 0 || !isPublished ? found : publicationFaults(keys as SigningKeyInput[]);
+    return found.length > 0 || !isPublished
+      ? found
+      : publicationProblems(keys as SigningKeyInput[]);
   }
 
   private sourceOf(
@@ -140,7 +142,7 @@ export class SigningResolver {
     const made = new ProvidedSigningKeys(keys, {
       path: pathOfProvider(),
       clock: this.context.clock,
-      faultsOf: (loaded) => this.problemsOfAny(loaded, issuer),
+      problemsOf: (loaded) => this.problemsOfAny(loaded, issuer),
     });
     this.providers.set(keys, made);
     return made;

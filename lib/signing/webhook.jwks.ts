@@ -2,7 +2,7 @@ import type { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import type { PublicJwk } from './public-jwk.js';
 import type { HeldSigningKeys, SigningKeySource } from './provided-signing-keys.js';
-import { publicationFaults, publishedKeys } from './published-keys.js';
+import { publicationProblems, publishedKeys } from './published-keys.js';
 
 type KeyLists = readonly HeldSigningKeys[];
 
@@ -19,8 +19,8 @@ function keySet(lists: KeyLists, now: number): PublicJwk[] {
   return [...keys.values()];
 }
 
-/** Returns the faults of all lists together, with remedies. */
-export function keySetFaults(lists: KeyLists): string[] {
+/** Returns the problems of all lists together, with remedies. */
+export function keySetProblems(lists: KeyLists): string[] {
   const keys = keySet(lists, -Infinity);
   if (keys.length === 0) {
     return [
@@ -58,8 +58,8 @@ export class WebhookJwks {
    */
   async document(): Promise<WebhookKeySet> {
     const lists = await Promise.all(this.sources.map(async (source) => source.current()));
-    const faults = lists.flatMap(({ keys }) => publicationFaults(keys));
-    if (faults.length > 0) throw new WebhookConfigurationError(faults);
+    const problems = lists.flatMap(({ keys }) => publicationProblems(keys));
+    if (problems.length > 0) throw new WebhookConfigurationError(problems);
     return { keys: keySet(lists, this.clock.now() / MS_PER_SECOND) };
   }
 }

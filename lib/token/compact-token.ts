@@ -4,8 +4,8 @@ import {
   isObject,
   parseJson,
   scanJson,
-  structureFault,
-  type StructureFault,
+  structureProblem,
+  type StructureProblem,
 } from './json/strict-json.js';
 import { WebhookTokenError } from '../errors/webhook.error.js';
 import { invalidToken, tokenTooLarge } from './token-refusals.js';
@@ -46,19 +46,22 @@ const UNSUPPORTED_EXTENSIONS = ['crit', 'b64', 'zip'] as const;
 /** A header as far as it can be read, and what is wrong with it in every profile. */
 interface ReadHeader {
   readonly header?: Readonly<Record<string, unknown>>;
-  readonly fault?: string | undefined;
+  readonly problem?: string | undefined;
 }
 
 /** Reads the first part of a token. */
 export function readHeader(segment: string): ReadHeader {
   const text = decodeBase64urlText(segment);
-  if (text === undefined) return { fault: 'the header is not base64url of UTF-8' };
+  if (text === undefined) return { problem: 'the header is not base64url of UTF-8' };
   const header = parseJson(text);
-  if (!isObject(header)) return { fault: 'the header is not a JSON object' };
-  return { header, fault: headerFault(text, header) };
+  if (!isObject(header)) return { problem: 'the header is not a JSON object' };
+  return { header, problem: headerProblem(text, header) };
 }
 
-function headerFault(text: string, header: Readonly<Record<string, unknown>>): string | undefined {
+function headerProblem(
+  text: string,
+  header: Readonly<Record<string, unknown>>,
+): string | undefined {
   if (scanJson(text, { distinct: 'outermost' })) return 'the header has a duplicate member';
   if (typeof header['alg'] !== 'string') return 'the header has no alg';
   const { kid } = header;
@@ -87,7 +90,7 @@ export function readClaims(segment: string, maxMembers: number): ClaimsJson | un
   return { text, value: parseJson(text) };
 }
 
-const MESSAGES: Readonly<Record<StructureFault, string>> = {
+const MESSAGES: Readonly<Record<StructureProblem, string>> = {
   'too deep': `the claims nest more than ${MAX_DATA_DEPTH} levels of data`,
   'prototype member': 'the claims have a member that would replace a prototype',
 };
@@ -101,8 +104,8 @@ export function requireSoundStructure({ text, value }: ClaimsJson): void {
   if (scanJson(text, { distinct: 'outermost and webhook' })) {
     throw new WebhookTokenError('invalid_claim', 'the claims have a duplicate member');
   }
-  const fault = structureFault(value, MAX_TOKEN_DEPTH);
-  if (fault !== undefined) throw new WebhookTokenError('invalid_claim', MESSAGES[fault]);
+  const problem = structureProblem(value, MAX_TOKEN_DEPTH);
+  if (problem !== undefined) throw new WebhookTokenError('invalid_claim', MESSAGES[problem]);
 }
 
 /** The parts of a token that can be read without a key. Nothing in it is authenticated. */
@@ -111,7 +114,7 @@ export interface TokenAnatomy {
   readonly compact?: CompactToken;
   readonly header?: Readonly<Record<string, unknown>>;
   /** What is wrong with the header in every profile. */
-  readonly headerFault?: string | undefined;
+  readonly headerProblem?: string | undefined;
   /** Absent unless they are one JSON object in UTF-8. */
   readonly claims?: Readonly<Record<string, unknown>>;
 }
@@ -124,12 +127,12 @@ export function readTokenAnatomy(token: string): TokenAnatomy {
   } catch {
     return {};
   }
-  const { header, fault } = readHeader(compact.header);
+  const { header, problem } = readHeader(compact.header);
   const claims = readClaims(compact.payload, Infinity)?.value;
   return {
     compact,
     ...(header !== undefined && { header }),
-    headerFault: fault,
+    headerProblem: problem,
     ...(isObject(claims) && { claims }),
   };
 }

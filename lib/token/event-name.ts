@@ -35,9 +35,9 @@ export function eventNameRule(profile: WebhookProfile = DEFAULT_PROFILE): string
  * Reports what is wrong with a pattern: an event name in which `*` matches one segment and `**` any number of them,
  * none included.
  *
- * @returns the fault and its remedy, or `undefined` for a valid pattern
+ * @returns the problem and its remedy, or `undefined` for a valid pattern
  */
-export function eventPatternFault(pattern: unknown): string | undefined {
+export function eventPatternProblem(pattern: unknown): string | undefined {
   if (typeof pattern !== 'string' || pattern === '') {
     return 'an event pattern must be a non-empty string';
   }

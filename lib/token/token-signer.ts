@@ -8,12 +8,12 @@ import {
 } from '../errors/webhook.error.js';
 import { eventNameRule, isEventName } from './event-name.js';
 import { identifierRule, isIdentifier } from './identifier.js';
-import { isObject, parseJson, scanJson, structureFault } from './json/strict-json.js';
+import { isObject, parseJson, scanJson, structureProblem } from './json/strict-json.js';
 import type { KeyPolicy, KeyWindow } from './keys/key-material.js';
 import { parseSigningKey, type SigningKeyInput } from './keys/signing-key.js';
 import type { SigningKey } from './keys/key-source.js';
 import { parsePayloadHash, type PayloadHash } from './payload-hash.js';
-import { profileFault, rulesOf } from './profiles/profile-choice.js';
+import { profileProblem, rulesOf } from './profiles/profile-choice.js';
 import type { ProfileRules } from './profiles/profile-rules.js';
 import { readSeconds, type TokenClock, isAudience } from './validate-claims.js';
 import { invalidClaim, tokenTooLarge } from './token-refusals.js';
@@ -84,7 +84,7 @@ export interface TokenSigner {
 /**
  * Creates a signer. The key is parsed here, once.
  *
- * @throws {@link WebhookConfigurationError} with every fault and its remedy
+ * @throws {@link WebhookConfigurationError} with every problem and its remedy
  */
 export function createTokenSigner(options: TokenSignerOptions): TokenSigner {
   return new KeyTokenSigner(options);
@@ -119,14 +119,14 @@ class KeyTokenSigner implements TokenSigner {
   private readonly headers: Readonly<Record<ProfileRules['typ'], string>>;
 
   constructor(options: TokenSignerOptions) {
-    const faults = sharedFaults(options);
-    const { key, window, fault } = parseSigningKey(options.key, options);
-    if (fault !== undefined) faults.push({ path: 'key', message: fault });
+    const problems = sharedProblems(options);
+    const { key, window, problem } = parseSigningKey(options.key, options);
+    if (problem !== undefined) problems.push({ path: 'key', message: problem });
     this.lifetime = secondsOf(options.lifetime, DEFAULT_TOKEN_LIFETIME);
     const profile = options.profile ?? DEFAULT_PROFILE;
-    const mismatch = profileFault(profile, key?.alg);
-    if (mismatch !== undefined) faults.push({ path: 'profile', message: mismatch });
-    if (key === undefined || faults.length > 0) throw new WebhookConfigurationError(faults);
+    const mismatch = profileProblem(profile, key?.alg);
+    if (mismatch !== undefined) problems.push({ path: 'profile', message: mismatch });
+    if (key === undefined || problems.length > 0) throw new WebhookConfigurationError(problems);
     this.key = key;
     this.window = window;
     this.alg = key.alg;
@@ -165,24 +165,25 @@ class KeyTokenSigner implements TokenSigner {
   }
 
   private rulesFor(profile: WebhookProfile): ProfileRules {
-    const fault = profileFault(profile, this.alg);
-    if (fault !== undefined) throw new WebhookTokenError('invalid_token', `the profile ${fault}`);
+    const problem = profileProblem(profile, this.alg);
+    if (problem !== undefined)
+      throw new WebhookTokenError('invalid_token', `the profile ${problem}`);
     return rulesOf(profile);
   }
 }
 
 /** Checks the options other than the key. */
-export function sharedFaults({
+export function sharedProblems({
   issuer,
   lifetime: given,
 }: Omit<TokenSignerOptions, 'key'>): ConfigurationProblem[] {
-  const faults: ConfigurationProblem[] = [];
-  if (!isIdentifier(issuer)) faults.push({ path: 'issuer', message: identifierRule('issuer') });
+  const problems: ConfigurationProblem[] = [];
+  if (!isIdentifier(issuer)) problems.push({ path: 'issuer', message: identifierRule('issuer') });
   const lifetime = secondsOf(given, DEFAULT_TOKEN_LIFETIME);
   if (!Number.isInteger(lifetime) || lifetime <= 0) {
-    faults.push({ path: 'lifetime', message: 'must be a positive whole number of seconds' });
+    problems.push({ path: 'lifetime', message: 'must be a positive whole number of seconds' });
   }
-  return faults;
+  return problems;
 }
 
 /** Reports whether a key may sign at a time, in seconds. No tolerance: the clock is the signer's own. */
@@ -260,7 +261,7 @@ export class InlineJson {
    */
   static of(text: string, isRefused: (value: object) => boolean): InlineJson | undefined {
     const value = parseJson(text);
-    if (!isObject(value) || structureFault(value, MAX_DATA_DEPTH) !== undefined) return undefined;
+    if (!isObject(value) || structureProblem(value, MAX_DATA_DEPTH) !== undefined) return undefined;
     return isRefused(value) ? undefined : new InlineJson(text);
   }
 }
@@ -282,7 +283,7 @@ function inlineText(data: object): string {
     throw invalidClaim('webhook.data', `inline data nests at most ${MAX_DATA_DEPTH} levels`);
   }
   // JSON.stringify escapes no letters, so these names are visible; the JSON is parsed again only if it contains one.
-  if (PROTOTYPE_NAMES.test(text) && structureFault(parseJson(text), MAX_DATA_DEPTH)) {
+  if (PROTOTYPE_NAMES.test(text) && structureProblem(parseJson(text), MAX_DATA_DEPTH)) {
     throw invalidClaim(
       'webhook.data',
       'the data has a member that would replace a prototype: __proto__, or prototype in constructor',

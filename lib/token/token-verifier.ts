@@ -62,7 +62,7 @@ interface ChangingVerifierOptions extends Omit<TokenVerifierOptions, 'issuers'> 
 /**
  * Creates a verifier. Keys are parsed here, once.
  *
- * @throws {@link WebhookConfigurationError} with every fault and its remedy
+ * @throws {@link WebhookConfigurationError} with every problem and its remedy
  */
 export function createTokenVerifier(options: TokenVerifierOptions): TokenVerifier {
   return new TokenVerifier(options);
@@ -98,7 +98,7 @@ export class TokenVerifier {
 
   /** @hidden */
   constructor(options: ChangingVerifierOptions) {
-    const { keys, faults } = keySource(options);
+    const { keys, problems } = keySource(options);
     this.keys = keys;
     this.clockTolerance = secondsOf(options.clockTolerance, DEFAULT_CLOCK_TOLERANCE);
     this.maxTokenLifetime = secondsOf(options.maxTokenLifetime, DEFAULT_MAX_TOKEN_LIFETIME);
@@ -107,8 +107,12 @@ export class TokenVerifier {
     this.now = options.now ?? Date.now;
     this.profiles = new ProfileChoice(options.profiles);
     this.headers = new HeaderCache(this.profiles);
-    faults.push(...this.limitFaults(), ...profileFaults(options), ...audienceFaults(this.audience));
-    if (faults.length > 0) throw new WebhookConfigurationError(faults);
+    problems.push(
+      ...this.limitProblems(),
+      ...profileProblems(options),
+      ...audienceProblems(this.audience),
+    );
+    if (problems.length > 0) throw new WebhookConfigurationError(problems);
   }
 
   /**
@@ -229,24 +233,24 @@ export class TokenVerifier {
     return readClaims(compact.payload, this.maxJsonMembers);
   }
 
-  private limitFaults(): ConfigurationProblem[] {
+  private limitProblems(): ConfigurationProblem[] {
     const { clockTolerance, maxTokenLifetime, maxJsonMembers } = this;
-    const faults: ConfigurationProblem[] = [];
+    const problems: ConfigurationProblem[] = [];
     // Number.isFinite rejects the string '60', which compares like a number but makes `exp + '60'` a string.
     const isTolerance = Number.isFinite(clockTolerance) && clockTolerance >= 0;
     if (!isTolerance || clockTolerance > MAX_CLOCK_TOLERANCE) {
-      faults.push({
+      problems.push({
         path: 'clockTolerance',
         message: `must be 0 to ${MAX_CLOCK_TOLERANCE} seconds: a wider tolerance keeps expired tokens alive`,
       });
     }
     if (!(Number.isFinite(maxTokenLifetime) && maxTokenLifetime > 0)) {
-      faults.push({ path: 'maxTokenLifetime', message: 'must be a positive number of seconds' });
+      problems.push({ path: 'maxTokenLifetime', message: 'must be a positive number of seconds' });
     }
     if (!(Number.isSafeInteger(maxJsonMembers) && maxJsonMembers > 0)) {
-      faults.push({ path: 'maxJsonMembers', message: 'must be a positive whole number' });
+      problems.push({ path: 'maxJsonMembers', message: 'must be a positive whole number' });
     }
-    return faults;
+    return problems;
   }
 }
 
@@ -300,8 +304,8 @@ class HeaderCache {
 }
 
 function parseHeader(segment: string, profiles: ProfileChoice): WebhookTokenHeader {
-  const { header, fault } = readHeader(segment);
-  if (header === undefined || fault !== undefined) throw invalidToken();
+  const { header, problem } = readHeader(segment);
+  if (header === undefined || problem !== undefined) throw invalidToken();
   if (!profiles.admits(header['typ'])) throw invalidToken();
   return header as unknown as WebhookTokenHeader;
 }
@@ -323,13 +327,13 @@ function describeKey(key: VerificationKey, issuer: string): VerifiedWebhookToken
 
 function keySource(options: ChangingVerifierOptions): {
   keys: KeySource;
-  faults: ConfigurationProblem[];
+  problems: ConfigurationProblem[];
 } {
   const { issuers, allowWeakSecrets } = options;
-  if ('ring' in issuers) return { keys: issuers, faults: [] };
+  if ('ring' in issuers) return { keys: issuers, problems: [] };
   const clockTolerance = secondsOf(options.clockTolerance, DEFAULT_CLOCK_TOLERANCE);
-  const { ring, faults } = KeyRing.build(issuers, { allowWeakSecrets, clockTolerance });
-  return { keys: ring, faults };
+  const { ring, problems } = KeyRing.build(issuers, { allowWeakSecrets, clockTolerance });
+  return { keys: ring, problems };
 }
 
 function audiences(audience: TokenVerifierOptions['audience']): readonly string[] {
@@ -337,7 +341,7 @@ function audiences(audience: TokenVerifierOptions['audience']): readonly string[
   return typeof audience === 'string' ? [audience] : audience;
 }
 
-function profileFaults({ profiles }: ChangingVerifierOptions): ConfigurationProblem[] {
+function profileProblems({ profiles }: ChangingVerifierOptions): ConfigurationProblem[] {
   if (profiles === undefined) return [];
   if (profiles.length > 0 && profiles.every((one) => WEBHOOK_PROFILES.includes(one))) return [];
   return [
@@ -348,7 +352,7 @@ function profileFaults({ profiles }: ChangingVerifierOptions): ConfigurationProb
   ];
 }
 
-function audienceFaults(audience: readonly unknown[]): ConfigurationProblem[] {
+function audienceProblems(audience: readonly unknown[]): ConfigurationProblem[] {
   if (audience.every((one) => typeof one === 'string' && one !== '')) return [];
   return [{ path: 'audience', message: 'must be a non-empty string or a list of them' }];
 }

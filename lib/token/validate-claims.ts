@@ -37,7 +37,7 @@ interface ClaimsExpectation {
 /**
  * Checks the claims of a token whose signature holds.
  *
- * @throws {@link WebhookTokenError} with the claim at fault
+ * @throws {@link WebhookTokenError} with the invalid claim
  */
 export function validateClaims(claims: Members, expected: ClaimsExpectation): WebhookTokenClaims {
   // Literal names: a lookup by a name in a variable takes several times as long.

@@ -177,8 +177,8 @@ describe('the command conformance', () => {
   it('reports all errors at once', async () => {
     const { stderr } = await conformance(['--profile', 'x'], {});
 
-    for (const fault of ['pass one URL', 'a key is required', '--issuer', '--profile']) {
-      expect(stderr).toContain(fault);
+    for (const problem of ['pass one URL', 'a key is required', '--issuer', '--profile']) {
+      expect(stderr).toContain(problem);
     }
   });
 

@@ -14,7 +14,7 @@ import { describeWith } from '../fixtures/services.js';
 import { storeIn, TestDatabase } from '../postgres/database.js';
 
 /** Starts and stops an application; returns the errors of a failed start-up. */
-async function faultsAtStart(
+async function problemsAtStart(
   options: WebhookModuleOptions,
   more: StartOptions = {},
 ): Promise<readonly string[]> {
@@ -45,7 +45,7 @@ async function faultsAtStart(
   });
 
   it('fails, and names each store and the command that creates the tables', async () => {
-    expect(await faultsAtStart(storesIn(database.newSchema()))).toEqual([
+    expect(await problemsAtStart(storesIn(database.newSchema()))).toEqual([
       expect.stringMatching(/^receiver "default"\.replay\.store: .*nestjs-webhook-token migrate/),
       expect.stringMatching(/^publisher\.endpointStore: .*nestjs-webhook-token migrate/),
     ]);
@@ -61,12 +61,12 @@ async function faultsAtStart(
       }
     }
 
-    expect(await faultsAtStart(storesIn(schema), { providers: [Migrations] })).toEqual([]);
+    expect(await problemsAtStart(storesIn(schema), { providers: [Migrations] })).toEqual([]);
   });
 
   it('succeeds with checkStores: false', async () => {
     const options = { ...storesIn(database.newSchema()), checkStores: false };
-    expect(await faultsAtStart(options)).toEqual([]);
+    expect(await problemsAtStart(options)).toEqual([]);
   });
 });
 

@@ -81,7 +81,7 @@ describe('IpNetwork', () => {
     ['bits after the prefix', '10.0.0.1/8', /bits set after its prefix/],
     ['IPv6 bits after the prefix', 'fd00::1/64', /bits set after its prefix/],
     ['another type', 10, /must be a string/],
-  ])('explains why it refuses %s', (_, text, fault) => {
-    expect(IpNetwork.faultOf(text)).toMatch(fault);
+  ])('explains why it refuses %s', (_, text, problem) => {
+    expect(IpNetwork.problemOf(text)).toMatch(problem);
   });
 });

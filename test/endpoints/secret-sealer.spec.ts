@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { inspect } from 'node:util';
 import { describe, expect, it } from '@jest/globals';
-import { sealingKeyFault, SecretSealer } from '../../lib/endpoints/secret-sealer.js';
+import { sealingKeyProblem, SecretSealer } from '../../lib/endpoints/secret-sealer.js';
 
 const secret = 'the secret of an endpoint, 32 bytes and more';
 const bytes = randomBytes(32);
@@ -76,7 +76,7 @@ it.each<[string, unknown, RegExp | undefined]>([
   ['white space around it', ` ${'x'.repeat(32)}`, /white space/],
   ['a PEM', `-----BEGIN PUBLIC KEY-----${'A'.repeat(64)}`, /is a PEM or JWK key/],
   ['bytes', bytes, /must be a string/],
-])('a sealing key of %s', (_, key, fault) => {
-  if (fault === undefined) expect(sealingKeyFault(key)).toBeUndefined();
-  else expect(sealingKeyFault(key)).toMatch(fault);
+])('a sealing key of %s', (_, key, problem) => {
+  if (problem === undefined) expect(sealingKeyProblem(key)).toBeUndefined();
+  else expect(sealingKeyProblem(key)).toMatch(problem);
 });

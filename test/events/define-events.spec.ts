@@ -13,13 +13,13 @@ class Refund {
   @IsString() id!: string;
 }
 
-function faultsOf(error: unknown): unknown {
+function problemsOf(error: unknown): unknown {
   return error instanceof WebhookConfigurationError
     ? error.problems.map(({ path, message }) => `${path}: ${message}`)
     : error;
 }
 
-async function startFaults(options: WebhookModuleOptions): Promise<unknown> {
+async function startProblems(options: WebhookModuleOptions): Promise<unknown> {
   const publisher = {
     issuer: 'https://shop.example',
     secret: 'a-secret-of-32-bytes-for-this-test',
@@ -27,12 +27,12 @@ async function startFaults(options: WebhookModuleOptions): Promise<unknown> {
   const imports = [WebhookModule.forRoot({ publisher, ...options })];
   return Test.createTestingModule({ imports })
     .compile()
-    .then(async (module) => module.close(), faultsOf);
+    .then(async (module) => module.close(), problemsOf);
 }
 
 describe('defineEvents', () => {
-  it('reports every fault with its remedy', () => {
-    let faults: unknown;
+  it('reports every problem with its remedy', () => {
+    let problems: unknown;
     try {
       const definitions: object = {
         'order created': {},
@@ -43,10 +43,10 @@ describe('defineEvents', () => {
       };
       defineEvents(definitions as never);
     } catch (error) {
-      faults = faultsOf(error);
+      problems = problemsOf(error);
     }
 
-    expect(faults).toEqual([
+    expect(problems).toEqual([
       expect.stringMatching(/^events\["order created"\]: the name must be one or more segments/),
       'events["order.created"].shema: unknown option; did you mean "schema"?',
       'events["order.paid"].dto: cannot be combined with schema: remove one of them',
@@ -85,7 +85,7 @@ describe('start-up with defined events', () => {
       'refund.paid': { dto: Refund, examples: [{ id: 'r-1' }, { id: 7 as never }] },
     });
 
-    expect(await startFaults({ events })).toEqual([
+    expect(await startProblems({ events })).toEqual([
       'events["order.created"].examples[0]: is not valid data of the event: id invalid_format',
       'events["refund.paid"].examples[1]: is not valid data of the event: id isString',
     ]);
@@ -99,15 +99,15 @@ describe('start-up with defined events', () => {
       endpoints: [endpoint],
     };
 
-    expect(await startFaults({ events: defineEvents({ 'order.created': {} }), publisher })).toEqual(
-      [
-        'publisher.endpoints[0].events[0]: "order.craeted" matches no defined event; did you mean "order.created"?',
-      ],
-    );
+    expect(
+      await startProblems({ events: defineEvents({ 'order.created': {} }), publisher }),
+    ).toEqual([
+      'publisher.endpoints[0].events[0]: "order.craeted" matches no defined event; did you mean "order.created"?',
+    ]);
   });
 
   it('fails for events that defineEvents has not made', async () => {
-    expect(await startFaults({ events: { 'order.created': {} } as never })).toEqual([
+    expect(await startProblems({ events: { 'order.created': {} } as never })).toEqual([
       'events: must be the result of defineEvents',
     ]);
   });

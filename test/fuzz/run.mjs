@@ -126,10 +126,10 @@ function tryKey(index) {
   } catch (error) {
     fail(index, `parseKey threw ${error?.stack ?? error}`, input);
   }
-  if ((parsed.key === undefined) === (parsed.fault === undefined))
-    fail(index, 'parseKey returned both a key and a fault, or neither', input);
-  if (parsed.fault?.includes(CANARY)) fail(index, 'the fault quotes the key', input);
-  tally(parsed.fault === undefined ? 'key accepted' : 'key rejected');
+  if ((parsed.key === undefined) === (parsed.problem === undefined))
+    fail(index, 'parseKey returned both a key and a problem, or neither', input);
+  if (parsed.problem?.includes(CANARY)) fail(index, 'the problem quotes the key', input);
+  tally(parsed.problem === undefined ? 'key accepted' : 'key rejected');
 }
 
 function tryConfiguration(index) {

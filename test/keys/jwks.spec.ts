@@ -453,8 +453,8 @@ describe('a jwksUri', () => {
     ['a file', 'file:///etc/keys', undefined, /its scheme is not https/],
     ['loopback', 'https://127.0.0.1/keys', undefined, /set allowPrivateNetworks/],
     ['metadata', 'https://169.254.169.254/', { allowPrivateNetworks: true }, /allowedAddresses/],
-  ])('is refused if it is %s', async (_, uri, jwksFetch, fault) => {
-    await expect(start(uri, jwksFetch)).rejects.toThrow(fault);
+  ])('is refused if it is %s', async (_, uri, jwksFetch, problem) => {
+    await expect(start(uri, jwksFetch)).rejects.toThrow(problem);
   });
 
   it.each<[JwksFetchOptions, RegExp]>([
@@ -464,8 +464,8 @@ describe('a jwksUri', () => {
     [{ ca: '-----BEGIN CERTIFICATE-----\nAAAA' }, /receiver\.jwksFetch\.ca: cannot be read/],
     [{ allowedAddresses: ['everywhere'] }, /receiver\.jwksFetch\.allowedAddresses\[0\]/],
     [{ maxage: '1m' } as JwksFetchOptions, /receiver\.jwksFetch\.maxage: .* did you mean "maxAge"/],
-  ])('is refused with the options %j', async (jwksFetch, fault) => {
-    await expect(start('https://keys.example/', jwksFetch)).rejects.toThrow(fault);
+  ])('is refused with the options %j', async (jwksFetch, problem) => {
+    await expect(start('https://keys.example/', jwksFetch)).rejects.toThrow(problem);
   });
 
   it('that resolves to a private address is refused at the connection', async () => {

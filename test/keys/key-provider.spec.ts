@@ -151,10 +151,10 @@ describe('a provider of issuers', () => {
       /issuers\[0\]\.secrets: unknown option/,
     ],
     ['null as a secret', [{ issuer: ISSUER, secret: null }], /issuers\[0\]\.secret: .* is null/],
-  ])('fails start-up if it returns %s', async (_what, rows, fault) => {
+  ])('fails start-up if it returns %s', async (_what, rows, problem) => {
     issuers.rows = () => rows as Issuers;
 
-    await expect(start()).rejects.toThrow(fault);
+    await expect(start()).rejects.toThrow(problem);
   });
 
   it('is loaded again in the background first, and awaited later', async () => {
@@ -372,12 +372,12 @@ describe('a provider', () => {
   it.each<[string, object, RegExp]>([
     ['an invalid ttl', { ttl: 'often' }, /receiver\.issuers\.ttl: must be a positive duration/],
     ['a maxStale below its ttl', { maxStale: '30s' }, /receiver\.issuers\.maxStale: must be at l/],
-  ])('is refused with %s', async (_, change, fault) => {
+  ])('is refused with %s', async (_, change, problem) => {
     const issuers = Object.assign(new TestIssuers(), change);
 
     await expect(
       startApp(createFastify(), { options: receiverOptions({ issuers }) }),
-    ).rejects.toThrow(fault);
+    ).rejects.toThrow(problem);
   });
 
   it('must be an instance of the class, so that it can be refreshed', async () => {

@@ -10,7 +10,7 @@ import { TestDatabase } from './database.js';
 const SCENARIOS = fileURLToPath(new URL('current-transaction.process.mjs', import.meta.url));
 
 /** An error by its code and the remedy in its message. */
-const fault = (code: string, message: RegExp): object => ({
+const problem = (code: string, message: RegExp): object => ({
   error: { code, message: expect.stringMatching(message) },
 });
 
@@ -47,12 +47,15 @@ const fault = (code: string, message: RegExp): object => ({
     ['the selected connection', { value: false }],
     ['another than the selected connection', { value: true }],
     ['transactionHost: false', { value: true }],
-    ['named connections, none selected', fault('unsupported_option', /publisher\.transactionHost/)],
+    [
+      'named connections, none selected',
+      problem('unsupported_option', /publisher\.transactionHost/),
+    ],
     ['named connections, none selected, no open transaction', { value: true }],
-    ['an unknown connection', fault('invalid_configuration', /'ordres': register one/)],
+    ['an unknown connection', problem('invalid_configuration', /'ordres': register one/)],
     [
       'a database without a queue',
-      fault('unsupported_option', /cannot be joined: .*publisher\.transactionHost/),
+      problem('unsupported_option', /cannot be joined: .*publisher\.transactionHost/),
     ],
     [
       'a queue in memory',

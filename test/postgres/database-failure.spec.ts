@@ -3,11 +3,11 @@ import { databaseFailure, describeServer } from '../../lib/postgres/database-fai
 
 /** As libraries put it around the error of their driver. */
 function quoting(code: string): Error {
-  const fault = Object.assign(new Error('relation "x.replay" does not exist'), {
+  const refusal = Object.assign(new Error('relation "x.replay" does not exist'), {
     code,
     where: 'a-value',
   });
-  return Object.assign(new Error("Failed query: INSERT … VALUES ('a-value')"), { cause: fault });
+  return Object.assign(new Error("Failed query: INSERT … VALUES ('a-value')"), { cause: refusal });
 }
 
 describe('the error of a failed statement', () => {

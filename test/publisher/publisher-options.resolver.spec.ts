@@ -197,11 +197,11 @@ describe('resolvePublisherOptions', () => {
       { sealingKeys: [{ id: '1', key: Buffer.alloc(32, 7).toString('base64'), kid: 'x' }] },
       'publisher.sealingKeys[0].kid: unknown option; did you mean "id"?',
     ],
-  ])('reports the misspelt option in %j', (options, fault) => {
+  ])('reports the misspelt option in %j', (options, problem) => {
     const key = { alg: 'EdDSA', kid: 'a', key: generateKeyPairSync('ed25519').privateKey };
     const problems = problemsOf({ issuer: 'us', key, ...options });
 
-    expect(problems.map(({ path, message }) => `${path}: ${message}`)).toEqual([fault]);
+    expect(problems.map(({ path, message }) => `${path}: ${message}`)).toEqual([problem]);
   });
 
   it('names the endpoint whose URL is refused', () => {

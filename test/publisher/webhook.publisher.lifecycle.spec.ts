@@ -156,7 +156,7 @@ describe('at shutdown', () => {
 
   it('survives an interceptor whose teardown throws', async () => {
     const never = new Observable<never>(() => () => {
-      throw new Error('a fault of the application');
+      throw new Error('an error of the application');
     });
     await bench.stop();
     bench = await PublisherBench.start({}, { request: () => never });

@@ -100,7 +100,7 @@ describe('the outcome of an attempt', () => {
       'a listener',
       () => {
         bench.module.get(WebhookDeliverer).onRun(() => {
-          throw new Error('a fault of the application');
+          throw new Error('an error of the application');
         });
       },
     ],
@@ -108,7 +108,7 @@ describe('the outcome of an attempt', () => {
       'a logger',
       () => {
         const fail = (): never => {
-          throw new Error('a fault of the application');
+          throw new Error('an error of the application');
         };
         bench.module.useLogger({ log: fail, error: fail, warn: fail, debug: fail });
       },

@@ -478,7 +478,7 @@ describe("an application's own HttpService", () => {
 function unreadable(member: string): object {
   return Object.defineProperty({}, member, {
     get() {
-      throw new Error('a fault of the application');
+      throw new Error('an error of the application');
     },
   });
 }

@@ -216,7 +216,7 @@ describe('decideRetry, by option', () => {
   it('retries if retryIf throws', () => {
     const faulty = policy({
       retryIf: () => {
-        throw new Error('a fault of the application');
+        throw new Error('an error of the application');
       },
     });
 
@@ -228,7 +228,7 @@ describe('decideRetry, by option', () => {
     const hear = (reason: unknown): void => void unheard.push(reason);
     process.on('unhandledRejection', hear);
     const late = (async () => {
-      throw new Error('a fault of the application');
+      throw new Error('an error of the application');
     }) as never;
     const { outcome } = decideRetry(
       policy({ retryIf: late, schedule: late }),

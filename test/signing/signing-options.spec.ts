@@ -174,10 +174,10 @@ describe('the option jwks', () => {
   ] as const)(
     'suggests the thumbprint for a key without a kid: %s',
     async (alg, { privateKey, publicKey }) => {
-      const [fault] = problemsOf({ key: { alg, key: privateKey }, jwks: true });
+      const [problem] = problemsOf({ key: { alg, key: privateKey }, jwks: true });
 
       const thumbprint = await calculateJwkThumbprint(publicKey.export({ format: 'jwk' }));
-      expect(fault).toContain(`"${thumbprint}"`);
+      expect(problem).toContain(`"${thumbprint}"`);
     },
   );
 

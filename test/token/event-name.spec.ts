@@ -1,6 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
-import { eventPatternFault, isEventName, matchesEvent } from '../../lib/token/event-name.js';
+import { eventPatternProblem, isEventName, matchesEvent } from '../../lib/token/event-name.js';
 import { EventRouter } from '../../lib/receiver/handlers/webhook-handler.registry.js';
 import { matchesNaively } from './naive-event-match.js';
 
@@ -29,7 +29,7 @@ const eventName = fc.array(segment, { minLength: 2, maxLength: 6 }).map((parts) 
 const pattern = fc
   .array(fc.oneof(segment, fc.constantFrom('*', '**', '**')), { minLength: 1, maxLength: 6 })
   .map((parts) => parts.join('.'))
-  .filter((text) => eventPatternFault(text) === undefined);
+  .filter((text) => eventPatternProblem(text) === undefined);
 
 describe('isEventName', () => {
   it('agrees with a check by character', () => {
@@ -98,9 +98,9 @@ describe('matchesEvent', () => {
   });
 });
 
-describe('eventPatternFault', () => {
+describe('eventPatternProblem', () => {
   it('accepts every event name', () => {
-    fc.assert(fc.property(eventName, (name) => eventPatternFault(name) === undefined));
+    fc.assert(fc.property(eventName, (name) => eventPatternProblem(name) === undefined));
   });
 
   it.each([
@@ -113,7 +113,7 @@ describe('eventPatternFault', () => {
     ['order.***', 'is not an event pattern'],
     ['order created', 'is not an event pattern'],
   ])('explains what is wrong with %p', (text, remedy) => {
-    expect(eventPatternFault(text)).toContain(remedy);
+    expect(eventPatternProblem(text)).toContain(remedy);
   });
 });
 

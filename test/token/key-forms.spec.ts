@@ -42,17 +42,17 @@ function messageOf(make: () => unknown): string | undefined {
   }
 }
 
-function keyFault(alg: SignatureAlgorithm, key: KeyMaterial): string | undefined {
+function keyProblem(alg: SignatureAlgorithm, key: KeyMaterial): string | undefined {
   return messageOf(() =>
     createTokenVerifier({ issuers: [{ issuer: ISSUER, keys: [{ alg, key }] }] }),
   );
 }
 
-function keysFault(...keys: WebhookKey[]): string | undefined {
+function keysProblem(...keys: WebhookKey[]): string | undefined {
   return messageOf(() => createTokenVerifier({ issuers: [{ issuer: ISSUER, keys }] }));
 }
 
-function signingFault(alg: SignatureAlgorithm, key: KeyMaterial): string | undefined {
+function signingProblem(alg: SignatureAlgorithm, key: KeyMaterial): string | undefined {
   return messageOf(() => createTokenSigner({ issuer: ISSUER, key: { alg, key } }));
 }
 
@@ -114,7 +114,7 @@ describe('PS256 and ES384', () => {
     ['ES384', rsa.publicKey, 'ES384 needs an EC key on the curve P-384'],
     ['ES256', p384.publicKey, 'ES256 needs an EC key on the curve P-256'],
   ] as const)('%s refuses a key of another type', (alg, key, remedy) => {
-    expect(keyFault(alg, key)).toContain(remedy);
+    expect(keyProblem(alg, key)).toContain(remedy);
   });
 });
 
@@ -132,13 +132,15 @@ describe('an RSA key', () => {
     (value) => {
       const key = { kty: 'RSA', n: n!, e: exponent(value) };
 
-      expect(keyFault('RS256', key)).toMatch(/odd public exponent|cannot be read/);
-      expect(keyFault('PS256', key)).toMatch(/odd public exponent|cannot be read/);
+      expect(keyProblem('RS256', key)).toMatch(/odd public exponent|cannot be read/);
+      expect(keyProblem('PS256', key)).toMatch(/odd public exponent|cannot be read/);
     },
   );
 
   it('may have another secure exponent', () => {
-    expect(keyFault('RS256', { kty: 'RSA', n: n!, e: exponent(2n ** 255n + 1n) })).toBeUndefined();
+    expect(
+      keyProblem('RS256', { kty: 'RSA', n: n!, e: exponent(2n ** 255n + 1n) }),
+    ).toBeUndefined();
   });
 
   it('is refused if it is so large that it slows down verification', () => {
@@ -148,7 +150,7 @@ describe('an RSA key', () => {
       e: exponent(65_537n),
     };
 
-    expect(keyFault('RS256', key)).toContain('at most 8192 bits');
+    expect(keyProblem('RS256', key)).toContain('at most 8192 bits');
   });
 });
 
@@ -162,8 +164,8 @@ describe('PEM', () => {
     ['after empty lines and text', `\n\nsigning key of 2026\n${good}`],
     ['with white space at line ends', good.replaceAll('\n', '  \n')],
   ])('is read %s', (_, text) => {
-    expect(keyFault('ES256', text)).toBeUndefined();
-    expect(keyFault('ES256', Buffer.from(text))).toBeUndefined();
+    expect(keyProblem('ES256', text)).toBeUndefined();
+    expect(keyProblem('ES256', Buffer.from(text))).toBeUndefined();
   });
 
   it.each<[string, string, string]>([
@@ -185,15 +187,15 @@ describe('PEM', () => {
     ['of OpenSSH', good.replaceAll('PUBLIC KEY', 'OPENSSH PRIVATE KEY'), 'ssh-keygen -p -m PKCS8'],
     ['with a missing character', good.replace(/\n./, '\n'), 'cannot be read'],
   ])('is refused %s, with a remedy', (_, text, remedy) => {
-    const message = keyFault('ES256', text);
+    const message = keyProblem('ES256', text);
 
     expect(message).toContain(remedy);
-    expect(keyFault('ES256', Buffer.from(text))).toBe(message);
+    expect(keyProblem('ES256', Buffer.from(text))).toBe(message);
     expectUnquoted(message, text);
   });
 
   it('is refused if it is damaged in two ways', () => {
-    expect(signingFault('ES256', pem(p256.privateKey).replaceAll('\n', '\\n'))).toContain(
+    expect(signingProblem('ES256', pem(p256.privateKey).replaceAll('\n', '\\n'))).toContain(
       'the two characters "\\n"',
     );
   });
@@ -204,12 +206,12 @@ describe('PEM', () => {
   ] as const)('is refused if it is encrypted, %s', (_, form) => {
     const text = rsa.privateKey.export(form as never) as unknown as string;
 
-    expect(signingFault('RS256', text)).toContain('createPrivateKey({ key, passphrase })');
-    expect(keyFault('RS256', text)).toContain('createPrivateKey({ key, passphrase })');
+    expect(signingProblem('RS256', text)).toContain('createPrivateKey({ key, passphrase })');
+    expect(keyProblem('RS256', text)).toContain('createPrivateKey({ key, passphrase })');
   });
 
   it('of a certificate is refused, since its dates would not be checked', () => {
-    expect(keyFault('RS256', targetCertificate())).toContain('openssl x509 -pubkey -noout');
+    expect(keyProblem('RS256', targetCertificate())).toContain('openssl x509 -pubkey -noout');
   });
 
   it('of EC may start with parameters, as openssl writes it', () => {
@@ -217,7 +219,7 @@ describe('PEM', () => {
     const parameters =
       '-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n';
 
-    expect(signingFault('ES256', parameters + key)).toBeUndefined();
+    expect(signingProblem('ES256', parameters + key)).toBeUndefined();
   });
 });
 
@@ -235,14 +237,14 @@ describe('a public key', () => {
     ],
     ['of SSH', `ssh-ed25519 ${'A'.repeat(68)} me@example`],
   ])('is refused as a shared secret: %s', (_, key) => {
-    expect(keyFault('HS256', key)).toContain('not a shared secret');
+    expect(keyProblem('HS256', key)).toContain('not a shared secret');
   });
 
   it('is not mistaken for a secret that begins in the same way', () => {
     const random = Buffer.concat([Buffer.from([0x30, 0x59]), Buffer.alloc(62, 7)]);
 
-    expect(keyFault('HS256', random)).toBeUndefined();
-    expect(keyFault('HS256', random.toString('base64'))).toBeUndefined();
+    expect(keyProblem('HS256', random)).toBeUndefined();
+    expect(keyProblem('HS256', random.toString('base64'))).toBeUndefined();
   });
 });
 
@@ -264,24 +266,24 @@ describe('a JWK', () => {
     ['a secret for encryption', 'HS256', { ...secret, use: 'enc' }, '"use" is not "sig"'],
     ['a secret of HS512', 'HS256', { ...secret, alg: 'HS512' }, 'set alg to that of the JWK'],
   ])('is refused %s', (_, alg, material, remedy) => {
-    expect(keyFault(alg, material)).toContain(remedy);
+    expect(keyProblem(alg, material)).toContain(remedy);
   });
 
   it.each<[SignatureAlgorithm, JsonWebKey]>([
     ['ES256', { ...key, use: 'sig', key_ops: ['verify'], alg: 'ES256' }],
     ['HS256', { ...secret, use: 'sig', alg: 'HS256' }],
   ])('of %s may have use, key_ops and alg', (alg, material) => {
-    expect(keyFault(alg, material)).toBeUndefined();
+    expect(keyProblem(alg, material)).toBeUndefined();
   });
 
   it('with a private key is refused for that reason first', () => {
-    expect(keyFault('ES256', { ...jwk(p256.privateKey), use: 'enc' })).toContain(
+    expect(keyProblem('ES256', { ...jwk(p256.privateKey), use: 'enc' })).toContain(
       'which a receiver must never have',
     );
   });
 
   it('is refused as a string', () => {
-    expect(keyFault('ES256', JSON.stringify(key))).toContain('pass the result of JSON.parse');
+    expect(keyProblem('ES256', JSON.stringify(key))).toContain('pass the result of JSON.parse');
   });
 });
 
@@ -296,21 +298,21 @@ describe('a CryptoKey', () => {
     ['RS256', { name: 'RSASSA-PKCS1-v1_5', hash: 'SHA-512' }, ['verify'], 'with SHA-512'],
     ['RS256', { name: 'RSA-OAEP', hash: 'SHA-256' }, ['encrypt'], 'is for RSA-OAEP'],
   ] as const)('of another algorithm is refused for %s', async (alg, algorithm, usages, found) => {
-    expect(keyFault(alg, await made(algorithm, [...usages]))).toContain(found);
+    expect(keyProblem(alg, await made(algorithm, [...usages]))).toContain(found);
   });
 
   it('for HMAC must have the digest of its algorithm', async () => {
     const hmac = (hash: string) =>
       subtle.importKey('raw', Buffer.from(SECRET), { name: 'HMAC', hash }, true, ['sign']);
 
-    expect(keyFault('HS256', await hmac('SHA-512'))).toContain('HMAC with SHA-512');
-    expect(keyFault('HS512', await hmac('SHA-512'))).toBeUndefined();
+    expect(keyProblem('HS256', await hmac('SHA-512'))).toContain('HMAC with SHA-512');
+    expect(keyProblem('HS512', await hmac('SHA-512'))).toBeUndefined();
   });
 });
 
 describe('keys of one issuer', () => {
   it('must have different kids', () => {
-    expect(keysFault({ kid: 'a', key: SECRET }, { kid: 'a', key: `${SECRET}-2` })).toContain(
+    expect(keysProblem({ kid: 'a', key: SECRET }, { kid: 'a', key: `${SECRET}-2` })).toContain(
       'another key of the issuer has this kid',
     );
   });
@@ -322,8 +324,8 @@ describe('keys of one issuer', () => {
       { kid: 'b', alg: 'PS256', key: createPublicKey(pem(publicKey)) },
     ] as const;
 
-    expect(keysFault(...twice)).toContain('the same key is listed for RS256');
-    expect(keysFault({ key: SECRET }, { alg: 'HS512', key: SECRET })).toContain(
+    expect(keysProblem(...twice)).toContain('the same key is listed for RS256');
+    expect(keysProblem({ key: SECRET }, { alg: 'HS512', key: SECRET })).toContain(
       'is listed for HS256',
     );
   });
@@ -334,7 +336,7 @@ describe('keys of one issuer', () => {
     expect(
       messageOf(() => createTokenVerifier({ issuers: [{ issuer: ISSUER, secret }] })),
     ).toBeUndefined();
-    expect(keysFault({ kid: 'a', key: SECRET }, { key: SECRET }, { kid: 'a', key: SECRET })).toBe(
+    expect(keysProblem({ kid: 'a', key: SECRET }, { key: SECRET }, { kid: 'a', key: SECRET })).toBe(
       undefined,
     );
   });
@@ -352,7 +354,7 @@ describe('keys of one issuer', () => {
   });
 
   it('must not have unknown members', () => {
-    expect(keysFault({ key: SECRET, notafter: '2026-01-01' } as WebhookKey)).toContain(
+    expect(keysProblem({ key: SECRET, notafter: '2026-01-01' } as WebhookKey)).toContain(
       'other than kid, alg, key, notBefore, notAfter',
     );
   });

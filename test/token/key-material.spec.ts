@@ -36,7 +36,7 @@ function jwk(key: KeyObject): JsonWebKey {
   return key.export({ format: 'jwk' });
 }
 
-function faultsOf(make: () => unknown): readonly ConfigurationProblem[] {
+function problemsOf(make: () => unknown): readonly ConfigurationProblem[] {
   try {
     make();
     return [];
@@ -46,20 +46,20 @@ function faultsOf(make: () => unknown): readonly ConfigurationProblem[] {
   }
 }
 
-function verifierFaults(...issuers: TrustedIssuer[]): readonly ConfigurationProblem[] {
-  return faultsOf(() => createTokenVerifier({ issuers }));
+function verifierProblems(...issuers: TrustedIssuer[]): readonly ConfigurationProblem[] {
+  return problemsOf(() => createTokenVerifier({ issuers }));
 }
 
-function secretFault(secret: string | Uint8Array): string | undefined {
-  return verifierFaults({ issuer: ISSUER, secret })[0]?.message;
+function secretProblem(secret: string | Uint8Array): string | undefined {
+  return verifierProblems({ issuer: ISSUER, secret })[0]?.message;
 }
 
-function keyFault(alg: SignatureAlgorithm, key: KeyMaterial): string | undefined {
-  return verifierFaults({ issuer: ISSUER, keys: [{ alg, key }] })[0]?.message;
+function keyProblem(alg: SignatureAlgorithm, key: KeyMaterial): string | undefined {
+  return verifierProblems({ issuer: ISSUER, keys: [{ alg, key }] })[0]?.message;
 }
 
-function signingFault(alg: SignatureAlgorithm, key: KeyMaterial): string | undefined {
-  return faultsOf(() => createTokenSigner({ issuer: ISSUER, key: { alg, key } }))[0]?.message;
+function signingProblem(alg: SignatureAlgorithm, key: KeyMaterial): string | undefined {
+  return problemsOf(() => createTokenSigner({ issuer: ISSUER, key: { alg, key } }))[0]?.message;
 }
 
 describe('a secret', () => {
@@ -69,8 +69,8 @@ describe('a secret', () => {
     ['63 bytes for HS512', 'HS512', 63, 'has 63 bytes and HS512 needs at least 64'],
     ['zero bytes', 'HS256', 0, 'openssl rand -base64 32'],
   ] as const)('of %s is refused as too short', (_, alg, length, remedy) => {
-    expect(keyFault(alg, Buffer.alloc(length, 7))).toContain(remedy);
-    expect(signingFault(alg, Buffer.alloc(length, 7))).toContain(remedy);
+    expect(keyProblem(alg, Buffer.alloc(length, 7))).toContain(remedy);
+    expect(signingProblem(alg, Buffer.alloc(length, 7))).toContain(remedy);
   });
 
   it.each([
@@ -78,12 +78,12 @@ describe('a secret', () => {
     ['HS384', 48],
     ['HS512', 64],
   ] as const)('of the minimum length is accepted for %s', (alg, length) => {
-    expect(keyFault(alg, Buffer.alloc(length, 7))).toBeUndefined();
+    expect(keyProblem(alg, Buffer.alloc(length, 7))).toBeUndefined();
   });
 
   it('is measured in bytes, not characters', () => {
-    expect(secretFault('é'.repeat(16))).toBeUndefined();
-    expect(secretFault('e'.repeat(16))).toContain('16 bytes');
+    expect(secretProblem('é'.repeat(16))).toBeUndefined();
+    expect(secretProblem('e'.repeat(16))).toContain('16 bytes');
   });
 
   it.each([
@@ -100,18 +100,18 @@ describe('a secret', () => {
     const remedy = 'not a shared secret';
     const bytes = Buffer.from(text);
 
-    expect(secretFault(text.trim())).toContain(remedy);
-    expect(secretFault(bytes)).toContain(remedy);
-    expect(secretFault(new Uint8Array(bytes))).toContain(remedy);
-    expect(secretFault(`whsec_${bytes.toString('base64')}`)).toContain(remedy);
-    expect(keyFault('HS256', createSecretKey(bytes))).toContain(remedy);
-    expect(signingFault('HS256', bytes)).toContain(remedy);
+    expect(secretProblem(text.trim())).toContain(remedy);
+    expect(secretProblem(bytes)).toContain(remedy);
+    expect(secretProblem(new Uint8Array(bytes))).toContain(remedy);
+    expect(secretProblem(`whsec_${bytes.toString('base64')}`)).toContain(remedy);
+    expect(keyProblem('HS256', createSecretKey(bytes))).toContain(remedy);
+    expect(signingProblem('HS256', bytes)).toContain(remedy);
   });
 
   it.each([` ${SECRET}`, `${SECRET}\n`, `\t${SECRET} `])(
     'is refused with white space around it',
     (text) => {
-      expect(secretFault(text)).toContain('trim it');
+      expect(secretProblem(text)).toContain('trim it');
     },
   );
 
@@ -136,8 +136,8 @@ describe('a secret', () => {
       'not a shared secret',
     ],
   ])('is refused as a JWK %s', (_, key, remedy) => {
-    expect(keyFault('HS256', key)).toContain(remedy);
-    expect(signingFault('HS256', key)).toContain(remedy);
+    expect(keyProblem('HS256', key)).toContain(remedy);
+    expect(signingProblem('HS256', key)).toContain(remedy);
   });
 
   it('is decoded after "whsec_"', () => {
@@ -158,7 +158,7 @@ describe('a secret', () => {
     ['whsec_', 'has 0 bytes'],
     [`whsec_${Buffer.alloc(16).toString('base64')}`, 'has 16 bytes'],
   ])('after "whsec_" must be base64 and long enough: %s', (text, remedy) => {
-    expect(secretFault(text)).toContain(remedy);
+    expect(secretProblem(text)).toContain(remedy);
   });
 
   it.each([
@@ -167,7 +167,7 @@ describe('a secret', () => {
     ['missing', undefined as unknown as string, 'the secret is missing'],
     ['a number', 1 as unknown as string, 'the secret is missing'],
   ])('is refused if it is %s', (_, key, remedy) => {
-    expect(keyFault('HS256', key)).toContain(remedy);
+    expect(keyProblem('HS256', key)).toContain(remedy);
   });
 
   it('may be a string, bytes, a KeyObject or a CryptoKey', async () => {
@@ -212,19 +212,19 @@ describe('a weak secret', () => {
   });
 
   it('must have at least one byte', () => {
-    const faults = faultsOf(() =>
+    const problems = problemsOf(() =>
       createTokenSigner({ issuer: ISSUER, key: '', allowWeakSecrets: true }),
     );
 
-    expect(faults).toMatchObject([{ message: expect.stringContaining('has 0 bytes') }]);
+    expect(problems).toMatchObject([{ message: expect.stringContaining('has 0 bytes') }]);
   });
 
   it('is refused with allowWeakSecrets false', () => {
-    const faults = faultsOf(() =>
+    const problems = problemsOf(() =>
       createTokenSigner({ issuer: ISSUER, key: 'weak-one', allowWeakSecrets: false }),
     );
 
-    expect(faults).toMatchObject([{ message: expect.stringContaining('has 8 bytes') }]);
+    expect(problems).toMatchObject([{ message: expect.stringContaining('has 8 bytes') }]);
   });
 });
 
@@ -269,10 +269,10 @@ describe('a key pair', () => {
     ['EdDSA', ed],
   ] as const)('of %s signs with its private and verifies with its public key only', (alg, pair) => {
     for (const key of [pair.privateKey, pem(pair.privateKey), jwk(pair.privateKey)]) {
-      expect(keyFault(alg, key)).toContain('which a receiver must never have');
+      expect(keyProblem(alg, key)).toContain('which a receiver must never have');
     }
     for (const key of [pair.publicKey, pem(pair.publicKey), jwk(pair.publicKey)]) {
-      expect(signingFault(alg, key)).toContain('needs a private key');
+      expect(signingProblem(alg, key)).toContain('needs a private key');
     }
   });
 
@@ -292,7 +292,7 @@ describe('a key pair', () => {
     ['ES256', {}, 'cannot be read'],
     ['ES256', undefined as unknown as string, 'cannot be read'],
   ] as const)('of %s must fit its algorithm', (alg, key, remedy) => {
-    expect(keyFault(alg, key)).toContain(remedy);
+    expect(keyProblem(alg, key)).toContain(remedy);
   });
 });
 
@@ -311,7 +311,7 @@ describe('an Ed25519 public key of small order', () => {
     for (const point of encodings) {
       const keyObject = createPublicKey({ key: asJwk(point), format: 'jwk' });
       for (const key of [asJwk(point), keyObject, pem(keyObject)]) {
-        expect(keyFault('EdDSA', key)).toContain('a point of small order');
+        expect(keyProblem('EdDSA', key)).toContain('a point of small order');
       }
     }
   });
@@ -319,7 +319,7 @@ describe('an Ed25519 public key of small order', () => {
   it('is not confused with a key that differs in one bit', () => {
     for (const point of smallOrderEncodings()) {
       point[1]! ^= 1;
-      expect(keyFault('EdDSA', asJwk(point))).toBeUndefined();
+      expect(keyProblem('EdDSA', asJwk(point))).toBeUndefined();
     }
   });
 });
@@ -328,25 +328,25 @@ describe('a key', () => {
   it.each(['none', 'PS512', 'hs256', '__proto__', null])(
     'is refused with the algorithm %p',
     (alg) => {
-      expect(keyFault(alg as 'HS256', SECRET)).toBe(
+      expect(keyProblem(alg as 'HS256', SECRET)).toBe(
         'alg must be one of HS256, HS384, HS512, RS256, PS256, ES256, ES384, EdDSA',
       );
     },
   );
 
   it.each(['', 'k'.repeat(257), 'a\nb', 1, null])('is refused with the kid %p', (kid) => {
-    const [fault] = verifierFaults({
+    const [problem] = verifierProblems({
       issuer: ISSUER,
       keys: [{ kid: kid as string, key: SECRET }],
     });
 
-    expect(fault?.message).toContain('kid must be a string of 1 to 256 characters');
+    expect(problem?.message).toContain('kid must be a string of 1 to 256 characters');
   });
 });
 
 describe('a list of issuers', () => {
   it('reports every error with its path', () => {
-    const faults = verifierFaults(
+    const problems = verifierProblems(
       { issuer: ISSUER, secret: 'short' },
       { issuer: ISSUER, secret: SECRET },
       { issuer: '', secret: SECRET },
@@ -359,7 +359,7 @@ describe('a list of issuers', () => {
       { issuer: 'https://d.example', secret: Array.from({ length: 5 }, (_, i) => `${i}${SECRET}`) },
     );
 
-    expect(faults.map(({ path }) => path)).toEqual([
+    expect(problems.map(({ path }) => path)).toEqual([
       'issuers[0].secret',
       'issuers[1].issuer',
       'issuers[2].issuer',
@@ -368,7 +368,7 @@ describe('a list of issuers', () => {
       'issuers[5].keys[1]',
       'issuers[6]',
     ]);
-    expect(faults.map(({ message }) => message)).toEqual([
+    expect(problems.map(({ message }) => message)).toEqual([
       expect.stringContaining('HS256 needs at least 32'),
       expect.stringContaining('is listed twice'),
       expect.stringContaining('1 to 255 characters'),
@@ -380,7 +380,7 @@ describe('a list of issuers', () => {
   });
 
   it('is refused if it is empty', () => {
-    expect(verifierFaults()).toEqual([
+    expect(verifierProblems()).toEqual([
       { path: 'issuers', message: expect.stringContaining('add at least one issuer') },
     ]);
   });
@@ -388,6 +388,6 @@ describe('a list of issuers', () => {
   it('may have four keys without a kid', () => {
     const secret = Array.from({ length: 4 }, (_, i) => `${i}${SECRET}`);
 
-    expect(verifierFaults({ issuer: ISSUER, secret })).toEqual([]);
+    expect(verifierProblems({ issuer: ISSUER, secret })).toEqual([]);
   });
 });

@@ -37,7 +37,7 @@ function codeAt(
   }
 }
 
-function faultOf(...keys: object[]): string | undefined {
+function problemOf(...keys: object[]): string | undefined {
   try {
     createTokenVerifier({ issuers: [{ issuer: ISSUER, keys: keys as WebhookKey[] }] });
     return undefined;
@@ -117,11 +117,11 @@ describe('the window of a key', () => {
     ],
     ['an empty window', { notBefore: '2026-06-01', notAfter: '2026-06-01' }, 'later than'],
   ])('is refused if it is %s', (_, window, remedy) => {
-    expect(faultOf({ key: SECRET, ...window })).toContain(remedy);
+    expect(problemOf({ key: SECRET, ...window })).toContain(remedy);
   });
 
   it('may have closed before start-up, as after a rotation', () => {
-    expect(faultOf({ key: SECRET, notAfter: '2001-01-01' })).toBeUndefined();
+    expect(problemOf({ key: SECRET, notAfter: '2001-01-01' })).toBeUndefined();
   });
 });
 
@@ -136,11 +136,11 @@ describe('keys without a kid', () => {
   it('are limited to four at a time', () => {
     const overlapping = Array.from({ length: 8 }, (_, i) => monthly(i + 1, 3));
 
-    expect(faultOf(...overlapping)).toBeUndefined();
+    expect(problemOf(...overlapping)).toBeUndefined();
     for (const [i, key] of overlapping.entries()) {
       expect(codeAt(Date.parse(month(i + 1)) / 1_000, overlapping, key)).toBe('accepted');
     }
-    expect(faultOf(...Array.from({ length: 8 }, (_, i) => monthly(i + 1, 4)))).toContain(
+    expect(problemOf(...Array.from({ length: 8 }, (_, i) => monthly(i + 1, 4)))).toContain(
       'more than 4 keys without kid',
     );
   });
@@ -150,7 +150,7 @@ describe('keys without a kid', () => {
     const before = [1, 2, 3].map((n) => monthly(n, 5 - n));
     const after = [5, 5].map((n, i) => ({ ...monthly(n, 1), key: `${SECRET}-after-${i}` }));
 
-    expect(faultOf(...before, ...after)).toContain('more than 4 keys without kid');
-    expect(faultOf(...before, after[0]!)).toBeUndefined();
+    expect(problemOf(...before, ...after)).toContain('more than 4 keys without kid');
+    expect(problemOf(...before, after[0]!)).toBeUndefined();
   });
 });

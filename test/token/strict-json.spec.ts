@@ -4,7 +4,7 @@ import {
   decodeUtf8,
   parseJson,
   scanJson,
-  structureFault,
+  structureProblem,
 } from '../../lib/token/json/strict-json.js';
 
 /** JSON as a tree that, unlike a JavaScript object, can have duplicate members. */
@@ -154,16 +154,16 @@ describe('scanJson, for a limit of members', () => {
   });
 });
 
-describe('structureFault', () => {
+describe('structureProblem', () => {
   it('measures the nesting of random JSON', () => {
     fc.assert(
       fc.property(tree, (root) => {
         const value = parseJson(write(root, ''));
         const depth = depthOfValue(value);
-        fc.pre(structureFault(value, Infinity) === undefined);
+        fc.pre(structureProblem(value, Infinity) === undefined);
 
-        expect(structureFault(value, depth)).toBeUndefined();
-        if (depth > 0) expect(structureFault(value, depth - 1)).toBe('too deep');
+        expect(structureProblem(value, depth)).toBeUndefined();
+        if (depth > 0) expect(structureProblem(value, depth - 1)).toBe('too deep');
       }),
     );
   });
@@ -171,7 +171,7 @@ describe('structureFault', () => {
   it('visits no level beyond the limit', () => {
     const deep = parseJson('['.repeat(1e6) + ']'.repeat(1e6));
 
-    expect(structureFault(deep, 64)).toBe('too deep');
+    expect(structureProblem(deep, 64)).toBe('too deep');
   });
 });
 
@@ -197,7 +197,7 @@ describe('scanJson, for a limit of levels', () => {
   });
 });
 
-describe('structureFault, for members that would replace a prototype', () => {
+describe('structureProblem, for members that would replace a prototype', () => {
   it.each([
     ['{"__proto__":1}', true],
     ['{"a":[{"__proto__":{}}]}', true],
@@ -210,7 +210,7 @@ describe('structureFault, for members that would replace a prototype', () => {
     ['{"a":"__proto__"}', false],
     ['null', false],
   ])('%s: %s', (text, verdict) => {
-    expect(structureFault(JSON.parse(text), 64) === 'prototype member').toBe(verdict);
+    expect(structureProblem(JSON.parse(text), 64) === 'prototype member').toBe(verdict);
   });
 });
 

@@ -16,18 +16,18 @@ type Check = (value: unknown, operand: never, path: string, schema: Schema) => s
  * The part of JSON Schema 2020-12 that vectors.schema.json is written in. A keyword that is not in this table fails, so that nothing in the schema stays unchecked.
  */
 const CHECKS: Readonly<Record<string, Check>> = {
-  $ref: (value, ref: string, path) => faults(value, resolve(ref), path),
+  $ref: (value, ref: string, path) => problems(value, resolve(ref), path),
   type: (value, type: string, path) => unless(typeOf(value, type), `${path}: is no ${type}`),
   const: (value, only, path) => unless(isDeepStrictEqual(value, only), `${path}: is not ${only}`),
   enum: (value, all: unknown[], path) => unless(all.includes(value), `${path}: is none of ${all}`),
   oneOf: (value, schemas: Schema[], path) => {
-    const results = schemas.map((schema) => faults(value, schema, path));
+    const results = schemas.map((schema) => problems(value, schema, path));
     const holding = results.filter((found) => found.length === 0).length;
     return holding === 1 ? [] : [`${path}: ${holding} forms hold`, ...results.flat()];
   },
   items: (value, schema: Schema, path) =>
     Array.isArray(value)
-      ? value.flatMap((item, index) => faults(item, schema, `${path}[${index}]`))
+      ? value.flatMap((item, index) => problems(item, schema, `${path}[${index}]`))
       : [],
   minItems: (value, least: number, path) =>
     unless(!Array.isArray(value) || value.length >= least, `${path}: is too short`),
@@ -47,24 +47,24 @@ const CHECKS: Readonly<Record<string, Check>> = {
     return membersOf(value)
       .filter(([name]) => !known.includes(name))
       .flatMap(([name, member]) =>
-        allowed === false ? [`${path}.${name}: is unknown`] : faults(member, allowed, path),
+        allowed === false ? [`${path}.${name}: is unknown`] : problems(member, allowed, path),
       );
   },
 };
 
 /** Checks a vector file against its schema. */
-export function faultsOfFile(text: string): string[] {
-  return faults(JSON.parse(text), root, '');
+export function problemsOfFile(text: string): string[] {
+  return problems(JSON.parse(text), root, '');
 }
 
-function faults(value: unknown, schema: Schema, path: string): string[] {
+function problems(value: unknown, schema: Schema, path: string): string[] {
   const properties = (schema['properties'] as Readonly<Record<string, Schema>> | undefined) ?? {};
   const required = (schema['required'] as string[] | undefined) ?? [];
   const members = new Map(membersOf(value));
   return [
     ...required.filter((name) => !members.has(name)).map((name) => `${path}.${name}: is missing`),
     ...Object.entries(properties).flatMap(([name, member]) =>
-      members.has(name) ? faults(members.get(name), member, `${path}.${name}`) : [],
+      members.has(name) ? problems(members.get(name), member, `${path}.${name}`) : [],
     ),
     ...Object.entries(schema)
       .filter(([word]) => !ANNOTATIONS.has(word))
@@ -100,6 +100,6 @@ function typeOf(value: unknown, type: string): boolean {
   }
 }
 
-function unless(holds: boolean, fault: string): string[] {
-  return holds ? [] : [fault];
+function unless(holds: boolean, problem: string): string[] {
+  return holds ? [] : [problem];
 }

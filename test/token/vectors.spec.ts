@@ -22,7 +22,7 @@ import {
   verifierOptions,
   type Vector,
 } from './vector-file.js';
-import { faultsOfFile } from './vector-schema.js';
+import { problemsOfFile } from './vector-schema.js';
 
 type Outcome = Vector['expect'];
 
@@ -107,7 +107,7 @@ describe('vector files', () => {
   });
 
   it.each([...GROUPS, ...DRAFT_GROUPS, ...SEND_GROUPS])('match their schema: %s', async (group) => {
-    expect(faultsOfFile(await readFile(join(VECTORS, `${group}.json`), 'utf8'))).toEqual([]);
+    expect(problemsOfFile(await readFile(join(VECTORS, `${group}.json`), 'utf8'))).toEqual([]);
   });
 
   it.each([
@@ -122,7 +122,7 @@ describe('vector files', () => {
     const text = await readFile(join(VECTORS, 'header.json'), 'utf8');
 
     expect(text).toContain(found);
-    expect(faultsOfFile(text.replace(found, changed))).not.toEqual([]);
+    expect(problemsOfFile(text.replace(found, changed))).not.toEqual([]);
   });
 
   it('are up to date with the generator', async () => {

@@ -64,7 +64,7 @@ describe.each(
   );
 
   it('has a key that is accepted', () => {
-    expect(parsed.fault).toBeUndefined();
+    expect(parsed.problem).toBeUndefined();
   });
 });
 
@@ -110,8 +110,8 @@ describe.each([
     const short = tests.filter(({ keySize }) => keySize < bits);
 
     for (const { tcId, key } of short) {
-      const { fault } = parseKey({ alg, key: Buffer.from(key, 'hex') }, 'verify');
-      expect([tcId, fault]).toEqual([tcId, expect.stringMatching(/RFC 7518|missing/)]);
+      const { problem } = parseKey({ alg, key: Buffer.from(key, 'hex') }, 'verify');
+      expect([tcId, problem]).toEqual([tcId, expect.stringMatching(/RFC 7518|missing/)]);
     }
     expect(short).not.toHaveLength(0);
   });

@@ -47,7 +47,7 @@ type Values = Arguments<typeof OPTIONS>['values'];
 /** The arguments, read and checked. */
 type ConformanceCall =
   | { readonly kind: 'help' }
-  | { readonly kind: 'faults'; readonly faults: readonly string[] }
+  | { readonly kind: 'problems'; readonly problems: readonly string[] }
   | {
       readonly kind: 'run';
       readonly settings: Omit<ProbeSettings, 'now'>;
@@ -56,7 +56,7 @@ type ConformanceCall =
       readonly json: boolean;
     };
 
-/** Reads the arguments. Collects every fault; none quotes a secret. */
+/** Reads the arguments. Collects every problem; none quotes a secret. */
 export function readConformanceCall(
   args: readonly string[],
   env: Readonly<Record<string, string | undefined>>,
@@ -66,34 +66,34 @@ export function readConformanceCall(
     parsed = parseArguments(args, OPTIONS);
   } catch (error) {
     if (!(error instanceof UsageError)) throw error;
-    return { kind: 'faults', faults: [error.message] };
+    return { kind: 'problems', problems: [error.message] };
   }
   const { values, positionals } = parsed;
   if (values.help) return { kind: 'help' };
-  const faults: string[] = [];
-  const url = readUrl(positionals, values, faults);
-  const envFile = values['env-file'] && readText(values['env-file'], '--env-file', faults);
+  const problems: string[] = [];
+  const url = readUrl(positionals, values, problems);
+  const envFile = values['env-file'] && readText(values['env-file'], '--env-file', problems);
   const variables = envFile === undefined ? env : { ...env, ...parseEnv(envFile) };
   const { issuer = variables[ISSUER_VARIABLE] ?? '', audience, event, kid } = values;
-  const signer = readSigner(values, variables, faults);
+  const signer = readSigner(values, variables, problems);
   const timeout = parseDuration(values.timeout);
   if (issuer === '') {
-    faults.push('--issuer is required: name an issuer that the receiver trusts');
+    problems.push('--issuer is required: name an issuer that the receiver trusts');
   }
   if (!isOneOf(CONFORMANCE_PROFILES, values.profile)) {
-    faults.push(`--profile must be one of ${CONFORMANCE_PROFILES.join(', ')}`);
+    problems.push(`--profile must be one of ${CONFORMANCE_PROFILES.join(', ')}`);
   } else if (!isEventName(values.event, values.profile)) {
-    faults.push("--event must be an event name, such as 'order.created'");
+    problems.push("--event must be an event name, such as 'order.created'");
   }
   if (values.only !== undefined && !isOneOf(PROBE_GROUPS, values.only)) {
-    faults.push(`--only must be one of ${PROBE_GROUPS.join(', ')}`);
+    problems.push(`--only must be one of ${PROBE_GROUPS.join(', ')}`);
   }
   if (timeout === undefined || timeout <= 0) {
-    faults.push("--timeout must be a positive duration, such as '5s' or '500ms'");
+    problems.push("--timeout must be a positive duration, such as '5s' or '500ms'");
   }
-  const ca = values['insecure-ca'] && readText(values['insecure-ca'], '--insecure-ca', faults);
-  if (faults.length > 0 || url === undefined || signer === undefined || timeout === undefined) {
-    return { kind: 'faults', faults };
+  const ca = values['insecure-ca'] && readText(values['insecure-ca'], '--insecure-ca', problems);
+  if (problems.length > 0 || url === undefined || signer === undefined || timeout === undefined) {
+    return { kind: 'problems', problems };
   }
   return {
     kind: 'run',
@@ -114,20 +114,20 @@ export function readConformanceCall(
 function readUrl(
   positionals: readonly string[],
   values: Values,
-  faults: string[],
+  problems: string[],
 ): URL | undefined {
   const [text] = positionals;
   if (text === undefined || positionals.length > 1) {
-    faults.push('pass one URL with the webhook path, such as https://crm.example/webhooks');
+    problems.push('pass one URL with the webhook path, such as https://crm.example/webhooks');
     return undefined;
   }
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || !['http:', 'https:'].includes(url.protocol) || url.username !== '') {
-    faults.push('the URL must begin with https:// or http:// and contain no user');
+    problems.push('the URL must begin with https:// or http:// and contain no user');
     return undefined;
   }
   if (url.protocol === 'http:' && !LOOPBACK.test(url.hostname) && !values['allow-http']) {
-    faults.push(
+    problems.push(
       'anyone on the network path can read tokens sent over http://: use https://, or pass --allow-http',
     );
   }
@@ -137,14 +137,14 @@ function readUrl(
 function readSigner(
   values: Values,
   env: Readonly<Record<string, string | undefined>>,
-  faults: string[],
+  problems: string[],
 ): ProbeSigner | undefined {
   const alg = (values.alg ?? 'HS256') as SignatureAlgorithm;
-  const pem = values.key && readText(values.key, '--key', faults);
-  const file = values['secret-file'] && readText(values['secret-file'], '--secret-file', faults);
+  const pem = values.key && readText(values.key, '--key', problems);
+  const file = values['secret-file'] && readText(values['secret-file'], '--secret-file', problems);
   const given = [values.key, values['secret-file']].filter(Boolean);
   if (given.length > 1) {
-    faults.push('pass only one of --secret-file and --key');
+    problems.push('pass only one of --secret-file and --key');
     return undefined;
   }
   // A newline at the end of the file is not part of the secret.
@@ -152,13 +152,13 @@ function readSigner(
   const material = pem ?? secret;
   if (material === undefined || material === '') {
     if (given.length === 0) {
-      faults.push(`a key is required: set ${SECRET_VARIABLE}, or pass --secret-file or --key`);
+      problems.push(`a key is required: set ${SECRET_VARIABLE}, or pass --secret-file or --key`);
     }
     return undefined;
   }
-  const { fault } = parseKey({ alg, kid: values.kid, key: material }, 'sign');
-  if (fault !== undefined) {
-    faults.push(`the key cannot be used: ${fault}`);
+  const { problem } = parseKey({ alg, kid: values.kid, key: material }, 'sign');
+  if (problem !== undefined) {
+    problems.push(`the key cannot be used: ${problem}`);
     return undefined;
   }
   return alg.startsWith('HS')
@@ -166,11 +166,11 @@ function readSigner(
     : keyPairSigner(material, alg);
 }
 
-function readText(path: string, option: string, faults: string[]): string | undefined {
+function readText(path: string, option: string, problems: string[]): string | undefined {
   try {
     return readFileSync(path, 'utf8');
   } catch {
-    faults.push(`${option}: the file cannot be read`);
+    problems.push(`${option}: the file cannot be read`);
     return undefined;
   }
 }

@@ -92,12 +92,12 @@ function judge(
   outcomes: readonly ProbeOutcome[],
   context: ProbeContext,
 ): ProbeResult {
-  const fault = probe.expect(outcomes, context);
+  const problem = probe.expect(outcomes, context);
   const failed: ProbeVerdict = probe.level === 'must' ? 'fail' : 'warn';
   return {
     probe,
-    verdict: fault === undefined ? 'pass' : failed,
-    detail: fault ?? '',
+    verdict: problem === undefined ? 'pass' : failed,
+    detail: problem ?? '',
     statuses: outcomes.flatMap((outcome) => (typeof outcome === 'string' ? [] : [outcome.status])),
   };
 }

@@ -70,7 +70,7 @@ export class EventRouter<T> {
   private readonly answers = new Map<string, readonly T[]>();
 
   /**
-   * @param pattern - a well-formed event name or pattern, see {@link eventPatternFault}
+   * @param pattern - a well-formed event name or pattern, see {@link eventPatternProblem}
    */
   add(pattern: string, value: T): void {
     let node = this.root;

@@ -1,7 +1,7 @@
 import { Injectable, Logger } from '@nestjs/common';
 import { DiscoveryService, MetadataScanner, ModuleRef, type ContextId } from '@nestjs/core';
 import type { ConfigurationProblem } from '../../errors/webhook.error.js';
-import { eventPatternFault } from '../../token/event-name.js';
+import { eventPatternProblem } from '../../token/event-name.js';
 import { WebhookHandlerContext } from './webhook-handler.context.js';
 import { WebhookHandlerRegistry, type WebhookHandler } from './webhook-handler.registry.js';
 import type { ResolvedReceiver } from '../receiver-options.interface.js';
@@ -101,7 +101,7 @@ export class WebhookExplorer {
         });
       }
       for (const pattern of patterns) {
-        const message = eventPatternFault(pattern);
+        const message = eventPatternProblem(pattern);
         if (message !== undefined) problems.push({ path: name, message });
         else this.registry.add(pattern, receiver, handler);
       }

@@ -93,18 +93,18 @@ const FILTER_CHECKS = {
     OUTCOMES.includes(value) ? undefined : `must be one of ${OUTCOMES.join(', ')}`,
   kind: (value: unknown) =>
     value === 'accepted' || value === 'refused' ? undefined : "must be 'accepted' or 'refused'",
-  receiver: stringFault,
-  code: stringFault,
-  event: stringFault,
-  eventId: stringFault,
-  issuer: stringFault,
-  since: dateFault,
-  until: dateFault,
+  receiver: stringProblem,
+  code: stringProblem,
+  event: stringProblem,
+  eventId: stringProblem,
+  issuer: stringProblem,
+  since: dateProblem,
+  until: dateProblem,
 };
 
 const DEAD_LETTER_CHECKS = {
-  receiver: optionalStringFault,
-  event: optionalStringFault,
+  receiver: optionalStringProblem,
+  event: optionalStringProblem,
   after: 'optional',
   limit: 'optional',
 } as const;
@@ -310,15 +310,15 @@ function viewOf(entry: InboxEntry): WebhookInboxEntry {
   return { ...entry, at: new Date(entry.at) };
 }
 
-function stringFault(value: unknown): string | undefined {
+function stringProblem(value: unknown): string | undefined {
   return isIdentifier(value) ? undefined : 'must be a string of 1 to 255 characters';
 }
 
-function optionalStringFault(value: unknown): string | undefined {
-  return value === undefined ? undefined : stringFault(value);
+function optionalStringProblem(value: unknown): string | undefined {
+  return value === undefined ? undefined : stringProblem(value);
 }
 
-function dateFault(value: unknown): string | undefined {
+function dateProblem(value: unknown): string | undefined {
   return value instanceof Date && !Number.isNaN(value.getTime())
     ? undefined
     : 'must be a valid Date';

@@ -75,18 +75,18 @@ export class WebhookMount {
     path: string,
     mount: AdapterMount,
   ): ConfigurationProblem[] {
-    const fault = (by: string): ConfigurationProblem[] => [
+    const problem = (by: string): ConfigurationProblem[] => [
       {
         path: `receiver "${receiver.name}".path`,
         message: `${path} is taken by ${by}; choose another path`,
       },
     ];
     const other = mount.paths.receiverAt(path);
-    if (other !== undefined) return fault(`receiver "${other}"`);
+    if (other !== undefined) return problem(`receiver "${other}"`);
     const routes = mount.mount(path, receiver.name, (request, response) => {
       void this.pipeline.answer(request, response, receiver);
     });
-    if (routes !== undefined) return fault(`a route of the application for ${routes}`);
+    if (routes !== undefined) return problem(`a route of the application for ${routes}`);
     mount.refuseOtherMethods(path, this.refuseMethod);
     this.logger.log(`Mapped {${path}, HEAD and POST} to receiver "${receiver.name}"`);
     return [];

@@ -138,22 +138,22 @@ function nameAt(text: string, start: number, end: number): string {
 }
 
 /** Reasons to refuse data of any kind. */
-export type StructureFault = 'too deep' | 'prototype member';
+export type StructureProblem = 'too deep' | 'prototype member';
 
 /**
  * Checks the nesting of objects and arrays, the value itself included, and looks for members that a careless merge turns
  * into prototype pollution: `__proto__`, and `constructor` with a `prototype`.
  *
  * @param value - a result of JSON.parse; it is visited no deeper than `levels`
- * @returns the first fault found
+ * @returns the first problem found
  */
-export function structureFault(value: unknown, levels: number): StructureFault | undefined {
+export function structureProblem(value: unknown, levels: number): StructureProblem | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
   if (levels === 0) return 'too deep';
   if (Array.isArray(value)) {
     for (const item of value as unknown[]) {
-      const fault = structureFault(item, levels - 1);
-      if (fault !== undefined) return fault;
+      const problem = structureProblem(item, levels - 1);
+      if (problem !== undefined) return problem;
     }
     return undefined;
   }
@@ -166,8 +166,8 @@ export function structureFault(value: unknown, levels: number): StructureFault |
     if (name === '__proto__' || (name === 'constructor' && Object.hasOwn(member, 'prototype'))) {
       return 'prototype member';
     }
-    const fault = structureFault(member, levels - 1);
-    if (fault !== undefined) return fault;
+    const problem = structureProblem(member, levels - 1);
+    if (problem !== undefined) return problem;
   }
   return undefined;
 }

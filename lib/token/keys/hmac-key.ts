@@ -11,9 +11,9 @@ import { decodeBase64url, encodeBase64urlText } from '../json/base64url.js';
 import { isObject } from '../json/strict-json.js';
 import {
   asKeyObject,
-  cryptoKeyFault,
+  cryptoKeyProblem,
   isCryptoKey,
-  jwkFault,
+  jwkProblem,
   type KeyUse,
   type MadeKey,
 } from './key-form.js';
@@ -129,12 +129,12 @@ export function parseSecret(
   allowWeakSecrets: boolean,
 ): MadeKey<HmacKey> {
   const bytes = secretBytes(material, alg, use);
-  if (typeof bytes === 'string') return { fault: bytes };
+  if (typeof bytes === 'string') return { problem: bytes };
   const minimum = HMAC_ALGORITHMS[alg].secretBytes;
   if (bytes.length < minimum) {
     if (!allowWeakSecrets || bytes.length === 0) {
       return {
-        fault: `the secret has ${bytes.length} bytes and ${alg} needs at least ${minimum} (RFC 7518, section 3.2): generate one with "openssl rand -base64 ${minimum}"`,
+        problem: `the secret has ${bytes.length} bytes and ${alg} needs at least ${minimum} (RFC 7518, section 3.2): generate one with "openssl rand -base64 ${minimum}"`,
       };
     }
     process.emitWarning(
@@ -152,8 +152,8 @@ function secretBytes(material: unknown, alg: HmacAlgorithm, use: KeyUse): Buffer
     if (keyObject.type !== 'secret') {
       return `a ${keyObject.type} key cannot be a shared secret: ${OF_KEY_PAIRS}`;
     }
-    const fault = isCryptoKey(material) ? cryptoKeyFault(material, alg) : undefined;
-    return fault ?? refusePublicKey(keyObject.export());
+    const problem = isCryptoKey(material) ? cryptoKeyProblem(material, alg) : undefined;
+    return problem ?? refusePublicKey(keyObject.export());
   }
   if (material instanceof Uint8Array) return refusePublicKey(Buffer.from(material));
   return isObject(material) && 'kty' in material
@@ -167,8 +167,8 @@ function jwkBytes(jwk: JsonWebKey, alg: HmacAlgorithm, use: KeyUse): Buffer | st
   if (kty !== 'oct') {
     return `a JWK that is not of type "oct" cannot be a shared secret: ${OF_KEY_PAIRS}`;
   }
-  const fault = jwkFault(jwk, alg, use);
-  if (fault !== undefined) return fault;
+  const problem = jwkProblem(jwk, alg, use);
+  if (problem !== undefined) return problem;
   const bytes = typeof k === 'string' ? decodeBase64url(k) : undefined;
   return bytes === undefined
     ? 'the member "k" of the JWK is not base64url without padding'

@@ -6,8 +6,8 @@ export type KeyUse = 'sign' | 'verify';
 
 /** A key, or what is wrong with its material. */
 export type MadeKey<Key> =
-  | { readonly key: Key; readonly fault?: undefined }
-  | { readonly key?: undefined; readonly fault: string };
+  | { readonly key: Key; readonly problem?: undefined }
+  | { readonly key?: undefined; readonly problem: string };
 
 /** The algorithm that a CryptoKey must have for each signature algorithm. */
 const CRYPTO_KEY_ALGORITHMS: Readonly<
@@ -24,7 +24,7 @@ const CRYPTO_KEY_ALGORITHMS: Readonly<
 };
 
 /** A CryptoKey is bound to one algorithm and must not be used for another. */
-export function cryptoKeyFault(
+export function cryptoKeyProblem(
   key: webcrypto.CryptoKey,
   alg: SignatureAlgorithm,
 ): string | undefined {
@@ -43,9 +43,9 @@ export function cryptoKeyFault(
 /**
  * Checks `use`, `key_ops` and `alg` of a JWK against its intended use (RFC 7517, sections 4.2 to 4.4).
  *
- * @returns the fault and its remedy, or `undefined`
+ * @returns the problem and its remedy, or `undefined`
  */
-export function jwkFault(
+export function jwkProblem(
   jwk: JsonWebKey,
   alg: SignatureAlgorithm,
   use: KeyUse,

@@ -41,12 +41,12 @@ export interface KeyPolicy {
 
 /** A parsed key with its window (none: always valid), or what is wrong with it. */
 type ParsedKey<Key> =
-  | { readonly key: Key; readonly window: KeyWindow | undefined; readonly fault?: undefined }
-  | { readonly key?: undefined; readonly window?: undefined; readonly fault: string };
+  | { readonly key: Key; readonly window: KeyWindow | undefined; readonly problem?: undefined }
+  | { readonly key?: undefined; readonly window?: undefined; readonly problem: string };
 
 const MEMBERS: readonly string[] = ['kid', 'alg', 'key', 'notBefore', 'notAfter'];
 
-/** Parses a key and binds it to its algorithm. A fault never quotes the key. */
+/** Parses a key and binds it to its algorithm. A problem never quotes the key. */
 export function parseKey(
   input: KeyInput,
   use: KeyUse,
@@ -54,14 +54,14 @@ export function parseKey(
 ): ParsedKey<HmacKey | JoseKey> {
   const entry: WebhookKey = isWebhookKey(input) ? input : { key: input };
   const { key: material, alg = 'HS256', kid } = entry;
-  const fault = memberFault(entry) ?? algorithmFault(alg) ?? keyIdFault(kid);
-  if (fault !== undefined) return { fault };
+  const problem = memberProblem(entry) ?? algorithmProblem(alg) ?? keyIdProblem(kid);
+  if (problem !== undefined) return { problem };
   const parsed = parseKeyWindow(entry);
-  if (parsed.fault !== undefined) return parsed;
+  if (parsed.problem !== undefined) return parsed;
   const made = isHmac(alg)
     ? parseSecret(material, alg, kid, use, policy.allowWeakSecrets === true)
     : parseKeyPairHalf(material, alg, kid, use);
-  return made.fault === undefined ? { key: made.key, window: parsed.window } : made;
+  return made.problem === undefined ? { key: made.key, window: parsed.window } : made;
 }
 
 /** Distinguishes a key with its settings from key material alone. */
@@ -72,7 +72,7 @@ export function isWebhookKey(input: KeyInput): input is WebhookKey {
 }
 
 /** A misspelt `notAfter` would be a key that never expires. */
-function memberFault(entry: WebhookKey): string | undefined {
+function memberProblem(entry: WebhookKey): string | undefined {
   // An instance of an application's class may have other members.
   if (Object.getPrototypeOf(entry) !== Object.prototype) return undefined;
   return Object.keys(entry).every((name) => MEMBERS.includes(name))
@@ -80,13 +80,13 @@ function memberFault(entry: WebhookKey): string | undefined {
     : `the key has a member other than ${MEMBERS.join(', ')}: correct or remove it`;
 }
 
-function algorithmFault(alg: unknown): string | undefined {
+function algorithmProblem(alg: unknown): string | undefined {
   return SIGNATURE_ALGORITHMS.includes(alg as SignatureAlgorithm)
     ? undefined
     : `alg must be one of ${SIGNATURE_ALGORITHMS.join(', ')}`;
 }
 
-function keyIdFault(kid: unknown): string | undefined {
+function keyIdProblem(kid: unknown): string | undefined {
   if (kid === undefined) return undefined;
   return isKeyId(kid) ? undefined : KEY_ID_RULE;
 }
@@ -99,8 +99,8 @@ export interface KeyWindow {
 
 /** The window, `undefined` for a key that is always valid; or what is wrong with it. */
 export type ParsedKeyWindow =
-  | { readonly window: KeyWindow | undefined; readonly fault?: undefined }
-  | { readonly window?: undefined; readonly fault: string };
+  | { readonly window: KeyWindow | undefined; readonly problem?: undefined }
+  | { readonly window?: undefined; readonly problem: string };
 
 /** A date, or a date and time with an offset: strings that mean the same instant on every machine. */
 const MOMENT =
@@ -120,11 +120,11 @@ export function parseKeyWindow({
   if (notBefore === undefined && notAfter === undefined) return { window: undefined };
   const opens = notBefore === undefined ? -Infinity : secondsOf(notBefore);
   const closes = notAfter === undefined ? Infinity : secondsOf(notAfter);
-  if (Number.isNaN(opens)) return { fault: `notBefore ${FORM}` };
-  if (Number.isNaN(closes)) return { fault: `notAfter ${FORM}` };
+  if (Number.isNaN(opens)) return { problem: `notBefore ${FORM}` };
+  if (Number.isNaN(closes)) return { problem: `notAfter ${FORM}` };
   return opens < closes
     ? { window: { opens, closes } }
-    : { fault: 'notAfter must be later than notBefore: otherwise the key is never valid' };
+    : { problem: 'notAfter must be later than notBefore: otherwise the key is never valid' };
 }
 
 /** @returns NaN for anything but a Date or an ISO 8601 string */

@@ -6,13 +6,13 @@ import { decodeBase64url } from '../json/base64url.js';
 import { isObject } from '../json/strict-json.js';
 import {
   asKeyObject,
-  cryptoKeyFault,
+  cryptoKeyProblem,
   isCryptoKey,
-  jwkFault,
+  jwkProblem,
   type KeyUse,
   type MadeKey,
 } from './key-form.js';
-import { pemFault } from './pem.js';
+import { pemProblem } from './pem.js';
 import type { SigningKey, VerificationKey } from './key-source.js';
 import type { SignatureAlgorithm } from '../webhook-token.constants.js';
 
@@ -80,36 +80,36 @@ export function parseKeyPairHalf(
   kid: string | undefined,
   use: KeyUse,
 ): MadeKey<JoseKey> {
-  const fault = materialFault(material, alg, use);
-  if (fault !== undefined) return { fault };
+  const problem = materialProblem(material, alg, use);
+  if (problem !== undefined) return { problem };
   const key = asKeyObject(material) ?? importHalf(material);
   if (key === undefined) {
     return {
-      fault: `the key for ${alg} cannot be read: pass PEM, a JWK, a KeyObject or a CryptoKey`,
+      problem: `the key for ${alg} cannot be read: pass PEM, a JWK, a KeyObject or a CryptoKey`,
     };
   }
-  const mismatch = halfFault(key, alg, use) ?? keyTypeFault(key, alg);
-  return mismatch === undefined ? { key: new JoseKey(alg, key, kid) } : { fault: mismatch };
+  const mismatch = halfProblem(key, alg, use) ?? keyTypeProblem(key, alg);
+  return mismatch === undefined ? { key: new JoseKey(alg, key, kid) } : { problem: mismatch };
 }
 
 /** Checks that need no parsed key. */
-function materialFault(
+function materialProblem(
   material: unknown,
   alg: SignatureAlgorithm,
   use: KeyUse,
 ): string | undefined {
-  if (isCryptoKey(material)) return cryptoKeyFault(material, alg);
+  if (isCryptoKey(material)) return cryptoKeyProblem(material, alg);
   if (asKeyObject(material) !== undefined) return undefined;
   if (typeof material === 'string' || material instanceof Uint8Array) {
     const text = textOf(material);
     if (text.trimStart().startsWith('{')) {
       return 'the key is a JWK as a string: pass the result of JSON.parse';
     }
-    return text.includes('-----BEGIN') ? pemFault(text) : undefined;
+    return text.includes('-----BEGIN') ? pemProblem(text) : undefined;
   }
   // A private key in a receiver is reported first, since it is worse than a wrong use.
   return isObject(material) && !('d' in material && use === 'verify')
-    ? jwkFault(material, alg, use)
+    ? jwkProblem(material, alg, use)
     : undefined;
 }
 
@@ -132,7 +132,7 @@ function textOf(material: string | Uint8Array): string {
   return Buffer.from(material as string).toString('latin1');
 }
 
-function halfFault(key: KeyObject, alg: SignatureAlgorithm, use: KeyUse): string | undefined {
+function halfProblem(key: KeyObject, alg: SignatureAlgorithm, use: KeyUse): string | undefined {
   if (use === 'sign') {
     return key.type === 'private'
       ? undefined
@@ -143,12 +143,12 @@ function halfFault(key: KeyObject, alg: SignatureAlgorithm, use: KeyUse): string
     : `verifying ${alg} needs a public key, and this is a ${key.type} key, which a receiver must never have`;
 }
 
-function keyTypeFault(key: KeyObject, alg: SignatureAlgorithm): string | undefined {
+function keyTypeProblem(key: KeyObject, alg: SignatureAlgorithm): string | undefined {
   const { asymmetricKeyType: type, asymmetricKeyDetails: details } = key;
   switch (alg) {
     case 'RS256':
     case 'PS256':
-      return rsaFault(key, alg);
+      return rsaProblem(key, alg);
     case 'ES256':
       return type === 'ec' && details?.namedCurve === 'prime256v1'
         ? undefined
@@ -189,7 +189,7 @@ function isOfSmallOrder(key: KeyObject): boolean {
   return SMALL_ORDER_Y.has(point.toString('hex'));
 }
 
-function rsaFault(key: KeyObject, alg: 'RS256' | 'PS256'): string | undefined {
+function rsaProblem(key: KeyObject, alg: 'RS256' | 'PS256'): string | undefined {
   const { asymmetricKeyType: type, asymmetricKeyDetails: details } = key;
   if (type === 'rsa-pss') {
     return `${alg} needs a plain RSA key (rsaEncryption), and this is an rsa-pss key: generate one with "openssl genpkey -algorithm RSA"`;

@@ -37,7 +37,7 @@ export interface KeyRingOptions extends KeyPolicy {
 export type MoreKeys = (
   entry: TrustedIssuer,
   configured: StaticIssuerKeys | undefined,
-  fault: (path: string, message: string) => void,
+  problem: (path: string, message: string) => void,
 ) => IssuerKeys | undefined;
 
 /** The keys of all trusted issuers. A lookup takes the same time for one issuer and for ten thousand. */
@@ -75,42 +75,42 @@ export class KeyRing implements KeySource, TrustedIssuers {
       .map(({ issuer }) => issuer);
   }
 
-  /** Parses every key and collects all faults. */
+  /** Parses every key and collects all problems. */
   static build(
     trusted: readonly TrustedIssuer[],
     options: KeyRingOptions,
     more: MoreKeys = refuseJwksUri,
-  ): { ring: KeyRing; faults: ConfigurationProblem[] } {
-    const faults: ConfigurationProblem[] = [];
+  ): { ring: KeyRing; problems: ConfigurationProblem[] } {
+    const problems: ConfigurationProblem[] = [];
     const issuers = new Map<string, IssuerKeys>();
     trusted.forEach((entry, index) => {
-      const fault = (path: string, message: string): void => {
-        faults.push({ path: `issuers[${index}]${path}`, message });
+      const problem = (path: string, message: string): void => {
+        problems.push({ path: `issuers[${index}]${path}`, message });
       };
-      if (!isIdentifier(entry.issuer)) return fault('.issuer', identifierRule('issuer'));
+      if (!isIdentifier(entry.issuer)) return problem('.issuer', identifierRule('issuer'));
       if (issuers.has(entry.issuer)) {
-        return fault(
+        return problem(
           '.issuer',
           `"${entry.issuer}" is listed twice: put all its keys into one entry`,
         );
       }
       const inputs = keyInputs(entry);
       const configured =
-        inputs.length === 0 ? undefined : configuredKeys(entry.issuer, inputs, options, fault);
-      const keys = more(entry, configured, fault) ?? configured;
+        inputs.length === 0 ? undefined : configuredKeys(entry.issuer, inputs, options, problem);
+      const keys = more(entry, configured, problem) ?? configured;
       if (keys === undefined) {
-        fault('', 'the issuer has no key: set "secret" or "keys"');
+        problem('', 'the issuer has no key: set "secret" or "keys"');
       }
       issuers.set(entry.issuer, keys ?? new StaticIssuerKeys(entry.issuer, [], 0));
     });
     if (trusted.length === 0) {
-      faults.push({
+      problems.push({
         path: 'issuers',
         message:
           'add at least one issuer with its secret: without one, every webhook would be rejected',
       });
     }
-    return { ring: new KeyRing(issuers), faults };
+    return { ring: new KeyRing(issuers), problems };
   }
 }
 
@@ -196,18 +196,18 @@ function configuredKeys(
   issuer: string,
   inputs: readonly { input: KeyInput; path: string }[],
   options: KeyRingOptions,
-  fault: (path: string, message: string) => void,
+  problem: (path: string, message: string) => void,
 ): StaticIssuerKeys {
   const keys = new DistinctKeys();
   for (const { input, path } of inputs) {
     const parsed = parseKey(input, 'verify', options);
-    const message = parsed.fault ?? keys.add(parsed);
-    if (message !== undefined) fault(path, message);
+    const message = parsed.problem ?? keys.add(parsed);
+    if (message !== undefined) problem(path, message);
   }
   const { clockTolerance = DEFAULT_CLOCK_TOLERANCE } = options;
   const configured = new StaticIssuerKeys(issuer, keys.entries, clockTolerance);
   if (configured.maxUnnamedAtOnce > MAX_KEYS_TRIED) {
-    fault(
+    problem(
       '',
       `more than ${MAX_KEYS_TRIED} keys without kid are valid at once: set a kid for each, or remove some`,
     );
@@ -228,9 +228,9 @@ function keyInputs(entry: TrustedIssuer): { input: KeyInput; path: string }[] {
 }
 
 /** The core does no I/O. A `jwksUri` must not be ignored silently, so it is refused. */
-const refuseJwksUri: MoreKeys = (entry, _configured, fault) => {
+const refuseJwksUri: MoreKeys = (entry, _configured, problem) => {
   if ((entry as { jwksUri?: unknown }).jwksUri !== undefined) {
-    fault(
+    problem(
       '.jwksUri',
       'createTokenVerifier does not fetch keys: use WebhookModule, or pass the keys of the set in "keys"',
     );
@@ -248,7 +248,7 @@ class DistinctKeys {
    * Adds a key unless it is there already: between rotations, the variables of the old and the new secret may have the
    * same value.
    *
-   * @returns the fault and its remedy, or `undefined`
+   * @returns the problem and its remedy, or `undefined`
    */
   add(added: Entry): string | undefined {
     const copies = this.entries.filter(({ key }) => key.holdsSame(added.key));

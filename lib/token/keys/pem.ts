@@ -14,9 +14,9 @@ const BEGIN = /-----BEGIN ([A-Z0-9 ]{1,40})-----/g;
  * damage the next key too.
  *
  * @param text - contains `-----BEGIN`
- * @returns the fault and its remedy, without quoting the key; `undefined` for PEM of RFC 7468, also with CRLF
+ * @returns the problem and its remedy, without quoting the key; `undefined` for PEM of RFC 7468, also with CRLF
  */
-export function pemFault(text: string): string | undefined {
+export function pemProblem(text: string): string | undefined {
   return encryption(text) ?? damage(text) ?? unsupportedContent(text);
 }
 

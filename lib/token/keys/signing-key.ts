@@ -18,17 +18,21 @@ export type SigningKeyInput = KeyInput | WebhookSigner;
 
 /** A parsed key with its window (none: always valid), or what is wrong with it. */
 type ParsedSigningKey =
-  | { readonly key: SigningKey; readonly window: KeyWindow | undefined; readonly fault?: undefined }
-  | { readonly key?: undefined; readonly window?: undefined; readonly fault: string };
+  | {
+      readonly key: SigningKey;
+      readonly window: KeyWindow | undefined;
+      readonly problem?: undefined;
+    }
+  | { readonly key?: undefined; readonly window?: undefined; readonly problem: string };
 
-/** Parses a key or a signer. A fault never quotes the key. */
+/** Parses a key or a signer. A problem never quotes the key. */
 export function parseSigningKey(input: SigningKeyInput, policy?: KeyPolicy): ParsedSigningKey {
-  const { key, fault } = isWebhookSigner(input)
+  const { key, problem } = isWebhookSigner(input)
     ? SignerKey.of(input)
     : parseKey(input, 'sign', policy);
-  if (key === undefined) return { fault };
-  const { window, fault: windowFault } = signingWindow(input);
-  return windowFault === undefined ? { key, window } : { fault: windowFault };
+  if (key === undefined) return { problem };
+  const { window, problem: windowProblem } = signingWindow(input);
+  return windowProblem === undefined ? { key, window } : { problem: windowProblem };
 }
 
 /** Parses only the window. Bare key material has none, even if a JWK has members of these names. */
@@ -42,8 +46,8 @@ const BITS_PER_BYTE = 8;
 
 /** A signer as a key, or what is wrong with it. */
 type ParsedSigner =
-  | { readonly key: SignerKey; readonly fault?: undefined }
-  | { readonly key?: undefined; readonly fault: string };
+  | { readonly key: SignerKey; readonly problem?: undefined }
+  | { readonly key?: undefined; readonly problem: string };
 
 /** A {@link WebhookSigner} as a signing key. Its algorithm and kid are read once, since they are in the header. */
 class SignerKey implements SigningKey {
@@ -58,19 +62,19 @@ class SignerKey implements SigningKey {
   static of(signer: WebhookSigner): ParsedSigner {
     const { alg, kid, publicKey, inlineLimit } = signer;
     if (!SIGNATURE_ALGORITHMS.includes(alg)) {
-      return { fault: `the signer's alg must be one of ${SIGNATURE_ALGORITHMS.join(', ')}` };
+      return { problem: `the signer's alg must be one of ${SIGNATURE_ALGORITHMS.join(', ')}` };
     }
-    if (kid !== undefined && !isKeyId(kid)) return { fault: `the signer's ${KEY_ID_RULE}` };
+    if (kid !== undefined && !isKeyId(kid)) return { problem: `the signer's ${KEY_ID_RULE}` };
     if (inlineLimit !== undefined && !(Number.isInteger(inlineLimit) && inlineLimit >= 0)) {
-      return { fault: "the signer's inlineLimit must be a whole number of bytes, 0 or more" };
+      return { problem: "the signer's inlineLimit must be a whole number of bytes, 0 or more" };
     }
     if (publicKey === undefined) return { key: new SignerKey(signer, undefined) };
     if (alg.startsWith('HS')) {
-      return { fault: `a signer of ${alg} has no public key: leave publicKey out` };
+      return { problem: `a signer of ${alg} has no public key: leave publicKey out` };
     }
-    const { key, fault } = parseKey({ alg, kid, key: publicKey }, 'verify');
+    const { key, problem } = parseKey({ alg, kid, key: publicKey }, 'verify');
     return key === undefined
-      ? { fault: `the signer's publicKey: ${fault}` }
+      ? { problem: `the signer's publicKey: ${problem}` }
       : { key: new SignerKey(signer, (key as SigningKey).publicKey?.()) };
   }
 
@@ -102,8 +106,8 @@ class SignerKey implements SigningKey {
   }
 
   private encodeSignature(given: unknown): string {
-    const { signature, fault } = formSignature(this.alg, given, this.modulusBytes);
-    if (signature === undefined) throw new WebhookSigningError('signing_failed', `${fault}.`);
+    const { signature, problem } = formSignature(this.alg, given, this.modulusBytes);
+    if (signature === undefined) throw new WebhookSigningError('signing_failed', `${problem}.`);
     return Buffer.from(signature.buffer, signature.byteOffset, signature.length).toString(
       'base64url',
     );
@@ -140,8 +144,8 @@ const MOST_RSA_BYTES = 1_024;
 
 /** A signature in the form of RFC 7518, or what is wrong with it. */
 type FormedSignature =
-  | { readonly signature: Uint8Array; readonly fault?: undefined }
-  | { readonly signature?: undefined; readonly fault: string };
+  | { readonly signature: Uint8Array; readonly problem?: undefined }
+  | { readonly signature?: undefined; readonly problem: string };
 
 /**
  * Checks the form of a signer's signature, so that a wrong setting fails here and not as `bad_signature` at every
@@ -155,7 +159,7 @@ function formSignature(
   modulusBytes: number | undefined,
 ): FormedSignature {
   if (!(given instanceof Uint8Array)) {
-    return { fault: `sign() of the signer must return a Uint8Array or a Buffer` };
+    return { problem: `sign() of the signer must return a Uint8Array or a Buffer` };
   }
   const half = ECDSA_BYTES[alg];
   if (half !== undefined) return formEcdsa(alg, given, half);
@@ -173,14 +177,14 @@ function formEcdsa(alg: string, given: Uint8Array, half: number): FormedSignatur
   const signature = ecdsaFromDer(given, half);
   return signature === undefined
     ? {
-        fault: `an ${alg} signature has ${2 * half} bytes (r and s) or is their DER, and the ${given.length} bytes from the signer are neither: check that its key is on the curve of ${alg}`,
+        problem: `an ${alg} signature has ${2 * half} bytes (r and s) or is their DER, and the ${given.length} bytes from the signer are neither: check that its key is on the curve of ${alg}`,
       }
     : { signature };
 }
 
 function wrongLength(alg: string, given: Uint8Array, wanted: string): FormedSignature {
   return {
-    fault: `an ${alg} signature has ${wanted} bytes, and the signer returned ${given.length}: check the type of its key and its algorithm, and that it returns bytes and not an encoded string`,
+    problem: `an ${alg} signature has ${wanted} bytes, and the signer returned ${given.length}: check the type of its key and its algorithm, and that it returns bytes and not an encoded string`,
   };
 }
 

@@ -25,9 +25,9 @@ export function rulesOf(profile: WebhookProfile): ProfileRules {
  * Checks whether a wire format can be signed with an algorithm.
  *
  * @param alg - `undefined` if the key is invalid
- * @returns the fault and its remedy, or `undefined`
+ * @returns the problem and its remedy, or `undefined`
  */
-export function profileFault(
+export function profileProblem(
   profile: WebhookProfile,
   alg: SignatureAlgorithm | undefined,
 ): string | undefined {

@@ -5,8 +5,8 @@ import {
   isObject,
   parseJson,
   scanJson,
-  structureFault,
-  type StructureFault,
+  structureProblem,
+  type StructureProblem,
 } from '../json/strict-json.js';
 import {
   algorithmNamed,
@@ -88,7 +88,7 @@ function algorithmOf(name: unknown): HashAlgorithm | undefined {
  */
 const fromBase64 = new WeakSet<object>();
 
-const MESSAGES: Readonly<Record<StructureFault, string>> = {
+const MESSAGES: Readonly<Record<StructureProblem, string>> = {
   'too deep': `webhook.data nests more than ${MAX_DATA_DEPTH} levels`,
   'prototype member': 'webhook.data has a member that would replace a prototype',
 };
@@ -114,8 +114,8 @@ function decodeBase64Json(text: string, maxMembers: number): unknown {
       `webhook.data must be the base64 of JSON in UTF-8 with at most ${maxMembers} members`,
     );
   }
-  const fault = structureFault(data, MAX_DATA_DEPTH);
-  if (fault !== undefined) throw invalidClaim('webhook.data', MESSAGES[fault]);
+  const problem = structureProblem(data, MAX_DATA_DEPTH);
+  if (problem !== undefined) throw invalidClaim('webhook.data', MESSAGES[problem]);
   return data;
 }
 

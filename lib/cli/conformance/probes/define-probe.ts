@@ -73,14 +73,14 @@ const ACCEPTED: Expectation = (outcomes) => notAccepted(outcomes.at(-1)!);
 
 /** Every request was accepted. */
 export const ALL_ACCEPTED: Expectation = (outcomes) =>
-  outcomes.map(notAccepted).find((fault) => fault !== undefined);
+  outcomes.map(notAccepted).find((problem) => problem !== undefined);
 
 /** The last request was refused with a 4xx, and all before it were accepted. */
 export const REFUSED: Expectation = (outcomes) =>
   outcomes
     .slice(0, -1)
     .map(notAccepted)
-    .find((fault) => fault !== undefined) ?? notRefused(outcomes.at(-1)!);
+    .find((problem) => problem !== undefined) ?? notRefused(outcomes.at(-1)!);
 
 /** The last request was answered with one of these statuses. */
 export function answeredWith(...statuses: readonly number[]): Expectation {
@@ -101,8 +101,8 @@ export function answered(rule: (answer: ProbeAnswer) => string | undefined): Exp
 export function all(...expectations: readonly Expectation[]): Expectation {
   return (outcomes, context) => {
     for (const expectation of expectations) {
-      const fault = expectation(outcomes, context);
-      if (fault !== undefined) return fault;
+      const problem = expectation(outcomes, context);
+      if (problem !== undefined) return problem;
     }
     return undefined;
   };
