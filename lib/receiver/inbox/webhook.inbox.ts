@@ -212,12 +212,11 @@ export class WebhookInbox {
     const checked = readStrictly(options, 'options', DEAD_LETTER_CHECKS) as DeadLetterOptions;
     const limit = readLimit(checked.limit, DEFAULT_PAGE, MAX_PAGE);
     const after = readCursor(checked.after);
-    const { event } = checked;
+    const { event, receiver } = checked;
     const lists = await Promise.all(
-      this.queues(checked.receiver).map(async ({ name, queue }) => {
-        const filter = { receiver: name, event, status: 'dead' } as const;
-        return queue.list(filter, { limit: limit + 1, after });
-      }),
+      this.queues(receiver).map(async (queue) =>
+        queue.list({ receiver, event, status: 'dead' }, { limit: limit + 1, after }),
+      ),
     );
     const found = lists.flat().toSorted(newestFirst);
     const page = found.slice(0, limit);
@@ -235,9 +234,7 @@ export class WebhookInbox {
    */
   async deadLetterCount(): Promise<number> {
     const counts = await Promise.all(
-      this.queues().map(async ({ name, queue }) =>
-        queue.counts({ receiver: name, unfinished: true }),
-      ),
+      this.queues().map(async (queue) => queue.counts({ unfinished: true })),
     );
     return counts.flat().reduce((sum, { dead }) => sum + dead, 0);
   }
@@ -255,7 +252,7 @@ export class WebhookInbox {
     const deliveries = new Map<string, string>();
     for (const id of given) deliveries.set(await this.deliveryIdOf(id), id);
     const retried = await Promise.all(
-      this.queues().map(async ({ queue }) => queue.redeliver([...deliveries.keys()])),
+      this.queues().map(async (queue) => queue.redeliver([...deliveries.keys()])),
     );
     for (const id of retried.flat()) this.recorder.settled(id, 'queued', 0);
     return retried.flat().map((id) => deliveries.get(id)!);
@@ -274,14 +271,11 @@ export class WebhookInbox {
     return inbox.store;
   }
 
-  private queues(
-    name?: string,
-  ): readonly { readonly name: string; readonly queue: WebhookQueue }[] {
+  /** The queues of the receiver, or of all; receivers that share a queue have one entry. */
+  private queues(name?: string): readonly WebhookQueue[] {
     const receivers =
       name === undefined ? [...this.receivers.values()] : [findReceiver(this.receivers, name)];
-    return receivers.flatMap(({ name: receiver, queued }) =>
-      queued === undefined ? [] : [{ name: receiver, queue: queued.queue }],
-    );
+    return [...new Set(receivers.flatMap(({ queued }) => queued?.queue ?? []))];
   }
 }
 
