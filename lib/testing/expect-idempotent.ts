@@ -13,11 +13,12 @@ import {
   type DeliverWebhookOptions,
 } from './deliver-webhook.js';
 import { FaultyReplayStore } from './faulty-replay.store.js';
+import {
+  IdempotencyError,
+  type IdempotencyFailure,
+  type IdempotencyScenario,
+} from './idempotency.error.js';
 import { changeOf, firstDifference } from './state-difference.js';
-
-/** A way in which a sender, the network or a crash repeats or reorders events. */
-export type IdempotencyScenario =
-  'repeated' | 'concurrent' | 'crash-before-record' | 'lease-expired' | 'reordered';
 
 /** An event that the sender sends after the first one. */
 export interface NeighbourEvent {
@@ -54,25 +55,6 @@ const OPTIONS = object<ExpectIdempotentOptions>()({
   neighbours: optional(rule<readonly NeighbourEvent[]>(Array.isArray, 'must be a list of events')),
 });
 
-/** A handler that is not idempotent. */
-export class IdempotencyError extends Error {
-  override readonly name = 'IdempotencyError';
-
-  constructor(
-    readonly scenario: IdempotencyScenario,
-    /** What happened, step by step. */
-    readonly interleaving: readonly string[],
-    /** The observed state after one clean delivery. */
-    readonly expected: unknown,
-    /** The observed state after the scenario. */
-    readonly actual: unknown,
-    difference: string,
-  ) {
-    const steps = interleaving.map((step, index) => `  ${index + 1}. ${step}`).join('\n');
-    super(`Not idempotent (${scenario}): ${difference}\n${steps}`);
-  }
-}
-
 /** How often the sender repeats an event that is refused. */
 const MAX_ATTEMPTS = 4;
 
@@ -92,7 +74,9 @@ const MAX_ATTEMPTS = 4;
  * The application's own handlers, stores and database run; only the record in the replay store is disturbed. Each scenario has an
  * event id of its own. A receiver with `acknowledge: 'queued'` handles at once for the time of the check.
  *
- * @throws {@link IdempotencyError} for the first scenario with another outcome than one clean delivery
+ * Every scenario runs, also after one has failed.
+ *
+ * @throws {@link IdempotencyError} with each scenario whose outcome differs from that of one clean delivery
  * @throws Error if a clean delivery is refused
  */
 export async function expectIdempotent<Event extends WebhookEventName>(
@@ -125,22 +109,39 @@ class IdempotencyCheck {
 
   async runOn(receiver: ResolvedReceiver): Promise<void> {
     const { replayStore, queued } = receiver;
-    this.store = new FaultyReplayStore(replayStore);
     // The verifier reads both for every request.
     const disturbed = receiver as {
       -readonly [Key in keyof ResolvedReceiver]: ResolvedReceiver[Key];
     };
-    Object.assign(disturbed, { replayStore: this.store, queued: undefined });
+    const scenarios = [
+      () => this.repeated(),
+      () => this.concurrent(),
+      () => this.crashBeforeRecord(),
+      () => this.leaseExpiredBeforeHandler(),
+      () => this.leaseExpiredDuringHandler(),
+      () => this.reordered(),
+    ];
+    const failures: IdempotencyFailure[] = [];
+    let cause: unknown;
     try {
-      await this.repeated();
-      await this.concurrent();
-      await this.crashBeforeRecord();
-      await this.leaseExpiredBeforeHandler();
-      await this.leaseExpiredDuringHandler();
-      await this.reordered();
+      for (const scenario of scenarios) {
+        this.store = new FaultyReplayStore(replayStore);
+        Object.assign(disturbed, { replayStore: this.store, queued: undefined });
+        await scenario().catch((error: unknown) => {
+          if (!(error instanceof IdempotencyError)) throw error;
+          failures.push(...error.failures);
+        });
+      }
+    } catch (error) {
+      // After a failed scenario, what it left behind may be why a clean delivery is refused.
+      if (failures.length === 0) throw error;
+      cause = error;
     } finally {
       Object.assign(disturbed, { replayStore, queued });
     }
+    const [first, ...others] = failures;
+    if (first === undefined) return;
+    throw new IdempotencyError([first, ...others], cause === undefined ? undefined : { cause });
   }
 
   private async repeated(): Promise<void> {
@@ -257,13 +258,8 @@ class IdempotencyCheck {
     const isSettled = isDeepStrictEqual(before, expected);
     if (isSettled) return this.compare(scenario, expected, actual);
     if (isDeepStrictEqual(changeOf(before, expected), changeOf(expected, actual))) return;
-    throw new IdempotencyError(
-      scenario,
-      this.steps,
-      expected,
-      actual,
-      `it changes the state differently from one clean delivery: ${firstDifference(expected, actual)}`,
-    );
+    const difference = `it changes the state differently from one clean delivery: ${firstDifference(expected, actual)}`;
+    throw this.failed(scenario, expected, actual, difference);
   }
 
   private async begin(): Promise<SentEvent> {
@@ -281,7 +277,7 @@ class IdempotencyCheck {
   private compare(scenario: IdempotencyScenario, expected: unknown, actual: unknown): void {
     const difference = firstDifference(expected, actual);
     if (difference === undefined) return;
-    throw new IdempotencyError(scenario, this.steps, expected, actual, difference);
+    throw this.failed(scenario, expected, actual, difference);
   }
 
   private async deliverCleanly(sent: SentEvent): Promise<void> {
@@ -318,13 +314,19 @@ class IdempotencyCheck {
     if (open.length === 0) return;
     const { status, code } = last!;
     const answer = `${status}${code === undefined ? '' : ` ${code}`}`;
-    throw new IdempotencyError(
-      scenario,
-      this.steps,
-      'acknowledged',
-      answer,
-      `${open[0]!.event} is answered with ${answer} each time, so its sender repeats it until it gives up`,
-    );
+    const difference = `${open[0]!.event} is rejected with ${answer} each time, so its sender repeats it until it gives up`;
+    throw this.failed(scenario, 'acknowledged', answer, difference);
+  }
+
+  private failed(
+    scenario: IdempotencyScenario,
+    expected: unknown,
+    actual: unknown,
+    difference: string,
+  ): IdempotencyError {
+    return new IdempotencyError([
+      { scenario, interleaving: this.steps, expected, actual, difference },
+    ]);
   }
 
   private async send({ event, data, id }: SentEvent): Promise<DeliveredWebhook> {

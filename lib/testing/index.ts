@@ -5,14 +5,12 @@ export { signWebhook } from './sign-webhook.js';
 export type { SignedTestWebhook, SignWebhookOptions } from './sign-webhook.js';
 export { expectCompatible, recordEvents } from './expect-compatible.js';
 export type { RecordedEvent } from './expect-compatible.js';
-export { expectIdempotent, IdempotencyError } from './expect-idempotent.js';
-export type {
-  ExpectIdempotentOptions,
-  IdempotencyScenario,
-  NeighbourEvent,
-} from './expect-idempotent.js';
+export { expectIdempotent } from './expect-idempotent.js';
+export type { ExpectIdempotentOptions, NeighbourEvent } from './expect-idempotent.js';
 export { flushDeliveries } from './flush-deliveries.js';
 export type { AttemptedDelivery, FlushDeliveriesOptions } from './flush-deliveries.js';
+export { IdempotencyError } from './idempotency.error.js';
+export type { IdempotencyFailure, IdempotencyScenario } from './idempotency.error.js';
 export { overrideWebhooks } from './override-webhooks.js';
 export type { OverrideWebhooksOptions } from './override-webhooks.js';
 export { InMemoryWebhookTransport } from './in-memory-webhook.transport.js';

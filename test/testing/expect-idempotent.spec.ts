@@ -272,6 +272,45 @@ describe('expectIdempotent finds', () => {
     });
   });
 
+  it('reports every failing scenario', async () => {
+    const error: unknown = await check(Charges, { reset }).catch((found: unknown) => found);
+
+    expect(error).toMatchObject({
+      scenario: 'crash-before-record',
+      failures: [
+        { scenario: 'crash-before-record', difference: expect.stringContaining('charges') },
+        { scenario: 'lease-expired', expected: { charges: ['o1'] } },
+        { scenario: 'lease-expired', actual: { charges: ['o1', 'o1'] } },
+      ],
+      message: expect.stringMatching(/^Not idempotent \(crash-before-record\): .*\n.*/),
+    });
+    expect((error as Error).message.match(/^(?:Not idempotent )?\([a-z-]+\): /gm)).toEqual([
+      'Not idempotent (crash-before-record): ',
+      '(lease-expired): ',
+      '(lease-expired): ',
+    ]);
+  });
+
+  it('reports what failed before a clean delivery is refused, and why it is', async () => {
+    @Injectable()
+    class FailsLater {
+      private runs = 0;
+
+      @OnWebhookEvent('order.created')
+      on({ id }: Order): void {
+        effects.charges.push(id);
+        this.runs++;
+        if (this.runs > 6) throw new Error('no database');
+      }
+    }
+
+    await expect(check(FailsLater)).rejects.toMatchObject({
+      name: 'IdempotencyError',
+      failures: [{ scenario: 'crash-before-record' }],
+      cause: { message: expect.stringContaining('refused with 500 (handler_failed)') },
+    });
+  });
+
   it('names the order of the events', async () => {
     await expect(check(LastArrivalWins, { neighbours })).rejects.toMatchObject({
       message: expect.stringContaining('status is "paid" instead of "shipped"'),
