@@ -101,7 +101,13 @@ WEBHOOK_SECRET=${secret}
 `;
 }
 
-/** Lets the CommonJS mode of Jest load this package, which is an ES module. */
+/** Test values for the end-to-end tests of the application, which import its root module. */
+export const TEST_ENVIRONMENT = `// Values for end-to-end tests, so that they run without the git-ignored .env.
+process.env.WEBHOOK_ISSUER ??= 'https://shop.example';
+process.env.WEBHOOK_SECRET ??= 'a-secret-for-tests-of-32-bytes-min';
+`;
+
+/** Lets the CommonJS mode of Jest load this package, which is an ES module. pnpm installs packages below `.pnpm`. */
 export const JEST_ENTRIES = {
   transform: {
     '/node_modules/.+\\.js$': [
@@ -110,6 +116,6 @@ export const JEST_ENTRIES = {
     ],
   },
   transformIgnorePatterns: [
-    '/node_modules/(?!(nestjs-webhook-token|jose|@noble/hashes|@nestjs/axios)/)',
+    '/node_modules/(?!(\\.pnpm|nestjs-webhook-token|jose|@noble/hashes|@nestjs/axios)/)',
   ],
 } as const;

@@ -1,7 +1,13 @@
 import { randomBytes } from 'node:crypto';
+import { posix } from 'node:path';
 import type { Rule, SchematicContext, Tree } from '@angular-devkit/schematics';
 import { MetadataManager } from '@nestjs/schematics';
-import { environmentLines, JEST_ENTRIES, receiverFiles } from './generated-files.js';
+import {
+  environmentLines,
+  JEST_ENTRIES,
+  receiverFiles,
+  TEST_ENVIRONMENT,
+} from './generated-files.js';
 
 /** The options that `nest add` passes. */
 export interface NestAddOptions {
@@ -20,11 +26,16 @@ interface Manifest {
 interface JestConfig {
   transform?: Record<string, unknown>;
   transformIgnorePatterns?: readonly string[];
+  readonly rootDir?: string;
+  setupFiles?: readonly string[];
 }
 
 const GUIDE =
   'https://github.com/nestjs-webhook-token/nestjs-webhook-token/blob/main/docs/guides/testing.md#jest-in-a-commonjs-project';
 const SECRET_BYTES = 32;
+const E2E_JEST = 'test/jest-e2e.json';
+const E2E_VITEST = 'vitest.config.e2e.ts';
+const E2E_ENVIRONMENT = 'test/webhooks.env.ts';
 
 /**
  * The schematic behind `nest add nestjs-webhook-token`: adds a receiver with a first handler and its test. It changes nothing in
@@ -55,6 +66,7 @@ export default function nestAdd({
       configures: !sources.some(({ content }) => content.includes('ConfigModule.forRoot')),
     });
     if (!isEsm) configureJest(tree, context, manifest);
+    setTestEnvironment(tree, context);
     addDependencies(manifest);
     writeJson(tree, 'package.json', manifest);
     writeEnvironment(tree, context);
@@ -155,10 +167,32 @@ function configureJest(tree: Tree, { logger }: SchematicContext, manifest: Manif
   } else {
     manifest.jest = withEntries(manifest.jest, logger);
   }
-  const path = 'test/jest-e2e.json';
-  if (tree.exists(path)) {
-    writeJson(tree, path, withEntries(readJson<JestConfig>(tree, path), logger));
+  if (tree.exists(E2E_JEST)) {
+    writeJson(tree, E2E_JEST, withEntries(readJson<JestConfig>(tree, E2E_JEST), logger));
   }
+}
+
+/** End-to-end tests import the root module, so they would fail in a clone without `.env`. */
+function setTestEnvironment(tree: Tree, { logger }: SchematicContext): void {
+  if (tree.exists(E2E_JEST)) {
+    const config = readJson<JestConfig>(tree, E2E_JEST);
+    const root = posix.join(posix.dirname(E2E_JEST), config.rootDir ?? '.');
+    const file = `<rootDir>/${posix.relative(root, E2E_ENVIRONMENT)}`;
+    writeJson(tree, E2E_JEST, { ...config, setupFiles: [...(config.setupFiles ?? []), file] });
+  } else if (tree.exists(E2E_VITEST)) {
+    const config = tree.readText(E2E_VITEST);
+    if (!config.includes('test: {') || config.includes('setupFiles')) {
+      logger.warn(
+        `${E2E_VITEST} cannot be changed: set WEBHOOK_ISSUER and WEBHOOK_SECRET in its setupFiles, or end-to-end tests need .env.`,
+      );
+      return;
+    }
+    const entry = `test: {\n    setupFiles: ['./${E2E_ENVIRONMENT}'],`;
+    tree.overwrite(E2E_VITEST, config.replace('test: {', entry));
+  } else {
+    return;
+  }
+  createFile(tree, E2E_ENVIRONMENT, TEST_ENVIRONMENT);
 }
 
 function withEntries(config: JestConfig, logger: SchematicContext['logger']): JestConfig {

@@ -178,8 +178,9 @@ function scaffold(version) {
   return folder;
 }
 
-/** Runs the generated test and ours, starts the application in its own end-to-end test, and builds it. */
+/** Runs the generated test and ours, starts the application in its own end-to-end test, and builds it, as in a fresh clone. */
 function expectSound(folder) {
+  rmSync(join(folder, '.env'));
   npm(folder, 'test');
   npm(folder, 'run', 'test:e2e');
   npm(folder, 'run', 'lint');

@@ -189,6 +189,13 @@ import { WebhooksModule } from './webhooks/webhooks.module.js';
       expect(config).toMatchObject({
         transformIgnorePatterns: [expect.stringContaining('nestjs-webhook-token')],
       });
+      const [ignored] = config!['transformIgnorePatterns'] as unknown as [string];
+      const isTransformed = (path: string): boolean => !new RegExp(ignored).test(path);
+      const pnpm = '/app/node_modules/.pnpm/a@1.0.0/node_modules';
+      expect(isTransformed('/app/node_modules/nestjs-webhook-token/dist/index.js')).toBe(true);
+      expect(isTransformed(`${pnpm}/nestjs-webhook-token/dist/index.js`)).toBe(true);
+      expect(isTransformed('/app/node_modules/express/index.js')).toBe(false);
+      expect(isTransformed(`${pnpm}/express/index.js`)).toBe(false);
       // The first matching pattern applies.
       expect(Object.keys(config!['transform']!)).toEqual([
         '/node_modules/.+\\.js$',
@@ -197,6 +204,35 @@ import { WebhooksModule } from './webhooks/webhooks.module.js';
     }
     expect(dependencies).toMatchObject({ '@nestjs/config': '^4.0.0' });
     expect(files['src/app.module.ts']).toContain("'./webhooks/webhooks.module'");
+  });
+
+  it.each([
+    ['.', '<rootDir>/webhooks.env.ts'],
+    ['..', '<rootDir>/test/webhooks.env.ts'],
+  ])('sets test values for the end-to-end tests of Jest below %s', async (rootDir, path) => {
+    const { files } = await add(
+      project({
+        'package.json': JSON.stringify(NEST_11),
+        'test/jest-e2e.json': JSON.stringify({ rootDir, setupFiles: ['./mine.ts'] }),
+      }),
+    );
+
+    expect(json(files['test/jest-e2e.json'])['setupFiles']).toEqual(['./mine.ts', path]);
+    expect(files['test/webhooks.env.ts']).toContain('process.env.WEBHOOK_SECRET ??=');
+  });
+
+  it('sets test values for the end-to-end tests of Vitest, or says which to set', async () => {
+    const config = 'export default defineConfig({\n  test: {\n    globals: true,\n  },\n});\n';
+    const own = config.replace('globals: true', "setupFiles: ['./mine.ts']");
+    const added = await add(project({ 'vitest.config.e2e.ts': config }));
+    const kept = await add(project({ 'vitest.config.e2e.ts': own }));
+
+    expect(added.files['vitest.config.e2e.ts']).toBe(
+      config.replace('test: {', "test: {\n    setupFiles: ['./test/webhooks.env.ts'],"),
+    );
+    expect(added.files['test/webhooks.env.ts']).toContain('process.env.WEBHOOK_ISSUER ??=');
+    expect(kept.files['vitest.config.e2e.ts']).toBe(own);
+    expect(kept.said).toMatch(/set WEBHOOK_ISSUER and WEBHOOK_SECRET in its setupFiles/);
   });
 
   it('names what it cannot change: other Jest configurations, an old module resolution', async () => {
