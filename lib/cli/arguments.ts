@@ -133,7 +133,7 @@ export async function readIssuerKey(
 }
 
 /** The environment, and over it the variables of a file. */
-async function readVariables(
+export async function readVariables(
   file: string | undefined,
   env: CommandIo['env'],
 ): Promise<CommandIo['env']> {

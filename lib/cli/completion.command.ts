@@ -4,10 +4,11 @@ import type { Command, CommandIo } from './command.interface.js';
 /** The output of `completion --help`. */
 export const help = `Usage: nestjs-webhook-token completion <bash|zsh|fish>
 
-Prints a script that completes commands and options:
+Prints a script that completes commands and options, also of npx nestjs-webhook-token:
 
-  source <(nestjs-webhook-token completion bash)       in ~/.bashrc; the same with zsh in ~/.zshrc
-  nestjs-webhook-token completion fish | source        in ~/.config/fish/config.fish
+  npx nestjs-webhook-token completion bash > ~/.webhook-token.bash   and in ~/.bashrc: source ~/.webhook-token.bash
+  npx nestjs-webhook-token completion zsh > ~/.webhook-token.zsh     and in ~/.zshrc: source ~/.webhook-token.zsh
+  npx nestjs-webhook-token completion fish > ~/.config/fish/conf.d/webhook-token.fish
 
 Exit code: 0 printed, 2 wrong usage.
 `;
@@ -20,15 +21,18 @@ type CommandOptions = readonly (readonly [command: string, options: readonly str
 
 const SCRIPTS: Readonly<Record<string, (commands: CommandOptions) => string>> = {
   bash: (commands) => `_nestjs_webhook_token() {
-  local words
-  case "\${COMP_WORDS[1]}" in
+  local words="" at=0
+  while [ "\${COMP_WORDS[$at]##*/}" != ${NAME} ]; do
+    at=$((at + 1))
+    [ "$at" -lt "$COMP_CWORD" ] || return 0
+  done
+  case "\${COMP_WORDS[$((at + 1))]}" in
 ${commands.map(([name, options]) => `    ${name}) words="${options.join(' ')}" ;;`).join('\n')}
-    *) words="" ;;
   esac
-  if [ "$COMP_CWORD" -eq 1 ]; then words="${commands.map(([name]) => name).join(' ')} --help --version"; fi
+  if [ "$COMP_CWORD" -eq $((at + 1)) ]; then words="${commands.map(([name]) => name).join(' ')} --help --version"; fi
   COMPREPLY=($(compgen -W "$words" -- "\${COMP_WORDS[COMP_CWORD]}"))
 }
-complete -o default -F _nestjs_webhook_token ${NAME}
+complete -o default -F _nestjs_webhook_token ${NAME} npx
 `,
   zsh: (commands) => `autoload -Uz bashcompinit && bashcompinit
 ${SCRIPTS['bash']!(commands)}`,
@@ -41,8 +45,11 @@ ${SCRIPTS['bash']!(commands)}`,
             `complete -c ${NAME} -n "__fish_seen_subcommand_from ${name}" -l ${option.slice(2)}`,
         ),
       ])
-      .join('\n')
-      .concat('\n'),
+      .concat(
+        `complete -c npx -n "__fish_seen_subcommand_from ${NAME}" -x -a "(__fish_complete_subcommand)"`,
+        '',
+      )
+      .join('\n'),
 };
 
 /**

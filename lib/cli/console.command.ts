@@ -5,7 +5,7 @@ import type { ConsoleCapability } from '../console/console-api.js';
 import type { StandaloneConsole } from '../console/standalone-console.js';
 import type { RunStatement } from '../postgres/database.js';
 import { SchemaMigrator } from '../postgres/migrations/schema.migrator.js';
-import { type Arguments, readContent, readPort, UsageError } from './arguments.js';
+import { type Arguments, readContent, readPort, readVariables, UsageError } from './arguments.js';
 import type { CommandIo } from './command.interface.js';
 import {
   DATABASE_HELP,
@@ -76,11 +76,12 @@ type Values = Arguments<typeof OPTIONS>['values'];
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'console', help, options: OPTIONS };
   return runDatabaseCommand(command, args, io, async (values) => {
-    const call = readDatabaseCall(values, io.env);
+    const env = await readVariables(values['env-file'], io.env);
+    const call = readDatabaseCall(values, env);
     const capabilities = readCapabilities(values.allow);
     const { host = '127.0.0.1' } = values;
     const port = readPort(values.port ?? '4400');
-    const ownToken = await readToken(values, io.env, host);
+    const ownToken = await readToken(values, env, host);
     const token = ownToken ?? randomBytes(32).toString('base64url');
     const { queue = DEFAULT_QUEUE, 'receiver-queue': receiverQueues = [] } = values;
     await withDatabase(call, async (query) => requireQueues(query, call, values));

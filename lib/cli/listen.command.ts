@@ -1,4 +1,9 @@
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import {
+  createServer,
+  type IncomingMessage,
+  type OutgoingHttpHeaders,
+  type ServerResponse,
+} from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { isWebhookError } from '../errors/webhook.error.js';
@@ -7,6 +12,7 @@ import { openRequest, type OpenedRequest, type RequestRules } from '../request/o
 import { WEBHOOK_ANSWERS } from '../request/webhook-answers.js';
 import { createTokenVerifier } from '../token/token-verifier.js';
 import { DEFAULT_MAX_JSON_MEMBERS, type WebhookProfile } from '../token/webhook-token.constants.js';
+import { readApplicationAnswer } from './application-answer.js';
 import {
   KEY_HELP,
   KEY_OPTIONS,
@@ -18,6 +24,7 @@ import {
 import type { CommandIo } from './command.interface.js';
 import {
   call,
+  type CallAnswer,
   type CallTarget,
   readTarget,
   TARGET_HELP,
@@ -35,7 +42,7 @@ ${KEY_HELP}
   --audience <aud>       audience of the receiver; repeatable
   --profile <name>       accepted wire format; repeatable
   --port <port>          default 4000; 0 for a free one
-  --forward-to <url>     forward verified requests unchanged, and answer with the status of that URL
+  --forward-to <url>     forward verified requests unchanged, and answer as that URL does
   --fail <status>x<n>    answer the first n attempts of each event with this status, to test retries:
                          503x2, or 503x2,500
 ${TARGET_HELP}
@@ -72,6 +79,9 @@ const HOP_HEADERS: ReadonlySet<string> = new Set([
   'content-length',
   'expect',
 ]);
+
+/** Headers of the application's answer that are passed back. */
+const ANSWER_HEADERS = ['content-type', 'retry-after', 'webhook-duplicate', 'webhook-error'];
 
 /**
  * Receives webhooks until `io.signal` is aborted.
@@ -143,22 +153,29 @@ async function listen(
   return 0;
 }
 
-/** A request as it is printed. */
-interface ListenEntry {
-  readonly time: string;
-  readonly method: string;
+/** How a request is answered. */
+interface Outcome {
   readonly status: number;
-  readonly verified: boolean;
-  /** Why the request was refused, from the answer table. */
+  /** Why the request was refused: from the answer table, or of the application that it was forwarded to. */
   readonly code?: string;
   /** In words, or why the forwarded request got no answer. */
   readonly error?: string;
-  readonly event?: string;
-  readonly id?: string;
-  readonly issuer?: string;
+}
+
+interface ReceivedEvent {
+  readonly event: string;
+  readonly id: string;
+  readonly issuer: string;
   /** 1 for the first request of the event. */
-  readonly attempt?: number;
+  readonly attempt: number;
   readonly data?: unknown;
+}
+
+/** A request as it is printed. */
+interface ListenEntry extends Outcome, Partial<ReceivedEvent> {
+  readonly time: string;
+  readonly method: string;
+  readonly verified: boolean;
 }
 
 interface ListenerParts {
@@ -183,9 +200,12 @@ class Listener {
         fromRequestLike({ method, headers: headers, body }),
         this.parts.rules,
       );
-      const outcome = await this.answer(request, body, opened);
-      this.parts.write({ ...base, verified: true, ...outcome });
-      response.writeHead(outcome.status, { 'Cache-Control': 'no-store' }).end();
+      const event = this.count(opened);
+      const { entry, answer } = await this.answer(request, body, event.attempt);
+      this.parts.write({ ...base, verified: true, ...event, ...entry });
+      const passedBack = answer === undefined ? {} : headersOf(answer);
+      response.writeHead(entry.status, { ...passedBack, 'Cache-Control': 'no-store' });
+      response.end(method === 'HEAD' ? undefined : answer?.body);
     } catch (error) {
       const code = isWebhookError(error) ? error.code : 'handler_failed';
       const { status } =
@@ -198,38 +218,50 @@ class Listener {
     }
   }
 
-  private async answer(
-    request: IncomingMessage,
-    body: Buffer,
-    { token, payload }: OpenedRequest,
-  ): Promise<Omit<ListenEntry, 'time' | 'method' | 'verified'>> {
-    const { claims } = token;
+  /** Counts the requests of an event. */
+  private count({ token: { claims }, payload }: OpenedRequest): ReceivedEvent {
     const id = claims.txn ?? claims.jti;
     const attempt = (this.attempts.get(id) ?? 0) + 1;
     if (this.attempts.size >= MAX_COUNTED) this.attempts.clear();
     this.attempts.set(id, attempt);
     const { event } = claims.webhook;
-    const facts = { event, id, issuer: claims.iss, attempt, data: printableData(payload.data) };
+    return { event, id, issuer: claims.iss, attempt, data: printableData(payload.data) };
+  }
+
+  private async answer(
+    request: IncomingMessage,
+    body: Buffer,
+    attempt: number,
+  ): Promise<{ entry: Outcome; answer?: CallAnswer }> {
     const failure = this.parts.failures[attempt - 1];
-    if (failure !== undefined) return { ...facts, status: failure };
+    if (failure !== undefined) return { entry: { status: failure } };
     const { target } = this.parts;
-    if (target === undefined) return { ...facts, status: 204 };
+    if (target === undefined) return { entry: { status: 204 } };
     try {
-      const { status } = await call(target, {
+      const answer = await call(target, {
         method: request.method!,
         headers: passedOn(request),
         body: body.length === 0 ? undefined : body,
       });
-      return { ...facts, status };
+      const { status } = answer;
+      if (status < 300) return { entry: { status }, answer };
+      const { code, detail: error } = readApplicationAnswer(answer);
+      return { entry: { status, code, error }, answer };
     } catch (error) {
       if (!(error instanceof UnreachableError)) throw error;
-      return {
-        ...facts,
-        status: 502,
-        error: `no answer from ${target.url.origin}: ${error.message}`,
-      };
+      const reason = `no answer from ${target.url.origin}: ${error.message}`;
+      return { entry: { status: 502, error: reason } };
     }
   }
+}
+
+function headersOf({ headers }: CallAnswer): OutgoingHttpHeaders {
+  return Object.fromEntries(
+    ANSWER_HEADERS.filter((name) => headers[name] !== undefined).map((name) => [
+      name,
+      headers[name],
+    ]),
+  );
 }
 
 async function readBody(request: IncomingMessage): Promise<Buffer> {
@@ -269,10 +301,11 @@ function print({
 }: ListenEntry): string {
   const clock = time.slice(11, 19);
   if (!verified) return `${clock} ${method} ${status} refused: ${code}: ${error}\n`;
+  const why = [code, error].filter((part) => part !== undefined).join(': ');
   const again = attempt === 1 ? '' : ` (request ${attempt})`;
   const lines = [
     `${clock} ${method} ${status} ${event} id ${id}${again}`,
-    ...(error === undefined ? [] : [`  ${error}`]),
+    ...(why === '' ? [] : [`  ${why}`]),
     ...(data === undefined ? [] : [`  ${JSON.stringify(data)}`]),
   ];
   return `${lines.join('\n')}\n`;

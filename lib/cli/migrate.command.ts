@@ -1,4 +1,5 @@
 import { SchemaMigrator } from '../postgres/migrations/schema.migrator.js';
+import { readVariables } from './arguments.js';
 import type { CommandIo } from './command.interface.js';
 import { DATABASE_HELP, DATABASE_OPTIONS, readDatabaseCall } from './database/database-call.js';
 import { withDatabase, runDatabaseCommand } from './database/database-session.js';
@@ -24,7 +25,8 @@ Exit code: 0 up to date, 2 wrong usage or a database error.
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'migrate', help, options: DATABASE_OPTIONS };
   return runDatabaseCommand(command, args, io, async (values) => {
-    const call = readDatabaseCall(values, io.env);
+    const env = await readVariables(values['env-file'], io.env);
+    const call = readDatabaseCall(values, env);
     const isJson = values.json === true;
     const write = (line: string): void => void (isJson || io.stdout.write(`${line}\n`));
     const report = await withDatabase(call, async (run) => {

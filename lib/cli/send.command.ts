@@ -1,4 +1,5 @@
 import type { WebhookAnswerCode } from '../request/webhook-answers.js';
+import { type ApplicationAnswer, readApplicationAnswer } from './application-answer.js';
 import {
   KEY_HELP,
   jsonOf,
@@ -107,10 +108,8 @@ async function record(file: string, url: URL, request: CallRequest): Promise<voi
   await writeOwnFile(file, `${JSON.stringify(content, undefined, 2)}\n`, 'w');
 }
 
-interface Verdict {
+interface Verdict extends ApplicationAnswer {
   readonly acknowledged: boolean;
-  readonly code?: string;
-  readonly detail?: string;
   /** What to do. */
   readonly advice?: string;
 }
@@ -134,23 +133,19 @@ const ADVICE: Readonly<Partial<Record<WebhookAnswerCode, string>>> = {
   missing_token: 'A proxy or gateway removed the Authorization header.',
 };
 
-function judge(method: string, { status, headers, body }: CallAnswer): Verdict {
+function judge(method: string, answer: CallAnswer): Verdict {
+  const { status } = answer;
   const acknowledged =
     method === 'HEAD' ? status === 202 || status === 204 : status >= 200 && status < 300;
   if (acknowledged) return { acknowledged };
-  const problem = readProblem(body);
-  const code = [headers['webhook-error']].flat()[0] ?? problem?.code;
-  const description = /error_description="([^"]*)"/.exec(headers['www-authenticate'] ?? '')?.[1];
-  const detail = printable(problem?.detail ?? description);
-  const errors = problem?.errors?.map((one) => printable(String(one))).join('; ');
+  const { code, detail } = readApplicationAnswer(answer);
   const advice =
     (code === undefined ? undefined : ADVICE[code as WebhookAnswerCode]) ??
     adviceOnStatus(method, status);
-  const whole = [detail, errors].filter((part) => part !== undefined && part !== '').join(': ');
   return {
     acknowledged,
-    ...(code !== undefined && { code: printable(code) }),
-    ...(whole !== '' && { detail: whole }),
+    ...(code !== undefined && { code }),
+    ...(detail !== undefined && { detail }),
     ...(advice !== undefined && { advice }),
   };
 }
@@ -165,33 +160,6 @@ function adviceOnStatus(method: string, status: number): string | undefined {
   return status === 200
     ? 'Only 202 or 204 acknowledges a HEAD, because any GET route answers it with 200: check the path.'
     : undefined;
-}
-
-interface Problem {
-  readonly code?: string;
-  readonly detail?: string;
-  readonly errors?: readonly unknown[];
-}
-
-function readProblem(body: Buffer): Problem | undefined {
-  try {
-    const problem = JSON.parse(body.toString()) as Record<string, unknown>;
-    return {
-      ...(typeof problem['code'] === 'string' && { code: problem['code'] }),
-      ...(typeof problem['detail'] === 'string' && { detail: problem['detail'] }),
-      ...(Array.isArray(problem['errors']) && { errors: problem['errors'] as unknown[] }),
-    };
-  } catch {
-    return undefined;
-  }
-}
-
-/** Without control characters and tokens, which a receiver may echo. */
-function printable(text: string | undefined): string {
-  return (text ?? '')
-    .replace(/\p{Cc}/gu, '?')
-    .replace(/[\w-]{8,}\.[\w-]{8,}\.[\w-]*/g, '<token>')
-    .slice(0, 500);
 }
 
 function report(url: URL, request: CallRequest, answer: CallAnswer, verdict: Verdict): unknown {

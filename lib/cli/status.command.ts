@@ -1,4 +1,5 @@
 import { type MigrationState, SchemaMigrator } from '../postgres/migrations/schema.migrator.js';
+import { readVariables } from './arguments.js';
 import type { CommandIo } from './command.interface.js';
 import {
   DATABASE_HELP,
@@ -30,7 +31,8 @@ const NOT_CURRENT = 1;
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'status', help, options: DATABASE_OPTIONS };
   return runDatabaseCommand(command, args, io, async (values) => {
-    const report = await readReport(readDatabaseCall(values, io.env));
+    const env = await readVariables(values['env-file'], io.env);
+    const report = await readReport(readDatabaseCall(values, env));
     io.stdout.write(
       values.json === true ? `${JSON.stringify(report, undefined, 2)}\n` : schemaText(report),
     );

@@ -268,6 +268,21 @@ describe('a database command without its database', () => {
   });
 });
 
+describe('a database command with --env-file', () => {
+  it.each(['migrate', 'status', 'console'])('reads the database from it: %s', async (name) => {
+    const folder = await mkdtemp(join(tmpdir(), 'webhook-env-'));
+    const file = join(folder, '.env');
+    await writeFile(file, 'DATABASE_URL=postgresql://a:not-to-be-shown@127.0.0.1:1/b\n');
+
+    const ended = await commandLine([name, '--env-file', file]);
+    await rm(folder, { recursive: true });
+
+    expect(ended).toMatchObject({ code: 2, stdout: '' });
+    expect(ended.stderr).toMatch(/at 127\.0\.0\.1:1: the connection was refused/);
+    expect(ended.stderr).not.toContain('not-to-be-shown');
+  });
+});
+
 describe('a database command with invalid options', () => {
   const SECRET_URL = 'mysql://a:not-to-be-shown@127.0.0.1/b';
 

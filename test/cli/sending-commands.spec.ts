@@ -1,3 +1,4 @@
+import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer, type RequestListener, type Server } from 'node:http';
@@ -5,6 +6,7 @@ import { type AddressInfo, connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
+import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/globals';
 import { type INestApplication, Injectable } from '@nestjs/common';
 import { ExpressAdapter } from '@nestjs/platform-express';
@@ -193,6 +195,27 @@ describe('send', () => {
     });
   });
 
+  it.each([
+    ['an exception of Nest', { statusCode: 500, message: 'no stock' }, undefined, 'no stock'],
+    [
+      'a list of messages',
+      { message: ['a is empty', 'b is empty'] },
+      undefined,
+      'a is empty; b is',
+    ],
+    ['an error of its own', { code: 'E42', message: 'closed' }, 'E42', 'closed'],
+    ['another object', { reason: 'closed' }, undefined, '{"reason":"closed"}'],
+    ['plain text', 'upstream timed out', undefined, 'upstream timed out'],
+  ])('prints the error of an application that answers with %s', async (_, body, code, detail) => {
+    const failing = await answering((_request, response) => {
+      response.writeHead(500).end(typeof body === 'string' ? body : JSON.stringify(body));
+    });
+    const { out } = await commandLine(['send', failing, 'a.b', ...issuer, ...METHOD]);
+
+    expect(out).toContain(`500 refused${code === undefined ? '' : `: ${code}`} (`);
+    expect(out).toContain(`\n  ${detail}`);
+  });
+
   it('prints no control characters and tokens of an answer', async () => {
     const echo = await answering(({ headers }, response) => {
       const detail = `\u001b[31m${headers.authorization}`;
@@ -348,6 +371,27 @@ describe('listen', () => {
     ]);
   });
 
+  it('prints the error of the application it forwards to, and passes it back', async () => {
+    const application = createServer((_, response) => {
+      response.writeHead(503, { 'Retry-After': '7' });
+      response.end('{"code":"E42","message":"closed"}');
+    });
+    await once(application.listen(0, '127.0.0.1'), 'listening');
+    const { port } = application.address() as AddressInfo;
+    const { origin, out, stop } = await listening('--forward-to', `http://127.0.0.1:${port}/`);
+    const key = { issuer: ISSUER, secret: SECRET };
+    const { headers, body } = await signWebhook('order.created', [1], key);
+    const answer = await fetch(origin, { method: 'POST', headers, body: body! });
+    const passedBack = await answer.text();
+    await stop();
+    application.closeAllConnections();
+    application.close();
+
+    expect([answer.status, answer.headers.get('retry-after')]).toEqual([503, '7']);
+    expect(passedBack).toBe('{"code":"E42","message":"closed"}');
+    expect(out.text).toMatch(/POST 503 order\.created id \S+\n {2}E42: closed\n {2}\[1\]\n/);
+  });
+
   it('forwards verified requests and answers with their status', async () => {
     const { origin, out, stop } = await listening('--forward-to', url);
     const accepted = await send(origin, '--method', 'POST', '--id', 'evt-2');
@@ -363,6 +407,8 @@ describe('listen', () => {
     await stop();
 
     expect([accepted.code, conflicting.code]).toEqual([0, 1]);
+    expect(conflicting.out).toContain('401 refused: replayed');
+    expect(out.text).toMatch(/HEAD 401 order\.created id evt-2 \(request 2\)\n {2}replayed: /);
     expect(out.text).toContain('POST 204');
     expect(out.text).toContain('HEAD 401');
     expect(seen()).toContainEqual({ id: 'l1' });
@@ -488,6 +534,27 @@ describe('completion', () => {
 
     expect(code).toBe(0);
     for (const word of ['send', 'forward-to', 'queue-from', 'only']) expect(out).toContain(word);
+    expect(out).toMatch(/^complete .*npx/m);
+  });
+
+  it.each<[string, string]>([
+    ['nestjs-webhook-token li', 'listen'],
+    ['npx nestjs-webhook-token li', 'listen'],
+    ['npx --no nestjs-webhook-token listen --forw', '--forward-to'],
+    ['./node_modules/.bin/nestjs-webhook-token listen --forw', '--forward-to'],
+    ['npx another-package li', ''],
+    ['npx li', ''],
+  ])('bash completes "%s" with "%s"', async (line, expected) => {
+    const { out } = await commandLine(['completion', 'bash']);
+    const words = line.split(' ');
+    const script = `${out}
+COMP_WORDS=(${line}); COMP_CWORD=${words.length - 1}; COMPREPLY=()
+_nestjs_webhook_token "${words[0]}"
+echo "\${COMPREPLY[*]}"`;
+
+    const { stdout } = await promisify(execFile)('bash', ['-c', script]);
+
+    expect(stdout.trim()).toBe(expected);
   });
 });
 

@@ -6,6 +6,7 @@ import type { CommandIo } from '../command.interface.js';
 /** The help on the options of every command that connects. */
 export const DATABASE_HELP = `  --database-url <url>   postgresql://user:password@host:5432/database; visible to other users, so
                          prefer the environment variable DATABASE_URL
+  --env-file <file>      file with this variable, such as .env
   --schema <name>        schema of the tables; default webhooks
   --timeout <duration>   for a connection; default 10s`;
 
@@ -20,6 +21,7 @@ export interface DatabaseCall {
 /** Options of every command that connects. */
 export const DATABASE_OPTIONS = {
   'database-url': { type: 'string' },
+  'env-file': { type: 'string' },
   schema: { type: 'string' },
   timeout: { type: 'string' },
   json: { type: 'boolean' },

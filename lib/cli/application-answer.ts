@@ -1,0 +1,57 @@
+import type { CallAnswer } from './http-call.js';
+
+/** What an application says about a request that it did not acknowledge. */
+export interface ApplicationAnswer {
+  /** Of the answer table, or of the application's own error. */
+  readonly code?: string;
+  readonly detail?: string;
+}
+
+/** Members with a message: of a problem detail (RFC 9457), and of an exception of Nest. */
+interface ErrorBody {
+  readonly code?: unknown;
+  readonly detail?: unknown;
+  readonly message?: unknown;
+  readonly errors?: unknown;
+}
+
+/** Reads the code and the message of an answer; a body of another form is shown as it is. */
+export function readApplicationAnswer({ headers, body }: CallAnswer): ApplicationAnswer {
+  const text = body.toString().trim();
+  const json = parseObject(text);
+  const code = [headers['webhook-error']].flat()[0] ?? json?.code;
+  const description = /error_description="([^"]*)"/.exec(headers['www-authenticate'] ?? '')?.[1];
+  const message = [json?.detail ?? json?.message].flat().map(textOf).filter(isPresent).join('; ');
+  const errors = Array.isArray(json?.errors) ? json.errors.map(textOf).join('; ') : '';
+  const known = [message, errors].filter(isPresent).join(': ');
+  const detail = [known, description, text].find(isPresent);
+  return {
+    ...(typeof code === 'string' && { code: printable(code) }),
+    ...(detail !== undefined && { detail: printable(detail) }),
+  };
+}
+
+function parseObject(text: string): ErrorBody | undefined {
+  try {
+    const parsed: unknown = JSON.parse(text);
+    return typeof parsed === 'object' && parsed !== null ? parsed : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
+}
+
+function isPresent(text: string | undefined): text is string {
+  return text !== undefined && text !== '';
+}
+
+/** Without control characters and tokens, which an application may echo. */
+function printable(text: string): string {
+  return text
+    .replace(/\p{Cc}+/gu, ' ')
+    .replace(/[\w-]{8,}\.[\w-]{8,}\.[\w-]*/g, '<token>')
+    .slice(0, 500);
+}
