@@ -533,7 +533,8 @@ describe('completion', () => {
     const { code, out } = await commandLine(['completion', shell]);
 
     expect(code).toBe(0);
-    for (const word of ['send', 'forward-to', 'queue-from', 'only']) expect(out).toContain(word);
+    for (const word of ['send', 'forward-to', 'receiver-queue', 'only'])
+      expect(out).toContain(word);
     expect(out).toMatch(/^complete .*npx/m);
   });
 
