@@ -189,7 +189,7 @@ import { WebhooksModule } from './webhooks/webhooks.module.js';
       expect(config).toMatchObject({
         transformIgnorePatterns: [expect.stringContaining('nestjs-webhook-token')],
       });
-      const [ignored] = config!['transformIgnorePatterns'] as unknown as [string];
+      const [ignored] = config!['transformIgnorePatterns'] as [string];
       const isTransformed = (path: string): boolean => !new RegExp(ignored).test(path);
       const pnpm = '/app/node_modules/.pnpm/a@1.0.0/node_modules';
       expect(isTransformed('/app/node_modules/nestjs-webhook-token/dist/index.js')).toBe(true);
