@@ -67,7 +67,8 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
    * @returns once every delivery is recorded, before it is delivered
    * @throws {@link WebhookDeliveryError} with nothing recorded: `invalid_data`, `invalid_option`, `unknown_event`,
    *   `unsupported_option`, `id_conflict`, `aborted`, `shutting_down`
-   * @throws {@link WebhookStoreError} `store_full`, `store_unavailable`, with nothing recorded
+   * @throws {@link WebhookStoreError} `store_full`, with nothing recorded; `store_unavailable`: the event may have been recorded if the
+   *   connection broke before the answer, so publish it again with the same `id`
    *
    * @example
    * ```ts
