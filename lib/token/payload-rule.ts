@@ -1,7 +1,6 @@
 import { WebhookPayloadError } from '../errors/webhook.error.js';
 import {
   createDigest,
-  digest,
   type PayloadHash,
   samePayloadHash,
   type WebhookDigest,
@@ -40,38 +39,24 @@ interface DigestRule {
  * identifies the content.
  */
 export class BodyDigests {
-  private readonly algorithms: readonly HashAlgorithm[];
-  /** The only chunk so far: a whole body is digested in one call, which costs less for a small one. */
-  private whole: Uint8Array | undefined;
-  private running: readonly WebhookDigest[] | undefined;
+  private readonly running: readonly WebhookDigest[];
 
   constructor(rule: PayloadRule) {
-    this.algorithms = algorithmsOf(rule);
+    this.running = algorithmsOf(rule).map((algorithm) => createDigest(algorithm));
   }
 
   /** Adds the next chunk of the body. */
   update(chunk: Uint8Array): this {
-    const { whole } = this;
-    if (this.running === undefined && whole === undefined) {
-      this.whole = chunk;
-      return this;
-    }
-    this.running ??= this.algorithms.map((one) => createDigest(one).update(whole!));
-    this.whole = undefined;
-    for (const digested of this.running) digested.update(chunk);
+    for (const digest of this.running) digest.update(chunk);
     return this;
   }
 
   /** Finishes the computation: `<algorithm>:<hex>` for each algorithm. */
   digests(): readonly string[] {
-    const { running, whole = NO_BYTES } = this;
-    return running === undefined
-      ? this.algorithms.map((one) => digest(one, whole))
-      : running.map((digested) => digested.digest());
+    return this.running.map((digest) => digest.digest());
   }
 }
 
-const NO_BYTES = new Uint8Array();
 const FOR_IDENTITY: readonly HashAlgorithm[] = ['sha256'];
 
 function algorithmsOf(rule: PayloadRule): readonly HashAlgorithm[] {

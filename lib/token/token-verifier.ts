@@ -13,10 +13,10 @@ import {
   requireSoundStructure,
 } from './compact-token.js';
 import { isObject } from './json/strict-json.js';
-import { HmacKey } from './keys/hmac-key.js';
 import type { KeyPolicy } from './keys/key-material.js';
 import { KeyRing, type TrustedIssuer } from './keys/key-ring.js';
 import type { IssuerKeys, KeySource, TrustedIssuers, VerificationKey } from './keys/key-source.js';
+import { after, type MaybePromise } from './maybe-promise.js';
 import { ProfileChoice } from './profiles/profile-choice.js';
 import { readSeconds, type TokenClock, validateClaims } from './validate-claims.js';
 import { invalidToken } from './token-refusals.js';
@@ -94,7 +94,6 @@ export class TokenVerifier {
   readonly now: TokenClock;
   private readonly maxJsonMembers: number;
   private readonly profiles: ProfileChoice;
-  private readonly headers: HeaderCache;
 
   /** @hidden */
   constructor(options: ChangingVerifierOptions) {
@@ -106,7 +105,6 @@ export class TokenVerifier {
     this.audience = audiences(options.audience);
     this.now = options.now ?? Date.now;
     this.profiles = new ProfileChoice(options.profiles);
-    this.headers = new HeaderCache(this.profiles);
     problems.push(
       ...this.limitProblems(),
       ...profileProblems(options),
@@ -127,15 +125,15 @@ export class TokenVerifier {
    */
   verify(token: string): VerifiedWebhookToken | Promise<VerifiedWebhookToken> {
     const compact = parseCompactToken(token);
-    const read = { compact, header: this.headers.read(compact.header) };
-    const { keys } = this;
-    if (!(keys instanceof KeyRing && keys.isInMemory)) return this.verifyElsewhere(read);
-    const choice = this.choose(keys, read);
-    const known = choice.issuer.candidates(read.header.kid, choice.now);
-    const candidates = candidatesFor(read, known as readonly VerificationKey[]);
-    return candidates.every((key) => key instanceof HmacKey)
-      ? this.verifyHmac(read, choice, candidates)
-      : this.verifySignature(read, choice, candidates);
+    const header = readCheckedHeader(compact, this.profiles);
+    return after(this.keys.ring(), (trusted) => {
+      const choice = this.choose(trusted, compact);
+      return after(choice.issuer.candidates(header.kid, choice.now), (keys) =>
+        after(keyThatSigned(compact, candidatesFor(header, keys)), (key) =>
+          this.accept({ compact, header }, choice, key),
+        ),
+      );
+    });
   }
 
   /**
@@ -150,36 +148,8 @@ export class TokenVerifier {
     return this.profiles.choose(typ, webhook).toleratesSkew ? this.clockTolerance : 0;
   }
 
-  /** With keys that may have to be loaded. */
-  private async verifyElsewhere(read: ReadToken): Promise<VerifiedWebhookToken> {
-    const choice = this.choose(await this.keys.ring(), read);
-    const known = await choice.issuer.candidates(read.header.kid, choice.now);
-    return this.verifySignature(read, choice, candidatesFor(read, known));
-  }
-
-  /** Without promises, which take longer than the HMAC (benchmark `token`). */
-  private verifyHmac(
-    read: ReadToken,
-    choice: IssuerChoice,
-    candidates: readonly HmacKey[],
-  ): VerifiedWebhookToken {
-    const key = candidates.find((one) => one.verify(read.compact));
-    return this.accept(read, choice, key);
-  }
-
-  private async verifySignature(
-    read: ReadToken,
-    choice: IssuerChoice,
-    candidates: readonly VerificationKey[],
-  ): Promise<VerifiedWebhookToken> {
-    for (const key of candidates) {
-      if (await key.verify(read.compact)) return this.accept(read, choice, key);
-    }
-    return this.accept(read, choice, undefined);
-  }
-
   /** With a single issuer, the claims are not even parsed before the signature is verified. With several, `iss` selects the keys. */
-  private choose(trusted: TrustedIssuers, { compact }: ReadToken): IssuerChoice {
+  private choose(trusted: TrustedIssuers, compact: CompactToken): IssuerChoice {
     // A slow key must not make a token expire, so the time is read before the signature is verified.
     const now = readSeconds(this.now);
     if (trusted.sole !== undefined) return { issuer: trusted.sole, now };
@@ -198,7 +168,6 @@ export class TokenVerifier {
     key: VerificationKey | undefined,
   ): VerifiedWebhookToken {
     if (key === undefined) throw invalidToken('bad_signature');
-    this.headers.remember(compact.header, header);
     const json = claims ?? this.readClaims(compact);
     const value = json?.value;
     if (json === undefined || !isObject(value)) {
@@ -269,42 +238,8 @@ interface IssuerChoice {
   readonly now: number;
 }
 
-/** Headers that are cached; a key's owner chooses what its headers contain, so the cache is bounded. */
-const MAX_CACHED_HEADERS = 256;
-
-/**
- * Parses headers and caches those of authenticated tokens: a sender's tokens all have the same header (benchmark
- * `token`).
- */
-class HeaderCache {
-  private readonly authenticated = new Map<string, WebhookTokenHeader>();
-  /** The header of the last token: comparing two strings takes a third of the time of a map lookup, which hashes one. */
-  private latest: { readonly segment: string; readonly header: WebhookTokenHeader } | undefined;
-
-  constructor(private readonly profiles: ProfileChoice) {}
-
-  /**
-   * @param segment - the first part of the token
-   * @throws {@link WebhookTokenError} `invalid_token`
-   */
-  read(segment: string): WebhookTokenHeader {
-    if (segment === this.latest?.segment) return this.latest.header;
-    return this.authenticated.get(segment) ?? parseHeader(segment, this.profiles);
-  }
-
-  /** Caches a header whose token has a valid signature. */
-  remember(segment: string, header: WebhookTokenHeader): void {
-    if (header === this.latest?.header) return;
-    this.latest = { segment, header };
-    // Frozen means cached already. All tokens with this header share the object, so it must not change.
-    if (Object.isFrozen(header)) return;
-    if (this.authenticated.size >= MAX_CACHED_HEADERS) this.authenticated.clear();
-    this.authenticated.set(segment, Object.freeze(header));
-  }
-}
-
-function parseHeader(segment: string, profiles: ProfileChoice): WebhookTokenHeader {
-  const { header, problem } = readHeader(segment);
+function readCheckedHeader(compact: CompactToken, profiles: ProfileChoice): WebhookTokenHeader {
+  const { header, problem } = readHeader(compact.header);
   if (header === undefined || problem !== undefined) throw invalidToken();
   if (!profiles.admits(header['typ'])) throw invalidToken();
   return header as unknown as WebhookTokenHeader;
@@ -312,13 +247,22 @@ function parseHeader(segment: string, profiles: ProfileChoice): WebhookTokenHead
 
 /** A key has one algorithm; a token that names another was not signed with this key. */
 function candidatesFor(
-  { header }: ReadToken,
+  { alg }: WebhookTokenHeader,
   keys: readonly VerificationKey[],
 ): readonly VerificationKey[] {
   if (keys.length === 0) throw invalidToken('unknown_key');
-  const candidates = keys.filter(({ alg }) => alg === header.alg);
+  const candidates = keys.filter((key) => key.alg === alg);
   if (candidates.length === 0) throw invalidToken();
   return candidates;
+}
+
+/** Tries one key after another; without promises if they are secrets. */
+function keyThatSigned(
+  token: CompactToken,
+  [key, ...others]: readonly VerificationKey[],
+): MaybePromise<VerificationKey | undefined> {
+  if (key === undefined) return undefined;
+  return after(key.verify(token), (isValid) => (isValid ? key : keyThatSigned(token, others)));
 }
 
 function describeKey(key: VerificationKey, issuer: string): VerifiedWebhookToken['key'] {

@@ -3,12 +3,11 @@ const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 /**
  * Decodes UTF-8 strictly. A byte order mark is kept, so that JSON.parse refuses it.
  *
- * @param length - decodes the first bytes only
  * @returns the string, or `undefined` for invalid UTF-8
  */
-export function decodeUtf8(bytes: Uint8Array, length = bytes.length): string | undefined {
+export function decodeUtf8(bytes: Uint8Array): string | undefined {
   try {
-    return utf8.decode(length === bytes.length ? bytes : bytes.subarray(0, length));
+    return utf8.decode(bytes);
   } catch {
     return undefined;
   }

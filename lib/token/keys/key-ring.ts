@@ -44,12 +44,9 @@ export type MoreKeys = (
 export class KeyRing implements KeySource, TrustedIssuers {
   /** The issuer, if there is exactly one. */
   readonly sole: IssuerKeys | undefined;
-  /** Whether no key is elsewhere, so that all `candidates` are returned without a promise. */
-  readonly isInMemory: boolean;
 
   private constructor(private readonly issuers: ReadonlyMap<string, IssuerKeys>) {
     this.sole = issuers.size === 1 ? issuers.values().next().value : undefined;
-    this.isInMemory = [...issuers.values()].every((keys) => keys instanceof StaticIssuerKeys);
   }
 
   of(issuer: string): IssuerKeys | undefined {
@@ -122,11 +119,8 @@ interface WindowedKey<Key extends VerificationKey = VerificationKey> {
 
 /** The keys of one issuer, all in memory. */
 export class StaticIssuerKeys implements IssuerKeys {
-  private readonly named = new Map<string, readonly VerificationKey[]>();
-  private readonly unnamed: readonly VerificationKey[];
-  private readonly all: readonly VerificationKey[];
-  /** Windows of the keys that have one; `undefined` if none has, so that the time need not be checked. */
-  private readonly windows: ReadonlyMap<VerificationKey, KeyWindow> | undefined;
+  /** Keys with a kid first. */
+  private readonly keys: readonly WindowedKey[];
 
   /** @param clockTolerance - seconds by which a window opens earlier; it closes exactly on time */
   constructor(
@@ -134,17 +128,7 @@ export class StaticIssuerKeys implements IssuerKeys {
     keys: readonly WindowedKey[],
     private readonly clockTolerance: number,
   ) {
-    this.all = keys.map(({ key }) => key);
-    this.unnamed = this.all.filter(({ kid }) => kid === undefined);
-    for (const key of this.all) {
-      if (key.kid === undefined) continue;
-      this.named.set(key.kid, [...(this.named.get(key.kid) ?? []), key]);
-    }
-    for (const [kid, named] of this.named) this.named.set(kid, [...named, ...this.unnamed]);
-    const windows = keys.flatMap(({ key, window }) =>
-      window === undefined ? [] : [[key, window] as const],
-    );
-    this.windows = windows.length === 0 ? undefined : new Map(windows);
+    this.keys = [...keys.filter(hasKid), ...keys.filter((one) => !hasKid(one))];
   }
 
   /**
@@ -152,44 +136,49 @@ export class StaticIssuerKeys implements IssuerKeys {
    * them, unless they are more than {@link MAX_KEYS_TRIED}. Keys outside their windows are left out.
    */
   candidates(kid: string | undefined, now: number): readonly VerificationKey[] {
-    const known = kid === undefined ? this.all : (this.named.get(kid) ?? this.unnamed);
-    if (this.windows === undefined && known.length <= MAX_KEYS_TRIED) return known;
-    const open = known.filter((key) => this.isValid(key, now));
-    return kid === undefined && open.length > MAX_KEYS_TRIED ? [] : open;
+    const found = this.keys
+      .filter(({ key }) => kid === undefined || key.kid === undefined || key.kid === kid)
+      .filter((one) => this.isValid(one, now));
+    return kid === undefined && found.length > MAX_KEYS_TRIED ? [] : found.map(({ key }) => key);
   }
 
   known(): readonly VerificationKey[] {
-    return this.all;
+    return this.keys.map(({ key }) => key);
   }
 
   /** Whether a key has this kid, valid now or not. */
   hasKid(kid: string): boolean {
-    return this.named.has(kid);
+    return this.keys.some(({ key }) => key.kid === kid);
   }
 
   /** Whether the windows of all keys have closed. */
   hasEnded(now: number): boolean {
-    return this.all.every((key) => (this.windows?.get(key)?.closes ?? Infinity) <= now);
+    return this.keys.every(({ window }) => (window?.closes ?? Infinity) <= now);
   }
 
   /** The maximum number of keys without kid that are valid at the same time. */
   get maxUnnamedAtOnce(): number {
+    const unnamed = this.keys.filter((one) => !hasKid(one));
     // The maximum is reached when one of the windows opens.
-    const openings = this.unnamed.map((key) => this.opening(key));
+    const openings = unnamed.map((one) => this.opening(one));
     return Math.max(
       0,
-      ...openings.map((at) => this.unnamed.filter((key) => this.isValid(key, at)).length),
+      ...openings.map((at) => unnamed.filter((one) => this.isValid(one, at)).length),
     );
   }
 
-  private isValid(key: VerificationKey, now: number): boolean {
-    const window = this.windows?.get(key);
-    return window === undefined || (this.opening(key) <= now && now < window.closes);
+  private isValid(one: WindowedKey, now: number): boolean {
+    const { window } = one;
+    return window === undefined || (this.opening(one) <= now && now < window.closes);
   }
 
-  private opening(key: VerificationKey): number {
-    return (this.windows?.get(key)?.opens ?? -Infinity) - this.clockTolerance;
+  private opening({ window }: WindowedKey): number {
+    return (window?.opens ?? -Infinity) - this.clockTolerance;
   }
+}
+
+function hasKid({ key }: WindowedKey): boolean {
+  return key.kid !== undefined;
 }
 
 function configuredKeys(

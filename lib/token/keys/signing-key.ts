@@ -1,6 +1,7 @@
 import type { KeyObject } from 'node:crypto';
 import { WebhookSigningError } from '../../errors/webhook.error.js';
 import { isKeyId, KEY_ID_RULE } from '../identifier.js';
+import { encodeBase64urlText } from '../json/base64url.js';
 import { DEFAULT_INLINE_LIMIT, isWebhookSigner, type WebhookSigner } from '../webhook-signer.js';
 import { SIGNATURE_ALGORITHMS, type SignatureAlgorithm } from '../webhook-token.constants.js';
 import {
@@ -95,7 +96,7 @@ class SignerKey implements SigningKey {
   }
 
   async sign(header: string, claims: string): Promise<string> {
-    const input = `${encode(header)}.${encode(claims)}`;
+    const input = `${encodeBase64urlText(header)}.${encodeBase64urlText(claims)}`;
     let signature: unknown;
     try {
       signature = await this.#signer.sign(Buffer.from(input));
@@ -121,10 +122,6 @@ class SignerKey implements SigningKey {
       { cause },
     );
   }
-}
-
-function encode(json: string): string {
-  return Buffer.from(json).toString('base64url');
 }
 
 /** Bytes of r, and of s. */
