@@ -27,8 +27,6 @@ export type {
   WebhookInboxEntry,
   WebhookInboxFilter,
   DeadLetter,
-  DeadLetterOptions,
-  DeadLetterPage,
   WebhookInboxPage,
 } from './receiver/inbox/webhook.inbox.js';
 export type { WebhookInboxOptions } from './receiver/inbox/inbox-options.js';
@@ -37,19 +35,10 @@ export type { WebhookAnswerCode } from './request/webhook-answers.js';
 export type { WebhookReceiverOptions } from './receiver/receiver-options.interface.js';
 export type { WebhookIssuer } from './keys/issuer-list.js';
 export type { WebhookTokenClaims } from './token/webhook-claims.interface.js';
-export { WEBHOOK_RECEIVED_CHANNEL, WEBHOOK_HANDLED_CHANNEL } from './receiver/receiver.channels.js';
-export type {
-  WebhookReceivedMessage,
-  WebhookHandledMessage,
-} from './receiver/receiver.channels.js';
 
 // Explaining
 export type { WebhookExplanation } from './explain/webhook-explanation.interface.js';
-export type {
-  WebhookReceipt,
-  ReceivedReceipt,
-  ReceiptDifference,
-} from './token/webhook-receipt.js';
+export type { WebhookReceipt } from './token/webhook-receipt.js';
 export { compareReceipts } from './token/webhook-receipt.js';
 
 // Publishing
@@ -67,7 +56,9 @@ export type {
 } from './publisher/publish-options.js';
 export type { SignOptions } from './sending/event-draft.js';
 export { WebhookJwks } from './signing/webhook.jwks.js';
-export type { WebhookKeySet } from './signing/webhook.jwks.js';
+
+// Diagnostics channels
+export type { WebhookChannelMessages } from './webhook-channels.interface.js';
 
 // Deliveries
 export { WebhookDeliveries } from './deliveries/webhook.deliveries.js';
@@ -79,20 +70,10 @@ export type {
   WebhookDeliveryPage,
   WebhookDeliveryScope,
   WebhookDeliveryStats,
-  WebhookDeliveryStatsFilter,
   RedeliverOptions,
   RedeliverResult,
 } from './deliveries/webhook-deliveries.interface.js';
 export { OnWebhookDelivery } from './deliveries/delivery-reactions.js';
-export {
-  WEBHOOK_PUBLISHED_CHANNEL,
-  WEBHOOK_ATTEMPTED_CHANNEL,
-  WEBHOOK_DELIVERY_CHANNEL,
-} from './deliveries/delivery.channels.js';
-export type {
-  WebhookPublishedMessage,
-  WebhookAttemptedMessage,
-} from './deliveries/delivery.channels.js';
 export { WebhookDeliveryEvents } from './deliveries/webhook-delivery.events.js';
 export type {
   WebhookDeliveryEvent,
@@ -106,12 +87,7 @@ export type {
   NewEndpoint,
   CreatedEndpoint,
   EndpointChanges,
-  EndpointListRequest,
-  EndpointPage,
-  EndpointTestOptions,
   EndpointTestResult,
-  EndpointCircuitView,
-  KeyRotationOptions,
   RotatedKey,
 } from './endpoints/webhook-endpoint.interface.js';
 export type { EndpointScope } from './endpoints/endpoint.editor.js';

@@ -9,4 +9,6 @@ export type {
 } from './console-options.js';
 export { WebhookPortal } from './webhook.portal.js';
 export type { PortalLink } from './webhook.portal.js';
-export type * from './console-api.js';
+export type { ConsoleCapability } from './console-api.js';
+/** The requests and answers of the JSON API. */
+export type * as ConsoleApi from './console-api.js';
