@@ -90,7 +90,7 @@ export type {
   EndpointTestResult,
   RotatedKey,
 } from './endpoints/webhook-endpoint.interface.js';
-export type { EndpointScope } from './endpoints/endpoint.editor.js';
+export type { EndpointScope } from './endpoints/webhook-endpoint.interface.js';
 
 // Keys that an application provides
 export { KeyProvider } from './keys/key-provider.js';

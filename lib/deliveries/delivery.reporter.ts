@@ -11,7 +11,7 @@ import type {
   WebhookDeliveryEventType,
 } from './webhook-delivery.events.js';
 import type { OutgoingRun } from './webhook.deliverer.js';
-import type { EndpointTarget } from '../endpoints/stored-targets.js';
+import type { RegisteredEndpoint } from '../endpoints/stored-endpoint.cache.js';
 
 const DAY = 86_400_000;
 
@@ -57,7 +57,7 @@ export class DeliveryReporter {
 
   circuitChanged(
     change: 'opened' | 'closed',
-    { label }: EndpointTarget,
+    { label }: RegisteredEndpoint,
     delivery: OutgoingDelivery,
     { attempt: attempts, statusCode }: AttemptResult,
   ): void {
@@ -70,7 +70,7 @@ export class DeliveryReporter {
   }
 
   endpointDisabled(
-    { label, stored }: EndpointTarget,
+    { label, stored }: RegisteredEndpoint,
     { reason }: EndpointDisabled,
     delivery: OutgoingDelivery,
     { attempt: attempts, statusCode }: AttemptResult,

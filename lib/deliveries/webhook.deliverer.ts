@@ -1,7 +1,11 @@
 import { AsyncResource } from 'node:async_hooks';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { EndpointRegistry } from '../endpoints/endpoint.registry.js';
-import { type EndpointTarget, isDisabled, pausedSince } from '../endpoints/stored-targets.js';
+import {
+  type RegisteredEndpoint,
+  isDisabled,
+  pausedSince,
+} from '../endpoints/stored-endpoint.cache.js';
 import type { DeliveryAttempt } from '../queue/delivery-record.js';
 import type { FailureReason } from '../queue/failure-reason.js';
 import { runObservers } from '../queue/run-observers.js';
@@ -97,9 +101,9 @@ export class WebhookDeliverer {
     return run;
   }
 
-  private async targetOf(delivery: OutgoingDelivery): Promise<EndpointTarget | undefined> {
+  private async targetOf(delivery: OutgoingDelivery): Promise<RegisteredEndpoint | undefined> {
     try {
-      const target = await this.endpoints.targetOf(delivery);
+      const target = await this.endpoints.ofDelivery(delivery);
       this.reporter.lookupSucceeded();
       return target;
     } catch (error) {
@@ -111,7 +115,7 @@ export class WebhookDeliverer {
 
   /** @returns `undefined` if the delivery may be attempted now */
   private outcomeWithoutAttempt(
-    target: EndpointTarget,
+    target: RegisteredEndpoint,
     number: number,
   ): DeliveryOutcome | undefined {
     if (isDisabled(target)) return giveUp('endpoint_disabled', number);
@@ -131,7 +135,7 @@ export class WebhookDeliverer {
 
   private async attempt(
     delivery: OutgoingDelivery,
-    target: EndpointTarget,
+    target: RegisteredEndpoint,
     number: number,
   ): Promise<Attempt> {
     const { clock } = this.options;
@@ -147,7 +151,7 @@ export class WebhookDeliverer {
     }
   }
 
-  private decide({ state }: EndpointTarget, result: AttemptResult): DeliveryOutcome {
+  private decide({ state }: RegisteredEndpoint, result: AttemptResult): DeliveryOutcome {
     const { clock, retry } = this.options;
     const { failuresInRow } = state.circuit;
     const decision = decideRetry(retry, result, clock.now(), Math.random(), failuresInRow);
@@ -172,7 +176,7 @@ export class WebhookDeliverer {
 
   /** Updates the endpoint's circuit with the result, and disables an endpoint that is gone or has failed for too long. */
   private async judgeEndpoint(
-    target: EndpointTarget,
+    target: RegisteredEndpoint,
     delivery: OutgoingDelivery,
     result: AttemptResult,
   ): Promise<void> {
@@ -190,7 +194,7 @@ export class WebhookDeliverer {
   }
 
   private async disable(
-    target: EndpointTarget,
+    target: RegisteredEndpoint,
     disabled: EndpointDisabled,
     delivery: OutgoingDelivery,
     result: AttemptResult,
@@ -202,7 +206,7 @@ export class WebhookDeliverer {
     await this.endpoints.keepDisabled(target, disabled);
   }
 
-  private hasFailedTooLong({ state }: EndpointTarget, now: number): boolean {
+  private hasFailedTooLong({ state }: RegisteredEndpoint, now: number): boolean {
     const { failingSince } = state.circuit;
     return failingSince !== undefined && now - failingSince >= this.options.disableAfter;
   }

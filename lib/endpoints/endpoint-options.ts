@@ -228,6 +228,7 @@ export const ENDPOINT_STORE = instance<EndpointStore>(
   'insert',
   'find',
   'subscribed',
+  'count',
   'list',
   'replace',
   'remove',

@@ -1,41 +1,7 @@
-import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import type { DeliveryMethod } from '../queue/webhook-delivery.interface.js';
 import { identifierRule, isIdentifier } from '../token/identifier.js';
 import type { HashAlgorithm, WebhookProfile } from '../token/webhook-token.constants.js';
 import type { EndpointDisabledReason, TokenIdScope } from '../sending/endpoint.js';
-
-/** The same error for an endpoint of another tenant and for one that does not exist, so that ids cannot be probed. */
-export function unknownEndpoint(): WebhookDeliveryError {
-  return new WebhookDeliveryError('unknown_endpoint', 'No endpoint has this id.');
-}
-
-export function endpointExists(): WebhookDeliveryError {
-  return new WebhookDeliveryError(
-    'endpoint_exists',
-    'An endpoint with this id exists already: choose another id, or leave it out for a random one.',
-  );
-}
-
-export function endpointChanged(): WebhookDeliveryError {
-  return new WebhookDeliveryError(
-    'endpoint_changed',
-    'The endpoint was changed by another call at the same time: read it again, and repeat the change if it is still needed.',
-  );
-}
-
-export function endpointIsConfigured(): WebhookDeliveryError {
-  return new WebhookDeliveryError(
-    'unsupported_option',
-    "The endpoint is defined in the publisher's options: change it in the configuration.",
-  );
-}
-
-export function endpointHasNoKey(): WebhookDeliveryError {
-  return new WebhookDeliveryError(
-    'unsupported_option',
-    "The endpoint has no key of its own: the publisher's key signs for it, and is rotated in the configuration.",
-  );
-}
 
 /** Whether a string is a URL rather than an endpoint's id; `send` accepts both, so stored endpoints have no such id. */
 export function looksLikeUrl(value: string): boolean {
@@ -128,9 +94,6 @@ export abstract class EndpointStore {
   /** Whether its endpoints survive this process. */
   abstract readonly durable: boolean;
 
-  /** Whether endpoints can be changed; if not, every change throws `unsupported_option`. */
-  abstract readonly writable: boolean;
-
   /** Whether `subscribed` can read in a transaction of the caller; if not, it is never passed a `tx`. */
   abstract readonly transactional: boolean;
 
@@ -150,15 +113,20 @@ export abstract class EndpointStore {
   abstract find(id: string): Promise<StoredEndpoint | undefined>;
 
   /**
-   * Finds the enabled endpoints of a tenant, paused ones included, whatever their patterns; without a tenant, the enabled
-   * endpoints without one.
+   * Finds the enabled endpoints of a tenant, or those without a tenant, that subscribe to an event, paused ones included. It may
+   * also return enabled endpoints of that tenant that subscribe to other events: they are skipped. Every `publish` calls it, so
+   * it should not read all endpoints.
    *
    * @param options - `tx`: the caller's open transaction; reading in it needs no second connection
    */
   abstract subscribed(
+    event: string,
     tenant: string | undefined,
     options?: { readonly tx?: unknown },
   ): Promise<readonly StoredEndpoint[]>;
+
+  /** Counts the endpoints of a tenant, disabled ones included. */
+  abstract count(tenant: string): Promise<number>;
 
   /** Lists endpoints by id, in the order of UTF-16 code units. */
   abstract list(request: EndpointPageRequest): Promise<readonly StoredEndpoint[]>;

@@ -1,15 +1,26 @@
-import { unprintedHeaders } from '../options/unprinted.js';
+import {
+  isWebhookError,
+  WebhookDeliveryError,
+  type WebhookError,
+} from '../errors/webhook.error.js';
 import { readArgument } from '../options/read-options.js';
 import { notUndefined, object, optional, rule, text, whole } from '../options/rules.js';
+import { unprintedHeaders } from '../options/unprinted.js';
 import { identifierRule, isIdentifier } from '../token/identifier.js';
-import { type EndpointStore, type StoredEndpoint, unknownEndpoint } from './endpoint-store.js';
-import { type EndpointScope, isInScope } from './endpoint.editor.js';
-import type { OptionsEndpointStore } from './options-endpoint.store.js';
+import type { ConfiguredEndpoints } from './configured-endpoints.js';
+import type { ResolvedEndpointOptions } from './endpoint-options.js';
+import type { SealedEndpointKey, StoredEndpoint } from './endpoint-store.js';
 import type {
   EndpointListRequest,
   EndpointPage,
+  EndpointScope,
   WebhookEndpointView,
 } from './webhook-endpoint.interface.js';
+
+/** Attempts at a change while other changes come first. */
+const MAX_TRIES = 10;
+/** Endpoints that are read at a time to seal their secrets. */
+const PAGE = 100;
 
 /** A copy of an endpoint without its sealed keys. */
 export function endpointView(
@@ -18,6 +29,7 @@ export function endpointView(
 ): WebhookEndpointView {
   const { id, tenant, url, events, description, metadata, settings, keys, disabled, pausedAt } =
     endpoint;
+  const { headers } = settings;
   return {
     id,
     tenant,
@@ -25,10 +37,8 @@ export function endpointView(
     events: [...events],
     description,
     metadata: metadata && { ...metadata },
-    settings: {
-      ...settings,
-      ...(settings.headers !== undefined && { headers: unprintedHeaders(settings.headers) }),
-    },
+    settings:
+      headers === undefined ? { ...settings } : { ...settings, headers: unprintedHeaders(headers) },
     keys: keys.map(({ kid, notBefore }) => ({ kid, signsFrom: new Date(notBefore) })),
     disabled: disabled && { at: new Date(disabled.at), reason: disabled.reason },
     pausedAt: pausedAt === undefined ? undefined : new Date(pausedAt),
@@ -71,34 +81,54 @@ const SCOPE = object<EndpointScope>()(
   },
 );
 
+/**
+ * Reads the tenant that a call is limited to.
+ *
+ * @throws {@link WebhookDeliveryError} `invalid_option`
+ */
+export function readScope(scope: unknown): EndpointScope | undefined {
+  if (scope === undefined) return undefined;
+  const { tenant } = readArgument(SCOPE, scope, 'scope');
+  return tenant === undefined ? undefined : { tenant };
+}
+
 interface Found {
   readonly endpoint: StoredEndpoint;
   readonly source: WebhookEndpointView['source'];
 }
 
-/** Reads configured and stored endpoints as one list. If both have an id, the configured endpoint wins. */
+/** A change of one endpoint. */
+export interface EndpointChange {
+  /** Returns the new endpoint, without regard to its version; `undefined` to change nothing. */
+  readonly make: (current: StoredEndpoint) => StoredEndpoint | undefined;
+  /** Whether the change still applies after a concurrent change. Default: always. */
+  readonly commutes?: (before: StoredEndpoint, now: StoredEndpoint) => boolean;
+}
+
+/**
+ * Reads configured and stored endpoints as one list, and changes stored ones without overwriting concurrent changes. If both
+ * have an id, the configured endpoint wins.
+ */
 export class EndpointDirectory {
   constructor(
-    private readonly configured: OptionsEndpointStore,
-    private readonly store: EndpointStore,
+    private readonly configured: ConfiguredEndpoints,
+    private readonly options: Pick<ResolvedEndpointOptions, 'endpointStore' | 'sealer' | 'clock'>,
   ) {}
 
   /** @throws {@link WebhookDeliveryError} `unknown_endpoint`, also for an endpoint outside the scope */
   async find(id: string, scope: EndpointScope | undefined): Promise<Found> {
-    const configured = await this.configured.find(id);
-    const endpoint = configured ?? (await this.store.find(id));
-    if (endpoint === undefined || !isInScope(endpoint, scope)) throw unknownEndpoint();
-    return { endpoint, source: configured === undefined ? 'store' : 'options' };
+    const configured = this.configured.find(id);
+    return configured === undefined
+      ? { endpoint: await this.findStored(id, scope), source: 'store' }
+      : { endpoint: inScope(configured, scope), source: 'options' };
   }
 
   /** @throws {@link WebhookDeliveryError} `invalid_option` */
   async list(request: EndpointListRequest): Promise<EndpointPage> {
     const { tenant, after, limit } = readArgument(REQUEST, request, 'request');
     const page = { tenant, after, limit: limit + 1 };
-    const [configured, stored] = await Promise.all([
-      this.configured.list(page),
-      this.store.list(page),
-    ]);
+    const configured = this.configured.list(page);
+    const stored = await this.options.endpointStore.list(page);
     const endpoints = [
       ...configured.map((endpoint): Found => ({ endpoint, source: 'options' })),
       ...stored
@@ -109,20 +139,110 @@ export class EndpointDirectory {
     // A full page of the store may be hidden by configured endpoints, and is not the last one.
     const hidden = stored.length > limit ? stored.at(-1)!.id : undefined;
     const next = endpoints.length > limit ? shown.at(-1)!.endpoint.id : hidden;
-    return {
-      endpoints: shown.map(({ endpoint, source }) => endpointView(endpoint, source)),
-      next,
-    };
+    return { endpoints: shown.map(({ endpoint, source }) => endpointView(endpoint, source)), next };
+  }
+
+  /**
+   * Changes a stored endpoint, and seals its keys with the current sealing key.
+   *
+   * @returns the current endpoint, and whether it was changed
+   * @throws {@link WebhookDeliveryError} `unknown_endpoint`, `endpoint_changed`
+   */
+  async change(
+    id: string,
+    scope: EndpointScope | undefined,
+    { make, commutes }: EndpointChange,
+  ): Promise<{ readonly endpoint: StoredEndpoint; readonly changed: boolean }> {
+    const { endpointStore, clock } = this.options;
+    const before = await this.findStored(id, scope);
+    let current = before;
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      const wanted = make(current);
+      if (wanted === undefined) return { endpoint: current, changed: false };
+      const now = clock.now();
+      const keys = this.sealed(id, withoutRetired(wanted.keys, now));
+      const endpoint = { ...wanted, keys, version: current.version + 1, updatedAt: now };
+      if (await endpointStore.replace(endpoint)) return { endpoint, changed: true };
+      current = await this.findStored(id, scope);
+      // Deleted and created again meanwhile, it is another endpoint under the same id.
+      if (current.createdAt !== before.createdAt || commutes?.(before, current) === false) break;
+    }
+    throw new WebhookDeliveryError(
+      'endpoint_changed',
+      'The endpoint was changed by another call at the same time: read it again, and repeat the change if it is still needed.',
+    );
+  }
+
+  /**
+   * Seals every secret of the store with the current sealing key.
+   *
+   * @returns how many endpoints were changed
+   * @throws {@link WebhookStoreError} `sealed_secret_unreadable`, after resealing all others
+   */
+  async reseal(): Promise<number> {
+    const { endpointStore, sealer } = this.options;
+    const isStale = ({ keys }: StoredEndpoint): boolean =>
+      !keys.every((key) => sealer.isCurrent(key));
+    let resealed = 0;
+    let unreadable: WebhookError | undefined;
+    for (let after: string | undefined; ;) {
+      const page = await endpointStore.list({ after, limit: PAGE });
+      for (const { id } of page.filter(isStale)) {
+        try {
+          const { changed } = await this.change(id, undefined, {
+            make: (current) => {
+              if (!isStale(current)) return undefined;
+              for (const key of current.keys) sealer.open(id, key);
+              return current;
+            },
+          });
+          if (changed) resealed++;
+        } catch (error) {
+          if (isWebhookError(error, 'sealed_secret_unreadable')) unreadable ??= error;
+          else if (!isWebhookError(error, 'unknown_endpoint')) throw error;
+        }
+      }
+      if (page.length < PAGE) break;
+      after = page.at(-1)!.id;
+    }
+    if (unreadable !== undefined) throw unreadable;
+    return resealed;
+  }
+
+  private async findStored(id: string, scope: EndpointScope | undefined): Promise<StoredEndpoint> {
+    return inScope(await this.options.endpointStore.find(id), scope);
+  }
+
+  private sealed(id: string, keys: readonly SealedEndpointKey[]): SealedEndpointKey[] {
+    const { sealer } = this.options;
+    return keys.map((key) => {
+      if (sealer.isCurrent(key)) return key;
+      try {
+        return { ...key, sealed: sealer.seal(id, key.kid, sealer.open(id, key)) };
+      } catch (error) {
+        // Kept as it is: an endpoint whose secret is lost can still be disabled, or get a new key.
+        if (!isWebhookError(error, 'sealed_secret_unreadable')) throw error;
+        return key;
+      }
+    });
   }
 }
 
-/**
- * Reads the tenant that a call is limited to.
- *
- * @throws {@link WebhookDeliveryError} `invalid_option`
- */
-export function readScope(scope: unknown): EndpointScope | undefined {
-  if (scope === undefined) return undefined;
-  const { tenant } = readArgument(SCOPE, scope, 'scope');
-  return tenant === undefined ? undefined : { tenant };
+/** The same error for an endpoint of another tenant and for one that does not exist, so that ids cannot be probed. */
+function inScope(
+  endpoint: StoredEndpoint | undefined,
+  scope: EndpointScope | undefined,
+): StoredEndpoint {
+  const isInScope = scope === undefined || (scope.tenant ?? undefined) === endpoint?.tenant;
+  if (endpoint !== undefined && isInScope) return endpoint;
+  throw new WebhookDeliveryError('unknown_endpoint', 'No endpoint has this id.');
+}
+
+/** The keys from the one that signs now; older ones are retired. */
+export function withoutRetired(
+  keys: readonly SealedEndpointKey[],
+  now: number,
+): readonly SealedEndpointKey[] {
+  const signing = keys.findLastIndex(({ notBefore }) => notBefore <= now);
+  return keys.slice(Math.max(0, signing));
 }

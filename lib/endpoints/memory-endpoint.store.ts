@@ -1,5 +1,6 @@
 import { inspect } from 'node:util';
 import { type EndpointPageRequest, EndpointStore, type StoredEndpoint } from './endpoint-store.js';
+import { SubscriptionIndex } from './subscription-index.js';
 
 /** A deep-frozen copy of a JSON value, which can be returned without copying it again. */
 export function frozenCopy<T>(value: T): T {
@@ -39,26 +40,17 @@ function firstAfter(sorted: readonly StoredEndpoint[], id: string): number {
   return low;
 }
 
-type ById = Map<string, StoredEndpoint>;
-
 /**
  * Stores endpoints in this process's memory: **they are lost when it ends**, and no other process sees them. For development
  * and tests; the default of the option `endpointStore`.
  */
 export class MemoryEndpointStore extends EndpointStore {
   override readonly durable = false;
-  override readonly writable = true;
   override readonly transactional = false;
 
-  private readonly endpoints: ById = new Map();
-  /** `publish` looks up one tenant, and must not scan the endpoints of all. */
-  private readonly byTenant = new Map<string | undefined, ById>();
+  private readonly endpoints = new Map<string, StoredEndpoint>();
+  private readonly subscriptions = new SubscriptionIndex<StoredEndpoint>();
   private sorted: readonly StoredEndpoint[] | undefined;
-
-  /** Endpoints held. */
-  get size(): number {
-    return this.endpoints.size;
-  }
 
   override async insert(endpoint: StoredEndpoint): Promise<boolean> {
     if (this.endpoints.has(endpoint.id)) return false;
@@ -70,9 +62,16 @@ export class MemoryEndpointStore extends EndpointStore {
     return this.endpoints.get(id);
   }
 
-  override async subscribed(tenant: string | undefined): Promise<readonly StoredEndpoint[]> {
-    const all = this.byTenant.get(tenant)?.values() ?? [];
-    return [...all].filter(({ disabled }) => disabled === undefined);
+  override async subscribed(
+    event: string,
+    tenant: string | undefined,
+  ): Promise<readonly StoredEndpoint[]> {
+    const found = this.subscriptions.find(event, tenant);
+    return found.filter(({ disabled }) => disabled === undefined);
+  }
+
+  override async count(tenant: string): Promise<number> {
+    return [...this.endpoints.values()].filter((endpoint) => endpoint.tenant === tenant).length;
   }
 
   override async list(request: EndpointPageRequest): Promise<readonly StoredEndpoint[]> {
@@ -95,19 +94,14 @@ export class MemoryEndpointStore extends EndpointStore {
   }
 
   private put(endpoint: StoredEndpoint): void {
-    const { id, tenant } = endpoint;
     this.sorted = undefined;
-    this.endpoints.set(id, endpoint);
-    const ofTenant: ById = this.byTenant.get(tenant) ?? new Map<string, StoredEndpoint>();
-    this.byTenant.set(tenant, ofTenant.set(id, endpoint));
+    this.endpoints.set(endpoint.id, endpoint);
+    this.subscriptions.add(endpoint);
   }
 
-  private take({ id, tenant }: StoredEndpoint): void {
+  private take(endpoint: StoredEndpoint): void {
     this.sorted = undefined;
-    this.endpoints.delete(id);
-    const ofTenant = this.byTenant.get(tenant);
-    ofTenant?.delete(id);
-    // Empty maps of former tenants would add up.
-    if (ofTenant?.size === 0) this.byTenant.delete(tenant);
+    this.endpoints.delete(endpoint.id);
+    this.subscriptions.remove(endpoint);
   }
 }

@@ -1,7 +1,6 @@
 import type { Duration } from '../clock/duration.js';
 import type { FailureReason } from '../queue/failure-reason.js';
 import type { StoredEndpointSettings } from './endpoint-store.js';
-import type { EndpointScope } from './endpoint.editor.js';
 import type { WebhookEventName } from '../token/webhook-event-map.js';
 import type { EndpointSettings, EndpointDisabledReason } from '../sending/endpoint.js';
 
@@ -75,6 +74,12 @@ export interface CreatedEndpoint {
   readonly endpoint: WebhookEndpointView;
   /** The receiver's secret. It cannot be read again; absent if the caller passed one. */
   readonly secret?: string;
+}
+
+/** Limits a call to one tenant. */
+export interface EndpointScope {
+  /** `null` for endpoints without a tenant. */
+  readonly tenant: string | null;
 }
 
 /** Which endpoints to list. */

@@ -5,30 +5,26 @@ import { readArgument } from '../options/read-options.js';
 import { duration, object, optional, text } from '../options/rules.js';
 import type { EndpointRegistry } from './endpoint.registry.js';
 import { PublisherLog } from '../signing/publisher-log.js';
-import type { Endpoint, EndpointDisabledReason } from '../sending/endpoint.js';
+import type { Endpoint, EndpointDisabledReason, EndpointState } from '../sending/endpoint.js';
 import { deliveryTo, draftEvent } from '../sending/event-draft.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
-import { EndpointDirectory, readScope, TENANT, endpointView } from './endpoint.directory.js';
 import {
-  EndpointEditor,
+  endpointView,
   type EndpointChange,
-  type EndpointScope,
-  resealAll,
-} from './endpoint.editor.js';
+  type EndpointDirectory,
+  readScope,
+  TENANT,
+} from './endpoint.directory.js';
 import { EndpointInput, SECRET, commutes, patched } from './endpoint-input.js';
 import { makeEndpointKey, rotatedKeys } from './secret-sealer.js';
-import {
-  endpointExists,
-  endpointHasNoKey,
-  endpointIsConfigured,
-  type StoredEndpoint,
-} from './endpoint-store.js';
+import type { StoredEndpoint } from './endpoint-store.js';
 import type {
   CreatedEndpoint,
   EndpointChanges,
   EndpointCircuitView,
   EndpointListRequest,
   EndpointPage,
+  EndpointScope,
   EndpointTestOptions,
   EndpointTestResult,
   KeyRotationOptions,
@@ -67,7 +63,6 @@ const TEST = object<EndpointTestOptions>()(
 export class WebhookEndpoints {
   private readonly input: EndpointInput;
   private readonly directory: EndpointDirectory;
-  private readonly editor: EndpointEditor;
   private readonly log = new PublisherLog();
   private memoryWarningLogged = false;
 
@@ -79,10 +74,8 @@ export class WebhookEndpoints {
     /** Makes the deliveries due that wait because the endpoint was paused. */
     private readonly attemptPaused: (endpointId: string) => Promise<void>,
   ) {
-    const { endpointStore, sealer, clock } = options;
     this.input = new EndpointInput(options);
-    this.directory = new EndpointDirectory(registry.configured, endpointStore);
-    this.editor = new EndpointEditor(endpointStore, sealer, clock);
+    this.directory = registry.directory;
   }
 
   /**
@@ -102,7 +95,6 @@ export class WebhookEndpoints {
     const draft = this.input.readNew(endpoint);
     const { id = randomUUID(), tenant, description, metadata } = draft;
     const url = (await this.options.egress.checkDestination(draft.url!)).href;
-    if (this.registry.configured.has(id)) throw endpointExists();
     const { endpointStore, sealer, clock } = this.options;
     const now = clock.now();
     const made =
@@ -120,7 +112,13 @@ export class WebhookEndpoints {
       createdAt: now,
       updatedAt: now,
     };
-    if (!(await endpointStore.insert(stored))) throw endpointExists();
+    const isTaken = this.registry.isConfigured(id) || !(await endpointStore.insert(stored));
+    if (isTaken) {
+      throw new WebhookDeliveryError(
+        'endpoint_exists',
+        'An endpoint with this id exists already: choose another id, or leave it out for a random one.',
+      );
+    }
     this.warnOfMemory();
     return { endpoint: endpointView(stored, 'store'), secret: made?.secret };
   }
@@ -276,7 +274,12 @@ export class WebhookEndpoints {
     const { key, secret } = makeEndpointKey(sealer, id, given, notBefore);
     await this.change(id, scope, {
       make: (current) => {
-        if (current.keys.length === 0) throw endpointHasNoKey();
+        if (current.keys.length === 0) {
+          throw new WebhookDeliveryError(
+            'unsupported_option',
+            "The endpoint has no key of its own: the publisher's key signs for it, and is rotated in the configuration.",
+          );
+        }
         return { ...current, keys: rotatedKeys(current.keys, key, overlap) };
       },
       commutes: (before, now) => before.keys.at(-1)?.kid === now.keys.at(-1)?.kid,
@@ -291,7 +294,7 @@ export class WebhookEndpoints {
    * @throws {@link WebhookDeliveryError} `unknown_endpoint`
    */
   async circuit(id: string, scope?: EndpointScope): Promise<EndpointCircuitView> {
-    const { circuit, pausedUntil } = (await this.targetOf(id, scope)).state;
+    const { circuit, pausedUntil } = (await this.endpointOf(id, scope)).state;
     const { failingSince } = circuit;
     const until = Math.max(pausedUntil, circuit.opensAgainAt ?? 0);
     return {
@@ -313,8 +316,8 @@ export class WebhookEndpoints {
   async test(id: string, options?: EndpointTestOptions): Promise<EndpointTestResult> {
     const given = options === undefined ? undefined : readArgument(TEST, options, 'options');
     const { tenant, event = TEST_EVENT } = given ?? {};
-    const target = await this.targetOf(id, tenant === undefined ? undefined : { tenant });
-    return this.sendTestEvent(target, event, this.sampleOf(event));
+    const endpoint = await this.endpointOf(id, tenant === undefined ? undefined : { tenant });
+    return this.sendTestEvent(endpoint, event, this.sampleOf(event));
   }
 
   /**
@@ -325,17 +328,12 @@ export class WebhookEndpoints {
    * @throws {@link WebhookStoreError} `sealed_secret_unreadable`, after all others, if a secret cannot be decrypted
    */
   async reseal(): Promise<number> {
-    const { endpointStore, sealer } = this.options;
-    return resealAll(endpointStore, sealer, this.editor);
+    return this.directory.reseal();
   }
 
-  private async targetOf(id: string, scope: EndpointScope | undefined): Promise<Endpoint> {
-    const { endpoint, source } = await this.directory.find(id, readScope(scope));
-    const target =
-      source === 'store'
-        ? this.registry.targetOfStored(endpoint)
-        : await this.registry.endpoint(endpoint.id);
-    return target!;
+  private async endpointOf(id: string, scope: EndpointScope | undefined): Promise<Endpoint> {
+    const { endpoint } = await this.directory.find(id, readScope(scope));
+    return this.registry.of(endpoint);
   }
 
   private sampleOf(event: string): unknown {
@@ -352,12 +350,12 @@ export class WebhookEndpoints {
   }
 
   private async sendTestEvent(
-    target: Endpoint,
+    endpoint: Endpoint,
     event: string,
     data: unknown,
   ): Promise<EndpointTestResult> {
     const draft = draftEvent(event, data, {}, this.options.clock.now());
-    const { result } = await this.sender.attempt(deliveryTo(target, draft), target, 1);
+    const { result } = await this.sender.attempt(deliveryTo(endpoint, draft), endpoint, 1);
     const { statusCode, durationMs } = result;
     return {
       delivered: result.outcome === 'acknowledged',
@@ -372,21 +370,25 @@ export class WebhookEndpoints {
     scope: EndpointScope | undefined,
     change: EndpointChange,
   ): Promise<WebhookEndpointView> {
-    const { endpoint } = await this.editor.change(id, readScope(scope), change);
+    const { endpoint } = await this.directory.change(id, readScope(scope), change);
     return endpointView(endpoint, 'store');
   }
 
   private async requireStored(id: string, scope: EndpointScope | undefined): Promise<void> {
     const { source } = await this.directory.find(id, readScope(scope));
-    if (source === 'options') throw endpointIsConfigured();
+    if (source === 'store') return;
+    throw new WebhookDeliveryError(
+      'unsupported_option',
+      "The endpoint is defined in the publisher's options: change it in the configuration.",
+    );
   }
 
   private async configuredState(
     id: string,
     scope: EndpointScope | undefined,
-  ): Promise<ReturnType<EndpointRegistry['configuredState']>> {
-    const { source } = await this.directory.find(id, readScope(scope));
-    return source === 'options' ? this.registry.configuredState(id) : undefined;
+  ): Promise<EndpointState | undefined> {
+    const { endpoint, source } = await this.directory.find(id, readScope(scope));
+    return source === 'options' ? this.registry.of(endpoint).state : undefined;
   }
 
   /** Makes every process discard the endpoint's circuit. */

@@ -5,7 +5,6 @@ import {
 } from '@nestjs/common';
 import { constraintsOf, type WebhookEventCatalog } from '../events/event-catalog.js';
 import { WebhookDeliveryError, isWebhookError } from '../errors/webhook.error.js';
-import { after, type MaybePromise } from '../token/maybe-promise.js';
 import { isEventName } from '../token/event-name.js';
 import type { WebhookEventName } from '../token/webhook-event-map.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
@@ -176,10 +175,10 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     if (this.options.events !== undefined) await requireDefined(draft, this.options.events);
     try {
       // In the transaction: with a second connection, concurrent transactions could exhaust the pool and wait for each other.
-      const targets = await this.endpoints.subscribed(event, options.tenant, tx);
-      const deliveries = targets.map((target) => deliveryTo(target, draft));
+      const endpoints = await this.endpoints.subscribed(event, options.tenant, tx);
+      const deliveries = endpoints.map((endpoint) => deliveryTo(endpoint, draft));
       if (deliveries.length === 0) this.logger.debug(`No endpoint subscribes to "${event}".`);
-      const known = await this.recorder.record(draft, deliveries, targets, options, tx);
+      const known = await this.recorder.record(draft, deliveries, endpoints, options, tx);
       return {
         id: draft.eventId,
         event,
@@ -192,11 +191,11 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     }
   }
 
-  private sendEvent(
+  private async sendEvent(
     endpointOrUrl: string | URL,
     event: string,
     args: readonly [data?: unknown, options?: PublishOptions],
-  ): MaybePromise<SendResult> {
+  ): Promise<SendResult> {
     this.refuseWhenShuttingDown();
     const { data, options } = readArguments(args, PUBLISH_OPTIONS);
     if (options.tx !== undefined && options.tx !== false) {
@@ -207,12 +206,10 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     }
     // Before the first await: the caller may change the data later.
     const draft = withContentDigest(this.draft(event, data, options));
-    const checked = this.options.events && requireDefined(draft, this.options.events);
-    const send = (target: Endpoint): MaybePromise<SendResult> => {
-      const result = this.firstAttempts.make(deliveryTo(target, draft), target, options);
-      return options.signal === undefined ? result : unlessAborted(result, options.signal);
-    };
-    return after(checked, () => after(this.targetOf(endpointOrUrl, options.tenant), send));
+    if (this.options.events !== undefined) await requireDefined(draft, this.options.events);
+    const endpoint = await this.find(endpointOrUrl, options.tenant);
+    const result = this.firstAttempts.make(deliveryTo(endpoint, draft), endpoint, options);
+    return options.signal === undefined ? result : unlessAborted(result, options.signal);
   }
 
   private async signEvent(
@@ -223,8 +220,8 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     const { data, options } = readArguments(args, SIGN_OPTIONS);
     const draft = this.draft(event, data, options);
     if (this.options.events !== undefined) await requireDefined(draft, this.options.events);
-    const target = await this.targetOf(endpointOrUrl, options.tenant);
-    const request = await this.sender.composer.compose(deliveryTo(target, draft), target);
+    const endpoint = await this.find(endpointOrUrl, options.tenant);
+    const request = await this.sender.composer.compose(deliveryTo(endpoint, draft), endpoint);
     return { ...request, receipt: request.receipt(), id: draft.eventId };
   }
 
@@ -232,23 +229,20 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     return draftEvent(event, data, options, this.options.clock.now());
   }
 
-  private targetOf(endpointOrUrl: string | URL, tenant?: string): MaybePromise<Endpoint> {
-    if (endpointOrUrl instanceof URL) return this.targetOfUrl(endpointOrUrl);
-    return after(this.endpoints.endpoint(endpointOrUrl), (known) => {
+  private async find(endpointOrUrl: string | URL, tenant?: string): Promise<Endpoint> {
+    if (!(endpointOrUrl instanceof URL)) {
+      const endpoint = await this.endpoints.find(endpointOrUrl);
       // For another tenant, the endpoint does not exist.
-      const isTheirs = tenant === undefined || known?.tenant === tenant;
-      return known !== undefined && isTheirs ? known : this.targetOfUrl(endpointOrUrl);
-    });
-  }
-
-  private targetOfUrl(url: string | URL): Endpoint {
-    if (url instanceof URL || looksLikeUrl(url)) {
-      return this.endpoints.url(this.options.egress.checkUrl(url).href);
+      const isTheirs = tenant === undefined || endpoint?.tenant === tenant;
+      if (endpoint !== undefined && isTheirs) return endpoint;
+      if (!looksLikeUrl(endpointOrUrl)) {
+        throw new WebhookDeliveryError(
+          'unknown_endpoint',
+          'No endpoint has this id, or it belongs to another tenant; check the id and the tenant, or pass a URL.',
+        );
+      }
     }
-    throw new WebhookDeliveryError(
-      'unknown_endpoint',
-      'No endpoint has this id, or it belongs to another tenant; check the id and the tenant, or pass a URL.',
-    );
+    return this.endpoints.ofUrl(this.options.egress.checkUrl(endpointOrUrl).href);
   }
 
   private refuseWhenShuttingDown(): void {

@@ -9,7 +9,6 @@ import { Problems } from '../options/problems.js';
 import { list, object, optional, type Read, required, rule, unchecked } from '../options/rules.js';
 import type { KeyRingOptions } from '../token/keys/key-ring.js';
 import type { KeySource } from '../token/keys/key-source.js';
-import { after } from '../token/maybe-promise.js';
 
 const isNonEmptyString = (value: unknown): boolean => typeof value === 'string' && value !== '';
 
@@ -139,8 +138,9 @@ export function providedIssuers(
   });
   return {
     keys: {
-      ring() {
-        return after(provided.current(), ({ ring }) => ring);
+      async ring() {
+        const { ring } = await provided.current();
+        return ring;
       },
       latest: () => provided.latest?.ring,
     },

@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { isWebhookError } from '../errors/webhook.error.js';
 import type {
   EndpointPageRequest,
   EndpointStore,
@@ -9,15 +8,13 @@ import type { ContractCase } from './contract-case.interface.js';
 
 /** How the contract creates stores to test. */
 export interface EndpointStoreContractOptions {
-  /**
-   * Creates a store for one case: an empty one, or, if the store is read-only, one that contains these endpoints.
-   */
-  readonly create: (endpoints: readonly StoredEndpoint[]) => EndpointStore | Promise<EndpointStore>;
-  /** Whether the store is read-only: only its reads are checked, and that it refuses changes. Default `false`. */
-  readonly readOnly?: boolean | undefined;
+  /** Creates an empty store for one case. */
+  readonly create: () => EndpointStore | Promise<EndpointStore>;
 }
 
 const AT = Date.UTC(2026, 0, 1);
+/** Every pattern of an endpoint in these cases matches it, unless the case says otherwise. */
+const EVENT = 'order.created';
 const CONCURRENT = 50;
 const MANY = 1_000;
 
@@ -48,37 +45,25 @@ const ODD_IDS = [
  * for (const { name, run } of endpointStoreContract({ create: () => new MyEndpointStore() })) it(name, run);
  * ```
  */
-export function endpointStoreContract({
-  create,
-  readOnly = false,
-}: EndpointStoreContractOptions): ContractCase[] {
-  const cases = { ...READING, ...(readOnly ? REFUSING : WRITING) };
-  return Object.entries(cases).map(([name, check]) => ({
+export function endpointStoreContract({ create }: EndpointStoreContractOptions): ContractCase[] {
+  const subject = {
+    /** Creates a store that contains these endpoints. */
+    async holding(...endpoints: readonly StoredEndpoint[]): Promise<EndpointStore> {
+      const store = await create();
+      for (const endpoint of endpoints) {
+        assert.equal(await store.insert(endpoint), true, 'an unused id must be accepted');
+      }
+      return store;
+    },
+  };
+  return Object.entries({ ...READING, ...WRITING }).map(([name, check]) => ({
     name,
-    run: () => check(new Subject(create, readOnly)),
+    run: () => check(subject),
   }));
 }
 
-class Subject {
-  constructor(
-    private readonly create: EndpointStoreContractOptions['create'],
-    private readonly readOnly: boolean,
-  ) {}
-
-  /** Creates a store that contains these endpoints. */
-  async holding(...endpoints: readonly StoredEndpoint[]): Promise<EndpointStore> {
-    const store = await this.create(this.readOnly ? endpoints : []);
-    assert.equal(
-      store.writable,
-      !this.readOnly,
-      'writable must say whether the store accepts changes',
-    );
-    if (this.readOnly) return store;
-    for (const endpoint of endpoints) {
-      assert.equal(await store.insert(endpoint), true, 'an unused id must be accepted');
-    }
-    return store;
-  }
+interface Subject {
+  holding(...endpoints: readonly StoredEndpoint[]): Promise<EndpointStore>;
 }
 
 type Cases = Readonly<Record<string, (subject: Subject) => Promise<void>>>;
@@ -111,7 +96,7 @@ const READING: Cases = {
       endpointNamed('texts', { tenant: 'null' }),
     );
     const of = async (tenant: string | undefined): Promise<string[]> =>
-      idsOf(await store.subscribed(tenant)).sort(byCodeUnits);
+      idsOf(await store.subscribed(EVENT, tenant)).sort(byCodeUnits);
 
     same(await of('acme'), ['acme-1', 'acme-2']);
     same(await of('ACME'), ['cased']);
@@ -120,9 +105,49 @@ const READING: Cases = {
     same(await of(undefined), ['none-1', 'none-2']);
     same(await of('undefined'), []);
     same(await of('%'), []);
-    const acme = await store.subscribed('acme');
+    const acme = await store.subscribed(EVENT, 'acme');
     const second = acme.find(({ id }) => id === 'acme-2');
     same(second?.events, ['order.*', 'refund.**'], 'every pattern must be returned');
+  },
+
+  'returns every endpoint with a pattern that matches an event': async (subject) => {
+    const patterns = {
+      exact: ['order.created'],
+      'one segment': ['order.*'],
+      'any number': ['order.**'],
+      'none more': ['order.created.**'],
+      first: ['*.created'],
+      last: ['**.created'],
+      all: ['**'],
+      'second pattern': ['refund.paid', 'order.created'],
+      mixed: ['order.**.created'],
+    };
+    const store = await subject.holding(
+      ...Object.entries(patterns).map(([id, events]) => endpointNamed(id, { events })),
+      ...Object.entries(patterns).map(([id, events]) =>
+        endpointNamed(`${id} of acme`, { events, tenant: 'acme' }),
+      ),
+    );
+
+    const found = new Set(idsOf(await store.subscribed(EVENT, undefined)));
+    same(
+      Object.keys(patterns).filter((id) => !found.has(id)),
+      [],
+    );
+    assert.ok(![...found].some((id) => id.endsWith('of acme')), 'not those of a tenant');
+    same((await store.subscribed(EVENT, 'acme')).length, Object.keys(patterns).length);
+  },
+
+  'counts the endpoints of a tenant, disabled ones included': async (subject) => {
+    const store = await subject.holding(
+      endpointNamed('a', { tenant: 'acme' }),
+      endpointNamed('b', { tenant: 'acme', disabled: { at: AT, reason: 'gone' } }),
+      endpointNamed('c', { tenant: 'ACME' }),
+      endpointNamed('d'),
+    );
+
+    assert.equal(await store.count('acme'), 2);
+    assert.equal(await store.count('other'), 0);
   },
 
   'lists the endpoints of a tenant, those without a tenant, and all': async (subject) => {
@@ -163,7 +188,7 @@ const READING: Cases = {
 
     for (const id of ODD_IDS) {
       assert.equal((await store.find(id))?.id, id);
-      same(idsOf(await store.subscribed(`tenant ${id}`)), [id]);
+      same(idsOf(await store.subscribed(EVENT, `tenant ${id}`)), [id]);
     }
   },
 
@@ -173,7 +198,7 @@ const READING: Cases = {
     );
     const store = await subject.holding(...endpoints);
 
-    assert.equal((await store.subscribed('many')).length, MANY);
+    assert.equal((await store.subscribed(EVENT, 'many')).length, MANY);
     same((await pagesOf(store, { limit: 300 })).flat(), idsOf(endpoints));
   },
 
@@ -182,7 +207,7 @@ const READING: Cases = {
     const expected = core(await store.find('a'));
     const handed = [
       await store.find('a'),
-      ...(await store.subscribed('t')),
+      ...(await store.subscribed(EVENT, 't')),
       ...(await store.list({ limit: 1 })),
     ];
 
@@ -190,7 +215,7 @@ const READING: Cases = {
 
     assert.equal(handed.length, 3);
     same(core(await store.find('a')), expected);
-    same((await store.subscribed('t')).map(core), [expected]);
+    same((await store.subscribed(EVENT, 't')).map(core), [expected]);
     same((await store.list({ limit: 1 })).map(core), [expected]);
   },
 };
@@ -206,7 +231,7 @@ const WRITING: Cases = {
       same(await store.find(id), endpoint);
       same(await store.list({ tenant: tenant ?? null, limit: 2 }), [endpoint]);
     }
-    same(await store.subscribed(undefined), [bare]);
+    same(await store.subscribed(EVENT, undefined), [bare]);
   },
 
   'is unaffected by later changes to an inserted endpoint': async (subject) => {
@@ -228,7 +253,7 @@ const WRITING: Cases = {
     assert.equal(await store.insert(endpointNamed('a', { tenant: 'second' })), false);
     assert.equal(await store.insert(endpointNamed('a')), false);
     same(await store.find('a'), endpointNamed('a', { tenant: 'first' }));
-    same(await store.subscribed('second'), []);
+    same(await store.subscribed(EVENT, 'second'), []);
   },
 
   [`accepts an id once in ${CONCURRENT} concurrent inserts`]: async (subject) => {
@@ -309,7 +334,7 @@ const WRITING: Cases = {
 
     assert.equal(await store.replace(bare), true);
     same(await store.find('a'), bare, 'members that the new version leaves out must be removed');
-    same(await store.subscribed('full'), [bare]);
+    same(await store.subscribed(EVENT, 'full'), [bare]);
   },
 
   'does not return a disabled endpoint for events until it is enabled': async (subject) => {
@@ -317,21 +342,28 @@ const WRITING: Cases = {
       endpointNamed('on', { tenant: 't' }),
       endpointNamed('off', { tenant: 't', disabled: { at: AT, reason: 'gone' } }),
     );
-    same(idsOf(await store.subscribed('t')), ['on']);
+    same(idsOf(await store.subscribed(EVENT, 't')), ['on']);
     same(idsOf(await store.list({ tenant: 't', limit: 3 })), ['off', 'on']);
 
     await store.replace(endpointNamed('off', { tenant: 't', version: 2, enabledAt: AT + 1 }));
     await store.replace(
       endpointNamed('on', { tenant: 't', version: 2, disabled: { at: AT, reason: 'requested' } }),
     );
-    same(idsOf(await store.subscribed('t')), ['off']);
+    same(idsOf(await store.subscribed(EVENT, 't')), ['off']);
+  },
+
+  'returns an endpoint for the events of its last version': async (subject) => {
+    const store = await subject.holding(endpointNamed('a', { events: ['refund.paid'] }));
+    await store.replace(endpointNamed('a', { events: ['order.created'], version: 2 }));
+
+    same(idsOf(await store.subscribed(EVENT, undefined)), ['a']);
   },
 
   'returns a paused endpoint for events': async (subject) => {
     const store = await subject.holding(endpointNamed('a'));
     const paused = endpointNamed('a', { version: 2, pausedAt: AT + 1 });
     await store.replace(paused);
-    same(await store.subscribed(undefined), [paused]);
+    same(await store.subscribed(EVENT, undefined), [paused]);
 
     await store.replace(endpointNamed('a', { version: 3 }));
     same(await store.find('a'), endpointNamed('a', { version: 3 }));
@@ -346,17 +378,17 @@ const WRITING: Cases = {
     assert.equal(await store.remove('a'), true);
     assert.equal(await store.remove('a'), false);
     assert.equal(await store.find('a'), undefined);
-    same(idsOf(await store.subscribed('old')), ['b']);
+    same(idsOf(await store.subscribed(EVENT, 'old')), ['b']);
     same(idsOf(await store.list({ limit: 3 })), ['b']);
     const late = endpointNamed('a', { version: 8 });
     assert.equal(await store.replace(late), false, 'a late change must not restore it');
     assert.equal(await store.insert(endpointNamed('a', { tenant: 'new' })), true);
     same(
-      idsOf(await store.subscribed('old')),
+      idsOf(await store.subscribed(EVENT, 'old')),
       ['b'],
       'the former tenant must not receive its events',
     );
-    same(idsOf(await store.subscribed('new')), ['a']);
+    same(idsOf(await store.subscribed(EVENT, 'new')), ['a']);
   },
 
   'reads its own writes immediately': async (subject) => {
@@ -364,30 +396,12 @@ const WRITING: Cases = {
     for (let round = 0; round < 20; round++) {
       const id = `endpoint ${round}`;
       await store.insert(endpointNamed(id, { tenant: 't' }));
-      assert.equal((await store.subscribed('t')).length, 1);
+      assert.equal((await store.subscribed(EVENT, 't')).length, 1);
       await store.replace(endpointNamed(id, { tenant: 't', version: 2, description: 'changed' }));
-      assert.equal((await store.subscribed('t'))[0]?.description, 'changed');
+      assert.equal((await store.subscribed(EVENT, 't'))[0]?.description, 'changed');
       await store.remove(id);
-      same(await store.subscribed('t'), []);
+      same(await store.subscribed(EVENT, 't'), []);
     }
-  },
-};
-
-const REFUSING: Cases = {
-  'refuses every change if it is read-only': async (subject) => {
-    const store = await subject.holding(endpointNamed('a'));
-    const changes = {
-      insert: () => store.insert(endpointNamed('b')),
-      'insert of an existing id': () => store.insert(endpointNamed('a')),
-      replace: () => store.replace(endpointNamed('a', { version: 2 })),
-      remove: () => store.remove('a'),
-      'remove of an unknown id': () => store.remove('b'),
-    };
-
-    for (const [name, change] of Object.entries(changes)) {
-      await assert.rejects(change, (error) => isWebhookError(error, 'unsupported_option'), name);
-    }
-    same(idsOf(await store.list({ limit: 3 })), ['a']);
   },
 };
 
@@ -432,7 +446,7 @@ function fullEndpoint(id: string): StoredEndpoint {
   });
 }
 
-/** The members that every store returns, also a read-only one. */
+/** The members that events depend on. */
 function core(endpoint: StoredEndpoint | undefined): object {
   assert.ok(endpoint !== undefined, 'the endpoint must be found');
   const { id, tenant, url, events, disabled } = endpoint;

@@ -336,7 +336,7 @@ describe('a store without its server', () => {
     const pool = new Pool({ connectionString: server.url });
     const timeout = sqlState === undefined ? '100ms' : '30s';
     const failures = await Promise.all([
-      new PostgresEndpointStore(pool, { timeout }).subscribed('a').catch((error: unknown) => error),
+      new PostgresEndpointStore(pool, { timeout }).find('a').catch((error: unknown) => error),
       new PostgresInboxStore(pool, { timeout }).find('a').catch((error: unknown) => error),
     ]);
     await server.stop();

@@ -35,8 +35,9 @@ const AT = Date.UTC(2026, 0, 1);
     const { pool } = database;
     await new PostgresEndpointStore(pool, { schema }).migrate();
     await pool.query(
-      `INSERT INTO ${schema}.endpoint (id, code_units, tenant, url, events, details, keys, version, created_at, updated_at)
-       SELECT 'e' || n, convert_to('e' || n, 'UTF8'), 't' || n % 500, 'https://crm.example/', '["**"]', '{}', '[]', 1, now(), now()
+      `INSERT INTO ${schema}.endpoint (id, code_units, tenant, url, events, subscription_keys, details, keys, version, created_at, updated_at)
+       SELECT 'e' || n, convert_to('e' || n, 'UTF8'), 't' || n % 500, 'https://crm.example/', '["**"]', ARRAY['**/t' || n % 500], '{}', '[]', 1,
+         now(), now()
        FROM generate_series(1, 10000) AS n`,
     );
     await pool.query(
@@ -57,7 +58,8 @@ const AT = Date.UTC(2026, 0, 1);
   afterAll(async () => database.close());
 
   it.each<[string, () => Promise<unknown>]>([
-    ['the endpoints of an event', () => store.subscribed('t7')],
+    ['the endpoints of an event', () => store.subscribed('order.created', 't7')],
+    ['the number of endpoints of a tenant', () => store.count('t7')],
     ['an endpoint', () => store.find('e7')],
     ['a page of endpoints', () => store.list({ limit: 50, after: 'e500' })],
     ['a page of the endpoints of a tenant', () => store.list({ limit: 50, tenant: 't7' })],

@@ -10,42 +10,40 @@ import {
 } from '../sending/endpoint.js';
 import type { EndpointSigner } from '../signing/endpoint-signer.js';
 import { RotatingTokenSigner } from '../signing/rotating-token-signer.js';
-import type { MaybePromise } from '../token/maybe-promise.js';
 import type { TokenSignerOptions, WebhookTokenInput } from '../token/token-signer.js';
 import type { ResolvedEndpointOptions } from './endpoint-options.js';
 import type { StoredEndpoint } from './endpoint-store.js';
 import type { SecretSealer } from './secret-sealer.js';
 
-/** A destination, and the version of the managed endpoint it was made of, if any. */
-export interface EndpointTarget extends Endpoint {
+/** An endpoint that events can be sent to, with the version of the managed endpoint it was made of, if any. */
+export interface RegisteredEndpoint extends Endpoint {
   readonly stored?: StoredEndpoint;
 }
 
 /** Whether deliveries to it are given up without an attempt. */
-export function isDisabled({ stored, state }: EndpointTarget): boolean {
+export function isDisabled({ stored, state }: RegisteredEndpoint): boolean {
   return stored?.disabled !== undefined || state.disabled !== undefined;
 }
 
 /** Since when its deliveries wait until the application resumes it, in epoch milliseconds; `undefined` if they do not. */
-export function pausedSince({ stored, state }: EndpointTarget): number | undefined {
+export function pausedSince({ stored, state }: RegisteredEndpoint): number | undefined {
   return stored?.pausedAt ?? state.pausedAt;
 }
 
-/** Endpoints whose targets are cached; the least recently used one is evicted. */
+/** The least recently used endpoint is evicted. */
 const MAX_CACHED_ENDPOINTS = 10_000;
 
-interface Known {
+interface CachedEndpoint extends RegisteredEndpoint {
   readonly stored: StoredEndpoint;
-  readonly target: EndpointTarget;
 }
 
-/** Turns stored endpoints into targets: once per version, with the state of earlier versions. */
-export class StoredTargets {
-  private readonly known = new Map<string, Known>();
+/** Makes stored endpoints ready to send to: once for each version, with the state of earlier versions. */
+export class StoredEndpointCache {
+  private readonly known = new Map<string, CachedEndpoint>();
 
   constructor(private readonly options: ResolvedEndpointOptions) {}
 
-  of(stored: StoredEndpoint): EndpointTarget {
+  of(stored: StoredEndpoint): RegisteredEndpoint {
     const known = this.known.get(stored.id);
     if (known === undefined || known.stored.createdAt !== stored.createdAt) {
       return this.cache(stored, new EndpointState());
@@ -53,8 +51,8 @@ export class StoredTargets {
     if (stored.version !== known.stored.version) {
       const keepsState =
         stored.url === known.stored.url && stored.enabledAt === known.stored.enabledAt;
-      const state = keepsState ? known.target.state : new EndpointState();
-      // A read that began before a change may end after it; it must not replace the newer target.
+      const state = keepsState ? known.state : new EndpointState();
+      // A read that began before a change may end after it; it must not replace the newer version.
       const isOlder = stored.version < known.stored.version;
       return isOlder ? this.make(stored, state) : this.cache(stored, state);
     }
@@ -62,24 +60,24 @@ export class StoredTargets {
     if (!isSame(stored, known.stored)) return this.cache(stored, new EndpointState());
     this.known.delete(stored.id);
     this.known.set(stored.id, known);
-    return known.target;
+    return known;
   }
 
-  cached(): readonly EndpointTarget[] {
-    return [...this.known.values()].map(({ target }) => target);
+  cached(): readonly RegisteredEndpoint[] {
+    return [...this.known.values()];
   }
 
-  private cache(stored: StoredEndpoint, state: EndpointState): EndpointTarget {
-    const target = this.make(stored, state);
+  private cache(stored: StoredEndpoint, state: EndpointState): RegisteredEndpoint {
+    const endpoint = this.make(stored, state);
     this.known.delete(stored.id);
-    this.known.set(stored.id, { stored, target });
+    this.known.set(stored.id, endpoint);
     if (this.known.size > MAX_CACHED_ENDPOINTS) {
       this.known.delete(this.known.keys().next().value!);
     }
-    return target;
+    return endpoint;
   }
 
-  private make(stored: StoredEndpoint, state: EndpointState): EndpointTarget {
+  private make(stored: StoredEndpoint, state: EndpointState): CachedEndpoint {
     const { id, tenant, url } = stored;
     const problems = new Problems('settings');
     const own = SETTINGS(knownOf(stored.settings), problems, '');
@@ -93,7 +91,7 @@ export class StoredTargets {
       label: `endpoint "${id}"`,
       state,
       stored,
-      ...(tenant !== undefined && { tenant }),
+      tenant,
     };
   }
 
@@ -118,7 +116,7 @@ class SealedTokenSigner implements EndpointSigner {
   ) {}
 
   /** @throws {@link WebhookStoreError} `sealed_secret_unreadable`, on every call until the key is readable */
-  sign(input: WebhookTokenInput): MaybePromise<string> {
+  sign(input: WebhookTokenInput): string | Promise<string> {
     this.signer ??= this.open();
     return this.signer.sign(input);
   }

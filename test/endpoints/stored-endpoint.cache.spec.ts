@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { StoredTargets } from '../../lib/endpoints/stored-targets.js';
+import { StoredEndpointCache } from '../../lib/endpoints/stored-endpoint.cache.js';
 import type { StoredEndpoint } from '../../lib/endpoints/endpoint-store.js';
 import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
@@ -16,12 +16,12 @@ const BEFORE: StoredEndpoint = {
   updatedAt: 1,
 };
 
-function targets(): StoredTargets {
+function cache(): StoredEndpointCache {
   const { resolved } = resolvePublisherOptions(
     { issuer: 'https://billing.example', secret },
     { clock: new TestClock(), production: false },
   );
-  return new StoredTargets(resolved!);
+  return new StoredEndpointCache(resolved!);
 }
 
 describe('an older version that arrives after a newer one', () => {
@@ -29,7 +29,7 @@ describe('an older version that arrives after a newer one', () => {
     ['another URL', { url: 'https://new.example/hooks' }],
     ['being enabled again', { enabledAt: 2 }],
   ])('does not share its state with a version that has %s', (_, change) => {
-    const known = targets();
+    const known = cache();
     const now = known.of({ ...BEFORE, ...change, version: 2 });
     known.of(BEFORE).state.disabled = { at: 3, reason: 'gone' };
 
@@ -38,7 +38,7 @@ describe('an older version that arrives after a newer one', () => {
   });
 
   it('shares its state with a version that has the same URL', () => {
-    const known = targets();
+    const known = cache();
     const now = known.of({ ...BEFORE, description: 'renamed', version: 2 });
 
     expect(known.of(BEFORE).state).toBe(now.state);
