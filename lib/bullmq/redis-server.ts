@@ -1,4 +1,5 @@
 import type { Queue } from 'bullmq';
+import { missingTimeout, type RedisClient } from '../redis/redis-script.js';
 
 /** Milliseconds by which the clocks of this process and of the server may differ without a warning. */
 const MAX_SKEW = 2_000;
@@ -64,14 +65,6 @@ function skewOf(info: string, now: number): number {
 
 /** Whether the connection is a client of the application, of ioredis or node-redis, that waits for answers forever. */
 function isPassedInWithoutTimeout({ opts: { connection } }: Queue): boolean {
-  const { duplicate, options } = connection as { duplicate?: unknown; options?: ClientOptions };
-  if (typeof duplicate !== 'function') return false;
-  const { socketTimeout, socket, redisOptions } = options ?? {};
-  return (socketTimeout ?? socket?.socketTimeout ?? redisOptions?.socketTimeout) === undefined;
-}
-
-interface ClientOptions {
-  readonly socketTimeout?: number;
-  readonly socket?: { readonly socketTimeout?: number };
-  readonly redisOptions?: { readonly socketTimeout?: number };
+  const isClient = typeof (connection as { duplicate?: unknown }).duplicate === 'function';
+  return isClient && missingTimeout(connection as RedisClient) !== undefined;
 }

@@ -96,7 +96,7 @@ export class RedisReplayStore extends ReplayStore {
       this.hasWarned = true;
       process.emitWarning(
         `The Redis client of RedisReplayStore has no socket timeout: if its server vanishes, commands of the application wait for many minutes. Set ${missing}.`,
-        { code: 'WEBHOOK_REDIS_TIMEOUT' },
+        { code: 'WEBHOOK_REDIS_NO_TIMEOUT' },
       );
     }
     await super.check();
