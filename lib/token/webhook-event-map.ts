@@ -9,8 +9,8 @@
  * }
  * ```
  *
- * Names and data are then checked at compile time, in handlers, in `publish` and in the test helpers. Without a
- * declaration, every name is allowed and data is `unknown`.
+ * Names and data are then checked at compile time, in `publish` and in the test helpers; in handlers, names and the
+ * shape of the data. Without a declaration, every name is allowed and data is `unknown`.
  */
 export interface WebhookEventMap {}
 

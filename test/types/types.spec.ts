@@ -59,11 +59,16 @@ describe('wrong events and data', () => {
     expect(wrong).toHaveLength(5);
   });
 
-  it('cause compiler errors that name the event', () => {
+  it('cause compiler errors that name what was written and what was expected', () => {
     const messages = reports.map(({ message }) => message).join('\n');
 
-    expect(messages).toContain('HandlerDoesNotFit<"order.created">');
-    expect(messages).toContain('"order.creatd"');
-    expect(messages).toContain('NoSuchEvent<"nothing.*">');
+    expect(messages).toContain(
+      `Type '(order: { stranger: boolean; }) => void' is not assignable to type 'HandlerDoesNotFit<"order.created", { id: string; }>'`,
+    );
+    for (const wrong of ['"order.creatd"', '"nothing.*"']) {
+      expect(messages).toContain(
+        `Argument of type '${wrong}' is not assignable to parameter of type '"order.created" | NoSuchEvent<${wrong}>'`,
+      );
+    }
   });
 });

@@ -4,6 +4,7 @@ import { object, optional, text } from '../../options/rules.js';
 import type {
   WebhookEventData,
   WebhookEventMap,
+  WebhookEventName,
   WebhookEventPattern,
   WebhookEventsMatching,
 } from '../../token/webhook-event-map.js';
@@ -13,9 +14,9 @@ import { WebhookContext, WebhookData } from './webhook-data.decorator.js';
 
 type AnyMethod = (...args: never[]) => unknown;
 
-/** Used instead of `never`, so that the compiler's message explains the mistake. */
-interface HandlerDoesNotFit<Pattern extends string> {
-  readonly 'the parameters do not fit the declared data of': Pattern;
+/** Used instead of `never`, so that the compiler's message names the event and its declared data. */
+interface HandlerDoesNotFit<Pattern extends string, Data> {
+  readonly 'the parameters do not fit the declared data of': [Pattern, Data];
 }
 
 type Accepts<Parameter, Value> = [Value] extends [Parameter] ? true : false;
@@ -106,7 +107,7 @@ type Fits<Method extends AnyMethod, Pattern extends string> = keyof WebhookEvent
   ? true
   : ParametersFit<Required<Parameters<Method>>, Pattern>;
 
-/** The compiler's message for a wildcard that no declared event matches. */
+/** The compiler's message for a name or pattern that matches none of the declared events. */
 interface NoSuchEvent<Pattern extends string> {
   readonly 'no declared event matches': Pattern;
 }
@@ -117,17 +118,18 @@ interface EveryName {
 }
 
 /** Only literal patterns are reported: one of a template-literal type may match. */
-type Unmatched<Pattern extends string> = Pattern extends string
+type Unmatched<Pattern extends string> = Pattern extends WebhookEventPattern
   ? EveryName extends { [Name in Pattern]: true }
     ? never
     : [WebhookEventsMatching<Pattern>] extends [never]
       ? Pattern
       : never
-  : never;
+  : Pattern;
 
-type Matched<Pattern extends string> = [Unmatched<Pattern>] extends [never]
-  ? unknown
-  : NoSuchEvent<Unmatched<Pattern>>;
+/** Names the declared events if one is not matched: editors suggest them, and the compiler's message lists them. */
+type Events<Pattern extends string> = [Unmatched<Pattern>] extends [never]
+  ? Pattern | readonly Pattern[]
+  : NoSuchEvent<Unmatched<Pattern>> | WebhookEventName;
 
 /** The options of {@link OnWebhookEvent}. */
 interface OnWebhookEventOptions {
@@ -149,7 +151,9 @@ type WebhookHandlerDecorator<Pattern extends string> = <Method extends AnyMethod
   target: object,
   key: string | symbol,
   descriptor: TypedPropertyDescriptor<
-    Fits<Method, Pattern> extends true ? Method : Method & HandlerDoesNotFit<Pattern>
+    Fits<Method, Pattern> extends true
+      ? Method
+      : Method & HandlerDoesNotFit<Pattern, WebhookEventData<Pattern>>
   >,
 ) => void;
 
@@ -164,8 +168,9 @@ type WebhookHandlerDecorator<Pattern extends string> = <Method extends AnyMethod
  * @throws {@link WebhookConfigurationError} when the class is defined, for a missing or empty list of events, and for a misspelt
  *   option
  */
-export function OnWebhookEvent<const Pattern extends WebhookEventPattern>(
-  events: (Pattern | readonly Pattern[]) & Matched<Pattern>,
+// A constraint of `WebhookEventPattern` would list every form of pattern in the message for a misspelt name.
+export function OnWebhookEvent<const Pattern extends WebhookEventPattern | (string & {})>(
+  events: Events<Pattern>,
   options: OnWebhookEventOptions = {},
 ): WebhookHandlerDecorator<Pattern> {
   return (target, key, descriptor) => {
