@@ -1,3 +1,4 @@
+/** @ts-ignore Applications on a PostgreSQL server do not install this optional peer, and compile without it. */
 import type { PGlite } from '@electric-sql/pglite';
 import { resolve } from 'node:path';
 import type { WebhookClock } from '../clock/webhook-clock.js';

@@ -226,17 +226,16 @@ await check('plain node: the command line', () => {
   const text = execFileSync('npx', args, { cwd: plain, encoding: 'utf8' });
   expectEqual(/^\d+\.\d+\.\d+/.test(text), true, 'output is a version');
 });
-for (const entry of [
-  'index',
-  'token/index',
-  'ports/index',
-  'testing/index',
-  'openapi/index',
-  'redis/index',
-]) {
-  await check(`${entry}.d.ts needs the types of no optional package`, () => {
-    const dist = join(plain, 'node_modules/nestjs-webhook-token/dist');
-    expectEqual(optionalTypesOf(dist, `${entry}.d.ts`).join(', '), '', 'optional types');
+/** The peer of its own whose types an entry point may need. */
+const OWN_PEERS = { './bullmq': 'bullmq', './health': '@nestjs/terminus' };
+const installed = join(plain, 'node_modules/nestjs-webhook-token');
+const { exports } = JSON.parse(readFileSync(join(installed, 'package.json'), 'utf8'));
+for (const [entry, { types }] of Object.entries(exports).filter(([, to]) => to.types)) {
+  await check(`${entry} needs the types of no optional package but its own`, () => {
+    const others = optionalTypesOf(installed, types).filter(
+      (found) => !found.startsWith(`${OWN_PEERS[entry]} by `),
+    );
+    expectEqual(others.join(', '), '', 'optional types');
   });
 }
 await check('installed size and number of packages match README.md', () => {
