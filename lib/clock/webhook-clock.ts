@@ -44,6 +44,33 @@ export async function inTime<T>(
   }
 }
 
+/**
+ * Does background work in rounds, the first one after `interval` milliseconds.
+ *
+ * @param work - resolves with the milliseconds until the next round, by default `interval`, also if it rejects
+ * @returns a function that starts no further round
+ */
+export function repeat(
+  clock: WebhookClock,
+  interval: number,
+  work: () => Promise<number | void>,
+): CancelWake {
+  let cancel: CancelWake = () => {};
+  let isCanceled = false;
+  const schedule = (wait: number): void => {
+    if (!isCanceled) cancel = clock.wakeAt(clock.now() + wait, () => void runRound());
+  };
+  const runRound = async (): Promise<void> => {
+    const next = await work().catch(() => interval);
+    schedule(next ?? interval);
+  };
+  schedule(interval);
+  return () => {
+    isCanceled = true;
+    cancel();
+  };
+}
+
 /** Cancels a wake-up; calling it twice, or too late, does nothing. */
 export type CancelWake = () => void;
 

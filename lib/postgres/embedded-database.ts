@@ -1,7 +1,7 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { PGlite } from '@electric-sql/pglite';
-import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
+import { type CancelWake, repeat, type WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookStoreError } from '../errors/webhook.error.js';
 import { DirectoryLock } from './directory-lock.js';
 
@@ -22,7 +22,7 @@ export class EmbeddedDatabase {
   private constructor(
     readonly pglite: PGlite,
     private readonly lock: DirectoryLock,
-    private readonly autovacuum: Autovacuum,
+    private readonly stopAutovacuum: CancelWake,
   ) {}
 
   /** Opens the database for a queue, or shares it if it is open. No two queues of a directory have the same name. */
@@ -67,9 +67,7 @@ export class EmbeddedDatabase {
     try {
       pglite = await openPglite(directory);
       warnOfLimits(directory);
-      const autovacuum = new Autovacuum(pglite, clock);
-      autovacuum.start();
-      return new EmbeddedDatabase(pglite, lock, autovacuum);
+      return new EmbeddedDatabase(pglite, lock, startAutovacuum(pglite, clock));
     } catch (error) {
       await pglite?.close().catch(() => {});
       await lock.release();
@@ -78,7 +76,7 @@ export class EmbeddedDatabase {
   }
 
   private async close(): Promise<void> {
-    this.autovacuum.stop();
+    this.stopAutovacuum();
     try {
       await this.pglite.close();
     } finally {
@@ -100,44 +98,21 @@ const TABLE_TO_VACUUM = `SELECT format('%I.%I', schemaname, relname) AS name FRO
 /**
  * Vacuums the tables of a PGlite, one at a time. PGlite has no autovacuum; without a vacuum, the space of changed and removed rows is
  * never reused.
+ *
+ * @returns a function that ends it
  */
-export class Autovacuum {
-  private cancelTimer: CancelWake = () => {};
-  private stopped = false;
-
-  constructor(
-    private readonly pglite: Pick<PGlite, 'query' | 'exec'>,
-    private readonly clock: WebhookClock,
-  ) {}
-
-  start(): void {
-    this.schedule(VACUUM_INTERVAL);
-  }
-
-  stop(): void {
-    this.stopped = true;
-    this.cancelTimer();
-  }
-
-  private schedule(wait: number): void {
-    if (this.stopped) return;
-    this.cancelTimer = this.clock.wakeAt(this.clock.now() + wait, () => void this.runRound());
-  }
-
-  private async runRound(): Promise<void> {
-    let wait = VACUUM_INTERVAL;
-    try {
-      const { rows } = await this.pglite.query<{ name: string }>(TABLE_TO_VACUUM);
-      const start = this.clock.now();
-      if (rows[0] !== undefined && !this.stopped) {
-        await this.pglite.exec(`VACUUM (ANALYZE) ${rows[0].name}`);
-        wait = Math.max(wait, VACUUM_SHARE * (this.clock.now() - start));
-      }
-    } catch {
-      // Nothing but space is lost; the next round tries again.
-    }
-    this.schedule(wait);
-  }
+export function startAutovacuum(
+  pglite: Pick<PGlite, 'query' | 'exec'>,
+  clock: WebhookClock,
+): CancelWake {
+  return repeat(clock, VACUUM_INTERVAL, async () => {
+    const { rows } = await pglite.query<{ name: string }>(TABLE_TO_VACUUM);
+    const [table] = rows;
+    if (table === undefined) return VACUUM_INTERVAL;
+    const start = clock.now();
+    await pglite.exec(`VACUUM (ANALYZE) ${table.name}`);
+    return Math.max(VACUUM_INTERVAL, VACUUM_SHARE * (clock.now() - start));
+  });
 }
 
 async function openPglite(directory: string): Promise<PGlite> {

@@ -5,7 +5,8 @@ import type { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
 import { Database, type RunStatement } from './database.js';
-import { DatabaseQueue, type QueueHost } from './database.queue.js';
+import { DatabaseQueue } from './database.queue.js';
+import type { QueueHost } from './queue-database.js';
 import { EmbeddedDatabase } from './embedded-database.js';
 import { type DatabaseQueueOptions, resolveDatabaseQueueOptions } from './queue-options.js';
 import { joinEmbeddedTransaction } from './transactions/join-transaction.js';
@@ -85,7 +86,7 @@ export class PgliteQueue extends DatabaseQueue {
    * @throws {@link WebhookStoreError} `store_unavailable`; {@link WebhookDeliveryError} `shutting_down` after the queue has stopped
    */
   async database(): Promise<PGlite> {
-    await this.reporting(async () => this.open());
+    await this.open();
     return this.embedded.pglite;
   }
 }

@@ -3,7 +3,8 @@ import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import { ConfigurationFaults } from '../options/configuration-faults.js';
 import { Database, isPool, type PostgresPool, type RunStatement } from './database.js';
 import { describeServer } from './database-failure.js';
-import { DatabaseQueue, type QueueHost } from './database.queue.js';
+import { DatabaseQueue } from './database.queue.js';
+import type { QueueHost } from './queue-database.js';
 import {
   type DatabaseQueueOptions,
   type ResolvedDatabaseQueueOptions,

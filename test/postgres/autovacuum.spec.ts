@@ -1,6 +1,6 @@
 import type { PGlite } from '@electric-sql/pglite';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { Autovacuum } from '../../lib/postgres/embedded-database.js';
+import { startAutovacuum } from '../../lib/postgres/embedded-database.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { newPglite } from '../fixtures/embedded-database.js';
 
@@ -25,12 +25,11 @@ describe('the vacuum of an embedded database', () => {
     // Otherwise PostgreSQL counts the changed rows at most once a second.
     await pglite.query('SELECT pg_stat_force_next_flush()');
     const clock = new TestClock();
-    const autovacuum = new Autovacuum(pglite, clock);
-    autovacuum.start();
+    const stop = startAutovacuum(pglite, clock);
     for (let round = 0; round < 100 && (await count('busy')).vacuums === 0; round++) {
       await clock.advance(10_000);
     }
-    autovacuum.stop();
+    stop();
 
     expect(await count('busy')).toEqual({ dead: 0, vacuums: 1 });
     expect(await count('quiet')).toEqual({ dead: 1, vacuums: 0 });

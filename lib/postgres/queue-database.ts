@@ -1,0 +1,162 @@
+import { inTime } from '../clock/webhook-clock.js';
+import { WebhookDeliveryError, WebhookStoreError } from '../errors/webhook.error.js';
+import type { Database, Row, RunStatement } from './database.js';
+import { databaseFailure } from './database-failure.js';
+import { type DatabaseIdentity, readIdentity, warnOfSkew } from './database-identity.js';
+import type { Query } from './delivery-statements.js';
+import { SchemaMigrator } from './migrations/schema.migrator.js';
+import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
+
+/** Milliseconds that `enqueue` in a transaction waits until the queue is open. */
+const TIME_TO_OPEN = 5_000;
+/** Milliseconds for a step of the schema, which may wait for another process that runs it. */
+const MIGRATION_TIMEOUT = 60_000;
+/** A statement may take this part of a lease, so that an outcome can be written again in time over another connection. */
+const STATEMENTS_PER_LEASE = 3;
+
+/** Opens and closes the database of a queue, and knows the transactions of its drivers. */
+export interface QueueHost {
+  /** Whether other processes may use the same deliveries. */
+  readonly shared: boolean;
+  readonly schema: string;
+  /** The server, for messages. */
+  readonly server: string;
+  /** Whether start-up may change the schema. */
+  readonly migrates: boolean;
+  /** @throws the error of the driver */
+  open(): Promise<Database>;
+  /** Closes what `open` has opened, and leaves the application's own pool open. */
+  close(): Promise<void>;
+  /**
+   * Wraps a transaction of the caller.
+   *
+   * @throws {@link WebhookDeliveryError} `unsupported_option` if it is not a transaction
+   */
+  join(tx: unknown): RunStatement;
+}
+
+interface OpenDatabase {
+  readonly database: Database;
+  readonly identity: DatabaseIdentity;
+}
+
+/** The database of a queue: opened once, by its first use, and used within a time limit. */
+export class QueueDatabase {
+  /** Milliseconds; `undefined` for an embedded database, whose statements wait for transactions of the application. */
+  readonly timeout: number | undefined;
+  private opening: Promise<OpenDatabase> | undefined;
+  private isOpen = false;
+  private isClosed = false;
+
+  constructor(
+    private readonly host: QueueHost,
+    private readonly options: ResolvedDatabaseQueueOptions,
+  ) {
+    const { lease, timeout } = options;
+    this.timeout = host.shared ? Math.min(timeout, lease / STATEMENTS_PER_LEASE) : undefined;
+  }
+
+  /**
+   * Opens the database once. A connection that is lost later is replaced by the pool.
+   *
+   * @throws {@link WebhookDeliveryError} `shutting_down` after {@link close}
+   */
+  async open(): Promise<OpenDatabase> {
+    if (this.isClosed) throw shuttingDown();
+    this.opening ??= this.openHost().catch((error: unknown) => {
+      this.opening = undefined;
+      throw error;
+    });
+    return this.opening;
+  }
+
+  /** Opening takes a connection. If transactions hold every connection of the pool, they would wait for it forever. */
+  async openInTransaction(): Promise<OpenDatabase> {
+    if (this.isOpen) return this.open();
+    const makeError = (): WebhookStoreError =>
+      new WebhookStoreError(
+        'store_unavailable',
+        `The delivery queue is still being opened in ${this.host.server}: its pool may have no free connection. ` +
+          'Use the queue once before the first transaction, as the start of an application does, or pass it a pool of its own.',
+      );
+    const open = async (): Promise<OpenDatabase> => this.reporting(async () => this.open());
+    return inTime(this.options.clock, TIME_TO_OPEN, open, makeError);
+  }
+
+  /** Opens no more, and closes the database once its last use has ended. */
+  async close(lastUse: Promise<void> | undefined): Promise<void> {
+    this.isClosed = true;
+    if (this.opening === undefined) return;
+    await this.opening;
+    await lastUse;
+    await this.host.close();
+  }
+
+  async query(statement: string, values: readonly unknown[]): Promise<readonly Row[]> {
+    return (await this.open()).database.query(this.timeout, statement, values);
+  }
+
+  async queryInIndexOrder(statement: string, values: readonly unknown[]): Promise<readonly Row[]> {
+    return (await this.open()).database.queryInIndexOrder(this.timeout, statement, values);
+  }
+
+  /** Runs a statement that searches for its values: no string in PostgreSQL contains NUL, so it finds nothing. */
+  async search([statement, values]: Query): Promise<readonly Row[]> {
+    if (values.some((value) => typeof value === 'string' && value.includes('\0'))) return [];
+    return this.reporting(async () => this.query(statement, values));
+  }
+
+  /** The time for a statement: `null` for the clock of the database. */
+  get now(): number | null {
+    return this.options.usesDatabaseClock ? null : this.options.clock.now();
+  }
+
+  async inTime<T>(timeouts: number, work: () => Promise<T>): Promise<T> {
+    if (this.timeout === undefined) return work();
+    const makeError = (): Error => new Error('timeout expired');
+    return inTime(this.options.clock, timeouts * this.timeout, work, makeError);
+  }
+
+  /** @throws {@link WebhookStoreError} for every error of the driver */
+  async reporting<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      if (error instanceof WebhookDeliveryError) throw error;
+      throw databaseFailure('The delivery queue', error, this.host.server);
+    }
+  }
+
+  private async openHost(): Promise<OpenDatabase> {
+    const { host, timeout } = this;
+    const database = await host.open();
+    try {
+      const limit = host.shared ? MIGRATION_TIMEOUT : undefined;
+      const migrator = new SchemaMigrator(
+        async (statement, values) => database.query(limit, statement, values),
+        host.schema,
+      );
+      if (host.migrates) await migrator.migrate();
+      else await migrator.requireCurrent();
+      const identity = await readIdentity(async (statement, values) =>
+        database.query(timeout, statement, values),
+      );
+      if (this.options.usesDatabaseClock && host.shared) {
+        await warnOfSkew(database, timeout, this.options.clock);
+      }
+      this.isOpen = true;
+      return { database, identity };
+    } catch (error) {
+      // The next call opens it again; without this, the pool and the lock of this attempt would leak.
+      await host.close().catch(() => {});
+      throw error;
+    }
+  }
+}
+
+export function shuttingDown(): WebhookDeliveryError {
+  return new WebhookDeliveryError(
+    'shutting_down',
+    'The delivery queue is stopped, because the application is shutting down.',
+  );
+}
