@@ -1,7 +1,12 @@
 import type { Queue } from 'bullmq';
-import { type CancelWake, inTime, waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
+import {
+  type CancelWake,
+  inTime,
+  repeat,
+  waitUntil,
+  type WebhookClock,
+} from '../clock/webhook-clock.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
-import { FIRST_WAIT_AFTER_THROW } from '../queue/retry-schedule.js';
 import type {
   DeliveryAttempt,
   DeliveryCountFilter,
@@ -11,7 +16,6 @@ import type {
   DeliveryRecord,
   ListedDelivery,
 } from '../queue/delivery-record.js';
-import { deliveryLane } from '../queue/stored-delivery.js';
 import {
   type DeliveryHandler,
   type EnqueuedDelivery,
@@ -23,36 +27,19 @@ import {
   resolveBullMqOptions,
   type ResolvedBullMqOptions,
 } from './bullmq-queue-options.js';
-import { DeliveryHistory, matches } from './delivery-history.js';
-import {
-  attemptsOf,
-  deliveryIdOf,
-  type DeliveryJob,
-  isDead,
-  isDelivered,
-  jobIdOf,
-  newJobData,
-  newRound,
-  recordOf,
-} from './delivery-job.js';
+import { DeliveryHistory } from './delivery-history.js';
+import { type DeliveryJob, inState } from './delivery-job.js';
 import { DeliveryRunner } from './delivery-runner.js';
 import { DeliveryWorker, reconnect } from './delivery-worker.js';
 import { FairTurns } from './fair-turns.js';
 import { LaneGate } from './lane-gate.js';
 import { warnAboutServer } from './redis-server.js';
+import { StoredDeliveries } from './stored-deliveries.js';
 
-/** Milliseconds between two removals of old deliveries. */
+/** Milliseconds between two rounds of maintenance. */
 const MAINTENANCE = 5_000;
-/** Deliveries that one maintenance checks against the history, and that are removed at once. */
-const CHECKED = 200;
+/** Deliveries that are removed at once. */
 const REMOVED = 1_000;
-/** Milliseconds for which an entry of the history may be ahead of its job. */
-const SETTLING = 60_000;
-/** Deliveries that one script lists. */
-const LONGEST_PAGE = 1_000;
-
-/** BullMQ counts a crash as an attempt; no number of crashes may end a delivery. */
-const UNLIMITED = Number.MAX_SAFE_INTEGER;
 
 /**
  * Keeps deliveries in Redis, through BullMQ. Any number of processes can share it, and it is as durable as the server's
@@ -76,15 +63,13 @@ export class BullMqQueue extends WebhookQueue {
   private readonly lanes: LaneGate;
   private readonly turns: FairTurns;
   private readonly history: DeliveryHistory;
+  private readonly deliveries: StoredDeliveries;
   private worker: DeliveryWorker | undefined;
   private runner: DeliveryRunner | undefined;
-  private cancelMaintenance: CancelWake = () => {};
-  /** Where the next check of the history begins. */
-  private checkedTo: DeliveryPageRequest['after'];
+  private stopMaintenance: CancelWake = () => {};
   private stopping = false;
-  /** Calls of `enqueue` without an answer, and the ids that they record. */
+  /** Calls of `enqueue` without an answer. */
   private readonly calls = new Set<Promise<unknown>>();
-  private readonly recording = new Set<string>();
   /** The last connection error. BullMQ reconnects without reporting it to callers. */
   private lastError: unknown;
   private isOut = false;
@@ -104,6 +89,8 @@ export class BullMqQueue extends WebhookQueue {
     this.lanes = new LaneGate(this.options, this.clock);
     this.turns = new FairTurns(queue);
     this.history = new DeliveryHistory(queue);
+    const { clock, history, turns } = this;
+    this.deliveries = new StoredDeliveries({ queue, history, turns, clock });
     // Reported to callers; without a listener BullMQ prints it.
     (queue as Partial<Queue>).on?.('error', (error) => (this.lastError = error));
   }
@@ -112,7 +99,7 @@ export class BullMqQueue extends WebhookQueue {
     deliveries: readonly EnqueuedDelivery[],
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
     this.refuseWhenStopping();
-    const call = this.request(async () => this.record(deliveries));
+    const call = this.request(async () => this.deliveries.record(deliveries));
     this.calls.add(call);
     try {
       return await call;
@@ -137,40 +124,25 @@ export class BullMqQueue extends WebhookQueue {
       timeout,
     });
     const { worker } = this;
-    this.maintain();
+    this.stopMaintenance();
+    this.stopMaintenance = repeat(this.clock, MAINTENANCE, async () => this.maintain());
     await this.request(async () => worker.waitUntilReady());
     await warnAboutServer(this.queue);
   }
 
   override async find(ids: readonly string[]): Promise<readonly (DeliveryRecord | undefined)[]> {
-    return this.request(async () => this.read(ids));
+    return this.request(async () => this.deliveries.read(ids));
   }
 
   override async list(
     filter: DeliveryFilter,
-    { after, limit }: DeliveryPageRequest,
+    page: DeliveryPageRequest,
   ): Promise<readonly ListedDelivery[]> {
-    return this.request(async () => {
-      const found: ListedDelivery[] = [];
-      const wrong: string[] = [];
-      let next = after;
-      do {
-        const wanted = Math.min(limit - found.length, LONGEST_PAGE);
-        const page = await this.history.list(filter, { limit: wanted, after: next });
-        for (const [index, record] of (await this.read(page.ids)).entries()) {
-          if (record !== undefined && matches(record, filter)) found.push(withoutPayload(record));
-          else wrong.push(page.ids[index]!);
-        }
-        next = page.next;
-      } while (next !== undefined && found.length < limit);
-      await this.repair(wrong);
-      return found;
-    });
+    return this.request(async () => this.deliveries.list(filter, page));
   }
 
   override async attempts(id: string): Promise<readonly DeliveryAttempt[]> {
-    const job = await this.request(async () => this.job(id));
-    return job === undefined ? [] : attemptsOf(job);
+    return this.request(async () => this.deliveries.attempts(id));
   }
 
   override async counts(filter: DeliveryCountFilter): Promise<readonly DeliveryCounts[]> {
@@ -179,14 +151,7 @@ export class BullMqQueue extends WebhookQueue {
 
   override async redeliver(ids: readonly string[]): Promise<readonly string[]> {
     this.refuseWhenStopping();
-    return this.request(async () => {
-      const changed: string[] = [];
-      for (const id of new Set(ids)) {
-        const job = await this.job(id);
-        if (job !== undefined && (await this.makeDue(job))) changed.push(id);
-      }
-      return changed;
-    });
+    return this.request(async () => this.deliveries.redeliver(ids));
   }
 
   override async prune(
@@ -199,7 +164,7 @@ export class BullMqQueue extends WebhookQueue {
       do {
         const page = await this.list({ tenant, status, until: before }, { after, limit: REMOVED });
         const ids = page.map(({ delivery }) => delivery.id);
-        pruned += await this.request(async () => this.remove(ids));
+        pruned += await this.request(async () => this.deliveries.remove(ids));
         after = page.length < REMOVED ? undefined : page.at(-1)!.delivery;
       } while (after !== undefined);
     }
@@ -224,7 +189,7 @@ export class BullMqQueue extends WebhookQueue {
 
   override async stop(deadline: number): Promise<number> {
     this.stopping = true;
-    this.cancelMaintenance();
+    this.stopMaintenance();
     await waitUntil(this.clock, deadline, Promise.allSettled(this.calls));
     const { worker, runner } = this;
     if (worker === undefined) return 0;
@@ -235,164 +200,11 @@ export class BullMqQueue extends WebhookQueue {
     return left;
   }
 
-  /** Records deliveries. Concurrent calls of this process never both record an id. */
-  private async record(
-    deliveries: readonly EnqueuedDelivery[],
-  ): Promise<readonly (DeliveryRecord | undefined)[]> {
-    const items = new Map(deliveries.toReversed().map((item) => [item.delivery.id, item]));
-    const own = [...items.keys()].filter((id) => !this.recording.has(id));
-    for (const id of own) this.recording.add(id);
-    try {
-      const known = await this.add([...items.values()].toReversed());
-      const fresh = new Set(own.filter((id) => !known.has(id)));
-      const others = [...items.keys()].filter((id) => !fresh.has(id) && !known.has(id));
-      for (const record of await this.read(others)) {
-        if (record !== undefined) known.set(record.delivery.id, record);
-      }
-      return deliveries.map(({ delivery: { id } }) =>
-        // Its twin in the same call was recorded with the first.
-        fresh.delete(id) ? undefined : (known.get(id) ?? newRecord(items.get(id)!)),
-      );
-    } finally {
-      for (const id of own) this.recording.delete(id);
-    }
-  }
-
-  /** Adds the jobs that do not exist yet, all or none. @returns the records of the others, by id */
-  private async add(items: readonly EnqueuedDelivery[]): Promise<Map<string, DeliveryRecord>> {
-    const ids = items.map(({ delivery }) => delivery.id);
-    const [records, turns, indexed] = await Promise.all([
-      this.read(ids),
-      this.turns.take(items.map(({ delivery }) => deliveryLane(delivery))),
-      this.history.add(items.map(newRecord), this.clock.now()),
-    ]);
-    const jobs = items.flatMap((item, index) =>
-      records[index] === undefined ? [this.newJob(item, turns[index]!)] : [],
-    );
-    try {
-      const [first] = jobs;
-      if (jobs.length === 1) await this.queue.add(first!.name, first!.data, first!.opts);
-      // One MULTI: all or none.
-      else if (jobs.length > 1) await this.queue.addBulk(jobs);
-    } catch (error) {
-      const added = ids.filter((_, index) => records[index] === undefined);
-      void this.history.delete(added).catch(() => {});
-      throw error;
-    }
-    if (indexed !== jobs.length) await this.repair(ids);
-    return new Map(records.flatMap((record) => (record ? [[record.delivery.id, record]] : [])));
-  }
-
-  private newJob(
-    item: EnqueuedDelivery,
-    priority: number,
-  ): Parameters<Queue['addBulk']>[0][number] {
-    return {
-      name: 'delivery',
-      data: newJobData(item),
-      opts: {
-        jobId: jobIdOf(item.delivery.id),
-        priority,
-        // An error inside BullMQ, for example on a full server, must not end a delivery.
-        attempts: UNLIMITED,
-        backoff: { type: 'fixed', delay: FIRST_WAIT_AFTER_THROW },
-        delay: Math.max(0, item.notBefore - this.clock.now()),
-        removeOnComplete: false,
-        removeOnFail: false,
-      },
-    };
-  }
-
-  /**
-   * Makes a dead or waiting job due now.
-   *
-   * @returns whether the job was dead or waited for its next attempt
-   */
-  private async makeDue(job: DeliveryJob): Promise<boolean> {
-    const now = this.clock.now();
-    if (isDelivered(job)) return false;
-    if (isDead(job)) {
-      // Its worker has recorded the outcome, and BullMQ has yet to move it.
-      if (job.finishedOn === undefined) return false;
-      const data = newRound(job.data, now);
-      const { delivery } = recordOf(job);
-      const [priority] = await this.turns.take([deliveryLane(delivery)]);
-      await job.changePriority({ priority: priority! });
-      const state = { status: 'pending', attempts: 0, nextAttemptAt: now, updatedAt: now } as const;
-      await this.history.set({ delivery, ...state }, now);
-      await job.updateData(data);
-      return inState(job, 'failed', async () => job.retry('failed'));
-    }
-    if (job.data.dueAt <= now) return false;
-    if (!(await inState(job, 'delayed', async () => job.promote()))) return false;
-    await this.history.set({ ...recordOf(job), nextAttemptAt: now }, now);
-    return true;
-  }
-
-  private async job(id: string): Promise<DeliveryJob | undefined> {
-    return (await this.queue.getJob(jobIdOf(id))) as DeliveryJob | undefined;
-  }
-
-  private async read(ids: readonly string[]): Promise<(DeliveryRecord | undefined)[]> {
-    return Promise.all(
-      ids.map(async (id) => {
-        const job = await this.job(id);
-        return job && recordOf(job, await this.latestStart(job));
-      }),
-    );
-  }
-
-  /** Now, for a job that was brought forward. */
-  private async latestStart(job: DeliveryJob): Promise<number> {
-    const now = this.clock.now();
-    if (job.delay > 0 || job.data.dueAt <= now || job.finishedOn !== undefined) return Infinity;
-    return ['waiting', 'prioritized'].includes(await job.getState()) ? now : Infinity;
-  }
-
-  /** @returns how many were removed */
-  private async remove(ids: readonly string[]): Promise<number> {
-    const removed = await Promise.all(ids.map(async (id) => this.queue.remove(jobIdOf(id))));
-    await this.history.delete(ids.filter((_, index) => removed[index] === 1));
-    return removed.filter((count) => count === 1).length;
-  }
-
-  private async repair(ids: readonly string[]): Promise<void> {
-    const now = this.clock.now();
-    const read = async (some: readonly string[]) => this.read(some);
-    await this.history.repair(ids, read, { before: now - SETTLING, now });
-  }
-
-  /** Removes old deliveries, and checks a part of the history, every few seconds. */
-  private maintain(): void {
-    this.cancelMaintenance();
-    this.cancelMaintenance = this.clock.wakeAt(this.clock.now() + MAINTENANCE, () => {
-      if (this.stopping) return;
-      // The next one makes up for an error.
-      this.request(async () => this.removeOld())
-        .then(async () => this.request(async () => this.checkHistory()))
-        .catch(() => {})
-        .finally(() => this.maintain());
-    });
-  }
-
-  private async removeOld(): Promise<void> {
-    await this.clean(this.options.keepDelivered, REMOVED);
-    const excess = (await this.queue.getCompletedCount()) - this.options.maxDelivered;
-    if (excess > 0) await this.clean(0, excess);
-  }
-
-  /** Removes the delivered deliveries that were done so many milliseconds ago, the oldest first. */
-  private async clean(grace: number, limit: number): Promise<void> {
-    const removed = await this.queue.clean(grace, limit, 'completed');
-    await this.history.delete(removed.map(deliveryIdOf));
-  }
-
-  private async checkHistory(): Promise<void> {
-    const { ids, next } = await this.history.list({}, { after: this.checkedTo, limit: CHECKED });
-    this.checkedTo = next;
-    const unwritten = [...this.history.unwritten].slice(0, CHECKED);
-    await this.repair([...ids, ...unwritten]);
-    for (const id of unwritten) this.history.unwritten.delete(id);
+  /** Removes old deliveries, and checks a part of the history. */
+  private async maintain(): Promise<void> {
+    const { keepDelivered, maxDelivered } = this.options;
+    await this.request(async () => this.deliveries.removeOld(keepDelivered, maxDelivered));
+    await this.request(async () => this.deliveries.checkHistory());
   }
 
   private onError(error: unknown): void {
@@ -425,30 +237,5 @@ export class BullMqQueue extends WebhookQueue {
         'The delivery queue is stopped, because the application is shutting down.',
       );
     }
-  }
-}
-
-function newRecord({ delivery, notBefore: nextAttemptAt }: EnqueuedDelivery): DeliveryRecord {
-  const updatedAt = delivery.createdAt;
-  return { delivery, status: 'pending', attempts: 0, nextAttemptAt, updatedAt };
-}
-
-function withoutPayload({ delivery, ...state }: DeliveryRecord): ListedDelivery {
-  const { payload: _, ...facts } = delivery;
-  return { ...state, delivery: facts };
-}
-
-/** @returns `false` if the job had left the state before the change */
-async function inState(
-  job: DeliveryJob,
-  state: 'failed' | 'delayed',
-  change: () => Promise<void>,
-): Promise<boolean> {
-  try {
-    await change();
-    return true;
-  } catch (error) {
-    if ((await job.getState()) === state) throw error;
-    return false;
   }
 }

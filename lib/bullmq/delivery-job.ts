@@ -137,3 +137,22 @@ export function isDead({ finishedOn, data }: DeliveryJob): boolean {
 export function failureText({ reason, attempts }: DeliveryJobData): string {
   return `${reason} after ${attempts} ${attempts === 1 ? 'attempt' : 'attempts'}`;
 }
+
+/**
+ * Changes a job that may leave its state meanwhile.
+ *
+ * @returns `false` if the job had left the state before the change
+ */
+export async function inState(
+  job: DeliveryJob,
+  state: 'failed' | 'delayed',
+  change: () => Promise<void>,
+): Promise<boolean> {
+  try {
+    await change();
+    return true;
+  } catch (error) {
+    if ((await job.getState()) === state) throw error;
+    return false;
+  }
+}

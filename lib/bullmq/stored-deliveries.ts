@@ -1,0 +1,250 @@
+import type { Queue } from 'bullmq';
+import type { WebhookClock } from '../clock/webhook-clock.js';
+import { FIRST_WAIT_AFTER_THROW } from '../queue/retry-schedule.js';
+import type {
+  DeliveryAttempt,
+  DeliveryFilter,
+  DeliveryPageRequest,
+  DeliveryRecord,
+  ListedDelivery,
+} from '../queue/delivery-record.js';
+import { deliveryLane } from '../queue/stored-delivery.js';
+import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
+import { type DeliveryHistory, matches } from './delivery-history.js';
+import {
+  attemptsOf,
+  deliveryIdOf,
+  type DeliveryJob,
+  inState,
+  isDead,
+  isDelivered,
+  jobIdOf,
+  newJobData,
+  newRound,
+  recordOf,
+} from './delivery-job.js';
+import type { FairTurns } from './fair-turns.js';
+
+/** Deliveries that one check of the history reads, and that are removed at once. */
+const CHECKED = 200;
+const REMOVED = 1_000;
+/** Milliseconds for which an entry of the history may be ahead of its job. */
+const SETTLING = 60_000;
+/** Deliveries that one script lists. */
+const LONGEST_PAGE = 1_000;
+
+/** BullMQ counts a crash as an attempt; no number of crashes may end a delivery. */
+const UNLIMITED = Number.MAX_SAFE_INTEGER;
+
+interface StoredDeliveriesParts {
+  readonly queue: Queue;
+  readonly history: DeliveryHistory;
+  readonly turns: FairTurns;
+  readonly clock: WebhookClock;
+}
+
+/** The deliveries of a queue: a job for each, with an entry in the history. */
+export class StoredDeliveries {
+  /** Ids that calls of `record` are about to add. */
+  private readonly recording = new Set<string>();
+  /** Where the next check of the history begins. */
+  private checkedTo: DeliveryPageRequest['after'];
+
+  constructor(private readonly parts: StoredDeliveriesParts) {}
+
+  /** Records deliveries. Concurrent calls of this process never both record an id. */
+  async record(
+    deliveries: readonly EnqueuedDelivery[],
+  ): Promise<readonly (DeliveryRecord | undefined)[]> {
+    const items = new Map(deliveries.toReversed().map((item) => [item.delivery.id, item]));
+    const own = [...items.keys()].filter((id) => !this.recording.has(id));
+    for (const id of own) this.recording.add(id);
+    try {
+      const known = await this.add([...items.values()].toReversed());
+      const fresh = new Set(own.filter((id) => !known.has(id)));
+      const others = [...items.keys()].filter((id) => !fresh.has(id) && !known.has(id));
+      for (const record of await this.read(others)) {
+        if (record !== undefined) known.set(record.delivery.id, record);
+      }
+      return deliveries.map(({ delivery: { id } }) =>
+        // Its twin in the same call was recorded with the first.
+        fresh.delete(id) ? undefined : (known.get(id) ?? newRecord(items.get(id)!)),
+      );
+    } finally {
+      for (const id of own) this.recording.delete(id);
+    }
+  }
+
+  /** Adds the jobs that do not exist yet, all or none. @returns the records of the others, by id */
+  private async add(items: readonly EnqueuedDelivery[]): Promise<Map<string, DeliveryRecord>> {
+    const ids = items.map(({ delivery }) => delivery.id);
+    const [records, turns, indexed] = await Promise.all([
+      this.read(ids),
+      this.parts.turns.take(items.map(({ delivery }) => deliveryLane(delivery))),
+      this.parts.history.add(items.map(newRecord), this.parts.clock.now()),
+    ]);
+    const jobs = items.flatMap((item, index) =>
+      records[index] === undefined ? [this.newJob(item, turns[index]!)] : [],
+    );
+    try {
+      const [first] = jobs;
+      if (jobs.length === 1) await this.parts.queue.add(first!.name, first!.data, first!.opts);
+      // One MULTI: all or none.
+      else if (jobs.length > 1) await this.parts.queue.addBulk(jobs);
+    } catch (error) {
+      const added = ids.filter((_, index) => records[index] === undefined);
+      void this.parts.history.delete(added).catch(() => {});
+      throw error;
+    }
+    if (indexed !== jobs.length) await this.repair(ids);
+    return new Map(records.flatMap((record) => (record ? [[record.delivery.id, record]] : [])));
+  }
+
+  async list(
+    filter: DeliveryFilter,
+    { after, limit }: DeliveryPageRequest,
+  ): Promise<readonly ListedDelivery[]> {
+    const found: ListedDelivery[] = [];
+    const wrong: string[] = [];
+    let next = after;
+    do {
+      const wanted = Math.min(limit - found.length, LONGEST_PAGE);
+      const page = await this.parts.history.list(filter, { limit: wanted, after: next });
+      for (const [index, record] of (await this.read(page.ids)).entries()) {
+        if (record !== undefined && matches(record, filter)) found.push(withoutPayload(record));
+        else wrong.push(page.ids[index]!);
+      }
+      next = page.next;
+    } while (next !== undefined && found.length < limit);
+    await this.repair(wrong);
+    return found;
+  }
+
+  async attempts(id: string): Promise<readonly DeliveryAttempt[]> {
+    const job = await this.job(id);
+    return job === undefined ? [] : attemptsOf(job);
+  }
+
+  /**
+   * Makes dead or waiting deliveries due now.
+   *
+   * @returns the ids of those that were dead or waited for their next attempt
+   */
+  async redeliver(ids: readonly string[]): Promise<readonly string[]> {
+    const changed: string[] = [];
+    for (const id of new Set(ids)) {
+      const job = await this.job(id);
+      if (job !== undefined && (await this.makeDue(job))) changed.push(id);
+    }
+    return changed;
+  }
+
+  private async job(id: string): Promise<DeliveryJob | undefined> {
+    return (await this.parts.queue.getJob(jobIdOf(id))) as DeliveryJob | undefined;
+  }
+
+  async read(ids: readonly string[]): Promise<(DeliveryRecord | undefined)[]> {
+    return Promise.all(
+      ids.map(async (id) => {
+        const job = await this.job(id);
+        return job && recordOf(job, await this.latestStart(job));
+      }),
+    );
+  }
+
+  /** Now, for a job that was brought forward. */
+  private async latestStart(job: DeliveryJob): Promise<number> {
+    const now = this.parts.clock.now();
+    if (job.delay > 0 || job.data.dueAt <= now || job.finishedOn !== undefined) return Infinity;
+    return ['waiting', 'prioritized'].includes(await job.getState()) ? now : Infinity;
+  }
+
+  /** @returns how many were removed */
+  async remove(ids: readonly string[]): Promise<number> {
+    const removed = await Promise.all(ids.map(async (id) => this.parts.queue.remove(jobIdOf(id))));
+    await this.parts.history.delete(ids.filter((_, index) => removed[index] === 1));
+    return removed.filter((count) => count === 1).length;
+  }
+
+  private async repair(ids: readonly string[]): Promise<void> {
+    const now = this.parts.clock.now();
+    const read = async (some: readonly string[]) => this.read(some);
+    await this.parts.history.repair(ids, read, { before: now - SETTLING, now });
+  }
+
+  /** Removes delivered deliveries that are older than `keep` milliseconds, or more than `max`. */
+  async removeOld(keep: number, max: number): Promise<void> {
+    await this.clean(keep, REMOVED);
+    const excess = (await this.parts.queue.getCompletedCount()) - max;
+    if (excess > 0) await this.clean(0, excess);
+  }
+
+  /** Removes the delivered deliveries that were done so many milliseconds ago, the oldest first. */
+  private async clean(grace: number, limit: number): Promise<void> {
+    const removed = await this.parts.queue.clean(grace, limit, 'completed');
+    await this.parts.history.delete(removed.map(deliveryIdOf));
+  }
+
+  /** Makes a part of the history agree with the jobs. */
+  async checkHistory(): Promise<void> {
+    const { ids, next } = await this.parts.history.list(
+      {},
+      { after: this.checkedTo, limit: CHECKED },
+    );
+    this.checkedTo = next;
+    const unwritten = [...this.parts.history.unwritten].slice(0, CHECKED);
+    await this.repair([...ids, ...unwritten]);
+    for (const id of unwritten) this.parts.history.unwritten.delete(id);
+  }
+
+  private newJob(
+    item: EnqueuedDelivery,
+    priority: number,
+  ): Parameters<Queue['addBulk']>[0][number] {
+    return {
+      name: 'delivery',
+      data: newJobData(item),
+      opts: {
+        jobId: jobIdOf(item.delivery.id),
+        priority,
+        // An error inside BullMQ, for example on a full server, must not end a delivery.
+        attempts: UNLIMITED,
+        backoff: { type: 'fixed', delay: FIRST_WAIT_AFTER_THROW },
+        delay: Math.max(0, item.notBefore - this.parts.clock.now()),
+        removeOnComplete: false,
+        removeOnFail: false,
+      },
+    };
+  }
+
+  private async makeDue(job: DeliveryJob): Promise<boolean> {
+    const now = this.parts.clock.now();
+    if (isDelivered(job)) return false;
+    if (isDead(job)) {
+      // Its worker has recorded the outcome, and BullMQ has yet to move it.
+      if (job.finishedOn === undefined) return false;
+      const data = newRound(job.data, now);
+      const { delivery } = recordOf(job);
+      const [priority] = await this.parts.turns.take([deliveryLane(delivery)]);
+      await job.changePriority({ priority: priority! });
+      const state = { status: 'pending', attempts: 0, nextAttemptAt: now, updatedAt: now } as const;
+      await this.parts.history.set({ delivery, ...state }, now);
+      await job.updateData(data);
+      return inState(job, 'failed', async () => job.retry('failed'));
+    }
+    if (job.data.dueAt <= now) return false;
+    if (!(await inState(job, 'delayed', async () => job.promote()))) return false;
+    await this.parts.history.set({ ...recordOf(job), nextAttemptAt: now }, now);
+    return true;
+  }
+}
+
+function newRecord({ delivery, notBefore: nextAttemptAt }: EnqueuedDelivery): DeliveryRecord {
+  const updatedAt = delivery.createdAt;
+  return { delivery, status: 'pending', attempts: 0, nextAttemptAt, updatedAt };
+}
+
+function withoutPayload({ delivery, ...state }: DeliveryRecord): ListedDelivery {
+  const { payload: _, ...facts } = delivery;
+  return { ...state, delivery: facts };
+}
