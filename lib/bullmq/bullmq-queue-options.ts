@@ -1,9 +1,10 @@
 import type { Queue } from 'bullmq';
 import type { Duration } from '../clock/duration.js';
-import { SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
-import { WebhookConfigurationError } from '../errors/webhook.error.js';
-import { ConfigurationFaults } from '../options/configuration-faults.js';
-import { type QueueConcurrency, requireCount, resolveConcurrency } from '../queue/lane-slots.js';
+import type { WebhookClock } from '../clock/webhook-clock.js';
+import { Problems } from '../options/problems.js';
+import { readOptions } from '../options/read-options.js';
+import * as option from '../options/rules.js';
+import { DURABLE_QUEUE, withQueueDefaults } from '../queue/queue-options.js';
 import { lacksHashTag } from './redis-server.js';
 
 /** Concurrency, leases and retention of a {@link BullMqQueue}. */
@@ -27,45 +28,25 @@ export interface BullMqQueueOptions {
   readonly clock?: WebhookClock | undefined;
 }
 
-/** Checked options, with defaults filled in; durations in milliseconds. */
-export interface ResolvedBullMqOptions extends QueueConcurrency {
-  readonly keepDelivered: number;
-  readonly maxDelivered: number;
-  readonly lease: number;
-  readonly timeout: number;
-  readonly clock: WebhookClock;
-}
+const OPTIONS = option.object<BullMqQueueOptions>()({
+  ...DURABLE_QUEUE,
+  maxDelivered: option.optional(option.whole(1), 100_000),
+  lease: option.optional(option.duration({ min: '5s' }), 30_000),
+  timeout: option.optional(option.duration(), 10_000),
+});
 
-/** Milliseconds. */
-const DEFAULT_KEEP = 96 * 3_600_000;
-const DEFAULT_LEASE = 30_000;
-const LEAST_LEASE = 5_000;
-const DEFAULT_TIMEOUT = 10_000;
+/** Checked options, with defaults filled in; durations in milliseconds. */
+export type ResolvedBullMqOptions = ReturnType<typeof resolveBullMqOptions>;
 
 /** @throws {@link WebhookConfigurationError} */
-export function resolveBullMqOptions(
-  queue: Queue,
-  options: BullMqQueueOptions,
-): ResolvedBullMqOptions {
-  const { maxDelivered = 100_000, clock = new SystemClock() } = options;
-  const problems = new ConfigurationFaults('BullMqQueue');
-  const resolved = {
-    ...resolveConcurrency(options, problems),
-    keepDelivered: problems.duration('keepDelivered', options.keepDelivered, DEFAULT_KEEP),
-    maxDelivered,
-    lease: problems.duration('lease', options.lease, DEFAULT_LEASE),
-    timeout: problems.duration('timeout', options.timeout, DEFAULT_TIMEOUT),
-    clock,
-  };
-  requireCount('maxDelivered', maxDelivered, problems);
-  problems.require(resolved.lease >= LEAST_LEASE, 'lease', "must be at least '5s'");
-  if (typeof (queue as Partial<Queue> | undefined)?.addBulk !== 'function') {
+export function resolveBullMqOptions(queue: Queue, options: BullMqQueueOptions | undefined) {
+  const problems = new Problems('BullMqQueue');
+  if (!option.hasMethods(queue, ['addBulk'])) {
     const remedy = 'inject it with getQueueToken(name), or create one with new Queue(name)';
     problems.add('queue', `must be a Queue of bullmq; ${remedy}`);
   } else if (lacksHashTag(queue)) {
     const remedy = 'create the Queue with prefix: "{webhooks}"';
     problems.add('queue', `a Redis Cluster would spread its keys over several nodes; ${remedy}`);
   }
-  if (problems.all.length > 0) throw new WebhookConfigurationError(problems.all);
-  return resolved;
+  return withQueueDefaults(readOptions(OPTIONS, options, problems));
 }

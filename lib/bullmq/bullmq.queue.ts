@@ -81,7 +81,7 @@ export class BullMqQueue extends WebhookQueue {
    */
   constructor(
     private readonly queue: Queue,
-    options: BullMqQueueOptions = {},
+    options?: BullMqQueueOptions,
   ) {
     super();
     this.options = resolveBullMqOptions(queue, options);

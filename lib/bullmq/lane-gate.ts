@@ -1,5 +1,6 @@
 import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
-import { LaneSlots, type LaneSlot, type QueueConcurrency } from '../queue/lane-slots.js';
+import { LaneSlots, type LaneSlot } from '../queue/lane-slots.js';
+import type { QueueConcurrency } from '../queue/queue-options.js';
 
 /** Milliseconds until a job whose lane has no free slot is fetched again. */
 const SHORTEST_WAIT = 200;

@@ -1,29 +1,85 @@
-import { parseDuration } from '../clock/duration.js';
-import { invalidOption, readStrictly } from '../options/strict-options.js';
-import { identifierRule, isIdentifier } from '../token/identifier.js';
+import { parseDuration, type Duration } from '../clock/duration.js';
+import { invalidOptions, readArgument } from '../options/read-options.js';
+import * as option from '../options/rules.js';
+import type { DeliveryCountFilter, DeliveryFilter } from '../queue/delivery-record.js';
+import { cursor } from '../queue/page-cursor.js';
+import { identifier } from '../token/identifier.js';
 import type {
-  DeliveryCountFilter,
-  DeliveryFilter,
-  DeliveryStatus,
-} from '../queue/delivery-record.js';
-import type { WebhookDeliveryFilter } from './webhook-deliveries.interface.js';
+  DeliveryPageOptions,
+  PruneOptions,
+  RedeliverOptions,
+  WebhookDeliveryFilter,
+  WebhookDeliveryScope,
+  WebhookDeliveryStatsFilter,
+} from './webhook-deliveries.interface.js';
 
-const STATUSES: readonly unknown[] = ['pending', 'delivered', 'dead'] satisfies DeliveryStatus[];
+const SCOPE = { tenant: option.notUndefined(identifier()) };
 
-const STATS_CHECKS = {
-  tenant: identifierProblem,
-  endpointId: identifierProblem,
-  since: dateProblem,
-  until: dateProblem,
+const STATS = {
+  ...SCOPE,
+  endpointId: option.notUndefined(identifier()),
+  since: option.notUndefined(option.time),
+  until: option.notUndefined(option.time),
 };
 
-const FILTER_CHECKS = {
-  ...STATS_CHECKS,
-  eventId: identifierProblem,
-  event: identifierProblem,
-  status: (value: unknown) =>
-    STATUSES.includes(value) ? undefined : "must be 'pending', 'delivered' or 'dead'",
+const FILTER = {
+  ...STATS,
+  eventId: option.notUndefined(identifier()),
+  event: option.notUndefined(identifier()),
+  status: option.notUndefined(option.oneOf('pending', 'delivered', 'dead')),
 };
+
+const EXACT = { exact: true };
+
+const STATS_FILTER = option.object<WebhookDeliveryStatsFilter>()(STATS, EXACT);
+const LIST_FILTER = option.object<WebhookDeliveryFilter>()(FILTER, EXACT);
+const REDELIVERY_FILTER = option.object<WebhookDeliveryFilter>()(FILTER, {
+  ...EXACT,
+  across(read, at) {
+    at.require(
+      at.has('') || Object.values(read).some((value) => value !== undefined),
+      '',
+      'has no members; name what to send again, or pass { since: new Date(0) } for everything',
+    );
+    at.require(
+      read.status !== 'pending',
+      'status',
+      "must be 'dead' or 'delivered'; pending deliveries are sent anyway",
+    );
+  },
+});
+
+/** The options of `list`. */
+export const PAGE = option.object<DeliveryPageOptions>()(
+  {
+    ...SCOPE,
+    after: option.optional(cursor),
+    limit: option.optional(option.whole(1, 500), 50),
+  },
+  EXACT,
+);
+
+/** The options of `redeliver`. */
+export const REDELIVERY = option.object<RedeliverOptions>()(
+  {
+    ...SCOPE,
+    dryRun: option.optional(option.flag, false),
+    limit: option.optional(option.whole(1, 10_000), 1_000),
+  },
+  EXACT,
+);
+
+/** Milliseconds, or a point in time. */
+const AGE: option.Rule<number | Date> = (value, at, name) =>
+  value instanceof Date
+    ? option.date(value, at, name)
+    : (parseDuration(value as Duration | undefined) ??
+      (at.add(name, "pass a Date, or a duration such as '30d'") as never));
+
+/** The options of `prune`. */
+export const PRUNING = option.object<PruneOptions>()({ ...SCOPE, olderThan: AGE }, EXACT);
+
+const CALL_SCOPE = option.object<WebhookDeliveryScope>()(SCOPE, EXACT);
 
 /**
  * Reads a filter.
@@ -32,98 +88,32 @@ const FILTER_CHECKS = {
  * @throws {@link WebhookDeliveryError} `invalid_option`
  */
 export function readFilter(filter: unknown, tenant?: string): DeliveryFilter {
-  return readWith(FILTER_CHECKS, filter, tenant);
+  return within(tenant, readArgument(LIST_FILTER, filter, 'filter'));
 }
 
-/**
- * Reads which deliveries to count.
- *
- * @param tenant - of the call's scope
- * @throws {@link WebhookDeliveryError} `invalid_option`
- */
+/** As {@link readFilter}, for the deliveries to count. */
 export function readStatsFilter(filter: unknown, tenant?: string): DeliveryCountFilter {
-  return readWith(STATS_CHECKS, filter, tenant);
+  return within(tenant, readArgument(STATS_FILTER, filter, 'filter'));
 }
 
-function readWith(
-  checks: Readonly<Record<string, (value: unknown) => string | undefined>>,
-  filter: unknown,
-  tenant: string | undefined,
-): DeliveryFilter {
-  const members = readStrictly(filter, 'filter', checks) as WebhookDeliveryFilter;
-  if (tenant !== undefined && members.tenant !== undefined && members.tenant !== tenant) {
-    throw invalidOption('filter.tenant: differs from the tenant of the options; pass only one');
-  }
-  const { since, until, ...others } = members;
-  return {
-    ...others,
-    ...(tenant !== undefined && { tenant }),
-    ...(since !== undefined && { since: since.getTime() }),
-    ...(until !== undefined && { until: until.getTime() }),
-  };
-}
-
-/**
- * Reads which deliveries to send again.
- *
- * @throws {@link WebhookDeliveryError} `invalid_option`, also for a filter without members
- */
+/** As {@link readFilter}, for the deliveries to send again; a filter without members is refused. */
 export function readRedeliveryFilter(given: unknown, tenant?: string): DeliveryFilter {
-  const filter = readFilter(given, tenant);
-  if (Object.keys(readFilter(given)).length === 0) {
-    throw invalidOption(
-      'filter: has no members; name what to send again, or pass { since: new Date(0) } for everything',
-    );
-  }
-  if (filter.status === 'pending') {
-    throw invalidOption(
-      "filter.status: must be 'dead' or 'delivered'; pending deliveries are sent anyway",
-    );
-  }
+  const filter = within(tenant, readArgument(REDELIVERY_FILTER, given, 'filter'));
   return { ...filter, status: filter.status ?? 'dead' };
+}
+
+function within<Filter extends DeliveryFilter>(tenant: string | undefined, filter: Filter): Filter {
+  if (tenant === undefined) return filter;
+  if (filter.tenant === undefined || filter.tenant === tenant) return { ...filter, tenant };
+  const message = 'differs from the tenant of the options; pass only one';
+  throw invalidOptions([{ path: 'filter.tenant', message }]);
 }
 
 /**
  * Reads the tenant that a call is limited to.
  *
- * @param others - names of the options beside it
  * @throws {@link WebhookDeliveryError} `invalid_option`
  */
-export function readScope(
-  options: unknown,
-  argument: 'options' | 'scope',
-  others: readonly string[] = [],
-): string | undefined {
-  if (options === undefined) return undefined;
-  const optional = Object.fromEntries(others.map((name) => [name, 'optional' as const]));
-  const checks = { ...optional, tenant: identifierProblem };
-  return readStrictly(options, argument, checks).tenant as string | undefined;
-}
-
-/**
- * Reads before which time, as epoch milliseconds.
- *
- * @throws {@link WebhookDeliveryError} `invalid_option`
- */
-export function readOlderThan(olderThan: unknown, now: number): number {
-  if (olderThan instanceof Date && !Number.isNaN(olderThan.getTime())) return olderThan.getTime();
-  const ms = parseDuration(olderThan);
-  if (ms !== undefined) return now - ms;
-  throw invalidOption("options.olderThan: pass a Date, or a duration such as '30d'");
-}
-
-/** @throws {@link WebhookDeliveryError} `invalid_option` */
-export function readDryRun(dryRun: unknown): boolean {
-  if (dryRun === undefined || typeof dryRun === 'boolean') return dryRun ?? false;
-  throw invalidOption('options.dryRun: must be a boolean');
-}
-
-function identifierProblem(value: unknown): string | undefined {
-  return isIdentifier(value) ? undefined : identifierRule('it');
-}
-
-function dateProblem(value: unknown): string | undefined {
-  return value instanceof Date && !Number.isNaN(value.getTime())
-    ? undefined
-    : 'must be a valid Date';
+export function readScope(scope: unknown): string | undefined {
+  return scope === undefined ? undefined : readArgument(CALL_SCOPE, scope, 'scope').tenant;
 }

@@ -1,3 +1,4 @@
+import type { Duration } from '../clock/duration.js';
 import type { FailureReason } from '../queue/failure-reason.js';
 import type { DeliveryStatus } from '../queue/delivery-record.js';
 
@@ -37,6 +38,12 @@ export interface DeliveryPageOptions extends WebhookDeliveryScope {
   readonly after?: string | undefined;
   /** 1 to 500; default 50. */
   readonly limit?: number | undefined;
+}
+
+/** Options of a prune. */
+export interface PruneOptions extends WebhookDeliveryScope {
+  /** Recorded before this Date, or longer ago than this duration, such as `'30d'`. */
+  readonly olderThan: Duration | Date;
 }
 
 /** A delivery without its payload and tokens; of a URL, only the origin. */

@@ -1,8 +1,8 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import type { Duration } from '../clock/duration.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { isIdentifier } from '../token/identifier.js';
-import { cursorOf, readCursor, readLimit } from '../queue/page-cursor.js';
+import { readArgument } from '../options/read-options.js';
+import { cursorOf } from '../queue/page-cursor.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import type {
   DeliveryFilter,
@@ -11,17 +11,19 @@ import type {
 } from '../queue/delivery-record.js';
 import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
 import {
-  readDryRun,
+  PAGE,
+  PRUNING,
   readFilter,
-  readOlderThan,
   readRedeliveryFilter,
   readScope,
   readStatsFilter,
+  REDELIVERY,
 } from './delivery-query.js';
 import { attemptViewOf, statsOf, traceIdOf, viewOf } from './delivery-view.js';
 import { isOutgoing, type ListedOutgoing, Redelivery } from './redelivery.js';
 import type {
   DeliveryPageOptions,
+  PruneOptions,
   RedeliveredDelivery,
   RedeliverOptions,
   RedeliverResult,
@@ -34,10 +36,8 @@ import type {
   WebhookDeliveryStatsFilter,
 } from './webhook-deliveries.interface.js';
 
-const DEFAULT_PAGE = 50;
+/** Deliveries that are collected at once. */
 const MAX_PAGE = 500;
-const DEFAULT_REDELIVERIES = 1_000;
-const MAX_REDELIVERIES = 10_000;
 
 /**
  * Lists deliveries with their attempts, and sends them again.
@@ -64,14 +64,12 @@ export class WebhookDeliveries {
     filter: WebhookDeliveryFilter = {},
     options: DeliveryPageOptions = {},
   ): Promise<WebhookDeliveryPage> {
-    const wanted = readFilter(filter, readScope(options, 'options', ['after', 'limit']));
-    const limit = readLimit(options.limit, DEFAULT_PAGE, MAX_PAGE);
-    const after = readCursor(options.after);
-    const found = await this.queue.list(wanted, { limit: limit + 1, after });
+    const { tenant, after, limit } = readArgument(PAGE, options, 'options');
+    const found = await this.queue.list(readFilter(filter, tenant), { limit: limit + 1, after });
     const page = found.slice(0, limit);
     return {
       deliveries: page.filter(isOutgoing).map(viewOf),
-      ...(found.length > limit && { next: cursorOf(page.at(-1)!.delivery) }),
+      next: found.length > limit ? cursorOf(page.at(-1)!.delivery) : undefined,
     };
   }
 
@@ -82,7 +80,7 @@ export class WebhookDeliveries {
    * @throws {@link WebhookDeliveryError} `invalid_option`
    */
   async get(id: string, scope?: WebhookDeliveryScope): Promise<WebhookDeliveryDetails | undefined> {
-    const record = await this.find(id, readScope(scope, 'scope'));
+    const record = await this.find(id, readScope(scope));
     if (record === undefined) return undefined;
     const attempts = await this.queue.attempts(id);
     const traceId = traceIdOf(record.delivery);
@@ -99,7 +97,7 @@ export class WebhookDeliveries {
     id: string,
     scope?: WebhookDeliveryScope,
   ): Promise<WebhookDeliveryPayload | undefined> {
-    const record = await this.find(id, readScope(scope, 'scope'));
+    const record = await this.find(id, readScope(scope));
     if (record === undefined || record.payloadDropped === true) return undefined;
     const { contentType, bytes = [] } = record.delivery.payload;
     return { contentType, bytes: Buffer.from(bytes) };
@@ -125,9 +123,7 @@ export class WebhookDeliveries {
     idOrFilter: string | WebhookDeliveryFilter,
     options: RedeliverOptions = {},
   ): Promise<RedeliverResult> {
-    const tenant = readScope(options, 'options', ['dryRun', 'limit']);
-    const dryRun = readDryRun(options.dryRun);
-    const limit = readLimit(options.limit, DEFAULT_REDELIVERIES, MAX_REDELIVERIES);
+    const { tenant, dryRun, limit } = readArgument(REDELIVERY, options, 'options');
     if (typeof idOrFilter === 'string') {
       const record = await this.find(idOrFilter, tenant);
       if (record === undefined) throw unknownDelivery();
@@ -157,22 +153,19 @@ export class WebhookDeliveries {
     filter: WebhookDeliveryStatsFilter = {},
     scope?: WebhookDeliveryScope,
   ): Promise<WebhookDeliveryStats> {
-    const wanted = readStatsFilter(filter, readScope(scope, 'scope'));
+    const wanted = readStatsFilter(filter, readScope(scope));
     return statsOf(await this.queue.counts(wanted), this.clock.now());
   }
 
   /**
    * Deletes delivered and dead deliveries with their attempts.
    *
-   * @param options - `olderThan`: recorded before this Date, or longer ago than this duration, such as `'30d'`
    * @returns the number of deleted deliveries
    * @throws {@link WebhookDeliveryError} `invalid_option`
    */
-  async prune(
-    options: { readonly olderThan: Duration | Date } & WebhookDeliveryScope,
-  ): Promise<number> {
-    const tenant = readScope(options, 'options', ['olderThan']);
-    const before = readOlderThan(options?.olderThan, this.clock.now());
+  async prune(options: PruneOptions): Promise<number> {
+    const { tenant, olderThan } = readArgument(PRUNING, options, 'options');
+    const before = olderThan instanceof Date ? olderThan.getTime() : this.clock.now() - olderThan;
     return this.queue.prune(before, { tenant });
   }
 

@@ -1,5 +1,4 @@
-import { WebhookConfigurationError } from '../errors/webhook.error.js';
-import { ConfigurationFaults } from '../options/configuration-faults.js';
+import * as option from '../options/rules.js';
 
 /** What happened to a received request. */
 export type InboxOutcome =
@@ -154,30 +153,11 @@ export function matchesInboxFilter(
   );
 }
 
-/**
- * Checks and fills the bounds of a store.
- *
- * @param subject - the class, for messages
- * @throws {@link WebhookConfigurationError}
- */
-export function readInboxBounds(
-  subject: string,
-  { maxAccepted, maxRefused }: InboxBounds,
-  defaults: Required<{ readonly [Name in keyof InboxBounds]: number }>,
-): typeof defaults {
-  const problems = new ConfigurationFaults(subject);
-  const read = (name: keyof InboxBounds, value: number | undefined): number => {
-    problems.require(
-      value === undefined || (Number.isSafeInteger(value) && value >= 1),
-      name,
-      'must be a whole number of entries, at least 1',
-    );
-    return value ?? defaults[name];
+/** The rules of {@link InboxBounds}, with these defaults. */
+export function inboxBounds(maxAccepted: number, maxRefused: number) {
+  const entries = option.whole(1, undefined, 'of entries');
+  return {
+    maxAccepted: option.optional(entries, maxAccepted),
+    maxRefused: option.optional(entries, maxRefused),
   };
-  const bounds = {
-    maxAccepted: read('maxAccepted', maxAccepted),
-    maxRefused: read('maxRefused', maxRefused),
-  };
-  if (problems.all.length > 0) throw new WebhookConfigurationError(problems.all);
-  return bounds;
 }

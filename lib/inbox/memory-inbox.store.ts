@@ -4,15 +4,13 @@ import {
   type InboxFilter,
   type InboxSettlement,
   InboxStore,
+  inboxBounds,
   matchesInboxFilter,
 } from './inbox-store.js';
 import { readOptions } from '../options/read-options.js';
-import { object, optional, whole } from '../options/rules.js';
+import { object } from '../options/rules.js';
 
-const BOUNDS = object<InboxBounds>()({
-  maxAccepted: optional(whole(1, undefined, 'of entries'), 1_000),
-  maxRefused: optional(whole(1, undefined, 'of entries'), 500),
-});
+const BOUNDS = object<InboxBounds>()(inboxBounds(1_000, 500));
 
 /**
  * Stores the last received requests in memory. They are lost when the process ends, and other processes do not see them.

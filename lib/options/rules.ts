@@ -129,6 +129,9 @@ export const date: Rule<Date> = rule(
   'must be a valid Date in the years 1 to 9999',
 );
 
+/** Reads a Date as epoch milliseconds. */
+export const time: Rule<number> = (value, at, name) => date(value, at, name)?.getTime();
+
 export function list<T>(
   item: Rule<T>,
   message: string,
@@ -192,7 +195,10 @@ export function forbidden(remedy: string): Rule<undefined> {
 }
 
 /** May be left out, but must not be `undefined`, because that would widen what the call does. */
-export function notUndefined<T>(one: Rule<T>, remedy: string): Rule<T | undefined> {
+export function notUndefined<T>(
+  one: Rule<T>,
+  remedy = 'leave it out to see everything',
+): Rule<T | undefined> {
   const refusesUndefined = `is undefined, which is almost always a bug; ${remedy}`;
   return Object.assign(optional(one), { refusesUndefined });
 }

@@ -2,13 +2,17 @@
 import type { PGlite } from '@electric-sql/pglite';
 import { resolve } from 'node:path';
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import { WebhookConfigurationError } from '../errors/webhook.error.js';
-import { ConfigurationFaults } from '../options/configuration-faults.js';
+import { readOptions } from '../options/read-options.js';
+import * as option from '../options/rules.js';
 import { Database, type RunStatement } from './database.js';
 import { DatabaseQueue } from './database.queue.js';
 import type { QueueHost } from './queue-database.js';
 import { EmbeddedDatabase } from './embedded-database.js';
-import { type DatabaseQueueOptions, resolveDatabaseQueueOptions } from './queue-options.js';
+import {
+  DATABASE_QUEUE,
+  type DatabaseQueueOptions,
+  resolveDatabaseQueueOptions,
+} from './queue-options.js';
 import { joinEmbeddedTransaction } from './transactions/join-transaction.js';
 
 /** A PGlite in this process, shared with other queues of the directory. */
@@ -51,6 +55,17 @@ export interface PgliteQueueOptions extends DatabaseQueueOptions {
   readonly directory: string;
 }
 
+const OPTIONS = option.object<PgliteQueueOptions>()(
+  {
+    ...DATABASE_QUEUE,
+    directory: option.required(
+      option.text('must be a path'),
+      'must be a path; is the environment variable set?',
+    ),
+  },
+  { form: 'an object: { directory }' },
+);
+
 /**
  * Stores deliveries in an embedded PostgreSQL, PGlite: no server, for one process.
  *
@@ -68,13 +83,9 @@ export class PgliteQueue extends DatabaseQueue {
 
   /** @throws {@link WebhookConfigurationError} */
   constructor(options: PgliteQueueOptions) {
-    const problems = new ConfigurationFaults('PgliteQueue');
-    const { directory } = options;
-    const isPath = typeof directory === 'string' && directory !== '';
-    problems.require(isPath, 'directory', 'must be a path; is the environment variable set?');
-    const resolved = resolveDatabaseQueueOptions(options, problems);
-    if (problems.all.length > 0) throw new WebhookConfigurationError(problems.all);
-    const host = new EmbeddedHost(resolve(directory), resolved.name, resolved.clock);
+    const read = readOptions(OPTIONS, options, 'PgliteQueue');
+    const resolved = resolveDatabaseQueueOptions(read);
+    const host = new EmbeddedHost(resolve(read.directory), resolved.name, resolved.clock);
     super(host, resolved);
     this.embedded = host;
   }

@@ -4,11 +4,13 @@ import {
   type StoredEndpoint,
 } from '../endpoints/endpoint-store.js';
 import { keysOfEvent, subscriptionKeys } from '../endpoints/subscription-index.js';
+import * as option from '../options/rules.js';
 import { unprintedHeaders } from '../options/unprinted.js';
 import { millisecondsOf, timeOf } from './sql-text.js';
 import type { PostgresClientSource, Row } from './database.js';
 import {
   type PostgresStoreOptions,
+  STORE,
   StoreConnection,
   type StoreDescription,
 } from './store-connection.js';
@@ -27,6 +29,11 @@ export interface PostgresEndpointStoreOptions extends PostgresStoreOptions {
    */
   readonly transactional?: boolean | undefined;
 }
+
+const OPTIONS = option.object<PostgresEndpointStoreOptions>()({
+  ...STORE,
+  transactional: option.optional(option.flag, true),
+});
 
 /**
  * Stores endpoints in PostgreSQL, for any number of processes: on a server, or in the embedded database of a queue.
@@ -50,10 +57,11 @@ export class PostgresEndpointStore extends EndpointStore {
    * @param options - the default `timeout` is `'5s'`
    * @throws {@link WebhookConfigurationError} for an invalid client or option
    */
-  constructor(client: PostgresClientSource, options: PostgresEndpointStoreOptions = {}) {
+  constructor(client: PostgresClientSource, options?: PostgresEndpointStoreOptions) {
     super();
-    this.transactional = options.transactional ?? true;
-    this.connection = new StoreConnection(DESCRIPTION, client, options);
+    const read = StoreConnection.read(DESCRIPTION, client, OPTIONS, options);
+    this.transactional = read.options.transactional;
+    this.connection = read.connection;
     this.statements = new EndpointStatements(this.connection.schema);
   }
 

@@ -5,12 +5,14 @@ import {
   type InboxOutcome,
   type InboxSettlement,
   InboxStore,
-  readInboxBounds,
+  inboxBounds,
 } from '../inbox/inbox-store.js';
+import { object } from '../options/rules.js';
 import { millisecondsOf, timeOf } from './sql-text.js';
 import type { PostgresClientSource, Row } from './database.js';
 import {
   type PostgresStoreOptions,
+  STORE,
   StoreConnection,
   type StoreDescription,
 } from './store-connection.js';
@@ -21,10 +23,10 @@ const DESCRIPTION: StoreDescription = {
   timeout: 5_000,
 };
 
-const DEFAULT_BOUNDS = { maxAccepted: 10_000, maxRefused: 1_000 };
-
 /** All optional. `maxAccepted` is 10,000 by default, `maxRefused` 1,000; both apply to all processes together. */
 export interface PostgresInboxStoreOptions extends PostgresStoreOptions, InboxBounds {}
+
+const OPTIONS = object<PostgresInboxStoreOptions>()({ ...STORE, ...inboxBounds(10_000, 1_000) });
 
 /**
  * Stores the record of received requests in PostgreSQL, for any number of processes: on a server, or in the embedded database of a
@@ -47,10 +49,11 @@ export class PostgresInboxStore extends InboxStore {
    * @param options - the default `timeout` is `'5s'`
    * @throws {@link WebhookConfigurationError} for an invalid client or option
    */
-  constructor(client: PostgresClientSource, options: PostgresInboxStoreOptions = {}) {
+  constructor(client: PostgresClientSource, options?: PostgresInboxStoreOptions) {
     super();
-    this.bounds = readInboxBounds(DESCRIPTION.name, options, DEFAULT_BOUNDS);
-    this.connection = new StoreConnection(DESCRIPTION, client, options);
+    const read = StoreConnection.read(DESCRIPTION, client, OPTIONS, options);
+    this.bounds = read.options;
+    this.connection = read.connection;
     this.table = `${this.connection.schema}.inbox`;
   }
 

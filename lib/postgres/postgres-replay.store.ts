@@ -7,10 +7,12 @@ import {
   ReplayStore,
   type ReplayVerdict,
 } from '../replay/replay-store.js';
+import { object } from '../options/rules.js';
 import { replayTable } from './migrations/migration-steps.js';
 import type { PostgresClientSource, Row } from './database.js';
 import {
   type PostgresStoreOptions,
+  STORE,
   StoreConnection,
   type StoreDescription,
 } from './store-connection.js';
@@ -24,6 +26,8 @@ export interface PostgresReplayStoreOptions extends PostgresStoreOptions {
   /** Default: the system clock. Entries expire by the server's clock. */
   readonly clock?: WebhookClock | undefined;
 }
+
+const OPTIONS = object<PostgresReplayStoreOptions>()(STORE);
 
 const DESCRIPTION: StoreDescription = {
   name: 'PostgresReplayStore',
@@ -53,9 +57,9 @@ export class PostgresReplayStore extends ReplayStore {
    * @param client - a pool, or a function that returns one; the application closes it
    * @throws {@link WebhookConfigurationError} for an invalid client or option
    */
-  constructor(client: PostgresClientSource, options: PostgresReplayStoreOptions = {}) {
+  constructor(client: PostgresClientSource, options?: PostgresReplayStoreOptions) {
     super();
-    this.connection = new StoreConnection(DESCRIPTION, client, options);
+    this.connection = StoreConnection.read(DESCRIPTION, client, OPTIONS, options).connection;
     this.statements = new ReplayStatements(this.connection.schema);
   }
 

@@ -1,16 +1,17 @@
 import type { Pool } from 'pg';
-import { WebhookConfigurationError } from '../errors/webhook.error.js';
-import { ConfigurationFaults } from '../options/configuration-faults.js';
+import type { WebhookClock } from '../clock/webhook-clock.js';
+import { readOptions } from '../options/read-options.js';
+import * as option from '../options/rules.js';
 import { Database, isPool, type PostgresPool, type RunStatement } from './database.js';
 import { describeServer } from './database-failure.js';
 import { DatabaseQueue } from './database.queue.js';
 import type { QueueHost } from './queue-database.js';
 import {
+  DATABASE_QUEUE,
   type DatabaseQueueOptions,
-  type ResolvedDatabaseQueueOptions,
   resolveDatabaseQueueOptions,
 } from './queue-options.js';
-import { isSchemaName, SCHEMA_RULE } from './sql-text.js';
+import { SCHEMA } from './sql-text.js';
 import { joinTransaction } from './transactions/join-transaction.js';
 
 /** Set either `connectionString` or `pool`. */
@@ -28,6 +29,34 @@ export interface PostgresQueueOptions extends DatabaseQueueOptions {
   readonly migrate?: boolean | undefined;
 }
 
+const OPTIONS = option.object<PostgresQueueOptions>()(
+  {
+    ...DATABASE_QUEUE,
+    connectionString: option.optional(
+      option.rule<string>(
+        (value) => typeof value === 'string' && /^postgres(ql)?:\/\//.test(value),
+        'must start with postgresql:// or postgres://',
+      ),
+    ),
+    pool: option.optional(
+      option.rule<PostgresPool>(isPool, 'must be a Pool of pg: new Pool({ connectionString })'),
+    ),
+    schema: SCHEMA,
+    migrate: option.optional(option.flag, true),
+  },
+  {
+    form: 'an object: { connectionString } or { pool }',
+    across({ connectionString, pool }, at) {
+      at.require(
+        at.has('connectionString', 'pool') ||
+          (connectionString === undefined) !== (pool === undefined),
+        '',
+        'set either connectionString or pool; is the environment variable set?',
+      );
+    },
+  },
+);
+
 /** Connections of a pool that the queue opens. */
 const POOL_SIZE = 10;
 
@@ -39,19 +68,21 @@ class ServerHost implements QueueHost {
   readonly join: (tx: unknown) => RunStatement = joinTransaction;
   private owned: Pool | undefined;
 
+  readonly schema: string;
+
   constructor(
-    private readonly options: PostgresQueueOptions,
-    readonly schema: string,
-    private readonly resolved: ResolvedDatabaseQueueOptions,
+    private readonly options: option.Read<typeof OPTIONS>,
+    private readonly clock: WebhookClock,
   ) {
-    this.migrates = options.migrate ?? true;
+    this.schema = options.schema;
+    this.migrates = options.migrate;
     this.server = describeServer(options.connectionString ?? options.pool);
   }
 
   async open(): Promise<Database> {
     const { pool } = this.options;
     if (pool !== undefined) warnOfMissingTimeout(pool);
-    return new Database(pool ?? (await this.openPool()), this.resolved.clock);
+    return new Database(pool ?? (await this.openPool()), this.clock);
   }
 
   async close(): Promise<void> {
@@ -62,11 +93,10 @@ class ServerHost implements QueueHost {
 
   private async openPool(): Promise<Pool> {
     const { default: pg } = await import('pg');
-    const { timeout } = this.resolved;
     this.owned = new pg.Pool({
       connectionString: this.options.connectionString!,
       max: POOL_SIZE,
-      connectionTimeoutMillis: timeout,
+      connectionTimeoutMillis: this.options.timeout,
       keepAlive: true,
       application_name: 'nestjs-webhook-token',
     });
@@ -103,27 +133,8 @@ function warnOfMissingTimeout(pool: object): void {
 export class PostgresQueue extends DatabaseQueue {
   /** @throws {@link WebhookConfigurationError} */
   constructor(options: PostgresQueueOptions) {
-    const problems = new ConfigurationFaults('PostgresQueue');
-    const { connectionString, pool, schema = 'webhooks' } = options;
-    problems.require(
-      (connectionString === undefined) !== (pool === undefined),
-      '',
-      'set either connectionString or pool; is the environment variable set?',
-    );
-    problems.require(
-      connectionString === undefined ||
-        (typeof connectionString === 'string' && /^postgres(ql)?:\/\//.test(connectionString)),
-      'connectionString',
-      'must start with postgresql:// or postgres://',
-    );
-    problems.require(
-      pool === undefined || isPool(pool),
-      'pool',
-      'must be a Pool of pg: new Pool({ connectionString })',
-    );
-    problems.require(isSchemaName(schema), 'schema', SCHEMA_RULE);
-    const resolved = resolveDatabaseQueueOptions(options, problems);
-    if (problems.all.length > 0) throw new WebhookConfigurationError(problems.all);
-    super(new ServerHost(options, schema, resolved), resolved);
+    const read = readOptions(OPTIONS, options, 'PostgresQueue');
+    const resolved = resolveDatabaseQueueOptions(read);
+    super(new ServerHost(read, resolved.clock), resolved);
   }
 }

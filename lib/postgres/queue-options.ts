@@ -1,7 +1,7 @@
 import type { Duration } from '../clock/duration.js';
 import { SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
-import type { ConfigurationFaults } from '../options/configuration-faults.js';
-import { type QueueConcurrency, resolveConcurrency } from '../queue/lane-slots.js';
+import * as option from '../options/rules.js';
+import { DURABLE_QUEUE, withQueueDefaults } from '../queue/queue-options.js';
 
 /** Options of every queue on PostgreSQL, on a server or embedded. */
 export interface DatabaseQueueOptions {
@@ -41,59 +41,34 @@ export interface DatabaseQueueOptions {
   readonly clock?: WebhookClock | undefined;
 }
 
-/** Checked options, with defaults filled in; durations in milliseconds. */
-export interface ResolvedDatabaseQueueOptions extends QueueConcurrency {
-  readonly name: string;
-  readonly keepDelivered: number;
-  readonly lease: number;
-  readonly pollInterval: number;
-  readonly notify: boolean;
-  readonly timeout: number;
-  readonly clock: WebhookClock;
-  /** Whether the clock of the database decides what is due. */
-  readonly usesDatabaseClock: boolean;
-}
-
-/** Milliseconds. */
-const DEFAULT_KEEP = 96 * 3_600_000;
-const DEFAULT_LEASE = 30_000;
-const MIN_LEASE = 10_000;
-const DEFAULT_POLL = 1_000;
-const MIN_POLL = 100;
-const DEFAULT_TIMEOUT = 5_000;
-
-const DEFAULT_NAME = 'webhook-deliveries';
 const NAME = /^[A-Za-z0-9_.-]{1,100}$/;
 
-export function resolveDatabaseQueueOptions(
-  options: DatabaseQueueOptions,
-  problems: ConfigurationFaults,
-): ResolvedDatabaseQueueOptions {
-  const { name = DEFAULT_NAME, notify = true, clock } = options;
-  problems.require(
-    typeof name === 'string' && NAME.test(name),
-    'name',
-    'must be 1 to 100 letters, digits, "_", "-" or "."',
-  );
-  const keepDelivered = problems.duration('keepDelivered', options.keepDelivered, DEFAULT_KEEP);
-  const lease = problems.duration('lease', options.lease, DEFAULT_LEASE);
-  problems.require(lease >= MIN_LEASE, 'lease', "must be at least '10s', such as '30s'");
-  const pollInterval = problems.duration('pollInterval', options.pollInterval, DEFAULT_POLL);
-  problems.require(
-    pollInterval >= MIN_POLL,
-    'pollInterval',
-    "must be at least '100ms', such as '1s'",
-  );
-  problems.require(typeof notify === 'boolean', 'notify', 'must be a boolean');
+/** Options of every queue on PostgreSQL; milliseconds. */
+export const DATABASE_QUEUE = {
+  ...DURABLE_QUEUE,
+  name: option.optional(
+    option.rule<string>(
+      (value) => typeof value === 'string' && NAME.test(value),
+      'must be 1 to 100 letters, digits, "_", "-" or "."',
+    ),
+    'webhook-deliveries',
+  ),
+  lease: option.optional(option.duration({ min: '10s' }), 30_000),
+  pollInterval: option.optional(option.duration({ min: '100ms' }), 1_000),
+  notify: option.optional(option.flag, true),
+  timeout: option.optional(option.duration(), 5_000),
+};
+
+/** Checked options, with defaults filled in; durations in milliseconds. */
+export type ResolvedDatabaseQueueOptions = ReturnType<typeof resolveDatabaseQueueOptions>;
+
+export function resolveDatabaseQueueOptions(options: {
+  readonly [Name in keyof typeof DATABASE_QUEUE]: option.Read<(typeof DATABASE_QUEUE)[Name]>;
+}) {
+  const { clock } = options;
   return {
-    name,
-    ...resolveConcurrency(options, problems),
-    keepDelivered,
-    lease,
-    pollInterval,
-    notify,
-    timeout: problems.duration('timeout', options.timeout, DEFAULT_TIMEOUT),
-    clock: clock ?? new SystemClock(),
+    ...withQueueDefaults(options),
+    /** Whether the clock of the database decides what is due. */
     usesDatabaseClock: clock === undefined || clock instanceof SystemClock,
   };
 }

@@ -1,7 +1,9 @@
 import type { Duration } from '../clock/duration.js';
 import { SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
-import { WebhookConfigurationError, WebhookDeliveryError } from '../errors/webhook.error.js';
-import { ConfigurationFaults } from '../options/configuration-faults.js';
+import { WebhookDeliveryError } from '../errors/webhook.error.js';
+import { Problems } from '../options/problems.js';
+import { readOptions } from '../options/read-options.js';
+import * as option from '../options/rules.js';
 import {
   Database,
   type PostgresClient,
@@ -11,7 +13,7 @@ import {
 } from './database.js';
 import { databaseFailure } from './database-failure.js';
 import { SchemaMigrator } from './migrations/schema.migrator.js';
-import { isSchemaName, SCHEMA_RULE } from './sql-text.js';
+import { SCHEMA } from './sql-text.js';
 
 /** Options of every store on PostgreSQL. All optional. */
 export interface PostgresStoreOptions {
@@ -23,6 +25,13 @@ export interface PostgresStoreOptions {
   readonly clock?: WebhookClock | undefined;
 }
 
+/** Options of every store on PostgreSQL. */
+export const STORE = {
+  schema: SCHEMA,
+  timeout: option.optional(option.duration()),
+  clock: option.optional(option.CLOCK),
+};
+
 /** A kind of store, for messages, and its default timeout. */
 export interface StoreDescription {
   /** The class, for errors in its options. */
@@ -32,6 +41,8 @@ export interface StoreDescription {
   /** Milliseconds. */
   readonly timeout: number;
 }
+
+type StoreOptions = { readonly [Name in keyof typeof STORE]: option.Read<(typeof STORE)[Name]> };
 
 /** Milliseconds for a step of the schema, which may wait for another process that runs it. */
 const MIGRATION_TIMEOUT = 60_000;
@@ -43,25 +54,36 @@ export class StoreConnection {
   private readonly database: Database;
   private readonly timeout: number;
 
-  /** @throws {@link WebhookConfigurationError} for an invalid client or option */
-  constructor(
+  private constructor(
     private readonly description: StoreDescription,
     source: PostgresClientSource,
-    options: PostgresStoreOptions,
+    options: StoreOptions,
   ) {
-    const problems = new ConfigurationFaults(description.name);
+    this.schema = options.schema;
+    this.clock = options.clock ?? new SystemClock();
+    this.timeout = options.timeout ?? description.timeout;
+    this.database = new Database(source, this.clock);
+  }
+
+  /**
+   * Reads the options of a store, and connects it.
+   *
+   * @throws {@link WebhookConfigurationError} for an invalid client or option
+   */
+  static read<Options extends StoreOptions>(
+    description: StoreDescription,
+    source: PostgresClientSource,
+    rule: option.Rule<Options>,
+    given: unknown,
+  ): { readonly connection: StoreConnection; readonly options: Options } {
+    const problems = new Problems(description.name);
     problems.require(
       typeof source === 'function' || isClient(source),
       'client',
       'must be a Pool of pg, another object with query(text, values), or a function that returns one',
     );
-    const { schema = 'webhooks', clock = new SystemClock() } = options;
-    problems.require(isSchemaName(schema), 'schema', SCHEMA_RULE);
-    this.timeout = problems.duration('timeout', options.timeout, description.timeout);
-    if (problems.all.length > 0) throw new WebhookConfigurationError(problems.all);
-    this.schema = schema;
-    this.clock = clock;
-    this.database = new Database(source, clock);
+    const options = readOptions(rule, given, problems);
+    return { connection: new StoreConnection(description, source, options), options };
   }
 
   /**

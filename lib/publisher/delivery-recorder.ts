@@ -6,7 +6,7 @@ import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import type { Endpoint } from '../sending/endpoint.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
-import { type PublishOptions, readDelay } from './publish-options.js';
+import type { ResolvedPublishOptions } from './publish-options.js';
 import type { ResolvedPublisherOptions } from './publisher-options.resolver.js';
 
 /** The event whose deliveries are recorded. */
@@ -20,7 +20,7 @@ export function areDuplicates(known: KnownDeliveries): boolean {
   return known.length > 0 && !known.includes(undefined);
 }
 
-type RecordOptions = Pick<PublishOptions, 'id' | 'delay' | 'signal'>;
+type RecordOptions = Pick<ResolvedPublishOptions, 'id' | 'delay' | 'signal'>;
 
 /** Records the deliveries of one event: all of them, or none. */
 export class DeliveryRecorder {
@@ -79,7 +79,7 @@ export class DeliveryRecorder {
     { id, delay, signal }: RecordOptions,
     tx: unknown,
   ): Promise<KnownDeliveries> {
-    const first = readDelay(delay) + this.options.retry.waitBefore(1);
+    const first = delay + this.options.retry.waitBefore(1);
     for (let index = 0; index < deliveries.length; index++) {
       const [delivery, target] = [deliveries[index]!, targets[index]!];
       if ((delivery.method ?? target.method) === 'HEAD') {

@@ -8,7 +8,7 @@ import { RecentEntries } from '../queue/recent-entries.js';
 import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
 import type { Endpoint } from '../sending/endpoint.js';
 import { type DeliveryRecorder, requireSameContent } from './delivery-recorder.js';
-import { type PublishOptions, readDelay, type SendResult } from './publish-options.js';
+import type { ResolvedPublishOptions, SendResult } from './publish-options.js';
 
 const STATUS = {
   delivered: 'delivered',
@@ -120,7 +120,11 @@ export class FirstAttempts {
    * Joins the first attempt of a concurrent or recent call with the same id; starts its own if there is none, or if that call is
    * aborted.
    */
-  make(delivery: OutgoingDelivery, target: Endpoint, options: PublishOptions): Promise<SendResult> {
+  make(
+    delivery: OutgoingDelivery,
+    target: Endpoint,
+    options: ResolvedPublishOptions,
+  ): Promise<SendResult> {
     const joined = this.expected.get(delivery.id)?.attempt ?? this.settled.get(delivery.id);
     return joined === undefined
       ? this.start(delivery, target, options)
@@ -131,7 +135,7 @@ export class FirstAttempts {
     joined: FirstAttempt,
     delivery: OutgoingDelivery,
     target: Endpoint,
-    options: PublishOptions,
+    options: ResolvedPublishOptions,
   ): Promise<SendResult> {
     requireSameContent(delivery, joined);
     try {
@@ -156,7 +160,7 @@ export class FirstAttempts {
   private async start(
     delivery: OutgoingDelivery,
     target: Endpoint,
-    options: PublishOptions,
+    options: ResolvedPublishOptions,
   ): Promise<SendResult> {
     // Before it is recorded: the attempt may end at any time after.
     const result = this.expect(delivery, options.id !== undefined);
@@ -164,7 +168,7 @@ export class FirstAttempts {
     try {
       const [known] = await this.recorder.record(delivery, [delivery], [target], options);
       isDuplicate = known !== undefined;
-      const notBefore = this.clock.now() + readDelay(options.delay);
+      const notBefore = this.clock.now() + options.delay;
       const result = known && this.resultOf(delivery, known, notBefore);
       if (result !== undefined) this.settle(delivery.id, result);
       if (this.queue.shared) this.poll(delivery, notBefore);

@@ -1,4 +1,4 @@
-import { parseDuration, type Duration } from '../clock/duration.js';
+import type { Duration } from '../clock/duration.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { readArgument } from '../options/read-options.js';
 import {
@@ -7,6 +7,7 @@ import {
   notUndefined,
   object,
   optional,
+  type Read,
   type Rule,
   unchecked,
 } from '../options/rules.js';
@@ -122,6 +123,9 @@ export const PUBLISH_OPTIONS = object<PublishOptions>()({
   ),
 });
 
+/** The checked options of `publish` and `send`. */
+export type ResolvedPublishOptions = Read<typeof PUBLISH_OPTIONS>;
+
 /**
  * Reads the data and the options of a call.
  *
@@ -141,9 +145,4 @@ export function readArguments<Options>(
     );
   }
   return { data, options: readArgument(rule, options) };
-}
-
-/** Milliseconds of the option `delay`, which was checked. */
-export function readDelay(delay: PublishOptions['delay']): number {
-  return parseDuration(delay) ?? 0;
 }

@@ -1,5 +1,7 @@
-import { type CancelWake, SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
+import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookConfigurationError, WebhookDeliveryError } from '../errors/webhook.error.js';
+import { readOptions } from '../options/read-options.js';
+import * as option from '../options/rules.js';
 import { DeliveryMemory, type RememberedDelivery } from './delivery-memory.js';
 import { waitAfterThrow } from './retry-schedule.js';
 import type {
@@ -12,6 +14,7 @@ import type {
   ListedDelivery,
 } from './delivery-record.js';
 import { PendingDeliveries, type TakenDelivery } from './pending-deliveries.js';
+import { QUEUE, withQueueDefaults } from './queue-options.js';
 import type { WebhookDelivery } from './webhook-delivery.interface.js';
 import {
   type DeliveryHandler,
@@ -45,6 +48,13 @@ export interface InProcessQueueOptions {
   readonly clock?: WebhookClock | undefined;
 }
 
+const OPTIONS = option.object<InProcessQueueOptions>()({
+  ...QUEUE,
+  maxPending: option.optional(option.whole(1), 10_000),
+  maxBytes: option.optional(option.whole(1, undefined, 'of bytes'), 64 * 1024 * 1024),
+  maxFinished: option.optional(option.whole(1), 10_000),
+});
+
 /**
  * Keeps deliveries in memory. **A crash loses them**: use it in development, in tests, and for events that may be lost.
  *
@@ -69,32 +79,14 @@ export class InProcessQueue extends WebhookQueue {
   /** Called after each run. */
   private readonly watchers = new Set<() => void>();
 
-  /** @throws {@link WebhookConfigurationError} if a limit is not a positive whole number */
-  constructor(options: InProcessQueueOptions = {}) {
+  /** @throws {@link WebhookConfigurationError} */
+  constructor(options?: InProcessQueueOptions) {
     super();
-    const {
-      concurrency = 50,
-      concurrencyPerDestination = Math.max(1, Math.floor(concurrency / 4)),
-      maxPending = 10_000,
-      maxBytes = 64 * 1024 * 1024,
-      maxFinished = 10_000,
-      clock = new SystemClock(),
-    } = options;
-    const bounds = {
-      concurrency,
-      ...(options.concurrencyPerDestination !== undefined && { concurrencyPerDestination }),
-      maxPending,
-      maxBytes,
-      maxFinished,
-    };
-    const problems = Object.entries(bounds)
-      .filter(([, bound]) => !Number.isSafeInteger(bound) || bound < 1)
-      .map(([name]) => ({ path: `queue.${name}`, message: 'must be a positive whole number' }));
-    if (problems.length > 0) throw new WebhookConfigurationError(problems);
-    this.concurrency = concurrency;
-    this.clock = clock;
-    this.pending = new PendingDeliveries({ concurrency, concurrencyPerDestination });
-    this.memory = new DeliveryMemory({ maxPending, maxFinished, maxBytes });
+    const read = withQueueDefaults(readOptions(OPTIONS, options, 'InProcessQueue'));
+    this.concurrency = read.concurrency;
+    this.clock = read.clock;
+    this.pending = new PendingDeliveries(read);
+    this.memory = new DeliveryMemory(read);
   }
 
   /** Pending deliveries, running ones included. */

@@ -1,31 +1,4 @@
-import type { ConfigurationFaults } from '../options/configuration-faults.js';
-
-/** Attempts that a process runs at once, in all and to one destination. */
-export interface QueueConcurrency {
-  readonly concurrency: number;
-  readonly concurrencyPerDestination: number;
-}
-
-/** Checks the options and fills in the defaults: 50, and a quarter of `concurrency`. */
-export function resolveConcurrency(
-  options: { readonly [Name in keyof QueueConcurrency]?: number | undefined },
-  problems: ConfigurationFaults,
-): QueueConcurrency {
-  const { concurrency = 50 } = options;
-  const { concurrencyPerDestination = Math.max(1, Math.floor(concurrency / 4)) } = options;
-  requireCount('concurrency', concurrency, problems);
-  requireCount('concurrencyPerDestination', concurrencyPerDestination, problems);
-  return { concurrency, concurrencyPerDestination };
-}
-
-/** Adds a problem unless `count` is a positive whole number. */
-export function requireCount(name: string, count: number, problems: ConfigurationFaults): void {
-  problems.require(
-    Number.isSafeInteger(count) && count > 0,
-    name,
-    'must be a positive whole number',
-  );
-}
+import type { QueueConcurrency } from './queue-options.js';
 
 /** Milliseconds. A lane is slow if its attempts take longer than this on average. */
 export const SLOW_ATTEMPT = 1_000;

@@ -1,4 +1,4 @@
-import { invalidOption } from '../options/strict-options.js';
+import type { Rule } from '../options/rules.js';
 import { isIdentifier } from '../token/identifier.js';
 import type { DeliveryPageRequest } from './delivery-record.js';
 
@@ -10,22 +10,15 @@ export function cursorOf({ createdAt, id }: { createdAt: number; id: string }): 
   return Buffer.from(JSON.stringify([createdAt, id])).toString('base64url');
 }
 
-/** @throws {@link WebhookDeliveryError} `invalid_option` */
-export function readCursor(after: unknown): DeliveryPageRequest['after'] {
-  if (after === undefined) return undefined;
+/** The rule that a cursor breaks, for messages. */
+export const CURSOR_RULE = 'must be `next` of the previous page, unchanged';
+
+/** Reads what {@link cursorOf} returned. */
+export const cursor: Rule<NonNullable<DeliveryPageRequest['after']>> = (after, at, name) => {
   const [createdAt, id] = cursorParts(after);
   if (isTime(createdAt) && isIdentifier(id)) return { createdAt, id };
-  throw invalidOption('options.after: must be `next` of the previous page, unchanged');
-}
-
-/** @throws {@link WebhookDeliveryError} `invalid_option` */
-export function readLimit(limit: unknown, fallback: number, most: number): number {
-  if (limit === undefined) return fallback;
-  if (Number.isSafeInteger(limit) && (limit as number) >= 1 && (limit as number) <= most) {
-    return limit as number;
-  }
-  throw invalidOption(`options.limit: must be a whole number from 1 to ${most}`);
-}
+  return at.add(name, CURSOR_RULE) as never;
+};
 
 function cursorParts(after: unknown): readonly unknown[] {
   if (typeof after !== 'string') return [];

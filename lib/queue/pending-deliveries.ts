@@ -1,5 +1,6 @@
 import { type Due, DueHeap } from './due-heap.js';
-import { LaneSlots, type LaneSlot, type QueueConcurrency } from './lane-slots.js';
+import { LaneSlots, type LaneSlot } from './lane-slots.js';
+import type { QueueConcurrency } from './queue-options.js';
 
 /** A delivery that is due at a time, in a lane. */
 export interface PendingDelivery extends Due {

@@ -3,6 +3,13 @@ import { resolveConsole } from '../../lib/console/console-options.js';
 import { defineEvents } from '../../lib/events/event-catalog.js';
 import { MemoryInboxStore } from '../../lib/inbox/memory-inbox.store.js';
 import { WebhookTelemetryModule } from '../../lib/opentelemetry/webhook-telemetry.module.js';
+import { BullMqQueue } from '../../lib/bullmq/bullmq.queue.js';
+import { PgliteQueue } from '../../lib/postgres/pglite.queue.js';
+import { PostgresEndpointStore } from '../../lib/postgres/postgres-endpoint.store.js';
+import { PostgresInboxStore } from '../../lib/postgres/postgres-inbox.store.js';
+import { PostgresReplayStore } from '../../lib/postgres/postgres-replay.store.js';
+import { PostgresQueue } from '../../lib/postgres/postgres.queue.js';
+import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
 import { RedisReplayStore } from '../../lib/redis/redis-replay.store.js';
 import { MemoryReplayStore } from '../../lib/replay/memory-replay.store.js';
 import { deliverWebhook } from '../../lib/testing/deliver-webhook.js';
@@ -12,6 +19,8 @@ import { signWebhook } from '../../lib/testing/sign-webhook.js';
 import { WebhookModule } from '../../lib/webhook.module.js';
 
 const client = { eval: () => undefined, evalsha: () => undefined };
+const database = { query: () => undefined } as never;
+const bullmq = { addBulk: () => undefined, opts: { connection: {} } } as never;
 const app = undefined as never;
 const event = 'order.created';
 
@@ -19,6 +28,16 @@ const event = 'order.created';
 const TAKERS: Record<string, [take: (options: never) => unknown, option: string]> = {
   MemoryReplayStore: [(options) => new MemoryReplayStore(options), 'maxEntries'],
   RedisReplayStore: [(options) => new RedisReplayStore(client as never, options), 'prefix'],
+  PostgresReplayStore: [(options) => new PostgresReplayStore(database, options), 'timeout'],
+  PostgresEndpointStore: [
+    (options) => new PostgresEndpointStore(database, options),
+    'transactional',
+  ],
+  PostgresInboxStore: [(options) => new PostgresInboxStore(database, options), 'maxAccepted'],
+  InProcessQueue: [(options) => new InProcessQueue(options), 'maxPending'],
+  PostgresQueue: [(options) => new PostgresQueue(options), 'connectionString'],
+  PgliteQueue: [(options) => new PgliteQueue(options), 'directory'],
+  BullMqQueue: [(options) => new BullMqQueue(bullmq, options), 'keepDelivered'],
   MemoryInboxStore: [(options) => new MemoryInboxStore(options), 'maxRefused'],
   WebhookTelemetryModule: [(options) => WebhookTelemetryModule.forRoot(options), 'joinTraceFor'],
   WebhookConsoleModule: [(options) => resolveConsole(options), 'capabilities'],
@@ -53,6 +72,15 @@ describe.each(Object.entries(TAKERS))('the options of %s', (name, [take, option]
   it.each([null, 'text', 7, [], new Map()])('must be an object, not %p', async (options) => {
     expect(await problemsOf(() => take(options as never))).toContain(`${name}: must be an object`);
   });
+});
+
+it.each([
+  [PostgresQueue, 'PostgresQueue: set either connectionString or pool'],
+  [PgliteQueue, 'PgliteQueue.directory: must be a path'],
+] as const)('%p without options says which are required', async (Queue, problem) => {
+  const create = Queue as new () => unknown;
+
+  expect(await problemsOf(() => new create())).toContain(problem);
 });
 
 it('names the value that a misspelt one probably means', async () => {

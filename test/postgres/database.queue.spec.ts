@@ -1,11 +1,16 @@
 import { afterAll, describe, expect, it } from '@jest/globals';
-import { ConfigurationFaults } from '../../lib/options/configuration-faults.js';
+import { readOptions } from '../../lib/options/read-options.js';
+import { object } from '../../lib/options/rules.js';
 import { SystemClock } from '../../lib/clock/webhook-clock.js';
 import { Database, type RunStatement } from '../../lib/postgres/database.js';
 import { DatabaseQueue } from '../../lib/postgres/database.queue.js';
 import type { QueueHost } from '../../lib/postgres/queue-database.js';
 import { PostgresQueue } from '../../lib/postgres/index.js';
-import { resolveDatabaseQueueOptions } from '../../lib/postgres/queue-options.js';
+import {
+  DATABASE_QUEUE,
+  type DatabaseQueueOptions,
+  resolveDatabaseQueueOptions,
+} from '../../lib/postgres/queue-options.js';
 import { describeWith } from '../fixtures/services.js';
 import { TestDatabase, until } from './database.js';
 import { due } from './deliveries.js';
@@ -40,7 +45,8 @@ class FlappingHost implements QueueHost {
 
 class FlappingQueue extends DatabaseQueue {
   constructor(host: QueueHost) {
-    super(host, resolveDatabaseQueueOptions({}, new ConfigurationFaults('FlappingQueue')));
+    const rule = object<DatabaseQueueOptions>()(DATABASE_QUEUE);
+    super(host, resolveDatabaseQueueOptions(readOptions(rule, {}, 'FlappingQueue')));
   }
 }
 

@@ -1,11 +1,12 @@
 import { Inject, Injectable } from '@nestjs/common';
-import type { InboxEntry, InboxFilter, InboxOutcome, InboxStore } from '../../inbox/inbox-store.js';
-import { invalidOption, readStrictly } from '../../options/strict-options.js';
+import type { InboxEntry, InboxOutcome, InboxStore } from '../../inbox/inbox-store.js';
+import { readArgument } from '../../options/read-options.js';
+import * as option from '../../options/rules.js';
 import type { ListedDelivery } from '../../queue/delivery-record.js';
 import type { FailureReason } from '../../queue/failure-reason.js';
-import { cursorOf, readCursor, readLimit } from '../../queue/page-cursor.js';
+import { cursor, CURSOR_RULE, cursorOf } from '../../queue/page-cursor.js';
 import type { WebhookQueue } from '../../queue/webhook-queue.js';
-import { isIdentifier } from '../../token/identifier.js';
+import { identifier, isIdentifier } from '../../token/identifier.js';
 import { findReceiver } from '../find-receiver.js';
 import type { ResolvedReceivers } from '../receiver-options.interface.js';
 import { WEBHOOK_RECEIVERS } from '../receiver.constants.js';
@@ -43,6 +44,12 @@ export interface WebhookInboxPage {
   readonly next?: string;
 }
 
+/** Which page of the entries. */
+interface InboxPageOptions {
+  readonly after?: string | undefined;
+  readonly limit?: number | undefined;
+}
+
 /** Which dead letters, and which page of them. */
 export interface DeadLetterOptions {
   /** Name of a receiver; default: all. */
@@ -78,39 +85,41 @@ export interface DeadLetterPage {
   readonly next?: string;
 }
 
-const OUTCOMES: readonly unknown[] = [
-  'handled',
-  'queued',
-  'duplicate',
-  'unhandled',
-  'failed',
-  'dead',
-  'refused',
-] satisfies InboxOutcome[];
+const EXACT = { exact: true };
 
-const FILTER_CHECKS = {
-  outcome: (value: unknown) =>
-    OUTCOMES.includes(value) ? undefined : `must be one of ${OUTCOMES.join(', ')}`,
-  kind: (value: unknown) =>
-    value === 'accepted' || value === 'refused' ? undefined : "must be 'accepted' or 'refused'",
-  receiver: stringProblem,
-  code: stringProblem,
-  event: stringProblem,
-  eventId: stringProblem,
-  issuer: stringProblem,
-  since: dateProblem,
-  until: dateProblem,
-};
+const FILTER = option.object<WebhookInboxFilter>()(
+  {
+    outcome: option.notUndefined(
+      option.oneOf('handled', 'queued', 'duplicate', 'unhandled', 'failed', 'dead', 'refused'),
+    ),
+    kind: option.notUndefined(option.oneOf('accepted', 'refused')),
+    receiver: option.notUndefined(identifier()),
+    code: option.notUndefined(identifier()),
+    event: option.notUndefined(identifier()),
+    eventId: option.notUndefined(identifier()),
+    issuer: option.notUndefined(identifier()),
+    since: option.notUndefined(option.time),
+    until: option.notUndefined(option.time),
+  },
+  EXACT,
+);
 
-const DEAD_LETTER_CHECKS = {
-  receiver: optionalStringProblem,
-  event: optionalStringProblem,
-  after: 'optional',
-  limit: 'optional',
-} as const;
+const LIMIT = option.optional(option.whole(1, 500), 50);
 
-const DEFAULT_PAGE = 50;
-const MAX_PAGE = 500;
+const PAGE = option.object<InboxPageOptions>()(
+  { after: option.optional(option.rule<string>(isIdentifier, CURSOR_RULE)), limit: LIMIT },
+  EXACT,
+);
+
+const DEAD_LETTERS = option.object<DeadLetterOptions>()(
+  {
+    receiver: option.optional(identifier()),
+    event: option.optional(identifier()),
+    after: option.optional(cursor),
+    limit: LIMIT,
+  },
+  EXACT,
+);
 
 /**
  * The received requests: what was accepted, what was refused and why, and the dead letters of receivers with
@@ -151,27 +160,14 @@ export class WebhookInbox {
    */
   async list(
     filter: WebhookInboxFilter = {},
-    options: { readonly after?: string | undefined; readonly limit?: number | undefined } = {},
+    options: InboxPageOptions = {},
   ): Promise<WebhookInboxPage> {
-    const { since, until, ...others } = readStrictly(filter, 'filter', FILTER_CHECKS) as {
-      since?: Date;
-      until?: Date;
-    } & InboxFilter;
-    readStrictly(options, 'options', { after: 'optional', limit: 'optional' });
-    const { after } = options;
-    const limit = readLimit(options.limit, DEFAULT_PAGE, MAX_PAGE);
-    if (after !== undefined && !isIdentifier(after)) {
-      throw invalidOption('options.after: must be `next` of the previous page, unchanged');
-    }
+    const wanted = readArgument(FILTER, filter, 'filter');
+    const { after, limit } = readArgument(PAGE, options, 'options');
     const store = await this.flushedStore();
-    const wanted = {
-      ...others,
-      ...(since !== undefined && { since: since.getTime() }),
-      ...(until !== undefined && { until: until.getTime() }),
-    };
     const found = await store.list(wanted, { after, limit: limit + 1 });
     const page = found.slice(0, limit);
-    return { entries: page.map(viewOf), ...(found.length > limit && { next: page.at(-1)!.id }) };
+    return { entries: page.map(viewOf), next: found.length > limit ? page.at(-1)!.id : undefined };
   }
 
   /**
@@ -209,10 +205,7 @@ export class WebhookInbox {
    * @throws {@link WebhookConfigurationError} for an unknown receiver
    */
   async deadLetters(options: DeadLetterOptions = {}): Promise<DeadLetterPage> {
-    const checked = readStrictly(options, 'options', DEAD_LETTER_CHECKS) as DeadLetterOptions;
-    const limit = readLimit(checked.limit, DEFAULT_PAGE, MAX_PAGE);
-    const after = readCursor(checked.after);
-    const { event, receiver } = checked;
+    const { receiver, event, after, limit } = readArgument(DEAD_LETTERS, options, 'options');
     const lists = await Promise.all(
       this.queues(receiver).map(async (queue) =>
         queue.list({ receiver, event, status: 'dead' }, { limit: limit + 1, after }),
@@ -222,7 +215,7 @@ export class WebhookInbox {
     const page = found.slice(0, limit);
     return {
       deadLetters: page.flatMap(deadLetterOf),
-      ...(found.length > limit && { next: cursorOf(page.at(-1)!.delivery) }),
+      next: found.length > limit ? cursorOf(page.at(-1)!.delivery) : undefined,
     };
   }
 
@@ -302,18 +295,4 @@ function deadLetterOf({ delivery, attempts, reason, updatedAt }: ListedDelivery)
 
 function viewOf(entry: InboxEntry): WebhookInboxEntry {
   return { ...entry, at: new Date(entry.at) };
-}
-
-function stringProblem(value: unknown): string | undefined {
-  return isIdentifier(value) ? undefined : 'must be a string of 1 to 255 characters';
-}
-
-function optionalStringProblem(value: unknown): string | undefined {
-  return value === undefined ? undefined : stringProblem(value);
-}
-
-function dateProblem(value: unknown): string | undefined {
-  return value instanceof Date && !Number.isNaN(value.getTime())
-    ? undefined
-    : 'must be a valid Date';
 }
