@@ -1,4 +1,4 @@
-import { parseDuration, type Duration } from '../clock/duration.js';
+import { parseDuration } from '../clock/duration.js';
 import { invalidOptions, readArgument } from '../options/read-options.js';
 import * as option from '../options/rules.js';
 import type { DeliveryCountFilter, DeliveryFilter } from '../queue/delivery-record.js';
@@ -73,8 +73,7 @@ export const REDELIVERY = option.object<RedeliverOptions>()(
 const AGE: option.Rule<number | Date> = (value, at, name) =>
   value instanceof Date
     ? option.date(value, at, name)
-    : (parseDuration(value as Duration | undefined) ??
-      (at.add(name, "pass a Date, or a duration such as '30d'") as never));
+    : (parseDuration(value) ?? (at.add(name, "pass a Date, or a duration such as '30d'") as never));
 
 /** The options of `prune`. */
 export const PRUNING = option.object<PruneOptions>()({ ...SCOPE, olderThan: AGE }, EXACT);
