@@ -5,7 +5,6 @@ import type { WebhookRequestLike } from '../../lib/request/incoming-webhook.js';
 import type { WebhookVerifier } from '../../lib/receiver/webhook.verifier.js';
 import { verifierFor } from '../fixtures/verifier-for.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
-import type { TrustedIssuer } from '../../lib/token/index.js';
 import { GROUPS, readVectors, verifierOptions, type Vector } from '../token/vector-file.js';
 
 function receiverOf(vector: Vector): WebhookVerifier {
@@ -13,7 +12,7 @@ function receiverOf(vector: Vector): WebhookVerifier {
   const { receivers, problems } = resolveReceivers(
     {
       ...rest,
-      issuers: issuers as readonly TrustedIssuer[],
+      issuers,
       requireHash: vector.verifier.requireHash,
     },
     new TestClock(vector.now * 1_000),

@@ -91,7 +91,7 @@ function outcome(test: Case): string {
 describe('swt-draft-02', () => {
   const profiles = [NEW] as const;
   const post = (webhook: Case['webhook'], bytes?: Buffer, more?: Partial<Case>): Case => {
-    return { profiles, typ: 'SWT', method: 'POST', webhook, body: bytes, ...more } as Case;
+    return { profiles, typ: 'SWT', method: 'POST', webhook, body: bytes, ...more };
   };
   const hash = `sha-256:${hex('sha256', body)}`;
 
