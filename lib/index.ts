@@ -45,7 +45,7 @@ export { compareReceipts } from './token/webhook-receipt.js';
 export { WebhookPublisher } from './publisher/webhook.publisher.js';
 export { WebhookErrorFilter } from './publisher/webhook-error.filter.js';
 export type { WebhookPublisherOptions } from './publisher/publisher-options.interface.js';
-export type { WebhookEndpointOptions } from './endpoints/endpoint-options.js';
+export type { EndpointLimits, WebhookEndpointOptions } from './endpoints/endpoint-options.js';
 export type { WebhookRetryOptions } from './sending/retry-policy.js';
 export type { UnsuccessfulAttempt } from './sending/attempt-result.js';
 export type {

@@ -94,6 +94,7 @@ export type ConsoleErrorCode =
   /** 409 */
   | 'endpoint_exists'
   | 'endpoint_changed'
+  | 'limit_reached'
   /** 409: for example, a configured endpoint is changed in the configuration only. */
   | 'unsupported_option'
   | 'not_retryable'

@@ -20,6 +20,7 @@ const ANSWERS: Readonly<Record<string, readonly [status: number, title: string]>
   unsupported_option: [409, 'Not possible'],
   not_retryable: [409, 'Not retryable'],
   destination_blocked: [422, 'The URL is not allowed'],
+  limit_reached: [429, 'A limit is reached'],
   too_many_requests: [429, 'Too many calls'],
   too_many_streams: [503, 'Too many open streams'],
   store_unavailable: [503, 'A store is unavailable'],

@@ -4,6 +4,7 @@ import type { WebhookEventCatalog } from '../events/event-catalog.js';
 import { isWebhookError } from '../errors/webhook.error.js';
 import type { Problems } from '../options/problems.js';
 import {
+  filled,
   flag,
   instance,
   list,
@@ -14,6 +15,7 @@ import {
   rule,
   unchecked,
   unless,
+  whole,
 } from '../options/rules.js';
 import {
   applySettings,
@@ -70,6 +72,7 @@ export interface ResolvedEndpointOptions extends ResolvedEndpointStore {
   readonly endpoints: readonly ResolvedEndpoint[];
   /** Settings of URLs that callers pass to `send`, and defaults of endpoints. */
   readonly defaults: ResolvedEndpointSettings;
+  readonly endpointLimits: Read<typeof ENDPOINT_LIMITS>;
   readonly egress: EgressPolicy;
   /** Absent if the application has defined none. */
   readonly events: WebhookEventCatalog | undefined;
@@ -232,6 +235,25 @@ export const ENDPOINT_STORE = instance<EndpointStore>(
   'list',
   'replace',
   'remove',
+);
+
+/** Limits of managed endpoints, so that the calls of a tenant cannot multiply work. */
+export interface EndpointLimits {
+  /** Endpoints of one tenant, disabled ones included; default 100. Endpoints without a tenant are not limited. */
+  readonly perTenant?: number | undefined;
+  /** Keys of one endpoint: the one that signs, and those that rotations have added since; default 4. */
+  readonly keys?: number | undefined;
+  /** Test events of one endpoint in a minute, counted by each process; default 20. */
+  readonly testsPerMinute?: number | undefined;
+}
+
+export const ENDPOINT_LIMITS = filled(
+  object<EndpointLimits>()({
+    perTenant: optional(whole(1), 100),
+    // A rotation with an overlap needs two.
+    keys: optional(whole(2), 4),
+    testsPerMinute: optional(whole(1), 20),
+  }),
 );
 
 interface ResolvedEndpointStore {

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { CallRate } from '../clock/call-rate.js';
 import { DAY } from '../clock/duration.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { readArgument } from '../options/read-options.js';
@@ -14,6 +15,7 @@ import {
   type EndpointDirectory,
   readScope,
   TENANT,
+  withoutRetired,
 } from './endpoint.directory.js';
 import { EndpointInput, SECRET, commutes, patched } from './endpoint-input.js';
 import { makeEndpointKey, rotatedKeys } from './secret-sealer.js';
@@ -63,6 +65,7 @@ const TEST = object<EndpointTestOptions>()(
 export class WebhookEndpoints {
   private readonly input: EndpointInput;
   private readonly directory: EndpointDirectory;
+  private readonly tests: CallRate;
   private readonly log = new PublisherLog();
   private memoryWarningLogged = false;
 
@@ -76,6 +79,7 @@ export class WebhookEndpoints {
   ) {
     this.input = new EndpointInput(options);
     this.directory = registry.directory;
+    this.tests = new CallRate(options.clock);
   }
 
   /**
@@ -83,7 +87,7 @@ export class WebhookEndpoints {
    *
    * @returns the endpoint; and its secret, unless you passed one. The secret cannot be read again
    * @throws {@link WebhookDeliveryError} `invalid_option` with every problem in `problems`, `endpoint_exists`,
-   *   `unsupported_option` if the store is read-only
+   *   `limit_reached` if the tenant has as many as `endpointLimits.perTenant` allows
    * @throws {@link WebhookDestinationBlockedError} if the egress guard refuses the URL or an address of its host
    *
    * @example
@@ -95,6 +99,7 @@ export class WebhookEndpoints {
     const draft = this.input.readNew(endpoint);
     const { id = randomUUID(), tenant, description, metadata } = draft;
     const url = (await this.options.egress.checkDestination(draft.url!)).href;
+    await this.requireSpace(tenant, 1);
     const { endpointStore, sealer, clock } = this.options;
     const now = clock.now();
     const made =
@@ -118,6 +123,13 @@ export class WebhookEndpoints {
         'endpoint_exists',
         'An endpoint with this id exists already: choose another id, or leave it out for a random one.',
       );
+    }
+    // Concurrent calls may all have found space, and none of them may exceed the limit.
+    try {
+      await this.requireSpace(tenant, 0);
+    } catch (error) {
+      await endpointStore.remove(id);
+      throw error;
     }
     this.warnOfMemory();
     return { endpoint: endpointView(stored, 'store'), secret: made?.secret };
@@ -259,8 +271,9 @@ export class WebhookEndpoints {
    * Replaces an endpoint's key. The new key signs once the overlap is over, so that the receiver can add it first. Use
    * `overlap: 0` for a leaked secret: the old key is dropped immediately.
    *
-   * @throws {@link WebhookDeliveryError} `invalid_option`, `unknown_endpoint`, `endpoint_changed`; `unsupported_option`
-   *   for a configured endpoint, and for one that the publisher signs for
+   * @throws {@link WebhookDeliveryError} `invalid_option`, `unknown_endpoint`, `endpoint_changed`; `limit_reached`
+   *   if as many keys as `endpointLimits.keys` allows sign now or later; `unsupported_option` for a configured endpoint, and
+   *   for one that the publisher signs for
    */
   async rotateKey(
     id: string,
@@ -280,7 +293,9 @@ export class WebhookEndpoints {
             "The endpoint has no key of its own: the publisher's key signs for it, and is rotated in the configuration.",
           );
         }
-        return { ...current, keys: rotatedKeys(current.keys, key, overlap) };
+        const keys = rotatedKeys(withoutRetired(current.keys, clock.now()), key, overlap);
+        this.requireFewKeys(keys);
+        return { ...current, keys };
       },
       commutes: (before, now) => before.keys.at(-1)?.kid === now.keys.at(-1)?.kid,
     });
@@ -311,13 +326,16 @@ export class WebhookEndpoints {
    *
    * With the option `event`, the first example of a defined event is sent: a real event to the receiver.
    *
-   * @throws {@link WebhookDeliveryError} `unknown_endpoint`; `unknown_event` if the event is not defined or has no example
+   * @throws {@link WebhookDeliveryError} `unknown_endpoint`; `unknown_event` if the event is not defined or has no example;
+   *   `limit_reached` after `endpointLimits.testsPerMinute` in a minute
    */
   async test(id: string, options?: EndpointTestOptions): Promise<EndpointTestResult> {
     const given = options === undefined ? undefined : readArgument(TEST, options, 'options');
     const { tenant, event = TEST_EVENT } = given ?? {};
     const endpoint = await this.endpointOf(id, tenant === undefined ? undefined : { tenant });
-    return this.sendTestEvent(endpoint, event, this.sampleOf(event));
+    const data = this.sampleOf(event);
+    this.requireTestRate(id);
+    return this.sendTestEvent(endpoint, event, data);
   }
 
   /**
@@ -329,6 +347,35 @@ export class WebhookEndpoints {
    */
   async reseal(): Promise<number> {
     return this.directory.reseal();
+  }
+
+  /** @param more - endpoints that are to be added */
+  private async requireSpace(tenant: string | undefined, more: number): Promise<void> {
+    if (tenant === undefined) return;
+    const { endpointStore, endpointLimits } = this.options;
+    const { perTenant } = endpointLimits;
+    if ((await endpointStore.count(tenant)) + more <= perTenant) return;
+    throw limitReached(
+      `The tenant has ${perTenant} endpoints, which is the limit: delete one, or raise endpointLimits.perTenant.`,
+    );
+  }
+
+  private requireFewKeys(keys: StoredEndpoint['keys']): void {
+    const most = this.options.endpointLimits.keys;
+    if (keys.length <= most) return;
+    const next = new Date(keys[1]!.notBefore).toISOString();
+    throw limitReached(
+      `The endpoint has ${most} keys that sign now or later, which is the limit: rotate again after ${next}, when the oldest one is retired; with overlap 0, which replaces all of them at once; or raise endpointLimits.keys.`,
+    );
+  }
+
+  private requireTestRate(id: string): void {
+    const { testsPerMinute } = this.options.endpointLimits;
+    const wait = this.tests.waitAfter(id, testsPerMinute);
+    if (wait === undefined) return;
+    throw limitReached(
+      `The endpoint was tested ${testsPerMinute} times in a minute, which is the limit: test it again in ${wait} s, or raise endpointLimits.testsPerMinute.`,
+    );
   }
 
   private async endpointOf(id: string, scope: EndpointScope | undefined): Promise<Endpoint> {
@@ -406,4 +453,8 @@ export class WebhookEndpoints {
         'Managed endpoints are stored in memory and lost when this process ends; set a durable "endpointStore" to keep them.',
     );
   }
+}
+
+function limitReached(message: string): WebhookDeliveryError {
+  return new WebhookDeliveryError('limit_reached', message);
 }

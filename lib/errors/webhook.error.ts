@@ -235,7 +235,9 @@ export type WebhookDeliveryErrorCode =
   /** An endpoint with this id exists. */
   | 'endpoint_exists'
   /** The endpoint was changed concurrently. */
-  | 'endpoint_changed';
+  | 'endpoint_changed'
+  /** A limit of `endpointLimits` is reached: endpoints of a tenant, keys of an endpoint, or test events. */
+  | 'limit_reached';
 
 /** An event was not accepted for delivery, or an endpoint was not changed. Nothing was recorded. */
 export class WebhookDeliveryError extends WebhookError<WebhookDeliveryErrorCode> {

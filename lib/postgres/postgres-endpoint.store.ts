@@ -1,9 +1,10 @@
 import {
   type EndpointPageRequest,
   EndpointStore,
+  keysOfEvent,
   type StoredEndpoint,
+  subscriptionKeys,
 } from '../endpoints/endpoint-store.js';
-import { keysOfEvent, subscriptionKeys } from '../endpoints/subscription-index.js';
 import * as option from '../options/rules.js';
 import { unprintedHeaders } from '../options/unprinted.js';
 import { millisecondsOf, timeOf } from './sql-text.js';

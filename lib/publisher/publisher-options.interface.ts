@@ -4,7 +4,7 @@ import type { EgressTlsOptions } from '../egress/guarded-agent.js';
 import type { SigningKeyInput } from '../token/keys/signing-key.js';
 import type { HashAlgorithm, WebhookProfile } from '../token/webhook-token.constants.js';
 import type { EndpointStore } from '../endpoints/endpoint-store.js';
-import type { WebhookEndpointOptions } from '../endpoints/endpoint-options.js';
+import type { EndpointLimits, WebhookEndpointOptions } from '../endpoints/endpoint-options.js';
 import type { SealingKey } from '../endpoints/secret-sealer.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import type { DeliveryMethod } from '../queue/webhook-delivery.interface.js';
@@ -45,6 +45,8 @@ export interface WebhookPublisherOptions extends EgressOptions {
   readonly endpoints?: readonly WebhookEndpointOptions[] | undefined;
   /** Stores the endpoints of {@link WebhookEndpoints}; default a {@link MemoryEndpointStore}. */
   readonly endpointStore?: EndpointStore | undefined;
+  /** Limits of managed endpoints by tenant and by endpoint. */
+  readonly endpointLimits?: EndpointLimits | undefined;
   /**
    * Encrypt the secrets of endpoints in the store: the first key encrypts, all of them decrypt. Required with a durable
    * store; default a random key of this process.

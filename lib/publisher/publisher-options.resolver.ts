@@ -7,6 +7,7 @@ import { EgressPolicy } from '../egress/egress-policy.js';
 import type { EgressTlsOptions } from '../egress/guarded-agent.js';
 import {
   ENDPOINT,
+  ENDPOINT_LIMITS,
   ENDPOINT_STORE,
   resolveEndpoints,
   resolveEndpointStore,
@@ -114,6 +115,7 @@ const PUBLISHER = object<WebhookPublisherOptions>()(
     ),
     endpoints: optional(list(ENDPOINT, 'must be a list of endpoints'), []),
     endpointStore: optional(ENDPOINT_STORE),
+    endpointLimits: ENDPOINT_LIMITS,
     sealingKeys: optional(SEALING_KEYS),
     timeout,
     retry: optional(RETRY),
@@ -189,6 +191,7 @@ export function resolvePublisherOptions(
       issuer,
       tokenLifetime,
       endpoints,
+      endpointLimits: options.endpointLimits,
       defaults,
       provided: signing.provided,
       ownKeys: signing.sources,

@@ -24,6 +24,7 @@ const STATUSES: Readonly<Record<string, HttpStatus>> = {
   id_conflict: HttpStatus.CONFLICT,
   endpoint_exists: HttpStatus.CONFLICT,
   endpoint_changed: HttpStatus.CONFLICT,
+  limit_reached: HttpStatus.TOO_MANY_REQUESTS,
   aborted: HttpStatus.SERVICE_UNAVAILABLE,
   shutting_down: HttpStatus.SERVICE_UNAVAILABLE,
   store_unavailable: HttpStatus.SERVICE_UNAVAILABLE,
@@ -37,6 +38,7 @@ const TITLES: Readonly<Record<number, string>> = {
   [HttpStatus.BAD_REQUEST]: 'Bad Request',
   [HttpStatus.NOT_FOUND]: 'Not Found',
   [HttpStatus.CONFLICT]: 'Conflict',
+  [HttpStatus.TOO_MANY_REQUESTS]: 'Too Many Requests',
   [HttpStatus.SERVICE_UNAVAILABLE]: 'Service Unavailable',
   [HttpStatus.INTERNAL_SERVER_ERROR]: 'Internal Server Error',
 };

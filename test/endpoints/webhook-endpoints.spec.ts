@@ -245,6 +245,23 @@ describe('tenants', () => {
     expect(await list(ofRequest)).toEqual(['acme']);
   });
 
+  it('receive an event only where one of their patterns matches it', async () => {
+    const patterns = ['order.created', 'order.*', 'order.created.**', '*.created', '**'];
+    const others = ['order.paid', 'orders.*', 'order.*.late', '*.paid', 'refund.**'];
+    for (const events of [...patterns, ...others]) {
+      await endpoints.create({
+        id: events,
+        url: receiver.url,
+        tenant: 'initech',
+        events: [events],
+      });
+    }
+
+    expect(await publish('initech')).toEqual(patterns.sort());
+    await endpoints.update('order.paid', { events: ['refund.paid', 'order.**.created'] });
+    expect(await publish('initech')).toEqual([...patterns, 'order.paid'].sort());
+  });
+
   it('are not all listed for an undefined tenant', async () => {
     const mistake = { tenant: undefined } as never;
 
@@ -505,6 +522,83 @@ describe('rotateKey', () => {
 
     await expect(endpoints.rotateKey('crm')).rejects.toMatchObject({ code: 'endpoint_changed' });
     expect((await store.find('crm'))!.keys).toHaveLength(2);
+  });
+});
+
+describe('limits', () => {
+  const limited = { perTenant: 2, keys: 3, testsPerMinute: 2 };
+  const reached = (message: RegExp): object => ({
+    code: 'limit_reached',
+    message: expect.stringMatching(message),
+  });
+
+  it('bound the endpoints of a tenant, not those of others or without a tenant', async () => {
+    await restart({ endpointLimits: limited });
+    const create = async (tenant?: string) =>
+      endpoints.create({ url: receiver.url, ...(tenant !== undefined && { tenant }) });
+    const { endpoint } = await create('acme');
+    await create('acme');
+
+    await expect(create('acme')).rejects.toMatchObject(reached(/has 2 endpoints.*delete one/));
+    await expect(create('globex')).resolves.toBeDefined();
+    for (let i = 0; i < 3; i++) await create();
+    await endpoints.delete(endpoint.id);
+    await expect(create('acme')).resolves.toBeDefined();
+  });
+
+  it('bound the endpoints of a tenant that are created at the same time', async () => {
+    await restart({ endpointLimits: limited });
+    await Promise.allSettled(
+      Array.from({ length: 20 }, async () =>
+        endpoints.create({ url: receiver.url, tenant: 'acme' }),
+      ),
+    );
+
+    expect(await store.count('acme')).toBeLessThanOrEqual(2);
+  });
+
+  it('bound the keys of an endpoint, and say when it can be rotated again', async () => {
+    await restart({ endpointLimits: limited });
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    const first = await endpoints.rotateKey('crm', { overlap: '1h' });
+    await endpoints.rotateKey('crm', { overlap: '2h' });
+
+    await expect(endpoints.rotateKey('crm')).rejects.toMatchObject(
+      reached(new RegExp(`has 3 keys.*after ${first.signsFrom.toISOString()}`)),
+    );
+    expect((await endpoints.get('crm')).keys).toHaveLength(3);
+    await bench.clock.advance(HOUR);
+    await expect(endpoints.rotateKey('crm')).resolves.toBeDefined();
+    await endpoints.rotateKey('crm', { overlap: 0 });
+    expect((await endpoints.get('crm')).keys).toHaveLength(1);
+  });
+
+  it('allow at most 4 keys by default, however often an endpoint is rotated', async () => {
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    const rotations = [];
+    for (let i = 0; i < 20; i++) {
+      rotations.push(
+        ...(await Promise.allSettled([endpoints.rotateKey('crm', { overlap: HOUR + i })])),
+      );
+    }
+
+    expect(rotations.filter(({ status }) => status === 'fulfilled')).toHaveLength(3);
+    expect((await store.find('crm'))!.keys).toHaveLength(4);
+  });
+
+  it('bound the test events of an endpoint in a minute', async () => {
+    await restart({ endpointLimits: limited });
+    for (const id of ['crm', 'erp']) await endpoints.create({ id, url: receiver.url });
+    await endpoints.test('crm');
+    await endpoints.test('crm');
+
+    await expect(endpoints.test('crm')).rejects.toMatchObject(reached(/again in 60 s/));
+    await endpoints.update('crm', { url: `${receiver.url}?other` });
+    await expect(endpoints.test('crm')).rejects.toMatchObject(reached(/tested 2 times/));
+    await expect(endpoints.test('erp')).resolves.toMatchObject({ delivered: true });
+    await bench.clock.advance(60_000);
+    await expect(endpoints.test('crm')).resolves.toMatchObject({ delivered: true });
+    expect(receiver.requests).toHaveLength(4);
   });
 });
 
@@ -771,6 +865,19 @@ describe('configured endpoints', () => {
       'x store',
     ]);
     await receiver.received(1);
+  });
+});
+
+describe('an endpoint that another process creates', () => {
+  it('receives the next event', async () => {
+    const other = await PublisherBench.start({ endpointStore: store, sealingKeys });
+    await publish('acme');
+    await other.module
+      .get(WebhookEndpoints)
+      .create({ id: 'crm', url: receiver.url, tenant: 'acme' });
+
+    expect(await publish('acme')).toEqual(['crm']);
+    await other.stop();
   });
 });
 
