@@ -1,10 +1,8 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { OutgoingRun } from '../deliveries/webhook.deliverer.js';
 import { isWebhookError, WebhookStoreError } from '../errors/webhook.error.js';
-import type { WebhookReceipt } from '../token/webhook-receipt.js';
 import type { DeliveryRecord } from '../queue/delivery-record.js';
 import type { DeliveryOutcome, WebhookQueue } from '../queue/webhook-queue.js';
-import { RecentEntries } from '../queue/recent-entries.js';
 import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
 import type { Endpoint } from '../sending/endpoint.js';
 import { type DeliveryRecorder, requireSameContent } from './delivery-recorder.js';
@@ -19,44 +17,15 @@ const STATUS = {
 
 /** The result of `send` after the first run of its delivery. */
 function resultOfRun({ delivery, outcome, attempt, receipt }: OutgoingRun): SendResult {
-  const sent: { -readonly [Name in keyof SendResult]: SendResult[Name] } = new FirstResult(
-    delivery.eventId,
-    STATUS[outcome.type],
-    outcome.type === 'dead' ? outcome.attempts : (attempt?.attempt ?? 0),
-    attempt?.durationMs ?? 0,
-    receipt,
-  );
-  if (attempt?.statusCode !== undefined) sent.statusCode = attempt.statusCode;
-  if ('at' in outcome) sent.nextAttemptAt = new Date(outcome.at);
-  if ('reason' in outcome) sent.failureReason = outcome.reason;
-  return sent;
-}
-
-/**
- * Reads the token only for a caller that wants the receipt: that takes longer than to sign (benchmark `send`). All results share
- * one getter; with a getter of its own, V8 would make a dictionary of each.
- */
-class FirstResult implements SendResult {
-  declare readonly receipt: WebhookReceipt;
-  readonly #makeReceipt: (() => WebhookReceipt) | undefined;
-  #receipt: WebhookReceipt | undefined;
-
-  constructor(
-    readonly id: string,
-    readonly status: SendResult['status'],
-    readonly attempts: number,
-    readonly durationMs: number,
-    makeReceipt: (() => WebhookReceipt) | undefined,
-  ) {
-    this.#makeReceipt = makeReceipt;
-    if (makeReceipt !== undefined) Object.defineProperty(this, 'receipt', FirstResult.#lazy);
-  }
-
-  static readonly #lazy: PropertyDescriptor = {
-    enumerable: true,
-    get(this: FirstResult): WebhookReceipt | undefined {
-      return (this.#receipt ??= this.#makeReceipt?.());
-    },
+  return {
+    id: delivery.eventId,
+    status: STATUS[outcome.type],
+    attempts: outcome.type === 'dead' ? outcome.attempts : (attempt?.attempt ?? 0),
+    durationMs: attempt?.durationMs ?? 0,
+    statusCode: attempt?.statusCode,
+    nextAttemptAt: 'at' in outcome ? new Date(outcome.at) : undefined,
+    failureReason: 'reason' in outcome ? outcome.reason : undefined,
+    receipt: receipt?.(),
   };
 }
 
@@ -97,18 +66,10 @@ interface ExpectedAttempt extends FirstAttempt {
   readonly reject: (error: Error) => void;
 }
 
-/**
- * Emptied when its attempt ends. A Map holds on to what it contained when it last grew, until a full garbage collection: without
- * the slot, to the request and the result of every attempt (benchmark `send`).
- */
-interface ExpectedSlot {
-  attempt: ExpectedAttempt | undefined;
-}
-
 /** Records single deliveries and waits for their first attempts, for `send`; remembers the latest results. */
 export class FirstAttempts {
-  private readonly expected = new Map<string, ExpectedSlot>();
-  private readonly settled = new RecentEntries<FirstAttempt>(MAX_REMEMBERED);
+  private readonly expected = new Map<string, ExpectedAttempt>();
+  private readonly settled = new Map<string, FirstAttempt>();
 
   constructor(
     private readonly recorder: DeliveryRecorder,
@@ -125,7 +86,7 @@ export class FirstAttempts {
     target: Endpoint,
     options: ResolvedPublishOptions,
   ): Promise<SendResult> {
-    const joined = this.expected.get(delivery.id)?.attempt ?? this.settled.get(delivery.id);
+    const joined = this.expected.get(delivery.id) ?? this.settled.get(delivery.id);
     return joined === undefined
       ? this.start(delivery, target, options)
       : this.join(joined, delivery, target, options);
@@ -190,7 +151,7 @@ export class FirstAttempts {
     });
     // The caller may have stopped waiting by the time it is rejected.
     result.catch(() => {});
-    this.expected.set(id, { attempt: { contentDigest, isRepeatable, result, resolve, reject } });
+    this.expected.set(id, { contentDigest, isRepeatable, result, resolve, reject });
     return result;
   }
 
@@ -199,7 +160,11 @@ export class FirstAttempts {
     if (attempt === undefined) return;
     attempt.resolve(sent);
     const { contentDigest, isRepeatable, result } = attempt;
-    if (isRepeatable) this.settled.set(id, { contentDigest, result });
+    if (!isRepeatable) return;
+    this.settled.set(id, { contentDigest, result });
+    if (this.settled.size <= MAX_REMEMBERED) return;
+    const [oldest] = this.settled.keys();
+    this.settled.delete(oldest!);
   }
 
   private fail(id: string, error: Error): void {
@@ -207,11 +172,8 @@ export class FirstAttempts {
   }
 
   private take(id: string): ExpectedAttempt | undefined {
-    const slot = this.expected.get(id);
-    if (slot === undefined) return undefined;
-    const { attempt } = slot;
+    const attempt = this.expected.get(id);
     this.expected.delete(id);
-    slot.attempt = undefined;
     return attempt;
   }
 
