@@ -8,8 +8,7 @@ import {
   EndpointState,
   applySettings,
 } from '../sending/endpoint.js';
-import type { EndpointSigner } from '../signing/endpoint-signer.js';
-import { RotatingTokenSigner } from '../signing/rotating-token-signer.js';
+import { type EndpointSigner, RotatingTokenSigner } from '../signing/endpoint-signer.js';
 import type { TokenSignerOptions, WebhookTokenInput } from '../token/token-signer.js';
 import type { ResolvedEndpointOptions } from './endpoint-options.js';
 import type { StoredEndpoint } from './endpoint-store.js';

@@ -7,14 +7,17 @@ import { signingKeyProblems, spentKeyProblems } from './signing-key-list.js';
 import type { SigningKeyInput } from '../token/keys/signing-key.js';
 import { sharedProblems, createTokenSigner } from '../token/token-signer.js';
 import { publicationProblems } from './published-keys.js';
-import { RotatingTokenSigner } from './rotating-token-signer.js';
 import {
   HeldSigningKeys,
   ProvidedSigningKeys,
   type SigningKeySource,
 } from './provided-signing-keys.js';
-import { ProvidedTokenSigner } from './provided-token-signer.js';
-import type { EndpointSigner, PublisherKeys } from './endpoint-signer.js';
+import {
+  type EndpointSigner,
+  ProvidedTokenSigner,
+  type PublisherKeys,
+  RotatingTokenSigner,
+} from './endpoint-signer.js';
 
 const MS_PER_SECOND = 1_000;
 

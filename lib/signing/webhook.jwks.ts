@@ -1,8 +1,7 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookConfigurationError } from '../errors/webhook.error.js';
-import type { PublicJwk } from './public-jwk.js';
 import type { HeldSigningKeys, SigningKeySource } from './provided-signing-keys.js';
-import { publicationProblems, publishedKeys } from './published-keys.js';
+import { publicationProblems, publishedKeys, type PublicJwk } from './published-keys.js';
 
 type KeyLists = readonly HeldSigningKeys[];
 
