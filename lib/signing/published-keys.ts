@@ -1,6 +1,7 @@
 import { createHash, type KeyObject } from 'node:crypto';
 import type { ConfigurationProblem } from '../errors/webhook.error.js';
 import { HMAC_ALGORITHMS } from '../token/keys/hmac-key.js';
+import type { Parsed } from '../token/keys/key-form.js';
 import { parseSigningKey, type SigningKeyInput } from '../token/keys/signing-key.js';
 import type { SignatureAlgorithm } from '../token/webhook-token.constants.js';
 
@@ -12,9 +13,7 @@ interface PublishedKey {
 }
 
 /** A published key, or why it cannot be published; neither for a shared secret. */
-type Publication =
-  | { readonly published?: PublishedKey; readonly problem?: undefined }
-  | { readonly published?: undefined; readonly problem: string };
+type Publication = Parsed<{ readonly published?: PublishedKey | undefined }>;
 
 /** The public keys of the key pairs in a list; shared secrets have none. */
 export function publishedKeys(keys: readonly SigningKeyInput[]): PublishedKey[] {

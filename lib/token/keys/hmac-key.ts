@@ -15,7 +15,7 @@ import {
   isCryptoKey,
   jwkProblem,
   type KeyUse,
-  type MadeKey,
+  type Parsed,
 } from './key-form.js';
 import type { SigningKey, VerificationKey } from './key-source.js';
 
@@ -94,7 +94,7 @@ export function parseSecret(
   kid: string | undefined,
   use: KeyUse,
   allowWeakSecrets: boolean,
-): MadeKey<HmacKey> {
+): Parsed<{ readonly key: HmacKey }> {
   const bytes = secretBytes(material, alg, use);
   if (typeof bytes === 'string') return { problem: bytes };
   const minimum = HMAC_ALGORITHMS[alg].secretBytes;

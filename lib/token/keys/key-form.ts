@@ -4,10 +4,10 @@ import type { SignatureAlgorithm } from '../webhook-token.constants.js';
 /** Whether a key is parsed for signing or for verifying. */
 export type KeyUse = 'sign' | 'verify';
 
-/** A key, or what is wrong with its material. */
-export type MadeKey<Key> =
-  | { readonly key: Key; readonly problem?: undefined }
-  | { readonly key?: undefined; readonly problem: string };
+/** What was parsed, or what is wrong with it and how to correct it. */
+export type Parsed<Parts extends object> =
+  | (Parts & { readonly problem?: undefined })
+  | ({ readonly [Name in keyof Parts]?: undefined } & { readonly problem: string });
 
 /** The algorithm that a CryptoKey must have for each signature algorithm. */
 const CRYPTO_KEY_ALGORITHMS: Readonly<

@@ -2,7 +2,7 @@ import { type JsonWebKey, KeyObject, type webcrypto } from 'node:crypto';
 import { isKeyId, KEY_ID_RULE } from '../identifier.js';
 import { SIGNATURE_ALGORITHMS, type SignatureAlgorithm } from '../webhook-token.constants.js';
 import { type HmacKey, isHmac, parseSecret } from './hmac-key.js';
-import type { KeyUse } from './key-form.js';
+import type { KeyUse, Parsed } from './key-form.js';
 import { type JoseKey, parseKeyPairHalf } from './key-pair.js';
 
 /**
@@ -39,10 +39,11 @@ export interface KeyPolicy {
   readonly allowWeakSecrets?: boolean | undefined;
 }
 
-/** A parsed key with its window (none: always valid), or what is wrong with it. */
-type ParsedKey<Key> =
-  | { readonly key: Key; readonly window: KeyWindow | undefined; readonly problem?: undefined }
-  | { readonly key?: undefined; readonly window?: undefined; readonly problem: string };
+/** A key; without a window, it is always valid. */
+export interface WindowedKey<Key> {
+  readonly key: Key;
+  readonly window: KeyWindow | undefined;
+}
 
 const MEMBERS: readonly string[] = ['kid', 'alg', 'key', 'notBefore', 'notAfter'];
 
@@ -51,7 +52,7 @@ export function parseKey(
   input: KeyInput,
   use: KeyUse,
   policy: KeyPolicy = {},
-): ParsedKey<HmacKey | JoseKey> {
+): Parsed<WindowedKey<HmacKey | JoseKey>> {
   const entry: WebhookKey = isWebhookKey(input) ? input : { key: input };
   const { key: material, alg = 'HS256', kid } = entry;
   const problem = memberProblem(entry) ?? algorithmProblem(alg) ?? keyIdProblem(kid);
@@ -97,10 +98,8 @@ export interface KeyWindow {
   readonly closes: number;
 }
 
-/** The window, `undefined` for a key that is always valid; or what is wrong with it. */
-export type ParsedKeyWindow =
-  | { readonly window: KeyWindow | undefined; readonly problem?: undefined }
-  | { readonly window?: undefined; readonly problem: string };
+/** The window; `undefined` for a key that is always valid. */
+export type ParsedKeyWindow = Parsed<Pick<WindowedKey<unknown>, 'window'>>;
 
 /** A date, or a date and time with an offset: strings that mean the same instant on every machine. */
 const MOMENT =

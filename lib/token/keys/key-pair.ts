@@ -10,7 +10,7 @@ import {
   isCryptoKey,
   jwkProblem,
   type KeyUse,
-  type MadeKey,
+  type Parsed,
 } from './key-form.js';
 import { pemProblem } from './pem.js';
 import type { SigningKey, VerificationKey } from './key-source.js';
@@ -79,7 +79,7 @@ export function parseKeyPairHalf(
   alg: SignatureAlgorithm,
   kid: string | undefined,
   use: KeyUse,
-): MadeKey<JoseKey> {
+): Parsed<{ readonly key: JoseKey }> {
   const problem = materialProblem(material, alg, use);
   if (problem !== undefined) return { problem };
   const key = asKeyObject(material) ?? importHalf(material);

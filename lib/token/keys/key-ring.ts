@@ -8,7 +8,7 @@ import {
   type KeyPolicy,
   parseKey,
   type WebhookKey,
-  type KeyWindow,
+  type WindowedKey,
 } from './key-material.js';
 import type { IssuerKeys, KeySource, TrustedIssuers, VerificationKey } from './key-source.js';
 
@@ -111,21 +111,15 @@ export class KeyRing implements KeySource, TrustedIssuers {
   }
 }
 
-/** A key and its window; without a window, it is always valid. */
-interface WindowedKey<Key extends VerificationKey = VerificationKey> {
-  readonly key: Key;
-  readonly window: KeyWindow | undefined;
-}
-
 /** The keys of one issuer, all in memory. */
 export class StaticIssuerKeys implements IssuerKeys {
   /** Keys with a kid first. */
-  private readonly keys: readonly WindowedKey[];
+  private readonly keys: readonly WindowedKey<VerificationKey>[];
 
   /** @param clockTolerance - seconds by which a window opens earlier; it closes exactly on time */
   constructor(
     readonly issuer: string,
-    keys: readonly WindowedKey[],
+    keys: readonly WindowedKey<VerificationKey>[],
     private readonly clockTolerance: number,
   ) {
     this.keys = [...keys.filter(hasKid), ...keys.filter((one) => !hasKid(one))];
@@ -167,17 +161,17 @@ export class StaticIssuerKeys implements IssuerKeys {
     );
   }
 
-  private isValid(one: WindowedKey, now: number): boolean {
+  private isValid(one: WindowedKey<VerificationKey>, now: number): boolean {
     const { window } = one;
     return window === undefined || (this.opening(one) <= now && now < window.closes);
   }
 
-  private opening({ window }: WindowedKey): number {
+  private opening({ window }: WindowedKey<VerificationKey>): number {
     return (window?.opens ?? -Infinity) - this.clockTolerance;
   }
 }
 
-function hasKid({ key }: WindowedKey): boolean {
+function hasKid({ key }: WindowedKey<VerificationKey>): boolean {
   return key.kid !== undefined;
 }
 

@@ -4,30 +4,25 @@ import { isKeyId, KEY_ID_RULE } from '../identifier.js';
 import { encodeBase64urlText } from '../json/base64url.js';
 import { DEFAULT_INLINE_LIMIT, isWebhookSigner, type WebhookSigner } from '../webhook-signer.js';
 import { SIGNATURE_ALGORITHMS, type SignatureAlgorithm } from '../webhook-token.constants.js';
+import type { Parsed } from './key-form.js';
 import {
   type KeyInput,
   type KeyPolicy,
   parseKey,
-  type KeyWindow,
   type ParsedKeyWindow,
   parseKeyWindow,
+  type WindowedKey,
 } from './key-material.js';
 import type { SigningKey } from './key-source.js';
 
 /** A key in this process, or a signer for a key elsewhere. */
 export type SigningKeyInput = KeyInput | WebhookSigner;
 
-/** A parsed key with its window (none: always valid), or what is wrong with it. */
-type ParsedSigningKey =
-  | {
-      readonly key: SigningKey;
-      readonly window: KeyWindow | undefined;
-      readonly problem?: undefined;
-    }
-  | { readonly key?: undefined; readonly window?: undefined; readonly problem: string };
-
 /** Parses a key or a signer. A problem never quotes the key. */
-export function parseSigningKey(input: SigningKeyInput, policy?: KeyPolicy): ParsedSigningKey {
+export function parseSigningKey(
+  input: SigningKeyInput,
+  policy?: KeyPolicy,
+): Parsed<WindowedKey<SigningKey>> {
   const { key, problem } = isWebhookSigner(input)
     ? SignerKey.of(input)
     : parseKey(input, 'sign', policy);
@@ -45,11 +40,6 @@ export function signingWindow(input: SigningKeyInput): ParsedKeyWindow {
 
 const BITS_PER_BYTE = 8;
 
-/** A signer as a key, or what is wrong with it. */
-type ParsedSigner =
-  | { readonly key: SignerKey; readonly problem?: undefined }
-  | { readonly key?: undefined; readonly problem: string };
-
 /** A {@link WebhookSigner} as a signing key. Its algorithm and kid are read once, since they are in the header. */
 class SignerKey implements SigningKey {
   readonly alg: SignatureAlgorithm;
@@ -60,7 +50,7 @@ class SignerKey implements SigningKey {
   readonly #signer: WebhookSigner;
 
   /** Checks everything about a signer that needs no signature. */
-  static of(signer: WebhookSigner): ParsedSigner {
+  static of(signer: WebhookSigner): Parsed<{ readonly key: SignerKey }> {
     const { alg, kid, publicKey, inlineLimit } = signer;
     if (!SIGNATURE_ALGORITHMS.includes(alg)) {
       return { problem: `the signer's alg must be one of ${SIGNATURE_ALGORITHMS.join(', ')}` };
@@ -139,10 +129,8 @@ const FIXED_BYTES: Readonly<Record<string, number>> = {
 const LEAST_RSA_BYTES = 256;
 const MOST_RSA_BYTES = 1_024;
 
-/** A signature in the form of RFC 7518, or what is wrong with it. */
-type FormedSignature =
-  | { readonly signature: Uint8Array; readonly problem?: undefined }
-  | { readonly signature?: undefined; readonly problem: string };
+/** A signature in the form of RFC 7518. */
+type FormedSignature = Parsed<{ readonly signature: Uint8Array }>;
 
 /**
  * Checks the form of a signer's signature, so that a wrong setting fails here and not as `bad_signature` at every
