@@ -5,9 +5,6 @@ import { CONSOLE_OPTIONS, type ResolvedConsole } from './console-options.js';
 import { ConsoleControllers } from './console.controllers.js';
 import { ConsoleHandler } from './console.handler.js';
 
-/** Nest's metadata of `@UseGuards()`. */
-const GUARDS = '__guards__';
-
 /** Guards that let everyone through. */
 const NO_PROTECTION = /^ThrottlerGuard$/;
 
@@ -26,9 +23,8 @@ export class ConsoleGuardCheck implements OnApplicationBootstrap {
 
   onApplicationBootstrap(): void {
     if (this.options.allowUnguarded) return;
-    const bound = Reflect.getMetadata(GUARDS, this.controllers.console) as unknown[] | undefined;
     const classes = [
-      ...(bound ?? []).map(classOf),
+      ...this.controllers.guards.map(classOf),
       ...this.config.getGlobalGuards().map(classOf),
       ...this.config.getGlobalRequestGuards().map(({ metatype }) => metatype),
     ];

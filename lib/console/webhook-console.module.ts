@@ -64,8 +64,8 @@ export class WebhookConsoleModule implements NestModule {
    *
    * @hidden
    */
-  configure(): void {
-    this.controllers.mount(this.options, this.adapterHost.httpAdapter.getType());
+  async configure(): Promise<void> {
+    await this.controllers.mount(this.options, this.adapterHost.httpAdapter.getType());
   }
 
   /**

@@ -1,9 +1,9 @@
 import type { INestApplicationContext } from '@nestjs/common';
-import { ApplicationConfig, ModulesContainer } from '@nestjs/core';
+import { ApplicationConfig, MetadataScanner, ModulesContainer } from '@nestjs/core';
 import { webhookPartsOf } from '../health/webhook-parts.js';
+import { readRoute } from '../receiver/handlers/handler-metadata.js';
 import { mountPaths } from '../receiver/mount/mount-path.js';
 import type { ResolvedReceiver } from '../receiver/receiver-options.interface.js';
-import { ROUTE_EXTENSION } from '../receiver/receiver.constants.js';
 import { addEvents, schemaMembers, type DocumentPart, type OpenApiDocument } from './event-docs.js';
 import { addReceiverComponents, documented, receiverOperations } from './receiver-docs.js';
 
@@ -22,7 +22,8 @@ export interface AddWebhooksOptions {
  * SwaggerModule.setup('docs', app, addWebhooks(document, app));
  * ```
  *
- * Call it after the global prefix and versioning are set. Pass `{ extraModels: events.dtos }` to `createDocument` if DTOs define
+ * Call it after the global prefix and versioning are set. A `@WebhookRoute()` is found by the id of its operation, so leave
+ * `operationIdFactory` out. Pass `{ extraModels: events.dtos }` to `createDocument` if DTOs define
  * events.
  *
  * @returns the same document
@@ -39,9 +40,13 @@ export function addWebhooks<Document extends { openapi: string }>(
     target.openapi = '3.1.0';
   }
   const config = app.get(ApplicationConfig, { strict: false });
-  const parts = webhookPartsOf(app.get(ModulesContainer, { strict: false }));
+  const modules = app.get(ModulesContainer, { strict: false });
+  const parts = webhookPartsOf(modules);
   const receivers = parts.flatMap((part) => [...part.receivers.values()]);
-  if (receivers.length > 0) addReceivers(target, receivers, config);
+  if (receivers.length > 0) {
+    documentRoutes(target, routeIds(modules));
+    addReceivers(target, receivers, config);
+  }
   for (const { publisher } of parts) {
     if (publisher?.events !== undefined) addEvents(target, publisher.events, include);
   }
@@ -54,7 +59,6 @@ function addReceivers(
   config: ApplicationConfig,
 ): void {
   addReceiverComponents(document);
-  documentRoutes(document);
   const paths: Record<string, DocumentPart> = {};
   for (const { name, path, queued } of receivers) {
     if (path === undefined) continue;
@@ -66,15 +70,34 @@ function addReceivers(
   document.paths = { ...document.paths, ...paths };
 }
 
+/** The ids that the default `operationIdFactory` of @nestjs/swagger makes for `@WebhookRoute()` methods. */
+function routeIds(modules: ModulesContainer): ReadonlySet<string> {
+  const scanner = new MetadataScanner();
+  const controllers = [...modules.values()].flatMap((module) => [...module.controllers.values()]);
+  return new Set(
+    controllers.flatMap(({ metatype }) => {
+      if (typeof metatype !== 'function') return [];
+      const prototype = metatype.prototype as Record<string, object>;
+      return scanner
+        .getAllMethodNames(prototype)
+        .filter((name) => readRoute(prototype[name]!) !== undefined)
+        .map((name) => `${metatype.name}_${name}`);
+    }),
+  );
+}
+
 /** Completes the operations of `@WebhookRoute()`, which @nestjs/swagger has found. */
-function documentRoutes(document: OpenApiDocument): void {
+function documentRoutes(document: OpenApiDocument, ids: ReadonlySet<string>): void {
   for (const path of Object.values(document.paths ?? {})) {
     for (const [method, operation] of Object.entries(path)) {
-      const { [ROUTE_EXTENSION]: isRoute, ...rest } = (operation ?? {}) as DocumentPart;
-      if (isRoute !== true) continue;
+      const { operationId } = (operation ?? {}) as DocumentPart;
+      const suffix = `_${method}`;
+      if (typeof operationId !== 'string' || !operationId.endsWith(suffix)) continue;
+      if (!ids.has(operationId.slice(0, -suffix.length))) continue;
       // The route is one for all methods; it refuses the others.
       if (method === 'head' || method === 'post') {
-        path[method] = documented({ summary: 'Receives an event', ...rest }, method);
+        const described = { summary: 'Receives an event', ...(operation as DocumentPart) };
+        path[method] = documented(described, method);
       } else {
         delete path[method];
       }

@@ -80,8 +80,8 @@ export interface WebhookReceiverOptions {
   /** Answers an event without a handler with a success and a warning (`acknowledge`, default) or 422 (`reject`). */
   readonly unhandledEvent?: 'acknowledge' | 'reject' | undefined;
   /**
-   * Options of the validation of data parameters typed with a class-validator DTO; `false` for none. Default: the options of the
-   * application's global ValidationPipe, if it has one.
+   * Options of the validation of data parameters typed with a class-validator DTO; `false` for none. The options of a
+   * global ValidationPipe do not apply: repeat them here.
    */
   readonly validation?: ValidationPipeOptions | false | undefined;
   /** Accept secrets that are too short to be safe, with a warning. For tests only; default `false`. */

@@ -13,8 +13,5 @@ export const WEBHOOK_SUBSCRIPTIONS = 'nestjs-webhook-token:subscriptions';
 /** Metadata on a method: its route is a webhook route, or guarded like one. */
 export const WEBHOOK_ROUTE = 'nestjs-webhook-token:route';
 
-/** Marks the operation of a webhook route in the document of @nestjs/swagger, which may not be installed. */
-export const ROUTE_EXTENSION = 'x-webhook-route';
-
 /** Injects {@link ReceiverShutdown}. */
 export const RECEIVER_SHUTDOWN = Symbol('RECEIVER_SHUTDOWN');

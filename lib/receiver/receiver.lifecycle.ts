@@ -12,7 +12,7 @@ import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { ResolvedReceiver, ResolvedReceivers } from './receiver-options.interface.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from './receiver.constants.js';
 import { ReceiverDrain } from './receiver.drain.js';
-import { readGlobalValidation } from './handlers/payload-validator.js';
+import { hasGlobalValidation } from './handlers/payload-validator.js';
 import { WebhookExplorer } from './handlers/webhook.explorer.js';
 import { findReceiver } from './find-receiver.js';
 import { readRoute } from './handlers/handler-metadata.js';
@@ -105,25 +105,18 @@ export class ReceiverLifecycle
       if (isFirst && this.allReceivers().length === 0) this.explorer.warnUnreceived();
       return [];
     }
-    this.adoptGlobalValidation();
+    this.warnOfGlobalValidation();
     return [...(await this.explorer.explore(this.allReceivers())), ...this.mount.mountReceivers()];
   }
 
-  /** Receivers without `validation` validate as the application does. */
-  private adoptGlobalValidation(): void {
-    const { options, isRequestScoped } = readGlobalValidation(this.config);
+  /** The options of a global pipe cannot be read: with `whitelist`, webhooks would be the only way around it. */
+  private warnOfGlobalValidation(): void {
+    if (!hasGlobalValidation(this.config)) return;
     for (const { name, validator } of this.receivers.values()) {
       if (validator.isConfigured) continue;
-      if (options !== undefined) {
-        validator.useDefaults(options);
-        this.logger.log(
-          `Receiver "${name}" validates data with the options of the application's global ValidationPipe`,
-        );
-      } else if (isRequestScoped) {
-        this.logger.warn(
-          `The application's global ValidationPipe is request-scoped, so receiver "${name}" cannot read its options; set receiver.validation to the same options`,
-        );
-      }
+      this.logger.warn(
+        `Receiver "${name}" validates data without the options of the application's global ValidationPipe; set receiver.validation to the same options, or to {} for none`,
+      );
     }
   }
 

@@ -9,7 +9,6 @@ import {
   UseGuards,
   UseInterceptors,
   UsePipes,
-  createParamDecorator,
   type CallHandler,
   type CanActivate,
   type ExceptionFilter,
@@ -21,7 +20,10 @@ import { APP_FILTER, APP_GUARD, APP_INTERCEPTOR, APP_PIPE, REQUEST } from '@nest
 import { map, type Observable } from 'rxjs';
 import { z } from 'zod';
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
-import { WebhookData } from '../../lib/receiver/decorators/webhook-data.decorator.js';
+import {
+  WebhookContext,
+  WebhookData,
+} from '../../lib/receiver/decorators/webhook-data.decorator.js';
 import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
 import { createFastify } from '../fixtures/adapters.js';
 import { head, post } from '../fixtures/http-client.js';
@@ -61,16 +63,14 @@ class Forgiving implements ExceptionFilter {
   }
 }
 
-const Issuer = createParamDecorator(
-  (_: unknown, context: ExecutionContext) => context.getArgByIndex<WebhookEvent>(0).issuer,
-);
+const issuerOf: PipeTransform<WebhookEvent, string> = { transform: ({ issuer }) => issuer };
 
 @Injectable()
 class Enhanced {
   @UseGuards(NoteGuard)
   @UseInterceptors(NoteInterceptor)
   @OnWebhookEvent('enhanced.*')
-  guarded(@WebhookData() data: unknown, @Issuer() issuer: string): void {
+  guarded(@WebhookData() data: unknown, @WebhookContext(issuerOf) issuer: string): void {
     note(['handler', data, issuer]);
   }
 

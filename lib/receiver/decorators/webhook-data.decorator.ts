@@ -1,13 +1,12 @@
-import {
-  createParamDecorator,
-  type ExecutionContext,
-  type PipeTransform,
-  type Type,
-} from '@nestjs/common';
+import { createParamDecorator, type ExecutionContext } from '@nestjs/common';
 import type { StandardSchema } from '../../events/data-checks.js';
-import { addDataParameter, parameterType } from '../handlers/handler-metadata.js';
+import {
+  addParameter,
+  type HandlerParameter,
+  type HandlerPipe,
+  parameterType,
+} from '../handlers/handler-metadata.js';
 import { validateWithSchema } from '../handlers/payload-validator.js';
-import { WEBHOOK_CONTEXT_TYPE } from '../receiver.constants.js';
 import { receptionOf, type AdapterRequest } from '../node-request.js';
 import { internalsOf, type WebhookEvent } from '../webhook-event.js';
 
@@ -18,8 +17,6 @@ export interface WebhookDataOptions {
   /** Validates the parameter; the method gets its result. */
   readonly schema?: StandardSchema | undefined;
 }
-
-type Pipe = Type<PipeTransform> | PipeTransform;
 
 /**
  * The event's data, or one member of it.
@@ -37,31 +34,51 @@ type Pipe = Type<PipeTransform> | PipeTransform;
  */
 export function WebhookData(
   what?: string | WebhookDataOptions,
-  ...pipes: readonly Pipe[]
+  ...pipes: readonly HandlerPipe[]
 ): ParameterDecorator {
   const options = typeof what === 'string' ? { property: what } : (what ?? {});
   return (target, key, index) => {
-    addDataParameter(target, key!, { index, hasSchema: options.schema !== undefined });
     // Nest's own ValidationPipe skips custom parameters, so the type is read and applied here.
-    createParamDecorator((_: unknown, context: ExecutionContext) =>
-      dataFor(context, options, parameterType(target, key!, index)),
-    )(undefined, ...pipes)(target, key, index);
+    const type = parameterType(target, key!, index);
+    decorateParameter(
+      {
+        takes: 'data',
+        hasSchema: options.schema !== undefined,
+        valueFrom: (event) => dataFor(event, options, type),
+      },
+      pipes,
+    )(target, key, index);
   };
 }
 
 /**
  * The verified event: id, name, issuer, claims, raw body.
+ *
+ * @param pipes - run on the event
  */
-export const WebhookContext: () => ParameterDecorator = createParamDecorator(
-  (_: unknown, context: ExecutionContext) => eventOf(context),
-);
+export function WebhookContext(...pipes: readonly HandlerPipe[]): ParameterDecorator {
+  return decorateParameter({ takes: 'event', valueFrom: (event) => event }, pipes);
+}
+
+/** Decorates a parameter twice: for Nest, which calls routes, and for the dispatcher, which calls handlers. */
+function decorateParameter(
+  parameter: HandlerParameter,
+  pipes: readonly HandlerPipe[],
+): ParameterDecorator {
+  const onRoute = createParamDecorator((_: unknown, context: ExecutionContext) =>
+    parameter.valueFrom(eventOf(context)),
+  );
+  return (target, key, index) => {
+    addParameter(target, key!, index, parameter, pipes);
+    onRoute(undefined, ...pipes)(target, key, index);
+  };
+}
 
 function dataFor(
-  context: ExecutionContext,
+  event: WebhookEvent,
   { property, schema }: WebhookDataOptions,
   metatype: unknown,
 ): unknown {
-  const event = eventOf(context);
   const data =
     property === undefined
       ? event.data
@@ -72,7 +89,6 @@ function dataFor(
 }
 
 function eventOf(context: ExecutionContext): WebhookEvent {
-  if (context.getType<string>() === WEBHOOK_CONTEXT_TYPE) return context.getArgByIndex(0);
   const reception = receptionOf(context.switchToHttp().getRequest<AdapterRequest>());
   if (reception !== undefined) return reception.event;
   throw new Error(

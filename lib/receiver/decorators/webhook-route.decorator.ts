@@ -6,13 +6,9 @@ import {
   UseGuards,
   UseInterceptors,
 } from '@nestjs/common';
-import { ROUTE_EXTENSION } from '../receiver.constants.js';
 import { markRoute } from '../handlers/handler-metadata.js';
 import { WebhookGuard } from '../webhook.guard.js';
 import { WebhookExceptionFilter, WebhookInterceptor } from '../webhook-route.enhancers.js';
-
-/** As `ApiExtension()` of @nestjs/swagger, an optional peer, which reads it for the operations of the route. */
-const SWAGGER_EXTENSION = 'swagger/apiExtension';
 
 /**
  * Makes a method a webhook route: HEAD and POST, guarded, each event handled once, answered 204 when the method's promise resolves.
@@ -38,10 +34,5 @@ export function WebhookRoute(
 }
 
 function mark(options: { readonly receiver?: string | undefined }): MethodDecorator {
-  return (_target, _key, { value }) => {
-    const method = value as unknown as object;
-    markRoute(method, options);
-    const known = Reflect.getMetadata(SWAGGER_EXTENSION, method) as object | undefined;
-    Reflect.defineMetadata(SWAGGER_EXTENSION, { ...known, [ROUTE_EXTENSION]: true }, method);
-  };
+  return (_target, _key, { value }) => markRoute(value as object, options);
 }

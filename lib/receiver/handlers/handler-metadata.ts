@@ -1,42 +1,60 @@
+import { assignMetadata, type PipeTransform, type Type } from '@nestjs/common';
+import type { WebhookEvent } from '../webhook-event.js';
 import { WEBHOOK_ROUTE, WEBHOOK_SUBSCRIPTIONS } from '../receiver.constants.js';
 
-/** Metadata of a class, by method: the parameters that `@WebhookData()` decorates. */
-const DATA_PARAMETERS = 'nestjs-webhook-token:data-parameters';
+/** A pipe of a parameter. */
+export type HandlerPipe = Type<PipeTransform> | PipeTransform;
 
-interface DataParameter {
-  readonly index: number;
+/** Metadata of a class, by method: the parameters that handlers take, in the form that Nest's ExternalContextCreator reads. */
+export const HANDLER_PARAMETERS = 'nestjs-webhook-token:parameters';
+
+/** A number that Nest has for none of its own parameter decorators. */
+const PARAMETER_TYPE = 100;
+
+/** What a parameter takes from an event. */
+export interface HandlerParameter {
+  readonly takes: 'data' | 'event';
   /** Whether a Standard Schema validates it. */
-  readonly hasSchema: boolean;
+  readonly hasSchema?: boolean;
+  valueFrom(event: WebhookEvent): unknown;
 }
 
-/** Records that a parameter of a method takes event data. */
-export function addDataParameter(
+type Parameters = Record<
+  string,
+  { readonly index: number; readonly data?: unknown; readonly pipes: unknown }
+>;
+
+/** Records what a parameter of a method takes. */
+export function addParameter(
   target: object,
   key: string | symbol,
-  parameter: DataParameter,
+  index: number,
+  parameter: HandlerParameter,
+  pipes: readonly HandlerPipe[],
 ): void {
-  const known = dataParameters(target, key);
-  Reflect.defineMetadata(DATA_PARAMETERS, [...known, parameter], target.constructor, key);
+  const all = assignMetadata(parametersOf(target, key), PARAMETER_TYPE, index, parameter, ...pipes);
+  Reflect.defineMetadata(HANDLER_PARAMETERS, all, target.constructor, key);
+}
+
+/** Whether a parameter of a method is decorated for an event. */
+export function hasParameters(target: object, key: string | symbol): boolean {
+  return Object.keys(parametersOf(target, key)).length > 0;
 }
 
 /** The parameters of a method that take event data. */
-export function dataParameters(target: object, key: string | symbol): readonly DataParameter[] {
-  return (
-    (Reflect.getMetadata(DATA_PARAMETERS, target.constructor, key) as
-      readonly DataParameter[] | undefined) ?? []
-  );
+export function dataParameters(
+  target: object,
+  key: string | symbol,
+): readonly { readonly index: number; readonly hasSchema: boolean }[] {
+  return Object.values(parametersOf(target, key)).flatMap(({ index, data }) => {
+    const { takes, hasSchema = false } = data as HandlerParameter;
+    return takes === 'data' ? [{ index, hasSchema }] : [];
+  });
 }
 
-/**
- * Where Nest keeps the parameter decorators of a method, on its class. Nest does not export the key, and its ExternalContextCreator
- * must be passed it.
- */
-export const ROUTE_ARGUMENTS = '__routeArguments__';
-
-/** The number of parameters that have a decorator. */
-export function decoratedParameters(target: object, key: string | symbol): number {
-  const decorated: unknown = Reflect.getMetadata(ROUTE_ARGUMENTS, target.constructor, key);
-  return Object.keys((decorated as object | undefined) ?? {}).length;
+function parametersOf(target: object, key: string | symbol): Parameters {
+  const known: unknown = Reflect.getMetadata(HANDLER_PARAMETERS, target.constructor, key);
+  return (known as Parameters | undefined) ?? {};
 }
 
 /** The type of a parameter, as the compiler recorded it. */

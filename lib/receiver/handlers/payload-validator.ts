@@ -77,8 +77,8 @@ export async function definedDataIssues(
 export class PayloadValidator {
   private pipe: ValidationPipe | undefined;
 
-  /** @param options - `false` for no validation; `undefined` until start-up may supply {@link useDefaults} */
-  constructor(private options: ValidationPipeOptions | false | undefined) {}
+  /** @param options - of the receiver; `false` for no validation */
+  constructor(private readonly options: ValidationPipeOptions | false | undefined) {}
 
   /** Whether data is validated at all. */
   get isEnabled(): boolean {
@@ -88,11 +88,6 @@ export class PayloadValidator {
   /** Whether the receiver sets the options itself. */
   get isConfigured(): boolean {
     return this.options !== undefined;
-  }
-
-  /** Sets the options of a receiver that has none of its own. */
-  useDefaults(options: ValidationPipeOptions): void {
-    this.options ??= options;
   }
 
   /**
@@ -112,7 +107,7 @@ export class PayloadValidator {
     options: ValidationPipeOptions,
   ): Promise<unknown> {
     if ((await findClassValidator()) === 'missing') return data;
-    this.pipe ??= new DataPipe({ transform: true, errorHttpStatusCode: 422, ...options });
+    this.pipe ??= dataPipe({ transform: true, errorHttpStatusCode: 422, ...options });
     const metadata: ArgumentMetadata = { type: 'body', metatype };
     return this.pipe.transform(data, metadata) as unknown;
   }
@@ -145,20 +140,20 @@ export function findClassValidator(): Promise<ClassValidatorInstallation> {
 }
 
 /** A ValidationPipe that keeps the names of the constraints that failed, for the log. */
-class DataPipe extends ValidationPipe {
-  constructor(options: ValidationPipeOptions) {
-    super(options);
-    const { exceptionFactory } = this;
-    this.exceptionFactory = async (errors) => {
-      const exception: unknown = await exceptionFactory(errors);
+function dataPipe(options: ValidationPipeOptions): ValidationPipe {
+  const factory = options.exceptionFactory ?? new ValidationPipe(options).createExceptionFactory();
+  return new ValidationPipe({
+    ...options,
+    exceptionFactory: async (errors) => {
+      const exception: unknown = await factory(errors);
       if (exception instanceof Error)
         constraints.set(
           exception,
           errors.flatMap((one) => dtoIssues(one).map(({ constraint }) => constraint)),
         );
       return exception;
-    };
-  }
+    },
+  });
 }
 
 /** Constraints by the exception that reports them to the sender. */
@@ -175,54 +170,16 @@ export function failedConstraints(error: unknown): readonly string[] {
   return [...new Set(all)];
 }
 
-/** The fields of a ValidationPipe that hold its options; they are protected. */
-interface PipeFields {
-  readonly validatorOptions?: ValidationPipeOptions;
-  readonly transformOptions?: ValidationPipeOptions['transformOptions'];
-  readonly isDetailedOutputDisabled?: boolean;
-}
-
-/** The validation that an application applies to every HTTP request. */
-interface GlobalValidation {
-  /** The options of its global ValidationPipes; `undefined` if it has none. */
-  readonly options: ValidationPipeOptions | undefined;
-  /** Whether it has one that is request-scoped: its options are unknown before the first request. */
-  readonly isRequestScoped: boolean;
-}
-
-/**
- * Reads the options of the global ValidationPipes, set by `useGlobalPipes` or `APP_PIPE`.
- *
- * Options that shape an HTTP error (status, format, exception factory) do not apply to webhooks. `transform` is not taken over:
- * a handler gets an instance of its class, and a pipe does not record whether `transform` was set to false or left out.
- */
-export function readGlobalValidation(config: ApplicationConfig): GlobalValidation {
-  const pipes = config.getGlobalPipes().filter((pipe) => pipe instanceof ValidationPipe);
-  const isRequestScoped = config
-    .getGlobalRequestPipes()
-    .some(({ metatype }) => isValidationPipe(metatype));
-  const options = pipes.map((pipe) => optionsOf(pipe as unknown as PipeFields));
-  return {
-    options: options.length === 0 ? undefined : Object.assign({}, ...options),
-    isRequestScoped,
-  };
-}
-
-function optionsOf({
-  validatorOptions,
-  transformOptions,
-  isDetailedOutputDisabled,
-}: PipeFields): ValidationPipeOptions {
-  return {
-    ...validatorOptions,
-    ...(transformOptions !== undefined && { transformOptions }),
-    ...(isDetailedOutputDisabled === true && { disableErrorMessages: true }),
-  };
-}
-
-function isValidationPipe(metatype: unknown): boolean {
+/** Whether the application validates HTTP requests with a global ValidationPipe, which webhooks do not pass. */
+export function hasGlobalValidation(config: ApplicationConfig): boolean {
   return (
-    typeof metatype === 'function' &&
-    (metatype === ValidationPipe || metatype.prototype instanceof ValidationPipe)
+    config.getGlobalPipes().some((pipe) => pipe instanceof ValidationPipe) ||
+    config
+      .getGlobalRequestPipes()
+      .some(
+        ({ metatype }) =>
+          typeof metatype === 'function' &&
+          (metatype === ValidationPipe || metatype.prototype instanceof ValidationPipe),
+      )
   );
 }
