@@ -86,7 +86,7 @@ export interface InboxFilter {
 
 /** How many entries a store keeps at most; the oldest are dropped first. */
 export interface InboxBounds {
-  /** Requests that were not refused. */
+  /** Requests that were neither refused nor duplicates; a tenth as many duplicates are kept besides, which never displace others. */
   readonly maxAccepted?: number | undefined;
   /** Refused requests, which anyone can send: they never displace the others. */
   readonly maxRefused?: number | undefined;
@@ -96,7 +96,7 @@ export interface InboxBounds {
  * Stores the record of received requests: the port behind {@link WebhookInbox}. It is a record to look at, and no queue: the
  * receiver works without it, and never waits for it.
  *
- * - **Bounded.** It keeps the newest entries, up to a bound for refused requests and another one for all others.
+ * - **Bounded.** It keeps the newest entries, up to a bound for refused requests, one for duplicates and one for all others.
  * - **An entry is stored once.** `record` does not affect an id that is known.
  * - **Settlements follow.** `settle` changes the newest entry with a `deliveryId`, recorded by any process, and has no effect on
  *   an unknown one.
@@ -139,6 +139,11 @@ export abstract class InboxStore {
 
   /** Counts the stored entries. */
   abstract counts(): Promise<{ readonly accepted: number; readonly refused: number }>;
+}
+
+/** How many duplicates a store keeps besides: copies of one event must not displace other events. */
+export function maxDuplicates(maxAccepted: number): number {
+  return Math.ceil(maxAccepted / 10);
 }
 
 /** Whether an entry matches a filter. */

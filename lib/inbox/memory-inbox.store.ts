@@ -6,6 +6,7 @@ import {
   InboxStore,
   inboxBounds,
   matchesInboxFilter,
+  maxDuplicates,
 } from './inbox-store.js';
 import { readOptions } from '../options/read-options.js';
 import { object } from '../options/rules.js';
@@ -14,8 +15,6 @@ const BOUNDS = object<InboxBounds>()(inboxBounds(1_000, 500));
 
 /**
  * Stores the last received requests in memory. They are lost when the process ends, and other processes do not see them.
- *
- * Duplicates have a share of their own, a tenth of `maxAccepted`: copies of one event never displace other events.
  */
 export class MemoryInboxStore extends InboxStore {
   override readonly durable = false;
@@ -32,7 +31,7 @@ export class MemoryInboxStore extends InboxStore {
     super();
     const { maxAccepted, maxRefused } = readOptions(BOUNDS, bounds, 'MemoryInboxStore');
     this.accepted = new EntryRing(maxAccepted);
-    this.duplicates = new EntryRing(Math.ceil(maxAccepted / 10));
+    this.duplicates = new EntryRing(maxDuplicates(maxAccepted));
     this.refused = new EntryRing(maxRefused);
   }
 

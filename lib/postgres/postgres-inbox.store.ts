@@ -6,6 +6,7 @@ import {
   type InboxSettlement,
   InboxStore,
   inboxBounds,
+  maxDuplicates,
 } from '../inbox/inbox-store.js';
 import { object } from '../options/rules.js';
 import { millisecondsOf, timeOf } from './sql-text.js';
@@ -23,7 +24,7 @@ const DESCRIPTION: StoreDescription = {
   timeout: 5_000,
 };
 
-/** All optional. `maxAccepted` is 10,000 by default, `maxRefused` 1,000; both apply to all processes together. */
+/** All optional. `maxAccepted` is 10,000 by default, `maxRefused` 1,000; the bounds apply to all processes together. */
 export interface PostgresInboxStoreOptions extends PostgresStoreOptions, InboxBounds {}
 
 const OPTIONS = object<PostgresInboxStoreOptions>()({ ...STORE, ...inboxBounds(10_000, 1_000) });
@@ -77,9 +78,12 @@ ON CONFLICT (id) DO NOTHING`,
       [JSON.stringify(entries.map(rowOf))],
     );
     const { maxAccepted, maxRefused } = this.bounds;
-    const isRefused = ({ outcome }: InboxEntry): boolean => outcome === 'refused';
-    if (entries.some(isRefused)) await this.prune(true, maxRefused);
-    if (!entries.every(isRefused)) await this.prune(false, maxAccepted);
+    const outcomes = new Set(entries.map(({ outcome }) => outcome));
+    if (outcomes.delete('refused')) await this.prune('refused', maxRefused);
+    if (outcomes.delete('duplicate')) {
+      await this.prune("NOT refused AND outcome = 'duplicate'", maxDuplicates(maxAccepted));
+    }
+    if (outcomes.size > 0) await this.prune("NOT refused AND outcome <> 'duplicate'", maxAccepted);
   }
 
   override async settle(settlements: readonly InboxSettlement[]): Promise<void> {
@@ -136,9 +140,8 @@ WHERE ${this.table}.id = (SELECT max(id) FROM ${this.table} AS entry WHERE entry
     return { accepted: Number(row?.['accepted']), refused: Number(row?.['refused']) };
   }
 
-  /** Deletes the oldest entries beyond a bound; an index finds where they end. */
-  private async prune(refused: boolean, bound: number): Promise<void> {
-    const ofKind = refused ? 'refused' : 'NOT refused';
+  /** Deletes the oldest entries of a kind beyond a bound; an index finds where they end. */
+  private async prune(ofKind: string, bound: number): Promise<void> {
     await this.connection.query(
       `DELETE FROM ${this.table} WHERE ${ofKind} AND id <= (
   SELECT id FROM ${this.table} WHERE ${ofKind} ORDER BY id DESC OFFSET $1::int LIMIT 1)`,

@@ -176,6 +176,18 @@ const CASES: Readonly<Record<string, (create: Create) => Promise<void>>> = {
     );
   },
 
+  'never drops another request for duplicates, which have a tenth of its bound': async (create) => {
+    const store = await create({ maxAccepted: 20, maxRefused: 5 });
+    const outcomes = ['handled', 'queued', 'failed'] as const;
+    const others = outcomes.map((outcome, i) => entry(`a${i}`, { outcome }));
+    await store.record(others);
+    for (let i = 10; i < 60; i++) await store.record([entry(`d${i}`, { outcome: 'duplicate' })]);
+
+    const ids = (await store.list({}, ALL)).map(({ id }) => id);
+    assert.deepEqual(ids, ['d59', 'd58', 'a2', 'a1', 'a0']);
+    assert.deepEqual(await store.counts(), { accepted: 5, refused: 0 });
+  },
+
   'does not change with what it returns': async (create) => {
     const store = await create({});
     await store.record([entry('a')]);
