@@ -53,14 +53,14 @@ export function receptionOf(request: AdapterRequest): WebhookReception | undefin
 /** The headers by which parsers recognise a body and its type. */
 const BODY_HEADERS = ['content-type', 'content-length', 'transfer-encoding'] as const;
 
-/** Holds the removed headers. */
+/** Holds the removed headers; `null` once they are restored. */
 const ASIDE = Symbol('nestjs-webhook-token:aside');
 
-type Shieldable = IncomingMessage & { [ASIDE]?: IncomingHttpHeaders | undefined };
+type Shieldable = IncomingMessage & { [ASIDE]?: IncomingHttpHeaders | null };
 
 /** Hides the body of a request from the application's parsers, so that its exact bytes reach the guard unread. */
 export function shieldBody(request: Shieldable): void {
-  if (request[ASIDE] !== undefined) return;
+  if (wasShielded(request)) return;
   const aside: IncomingHttpHeaders = {};
   for (const name of BODY_HEADERS) {
     const value = request.headers[name];
@@ -74,9 +74,14 @@ export function shieldBody(request: Shieldable): void {
 /** Restores the headers. */
 export function unshieldBody(request: Shieldable): void {
   const aside = request[ASIDE];
-  if (aside === undefined) return;
-  request[ASIDE] = undefined;
+  if (!aside) return;
+  request[ASIDE] = null;
   Object.assign(request.headers, aside);
+}
+
+/** Whether the body was hidden from the application's parsers. */
+export function wasShielded(request: Shieldable): boolean {
+  return request[ASIDE] !== undefined;
 }
 
 /** The last request of each connection that closes after its answer. */

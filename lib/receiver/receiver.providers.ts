@@ -1,4 +1,5 @@
 import type { Provider } from '@nestjs/common';
+import { APP_INTERCEPTOR } from '@nestjs/core';
 import { ReceiverDrain } from './receiver.drain.js';
 import { ReceiverReporter } from './receiver.reporter.js';
 import { ReceiverLifecycle } from './receiver.lifecycle.js';
@@ -12,6 +13,7 @@ import { WebhookMount } from './mount/webhook.mount.js';
 import { ReceivedEventWorker } from './queued/received-event.worker.js';
 import { InboxRecorder } from './inbox/inbox.recorder.js';
 import { WebhookInbox } from './inbox/webhook.inbox.js';
+import { UnguardedBodyInterceptor } from './webhook-route.enhancers.js';
 import { WebhookVerifier } from './webhook.verifier.js';
 
 /** The receiving side; the module provides WEBHOOK_RECEIVERS, RECEIVER_SHUTDOWN and WEBHOOK_INBOX. */
@@ -30,6 +32,7 @@ export const RECEIVER_PROVIDERS: readonly Provider[] = [
   ReceivedEventWorker,
   InboxRecorder,
   WebhookInbox,
+  { provide: APP_INTERCEPTOR, useClass: UnguardedBodyInterceptor },
 ];
 
 /** What applications inject, and what the guard needs on routes of other modules. */

@@ -1,4 +1,5 @@
 import type { ServerResponse } from 'node:http';
+import { buffer } from 'node:stream/consumers';
 import {
   Catch,
   Injectable,
@@ -10,8 +11,16 @@ import {
 } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
 import { defer, lastValueFrom, type Observable } from 'rxjs';
+import { isJsonType, parseJsonPayload } from '../request/json-payload.js';
+import { DEFAULT_MAX_JSON_MEMBERS } from '../token/webhook-token.constants.js';
 import { HandlerFailure, refuse, type WebhookAnswer, WebhookException } from './answers.js';
-import { nodeRequest, receptionOf, type AdapterRequest } from './node-request.js';
+import {
+  nodeRequest,
+  receptionOf,
+  unshieldBody,
+  wasShielded,
+  type AdapterRequest,
+} from './node-request.js';
 import { observeHandler } from './receiver.channels.js';
 import { ReceiverReporter } from './receiver.reporter.js';
 
@@ -72,5 +81,41 @@ export class WebhookExceptionFilter implements ExceptionFilter {
     const body = answer.problem === undefined ? undefined : JSON.stringify(answer.problem);
     if (body !== undefined) adapter.setHeader(response, 'Content-Type', 'application/problem+json');
     adapter.reply(response, isHead ? undefined : body, answer.status);
+  }
+}
+
+/** The largest JSON body that a route without the guard gets. */
+const MAX_UNGUARDED_JSON = 1_048_576;
+
+/**
+ * Parses the JSON body of a signed request to a route without the guard: its token has kept the application's parsers away before
+ * the router chose a route. The guards of that route have run already, without a body.
+ */
+@Injectable()
+export class UnguardedBodyInterceptor implements NestInterceptor {
+  async intercept(context: ExecutionContext, next: CallHandler): Promise<Observable<unknown>> {
+    if (context.getType() === 'http') {
+      await parseUnguarded(context.switchToHttp().getRequest<AdapterRequest>());
+    }
+    return next.handle();
+  }
+}
+
+async function parseUnguarded(request: AdapterRequest): Promise<void> {
+  const node = nodeRequest(request);
+  if (!wasShielded(node) || receptionOf(request) !== undefined) return;
+  unshieldBody(node);
+  const { headers } = node;
+  const { 'content-type': type, 'content-encoding': encoding, 'content-length': length } = headers;
+  if (node.readableDidRead || encoding !== undefined) return;
+  if (type === undefined || !isJsonType(type)) return;
+  // Node reads no more bytes than declared.
+  if (length === undefined || Number(length) > MAX_UNGUARDED_JSON) return;
+  const rawBody = await buffer(node);
+  try {
+    const body = parseJsonPayload(rawBody, type, DEFAULT_MAX_JSON_MEMBERS);
+    Object.assign(request, { rawBody, body });
+  } catch (error) {
+    throw WebhookException.from(error);
   }
 }

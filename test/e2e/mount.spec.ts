@@ -6,6 +6,7 @@ import {
   Body,
   Controller,
   Get,
+  HttpCode,
   Injectable,
   Module,
   Post,
@@ -339,6 +340,46 @@ describe('a mounted path on Express', () => {
     }
   });
 });
+
+describe.each(adapters)(
+  'a route without the guard, beside guarded ones on %s',
+  (_, createAdapter) => {
+    @Controller()
+    class Mixed {
+      @Post('plain')
+      @HttpCode(200)
+      plain(@Body() body: unknown): unknown {
+        return { got: body };
+      }
+      @WebhookRoute('hook')
+      hook(): void {}
+    }
+
+    const startMixed = async (): Promise<StartedApp> =>
+      start(createAdapter(), { options: { receiver: trusting }, controllers: [Mixed] });
+
+    it.each<[string, string]>([
+      ['no token', ''],
+      ['a forged token', `${signed().slice(0, -8)}AAAAAAAA`],
+      ['a token of a trusted issuer', signedBody('{"a":1}').token],
+    ])('gets its JSON body with %s', async (_case, token) => {
+      const { origin } = await startMixed();
+      const answer = await send(origin, {
+        path: '/plain',
+        body: '{"a":1}',
+        ...(token && { token }),
+      });
+      expect(answer).toMatchObject({ status: 200, json: { got: { a: 1 } } });
+    });
+
+    it('is refused JSON that does not parse, with or without a token', async () => {
+      const { origin } = await startMixed();
+      const { token } = signedBody('{"a":1}');
+      expect((await send(origin, { path: '/plain', body: '{"a"', token })).status).toBe(400);
+      expect((await send(origin, { path: '/plain', body: '{"a"' })).status).toBe(400);
+    });
+  },
+);
 
 describe('versions that are not in the path, on Express', () => {
   const seen: unknown[] = [];
