@@ -7,7 +7,6 @@ import { isAuthenticatedRefusal } from '../request/open-request.js';
 import { HandlerFailure, type WebhookAnswer } from './answers.js';
 import { failedConstraints } from './handlers/payload-validator.js';
 import { WebhookHandlerRegistry } from './handlers/webhook-handler.registry.js';
-import { InboxRecorder } from './inbox/inbox.recorder.js';
 import { type AdapterRequest, nodeRequest, pathOfRequest } from './node-request.js';
 import { endReceiving, receiving } from './receiver.channels.js';
 import type { ResolvedReceiver } from './receiver-options.interface.js';
@@ -59,7 +58,7 @@ const TIME_CODES: ReadonlySet<string> = new Set([
 const REPLAY_CODES: ReadonlySet<string> = new Set(['replayed', 'in_progress']);
 
 /**
- * Logs how requests were answered, and passes it to the diagnostics channel and the inbox.
+ * Logs how requests were answered, and passes it to the diagnostics channel and to observers.
  *
  * A refused request is logged at `debug` until its signature holds, because anyone can cause such a line, and at `warn`
  * after that. A line names event, id, issuer, key and failed constraints, and never a token, a payload or a value of it.
@@ -72,22 +71,18 @@ export class ReceiverReporter implements ReceptionLog {
   private storeOutageLogged = false;
 
   /**
-   * Called with every answered request; for tests.
+   * Called with every answered request: the inbox, the console and tests. They must not throw.
    *
    * @hidden
    */
   readonly observers = new Set<(answered: AnsweredRequest) => void>();
 
-  constructor(
-    private readonly handlers: WebhookHandlerRegistry,
-    private readonly inbox: InboxRecorder,
-  ) {}
+  constructor(private readonly handlers: WebhookHandlerRegistry) {}
 
   /** Reports how a request was answered. */
   answered(answered: AnsweredRequest): void {
     for (const observe of this.observers) observe(answered);
     if (receiving.isObserved) endReceiving(answered);
-    this.inbox.answered(answered);
     quietly(() => {
       if (answered.answer.problem !== undefined) return this.logProblem(answered);
       if (!this.storeOutageLogged) return;

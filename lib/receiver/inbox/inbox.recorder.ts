@@ -7,7 +7,7 @@ import type { InboxContent, InboxEntry, InboxOutcome } from '../../inbox/inbox-s
 import { InboxWriter } from '../../inbox/inbox.writer.js';
 import { fromNodeRequest } from '../../request/incoming-webhook.js';
 import { isAuthenticatedRefusal } from '../../request/open-request.js';
-import type { AnsweredRequest } from '../receiver.reporter.js';
+import { type AnsweredRequest, ReceiverReporter } from '../receiver.reporter.js';
 import { nodeRequest, pathOfRequest } from '../node-request.js';
 import { webhookToken } from '../schemes/webhook-token.scheme.js';
 import { internalsOf, isReadOnDemand, type WebhookEvent } from '../webhook-event.js';
@@ -42,13 +42,18 @@ export class InboxRecorder implements OnApplicationShutdown {
   private explained = 0;
   private explainedSince = 0;
 
-  constructor(@Inject(WEBHOOK_INBOX) readonly inbox: ResolvedInbox | undefined) {
+  /** @param reporter - of the receivers; absent in a process without them */
+  constructor(
+    @Inject(WEBHOOK_INBOX) readonly inbox: ResolvedInbox | undefined,
+    reporter?: ReceiverReporter,
+  ) {
+    reporter?.observers.add((answered) => this.answered(answered));
     this.writer =
       inbox && new InboxWriter(inbox.store, inbox.clock, (error) => this.logOutage(error));
   }
 
   /** Records how a request was answered. Never throws. */
-  answered(answered: AnsweredRequest): void {
+  private answered(answered: AnsweredRequest): void {
     const { inbox, writer } = this;
     if (inbox === undefined || writer === undefined) return;
     try {
