@@ -1,5 +1,6 @@
 import { createTokenSigner, createTokenVerifier } from '../../dist/token/index.js';
-import { EventRouter } from '../../build/lib/receiver/handlers/event-router.js';
+import { MemoryEndpointStore } from '../../build/lib/endpoints/memory-endpoint.store.js';
+import { EventRouter } from '../../build/lib/receiver/handlers/webhook-handler.registry.js';
 import { MemoryReplayStore } from '../../build/lib/replay/memory-replay.store.js';
 import { SECRET } from '../event.mjs';
 import { compare } from '../harness.mjs';
@@ -7,7 +8,7 @@ import { claimOf } from './replay.mjs';
 
 const MANY = 10_000;
 
-/** Cost of an event with few and with very many issuers, handlers and remembered ids. */
+/** Cost of an event with few and with very many issuers, handlers, endpoints and remembered ids. */
 export async function run(options) {
   const results = [];
   const add = async (title, variants) => {
@@ -15,7 +16,8 @@ export async function run(options) {
   };
   await add('verify with few and many issuers', issuers());
   await add('find the handlers of an event', handlers());
-  await add('reserve and commit an event', remembered());
+  await add('find the endpoints of an event', await endpoints());
+  await add('reserve and commit an event', await remembered());
   return results;
 }
 
@@ -42,15 +44,30 @@ function handlers() {
   return { '1 pattern': of(1), '10,000 patterns': of(MANY) };
 }
 
-function remembered() {
-  const of = (count) => {
+async function endpoints() {
+  const of = async (count) => {
+    const store = new MemoryEndpointStore();
+    const rest = { url: name(0), settings: {}, keys: [], version: 1, createdAt: 0, updatedAt: 0 };
+    for (let i = 0; i < count; i++) {
+      await store.insert({ id: `e${i}`, tenant: 'acme', events: [`order.e${i}`], ...rest });
+    }
+    return () => store.subscribed('order.e0', 'acme');
+  };
+  return { '10 endpoints': await of(10), '10,000 endpoints': await of(MANY) };
+}
+
+async function remembered() {
+  const of = async (count) => {
     const store = new MemoryReplayStore({ maxEntries: 4_000_000 });
     let next = 0;
-    const handle = () => store.commit(store.reserve(claimOf(next++)).reservation);
-    for (let i = 0; i < count; i++) handle();
+    const handle = async () => {
+      const { reservation } = await store.reserve(claimOf(next++));
+      await store.commit(reservation);
+    };
+    for (let i = 0; i < count; i++) await handle();
     return handle;
   };
-  return { 'an empty store': of(1), '1,000,000 remembered ids': of(1_000_000) };
+  return { 'an empty store': await of(1), '1,000,000 remembered ids': await of(1_000_000) };
 }
 
 function name(i) {
