@@ -11,15 +11,23 @@ export interface PostgresClient {
 
 /** The members of a `Pool` of node-postgres that are used. */
 export interface PostgresPool extends PostgresClient {
+  /** Takes a connection out of the pool. */
   connect(): Promise<PostgresPoolClient>;
 }
 
 /** The members of a `PoolClient` of node-postgres that are used. */
 export interface PostgresPoolClient extends PostgresClient {
-  /** @param destroy - closes the connection instead of returning it to the pool */
+  /**
+   * Returns the connection to the pool.
+   *
+   * @param destroy - closes the connection instead
+   */
   release(destroy?: boolean): void;
+  /** Listens for errors of the connection while it is out of the pool. */
   on(event: 'error', listener: (error: Error) => void): unknown;
+  /** Listens for notifications of `LISTEN`. */
   on(event: 'notification', listener: (message: { readonly payload?: string }) => void): unknown;
+  /** Removes a listener. */
   off(event: 'error', listener: (error: Error) => void): unknown;
 }
 
