@@ -2,11 +2,13 @@ import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { extname, join, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { gzipSync } from 'node:zlib';
 import type { ConsoleBrand } from './console-api.js';
 
 /** A file of the page. */
 export interface ConsoleAsset {
   readonly bytes: Buffer;
+  readonly gzipped: Buffer;
   readonly type: string;
   readonly etag: string;
   /** Its name contains a hash of its content. */
@@ -59,8 +61,10 @@ function assetOf(file: string, bytes: Buffer): ConsoleAsset {
   const digest = createHash('sha256').update(bytes).digest('base64url').slice(0, 22);
   return {
     bytes,
+    gzipped: gzipSync(bytes),
     type: TYPES[extname(file)]!,
-    etag: `"${digest}"`,
+    // Weak: the same for both encodings.
+    etag: `W/"${digest}"`,
     immutable: file.startsWith('assets/'),
   };
 }

@@ -260,6 +260,7 @@ export class ConsoleHandler {
     const headers = {
       'X-Content-Type-Options': 'nosniff',
       ETag: asset.etag,
+      Vary: 'Accept-Encoding',
       // The page is guarded, so no shared cache may keep it.
       'Cache-Control': asset.immutable
         ? 'private, max-age=31536000, immutable'
@@ -268,8 +269,16 @@ export class ConsoleHandler {
     };
     const isKnown = node.headers['if-none-match']?.includes(asset.etag) === true;
     if (isKnown) return this.send(response, { status: 304, headers });
-    const described = { ...headers, 'Content-Type': asset.type };
-    this.send(response, { status: 200, headers: described, body: asset.bytes });
+    const isGzipped = /\bgzip\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))/i.test(
+      node.headers['accept-encoding'] ?? '',
+    );
+    const described = {
+      ...headers,
+      'Content-Type': asset.type,
+      ...(isGzipped && { 'Content-Encoding': 'gzip' }),
+    };
+    const body = isGzipped ? asset.gzipped : asset.bytes;
+    this.send(response, { status: 200, headers: described, body });
   }
 
   /** A relative address, since the path that the browser sees is unknown behind a proxy. */

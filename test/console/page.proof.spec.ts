@@ -404,6 +404,22 @@ describeInBrowser.each(adapters)('the console in a browser, on %s', (adapter, cr
     expect(await page.getByLabel('Status').inputValue()).toBe('dead');
   });
 
+  it('goes back from a delivery to the list with its filters', async () => {
+    await publisher.publish('order.back', { id: 'o11' }, { tenant: 'acme' });
+    await open('#/deliveries?event=order.back');
+    await page.getByRole('link', { name: 'order.back' }).click();
+    await page.getByRole('link', { name: 'All deliveries' }).click();
+    expect(await page.getByLabel('Event', { exact: true }).inputValue()).toBe('order.back');
+  });
+
+  it('asks to sign in again if a login page answers', async () => {
+    await page.route('**/api/deliveries', (route) =>
+      route.fulfill({ contentType: 'text/html', body: '<title>Log in</title>' }),
+    );
+    await open('#/deliveries');
+    await page.getByText('Sign in again').waitFor();
+  });
+
   it('acts only on rows that are shown', async () => {
     await publisher.publish('order.chosen', { id: 'o9' }, { tenant: 'acme' });
     await open('#/deliveries?event=order.chosen');

@@ -159,6 +159,18 @@ describe.each(adapters)('the console on %s', (_, create) => {
     expect(missing.status).toBe(404);
   });
 
+  it('compresses its page for browsers that accept gzip', async () => {
+    started = await startConsole(create());
+    const encodingFor = async (accepted: string): Promise<unknown> => {
+      const headers = { 'accept-encoding': accepted };
+      const page = await send(started!.origin, { method: 'GET', path: `${BASE}/`, headers });
+      return page.headers['content-encoding'];
+    };
+    expect(await encodingFor('gzip, deflate, br')).toBe('gzip');
+    expect(await encodingFor('gzip;q=0, br')).toBeUndefined();
+    expect(await encodingFor('identity')).toBeUndefined();
+  });
+
   it('answers whatever interceptors of the application do', async () => {
     started = await startConsole(
       create(),

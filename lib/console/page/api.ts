@@ -1,4 +1,8 @@
 import type { ConsoleErrorCode, ConsoleProblem } from '../console-api.js';
+import { STRINGS } from './strings.js';
+
+/** Longer than the server takes for the largest action, 1,000 redeliveries. */
+const LIMIT_MS = 120_000;
 
 /** A call that the server answered with an error, or did not answer (status 0). */
 export class ApiError extends Error {
@@ -36,17 +40,24 @@ export function act<T>(
 }
 
 async function call<T>(path: string, init: RequestInit): Promise<T> {
-  const response = await fetch(`./api/${path}`, {
-    ...init,
-    credentials: 'same-origin',
-    redirect: 'error',
-  }).catch((error: unknown) => {
-    if (init.signal?.aborted) throw error;
-    throw new ApiError('The server did not answer.', 0);
-  });
-  const text = await response.text();
+  const limit = AbortSignal.timeout(LIMIT_MS);
+  const signal = init.signal ? AbortSignal.any([init.signal, limit]) : limit;
+  const options = { ...init, signal, credentials: 'same-origin', redirect: 'manual' } as const;
+  const [response, text] = await fetch(`./api/${path}`, options)
+    .then(async (answer) => [answer, await answer.text()] as const)
+    .catch((error: unknown) => {
+      if (init.signal?.aborted) throw error;
+      throw new ApiError(limit.aborted ? STRINGS.tookTooLong : STRINGS.noAnswer, 0);
+    });
+  const isJson = response.headers.get('Content-Type')?.includes('json') === true;
+  // A login page of the application, or the way to it.
+  const isLogin = response.type === 'opaqueredirect' || (response.ok && text !== '' && !isJson);
+  if (isLogin) throw new ApiError(STRINGS.signInAgain, 401);
   if (response.ok) return (text === '' ? undefined : JSON.parse(text)) as T;
   const problem = parseProblem(text);
+  if (problem === undefined && response.status === 401) {
+    throw new ApiError(STRINGS.signInAgain, 401);
+  }
   throw new ApiError(
     problem?.detail ?? `The server answered with ${response.status}.`,
     response.status,

@@ -356,6 +356,7 @@ export interface Notices {
 
 export function useNotices(): Notices {
   const [notice, setNotice] = useState<{ tone: Tone; text: string }>();
+  const isBusy = useRef(false);
   return {
     element: (
       <div role="status" class={notice === undefined ? '' : `notice ${notice.tone}`}>
@@ -363,6 +364,10 @@ export function useNotices(): Notices {
       </div>
     ),
     run: async (action) => {
+      // A second click must not repeat an action that is under way.
+      if (isBusy.current) return;
+      isBusy.current = true;
+      setNotice({ tone: 'plain', text: STRINGS.working });
       try {
         const text = await action();
         setNotice(text === undefined ? undefined : { tone: 'good', text });
@@ -370,6 +375,8 @@ export function useNotices(): Notices {
         const { message, errors } = error as ApiError;
         const details = (errors ?? []).map(({ path, message }) => `${path}: ${message}`);
         setNotice({ tone: 'bad', text: [message, ...details].join(' ') });
+      } finally {
+        isBusy.current = false;
       }
     },
   };

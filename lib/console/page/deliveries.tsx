@@ -28,7 +28,7 @@ import {
 import { duration } from './format.js';
 import { useLoaded } from './live.js';
 import { Payload } from './payload.js';
-import { linkTo, type Route } from './route.js';
+import { linkBack, linkTo, type Route } from './route.js';
 import { STRINGS } from './strings.js';
 
 const TEXT = STRINGS.deliveries;
@@ -224,7 +224,7 @@ export function Delivery({ session, id }: { session: ConsoleSession; id: string 
   return (
     <>
       <p>
-        <a href={linkTo('deliveries')}>{TEXT.back}</a>
+        <a href={linkBack('deliveries')}>{TEXT.back}</a>
       </p>
       <h1>{TEXT.one(id)}</h1>
       {notices.element}

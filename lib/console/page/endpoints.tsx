@@ -20,7 +20,7 @@ import {
 } from './endpoint-dialogs.js';
 import { dateTime, duration } from './format.js';
 import { useLoaded } from './live.js';
-import { linkTo, type Route } from './route.js';
+import { linkBack, linkTo, type Route } from './route.js';
 import { STRINGS } from './strings.js';
 
 const TEXT = STRINGS.endpoints;
@@ -132,7 +132,7 @@ export function Endpoint({ session, id }: { session: ConsoleSession; id: string 
   return (
     <>
       <p>
-        <a href={linkTo('endpoints')}>{TEXT.back}</a>
+        <a href={linkBack('endpoints')}>{TEXT.back}</a>
       </p>
       <h1>{TEXT.one(id)}</h1>
       {notices.element}

@@ -23,7 +23,7 @@ import {
 import { bytes } from './format.js';
 import { useLoaded } from './live.js';
 import { Payload } from './payload.js';
-import { linkTo, type Route } from './route.js';
+import { linkBack, linkTo, type Route } from './route.js';
 import { STRINGS } from './strings.js';
 
 const TEXT = STRINGS.inbox;
@@ -99,7 +99,7 @@ export function InboxEntry({ session, id }: { session: ConsoleSession; id: strin
   return (
     <>
       <p>
-        <a href={linkTo('inbox')}>{TEXT.back}</a>
+        <a href={linkBack('inbox')}>{TEXT.back}</a>
       </p>
       <h1>{TEXT.one(id)}</h1>
       {notices.element}

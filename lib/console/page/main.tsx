@@ -48,7 +48,7 @@ function App(): JSX.Element {
       <main>
         <div class="notice bad" role="alert">
           <p>{error.message}</p>
-          {error.status === 401 && <p>{STRINGS.linkNeeded}</p>}
+          {error.status === 401 && error.code !== undefined && <p>{STRINGS.linkNeeded}</p>}
         </div>
       </main>
     );

@@ -9,15 +9,21 @@ export interface Route {
   readonly query: Readonly<Record<string, string>>;
 }
 
+/** The last query of each list, for the way back from one of its entries. */
+const lastQueries = new Map<string, Route['query']>();
+
 /** Reads the fragment of the current URL. */
 function currentRoute(): Route {
   const [path = '', search = ''] = location.hash.replace(/^#\/?/, '').split('?', 2);
   const [page = '', id] = path.split('/', 2);
-  return {
-    page,
-    id: id === undefined ? undefined : decode(id),
-    query: Object.fromEntries(new URLSearchParams(search)),
-  };
+  const query = Object.fromEntries(new URLSearchParams(search));
+  if (id === undefined) lastQueries.set(page, query);
+  return { page, id: id === undefined ? undefined : decode(id), query };
+}
+
+/** Link to a list as it was last shown: with its filters. */
+export function linkBack(page: string): string {
+  return linkTo(page, undefined, lastQueries.get(page));
 }
 
 function decode(segment: string): string {

@@ -16,6 +16,11 @@ export const STRINGS = {
   signOut: 'Sign out',
   linkNeeded:
     'This page needs a valid link. Links expire after a short time, so ask for a new one.',
+  signInAgain: 'Your session has ended. Sign in again, then reload this page.',
+  noAnswer: 'The server did not answer.',
+  tookTooLong:
+    'The server took too long to answer. An action may still be carried out: check before you repeat it.',
+  working: 'Working …',
   failed: 'This part could not be loaded.',
   retryLoad: 'Try again',
   notFound: 'There is no such page.',
