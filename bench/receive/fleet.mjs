@@ -22,15 +22,15 @@ export class Server {
 
   /** @returns CPU microseconds of the server per request */
   async cost(requests, accepted = true) {
-    const before = await this.#cpu();
+    const before = await this.usage();
     const statuses = await this.client.send(requests);
-    const after = await this.#cpu();
+    const after = await this.usage();
     const good = [...statuses].filter(([status]) => status < 300 === accepted);
     if (good.length !== statuses.size) {
       const found = [...statuses].map(([status, times]) => `${status} (${times} times)`);
       throw new Error(`Unexpected answers: ${found.join(', ')}`);
     }
-    return (after - before) / requests.length;
+    return (after.cpu - before.cpu) / requests.length;
   }
 
   stop() {
@@ -38,10 +38,11 @@ export class Server {
     this.child.disconnect();
   }
 
-  async #cpu() {
+  /** @returns `{ cpu, handled, handledAt }`: CPU microseconds, events handled, and when the last one was */
+  async usage() {
     const answer = once(this.child, 'message');
-    this.child.send('cpu');
-    const [{ user, system }] = await answer;
-    return user + system;
+    this.child.send('usage');
+    const [{ user, system, ...handler }] = await answer;
+    return { cpu: user + system, ...handler };
   }
 }

@@ -4,35 +4,33 @@ import { Controller, Head, HttpCode, Module, Post, UseGuards } from '@nestjs/com
 import { NestFactory } from '@nestjs/core';
 import { ExpressAdapter } from '@nestjs/platform-express';
 import { FastifyAdapter } from '@nestjs/platform-fastify';
+import { now } from '../e2e/settings.mjs';
 import { ISSUER, SECRET } from '../event.mjs';
 import { ADAPTERS, decorate, MAX_BODY, PATH } from './settings.mjs';
 
 const OURS = ['mounted', 'bare', 'traced', 'endpoint'];
 const [, , adapter, variant] = process.argv;
-const { isExpress, middleware } = ADAPTERS[adapter];
+const { isExpress, hasMiddleware } = ADAPTERS[adapter];
+let [handled, handledAt] = [0, 0];
+const note = () => {
+  handled++;
+  handledAt = now();
+};
 const app = await NestFactory.create(
   await moduleOf(variant),
-  isExpress ? await expressAdapter() : new FastifyAdapter({ bodyLimit: MAX_BODY }),
+  isExpress ? new ExpressAdapter() : new FastifyAdapter({ bodyLimit: MAX_BODY }),
   // Only the hand-written guards need the raw body.
   { logger: ['error'], rawBody: ![...OURS, 'unguarded'].includes(variant) },
 );
 if (isExpress) app.useBodyParser('json', { limit: MAX_BODY });
-if (middleware === 'after create()') app.use(...(await usualMiddleware()));
+if (hasMiddleware) app.use(...(await usualMiddleware()));
 await app.listen(0, '127.0.0.1');
 // Variants take turns, so a connection can be idle for longer than the default timeout.
 app.getHttpServer().keepAliveTimeout = 0;
 const { port } = app.getHttpServer().address();
-process.on('message', () => process.send(process.cpuUsage()));
+process.on('message', () => process.send({ ...process.cpuUsage(), handled, handledAt }));
 process.on('disconnect', () => process.exit(0));
 process.send({ port });
-
-async function expressAdapter() {
-  if (middleware !== 'before create()') return new ExpressAdapter();
-  const { default: express } = await import('express');
-  const instance = express();
-  instance.use(...(await usualMiddleware()));
-  return new ExpressAdapter(instance);
-}
 
 /** What many applications use: security headers, CORS and a request log, here to nowhere. */
 async function usualMiddleware() {
@@ -47,8 +45,12 @@ async function usualMiddleware() {
 async function moduleOf(name) {
   if (OURS.includes(name)) return ours(name);
   class Hook {
-    head() {}
-    post() {}
+    head() {
+      note();
+    }
+    post() {
+      note();
+    }
   }
   Controller(PATH)(Hook);
   decorate(Hook, 'head', [Head(), HttpCode(204)]);
@@ -66,7 +68,9 @@ async function ours(name) {
   const library = await import('../../dist/index.js');
   const { OnWebhookEvent, WebhookData, WebhookRoute, WebhookModule } = library;
   class Orders {
-    handle(_data) {}
+    handle(_data) {
+      note();
+    }
   }
   class App {}
   const receiver = { issuers: [{ issuer: ISSUER, secret: SECRET }], maxBodyBytes: MAX_BODY };

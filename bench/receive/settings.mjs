@@ -6,8 +6,7 @@ export const MAX_BODY = 2_000_000;
 export const ADAPTERS = {
   express: { isExpress: true },
   fastify: { isExpress: false },
-  'express with middleware after create()': { isExpress: true, middleware: 'after create()' },
-  'express with middleware before create()': { isExpress: true, middleware: 'before create()' },
+  'express with middleware': { isExpress: true, hasMiddleware: true },
 };
 
 /** The variants to compare, by method; some do not support HEAD. */

@@ -13,7 +13,7 @@ const LOADS = {
   'POST, 1 MB': { size: 12, ...postsOf(1_000_000) },
 };
 
-/** Loads and variants of the applications with middleware. */
+/** Loads and variants of the application with middleware. */
 const WITH_MIDDLEWARE = {
   loads: ['HEAD, 300 B', 'POST, 1 kB'],
   variants: ['honest', 'floor', 'unguarded', 'mounted', 'endpoint'],
@@ -29,10 +29,10 @@ const QUICK = { loads: ['HEAD, 300 B', 'POST, 1 kB', 'POST, 64 kB'], share: 1 / 
 
 export async function run(options) {
   const results = [];
-  for (const [adapter, { middleware }] of Object.entries(ADAPTERS)) {
+  for (const [adapter, { hasMiddleware }] of Object.entries(ADAPTERS)) {
     for (const [load, { size, make, hasBody }] of Object.entries(LOADS)) {
-      if (middleware !== undefined && !WITH_MIDDLEWARE.loads.includes(load)) continue;
-      if (options.quick && (middleware !== undefined || !QUICK.loads.includes(load))) continue;
+      if (hasMiddleware && !WITH_MIDDLEWARE.loads.includes(load)) continue;
+      if (options.quick && (hasMiddleware || !QUICK.loads.includes(load))) continue;
       const title = `receive on ${adapter}, ${load}`;
       if (!title.includes(options.only ?? '')) continue;
       const runs = [];
@@ -40,7 +40,7 @@ export async function run(options) {
         const standard = variant === 'standardwebhooks';
         if (standard && !hasBody) continue;
         if (FOR_ONE_LOAD.variants.includes(variant) && load !== FOR_ONE_LOAD.load) continue;
-        if (middleware !== undefined && !WITH_MIDDLEWARE.variants.includes(variant)) continue;
+        if (hasMiddleware && !WITH_MIDDLEWARE.variants.includes(variant)) continue;
         const server = await Server.start(adapter, variant);
         const count = Math.round(size * (options.quick ? QUICK.share : 1));
         const lot = () => make(count, { standard });

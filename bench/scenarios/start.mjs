@@ -1,5 +1,6 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
+import { median } from '../deliveries.mjs';
 import { report } from '../harness.mjs';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
@@ -9,9 +10,11 @@ const ENTRIES = {
   'nestjs-webhook-token/token': './dist/token/index.js',
   'no import at all': 'node:process',
 };
+/** Applications on Express that listen; the first one has no webhooks. */
+const APPLICATIONS = ['nest', 'receiver', 'publisher'];
 const ROUNDS = { full: 21, quick: 7 };
 
-/** CPU time to start a process and import an entry point, and the size of the packed package. The core of Nest imports the rest. */
+/** CPU time to start a process and import an entry point or start an application, and the size of the packed package. The core of Nest imports the rest. */
 export async function run({ quick = false }) {
   const runs = Object.keys(ENTRIES).map((name) => ({ name, pairs: [] }));
   for (let round = 0; round < ROUNDS[quick ? 'quick' : 'full']; round++) {
@@ -33,6 +36,7 @@ export async function run({ quick = false }) {
       value: (own('nestjs-webhook-token') - nest) / (nest - start),
     },
     { name: 'token entry, ms of CPU', value: own('nestjs-webhook-token/token') - start },
+    ...applications(ROUNDS[quick ? 'quick' : 'full']),
     ...footprint(),
   ];
   console.log('\nstart and footprint');
@@ -43,10 +47,27 @@ export async function run({ quick = false }) {
 /** CPU time of a process that imports this entry point, in microseconds. */
 function cpuOfImport(entry) {
   const script = `await import(${JSON.stringify(entry)}); const { user, system } = process.cpuUsage(); console.log(user + system)`;
-  const { stdout } = spawnSync(process.execPath, ['--input-type=module', '-e', script], {
-    cwd: ROOT,
-  });
-  return Number(stdout);
+  return Number(outputOf('--input-type=module', '-e', script));
+}
+
+/** CPU time until an application listens, over the same application without webhooks, in milliseconds. */
+function applications(rounds) {
+  const over = { receiver: [], publisher: [] };
+  for (let round = 0; round < rounds; round++) {
+    const spent = new Map();
+    for (const kind of round % 2 === 0 ? APPLICATIONS : APPLICATIONS.toReversed()) {
+      spent.set(kind, Number(outputOf('bench/start/app.mjs', kind)));
+    }
+    for (const kind of Object.keys(over)) over[kind].push(spent.get(kind) - spent.get('nest'));
+  }
+  return Object.entries(over).map(([kind, values]) => ({
+    name: `a ${kind}, CPU over Nest alone, ms`,
+    value: median(values),
+  }));
+}
+
+function outputOf(...args) {
+  return spawnSync(process.execPath, args, { cwd: ROOT }).stdout;
 }
 
 function footprint() {

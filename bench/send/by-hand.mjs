@@ -7,7 +7,6 @@ import { Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { SignJWT } from 'jose';
 import { firstValueFrom, retry, timeout, timer } from 'rxjs';
-import undici from 'undici';
 import { createTokenSigner, digest } from '../../dist/token/index.js';
 import { ISSUER, SECRET } from '../event.mjs';
 import { EVENT } from './settings.mjs';
@@ -46,39 +45,33 @@ export const BY_HAND = {
   },
 
   async 'node-http'(url, { method, data }) {
-    const { protocol, hostname, port, pathname: path } = new URL(url);
-    const client = protocol === 'https:' ? https : http;
-    const agent = new client.Agent({ keepAlive: true });
-    return () =>
-      new Promise((resolve, reject) => {
-        const { headers, body } = signed(method, data);
-        const sent = client.request({ hostname, port, path, method, headers, agent }, (answer) => {
-          answer.on('end', () => resolve(answer.statusCode));
-          answer.on('error', reject);
-          answer.resume();
-        });
-        sent.on('error', reject);
-        sent.end(body);
-      });
+    const post = nodeHttp(url, method);
+    return async () => post(signed(method, data));
   },
 
-  async undici(url, { method, data }) {
-    const dispatcher = new undici.Agent();
-    return async () => {
-      const { headers, body } = signed(method, data);
-      const answer = await undici.request(url, {
-        dispatcher,
-        method,
-        headers,
-        body,
-        // Otherwise undici closes the connection after every HEAD.
-        reset: false,
-      });
-      await answer.body.dump();
-      return answer.statusCode;
-    };
+  /** Each call may have its own data. */
+  async 'node-http-jose'(url, { method, data }) {
+    const post = nodeHttp(url, method);
+    return async (own = data) => post(await signedByJose(method, own));
   },
 };
+
+/** A request with keep-alive; resolves to the status. */
+function nodeHttp(url, method) {
+  const { protocol, hostname, port, pathname: path } = new URL(url);
+  const client = protocol === 'https:' ? https : http;
+  const agent = new client.Agent({ keepAlive: true });
+  return ({ headers, body }) =>
+    new Promise((resolve, reject) => {
+      const sent = client.request({ hostname, port, path, method, headers, agent }, (answer) => {
+        answer.on('end', () => resolve(answer.statusCode));
+        answer.on('error', reject);
+        answer.resume();
+      });
+      sent.on('error', reject);
+      sent.end(body);
+    });
+}
 
 async function httpService() {
   class App {}

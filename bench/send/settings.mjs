@@ -11,7 +11,6 @@ export const VARIANTS = {
   jose: 'HttpService and jose, as people write it',
   'http-service-retry': 'HttpService with a deadline and a retry',
   'node-http': 'node:http with keep-alive, by hand',
-  undici: 'undici, by hand',
   send: 'nestjs-webhook-token, send',
   publish: 'nestjs-webhook-token, publish',
   'send-default': 'send, at most 12 at once',

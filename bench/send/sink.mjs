@@ -8,7 +8,7 @@ import { ISSUER, SECRET } from '../event.mjs';
 import { CERTIFICATE, CERTIFICATE_KEY, EVENT } from './settings.mjs';
 
 const VERIFIED_EACH = 3;
-/** Senders take turns: by default, undici closes a connection that is idle for 4 s, and pays for a new one in its next turn. */
+/** Senders take turns, so a connection can be idle for longer than its client would keep it. */
 const KEEP_ALIVE = { 'Keep-Alive': 'timeout=600' };
 const verifier = createTokenVerifier({ issuers: [{ issuer: ISSUER, secret: SECRET }] });
 /** Number of requests, and of verified ones, by path. */

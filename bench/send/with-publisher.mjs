@@ -56,7 +56,8 @@ async function sending(url, { method, data }, options, httpModule) {
   return async () => (await publisher.send('sink', EVENT, data)).statusCode;
 }
 
-async function application(url, method, options, httpModule) {
+/** An application that sends to one endpoint. */
+export async function application(url, method, options, httpModule) {
   const publisher = {
     issuer: ISSUER,
     secret: SECRET,
