@@ -1,4 +1,5 @@
 import { Logger } from '@nestjs/common';
+import { HOUR, MINUTE, SECOND } from '../clock/duration.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import type { WebhookEventCatalog } from '../events/event-catalog.js';
@@ -8,12 +9,13 @@ import { RemoteKeySets } from '../keys/remote-key-sets.js';
 import { Problems } from '../options/problems.js';
 import { readOptions } from '../options/read-options.js';
 import type { Read } from '../options/rules.js';
+import { resolveRetrySchedule, type RetrySchedule } from '../queue/retry-schedule.js';
+import type { WebhookQueue } from '../queue/webhook-queue.js';
 import { MemoryReplayStore } from '../replay/memory-replay.store.js';
 import { BodySpool } from '../request/body-spool.js';
 import type { KeySource } from '../token/keys/key-source.js';
 import { TokenVerifier } from '../token/token-verifier.js';
 import { PayloadValidator } from './handlers/payload-validator.js';
-import { resolveQueuedEvents, type QueuedEvents } from './queued/queued-events.resolver.js';
 import { listedIssuers, providedIssuers, type ReceiverIssuers } from './receiver-issuers.js';
 import type {
   ResolvedReceiver,
@@ -25,6 +27,29 @@ import { LeaseKeeper } from './replay/lease-keeper.js';
 
 /** Members that a token's claims may have besides those of the data. */
 const MEMBERS_AROUND_DATA = 64;
+
+/**
+ * Milliseconds before the first, second, … run: 10 runs over 41 h 42 min. The first ones are close together, because most failures are
+ * a restarting database or service; the last ones leave a working day to fix a handler.
+ */
+const DEFAULT_RUNS: readonly number[] = [
+  0,
+  5 * SECOND,
+  30 * SECOND,
+  2 * MINUTE,
+  10 * MINUTE,
+  30 * MINUTE,
+  2 * HOUR,
+  5 * HOUR,
+  10 * HOUR,
+  24 * HOUR,
+];
+
+/** The queue of a receiver that acknowledges before it handles, and its retry schedule. */
+export interface QueuedEvents {
+  readonly queue: WebhookQueue;
+  readonly retry: RetrySchedule;
+}
 
 /** Facts that all receivers share. */
 interface ReceiverContext {
@@ -81,7 +106,11 @@ export function resolveReceiver(given: unknown, { clock, events }: ReceiverConte
   if (tokens === undefined || at.has('')) return undefined;
   const { replay, spool, validation } = options;
   const replayStore = replay.store ?? new MemoryReplayStore({ clock });
-  const queued = resolveQueuedEvents(options);
+  const { queue, retry } = options;
+  const queued: QueuedEvents | undefined = queue && {
+    queue,
+    retry: resolveRetrySchedule(retry, DEFAULT_RUNS),
+  };
   return {
     name: options.name,
     path: options.path,

@@ -6,7 +6,7 @@ import { MemoryBody } from '../../request/request-body.js';
 import { rulesOf } from '../../token/profiles/profile-choice.js';
 import type { WebhookReception } from '../reception.js';
 import { type EventInternals, internalsOf, WebhookEvent } from '../webhook-event.js';
-import type { QueuedEvents } from './queued-events.resolver.js';
+import type { QueuedEvents } from '../receiver-options.resolver.js';
 
 /** The type of a payload without one; it is never read. */
 const NO_TYPE = 'application/octet-stream';

@@ -23,7 +23,7 @@ import type { ReceiverShutdown } from '../receiver.lifecycle.js';
 import { quietly, ReceiverReporter } from '../receiver.reporter.js';
 import { handledClaim } from '../replay/replay-identity.js';
 import { WebhookReception } from '../reception.js';
-import type { QueuedEvents } from './queued-events.resolver.js';
+import type { QueuedEvents } from '../receiver-options.resolver.js';
 import { eventOfDelivery } from './received-delivery.js';
 
 /** A receiver that acknowledges before it handles. */
