@@ -1,4 +1,6 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
+import { readOptions } from '../options/read-options.js';
+import { CLOCK, instance, object, optional } from '../options/rules.js';
 import type { WebhookPublisherOptions } from '../publisher/publisher-options.interface.js';
 import { InProcessQueue } from '../queue/in-process.queue.js';
 import type { WebhookReceiverOptions } from '../receiver/receiver-options.interface.js';
@@ -20,6 +22,12 @@ export interface OverrideWebhooksOptions {
   /** Default: one in memory. Pass a `PostgresReplayStore` to test `event.commit(tx)` with its database. */
   readonly replayStore?: ReplayStore | undefined;
 }
+
+const OVERRIDES = object<OverrideWebhooksOptions>()({
+  clock: optional(CLOCK),
+  transport: optional(instance('an InMemoryWebhookTransport', 'script')),
+  replayStore: optional(instance('a ReplayStore', 'reserve')),
+});
 
 /** The part of `TestingModuleBuilder` of `@nestjs/testing` that is used. */
 interface TestingBuilder {
@@ -49,6 +57,7 @@ export function overrideWebhooks<Builder extends TestingBuilder>(
   builder: Builder,
   overrides: OverrideWebhooksOptions = {},
 ): Builder {
+  readOptions(OVERRIDES, overrides, 'overrideWebhooks');
   builder.overrideProvider(RESOLVED_OPTIONS).useFactory({
     factory: (options) => resolveWebhookOptions(inMemory(options, overrides)),
     inject: [MODULE_OPTIONS_TOKEN],

@@ -1,3 +1,5 @@
+import { readOptions } from '../options/read-options.js';
+import { object, unchecked } from '../options/rules.js';
 import { type Duration, secondsOf } from '../clock/duration.js';
 import { randomUUID } from 'node:crypto';
 import {
@@ -93,8 +95,19 @@ export interface TokenSigner {
  * @throws {@link WebhookConfigurationError} with every problem and its remedy
  */
 export function createTokenSigner(options: TokenSignerOptions): TokenSigner {
+  readOptions(SIGNER_OPTIONS, options, 'createTokenSigner');
   return new KeyTokenSigner(options);
 }
+
+/** The names only: the signer checks the values. */
+const SIGNER_OPTIONS = object<TokenSignerOptions>()({
+  issuer: unchecked(),
+  key: unchecked(),
+  lifetime: unchecked(),
+  profile: unchecked(),
+  now: unchecked(),
+  allowWeakSecrets: unchecked(),
+});
 
 /**
  * Signs one token.

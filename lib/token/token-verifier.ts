@@ -1,3 +1,5 @@
+import { readOptions } from '../options/read-options.js';
+import { object, unchecked } from '../options/rules.js';
 import { type Duration, secondsOf } from '../clock/duration.js';
 import {
   type ConfigurationProblem,
@@ -65,8 +67,21 @@ interface ChangingVerifierOptions extends Omit<TokenVerifierOptions, 'issuers'> 
  * @throws {@link WebhookConfigurationError} with every problem and its remedy
  */
 export function createTokenVerifier(options: TokenVerifierOptions): TokenVerifier {
+  readOptions(VERIFIER_OPTIONS, options, 'createTokenVerifier');
   return new TokenVerifier(options);
 }
+
+/** The names only: the verifier checks the values. */
+const VERIFIER_OPTIONS = object<TokenVerifierOptions>()({
+  issuers: unchecked(),
+  clockTolerance: unchecked(),
+  maxTokenLifetime: unchecked(),
+  maxJsonMembers: unchecked(),
+  audience: unchecked(),
+  profiles: unchecked(),
+  now: unchecked(),
+  allowWeakSecrets: unchecked(),
+});
 
 /**
  * Verifies one token.

@@ -10,18 +10,22 @@ import { PostgresInboxStore } from '../../lib/postgres/postgres-inbox.store.js';
 import { PostgresReplayStore } from '../../lib/postgres/postgres-replay.store.js';
 import { PostgresQueue } from '../../lib/postgres/postgres.queue.js';
 import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
+import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
 import { RedisReplayStore } from '../../lib/redis/redis-replay.store.js';
 import { MemoryReplayStore } from '../../lib/replay/memory-replay.store.js';
 import { deliverWebhook } from '../../lib/testing/deliver-webhook.js';
 import { expectIdempotent } from '../../lib/testing/expect-idempotent.js';
 import { flushDeliveries } from '../../lib/testing/flush-deliveries.js';
+import { overrideWebhooks } from '../../lib/testing/override-webhooks.js';
 import { signWebhook } from '../../lib/testing/sign-webhook.js';
+import { createTokenSigner, createTokenVerifier } from '../../lib/token/index.js';
 import { WebhookModule } from '../../lib/webhook.module.js';
 
 const client = { eval: () => undefined, evalsha: () => undefined };
 const database = { query: () => undefined } as never;
 const bullmq = { addBulk: () => undefined, opts: { connection: {} } } as never;
 const app = undefined as never;
+const builder = undefined as never;
 const event = 'order.created';
 
 /** What takes options, and one of its options. */
@@ -42,6 +46,10 @@ const TAKERS: Record<string, [take: (options: never) => unknown, option: string]
   WebhookTelemetryModule: [(options) => WebhookTelemetryModule.forRoot(options), 'joinTraceFor'],
   WebhookConsoleModule: [(options) => resolveConsole(options), 'capabilities'],
   'events["order.created"]': [(options) => defineEvents({ [event]: options }), 'description'],
+  createTokenSigner: [(options) => createTokenSigner(options), 'lifetime'],
+  createTokenVerifier: [(options) => createTokenVerifier(options), 'clockTolerance'],
+  '@WebhookRoute()': [(options) => WebhookRoute('hooks', options), 'receiver'],
+  overrideWebhooks: [(options) => overrideWebhooks(builder, options), 'transport'],
   signWebhook: [(options) => signWebhook(event, {}, options), 'issuer'],
   deliverWebhook: [(options) => deliverWebhook(app, event, {}, options), 'receiver'],
   expectIdempotent: [(options) => expectIdempotent(app, event, {}, options), 'observe'],

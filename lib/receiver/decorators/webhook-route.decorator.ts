@@ -6,6 +6,8 @@ import {
   UseGuards,
   UseInterceptors,
 } from '@nestjs/common';
+import { readOptions } from '../../options/read-options.js';
+import { object, optional, text } from '../../options/rules.js';
 import { markRoute } from '../handlers/handler-metadata.js';
 import { WebhookGuard } from '../webhook.guard.js';
 import { WebhookExceptionFilter, WebhookInterceptor } from '../webhook-route.enhancers.js';
@@ -22,6 +24,7 @@ export function WebhookRoute(
   path?: string | string[],
   options: { readonly receiver?: string | undefined } = {},
 ): MethodDecorator {
+  readOptions(ROUTE_OPTIONS, options, '@WebhookRoute()');
   return applyDecorators(
     mark(options),
     // One method can have one route only, and the guard refuses all but HEAD and POST.
@@ -32,6 +35,10 @@ export function WebhookRoute(
     UseFilters(WebhookExceptionFilter),
   );
 }
+
+const ROUTE_OPTIONS = object<{ readonly receiver?: string | undefined }>()({
+  receiver: optional(text()),
+});
 
 function mark(options: { readonly receiver?: string | undefined }): MethodDecorator {
   return (_target, _key, { value }) => markRoute(value as object, options);
