@@ -1,6 +1,6 @@
+import { resolve } from 'node:path';
 /** @ts-ignore Applications on a PostgreSQL server do not install this optional peer, and compile without it. */
 import type { PGlite } from '@electric-sql/pglite';
-import { resolve } from 'node:path';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { readOptions } from '../options/read-options.js';
 import * as option from '../options/rules.js';

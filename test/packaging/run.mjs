@@ -69,6 +69,8 @@ async function runApp(app) {
     cwd: folder,
     env: {
       ...process.env,
+      // The console of these applications has no guard.
+      NODE_ENV: 'development',
       PORT: '0',
       SHOP_SECRET: SECRET,
       SINK: `http://127.0.0.1:${sink.address().port}/in`,
