@@ -44,7 +44,7 @@ export function watchPeer(policy: EgressPolicy, socket: Socket): void {
   });
 }
 
-/** Explicit, because undici waits forever for a connection that is destroyed without an error before TLS is established. */
+/** Explicit, so that the failure is the same before and after TLS is established. */
 function resetAtOnce(): NodeJS.ErrnoException {
   return Object.assign(new Error('The connection was reset.'), { code: 'ECONNRESET' });
 }

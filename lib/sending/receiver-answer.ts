@@ -15,9 +15,6 @@ const REASONS: Readonly<Record<string, FailureReason>> = {
   EPIPE: 'connection_reset',
   ETIMEDOUT: 'timeout',
   HPE_HEADER_OVERFLOW: 'response_too_large',
-  UND_ERR_HEADERS_OVERFLOW: 'response_too_large',
-  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: 'malformed_response',
-  UND_ERR_SOCKET: 'connection_reset',
   EPROTO: 'tls',
   CERT_HAS_EXPIRED: 'tls',
   CERT_NOT_YET_VALID: 'tls',
@@ -54,7 +51,6 @@ export function transportFailure(error: unknown): FailureReason {
     const reason = REASONS[code] ?? FAMILIES.find(([prefix]) => code.startsWith(prefix))?.[1];
     if (reason !== undefined) return reason;
   }
-  if (isUnparsable(error)) return 'malformed_response';
   return isCutOff(error) ? 'connection_reset' : 'network';
 }
 
@@ -80,12 +76,6 @@ function codesOf(error: unknown): string[] {
 /** axios has no code for these two. */
 function isOversize(error: unknown): boolean {
   return messageOf(error).startsWith('maxContentLength size of ');
-}
-
-/** Only some of undici's parser errors have a code, but all have a name. */
-function isUnparsable(error: unknown): boolean {
-  const { name, cause } = (error ?? {}) as { name?: unknown; cause?: { name?: unknown } };
-  return name === 'HTTPParserError' || cause?.name === 'HTTPParserError';
 }
 
 function isCutOff(error: unknown): boolean {

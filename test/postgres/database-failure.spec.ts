@@ -62,9 +62,9 @@ describe('the message of a database that cannot be used', () => {
       'PostgreSQL: the query failed; see the cause of this error.',
     ],
   ])('names %s', (_, source, error, message) => {
-    const failure = databaseFailure('The delivery log', error, describeServer(source));
+    const failure = databaseFailure('The queue', error, describeServer(source));
 
-    expect(failure.message).toContain(`The delivery log cannot use ${message}`);
+    expect(failure.message).toContain(`The queue cannot use ${message}`);
     expect(failure.message).not.toMatch(/not-to-be-shown|quotes/);
   });
 });
