@@ -129,8 +129,13 @@ describe(PATH, () => {
   it('names files that load each other, or that Nest injects: A request', () => {
     const loaded = loadedBy('receiver/receive.ts');
     const around = ['receiver/mount/mounted-paths.ts', 'receiver/receive.ts'];
-    // Injected: the token verifier is made from the options, the context wraps handlers at start-up.
-    const injected = ['token/token-verifier.ts', 'receiver/handlers/webhook-handler.context.ts'];
+    // Made at start-up: verifier, store and lease keeper from the options, the context around handlers.
+    const injected = [
+      'token/token-verifier.ts',
+      'replay/memory-replay.store.ts',
+      'receiver/replay/lease-keeper.ts',
+      'receiver/handlers/webhook-handler.context.ts',
+    ];
     const others = filesOf('A request').filter((file) => !loaded.includes(file));
 
     expect(others.sort()).toEqual([...around, ...injected].sort());
