@@ -114,7 +114,9 @@ export function recordOf(job: DeliveryJob, latest = Infinity): DeliveryRecord {
     return { delivery, status: 'delivered', attempts, updatedAt };
   }
   const { attempts, reason, updatedAt } = data;
-  if (isDead(job)) return { delivery, status: 'dead', attempts, reason, updatedAt };
+  // Until BullMQ has moved it, its worker owns it, and it cannot be redelivered yet.
+  if (job.finishedOn !== undefined)
+    return { delivery, status: 'dead', attempts, reason, updatedAt };
   const nextAttemptAt = Math.min(data.dueAt, latest);
   return { delivery, status: 'pending', attempts, nextAttemptAt, reason, updatedAt };
 }
