@@ -221,7 +221,8 @@ export class BullMqQueue extends WebhookQueue {
   private async request<T>(command: () => Promise<T>): Promise<T> {
     const noAnswer = (): Error => {
       void reconnect(this.queue);
-      return (this.lastError ?? new Error('no answer')) as Error;
+      const { lastError } = this;
+      return isRedisOutage(lastError) ? (lastError as Error) : new Error('no answer');
     };
     try {
       return await inTime(this.clock, this.options.timeout, command, noAnswer);

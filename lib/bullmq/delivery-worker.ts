@@ -96,7 +96,7 @@ export class DeliveryWorker {
   /** BullMQ watches its blocking connection itself, but not the one for its other commands. */
   private async probe(): Promise<void> {
     const client = await currentClient(this.worker);
-    if (client?.status !== 'ready') return;
+    if (!isConnected(client)) return;
     const makeError = (): Error => new Error('no answer');
     const command = async () => client.get(this.worker.toKey('webhooks:probe'));
     await inTime(new SystemClock(), this.parts.timeout / 2, command, makeError).catch((error) => {
@@ -116,7 +116,12 @@ async function currentClient(owner: Pick<Queue, 'getBackend'>) {
 /** Destroys the connection of a queue, and connects again. */
 export async function reconnect(queue: Queue): Promise<void> {
   const client = await currentClient(queue);
-  if (client?.status === 'ready') client.disconnect(true);
+  if (isConnected(client)) client.disconnect(true);
+}
+
+/** Also before the server has answered the first command of a new connection: a lost network swallows that one too. */
+function isConnected<C extends { readonly status: string }>(client: C | undefined): client is C {
+  return client?.status === 'ready' || client?.status === 'connect';
 }
 
 interface OwnConnection {

@@ -26,7 +26,10 @@ export interface PostgresPoolClient extends PostgresClient {
   /** Listens for errors of the connection while it is out of the pool. */
   on(event: 'error', listener: (error: Error) => void): unknown;
   /** Listens for notifications of `LISTEN`. */
-  on(event: 'notification', listener: (message: { readonly payload?: string }) => void): unknown;
+  on(
+    event: 'notification',
+    listener: (message: { readonly payload?: string | undefined }) => void,
+  ): unknown;
   /** Removes a listener. */
   off(event: 'error', listener: (error: Error) => void): unknown;
 }

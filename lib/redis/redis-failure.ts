@@ -13,11 +13,11 @@ const REPLIES: readonly (readonly [RegExp, string])[] = [
   [/\bLOADING\b/, 'it is still loading its data; try again in a moment'],
   [
     /\b(?:MOVED|CROSSSLOT)\b/,
-    'it is a cluster; pass a Cluster client, and put the prefix of the Queue in braces',
+    'it is a cluster; pass a Cluster client, and put the prefix of the Queue in braces; with both, it is failing over',
   ],
   [/\b(?:CLUSTERDOWN|MASTERDOWN)\b/, 'its cluster is down; check the other nodes'],
   [
-    /^no answer$|enableOfflineQueue|ClientOffline|client is offline|Connection is closed|Socket timeout/i,
+    /^no answer$|enableOfflineQueue|ClientOffline|client is offline|Connection is closed|Socket timeout|max retries per request/i,
     'it does not answer; check that it is running and reachable',
   ],
 ];

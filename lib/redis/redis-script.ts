@@ -89,7 +89,7 @@ export function reconnect(client: RedisClient): void {
     members.destroy?.();
     // Until it is connected again, commands fail, and the client retries by its own strategy.
     members.connect?.().catch(() => {});
-  } else if (members.status === 'ready') {
+  } else if (members.status === 'ready' || members.status === 'connect') {
     members.disconnect?.(true);
   }
 }

@@ -168,10 +168,14 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
     });
     await deliveries.enqueue([due('before')]);
     while (runs.length < 1) await sleep(10);
-    network.loseConnections();
+    network.vanish();
 
-    const failure = await deliveries.enqueue([due('lost')]).catch((error: unknown) => error);
-    expect(failure).toMatchObject({ code: 'store_unavailable' });
+    // The second one uses a connection that was opened meanwhile, and on which nothing is answered either.
+    for (const id of ['lost', 'also-lost']) {
+      const failure = await deliveries.enqueue([due(id)]).catch((error: unknown) => error);
+      expect(failure).toMatchObject({ code: 'store_unavailable' });
+    }
+    network.recover();
     const record = async (): Promise<void> => {
       while (true) {
         const isRecorded = await deliveries.enqueue([due('after')]).then(
