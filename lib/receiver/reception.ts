@@ -6,7 +6,7 @@ import { internalsOf, type WebhookEvent } from './webhook-event.js';
 import type { LeaseKeeper } from './replay/lease-keeper.js';
 
 /** Milliseconds for which recording a handled event is retried. Senders usually wait 15 s or longer for an answer. */
-const RECORDING_TIME = 10_000;
+const RECORDING_TIME = 9_000;
 /** Milliseconds between two attempts; each pause is twice as long as the one before. */
 const SHORTEST_PAUSE = 100;
 const LONGEST_PAUSE = 1_000;
@@ -220,12 +220,12 @@ export class WebhookReception {
    */
   private async record(reservation: ReplayReservation): Promise<boolean> {
     const { clock, replayStore } = this.store;
+    const deadline = clock.now() + RECORDING_TIME;
     try {
       if (await replayStore.commit(reservation)) return true;
     } catch {
       // Tried again below.
     }
-    const deadline = clock.now() + RECORDING_TIME;
     for (let pause = SHORTEST_PAUSE; ; pause = Math.min(2 * pause, LONGEST_PAUSE)) {
       try {
         return await this.recordAgain(reservation);
