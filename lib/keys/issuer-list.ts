@@ -1,6 +1,11 @@
 import type { ConfigurationProblem } from '../errors/webhook.error.js';
 import { eventPatternProblem } from '../token/event-name.js';
-import { KeyRing, type KeyRingOptions, type TrustedIssuer } from '../token/keys/key-ring.js';
+import type { KeyRing } from '../token/keys/key-ring.js';
+import {
+  buildKeyRing,
+  type KeyRingOptions,
+  type TrustedIssuer,
+} from '../token/keys/trusted-issuers.js';
 import type { RemoteKeySets } from './remote-key-sets.js';
 
 /** A trusted issuer, its keys and the events that it may send. */
@@ -41,7 +46,7 @@ export class IssuerList {
     remote: RemoteKeySets,
   ): { list: IssuerList; problems: readonly ConfigurationProblem[] } {
     const sets = remote.startList();
-    const { ring, problems } = KeyRing.build(issuers, options, sets.moreKeys);
+    const { ring, problems } = buildKeyRing(issuers, options, sets.moreKeys);
     const list = new IssuerList(
       ring,
       issuers.map(({ issuer }) => issuer),

@@ -1,7 +1,6 @@
 import { X509Certificate } from 'node:crypto';
 import type { Duration } from '../clock/duration.js';
-import { EGRESS, type EgressOptions } from '../egress/egress-options.js';
-import { EgressPolicy } from '../egress/egress-policy.js';
+import { EGRESS, type EgressOptions, EgressPolicy } from '../egress/egress-policy.js';
 import type { EgressTlsOptions } from '../egress/guarded-agent.js';
 import { duration, object, optional, type Read, rule } from '../options/rules.js';
 

@@ -1,4 +1,7 @@
 import type { Duration } from '../clock/duration.js';
+import { inTime, type WebhookClock } from '../clock/webhook-clock.js';
+import { WebhookStoreError } from '../errors/webhook.error.js';
+import type { OutageLog } from './key-log.js';
 
 /**
  * Keys that change while the application runs, for example in a database, a vault or a file.
@@ -55,4 +58,128 @@ export abstract class KeyProvider<Keys> {
   subscribe(reload: () => Promise<void>): void {
     this.#reloads.add(reload);
   }
+}
+
+/** Milliseconds after which a load has failed. */
+const LOAD_TIMEOUT = 10_000;
+/** Milliseconds after a failure in which no request starts another load. */
+const PAUSE_AFTER_FAILURE = 5_000;
+
+interface ProvidedKeysOptions<Keys, Value> {
+  readonly provider: KeyProvider<Keys>;
+  /**
+   * Parses the loaded keys.
+   *
+   * @throws WebhookConfigurationError for invalid keys
+   */
+  readonly parse: (keys: Keys) => Value;
+  readonly clock: WebhookClock;
+  /** The provider's durations in milliseconds. */
+  readonly ttl: number;
+  readonly maxStale: number;
+  readonly outage: OutageLog;
+}
+
+/**
+ * The last keys of a provider, and the decision when to load them again. It uses no timer: a request that needs keys
+ * starts the load, and concurrent ones share it.
+ */
+export class ProvidedKeys<Keys, Value> {
+  private held: { readonly value: Value; readonly since: number } | undefined;
+  private loading: Promise<Value> | undefined;
+  private failedAt = -Infinity;
+  /** Loads are numbered, so that a result that arrives after a newer one is dropped. */
+  private started = 0;
+  private applied = 0;
+
+  constructor(private readonly options: ProvidedKeysOptions<Keys, Value>) {
+    options.provider.subscribe(async () => void (await this.load()));
+  }
+
+  /** The last keys, however old; `undefined` before the first load. */
+  get latest(): Value | undefined {
+    return this.held?.value;
+  }
+
+  /**
+   * Loads for the first time.
+   *
+   * @throws the error of the provider or of `parse`
+   */
+  async start(): Promise<void> {
+    await this.load();
+  }
+
+  /**
+   * The keys to use now.
+   *
+   * Waits only if the last keys are older than twice the ttl.
+   *
+   * @throws {@link WebhookStoreError} `keys_unavailable` if there are no keys younger than `maxStale`
+   */
+  async current(): Promise<Value> {
+    const { held } = this;
+    const { ttl } = this.options;
+    const age = this.age();
+    // A negative age means that the clock was set back, so the real age is unknown.
+    if (held !== undefined && age >= 0 && age <= ttl) return held.value;
+    if (this.pausing()) return this.lastKeys();
+    // If this load fails, a refresh may have succeeded in the meantime.
+    const loading = this.loadOnce().catch(() => this.lastKeys());
+    if (held === undefined || age > Math.min(2 * ttl, this.options.maxStale)) return loading;
+    loading.catch(() => undefined);
+    return held.value;
+  }
+
+  /** The last keys, unless they are older than `maxStale`. */
+  private lastKeys(): Value {
+    if (this.held !== undefined && this.age() <= this.options.maxStale) return this.held.value;
+    throw new WebhookStoreError('keys_unavailable', 'the keys are not available: try again later');
+  }
+
+  /** Milliseconds. */
+  private age(): number {
+    return this.held === undefined ? Infinity : this.options.clock.now() - this.held.since;
+  }
+
+  private pausing(): boolean {
+    const since = this.options.clock.now() - this.failedAt;
+    return since >= 0 && since < PAUSE_AFTER_FAILURE;
+  }
+
+  private loadOnce(): Promise<Value> {
+    this.loading ??= this.load().finally(() => (this.loading = undefined));
+    return this.loading;
+  }
+
+  private async load(): Promise<Value> {
+    const { provider, parse, clock, outage } = this.options;
+    const number = ++this.started;
+    const since = clock.now();
+    try {
+      const loaded = await inTime(clock, LOAD_TIMEOUT, () => provider.load(), tooLong);
+      // Do not even parse an outdated list: parsing changes the set of remote key sets.
+      if (number < this.applied && this.held !== undefined) return this.held.value;
+      const value = parse(loaded);
+      this.applied = number;
+      // The age counts from the start of the load, since later changes may be missing.
+      this.held = { value, since };
+      this.failedAt = -Infinity;
+      outage.ended();
+      return value;
+    } catch (error) {
+      if (number < this.applied) throw error;
+      this.failedAt = clock.now();
+      // At start-up and from `refresh`, the error reaches the caller.
+      if (this.held !== undefined) outage.failed(error);
+      throw error;
+    }
+  }
+}
+
+function tooLong(): WebhookStoreError {
+  return new WebhookStoreError(
+    'keys_unavailable',
+    `load() did not settle within ${LOAD_TIMEOUT} ms`,
+  );
 }

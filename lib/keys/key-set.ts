@@ -2,15 +2,15 @@ import http, { type IncomingMessage } from 'node:http';
 import https from 'node:https';
 import type { JWK } from 'jose';
 import { isKeyId } from '../token/identifier.js';
-import { isObject, decodeUtf8, parseJson } from '../token/json/strict-json.js';
+import { isObject, decodeUtf8, parseJson } from '../token/decoding.js';
 import { parseKey } from '../token/keys/key-material.js';
-import type { VerificationKey } from '../token/keys/key-source.js';
+import type { VerificationKey } from '../token/keys/token-keys.js';
 import {
   MAX_KEYS_TRIED,
   SIGNATURE_ALGORITHMS,
   type SignatureAlgorithm,
 } from '../token/webhook-token.constants.js';
-import { blockedDestination } from '../egress/blocked-destination.js';
+import { blockedDestination } from '../egress/egress-policy.js';
 import { createGuardedAgents } from '../egress/guarded-agent.js';
 import { WebhookStoreError } from '../errors/webhook.error.js';
 import type { ResolvedJwksOptions } from './jwks-options.js';

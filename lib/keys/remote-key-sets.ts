@@ -1,7 +1,8 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { isWebhookError, WebhookStoreError } from '../errors/webhook.error.js';
-import type { StaticIssuerKeys, MoreKeys } from '../token/keys/key-ring.js';
-import type { IssuerKeys, VerificationKey } from '../token/keys/key-source.js';
+import type { StaticIssuerKeys, IssuerKeys } from '../token/keys/key-ring.js';
+import type { MoreKeys } from '../token/keys/trusted-issuers.js';
+import type { VerificationKey } from '../token/keys/token-keys.js';
 import { createKeySetClient, type FetchJson, KeySet } from './key-set.js';
 import type { ResolvedJwksOptions } from './jwks-options.js';
 import { OutageLog, type KeyLog } from './key-log.js';
@@ -130,7 +131,7 @@ export interface KeySetStatus {
  * Unlike the remote key set of jose, it counts the cooldown from the last attempt, so that unknown names cause no
  * stream of requests while the issuer is down, and it keeps serving a set that cannot be read again.
  */
-export class RemoteKeySet {
+class RemoteKeySet {
   private set: KeySet | undefined;
   private fetchedAt = -Infinity;
   private attemptedAt = -Infinity;

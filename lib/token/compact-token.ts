@@ -1,14 +1,13 @@
 import { isKeyId } from './identifier.js';
-import { decodeBase64urlText } from './json/base64url.js';
 import {
+  decodeBase64urlText,
   isObject,
   parseJson,
   scanJson,
   structureProblem,
   type StructureProblem,
-} from './json/strict-json.js';
-import { WebhookTokenError } from '../errors/webhook.error.js';
-import { invalidToken, tokenTooLarge } from './token-refusals.js';
+} from './decoding.js';
+import { WebhookTokenError, type WebhookTokenErrorCode } from '../errors/webhook.error.js';
 import { MAX_DATA_DEPTH, MAX_TOKEN_BYTES, MAX_TOKEN_DEPTH } from './webhook-token.constants.js';
 
 /** A token split at its dots. Nothing in it is authenticated. */
@@ -105,31 +104,15 @@ export function requireSoundStructure({ text, value }: ClaimsJson): void {
   if (problem !== undefined) throw new WebhookTokenError('invalid_claim', MESSAGES[problem]);
 }
 
-/** The parts of a token that can be read without a key. Nothing in it is authenticated. */
-export interface TokenAnatomy {
-  /** Absent unless the token has three parts. */
-  readonly compact?: CompactToken;
-  readonly header?: Readonly<Record<string, unknown>>;
-  /** What is wrong with the header in every profile. */
-  readonly headerProblem?: string | undefined;
-  /** Absent unless they are one JSON object in UTF-8. */
-  readonly claims?: Readonly<Record<string, unknown>>;
+/** The only thing a message says about a token whose signature is not verified; the code names the step. */
+export function invalidToken(code: WebhookTokenErrorCode = 'invalid_token'): WebhookTokenError {
+  return new WebhookTokenError(code, 'the token is invalid');
 }
 
-/** Reads as much of a token as possible, to explain a refusal; never throws. */
-export function readTokenAnatomy(token: string): TokenAnatomy {
-  let compact: CompactToken;
-  try {
-    compact = parseCompactToken(token);
-  } catch {
-    return {};
-  }
-  const { header, problem } = readHeader(compact.header);
-  const claims = readClaims(compact.payload, Infinity)?.value;
-  return {
-    compact,
-    ...(header !== undefined && { header }),
-    headerProblem: problem,
-    ...(isObject(claims) && { claims }),
-  };
+/** Thrown by the receiver and, so that its sender learns of it first, by the signer. */
+export function tokenTooLarge(): WebhookTokenError {
+  return new WebhookTokenError(
+    'token_too_large',
+    `the token is longer than ${MAX_TOKEN_BYTES} bytes: send the data in the body of a POST`,
+  );
 }

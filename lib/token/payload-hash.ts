@@ -159,3 +159,24 @@ function unsupported(names: HashNames = PLAIN_HASH_NAMES): WebhookPayloadError {
     `the hash must be <algorithm>:<hex digest>, with an algorithm of ${Object.values(names).join(', ')}`,
   );
 }
+
+/** A body without a digest in the token. */
+export function hashRequired(): WebhookPayloadError {
+  return new WebhookPayloadError(
+    'hash_required',
+    'the request has a body and the token has no webhook.hash that authenticates it',
+  );
+}
+
+/** A body with another digest or another size. */
+export function hashMismatch(): WebhookPayloadError {
+  return new WebhookPayloadError('hash_mismatch', 'the body does not match the hash in the token');
+}
+
+/** A digest in the token of a HEAD. */
+export function hashOnHead(): WebhookPayloadError {
+  return new WebhookPayloadError(
+    'hash_unsupported',
+    'a HEAD request has no body for a hash to match: send POST, or inline data',
+  );
+}

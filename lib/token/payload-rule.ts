@@ -1,12 +1,13 @@
 import { WebhookPayloadError } from '../errors/webhook.error.js';
 import {
   createDigest,
+  hashMismatch,
+  hashRequired,
   type PayloadHash,
   samePayloadHash,
   type WebhookDigest,
 } from './payload-hash.js';
-import { hashMismatch, hashOnEmptyBody, hashRequired } from './token-refusals.js';
-import { rulesOf } from './profiles/profile-choice.js';
+import { rulesOf } from './profiles/profile.js';
 import type { WebhookClaim } from './webhook-claims.interface.js';
 import {
   DEFAULT_PROFILE,
@@ -74,30 +75,6 @@ export interface VerifiedPayload {
 }
 
 /**
- * Derives the rule for the body from the token alone, before a byte of the body is read.
- *
- * @param options.profile - the verified token's `profile`
- * @throws {@link WebhookPayloadError} `hash_unsupported` for a digest on HEAD or of an unknown form; `hash_required` or
- *   `method_not_allowed` if the wire format requires a digest or has no such method
- */
-export function payloadRule(
-  claim: WebhookClaim,
-  method: 'HEAD' | 'POST',
-  options: { readonly requireHash: boolean; readonly profile: WebhookProfile },
-): PayloadRule {
-  const rules = rulesOf(options.profile);
-  if (!rules.methods.has(method)) {
-    const methods = [...rules.methods];
-    throw new WebhookPayloadError(
-      'method_not_allowed',
-      `${rules.name} is sent by ${methods.join(' or ')} only`,
-      { methods },
-    );
-  }
-  return rules.payloadRule(claim, method, options);
-}
-
-/**
  * Checks the body against the rule.
  *
  * @param length - bytes of the body
@@ -120,7 +97,12 @@ export function checkPayload(
         rule.hashes.every((hash) => computed.some((one) => samePayloadHash(hash, one)));
       if (!holds) throw hashMismatch();
       if (length > 0) return { source: 'body', bodyVerified: true };
-      if (rule.emptyBody === 'refused') throw hashOnEmptyBody();
+      if (rule.emptyBody === 'refused') {
+        throw new WebhookPayloadError(
+          'hash_unsupported',
+          'the body is empty, and this wire format allows webhook.hash only with a body: leave it out',
+        );
+      }
       return { source: rule.emptyBody === 'none' ? 'none' : inline, bodyVerified: true };
     }
     case 'empty':
@@ -152,10 +134,11 @@ export function verifyWebhookPayload(
     readonly profile?: WebhookProfile | undefined;
   },
 ): VerifiedPayload {
-  const rule = payloadRule(claims.webhook, request.method, {
-    requireHash: request.requireHash ?? true,
-    profile: request.profile ?? DEFAULT_PROFILE,
-  });
+  const rule = rulesOf(request.profile ?? DEFAULT_PROFILE).payloadRule(
+    claims.webhook,
+    request.method,
+    { requireHash: request.requireHash ?? true },
+  );
   // The body of a HEAD is never read, so it must not become the payload here either.
   const body = rule.kind === 'no-body' ? new Uint8Array() : (request.body ?? new Uint8Array());
   const computed = new BodyDigests(rule).update(body).digests();

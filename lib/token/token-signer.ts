@@ -10,21 +10,14 @@ import {
 } from '../errors/webhook.error.js';
 import { eventNameRule, isEventName } from './event-name.js';
 import { identifierRule, isIdentifier } from './identifier.js';
-import {
-  isObject,
-  parseJson,
-  structureProblem,
-  type StructureProblem,
-} from './json/strict-json.js';
+import { isObject, parseJson, structureProblem, type StructureProblem } from './decoding.js';
 import type { KeyPolicy, KeyWindow } from './keys/key-material.js';
 import { parseSigningKey, type SigningKeyInput } from './keys/signing-key.js';
-import type { SigningKey } from './keys/key-source.js';
-import { after } from './maybe-promise.js';
+import type { SigningKey } from './keys/token-keys.js';
 import { parsePayloadHash, type PayloadHash } from './payload-hash.js';
-import { profileProblem, rulesOf } from './profiles/profile-choice.js';
-import type { ProfileRules } from './profiles/profile-rules.js';
-import { readSeconds, type TokenClock, isAudience } from './validate-claims.js';
-import { invalidClaim, tokenTooLarge } from './token-refusals.js';
+import { profileProblem, rulesOf, type ProfileRules } from './profiles/profile.js';
+import { readSeconds, type TokenClock, isAudience, invalidClaim } from './validate-claims.js';
+import { tokenTooLarge } from './compact-token.js';
 import {
   DEFAULT_PROFILE,
   DEFAULT_TOKEN_LIFETIME,
@@ -163,7 +156,8 @@ class KeyTokenSigner implements TokenSigner {
     const webhook = rules.writeClaim(input.event, { data, hash, size, retryCount });
     const header = JSON.stringify({ alg: this.alg, typ: rules.typ, kid: this.kid });
     const claims = this.claimsText(input, Math.floor(now), webhook);
-    return after(this.key.sign(header, claims), requireSendable);
+    const token = this.key.sign(header, claims);
+    return typeof token === 'string' ? requireSendable(token) : token.then(requireSendable);
   }
 
   /** @param webhook - the claim as JSON */

@@ -1,9 +1,8 @@
 import { WebhookTokenError, type WebhookTokenErrorCode } from '../errors/webhook.error.js';
-import { invalidClaim as invalid } from './token-refusals.js';
 import { eventNameRule, isEventName } from './event-name.js';
 import { identifierRule, isIdentifier } from './identifier.js';
-import { isObject } from './json/strict-json.js';
-import type { Members, ProfileRules } from './profiles/profile-rules.js';
+import { isObject } from './decoding.js';
+import type { Members, ProfileRules } from './profiles/profile.js';
 import type { WebhookClaim, WebhookTokenClaims } from './webhook-claims.interface.js';
 import { FIRST_MILLISECOND_TIMESTAMP } from './webhook-token.constants.js';
 
@@ -48,11 +47,11 @@ export function validateClaims(claims: Members, expected: ClaimsExpectation): We
   if (expected.rules.requiresNotBefore) requirePresent('nbf', claims['nbf']);
   requirePresent('iat', claims['iat']);
   requirePresent('jti', jti);
-  if (!isIdentifier(iss)) throw invalid('iss', identifierRule('iss'));
+  if (!isIdentifier(iss)) throw invalidClaim('iss', identifierRule('iss'));
   if (iss !== expected.issuer) {
     throw refuse('wrong_issuer', 'iss', otherIssuer(iss, expected.issuer));
   }
-  if (!isIdentifier(jti)) throw invalid('jti', identifierRule('jti'));
+  if (!isIdentifier(jti)) throw invalidClaim('jti', identifierRule('jti'));
   optionalIdentifier('sub', sub);
   optionalIdentifier('txn', txn);
   validateTimes(claims, expected);
@@ -73,7 +72,7 @@ function validateTimes(claims: Members, expected: ClaimsExpectation): void {
   const exp = numericDate('exp', claims['exp']);
   const iat = numericDate('iat', claims['iat']);
   const nbf = claims['nbf'] === undefined ? undefined : numericDate('nbf', claims['nbf']);
-  if (iat >= exp) throw invalid('exp', 'exp must be later than iat');
+  if (iat >= exp) throw invalidClaim('exp', 'exp must be later than iat');
   // Negated, so that a clock that returns NaN refuses every token instead of accepting expired ones.
   if (!(now < exp + clockTolerance)) throw refuse('token_expired', 'exp', 'the token has expired');
   if (nbf !== undefined && nbf > now + clockTolerance) {
@@ -102,7 +101,7 @@ function validateAudience(aud: unknown, configured: readonly string[]): void {
   }
   const named: unknown[] = Array.isArray(aud) ? aud : [aud];
   if (named.length === 0 || !named.every((one) => typeof one === 'string')) {
-    throw invalid('aud', 'aud must be a string or a list of strings');
+    throw invalidClaim('aud', 'aud must be a string or a list of strings');
   }
   if (!named.some((one) => configured.includes(one))) {
     throw refuse('wrong_audience', 'aud', 'the token is for another audience');
@@ -113,12 +112,12 @@ function validateWebhook(
   webhook: unknown,
   { rules, maxJsonMembers }: ClaimsExpectation,
 ): WebhookClaim {
-  if (!isObject(webhook)) throw invalid('webhook', 'webhook must be an object');
+  if (!isObject(webhook)) throw invalidClaim('webhook', 'webhook must be an object');
   if (webhook['event'] === undefined) {
     throw refuse('missing_claim', 'webhook.event', 'the claim webhook.event is missing');
   }
   if (!isEventName(webhook['event'], rules.name)) {
-    throw invalid('webhook.event', `webhook.event must be ${eventNameRule(rules.name)}`);
+    throw invalidClaim('webhook.event', `webhook.event must be ${eventNameRule(rules.name)}`);
   }
   return rules.readClaim(webhook, maxJsonMembers);
 }
@@ -128,18 +127,23 @@ function requirePresent(name: string, value: unknown): void {
 }
 
 function optionalIdentifier(name: string, value: unknown): void {
-  if (value !== undefined && !isIdentifier(value)) throw invalid(name, identifierRule(name));
+  if (value !== undefined && !isIdentifier(value)) throw invalidClaim(name, identifierRule(name));
 }
 
 /** A NumericDate of RFC 7519, section 2, which may have a fraction. */
 function numericDate(name: string, value: unknown): number {
   if (typeof value !== 'number' || !Number.isFinite(value) || value < 0) {
-    throw invalid(name, `${name} must be a number of seconds since the epoch`);
+    throw invalidClaim(name, `${name} must be a number of seconds since the epoch`);
   }
   if (value >= FIRST_MILLISECOND_TIMESTAMP) {
-    throw invalid(name, `${name} must be in seconds, and looks like milliseconds`);
+    throw invalidClaim(name, `${name} must be in seconds, and looks like milliseconds`);
   }
   return value;
+}
+
+/** A claim of an authenticated token, or of one about to be signed, has a wrong value. */
+export function invalidClaim(claim: string, message: string): WebhookTokenError {
+  return new WebhookTokenError('invalid_claim', message, { claim });
 }
 
 function refuse(code: WebhookTokenErrorCode, claim: string, message: string): WebhookTokenError {

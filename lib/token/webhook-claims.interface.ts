@@ -19,6 +19,8 @@ export interface WebhookClaim {
   readonly data?: unknown;
   /** Digest of the body, `<algorithm>:<hex>`, with the algorithm name of the wire format. */
   readonly hash?: string;
+  /** Whether the body is an envelope, `{ type, timestamp, data }` of Standard Webhooks, whose member `data` is the event's data. */
+  readonly envelope?: boolean;
   /** In `swt-draft-02`: attempts made before this one. */
   readonly retry_count?: number;
 }

@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { isEventName } from './event-name.js';
 import { isIdentifier } from './identifier.js';
-import { isObject } from './json/strict-json.js';
-import { readTokenAnatomy } from './compact-token.js';
+import { isObject } from './decoding.js';
+import { type CompactToken, parseCompactToken, readClaims, readHeader } from './compact-token.js';
 import { isAudience } from './validate-claims.js';
 import { FIRST_MILLISECOND_TIMESTAMP, type WebhookProfile } from './webhook-token.constants.js';
 
@@ -154,6 +154,35 @@ export function readReceipt(
   };
   const present = Object.entries(all).filter(([, value]) => value !== undefined);
   return Object.fromEntries(present) as unknown as Omit<ReceivedReceipt, 'authenticated'>;
+}
+
+/** The parts of a token that can be read without a key. Nothing in it is authenticated. */
+export interface TokenAnatomy {
+  /** Absent unless the token has three parts. */
+  readonly compact?: CompactToken;
+  readonly header?: Readonly<Record<string, unknown>>;
+  /** What is wrong with the header in every profile. */
+  readonly headerProblem?: string | undefined;
+  /** Absent unless they are one JSON object in UTF-8. */
+  readonly claims?: Readonly<Record<string, unknown>>;
+}
+
+/** Reads as much of a token as possible, to explain a refusal; never throws. */
+export function readTokenAnatomy(token: string): TokenAnatomy {
+  let compact: CompactToken;
+  try {
+    compact = parseCompactToken(token);
+  } catch {
+    return {};
+  }
+  const { header, problem } = readHeader(compact.header);
+  const claims = readClaims(compact.payload, Infinity)?.value;
+  return {
+    compact,
+    ...(header !== undefined && { header }),
+    headerProblem: problem,
+    ...(isObject(claims) && { claims }),
+  };
 }
 
 function only<T>(is: (value: unknown) => value is T, value: unknown): T | undefined {

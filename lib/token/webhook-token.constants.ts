@@ -35,6 +35,14 @@ export const WEBHOOK_PROFILES = ['webhook-token', 'swt-draft-00', 'swt-draft-02'
 /** A wire format. */
 export type WebhookProfile = (typeof WEBHOOK_PROFILES)[number];
 
+/** How a received request was signed: by a token in a wire format, or as another sender signs, whose name it is. */
+export type ReceivedProfile = WebhookProfile | (string & {});
+
+/** Whether a request was signed by a token. */
+export function isTokenProfile(profile: ReceivedProfile): profile is WebhookProfile {
+  return (WEBHOOK_PROFILES as readonly string[]).includes(profile);
+}
+
 /** The wire format of the specification. */
 export const DEFAULT_PROFILE: WebhookProfile = 'webhook-token';
 

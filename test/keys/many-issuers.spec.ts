@@ -1,7 +1,7 @@
 import { describe, expect, it, jest } from '@jest/globals';
-import { KeyRing, type TrustedIssuer } from '../../lib/token/keys/key-ring.js';
+import { buildKeyRing, type TrustedIssuer } from '../../lib/token/keys/trusted-issuers.js';
 import { createTokenSigner } from '../../lib/token/index.js';
-import { TokenVerifier } from '../../lib/token/token-verifier.js';
+import { resolveVerifier } from '../../lib/token/verifier-options.js';
 
 const secretOf = (n: number): string => `the-secret-of-issuer-number-${n}-alone`;
 const issuerOf = (n: number): string => `https://shop-${n}.example`;
@@ -11,8 +11,8 @@ function workAmong(count: number): { lookUps: number; walks: number; tried: numb
   const trusted = Array.from({ length: count }, (_, n): TrustedIssuer => {
     return { issuer: issuerOf(n), secret: secretOf(n) };
   });
-  const { ring } = KeyRing.build(trusted, {});
-  const verifier = new TokenVerifier({ issuers: ring });
+  const { ring } = buildKeyRing(trusted, {});
+  const verifier = resolveVerifier({ issuers: ring });
   const last = count - 1;
   const signer = createTokenSigner({ issuer: issuerOf(last), key: secretOf(last) });
   const token = signer.sign({ event: 'order.created' }) as string;

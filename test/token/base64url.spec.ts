@@ -4,7 +4,7 @@ import {
   decodeBase64url,
   decodeBase64urlText,
   encodeBase64urlText,
-} from '../../lib/token/json/base64url.js';
+} from '../../lib/token/decoding.js';
 
 const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_'.split('');
 

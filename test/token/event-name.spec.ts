@@ -1,7 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
 import { eventPatternProblem, isEventName, matchesEvent } from '../../lib/token/event-name.js';
-import { EventRouter } from '../../lib/receiver/handlers/webhook-handler.registry.js';
 import { matchesNaively } from './naive-event-match.js';
 
 const LETTERS = new Set('ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-');
@@ -114,76 +113,5 @@ describe('eventPatternProblem', () => {
     ['order created', 'is not an event pattern'],
   ])('explains what is wrong with %p', (text, remedy) => {
     expect(eventPatternProblem(text)).toContain(remedy);
-  });
-});
-
-describe('EventRouter', () => {
-  const registrations = fc.array(pattern, { maxLength: 12 });
-
-  function routerOf(patterns: readonly string[]): EventRouter<number> {
-    const router = new EventRouter<number>();
-    patterns.forEach((wanted, index) => router.add(wanted, index));
-    return router;
-  }
-
-  it('finds each matching value once', () => {
-    fc.assert(
-      fc.property(registrations, eventName, (patterns, event) => {
-        const expected = patterns.flatMap((wanted, index) =>
-          matchesEvent(wanted, event) ? [index] : [],
-        );
-        const found = routerOf(patterns).find(event);
-
-        expect([...found].sort((a, b) => a - b)).toEqual(expected);
-      }),
-      { numRuns: 3_000 },
-    );
-  });
-
-  it('finds values that are added after a lookup', () => {
-    const router = routerOf(['order.*']);
-    expect(router.find('order.created')).toEqual([0]);
-
-    router.add('**', 1);
-
-    expect(new Set(router.find('order.created'))).toEqual(new Set([0, 1]));
-  });
-
-  it('finds a value once if several of its patterns match', () => {
-    const router = new EventRouter<string>();
-    for (const wanted of ['order.created', 'order.*', '**', '**.created', '*.**']) {
-      router.add(wanted, 'handler');
-    }
-
-    expect(router.find('order.created')).toEqual(['handler']);
-  });
-
-  it('keeps the order of registration within a pattern', () => {
-    const router = new EventRouter<string>();
-    for (const value of ['first', 'second', 'third']) router.add('order.*', value);
-
-    expect(router.find('order.created')).toEqual(['first', 'second', 'third']);
-  });
-
-  it('finds the same values after its cache was full', () => {
-    const router = routerOf(['order.*', 'order.**']);
-    const before = router.find('order.created');
-
-    for (let i = 0; i < 5_000; i++) router.find(`order.n${i}`);
-
-    expect(router.find('order.created')).toEqual(before);
-  });
-
-  it.each(['toString.constructor', '__proto__.x'])(
-    'finds nothing for %s in an empty router',
-    (event) => {
-      expect(routerOf(['order.*']).find(event)).toEqual([]);
-    },
-  );
-
-  it('stays fast with many wildcards', () => {
-    const router = routerOf([`${'**.a.'.repeat(25)}b`, '**.'.repeat(40) + 'b']);
-
-    expect(router.find(Array.from({ length: 60 }, () => 'a').join('.'))).toEqual([]);
   });
 });

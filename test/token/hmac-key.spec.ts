@@ -1,7 +1,7 @@
 import { createSecretKey } from 'node:crypto';
 import { describe, expect, it } from '@jest/globals';
 import { parseCompactToken } from '../../lib/token/compact-token.js';
-import { HmacKey } from '../../lib/token/keys/hmac-key.js';
+import { HmacKey } from '../../lib/token/keys/token-keys.js';
 
 const key = new HmacKey('HS256', createSecretKey(Buffer.alloc(32, 7)), undefined);
 const good = key.sign('{"alg":"HS256"}', '{}');

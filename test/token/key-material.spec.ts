@@ -11,7 +11,6 @@ import {
   createTokenSigner,
   createTokenVerifier,
   WebhookConfigurationError,
-  type ConfigurationProblem,
   type KeyMaterial,
   type SignatureAlgorithm,
   type TrustedIssuer,
@@ -36,7 +35,7 @@ function jwk(key: KeyObject): JsonWebKey {
   return key.export({ format: 'jwk' });
 }
 
-function problemsOf(make: () => unknown): readonly ConfigurationProblem[] {
+function problemsOf(make: () => unknown): WebhookConfigurationError['problems'] {
   try {
     make();
     return [];
@@ -46,7 +45,7 @@ function problemsOf(make: () => unknown): readonly ConfigurationProblem[] {
   }
 }
 
-function verifierProblems(...issuers: TrustedIssuer[]): readonly ConfigurationProblem[] {
+function verifierProblems(...issuers: TrustedIssuer[]): WebhookConfigurationError['problems'] {
   return problemsOf(() => createTokenVerifier({ issuers }));
 }
 

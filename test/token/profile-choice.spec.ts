@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { ProfileChoice } from '../../lib/token/profiles/profile-choice.js';
+import { ProfileChoice } from '../../lib/token/profiles/profile.js';
 import type { WebhookProfile } from '../../lib/token/index.js';
 
 const SPEC = 'webhook-token';
@@ -50,7 +50,7 @@ describe('the profile of a token', () => {
   ])('with %j, typ %j and %j is %s', (enabled, typ, webhook, expected) => {
     const choice = new ProfileChoice(enabled);
 
-    expect(choice.admits(typ)).toBe(true);
+    expect(choice.accepts(typ)).toBe(true);
     expect(choice.choose(typ, webhook).name).toBe(expected);
     // The order of the listed profiles does not matter.
     expect(new ProfileChoice(enabled.toReversed()).choose(typ, webhook).name).toBe(expected);
@@ -70,6 +70,6 @@ describe('the profile of a token', () => {
     [ALL, 7],
     [[OLD], null],
   ])('with %j does not exist for typ %j', (enabled, typ) => {
-    expect(new ProfileChoice(enabled).admits(typ)).toBe(false);
+    expect(new ProfileChoice(enabled).accepts(typ)).toBe(false);
   });
 });

@@ -1,11 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
-import {
-  decodeUtf8,
-  parseJson,
-  scanJson,
-  structureProblem,
-} from '../../lib/token/json/strict-json.js';
+import { decodeUtf8, parseJson, scanJson, structureProblem } from '../../lib/token/decoding.js';
 
 /** JSON as a tree that, unlike a JavaScript object, can have duplicate members. */
 type Tree =

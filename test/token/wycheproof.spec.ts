@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from '@jest/globals';
 import { parseCompactToken } from '../../lib/token/compact-token.js';
 import { parseKey } from '../../lib/token/keys/key-material.js';
-import type { VerificationKey } from '../../lib/token/keys/key-source.js';
+import type { VerificationKey } from '../../lib/token/keys/token-keys.js';
 import type { SignatureAlgorithm } from '../../lib/token/index.js';
 import { VECTORS } from './vector-file.js';
 

@@ -1,9 +1,10 @@
 import { type JsonWebKey, KeyObject, type webcrypto } from 'node:crypto';
 import { isKeyId, KEY_ID_RULE } from '../identifier.js';
 import { SIGNATURE_ALGORITHMS, type SignatureAlgorithm } from '../webhook-token.constants.js';
-import { type HmacKey, isHmac, parseSecret } from './hmac-key.js';
+import { type HmacKey, isHmac, type JoseKey } from './token-keys.js';
+import { parseSecret } from './parse-secret.js';
 import type { KeyUse, Parsed } from './key-form.js';
-import { type JoseKey, parseKeyPairHalf } from './key-pair.js';
+import { parseKeyPairHalf } from './parse-key-pair.js';
 
 /**
  * Key material. For HMAC, a string is a shared secret: its UTF-8 bytes, or the bytes of `whsec_<base64>`; a JWK has the

@@ -1,7 +1,7 @@
 import type { KeyObject } from 'node:crypto';
 import { WebhookSigningError } from '../../errors/webhook.error.js';
 import { isKeyId, KEY_ID_RULE } from '../identifier.js';
-import { encodeBase64urlText } from '../json/base64url.js';
+import { encodeBase64urlText } from '../decoding.js';
 import { DEFAULT_INLINE_LIMIT, isWebhookSigner, type WebhookSigner } from '../webhook-signer.js';
 import { SIGNATURE_ALGORITHMS, type SignatureAlgorithm } from '../webhook-token.constants.js';
 import type { Parsed } from './key-form.js';
@@ -13,7 +13,7 @@ import {
   parseKeyWindow,
   type WindowedKey,
 } from './key-material.js';
-import type { SigningKey } from './key-source.js';
+import type { SigningKey } from './token-keys.js';
 
 /** A key in this process, or a signer for a key elsewhere. */
 export type SigningKeyInput = KeyInput | WebhookSigner;

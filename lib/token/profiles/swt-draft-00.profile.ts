@@ -1,5 +1,4 @@
 import { WebhookPayloadError } from '../../errors/webhook.error.js';
-import { invalidClaim, bodyReferenceRequired, hashOnHead } from '../token-refusals.js';
 import {
   decodeUtf8,
   isObject,
@@ -7,17 +6,19 @@ import {
   scanJson,
   structureProblem,
   type StructureProblem,
-} from '../json/strict-json.js';
+} from '../decoding.js';
 import {
   algorithmNamed,
+  hashOnHead,
   type HashNames,
   parsePayloadHash,
   payloadHash,
   type PayloadHash,
 } from '../payload-hash.js';
+import { invalidClaim } from '../validate-claims.js';
 import type { WebhookClaim } from '../webhook-claims.interface.js';
 import { type HashAlgorithm, MAX_DATA_DEPTH } from '../webhook-token.constants.js';
-import type { Members, ProfileRules } from './profile-rules.js';
+import type { Members, ProfileRules } from './profile.js';
 
 /** Algorithm names of the reference implementation, which reads them case-insensitively. */
 const NAMES: HashNames = {
@@ -68,6 +69,14 @@ function readBodyReference(data: unknown): BodyReference {
     );
   }
   return { hash: payloadHash(algorithmOf(hashAlg), hash, NAMES), size: size as number };
+}
+
+/** A POST of swt-draft-00 without a reference to its body; that profile requires one even if the body is empty. */
+function bodyReferenceRequired(): WebhookPayloadError {
+  return new WebhookPayloadError(
+    'hash_required',
+    'a POST of swt-draft-00 needs webhook.data = { hash, hashAlg?, size } for its body, even if it is empty',
+  );
 }
 
 /** Writes the reference to a body, always with its algorithm. */

@@ -1,7 +1,8 @@
-import { invalidClaim } from '../token-refusals.js';
+import { WebhookPayloadError } from '../../errors/webhook.error.js';
+import { invalidClaim } from '../validate-claims.js';
 import { parsePayloadHash, type HashNames } from '../payload-hash.js';
 import type { WebhookClaim } from '../webhook-claims.interface.js';
-import type { ProfileRules } from './profile-rules.js';
+import type { ProfileRules } from './profile.js';
 
 /** Names of the IANA registry of RFC 6920, section 9.4. */
 const NAMES: HashNames = {
@@ -44,7 +45,12 @@ export const SWT_DRAFT_02: ProfileRules = {
     return webhook as unknown as WebhookClaim;
   },
 
-  payloadRule({ hash }) {
+  payloadRule({ hash }, method) {
+    if (method !== 'POST') {
+      throw new WebhookPayloadError('method_not_allowed', 'swt-draft-02 is sent by POST only', {
+        methods: ['POST'],
+      });
+    }
     // The draft requires a hash for every body, so `requireHash` has no effect.
     return hash === undefined
       ? { kind: 'empty' }

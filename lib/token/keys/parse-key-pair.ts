@@ -1,9 +1,7 @@
 import { Buffer } from 'node:buffer';
 import { createPrivateKey, createPublicKey, type JsonWebKey, type KeyObject } from 'node:crypto';
-import type { JWSHeaderParameters } from 'jose';
-import type { CompactToken } from '../compact-token.js';
-import { decodeBase64url } from '../json/base64url.js';
-import { isObject } from '../json/strict-json.js';
+import { isObject } from '../decoding.js';
+import type { SignatureAlgorithm } from '../webhook-token.constants.js';
 import {
   asKeyObject,
   cryptoKeyProblem,
@@ -13,58 +11,7 @@ import {
   type Parsed,
 } from './key-form.js';
 import { pemProblem } from './pem.js';
-import type { SigningKey, VerificationKey } from './key-source.js';
-import type { SignatureAlgorithm } from '../webhook-token.constants.js';
-
-let jose: Promise<typeof import('jose')> | undefined;
-
-/** Loads jose for the first token of a key pair: it is a sixth of the start-up cost, and secrets do not need it. */
-function loadJose(): Promise<typeof import('jose')> {
-  jose ??= import('jose');
-  return jose;
-}
-
-/** One half of a key pair. It uses jose, which signs and verifies off the event loop. */
-export class JoseKey implements SigningKey, VerificationKey {
-  constructor(
-    readonly alg: SignatureAlgorithm,
-    private readonly key: KeyObject,
-    readonly kid: string | undefined,
-  ) {}
-
-  publicKey(): KeyObject {
-    return this.key.type === 'private' ? createPublicKey(this.key) : this.key;
-  }
-
-  async sign(header: string, claims: string): Promise<string> {
-    const { FlattenedSign } = await loadJose();
-    const jws = await new FlattenedSign(Buffer.from(claims))
-      .setProtectedHeader(JSON.parse(header) as JWSHeaderParameters)
-      .sign(this.key);
-    return `${jws.protected}.${jws.payload}.${jws.signature}`;
-  }
-
-  async verify(token: CompactToken): Promise<boolean> {
-    // jose also accepts non-canonical base64url.
-    if (decodeBase64url(token.signature) === undefined) return false;
-    const { flattenedVerify } = await loadJose();
-    try {
-      await flattenedVerify(
-        { protected: token.header, payload: token.payload, signature: token.signature },
-        this.key,
-        { algorithms: [this.alg] },
-      );
-      return true;
-    } catch {
-      return false;
-    }
-  }
-
-  /** Whether both have the same key, regardless of algorithm and kid. */
-  holdsSame(other: VerificationKey): boolean {
-    return other instanceof JoseKey && this.key.equals(other.key);
-  }
-}
+import { JoseKey } from './token-keys.js';
 
 const MIN_RSA_BITS = 2_048;
 /** The time of a verification grows with the square of the size, which the publisher of a key chooses. */

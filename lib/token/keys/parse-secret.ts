@@ -1,14 +1,5 @@
-import {
-  createHmac,
-  createPublicKey,
-  createSecretKey,
-  type JsonWebKey,
-  KeyObject,
-  timingSafeEqual,
-} from 'node:crypto';
-import type { CompactToken } from '../compact-token.js';
-import { decodeBase64url, encodeBase64urlText } from '../json/base64url.js';
-import { isObject } from '../json/strict-json.js';
+import { createPublicKey, createSecretKey, type JsonWebKey, KeyObject } from 'node:crypto';
+import { decodeBase64url, isObject } from '../decoding.js';
 import {
   asKeyObject,
   cryptoKeyProblem,
@@ -17,73 +8,7 @@ import {
   type KeyUse,
   type Parsed,
 } from './key-form.js';
-import type { SigningKey, VerificationKey } from './key-source.js';
-
-/** HMAC algorithms with their digests and the minimum bytes of their secrets (RFC 7518, section 3.2). */
-export const HMAC_ALGORITHMS = {
-  HS256: { hash: 'sha256', secretBytes: 32 },
-  HS384: { hash: 'sha384', secretBytes: 48 },
-  HS512: { hash: 'sha512', secretBytes: 64 },
-} as const;
-
-export type HmacAlgorithm = keyof typeof HMAC_ALGORITHMS;
-
-/** Reports whether keys of an algorithm are shared secrets. */
-export function isHmac(alg: string): alg is HmacAlgorithm {
-  return Object.hasOwn(HMAC_ALGORITHMS, alg);
-}
-
-/**
- * A shared secret. It uses the synchronous HMAC of node:crypto, which takes a fraction of the time of a promise-based one
- * (benchmark `token`) and does not wait for the thread pool. A KeyObject is imported once, a Buffer at every call.
- */
-export class HmacKey implements SigningKey, VerificationKey {
-  constructor(
-    readonly alg: HmacAlgorithm,
-    private readonly secret: KeyObject,
-    readonly kid: string | undefined,
-  ) {}
-
-  sign(header: string, claims: string): string {
-    const input = `${encodeBase64urlText(header)}.${encodeBase64urlText(claims)}`;
-    return `${input}.${this.mac(input)}`;
-  }
-
-  verify({ signingInput, signature }: CompactToken): boolean {
-    // Compares base64url, not bytes, so a non-canonical encoding of the MAC fails.
-    const expected = Buffer.from(this.mac(signingInput));
-    const actual = Buffer.from(signature);
-    return expected.length === actual.length && timingSafeEqual(expected, actual);
-  }
-
-  /**
-   * Reports whether a token was signed with another form of this secret, to explain a refusal.
-   *
-   * @param change - returns the other form; its argument and its result are overwritten afterwards
-   */
-  verifiesUnder(token: CompactToken, change: (secret: Buffer) => Buffer | undefined): boolean {
-    const secret = this.secret.export();
-    const changed = change(secret);
-    try {
-      if (changed === undefined || changed.length === 0) return false;
-      return new HmacKey(this.alg, createSecretKey(changed), this.kid).verify(token);
-    } finally {
-      changed?.fill(0);
-      secret.fill(0);
-    }
-  }
-
-  /** Whether both have the same secret, regardless of algorithm and kid. */
-  holdsSame(other: VerificationKey): boolean {
-    return other instanceof HmacKey && this.secret.equals(other.secret);
-  }
-
-  private mac(input: string): string {
-    return createHmac(HMAC_ALGORITHMS[this.alg].hash, this.secret)
-      .update(input)
-      .digest('base64url');
-  }
-}
+import { HMAC_ALGORITHMS, type HmacAlgorithm, HmacKey } from './token-keys.js';
 
 const OF_KEY_PAIRS = 'set alg to RS256, PS256, ES256, ES384 or EdDSA';
 
