@@ -11,13 +11,6 @@ export function errorType(error: unknown): string {
 /** Shared by all copies of the package in a process, so that each recognises the errors of the others. */
 const BRAND = Symbol.for('nestjs-webhook-token/error');
 
-/** The result of {@link WebhookError.toJSON}: safe to log, to store and to send. */
-export interface WebhookErrorJson {
-  readonly name: string;
-  readonly code: string;
-  readonly message: string;
-}
-
 /**
  * The base class of every error this package throws.
  *
@@ -38,8 +31,8 @@ export abstract class WebhookError<Code extends string = string> extends Error {
     return true;
   }
 
-  /** Name, code and message, without the cause, which may hold data of the application. */
-  toJSON(): WebhookErrorJson {
+  /** Name, code and message: safe to log, to store and to send. The cause, which may hold data of the application, is left out. */
+  toJSON(): { readonly name: string; readonly code: string; readonly message: string } {
     return { name: this.name, code: this.code, message: this.message };
   }
 }
@@ -109,6 +102,20 @@ export class WebhookTokenError extends WebhookError<WebhookTokenErrorCode> {
     if (options?.claim !== undefined) this.claim = options.claim;
   }
 }
+
+/** Why the signature of a sender other than an issuer of tokens was refused. */
+export type WebhookSignatureErrorCode =
+  /** The request has no signature of the sender. */
+  | 'missing_signature'
+  /** A header of the signature is repeated, or has not the sender's form. */
+  | 'malformed_signature'
+  /** No signature of the request matches its body and a secret of the sender. */
+  | 'invalid_signature'
+  /** The signed time is too far from the receiver's clock, before or after it. */
+  | 'timestamp_out_of_tolerance';
+
+/** A request of a sender other than an issuer of tokens was not signed by it, or too long ago. */
+export class WebhookSignatureError extends WebhookError<WebhookSignatureErrorCode> {}
 
 /** Why a store, or a source of keys, failed. */
 export type WebhookStoreErrorCode =

@@ -1,9 +1,11 @@
 import { randomUUID } from 'node:crypto';
-import { mkdir, open, readdir, unlink } from 'node:fs/promises';
+import { readSync } from 'node:fs';
+import { type FileHandle, mkdir, open, readdir, unlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { finished, Readable } from 'node:stream';
 import { WebhookPayloadError } from '../errors/webhook.error.js';
-import { SpooledBody } from './request-body.js';
+import type { RequestBody } from './body.js';
 
 /** How large bodies are stored in files while they are verified and handled. */
 export interface WebhookSpoolOptions {
@@ -65,9 +67,8 @@ export class BodySpool {
    *
    * @throws {@link WebhookPayloadError} `spool_unavailable`
    */
-  async create(): Promise<SpoolFile> {
+  async create(): Promise<SpooledBody> {
     this.bodies++;
-    const spoolFile = new SpoolFile(this);
     const path = join(this.directory, `${PREFIX}${process.pid}-${randomUUID()}${SUFFIX}`);
     try {
       if (this.ownDirectory) await mkdir(this.directory, { recursive: true, mode: 0o700 });
@@ -76,15 +77,7 @@ export class BodySpool {
         () => undefined,
         () => path,
       );
-      spoolFile.body = new SpooledBody(file, name, (closed) => {
-        this.removing(
-          closed.finally(() => {
-            this.bodies--;
-            spoolFile.release();
-          }),
-        );
-      });
-      return spoolFile;
+      return new SpooledBody(this, file, name);
     } catch (cause) {
       this.bodies--;
       throw unavailable('no file can be opened in the spool directory', cause);
@@ -121,39 +114,8 @@ export class BodySpool {
 
   /** @hidden */
   release(bytes: number): void {
+    this.bodies--;
     this.reserved -= bytes;
-  }
-}
-
-/** The file of one body, and its share of the spool's size. */
-export class SpoolFile {
-  body!: SpooledBody;
-  private reserved = 0;
-
-  constructor(private readonly spool: BodySpool) {}
-
-  /**
-   * Reserves space for the whole body.
-   *
-   * @param bytes - size of the body, as far as it is known
-   */
-  async reserve(bytes: number): Promise<void> {
-    if (bytes <= this.reserved) return;
-    await this.spool.reserve(bytes - this.reserved);
-    this.reserved = bytes;
-  }
-
-  async append(chunks: readonly Buffer[]): Promise<void> {
-    try {
-      await this.body.append(chunks);
-    } catch (cause) {
-      throw unavailable('its file cannot be written', cause);
-    }
-  }
-
-  release(): void {
-    this.spool.release(this.reserved);
-    this.reserved = 0;
   }
 }
 
@@ -179,4 +141,179 @@ function isAlive(pid: number): boolean {
     // EPERM: the process runs under another user.
     return (error as NodeJS.ErrnoException).code === 'EPERM';
   }
+}
+
+/** Bytes of one read of a stream. */
+const CHUNK = 65_536;
+
+/**
+ * A body in a temporary file, with its share of the spool's size.
+ *
+ * The file is already unlinked if the system allows that (not on Windows), so it disappears with the process, even after
+ * a crash.
+ */
+export class SpooledBody implements RequestBody {
+  private reserved = 0;
+  private written = 0;
+  private readers = 0;
+  private removed = false;
+  private readonly streams = new Set<Readable>();
+
+  /** @param path - path of the file; `undefined` if it is unlinked */
+  constructor(
+    private readonly spool: BodySpool,
+    private readonly file: FileHandle,
+    private readonly path: string | undefined,
+  ) {}
+
+  get length(): number {
+    return this.written;
+  }
+
+  /**
+   * Reserves space for the whole body.
+   *
+   * @param bytes - size of the body, as far as it is known
+   */
+  async reserve(bytes: number): Promise<void> {
+    if (bytes <= this.reserved) return;
+    await this.spool.reserve(bytes - this.reserved);
+    this.reserved = bytes;
+  }
+
+  /** Writes chunks at the end. */
+  async append(chunks: readonly Buffer[]): Promise<void> {
+    let rest = chunks;
+    try {
+      while (rest.length > 0) {
+        const { bytesWritten } = await this.file.writev(rest, this.written);
+        this.written += bytesWritten;
+        rest = skip(rest, bytesWritten);
+      }
+    } catch (cause) {
+      throw unavailable('its file cannot be written', cause);
+    }
+  }
+
+  async read(): Promise<Buffer> {
+    return this.whileOpen(async () => {
+      const bytes = Buffer.allocUnsafe(this.written);
+      for (let at = 0; at < bytes.length;) {
+        const { bytesRead } = await this.file.read(bytes, at, bytes.length - at, at);
+        if (bytesRead === 0) throw truncated();
+        at += bytesRead;
+      }
+      return bytes;
+    });
+  }
+
+  readNow(): Buffer {
+    this.requireOpen();
+    const bytes = Buffer.allocUnsafe(this.written);
+    for (let at = 0; at < bytes.length;) {
+      const count = readSync(this.file.fd, bytes, at, bytes.length - at, at);
+      if (count === 0) throw truncated();
+      at += count;
+    }
+    return bytes;
+  }
+
+  stream(): Readable {
+    this.requireOpen();
+    this.readers++;
+    const stream = this.readable();
+    this.streams.add(stream);
+    finished(stream, () => {
+      this.streams.delete(stream);
+      this.endRead();
+    });
+    return stream;
+  }
+
+  remove(): void {
+    if (this.removed) return;
+    this.removed = true;
+    // A stream that is not being read by now may never be, and would keep the file open.
+    for (const stream of this.streams) if (!isRead(stream)) stream.destroy(alreadyRemoved());
+    if (this.readers === 0) this.close();
+  }
+
+  /** Not the file handle's own stream: its end would close the file for the others. */
+  private readable(): Readable {
+    let at = 0;
+    const next = async (): Promise<Buffer | null> => {
+      const chunk = Buffer.allocUnsafe(CHUNK);
+      const { bytesRead } = await this.file.read(chunk, 0, CHUNK, at);
+      if (bytesRead === 0 && at < this.written) throw truncated();
+      at += bytesRead;
+      return bytesRead === 0 ? null : chunk.subarray(0, bytesRead);
+    };
+    const push = async (stream: Readable): Promise<void> => {
+      try {
+        stream.push(await next());
+      } catch (error) {
+        stream.destroy(error as Error);
+      }
+    };
+    return new Readable({
+      highWaterMark: CHUNK,
+      read() {
+        void push(this);
+      },
+    });
+  }
+
+  private async whileOpen<T>(read: () => Promise<T>): Promise<T> {
+    this.requireOpen();
+    this.readers++;
+    try {
+      return await read();
+    } finally {
+      this.endRead();
+    }
+  }
+
+  private requireOpen(): void {
+    if (this.removed) throw alreadyRemoved();
+  }
+
+  private endRead(): void {
+    this.readers--;
+    if (this.removed && this.readers === 0) this.close();
+  }
+
+  private close(): void {
+    const { file, path, spool } = this;
+    const closed = file.close().then(async () => (path === undefined ? undefined : unlink(path)));
+    // A failure has no one to report to; the next start removes a file that is left.
+    spool.removing(closed.catch(() => {}).finally(() => spool.release(this.reserved)));
+  }
+}
+
+/** Whether a stream has a consumer. */
+function isRead(stream: Readable): boolean {
+  return (
+    stream.readableDidRead ||
+    stream.readableFlowing !== null ||
+    stream.listenerCount('readable') > 0
+  );
+}
+
+function alreadyRemoved(): Error {
+  return new Error(
+    'The body of the webhook was removed after the event was handled: read event.stream(), event.rawBody() or event.data before the handler ends.',
+  );
+}
+
+function truncated(): Error {
+  return new Error('The file of the webhook body was truncated.');
+}
+
+/** The chunks without their first bytes. */
+function skip(chunks: readonly Buffer[], count: number): readonly Buffer[] {
+  let left = count;
+  let index = 0;
+  while (index < chunks.length && left >= chunks[index]!.length) left -= chunks[index++]!.length;
+  const rest = chunks.slice(index);
+  return left === 0 ? rest : [rest[0]!.subarray(left), ...rest.slice(1)];
 }

@@ -1,11 +1,12 @@
 import { WebhookPayloadError } from '../errors/webhook.error.js';
 import {
   decodeUtf8,
+  isObject,
   parseJson,
   scanJson,
   structureProblem,
   type StructureProblem,
-} from '../token/json/strict-json.js';
+} from '../token/decoding.js';
 import { MAX_DATA_DEPTH } from '../token/webhook-token.constants.js';
 
 const UTF8 = /^utf-?8$/i;
@@ -91,6 +92,65 @@ export function isUtf8(contentType: string): boolean {
 /** RFC 8259 requires UTF-8; another charset is decoded if the sender declares it. */
 function charset(contentType: string): string {
   return /;\s*charset\s*=\s*"?([^\s";]+)/i.exec(contentType)?.[1] ?? 'utf-8';
+}
+
+/** How a sender writes the data of an event into the body. */
+interface PayloadForm {
+  /** The header, which no sender signs; `undefined` stands for JSON. */
+  readonly contentType: string | undefined;
+  /** Whether the data is the member `data` of the body. */
+  readonly envelope?: boolean | undefined;
+}
+
+/**
+ * Reads the data of an event from a body that its sender has signed.
+ *
+ * JSON is read as UTF-8 whatever charset the header names, since an intermediary could change that. A form becomes an object of its
+ * fields; if `payload` is its only field, the JSON in it. Any other body stays a Buffer.
+ *
+ * @param maxMembers - names and elements in JSON, or fields of a form
+ * @throws {@link WebhookPayloadError} `invalid_payload`
+ */
+export function parseSenderPayload(
+  bytes: Buffer,
+  { contentType, envelope }: PayloadForm,
+  maxMembers: number,
+): unknown {
+  const type = contentType === undefined ? 'application/json' : mediaType(contentType);
+  if (type === 'application/x-www-form-urlencoded') return parseForm(bytes, maxMembers);
+  if (!isJsonType(type)) return bytes;
+  const body = parseJsonPayload(bytes, type, maxMembers);
+  return envelope === true && isObject(body) ? body['data'] : body;
+}
+
+/** Whether a parsed body is an envelope of Standard Webhooks. */
+export function isEnvelope(
+  body: unknown,
+): body is { readonly type: string; readonly data: unknown } {
+  return isObject(body) && typeof body['type'] === 'string' && Object.hasOwn(body, 'data');
+}
+
+function parseForm(bytes: Buffer, maxFields: number): unknown {
+  const text = decodeUtf8(bytes);
+  if (text === undefined) throw invalid('the form is not UTF-8');
+  // Every field has at least a separator of its own.
+  if (text.split('&', maxFields + 1).length > maxFields) {
+    throw invalid(`the form has more than ${maxFields} fields`);
+  }
+  const fields = [...new URLSearchParams(text)];
+  const [first] = fields;
+  if (fields.length === 1 && first![0] === 'payload') {
+    return parseJsonPayload(Buffer.from(first![1]), 'application/json', maxFields);
+  }
+  // Of two fields with one name, another reader may use the other one.
+  if (new Set(fields.map(([name]) => name)).size < fields.length) {
+    throw invalid('the form has two fields of one name');
+  }
+  const form: unknown = Object.fromEntries(fields);
+  if (structureProblem(form, MAX_DATA_DEPTH) !== undefined) {
+    throw invalid('the form has a field that would replace a prototype');
+  }
+  return form;
 }
 
 function invalid(message: string): WebhookPayloadError {

@@ -1,57 +1,67 @@
 import { WebhookPayloadError, WebhookTokenError, isWebhookError } from '../errors/webhook.error.js';
 import { matchesEvent } from '../token/event-name.js';
-import { type PayloadRule, checkPayload, payloadRule } from '../token/payload-rule.js';
-import type { TokenVerifier } from '../token/token-verifier.js';
+import { type PayloadRule, checkPayload } from '../token/payload-rule.js';
+import { rulesOf } from '../token/profiles/profile.js';
+import type { WebhookClaim, WebhookTokenClaims } from '../token/webhook-claims.interface.js';
+import { readReceipt } from '../token/webhook-receipt.js';
+import {
+  DEFAULT_PROFILE,
+  MAX_TOKEN_BYTES,
+  type WebhookProfile,
+} from '../token/webhook-token.constants.js';
+import {
+  checkContentType,
+  checkDeclaredBody,
+  declaresBody,
+  MemoryBody,
+  NO_BODY,
+  readBody,
+} from './body.js';
 import type {
-  VerifiedWebhookToken,
-  WebhookClaim,
-  WebhookTokenClaims,
-} from '../token/webhook-claims.interface.js';
-import { MAX_TOKEN_BYTES } from '../token/webhook-token.constants.js';
-import { readBearerToken } from './bearer-token.js';
-import { checkContentType, checkDeclaredBody, declaresBody, readBody } from './body-reader.js';
-import type { BodySpool } from './body-spool.js';
-import { MemoryBody, NO_BODY, type RequestBody } from './request-body.js';
-import type { IncomingWebhook } from './incoming-webhook.js';
+  IncomingWebhook,
+  RequestHeaders,
+  RequestRules,
+  VerifiedRequest,
+  WebhookScheme,
+} from './webhook-scheme.js';
 import { isJsonType, parseJsonPayload } from './json-payload.js';
 
-/** The rules of a receiver that {@link openRequest} checks; they need neither Nest nor a store. */
-export interface RequestRules {
-  readonly tokens: TokenVerifier;
-  /** Event patterns by issuer; `undefined` for an issuer that may send every event. */
-  readonly allowedEvents: { get(issuer: string): readonly string[] | undefined };
-  /** Content types by issuer; an issuer that is not listed may send a body of any type. */
-  readonly allowedContentTypes?: { get(issuer: string): readonly string[] | undefined };
-  readonly requireHash: boolean;
-  readonly maxBodyBytes: number;
-  /** Members of a JSON body, at all levels. */
-  readonly maxJsonMembers: number;
-  /** Stores large bodies; without it they stay in memory. The caller of {@link openRequest} removes the body. */
-  readonly spool?: BodySpool | undefined;
+/** A webhook token in the Authorization header, in any of the receiver's profiles. */
+export const webhookToken: WebhookScheme = {
+  name: DEFAULT_PROFILE,
+  hasCredentials: (headers) => headers.all('authorization').some((value) => SCHEME.test(value)),
+  verify: openRequest,
+  isAuthenticated: isAuthenticatedRefusal,
+
+  claims({ method, headers }) {
+    try {
+      return readReceipt(readBearerToken(headers), { method, bodyBytes: 0 });
+    } catch {
+      return {};
+    }
+  },
+};
+
+/** Whether the headers alone show that a trusted issuer signed the request. Never rejects. */
+export async function hasTrustedToken(
+  headers: RequestHeaders,
+  { tokens }: RequestRules,
+): Promise<boolean> {
+  try {
+    await tokens.verify(readBearerToken(headers));
+    return true;
+  } catch {
+    return false;
+  }
 }
 
-/** A request whose token and body are verified. */
-export interface OpenedRequest {
-  readonly method: 'HEAD' | 'POST';
-  readonly token: VerifiedWebhookToken;
-  readonly payload: RequestPayload;
+/** A verified request with a token. */
+export interface OpenedRequest extends VerifiedRequest {
+  readonly profile: WebhookProfile;
 }
 
-/** The event data of a request and where it comes from. */
-interface RequestPayload {
-  /** Also `undefined` for bytes in a file, which are read on demand. */
-  readonly data: unknown;
-  readonly body: RequestBody;
-  /** Whether the data are the bytes of a body in a file. */
-  readonly isSpooled: boolean;
-  /**
-   * Digest of a body that no token could carry: bytes, or JSON above {@link MAX_TOKEN_BYTES}. It identifies the content; other
-   * JSON is identified by its value, since it may also arrive in a token.
-   */
-  readonly digest?: string | undefined;
-  readonly bodyVerified: boolean;
-  readonly contentType: string | undefined;
-}
+/** The part of a {@link VerifiedRequest} that depends on the body. */
+type RequestPayload = Omit<VerifiedRequest, 'method' | 'claims' | 'profile' | 'attempt'>;
 
 /**
  * Verifies a request in this order: method, token, event, body. The replay check is left to the caller.
@@ -63,16 +73,16 @@ export async function openRequest(
   rules: RequestRules,
 ): Promise<OpenedRequest> {
   const method = requireMethod(incoming.method);
-  const keys = rules.tokens.keys;
+  const { keys } = rules.tokens.settings;
   const keysBefore = keys.latest?.();
   const compact = readBearerToken(incoming.headers);
   const token = await rules.tokens.verify(compact);
   const { claims, profile } = token;
   requireAllowedEvent(rules, claims);
-  const rule = payloadRule(claims.webhook, method, { requireHash: rules.requireHash, profile });
-  if (rule.kind === 'no-body') {
-    return { method, token, payload: inlinePayload(claims.webhook.data, true) };
-  }
+  const format = rulesOf(profile);
+  const opened = { method, claims, profile, attempt: format.attempt(claims.webhook) };
+  const rule = format.payloadRule(claims.webhook, method, rules);
+  if (rule.kind === 'no-body') return { ...opened, ...inlinePayload(claims.webhook.data, true) };
   const payload = await readPayload(incoming, rules, rule, claims);
   try {
     // A key may be revoked while the body arrives; a slow sender must not extend its life.
@@ -81,7 +91,36 @@ export async function openRequest(
     payload.body.remove();
     throw error;
   }
-  return { method, token, payload };
+  return { ...opened, ...payload };
+}
+
+/** Scheme, spaces and b64token, as RFC 6750, section 2.1, defines them; the verifier checks the token itself. */
+const CREDENTIALS = /^bearer +([A-Za-z0-9._~+/-]+=*)$/i;
+const SCHEME = /^bearer(?: |$)/i;
+/** A second credential after a comma: a proxy has joined two headers. */
+const JOINED_CREDENTIALS = /,\s*bearer /i;
+
+/**
+ * Reads the token from the Authorization header.
+ *
+ * @throws {@link WebhookTokenError} `missing_token` or `malformed_authorization`
+ */
+export function readBearerToken(headers: RequestHeaders): string {
+  const values = headers.all('authorization');
+  const value = values[0]?.trim();
+  if (values.length > 1 || (value !== undefined && JOINED_CREDENTIALS.test(value))) {
+    throw malformed('the Authorization header is repeated');
+  }
+  if (value === undefined || !SCHEME.test(value)) {
+    throw new WebhookTokenError('missing_token', 'the request has no Bearer token');
+  }
+  const token = CREDENTIALS.exec(value)?.[1];
+  if (token === undefined) throw malformed('the Authorization header is not "Bearer <token>"');
+  return token;
+}
+
+function malformed(message: string): WebhookTokenError {
+  return new WebhookTokenError('malformed_authorization', message);
 }
 
 async function readPayload(
@@ -91,7 +130,7 @@ async function readPayload(
   { iss, webhook }: WebhookTokenClaims,
 ): Promise<RequestPayload> {
   checkDeclaredBody(incoming, rule, rules.maxBodyBytes);
-  const contentTypes = rules.allowedContentTypes?.get(iss);
+  const contentTypes = rules.issuers?.contentTypesOf(iss);
   const isDeclared = contentTypes !== undefined && declaresBody(incoming);
   if (isDeclared) checkContentType(incoming, contentTypes);
   const contentType = incoming.headers.get('content-type');
@@ -137,7 +176,7 @@ function requireMethod(method: string): 'HEAD' | 'POST' {
 }
 
 function requireAllowedEvent(rules: RequestRules, claims: WebhookTokenClaims): void {
-  const patterns = rules.allowedEvents.get(claims.iss);
+  const patterns = rules.issuers?.eventsOf(claims.iss);
   if (patterns?.some((pattern) => matchesEvent(pattern, claims.webhook.event)) === false) {
     throw new WebhookTokenError('event_forbidden', 'the issuer may not send this event', {
       claim: 'webhook.event',

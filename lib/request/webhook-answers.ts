@@ -28,6 +28,7 @@ export const WEBHOOK_ANSWERS = {
     headers: { 'Webhook-Duplicate': 'true' },
     title: 'The event was handled before',
   },
+  challenge: { status: 200, title: 'The sender checked that the receiver has its secret' },
   missing_token: {
     status: 401,
     code: 'missing_token',
@@ -111,6 +112,26 @@ export const WEBHOOK_ANSWERS = {
     code: 'event_forbidden',
     challenge: 'insufficient_scope',
     title: 'The issuer may not send this event',
+  },
+  missing_signature: {
+    status: 401,
+    code: 'missing_signature',
+    title: 'The request has no signature of the sender',
+  },
+  malformed_signature: {
+    status: 401,
+    code: 'malformed_signature',
+    title: 'A header of the signature is repeated or malformed',
+  },
+  invalid_signature: {
+    status: 401,
+    code: 'invalid_signature',
+    title: 'No signature matches the body and a secret of the sender',
+  },
+  timestamp_out_of_tolerance: {
+    status: 401,
+    code: 'timestamp_out_of_tolerance',
+    title: 'The signed time is too far from the clock of the receiver',
   },
   hash_required: {
     status: 400,

@@ -19,14 +19,14 @@ describe('BodySpool', () => {
       await spool.create(),
     ];
     await first.reserve(10);
-    first.body.remove();
+    first.remove();
     await second.reserve(10);
 
     await expect(third.reserve(1)).rejects.toMatchObject({ code: 'spool_unavailable' });
-    second.body.remove();
-    third.body.remove();
+    second.remove();
+    third.remove();
     const last = await spool.create();
     await last.reserve(10);
-    last.body.remove();
+    last.remove();
   });
 });

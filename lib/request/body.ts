@@ -1,11 +1,52 @@
-import type { Readable } from 'node:stream';
+import { Readable } from 'node:stream';
 import { WebhookPayloadError } from '../errors/webhook.error.js';
 import { BodyDigests, type PayloadRule } from '../token/payload-rule.js';
-import { hashMismatch, hashRequired, sizeMismatch } from '../token/token-refusals.js';
-import type { BodySpool, SpoolFile } from './body-spool.js';
+import { hashMismatch, hashRequired } from '../token/payload-hash.js';
+import type { BodySpool, SpooledBody } from './body-spool.js';
 import { isUtf8, mediaType } from './json-payload.js';
-import { MemoryBody, type RequestBody } from './request-body.js';
-import type { BodySource, IncomingWebhook } from './incoming-webhook.js';
+import type { BodySource, IncomingWebhook } from './webhook-scheme.js';
+
+/** A request's body. It can be read any number of times until it is removed. */
+export interface RequestBody {
+  /** In bytes. */
+  readonly length: number;
+  /** Reads all of it into memory. */
+  read(): Promise<Buffer>;
+  /** Like {@link read}, but blocks the event loop. */
+  readNow(): Buffer;
+  /** Streams it as Buffers; every call starts at the beginning. */
+  stream(): Readable;
+  /** Releases its memory or file, after reads in progress have ended. */
+  remove(): void;
+}
+
+/** A body in memory. */
+export class MemoryBody implements RequestBody {
+  constructor(private readonly bytes: Buffer) {}
+
+  get length(): number {
+    return this.bytes.length;
+  }
+
+  async read(): Promise<Buffer> {
+    return this.bytes;
+  }
+
+  readNow(): Buffer {
+    return this.bytes;
+  }
+
+  stream(): Readable {
+    return Readable.from(this.bytes.length === 0 ? [] : [this.bytes], { objectMode: false });
+  }
+
+  remove(): void {
+    // Garbage collection frees the memory.
+  }
+}
+
+/** The body of a request without one. */
+export const NO_BODY: RequestBody = new MemoryBody(Buffer.alloc(0));
 
 /** A body that was read to its end. */
 interface ReadBody {
@@ -40,7 +81,10 @@ export function checkDeclaredBody(
   if (declared > maxBodyBytes) throw tooLarge(maxBodyBytes);
   // If the token names the size, a body without a declared size (chunked) is refused too.
   if (rule.kind === 'digest' && rule.size !== undefined && rule.size !== declared) {
-    throw sizeMismatch();
+    throw new WebhookPayloadError(
+      'hash_mismatch',
+      'the request must declare, by Content-Length, the size that the token names for its body',
+    );
   }
   if (declared > 0 && rule.kind === 'empty') throw hashRequired();
   const encoding = headers.get('content-encoding')?.trim().toLowerCase() ?? 'identity';
@@ -168,7 +212,7 @@ class BodyCollector {
   /** Bytes in `chunks`. */
   private buffered = 0;
   private length = 0;
-  private file: SpoolFile | undefined;
+  private file: SpooledBody | undefined;
   private writing: Promise<void> | undefined;
   private readonly digests: BodyDigests;
   private readonly size: number;
@@ -205,7 +249,7 @@ class BodyCollector {
     const computed = this.digests.digests();
     if (this.isLarge) {
       await this.write();
-      return { body: this.file!.body, computed };
+      return { body: this.file!, computed };
     }
     const { chunks } = this;
     const bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, this.length);
@@ -214,7 +258,7 @@ class BodyCollector {
 
   /** Removes the body's file, after a write in progress has ended. */
   discard(): void {
-    const remove = (): void => this.file?.body.remove();
+    const remove = (): void => this.file?.remove();
     if (this.writing === undefined) remove();
     else this.options.spool!.removing(this.writing.then(remove, remove));
   }

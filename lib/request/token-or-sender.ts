@@ -1,0 +1,33 @@
+import { webhookToken } from './open-request.js';
+import type { RequestHeaders, WebhookScheme } from './webhook-scheme.js';
+
+/**
+ * Accepts tokens, and requests that another sender signs, for a receiver with `issuers` and `sender`.
+ *
+ * The token is verified first. If its signature does not hold, for example because its key is gone, the sender's signature may
+ * still: whoever can make one valid signature could leave the other one out.
+ */
+export function tokenOrSender(sender: WebhookScheme): WebhookScheme {
+  const schemeOf = (headers: RequestHeaders): WebhookScheme =>
+    webhookToken.hasCredentials(headers) ? webhookToken : sender;
+  return {
+    name: sender.name,
+    hasCredentials: (headers) =>
+      webhookToken.hasCredentials(headers) || sender.hasCredentials(headers),
+    async verify(incoming, rules) {
+      const { headers } = incoming;
+      if (!webhookToken.hasCredentials(headers)) return sender.verify(incoming, rules);
+      try {
+        return await webhookToken.verify(incoming, rules);
+      } catch (error) {
+        const isRead = incoming.body.kind === 'stream' && incoming.body.stream.readableDidRead;
+        const isFinal = webhookToken.isAuthenticated(error) || isRead;
+        if (isFinal || !sender.hasCredentials(headers)) throw error;
+        return sender.verify(incoming, rules);
+      }
+    },
+    isAuthenticated: (error) =>
+      webhookToken.isAuthenticated(error) && sender.isAuthenticated(error),
+    claims: (incoming) => schemeOf(incoming.headers).claims(incoming),
+  };
+}

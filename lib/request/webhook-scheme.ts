@@ -1,0 +1,118 @@
+import type { Readable } from 'node:stream';
+import type { TokenVerifier } from '../token/token-verifier.js';
+import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
+import type { ReceivedProfile } from '../token/webhook-token.constants.js';
+import type { RequestBody } from './body.js';
+import type { BodySpool } from './body-spool.js';
+
+/** Access to headers that also shows repeated ones, which Node's `headers` hides. */
+export interface RequestHeaders {
+  /** The first value. */
+  get(name: string): string | undefined;
+  /** Every value, in order of arrival. */
+  all(name: string): readonly string[];
+}
+
+/** The source of the body's exact bytes. */
+export type BodySource =
+  | { readonly kind: 'stream'; readonly stream: Readable }
+  | { readonly kind: 'bytes'; readonly bytes: Uint8Array }
+  /** Something else has read the stream and kept nothing. */
+  | { readonly kind: 'consumed' };
+
+/** A request before verification, independent of the HTTP adapter. */
+export interface IncomingWebhook {
+  readonly method: string;
+  readonly headers: RequestHeaders;
+  readonly body: BodySource;
+}
+
+/** What an issuer may send. */
+export interface IssuerRules {
+  /** @returns event patterns; `undefined` for every event */
+  eventsOf(issuer: string): readonly string[] | undefined;
+  /** @returns media types of bodies; `undefined` for every type */
+  contentTypesOf(issuer: string): readonly string[] | undefined;
+}
+
+/** The rules of a receiver that a scheme checks; they need neither Nest nor a store. */
+export interface RequestRules {
+  readonly tokens: TokenVerifier;
+  /** What each issuer may send; without it, every issuer may send everything. */
+  readonly issuers?: IssuerRules | undefined;
+  readonly requireHash: boolean;
+  readonly maxBodyBytes: number;
+  /** Members of a JSON body, at all levels. */
+  readonly maxJsonMembers: number;
+  /** Stores large bodies; without it they stay in memory. The caller of {@link WebhookScheme.verify} removes the body. */
+  readonly spool?: BodySpool | undefined;
+}
+
+/** What a scheme reads from a request whose signature and body it has verified: the event, its id, time and data. */
+export interface VerifiedRequest {
+  readonly method: 'HEAD' | 'POST';
+  readonly claims: WebhookTokenClaims;
+  /** The wire format of a token, or the name of the sender's scheme. */
+  readonly profile: ReceivedProfile;
+  /** The sender's attempt number, from 1; `undefined` if the request does not say it. */
+  readonly attempt: number | undefined;
+  /** `undefined` also if the data is a body in a file, which is read on demand. */
+  readonly data: unknown;
+  /** Removed by the caller, also if the event is refused later. */
+  readonly body: RequestBody;
+  /** Whether the data is a body in a file. */
+  readonly isSpooled: boolean;
+  /** Identifies the content, usually as the body's digest, `<algorithm>:<hex>`; without it, the value of `data` does. */
+  readonly digest?: string | undefined;
+  /** Whether the signature covers the body; `true` without a body. */
+  readonly bodyVerified: boolean;
+  /** Of the data; `undefined` without data. */
+  readonly contentType: string | undefined;
+}
+
+/** What a request says of itself, in the form that it must have. */
+export interface ClaimedEvent {
+  readonly event?: string | undefined;
+  readonly id?: string | undefined;
+  readonly issuer?: string | undefined;
+  readonly kid?: string | undefined;
+  /** ISO 8601. */
+  readonly issuedAt?: string | undefined;
+  readonly expiresAt?: string | undefined;
+}
+
+/** A request by which a sender checks that the receiver has its secret. It is verified, and holds no event. */
+export interface SenderChallenge {
+  /** The JSON that the sender expects, with status 200. */
+  readonly challengeAnswer: Readonly<Record<string, string>>;
+}
+
+/** Who signs requests, and how: the part of receiving that differs from sender to sender. */
+export interface WebhookScheme {
+  /** The name of the sender, or of the wire format. */
+  readonly name: string;
+
+  /** Whether a request has credentials of this scheme, valid or not. */
+  hasCredentials(headers: RequestHeaders): boolean;
+
+  /**
+   * Verifies a request. A scheme whose credentials do not cover the body checks them before it reads the body, so that a sender
+   * without a key cannot make the receiver read one.
+   *
+   * @throws {@link WebhookTokenError}, {@link WebhookSignatureError}, {@link WebhookPayloadError}
+   */
+  verify(
+    incoming: IncomingWebhook,
+    rules: RequestRules,
+  ): Promise<VerifiedRequest | SenderChallenge>;
+
+  /**
+   * Whether a refused request was signed by a trusted sender.
+   *
+   * @param error - what {@link verify} or the replay store threw
+   */
+  isAuthenticated(error: unknown): boolean;
+
+  /** Reads what a refused request claims, for logs: it is not verified. Never throws. */
+  claims(incoming: IncomingWebhook): ClaimedEvent;
+}
