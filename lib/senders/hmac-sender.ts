@@ -1,0 +1,289 @@
+import { createHmac, hash } from 'node:crypto';
+import { readOptions } from '../options/read-options.js';
+import {
+  either,
+  func,
+  isOptions,
+  list,
+  object,
+  oneOf,
+  optional,
+  required,
+  rule,
+  type Rule,
+  text,
+} from '../options/rules.js';
+import type { RequestHeaders } from '../request/webhook-scheme.js';
+import { WEBHOOK_PROFILES } from '../token/webhook-token.constants.js';
+import {
+  createSender,
+  isSame,
+  malformed,
+  readTimestamp,
+  requireSignatures,
+  SENDER,
+  type SenderMessage,
+  type SenderOptions,
+  type SenderParts,
+  signatureHeader,
+  type SignedTestMessage,
+  type TestMessage,
+  type WebhookSender,
+} from './sender.js';
+
+/** The secret of a sender. */
+export interface SecretOptions extends SenderOptions {
+  /** The secret, or several while it is rotated. Its UTF-8 bytes are the key, prefix included. */
+  readonly secret: string | readonly string[];
+}
+
+/** Where signatures are, and how they are written. */
+export interface HmacSignature {
+  /** The header that has the signatures. */
+  readonly header: string;
+  /** What a signature in the header begins with, such as `v1=`; default nothing. */
+  readonly prefix?: string | undefined;
+  /** Separates the parts of the header, such as `,`; default: the header has one part. */
+  readonly separator?: string | undefined;
+  /** Default `hex`. */
+  readonly encoding?: 'hex' | 'base64' | undefined;
+  /** Default `sha256`. */
+  readonly algorithm?: 'sha256' | 'sha512' | 'sha1' | undefined;
+}
+
+/** How a sender signs requests by HMAC. */
+export interface HmacSenderOptions extends SecretOptions {
+  /** The sender's name: `event.issuer` and `event.profile`. */
+  readonly name: string;
+  readonly signature: HmacSignature;
+  /** Where the signed time is: in a header of its own, or in a part of the signature's header that begins with `prefix`. */
+  readonly timestamp?: { readonly header: string } | { readonly prefix: string } | undefined;
+  /** The signed bytes: text with `{body}`, and `{timestamp}` if there is one; default `{body}`. */
+  readonly signed?: string | undefined;
+  readonly event: NonNullable<SenderOptions['event']>;
+  /**
+   * The event's id. Only return one that the signature covers: a copy with another unsigned id would be handled again. Default: the
+   * digest of the body.
+   */
+  readonly id?: ((message: SenderMessage) => string | undefined) | undefined;
+  /** Headers to keep in `event.claims.headers`, in lower case. No signature covers them. */
+  readonly keptHeaders?: readonly string[] | undefined;
+}
+
+/** Parts that a preset adds to the options. */
+export interface HmacPreset
+  extends
+    Omit<HmacSenderOptions, 'secret' | 'event' | 'tolerance'>,
+    Pick<SenderParts, 'sharesBodies' | 'challenge' | 'event'> {
+  /** Writes a test event as the sender does: its headers, and the JSON of its body. */
+  compose?(message: TestMessage & { readonly id: string }): {
+    readonly headers?: Readonly<Record<string, string>>;
+    readonly data: unknown;
+  };
+}
+
+/** One secret or a list of them. */
+export const SECRETS: Rule<readonly string[]> = either(
+  Array.isArray,
+  list(
+    required(text('must be a non-empty string; is the environment variable set?')),
+    'must have at least one secret',
+    { min: 1 },
+  ),
+  (value, at, name) =>
+    // As a list, so that the result has one form.
+    [text('must be a non-empty string or a list of them')(value, at, name)],
+);
+
+/** The options of a preset. */
+export const PRESET = { ...SENDER, secret: required(SECRETS) };
+const PRESET_OPTIONS = object<SecretOptions>()(PRESET);
+
+/** Visible ASCII in lower case, as `headers.get()` needs it. */
+const headerName: Rule<string> = rule(
+  (value) => typeof value === 'string' && /^[a-z0-9_-]+$/.test(value),
+  "must be the name of a header in lower case, such as 'x-signature'",
+);
+
+const TIMESTAMP: Rule<NonNullable<HmacSenderOptions['timestamp']>> = either(
+  (value) => isOptions(value) && 'prefix' in value,
+  object<{ prefix: string }>()({ prefix: text() }),
+  object<{ header: string }>()(
+    { header: headerName },
+    { form: 'an object: { header } or { prefix }' },
+  ),
+);
+
+const OPTIONS = object<HmacSenderOptions>()(
+  {
+    ...PRESET,
+    name: rule<string>(
+      (value) =>
+        typeof value === 'string' &&
+        /^[\w.-]{1,64}$/.test(value) &&
+        !(WEBHOOK_PROFILES as readonly string[]).includes(value),
+      "must be a name of its own, of letters, digits, '.', '_' and '-'",
+    ),
+    signature: required(
+      object<HmacSignature>()({
+        header: required(headerName),
+        prefix: optional(text()),
+        separator: optional(text()),
+        encoding: optional(oneOf('hex', 'base64')),
+        algorithm: optional(oneOf('sha256', 'sha512', 'sha1')),
+      }),
+    ),
+    timestamp: optional(TIMESTAMP),
+    signed: optional(
+      rule<string>(
+        (value) => typeof value === 'string' && value.split('{body}').length === 2,
+        "must be a string with one {body}, such as '{timestamp}.{body}'",
+      ),
+    ),
+    event: required(func<HmacSenderOptions['event']>('({ headers, data }) => string')),
+    id: optional(func<NonNullable<HmacSenderOptions['id']>>('({ headers, data }) => string')),
+    keptHeaders: optional(list(headerName, "must be a list of names: ['x-shop']")),
+  },
+  {
+    across({ timestamp, signed = '{body}', signature }, at) {
+      if (at.has('timestamp', 'signed', 'signature')) return;
+      const isSigned = signed.includes('{timestamp}');
+      at.require(
+        (timestamp !== undefined) === isSigned,
+        'signed',
+        isSigned
+          ? 'has {timestamp}: say in "timestamp" where the request has it'
+          : 'has no {timestamp}, so anyone could change the time: add it, or leave "timestamp" out',
+      );
+      at.require(
+        timestamp === undefined || 'header' in timestamp || signature.separator !== undefined,
+        'signature.separator',
+        'is required, since the header has the time too',
+      );
+    },
+  },
+);
+
+/**
+ * A sender that signs the body, with or without a time, by HMAC.
+ *
+ * ```ts
+ * hmacSender({
+ *   name: 'acme',
+ *   secret: env.ACME_SECRET,
+ *   signature: { header: 'x-acme-signature', prefix: 'v1=', separator: ',' },
+ *   timestamp: { prefix: 't=' },
+ *   signed: '{timestamp}.{body}',
+ *   event: ({ data }) => (data as { type: string }).type,
+ * });
+ * ```
+ *
+ * @throws {@link WebhookConfigurationError}
+ */
+export function hmacSender(options: HmacSenderOptions): WebhookSender {
+  const { secret, event, tolerance, ...preset } = readOptions(OPTIONS, options, 'hmacSender');
+  return createHmacSender({ ...preset, event }, { secret, tolerance });
+}
+
+/**
+ * A sender with a fixed form.
+ *
+ * @param path - the function's name, for messages
+ */
+export function hmacPreset(
+  preset: HmacPreset,
+  options: SecretOptions,
+  path: string,
+): WebhookSender {
+  const { event = preset.event, ...read } = readOptions(PRESET_OPTIONS, options, path);
+  return createHmacSender({ ...preset, event }, read);
+}
+
+function createHmacSender(
+  preset: HmacPreset,
+  { secret, tolerance }: { readonly secret: readonly string[]; readonly tolerance: number },
+): WebhookSender {
+  const { signature, timestamp, signed = '{body}', compose } = preset;
+  const { prefix = '', separator, encoding = 'hex', algorithm = 'sha256' } = signature;
+  const [before, after] = signed.split('{body}') as [string, string];
+
+  const mac = (key: string, time: string, body: Buffer): string => {
+    const fill = (text: string): string => text.replaceAll('{timestamp}', () => time);
+    return createHmac(algorithm, key)
+      .update(fill(before))
+      .update(body)
+      .update(fill(after))
+      .digest(encoding);
+  };
+
+  const read = (headers: RequestHeaders): { signatures: string[]; time: string } => {
+    const value = signatureHeader(headers, signature.header);
+    const parts = separator === undefined ? [value] : value.split(separator);
+    const those = (start: string): string[] =>
+      parts.flatMap((part) => (part.startsWith(start) ? part.slice(start.length) : []));
+    const signatures = those(prefix);
+    requireSignatures(signatures);
+    if (timestamp === undefined) return { signatures, time: '' };
+    if ('header' in timestamp) {
+      return { signatures, time: signatureHeader(headers, timestamp.header) };
+    }
+    const [time, ...more] = those(timestamp.prefix);
+    if (time === undefined || more.length > 0) {
+      throw malformed(`the ${signature.header} header has no time, or several`);
+    }
+    return { signatures, time };
+  };
+
+  return createSender({
+    ...preset,
+    present: [signature.header],
+    tolerance,
+    read(headers) {
+      const { signatures, time } = read(headers);
+      let holding: string | undefined;
+      return {
+        timestamp: timestamp === undefined ? undefined : readTimestamp(time),
+        holdFor(body) {
+          for (const key of secret) {
+            const expected = mac(key, time, body);
+            for (const one of signatures) if (isSame(one, expected)) holding = key;
+          }
+          return holding !== undefined;
+        },
+        hmac: (text) => createHmac(algorithm, holding!).update(text).digest('hex'),
+      };
+    },
+    sign(message) {
+      const { headers = {}, data } = compose?.(message) ?? { data: message.data };
+      const body = Buffer.from(
+        JSON.stringify(data ?? null) + (preset.id ? '' : markOf(message.id)),
+      );
+      const time = timestamp === undefined ? '' : String(Math.floor(message.now / 1_000));
+      const signatures = secret.map((key) => `${prefix}${mac(key, time, body)}`);
+      return withSignature({ headers: { ...headers }, body }, signatures, time);
+    },
+  });
+
+  function withSignature(
+    { headers, body }: SignedTestMessage,
+    signatures: readonly string[],
+    time: string,
+  ): SignedTestMessage {
+    // A header with one part cannot have the signatures of several secrets.
+    const parts = separator === undefined ? signatures.slice(0, 1) : [...signatures];
+    if (timestamp !== undefined && 'header' in timestamp) headers[timestamp.header] = time;
+    if (timestamp !== undefined && 'prefix' in timestamp) parts.unshift(timestamp.prefix + time);
+    const value = parts.join(separator);
+    const all = { 'content-type': 'application/json', ...headers, [signature.header]: value };
+    return { headers: all, body };
+  }
+}
+
+/**
+ * White space at the end of a test event's JSON. The body's digest is the only id that the sender has, so bodies of different events
+ * must differ, and its data must not.
+ */
+function markOf(id: string): string {
+  const bits = BigInt(`0x${hash('sha256', id).slice(0, 16)}`).toString(2);
+  return bits.replaceAll('0', ' ').replaceAll('1', '\t');
+}

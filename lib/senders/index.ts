@@ -1,0 +1,13 @@
+/** Senders that sign webhooks in another way than by tokens, for the option `sender` of a receiver. */
+export { standardWebhooks } from './standard-webhooks.js';
+export type { StandardWebhooksOptions } from './standard-webhooks.js';
+export { github, lemonSqueezy, paddle, shopify, slack, stripe, zoom } from './presets.js';
+export { hmacSender } from './hmac-sender.js';
+export type { HmacSenderOptions, HmacSignature, SecretOptions } from './hmac-sender.js';
+export type {
+  SenderMessage,
+  SenderOptions,
+  SignedTestMessage,
+  TestMessage,
+  WebhookSender,
+} from './sender.js';

@@ -1,0 +1,227 @@
+import { isObject } from '../token/decoding.js';
+import { hmacPreset, type SecretOptions } from './hmac-sender.js';
+import { type SenderMessage, stringAt, type WebhookSender } from './sender.js';
+
+/**
+ * Stripe. The event's name is its `type`, its id its `id`; `event.data` is the whole event of Stripe. Unlike Stripe's SDK, it also
+ * refuses times in the future.
+ *
+ * @throws {@link WebhookConfigurationError}
+ * @see https://docs.stripe.com/webhooks/signature
+ */
+export function stripe(options: SecretOptions): WebhookSender {
+  return hmacPreset(
+    {
+      name: 'stripe',
+      signature: { header: 'stripe-signature', prefix: 'v1=', separator: ',' },
+      timestamp: { prefix: 't=' },
+      signed: '{timestamp}.{body}',
+      event: ({ data }) => stringAt(data, 'type'),
+      id: ({ data }) => stringAt(data, 'id'),
+      compose: ({ event: type, data, id, now }) => ({
+        data: { id, object: 'event', type, created: Math.floor(now / 1_000), ...members(data) },
+      }),
+    },
+    options,
+    'stripe',
+  );
+}
+
+/**
+ * GitHub. The event's name is the header `X-GitHub-Event`, followed by the body's `action` if there is one: `issues.opened`, `push`.
+ *
+ * GitHub signs neither the name nor the delivery's id nor a time, so the digest of the body identifies the event.
+ *
+ * @throws {@link WebhookConfigurationError}
+ * @see https://docs.github.com/webhooks/using-webhooks/validating-webhook-deliveries
+ */
+export function github(options: SecretOptions): WebhookSender {
+  return hmacPreset(
+    {
+      name: 'github',
+      signature: { header: 'x-hub-signature-256', prefix: 'sha256=' },
+      keptHeaders: ['x-github-delivery', 'x-github-hook-id'],
+      event: ({ headers, data }) => {
+        const event = headers.get('x-github-event');
+        const action = stringAt(data, 'action');
+        return event === undefined || action === undefined ? event : `${event}.${action}`;
+      },
+      compose({ event, data, id }) {
+        const [name = '', action] = event.split('.');
+        return {
+          headers: { 'x-github-event': name, 'x-github-delivery': id },
+          data: { ...(action !== undefined && { action }), ...members(data) },
+        };
+      },
+    },
+    options,
+    'github',
+  );
+}
+
+/** Slack's names: of an event of the Events API, of a slash command, or of an interaction. */
+function slackName({ data }: SenderMessage): string | undefined {
+  const name = stringAt(data, 'event', 'type');
+  if (name !== undefined) return name;
+  return stringAt(data, 'command')?.startsWith('/') === true
+    ? 'slash_command'
+    : stringAt(data, 'type');
+}
+
+/**
+ * Slack. The event's name is that of the Events API (`app_mention`), `slash_command`, or the `type` of an interaction
+ * (`block_actions`); its id is `event_id`, if it has one. The URL verification is answered. Unlike Slack's SDK, it also refuses times
+ * in the future.
+ *
+ * @throws {@link WebhookConfigurationError}
+ * @see https://docs.slack.dev/authentication/verifying-requests-from-slack
+ */
+export function slack(options: SecretOptions): WebhookSender {
+  return hmacPreset(
+    {
+      name: 'slack',
+      signature: { header: 'x-slack-signature', prefix: 'v0=' },
+      timestamp: { header: 'x-slack-request-timestamp' },
+      signed: 'v0:{timestamp}:{body}',
+      event: slackName,
+      id: ({ data }) => stringAt(data, 'event_id'),
+      challenge(data) {
+        const challenge = stringAt(data, 'challenge');
+        if (stringAt(data, 'type') !== 'url_verification' || challenge === undefined) {
+          return undefined;
+        }
+        return { challenge: challenge.slice(0, MAX_CHALLENGE) };
+      },
+      compose({ event: type, data, id }) {
+        const isInteraction = stringAt(data, 'type') === type || type === 'slash_command';
+        return {
+          data: isInteraction
+            ? data
+            : {
+                type: 'event_callback',
+                event_id: id,
+                ...members(data),
+                event: { type, ...members(isObject(data) ? data['event'] : undefined) },
+              },
+        };
+      },
+    },
+    options,
+    'slack',
+  );
+}
+
+/** Characters of a challenge that are sent back. */
+const MAX_CHALLENGE = 1_024;
+
+/**
+ * Shopify. The event's name is the header `X-Shopify-Topic`, with full stops for slashes: `orders.create`.
+ *
+ * Shopify signs neither the topic nor an id nor a time, so topic and digest of the body identify the event: it sends one body under
+ * several topics. The shop is in `event.claims.headers`, and no signature covers it.
+ *
+ * @throws {@link WebhookConfigurationError}
+ * @see https://shopify.dev/docs/apps/build/webhooks/verify-deliveries
+ */
+export function shopify(options: SecretOptions): WebhookSender {
+  return hmacPreset(
+    {
+      name: 'shopify',
+      signature: { header: 'x-shopify-hmac-sha256', encoding: 'base64' },
+      sharesBodies: true,
+      keptHeaders: ['x-shopify-shop-domain', 'x-shopify-webhook-id', 'x-shopify-triggered-at'],
+      event: ({ headers }) => headers.get('x-shopify-topic')?.replaceAll('/', '.'),
+      compose: ({ event, data, id }) => ({
+        headers: { 'x-shopify-topic': event.replaceAll('.', '/'), 'x-shopify-webhook-id': id },
+        data,
+      }),
+    },
+    options,
+    'shopify',
+  );
+}
+
+/**
+ * Zoom. The event's name is the body's `event`; Zoom sends no id, so the digest of the body identifies the event. The URL validation
+ * is answered.
+ *
+ * @throws {@link WebhookConfigurationError}
+ * @see https://developers.zoom.us/docs/api/webhooks/
+ */
+export function zoom(options: SecretOptions): WebhookSender {
+  return hmacPreset(
+    {
+      name: 'zoom',
+      signature: { header: 'x-zm-signature', prefix: 'v0=' },
+      timestamp: { header: 'x-zm-request-timestamp' },
+      signed: 'v0:{timestamp}:{body}',
+      event: ({ data }) => stringAt(data, 'event'),
+      challenge(data, { hmac }) {
+        const plainToken = stringAt(data, 'payload', 'plainToken')?.slice(0, MAX_CHALLENGE);
+        if (stringAt(data, 'event') !== 'endpoint.url_validation' || plainToken === undefined) {
+          return undefined;
+        }
+        return { plainToken, encryptedToken: hmac!(plainToken) };
+      },
+      compose: ({ event, data, now }) => ({ data: { event, event_ts: now, ...members(data) } }),
+    },
+    options,
+    'zoom',
+  );
+}
+
+/**
+ * Paddle Billing. The event's name is its `event_type`, its id its `event_id`. Unlike Paddle's SDK, it compares every signature of a
+ * rotation, and also refuses times in the future.
+ *
+ * @throws {@link WebhookConfigurationError}
+ * @see https://developer.paddle.com/webhooks/signature-verification
+ */
+export function paddle(options: SecretOptions): WebhookSender {
+  return hmacPreset(
+    {
+      name: 'paddle',
+      signature: { header: 'paddle-signature', prefix: 'h1=', separator: ';' },
+      timestamp: { prefix: 'ts=' },
+      signed: '{timestamp}:{body}',
+      event: ({ data }) => stringAt(data, 'event_type'),
+      id: ({ data }) => stringAt(data, 'event_id'),
+      compose: ({ event, data, id }) => ({
+        data: { event_id: id, event_type: event, ...members(data) },
+      }),
+    },
+    options,
+    'paddle',
+  );
+}
+
+/**
+ * Lemon Squeezy. The event's name is the body's `meta.event_name`. It signs no id and no time, so the digest of the body identifies the
+ * event.
+ *
+ * @throws {@link WebhookConfigurationError}
+ * @see https://docs.lemonsqueezy.com/help/webhooks/signing-requests
+ */
+export function lemonSqueezy(options: SecretOptions): WebhookSender {
+  return hmacPreset(
+    {
+      name: 'lemon-squeezy',
+      signature: { header: 'x-signature' },
+      event: ({ data }) => stringAt(data, 'meta', 'event_name'),
+      compose: ({ event, data }) => ({
+        headers: { 'x-event-name': event },
+        data: {
+          ...members(data),
+          meta: { event_name: event, ...members(isObject(data) ? data['meta'] : undefined) },
+        },
+      }),
+    },
+    options,
+    'lemonSqueezy',
+  );
+}
+
+/** The members of an object; of anything else, none. */
+function members(data: unknown): Readonly<Record<string, unknown>> {
+  return isObject(data) ? data : {};
+}
