@@ -1,4 +1,3 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
 import { HttpException } from '@nestjs/common';
 import { isWebhookError, type WebhookError } from '../errors/webhook.error.js';
 import {
@@ -7,7 +6,6 @@ import {
   type WebhookAnswerRow,
   type WebhookSituation,
 } from '../request/webhook-answers.js';
-import { hasAmbiguousLength } from './node-request.js';
 
 /** Wraps what a handler threw, so that an error of this package thrown by a handler is not answered as a refused token. */
 export class HandlerFailure {
@@ -45,6 +43,8 @@ export interface WebhookAnswer {
   readonly headers: Readonly<Record<string, string>>;
   /** Absent on success. The code is in the headers too, since an answer to HEAD has no body. */
   readonly problem?: WebhookProblem;
+  /** The JSON that answers a sender's challenge. */
+  readonly challenge?: Readonly<Record<string, string>>;
 }
 
 const REALM = 'Bearer realm="webhooks"';
@@ -52,22 +52,32 @@ const REALM = 'Bearer realm="webhooks"';
 /** A cached answer would acknowledge an event that never arrived. */
 const NO_STORE = { 'Cache-Control': 'no-store' } as const;
 
-const PROCESSED = acknowledgement('processed');
-const QUEUED = acknowledgement('queued');
-const DUPLICATE = acknowledgement('duplicate');
-
-/** The answer to an event that was handled now or before. */
-export function acknowledge(duplicate: boolean): WebhookAnswer {
-  return duplicate ? DUPLICATE : PROCESSED;
+/** The answer to an event that was handled, queued, or handled before. */
+export function acknowledge(situation: 'processed' | 'queued' | 'duplicate'): WebhookAnswer {
+  const row: WebhookAnswerRow = WEBHOOK_ANSWERS[situation];
+  return { situation, status: row.status, headers: { ...NO_STORE, ...row.headers } };
 }
 
-/** The answer to an event that was queued. */
-export function acknowledgeQueued(): WebhookAnswer {
-  return QUEUED;
+/** The answer to a sender's challenge. */
+export function answerChallenge(challenge: NonNullable<WebhookAnswer['challenge']>): WebhookAnswer {
+  const { status } = WEBHOOK_ANSWERS.challenge;
+  return { situation: 'challenge', status, headers: NO_STORE, challenge };
 }
 
-/** The answer to any error. */
-function answerTo(error: unknown): WebhookAnswer {
+/**
+ * The answer to any error.
+ *
+ * @param takesTokens - whether the receiver accepts tokens, so that a Bearer challenge may ask for one
+ */
+export function answerTo(error: unknown, takesTokens = true): WebhookAnswer {
+  const answer = answerToError(error);
+  if (takesTokens || answer.headers['WWW-Authenticate'] === undefined) return answer;
+  const { 'WWW-Authenticate': _, ...headers } = answer.headers;
+  return { ...answer, headers };
+}
+
+function answerToError(error: unknown): WebhookAnswer {
+  if (error instanceof WebhookException) return error.answer;
   if (error instanceof HandlerFailure) return answerToFailedHandler(error.cause);
   if (error instanceof HttpException) return answerToForeignRefusal(error);
   if (isWebhookError(error)) {
@@ -110,11 +120,6 @@ export function refuse(
   return { situation, status, headers, problem };
 }
 
-function acknowledgement(situation: 'processed' | 'queued' | 'duplicate'): WebhookAnswer {
-  const row: WebhookAnswerRow = WEBHOOK_ANSWERS[situation];
-  return { situation, status: row.status, headers: { ...NO_STORE, ...row.headers } };
-}
-
 function situationOf(code: string): WebhookSituation | undefined {
   if (code === 'store_full' || code === 'schema_behind') return 'store_unavailable';
   return Object.hasOwn(WEBHOOK_ANSWERS, code) ? (code as WebhookSituation) : undefined;
@@ -141,7 +146,7 @@ function answerToFailedHandler(cause: unknown): WebhookAnswer {
     return refuse('handler_failed', { detail: FAILED });
   }
   const { status, detail } = first;
-  if (causes.every(isGuardRefusal)) return refuseByApplication(status, detail);
+  if (causes.every(isGuardRefusal)) return refuse('application_refused', { status, detail });
   const errors = refusals.flatMap((refusal) => refusal?.errors ?? []);
   return errors.length > 0
     ? refuse('validation_failed', { errors: [...new Set(errors)] })
@@ -182,12 +187,7 @@ function answerToForeignRefusal(exception: HttpException): WebhookAnswer {
   const answer = answerToFailedHandler(exception);
   if (answer.situation === 'validation_failed') return answer;
   const { status, problem } = answer;
-  return refuseByApplication(status, problem?.detail ?? FAILED);
-}
-
-/** Refusals of the application keep their status and get none of this package's codes. */
-export function refuseByApplication(status: number, detail?: string): WebhookAnswer {
-  return refuse('application_refused', { status, detail });
+  return refuse('application_refused', { status, detail: problem?.detail ?? FAILED });
 }
 
 /** The messages of a ValidationPipe, which answers 400 or 422. */
@@ -200,78 +200,27 @@ function validationErrors(exception: HttpException): readonly string[] | undefin
   return messages.map((one: unknown) => (typeof one === 'string' ? one : 'failed validation'));
 }
 
-/** A refused webhook, as an exception of Nest. Status and body are those of the answer table. */
+/**
+ * A refused webhook, as an exception of Nest. Status and body are those of the answer table. Also a sender's challenge, with status
+ * 200 and the answer as its body.
+ */
 export class WebhookException extends HttpException {
-  /** The stable code of the answer table; `undefined` for a duplicate, which is acknowledged. */
+  /** The stable code of the answer table; `undefined` for a duplicate or a challenge, which are acknowledged. */
   readonly code: string | undefined;
 
   constructor(
     /** @hidden */
     readonly answer: WebhookAnswer,
   ) {
-    super({ ...answer.problem }, answer.status);
+    super({ ...answer.problem, ...answer.challenge }, answer.status);
     this.code = answer.problem?.code;
-    this.message = answer.problem?.detail ?? 'the event was handled before';
+    this.message = answer.problem?.detail ?? WEBHOOK_ANSWERS[answer.situation].title;
   }
 
-  /** The exception for any error. */
-  static from(error: unknown): WebhookException {
-    return error instanceof WebhookException ? error : new WebhookException(answerTo(error));
+  /** The exception for any error; see {@link answerTo}. */
+  static from(error: unknown, takesTokens?: boolean): WebhookException {
+    return error instanceof WebhookException
+      ? error
+      : new WebhookException(answerTo(error, takesTokens));
   }
-
-  /**
-   * The answer to any error.
-   *
-   * @hidden
-   */
-  static answerTo(error: unknown): WebhookAnswer {
-    return error instanceof WebhookException ? error.answer : answerTo(error);
-  }
-}
-
-/** A refused body of up to so many bytes is read and dropped, to keep the connection open (benchmark `forged`). */
-const READ_AWAY = 65_536;
-
-/**
- * Whether the answer carries `Connection: close`: at shutdown, and if unread bytes of the body would be parsed as the next request.
- * HTTP/2 has no such header.
- */
-export function closesConnection(request: IncomingMessage, isClosing: boolean): boolean {
-  if (request.httpVersionMajor !== 1) return false;
-  return isClosing || hasAmbiguousLength(request) || !(request.complete || isReadAway(request));
-}
-
-/**
- * Whether Node drains the body after the answer, if there is one. It drains any body that was not started; this allows it for a short
- * one with a known length. A sender that expects a 100 may not send its body at all.
- */
-function isReadAway(request: IncomingMessage): boolean {
-  const { 'content-length': length, 'transfer-encoding': coding, expect } = request.headers;
-  if (coding !== undefined || expect !== undefined) return false;
-  // Without either header there is no body (RFC 9112, section 6.3).
-  if (length === undefined) return true;
-  return !request.readableDidRead && Number(length) <= READ_AWAY;
-}
-
-/** Writes an answer to Node's response directly, past every layer that could change it. */
-export function sendAnswer(
-  request: IncomingMessage,
-  response: ServerResponse,
-  answer: WebhookAnswer,
-  options: { readonly close: boolean },
-): void {
-  if (response.headersSent || response.destroyed) return;
-  if (closesConnection(request, options.close)) response.setHeader('Connection', 'close');
-  // All at once: headers that are set one by one go through a table of the response (benchmark `receive`).
-  if (answer.problem === undefined || request.method === 'HEAD') {
-    response.writeHead(answer.status, answer.headers).end();
-    return;
-  }
-  // A string is written together with the headers; a Buffer would take a second write (benchmark `forged`).
-  const body = JSON.stringify(answer.problem);
-  const described = {
-    'Content-Type': 'application/problem+json',
-    'Content-Length': Buffer.byteLength(body),
-  };
-  response.writeHead(answer.status, { ...answer.headers, ...described }).end(body);
 }

@@ -1,27 +1,26 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Injectable } from '@nestjs/common';
 import { WebhookReplayError, WebhookStoreError, isWebhookError } from '../errors/webhook.error.js';
-import { fromNodeRequest, type IncomingWebhook } from '../request/incoming-webhook.js';
+import { fromNodeRequest, sendAnswer } from './node-http.js';
+import type { IncomingWebhook, VerifiedRequest } from '../request/webhook-scheme.js';
 import {
   HandlerFailure,
   acknowledge,
-  acknowledgeQueued,
+  answerChallenge,
+  answerTo,
   refuse,
-  sendAnswer,
   type WebhookAnswer,
   WebhookException,
 } from './answers.js';
 import { requireDefinedData } from './handlers/payload-validator.js';
-import { WebhookDispatcher } from './handlers/webhook.dispatcher.js';
+import { WebhookDispatcher, type WebhookHandler } from './handlers/webhook.dispatcher.js';
 import { enqueueEvent } from './queued/received-delivery.js';
 import { observeReceiving, receiving } from './receiver.channels.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import type { ResolvedReceiver } from './receiver-options.interface.js';
 import { ReceiverReporter, type AnsweredRequest } from './receiver.reporter.js';
 import { WebhookReception } from './reception.js';
-import { replayClaim } from './replay/replay-identity.js';
-import type { VerifiedRequest } from './schemes/webhook-scheme.js';
-import { webhookToken } from './schemes/webhook-token.scheme.js';
+import { replayClaim } from './replay-claim.js';
 import { EventInternals, WebhookEvent } from './webhook-event.js';
 
 /** How a request was received; the caller adds the request. */
@@ -78,16 +77,16 @@ export class ReceivePipeline {
       this.requireOpen();
       const reception = await this.admit(incoming, receiver, arrivedAt);
       ({ event } = reception);
-      if (reception.duplicate) return { answer: acknowledge(true), event };
-      unhandled = !this.dispatcher.handles(event);
-      const queued = unhandled ? undefined : receiver.queued;
+      if (reception.duplicate) return { answer: acknowledge('duplicate'), event };
+      const handlers = this.dispatcher.handlersOf(event);
+      unhandled = handlers.length === 0;
       const answer = await reception.run(
-        () => this.handle(reception, receiver),
-        queued === undefined ? 'handled' : 'queued',
+        () => this.handle(reception, handlers, receiver),
+        unhandled || receiver.queued === undefined ? 'handled' : 'queued',
       );
       return { answer, event, unhandled };
     } catch (error) {
-      return { answer: WebhookException.answerTo(error), event, error, unhandled };
+      return { answer: answerTo(error, receiver.takesTokens), event, error, unhandled };
     }
   }
 
@@ -100,15 +99,19 @@ export class ReceivePipeline {
    * Verifies a request and reserves its event, which the caller then handles with `reception.run()`.
    *
    * @param arrivedAt - of `receiving.now()`
-   * @throws {@link WebhookTokenError}, {@link WebhookPayloadError}, {@link WebhookStoreError}; {@link WebhookReplayError} for an
-   *   event in progress, for a known id with other content, and for a duplicate if the receiver rejects them
+   * @throws {@link WebhookTokenError}, {@link WebhookSignatureError}, {@link WebhookPayloadError}, {@link WebhookStoreError};
+   *   {@link WebhookReplayError} for an event in progress, for a known id with other content, and for a duplicate if the receiver
+   *   rejects them; {@link WebhookException} with the answer to a sender's challenge
    */
   async admit(
     incoming: IncomingWebhook,
     receiver: ResolvedReceiver,
     arrivedAt?: number,
   ): Promise<WebhookReception> {
-    const verified = await webhookToken.verify(incoming, receiver);
+    const verified = await receiver.scheme.verify(incoming, receiver);
+    if ('challengeAnswer' in verified) {
+      throw new WebhookException(answerChallenge(verified.challengeAnswer));
+    }
     try {
       const reception = await this.reserve(verified, receiver);
       if (arrivedAt !== undefined) observeReceiving(reception.event, incoming, arrivedAt);
@@ -123,32 +126,21 @@ export class ReceivePipeline {
     verified: VerifiedRequest,
     receiver: ResolvedReceiver,
   ): Promise<WebhookReception> {
-    const { replayStore, clock } = receiver;
+    const { body, digest } = verified;
     const event = new WebhookEvent({
-      ...verified.event,
+      ...verified,
       receiver: receiver.name,
       signal: this.drain.signal,
       internals: new EventInternals(receiver.validator),
     });
-    const claim = replayClaim(event, verified.fingerprint, {
-      clockTolerance: receiver.clockTolerance,
-      window: receiver.replayWindow,
-      lease: receiver.replayLease,
-      now: clock.now(),
-    });
-    const verdict = await (async () => replayStore.reserve(claim))().catch(storeFailed);
+    const claim = replayClaim(event, digest, receiver);
+    const verdict = await (async () => receiver.replayStore.reserve(claim))().catch(storeFailed);
     switch (verdict.status) {
       case 'reserved':
-        return new WebhookReception(
-          event,
-          verdict.reservation,
-          receiver,
-          verified.body,
-          this.reporter,
-        );
+        return new WebhookReception(event, verdict.reservation, receiver, body, this.reporter);
       case 'done':
         if (receiver.onDuplicate === 'reject') throw replayed();
-        return new WebhookReception(event, undefined, receiver, verified.body, this.reporter);
+        return new WebhookReception(event, undefined, receiver, body, this.reporter);
       case 'in-progress':
         throw new WebhookReplayError('in_progress', 'the same event is being handled now');
       case 'conflict':
@@ -162,16 +154,17 @@ export class ReceivePipeline {
   /** Runs the handlers of a mounted path, or enqueues the event for them. */
   private async handle(
     reception: WebhookReception,
+    handlers: readonly WebhookHandler[],
     { events, queued, unhandledEvent, clock }: ResolvedReceiver,
   ): Promise<WebhookAnswer> {
     const { event } = reception;
     if (events !== undefined) await requireDefinedData(event, events);
-    if (this.dispatcher.handles(event)) {
+    if (handlers.length > 0) {
       if (queued !== undefined) {
         await enqueueEvent(reception, queued, clock);
-        return acknowledgeQueued();
+        return acknowledge('queued');
       }
-      await this.dispatcher.dispatch(event).catch((error: unknown) => {
+      await this.dispatcher.run(handlers, event).catch((error: unknown) => {
         throw new HandlerFailure(error);
       });
     } else if (unhandledEvent === 'reject') {
@@ -179,7 +172,7 @@ export class ReceivePipeline {
     } else {
       this.reporter.unhandled(event);
     }
-    return acknowledge(false);
+    return acknowledge('processed');
   }
 }
 

@@ -1,14 +1,14 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import { IssuerList, type WebhookIssuer } from '../keys/issuer-list.js';
-import type { KeyProvider } from '../keys/key-provider.js';
-import { ProvidedKeys } from '../keys/provided-keys.js';
+import { type KeyProvider, ProvidedKeys } from '../keys/key-provider.js';
 import type { KeySetStatus, RemoteKeySets } from '../keys/remote-key-sets.js';
 import { type KeyLog, reasonOf, OutageLog } from '../keys/key-log.js';
 import { Problems } from '../options/problems.js';
+import type { IssuerRules } from '../request/webhook-scheme.js';
 import { list, object, optional, type Read, required, rule, unchecked } from '../options/rules.js';
-import type { KeyRingOptions } from '../token/keys/key-ring.js';
-import type { KeySource } from '../token/keys/key-source.js';
+import type { KeyRingOptions } from '../token/keys/trusted-issuers.js';
+import type { KeySource } from '../token/keys/key-ring.js';
 
 const isNonEmptyString = (value: unknown): boolean => typeof value === 'string' && value !== '';
 
@@ -64,12 +64,8 @@ export const ISSUER = object<WebhookIssuer>()(
 const NO_ISSUER: WebhookIssuer = { issuer: '' };
 
 /** The issuers that a receiver trusts, now and after every change. */
-export interface ReceiverIssuers {
+export interface ReceiverIssuers extends IssuerRules {
   readonly keys: KeySource;
-  /** The events that an issuer may send. */
-  readonly allowedEvents: ValuesByIssuer;
-  /** The media types that bodies of an issuer may have. */
-  readonly allowedContentTypes: ValuesByIssuer;
   /**
    * Loads the keys before the first request.
    *
@@ -78,12 +74,6 @@ export interface ReceiverIssuers {
   start(): Promise<void>;
   /** The key sets that are fetched. */
   keySets(): readonly KeySetStatus[];
-}
-
-/** What an issuer may send. */
-export interface ValuesByIssuer {
-  /** @returns `undefined` for an issuer without a limit */
-  get(issuer: string): readonly string[] | undefined;
 }
 
 interface ReceiverIssuersContext {
@@ -106,8 +96,8 @@ export function listedIssuers(
   at.addOthers(problems);
   return {
     keys: list.ring,
-    allowedEvents: { get: (issuer) => list.eventsOf(issuer) },
-    allowedContentTypes: { get: (issuer) => list.contentTypesOf(issuer) },
+    eventsOf: (issuer) => list.eventsOf(issuer),
+    contentTypesOf: (issuer) => list.contentTypesOf(issuer),
     start: async () => {
       for (const notice of list.notices(clock.now() / 1_000)) log('warn', notice);
     },
@@ -145,13 +135,9 @@ export function providedIssuers(
       latest: () => provided.latest?.ring,
     },
     // The current list, also for a token that was just verified with the previous one.
-    allowedEvents: {
-      get: (issuer) => (provided.latest === undefined ? [] : provided.latest.eventsOf(issuer)),
-    },
-    allowedContentTypes: {
-      get: (issuer) =>
-        provided.latest === undefined ? [] : provided.latest.contentTypesOf(issuer),
-    },
+    eventsOf: (issuer) => (provided.latest === undefined ? [] : provided.latest.eventsOf(issuer)),
+    contentTypesOf: (issuer) =>
+      provided.latest === undefined ? [] : provided.latest.contentTypesOf(issuer),
     keySets: () => remote.status(),
     async start() {
       try {

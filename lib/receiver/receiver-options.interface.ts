@@ -8,6 +8,7 @@ import type { RetryScheduleOptions } from '../queue/retry-schedule.js';
 import type { ReplayStore } from '../replay/replay-store.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';
 import type { WebhookSpoolOptions } from '../request/body-spool.js';
+import type { WebhookScheme } from '../request/webhook-scheme.js';
 import type { resolveReceiver } from './receiver-options.resolver.js';
 
 /** How a receiver recognises duplicates, and how it answers them. */
@@ -25,7 +26,7 @@ export interface WebhookReplayOptions {
   readonly lease?: Duration | undefined;
 }
 
-/** A receiver: the issuers it trusts, its path, and its rules. */
+/** A receiver: the issuers or the sender it trusts, its path, and its rules. */
 export interface WebhookReceiverOptions {
   /** Name of the receiver, for handlers and routes; default `'default'`. */
   readonly name?: string | undefined;
@@ -33,9 +34,14 @@ export interface WebhookReceiverOptions {
   readonly path?: string | undefined;
   /**
    * The issuers whose events are received, or a provider of this list, which may change while the application runs. The provider is
-   * first called when modules are initialised.
+   * first called when modules are initialised. Required without a `sender`.
    */
-  readonly issuers: readonly WebhookIssuer[] | KeyProvider<readonly WebhookIssuer[]>;
+  readonly issuers?: readonly WebhookIssuer[] | KeyProvider<readonly WebhookIssuer[]> | undefined;
+  /**
+   * A sender that signs in another way than by tokens, such as `stripe({ secret })` of `nestjs-webhook-token/senders`. With
+   * `issuers` too, either signature is accepted.
+   */
+  readonly sender?: WebhookScheme | undefined;
   /** How the key sets of issuers with a `jwksUri` are fetched. */
   readonly jwksFetch?: JwksFetchOptions | undefined;
   /**

@@ -13,8 +13,12 @@ import { resolveRetrySchedule, type RetrySchedule } from '../queue/retry-schedul
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import { MemoryReplayStore } from '../replay/memory-replay.store.js';
 import { BodySpool } from '../request/body-spool.js';
-import type { KeySource } from '../token/keys/key-source.js';
-import { TokenVerifier } from '../token/token-verifier.js';
+import { webhookToken } from '../request/open-request.js';
+import { tokenOrSender } from '../request/token-or-sender.js';
+import type { WebhookScheme } from '../request/webhook-scheme.js';
+import type { KeySource } from '../token/keys/key-ring.js';
+import type { TokenVerifier } from '../token/token-verifier.js';
+import { resolveVerifier } from '../token/verifier-options.js';
 import { PayloadValidator } from './handlers/payload-validator.js';
 import { listedIssuers, providedIssuers, type ReceiverIssuers } from './receiver-issuers.js';
 import type {
@@ -23,7 +27,8 @@ import type {
   WebhookReceiverOptions,
 } from './receiver-options.interface.js';
 import { RECEIVER } from './receiver-options.rules.js';
-import { LeaseKeeper } from './replay/lease-keeper.js';
+import { DEFAULT_RECEIVER } from './receiver.constants.js';
+import { LeaseKeeper } from './reception.js';
 
 /** Members that a token's claims may have besides those of the data. */
 const MEMBERS_AROUND_DATA = 64;
@@ -114,9 +119,10 @@ export function resolveReceiver(given: unknown, { clock, events }: ReceiverConte
   return {
     name: options.name,
     path: options.path,
+    /** How requests are signed. */
+    scheme: schemeOf(options),
+    takesTokens: hasIssuers(options),
     tokens,
-    allowedEvents: issuers.allowedEvents,
-    allowedContentTypes: issuers.allowedContentTypes,
     issuers,
     clockTolerance: options.clockTolerance,
     requireHash: options.requireHash,
@@ -138,11 +144,23 @@ export function resolveReceiver(given: unknown, { clock, events }: ReceiverConte
   };
 }
 
+/** Without a sender, issuers are required. */
+function hasIssuers({ issuers, sender }: Read<typeof RECEIVER>): boolean {
+  return sender === undefined || 'provider' in issuers || issuers.length > 0;
+}
+
+function schemeOf(options: Read<typeof RECEIVER>): WebhookScheme {
+  const { sender } = options;
+  if (sender === undefined) return webhookToken;
+  return hasIssuers(options) ? tokenOrSender(sender) : sender;
+}
+
 function resolveIssuers(
-  { name, issuers, clockTolerance, allowWeakSecrets, jwksFetch }: Read<typeof RECEIVER>,
+  options: Read<typeof RECEIVER>,
   clock: WebhookClock,
   at: Problems,
 ): ReceiverIssuers {
+  const { name, issuers, clockTolerance, allowWeakSecrets, jwksFetch } = options;
   // After a problem, use the defaults, so that the other options are checked too.
   const fetching = at.has('jwksFetch') ? readOptions(JWKS_FETCH, {}, '') : jwksFetch;
   const trusted: typeof issuers | undefined = issuers;
@@ -155,9 +173,12 @@ function resolveIssuers(
     log,
     name: `receiver "${name}"`,
   };
-  return trusted !== undefined && 'provider' in trusted
-    ? providedIssuers(trusted.provider, trusted, context)
-    : listedIssuers(trusted ?? [], context, at);
+  if (trusted !== undefined && 'provider' in trusted) {
+    return providedIssuers(trusted.provider, trusted, context);
+  }
+  // An empty list has the problem that every webhook would be rejected, unless there is a sender.
+  const problems = trusted === undefined || hasIssuers(options) ? at : new Problems();
+  return listedIssuers(trusted ?? [], context, problems);
 }
 
 function resolveTokens(
@@ -167,7 +188,7 @@ function resolveTokens(
   at: Problems,
 ): TokenVerifier | undefined {
   try {
-    return new TokenVerifier({
+    return resolveVerifier({
       issuers,
       clockTolerance: options.clockTolerance,
       maxTokenLifetime: options.maxTokenLifetime,
@@ -205,4 +226,24 @@ function notices(
     );
   }
   return lines;
+}
+
+/**
+ * Finds a receiver by its name.
+ *
+ * @param name - default: the only receiver, or the one named `'default'`
+ * @throws {@link WebhookConfigurationError}
+ */
+export function findReceiver(receivers: ResolvedReceivers, name?: string): ResolvedReceiver {
+  const sole = receivers.size === 1 ? receivers.values().next().value : undefined;
+  const found =
+    name === undefined ? (sole ?? receivers.get(DEFAULT_RECEIVER)) : receivers.get(name);
+  if (found !== undefined) return found;
+  const known = [...receivers.keys()].map((one) => `"${one}"`).join(', ') || 'none';
+  throw new WebhookConfigurationError([
+    {
+      path: 'receiver',
+      message: `receiver "${name ?? DEFAULT_RECEIVER}" is not configured (configured: ${known}); use one of them, or add it to WebhookModule.forRoot`,
+    },
+  ]);
 }

@@ -26,6 +26,7 @@ import { RETRY_SCHEDULE, type RetryScheduleOptions } from '../queue/retry-schedu
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import type { ReplayStore } from '../replay/replay-store.js';
 import type { WebhookSpoolOptions } from '../request/body-spool.js';
+import type { WebhookScheme } from '../request/webhook-scheme.js';
 import {
   DEFAULT_CLOCK_TOLERANCE,
   DEFAULT_MAX_JSON_MEMBERS,
@@ -113,6 +114,15 @@ export const RECEIVER = object<WebhookReceiverOptions>()(
         ),
       ),
       [],
+    ),
+    sender: optional(
+      instance<WebhookScheme>(
+        "a sender of 'nestjs-webhook-token/senders', such as stripe({ secret })",
+        'hasCredentials',
+        'verify',
+        'isAuthenticated',
+        'claims',
+      ),
     ),
     jwksFetch: filled(JWKS_FETCH),
     profiles: optional(

@@ -1,7 +1,7 @@
 import { type Operation, OperationChannels, type TraceContext } from '../diagnostics/operation.js';
 import { errorType } from '../errors/webhook.error.js';
-import type { IncomingWebhook, RequestHeaders } from '../request/incoming-webhook.js';
-import { nodeRequest, pathOfRequest } from './node-request.js';
+import type { IncomingWebhook, RequestHeaders } from '../request/webhook-scheme.js';
+import { nodeRequest, pathOfRequest } from './node-http.js';
 import type { AnsweredRequest } from './receiver.reporter.js';
 import { internalsOf, type WebhookEvent } from './webhook-event.js';
 

@@ -5,6 +5,7 @@ import {
   type BeforeApplicationShutdown,
   type OnApplicationBootstrap,
   type OnModuleInit,
+  ValidationPipe,
 } from '@nestjs/common';
 import { ApplicationConfig, DiscoveryService, MetadataScanner } from '@nestjs/core';
 import { WebhookConfigurationError, type ConfigurationProblem } from '../errors/webhook.error.js';
@@ -12,9 +13,8 @@ import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { ResolvedReceiver, ResolvedReceivers } from './receiver-options.interface.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from './receiver.constants.js';
 import { ReceiverDrain } from './receiver.drain.js';
-import { hasGlobalValidation } from './handlers/payload-validator.js';
 import { WebhookExplorer } from './handlers/webhook.explorer.js';
-import { findReceiver } from './find-receiver.js';
+import { findReceiver } from './receiver-options.resolver.js';
 import { readRoute } from './handlers/handler-metadata.js';
 import { WebhookMount } from './mount/webhook.mount.js';
 
@@ -172,4 +172,18 @@ function tryFind(receivers: ResolvedReceivers, name: string | undefined): string
   } catch (error) {
     return (error as WebhookConfigurationError).problems[0]!.message;
   }
+}
+
+/** Whether the application validates HTTP requests with a global ValidationPipe, which webhooks do not pass. */
+function hasGlobalValidation(config: ApplicationConfig): boolean {
+  return (
+    config.getGlobalPipes().some((pipe) => pipe instanceof ValidationPipe) ||
+    config
+      .getGlobalRequestPipes()
+      .some(
+        ({ metatype }) =>
+          typeof metatype === 'function' &&
+          (metatype === ValidationPipe || metatype.prototype instanceof ValidationPipe),
+      )
+  );
 }

@@ -3,17 +3,19 @@ import { APP_INTERCEPTOR } from '@nestjs/core';
 import { ReceiverDrain } from './receiver.drain.js';
 import { ReceiverReporter } from './receiver.reporter.js';
 import { ReceiverLifecycle } from './receiver.lifecycle.js';
-import { WebhookDispatcher } from './handlers/webhook.dispatcher.js';
+import {
+  WebhookDispatcher,
+  WebhookHandlerRegistry,
+  WebhookHandlerContext,
+} from './handlers/webhook.dispatcher.js';
 import { WebhookExplorer } from './handlers/webhook.explorer.js';
 import { WebhookGuard } from './webhook.guard.js';
-import { WebhookHandlerContext } from './handlers/webhook-handler.context.js';
-import { WebhookHandlerRegistry } from './handlers/webhook-handler.registry.js';
 import { ReceivePipeline } from './receive.js';
 import { WebhookMount } from './mount/webhook.mount.js';
 import { ReceivedEventWorker } from './queued/received-event.worker.js';
 import { InboxRecorder } from './inbox/inbox.recorder.js';
 import { WebhookInbox } from './inbox/webhook.inbox.js';
-import { UnguardedBodyInterceptor } from './webhook-route.enhancers.js';
+import { UnguardedBodyInterceptor } from './mount/body-shield.js';
 import { WebhookVerifier } from './webhook.verifier.js';
 
 /** The receiving side; the module provides WEBHOOK_RECEIVERS, RECEIVER_SHUTDOWN and WEBHOOK_INBOX. */

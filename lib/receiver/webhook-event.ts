@@ -1,9 +1,10 @@
 import type { Readable } from 'node:stream';
 import { WebhookReplayError } from '../errors/webhook.error.js';
-import type { RequestBody } from '../request/request-body.js';
+import type { RequestBody } from '../request/body.js';
+import type { VerifiedRequest } from '../request/webhook-scheme.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 import type { WebhookEventData, WebhookEventsMatching } from '../token/webhook-event-map.js';
-import type { WebhookProfile } from '../token/webhook-token.constants.js';
+import type { ReceivedProfile } from '../token/webhook-token.constants.js';
 import type { QueuedTrace, ReceivingOperation } from './receiver.channels.js';
 import type { PayloadValidator } from './handlers/payload-validator.js';
 
@@ -33,20 +34,9 @@ export class EventInternals {
 }
 
 /** The parts of a {@link WebhookEvent}. */
-export interface WebhookEventParts {
-  readonly claims: WebhookTokenClaims;
-  readonly attempt: number | undefined;
+interface WebhookEventParts extends Omit<VerifiedRequest, 'digest'> {
   /** Default 1. */
   readonly run?: number | undefined;
-  /** `undefined` also if the data is a body in a file. */
-  readonly data: unknown;
-  readonly body: RequestBody;
-  /** Whether the data is a body in a file, which is read on demand. */
-  readonly isSpooled?: boolean;
-  readonly bodyVerified: boolean;
-  readonly contentType: string | undefined;
-  readonly method: 'HEAD' | 'POST';
-  readonly profile: WebhookProfile;
   readonly receiver: string;
   readonly signal: AbortSignal;
   /** Default: the data is not validated, and the event cannot be committed. */
@@ -64,12 +54,13 @@ export let isReadOnDemand: (event: WebhookEvent) => boolean;
  * @typeParam Pattern - the event's name, or the pattern it was subscribed by
  */
 export class WebhookEvent<Pattern extends string = string> {
-  /** The event's id, the same for all delivery attempts: `txn`, else `jti`. */
+  /** The event's id, the same for all delivery attempts: `txn`, else `jti`. Of a sender that signs no id, the digest of the body. */
   readonly id: string;
-  /** The token's own id. */
+  /** The token's own id; of another sender, the event's. */
   readonly jti: string;
   /** The event's name. */
   readonly event: WebhookEventsMatching<Pattern>;
+  /** The `iss` of its token, or the name of its sender. */
   readonly issuer: string;
   readonly subject: string | undefined;
   readonly audience: string | readonly string[] | undefined;
@@ -77,12 +68,12 @@ export class WebhookEvent<Pattern extends string = string> {
   readonly expiresAt: Date;
   /** Name of the receiver that received it. */
   readonly receiver: string;
-  /** Its wire format. */
-  readonly profile: WebhookProfile;
+  /** The wire format of its token, or the name of its sender. */
+  readonly profile: ReceivedProfile;
   readonly method: 'HEAD' | 'POST';
   /** Content type of the data; `undefined` without data. */
   readonly contentType: string | undefined;
-  /** Whether the token authenticates the body; `false` only with `requireHash: false`. */
+  /** Whether the signature covers the body; `false` only with `requireHash: false`, or for a sender that does not sign it. */
   readonly bodyVerified: boolean;
   /** The sender's attempt number, from 1, if the token has one (`swt-draft-02`). */
   readonly attempt: number | undefined;
@@ -91,7 +82,7 @@ export class WebhookEvent<Pattern extends string = string> {
    * crash interrupted and the run that repeats it have the same number.
    */
   readonly run: number;
-  /** All claims, including unknown ones. */
+  /** All claims, including unknown ones. Of another sender, its event in the same form, with the time it was signed as `iat`. */
   readonly claims: WebhookTokenClaims;
   /** Aborted when the application shuts down and its `shutdownTimeout` has passed. */
   readonly signal: AbortSignal;
@@ -128,7 +119,7 @@ export class WebhookEvent<Pattern extends string = string> {
     this.#internals = parts.internals ?? new EventInternals();
     this.#body = parts.body;
     this.#data = parts.data;
-    this.#isUnread = parts.isSpooled === true;
+    this.#isUnread = parts.isSpooled;
   }
 
   /**

@@ -1,26 +1,21 @@
 import { type CanActivate, type ExecutionContext, Injectable } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { type BodySource, fromNodeRequest } from '../request/incoming-webhook.js';
+import type { BodySource } from '../request/webhook-scheme.js';
 import {
-  acknowledge,
+  fromNodeRequest,
   closesConnection,
-  refuse,
-  refuseByApplication,
-  type WebhookAnswer,
-  WebhookException,
-} from './answers.js';
-import { requireDefinedData } from './handlers/payload-validator.js';
-import { readRoute } from './handlers/handler-metadata.js';
-import { WebhookMount } from './mount/webhook.mount.js';
-import {
   type AdapterRequest,
   attachReception,
   nodeRequest,
   nodeResponse,
   receptionOf,
-  unshieldBody,
-} from './node-request.js';
+} from './node-http.js';
+import { acknowledge, refuse, type WebhookAnswer, WebhookException } from './answers.js';
+import { requireDefinedData } from './handlers/payload-validator.js';
+import { readRoute } from './handlers/handler-metadata.js';
+import { unshieldBody } from './mount/body-shield.js';
+import { WebhookMount } from './mount/webhook.mount.js';
 import { receiving } from './receiver.channels.js';
 import type { ResolvedReceiver } from './receiver-options.interface.js';
 import { ReceiverDrain } from './receiver.drain.js';
@@ -69,7 +64,7 @@ export class WebhookGuard implements CanActivate {
       const incoming = fromNodeRequest(node, bodyOf(request, node));
       const reception = await this.pipeline.admit(incoming, receiver, arrivedAt);
       ({ event } = reception);
-      if (reception.duplicate) throw new WebhookException(acknowledge(true));
+      if (reception.duplicate) throw new WebhookException(acknowledge('duplicate'));
       try {
         if (receiver.events !== undefined) await requireDefinedData(event, receiver.events);
         // The sender disconnected, or was answered, while the event was verified: its handler must not start.
@@ -86,7 +81,7 @@ export class WebhookGuard implements CanActivate {
       nodeResponse(response).setHeader('Cache-Control', 'no-store');
       return true;
     } catch (error) {
-      const exception = WebhookException.from(error);
+      const exception = WebhookException.from(error, receiver?.takesTokens);
       const { answer } = exception;
       this.writeHeaders(node, response, answer);
       this.reporter.answered({ answer, request, receiver, event, error, arrivedAt });
@@ -132,7 +127,7 @@ export class WebhookGuard implements CanActivate {
     const complete = response.writableFinished;
     const success = complete && response.statusCode >= 200 && response.statusCode < 300;
     const { event } = reception;
-    if (success) this.reporter.answered({ answer: acknowledge(false), request, event });
+    if (success) this.reporter.answered({ answer: acknowledge('processed'), request, event });
     // @WebhookRoute() settles the event when its handler ends, even if the connection is closed.
     if (!reception.unsettled || reception.running) return reception.idle();
     if (success) return reception.complete('acknowledged').catch(() => undefined);
@@ -165,7 +160,7 @@ interface WatchedAnswer {
 /** On a route without `@WebhookRoute()`, the status is all that is known: a guard or the handler may have set it. */
 function failureOf(status: number): WebhookAnswer {
   const isRefusal = status >= 400 && status < 500;
-  return isRefusal ? refuseByApplication(status) : refuse('handler_failed', { status });
+  return refuse(isRefusal ? 'application_refused' : 'handler_failed', { status });
 }
 
 /** Provides the data as `@Body()`; a large body in a file is read on demand. */

@@ -3,14 +3,12 @@ import { SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookStoreError } from '../errors/webhook.error.js';
 import { readOptions } from '../options/read-options.js';
 import { CLOCK, object, optional, whole } from '../options/rules.js';
-import { ExpiryWheel } from './expiry-wheel.js';
 import {
   ReplayStore,
   type ReplayClaim,
   type ReplayReservation,
   type ReplayVerdict,
 } from './replay-store.js';
-import { ShardedMap } from './sharded-map.js';
 
 const DEFAULT_MAX_ENTRIES = 250_000;
 /** A Map of V8 that loses and gains entries cannot hold many more. */
@@ -87,9 +85,9 @@ export class MemoryReplayStore extends ReplayStore {
   private readonly maxEntriesPerIssuer: number;
   private readonly clock: WebhookClock;
 
-  private readonly events = new ShardedMap<Entry>();
+  private readonly events = new Map<string, Entry>();
   /** Only tokens whose key differs from the event's. */
-  private readonly tokens = new ShardedMap<Entry>();
+  private readonly tokens = new Map<string, Entry>();
   /** Entries that are needed, by the end of their lease or of their token. */
   private readonly pending = new ExpiryWheel<Entry>(PENDING_BUCKET);
   /** Entries that a full store may drop, by the end of their time. */
@@ -261,8 +259,8 @@ export class MemoryReplayStore extends ReplayStore {
       keepUntil: Math.max(replayUntil, claim.keepUntil),
       isKept: false,
     };
-    this.events.add(key, entry);
-    if (tokenKey !== key) this.tokens.add(tokenKey, entry);
+    this.events.set(key, entry);
+    if (tokenKey !== key) this.tokens.set(tokenKey, entry);
     this.file(entry);
     if (this.shares === undefined) return;
     const share = this.shares.get(issuer) ?? { count: 0, kept: new ExpiryWheel(KEPT_BUCKET) };
@@ -305,4 +303,73 @@ function pendingUntil({ owner, leaseUntil, replayUntil }: Entry): number {
 /** Whether its lease, or its time to be kept, has ended. */
 function hasExpired({ owner, leaseUntil, keepUntil }: Entry, now: number): boolean {
   return (owner === undefined ? keepUntil : leaseUntil) <= now;
+}
+
+interface Bucket<Entry> {
+  readonly entries: Set<Entry>;
+  /** Position of {@link ExpiryWheel.take}; a new iterator would step over every entry that was removed before. */
+  cursor?: Iterator<Entry>;
+}
+
+/**
+ * Entries by the time at which they are due, in buckets of a fixed width.
+ *
+ * Adding and removing an entry take constant time, unless a bucket is inserted in the middle; that moves a list with one
+ * number per bucket.
+ */
+class ExpiryWheel<Entry> {
+  private readonly buckets = new Map<number, Bucket<Entry>>();
+  /** Numbers of the buckets, the earliest first: their time in widths since the epoch. */
+  private readonly order: number[] = [];
+
+  /** @param width - milliseconds */
+  constructor(private readonly width: number) {}
+
+  add(entry: Entry, due: number): void {
+    const number = Math.floor(due / this.width);
+    const bucket = this.buckets.get(number) ?? this.insert(number);
+    bucket.entries.add(entry);
+  }
+
+  /** @param due - as passed to `add` */
+  remove(entry: Entry, due: number): void {
+    this.buckets.get(Math.floor(due / this.width))?.entries.delete(entry);
+  }
+
+  /** Removes and returns an entry of the earliest bucket. */
+  take(): Entry | undefined {
+    const number = this.earliest();
+    if (number === undefined) return undefined;
+    const bucket = this.buckets.get(number)!;
+    bucket.cursor ??= bucket.entries.values();
+    const { value } = bucket.cursor.next() as { value: Entry };
+    bucket.entries.delete(value);
+    return value;
+  }
+
+  /** As {@link take}, if the whole time of the bucket has passed. */
+  takeOverdue(now: number): Entry | undefined {
+    const number = this.earliest();
+    return number !== undefined && (number + 1) * this.width <= now ? this.take() : undefined;
+  }
+
+  /** The number of the earliest bucket with an entry; empty ones before it are removed. */
+  private earliest(): number | undefined {
+    for (;;) {
+      const [number] = this.order;
+      if (number === undefined || this.buckets.get(number)!.entries.size > 0) return number;
+      this.buckets.delete(number);
+      this.order.shift();
+    }
+  }
+
+  private insert(number: number): Bucket<Entry> {
+    const bucket: Bucket<Entry> = { entries: new Set() };
+    this.buckets.set(number, bucket);
+    // New buckets are nearly always the latest, so the search ends at once.
+    let at = this.order.length;
+    while (at > 0 && this.order[at - 1]! > number) at--;
+    this.order.splice(at, 0, number);
+    return bucket;
+  }
 }

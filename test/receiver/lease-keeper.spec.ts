@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { LeaseKeeper } from '../../lib/receiver/replay/lease-keeper.js';
+import { LeaseKeeper } from '../../lib/receiver/reception.js';
 import { MemoryReplayStore } from '../../lib/replay/memory-replay.store.js';
 import type { ReplayReservation } from '../../lib/replay/replay-store.js';
 import { TestClock } from '../../lib/testing/test-clock.js';

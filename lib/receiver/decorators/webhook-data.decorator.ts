@@ -7,7 +7,7 @@ import {
   parameterType,
 } from '../handlers/handler-metadata.js';
 import { validateWithSchema } from '../handlers/payload-validator.js';
-import { receptionOf, type AdapterRequest } from '../node-request.js';
+import { receptionOf, type AdapterRequest } from '../node-http.js';
 import { internalsOf, type WebhookEvent } from '../webhook-event.js';
 
 /** What `@WebhookData` takes. */

@@ -1,16 +1,35 @@
+import type { ServerResponse } from 'node:http';
 import {
   All,
   applyDecorators,
+  type ArgumentsHost,
+  type CallHandler,
+  Catch,
+  type ExceptionFilter,
+  type ExecutionContext,
   HttpCode,
+  Injectable,
+  type NestInterceptor,
   UseFilters,
   UseGuards,
   UseInterceptors,
 } from '@nestjs/common';
+import { HttpAdapterHost } from '@nestjs/core';
+import { defer, lastValueFrom, type Observable } from 'rxjs';
 import { readOptions } from '../../options/read-options.js';
 import { object, optional, text } from '../../options/rules.js';
+import {
+  answerTo,
+  HandlerFailure,
+  refuse,
+  type WebhookAnswer,
+  WebhookException,
+} from '../answers.js';
 import { markRoute } from '../handlers/handler-metadata.js';
+import { type AdapterRequest, nodeRequest, receptionOf } from '../node-http.js';
+import { observeHandler } from '../receiver.channels.js';
+import { ReceiverReporter } from '../receiver.reporter.js';
 import { WebhookGuard } from '../webhook.guard.js';
-import { WebhookExceptionFilter, WebhookInterceptor } from '../webhook-route.enhancers.js';
 
 /**
  * Makes a method a webhook route: HEAD and POST, guarded, each event handled once, answered 204 when the method's promise resolves.
@@ -42,4 +61,64 @@ const ROUTE_OPTIONS = object<{ readonly receiver?: string | undefined }>()({
 
 function mark(options: { readonly receiver?: string | undefined }): MethodDecorator {
   return (_target, _key, { value }) => markRoute(value as object, options);
+}
+
+/** Settles the event of a `@WebhookRoute()` before its answer is sent, so that an immediate repetition finds the record. */
+@Injectable()
+class WebhookInterceptor implements NestInterceptor {
+  intercept(context: ExecutionContext, next: CallHandler): Observable<unknown> {
+    const reception = receptionOf(context.switchToHttp().getRequest<AdapterRequest>());
+    if (reception === undefined) return next.handle();
+    const name = `${context.getClass().name}.${context.getHandler().name}`;
+    // Wait for the last value: a stream may fail after the first.
+    const handle = async (): Promise<unknown> =>
+      lastValueFrom(next.handle(), { defaultValue: undefined });
+    return defer(async () => {
+      // The sender disconnected while another guard, an interceptor or a pipe ran, and the event was left to its lease: handled
+      // now, it could not be recorded, and would be handled again.
+      if (!reception.unsettled) throw new WebhookException(refuse('payload_incomplete'));
+      return reception.run(async () => observeHandler(name, reception.event, handle));
+    });
+  }
+}
+
+/**
+ * Answers every error on a `@WebhookRoute()` by the answer table.
+ *
+ * It is bound to the method, so it runs before the filters of the class and of the application: one that answers every error with a
+ * 200 would acknowledge a failed event.
+ */
+@Catch()
+class WebhookExceptionFilter implements ExceptionFilter {
+  constructor(
+    private readonly adapterHost: HttpAdapterHost,
+    private readonly reporter: ReceiverReporter,
+  ) {}
+
+  async catch(error: unknown, host: ArgumentsHost): Promise<void> {
+    const http = host.switchToHttp();
+    const request = http.getRequest<AdapterRequest>();
+    const reception = receptionOf(request);
+    const thrown = reception?.handlerFailed === true ? new HandlerFailure(error) : error;
+    const failure = reception?.leaseLost ?? thrown;
+    const answer = answerTo(failure);
+    // An interceptor may have given up on a handler that still runs: its end settles the event.
+    if (reception?.running === false) await reception.fail();
+    // The guard reported its own refusals already.
+    if (!(failure instanceof WebhookException)) {
+      this.reporter.answered({ answer, request, event: reception?.event, error: failure });
+    }
+    this.write(answer, http.getResponse<ServerResponse>(), nodeRequest(request).method === 'HEAD');
+  }
+
+  private write(answer: WebhookAnswer, response: ServerResponse, isHead: boolean): void {
+    const adapter = this.adapterHost.httpAdapter;
+    if (adapter.isHeadersSent(response)) return;
+    for (const [name, value] of Object.entries(answer.headers)) {
+      adapter.setHeader(response, name, value);
+    }
+    const body = answer.problem === undefined ? undefined : JSON.stringify(answer.problem);
+    if (body !== undefined) adapter.setHeader(response, 'Content-Type', 'application/problem+json');
+    adapter.reply(response, isHead ? undefined : body, answer.status);
+  }
 }

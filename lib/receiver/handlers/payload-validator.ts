@@ -5,7 +5,6 @@ import {
   type Type,
   type ValidationPipeOptions,
 } from '@nestjs/common';
-import type { ApplicationConfig } from '@nestjs/core';
 import {
   type DataIssue,
   dtoIssues,
@@ -40,7 +39,7 @@ export async function validateWithSchema(data: unknown, schema: StandardSchema):
 }
 
 /** The exception for data that fails constraints; their names are kept for the log. */
-export function invalidData(issues: readonly DataIssue[]): UnprocessableEntityException {
+function invalidData(issues: readonly DataIssue[]): UnprocessableEntityException {
   const exception = new UnprocessableEntityException(issues.map(({ message }) => message));
   constraints.set(
     exception,
@@ -168,18 +167,4 @@ export function failedConstraints(error: unknown): readonly string[] {
   const errors: readonly unknown[] = error instanceof AggregateError ? error.errors : [error];
   const all = errors.flatMap((one) => (one instanceof Error ? (constraints.get(one) ?? []) : []));
   return [...new Set(all)];
-}
-
-/** Whether the application validates HTTP requests with a global ValidationPipe, which webhooks do not pass. */
-export function hasGlobalValidation(config: ApplicationConfig): boolean {
-  return (
-    config.getGlobalPipes().some((pipe) => pipe instanceof ValidationPipe) ||
-    config
-      .getGlobalRequestPipes()
-      .some(
-        ({ metatype }) =>
-          typeof metatype === 'function' &&
-          (metatype === ValidationPipe || metatype.prototype instanceof ValidationPipe),
-      )
-  );
 }

@@ -2,8 +2,11 @@ import { Injectable, Logger } from '@nestjs/common';
 import { DiscoveryService, MetadataScanner, ModuleRef, type ContextId } from '@nestjs/core';
 import type { ConfigurationProblem } from '../../errors/webhook.error.js';
 import { eventPatternProblem } from '../../token/event-name.js';
-import { WebhookHandlerContext } from './webhook-handler.context.js';
-import { WebhookHandlerRegistry, type WebhookHandler } from './webhook-handler.registry.js';
+import {
+  WebhookHandlerContext,
+  WebhookHandlerRegistry,
+  type WebhookHandler,
+} from './webhook.dispatcher.js';
 import type { ResolvedReceiver } from '../receiver-options.interface.js';
 import type { WebhookEvent } from '../webhook-event.js';
 import { dataParameters, parameterType, readSubscriptions } from './handler-metadata.js';

@@ -5,11 +5,10 @@ import { errorName, isWebhookError } from '../../errors/webhook.error.js';
 import { explainRequest } from '../../explain/explain-request.js';
 import type { InboxContent, InboxEntry, InboxOutcome } from '../../inbox/inbox-store.js';
 import { InboxWriter } from '../../inbox/inbox.writer.js';
-import { fromNodeRequest } from '../../request/incoming-webhook.js';
-import { isAuthenticatedRefusal } from '../../request/open-request.js';
+import { fromNodeRequest, nodeRequest, pathOfRequest } from '../node-http.js';
+import { webhookToken } from '../../request/open-request.js';
+import type { WebhookScheme } from '../../request/webhook-scheme.js';
 import { type AnsweredRequest, ReceiverReporter } from '../receiver.reporter.js';
-import { nodeRequest, pathOfRequest } from '../node-request.js';
-import { webhookToken } from '../schemes/webhook-token.scheme.js';
 import { internalsOf, isReadOnDemand, type WebhookEvent } from '../webhook-event.js';
 import { type ResolvedInbox, WEBHOOK_INBOX } from './inbox-options.js';
 
@@ -56,6 +55,8 @@ export class InboxRecorder implements OnApplicationShutdown {
   private answered(answered: AnsweredRequest): void {
     const { inbox, writer } = this;
     if (inbox === undefined || writer === undefined) return;
+    // No event, and sent as often as the sender likes.
+    if (answered.answer.situation === 'challenge') return;
     try {
       const outcome = outcomeOf(answered);
       if (outcome === 'refused' || outcome === 'duplicate') {
@@ -103,7 +104,7 @@ export class InboxRecorder implements OnApplicationShutdown {
       method: node.method ?? '',
       path: pathOfRequest(request),
       size: /^\d{1,15}$/.test(length) ? Number(length) : undefined,
-      authenticated: event !== undefined || isAuthenticatedRefusal(error),
+      authenticated: event !== undefined || schemeOf(receiver).isAuthenticated(error),
       event: event?.event,
       eventId: event?.id,
       issuer: event?.issuer,
@@ -144,7 +145,7 @@ export class InboxRecorder implements OnApplicationShutdown {
     const incoming = fromNodeRequest(node, { kind: 'consumed' });
     const { rawHeaders } = node;
     return async () => {
-      const { event, id: eventId, issuer, kid } = webhookToken.claims(incoming);
+      const { event, id: eventId, issuer, kid } = schemeOf(receiver).claims(incoming);
       const claimed = { ...entry, event, eventId, issuer, kid };
       const known = redacted(claimed, { rawHeaders }, inbox);
       if (receiver === undefined || !isWebhookError(error) || !this.mayExplain()) return known;
@@ -184,6 +185,11 @@ function contentBytes(
   // Inline data is in the token, which is a header.
   const ofBody = method === 'HEAD' ? ofHeaders : (size ?? maxPayloadBytes);
   return (headers ? ofHeaders : 0) + (payload ? Math.min(ofBody, maxPayloadBytes) : 0);
+}
+
+/** How requests of a receiver are signed; as tokens, if none was chosen yet. */
+function schemeOf(receiver: AnsweredRequest['receiver']): WebhookScheme {
+  return receiver?.scheme ?? webhookToken;
 }
 
 /** Whether a string has the form of an entry's id. */
@@ -238,10 +244,8 @@ function redacted(
 ): InboxEntry {
   if (!headers && payload === undefined) return entry;
   try {
-    const kept = redact(
-      { ...(headers && { headers: harmlessHeaders(rawHeaders) }), payload },
-      entry,
-    );
+    const content = { headers: headers ? harmlessHeaders(rawHeaders) : undefined, payload };
+    const kept = redact(content, entry);
     return { ...entry, headers: kept?.headers, payload: kept?.payload };
   } catch {
     return entry;

@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { HttpServer } from '@nestjs/common';
+import { BodyShield } from './body-shield.js';
 import {
   MountedPaths,
   OTHER_METHODS,
@@ -13,6 +14,7 @@ import {
  */
 export class ExpressMount implements AdapterMount {
   readonly paths: MountedPaths;
+  readonly shield = new BodyShield();
 
   constructor(private readonly adapter: HttpServer) {
     const instance = adapter.getInstance() as { get(name: string): unknown };
@@ -21,7 +23,7 @@ export class ExpressMount implements AdapterMount {
       strict: instance.get('strict routing') === true,
     });
     adapter.use((request: IncomingMessage, response: ServerResponse, next: () => void) => {
-      if (!this.paths.answer(request, response)) this.paths.shield(request, () => next());
+      if (!this.paths.answer(request, response)) this.shield.hide(request, () => next());
     });
   }
 

@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { HttpServer } from '@nestjs/common';
 import { readRoute } from '../handlers/handler-metadata.js';
-import { shieldBody, unshieldBody } from '../node-request.js';
+import { BodyShield, shieldBody, unshieldBody } from './body-shield.js';
 import {
   MountedPaths,
   OTHER_METHODS,
@@ -53,6 +53,7 @@ interface FastifyInstance {
  */
 export class FastifyMount implements AdapterMount {
   readonly paths = new MountedPaths({ caseSensitive: true, strict: true });
+  readonly shield = new BodyShield();
   private readonly instance: FastifyInstance;
 
   constructor(adapter: HttpServer) {
@@ -68,7 +69,7 @@ export class FastifyMount implements AdapterMount {
       }
     });
     this.instance.addHook('preParsing', ({ raw }, _reply, payload, done) => {
-      this.paths.shield(raw, () => done(null, payload));
+      this.shield.hide(raw, () => done(null, payload));
     });
     this.instance.addHook('preValidation', ({ raw }, _reply, done) => {
       unshieldBody(raw);

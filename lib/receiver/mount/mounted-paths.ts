@@ -1,16 +1,9 @@
 import type { EventEmitter } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import type { HttpServer } from '@nestjs/common';
-import { fromNodeRequest } from '../../request/incoming-webhook.js';
-import {
-  endConnectionAfter,
-  hasAmbiguousLength,
-  isAfterConnectionEnd,
-  pathOfTarget,
-  shieldBody,
-} from '../node-request.js';
-import type { ResolvedReceiver } from '../receiver-options.interface.js';
-import { webhookToken } from '../schemes/webhook-token.scheme.js';
+import { hasAmbiguousLength } from '../node-http.js';
+import type { BodyShield } from './body-shield.js';
 
 /** Answers a request of Node, independent of the adapter. */
 export type NodeHandler = (request: IncomingMessage, response: ServerResponse) => void;
@@ -18,6 +11,7 @@ export type NodeHandler = (request: IncomingMessage, response: ServerResponse) =
 /** Mounts receivers on an adapter; Express and Fastify have an implementation each. */
 export interface AdapterMount {
   readonly paths: MountedPaths;
+  readonly shield: BodyShield;
 
   /**
    * Mounts HEAD and POST.
@@ -51,7 +45,6 @@ interface MountedPath {
 /** The mounted paths of an adapter, shared by all webhook modules of an application. */
 export class MountedPaths {
   private readonly mounted: MountedPath[] = [];
-  private readonly guardedReceivers = new Set<() => Iterable<ResolvedReceiver>>();
   private isAttached = false;
 
   constructor(private readonly settings: RouterSettings) {}
@@ -65,11 +58,6 @@ export class MountedPaths {
 
   add(path: string, receiver: string, handler: NodeHandler): void {
     this.mounted.push({ path, pattern: this.patternOf(path), receiver, handler });
-  }
-
-  /** @param receivers - those whose events the guard of a route may let in; asked at each request */
-  addGuarded(receivers: () => Iterable<ResolvedReceiver>): void {
-    this.guardedReceivers.add(receivers);
   }
 
   /**
@@ -109,33 +97,6 @@ export class MountedPaths {
     return true;
   }
 
-  /**
-   * Keeps the application's parsers away from the body of a request that a trusted sender signed, since its exact bytes belong to
-   * the guard. The token decides and not the path, which no adapter reveals before its router has run.
-   *
-   * @param next - called when the headers are decided on
-   */
-  shield(request: IncomingMessage, next: () => void): void {
-    // A parser would wait for a body that may never arrive.
-    if (hasAmbiguousLength(request)) {
-      shieldBody(request);
-      return next();
-    }
-    const { authorization } = request.headers;
-    if (request.method !== 'POST' || authorization === undefined) return next();
-    if (this.guardedReceivers.size === 0) return next();
-    void this.shieldSigned(request).finally(next);
-  }
-
-  private async shieldSigned(request: IncomingMessage): Promise<void> {
-    const { headers } = fromNodeRequest(request, { kind: 'consumed' });
-    for (const receivers of this.guardedReceivers) {
-      for (const receiver of receivers()) {
-        if (await webhookToken.isSigned(headers, receiver)) return shieldBody(request);
-      }
-    }
-  }
-
   /** A global prefix may have parameters. */
   private patternOf(path: string): RegExp {
     const { caseSensitive, strict } = this.settings;
@@ -144,4 +105,30 @@ export class MountedPaths {
       .map((one) => (one.startsWith(':') ? '[^/]+' : one.replace(/[^\w-]/g, '\\$&')));
     return new RegExp(`^${segments.join('/')}${strict ? '' : '/?'}$`, caseSensitive ? '' : 'i');
   }
+}
+
+/** The path of a request target, which may be an absolute URI (RFC 9112, section 3.2.2). */
+function pathOfTarget(target: string): string {
+  return target.replace(/^https?:\/\/[^/?#]*/i, '').replace(/[?#].*$/s, '');
+}
+
+/** The last request of each connection that closes after its answer. */
+const lastRequests = new WeakMap<Socket, IncomingMessage>();
+
+/**
+ * Makes a request the last one of its connection, whichever layer answers it.
+ *
+ * The header alone is not enough: Node still parses what has already arrived.
+ *
+ * @see RFC 9112, section 9.6
+ */
+function endConnectionAfter(request: IncomingMessage, response: ServerResponse): void {
+  lastRequests.set(request.socket, request);
+  response.setHeader('Connection', 'close');
+}
+
+/** Whether a request follows the last one of its connection, so that it must not be processed. */
+function isAfterConnectionEnd(request: IncomingMessage): boolean {
+  const last = lastRequests.get(request.socket);
+  return last !== undefined && last !== request;
 }

@@ -1,7 +1,8 @@
 import { Inject, Injectable, Logger, type HttpServer } from '@nestjs/common';
 import { ApplicationConfig, HttpAdapterHost } from '@nestjs/core';
 import type { ConfigurationProblem } from '../../errors/webhook.error.js';
-import { refuse, sendAnswer } from '../answers.js';
+import { refuse } from '../answers.js';
+import { sendAnswer } from '../node-http.js';
 import type { ResolvedReceiver, ResolvedReceivers } from '../receiver-options.interface.js';
 import { WEBHOOK_RECEIVERS } from '../receiver.constants.js';
 import { ReceiverReporter } from '../receiver.reporter.js';
@@ -54,7 +55,7 @@ export class WebhookMount {
       const message = `the HTTP adapter "${adapter.getType()}" is not supported; use Express or Fastify, or pass requests to WebhookVerifier.verify()`;
       return [{ path: 'receiver', message }];
     }
-    mount.paths.addGuarded(() => (this.guards > 1 ? this.receivers.values() : []));
+    mount.shield.addGuarded(() => (this.guards > 1 ? this.receivers.values() : []));
     return [...this.receivers.values()].flatMap((receiver) =>
       receiver.path === undefined
         ? []

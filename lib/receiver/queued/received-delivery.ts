@@ -1,9 +1,10 @@
 import { inTime, type WebhookClock } from '../../clock/webhook-clock.js';
 import { isWebhookError, WebhookStoreError } from '../../errors/webhook.error.js';
-import type { ReceivedEvent, ReceivedDelivery } from '../../queue/webhook-delivery.interface.js';
-import { isJsonType, parseJsonPayload } from '../../request/json-payload.js';
-import { MemoryBody } from '../../request/request-body.js';
-import { rulesOf } from '../../token/profiles/profile-choice.js';
+import type { ReceivedEvent, ReceivedDelivery } from '../../queue/webhook-delivery.js';
+import { isJsonType, parseJsonPayload, parseSenderPayload } from '../../request/json-payload.js';
+import { MemoryBody } from '../../request/body.js';
+import { rulesOf } from '../../token/profiles/profile.js';
+import { isTokenProfile } from '../../token/webhook-token.constants.js';
 import type { WebhookReception } from '../reception.js';
 import { type EventInternals, internalsOf, WebhookEvent } from '../webhook-event.js';
 import type { QueuedEvents } from '../receiver-options.resolver.js';
@@ -62,18 +63,23 @@ export function eventOfDelivery(
   const { claims, profile, contentType } = received;
   const { bytes } = payload;
   const body = Buffer.from(bytes ?? []);
-  const fromBody = (): unknown =>
-    contentType !== undefined && isJsonType(contentType)
-      ? // Its members were counted when it was received, maybe against another limit.
-        parseJsonPayload(body, contentType, Infinity)
+  // Its members were counted when it was received, maybe against another limit.
+  const fromBody = (): unknown => {
+    if (!isTokenProfile(profile)) {
+      return parseSenderPayload(body, { contentType, ...claims.webhook }, Infinity);
+    }
+    return contentType !== undefined && isJsonType(contentType)
+      ? parseJsonPayload(body, contentType, Infinity)
       : body;
+  };
   return new WebhookEvent({
     ...received,
     ...now,
     contentType,
     body: new MemoryBody(body),
+    isSpooled: false,
     data: bytes === undefined ? claims.webhook.data : fromBody(),
-    attempt: rulesOf(profile).attempt(claims.webhook),
+    attempt: isTokenProfile(profile) ? rulesOf(profile).attempt(claims.webhook) : undefined,
   });
 }
 

@@ -5,15 +5,18 @@ import {
   type BeforeApplicationShutdown,
   type OnApplicationBootstrap,
 } from '@nestjs/common';
-import type { DeliveryAttempt } from '../../queue/delivery-record.js';
-import type { DeliveryOutcome } from '../../queue/webhook-queue.js';
+import type {
+  DeliveryAttempt,
+  DeliveryOutcome,
+  ReceivedDelivery,
+  WebhookDelivery,
+} from '../../queue/webhook-delivery.js';
 import { runObservers } from '../../queue/run-observers.js';
 import { spreadWait } from '../../queue/retry-schedule.js';
-import type { ReceivedDelivery, WebhookDelivery } from '../../queue/webhook-delivery.interface.js';
 import { errorName } from '../../errors/webhook.error.js';
 import { InboxRecorder } from '../inbox/inbox.recorder.js';
 import type { ReplayReservation } from '../../replay/replay-store.js';
-import { NO_BODY } from '../../request/request-body.js';
+import { NO_BODY } from '../../request/body.js';
 import { EventInternals, type WebhookEvent } from '../webhook-event.js';
 import { isGuardRefusal } from '../answers.js';
 import { WebhookDispatcher } from '../handlers/webhook.dispatcher.js';
@@ -21,7 +24,7 @@ import type { ResolvedReceiver, ResolvedReceivers } from '../receiver-options.in
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from '../receiver.constants.js';
 import type { ReceiverShutdown } from '../receiver.lifecycle.js';
 import { quietly, ReceiverReporter } from '../receiver.reporter.js';
-import { handledClaim } from '../replay/replay-identity.js';
+import { handledClaim } from '../replay-claim.js';
 import { WebhookReception } from '../reception.js';
 import type { QueuedEvents } from '../receiver-options.resolver.js';
 import { eventOfDelivery } from './received-delivery.js';
@@ -109,8 +112,9 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     const reception = new WebhookReception(event, reservation, receiver, NO_BODY, this.reporter);
     try {
       await reception.run(async () => {
-        if (!this.dispatcher.handles(event)) throw new Unhandled();
-        await this.dispatcher.dispatch(event);
+        const handlers = this.dispatcher.handlersOf(event);
+        if (handlers.length === 0) throw new Unhandled();
+        await this.dispatcher.run(handlers, event);
       }, 'run');
     } catch (error) {
       // If only the record failed, the event is done: it runs again only if the queue crashes before it has dropped it.
@@ -125,10 +129,9 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     { id }: WebhookDelivery,
     event: WebhookEvent,
   ): Promise<ReplayReservation | DeliveryOutcome> {
-    const { replayStore, clock, replayWindow: window, replayLease: lease } = receiver;
+    const { replayStore, clock } = receiver;
     try {
-      const claim = handledClaim(id, event, { window, lease, now: clock.now() });
-      const verdict = await replayStore.reserve(claim);
+      const verdict = await replayStore.reserve(handledClaim(id, event, receiver));
       this.storeOutageLogged = false;
       if (verdict.status === 'reserved') return verdict.reservation;
       // Its last run was recorded, and the process crashed before the queue learned of it.

@@ -1,0 +1,131 @@
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
+import { buffer } from 'node:stream/consumers';
+import {
+  type CallHandler,
+  type ExecutionContext,
+  Injectable,
+  type NestInterceptor,
+} from '@nestjs/common';
+import type { Observable } from 'rxjs';
+import { isJsonType, parseJsonPayload } from '../../request/json-payload.js';
+import { hasTrustedToken } from '../../request/open-request.js';
+import { DEFAULT_MAX_JSON_MEMBERS } from '../../token/webhook-token.constants.js';
+import { WebhookException } from '../answers.js';
+import {
+  type AdapterRequest,
+  fromNodeRequest,
+  hasAmbiguousLength,
+  nodeRequest,
+  receptionOf,
+} from '../node-http.js';
+import type { ResolvedReceiver } from '../receiver-options.interface.js';
+
+/**
+ * Keeps the application's parsers away from the bodies of signed requests to routes with the webhook guard. Mounted paths do not
+ * need it: their requests never reach a parser.
+ */
+export class BodyShield {
+  private readonly guardedReceivers = new Set<() => Iterable<ResolvedReceiver>>();
+
+  /** @param receivers - those whose events the guard of a route may let in; asked at each request */
+  addGuarded(receivers: () => Iterable<ResolvedReceiver>): void {
+    this.guardedReceivers.add(receivers);
+  }
+
+  /**
+   * Hides the body of a request that a trusted sender signed, since its exact bytes belong to the guard. The token decides and not
+   * the path, which no adapter reveals before its router has run.
+   *
+   * @param next - called when the headers are decided on
+   */
+  hide(request: IncomingMessage, next: () => void): void {
+    // A parser would wait for a body that may never arrive.
+    if (hasAmbiguousLength(request)) {
+      shieldBody(request);
+      return next();
+    }
+    const { authorization } = request.headers;
+    if (request.method !== 'POST' || authorization === undefined) return next();
+    if (this.guardedReceivers.size === 0) return next();
+    void this.shieldSigned(request).finally(next);
+  }
+
+  private async shieldSigned(request: IncomingMessage): Promise<void> {
+    const { headers } = fromNodeRequest(request, { kind: 'consumed' });
+    for (const receivers of this.guardedReceivers) {
+      for (const receiver of receivers()) {
+        if (await hasTrustedToken(headers, receiver)) return shieldBody(request);
+      }
+    }
+  }
+}
+
+/** The headers by which parsers recognise a body and its type. */
+const BODY_HEADERS = ['content-type', 'content-length', 'transfer-encoding'] as const;
+
+/** Holds the removed headers; `null` once they are restored. */
+const ASIDE = Symbol('nestjs-webhook-token:aside');
+
+type Shieldable = IncomingMessage & { [ASIDE]?: IncomingHttpHeaders | null };
+
+/** Hides the body of a request from the application's parsers, so that its exact bytes reach the guard unread. */
+export function shieldBody(request: Shieldable): void {
+  if (wasShielded(request)) return;
+  const aside: IncomingHttpHeaders = {};
+  for (const name of BODY_HEADERS) {
+    const value = request.headers[name];
+    if (value === undefined) continue;
+    aside[name] = value;
+    delete request.headers[name];
+  }
+  request[ASIDE] = aside;
+}
+
+/** Restores the headers. */
+export function unshieldBody(request: Shieldable): void {
+  const aside = request[ASIDE];
+  if (!aside) return;
+  request[ASIDE] = null;
+  Object.assign(request.headers, aside);
+}
+
+/** Whether the body was hidden from the application's parsers. */
+function wasShielded(request: Shieldable): boolean {
+  return request[ASIDE] !== undefined;
+}
+
+/** The largest JSON body that a route without the guard gets. */
+const MAX_UNGUARDED_JSON = 1_048_576;
+
+/**
+ * Parses the JSON body of a signed request to a route without the guard: its token has kept the application's parsers away before
+ * the router chose a route. The guards of that route have run already, without a body.
+ */
+@Injectable()
+export class UnguardedBodyInterceptor implements NestInterceptor {
+  async intercept(context: ExecutionContext, next: CallHandler): Promise<Observable<unknown>> {
+    if (context.getType() === 'http') {
+      await parseUnguarded(context.switchToHttp().getRequest<AdapterRequest>());
+    }
+    return next.handle();
+  }
+}
+
+async function parseUnguarded(request: AdapterRequest): Promise<void> {
+  const node = nodeRequest(request);
+  if (!wasShielded(node) || receptionOf(request) !== undefined) return;
+  unshieldBody(node);
+  const { headers } = node;
+  const { 'content-type': type, 'content-encoding': encoding, 'content-length': length } = headers;
+  if (node.readableDidRead || encoding !== undefined) return;
+  if (type === undefined || !isJsonType(type)) return;
+  // Node reads no more bytes than declared.
+  if (length === undefined || Number(length) > MAX_UNGUARDED_JSON) return;
+  const rawBody = await buffer(node);
+  try {
+    const body = parseJsonPayload(rawBody, type, DEFAULT_MAX_JSON_MEMBERS);
+    Object.assign(request, { rawBody, body });
+  } catch (error) {
+    throw WebhookException.from(error);
+  }
+}

@@ -1,0 +1,132 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { BodySource, IncomingWebhook, RequestHeaders } from '../request/webhook-scheme.js';
+import type { WebhookAnswer } from './answers.js';
+import type { WebhookReception } from './reception.js';
+
+/** An adapter's request: Node's own (Express), or one with Node's as `raw` (Fastify). */
+export type AdapterRequest = IncomingMessage | { readonly raw: IncomingMessage };
+
+/** Node's request behind an adapter's. */
+export function nodeRequest(request: AdapterRequest): IncomingMessage {
+  return 'raw' in request ? request.raw : request;
+}
+
+/** Node's response behind an adapter's. */
+export function nodeResponse(response: ServerResponse | { raw: ServerResponse }): ServerResponse {
+  return 'raw' in response ? response.raw : response;
+}
+
+/**
+ * The path of a request, for logs. On a route of the application it is the route's pattern, since a parameter of the path may
+ * be anything, even a secret; a mounted path has no parameters.
+ */
+export function pathOfRequest(request: AdapterRequest): string {
+  const { route, routeOptions } = request as {
+    readonly route?: { readonly path?: unknown };
+    readonly routeOptions?: { readonly url?: unknown };
+  };
+  const pattern = route?.path ?? routeOptions?.url;
+  if (typeof pattern === 'string') return pattern;
+  const { originalUrl, url = '' } = nodeRequest(request) as { originalUrl?: string; url?: string };
+  return (originalUrl ?? url).replace(/[?#].*$/s, '');
+}
+
+/** The request in the form that verification takes. The body shield must have restored its headers. */
+export function fromNodeRequest(request: IncomingMessage, body: BodySource): IncomingWebhook {
+  return { method: request.method ?? '', headers: nodeHeaders(request), body };
+}
+
+function nodeHeaders(request: IncomingMessage): RequestHeaders {
+  return {
+    get: (name) => {
+      const value = request.headers[name];
+      return Array.isArray(value) ? value[0] : value;
+    },
+    // `headers` keeps only the first Authorization header.
+    all: (name) => {
+      const { rawHeaders } = request;
+      const values: string[] = [];
+      for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
+        const key = rawHeaders[i]!;
+        if (key.length === name.length && key.toLowerCase() === name)
+          values.push(rawHeaders[i + 1]!);
+      }
+      return values;
+    },
+  };
+}
+
+/** A property instead of a WeakMap, whose values V8 keeps alive until a full GC. */
+const RECEPTION = Symbol('nestjs-webhook-token:reception');
+
+type WithReception = IncomingMessage & { [RECEPTION]?: WebhookReception };
+
+/** Attaches the event that the guard let in, for the interceptor, the filter and the parameter decorators. */
+export function attachReception(request: AdapterRequest, reception: WebhookReception): void {
+  (nodeRequest(request) as WithReception)[RECEPTION] = reception;
+}
+
+/** The event that the guard let in on this request, if it did. */
+export function receptionOf(request: AdapterRequest): WebhookReception | undefined {
+  return (nodeRequest(request) as WithReception)[RECEPTION];
+}
+
+/**
+ * Whether it is ambiguous where the request ends: a HEAD that declares a body.
+ *
+ * Senders follow the specification's example and declare a length without sending a body. Node's parser then reads the next request
+ * as that body, and continues at an offset that an attacker may have chosen (request smuggling).
+ */
+export function hasAmbiguousLength(request: IncomingMessage): boolean {
+  if (request.httpVersionMajor !== 1 || request.method !== 'HEAD') return false;
+  const { 'content-length': length, 'transfer-encoding': coding } = request.headers;
+  return coding !== undefined || (length !== undefined && length !== '0');
+}
+
+/** A refused body of up to so many bytes is read and dropped, to keep the connection open (benchmark `forged`). */
+const READ_AWAY = 65_536;
+
+/**
+ * Whether the answer carries `Connection: close`: at shutdown, and if unread bytes of the body would be parsed as the next request.
+ * HTTP/2 has no such header.
+ */
+export function closesConnection(request: IncomingMessage, isClosing: boolean): boolean {
+  if (request.httpVersionMajor !== 1) return false;
+  return isClosing || hasAmbiguousLength(request) || !(request.complete || isReadAway(request));
+}
+
+/**
+ * Whether Node drains the body after the answer, if there is one. It drains any body that was not started; this allows it for a short
+ * one with a known length. A sender that expects a 100 may not send its body at all.
+ */
+function isReadAway(request: IncomingMessage): boolean {
+  const { 'content-length': length, 'transfer-encoding': coding, expect } = request.headers;
+  if (coding !== undefined || expect !== undefined) return false;
+  // Without either header there is no body (RFC 9112, section 6.3).
+  if (length === undefined) return true;
+  return !request.readableDidRead && Number(length) <= READ_AWAY;
+}
+
+/** Writes an answer to Node's response directly, past every layer that could change it. */
+export function sendAnswer(
+  request: IncomingMessage,
+  response: ServerResponse,
+  answer: WebhookAnswer,
+  options: { readonly close: boolean },
+): void {
+  if (response.headersSent || response.destroyed) return;
+  if (closesConnection(request, options.close)) response.setHeader('Connection', 'close');
+  // All at once: headers that are set one by one go through a table of the response (benchmark `receive`).
+  const content = answer.problem ?? answer.challenge;
+  if (content === undefined || request.method === 'HEAD') {
+    response.writeHead(answer.status, answer.headers).end();
+    return;
+  }
+  // A string is written together with the headers; a Buffer would take a second write (benchmark `forged`).
+  const body = JSON.stringify(content);
+  const described = {
+    'Content-Type': answer.problem === undefined ? 'application/json' : 'application/problem+json',
+    'Content-Length': Buffer.byteLength(body),
+  };
+  response.writeHead(answer.status, { ...answer.headers, ...described }).end(body);
+}

@@ -1,0 +1,172 @@
+import { isNativeError } from 'node:util/types';
+import { Logger } from '@nestjs/common';
+import { errorName, isWebhookError } from '../errors/webhook.error.js';
+import { distance, expiry, seconds } from '../explain/quote.js';
+import { webhookToken } from '../request/open-request.js';
+import type { ClaimedEvent } from '../request/webhook-scheme.js';
+import { HandlerFailure, type WebhookAnswer } from './answers.js';
+import { failedConstraints } from './handlers/payload-validator.js';
+import { fromNodeRequest, nodeRequest, pathOfRequest } from './node-http.js';
+import type { ResolvedReceiver } from './receiver-options.interface.js';
+import type { AnsweredRequest } from './receiver.reporter.js';
+import type { WebhookEvent } from './webhook-event.js';
+
+/** Lines that are remembered, so that requests cannot repeat them without end. */
+const MAX_REMEMBERED = 1_000;
+/** Constraints that one line lists. */
+const MAX_CONSTRAINTS = 10;
+
+const EXPLAIN = 'To see why, capture the request and run "npx nestjs-webhook-token explain"';
+
+/** Refusals that depend on the clocks of sender and receiver. */
+const TIME_CODES: ReadonlySet<string> = new Set([
+  'token_expired',
+  'token_not_yet_valid',
+  'token_too_old',
+]);
+/** Refusals by the replay store: the request itself is valid, so `explain` has nothing to find. */
+const REPLAY_CODES: ReadonlySet<string> = new Set(['replayed', 'in_progress']);
+
+/**
+ * Logs why requests were rejected.
+ *
+ * A request is logged at `debug` until its signature holds, because anyone can cause such a line, and at `warn` after that. A line
+ * names event, id, issuer, key and failed constraints, and never a token, a payload or a value of it.
+ */
+export class RejectionLog {
+  private readonly logged = new Set<string>();
+  private storeOutageLogged = false;
+
+  constructor(private readonly logger: Logger) {}
+
+  log(answered: AnsweredRequest): void {
+    if (answered.answer.problem !== undefined) return this.logRejection(answered);
+    if (!this.storeOutageLogged || answered.answer.situation === 'challenge') return;
+    this.storeOutageLogged = false;
+    this.logger.log('Replay store is available again; webhooks are accepted');
+  }
+
+  private logRejection(answered: AnsweredRequest): void {
+    const { answer, event, error } = answered;
+    switch (answer.situation) {
+      case 'handler_failed':
+        return error === undefined ? this.logRefusal(answered) : this.logFailure(error, event);
+      case 'store_unavailable':
+        if (!this.storeOutageLogged)
+          this.logger.error(`Webhooks are rejected with 503: ${withCause(error)}`);
+        this.storeOutageLogged = true;
+        return;
+      case 'spool_unavailable':
+        // Once per cause: senders of large bodies could otherwise fill the log.
+        if (this.isFirst((error as Error).message))
+          this.logger.error(
+            `Webhooks with large bodies are rejected with 503: ${withCause(error)}`,
+          );
+        return;
+      case 'payload_consumed':
+        // Not the sender's mistake: as the application is set up, no webhook with a body can succeed.
+        return this.logger.error(answer.problem?.detail);
+      case 'lease_lost':
+        return this.logger.warn(
+          `${event?.event} (id ${event?.id}) could not be committed: its lease ended while the handler ran. The sender repeats it; if this happens often, set a longer replay.lease`,
+        );
+      default:
+        this.logRefusal(answered);
+    }
+  }
+
+  private logRefusal(answered: AnsweredRequest): void {
+    const { answer, event, error, receiver } = answered;
+    const scheme = receiver?.scheme ?? webhookToken;
+    const isAuthenticated = event !== undefined || scheme.isAuthenticated(error);
+    if (!isAuthenticated && !Logger.isLevelEnabled('debug')) return;
+    const request = nodeRequest(answered.request);
+    const claimed = scheme.claims(fromNodeRequest(request, { kind: 'consumed' }));
+    const line = describeRefusal(answered, claimed, isAuthenticated);
+    const { issuer, id } = event ?? claimed;
+    // A token can be sent any number of times, and a sender that repeats an event too early is answered so in normal operation.
+    const isWarning =
+      isAuthenticated &&
+      answer.situation !== 'in_progress' &&
+      this.isFirst(JSON.stringify([answer.situation, issuer, id]));
+    this.logger[isWarning ? 'warn' : 'debug'](line);
+  }
+
+  private logFailure(error: unknown, event: WebhookEvent | undefined): void {
+    const cause = error instanceof HandlerFailure ? error.cause : error;
+    for (const failure of cause instanceof AggregateError ? cause.errors : [cause]) {
+      this.logger.error(
+        event === undefined
+          ? `A webhook could not be verified: ${errorName(failure)}`
+          : `A handler of ${event.event} failed (id ${event.id})`,
+        stackOf(failure),
+      );
+    }
+  }
+
+  private isFirst(line: string): boolean {
+    if (this.logged.has(line)) return false;
+    if (this.logged.size >= MAX_REMEMBERED) this.logged.clear();
+    this.logged.add(line);
+    return true;
+  }
+}
+
+function describeRefusal(
+  { answer, request, receiver, event, error }: AnsweredRequest,
+  claimed: ClaimedEvent,
+  isAuthenticated: boolean,
+): string {
+  const name = event?.receiver ?? receiver?.name;
+  const where = `${name === undefined ? '' : `receiver "${name}" `}at ${pathOfRequest(request)}`;
+  const named = { event: event?.event ?? claimed.event, id: event?.id ?? claimed.id };
+  const claims = Object.entries({
+    ...named,
+    issuer: event?.issuer ?? claimed.issuer,
+    kid: claimed.kid,
+  }).flatMap(([claim, value]) => (value === undefined ? [] : [`${claim} "${value}"`]));
+  const code = isWebhookError(error) ? error.code : undefined;
+  if (code !== undefined && TIME_CODES.has(code))
+    claims.push(...clockDifference(claimed, receiver));
+  const details = [where, ...(claims.length === 0 ? [] : [claims.join(', ')])];
+  const shown = details.join(isAuthenticated ? ', ' : '; unverified: ');
+  const isExplainable = code !== undefined && !REPLAY_CODES.has(code);
+  return `Refused with ${reasonOf(answer, error)} (${shown})${isExplainable ? `. ${EXPLAIN}` : ''}`;
+}
+
+/** Status and code as the sender gets them, and why; without a value of the request. */
+function reasonOf({ situation, status, problem }: WebhookAnswer, error: unknown): string {
+  const cause = error instanceof HandlerFailure ? error.cause : error;
+  if (situation === 'application_refused') {
+    return `${status} by the application${cause === undefined ? '' : `: ${errorName(cause)}`}`;
+  }
+  const code = problem?.code ?? situation;
+  if (situation !== 'validation_failed') return `${status} ${code}: ${problem?.detail}`;
+  const constraints = failedConstraints(cause);
+  if (constraints.length === 0) return `${status} ${code}: ${problem?.title}`;
+  const more = constraints.length - MAX_CONSTRAINTS;
+  const listed = constraints.slice(0, MAX_CONSTRAINTS).join(', ');
+  return `${status} ${code}: failed: ${listed}${more > 0 ? `, and ${more} more` : ''}`;
+}
+
+function clockDifference(
+  { issuedAt, expiresAt }: ClaimedEvent,
+  receiver: ResolvedReceiver | undefined,
+): string[] {
+  if (issuedAt === undefined || expiresAt === undefined || receiver === undefined) return [];
+  const now = receiver.clock.now();
+  return [
+    `issued ${distance((now - Date.parse(issuedAt)) / 1_000)}`,
+    expiry((Date.parse(expiresAt) - now) / 1_000),
+    `clock tolerance ${seconds(receiver.clockTolerance)}`,
+  ];
+}
+
+function withCause(error: unknown): string {
+  const { message, cause } = error as Error;
+  return isNativeError(cause) ? `${message}: ${cause.message}` : message;
+}
+
+export function stackOf(error: unknown): string | undefined {
+  return error instanceof Error ? error.stack : undefined;
+}

@@ -1,0 +1,110 @@
+import { hash } from 'node:crypto';
+import type { WebhookClock } from '../clock/webhook-clock.js';
+import type { ReplayClaim } from '../replay/replay-store.js';
+import { DEFAULT_PROFILE } from '../token/webhook-token.constants.js';
+import type { WebhookEvent } from './webhook-event.js';
+
+/** What a receiver's options say of repeated events. */
+interface ReplayRules {
+  /** Seconds after `exp` for which a token still verifies. */
+  readonly clockTolerance: number;
+  /** Milliseconds for which a sender may repeat an event. */
+  readonly replayWindow: number;
+  /** Milliseconds after which a reservation expires unless it is extended. */
+  readonly replayLease: number;
+  readonly clock: WebhookClock;
+  /** The scheme of the receiver. */
+  readonly scheme: { readonly name: string };
+}
+
+/**
+ * The claim by which an event is recognised when it is repeated.
+ *
+ * @param digest - of the body, if it identifies the content; otherwise the value of the data does
+ */
+export function replayClaim(
+  event: WebhookEvent,
+  digest: string | undefined,
+  { clockTolerance, replayWindow, replayLease, clock, scheme }: ReplayRules,
+): ReplayClaim {
+  const { receiver, issuer, id, jti, claims } = event;
+  // A txn and a jti with the same value are different identities.
+  const tokenKey = identity(receiver, issuer, 'jti', jti);
+  // A token with an envelope travels with the signature of Standard Webhooks. If the receiver accepts that too, the event must be the
+  // same one whichever of them was verified.
+  const isTandem = claims.webhook.envelope !== undefined && scheme.name !== DEFAULT_PROFILE;
+  const eventKey = isTandem
+    ? identity(receiver, scheme.name, 'jti', id)
+    : identity(receiver, issuer, 'txn', id);
+  // Rounded up, since stores take whole milliseconds and `exp` may have a fraction.
+  const replayUntil = Math.ceil((claims.exp + clockTolerance) * 1_000);
+  return {
+    key: claims.txn === undefined ? tokenKey : eventKey,
+    tokenKey,
+    fingerprint:
+      digest === undefined
+        ? contentFingerprint(event.event, event.data)
+        : sha256(`${event.event}\n${digest}`),
+    replayUntil,
+    keepUntil: Math.max(replayUntil, clock.now() + replayWindow),
+    lease: replayLease,
+    issuer,
+  };
+}
+
+/** The claim by which a run of a queued event is recognised: by its delivery. The event itself is `done` as soon as it is queued. */
+export function handledClaim(
+  deliveryId: string,
+  { receiver, issuer }: WebhookEvent,
+  { replayWindow, replayLease, clock }: Omit<ReplayRules, 'scheme'>,
+): ReplayClaim {
+  const key = identity(receiver, issuer, 'handled', deliveryId);
+  const now = clock.now();
+  // The delivery id identifies the content too, and there is no token.
+  return {
+    key,
+    tokenKey: key,
+    fingerprint: key,
+    replayUntil: now + replayLease,
+    keepUntil: now + replayWindow,
+    lease: replayLease,
+    issuer,
+  };
+}
+
+/** Length-prefixed, so that no choice of issuer and id collides with another pair. */
+function identity(...parts: readonly string[]): string {
+  let text = '';
+  for (const part of parts) text += `${part.length}:${part}`;
+  return sha256(text);
+}
+
+/**
+ * Identifies the content of an event by its value, however it was sent: an event may first arrive in the token and then, after
+ * a proxy refused the long header, as a body, and a sender may order its members differently.
+ *
+ * @param value - from `JSON.parse`, nested at most 64 levels; `undefined` for no data
+ */
+export function contentFingerprint(event: string, value: unknown): string {
+  return sha256(`${event}\n${value === undefined ? '' : canonicalJson(value)}`);
+}
+
+/** JSON without white space and with sorted members: two values are equal if, and only if, these strings are. */
+function canonicalJson(value: unknown): string {
+  return JSON.stringify(sortMembers(value));
+}
+
+/** No member can replace a prototype here: data with such a name is refused before. */
+function sortMembers(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  if (Array.isArray(value)) return value.map(sortMembers);
+  const sorted: Record<string, unknown> = {};
+  for (const name of Object.keys(value).sort()) {
+    sorted[name] = sortMembers((value as Record<string, unknown>)[name]);
+  }
+  return sorted;
+}
+
+function sha256(text: string): string {
+  return hash('sha256', text, 'base64url');
+}
