@@ -1,22 +1,8 @@
 import { WebhookStoreError } from '../errors/webhook.error.js';
-import type {
-  DeliveryAttempt,
-  DeliveryCountFilter,
-  DeliveryCounts,
-  DeliveryFilter,
-  DeliveryPageRequest,
-  DeliveryRecord,
-  DeliveryStatus,
-  ListedDelivery,
-} from './delivery-record.js';
-import type { FailureReason } from './failure-reason.js';
-import type { PendingDelivery } from './pending-deliveries.js';
-import { deliveryLane } from './stored-delivery.js';
-import type { WebhookDelivery } from './webhook-delivery.interface.js';
-import type { DeliveryRun } from './webhook-queue.js';
+import { matches } from './delivery-list.js';
+import { RememberedDelivery } from './remembered-delivery.js';
+import type { WebhookDelivery } from './webhook-delivery.js';
 
-/** Stored attempts per delivery. */
-const MAX_ATTEMPTS = 20;
 /** Estimated bytes of a pending delivery besides its payload. */
 const OVERHEAD = 512;
 /** The part of all bytes that finished deliveries may take. */
@@ -24,134 +10,26 @@ const FINISHED_SHARE = 0.25;
 /** The part by which a group may exceed its bound before the oldest are removed, so that each removal is cheap. */
 const SLACK = 1 / 8;
 
-/** A delivery in memory. */
-export class RememberedDelivery implements PendingDelivery {
-  readonly lane: string;
-  status: DeliveryStatus = 'pending';
-  /** Of its payload and its answers. */
-  bytes: number;
-  /** How often in a row the handler threw. */
-  throws = 0;
-  attempts: readonly DeliveryAttempt[] = [];
-  private attemptCount = 0;
-  private reason: FailureReason | undefined;
-  private updatedAt: number;
-  private payloadDropped: true | undefined;
-
-  constructor(
-    public delivery: WebhookDelivery,
-    public due: number,
-    public order: number,
-  ) {
-    this.lane = deliveryLane(delivery);
-    this.bytes = delivery.payload.bytes?.byteLength ?? 0;
-    this.updatedAt = delivery.createdAt;
-  }
-
-  /** The number of its next attempt. */
-  get nextAttempt(): number {
-    return this.attemptCount + 1;
-  }
-
-  get isRestorable(): boolean {
-    return this.payloadDropped === undefined;
-  }
-
-  record(): DeliveryRecord {
-    return { ...this.state(), delivery: this.delivery };
-  }
-
-  listed(): ListedDelivery {
-    const { payload: _, ...delivery } = this.delivery;
-    return { ...this.state(), delivery };
-  }
-
-  apply({ outcome, attempt }: DeliveryRun, now: number): void {
-    this.throws = 0;
-    this.updatedAt = now;
-    if (attempt !== undefined) this.addAttempt(attempt);
-    switch (outcome.type) {
-      case 'delivered':
-        this.status = 'delivered';
-        this.attemptCount++;
-        this.reason = undefined;
-        break;
-      case 'dead':
-        this.status = 'dead';
-        this.attemptCount = outcome.attempts;
-        this.reason = outcome.reason;
-        break;
-      case 'retry':
-        this.attemptCount++;
-        this.reason = outcome.reason;
-        this.due = outcome.at;
-        break;
-      case 'defer':
-        this.reason = outcome.reason ?? this.reason;
-        this.due = outcome.at;
-    }
-  }
-
-  /** Makes a dead delivery pending, from the first attempt on. */
-  startRound(now: number, order: number): void {
-    this.status = 'pending';
-    this.attemptCount = 0;
-    this.due = now;
-    this.order = order;
-    this.updatedAt = now;
-  }
-
-  /** Drops the payload, and the answers of the attempts. */
-  dropPayload(): void {
-    this.delivery = {
-      ...this.delivery,
-      payload: { ...this.delivery.payload, bytes: undefined },
-    };
-    this.attempts = this.attempts.map((attempt) => ({ ...attempt, answer: undefined }));
-    this.bytes = 0;
-    this.payloadDropped = true;
-  }
-
-  private state(): Omit<DeliveryRecord, 'delivery'> {
-    const { status, attemptCount, reason, updatedAt, due, payloadDropped } = this;
-    return {
-      status,
-      attempts: attemptCount,
-      nextAttemptAt: status === 'pending' ? due : undefined,
-      reason,
-      updatedAt,
-      payloadDropped,
-    };
-  }
-
-  private addAttempt(attempt: DeliveryAttempt): void {
-    this.bytes += answerBytes(attempt);
-    const [oldest] = this.attempts;
-    if (this.attempts.length < MAX_ATTEMPTS) this.attempts = [...this.attempts, attempt];
-    else {
-      this.bytes -= answerBytes(oldest!);
-      this.attempts = [...this.attempts.slice(1), attempt];
-    }
-  }
-}
-
-function answerBytes({ answer }: DeliveryAttempt): number {
-  return answer === undefined ? 0 : Buffer.byteLength(answer);
-}
-
-/** Finished deliveries of one status, in the order in which they finished. */
-class FinishedGroup {
-  readonly all = new Set<RememberedDelivery>();
+/** The deliveries of one status, in the order in which they got it, each with the bytes that are counted for it. */
+class StatusGroup {
+  readonly entries = new Map<RememberedDelivery, number>();
+  /** Those whose payload has not been dropped. */
   readonly restorable = new Set<RememberedDelivery>();
+  bytes = 0;
 
-  add(known: RememberedDelivery): void {
-    this.all.add(known);
-    if (known.isRestorable) this.restorable.add(known);
+  /** Adds a delivery, or counts it again in its place. */
+  put(entry: RememberedDelivery): void {
+    const { bytes } = entry;
+    this.bytes += bytes - (this.entries.get(entry) ?? 0);
+    this.entries.set(entry, bytes);
+    if (entry.isRestorable) this.restorable.add(entry);
+    else this.restorable.delete(entry);
   }
 
-  delete(known: RememberedDelivery): void {
-    this.all.delete(known);
-    this.restorable.delete(known);
+  delete(entry: RememberedDelivery): void {
+    this.bytes -= this.entries.get(entry) ?? 0;
+    this.entries.delete(entry);
+    this.restorable.delete(entry);
   }
 }
 
@@ -161,10 +39,12 @@ class FinishedGroup {
  * first, and their payloads before anything is refused.
  */
 export class DeliveryMemory {
-  private readonly known = new Map<string, RememberedDelivery>();
-  private readonly finished = { delivered: new FinishedGroup(), dead: new FinishedGroup() };
-  private pendingBytes = 0;
-  private finishedBytes = 0;
+  private readonly byId = new Map<string, RememberedDelivery>();
+  private readonly groups = {
+    pending: new StatusGroup(),
+    delivered: new StatusGroup(),
+    dead: new StatusGroup(),
+  };
   private recorded = 0;
 
   constructor(
@@ -176,40 +56,16 @@ export class DeliveryMemory {
   ) {}
 
   get pendingCount(): number {
-    const { delivered, dead } = this.finished;
-    return this.known.size - delivered.all.size - dead.all.size;
+    return this.groups.pending.entries.size;
   }
 
   find(id: string): RememberedDelivery | undefined {
-    return this.known.get(id);
+    return this.byId.get(id);
   }
 
-  list(filter: DeliveryFilter, { after, limit }: DeliveryPageRequest): readonly ListedDelivery[] {
-    return [...this.known.values()]
-      .filter((known) => matches(known, filter) && isAfter(known.delivery, after))
-      .toSorted((a, b) => newestFirst(a.delivery, b.delivery))
-      .slice(0, limit)
-      .map((known) => known.listed());
-  }
-
-  counts({ unfinished, ...filter }: DeliveryCountFilter): readonly DeliveryCounts[] {
-    const groups = new Map<string, Tally>();
-    for (const known of this.known.values()) {
-      if (!matches(known, filter) || (unfinished === true && known.status === 'delivered'))
-        continue;
-      const { endpointId, tenant, receiver } = factsOf(known.delivery);
-      const key = JSON.stringify([endpointId, tenant, receiver]);
-      let tally = groups.get(key);
-      if (tally === undefined) {
-        tally = { endpointId, tenant, receiver, pending: 0, delivered: 0, dead: 0 };
-        groups.set(key, tally);
-      }
-      tally[known.status]++;
-      if (known.status === 'pending') {
-        tally.oldestDue = Math.min(tally.oldestDue ?? Infinity, known.due);
-      }
-    }
-    return [...groups.values()];
+  /** All of them, in the order in which they were recorded. */
+  all(): Iterable<RememberedDelivery> {
+    return this.byId.values();
   }
 
   /** @throws {@link WebhookStoreError} `store_full` unless all of them fit */
@@ -236,113 +92,66 @@ export class DeliveryMemory {
   }
 
   add(delivery: WebhookDelivery, due: number): RememberedDelivery {
-    const known = new RememberedDelivery(delivery, due, this.recorded++);
-    this.known.set(delivery.id, known);
-    this.pendingBytes += OVERHEAD + known.bytes;
-    this.shrink();
-    return known;
+    const entry = new RememberedDelivery(delivery, due, this.recorded++);
+    this.byId.set(delivery.id, entry);
+    this.update(entry);
+    return entry;
   }
 
-  /** Stores the outcome and the attempt of a run. */
-  apply(known: RememberedDelivery, run: DeliveryRun, now: number): void {
-    this.pendingBytes -= OVERHEAD + known.bytes;
-    known.apply(run, now);
-    if (known.status === 'pending') {
-      this.pendingBytes += OVERHEAD + known.bytes;
-      return;
-    }
-    this.finished[known.status].add(known);
-    this.finishedBytes += known.bytes;
+  /** Counts a delivery again after its state has changed, and removes what exceeds the bounds. */
+  update(entry: RememberedDelivery): void {
+    const group = this.groups[entry.status];
+    for (const other of Object.values(this.groups)) if (other !== group) other.delete(entry);
+    group.put(entry);
     this.shrink();
   }
 
   /** Makes a dead delivery pending. */
-  revive(known: RememberedDelivery, now: number): void {
-    this.finished.dead.delete(known);
-    this.finishedBytes -= known.bytes;
-    known.startRound(now, this.recorded++);
-    this.pendingBytes += OVERHEAD + known.bytes;
-    this.shrink();
+  revive(entry: RememberedDelivery, now: number): void {
+    entry.startRound(now, this.recorded++);
+    this.update(entry);
   }
 
   prune(before: number, tenant: string | undefined): number {
-    const { delivered, dead } = this.finished;
-    const old = [...delivered.all, ...dead.all].filter((known) =>
-      matches(known, { until: before, tenant }),
+    const { delivered, dead } = this.groups;
+    const old = [...delivered.entries.keys(), ...dead.entries.keys()].filter((entry) =>
+      matches(entry, { until: before, tenant }),
     );
-    for (const known of old) this.forget(known);
+    for (const entry of old) this.forget(entry);
     return old.length;
   }
 
-  private forget(known: RememberedDelivery): void {
-    this.known.delete(known.delivery.id);
-    if (known.status !== 'pending') this.finished[known.status].delete(known);
-    this.finishedBytes -= known.bytes;
+  private get pendingBytes(): number {
+    return this.groups.pending.bytes + OVERHEAD * this.pendingCount;
+  }
+
+  private get finishedBytes(): number {
+    return this.groups.delivered.bytes + this.groups.dead.bytes;
+  }
+
+  private forget(entry: RememberedDelivery): void {
+    this.byId.delete(entry.delivery.id);
+    this.groups[entry.status].delete(entry);
   }
 
   private shrink(): void {
     const { maxFinished, maxBytes } = this.limits;
-    const { delivered, dead } = this.finished;
-    for (const { all } of [delivered, dead]) {
-      if (all.size <= maxFinished + Math.floor(maxFinished * SLACK)) continue;
-      for (const known of all) {
-        if (all.size <= maxFinished) break;
-        this.forget(known);
+    const { delivered, dead } = this.groups;
+    for (const { entries } of [delivered, dead]) {
+      if (entries.size <= maxFinished + Math.floor(maxFinished * SLACK)) continue;
+      for (const entry of entries.keys()) {
+        if (entries.size <= maxFinished) break;
+        this.forget(entry);
       }
     }
     const bound = Math.min(maxBytes * FINISHED_SHARE, maxBytes - this.pendingBytes);
     if (this.finishedBytes <= bound) return;
-    for (const { restorable } of [delivered, dead]) {
-      for (const known of restorable) {
+    for (const group of [delivered, dead]) {
+      for (const entry of group.restorable) {
         if (this.finishedBytes <= bound * (1 - SLACK)) return;
-        this.finishedBytes -= known.bytes;
-        known.dropPayload();
-        restorable.delete(known);
+        entry.dropPayload();
+        group.put(entry);
       }
     }
   }
-}
-
-type Tally = { -readonly [Name in keyof DeliveryCounts]: DeliveryCounts[Name] };
-
-function factsOf(delivery: WebhookDelivery): {
-  readonly endpointId: string | undefined;
-  readonly tenant: string | undefined;
-  readonly receiver: string | undefined;
-} {
-  return delivery.received === undefined
-    ? { endpointId: delivery.endpointId, tenant: delivery.tenant, receiver: undefined }
-    : { endpointId: undefined, tenant: undefined, receiver: delivery.received.receiver };
-}
-
-function matches({ delivery, status }: RememberedDelivery, filter: DeliveryFilter): boolean {
-  const { since = -Infinity, until = Infinity } = filter;
-  const { endpointId, tenant, receiver } = factsOf(delivery);
-  return (
-    isWanted(filter.tenant, tenant) &&
-    isWanted(filter.endpointId, endpointId) &&
-    isWanted(filter.receiver, receiver) &&
-    isWanted(filter.eventId, delivery.eventId) &&
-    isWanted(filter.event, delivery.event) &&
-    isWanted(filter.status, status) &&
-    delivery.createdAt >= since &&
-    delivery.createdAt < until
-  );
-}
-
-function isWanted(wanted: string | undefined, value: string | undefined): boolean {
-  return wanted === undefined || wanted === value;
-}
-
-type Place = Pick<WebhookDelivery, 'createdAt' | 'id'>;
-
-/** Orders by `createdAt`, then by id, both descending. */
-function newestFirst(a: Place, b: Place): number {
-  if (a.createdAt !== b.createdAt) return b.createdAt - a.createdAt;
-  if (a.id === b.id) return 0;
-  return a.id < b.id ? 1 : -1;
-}
-
-function isAfter(delivery: Place, after: DeliveryPageRequest['after']): boolean {
-  return after === undefined || newestFirst(after, delivery) < 0;
 }

@@ -1,59 +1,32 @@
 import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookConfigurationError, WebhookDeliveryError } from '../errors/webhook.error.js';
 import { readOptions } from '../options/read-options.js';
-import * as option from '../options/rules.js';
-import { DeliveryMemory, type RememberedDelivery } from './delivery-memory.js';
+import { countDeliveries, listDeliveries } from './delivery-list.js';
+import { DeliveryMemory } from './delivery-memory.js';
+import type { RememberedDelivery } from './remembered-delivery.js';
 import { waitAfterThrow } from './retry-schedule.js';
 import type {
   DeliveryAttempt,
-  DeliveryCountFilter,
-  DeliveryCounts,
-  DeliveryFilter,
-  DeliveryPageRequest,
   DeliveryRecord,
-  ListedDelivery,
-} from './delivery-record.js';
-import { PendingDeliveries, type TakenDelivery } from './pending-deliveries.js';
-import { QUEUE, withQueueDefaults } from './queue-options.js';
-import type { WebhookDelivery } from './webhook-delivery.interface.js';
+  WebhookDelivery,
+  DeliveryRun,
+} from './webhook-delivery.js';
 import {
+  type DeliveryCountFilter,
+  type DeliveryCounts,
+  type DeliveryFilter,
+  type DeliveryPageRequest,
+  type ListedDelivery,
   type DeliveryHandler,
-  type DeliveryRun,
   type EnqueuedDelivery,
   WebhookQueue,
 } from './webhook-queue.js';
-
-/** Limits of an {@link InProcessQueue}. */
-export interface InProcessQueueOptions {
-  /** Attempts that run at once; default 50. */
-  readonly concurrency?: number | undefined;
-  /**
-   * Attempts that run at once to one endpoint, or to one origin of URLs that callers pass; default a quarter of
-   * `concurrency`, at least 1. Endpoints that take longer than a second share a fifth of `concurrency`.
-   */
-  readonly concurrencyPerDestination?: number | undefined;
-  /** Pending deliveries, running ones included; default 10,000. */
-  readonly maxPending?: number | undefined;
-  /**
-   * Bytes of payloads and answers; default 64 MiB. Finished deliveries take at most a quarter of them; if pending ones
-   * need more, the payloads of finished ones are dropped, delivered ones first.
-   */
-  readonly maxBytes?: number | undefined;
-  /**
-   * The last delivered deliveries that are remembered, and as many dead ones; default 10,000. A forgotten one is no
-   * longer listed, and its id can be recorded again.
-   */
-  readonly maxFinished?: number | undefined;
-  /** Default: the system clock. */
-  readonly clock?: WebhookClock | undefined;
-}
-
-const OPTIONS = option.object<InProcessQueueOptions>()({
-  ...QUEUE,
-  maxPending: option.optional(option.whole(1), 10_000),
-  maxBytes: option.optional(option.whole(1, undefined, 'of bytes'), 64 * 1024 * 1024),
-  maxFinished: option.optional(option.whole(1), 10_000),
-});
+import { PendingDeliveries, type TakenDelivery } from './pending-deliveries.js';
+import {
+  IN_PROCESS_QUEUE,
+  type InProcessQueueOptions,
+  withQueueDefaults,
+} from './queue-options.js';
 
 /**
  * Keeps deliveries in memory. **A crash loses them**: use it in development, in tests, and for events that may be lost.
@@ -82,7 +55,7 @@ export class InProcessQueue extends WebhookQueue {
   /** @throws {@link WebhookConfigurationError} */
   constructor(options?: InProcessQueueOptions) {
     super();
-    const read = withQueueDefaults(readOptions(OPTIONS, options, 'InProcessQueue'));
+    const read = withQueueDefaults(readOptions(IN_PROCESS_QUEUE, options, 'InProcessQueue'));
     this.concurrency = read.concurrency;
     this.clock = read.clock;
     this.pending = new PendingDeliveries(read);
@@ -133,7 +106,7 @@ export class InProcessQueue extends WebhookQueue {
     filter: DeliveryFilter,
     page: DeliveryPageRequest,
   ): Promise<readonly ListedDelivery[]> {
-    return this.memory.list(filter, page);
+    return listDeliveries(this.memory.all(), filter, page);
   }
 
   override async attempts(id: string): Promise<readonly DeliveryAttempt[]> {
@@ -141,7 +114,7 @@ export class InProcessQueue extends WebhookQueue {
   }
 
   override async counts(filter: DeliveryCountFilter): Promise<readonly DeliveryCounts[]> {
-    return this.memory.counts(filter);
+    return countDeliveries(this.memory.all(), filter);
   }
 
   override async redeliver(ids: readonly string[]): Promise<readonly string[]> {
@@ -274,7 +247,8 @@ export class InProcessQueue extends WebhookQueue {
     const now = this.clock.now();
     this.pending.release(taken, now, run?.attempt !== undefined);
     if (run === undefined) entry.due = now + waitAfterThrow(entry.throws++);
-    else this.memory.apply(entry, run, now);
+    else entry.apply(run, now);
+    this.memory.update(entry);
     if (entry.status === 'pending') this.pending.add(entry);
     this.schedulePump();
     for (const check of this.watchers) check();

@@ -38,8 +38,8 @@ export interface FreeSlots {
 }
 
 /**
- * Divides a queue's slots among its lanes, one lane per destination, so that neither a backlog nor slowness of some
- * destinations holds up the others:
+ * Divides a queue's slots among its lanes, one lane per endpoint, so that neither a backlog nor slowness of some endpoints
+ * holds up the others:
  *
  * - A lane has at most `concurrencyPerDestination` slots, and two until its first attempt has ended.
  * - Slow lanes share a fifth of all slots, equally. While only slow lanes are in use they share four fifths.
@@ -117,7 +117,7 @@ export class LaneSlots {
     return slot;
   }
 
-  /** @param wasAttempt - `false` for a run that made no request: it says nothing about the destination */
+  /** @param wasAttempt - `false` for a run that made no request: it says nothing about the endpoint */
   leave(slot: LaneSlot, now: number, wasAttempt: boolean): void {
     const lane = this.busy.get(slot.lane)!;
     lane.running.delete(slot);

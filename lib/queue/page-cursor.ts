@@ -1,6 +1,6 @@
 import type { Rule } from '../options/rules.js';
 import { isIdentifier } from '../token/identifier.js';
-import type { DeliveryPageRequest } from './delivery-record.js';
+import type { DeliveryPageRequest } from './webhook-queue.js';
 
 /** The latest time that a Date can represent, in epoch milliseconds. */
 const MAX_TIME = 8.64e15;

@@ -115,7 +115,7 @@ export class PendingDeliveries<Item extends PendingDelivery> {
     return undefined;
   }
 
-  /** Frees the slot of a run that is over. @param wasAttempt - whether a request was made */
+  /** Frees the slot of a run that has ended. @param wasAttempt - whether it sent a request */
   release({ entry: { lane }, slot }: TakenDelivery<Item>, now: number, wasAttempt: boolean): void {
     const wasSlow = this.slots.isSlow(lane, now);
     this.slots.leave(slot, now, wasAttempt);

@@ -1,18 +1,55 @@
 import { SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
 import * as option from '../options/rules.js';
 
-/** Attempts that a process runs at once, in all and to one destination. */
+/** Attempts that a process runs at once, in all and to one endpoint. */
 export interface QueueConcurrency {
   readonly concurrency: number;
   readonly concurrencyPerDestination: number;
 }
 
-/** Options of every queue. */
+/** Options of every queue, for its attempts. */
+export interface QueueOptions {
+  /** Attempts that this process runs at once; default 50. */
+  readonly concurrency?: number | undefined;
+  /**
+   * Attempts that run at once to one endpoint, or to one origin of URLs that callers pass; default a quarter of
+   * `concurrency`, at least 1. Endpoints that take longer than a second share a fifth of `concurrency`.
+   */
+  readonly concurrencyPerDestination?: number | undefined;
+  /** Default: the system clock. */
+  readonly clock?: WebhookClock | undefined;
+}
+
+/** The rules of {@link QueueOptions}. */
 export const QUEUE = {
   concurrency: option.optional(option.whole(1), 50),
   concurrencyPerDestination: option.optional(option.whole(1)),
   clock: option.optional(option.CLOCK),
 };
+
+/** Limits of an `InProcessQueue`. */
+export interface InProcessQueueOptions extends QueueOptions {
+  /** Pending deliveries, running ones included; default 10,000. */
+  readonly maxPending?: number | undefined;
+  /**
+   * Bytes of payloads and answers; default 64 MiB. Finished deliveries take at most a quarter of them; if pending ones
+   * need more, the payloads of finished ones are dropped, delivered ones first.
+   */
+  readonly maxBytes?: number | undefined;
+  /**
+   * The last delivered deliveries that are remembered, and as many dead ones; default 10,000. A forgotten one is no
+   * longer listed, and its id can be recorded again.
+   */
+  readonly maxFinished?: number | undefined;
+}
+
+/** The rules of {@link InProcessQueueOptions}. */
+export const IN_PROCESS_QUEUE = option.object<InProcessQueueOptions>()({
+  ...QUEUE,
+  maxPending: option.optional(option.whole(1), 10_000),
+  maxBytes: option.optional(option.whole(1, undefined, 'of bytes'), 64 * 1024 * 1024),
+  maxFinished: option.optional(option.whole(1), 10_000),
+});
 
 /** Options of every durable queue; milliseconds. */
 export const DURABLE_QUEUE = {

@@ -78,7 +78,7 @@ export function resolveRetrySchedule(
     typeof schedule === 'function'
       ? (attempt: number) =>
           Math.min(
-            parseDuration(answerOf(() => schedule(attempt))) ?? entryFor(defaults, attempt),
+            parseDuration(callSafely(() => schedule(attempt))) ?? entryFor(defaults, attempt),
             MAX_WAIT_MS,
           )
       : (attempt: number) => entryFor(schedule, attempt);
@@ -104,7 +104,7 @@ function entryFor(waits: readonly number[], attempt: number): number {
 }
 
 /** Calls a function of the application; returns `undefined` if it throws or returns a promise. */
-export function answerOf<T>(produce: () => T): T | undefined {
+export function callSafely<T>(produce: () => T): T | undefined {
   try {
     const value = produce();
     if (!isThenable(value)) return value;

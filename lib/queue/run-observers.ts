@@ -1,5 +1,4 @@
-import type { WebhookDelivery } from './webhook-delivery.interface.js';
-import type { DeliveryRun } from './webhook-queue.js';
+import type { WebhookDelivery, DeliveryRun } from './webhook-delivery.js';
 
 /** A run of a delivery, and whose it was: the deliverer's, or that of the worker of received events. */
 export interface ObservedRun extends DeliveryRun {

@@ -3,27 +3,8 @@ import type {
   ReceivedDelivery,
   ReceivedEvent,
   WebhookDelivery,
-} from './webhook-delivery.interface.js';
-
-/** Names the lane of a delivery: its endpoint and tenant, the origin of its URL, or its receiver. */
-export function deliveryLane(delivery: WebhookDelivery): string {
-  if (delivery.received !== undefined) return receiverLane(delivery.received);
-  return destinationLane(delivery);
-}
-
-function receiverLane({ receiver }: ReceivedEvent): string {
-  return JSON.stringify(['receiver', receiver]);
-}
-
-function destinationLane({
-  endpointId,
-  url,
-  tenant,
-}: Pick<OutgoingDelivery, 'endpointId' | 'url' | 'tenant'>): string {
-  // A damaged record must not stop the queue; its attempt fails.
-  if (endpointId === undefined) return URL.canParse(url!) ? new URL(url!).origin : 'no URL';
-  return JSON.stringify([endpointId, tenant ?? null]);
-}
+} from './webhook-delivery.js';
+import { endpointLane, receiverLane } from './delivery-identity.js';
 
 /**
  * A delivery as JSON, with its bytes in base64.
@@ -63,7 +44,7 @@ export function deliveryOfStored(stored: StoredDelivery): WebhookDelivery {
 
 /** Names the lane without decoding the payload. */
 export function laneOfStored(stored: StoredDelivery): string {
-  if (stored.received === undefined) return destinationLane(stored);
+  if (stored.received === undefined) return endpointLane(stored);
   return receiverLane(receivedOf(stored.received));
 }
 

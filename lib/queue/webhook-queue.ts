@@ -1,37 +1,19 @@
 import type {
   DeliveryAttempt,
-  DeliveryCountFilter,
-  DeliveryCounts,
-  DeliveryFilter,
-  DeliveryPageRequest,
   DeliveryRecord,
-  ListedDelivery,
-} from './delivery-record.js';
-import type { FailureReason } from './failure-reason.js';
-import type { WebhookDelivery } from './webhook-delivery.interface.js';
+  DeliveryRun,
+  DeliveryState,
+  DeliveryStatus,
+  OutgoingDelivery,
+  ReceivedDelivery,
+  WebhookDelivery,
+} from './webhook-delivery.js';
 
 /** A delivery to record, and the time before which it must not be attempted. */
 export interface EnqueuedDelivery<Delivery extends WebhookDelivery = WebhookDelivery> {
   readonly delivery: Delivery;
   /** Epoch milliseconds. */
   readonly notBefore: number;
-}
-
-/** What happens to a delivery after one run. */
-export type DeliveryOutcome =
-  | { readonly type: 'delivered' }
-  /** The attempt failed; the next one is due at `at` (epoch milliseconds). */
-  | { readonly type: 'retry'; readonly at: number; readonly reason: FailureReason }
-  /** No attempt was made; the same attempt is due at `at` (epoch milliseconds). */
-  | { readonly type: 'defer'; readonly at: number; readonly reason?: FailureReason | undefined }
-  /** The delivery is given up after `attempts`, which may be 0; only `redeliver` revives it. */
-  | { readonly type: 'dead'; readonly reason: FailureReason; readonly attempts: number };
-
-/** One run of a delivery, which the queue records in one step. */
-export interface DeliveryRun {
-  readonly outcome: DeliveryOutcome;
-  /** Absent if no attempt was made. */
-  readonly attempt?: DeliveryAttempt | undefined;
 }
 
 /** Attempts a delivery once; `attempt` is 1 for the first. */
@@ -41,6 +23,58 @@ export type DeliveryHandler = (delivery: WebhookDelivery, attempt: number) => Pr
 export interface EnqueueOptions {
   /** A transaction of the caller's database; passed only to a queue that is `transactional`. */
   readonly tx?: unknown;
+}
+
+/** A delivery without its payload, which can be large. */
+export type DeliveryFacts = Omit<OutgoingDelivery, 'payload'> | Omit<ReceivedDelivery, 'payload'>;
+
+/** A record in a list. */
+export interface ListedDelivery<Facts extends DeliveryFacts = DeliveryFacts> extends DeliveryState {
+  readonly delivery: Facts;
+}
+
+/** Selects deliveries; members that are left out match everything. */
+export interface DeliveryFilter {
+  readonly tenant?: string | undefined;
+  readonly endpointId?: string | undefined;
+  /** Name of the receiver of a received event. */
+  readonly receiver?: string | undefined;
+  /** The event's id. */
+  readonly eventId?: string | undefined;
+  /** The event's name, exactly. */
+  readonly event?: string | undefined;
+  readonly status?: DeliveryStatus | undefined;
+  /** Recorded at this time or later, in epoch milliseconds. */
+  readonly since?: number | undefined;
+  /** Recorded before this time, in epoch milliseconds. */
+  readonly until?: number | undefined;
+}
+
+/** A page: at most `limit` deliveries after `after`. */
+export interface DeliveryPageRequest {
+  readonly after?: { readonly createdAt: number; readonly id: string } | undefined;
+  readonly limit: number;
+}
+
+/** The number of deliveries by state, for one endpoint and tenant, or for the events of one receiver. */
+export interface DeliveryCounts {
+  readonly endpointId?: string | undefined;
+  readonly tenant?: string | undefined;
+  readonly receiver?: string | undefined;
+  readonly pending: number;
+  readonly delivered: number;
+  readonly dead: number;
+  /** The earliest due time of the pending deliveries, in epoch milliseconds. */
+  readonly oldestDue?: number | undefined;
+}
+
+/** Selects the deliveries to count. */
+export interface DeliveryCountFilter extends Pick<
+  DeliveryFilter,
+  'tenant' | 'endpointId' | 'receiver' | 'since' | 'until'
+> {
+  /** Counts only what is not delivered, which stays fast in a large queue; `delivered` is 0 then. */
+  readonly unfinished?: true | undefined;
 }
 
 /**

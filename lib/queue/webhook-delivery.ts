@@ -1,0 +1,180 @@
+import type { TraceContext } from '../diagnostics/operation.js';
+import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
+import type { ReceivedProfile, WebhookProfile } from '../token/webhook-token.constants.js';
+
+/** The body of an event, serialised once, when it was published. */
+export interface DeliveryPayload {
+  /** `json` may travel inline in the token; `bytes` are always sent as a body. */
+  readonly kind: 'json' | 'bytes';
+  /** The exact bytes that every attempt sends; `undefined` for an event without data. */
+  readonly bytes: Uint8Array | undefined;
+  /** The media type of the bytes. */
+  readonly contentType: string;
+}
+
+/** A verified event without its body and its token. All members are JSON. */
+export interface ReceivedEvent {
+  /** Name of the receiver whose handlers run. */
+  readonly receiver: string;
+  readonly claims: WebhookTokenClaims;
+  readonly method: 'HEAD' | 'POST';
+  readonly profile: ReceivedProfile;
+  /** The media type of the data; absent if there is none. */
+  readonly contentType?: string;
+  readonly bodyVerified: boolean;
+}
+
+/** What a queue stores of every delivery. */
+interface RecordedEvent {
+  /** Derived from the event's id and the endpoint, so that the same event is recorded once. */
+  readonly id: string;
+  /** The event's id: the claim `txn`, equal in all attempts and for all endpoints. */
+  readonly eventId: string;
+  /** The event's name. */
+  readonly event: string;
+  readonly payload: DeliveryPayload;
+  /**
+   * Digest of event name, media type and payload: distinguishes a duplicate from another event with the same id. Absent for a
+   * received event, whose receiver compares it before it is recorded.
+   */
+  readonly contentDigest?: string;
+  /** Epoch milliseconds. */
+  readonly createdAt: number;
+  /** The trace of the publish, or of the request that brought a received event; absent without tracing. */
+  readonly trace?: TraceContext;
+}
+
+/**
+ * A published event for one endpoint. It contains no token and no secret: each attempt is signed with the key that is
+ * current then.
+ */
+export interface OutgoingDelivery extends RecordedEvent {
+  readonly received?: undefined;
+  /** The endpoint's id; either `endpointId` or `url` is set. */
+  readonly endpointId?: string;
+  /** A URL that the caller passed. It may contain a credential: never log it. */
+  readonly url?: string;
+  readonly tenant?: string;
+  /** Overrides the endpoint's audience. */
+  readonly audience?: string | readonly string[];
+  /** Overrides the endpoint's subject. */
+  readonly subject?: string;
+  /** Overrides the endpoint's choice of method. */
+  readonly method?: DeliveryMethod;
+  /** Overrides the endpoint's wire format. */
+  readonly profile?: WebhookProfile;
+  /** 2 or more for a redelivery that is a delivery of its own; absent for the first. */
+  readonly round?: number;
+}
+
+/** A received event that was acknowledged, for the handlers of its receiver. It contains no token. */
+export interface ReceivedDelivery extends RecordedEvent {
+  readonly received: ReceivedEvent;
+}
+
+/** What a queue stores: a publisher records outgoing deliveries, a receiver received ones. */
+export type WebhookDelivery = OutgoingDelivery | ReceivedDelivery;
+
+/** `auto` prefers HEAD with inline data where it fits. */
+export type DeliveryMethod = 'auto' | 'HEAD' | 'POST';
+
+/** The state of a delivery. One that is being attempted is `pending`. */
+export type DeliveryStatus = 'pending' | 'delivered' | 'dead';
+
+/** The state of a delivery, which changes with each attempt. */
+export interface DeliveryState {
+  readonly status: DeliveryStatus;
+  /** Attempts of this round that ended: failed ones while it is pending, all of them once it is delivered or dead. */
+  readonly attempts: number;
+  /** Epoch milliseconds; with `pending`. */
+  readonly nextAttemptAt?: number | undefined;
+  /** Why the last attempt failed, or why none was made; absent once delivered. */
+  readonly reason?: FailureReason | undefined;
+  /** The time of the last change, in epoch milliseconds; `createdAt` if there was none. */
+  readonly updatedAt: number;
+  /**
+   * The queue deleted the payload of a finished delivery to save space. It cannot be sent again, and `payload.bytes`
+   * is `undefined`.
+   */
+  readonly payloadDropped?: true | undefined;
+}
+
+/** A delivery as a queue stores it. */
+export interface DeliveryRecord<
+  Delivery extends WebhookDelivery = WebhookDelivery,
+> extends DeliveryState {
+  readonly delivery: Delivery;
+}
+
+/** One attempt: an HTTP request for an outgoing delivery, a run of the handlers for a received one. */
+export interface DeliveryAttempt {
+  /** 1 for the first attempt of its round. */
+  readonly attempt: number;
+  /** Start time, in epoch milliseconds. */
+  readonly at: number;
+  readonly durationMs: number;
+  /** The method of the request; absent for a received event. */
+  readonly method?: 'HEAD' | 'POST' | undefined;
+  /** Absent if no answer arrived. */
+  readonly statusCode?: number | undefined;
+  /** Absent if the attempt succeeded. */
+  readonly reason?: FailureReason | undefined;
+  /** The first 1024 bytes of the answer's body, with anything that looks like a token removed. */
+  readonly answer?: string | undefined;
+}
+
+/** Why an attempt failed. Safe to log and to store: contains no part of the request or the response. */
+export type FailureReason =
+  /** The attempt's deadline passed. */
+  | 'timeout'
+  /** The host name did not resolve. */
+  | 'dns'
+  | 'connection_refused'
+  | 'connection_reset'
+  /** The certificate is invalid, or the handshake failed. */
+  | 'tls'
+  /** The head or body of the response exceeds the limit. */
+  | 'response_too_large'
+  /** The response is not HTTP. */
+  | 'malformed_response'
+  /** The egress guard refuses the URL or its addresses. */
+  | 'destination_blocked'
+  /** The request cannot be built, for example because a HEAD cannot carry the payload. */
+  | 'invalid_request'
+  /** The endpoint no longer exists. */
+  | 'unknown_endpoint'
+  /** The endpoint is disabled: by configuration, or because it answered 410. */
+  | 'endpoint_disabled'
+  /** No attempt was made: the endpoint is paused, and the delivery waits until it is resumed. */
+  | 'endpoint_paused'
+  /** The signer failed, returned no valid signature, or exceeded the attempt's timeout. */
+  | 'signing_failed'
+  /** No signing key is valid now, or the key provider failed. */
+  | 'no_signing_key'
+  /** The application shut down while the attempt ran. */
+  | 'aborted'
+  /** A handler of a queued received event failed. */
+  | 'handler_failed'
+  /** No handler of this process matches a queued received event. */
+  | 'event_unhandled'
+  /** Any other network failure. */
+  | 'network'
+  /** The receiver answered with this status. */
+  | `http_${number}`;
+
+/** What happens to a delivery after one run. */
+export type DeliveryOutcome =
+  | { readonly type: 'delivered' }
+  /** The attempt failed; the next one is due at `at` (epoch milliseconds). */
+  | { readonly type: 'retry'; readonly at: number; readonly reason: FailureReason }
+  /** No attempt was made; the same attempt is due at `at` (epoch milliseconds). */
+  | { readonly type: 'defer'; readonly at: number; readonly reason?: FailureReason | undefined }
+  /** The delivery is given up after `attempts`, which may be 0; only `redeliver` revives it. */
+  | { readonly type: 'dead'; readonly reason: FailureReason; readonly attempts: number };
+
+/** One run of a delivery, which the queue records in one step. */
+export interface DeliveryRun {
+  readonly outcome: DeliveryOutcome;
+  /** Absent if no attempt was made. */
+  readonly attempt?: DeliveryAttempt | undefined;
+}
