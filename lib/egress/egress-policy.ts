@@ -1,9 +1,43 @@
 import dns, { type LookupAddress } from 'node:dns';
 import { isIP } from 'node:net';
-import { WebhookDestinationBlockedError } from '../errors/webhook.error.js';
-import type { EgressOptions } from './egress-options.js';
+import { isWebhookError, WebhookDestinationBlockedError } from '../errors/webhook.error.js';
+import { flag, list, optional, unless, whole } from '../options/rules.js';
 import { IpNetwork, parseIpAddress } from './ip-network.js';
 import { specialNetworkOf } from './special-networks.js';
+
+/** Which addresses deliveries may go to. By default: public ones, over HTTPS. */
+export interface EgressOptions {
+  /** Also deliver over plain `http:`, where anyone on the network path can read the token. Default: `false`. */
+  readonly allowHttp?: boolean | undefined;
+  /**
+   * Also deliver to loopback, RFC 1918, 100.64.0.0/10 and fc00::/7. Link-local, cloud metadata, multicast
+   * and documentation addresses stay refused. Default: `false`.
+   */
+  readonly allowPrivateNetworks?: boolean | undefined;
+  /**
+   * Addresses (`'10.1.2.3'`, `'fd12::7'`) and networks (`'10.1.0.0/16'`) to allow, whichever rule refuses them.
+   * Default: none.
+   */
+  readonly allowedAddresses?: readonly string[] | undefined;
+  /**
+   * Ports to open although browsers block them, since other protocols (such as SMTP or SSH) listen there and may take a
+   * request for commands. Default: none; all ports that browsers do not block are open.
+   */
+  readonly allowedPorts?: readonly number[] | undefined;
+}
+
+/** The rules of {@link EgressOptions}, for the options that extend them. */
+export const EGRESS = {
+  allowHttp: optional(flag, false),
+  allowPrivateNetworks: optional(flag, false),
+  allowedAddresses: optional(
+    list(
+      unless<string>((address) => IpNetwork.problemOf(address)),
+      'must be a list of addresses and networks, such as ["10.1.0.0/16"]',
+    ),
+  ),
+  allowedPorts: optional(list(whole(1, 65_535), 'must be a list of ports, such as [6000]')),
+};
 
 /**
  * Ports of other protocols, which a request could speak to by accident or on purpose.
@@ -131,7 +165,7 @@ export class EgressPolicy {
    * @returns the URL as the WHATWG parser reads it, which is what must be called
    * @throws {@link WebhookDestinationBlockedError}
    */
-  async checkDestination(url: string | URL, lookup: typeof dns.lookup = dns.lookup): Promise<URL> {
+  async checkResolvedUrl(url: string | URL, lookup: typeof dns.lookup = dns.lookup): Promise<URL> {
     const parsed = this.checkUrl(url);
     const host = hostOf(parsed);
     if (isIP(host) === 0) this.checkResolved(host, await addressesOf(host, lookup));
@@ -195,4 +229,23 @@ function addressesOf(host: string, lookup: typeof dns.lookup): Promise<LookupAdd
   return new Promise((resolve) => {
     lookup(host, { all: true }, (error, addresses) => resolve(error ? [] : addresses));
   });
+}
+
+/**
+ * Finds the egress guard's error in an error of an HTTP client: the error itself, one of its causes, or one
+ * of the errors of an `AggregateError`.
+ */
+export function blockedDestination(error: unknown): WebhookDestinationBlockedError | undefined {
+  const open: unknown[] = [error];
+  const seen = new Set<unknown>();
+  while (open.length > 0) {
+    const next = open.pop();
+    if (typeof next !== 'object' || next === null || seen.has(next)) continue;
+    seen.add(next);
+    if (isWebhookError(next, 'destination_blocked')) return next as WebhookDestinationBlockedError;
+    // By shape, since clients wrap errors in their own classes, possibly of another realm.
+    const { cause, errors } = next as { cause?: unknown; errors?: unknown };
+    open.push(cause, ...(Array.isArray(errors) ? (errors as unknown[]) : []));
+  }
+  return undefined;
 }

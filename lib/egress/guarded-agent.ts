@@ -7,88 +7,7 @@ import { WebhookDestinationBlockedError } from '../errors/webhook.error.js';
 import { unprinted } from '../options/unprinted.js';
 import type { EgressPolicy } from './egress-policy.js';
 
-/** The target of a connection, as HTTP clients pass it. */
-interface ConnectionTarget {
-  readonly host?: string | null | undefined;
-  /** Of a Unix socket. */
-  readonly socketPath?: string | null | undefined;
-  /** The same, under the name that Node's agents use. */
-  readonly path?: string | null | undefined;
-}
-
-/**
- * Checks a literal address, which is never looked up, and refuses Unix sockets.
- *
- * @throws {@link WebhookDestinationBlockedError}
- */
-export function checkTarget(
-  policy: EgressPolicy,
-  { host, socketPath, path }: ConnectionTarget,
-): void {
-  if (socketPath || path) {
-    throw new WebhookDestinationBlockedError(
-      'The destination was refused: it is a Unix socket; deliveries go to hosts only.',
-    );
-  }
-  if (host && isIP(host) !== 0) policy.checkAddress(host);
-}
-
-/** Closes a connection whose peer has an address that is not allowed. */
-export function watchPeer(policy: EgressPolicy, socket: Socket): void {
-  socket.prependOnceListener('connect', () => {
-    const peer = socket.remoteAddress;
-    // A connection that was reset at once has no peer address; that is a failure, not a refusal.
-    if (peer === undefined) return void socket.destroy(resetAtOnce());
-    const blocked = blockedBy(() => policy.checkAddress(peer));
-    if (blocked !== undefined) socket.destroy(blocked);
-  });
-}
-
-/** Explicit, so that the failure is the same before and after TLS is established. */
-function resetAtOnce(): NodeJS.ErrnoException {
-  return Object.assign(new Error('The connection was reset.'), { code: 'ECONNRESET' });
-}
-
-/** Returns what a check throws. */
-export function blockedBy(check: () => void): Error | undefined {
-  try {
-    check();
-    return undefined;
-  } catch (error) {
-    return error as Error;
-  }
-}
-
-/**
- * A lookup that returns allowed addresses only. The connection is made to the address that was checked, so
- * DNS rebinding cannot bypass the check.
- */
-export function guardedLookup(policy: EgressPolicy, lookup: typeof dns.lookup): LookupFunction {
-  return (hostname, options, callback) => {
-    // Always all addresses: a name with a single forbidden address is refused.
-    lookup(hostname, { ...options, all: true }, (error, addresses) => {
-      if (error) return callback(error, '');
-      const [first] = addresses;
-      if (first === undefined) return callback(notFound(hostname), '');
-      try {
-        policy.checkResolved(hostname, addresses);
-      } catch (blocked) {
-        return callback(blocked as Error, '');
-      }
-      return options.all ? callback(null, addresses) : callback(null, first.address, first.family);
-    });
-  };
-}
-
-/** Some resolvers return no address and no error; the socket would then wait forever. */
-function notFound(hostname: string): NodeJS.ErrnoException {
-  return Object.assign(new Error(`getaddrinfo ENOTFOUND ${hostname}`), {
-    code: 'ENOTFOUND',
-    syscall: 'getaddrinfo',
-  });
-}
-
-/** Certificates for destinations that need their own. Server certificates are always verified. */
+/** Certificates for endpoints that need their own. Server certificates are always verified. */
 export type EgressTlsOptions = Pick<
   https.AgentOptions,
   'ca' | 'cert' | 'key' | 'pfx' | 'passphrase'
@@ -116,7 +35,7 @@ export interface GuardedAgents {
  * Creates agents that connect only where the policy allows.
  *
  * A refused request fails with a {@link WebhookDestinationBlockedError}; clients that wrap errors keep it
- * as the cause, see {@link blockedDestination}. The caller must disable redirects and proxies: an agent sees
+ * as the cause. The caller must disable redirects and proxies: an agent sees
  * its own connection, not the one that a proxy makes.
  */
 export function createGuardedAgents(
@@ -150,10 +69,7 @@ function guard<Agent extends http.Agent>(
   const connect = agent.createConnection.bind(agent);
   const checkedLookup = guardedLookup(policy, lookup);
   agent.createConnection = (options, callback) => {
-    const { host } = options as Partial<TcpNetConnectOpts>;
-    const { socketPath, path } = options;
-    // Here `path` is the path of a Unix socket, not of the request.
-    const blocked = blockedBy(() => checkTarget(policy, { host, socketPath, path }));
+    const blocked = blockedBy(() => checkPeerOptions(policy, options));
     if (blocked !== undefined) return refusedSocket(blocked);
     const socket = connect({ ...options, lookup: checkedLookup }, callback);
     // Checks the address that the socket really connected to.
@@ -163,6 +79,77 @@ function guard<Agent extends http.Agent>(
   watchIdleSockets(agent);
   // Its sockets hold the requests, and so the tokens, that they carry.
   return unprinted(agent, `[guarded ${agent.constructor.name}]`);
+}
+
+/**
+ * Checks a literal address, which is never looked up, and refuses Unix sockets.
+ *
+ * @throws {@link WebhookDestinationBlockedError}
+ */
+function checkPeerOptions(policy: EgressPolicy, options: http.ClientRequestArgs): void {
+  const { host } = options as Partial<TcpNetConnectOpts>;
+  // Here `path` is the path of a Unix socket, not of the request.
+  if (options.socketPath || options.path) {
+    throw new WebhookDestinationBlockedError(
+      'The destination was refused: it is a Unix socket; deliveries go to hosts only.',
+    );
+  }
+  if (host && isIP(host) !== 0) policy.checkAddress(host);
+}
+
+/** Closes a connection whose peer has an address that is not allowed. */
+export function watchPeer(policy: EgressPolicy, socket: Socket): void {
+  socket.prependOnceListener('connect', () => {
+    const peer = socket.remoteAddress;
+    // A connection that was reset at once has no peer address; that is a failure, not a refusal.
+    if (peer === undefined) return void socket.destroy(resetAtOnce());
+    const blocked = blockedBy(() => policy.checkAddress(peer));
+    if (blocked !== undefined) socket.destroy(blocked);
+  });
+}
+
+/** Explicit, so that the failure is the same before and after TLS is established. */
+function resetAtOnce(): NodeJS.ErrnoException {
+  return Object.assign(new Error('The connection was reset.'), { code: 'ECONNRESET' });
+}
+
+/** Returns what a check throws. */
+function blockedBy(check: () => void): Error | undefined {
+  try {
+    check();
+    return undefined;
+  } catch (error) {
+    return error as Error;
+  }
+}
+
+/**
+ * A lookup that returns allowed addresses only. The connection is made to the address that was checked, so
+ * DNS rebinding cannot bypass the check.
+ */
+function guardedLookup(policy: EgressPolicy, lookup: typeof dns.lookup): LookupFunction {
+  return (hostname, options, callback) => {
+    // Always all addresses: a name with a single forbidden address is refused.
+    lookup(hostname, { ...options, all: true }, (error, addresses) => {
+      if (error) return callback(error, '');
+      const [first] = addresses;
+      if (first === undefined) return callback(notFound(hostname), '');
+      try {
+        policy.checkResolved(hostname, addresses);
+      } catch (blocked) {
+        return callback(blocked as Error, '');
+      }
+      return options.all ? callback(null, addresses) : callback(null, first.address, first.family);
+    });
+  };
+}
+
+/** Some resolvers return no address and no error; the socket would then wait forever. */
+function notFound(hostname: string): NodeJS.ErrnoException {
+  return Object.assign(new Error(`getaddrinfo ENOTFOUND ${hostname}`), {
+    code: 'ENOTFOUND',
+    syscall: 'getaddrinfo',
+  });
 }
 
 /**

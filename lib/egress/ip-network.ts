@@ -1,6 +1,6 @@
 import { isIP, isIPv4 } from 'node:net';
 
-/** `::ffff:0:0/96`, where IPv6 writes an IPv4 address down. */
+/** `::ffff:0:0/96`: IPv4 addresses in IPv6 notation. */
 const IPV4_MAPPED = 0xffffn << 32n;
 
 /**
@@ -9,7 +9,7 @@ const IPV4_MAPPED = 0xffffn << 32n;
  */
 export type IpAddress = bigint;
 
-/** Reads an address in the strict notation of `node:net`; a zone (`%eth0`) is set aside. */
+/** Reads an address in the strict notation of `node:net`; a zone (`%eth0`) is ignored. */
 export function parseIpAddress(text: string): IpAddress | undefined {
   const [address = ''] = text.split('%', 1);
   switch (isIP(text)) {
@@ -22,7 +22,7 @@ export function parseIpAddress(text: string): IpAddress | undefined {
   }
 }
 
-/** Tells whether packets to the address travel over IPv4. */
+/** Whether packets to the address travel over IPv4. */
 export function isIpv4(address: IpAddress): boolean {
   return address >> 32n === IPV4_MAPPED >> 32n;
 }
@@ -57,9 +57,9 @@ export class IpNetwork {
   ) {}
 
   /**
-   * Says what is wrong with the text of a network.
+   * Checks the notation of a network.
    *
-   * @returns the problem and its remedy, or `undefined` for a network {@link IpNetwork.of} can read
+   * @returns the problem and its remedy; `undefined` if {@link IpNetwork.of} can read it
    */
   static problemOf(text: unknown): string | undefined {
     if (typeof text !== 'string')
@@ -93,7 +93,7 @@ export class IpNetwork {
   }
 }
 
-/** `prefix` is NaN when something else than a plain number stands behind the slash. */
+/** `prefix` is NaN if the text after the slash is not a plain number. */
 function partsOf(text: string): { address: string; prefix: number; longest: number } {
   const slash = text.indexOf('/');
   const address = slash < 0 ? text : text.slice(0, slash);

@@ -3,7 +3,7 @@ import { isIpv4, type IpAddress, IpNetwork } from './ip-network.js';
 /** A range that is not the public internet. */
 interface SpecialNetwork {
   readonly network: IpNetwork;
-  /** For messages: the range, what it is, and where that is written. */
+  /** For messages: the range, its purpose and its specification. */
   readonly rule: string;
   /** Whether `allowPrivateNetworks` opens it. */
   readonly private: boolean;
@@ -13,8 +13,8 @@ const PRIVATE = true;
 const NEVER = false;
 
 /**
- * Ranges a delivery must not reach unasked; the IANA special-purpose registries (RFC 6890), and the
- * addresses at which clouds hand out credentials. The first match counts, so the narrow ones lead.
+ * Ranges that are refused by default: the IANA special-purpose registries (RFC 6890), and the addresses at which clouds
+ * provide credentials. The first match counts, so narrow ranges come first.
  */
 const SPECIAL_NETWORKS: readonly SpecialNetwork[] = [
   special('169.254.169.254/32', 'cloud metadata', NEVER),
@@ -66,12 +66,12 @@ const ISATAP: SpecialNetwork = {
   private: false,
 };
 
-/** The 32 bits before an embedded IPv4 address; the bit that says "unique" may be set or not. */
+/** The 32 bits before an embedded IPv4 address, with and without the bit for a unique address. */
 const ISATAP_MARKS: ReadonlySet<bigint> = new Set([0x0000_5efen, 0x0200_5efen]);
 
-/** Finds what an address is, unless it is an ordinary public one. */
+/** Returns the range that an address belongs to; `undefined` for an ordinary public address. */
 export function specialNetworkOf(address: IpAddress): SpecialNetwork | undefined {
-  // Under any prefix: the machine, or a router of its network, takes the IPv4 packet out and sends it on.
+  // Under any prefix: the machine, or a router of its network, unpacks the IPv4 packet and forwards it.
   if (ISATAP_MARKS.has((address >> 32n) & 0xffff_ffffn)) return ISATAP;
   const found = SPECIAL_NETWORKS.find(({ network }) => network.contains(address));
   if (found !== undefined) return found;

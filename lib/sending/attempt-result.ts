@@ -1,38 +1,7 @@
-import type { FailureReason } from '../queue/failure-reason.js';
+import type { FailureReason } from '../queue/webhook-delivery.js';
 import type { WebhookReceipt } from '../token/webhook-receipt.js';
-import { isAcknowledged, type NoAnswer, type ReceiverAnswer } from './receiver-answer.js';
-
-/** A receiver cannot delay a delivery by more than this many milliseconds, 24 h. */
-export const MAX_RETRY_AFTER = 24 * 3_600_000;
-
-/**
- * Reads a Retry-After: whole seconds, or an HTTP date.
- *
- * @param now - epoch milliseconds, to count a date from
- * @returns milliseconds to wait, at most 24 h; `undefined` if the value is neither
- * @see RFC 9110, sections 10.2.3 and 5.6.7
- */
-export function parseRetryAfter(text: string | undefined, now: number): number | undefined {
-  const value = text?.trim() ?? '';
-  // Very large numbers of seconds are valid too, and capped.
-  if (/^\d{1,32}$/.test(value)) return Math.min(Number(value) * 1_000, MAX_RETRY_AFTER);
-  const at = parseHttpDate(value);
-  return at === undefined ? undefined : Math.min(Math.max(0, at - now), MAX_RETRY_AFTER);
-}
-
-/**
- * The preferred form and the two obsolete ones. Date.parse alone would also take `"Mon 5"`, and would read
- * an asctime date in the machine's time zone.
- */
-function parseHttpDate(value: string): number | undefined {
-  const isGmt =
-    /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/.test(value) ||
-    /^[A-Z][a-z]{5,8}, \d{2}-[A-Z][a-z]{2}-\d{2} \d{2}:\d{2}:\d{2} GMT$/.test(value);
-  const isAsctime = /^[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d{2}:\d{2}:\d{2} \d{4}$/.test(value);
-  if (!isGmt && !isAsctime) return undefined;
-  const at = Date.parse(isGmt ? value : `${value} GMT`);
-  return Number.isNaN(at) ? undefined : at;
-}
+import type { AnswerBody } from './answer-excerpt.js';
+import { parseRetryAfter } from './retry-after.js';
 
 /** One attempt: its result, and details that only stored deliveries and the caller of `send` get. */
 export interface Attempt {
@@ -73,14 +42,62 @@ export type AttemptResult =
 /** An attempt that was not acknowledged. */
 export type UnsuccessfulAttempt = Exclude<AttemptResult, { outcome: 'acknowledged' }>;
 
+/** The parts of a receiver's answer that are used. */
+export interface ReceiverAnswer {
+  readonly statusCode: number;
+  readonly retryAfter: string | undefined;
+  readonly challenge: string | undefined;
+  /** May echo the token or the payload, so it is redacted, and stored with the attempt only. Absent if it is not bytes. */
+  readonly body: AnswerBody | undefined;
+}
+
+/** Why there is no answer. */
+export interface NoAnswer {
+  readonly statusCode?: undefined;
+  readonly reason: FailureReason;
+  /** The receiver answered, but the application's HttpService did not return the answer. */
+  readonly isUnreadable?: true;
+}
+
+/** Only 202 or 204 acknowledges a HEAD: any GET route answers HEAD with 200. */
+const HEAD_ACKNOWLEDGED = new Set([202, 204]);
+
+/** Statuses that say nothing about the event, only that the server or a proxy does not support HEAD. */
+const HEAD_UNSUPPORTED = new Set([404, 405, 408, 411, 413, 414, 431, 494, 501]);
+
+/** The same, unless the answer has the Bearer challenge of a webhook receiver. */
+const HEAD_UNSUPPORTED_UNLESS_CHALLENGED = new Set([400, 401]);
+
+/** Whether the receiver acknowledged the event. */
+export function isAcknowledged(
+  method: 'HEAD' | 'POST',
+  { statusCode }: ReceiverAnswer | NoAnswer,
+): boolean {
+  if (statusCode === undefined) return false;
+  return method === 'HEAD' ? HEAD_ACKNOWLEDGED.has(statusCode) : isSuccess(statusCode);
+}
+
+/** Whether a POST might succeed although the HEAD was not acknowledged. */
+export function isInconclusive(answer: ReceiverAnswer | NoAnswer): boolean {
+  if (answer.statusCode === undefined) {
+    if (answer.isUnreadable === true) return false;
+    // Some servers close the connection on a long head, or wrongly answer HEAD with a body.
+    return answer.reason === 'connection_reset' || answer.reason === 'malformed_response';
+  }
+  const { statusCode, challenge } = answer;
+  if (isSuccess(statusCode) || isRedirect(statusCode)) return true;
+  if (HEAD_UNSUPPORTED_UNLESS_CHALLENGED.has(statusCode)) return !isBearerChallenge(challenge);
+  return HEAD_UNSUPPORTED.has(statusCode);
+}
+
+/** After these, no later attempt can succeed. */
+const FINAL: ReadonlySet<FailureReason> = new Set(['destination_blocked', 'invalid_request']);
+
 /** The facts of an attempt besides its outcome. */
 interface AttemptCircumstances extends Pick<AttemptResult, 'attempt' | 'method' | 'durationMs'> {
   /** Creates the receipt of the last request; absent if there was none. */
   readonly receipt: (() => WebhookReceipt) | undefined;
 }
-
-/** After these, no later attempt can succeed. */
-const FINAL: ReadonlySet<FailureReason> = new Set(['destination_blocked', 'invalid_request']);
 
 /**
  * Decides the outcome of an attempt.
@@ -114,4 +131,35 @@ export function attemptResult(
     reason: `http_${statusCode}`,
     ...(retryAfter !== undefined && { retryAfter }),
   };
+}
+
+const CONFLICT = 409;
+
+/** Failures on this side: no key, a key service that is down, our own shutdown. */
+const LOCAL_FAILURES: ReadonlySet<FailureReason> = new Set([
+  'aborted',
+  'signing_failed',
+  'no_signing_key',
+]);
+
+/** Whether a result says anything about the endpoint. A local failure does not; nor does 409, an endpoint at work. */
+export function isEndpointVerdict(result: AttemptResult): boolean {
+  if (result.outcome === 'acknowledged') return true;
+  return (
+    result.outcome === 'failed' &&
+    !LOCAL_FAILURES.has(result.reason) &&
+    result.statusCode !== CONFLICT
+  );
+}
+
+function isSuccess(status: number): boolean {
+  return status >= 200 && status < 300;
+}
+
+function isRedirect(status: number): boolean {
+  return status >= 300 && status < 400;
+}
+
+function isBearerChallenge(challenge: string | undefined): boolean {
+  return challenge !== undefined && /(?:^|,\s*)bearer(?:\s|,|$)/i.test(challenge);
 }

@@ -1,19 +1,25 @@
 import { hash, randomUUID } from 'node:crypto';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
+import { constraintsOf, type WebhookEventCatalog } from '../events/event-catalog.js';
 import { eventNameRule, isEventName } from '../token/event-name.js';
 import { WEBHOOK_PROFILES, type WebhookProfile } from '../token/webhook-token.constants.js';
-import { deliveryId } from '../queue/delivery-id.js';
-import { type Endpoint, profileUseProblem } from './endpoint.js';
+import { deliveryId } from '../queue/delivery-identity.js';
+import type { Endpoint } from './endpoint.js';
+import { profileUseProblem } from './endpoint-settings.js';
 import { encodePayload } from './payload-encoder.js';
-import type { DeliveryMethod, OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
+import type {
+  DeliveryMethod,
+  DeliveryPayload,
+  OutgoingDelivery,
+} from '../queue/webhook-delivery.js';
 
-/** Options of one event that is signed for one destination. */
+/** Options of one event that is signed for one endpoint. */
 export interface SignOptions {
   /** The media type of bytes; required with them. */
   readonly contentType?: string | undefined;
   /**
    * The event's id (`txn`); 1 to 255 characters, default a random UUID. The same event with the same data and id is recorded
-   * once for each destination; another event or other data under a used id is refused (`id_conflict`).
+   * once for each endpoint; another event or other data under a used id is refused (`id_conflict`).
    */
   readonly id?: string | undefined;
   /** Overrides the endpoint's `aud`. */
@@ -31,7 +37,7 @@ export interface SignOptions {
   readonly tenant?: string;
 }
 
-/** A checked and serialised event, not yet addressed to a destination. */
+/** A checked and serialised event, not yet addressed to an endpoint. */
 export type EventDraft = Omit<OutgoingDelivery, 'id' | 'endpointId' | 'url'>;
 
 /**
@@ -48,7 +54,7 @@ export function draftEvent(
   now: number,
 ): EventDraft {
   const { id, audience, subject, method, tenant, profile, contentType } = options;
-  // Which rule holds depends on the wire format of each destination; that of the drafts includes the other.
+  // Which rule holds depends on the wire format of each endpoint; that of the drafts includes the other.
   if (!isEventName(event, 'swt-draft-00')) {
     throw invalid('The event name', `must be ${eventNameRule(profile)}`);
   }
@@ -58,10 +64,12 @@ export function draftEvent(
       `profile must be one of ${WEBHOOK_PROFILES.join(', ')}.`,
     );
   }
+  const payload = encodePayload(data, contentType);
   const draft: { -readonly [Name in keyof EventDraft]: EventDraft[Name] } = {
     eventId: id ?? randomUUID(),
     event,
-    payload: encodePayload(data, contentType),
+    payload,
+    contentDigest: contentDigest(event, payload),
     createdAt: now,
   };
   if (audience !== undefined) draft.audience = audience;
@@ -72,27 +80,62 @@ export function draftEvent(
   return draft;
 }
 
-/** Adds the digest that a recorded event needs: it distinguishes a duplicate from another event with the same id. */
-export function withContentDigest(draft: EventDraft): EventDraft {
-  const { event, payload } = draft;
-  const bytes = payload.bytes === undefined ? null : hash('sha256', payload.bytes);
-  const content = JSON.stringify([event, payload.contentType, bytes]);
-  return { ...draft, contentDigest: hash('sha256', content, 'base64url') };
+/** Distinguishes a duplicate from another event with the same id. */
+function contentDigest(event: string, { bytes, contentType }: DeliveryPayload): string {
+  const body = bytes === undefined ? null : hash('sha256', bytes);
+  return hash('sha256', JSON.stringify([event, contentType, body]), 'base64url');
+}
+
+/** @throws {@link WebhookDeliveryError} `id_conflict` if another event, or other data, was recorded under the id */
+export function requireSameContent(
+  delivery: OutgoingDelivery,
+  known: Pick<OutgoingDelivery, 'contentDigest'>,
+): void {
+  if (known.contentDigest === undefined || known.contentDigest === delivery.contentDigest) return;
+  throw new WebhookDeliveryError(
+    'id_conflict',
+    'The id was used before, for another event or for other data; use a new id for a new event.',
+  );
 }
 
 /**
- * Addresses a draft to a destination, whose tenant it gets.
+ * Checks a defined event as its receiver would: the JSON, and not the value that the caller passed.
+ *
+ * @param events - `undefined` if the application defines none
+ * @throws {@link WebhookDeliveryError} `unknown_event`, `invalid_data`
+ */
+export async function requireDefined(
+  { event, payload: { kind, bytes } }: EventDraft,
+  events: WebhookEventCatalog | undefined,
+): Promise<void> {
+  if (events === undefined) return;
+  if (events.find(event) === undefined) {
+    throw new WebhookDeliveryError('unknown_event', events.unknown(event));
+  }
+  if (!events.checks(event)) return;
+  const isJson = kind === 'json' && bytes !== undefined;
+  const data: unknown = isJson ? JSON.parse(new TextDecoder().decode(bytes)) : bytes;
+  const issues = await events.check(event, data);
+  if (issues.length === 0) return;
+  throw new WebhookDeliveryError(
+    'invalid_data',
+    `The data is not valid data of "${event}": ${constraintsOf(issues)}. Correct the data, or the definition.`,
+  );
+}
+
+/**
+ * Addresses a draft to an endpoint, whose tenant it gets.
  *
  * @throws {@link WebhookDeliveryError} `invalid_option` if the caller's choice of wire format or method does not fit
- *   the destination
+ *   the endpoint
  */
-export function deliveryTo(target: Endpoint, draft: EventDraft): OutgoingDelivery {
-  const { endpointId, url, tenant = draft.tenant } = target;
-  const profile = draft.profile ?? target.profile;
+export function deliveryTo(endpoint: Endpoint, draft: EventDraft): OutgoingDelivery {
+  const { endpointId, url, tenant = draft.tenant } = endpoint;
+  const profile = draft.profile ?? endpoint.profile;
   if (!isEventName(draft.event, profile)) {
-    throw invalid('The event name', `must be ${eventNameRule(profile)} for ${target.label}`);
+    throw invalid('The event name', `must be ${eventNameRule(profile)} for ${endpoint.label}`);
   }
-  if (draft.profile !== undefined || draft.method !== undefined) requireProfile(target, draft);
+  if (draft.profile !== undefined || draft.method !== undefined) requireProfile(endpoint, draft);
   const { eventId } = draft;
   const delivery: { -readonly [Name in keyof OutgoingDelivery]: OutgoingDelivery[Name] } =
     endpointId === undefined
@@ -102,11 +145,11 @@ export function deliveryTo(target: Endpoint, draft: EventDraft): OutgoingDeliver
   return delivery;
 }
 
-function requireProfile(target: Endpoint, draft: EventDraft): void {
-  const { profile = target.profile, method = target.method } = draft;
-  const problem = profileUseProblem({ profile, method, signer: target.signer });
+function requireProfile(endpoint: Endpoint, draft: EventDraft): void {
+  const { profile = endpoint.profile, method = endpoint.method } = draft;
+  const problem = profileUseProblem({ profile, method, signer: endpoint.signer });
   if (problem !== undefined) {
-    throw new WebhookDeliveryError('invalid_option', `profile for ${target.label}: ${problem}.`);
+    throw new WebhookDeliveryError('invalid_option', `profile for ${endpoint.label}: ${problem}.`);
   }
 }
 

@@ -1,26 +1,33 @@
 import type { HttpService } from '@nestjs/axios';
-import type { AxiosAdapter, AxiosRequestConfig, CancelToken } from 'axios';
+import type {
+  AxiosAdapter,
+  AxiosRequestConfig,
+  AxiosResponse,
+  CancelToken,
+  InternalAxiosRequestConfig,
+} from 'axios';
+import http, { type IncomingMessage } from 'node:http';
+import https from 'node:https';
 import type { EgressPolicy } from '../egress/egress-policy.js';
 import {
   createGuardedAgents,
   type EgressTlsOptions,
   type GuardedAgents,
 } from '../egress/guarded-agent.js';
-import type { AttemptWarnings } from './attempt-warnings.js';
-import {
-  changedSetting,
-  DELIVERY_SETTINGS,
-  deliveryAdapter,
-  type DeliverySettings,
-} from './delivery-adapter.js';
-import {
-  answerOfError,
-  readAnswer,
-  type NoAnswer,
-  type ReceiverAnswer,
-} from './receiver-answer.js';
+import { PublisherLog } from '../signing/publisher-log.js';
+import type { NoAnswer, ReceiverAnswer } from './attempt-result.js';
+import { answerOfError, readAnswer } from './read-answer.js';
 import type { ComposedRequest } from './request.composer.js';
-import { createHttpService } from './webhook-http.js';
+import {
+  bypassWarning,
+  createHttpService,
+  DELIVERY_SETTINGS,
+  type DeliverySettings,
+  isUnchanged,
+  UNREADABLE,
+} from './webhook-http.js';
+
+type Axios = typeof import('axios');
 
 /** Options of the {@link HttpTransport}. */
 export interface TransportOptions {
@@ -35,24 +42,21 @@ interface HttpClient {
   readonly cancelToken?: CancelToken;
 }
 
-/** Settings that decide which address a request is sent to. */
-const DECISIVE = [
-  'httpAgent',
-  'httpsAgent',
-  'httpVersion',
-  'maxRedirects',
-  'proxy',
-  'socketPath',
-  'transport',
-];
-
 const anyStatus = (): boolean => true;
 
-/** Sends requests through HttpService and the egress guard. axios is loaded for the first one. */
+/**
+ * Sends requests through HttpService, and below it through node:http and the egress guard. axios is loaded for the first request.
+ *
+ * If an interceptor has changed one of the settings, for example to use a proxy, the HTTP adapter of axios sends the request.
+ */
 export class HttpTransport {
+  private readonly log = new PublisherLog();
   /** Keep connections for further requests. */
   private readonly pool: GuardedAgents;
-  /** For requests that axios sends, see {@link deliveryAdapter}. */
+  /**
+   * For requests that axios sends. They keep no connections: axios would keep that of a HEAD, and a late body of its answer
+   * would be read as the answer to the next request.
+   */
   private readonly agents: GuardedAgents;
   private readonly settings: DeliverySettings;
   private client: Promise<HttpClient> | undefined;
@@ -61,17 +65,11 @@ export class HttpTransport {
   constructor(
     { egress, tls }: TransportOptions,
     private readonly given: HttpService | undefined,
-    private readonly warnings: AttemptWarnings,
   ) {
     this.pool = createGuardedAgents(egress, { tls });
     this.agents = createGuardedAgents(egress, { tls, keepAlive: false });
     const { httpAgent, httpsAgent } = this.agents;
     this.settings = { ...DELIVERY_SETTINGS, httpAgent, httpsAgent };
-  }
-
-  /** Whether the application has set its own axios adapter, whose connections the egress guard cannot check. */
-  get usesForeignAdapter(): boolean {
-    return typeof this.defaults?.adapter === 'function';
   }
 
   /**
@@ -81,10 +79,7 @@ export class HttpTransport {
    * @returns the answer, or why there is none
    * @throws if axios cannot be loaded
    */
-  async exchange(
-    request: ComposedRequest,
-    signal: AbortSignal,
-  ): Promise<ReceiverAnswer | NoAnswer> {
+  async send(request: ComposedRequest, signal: AbortSignal): Promise<ReceiverAnswer | NoAnswer> {
     const client = await (this.client ??= this.load());
     if (signal.aborted) return { reason: signal.reason as 'timeout' | 'aborted' };
     return new Promise((resolve) => {
@@ -115,6 +110,11 @@ export class HttpTransport {
     });
   }
 
+  /** Whether the application has set its own axios adapter, whose connections the egress guard cannot check. */
+  get usesForeignAdapter(): boolean {
+    return typeof this.defaults?.adapter === 'function';
+  }
+
   /** Headers that HttpService adds to every request, and so to ours. */
   inheritedHeaders(): Record<string, string> {
     const { common, head } = (this.defaults?.headers ?? {}) as Partial<Record<string, object>>;
@@ -138,9 +138,11 @@ export class HttpTransport {
       return { http: given, adapter: 'http' };
     }
     const axios = await import('axios');
+    const stock = axios.getAdapter('http');
     return {
       http: given ?? (await createHttpService()),
-      adapter: deliveryAdapter(axios, this.settings, this.pool),
+      adapter: async (config) =>
+        isUnchanged(config, this.settings) ? sendByNode(axios, config, this.pool) : stock(config),
       // Without one, HttpService creates and cancels a token for every request. Attempts are cancelled by their signal.
       cancelToken: new axios.default.CancelToken(() => undefined),
     };
@@ -174,25 +176,71 @@ export class HttpTransport {
     return (this.given as Partial<HttpService> | undefined)?.axiosRef?.defaults;
   }
 
-  /**
-   * Warns if an interceptor of the application has made a request bypass the egress guard.
-   *
-   * @param outcome - the response or the error, to which axios attaches the settings that were used
-   */
   private warnOfBypass(asked: AxiosRequestConfig, outcome: unknown): void {
-    try {
-      const { config } = outcome as { config?: object };
-      if (typeof config !== 'object') return;
-      const names = this.usesForeignAdapter ? DECISIVE : ['adapter', ...DECISIVE];
-      const changed = changedSetting(config, asked, names);
-      if (changed !== undefined) this.warnings.bypassed(changed);
-    } catch {
-      // Reading a thrown value may throw.
-    }
+    const warning = bypassWarning(asked, outcome);
+    if (warning !== undefined) this.log.once('warn', 'bypass', () => warning);
   }
 
   private unreadable(): NoAnswer {
-    this.warnings.unreadable();
+    this.log.once('warn', 'unreadable', () => UNREADABLE);
     return { reason: 'malformed_response', isUnreadable: true };
   }
+}
+
+/** An axios adapter: one request by node:http, through the guarded agents, with a small answer in memory. */
+async function sendByNode(
+  { AxiosError, CanceledError }: Axios,
+  config: InternalAxiosRequestConfig,
+  { httpAgent, httpsAgent }: GuardedAgents,
+): Promise<AxiosResponse> {
+  const { url, headers, maxContentLength = -1 } = config;
+  const method = config.method!.toUpperCase();
+  const isSecure = url!.startsWith('https:');
+  const signal = config.signal as AbortSignal | undefined;
+  return new Promise((resolve, reject) => {
+    const request = (isSecure ? https : http).request(url!, {
+      method,
+      headers: headers.toJSON(),
+      agent: isSecure ? httpsAgent : httpAgent,
+      signal,
+    });
+    const fail = (error: NodeJS.ErrnoException): void =>
+      reject(
+        signal?.aborted === true
+          ? new CanceledError(undefined, config)
+          : AxiosError.from(error, error.code, config, request),
+      );
+    request.on('error', fail);
+    request.on('response', (answer) => {
+      const chunks: Buffer[] = [];
+      let length = 0;
+      const succeed = (): void => {
+        const { statusCode: status = 0, statusMessage: statusText = '' } = answer;
+        const data = Buffer.concat(chunks, length);
+        resolve({ status, statusText, headers: answer.headers as never, data, config, request });
+      };
+      if (method === 'HEAD' && !hasNoBody(answer)) {
+        // If a body follows, it would be read as the answer to the next request on this connection.
+        succeed();
+        request.destroy();
+        return;
+      }
+      answer.on('data', (chunk: Buffer) => {
+        length += chunk.length;
+        chunks.push(chunk);
+        if (maxContentLength < 0 || length <= maxContentLength) return;
+        const message = `maxContentLength size of ${maxContentLength} exceeded`;
+        reject(new AxiosError(message, AxiosError.ERR_BAD_RESPONSE, config, request));
+        request.destroy();
+      });
+      answer.on('end', succeed);
+      answer.on('error', fail);
+    });
+    request.end(config.data as Buffer | undefined);
+  });
+}
+
+/** Whether the server itself says that nothing follows the head of its answer. */
+function hasNoBody({ statusCode, headers }: IncomingMessage): boolean {
+  return statusCode === 204 || headers['content-length'] === '0';
 }

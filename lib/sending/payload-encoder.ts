@@ -1,6 +1,6 @@
 import { validateHeaderValue } from 'node:http';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
-import type { DeliveryPayload } from '../queue/webhook-delivery.interface.js';
+import type { DeliveryPayload } from '../queue/webhook-delivery.js';
 
 const JSON_TYPE = 'application/json';
 const MEDIA_TYPE = /^[\w!#$&^.+-]+\/[\w!#$&^.+-]+\s*(?:;|$)/;

@@ -1,8 +1,9 @@
-import { MAX_RETRY_AFTER, type AttemptResult, type UnsuccessfulAttempt } from './attempt-result.js';
-import type { DeliveryOutcome } from '../queue/webhook-queue.js';
+import type { AttemptResult, UnsuccessfulAttempt } from './attempt-result.js';
+import { MAX_RETRY_AFTER } from './retry-after.js';
+import type { DeliveryOutcome } from '../queue/webhook-delivery.js';
 import { func, object, optional, type Read } from '../options/rules.js';
 import {
-  answerOf,
+  callSafely,
   resolveRetrySchedule,
   RETRY_SCHEDULE,
   spread,
@@ -133,7 +134,7 @@ function leastWait({ statusCode, reason }: FailedAttempt): number {
 }
 
 function pauseOf(result: FailedAttempt, earlierFailures: number): number | undefined {
-  // A destination that never answers would occupy each slot of the queue for a whole timeout.
+  // An endpoint that never answers would occupy each slot of the queue for a whole timeout.
   if (result.reason === 'timeout') return OVERLOAD_WAIT;
   switch (result.statusCode) {
     case TOO_MANY_REQUESTS:
@@ -164,7 +165,7 @@ export function resolveRetryOptions(options?: Read<typeof RETRY>): RetryPolicy {
 function retryUnlessRefused(
   retryIf: NonNullable<WebhookRetryOptions['retryIf']>,
 ): NonNullable<RetryPolicy['retryIf']> {
-  return (result) => answerOf(() => retryIf(result)) ?? true;
+  return (result) => callSafely(() => retryIf(result)) ?? true;
 }
 
 function unavailablePause(failuresInRow: number): number | undefined {

@@ -1,26 +1,27 @@
 import type { HttpService } from '@nestjs/axios';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { RequestTracing } from '../diagnostics/operation.js';
-import { isWebhookError } from '../errors/webhook.error.js';
-import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
+import { isWebhookError, type WebhookError } from '../errors/webhook.error.js';
+import type { OutgoingDelivery } from '../queue/webhook-delivery.js';
+import { PublisherLog } from '../signing/publisher-log.js';
 import { excerptOf } from './answer-excerpt.js';
-import { attemptResult, type Attempt } from './attempt-result.js';
-import { AttemptWarnings } from './attempt-warnings.js';
+import {
+  attemptResult,
+  isAcknowledged,
+  isInconclusive,
+  type Attempt,
+  type NoAnswer,
+  type ReceiverAnswer,
+} from './attempt-result.js';
 import type { Endpoint } from './endpoint.js';
 import { HttpTransport, type TransportOptions } from './http.transport.js';
 import {
-  isAcknowledged,
-  isInconclusive,
-  type NoAnswer,
-  type ReceiverAnswer,
-} from './receiver-answer.js';
-import {
   RequestComposer,
-  signingFailure,
   wantedMethod,
   type ComposedRequest,
   type RequestContext,
 } from './request.composer.js';
+import { signingFailure } from './signing-failure.js';
 
 /** Options of the {@link WebhookSender}. */
 export interface SenderOptions extends TransportOptions {
@@ -39,7 +40,7 @@ interface Exchange {
 /** Makes one attempt: signs the request, sends it, and judges the answer. */
 export class WebhookSender {
   readonly composer: RequestComposer;
-  private readonly warnings = new AttemptWarnings();
+  private readonly log = new PublisherLog();
   private readonly transport: HttpTransport;
   private readonly running = new Set<AbortController>();
 
@@ -48,7 +49,7 @@ export class WebhookSender {
     private readonly options: SenderOptions,
     http: HttpService | undefined,
   ) {
-    this.transport = new HttpTransport(options, http, this.warnings);
+    this.transport = new HttpTransport(options, http);
     this.composer = new RequestComposer(options.maxHeadBytes, () =>
       this.transport.inheritedHeaders(),
     );
@@ -76,8 +77,8 @@ export class WebhookSender {
       const context = { attempt, signal, trace: tracing?.trace };
       const exchange = await this.exchange(delivery, endpoint, context, async (request) =>
         tracing === undefined
-          ? this.transport.exchange(request, signal)
-          : tracing.send(async () => this.transport.exchange(request, signal)),
+          ? this.transport.send(request, signal)
+          : tracing.send(async () => this.transport.send(request, signal)),
       );
       const { requests, method, answer } = exchange;
       const now = clock.now();
@@ -107,7 +108,7 @@ export class WebhookSender {
     try {
       this.options.egress.recheckUrl(endpoint.url);
       const request = await this.composer.compose(delivery, endpoint, context);
-      this.warnings.signed();
+      this.log.recovered('signing');
       requests.push(request);
       const { method } = request;
       const answer = await send(request);
@@ -126,11 +127,21 @@ export class WebhookSender {
       // An unexpected error is not an outcome; the queue runs the delivery again.
       if (!isWebhookError(error)) throw error;
       const unsigned = signingFailure(error);
-      if (unsigned !== undefined && unsigned !== 'aborted') this.warnings.unsigned(error);
+      if (unsigned !== undefined && unsigned !== 'aborted') this.warnUnsigned(error);
       const rejected = error.code === 'destination_blocked' ? error.code : 'invalid_request';
       // The method is unknown before the request is signed, and POST after a HEAD.
       return { requests, method: 'POST', answer: { reason: unsigned ?? rejected } };
     }
+  }
+
+  /** Logs once until signing succeeds again: a failing key service affects every delivery. */
+  private warnUnsigned({ code, message }: WebhookError): void {
+    this.log.once(
+      'warn',
+      'signing',
+      () => `Deliveries cannot be signed and are retried on schedule (${code}): ${message}`,
+      code,
+    );
   }
 
   /** The beginning of the answer, which is stored with the attempt. */

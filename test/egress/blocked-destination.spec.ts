@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { blockedDestination } from '../../lib/egress/blocked-destination.js';
+import { blockedDestination } from '../../lib/egress/egress-policy.js';
 import { WebhookDestinationBlockedError } from '../../lib/errors/webhook.error.js';
 
 const blocked = new WebhookDestinationBlockedError('refused');

@@ -1,7 +1,6 @@
 import type dns from 'node:dns';
 import { describe, expect, it } from '@jest/globals';
-import type { EgressOptions } from '../../lib/egress/egress-options.js';
-import { EgressPolicy } from '../../lib/egress/egress-policy.js';
+import { type EgressOptions, EgressPolicy } from '../../lib/egress/egress-policy.js';
 import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { GOOD_URLS, HOSTILE_URLS } from './hostile-urls.js';
@@ -176,10 +175,10 @@ describe('EgressPolicy.checkAddress', () => {
   });
 });
 
-describe('EgressPolicy.checkDestination', () => {
+describe('EgressPolicy.checkResolvedUrl', () => {
   const policy = new EgressPolicy({});
   const check = (lookup: typeof dns.lookup, url = 'https://hooks.example/in') =>
-    policy.checkDestination(url, lookup);
+    policy.checkResolvedUrl(url, lookup);
 
   it('accepts a name whose addresses are all public', async () => {
     const url = await check(lookupOf(['8.8.8.8', '2606:4700:4700::1111']));
@@ -222,10 +221,10 @@ describe('EgressPolicy.checkDestination', () => {
     const ipv4 = new EgressPolicy({ allowedAddresses: ['127.0.0.1'] });
 
     await expect(
-      ipv4.checkDestination('https://localhost/', lookupOf(['127.0.0.1'])),
+      ipv4.checkResolvedUrl('https://localhost/', lookupOf(['127.0.0.1'])),
     ).resolves.toBeInstanceOf(URL);
     await expect(
-      ipv4.checkDestination('https://localhost/', lookupOf(['127.0.0.1', '::1'])),
+      ipv4.checkResolvedUrl('https://localhost/', lookupOf(['127.0.0.1', '::1'])),
     ).rejects.toMatchObject(BLOCKED);
   });
 });

@@ -6,9 +6,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import axios, { type AxiosRequestConfig } from 'axios';
-import { blockedDestination } from '../../lib/egress/blocked-destination.js';
-import type { EgressOptions } from '../../lib/egress/egress-options.js';
-import { EgressPolicy } from '../../lib/egress/egress-policy.js';
+import {
+  blockedDestination,
+  type EgressOptions,
+  EgressPolicy,
+} from '../../lib/egress/egress-policy.js';
 import {
   createGuardedAgents,
   type GuardedAgents,
@@ -206,7 +208,7 @@ describe('DNS rebinding', () => {
     'round $round: $answers never reaches the target',
     async ({ answers }) => {
       const lookup = changingLookup(answers);
-      const url = await policy.checkDestination(`http://hooks.test:${target.port}/`, lookup);
+      const url = await policy.checkResolvedUrl(`http://hooks.test:${target.port}/`, lookup);
       const { httpAgent, httpsAgent } = agentsOf(policy, { lookup });
       const options = { host: url.hostname, port: url.port };
 
@@ -222,7 +224,7 @@ describe('DNS rebinding', () => {
 
   it('reaches the target through an ordinary agent', async () => {
     const lookup = changingLookup([PUBLIC, ['127.0.0.1']]);
-    await policy.checkDestination(`http://hooks.test:${target.port}/`, lookup);
+    await policy.checkResolvedUrl(`http://hooks.test:${target.port}/`, lookup);
     const agent = new http.Agent();
 
     expect(await call({ host: 'hooks.test', port: target.port, agent, lookup })).toBe(204);

@@ -1,7 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import axios from 'axios';
-import { blockedDestination } from '../../lib/egress/blocked-destination.js';
-import { EgressPolicy } from '../../lib/egress/egress-policy.js';
+import { blockedDestination, EgressPolicy } from '../../lib/egress/egress-policy.js';
 import { createGuardedAgents, type GuardedAgents } from '../../lib/egress/guarded-agent.js';
 import { HOSTILE_URLS } from './hostile-urls.js';
 import { NETWORK_EDGES } from './network-edges.js';

@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import { AxiosError } from 'axios';
 import { WebhookDestinationBlockedError } from '../../lib/errors/webhook.error.js';
-import { transportFailure } from '../../lib/sending/receiver-answer.js';
+import { transportFailure } from '../../lib/sending/read-answer.js';
 
 describe('transportFailure', () => {
   it.each([

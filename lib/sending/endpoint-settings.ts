@@ -1,0 +1,182 @@
+import { validateHeaderName, validateHeaderValue } from 'node:http';
+import type { Duration } from '../clock/duration.js';
+import type { Problems } from '../options/problems.js';
+import {
+  duration,
+  isOptions,
+  oneOf,
+  optional,
+  type Read,
+  type Rule,
+  rule,
+} from '../options/rules.js';
+import { unprintedHeaders } from '../options/unprinted.js';
+import type { DeliveryMethod } from '../queue/webhook-delivery.js';
+import type { EndpointSigner } from '../signing/endpoint-signer.js';
+import { identifier } from '../token/identifier.js';
+import { profileProblem, rulesOf } from '../token/profiles/profile.js';
+import { isAudience } from '../token/validate-claims.js';
+import {
+  HASH_ALGORITHMS,
+  type HashAlgorithm,
+  WEBHOOK_PROFILES,
+  type WebhookProfile,
+} from '../token/webhook-token.constants.js';
+
+/** Which `jti` the attempts of one delivery carry. */
+export type TokenIdScope = 'attempt' | 'delivery';
+
+/** Settings of an endpoint; what is left out is taken from the publisher. */
+export interface EndpointSettings {
+  /** The `aud` of its tokens. */
+  readonly audience?: string | readonly string[] | undefined;
+  /** The `sub` of its tokens. */
+  readonly subject?: string | undefined;
+  /** Headers of every request; none that frame or authenticate it. */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+  /** Default the publisher's. */
+  readonly method?: DeliveryMethod | undefined;
+  /** For one attempt, at most 15 minutes; default the publisher's. */
+  readonly timeout?: Duration | undefined;
+  /** Digest of a POST's body; default the publisher's. */
+  readonly hash?: HashAlgorithm | undefined;
+  /** The wire format of its requests; default the publisher's. */
+  readonly profile?: WebhookProfile | undefined;
+  /**
+   * Default `'attempt'`: a new `jti` for every attempt, because receivers mark it as used before they process the
+   * event. `'delivery'` keeps it, for receivers that detect duplicates by it.
+   */
+  readonly jti?: TokenIdScope | undefined;
+}
+
+/** Settings of an endpoint, checked and filled; durations in milliseconds. */
+export interface ResolvedEndpointSettings {
+  readonly signer: EndpointSigner;
+  /** If absent, the default of the wire format. */
+  readonly hash?: HashAlgorithm | undefined;
+  readonly profile: WebhookProfile;
+  readonly method: DeliveryMethod;
+  readonly timeout: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly audience?: string | readonly string[] | undefined;
+  readonly subject?: string | undefined;
+  readonly jti: TokenIdScope;
+}
+
+/** Headers that are never printed, because their values may be credentials. */
+const HEADERS: Rule<Readonly<Record<string, string>>> = (value, at, name) => {
+  if (!isOptions(value)) return at.add(name, 'must be an object: { name: value }') as never;
+  for (const [header, one] of Object.entries(value)) {
+    const problem = headerProblem(header, one);
+    if (problem !== undefined) at.add(`${name}[${JSON.stringify(header)}]`, problem);
+  }
+  return unprintedHeaders(value as Record<string, string>);
+};
+
+/** The rules of {@link EndpointSettings}, for the options that extend them. */
+export const ENDPOINT_SETTINGS = {
+  audience: optional(
+    rule<string | readonly string[]>(
+      isAudience,
+      'must be a string, or a list of strings, each of 1 to 255 characters',
+    ),
+  ),
+  subject: optional(identifier('subject')),
+  headers: optional(HEADERS),
+  method: optional(oneOf('auto', 'HEAD', 'POST')),
+  // A slower receiver occupies a slot of the queue that others need; it should answer first and work later.
+  timeout: optional(duration({ max: '15m', isTimeout: true })),
+  hash: optional(oneOf(...HASH_ALGORITHMS)),
+  profile: optional(oneOf(...WEBHOOK_PROFILES)),
+  jti: optional(oneOf('attempt', 'delivery')),
+};
+
+type ReadSettings = {
+  readonly [Name in keyof EndpointSettings]?: Read<
+    (typeof ENDPOINT_SETTINGS)[Name & keyof typeof ENDPOINT_SETTINGS]
+  >;
+};
+
+/** Applies an endpoint's own settings over others. */
+export function applySettings(
+  fallback: ResolvedEndpointSettings,
+  own: ReadSettings,
+): ResolvedEndpointSettings {
+  return {
+    signer: fallback.signer,
+    profile: own.profile ?? fallback.profile,
+    method: own.method ?? fallback.method,
+    timeout: own.timeout ?? fallback.timeout,
+    headers: own.headers ?? fallback.headers,
+    jti: own.jti ?? fallback.jti,
+    hash: own.hash ?? fallback.hash,
+    audience: own.audience,
+    subject: own.subject,
+  };
+}
+
+/**
+ * They frame or authenticate the request, or apply to one connection. A second value for any of them enables request
+ * smuggling.
+ */
+const REFUSED = new Set([
+  'authorization',
+  'connection',
+  'content-encoding',
+  'content-length',
+  'content-type',
+  'expect',
+  'host',
+  'keep-alive',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
+
+/** @returns what is wrong with a configured header, and the remedy; `undefined` if nothing is */
+function headerProblem(name: string, value: unknown): string | undefined {
+  if (REFUSED.has(name.toLowerCase())) {
+    return 'is set by the library, which frames and authenticates the request; remove it';
+  }
+  try {
+    validateHeaderName(name);
+  } catch {
+    return 'is not a valid header name';
+  }
+  if (typeof value !== 'string') return 'must be a string';
+  try {
+    validateHeaderValue(name, value);
+    return undefined;
+  } catch {
+    return 'contains a character that a header cannot carry';
+  }
+}
+
+/** The combination of wire format, method and signer that an endpoint uses. */
+interface ProfileUse {
+  readonly profile: WebhookProfile;
+  readonly method: DeliveryMethod;
+  /** Absent if the key itself is invalid. */
+  readonly signer: Pick<EndpointSigner, 'algorithms'> | undefined;
+}
+
+/** @returns why an endpoint cannot use its wire format, and the remedy; `undefined` if it can */
+export function profileUseProblem({ profile, method, signer }: ProfileUse): string | undefined {
+  // Without a key, the name of the profile is still checked.
+  for (const algorithm of signer?.algorithms ?? [undefined]) {
+    const problem = profileProblem(profile, algorithm);
+    if (problem !== undefined) return problem;
+  }
+  return method === 'HEAD' && !rulesOf(profile).methods.has('HEAD')
+    ? `${profile} has no HEAD: leave the method 'auto', or choose another profile`
+    : undefined;
+}
+
+/** Adds the problem of a configured endpoint, unless its profile or method has one already. */
+export function checkProfile(use: ProfileUse, at: Problems): void {
+  const problem = at.has('profile', 'method') ? undefined : profileUseProblem(use);
+  if (problem !== undefined) at.add('profile', problem);
+}
