@@ -1,7 +1,9 @@
+import { DAY } from '../clock/duration.js';
 import { isWebhookError, type WebhookDestinationBlockedError } from '../errors/webhook.error.js';
 import { Problems } from '../options/problems.js';
-import { invalidOptions } from '../options/read-options.js';
+import { invalidOptions, readArgument } from '../options/read-options.js';
 import {
+  duration,
   forbidden,
   isOptions,
   notUndefined,
@@ -12,10 +14,17 @@ import {
   required,
   rule,
   type Rule,
+  text,
   unless,
+  whole,
 } from '../options/rules.js';
-import { applySettings, checkProfile, ENDPOINT_SETTINGS } from '../sending/endpoint.js';
-import { identifier, isIdentifier } from '../token/identifier.js';
+import {
+  applySettings,
+  checkProfile,
+  ENDPOINT_SETTINGS,
+  type EndpointSettings,
+} from '../sending/endpoint-settings.js';
+import { identifier, identifierRule, isIdentifier } from '../token/identifier.js';
 import { parseSigningKey } from '../token/keys/signing-key.js';
 import { checkSubscriptions, PATTERNS, type ResolvedEndpointOptions } from './endpoint-options.js';
 import {
@@ -24,8 +33,15 @@ import {
   type StoredEndpoint,
   type StoredEndpointSettings,
 } from './endpoint-store.js';
-import { frozenCopy } from './memory-endpoint.store.js';
-import type { EndpointChanges, NewEndpoint } from './webhook-endpoint.interface.js';
+import { frozenCopy } from './endpoint-table.js';
+import type {
+  EndpointChanges,
+  EndpointListRequest,
+  EndpointScope,
+  EndpointTestOptions,
+  KeyRotationOptions,
+  NewEndpoint,
+} from './webhook-endpoint.interface.js';
 
 const MAX_URL_LENGTH = 2_048;
 const MAX_PATTERNS = 1_000;
@@ -57,7 +73,7 @@ const EVENTS: Rule<readonly string[]> = (value, at, name) =>
     : PATTERNS(value, at, name);
 
 /** A secret is checked without quoting it. */
-export const SECRET = unless<string>((secret) =>
+const SECRET = unless<string>((secret) =>
   typeof secret === 'string' ? parseSigningKey(secret).problem : 'must be a string',
 );
 
@@ -69,7 +85,7 @@ const TEXTS = {
   ),
 };
 
-const NEW_ENDPOINT = object<NewEndpoint>()(
+export const NEW_ENDPOINT = object<NewEndpoint>()(
   {
     ...ENDPOINT_SETTINGS,
     id: optional(rule<string>(isEndpointId, ENDPOINT_ID_RULE)),
@@ -98,7 +114,7 @@ const { audience, subject, headers, method, timeout, hash, profile, jti } = ENDP
 /** Members that an update cannot change, with what to do instead. */
 type Fixed = 'id' | 'tenant' | 'secret' | 'signing' | 'disabled';
 
-const ENDPOINT_CHANGES = object<EndpointChanges & Partial<Record<Fixed, unknown>>>()(
+export const ENDPOINT_CHANGES = object<EndpointChanges & Partial<Record<Fixed, unknown>>>()(
   {
     url: optional(URL_RULE),
     events: optional(EVENTS),
@@ -123,16 +139,67 @@ const ENDPOINT_CHANGES = object<EndpointChanges & Partial<Record<Fixed, unknown>
   { form: 'an object' },
 );
 
+/** A tenant's name, or `null` for the endpoints without a tenant. */
+const TENANT = notUndefined(
+  rule<string | null>(
+    (value) => value === null || isIdentifier(value),
+    `${identifierRule('it')}, or null for the endpoints without a tenant`,
+  ),
+  'leave it out to see everything',
+);
+
+export const LIST_REQUEST = object<EndpointListRequest>()(
+  {
+    tenant: TENANT,
+    after: optional(text('must be `next` of the previous page')),
+    limit: optional(whole(1, 1_000), 100),
+  },
+  { exact: true },
+);
+
+const SCOPE = object<EndpointScope>()(
+  { tenant: TENANT },
+  {
+    exact: true,
+    across({ tenant }, at) {
+      at.require(
+        tenant !== undefined || at.has(''),
+        '',
+        'has no tenant; pass { tenant } with its name or null, or leave the scope out for the endpoints of all tenants',
+      );
+    },
+  },
+);
+
+/**
+ * Reads the tenant that a call is limited to.
+ *
+ * @throws {@link WebhookDeliveryError} `invalid_option`
+ */
+export function readScope(scope: unknown): EndpointScope | undefined {
+  if (scope === undefined) return undefined;
+  const { tenant } = readArgument(SCOPE, scope, 'scope');
+  return tenant === undefined ? undefined : { tenant };
+}
+
+export const ROTATION = object<KeyRotationOptions>()({
+  overlap: optional(duration({ min: 0, max: '3650d' }), DAY),
+  secret: optional(SECRET),
+});
+
+export const TEST = object<EndpointTestOptions>()(
+  { tenant: TENANT, event: optional(text('must be the name of an event')) },
+  {
+    exact: true,
+    across({ tenant, event }, at) {
+      const isEmpty = tenant === undefined && event === undefined;
+      at.require(!isEmpty || at.has(''), '', 'has neither a tenant nor an event; leave it out');
+    },
+  },
+);
+
 /** Checked input, except for its URL's address; members that a change leaves out are absent. */
-interface EndpointDraft {
-  readonly id?: string | undefined;
-  readonly url?: string | undefined;
-  readonly events?: readonly string[] | undefined;
-  readonly tenant?: string | undefined;
-  readonly description?: string | undefined;
-  readonly metadata?: Readonly<Record<string, string>> | undefined;
-  readonly secret?: string | undefined;
-  readonly signing?: 'secret' | 'publisher' | undefined;
+interface EndpointDraft extends Partial<Omit<NewEndpoint, keyof EndpointSettings>> {
   readonly settings: StoredEndpointSettings;
   /** Names of the members that a change removes. */
   readonly removed: readonly string[];
@@ -145,22 +212,6 @@ export class EndpointInput {
   ) {}
 
   /**
-   * @throws {@link WebhookDeliveryError} `invalid_option`
-   * @throws {@link WebhookDestinationBlockedError} if the URL is the only problem
-   */
-  readNew(input: NewEndpoint): EndpointDraft {
-    return this.read(NEW_ENDPOINT, input);
-  }
-
-  /**
-   * @throws {@link WebhookDeliveryError} `invalid_option`
-   * @throws {@link WebhookDestinationBlockedError} if the URL is the only problem
-   */
-  readChanges(input: EndpointChanges): EndpointDraft {
-    return this.read(ENDPOINT_CHANGES, input);
-  }
-
-  /**
    * Checks the combination of all settings.
    *
    * @throws {@link WebhookDeliveryError} `invalid_option`
@@ -171,17 +222,22 @@ export class EndpointInput {
     throwIfWrong(problems);
   }
 
-  private read(members: Rule<object>, input: unknown): EndpointDraft {
+  /**
+   * @param members - the rules of {@link NEW_ENDPOINT} or {@link ENDPOINT_CHANGES}
+   * @throws {@link WebhookDeliveryError} `invalid_option`
+   * @throws {@link WebhookDestinationBlockedError} if the URL is the only problem
+   */
+  read(members: Rule<object>, input: unknown): EndpointDraft {
     const problems = new Problems();
     const read: object | undefined = members(input, problems, '');
     const given = Object.entries(read ?? {}).filter(([, value]) => value !== undefined);
     const kept = given.filter(([, value]) => value !== null);
-    const isSetting = ([name]: [string, unknown]): boolean =>
-      Object.hasOwn(ENDPOINT_SETTINGS, name);
-    const settings = Object.fromEntries(kept.filter(isSetting)) as StoredEndpointSettings;
-    const others = Object.fromEntries(
-      kept.filter((entry) => !isSetting(entry)),
-    ) as Partial<EndpointDraft>;
+    const pick = (isSetting: boolean): object =>
+      Object.fromEntries(
+        kept.filter(([name]) => Object.hasOwn(ENDPOINT_SETTINGS, name) === isSetting),
+      );
+    const settings: StoredEndpointSettings = pick(true);
+    const others: Omit<EndpointDraft, 'settings' | 'removed'> = pick(false);
     this.checkUse(settings, problems);
     checkSubscriptions(others.events, this.options.events, problems);
     throwIfWrong(problems, others.url === undefined ? undefined : this.refusalOf(others.url));
@@ -217,40 +273,25 @@ function throwIfWrong(problems: Problems, blocked?: WebhookDestinationBlockedErr
 /** Applies a change to an endpoint. */
 export function patched(
   current: StoredEndpoint,
-  { url = current.url, events = current.events, settings, removed, ...draft }: EndpointDraft,
+  { settings, removed, ...others }: EndpointDraft,
 ): StoredEndpoint {
-  const { description, metadata } = draft;
-  const rest = without(current, removed);
   return {
-    ...rest,
-    url,
-    events,
+    ...without(current, removed),
+    ...others,
     settings: { ...without(current.settings, removed), ...settings },
-    description: description ?? rest.description,
-    metadata: metadata ?? rest.metadata,
   };
 }
 
 /** Whether a change touches no member that a concurrent change has touched. */
 export function commutes(
-  draft: EndpointDraft,
+  { settings, removed, ...others }: EndpointDraft,
   before: StoredEndpoint,
   now: StoredEndpoint,
 ): boolean {
-  const touched = new Set<string>([
-    ...Object.keys(draft.settings),
-    ...draft.removed,
-    ...(['url', 'events', 'description', 'metadata'] as const).filter(
-      (name) => draft[name] !== undefined,
-    ),
-  ]);
-  const isSame = (name: string): boolean =>
-    JSON.stringify(valueOf(before, name)) === JSON.stringify(valueOf(now, name));
-  return [...touched].every(isSame);
-}
-
-function valueOf(endpoint: StoredEndpoint, name: string): unknown {
-  return { ...endpoint.settings, ...endpoint }[name as keyof StoredEndpoint];
+  const touched = [...Object.keys(others), ...Object.keys(settings), ...removed];
+  const valueOf = (endpoint: StoredEndpoint, name: string): string =>
+    JSON.stringify({ ...endpoint.settings, ...endpoint }[name as keyof StoredEndpoint]);
+  return touched.every((name) => valueOf(before, name) === valueOf(now, name));
 }
 
 function without<T extends object>(value: T, names: readonly string[]): T {

@@ -4,18 +4,16 @@ import type { WebhookEventCatalog } from '../events/event-catalog.js';
 import { isWebhookError } from '../errors/webhook.error.js';
 import type { Problems } from '../options/problems.js';
 import {
-  filled,
+  distinct,
   flag,
   instance,
   list,
   object,
   optional,
   type Read,
-  type Rule,
   rule,
   unchecked,
   unless,
-  whole,
 } from '../options/rules.js';
 import {
   applySettings,
@@ -23,12 +21,13 @@ import {
   ENDPOINT_SETTINGS,
   type EndpointSettings,
   type ResolvedEndpointSettings,
-} from '../sending/endpoint.js';
+} from '../sending/endpoint-settings.js';
 import type { EndpointSigner, PublisherKeys } from '../signing/endpoint-signer.js';
 import type { SigningOptions, SigningResolver } from '../signing/signing.resolver.js';
 import { eventPatternProblem } from '../token/event-name.js';
 import { identifier, isKeyId, KEY_ID_RULE } from '../token/identifier.js';
 import type { SigningKeyInput } from '../token/keys/signing-key.js';
+import type { ResolvedEndpointLimits } from './endpoint-limits.js';
 import type { EndpointStore } from './endpoint-store.js';
 import { MemoryEndpointStore } from './memory-endpoint.store.js';
 import { type SealingKey, sealingKeyProblem, SecretSealer } from './secret-sealer.js';
@@ -72,7 +71,7 @@ export interface ResolvedEndpointOptions extends ResolvedEndpointStore {
   readonly endpoints: readonly ResolvedEndpoint[];
   /** Settings of URLs that callers pass to `send`, and defaults of endpoints. */
   readonly defaults: ResolvedEndpointSettings;
-  readonly endpointLimits: Read<typeof ENDPOINT_LIMITS>;
+  readonly endpointLimits: ResolvedEndpointLimits;
   readonly egress: EgressPolicy;
   /** Absent if the application has defined none. */
   readonly events: WebhookEventCatalog | undefined;
@@ -86,7 +85,7 @@ export const PATTERNS = list(
   { min: 1 },
 );
 
-export const ENDPOINT = object<WebhookEndpointOptions>()(
+const ENDPOINT = object<WebhookEndpointOptions>()(
   {
     ...ENDPOINT_SETTINGS,
     id: identifier('id'),
@@ -103,6 +102,12 @@ export const ENDPOINT = object<WebhookEndpointOptions>()(
 );
 
 type ReadEndpoint = Read<typeof ENDPOINT>;
+
+export const ENDPOINTS = distinct(
+  list(ENDPOINT, 'must be a list of endpoints'),
+  'id',
+  'is used by another endpoint: ids are unique',
+);
 
 /** Options and their problems have the same names. */
 const MATERIAL_PATHS = { secret: 'secret', key: 'key', keys: 'keys' };
@@ -128,14 +133,11 @@ export function resolveEndpoints(
   defaults: ResolvedEndpointSettings,
   problems: Problems,
 ): ResolvedEndpoint[] {
-  const ids = new Set<string>();
-  return endpoints.flatMap((endpoint, index) => {
-    if (endpoint === undefined) return [];
-    const at = problems.below(`endpoints[${index}]`);
-    at.require(!ids.has(endpoint.id), 'id', 'is used by another endpoint: ids are unique');
-    ids.add(endpoint.id);
-    return resolveEndpoint(endpoint, context, defaults, at);
-  });
+  return endpoints.flatMap((endpoint, index) =>
+    endpoint === undefined
+      ? []
+      : resolveEndpoint(endpoint, context, defaults, problems.below(`endpoints[${index}]`)),
+  );
 }
 
 function resolveEndpoint(
@@ -210,21 +212,11 @@ const SEALING_KEY = object<SealingKey>()({
 });
 
 /** Keys that encrypt the secrets of endpoints, each with its own id. */
-export const SEALING_KEYS: Rule<readonly SealingKey[]> = (value, at, name) => {
-  const keys = list(SEALING_KEY, 'must be a list with at least one key: { id, key }', { min: 1 })(
-    value,
-    at,
-    name,
-  ) as readonly (SealingKey | undefined)[] | undefined;
-  const ids = new Set<string>();
-  keys?.forEach((key, index) => {
-    if (key?.id === undefined) return;
-    const message = 'is listed twice: give each key its own id';
-    at.require(!ids.has(key.id), `${name}[${index}].id`, message);
-    ids.add(key.id);
-  });
-  return keys as readonly SealingKey[];
-};
+export const SEALING_KEYS = distinct(
+  list(SEALING_KEY, 'must be a list with at least one key: { id, key }', { min: 1 }),
+  'id',
+  'is listed twice: give each key its own id',
+);
 
 export const ENDPOINT_STORE = instance<EndpointStore>(
   'an EndpointStore',
@@ -235,25 +227,6 @@ export const ENDPOINT_STORE = instance<EndpointStore>(
   'list',
   'replace',
   'remove',
-);
-
-/** Limits of managed endpoints, so that the calls of a tenant cannot multiply work. */
-export interface EndpointLimits {
-  /** Endpoints of one tenant, disabled ones included; default 100. Endpoints without a tenant are not limited. */
-  readonly perTenant?: number | undefined;
-  /** Keys of one endpoint: the one that signs, and those that rotations have added since; default 4. */
-  readonly keys?: number | undefined;
-  /** Test events of one endpoint in a minute, counted by each process; default 20. */
-  readonly testsPerMinute?: number | undefined;
-}
-
-export const ENDPOINT_LIMITS = filled(
-  object<EndpointLimits>()({
-    perTenant: optional(whole(1), 100),
-    // A rotation with an overlap needs two.
-    keys: optional(whole(2), 4),
-    testsPerMinute: optional(whole(1), 20),
-  }),
 );
 
 interface ResolvedEndpointStore {

@@ -1,7 +1,6 @@
-import type { DeliveryMethod } from '../queue/webhook-delivery.interface.js';
 import { identifierRule, isIdentifier } from '../token/identifier.js';
-import type { HashAlgorithm, WebhookProfile } from '../token/webhook-token.constants.js';
-import type { EndpointDisabledReason, TokenIdScope } from '../sending/endpoint.js';
+import type { EndpointDisabledReason } from '../sending/endpoint.js';
+import type { EndpointSettings } from '../sending/endpoint-settings.js';
 
 /** Whether a string is a URL rather than an endpoint's id; `send` accepts both, so stored endpoints have no such id. */
 export function looksLikeUrl(value: string): boolean {
@@ -27,16 +26,9 @@ export interface SealedEndpointKey {
 }
 
 /** Delivery settings of an endpoint that differ from the publisher's. JSON values only. */
-export interface StoredEndpointSettings {
-  readonly method?: DeliveryMethod;
-  readonly profile?: WebhookProfile;
-  readonly hash?: HashAlgorithm;
-  readonly jti?: TokenIdScope;
+export interface StoredEndpointSettings extends Omit<EndpointSettings, 'timeout'> {
   /** Milliseconds. */
   readonly timeout?: number;
-  readonly headers?: Readonly<Record<string, string>>;
-  readonly audience?: string | readonly string[];
-  readonly subject?: string;
 }
 
 /** An endpoint as it is stored. JSON values only; secrets are encrypted. */

@@ -3,15 +3,11 @@ import {
   WebhookDeliveryError,
   type WebhookError,
 } from '../errors/webhook.error.js';
-import { readArgument } from '../options/read-options.js';
-import { notUndefined, object, optional, rule, text, whole } from '../options/rules.js';
 import { unprintedHeaders } from '../options/unprinted.js';
-import { identifierRule, isIdentifier } from '../token/identifier.js';
-import type { ConfiguredEndpoints } from './configured-endpoints.js';
 import type { ResolvedEndpointOptions } from './endpoint-options.js';
-import type { SealedEndpointKey, StoredEndpoint } from './endpoint-store.js';
+import type { EndpointPageRequest, SealedEndpointKey, StoredEndpoint } from './endpoint-store.js';
+import type { ConfiguredEndpoints } from './endpoint.registry.js';
 import type {
-  EndpointListRequest,
   EndpointPage,
   EndpointScope,
   WebhookEndpointView,
@@ -23,7 +19,7 @@ const MAX_TRIES = 10;
 const PAGE = 100;
 
 /** A copy of an endpoint without its sealed keys. */
-export function endpointView(
+function viewOf(
   endpoint: StoredEndpoint,
   source: WebhookEndpointView['source'],
 ): WebhookEndpointView {
@@ -49,54 +45,6 @@ export function endpointView(
   };
 }
 
-/** A tenant's name, or `null` for the endpoints without a tenant. */
-export const TENANT = notUndefined(
-  rule<string | null>(
-    (value) => value === null || isIdentifier(value),
-    `${identifierRule('it')}, or null for the endpoints without a tenant`,
-  ),
-  'leave it out to see everything',
-);
-
-const REQUEST = object<EndpointListRequest>()(
-  {
-    tenant: TENANT,
-    after: optional(text('must be `next` of the previous page')),
-    limit: optional(whole(1, 1_000), 100),
-  },
-  { exact: true },
-);
-
-const SCOPE = object<EndpointScope>()(
-  { tenant: TENANT },
-  {
-    exact: true,
-    across({ tenant }, at) {
-      at.require(
-        tenant !== undefined || at.has(''),
-        '',
-        'has no tenant; pass { tenant } with its name or null, or leave the scope out for the endpoints of all tenants',
-      );
-    },
-  },
-);
-
-/**
- * Reads the tenant that a call is limited to.
- *
- * @throws {@link WebhookDeliveryError} `invalid_option`
- */
-export function readScope(scope: unknown): EndpointScope | undefined {
-  if (scope === undefined) return undefined;
-  const { tenant } = readArgument(SCOPE, scope, 'scope');
-  return tenant === undefined ? undefined : { tenant };
-}
-
-interface Found {
-  readonly endpoint: StoredEndpoint;
-  readonly source: WebhookEndpointView['source'];
-}
-
 /** A change of one endpoint. */
 export interface EndpointChange {
   /** Returns the new endpoint, without regard to its version; `undefined` to change nothing. */
@@ -116,30 +64,27 @@ export class EndpointDirectory {
   ) {}
 
   /** @throws {@link WebhookDeliveryError} `unknown_endpoint`, also for an endpoint outside the scope */
-  async find(id: string, scope: EndpointScope | undefined): Promise<Found> {
+  async find(id: string, scope: EndpointScope | undefined): Promise<StoredEndpoint> {
     const configured = this.configured.find(id);
-    return configured === undefined
-      ? { endpoint: await this.findStored(id, scope), source: 'store' }
-      : { endpoint: inScope(configured, scope), source: 'options' };
+    return configured === undefined ? this.findStored(id, scope) : inScope(configured, scope);
   }
 
-  /** @throws {@link WebhookDeliveryError} `invalid_option` */
-  async list(request: EndpointListRequest): Promise<EndpointPage> {
-    const { tenant, after, limit } = readArgument(REQUEST, request, 'request');
+  view(endpoint: StoredEndpoint): WebhookEndpointView {
+    return viewOf(endpoint, this.configured.has(endpoint.id) ? 'options' : 'store');
+  }
+
+  async list({ tenant, after, limit }: EndpointPageRequest): Promise<EndpointPage> {
     const page = { tenant, after, limit: limit + 1 };
-    const configured = this.configured.list(page);
     const stored = await this.options.endpointStore.list(page);
     const endpoints = [
-      ...configured.map((endpoint): Found => ({ endpoint, source: 'options' })),
-      ...stored
-        .filter(({ id }) => !this.configured.has(id))
-        .map((endpoint): Found => ({ endpoint, source: 'store' })),
-    ].sort((a, b) => (a.endpoint.id < b.endpoint.id ? -1 : 1));
+      ...this.configured.list(page),
+      ...stored.filter(({ id }) => !this.configured.has(id)),
+    ].sort((a, b) => (a.id < b.id ? -1 : 1));
     const shown = endpoints.slice(0, limit);
     // A full page of the store may be hidden by configured endpoints, and is not the last one.
     const hidden = stored.length > limit ? stored.at(-1)!.id : undefined;
-    const next = endpoints.length > limit ? shown.at(-1)!.endpoint.id : hidden;
-    return { endpoints: shown.map(({ endpoint, source }) => endpointView(endpoint, source)), next };
+    const next = endpoints.length > limit ? shown.at(-1)!.id : hidden;
+    return { endpoints: shown.map((endpoint) => this.view(endpoint)), next };
   }
 
   /**

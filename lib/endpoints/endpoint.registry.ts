@@ -1,17 +1,28 @@
 import { errorType, isWebhookError } from '../errors/webhook.error.js';
-import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
-import { EndpointState, type EndpointDisabled } from '../sending/endpoint.js';
+import type { OutgoingDelivery } from '../queue/webhook-delivery.js';
+import { type Endpoint, EndpointState, type EndpointDisabled } from '../sending/endpoint.js';
+import { ENDPOINT_SETTINGS } from '../sending/endpoint-settings.js';
 import { PublisherLog } from '../signing/publisher-log.js';
-import { ConfiguredEndpoints } from './configured-endpoints.js';
 import type { ResolvedEndpointOptions } from './endpoint-options.js';
-import { looksLikeUrl, type StoredEndpoint } from './endpoint-store.js';
+import { type EndpointPageRequest, looksLikeUrl, type StoredEndpoint } from './endpoint-store.js';
 import { EndpointDirectory } from './endpoint.directory.js';
-import {
-  isDisabled,
-  type RegisteredEndpoint,
-  StoredEndpointCache,
-} from './stored-endpoint.cache.js';
-import { subscribesTo } from './subscription-index.js';
+import { EndpointTable, subscribesTo } from './endpoint-table.js';
+import { StoredEndpointCache } from './stored-endpoint.cache.js';
+
+/** An endpoint that events can be sent to, with the version of the managed endpoint it was made of, if any. */
+export interface RegisteredEndpoint extends Endpoint {
+  readonly stored?: StoredEndpoint;
+}
+
+/** Whether deliveries to it are given up without an attempt. */
+export function isDisabled({ stored, state }: RegisteredEndpoint): boolean {
+  return stored?.disabled !== undefined || state.disabled !== undefined;
+}
+
+/** Since when its deliveries wait until the application resumes it, in epoch milliseconds; `undefined` if they do not. */
+export function pausedSince({ stored, state }: RegisteredEndpoint): number | undefined {
+  return stored?.pausedAt ?? state.pausedAt;
+}
 
 /** URLs whose state is cached; the least recently used one is evicted. */
 const MAX_CACHED_URLS = 1_000;
@@ -25,7 +36,6 @@ export class EndpointRegistry {
   private readonly stored: StoredEndpointCache;
   private readonly urls = new Map<string, RegisteredEndpoint>();
   private readonly log = new PublisherLog();
-  private storeOutageLogged = false;
 
   constructor(private readonly options: ResolvedEndpointOptions) {
     this.configured = new ConfiguredEndpoints(options);
@@ -125,11 +135,12 @@ export class EndpointRegistry {
         make: (now) =>
           now.disabled === undefined && isUnchanged(now) ? { ...now, disabled } : undefined,
       });
-      this.storeOutageLogged = false;
+      this.log.recovered('store');
     } catch (error) {
-      if (isWebhookError(error, 'unknown_endpoint') || this.storeOutageLogged) return;
-      this.storeOutageLogged = true;
-      this.log.warn(
+      if (isWebhookError(error, 'unknown_endpoint')) return;
+      this.log.once(
+        'warn',
+        'store',
         () =>
           `Storing that ${label} is disabled failed (${errorType(error)}); only this process has stopped sending to it.`,
       );
@@ -140,5 +151,73 @@ export class EndpointRegistry {
   states(): readonly EndpointState[] {
     const known = [...this.configured.all(), ...this.stored.cached(), ...this.urls.values()];
     return known.map(({ state }) => state);
+  }
+}
+
+const SETTINGS = Object.keys(ENDPOINT_SETTINGS) as (keyof typeof ENDPOINT_SETTINGS)[];
+
+/**
+ * The endpoints of the publisher's options. Only the configuration changes them; `disabled` and `pausedAt` are the state of
+ * this process.
+ */
+export class ConfiguredEndpoints {
+  private readonly endpoints = new Map<string, RegisteredEndpoint>();
+  /** The same endpoints in the form of stored ones, without keys. */
+  private readonly rows = new EndpointTable();
+
+  constructor({ endpoints, defaults, clock }: ResolvedEndpointOptions) {
+    const now = clock.now();
+    for (const { id, disabled, events, ...endpoint } of endpoints) {
+      this.endpoints.set(id, {
+        ...endpoint,
+        endpointId: id,
+        label: `endpoint "${id}"`,
+        state: new EndpointState(disabled ? { at: now, reason: 'requested' } : undefined),
+      });
+      const own = SETTINGS.filter((name) => endpoint[name] !== defaults[name]);
+      this.rows.put({
+        id,
+        tenant: endpoint.tenant,
+        url: endpoint.url,
+        events,
+        settings: Object.fromEntries(own.map((name) => [name, endpoint[name]])),
+        keys: [],
+        version: 1,
+        createdAt: now,
+        updatedAt: now,
+      });
+    }
+  }
+
+  has(id: string): boolean {
+    return this.endpoints.has(id);
+  }
+
+  get(id: string): RegisteredEndpoint | undefined {
+    return this.endpoints.get(id);
+  }
+
+  all(): readonly RegisteredEndpoint[] {
+    return [...this.endpoints.values()];
+  }
+
+  subscribed(event: string, tenant: string | undefined): RegisteredEndpoint[] {
+    return this.rows.subscribed(event, tenant).map(({ id }) => this.endpoints.get(id)!);
+  }
+
+  /** An endpoint in the form of a stored one. */
+  find(id: string): StoredEndpoint | undefined {
+    const row = this.rows.get(id);
+    return row && this.asOfNow(row);
+  }
+
+  /** A page of endpoints in the form of stored ones. */
+  list(request: EndpointPageRequest): StoredEndpoint[] {
+    return this.rows.page(request).map((row) => this.asOfNow(row));
+  }
+
+  private asOfNow(row: StoredEndpoint): StoredEndpoint {
+    const { disabled, pausedAt } = this.endpoints.get(row.id)!.state;
+    return { ...row, disabled, pausedAt };
   }
 }

@@ -2,32 +2,17 @@ import { WebhookStoreError } from '../errors/webhook.error.js';
 import { Problems } from '../options/problems.js';
 import { object } from '../options/rules.js';
 import {
-  type Endpoint,
   ENDPOINT_SETTINGS,
   type EndpointSettings,
-  EndpointState,
   applySettings,
-} from '../sending/endpoint.js';
+} from '../sending/endpoint-settings.js';
+import { EndpointState } from '../sending/endpoint.js';
 import { type EndpointSigner, RotatingTokenSigner } from '../signing/endpoint-signer.js';
 import type { TokenSignerOptions, WebhookTokenInput } from '../token/token-signer.js';
 import type { ResolvedEndpointOptions } from './endpoint-options.js';
 import type { StoredEndpoint } from './endpoint-store.js';
+import type { RegisteredEndpoint } from './endpoint.registry.js';
 import type { SecretSealer } from './secret-sealer.js';
-
-/** An endpoint that events can be sent to, with the version of the managed endpoint it was made of, if any. */
-export interface RegisteredEndpoint extends Endpoint {
-  readonly stored?: StoredEndpoint;
-}
-
-/** Whether deliveries to it are given up without an attempt. */
-export function isDisabled({ stored, state }: RegisteredEndpoint): boolean {
-  return stored?.disabled !== undefined || state.disabled !== undefined;
-}
-
-/** Since when its deliveries wait until the application resumes it, in epoch milliseconds; `undefined` if they do not. */
-export function pausedSince({ stored, state }: RegisteredEndpoint): number | undefined {
-  return stored?.pausedAt ?? state.pausedAt;
-}
 
 /** The least recently used endpoint is evicted. */
 const MAX_CACHED_ENDPOINTS = 10_000;

@@ -1,8 +1,9 @@
 import type { Duration } from '../clock/duration.js';
-import type { FailureReason } from '../queue/failure-reason.js';
+import type { FailureReason } from '../queue/webhook-delivery.js';
 import type { StoredEndpointSettings } from './endpoint-store.js';
 import type { WebhookEventName } from '../token/webhook-event-map.js';
-import type { EndpointSettings, EndpointDisabledReason } from '../sending/endpoint.js';
+import type { EndpointSettings } from '../sending/endpoint-settings.js';
+import type { EndpointDisabledReason } from '../sending/endpoint.js';
 
 /** An endpoint to create. */
 export interface NewEndpoint extends EndpointSettings {

@@ -1,23 +1,28 @@
 import { randomUUID } from 'node:crypto';
-import { CallRate } from '../clock/call-rate.js';
-import { DAY } from '../clock/duration.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { readArgument } from '../options/read-options.js';
-import { duration, object, optional, text } from '../options/rules.js';
 import type { EndpointRegistry } from './endpoint.registry.js';
 import { PublisherLog } from '../signing/publisher-log.js';
-import type { Endpoint, EndpointDisabledReason, EndpointState } from '../sending/endpoint.js';
+import type { Endpoint, EndpointState } from '../sending/endpoint.js';
 import { deliveryTo, draftEvent } from '../sending/event-draft.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
 import {
-  endpointView,
   type EndpointChange,
   type EndpointDirectory,
-  readScope,
-  TENANT,
   withoutRetired,
 } from './endpoint.directory.js';
-import { EndpointInput, SECRET, commutes, patched } from './endpoint-input.js';
+import {
+  commutes,
+  ENDPOINT_CHANGES,
+  EndpointInput,
+  LIST_REQUEST,
+  NEW_ENDPOINT,
+  patched,
+  readScope,
+  ROTATION,
+  TEST,
+} from './endpoint-input.js';
+import { LimitChecks } from './endpoint-limits.js';
 import { makeEndpointKey, rotatedKeys } from './secret-sealer.js';
 import type { StoredEndpoint } from './endpoint-store.js';
 import type {
@@ -38,22 +43,6 @@ import type { ResolvedEndpointOptions } from './endpoint-options.js';
 
 const TEST_EVENT = 'webhook.test';
 
-const ROTATION = object<KeyRotationOptions>()({
-  overlap: optional(duration({ min: 0, max: '3650d' }), DAY),
-  secret: optional(SECRET),
-});
-
-const TEST = object<EndpointTestOptions>()(
-  { tenant: TENANT, event: optional(text('must be the name of an event')) },
-  {
-    exact: true,
-    across({ tenant, event }, at) {
-      const isEmpty = tenant === undefined && event === undefined;
-      at.require(!isEmpty || at.has(''), '', 'has neither a tenant nor an event; leave it out');
-    },
-  },
-);
-
 /**
  * Manages endpoints at run time.
  *
@@ -65,7 +54,7 @@ const TEST = object<EndpointTestOptions>()(
 export class WebhookEndpoints {
   private readonly input: EndpointInput;
   private readonly directory: EndpointDirectory;
-  private readonly tests: CallRate;
+  private readonly limits: LimitChecks;
   private readonly log = new PublisherLog();
   private memoryWarningLogged = false;
 
@@ -79,7 +68,7 @@ export class WebhookEndpoints {
   ) {
     this.input = new EndpointInput(options);
     this.directory = registry.directory;
-    this.tests = new CallRate(options.clock);
+    this.limits = new LimitChecks(options);
   }
 
   /**
@@ -96,10 +85,10 @@ export class WebhookEndpoints {
    * ```
    */
   async create(endpoint: NewEndpoint): Promise<CreatedEndpoint> {
-    const draft = this.input.readNew(endpoint);
+    const draft = this.input.read(NEW_ENDPOINT, endpoint);
     const { id = randomUUID(), tenant, description, metadata } = draft;
-    const url = (await this.options.egress.checkDestination(draft.url!)).href;
-    await this.requireSpace(tenant, 1);
+    const url = (await this.options.egress.checkResolvedUrl(draft.url!)).href;
+    await this.limits.requireSpace(tenant, 1);
     const { endpointStore, sealer, clock } = this.options;
     const now = clock.now();
     const made =
@@ -126,19 +115,18 @@ export class WebhookEndpoints {
     }
     // Concurrent calls may all have found space, and none of them may exceed the limit.
     try {
-      await this.requireSpace(tenant, 0);
+      await this.limits.requireSpace(tenant, 0);
     } catch (error) {
       await endpointStore.remove(id);
       throw error;
     }
     this.warnOfMemory();
-    return { endpoint: endpointView(stored, 'store'), secret: made?.secret };
+    return { endpoint: this.directory.view(stored), secret: made?.secret };
   }
 
   /** @throws {@link WebhookDeliveryError} `unknown_endpoint` */
   async get(id: string, scope?: EndpointScope): Promise<WebhookEndpointView> {
-    const { endpoint, source } = await this.directory.find(id, readScope(scope));
-    return endpointView(endpoint, source);
+    return this.directory.view(await this.directory.find(id, readScope(scope)));
   }
 
   /**
@@ -147,7 +135,7 @@ export class WebhookEndpoints {
    * @throws {@link WebhookDeliveryError} `invalid_option`
    */
   async list(request: EndpointListRequest = {}): Promise<EndpointPage> {
-    return this.directory.list(request);
+    return this.directory.list(readArgument(LIST_REQUEST, request, 'request'));
   }
 
   /**
@@ -163,9 +151,9 @@ export class WebhookEndpoints {
     changes: EndpointChanges,
     scope?: EndpointScope,
   ): Promise<WebhookEndpointView> {
-    const draft = this.input.readChanges(changes);
+    const draft = this.input.read(ENDPOINT_CHANGES, changes);
     await this.requireStored(id, scope);
-    const url = draft.url && (await this.options.egress.checkDestination(draft.url)).href;
+    const url = draft.url && (await this.options.egress.checkResolvedUrl(draft.url)).href;
     const patch = url === undefined ? draft : { ...draft, url };
     return this.change(id, scope, {
       make: (current) => {
@@ -196,14 +184,11 @@ export class WebhookEndpoints {
    * @throws {@link WebhookDeliveryError} `unknown_endpoint`, `endpoint_changed`
    */
   async disable(id: string, scope?: EndpointScope): Promise<WebhookEndpointView> {
-    const reason: EndpointDisabledReason = 'requested';
-    const disabled = { at: this.options.clock.now(), reason };
-    const state = await this.configuredState(id, scope);
-    if (state !== undefined) {
-      state.disabled = disabled;
-      return this.get(id, scope);
-    }
-    return this.change(id, scope, { make: (current) => ({ ...current, disabled }) });
+    const disabled = { at: this.options.clock.now(), reason: 'requested' } as const;
+    return this.switch(id, scope, {
+      state: (state) => (state.disabled = disabled),
+      stored: (current) => ({ ...current, disabled }),
+    });
   }
 
   /**
@@ -213,14 +198,12 @@ export class WebhookEndpoints {
    * @throws {@link WebhookDeliveryError} `unknown_endpoint`, `endpoint_changed`
    */
   async enable(id: string, scope?: EndpointScope): Promise<WebhookEndpointView> {
-    const state = await this.configuredState(id, scope);
-    if (state !== undefined) {
-      state.forget();
-      state.disabled = undefined;
-      return this.get(id, scope);
-    }
-    return this.change(id, scope, {
-      make: ({ disabled: _disabled, ...current }) => this.restarted(current),
+    return this.switch(id, scope, {
+      state: (state) => {
+        state.forget();
+        state.disabled = undefined;
+      },
+      stored: ({ disabled: _disabled, ...current }) => this.restarted(current),
     });
   }
 
@@ -232,15 +215,10 @@ export class WebhookEndpoints {
    * @throws {@link WebhookDeliveryError} `unknown_endpoint`, `endpoint_changed`
    */
   async pause(id: string, scope?: EndpointScope): Promise<WebhookEndpointView> {
-    const now = this.options.clock.now();
-    const state = await this.configuredState(id, scope);
-    if (state !== undefined) {
-      state.pausedAt ??= now;
-      return this.get(id, scope);
-    }
-    return this.change(id, scope, {
-      make: (current) =>
-        current.pausedAt === undefined ? { ...current, pausedAt: now } : undefined,
+    const pausedAt = this.options.clock.now();
+    return this.switch(id, scope, {
+      state: (state) => (state.pausedAt ??= pausedAt),
+      stored: (current) => (current.pausedAt === undefined ? { ...current, pausedAt } : undefined),
     });
   }
 
@@ -251,18 +229,14 @@ export class WebhookEndpoints {
    * @throws {@link WebhookDeliveryError} `unknown_endpoint`, `endpoint_changed`; what the queue throws
    */
   async resume(id: string, scope?: EndpointScope): Promise<WebhookEndpointView> {
-    const state = await this.configuredState(id, scope);
-    if (state !== undefined) {
-      if (state.pausedAt !== undefined) state.forget();
-      state.pausedAt = undefined;
-    }
-    const view =
-      state === undefined
-        ? await this.change(id, scope, {
-            make: ({ pausedAt, ...current }) =>
-              pausedAt === undefined ? undefined : this.restarted(current),
-          })
-        : await this.get(id, scope);
+    const view = await this.switch(id, scope, {
+      state: (state) => {
+        if (state.pausedAt !== undefined) state.forget();
+        state.pausedAt = undefined;
+      },
+      stored: ({ pausedAt, ...current }) =>
+        pausedAt === undefined ? undefined : this.restarted(current),
+    });
     await this.attemptPaused(id);
     return view;
   }
@@ -294,7 +268,7 @@ export class WebhookEndpoints {
           );
         }
         const keys = rotatedKeys(withoutRetired(current.keys, clock.now()), key, overlap);
-        this.requireFewKeys(keys);
+        this.limits.requireFewKeys(keys);
         return { ...current, keys };
       },
       commutes: (before, now) => before.keys.at(-1)?.kid === now.keys.at(-1)?.kid,
@@ -334,8 +308,12 @@ export class WebhookEndpoints {
     const { tenant, event = TEST_EVENT } = given ?? {};
     const endpoint = await this.endpointOf(id, tenant === undefined ? undefined : { tenant });
     const data = this.sampleOf(event);
-    this.requireTestRate(id);
-    return this.sendTestEvent(endpoint, event, data);
+    this.limits.requireTestRate(id);
+    const draft = draftEvent(event, data, {}, this.options.clock.now());
+    const { result } = await this.sender.attempt(deliveryTo(endpoint, draft), endpoint, 1);
+    const { statusCode, durationMs } = result;
+    const failureReason = result.outcome === 'acknowledged' ? undefined : result.reason;
+    return { delivered: failureReason === undefined, statusCode, durationMs, failureReason };
   }
 
   /**
@@ -349,38 +327,8 @@ export class WebhookEndpoints {
     return this.directory.reseal();
   }
 
-  /** @param more - endpoints that are to be added */
-  private async requireSpace(tenant: string | undefined, more: number): Promise<void> {
-    if (tenant === undefined) return;
-    const { endpointStore, endpointLimits } = this.options;
-    const { perTenant } = endpointLimits;
-    if ((await endpointStore.count(tenant)) + more <= perTenant) return;
-    throw limitReached(
-      `The tenant has ${perTenant} endpoints, which is the limit: delete one, or raise endpointLimits.perTenant.`,
-    );
-  }
-
-  private requireFewKeys(keys: StoredEndpoint['keys']): void {
-    const most = this.options.endpointLimits.keys;
-    if (keys.length <= most) return;
-    const next = new Date(keys[1]!.notBefore).toISOString();
-    throw limitReached(
-      `The endpoint has ${most} keys that sign now or later, which is the limit: rotate again after ${next}, when the oldest one is retired; with overlap 0, which replaces all of them at once; or raise endpointLimits.keys.`,
-    );
-  }
-
-  private requireTestRate(id: string): void {
-    const { testsPerMinute } = this.options.endpointLimits;
-    const wait = this.tests.waitAfter(id, testsPerMinute);
-    if (wait === undefined) return;
-    throw limitReached(
-      `The endpoint was tested ${testsPerMinute} times in a minute, which is the limit: test it again in ${wait} s, or raise endpointLimits.testsPerMinute.`,
-    );
-  }
-
   private async endpointOf(id: string, scope: EndpointScope | undefined): Promise<Endpoint> {
-    const { endpoint } = await this.directory.find(id, readScope(scope));
-    return this.registry.of(endpoint);
+    return this.registry.of(await this.directory.find(id, readScope(scope)));
   }
 
   private sampleOf(event: string): unknown {
@@ -396,46 +344,34 @@ export class WebhookEndpoints {
     throw new WebhookDeliveryError('unknown_event', `event: ${problem}`);
   }
 
-  private async sendTestEvent(
-    endpoint: Endpoint,
-    event: string,
-    data: unknown,
-  ): Promise<EndpointTestResult> {
-    const draft = draftEvent(event, data, {}, this.options.clock.now());
-    const { result } = await this.sender.attempt(deliveryTo(endpoint, draft), endpoint, 1);
-    const { statusCode, durationMs } = result;
-    return {
-      delivered: result.outcome === 'acknowledged',
-      statusCode,
-      durationMs,
-      failureReason: result.outcome === 'acknowledged' ? undefined : result.reason,
-    };
-  }
-
   private async change(
     id: string,
     scope: EndpointScope | undefined,
     change: EndpointChange,
   ): Promise<WebhookEndpointView> {
     const { endpoint } = await this.directory.change(id, readScope(scope), change);
-    return endpointView(endpoint, 'store');
+    return this.directory.view(endpoint);
   }
 
   private async requireStored(id: string, scope: EndpointScope | undefined): Promise<void> {
-    const { source } = await this.directory.find(id, readScope(scope));
-    if (source === 'store') return;
+    await this.directory.find(id, readScope(scope));
+    if (!this.registry.isConfigured(id)) return;
     throw new WebhookDeliveryError(
       'unsupported_option',
       "The endpoint is defined in the publisher's options: change it in the configuration.",
     );
   }
 
-  private async configuredState(
+  /** Changes the state of a configured endpoint in this process, and a stored one for all processes. */
+  private async switch(
     id: string,
     scope: EndpointScope | undefined,
-  ): Promise<EndpointState | undefined> {
-    const { endpoint, source } = await this.directory.find(id, readScope(scope));
-    return source === 'options' ? this.registry.of(endpoint).state : undefined;
+    change: { state: (state: EndpointState) => void; stored: EndpointChange['make'] },
+  ): Promise<WebhookEndpointView> {
+    const endpoint = await this.directory.find(id, readScope(scope));
+    if (!this.registry.isConfigured(id)) return this.change(id, scope, { make: change.stored });
+    change.state(this.registry.of(endpoint).state);
+    return this.get(id, scope);
   }
 
   /** Makes every process discard the endpoint's circuit. */
@@ -453,8 +389,4 @@ export class WebhookEndpoints {
         'Managed endpoints are stored in memory and lost when this process ends; set a durable "endpointStore" to keep them.',
     );
   }
-}
-
-function limitReached(message: string): WebhookDeliveryError {
-  return new WebhookDeliveryError('limit_reached', message);
 }

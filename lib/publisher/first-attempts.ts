@@ -1,11 +1,17 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { OutgoingRun } from '../deliveries/webhook.deliverer.js';
-import { isWebhookError, WebhookStoreError } from '../errors/webhook.error.js';
-import type { DeliveryRecord } from '../queue/delivery-record.js';
-import type { DeliveryOutcome, WebhookQueue } from '../queue/webhook-queue.js';
-import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
-import type { Endpoint } from '../sending/endpoint.js';
-import { type DeliveryRecorder, requireSameContent } from './delivery-recorder.js';
+import {
+  isWebhookError,
+  WebhookDeliveryError,
+  WebhookStoreError,
+} from '../errors/webhook.error.js';
+import type {
+  DeliveryRecord,
+  DeliveryOutcome,
+  OutgoingDelivery,
+} from '../queue/webhook-delivery.js';
+import type { WebhookQueue } from '../queue/webhook-queue.js';
+import { requireSameContent } from '../sending/event-draft.js';
 import type { ResolvedPublishOptions, SendResult } from './publish-options.js';
 
 const STATUS = {
@@ -47,7 +53,7 @@ function resultOfRecord(id: string, record: DeliveryRecord): SendResult {
 /** Milliseconds between two polls; most attempts end before the first. */
 const FIRST_WAIT = 100;
 const LONGEST_WAIT = 2_000;
-/** A delivery that is delayed for longer waits for its destination, not for a free slot. */
+/** A delivery that is delayed for longer waits for its endpoint, not for a free slot. */
 const PUT_OFF = 5_000;
 /** Results for ids that callers chose, which are kept so that a repeated `send` returns the same one. */
 const MAX_REMEMBERED = 1_000;
@@ -66,44 +72,48 @@ interface ExpectedAttempt extends FirstAttempt {
   readonly reject: (error: Error) => void;
 }
 
-/** Records single deliveries and waits for their first attempts, for `send`; remembers the latest results. */
+/** Records the delivery; resolves with what was recorded under its id before, if anything. */
+type Recording = () => Promise<readonly (DeliveryRecord | undefined)[]>;
+
+/** Waits for the first attempts of deliveries, for `send`; remembers the latest results. */
 export class FirstAttempts {
   private readonly expected = new Map<string, ExpectedAttempt>();
   private readonly settled = new Map<string, FirstAttempt>();
 
   constructor(
-    private readonly recorder: DeliveryRecorder,
     private readonly queue: WebhookQueue,
     private readonly clock: WebhookClock,
   ) {}
 
   /**
-   * Joins the first attempt of a concurrent or recent call with the same id; starts its own if there is none, or if that call is
-   * aborted.
+   * Joins the first attempt of a concurrent or recent call with the same id; records the delivery if there is none, or if that
+   * call is aborted.
    */
-  make(
+  async make(
     delivery: OutgoingDelivery,
-    target: Endpoint,
     options: ResolvedPublishOptions,
+    record: Recording,
   ): Promise<SendResult> {
     const joined = this.expected.get(delivery.id) ?? this.settled.get(delivery.id);
-    return joined === undefined
-      ? this.start(delivery, target, options)
-      : this.join(joined, delivery, target, options);
+    const result =
+      joined === undefined
+        ? this.start(delivery, options, record)
+        : this.join(joined, delivery, options, record);
+    return options.signal === undefined ? result : unlessAborted(result, options.signal);
   }
 
   private async join(
     joined: FirstAttempt,
     delivery: OutgoingDelivery,
-    target: Endpoint,
     options: ResolvedPublishOptions,
+    record: Recording,
   ): Promise<SendResult> {
     requireSameContent(delivery, joined);
     try {
       return { ...(await joined.result), duplicate: true };
     } catch (error) {
       if (!isWebhookError(error, 'aborted')) throw error;
-      return this.make(delivery, target, options);
+      return this.make(delivery, options, record);
     }
   }
 
@@ -120,14 +130,14 @@ export class FirstAttempts {
 
   private async start(
     delivery: OutgoingDelivery,
-    target: Endpoint,
     options: ResolvedPublishOptions,
+    record: Recording,
   ): Promise<SendResult> {
     // Before it is recorded: the attempt may end at any time after.
     const result = this.expect(delivery, options.id !== undefined);
     let isDuplicate = false;
     try {
-      const [known] = await this.recorder.record(delivery, [delivery], [target], options);
+      const [known] = await record();
       isDuplicate = known !== undefined;
       const notBefore = this.clock.now() + options.delay;
       const result = known && this.resultOf(delivery, known, notBefore);
@@ -226,4 +236,17 @@ function forgotten(): WebhookStoreError {
     'store_unavailable',
     'The delivery was recorded, but the queue no longer knows it, so its outcome is unknown.',
   );
+}
+
+export function aborted(signal: AbortSignal): WebhookDeliveryError {
+  return new WebhookDeliveryError('aborted', 'The signal was aborted.', { cause: signal.reason });
+}
+
+async function unlessAborted<T>(result: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise<T>((resolve, reject) => {
+    const abort = (): void => reject(aborted(signal));
+    if (signal.aborted) abort();
+    signal.addEventListener('abort', abort, { once: true });
+    result.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort));
+  });
 }

@@ -11,13 +11,13 @@ import {
   type Rule,
   unchecked,
 } from '../options/rules.js';
-import { ENDPOINT_SETTINGS } from '../sending/endpoint.js';
+import { ENDPOINT_SETTINGS } from '../sending/endpoint-settings.js';
 import type { SignOptions } from '../sending/event-draft.js';
 import { identifier } from '../token/identifier.js';
 import type { WebhookEventData, WebhookEventName } from '../token/webhook-event-map.js';
 import type { WebhookReceipt } from '../token/webhook-receipt.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';
-import type { FailureReason } from '../queue/failure-reason.js';
+import type { FailureReason } from '../queue/webhook-delivery.js';
 
 /** Options of one published event. */
 export interface PublishOptions extends SignOptions {

@@ -1,16 +1,17 @@
 import type { Duration } from '../clock/duration.js';
-import type { EgressOptions } from '../egress/egress-options.js';
+import type { EgressOptions } from '../egress/egress-policy.js';
 import type { EgressTlsOptions } from '../egress/guarded-agent.js';
 import type { SigningKeyInput } from '../token/keys/signing-key.js';
 import type { HashAlgorithm, WebhookProfile } from '../token/webhook-token.constants.js';
 import type { EndpointStore } from '../endpoints/endpoint-store.js';
-import type { EndpointLimits, WebhookEndpointOptions } from '../endpoints/endpoint-options.js';
+import type { EndpointLimits } from '../endpoints/endpoint-limits.js';
+import type { WebhookEndpointOptions } from '../endpoints/endpoint-options.js';
 import type { SealingKey } from '../endpoints/secret-sealer.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
-import type { DeliveryMethod } from '../queue/webhook-delivery.interface.js';
+import type { DeliveryMethod } from '../queue/webhook-delivery.js';
 import type { PublisherKeys } from '../signing/endpoint-signer.js';
 import type { WebhookRetryOptions } from '../sending/retry-policy.js';
-import type { WebhookJwksOptions } from '../signing/jwks-options.js';
+import type { WebhookJwksOptions } from '../signing/jwks.route.js';
 
 /** The publishing half of the module's options. */
 export interface WebhookPublisherOptions extends EgressOptions {

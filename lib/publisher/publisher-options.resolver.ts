@@ -2,12 +2,11 @@ import { createSecureContext } from 'node:tls';
 import { DAY, SECOND } from '../clock/duration.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { DelivererOptions } from '../deliveries/webhook.deliverer.js';
-import { EGRESS } from '../egress/egress-options.js';
-import { EgressPolicy } from '../egress/egress-policy.js';
+import { EGRESS, EgressPolicy } from '../egress/egress-policy.js';
 import type { EgressTlsOptions } from '../egress/guarded-agent.js';
+import { ENDPOINT_LIMITS } from '../endpoints/endpoint-limits.js';
 import {
-  ENDPOINT,
-  ENDPOINT_LIMITS,
+  ENDPOINTS,
   ENDPOINT_STORE,
   resolveEndpoints,
   resolveEndpointStore,
@@ -15,11 +14,11 @@ import {
   SEALING_KEYS,
 } from '../endpoints/endpoint-options.js';
 import type { WebhookEventCatalog } from '../events/event-catalog.js';
+import { type ConfigurationProblem, WebhookConfigurationError } from '../errors/webhook.error.js';
 import { Problems } from '../options/problems.js';
 import {
   duration,
   instance,
-  list,
   object,
   optional,
   orFalse,
@@ -38,13 +37,19 @@ import {
   applySettings,
   checkProfile,
   ENDPOINT_SETTINGS,
+  profileUseProblem,
   type ResolvedEndpointSettings,
-} from '../sending/endpoint.js';
+} from '../sending/endpoint-settings.js';
 import { resolveRetryOptions, RETRY } from '../sending/retry-policy.js';
 import type { SenderOptions } from '../sending/webhook.sender.js';
 import type { EndpointSigner, PublisherKeys } from '../signing/endpoint-signer.js';
-import { checkJwks, JWKS, type ResolvedJwks } from '../signing/jwks-options.js';
-import type { ProvidedSigningKeys, SigningKeySource } from '../signing/provided-signing-keys.js';
+import { checkJwks, JWKS, type ResolvedJwks } from '../signing/jwks.route.js';
+import type {
+  HeldSigningKeys,
+  ProvidedSigningKeys,
+  SigningKeySource,
+} from '../signing/signing-keys.js';
+import { publicationProblems, keySetProblems } from '../signing/webhook.jwks.js';
 import { SigningResolver } from '../signing/signing.resolver.js';
 import type { SigningKeyInput } from '../token/keys/signing-key.js';
 import { DEFAULT_PROFILE } from '../token/webhook-token.constants.js';
@@ -113,7 +118,7 @@ const PUBLISHER = object<WebhookPublisherOptions>()(
       ),
       7_168,
     ),
-    endpoints: optional(list(ENDPOINT, 'must be a list of endpoints'), []),
+    endpoints: optional(ENDPOINTS, []),
     endpointStore: optional(ENDPOINT_STORE),
     endpointLimits: ENDPOINT_LIMITS,
     sealingKeys: optional(SEALING_KEYS),
@@ -248,4 +253,44 @@ function resolveDefaults(
   });
   checkProfile(settled, at);
   return settled;
+}
+
+/**
+ * Loads the keys of providers, and checks what could not be checked without them.
+ *
+ * @throws {@link WebhookConfigurationError} with every problem of the keys; and whatever a provider throws
+ */
+export async function loadSigningKeys({
+  provided,
+  ownKeys,
+  jwks,
+  defaults,
+  endpoints,
+}: ResolvedPublisherOptions): Promise<true> {
+  await Promise.all(provided.map((keys) => keys.start()));
+  const problems = [
+    ...(jwks === undefined ? [] : publicProblems(ownKeys.map(({ known }) => known))),
+    ...profileProblems(defaults, 'publisher'),
+    ...endpoints.flatMap((endpoint, index) =>
+      // What an endpoint takes over from the publisher is reported there, once.
+      endpoint.signer === defaults.signer && endpoint.profile === defaults.profile
+        ? []
+        : profileProblems(endpoint, `publisher.endpoints[${index}]`),
+    ),
+  ];
+  if (problems.length > 0) throw new WebhookConfigurationError(problems);
+  return true;
+}
+
+function publicProblems(lists: readonly HeldSigningKeys[]): ConfigurationProblem[] {
+  // One provider may serve several issuers; whether its keys are published is only seen here.
+  const single = lists.flatMap(({ keys }) => publicationProblems(keys));
+  const messages =
+    single.length > 0 ? single.map(({ message }) => `a key ${message}`) : keySetProblems(lists);
+  return messages.map((message) => ({ path: 'publisher.jwks', message }));
+}
+
+function profileProblems(settings: ResolvedEndpointSettings, path: string): ConfigurationProblem[] {
+  const message = profileUseProblem(settings);
+  return message === undefined ? [] : [{ path: `${path}.profile`, message }];
 }

@@ -4,27 +4,83 @@ import { DiscoveryService, HttpAdapterHost, MetadataScanner, ModulesContainer } 
 import { SystemClock } from '../clock/webhook-clock.js';
 import { WebhookQueue } from '../queue/webhook-queue.js';
 import { DeliveryReporter } from '../deliveries/delivery.reporter.js';
-import {
-  UNCONFIGURED_DELIVERIES,
-  UNCONFIGURED_ENDPOINTS,
-  UNCONFIGURED_PUBLISHER,
-} from './unconfigured.publisher.js';
 import { attemptPaused } from '../deliveries/redelivery.js';
 import { WebhookDeliveries } from '../deliveries/webhook.deliveries.js';
 import { JwksRoute } from '../signing/jwks.route.js';
 import { WebhookJwks } from '../signing/webhook.jwks.js';
-import { CurrentTransaction } from './current-transaction.js';
+import { PublishTransaction } from './publish-transaction.js';
 import { WebhookEndpoints } from '../endpoints/webhook.endpoints.js';
 import { EndpointRegistry } from '../endpoints/endpoint.registry.js';
-import { type ResolvedPublisherOptions, PUBLISHER_OPTIONS } from './publisher-options.resolver.js';
-import { DeliveryReactionExplorer } from '../deliveries/delivery-reactions.js';
-import { WebhookDeliveryEvents } from '../deliveries/webhook-delivery.events.js';
-import { loadSigningKeys, SIGNING_KEYS } from './load-signing-keys.js';
+import {
+  loadSigningKeys,
+  type ResolvedPublisherOptions,
+  PUBLISHER_OPTIONS,
+} from './publisher-options.resolver.js';
+import {
+  DeliveryReactionExplorer,
+  WebhookDeliveryEvents,
+} from '../deliveries/webhook-delivery.events.js';
 import { WebhookDeliverer } from '../deliveries/webhook.deliverer.js';
 import { WebhookPublisher } from './webhook.publisher.js';
-import type { WebhookConfigurationError } from '../errors/webhook.error.js';
+import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import { requireHttp, WEBHOOK_HTTP } from '../sending/webhook-http.js';
 import { WebhookSender } from '../sending/webhook.sender.js';
+
+/** Injection token of what is there once the keys are. */
+const SIGNING_KEYS = Symbol('nestjs-webhook-token/signing-keys');
+
+type Methods<Service> = { readonly [Name in keyof Service]: () => Promise<never> };
+
+/**
+ * Replaces a service of a module without `publisher` options: every method rejects, so that no event is lost silently.
+ *
+ * @param methods - an object with a member for each method
+ */
+function unconfigured<Service>(
+  methods: Readonly<Record<keyof Service & string, true>>,
+): Methods<Service> {
+  const reject = async (): Promise<never> => {
+    throw new WebhookConfigurationError([
+      {
+        path: 'publisher',
+        message:
+          'is not configured, so nothing is sent: add "publisher" to the options of WebhookModule',
+      },
+    ]);
+  };
+  return Object.fromEntries(Object.keys(methods).map((name) => [name, reject])) as Methods<Service>;
+}
+
+const UNCONFIGURED_PUBLISHER = unconfigured<Pick<WebhookPublisher, 'publish' | 'send' | 'sign'>>({
+  publish: true,
+  send: true,
+  sign: true,
+});
+
+const UNCONFIGURED_ENDPOINTS = unconfigured<WebhookEndpoints>({
+  create: true,
+  get: true,
+  list: true,
+  update: true,
+  delete: true,
+  disable: true,
+  enable: true,
+  pause: true,
+  resume: true,
+  rotateKey: true,
+  circuit: true,
+  test: true,
+  reseal: true,
+});
+
+const UNCONFIGURED_DELIVERIES = unconfigured<WebhookDeliveries>({
+  list: true,
+  get: true,
+  payload: true,
+  redeliver: true,
+  stats: true,
+  prune: true,
+});
 
 /**
  * The publisher and what it is made of. The module provides {@link PUBLISHER_OPTIONS}, which are
@@ -59,9 +115,9 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
     [WebhookQueue, EndpointRegistry, WebhookSender, WebhookDeliveryEvents],
   ),
   whenConfigured(
-    CurrentTransaction,
+    PublishTransaction,
     (options, discovery: DiscoveryService, modules: ModulesContainer) =>
-      new CurrentTransaction(options, discovery, modules),
+      new PublishTransaction(options, discovery, modules),
     [DiscoveryService, ModulesContainer],
   ),
   // Also without a publisher: an application may subscribe although only some deployments publish.
@@ -89,18 +145,18 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
       queue: WebhookQueue,
       deliverer: WebhookDeliverer,
       sender: WebhookSender,
-      currentTransaction: CurrentTransaction,
+      transaction: PublishTransaction,
     ) =>
       options === undefined
         ? UNCONFIGURED_PUBLISHER
-        : new WebhookPublisher(options, endpoints, queue, deliverer, sender, currentTransaction),
+        : new WebhookPublisher(options, endpoints, queue, deliverer, sender, transaction),
     inject: [
       PUBLISHER_OPTIONS,
       EndpointRegistry,
       WebhookQueue,
       WebhookDeliverer,
       WebhookSender,
-      CurrentTransaction,
+      PublishTransaction,
       // Not used, but awaited: nothing is published before the keys are loaded.
       SIGNING_KEYS,
     ],

@@ -3,42 +3,48 @@ import {
   type BeforeApplicationShutdown,
   type OnApplicationBootstrap,
 } from '@nestjs/common';
-import { constraintsOf, type WebhookEventCatalog } from '../events/event-catalog.js';
-import { WebhookDeliveryError, isWebhookError } from '../errors/webhook.error.js';
-import { isEventName } from '../token/event-name.js';
-import type { WebhookEventName } from '../token/webhook-event-map.js';
-import type { WebhookQueue } from '../queue/webhook-queue.js';
-import { cannotJoin, type CurrentTransaction } from './current-transaction.js';
-import type { Endpoint } from '../sending/endpoint.js';
+import { publishing } from '../deliveries/delivery.channels.js';
+import type { WebhookDeliverer } from '../deliveries/webhook.deliverer.js';
 import { looksLikeUrl } from '../endpoints/endpoint-store.js';
 import type { EndpointRegistry } from '../endpoints/endpoint.registry.js';
+import { errorType, isWebhookError, WebhookDeliveryError } from '../errors/webhook.error.js';
+import type { DeliveryRecord, OutgoingDelivery } from '../queue/webhook-delivery.js';
+import type { WebhookQueue } from '../queue/webhook-queue.js';
+import type { Endpoint } from '../sending/endpoint.js';
 import {
   deliveryTo,
   draftEvent,
   type EventDraft,
+  requireDefined,
+  requireSameContent,
   type SignOptions,
-  withContentDigest,
 } from '../sending/event-draft.js';
-import { aborted, areDuplicates, DeliveryRecorder } from './delivery-recorder.js';
-import { FirstAttempts } from './first-attempts.js';
+import type { WebhookSender } from '../sending/webhook.sender.js';
+import { isEventName } from '../token/event-name.js';
+import type { WebhookEventName } from '../token/webhook-event-map.js';
+import { cannotJoin, type PublishTransaction } from './publish-transaction.js';
+import { aborted, FirstAttempts } from './first-attempts.js';
 import {
   type EventArguments,
   type PublishOptions,
   type PublishResult,
   type SendResult,
   type SignedWebhookRequest,
-  readArguments,
   PUBLISH_OPTIONS,
+  readArguments,
+  type ResolvedPublishOptions,
   SIGN_OPTIONS,
 } from './publish-options.js';
 import type { ResolvedPublisherOptions } from './publisher-options.resolver.js';
-import type { WebhookDeliverer } from '../deliveries/webhook.deliverer.js';
-import type { WebhookSender } from '../sending/webhook.sender.js';
+
+/** For each delivery what was recorded before, or `undefined` if it is recorded now. */
+type KnownDeliveries = readonly (DeliveryRecord | undefined)[];
+
+type RecordOptions = Pick<ResolvedPublishOptions, 'id' | 'delay' | 'signal'>;
 
 /** Sends events as signed webhooks. */
 export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicationShutdown {
   private readonly logger = new Logger('WebhookPublisher');
-  private readonly recorder: DeliveryRecorder;
   private readonly firstAttempts: FirstAttempts;
   private shuttingDown = false;
 
@@ -49,10 +55,9 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     private readonly queue: WebhookQueue,
     private readonly deliverer: WebhookDeliverer,
     private readonly sender: WebhookSender,
-    private readonly currentTransaction: CurrentTransaction,
+    private readonly transaction: PublishTransaction,
   ) {
-    this.recorder = new DeliveryRecorder(options, queue, deliverer, sender);
-    this.firstAttempts = new FirstAttempts(this.recorder, queue, options.clock);
+    this.firstAttempts = new FirstAttempts(queue, options.clock);
     deliverer.onRun((run) => this.firstAttempts.report(run));
   }
 
@@ -78,21 +83,17 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     event: Event,
     ...args: EventArguments<Event, PublishOptions>
   ): Promise<PublishResult> {
-    try {
-      return await this.publishEvent(event, args);
-    } catch (error) {
-      throw named('publish', event, error);
-    }
+    return named('publish', event, this.publishEvent(event, args));
   }
 
   /**
-   * Sends an event to one destination, also to an endpoint that has not subscribed to it.
+   * Sends an event to one endpoint or URL, also to an endpoint that has not subscribed to it.
    *
    * The delivery is queued like any other: if its first attempt fails, it is retried.
    *
    * @param endpointOrUrl - the id of an endpoint, which must belong to the option `tenant` if that is set; or a URL, for which
    *   the publisher's own key signs
-   * @returns after the first attempt, or at once if the destination has asked to wait
+   * @returns after the first attempt, or at once if the receiver has asked to wait
    * @throws {@link WebhookDeliveryError}, {@link WebhookStoreError} as {@link publish}, and
    *   `unknown_endpoint`
    * @throws {@link WebhookDestinationBlockedError} for a URL that the egress guard refuses
@@ -102,15 +103,11 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     event: Event,
     ...args: EventArguments<Event, PublishOptions>
   ): Promise<SendResult> {
-    try {
-      return await this.sendEvent(endpointOrUrl, event, args);
-    } catch (error) {
-      throw named('send', event, error);
-    }
+    return named('send', event, this.sendEvent(endpointOrUrl, event, args));
   }
 
   /**
-   * Signs an event for one destination and leaves the sending to the caller.
+   * Signs an event for one endpoint or URL and leaves the sending to the caller.
    *
    * @throws {@link WebhookDeliveryError} `invalid_data`, `invalid_option`, `unknown_event`, `unknown_endpoint`
    * @throws {@link WebhookSigningError} `signing_failed`, `no_signing_key`; there is no timeout for the signer
@@ -121,11 +118,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     event: Event,
     ...args: EventArguments<Event, SignOptions>
   ): Promise<SignedWebhookRequest> {
-    try {
-      return await this.signEvent(endpointOrUrl, event, args);
-    } catch (error) {
-      throw named('sign', event, error);
-    }
+    return named('sign', event, this.signEvent(endpointOrUrl, event, args));
   }
 
   /** @hidden */
@@ -168,17 +161,16 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
   ): Promise<PublishResult> {
     this.refuseWhenShuttingDown();
     const { data, options } = readArguments(args, PUBLISH_OPTIONS);
-    // Before the first await: a caller that does not await the result may end its transaction meanwhile.
-    const current = options.tx === undefined ? this.currentTransaction.find() : undefined;
-    const draft = withContentDigest(this.draft(event, data, options));
-    const tx = current ?? this.recorder.joinable(options.tx);
-    if (this.options.events !== undefined) await requireDefined(draft, this.options.events);
+    // Before the first await: a caller that does not await the result may end its transaction, or change its data.
+    const { tx, isCurrent } = this.transaction.choose(options.tx);
+    const draft = draftEvent(event, data, options, this.options.clock.now());
+    await requireDefined(draft, this.options.events);
     try {
       // In the transaction: with a second connection, concurrent transactions could exhaust the pool and wait for each other.
       const endpoints = await this.endpoints.subscribed(event, options.tenant, tx);
       const deliveries = endpoints.map((endpoint) => deliveryTo(endpoint, draft));
       if (deliveries.length === 0) this.logger.debug(`No endpoint subscribes to "${event}".`);
-      const known = await this.recorder.record(draft, deliveries, endpoints, options, tx);
+      const known = await this.record(draft, deliveries, endpoints, options, tx);
       return {
         id: draft.eventId,
         event,
@@ -186,8 +178,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
         ...(areDuplicates(known) && { duplicate: true }),
       };
     } catch (error) {
-      const isOfCurrent = current !== undefined && isWebhookError(error, 'unsupported_option');
-      throw isOfCurrent ? cannotJoin(error) : error;
+      throw isCurrent && isWebhookError(error, 'unsupported_option') ? cannotJoin(error) : error;
     }
   }
 
@@ -204,12 +195,10 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
         'send cannot join a transaction, because it waits for an attempt, which must follow the commit; use publish.',
       );
     }
-    // Before the first await: the caller may change the data later.
-    const draft = withContentDigest(this.draft(event, data, options));
-    if (this.options.events !== undefined) await requireDefined(draft, this.options.events);
-    const endpoint = await this.find(endpointOrUrl, options.tenant);
-    const result = this.firstAttempts.make(deliveryTo(endpoint, draft), endpoint, options);
-    return options.signal === undefined ? result : unlessAborted(result, options.signal);
+    const { draft, endpoint, delivery } = await this.address(endpointOrUrl, event, data, options);
+    return this.firstAttempts.make(delivery, options, async () =>
+      this.record(draft, [delivery], [endpoint], options),
+    );
   }
 
   private async signEvent(
@@ -218,15 +207,82 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     args: readonly [data?: unknown, options?: SignOptions],
   ): Promise<SignedWebhookRequest> {
     const { data, options } = readArguments(args, SIGN_OPTIONS);
-    const draft = this.draft(event, data, options);
-    if (this.options.events !== undefined) await requireDefined(draft, this.options.events);
-    const endpoint = await this.find(endpointOrUrl, options.tenant);
-    const request = await this.sender.composer.compose(deliveryTo(endpoint, draft), endpoint);
-    return { ...request, receipt: request.receipt(), id: draft.eventId };
+    const { endpoint, delivery } = await this.address(endpointOrUrl, event, data, options);
+    const request = await this.sender.composer.compose(delivery, endpoint);
+    return { ...request, receipt: request.receipt(), id: delivery.eventId };
   }
 
-  private draft(event: string, data: unknown, options: SignOptions): EventDraft {
-    return draftEvent(event, data, options, this.options.clock.now());
+  /**
+   * Records the deliveries of an event, all of them or none, as one observed operation whose trace is stored with them.
+   *
+   * @param endpoints - of each delivery, in their order
+   * @param tx - the transaction to record in; `undefined` for none
+   * @throws {@link WebhookDeliveryError} `invalid_option`, `id_conflict`, `aborted`, and what the queue throws
+   */
+  private async record(
+    { event, eventId, tenant }: EventDraft,
+    deliveries: readonly OutgoingDelivery[],
+    endpoints: readonly Endpoint[],
+    options: RecordOptions,
+    tx?: unknown,
+  ): Promise<KnownDeliveries> {
+    return publishing.observe(
+      () => ({ event, eventId, tenant }),
+      async (operation) => {
+        const trace = operation?.trace;
+        const traced =
+          trace === undefined ? deliveries : deliveries.map((one) => ({ ...one, trace }));
+        return this.enqueue(traced, endpoints, options, tx);
+      },
+      {
+        of: (known) => ({ deliveries: known.length, duplicate: areDuplicates(known) }),
+        failed: (error) => ({ deliveries: 0, duplicate: false, error: errorType(error) }),
+      },
+    );
+  }
+
+  private async enqueue(
+    deliveries: readonly OutgoingDelivery[],
+    endpoints: readonly Endpoint[],
+    { id, delay, signal }: RecordOptions,
+    tx: unknown,
+  ): Promise<KnownDeliveries> {
+    const wait = delay + this.options.retry.waitBefore(1);
+    for (const [index, delivery] of deliveries.entries()) {
+      const endpoint = endpoints[index]!;
+      if ((delivery.method ?? endpoint.method) === 'HEAD') {
+        await this.sender.composer.requireThatHeadCanCarry(delivery, endpoint);
+      }
+    }
+    await this.deliverer.start();
+    if (signal?.aborted === true) throw aborted(signal);
+    if (deliveries.length === 0) return [];
+    // A conflict must leave nothing recorded. In a transaction the rollback does that, and asking could take a second
+    // connection while the transaction holds the first.
+    if (id !== undefined && tx === undefined && deliveries.length > 1) {
+      requireSameContents(deliveries, await this.queue.find(deliveries.map((one) => one.id)));
+    }
+    const notBefore = this.options.clock.now() + wait;
+    const known = await this.queue.enqueue(
+      deliveries.map((delivery) => ({ delivery, notBefore })),
+      tx === undefined ? undefined : { tx },
+    );
+    requireSameContents(deliveries, known);
+    return known;
+  }
+
+  /** Drafts an event for one endpoint or URL. */
+  private async address(
+    endpointOrUrl: string | URL,
+    event: string,
+    data: unknown,
+    options: SignOptions,
+  ): Promise<{ draft: EventDraft; endpoint: Endpoint; delivery: OutgoingDelivery }> {
+    // Before the first await: the caller may change the data later.
+    const draft = draftEvent(event, data, options, this.options.clock.now());
+    await requireDefined(draft, this.options.events);
+    const endpoint = await this.find(endpointOrUrl, options.tenant);
+    return { draft, endpoint, delivery: deliveryTo(endpoint, draft) };
   }
 
   private async find(endpointOrUrl: string | URL, tenant?: string): Promise<Endpoint> {
@@ -250,50 +306,37 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
   }
 }
 
-/**
- * Checks an event as its receiver would: the JSON, and not the value that the caller passed.
- *
- * @throws {@link WebhookDeliveryError} `unknown_event`, `invalid_data`
- */
-async function requireDefined(
-  { event, payload: { kind, bytes } }: EventDraft,
-  events: WebhookEventCatalog,
-): Promise<void> {
-  if (events.find(event) === undefined) {
-    throw new WebhookDeliveryError('unknown_event', events.unknown(event));
+/** Whether every delivery of an event was recorded before. */
+function areDuplicates(known: KnownDeliveries): boolean {
+  return known.length > 0 && !known.includes(undefined);
+}
+
+/** @throws {@link WebhookDeliveryError} `id_conflict` */
+function requireSameContents(
+  deliveries: readonly OutgoingDelivery[],
+  known: KnownDeliveries,
+): void {
+  for (const [index, record] of known.entries()) {
+    if (record !== undefined) requireSameContent(deliveries[index]!, record.delivery);
   }
-  if (!events.checks(event)) return;
-  const isJson = kind === 'json' && bytes !== undefined;
-  const data: unknown = isJson ? JSON.parse(new TextDecoder().decode(bytes)) : bytes;
-  const issues = await events.check(event, data);
-  if (issues.length === 0) return;
-  throw new WebhookDeliveryError(
-    'invalid_data',
-    `The data is not valid data of "${event}": ${constraintsOf(issues)}. Correct the data, or the definition.`,
-  );
 }
 
 /** Names the call in the message of its error: an unhandled rejection shows nothing else. */
-function named(call: string, event: string, error: unknown): unknown {
-  // What is not an event name may be anything, so it is not repeated.
-  if (!isWebhookError(error) || !isEventName(event, 'swt-draft-00')) return error;
-  const { message, stack } = error;
-  // Calls that share one attempt share its error.
-  if (message.includes(`"${event}"`)) return error;
-  error.message = `${call} of "${event}": ${message}`;
-  if (stack !== undefined) error.stack = stack.replace(message, () => error.message);
-  return error;
+async function named<T>(call: string, event: string, result: Promise<T>): Promise<T> {
+  try {
+    return await result;
+  } catch (error) {
+    // What is not an event name may be anything, so it is not repeated.
+    if (!isWebhookError(error) || !isEventName(event, 'swt-draft-00')) throw error;
+    const { message, stack } = error;
+    // Calls that share one attempt share its error.
+    if (message.includes(`"${event}"`)) throw error;
+    error.message = `${call} of "${event}": ${message}`;
+    if (stack !== undefined) error.stack = stack.replace(message, () => error.message);
+    throw error;
+  }
 }
 
 function shuttingDown(): WebhookDeliveryError {
   return new WebhookDeliveryError('shutting_down', 'The application is shutting down.');
-}
-
-async function unlessAborted<T>(result: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise<T>((resolve, reject) => {
-    const abort = (): void => reject(aborted(signal));
-    if (signal.aborted) abort();
-    signal.addEventListener('abort', abort, { once: true });
-    result.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort));
-  });
 }

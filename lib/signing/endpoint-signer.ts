@@ -11,7 +11,7 @@ import {
 } from '../token/token-signer.js';
 import { readSeconds, type TokenClock } from '../token/validate-claims.js';
 import type { SignatureAlgorithm } from '../token/webhook-token.constants.js';
-import type { HeldSigningKeys, ProvidedSigningKeys } from './provided-signing-keys.js';
+import type { HeldSigningKeys, ProvidedSigningKeys } from './signing-keys.js';
 
 /** Rotating keys, or the provider that loads them. */
 export type PublisherKeys = readonly SigningKeyInput[] | KeyProvider<readonly SigningKeyInput[]>;

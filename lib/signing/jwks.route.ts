@@ -2,52 +2,89 @@ import type { HttpServer, OnModuleInit } from '@nestjs/common';
 import type { HttpAdapterHost } from '@nestjs/core';
 import { createHash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { type Duration, MINUTE } from '../clock/duration.js';
 import { errorName, WebhookConfigurationError } from '../errors/webhook.error.js';
+import type { Problems } from '../options/problems.js';
+import { duration, object, optional, type Read, type Rule, rule } from '../options/rules.js';
 import { PublisherLog } from './publisher-log.js';
-import type { WebhookJwks, WebhookKeySet } from './webhook.jwks.js';
-import type { ResolvedJwks } from './jwks-options.js';
+import type { SigningResolver } from './signing.resolver.js';
+import { keySetProblems, type WebhookJwks, type WebhookKeySet } from './webhook.jwks.js';
+
+/** Where the publisher's public keys are served. */
+export interface WebhookJwksOptions {
+  /** Outside the global prefix; default `'/.well-known/webhook-keys'`. */
+  readonly path?: string | undefined;
+  /** How long receivers and caches may keep it; default `'5m'`. */
+  readonly maxAge?: Duration | undefined;
+}
+
+/** Segments of unreserved characters (RFC 3986, section 2.3), which every router reads alike. */
+const PLAIN_PATH = /^(?:\/[\w.~-]+)+$/;
+
+const JWKS_OPTIONS = object<WebhookJwksOptions>()(
+  {
+    path: optional(
+      rule<string>(
+        (path) => typeof path === 'string' && PLAIN_PATH.test(path),
+        "must be a path of plain segments, such as '/.well-known/webhook-keys'",
+      ),
+      '/.well-known/webhook-keys',
+    ),
+    maxAge: optional(duration(), 5 * MINUTE),
+  },
+  { form: 'true, or an object: { path, maxAge }' },
+);
+
+/** Where and how long; durations in milliseconds. */
+export type ResolvedJwks = Read<typeof JWKS_OPTIONS>;
+
+/** Reads the option `jwks`; `undefined` if no JWKS is served. */
+export const JWKS: Rule<ResolvedJwks | undefined> = (value, at, name) =>
+  value === undefined || value === false
+    ? undefined
+    : JWKS_OPTIONS(value === true ? {} : value, at, name);
+
+/** Checks that there are keys to serve, once the signers are known. */
+export function checkJwks(signing: SigningResolver, at: Problems): void {
+  // Invalid keys, and keys that are not loaded yet, would be reported as missing.
+  if (signing.hasProblems || signing.provided.length > 0) return;
+  const keys = signing.sources.map(({ known }) => known);
+  for (const message of keySetProblems(keys)) at.add('jwks', message);
+}
 
 const MS_PER_SECOND = 1_000;
 
-/** Answers with a key set and its caching headers (RFC 9111). */
-class JwksAnswer {
-  private readonly cacheControl: string;
-
-  /** @param maxAge - milliseconds */
-  constructor(maxAge: number) {
-    this.cacheControl = `public, max-age=${Math.floor(maxAge / MS_PER_SECOND)}`;
+/**
+ * Answers with a key set and its caching headers (RFC 9111).
+ *
+ * @param maxAge - milliseconds
+ */
+function sendKeySet(
+  request: IncomingMessage,
+  response: ServerResponse,
+  keySet: WebhookKeySet,
+  maxAge: number,
+): void {
+  const body = Buffer.from(JSON.stringify(keySet));
+  const etag = `"${createHash('sha256').update(body).digest('base64url')}"`;
+  response.setHeader('Cache-Control', `public, max-age=${Math.floor(maxAge / MS_PER_SECOND)}`);
+  response.setHeader('ETag', etag);
+  if (isCurrent(request.headers['if-none-match'], etag)) {
+    response.writeHead(304).end();
+    return;
   }
+  response.writeHead(200, {
+    'Content-Type': 'application/jwk-set+json',
+    'Content-Length': body.length,
+    'X-Content-Type-Options': 'nosniff',
+  });
+  response.end(request.method === 'HEAD' ? undefined : body);
+}
 
-  send(request: IncomingMessage, response: ServerResponse, keySet: WebhookKeySet): void {
-    const body = Buffer.from(JSON.stringify(keySet));
-    const etag = `"${createHash('sha256').update(body).digest('base64url')}"`;
-    response.setHeader('Cache-Control', this.cacheControl);
-    response.setHeader('ETag', etag);
-    if (isCurrent(request.headers['if-none-match'], etag)) {
-      response.writeHead(304).end();
-      return;
-    }
-    response.writeHead(200, {
-      'Content-Type': 'application/jwk-set+json',
-      'Content-Length': body.length,
-      'X-Content-Type-Options': 'nosniff',
-    });
-    response.end(request.method === 'HEAD' ? undefined : body);
-  }
-
-  /** The keys are unavailable; caches keep serving their copy. */
-  sendUnavailable(response: ServerResponse): void {
-    response.writeHead(503, {
-      'Cache-Control': 'no-store',
-      'Retry-After': '5',
-      'Content-Length': 0,
-    });
-    response.end();
-  }
-
-  refuseMethod(response: ServerResponse): void {
-    response.writeHead(405, { Allow: 'GET, HEAD', 'Content-Length': 0 }).end();
-  }
+/** The keys are unavailable; caches keep serving their copy. */
+function sendUnavailable(response: ServerResponse): void {
+  const headers = { 'Cache-Control': 'no-store', 'Retry-After': '5', 'Content-Length': 0 };
+  response.writeHead(503, headers).end();
 }
 
 /** RFC 9110, section 13.1.2: a list of tags, compared weakly, or `*`. */
@@ -76,7 +113,6 @@ interface FastifyRoutes {
  */
 export class JwksRoute implements OnModuleInit {
   private readonly log = new PublisherLog();
-  private failureLogged = false;
 
   constructor(
     private readonly options: ResolvedJwks,
@@ -95,16 +131,20 @@ export class JwksRoute implements OnModuleInit {
     if (adapter === null || adapter === undefined) return;
     const { path, maxAge } = this.options;
     if (isTaken(adapter, 'GET', path)) throw pathTaken(path);
-    const answer = new JwksAnswer(maxAge);
     const serve = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
       try {
         const keys = await this.jwks.document();
-        this.failureLogged = false;
+        this.log.recovered('keys');
         // The application, for example a timeout, may have answered meanwhile.
-        if (!response.headersSent) answer.send(request, response, keys);
+        if (!response.headersSent) sendKeySet(request, response, keys, maxAge);
       } catch (error) {
-        this.logFailure(error);
-        if (!response.headersSent) answer.sendUnavailable(response);
+        // Anyone may request the keys at any rate.
+        this.log.once(
+          'error',
+          'keys',
+          () => `The public keys could not be served (${errorName(error)}).`,
+        );
+        if (!response.headersSent) sendUnavailable(response);
       }
     };
     adapter.get(
@@ -116,17 +156,12 @@ export class JwksRoute implements OnModuleInit {
       const register = method.toLowerCase() as Lowercase<typeof method>;
       adapter[register](
         path,
-        onNode((_, response) => answer.refuseMethod(response)),
+        onNode((_, response) =>
+          response.writeHead(405, { Allow: 'GET, HEAD', 'Content-Length': 0 }).end(),
+        ),
       );
     }
     this.log.log(() => `Mapped {${path}, GET} to the publisher's public keys`);
-  }
-
-  /** Logs once until the keys can be served again, because anyone may request them at any rate. */
-  private logFailure(error: unknown): void {
-    if (this.failureLogged) return;
-    this.failureLogged = true;
-    this.log.error(() => `The public keys could not be served (${errorName(error)}).`);
   }
 }
 

@@ -6,6 +6,8 @@ import { Logger } from '@nestjs/common';
  */
 export class PublisherLog {
   private readonly logger = new Logger('WebhookPublisher');
+  /** Of each topic, the problem that was logged last. */
+  private readonly outages = new Map<string, string>();
 
   error(message: () => string): void {
     quietly(() => this.logger.error(message()));
@@ -21,6 +23,23 @@ export class PublisherLog {
 
   debug(message: () => string): void {
     quietly(() => this.logger.debug(message()));
+  }
+
+  /**
+   * Logs a problem that every delivery meets: only the first time, until {@link recovered} is called or `problem` changes.
+   *
+   * @param topic - what fails
+   * @param problem - how it fails
+   */
+  once(level: 'warn' | 'error', topic: string, message: () => string, problem = ''): void {
+    if (this.outages.get(topic) === problem) return;
+    this.outages.set(topic, problem);
+    this[level](message);
+  }
+
+  /** Ends the problem of a topic: the next one is logged again. */
+  recovered(topic: string): void {
+    this.outages.delete(topic);
   }
 }
 

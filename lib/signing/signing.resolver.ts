@@ -3,15 +3,16 @@ import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { Problems } from '../options/problems.js';
 import type { ConfigurationProblem } from '../errors/webhook.error.js';
 import type { KeyProvider } from '../keys/key-provider.js';
-import { signingKeyProblems, spentKeyProblems } from './signing-key-list.js';
-import type { SigningKeyInput } from '../token/keys/signing-key.js';
-import { sharedProblems, createTokenSigner } from '../token/token-signer.js';
-import { publicationProblems } from './published-keys.js';
 import {
+  signingKeyProblems,
+  spentKeyProblems,
   HeldSigningKeys,
   ProvidedSigningKeys,
   type SigningKeySource,
-} from './provided-signing-keys.js';
+} from './signing-keys.js';
+import type { SigningKeyInput } from '../token/keys/signing-key.js';
+import { sharedProblems, createTokenSigner } from '../token/token-signer.js';
+import { publicationProblems } from './webhook.jwks.js';
 import {
   type EndpointSigner,
   ProvidedTokenSigner,
@@ -142,13 +143,13 @@ export class SigningResolver {
     if (!isProvider(keys)) return new HeldSigningKeys(keys);
     const known = this.providers.get(keys);
     if (known !== undefined) return known;
-    const made = new ProvidedSigningKeys(keys, {
+    const source = new ProvidedSigningKeys(keys, {
       path: pathOfProvider(),
       clock: this.context.clock,
       problemsOf: (loaded) => this.problemsOfAny(loaded, issuer),
     });
-    this.providers.set(keys, made);
-    return made;
+    this.providers.set(keys, source);
+    return source;
   }
 
   private seconds(): number {

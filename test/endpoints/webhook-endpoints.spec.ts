@@ -4,7 +4,7 @@ import dns from 'node:dns';
 import { PUBLISHER_OPTIONS } from '../../lib/publisher/publisher-options.resolver.js';
 import type { WebhookPublisherOptions } from '../../lib/publisher/publisher-options.interface.js';
 import { WebhookEndpoints } from '../../lib/endpoints/webhook.endpoints.js';
-import { verifyWebhookToken } from '../../lib/token/token-verifier.js';
+import { verifyWebhookToken } from '../../lib/token/index.js';
 import { ScriptedEndpointStore } from '../fixtures/scripted-endpoint.store.js';
 import { PublisherBench } from '../publisher/publisher-bench.js';
 import { WireReceiver } from '../publisher/wire-receiver.js';

@@ -8,7 +8,7 @@ import { PUBLISHER_OPTIONS } from '../../lib/publisher/publisher-options.resolve
 import { WebhookDeliverer } from '../../lib/deliveries/webhook.deliverer.js';
 import { EndpointRegistry } from '../../lib/endpoints/endpoint.registry.js';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
-import type { SigningKeyInput } from '../../lib/token/keys/signing-key.js';
+import type { SigningKeyInput } from '../../lib/token/index.js';
 import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
 import { WebhookSender } from '../../lib/sending/webhook.sender.js';
 import { PublisherBench, secret } from './publisher-bench.js';

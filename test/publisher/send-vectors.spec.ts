@@ -6,7 +6,8 @@ import type { SignedWebhookRequest } from '../../lib/publisher/publish-options.j
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
 import { signWebhook } from '../../lib/testing/sign-webhook.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
-import { WEBHOOK_PROFILES, type WebhookProfile } from '../../lib/token/webhook-token.constants.js';
+import { WEBHOOK_PROFILES } from '../../lib/token/webhook-token.constants.js';
+import type { WebhookProfile } from '../../lib/token/index.js';
 import { WebhookModule } from '../../lib/webhook.module.js';
 import { readSendVectors, SEND_GROUPS, type SendVector } from '../token/vector-file.js';
 

@@ -1,7 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { KeyProvider } from '../../lib/keys/key-provider.js';
-import type { SigningKeyInput } from '../../lib/token/keys/signing-key.js';
-import { createTokenVerifier } from '../../lib/token/token-verifier.js';
+import { type SigningKeyInput, createTokenVerifier } from '../../lib/token/index.js';
 import { PublisherBench } from '../publisher/publisher-bench.js';
 import { WireReceiver } from '../publisher/wire-receiver.js';
 

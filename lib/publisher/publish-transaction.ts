@@ -16,16 +16,15 @@ interface TransactionHostLike {
 const HOST_TOKEN = /^TransactionHost(?:_(.+))?$/;
 
 /**
- * Finds the current transaction if the application uses `@nestjs-cls/transactional`.
+ * Chooses the transaction that an event is recorded in: the current one if the application uses `@nestjs-cls/transactional`.
  *
  * Its hosts are found among the providers by their token. Without an import, the package stays optional, and a second copy of
  * it is never used by mistake.
  */
-export class CurrentTransaction implements OnApplicationBootstrap {
+export class PublishTransaction implements OnApplicationBootstrap {
   private readonly log = new PublisherLog();
   private hosts: ReadonlyMap<string | undefined, Wrapper> = new Map();
   private knownModules = 0;
-  private hasWarned = false;
 
   constructor(
     private readonly options: Pick<ResolvedPublisherOptions, 'queue' | 'transactionHost'>,
@@ -46,16 +45,38 @@ export class CurrentTransaction implements OnApplicationBootstrap {
   }
 
   /**
-   * @returns the open transaction, or `undefined` if there is none to join
-   * @throws {@link WebhookDeliveryError} `unsupported_option` if several hosts have one
+   * Chooses the transaction to record an event in: the one that the caller passed, or else the current one.
+   *
+   * @param tx - `undefined` for the current one, `false` for none
+   * @throws {@link WebhookDeliveryError} `unsupported_option` if the queue cannot join it, or if several hosts have one
    */
-  find(): unknown {
+  choose(tx: unknown): { readonly tx: unknown; readonly isCurrent: boolean } {
+    if (tx === undefined) {
+      const current = this.find();
+      return { tx: current, isCurrent: current !== undefined };
+    }
+    if (tx === false) return { tx: undefined, isCurrent: false };
+    if (this.options.queue.transactional) return { tx, isCurrent: false };
+    throw new WebhookDeliveryError(
+      'unsupported_option',
+      'The queue cannot join a transaction; leave tx out, or use a transactional queue.',
+    );
+  }
+
+  /** The open transaction; `undefined` if there is none to join. */
+  private find(): unknown {
     const { queue, transactionHost } = this.options;
     if (transactionHost === false) return undefined;
     const host = this.chosen([...this.findHosts()].flatMap(activeHost));
     if (host === undefined) return undefined;
     if (queue.transactional) return host.tx;
-    this.warnOnce();
+    this.log.once(
+      'warn',
+      'transaction',
+      () =>
+        'An event was published within a transaction that the queue cannot join: it is sent even if the transaction is rolled back. ' +
+        'Publish after the commit, or use a transactional queue. Pass tx: false if this is intended.',
+    );
     return undefined;
   }
 
@@ -84,16 +105,6 @@ export class CurrentTransaction implements OnApplicationBootstrap {
       this.hosts = new Map(this.discovery.getProviders().flatMap(namedHost));
     }
     return this.hosts;
-  }
-
-  private warnOnce(): void {
-    if (this.hasWarned) return;
-    this.hasWarned = true;
-    this.log.warn(
-      () =>
-        'An event was published within a transaction that the queue cannot join: it is sent even if the transaction is rolled back. ' +
-        'Publish after the commit, or use a transactional queue. Pass tx: false if this is intended.',
-    );
   }
 }
 

@@ -1,0 +1,76 @@
+import { CallRate } from '../clock/call-rate.js';
+import type { WebhookClock } from '../clock/webhook-clock.js';
+import { WebhookDeliveryError } from '../errors/webhook.error.js';
+import { filled, object, optional, type Read, whole } from '../options/rules.js';
+import type { EndpointStore, SealedEndpointKey } from './endpoint-store.js';
+
+/** Limits of managed endpoints, so that the calls of a tenant cannot multiply work. */
+export interface EndpointLimits {
+  /** Endpoints of one tenant, disabled ones included; default 100. Endpoints without a tenant are not limited. */
+  readonly perTenant?: number | undefined;
+  /** Keys of one endpoint: the one that signs, and those that rotations have added since; default 4. */
+  readonly keys?: number | undefined;
+  /** Test events of one endpoint in a minute, counted by each process; default 20. */
+  readonly testsPerMinute?: number | undefined;
+}
+
+export const ENDPOINT_LIMITS = filled(
+  object<EndpointLimits>()({
+    perTenant: optional(whole(1), 100),
+    // A rotation with an overlap needs two.
+    keys: optional(whole(2), 4),
+    testsPerMinute: optional(whole(1), 20),
+  }),
+);
+
+export type ResolvedEndpointLimits = Read<typeof ENDPOINT_LIMITS>;
+
+/** Refuses what exceeds a limit with {@link WebhookDeliveryError} `limit_reached`. */
+export class LimitChecks {
+  private readonly tests: CallRate;
+  private readonly limits: ResolvedEndpointLimits;
+  private readonly store: EndpointStore;
+
+  constructor(options: {
+    readonly endpointLimits: ResolvedEndpointLimits;
+    readonly endpointStore: EndpointStore;
+    readonly clock: WebhookClock;
+  }) {
+    this.tests = new CallRate(options.clock);
+    this.limits = options.endpointLimits;
+    this.store = options.endpointStore;
+  }
+
+  /** @param more - endpoints that are to be added */
+  async requireSpace(tenant: string | undefined, more: number): Promise<void> {
+    if (tenant === undefined) return;
+    const { perTenant } = this.limits;
+    if ((await this.store.count(tenant)) + more <= perTenant) return;
+    throw limitReached(
+      `The tenant has ${perTenant} endpoints, which is the limit: delete one, or raise endpointLimits.perTenant.`,
+    );
+  }
+
+  requireFewKeys(keys: readonly SealedEndpointKey[]): void {
+    const most = this.limits.keys;
+    if (keys.length <= most) return;
+    const next = new Date(keys[1]!.notBefore).toISOString();
+    throw limitReached(
+      `The endpoint has ${most} keys that sign now or later, which is the limit: rotate again after ${next}, when the oldest one is retired; with overlap 0, which replaces all of them at once; or raise endpointLimits.keys.`,
+    );
+  }
+
+  /** Counts a test of an endpoint. */
+  requireTestRate(id: string): void {
+    const { testsPerMinute } = this.limits;
+    const wait = this.tests.waitAfter(id, testsPerMinute);
+    if (wait === undefined) return;
+    throw limitReached(
+      `The endpoint was tested ${testsPerMinute} times in a minute, which is the limit: test it again in ${wait} s, or raise endpointLimits.testsPerMinute.`,
+    );
+  }
+}
+
+function limitReached(message: string): WebhookDeliveryError {
+  return new WebhookDeliveryError('limit_reached', message);
+}
