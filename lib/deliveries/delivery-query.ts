@@ -1,17 +1,62 @@
-import { parseDuration } from '../clock/duration.js';
+import { parseDuration, type Duration } from '../clock/duration.js';
 import { invalidOptions, readArgument } from '../options/read-options.js';
 import * as option from '../options/rules.js';
-import type { DeliveryCountFilter, DeliveryFilter } from '../queue/delivery-record.js';
+import type { DeliveryCountFilter, DeliveryFilter } from '../queue/webhook-queue.js';
+import type { DeliveryStatus } from '../queue/webhook-delivery.js';
 import { cursor } from '../queue/page-cursor.js';
 import { identifier } from '../token/identifier.js';
-import type {
-  DeliveryPageOptions,
-  PruneOptions,
-  RedeliverOptions,
+
+/**
+ * Which deliveries. A member that is left out matches everything. An unknown member and one that is `undefined` are refused: a
+ * mistake must not widen what is found, least of all what is sent again.
+ */
+export interface WebhookDeliveryFilter {
+  readonly tenant?: string;
+  readonly endpointId?: string;
+  /** The event's id. */
+  readonly eventId?: string;
+  /** The event's name, exactly. */
+  readonly event?: string;
+  readonly status?: DeliveryStatus;
+  /** Recorded at this time or later. */
+  readonly since?: Date;
+  /** Recorded before this time. */
+  readonly until?: Date;
+}
+
+/** Which deliveries to count. */
+export type WebhookDeliveryStatsFilter = Pick<
   WebhookDeliveryFilter,
-  WebhookDeliveryScope,
-  WebhookDeliveryStatsFilter,
-} from './webhook-deliveries.interface.js';
+  'tenant' | 'endpointId' | 'since' | 'until'
+>;
+
+/** Limits a call to one tenant; the deliveries of others are reported as unknown. */
+export interface WebhookDeliveryScope {
+  /** Leave it out for all tenants; `undefined` is refused, since it is most often a mistake. */
+  readonly tenant?: string;
+}
+
+/** Options of a list. */
+export interface DeliveryPageOptions extends WebhookDeliveryScope {
+  /** `next` of the page before. */
+  readonly after?: string | undefined;
+  /** 1 to 500; default 50. */
+  readonly limit?: number | undefined;
+}
+
+/** Options of a prune. */
+export interface PruneOptions extends WebhookDeliveryScope {
+  /** Recorded before this Date, or longer ago than this duration, such as `'30d'`. */
+  readonly olderThan: Duration | Date;
+}
+
+/** Options of a redelivery. */
+export interface RedeliverOptions extends WebhookDeliveryScope {
+  /** Returns what would be sent again, and changes nothing; default `false`. */
+  readonly dryRun?: boolean | undefined;
+  /** Maximum number of deliveries with a filter; 1 to 10,000, default 1,000. */
+  readonly limit?: number | undefined;
+}
 
 const SCOPE = { tenant: option.notUndefined(identifier()) };
 

@@ -1,11 +1,89 @@
-import type { DeliveryAttempt, DeliveryCounts } from '../queue/delivery-record.js';
+import type { DeliveryAttempt, DeliveryStatus, FailureReason } from '../queue/webhook-delivery.js';
+import type { DeliveryCounts } from '../queue/webhook-queue.js';
 import type { ListedOutgoing } from './redelivery.js';
-import type {
-  DeliveryStanding,
-  WebhookAttemptView,
-  WebhookDeliveryStats,
-  WebhookDeliveryView,
-} from './webhook-deliveries.interface.js';
+
+/** A delivery without its payload and tokens; of a URL, only the origin. */
+export interface WebhookDeliveryView {
+  readonly id: string;
+  /** The event's id: `txn` of its tokens. */
+  readonly eventId: string;
+  /** The event's name. */
+  readonly event: string;
+  /** Absent for a delivery to a URL. */
+  readonly endpointId?: string;
+  /** The origin of a URL that was passed to `send`. */
+  readonly origin?: string;
+  readonly tenant?: string;
+  readonly status: DeliveryStatus;
+  /** Attempts made so far in this round. */
+  readonly attemptsMade: number;
+  /** 1; higher for a delivered delivery that was sent again. */
+  readonly round: number;
+  readonly createdAt: Date;
+  readonly updatedAt: Date;
+  /** With `pending`. */
+  readonly nextAttemptAt?: Date;
+  /** Why the last attempt failed, or why none was made; absent once delivered. */
+  readonly failureReason?: FailureReason;
+}
+
+/** One attempt. */
+export interface WebhookAttemptView {
+  /** 1 for the first attempt of its round. */
+  readonly attempt: number;
+  /** Start time. */
+  readonly at: Date;
+  readonly method: 'HEAD' | 'POST';
+  /** Absent if no answer arrived. */
+  readonly statusCode?: number;
+  /** Milliseconds. */
+  readonly durationMs: number;
+  /** Absent if the attempt was acknowledged. */
+  readonly failureReason?: FailureReason;
+  /** The first 1024 bytes of the answer's body. The receiver controls it: escape it before you show it. */
+  readonly answer?: string;
+}
+
+/** A delivery with its attempts, oldest first. */
+export interface WebhookDeliveryDetails extends WebhookDeliveryView {
+  readonly attempts: readonly WebhookAttemptView[];
+  /** The trace of the publish, 32 hexadecimal digits; absent without tracing. */
+  readonly traceId?: string;
+}
+
+/** A page of deliveries, newest first. */
+export interface WebhookDeliveryPage {
+  readonly deliveries: readonly WebhookDeliveryView[];
+  /** Pass it as `after` for the next page; absent on the last one. */
+  readonly next?: string;
+}
+
+/** The body of an event. */
+export interface WebhookDeliveryPayload {
+  readonly contentType: string;
+  /** Empty for an event without data. */
+  readonly bytes: Buffer;
+}
+
+/** The number of deliveries by state. */
+export interface DeliveryStanding {
+  readonly pending: number;
+  readonly delivered: number;
+  readonly dead: number;
+  /** Milliseconds by which the oldest pending delivery is overdue; 0 if none is. */
+  readonly lag: number;
+}
+
+/** The deliveries of one endpoint and tenant; without `endpointId`, deliveries to URLs. */
+export interface EndpointStanding extends DeliveryStanding {
+  readonly endpointId?: string;
+  readonly tenant?: string;
+}
+
+/** The number of deliveries by state, in total and by endpoint. */
+export interface WebhookDeliveryStats extends DeliveryStanding {
+  readonly endpoints: readonly EndpointStanding[];
+}
 
 /** A delivery without its payload, and of its URL only the origin. */
 export function viewOf(listed: ListedOutgoing): WebhookDeliveryView {

@@ -6,7 +6,7 @@ import {
   type TraceContext,
 } from '../diagnostics/operation.js';
 import { errorType } from '../errors/webhook.error.js';
-import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
+import type { OutgoingDelivery } from '../queue/webhook-delivery.js';
 import type { Attempt } from '../sending/attempt-result.js';
 import type { Endpoint } from '../sending/endpoint.js';
 
@@ -40,7 +40,7 @@ interface AttemptingFacts {
   readonly tenant: string | undefined;
   /** Absent for a URL that the caller of `send` passed. */
   readonly endpointId: string | undefined;
-  /** Scheme, host and port of the destination: its path and query may hold a credential. */
+  /** Scheme, host and port of the endpoint's URL: its path and query may hold a credential. */
   readonly origin: string;
   /** 1 for the first attempt. */
   readonly attempt: number;
@@ -50,7 +50,7 @@ interface AttemptingFacts {
 
 /** How an attempt ended. */
 interface AttemptingOutcome {
-  /** `refused`: no later attempt can succeed. `error`: it could not be made now, and is repeated. */
+  /** `refused`: no later attempt can succeed. `error`: it failed on this side, and is repeated. */
   readonly outcome: 'acknowledged' | 'failed' | 'refused' | 'error';
   readonly method?: 'HEAD' | 'POST';
   /** Absent if no answer arrived. */
@@ -79,7 +79,7 @@ export const publishing = new OperationChannels<PublishingFacts, PublishingOutco
   WEBHOOK_PUBLISHED_CHANNEL,
 );
 
-/** An attempt that is being made; `cause` is the trace of the publish, unless this is a later round. */
+/** A running attempt; `cause` is the trace of the publish, unless this is a later round. */
 export type AttemptingOperation = Operation<
   AttemptingFacts & { readonly cause?: TraceContext; readonly round: number },
   AttemptingOutcome

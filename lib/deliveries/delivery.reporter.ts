@@ -1,6 +1,6 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { errorName } from '../errors/webhook.error.js';
-import type { OutgoingDelivery, ReceivedDelivery } from '../queue/webhook-delivery.interface.js';
+import type { OutgoingDelivery, ReceivedDelivery } from '../queue/webhook-delivery.js';
 import type { AttemptResult } from '../sending/attempt-result.js';
 import type { EndpointDisabled } from '../sending/endpoint.js';
 import { PublisherLog } from '../signing/publisher-log.js';
@@ -11,14 +11,13 @@ import type {
   WebhookDeliveryEventType,
 } from './webhook-delivery.events.js';
 import type { OutgoingRun } from './webhook.deliverer.js';
-import type { RegisteredEndpoint } from '../endpoints/stored-endpoint.cache.js';
+import type { RegisteredEndpoint } from '../endpoints/endpoint.registry.js';
 
 const DAY = 86_400_000;
 
 /** Reports deliveries to the log and to {@link WebhookDeliveryEvents}. Nothing it does can change an outcome. */
 export class DeliveryReporter {
   private readonly logger = new PublisherLog();
-  private storeOutageLogged = false;
 
   constructor(
     private readonly events: WebhookDeliveryEvents,
@@ -88,17 +87,17 @@ export class DeliveryReporter {
 
   /** Logs only the first failure of an outage. */
   lookupFailed({ id }: OutgoingDelivery, error: unknown): void {
-    if (this.storeOutageLogged) return;
-    this.storeOutageLogged = true;
     const name = errorName(error);
-    this.logger.error(
+    this.logger.once(
+      'error',
+      'lookup',
       () =>
         `Delivery ${id}: its endpoint could not be looked up (${name}); deliveries are retried until the endpoint store answers.`,
     );
   }
 
   lookupSucceeded(): void {
-    this.storeOutageLogged = false;
+    this.logger.recovered('lookup');
   }
 
   attemptFailed({ id }: OutgoingDelivery, error: unknown): void {

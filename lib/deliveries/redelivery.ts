@@ -1,9 +1,35 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import { deliveryId } from '../queue/delivery-id.js';
-import type { DeliveryPageRequest, ListedDelivery } from '../queue/delivery-record.js';
-import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
-import type { WebhookQueue } from '../queue/webhook-queue.js';
-import type { NotRedeliveredReason, RedeliveredDelivery } from './webhook-deliveries.interface.js';
+import { deliveryId } from '../queue/delivery-identity.js';
+import type { DeliveryPageRequest, ListedDelivery, WebhookQueue } from '../queue/webhook-queue.js';
+import type { OutgoingDelivery } from '../queue/webhook-delivery.js';
+
+/** Why a delivery was not sent again. */
+export type NotRedeliveredReason =
+  /** It, or a later round of it, is being attempted or is due; with a filter, it is pending. */
+  | 'pending'
+  /** It was delivered while it was redelivered. */
+  | 'delivered'
+  /** The queue has dropped its payload, or the delivery itself, to save space. */
+  | 'payload_dropped'
+  /** A later round of it exists; only a filter that matches that round sends it again. */
+  | 'superseded';
+
+/** The result of one redelivery. */
+export interface RedeliveredDelivery {
+  readonly id: string;
+  readonly redelivered: boolean;
+  /** The id of the new delivery, if it is sent as another one; the old one keeps its outcome. */
+  readonly as?: string;
+  /** Why it was not sent again. */
+  readonly reason?: NotRedeliveredReason;
+}
+
+/** The result of a call of `redeliver`. */
+export interface RedeliverResult {
+  readonly deliveries: readonly RedeliveredDelivery[];
+  /** Whether the filter matches more than `limit`. */
+  readonly more: boolean;
+}
 
 /** The delivery of a published event, without its payload. */
 export type ListedOutgoing = ListedDelivery<Omit<OutgoingDelivery, 'payload'>>;

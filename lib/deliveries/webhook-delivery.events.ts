@@ -1,5 +1,10 @@
+import { Logger, type OnApplicationShutdown, type OnApplicationBootstrap } from '@nestjs/common';
+import type { DiscoveryService, MetadataScanner } from '@nestjs/core';
+import { WebhookConfigurationError, type ConfigurationProblem } from '../errors/webhook.error.js';
+import { waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
+import { nearestWord } from '../options/option-names.js';
 import { type Observable, Subject } from 'rxjs';
-import type { FailureReason } from '../queue/failure-reason.js';
+import type { FailureReason } from '../queue/webhook-delivery.js';
 
 /** The kinds of delivery events. */
 export const WEBHOOK_DELIVERY_EVENTS = [
@@ -9,7 +14,7 @@ export const WEBHOOK_DELIVERY_EVENTS = [
   'retry-scheduled',
   /** The last attempt failed, or there can be none: the delivery is dead. */
   'exhausted',
-  /** The egress guard refuses the destination: the delivery is dead. */
+  /** The egress guard refuses the URL or its addresses: the delivery is dead. */
   'destination-blocked',
   /** The endpoint receives nothing more: it answered 410, or has failed for too long. */
   'endpoint-disabled',
@@ -72,4 +77,135 @@ export class WebhookDeliveryEvents {
   close(): void {
     this.subject.complete();
   }
+}
+
+/** Metadata key of the methods that react to deliveries. */
+const DELIVERY_REACTIONS = Symbol('nestjs-webhook-token:delivery-reactions');
+
+/**
+ * Calls the method with a {@link WebhookDeliveryEvent} when an event of one of these kinds happens. The delivery does not wait
+ * for the method, and an error of it is only logged.
+ *
+ * ```ts
+ * @OnWebhookDelivery('exhausted', 'endpoint-disabled')
+ * async alert(event: WebhookDeliveryEvent) {}
+ * ```
+ *
+ * @param types - one or more; the decorator can be repeated
+ */
+export function OnWebhookDelivery(
+  ...types: readonly [WebhookDeliveryEventType, ...WebhookDeliveryEventType[]]
+): MethodDecorator {
+  return (_target, _key, descriptor: PropertyDescriptor) => {
+    const method = descriptor.value as object;
+    const known = (Reflect.getOwnMetadata(DELIVERY_REACTIONS, method) ?? []) as readonly string[];
+    Reflect.defineMetadata(DELIVERY_REACTIONS, [...known, ...types], method);
+  };
+}
+
+type Wrapper = ReturnType<DiscoveryService['getProviders']>[number];
+type Reaction = (event: WebhookDeliveryEvent) => unknown;
+
+/** Finds methods decorated with `@OnWebhookDelivery()` at start-up, and calls them. */
+export class DeliveryReactionExplorer implements OnApplicationBootstrap, OnApplicationShutdown {
+  private readonly logger = new Logger('WebhookPublisher');
+  private readonly running = new Set<Promise<void>>();
+
+  constructor(
+    private readonly discovery: DiscoveryService,
+    private readonly scanner: MetadataScanner,
+    private readonly events: WebhookDeliveryEvents,
+    private readonly limits: {
+      readonly clock: WebhookClock;
+      readonly shutdownTimeout: number;
+      /** Whether the module has a publisher, without which there are no deliveries. */
+      readonly publishes: boolean;
+    },
+  ) {}
+
+  /** @hidden */
+  onApplicationBootstrap(): void {
+    const problems: ConfigurationProblem[] = [];
+    for (const wrapper of [...this.discovery.getProviders(), ...this.discovery.getControllers()]) {
+      if (!wrapper.isAlias) this.explore(wrapper, problems);
+    }
+    if (problems.length > 0) throw new WebhookConfigurationError(problems);
+  }
+
+  /**
+   * Waits for reactions to the last deliveries. Nest calls this hook after the publisher has drained.
+   *
+   * @hidden
+   */
+  async onApplicationShutdown(): Promise<void> {
+    const { clock, shutdownTimeout } = this.limits;
+    this.events.close();
+    await waitUntil(clock, clock.now() + shutdownTimeout, Promise.all(this.running));
+  }
+
+  private explore(wrapper: Wrapper, problems: ConfigurationProblem[]): void {
+    const { metatype } = wrapper;
+    if (typeof metatype !== 'function' || metatype.prototype === undefined) return;
+    const prototype = metatype.prototype as Record<string, unknown>;
+    for (const name of this.scanner.getAllMethodNames(prototype)) {
+      const types = typesOf(prototype[name]);
+      if (types.length === 0) continue;
+      const path = `${wrapper.name}.${name}`;
+      const unknown = types.filter(
+        (type) => !(WEBHOOK_DELIVERY_EVENTS as readonly string[]).includes(type),
+      );
+      if (unknown.length > 0) {
+        const meant = nearestWord(unknown[0]!, WEBHOOK_DELIVERY_EVENTS);
+        const remedy =
+          meant === undefined
+            ? `use ${WEBHOOK_DELIVERY_EVENTS.join(', ')}`
+            : `did you mean "${meant}"?`;
+        const message = `"${unknown[0]}" is not a delivery event; ${remedy}`;
+        problems.push({ path, message });
+      } else if (!wrapper.isDependencyTreeStatic()) {
+        const message =
+          'belongs to a request-scoped provider, and a delivery has no request: move the method to a singleton';
+        problems.push({ path, message });
+      } else {
+        if (!this.limits.publishes) {
+          this.logger.warn(
+            `${path} is never called: @OnWebhookDelivery() reacts to deliveries, and WebhookModule has no "publisher".`,
+          );
+        }
+        this.subscribe(path, new Set(types), wrapper.instance as Record<string, Reaction>, name);
+      }
+    }
+  }
+
+  private subscribe(
+    path: string,
+    types: ReadonlySet<string>,
+    instance: Record<string, Reaction>,
+    name: string,
+  ): void {
+    this.events.events$.subscribe((event) => {
+      if (!types.has(event.type)) return;
+      const run = this.react(path, event, () => instance[name]!(event));
+      this.running.add(run);
+      void run.finally(() => this.running.delete(run));
+    });
+  }
+
+  private async react(
+    path: string,
+    event: WebhookDeliveryEvent,
+    run: () => unknown,
+  ): Promise<void> {
+    try {
+      await run();
+    } catch (error) {
+      const stack = error instanceof Error ? error.stack : String(error);
+      this.logger.error(`${path} failed on "${event.type}" of ${event.deliveryId}`, stack);
+    }
+  }
+}
+
+function typesOf(method: unknown): readonly string[] {
+  if (typeof method !== 'function') return [];
+  return (Reflect.getMetadata(DELIVERY_REACTIONS, method) ?? []) as readonly string[];
 }

@@ -1,17 +1,22 @@
 import { AsyncResource } from 'node:async_hooks';
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import type { EndpointRegistry } from '../endpoints/endpoint.registry.js';
 import {
+  type EndpointRegistry,
   type RegisteredEndpoint,
   isDisabled,
   pausedSince,
-} from '../endpoints/stored-endpoint.cache.js';
-import type { DeliveryAttempt } from '../queue/delivery-record.js';
-import type { FailureReason } from '../queue/failure-reason.js';
+} from '../endpoints/endpoint.registry.js';
+import type {
+  DeliveryAttempt,
+  FailureReason,
+  OutgoingDelivery,
+  ReceivedDelivery,
+  DeliveryOutcome,
+  DeliveryRun,
+} from '../queue/webhook-delivery.js';
 import { runObservers } from '../queue/run-observers.js';
-import type { OutgoingDelivery, ReceivedDelivery } from '../queue/webhook-delivery.interface.js';
-import type { DeliveryOutcome, DeliveryRun, WebhookQueue } from '../queue/webhook-queue.js';
-import type { Attempt, AttemptResult } from '../sending/attempt-result.js';
+import type { WebhookQueue } from '../queue/webhook-queue.js';
+import { type Attempt, type AttemptResult, isEndpointVerdict } from '../sending/attempt-result.js';
 import type { EndpointDisabled } from '../sending/endpoint.js';
 import { decideRetry, OVERLOAD_WAIT, type RetryPolicy } from '../sending/retry-policy.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
@@ -19,7 +24,6 @@ import type { WebhookReceipt } from '../token/webhook-receipt.js';
 import { observeAttempt } from './delivery.channels.js';
 import type { DeliveryReporter } from './delivery.reporter.js';
 
-const CONFLICT = 409;
 const GONE = 410;
 
 /**
@@ -83,29 +87,34 @@ export class WebhookDeliverer {
     );
   }
 
-  /** @throws if the attempt cannot be made now; the queue then repeats it */
+  /**
+   * Finds the endpoint, respects what holds it up, attempts, decides, and reports. The queue records what is returned.
+   *
+   * @throws if the attempt cannot be made now; the queue then repeats it
+   */
   private async deliver(delivery: OutgoingDelivery, number: number): Promise<DeliveryRun> {
-    const target = await this.targetOf(delivery);
-    if (target === undefined) {
+    const endpoint = await this.endpointOf(delivery);
+    if (endpoint === undefined) {
       const outcome = giveUp('unknown_endpoint', number);
       return this.report({ delivery, outcome }, `endpoint "${delivery.endpointId}"`);
     }
-    const obstacle = this.outcomeWithoutAttempt(target, number);
-    if (obstacle !== undefined) return this.report({ delivery, outcome: obstacle }, target.label);
+    const early = this.outcomeWithoutAttempt(endpoint, number);
+    if (early !== undefined) return this.report({ delivery, outcome: early }, endpoint.label);
 
-    const made = await this.attempt(delivery, target, number);
-    const outcome = this.decide(target, made.result);
-    const attempt = recordedAttempt(made, outcome);
-    const run = this.report({ delivery, outcome, attempt, receipt: made.receipt }, target.label);
-    await this.judgeEndpoint(target, delivery, made.result);
+    const attempt = await this.attempt(delivery, endpoint, number);
+    const { result, receipt } = attempt;
+    const outcome = this.decide(endpoint, result);
+    const recorded = recordedAttempt(attempt, outcome);
+    const run = this.report({ delivery, outcome, attempt: recorded, receipt }, endpoint.label);
+    await this.judgeEndpoint(endpoint, delivery, result);
     return run;
   }
 
-  private async targetOf(delivery: OutgoingDelivery): Promise<RegisteredEndpoint | undefined> {
+  private async endpointOf(delivery: OutgoingDelivery): Promise<RegisteredEndpoint | undefined> {
     try {
-      const target = await this.endpoints.ofDelivery(delivery);
+      const endpoint = await this.endpoints.ofDelivery(delivery);
       this.reporter.lookupSucceeded();
-      return target;
+      return endpoint;
     } catch (error) {
       // A failed lookup says nothing about the endpoint: the queue repeats the attempt.
       this.reporter.lookupFailed(delivery, error);
@@ -113,39 +122,43 @@ export class WebhookDeliverer {
     }
   }
 
-  /** @returns `undefined` if the delivery may be attempted now */
+  /**
+   * Whether something holds the delivery up: a disabled or paused endpoint, an overloaded receiver, an open circuit.
+   *
+   * @returns `undefined` if the delivery may be attempted now
+   */
   private outcomeWithoutAttempt(
-    target: RegisteredEndpoint,
+    endpoint: RegisteredEndpoint,
     number: number,
   ): DeliveryOutcome | undefined {
-    if (isDisabled(target)) return giveUp('endpoint_disabled', number);
+    if (isDisabled(endpoint)) return giveUp('endpoint_disabled', number);
     const now = this.options.clock.now();
-    const pausedAt = pausedSince(target);
+    const pausedAt = pausedSince(endpoint);
     if (pausedAt !== undefined) {
       const wait = Math.min(Math.max(now - pausedAt, FIRST_PAUSE_CHECK), LAST_PAUSE_CHECK);
       return { type: 'defer', at: now + wait, reason: 'endpoint_paused' };
     }
-    const { pausedUntil, circuit } = target.state;
+    const { pausedUntil, circuit } = endpoint.state;
     const blockedUntil = pausedUntil > now ? pausedUntil : circuit.admit(now);
     if (blockedUntil === undefined) return undefined;
     // A URL cannot be disabled, so its deliveries would wait forever: they are given up until a trial succeeds.
-    const isAbandoned = target.endpointId === undefined && this.hasFailedTooLong(target, now);
+    const isAbandoned = endpoint.endpointId === undefined && this.hasFailedTooLong(endpoint, now);
     return isAbandoned ? giveUp('endpoint_disabled', number) : { type: 'defer', at: blockedUntil };
   }
 
   private async attempt(
     delivery: OutgoingDelivery,
-    target: RegisteredEndpoint,
+    endpoint: RegisteredEndpoint,
     number: number,
   ): Promise<Attempt> {
     const { clock } = this.options;
     const facts = { attempt: number, ageMs: clock.now() - delivery.createdAt };
     try {
-      return await observeAttempt(delivery, target, facts, (tracing) =>
-        this.sender.attempt(delivery, target, number, tracing),
+      return await observeAttempt(delivery, endpoint, facts, (tracing) =>
+        this.sender.attempt(delivery, endpoint, number, tracing),
       );
     } catch (error) {
-      target.state.circuit.abstain(clock.now());
+      endpoint.state.circuit.abstain(clock.now());
       this.reporter.attemptFailed(delivery, error);
       throw error;
     }
@@ -176,34 +189,34 @@ export class WebhookDeliverer {
 
   /** Updates the endpoint's circuit with the result, and disables an endpoint that is gone or has failed for too long. */
   private async judgeEndpoint(
-    target: RegisteredEndpoint,
+    endpoint: RegisteredEndpoint,
     delivery: OutgoingDelivery,
     result: AttemptResult,
   ): Promise<void> {
     const now = this.options.clock.now();
-    const { circuit } = target.state;
+    const { circuit } = endpoint.state;
     const change = isEndpointVerdict(result)
       ? circuit.record(result.outcome !== 'acknowledged', now)
       : circuit.abstain(now);
-    if (change !== undefined) this.reporter.circuitChanged(change, target, delivery, result);
+    if (change !== undefined) this.reporter.circuitChanged(change, endpoint, delivery, result);
     if (result.statusCode === GONE) {
-      await this.disable(target, { at: now, reason: 'gone' }, delivery, result);
-    } else if (this.hasFailedTooLong(target, now)) {
-      await this.disable(target, { at: now, reason: 'failing' }, delivery, result);
+      await this.disable(endpoint, { at: now, reason: 'gone' }, delivery, result);
+    } else if (this.hasFailedTooLong(endpoint, now)) {
+      await this.disable(endpoint, { at: now, reason: 'failing' }, delivery, result);
     }
   }
 
   private async disable(
-    target: RegisteredEndpoint,
+    endpoint: RegisteredEndpoint,
     disabled: EndpointDisabled,
     delivery: OutgoingDelivery,
     result: AttemptResult,
   ): Promise<void> {
     // A URL that a caller passed is no endpoint: it is tried again when a caller passes it again.
-    if (target.endpointId === undefined || isDisabled(target)) return;
-    target.state.disabled = disabled;
-    this.reporter.endpointDisabled(target, disabled, delivery, result);
-    await this.endpoints.keepDisabled(target, disabled);
+    if (endpoint.endpointId === undefined || isDisabled(endpoint)) return;
+    endpoint.state.disabled = disabled;
+    this.reporter.endpointDisabled(endpoint, disabled, delivery, result);
+    await this.endpoints.keepDisabled(endpoint, disabled);
   }
 
   private hasFailedTooLong({ state }: RegisteredEndpoint, now: number): boolean {
@@ -216,23 +229,6 @@ export class WebhookDeliverer {
     this.reporter.queueShared(delivery);
     return { outcome: { type: 'defer', at: this.options.clock.now() + OVERLOAD_WAIT } };
   }
-}
-
-/** Failures on this side: no key, a key service that is down, our own shutdown. */
-const LOCAL_FAILURES: ReadonlySet<FailureReason> = new Set([
-  'aborted',
-  'signing_failed',
-  'no_signing_key',
-]);
-
-/** Whether a result says anything about the endpoint. A local failure does not; nor does 409, an endpoint at work. */
-function isEndpointVerdict(result: AttemptResult): boolean {
-  if (result.outcome === 'acknowledged') return true;
-  return (
-    result.outcome === 'failed' &&
-    !LOCAL_FAILURES.has(result.reason) &&
-    result.statusCode !== CONFLICT
-  );
 }
 
 /** The attempt as the queue records it. One that the shutdown aborted is repeated under its number. */

@@ -3,13 +3,8 @@ import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { isIdentifier } from '../token/identifier.js';
 import { readArgument } from '../options/read-options.js';
 import { cursorOf } from '../queue/page-cursor.js';
-import type { WebhookQueue } from '../queue/webhook-queue.js';
-import type {
-  DeliveryFilter,
-  DeliveryPageRequest,
-  DeliveryRecord,
-} from '../queue/delivery-record.js';
-import type { OutgoingDelivery } from '../queue/webhook-delivery.interface.js';
+import type { WebhookQueue, DeliveryFilter, DeliveryPageRequest } from '../queue/webhook-queue.js';
+import type { DeliveryRecord, OutgoingDelivery } from '../queue/webhook-delivery.js';
 import {
   PAGE,
   PRUNING,
@@ -18,23 +13,30 @@ import {
   readScope,
   readStatsFilter,
   REDELIVERY,
+  type DeliveryPageOptions,
+  type PruneOptions,
+  type RedeliverOptions,
+  type WebhookDeliveryFilter,
+  type WebhookDeliveryScope,
+  type WebhookDeliveryStatsFilter,
 } from './delivery-query.js';
-import { attemptViewOf, statsOf, traceIdOf, viewOf } from './delivery-view.js';
-import { isOutgoing, type ListedOutgoing, Redelivery } from './redelivery.js';
-import type {
-  DeliveryPageOptions,
-  PruneOptions,
-  RedeliveredDelivery,
-  RedeliverOptions,
-  RedeliverResult,
-  WebhookDeliveryDetails,
-  WebhookDeliveryFilter,
-  WebhookDeliveryPage,
-  WebhookDeliveryPayload,
-  WebhookDeliveryScope,
-  WebhookDeliveryStats,
-  WebhookDeliveryStatsFilter,
-} from './webhook-deliveries.interface.js';
+import {
+  attemptViewOf,
+  statsOf,
+  traceIdOf,
+  viewOf,
+  type WebhookDeliveryDetails,
+  type WebhookDeliveryPage,
+  type WebhookDeliveryPayload,
+  type WebhookDeliveryStats,
+} from './delivery-view.js';
+import {
+  isOutgoing,
+  type ListedOutgoing,
+  Redelivery,
+  type RedeliveredDelivery,
+  type RedeliverResult,
+} from './redelivery.js';
 
 /** Deliveries that are collected at once. */
 const MAX_PAGE = 500;
