@@ -30,14 +30,18 @@ interface ClaimLoopParts {
 /** Maximum of milliseconds between two claims while the database is unavailable. */
 const MAX_PAUSE = 30_000;
 
+/** Milliseconds after which the contending slow lanes with due deliveries are looked for again. */
+const LANE_CHECK_INTERVAL = 1_000;
+
 /** Claims due deliveries while there are free slots, and runs each of them. */
 export class ClaimLoop {
   private readonly deliveries = new Map<string, ClaimedDelivery>();
   private readonly lanes: LaneSlots;
   private readonly backlog: LaneBacklog;
-  /** The contending slow lanes with due deliveries; `undefined` if none contend. */
-  private dueLanes: ReadonlySet<string> | undefined;
-  /** Epoch milliseconds at which they are looked for again. */
+  /** The contending slow lanes, and those of them with due deliveries; `undefined` if none contend. */
+  private contention:
+    { readonly lanes: ReadonlySet<string>; readonly due: ReadonlySet<string> } | undefined;
+  /** Epoch milliseconds at which the due ones are looked for again. */
   private nextLaneCheck = 0;
   private cancelTimer: CancelWake = () => {};
   private asking = false;
@@ -137,7 +141,9 @@ export class ClaimLoop {
       free = this.freeByLane();
     }
     while (this.mayBeMore && this.freeSlots > 0 && !this.stopped) await this.claimOutsideBacklog();
-    return this.freeSlots > 0 ? this.nextScan : clock.now() + pollInterval;
+    if (this.freeSlots <= 0) return clock.now() + pollInterval;
+    const isContended = this.contention !== undefined && !this.backlog.isEmpty;
+    return isContended ? Math.min(this.nextScan, this.nextLaneCheck) : this.nextScan;
   }
 
   private async claimOutsideBacklog(): Promise<void> {
@@ -164,15 +170,18 @@ export class ClaimLoop {
     const now = this.parts.clock.now();
     const contending = this.lanes.contendingLanes(now);
     if (contending.length === 0) {
-      this.dueLanes = undefined;
-    } else if (this.dueLanes === undefined || now >= this.nextLaneCheck) {
-      this.dueLanes = new Set(await this.parts.findDueLanes(contending));
-      this.nextLaneCheck = now + this.parts.pollInterval;
+      this.contention = undefined;
+      return;
     }
+    const { lanes } = this.contention ?? {};
+    if (now < this.nextLaneCheck && contending.every((lane) => lanes?.has(lane))) return;
+    const due = new Set(await this.parts.findDueLanes(contending));
+    this.contention = { lanes: new Set(contending), due };
+    this.nextLaneCheck = now + LANE_CHECK_INTERVAL;
   }
 
   private freeByLane(): FreeSlots {
-    return this.lanes.freeSlots(this.parts.clock.now(), this.dueLanes);
+    return this.lanes.freeSlots(this.parts.clock.now(), this.contention?.due);
   }
 
   private async claim(

@@ -1,6 +1,7 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import type { Database, RunStatement } from './database.js';
+import { originOf } from './transactions/transaction-adapters.js';
 
 /** What distinguishes a database from others, on this server and elsewhere. */
 export interface DatabaseIdentity {
@@ -32,27 +33,31 @@ async function identityBy(run: RunStatement, statement: string): Promise<Databas
   return { name: String(name), key: JSON.stringify([name, oid, system]), statement };
 }
 
-/** Clients whose identity is known. A pool hands out the same clients again and again. */
+/** Connections, or pools, whose identity is known: a pool hands out the same connections again and again. */
 const identities = new WeakMap<object, DatabaseIdentity>();
 
 /**
- * Refuses a transaction of another database: its deliveries would be recorded where this queue never attempts them.
+ * Refuses a transaction of another database, where what it writes would never be found.
  *
+ * @param use - of the own database, for the message: 'this queue stores its deliveries'
+ * @param instead - what to do without the transaction, for the message
  * @throws {@link WebhookDeliveryError} `unsupported_option`
  */
 export async function requireSameDatabase(
   tx: object,
   run: RunStatement,
   own: DatabaseIdentity,
+  { use, instead }: { readonly use: string; readonly instead: string },
 ): Promise<void> {
-  const found = identities.get(tx) ?? (await identityBy(run, own.statement));
-  identities.set(tx, found);
+  const origin = originOf(tx);
+  const found = identities.get(origin) ?? (await identityBy(run, own.statement));
+  identities.set(origin, found);
   if (found.key === own.key) return;
   const where = found.name === own.name ? 'on another server' : `"${found.name}"`;
   throw new WebhookDeliveryError(
     'unsupported_option',
-    `tx is a transaction of the database ${where}, and this queue stores its deliveries in "${own.name}": pass a ` +
-      'transaction of the same database, or publish without tx after the commit.',
+    `tx is a transaction of the database ${where}, and ${use} in "${own.name}": pass a ` +
+      `transaction of the same database, or ${instead}.`,
   );
 }
 

@@ -1,15 +1,12 @@
 import { waitUntil } from '../clock/webhook-clock.js';
 import { unprinted } from '../options/unprinted.js';
-import type {
-  DeliveryAttempt,
-  DeliveryCountFilter,
-  DeliveryCounts,
-  DeliveryFilter,
-  DeliveryPageRequest,
-  DeliveryRecord,
-  ListedDelivery,
-} from '../queue/delivery-record.js';
+import type { DeliveryAttempt, DeliveryRecord } from '../queue/webhook-delivery.js';
 import {
+  type DeliveryCountFilter,
+  type DeliveryCounts,
+  type DeliveryFilter,
+  type DeliveryPageRequest,
+  type ListedDelivery,
   WebhookQueue,
   type DeliveryHandler,
   type EnqueuedDelivery,
@@ -29,6 +26,12 @@ import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
 const TIME_TO_CLOSE = 2_000;
 /** `enqueue` fails after so many timeouts: it may wait for other calls, for a connection and for its statement. */
 const TIMEOUTS_PER_CALL = 3;
+
+/** For the message about a transaction of another database. */
+const OWN_DATABASE = {
+  use: 'this queue stores its deliveries',
+  instead: 'publish without tx after the commit',
+};
 
 /** Stores deliveries in PostgreSQL, in tables of this package: the base of `PostgresQueue` and `PgliteQueue`. */
 export abstract class DatabaseQueue extends WebhookQueue {
@@ -176,7 +179,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
     const { identity } = await this.connection.openInTransaction();
     return this.connection.reporting(async () =>
       this.connection.inTime(1, async () => {
-        await requireSameDatabase(tx as object, run, identity);
+        await requireSameDatabase(tx as object, run, identity, OWN_DATABASE);
         return this.record(run, deliveries, { notifies: this.options.notify, waits: true });
       }),
     );

@@ -127,20 +127,13 @@ export class Database {
   }
 
   /**
-   * Runs one statement in a transaction of the caller.
+   * Wraps a transaction of the caller.
    *
    * @throws {@link WebhookDeliveryError} `unsupported_option` if `tx` is not a transaction
    */
-  async queryIn(
-    tx: unknown,
-    ms: number,
-    statement: string,
-    values: readonly unknown[],
-  ): Promise<readonly Row[]> {
+  async join(tx: unknown): Promise<RunStatement> {
     // Embedded databases and servers have different libraries, with different transactions.
-    const client = await this.inTime(ms, async () => this.client());
-    const run = isEmbedded(client) ? joinEmbeddedTransaction(tx) : joinTransaction(tx);
-    return this.inTime(ms, async () => run(statement, values));
+    return isEmbedded(await this.client()) ? joinEmbeddedTransaction(tx) : joinTransaction(tx);
   }
 
   /**

@@ -1,5 +1,6 @@
 import { type CancelWake, repeat } from '../clock/webhook-clock.js';
-import type { DeliveryHandler, DeliveryRun } from '../queue/webhook-queue.js';
+import type { DeliveryHandler } from '../queue/webhook-queue.js';
+import type { DeliveryRun } from '../queue/webhook-delivery.js';
 import { ClaimLoop, type ClaimResult } from './claim-loop.js';
 import type { Row } from './database.js';
 import { databaseFailure } from './database-failure.js';

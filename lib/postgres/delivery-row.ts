@@ -1,16 +1,16 @@
 import { waitAfterThrow } from '../queue/retry-schedule.js';
 import type {
   DeliveryAttempt,
-  DeliveryCounts,
   DeliveryRecord,
   DeliveryState,
   DeliveryStatus,
-  ListedDelivery,
-} from '../queue/delivery-record.js';
-import type { FailureReason } from '../queue/failure-reason.js';
-import { deliveryLane } from '../queue/stored-delivery.js';
-import type { DeliveryPayload, WebhookDelivery } from '../queue/webhook-delivery.interface.js';
-import type { DeliveryRun, EnqueuedDelivery } from '../queue/webhook-queue.js';
+  FailureReason,
+  DeliveryPayload,
+  WebhookDelivery,
+  DeliveryRun,
+} from '../queue/webhook-delivery.js';
+import type { DeliveryCounts, ListedDelivery, EnqueuedDelivery } from '../queue/webhook-queue.js';
+import { deliveryLane } from '../queue/delivery-identity.js';
 import type { Row } from './database.js';
 
 /** The members of a delivery that have a column of their own. */

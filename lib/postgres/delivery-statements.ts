@@ -2,8 +2,8 @@ import type {
   DeliveryCountFilter,
   DeliveryFilter,
   DeliveryPageRequest,
-  DeliveryStatus,
-} from '../queue/delivery-record.js';
+} from '../queue/webhook-queue.js';
+import type { DeliveryStatus } from '../queue/webhook-delivery.js';
 import { millisecondsOf, timeOf } from './sql-text.js';
 
 /** A statement with its values. */

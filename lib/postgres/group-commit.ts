@@ -1,5 +1,5 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import type { DeliveryRecord } from '../queue/delivery-record.js';
+import type { DeliveryRecord } from '../queue/webhook-delivery.js';
 import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
 
 /** Groups that are recorded at the same time. */

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Duration } from '../clock/duration.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
+import { LostReservations } from '../replay/lost-reservations.js';
 import {
   type ReplayClaim,
   type ReplayReservation,
@@ -35,6 +36,12 @@ const DESCRIPTION: StoreDescription = {
   timeout: 2_000,
 };
 
+/** For the message about a transaction of another database. */
+const OWN_DATABASE = {
+  use: 'this replay store keeps its entries',
+  instead: 'commit the event without tx',
+};
+
 /**
  * Stores replay claims in PostgreSQL, for any number of processes.
  *
@@ -52,6 +59,7 @@ export class PostgresReplayStore extends ReplayStore {
 
   private readonly statements: ReplayStatements;
   private readonly connection: StoreConnection;
+  private readonly lost: LostReservations;
 
   /**
    * @param client - a pool, or a function that returns one; the application closes it
@@ -61,6 +69,8 @@ export class PostgresReplayStore extends ReplayStore {
     super();
     this.connection = StoreConnection.read(DESCRIPTION, client, OPTIONS, options).connection;
     this.statements = new ReplayStatements(this.connection.schema);
+    const release = async (reservation: ReplayReservation) => this.release(reservation);
+    this.lost = new LostReservations(release, this.connection.clock);
   }
 
   /** SQL that creates the table of this store if it is missing, for a migration of your own. */
@@ -79,12 +89,19 @@ export class PostgresReplayStore extends ReplayStore {
   }
 
   override async reserve(claim: ReplayClaim): Promise<ReplayVerdict> {
+    // For `commitWith`: the transactions that call it may hold every connection of the pool.
+    void this.connection.identify().catch(() => {});
     const now = this.connection.clock.now();
     const owner = randomUUID();
     const keep = wholeMs(Math.max(claim.replayUntil, claim.keepUntil) - now);
     const { key, tokenKey, fingerprint } = claim;
     const values = [key, tokenKey, fingerprint, owner, wholeMs(claim.lease), keep];
-    const [row] = await this.connection.query(this.statements.reserve, values);
+    const [row] = await this.connection
+      .query(this.statements.reserve, values)
+      .catch((error: unknown) => {
+        this.lost.add({ claim, owner });
+        throw error;
+      });
     // No row: the token belongs to another event.
     if (row === undefined) return { status: 'conflict' };
     if (row['owner'] === owner) return { status: 'reserved', reservation: { claim, owner } };
@@ -111,12 +128,14 @@ export class PostgresReplayStore extends ReplayStore {
    * @param tx - as for a queue: of node-postgres, TypeORM, Prisma, Drizzle, Kysely or Knex, on the same database; on PGlite, its
    *   own transaction, or one of Drizzle or Kysely
    * @returns `false` if the lease was lost; roll back then
-   * @throws {@link WebhookDeliveryError} `unsupported_option` if `tx` is not a transaction
+   * @throws {@link WebhookDeliveryError} `unsupported_option` if `tx` is not a transaction of the same database
    * @throws {@link WebhookStoreError} `store_unavailable` if the statement fails; roll back then
    */
   override async commitWith(tx: unknown, { claim, owner }: ReplayReservation): Promise<boolean> {
+    const { connection, statements } = this;
     const values = [claim.key, claim.tokenKey, owner];
-    return holds(await this.connection.queryIn(tx, this.statements.commit, values), claim);
+    const rows = await connection.queryIn(tx, statements.commit, values, OWN_DATABASE);
+    return holds(rows, claim);
   }
 
   override async release({ claim, owner }: ReplayReservation): Promise<boolean> {

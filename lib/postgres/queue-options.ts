@@ -1,19 +1,15 @@
 import type { Duration } from '../clock/duration.js';
 import { SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
 import * as option from '../options/rules.js';
-import { DURABLE_QUEUE, withQueueDefaults } from '../queue/queue-options.js';
+import { DURABLE_QUEUE, type QueueOptions, withQueueDefaults } from '../queue/queue-options.js';
 
 /** Options of every queue on PostgreSQL, on a server or embedded. */
-export interface DatabaseQueueOptions {
+export interface DatabaseQueueOptions extends QueueOptions {
   /**
    * Name of the queue in its database; default `'webhook-deliveries'`. Queues of one database, such as a publisher's and
    * a receiver's, need different names.
    */
   readonly name?: string | undefined;
-  /** Attempts that this process makes at the same time; default 50. */
-  readonly concurrency?: number | undefined;
-  /** How many of them may go to one endpoint or origin; default a quarter of `concurrency`, at least 1. */
-  readonly concurrencyPerDestination?: number | undefined;
   /**
    * How long a delivery is kept with its attempts after it was delivered, and its id is recognised; default `'96h'`. It is
    * then deleted. Dead deliveries are kept until they are pruned.

@@ -1,5 +1,5 @@
 import type { Duration } from '../clock/duration.js';
-import { SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
+import { inTime, SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { Problems } from '../options/problems.js';
 import { readOptions } from '../options/read-options.js';
@@ -12,6 +12,7 @@ import {
   type RunStatement,
 } from './database.js';
 import { databaseFailure } from './database-failure.js';
+import { type DatabaseIdentity, readIdentity, requireSameDatabase } from './database-identity.js';
 import { SchemaMigrator } from './migrations/schema.migrator.js';
 import { SCHEMA } from './sql-text.js';
 
@@ -53,6 +54,7 @@ export class StoreConnection {
   readonly clock: WebhookClock;
   private readonly database: Database;
   private readonly timeout: number;
+  private identity: Promise<DatabaseIdentity> | undefined;
 
   private constructor(
     private readonly description: StoreDescription,
@@ -105,6 +107,7 @@ export class StoreConnection {
   /**
    * Runs one statement in a transaction of the caller.
    *
+   * @param own - checks that the transaction is of the database of this store; see {@link requireSameDatabase}
    * @throws {@link WebhookDeliveryError} `unsupported_option` if `tx` is not a transaction
    * @throws {@link WebhookStoreError} `store_unavailable`, `schema_behind`
    */
@@ -112,8 +115,27 @@ export class StoreConnection {
     tx: unknown,
     statement: string,
     values: readonly unknown[],
+    own?: Parameters<typeof requireSameDatabase>[3],
   ): Promise<readonly Row[]> {
-    return this.reporting(async () => this.database.queryIn(tx, this.timeout, statement, values));
+    return this.reporting(async () =>
+      this.inTime(async () => {
+        const run = await this.database.join(tx);
+        if (own !== undefined) {
+          await requireSameDatabase(tx as object, run, await this.identify(), own);
+        }
+        return run(statement, values);
+      }),
+    );
+  }
+
+  /** Reads once which database this is. It takes a connection, so it should not happen during a transaction. */
+  async identify(): Promise<DatabaseIdentity> {
+    const run: RunStatement = async (...query) => this.database.query(this.timeout, ...query);
+    this.identity ??= readIdentity(run).catch((error: unknown) => {
+      this.identity = undefined;
+      throw error;
+    });
+    return this.identity;
   }
 
   /**
@@ -125,6 +147,10 @@ export class StoreConnection {
     const run: RunStatement = async (statement, values) =>
       this.database.query(MIGRATION_TIMEOUT, statement, values);
     await this.reporting(async () => new SchemaMigrator(run, this.schema).migrate());
+  }
+
+  private async inTime<T>(work: () => Promise<T>): Promise<T> {
+    return inTime(this.clock, this.timeout, work, () => new Error('timeout expired'));
   }
 
   private async reporting<T>(work: () => Promise<T>): Promise<T> {

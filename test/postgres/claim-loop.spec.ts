@@ -117,3 +117,50 @@ describe('a claim loop that is woken while a claim runs', () => {
     expect(handled).toEqual(['recorded']);
   });
 });
+
+describe('a claim loop with one slot for two slow lanes', () => {
+  it('gives it to the lane with a due delivery within a second, however rarely it polls', async () => {
+    const clock = new TestClock(NOW);
+    const recorded: ClaimedDelivery[] = [];
+    const running: (() => void)[] = [];
+    const started: string[] = [];
+    const loop = new ClaimLoop({
+      claim: async ({ limit, lane, lanes, perLane }) => {
+        const at = recorded.findIndex(
+          (one) => (lane ?? one.lane) === one.lane && (lanes[one.lane] ?? perLane) > 0,
+        );
+        return { claimed: at === -1 || limit < 1 ? [] : recorded.splice(at, 1) };
+      },
+      findDueLanes: async (lanes) =>
+        lanes.filter((lane) => recorded.some((one) => one.lane === lane)),
+      run: async ({ seq }) => {
+        started.push(seq);
+        return new Promise((resolve) => running.push(() => resolve(true)));
+      },
+      release: async () => {},
+      onOutage: (error) => {
+        throw error;
+      },
+      clock,
+      concurrency: 5,
+      concurrencyPerDestination: 2,
+      pollInterval: 3_600_000,
+    });
+    const attempt = async (seq: string, endpointId: string, ms: number): Promise<void> => {
+      recorded.push(claimedBy(seq, endpointId));
+      loop.wake();
+      await clock.advance(ms);
+      for (const end of running.splice(0)) end();
+      await clock.advance(0);
+    };
+    await attempt('idle-1', 'idle', 2_000);
+    await attempt('due-1', 'due', 2_000);
+    // While a fast lane is in use, slow ones share a fifth of the slots.
+    await attempt('fast-1', 'fast', 1);
+    await attempt('due-2', 'due', 1_000);
+    await clock.advance(0);
+    await loop.stop();
+
+    expect(started).toEqual(['idle-1', 'due-1', 'fast-1', 'due-2']);
+  });
+});

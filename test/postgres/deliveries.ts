@@ -1,4 +1,4 @@
-import type { OutgoingDelivery } from '../../lib/queue/webhook-delivery.interface.js';
+import type { OutgoingDelivery } from '../../lib/queue/webhook-delivery.js';
 import type { EnqueuedDelivery } from '../../lib/queue/webhook-queue.js';
 
 /** A delivery that is due. */

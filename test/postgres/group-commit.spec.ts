@@ -4,7 +4,7 @@ import {
   MAX_GROUP_BYTES,
   MAX_GROUP_DELIVERIES,
 } from '../../lib/postgres/group-commit.js';
-import type { DeliveryRecord } from '../../lib/queue/delivery-record.js';
+import type { DeliveryRecord } from '../../lib/queue/webhook-delivery.js';
 import type { EnqueuedDelivery } from '../../lib/queue/webhook-queue.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { due, large } from './deliveries.js';

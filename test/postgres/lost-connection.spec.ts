@@ -1,69 +1,18 @@
-import { once } from 'node:events';
-import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { afterAll, expect, it } from '@jest/globals';
 import { Pool } from 'pg';
 import { PostgresQueue } from '../../lib/postgres/index.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
+import { LosingNetwork } from '../fixtures/losing-network.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { TestDatabase, until } from './database.js';
 import { due } from './deliveries.js';
-
-/** Forwards connections to PostgreSQL, and can lose them without closing them, as a failed network does. */
-class Network {
-  /** Bytes that arrived on lost connections. */
-  swallowed = 0;
-  private readonly sockets: Socket[] = [];
-  private lost = new WeakSet<Socket>();
-
-  private constructor(private readonly server: Server) {}
-
-  static async start(): Promise<Network> {
-    const server = createServer();
-    const network = new Network(server);
-    server.on('connection', (socket) => network.forward(socket));
-    await once(server.listen(0, '127.0.0.1'), 'listening');
-    return network;
-  }
-
-  get url(): string {
-    const url = new URL(urlOf('PostgreSQL'));
-    url.host = `127.0.0.1:${(this.server.address() as AddressInfo).port}`;
-    return url.href;
-  }
-
-  loseConnections(): void {
-    this.lost = new WeakSet(this.sockets);
-  }
-
-  async stop(): Promise<void> {
-    for (const socket of this.sockets) socket.destroy();
-    await new Promise((resolve) => this.server.close(resolve));
-  }
-
-  private forward(near: Socket): void {
-    const { hostname, port } = new URL(urlOf('PostgreSQL'));
-    const far = connect(Number(port === '' ? 5432 : port), hostname);
-    this.sockets.push(near, far);
-    for (const [from, to] of [
-      [near, far],
-      [far, near],
-    ] as const) {
-      from.on('error', () => {});
-      from.on('close', () => void (this.lost.has(from) || to.destroy()));
-      from.on('data', (data) => {
-        if (!this.lost.has(from)) to.write(data);
-        else this.swallowed += data.length;
-      });
-    }
-  }
-}
 
 (await describeWith('PostgreSQL'))('a queue whose connections are lost unnoticed', () => {
   const database = new TestDatabase();
   afterAll(async () => database.close());
 
   it('claims and settles deliveries over others', async () => {
-    const network = await Network.start();
+    const network = await LosingNetwork.start(urlOf('PostgreSQL'));
     const clock = new TestClock(Date.now() + 60_000);
     const schema = database.newSchema();
     const connectionString = network.url;
@@ -102,7 +51,7 @@ class Network {
   });
 
   it('rejects calls in time, delivers over other connections, and destroys the lost ones', async () => {
-    const network = await Network.start();
+    const network = await LosingNetwork.start(urlOf('PostgreSQL'));
     const schema = database.newSchema();
     const pool = new Pool({ connectionString: network.url, max: 3 });
     pool.on('error', () => {});

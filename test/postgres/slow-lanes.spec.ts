@@ -17,13 +17,15 @@ import { due } from './deliveries.js';
     const schema = database.newSchema();
     const queue = new PostgresQueue({ pool, schema, concurrency: 5, clock });
     const answers = new Map<string, () => void>();
-    await queue.consume(async (delivery) => {
+    await queue.consume(async (delivery, number) => {
+      const at = clock.now();
       const isFast = outgoing(delivery).endpointId === 'fast';
       await new Promise<void>((answer) => {
         if (isFast) answer();
         else answers.set(delivery.id, answer);
       });
-      return { outcome: { type: 'delivered' } };
+      const attempt = { attempt: number, at, durationMs: clock.now() - at };
+      return { outcome: { type: 'delivered' }, attempt };
     });
     const record = async (id: string, endpointId: string): Promise<unknown> =>
       queue.enqueue([{ ...due(id, endpointId), notBefore: clock.now() }]);

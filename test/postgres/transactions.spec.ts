@@ -1,11 +1,12 @@
 import { EventEmitter, once } from 'node:events';
 import { inspect } from 'node:util';
-import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, it, jest } from '@jest/globals';
 import { Pool } from 'pg';
 import { PostgresQueue, PostgresReplayStore } from '../../lib/postgres/index.js';
 import { joinTransaction } from '../../lib/postgres/transactions/join-transaction.js';
 import type { EnqueuedDelivery } from '../../lib/queue/webhook-queue.js';
-import type { OutgoingDelivery } from '../../lib/queue/webhook-delivery.interface.js';
+import type { OutgoingDelivery } from '../../lib/queue/webhook-delivery.js';
+import type { ReplayReservation } from '../../lib/replay/replay-store.js';
 import { outgoing } from '../fixtures/outgoing.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { storeIn, TestDatabase } from './database.js';
@@ -26,6 +27,19 @@ const PAYLOADS: Readonly<Record<string, Buffer>> = {
 function asText({ payload, ...delivery }: OutgoingDelivery): object {
   const { bytes, ...rest } = payload;
   return { ...delivery, ...rest, octets: Buffer.from(bytes!).toString('latin1') };
+}
+
+async function reserved(store: PostgresReplayStore, id: string): Promise<ReplayReservation> {
+  const verdict = await store.reserve({
+    key: `key-${id}`,
+    tokenKey: `token-${id}`,
+    fingerprint: 'f',
+    issuer: 'https://shop.example',
+    lease: 30_000,
+    replayUntil: Date.now() + 60_000,
+    keepUntil: Date.now() + 60_000,
+  });
+  return (verdict as Extract<typeof verdict, { status: 'reserved' }>).reservation;
 }
 
 (await describeWith('PostgreSQL'))('a transaction of the caller', () => {
@@ -200,17 +214,8 @@ function asText({ payload, ...delivery }: OutgoingDelivery): object {
 
     it('records an event as handled, if it is committed', async () => {
       const { transaction } = library(name);
-      const claim = {
-        key: `key-${name}`,
-        tokenKey: `token-${name}`,
-        fingerprint: 'f',
-        issuer: 'https://shop.example',
-        lease: 30_000,
-        replayUntil: Date.now() + 60_000,
-        keepUntil: Date.now() + 60_000,
-      };
-      const verdict = await store.reserve(claim);
-      const { reservation } = verdict as Extract<typeof verdict, { status: 'reserved' }>;
+      const reservation = await reserved(store, name);
+      const { claim } = reservation;
       const again = async (copy: string): Promise<string> =>
         (await store.reserve({ ...claim, tokenKey: `token-${name}-${copy}` })).status;
 
@@ -277,18 +282,33 @@ function asText({ payload, ...delivery }: OutgoingDelivery): object {
       await own.find(['x']);
       const twin = new PostgresQueue({ pool: elsewhere, schema: schemaOfQueue, notify: false });
       await twin.find(['x']);
+      const replay = new PostgresReplayStore(database.pool, storeIn(schemaOfQueue));
+      const reservation = await reserved(replay, 'elsewhere');
       const client = await elsewhere.connect();
+      const asked = jest.spyOn(client, 'query');
       await client.query('BEGIN');
-      const refused = await own
-        .enqueue([due('lost')], { tx: client })
-        .catch((error: unknown) => error);
+      const refused = await Promise.allSettled([
+        own.enqueue([due('lost')], { tx: client }),
+        replay.commitWith(client, reservation),
+      ]);
+      const before = asked.mock.calls.length;
+      await expect(replay.commitWith(client, reservation)).rejects.toMatchObject({
+        code: 'unsupported_option',
+      });
+      expect(asked.mock.calls).toHaveLength(before);
       await client.query('COMMIT');
       client.release();
 
-      expect(refused).toMatchObject({
-        code: 'unsupported_option',
-        message: expect.stringMatching(new RegExp(`"${other}".* in "postgres": pass a`)),
-      });
+      expect(refused).toMatchObject(
+        ['this queue stores its deliveries', 'this replay store keeps its entries'].map((use) => ({
+          reason: {
+            code: 'unsupported_option',
+            message: expect.stringMatching(
+              new RegExp(`"${other}", and ${use} in "postgres": pass a`),
+            ),
+          },
+        })),
+      );
       expect(await twin.find(['lost'])).toEqual([undefined]);
       await Promise.all([own.stop(0), twin.stop(0)]);
     } finally {

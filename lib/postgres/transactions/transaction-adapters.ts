@@ -161,6 +161,8 @@ export const prismaTransaction: TransactionAdapter = {
 /** The members of a QueryRunner of TypeORM that are used. */
 interface QueryRunnerLike {
   readonly isTransactionActive: boolean;
+  /** The DataSource. */
+  readonly connection?: object;
   /** With `true`, every statement returns its rows in `records`. */
   query(text: string, values: unknown[], useStructuredResult: true): Promise<unknown>;
 }
@@ -189,6 +191,12 @@ function queryRunnerOf(tx: object): QueryRunnerLike | null | undefined {
   }
   if (!hasMethods(tx, 'query', 'getRepository')) return undefined;
   return (tx as { queryRunner?: QueryRunnerLike }).queryRunner ?? null;
+}
+
+/** What outlives a transaction on the same database: the DataSource of TypeORM, the client under Drizzle, or `tx` itself. */
+export function originOf(tx: object): object {
+  const dataSource = queryRunnerOf(tx)?.connection;
+  return dataSource ?? (tx as DrizzleTransactionLike).session?.client ?? tx;
 }
 
 /** The members of a Transaction of PGlite that are used. */
