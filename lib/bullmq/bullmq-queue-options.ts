@@ -4,18 +4,11 @@ import type { WebhookClock } from '../clock/webhook-clock.js';
 import { Problems } from '../options/problems.js';
 import { readOptions } from '../options/read-options.js';
 import * as option from '../options/rules.js';
-import { DURABLE_QUEUE, withQueueDefaults } from '../queue/queue-options.js';
+import { DURABLE_QUEUE, type QueueOptions, withQueueDefaults } from '../queue/queue-options.js';
 import { lacksHashTag } from './redis-server.js';
 
 /** Concurrency, leases and retention of a {@link BullMqQueue}. */
-export interface BullMqQueueOptions {
-  /** Attempts that run at once in this process; default 50. */
-  readonly concurrency?: number | undefined;
-  /**
-   * Attempts that run at once to one endpoint or origin; default a quarter of `concurrency`, at least 1. Endpoints that
-   * take longer than a second share a fifth of `concurrency`.
-   */
-  readonly concurrencyPerDestination?: number | undefined;
+export interface BullMqQueueOptions extends QueueOptions {
   /** How long a delivered delivery is kept; default `'96h'`. */
   readonly keepDelivered?: Duration | undefined;
   /** How many delivered deliveries are kept at most; default 100,000. */

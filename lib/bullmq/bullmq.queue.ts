@@ -7,16 +7,13 @@ import {
   type WebhookClock,
 } from '../clock/webhook-clock.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
-import type {
-  DeliveryAttempt,
-  DeliveryCountFilter,
-  DeliveryCounts,
-  DeliveryFilter,
-  DeliveryPageRequest,
-  DeliveryRecord,
-  ListedDelivery,
-} from '../queue/delivery-record.js';
+import type { DeliveryAttempt, DeliveryRecord } from '../queue/webhook-delivery.js';
 import {
+  type DeliveryCountFilter,
+  type DeliveryCounts,
+  type DeliveryFilter,
+  type DeliveryPageRequest,
+  type ListedDelivery,
   type DeliveryHandler,
   type EnqueuedDelivery,
   WebhookQueue,
@@ -34,12 +31,10 @@ import { DeliveryWorker, reconnect } from './delivery-worker.js';
 import { FairTurns } from './fair-turns.js';
 import { LaneGate } from './lane-gate.js';
 import { warnAboutServer } from './redis-server.js';
-import { StoredDeliveries } from './stored-deliveries.js';
+import { REMOVED, StoredDeliveries } from './stored-deliveries.js';
 
 /** Milliseconds between two rounds of maintenance. */
 const MAINTENANCE = 5_000;
-/** Deliveries that are removed at once. */
-const REMOVED = 1_000;
 
 /**
  * Keeps deliveries in Redis, through BullMQ. Any number of processes can share it, and it is as durable as the server's
@@ -117,7 +112,7 @@ export class BullMqQueue extends WebhookQueue {
     this.worker ??= new DeliveryWorker(this.queue, {
       process: async (job, token) => runner.process(job, token),
       onError: (error) => this.onError(error),
-      onWorking: () => (this.isOut = false),
+      onWorking: () => this.onWorking(),
       onDrained: () => void turns.restart().catch(() => {}),
       concurrency,
       lease,
@@ -207,9 +202,16 @@ export class BullMqQueue extends WebhookQueue {
     await this.request(async () => this.deliveries.checkHistory());
   }
 
+  private onWorking(): void {
+    if (this.isOut) this.lanes.recordOutage();
+    this.isOut = false;
+  }
+
   private onError(error: unknown): void {
     this.lastError = error;
-    if (this.isOut || this.stopping || !isRedisOutage(error)) return;
+    if (!isRedisOutage(error)) return;
+    this.lanes.recordOutage();
+    if (this.isOut || this.stopping) return;
     this.isOut = true;
     const { message } = redisFailure('The delivery queue', this.queue.opts.connection, error);
     process.emitWarning(`${message}. Deliveries wait; the queue tries again every second.`, {

@@ -5,7 +5,7 @@ import type {
   DeliveryFilter,
   DeliveryPageRequest,
   ListedDelivery,
-} from '../queue/delivery-record.js';
+} from '../queue/webhook-queue.js';
 import { ownKey, QueueScript } from './queue-script.js';
 
 /** Entries that one script writes, so that it does not hold up the server. */

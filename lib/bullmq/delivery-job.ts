@@ -1,12 +1,18 @@
 import type { Job } from 'bullmq';
 import { waitAfterThrow } from '../queue/retry-schedule.js';
-import type { DeliveryAttempt, DeliveryRecord } from '../queue/delivery-record.js';
-import type { FailureReason } from '../queue/failure-reason.js';
+import type {
+  DeliveryAttempt,
+  DeliveryRecord,
+  FailureReason,
+  DeliveryRun,
+} from '../queue/webhook-delivery.js';
 import { deliveryOfStored, storedDelivery, type StoredDelivery } from '../queue/stored-delivery.js';
-import type { DeliveryRun, EnqueuedDelivery } from '../queue/webhook-queue.js';
+import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
 
 /** Attempts that a job keeps. */
 const MAX_ATTEMPTS = 20;
+/** Of a change to a job whose worker moves it at the same time. */
+const MAX_TRIES = 3;
 const PREFIX = 'd-';
 
 /** The data of a job: the delivery, and its state until it is delivered. */
@@ -150,11 +156,14 @@ export async function inState(
   state: 'failed' | 'delayed',
   change: () => Promise<void>,
 ): Promise<boolean> {
-  try {
-    await change();
-    return true;
-  } catch (error) {
-    if ((await job.getState()) === state) throw error;
-    return false;
+  for (let tries = 1; ; tries++) {
+    try {
+      await change();
+      return true;
+    } catch (error) {
+      if ((await job.getState()) !== state) return false;
+      // It may have entered the state after the change failed.
+      if (tries === MAX_TRIES) throw error;
+    }
   }
 }

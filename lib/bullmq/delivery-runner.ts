@@ -1,8 +1,8 @@
 import { DelayedError, UnrecoverableError } from 'bullmq';
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import type { DeliveryStatus } from '../queue/delivery-record.js';
+import type { DeliveryStatus, DeliveryRun } from '../queue/webhook-delivery.js';
 import { deliveryOfStored, laneOfStored } from '../queue/stored-delivery.js';
-import type { DeliveryHandler, DeliveryRun } from '../queue/webhook-queue.js';
+import type { DeliveryHandler } from '../queue/webhook-queue.js';
 import type { DeliveryHistory } from './delivery-history.js';
 import {
   dataAfter,

@@ -6,6 +6,8 @@ import type { DeliveredResult, DeliveryJob, DeliveryJobData } from './delivery-j
 const PAUSE_AFTER_ERROR = 1_000;
 /** Milliseconds until ioredis closes a socket on which a command has no answer: more than BullMQ ever waits for a job. */
 const SOCKET_TIMEOUT = 30_000;
+/** Checks for jobs of crashed workers: such a job runs again a sixth of a lease after its lease expired, at the latest. */
+const STALLED_CHECKS_PER_LEASE = 6;
 /** Seconds that BullMQ waits for a job by default. */
 const LONGEST_WAIT = 5;
 
@@ -50,7 +52,8 @@ export class DeliveryWorker {
       ...(prefix !== undefined && { prefix }),
       concurrency,
       lockDuration: lease,
-      stalledInterval: lease,
+      // A check runs jobs again whose lease has expired, if the check before has seen them active.
+      stalledInterval: Math.ceil(lease / STALLED_CHECKS_PER_LEASE),
       // BullMQ counts a crash as an attempt; no number of crashes may end a delivery.
       maxStalledCount: Number.MAX_SAFE_INTEGER,
       drainDelay: Math.min(LONGEST_WAIT, timeout / 2_000),

@@ -28,7 +28,9 @@ export class LaneGate {
   private arriving: Arriving[] = [];
   /** Jobs of lanes whose first attempts are running; they keep their order. */
   private readonly waiting = new Map<string, Waiting[]>();
-  private readonly lastWaits = new Map<string, number>();
+  private readonly lastWaits = new Map<string, { readonly at: number; readonly spacing: number }>();
+  /** Epoch milliseconds of the last sign that Redis was away. */
+  private lastOutage = -Infinity;
 
   constructor(
     concurrency: QueueConcurrency,
@@ -66,8 +68,17 @@ export class LaneGate {
   }
 
   leave(slot: LaneSlot, wasAttempted: boolean): void {
-    this.slots.leave(slot, this.clock.now(), wasAttempted);
+    const showsPace = wasAttempted && slot.since > this.lastOutage;
+    this.slots.leave(slot, this.clock.now(), showsPace);
     this.decide(slot.lane, wasAttempted);
+  }
+
+  /**
+   * Records that Redis is away, or was until now. Receivers may use the same server, so the duration of an attempt that ran
+   * meanwhile is not that of its lane.
+   */
+  recordOutage(): void {
+    this.lastOutage = this.clock.now();
   }
 
   /**
@@ -77,10 +88,13 @@ export class LaneGate {
   retryAt(lane: string): number {
     const now = this.clock.now();
     const spacing = (this.slots.meanOf(lane) ?? 0) / Math.max(1, this.slots.runningIn(lane));
-    const last = this.lastWaits.get(lane) ?? 0;
-    const at = Math.min(Math.max(now + SHORTEST_WAIT, last + spacing), now + LONGEST_WAIT);
+    const last = this.lastWaits.get(lane) ?? { at: 0, spacing };
+    // A lane that has become faster gets to its backlog earlier.
+    const ahead = Math.max(0, last.at - now) * Math.min(1, spacing / last.spacing || 0);
+    const wait = Math.min(Math.max(SHORTEST_WAIT, ahead + spacing), LONGEST_WAIT);
+    const at = now + wait;
     this.lastWaits.delete(lane);
-    this.lastWaits.set(lane, at);
+    this.lastWaits.set(lane, { at, spacing });
     if (this.lastWaits.size > MAX_WAITS) this.lastWaits.delete(this.lastWaits.keys().next().value!);
     return at;
   }

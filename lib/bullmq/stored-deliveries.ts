@@ -1,15 +1,14 @@
 import type { Queue } from 'bullmq';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { FIRST_WAIT_AFTER_THROW } from '../queue/retry-schedule.js';
+import type { DeliveryAttempt, DeliveryRecord } from '../queue/webhook-delivery.js';
 import type {
-  DeliveryAttempt,
   DeliveryFilter,
   DeliveryPageRequest,
-  DeliveryRecord,
   ListedDelivery,
-} from '../queue/delivery-record.js';
-import { deliveryLane } from '../queue/stored-delivery.js';
-import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
+  EnqueuedDelivery,
+} from '../queue/webhook-queue.js';
+import { deliveryLane } from '../queue/delivery-identity.js';
 import { type DeliveryHistory, matches } from './delivery-history.js';
 import {
   attemptsOf,
@@ -25,9 +24,10 @@ import {
 } from './delivery-job.js';
 import type { FairTurns } from './fair-turns.js';
 
-/** Deliveries that one check of the history reads, and that are removed at once. */
+/** Deliveries that one check of the history reads. */
 const CHECKED = 200;
-const REMOVED = 1_000;
+/** Deliveries that are removed at once. */
+export const REMOVED = 1_000;
 /** Milliseconds for which an entry of the history may be ahead of its job. */
 const SETTLING = 60_000;
 /** Deliveries that one script lists. */
@@ -78,11 +78,12 @@ export class StoredDeliveries {
   /** Adds the jobs that do not exist yet, all or none. @returns the records of the others, by id */
   private async add(items: readonly EnqueuedDelivery[]): Promise<Map<string, DeliveryRecord>> {
     const ids = items.map(({ delivery }) => delivery.id);
-    const [records, turns, indexed] = await Promise.all([
-      this.read(ids),
+    const [turns, indexed] = await Promise.all([
       this.parts.turns.take(items.map(({ delivery }) => deliveryLane(delivery))),
       this.parts.history.add(items.map(newRecord), this.parts.clock.now()),
     ]);
+    // An entry is added before its job and deleted after it, so a new entry has no job yet.
+    const records = indexed === ids.length ? [] : await this.read(ids);
     const jobs = items.flatMap((item, index) =>
       records[index] === undefined ? [this.newJob(item, turns[index]!)] : [],
     );
