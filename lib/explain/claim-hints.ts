@@ -3,118 +3,86 @@ import { FIRST_MILLISECOND_TIMESTAMP } from '../token/webhook-token.constants.js
 import { toleranceOf, type ObservedRequest } from './observed-request.js';
 import { distance, expiry, quote, seconds } from './quote.js';
 import type { Refusal } from './refusal.js';
-import type { ExplanationHint } from './webhook-explanation.interface.js';
+import type { AddHint } from './webhook-explanation.interface.js';
 
 /** Patterns or audiences that a hint lists. */
 const MAX_LISTED = 10;
 
-/** Hints from the claims: times, audience and event. */
-export function claimHints(
-  observed: ObservedRequest,
-  refusal: Refusal,
-): readonly ExplanationHint[] {
-  return [
-    ...ageHints(observed, refusal),
-    ...timeHints(observed, refusal),
-    ...audienceHints(observed, refusal),
-    ...eventHints(observed, refusal),
-  ];
-}
-
-function ageHints(
-  { anatomy, now }: ObservedRequest,
-  { authenticated, step }: Refusal,
-): ExplanationHint[] {
+/** Adds hints from the claims: times, audience and event. */
+export function addClaimHints(observed: ObservedRequest, refusal: Refusal, add: AddHint): void {
   // If the times are valid, their step shows them.
-  if (authenticated && step !== 'times') return [];
+  if (!refusal.authenticated || refusal.step === 'times') addAgeHint(observed, refusal, add);
+  if (refusal.step === 'times') addTimeHints(observed, refusal, add);
+  if (refusal.code === 'wrong_audience') addAudienceHint(observed, add);
+  if (refusal.code === 'event_forbidden') addEventHint(observed, add);
+}
+
+function addAgeHint(
+  { anatomy, now }: ObservedRequest,
+  { authenticated }: Refusal,
+  add: AddHint,
+): void {
   const { iat, exp } = anatomy.claims ?? {};
-  if (!isTime(iat) || !isTime(exp)) return [];
+  if (!isTime(iat) || !isTime(exp)) return;
   const unverified = authenticated ? '' : ' (unverified)';
-  return [
-    {
-      code: 'token_age',
-      detail: `at ${new Date(now * 1_000).toISOString()} by this receiver's clock: issued ${distance(now - iat)}, ${expiry(exp - now)}${unverified}`,
-    },
-  ];
+  add(
+    'token_age',
+    `at ${new Date(now * 1_000).toISOString()} by this receiver's clock: issued ${distance(now - iat)}, ${expiry(exp - now)}${unverified}`,
+  );
 }
 
-function timeHints(observed: ObservedRequest, { step, code }: Refusal): ExplanationHint[] {
-  const { anatomy, now, tokenRules } = observed;
-  if (step !== 'times') return [];
+function addTimeHints(observed: ObservedRequest, { code }: Refusal, add: AddHint): void {
+  const { anatomy, now, rules } = observed;
   const { iat, exp, nbf } = anatomy.claims ?? {};
-  if (
-    [iat, exp, nbf].some((time) => typeof time === 'number' && time >= FIRST_MILLISECOND_TIMESTAMP)
-  ) {
-    return [
-      {
-        code: 'milliseconds',
-        detail: 'a time in the claims is in milliseconds: use seconds',
-      },
-    ];
+  const isTooLarge = (time: unknown): boolean =>
+    typeof time === 'number' && time >= FIRST_MILLISECOND_TIMESTAMP;
+  if ([iat, exp, nbf].some(isTooLarge)) {
+    add('milliseconds', 'a time in the claims is in milliseconds: use seconds');
+    return;
   }
-  if (!isTime(iat) || !isTime(exp)) return [];
-  const tolerance = toleranceOf(observed);
-  switch (code) {
-    case 'token_expired':
-      return [
-        {
-          code: 'expired',
-          detail: `expired ${seconds(now - exp)} ago; the clock tolerance is ${seconds(tolerance)}`,
-        },
-        {
-          code: 'clock_behind',
-          detail: `if the request was sent right after it was signed, the sender's clock is about ${seconds(now - iat)} behind; otherwise it arrived late, or an old request was sent again`,
-        },
-      ];
-    case 'token_not_yet_valid': {
-      const begins = Math.max(iat, isTime(nbf) ? nbf : iat);
-      return [
-        {
-          code: 'clock_ahead',
-          detail: `the sender's clock is about ${seconds(begins - now)} ahead of this receiver's; the clock tolerance is ${seconds(tolerance)}`,
-        },
-      ];
-    }
-    case 'token_too_old':
-      return [
-        {
-          code: 'lifetime',
-          detail: `the token is valid for ${seconds(exp - iat)}; this receiver allows at most ${seconds(tokenRules.maxTokenLifetime)}`,
-        },
-      ];
-    default:
-      return [];
+  if (!isTime(iat) || !isTime(exp)) return;
+  const tolerance = seconds(toleranceOf(observed));
+  if (code === 'token_expired') {
+    add('expired', `expired ${seconds(now - exp)} ago; the clock tolerance is ${tolerance}`);
+    add(
+      'clock_behind',
+      `if the request was sent right after it was signed, the sender's clock is about ${seconds(now - iat)} behind; otherwise it arrived late, or an old request was sent again`,
+    );
+  } else if (code === 'token_not_yet_valid') {
+    const begins = Math.max(iat, isTime(nbf) ? nbf : iat);
+    add(
+      'clock_ahead',
+      `the sender's clock is about ${seconds(begins - now)} ahead of this receiver's; the clock tolerance is ${tolerance}`,
+    );
+  } else if (code === 'token_too_old') {
+    const most = seconds(rules.tokens.settings.maxTokenLifetime);
+    add(
+      'lifetime',
+      `the token is valid for ${seconds(exp - iat)}; this receiver allows at most ${most}`,
+    );
   }
 }
 
-function audienceHints(
-  { anatomy, tokenRules }: ObservedRequest,
-  { code }: Refusal,
-): ExplanationHint[] {
-  if (code !== 'wrong_audience') return [];
+function addAudienceHint({ anatomy, rules }: ObservedRequest, add: AddHint): void {
   const aud = anatomy.claims?.['aud'];
   const named = isAudience(aud)
     ? [aud].flat().slice(0, MAX_LISTED).map(quote).join(', ')
     : 'no one';
-  const own = tokenRules.audience.map(quote).join(', ');
-  return [
-    {
-      code: 'audience',
-      detail: `the token is for ${named}; this receiver ${own === '' ? 'has no audience: set its option "audience"' : `is ${own}`}`,
-    },
-  ];
+  const own = rules.tokens.settings.audience.map(quote).join(', ');
+  add(
+    'audience',
+    `the token is for ${named}; this receiver ${own === '' ? 'has no audience: set its option "audience"' : `is ${own}`}`,
+  );
 }
 
-function eventHints({ anatomy, rules }: ObservedRequest, { code }: Refusal): ExplanationHint[] {
-  const patterns = rules.allowedEvents.get(String(anatomy.claims?.['iss']));
-  if (code !== 'event_forbidden' || patterns === undefined) return [];
+function addEventHint({ anatomy, rules }: ObservedRequest, add: AddHint): void {
+  const patterns = rules.issuers?.eventsOf(String(anatomy.claims?.['iss']));
+  if (patterns === undefined) return;
   const listed = patterns.slice(0, MAX_LISTED).map(quote).join(', ');
-  return [
-    {
-      code: 'events_allowed',
-      detail: `this issuer may send ${patterns.length === 0 ? 'no events' : listed}: check the issuer's option "events"`,
-    },
-  ];
+  add(
+    'events_allowed',
+    `this issuer may send ${listed === '' ? 'no events' : listed}: check the issuer's option "events"`,
+  );
 }
 
 function isTime(value: unknown): value is number {

@@ -1,16 +1,20 @@
 import { constraintsOf, type WebhookEventCatalog } from '../events/event-catalog.js';
-import type { IncomingWebhook } from '../request/incoming-webhook.js';
-import { openRequest, type OpenedRequest, type RequestRules } from '../request/open-request.js';
+import type { IncomingWebhook, RequestRules, VerifiedRequest } from '../request/webhook-scheme.js';
+import { type OpenedRequest, openRequest } from '../request/open-request.js';
 import { WEBHOOK_ANSWERS } from '../request/webhook-answers.js';
 import type { VerifiedWebhookToken } from '../token/webhook-claims.interface.js';
 import { type ReceivedReceipt, readReceipt } from '../token/webhook-receipt.js';
-import { bodyHints } from './body-hints.js';
-import { claimHints } from './claim-hints.js';
+import { addBodyHints } from './body-hints.js';
+import { addClaimHints } from './claim-hints.js';
 import { observe, type ObservedRequest } from './observed-request.js';
 import { refusalOf, type Refusal } from './refusal.js';
-import { tokenHints } from './token-hints.js';
+import { addTokenHints } from './token-hints.js';
 import { trace } from './trace.js';
-import type { WebhookExplanation } from './webhook-explanation.interface.js';
+import type {
+  AddHint,
+  ExplanationHint,
+  WebhookExplanation,
+} from './webhook-explanation.interface.js';
 
 /** The rules of a receiver, and the events that its application has defined, if it is known which. */
 export interface ExplainedRules extends RequestRules {
@@ -32,21 +36,21 @@ export async function explainRequest(
   const observed = await observe(request, rules);
   const { opened, refusal: requestRefusal } = await verify(observed);
   const refusal = requestRefusal ?? (await refusalByDefinition(opened, rules));
-  const token = opened?.token ?? (await verifiedToken(observed, refusal));
-  const receipt = receiptOfRequest(observed, token, refusal);
+  const token = opened ?? (await verifiedToken(observed, refusal));
+  const hints: ExplanationHint[] = [];
+  if (refusal !== undefined) {
+    const add: AddHint = (code, detail) => void hints.push({ code, detail });
+    await addTokenHints(observed, refusal, add);
+    addClaimHints(observed, refusal, add);
+    if (token !== undefined) addBodyHints(observed, refusal, token.claims, add);
+  }
   return {
     verdict: refusal === undefined ? 'accepted' : 'refused',
-    ...(refusal !== undefined && { code: refusal.code, status: refusal.status }),
+    code: refusal?.code,
+    status: refusal?.status,
     steps: trace({ observed, refusal, opened, claims: token?.claims, events: rules.events }),
-    hints:
-      refusal === undefined
-        ? []
-        : [
-            ...(await tokenHints(observed, refusal)),
-            ...claimHints(observed, refusal),
-            ...bodyHints(observed, refusal, token?.claims),
-          ],
-    ...(receipt !== undefined && { receipt }),
+    hints,
+    receipt: receiptOfRequest(observed, token, refusal),
   };
 }
 
@@ -63,12 +67,12 @@ async function verify(observed: ObservedRequest): Promise<{
 
 /** The refusal of data that the definition of its event does not accept. */
 async function refusalByDefinition(
-  opened: OpenedRequest | undefined,
+  opened: VerifiedRequest | undefined,
   { events }: ExplainedRules,
 ): Promise<Refusal | undefined> {
   if (opened === undefined || events === undefined) return undefined;
-  const { event } = opened.token.claims.webhook;
-  const issues = await events.check(event, opened.payload.data);
+  const { event } = opened.claims.webhook;
+  const issues = await events.check(event, opened.data);
   if (issues.length === 0) return undefined;
   const { code, status } = WEBHOOK_ANSWERS.validation_failed;
   return {
@@ -96,7 +100,7 @@ async function verifiedToken(
 
 function receiptOfRequest(
   { incoming, body, anatomy, token, repaired }: ObservedRequest,
-  verified: VerifiedWebhookToken | undefined,
+  verified: Pick<VerifiedWebhookToken, 'profile'> | undefined,
   refusal: Refusal | undefined,
 ): ReceivedReceipt | undefined {
   const compact = token ?? repaired?.token;

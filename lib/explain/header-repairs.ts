@@ -1,4 +1,4 @@
-import type { RequestHeaders } from '../request/incoming-webhook.js';
+import type { RequestHeaders } from '../request/webhook-scheme.js';
 import type { ExplanationHint, ExplanationHintCode } from './webhook-explanation.interface.js';
 
 /** An Authorization header with the usual damage of clients and proxies repaired. */
@@ -44,7 +44,7 @@ interface Repair {
 const THREE_PARTS = /^[^\s.]+\.[^\s.]+\.[^\s.]+$/;
 
 /**
- * Outermost damage first. Anyone may have written the header, so no expression may take quadratic time: none starts a match within a
+ * Outermost damage first. The header is unauthenticated, so no expression may take quadratic time: none starts a match within a
  * run that it has tried before.
  */
 const REPAIRS: readonly Repair[] = [

@@ -1,11 +1,10 @@
 import type { Readable } from 'node:stream';
-import { readBearerToken } from '../request/bearer-token.js';
-import type { BodySource, IncomingWebhook } from '../request/incoming-webhook.js';
-import type { RequestRules } from '../request/open-request.js';
-import type { IssuerKeys, TrustedIssuers, VerificationKey } from '../token/keys/key-source.js';
-import { readTokenAnatomy, type TokenAnatomy } from '../token/compact-token.js';
+import { readBearerToken } from '../request/open-request.js';
+import type { BodySource, IncomingWebhook, RequestRules } from '../request/webhook-scheme.js';
+import type { IssuerKeys, TrustedIssuers } from '../token/keys/key-ring.js';
+import type { VerificationKey } from '../token/keys/token-keys.js';
+import { readTokenAnatomy, type TokenAnatomy } from '../token/webhook-receipt.js';
 import { readSeconds } from '../token/validate-claims.js';
-import type { TokenVerifier } from '../token/token-verifier.js';
 import { repairHeader, type RepairedHeader } from './header-repairs.js';
 
 /** What a request shows before it is verified. Nothing in it is authenticated. */
@@ -21,7 +20,6 @@ export interface ObservedRequest {
   /** The parts of the token, or of the repaired one. */
   readonly anatomy: TokenAnatomy;
   readonly rules: RequestRules;
-  readonly tokenRules: TokenVerifier;
   readonly trusted: TrustedIssuers | undefined;
   /** The issuer that the token names, if it is trusted. */
   readonly issuer: IssuerKeys | undefined;
@@ -40,10 +38,9 @@ export async function observe(
   const token = tokenOf(request);
   const repaired = repairHeader(request.headers);
   const anatomy = readTokenAnatomy(token ?? repaired?.token ?? '');
-  const tokenRules = rules.tokens;
-  const now = readSeconds(tokenRules.now);
+  const now = readSeconds(rules.tokens.settings.now);
   // If the key source fails, verification reports it.
-  const trusted = await attempt(async () => tokenRules.keys.ring());
+  const trusted = await attempt(async () => rules.tokens.settings.keys.ring());
   const iss = anatomy.claims?.['iss'];
   const issuer = typeof iss === 'string' ? trusted?.of(iss) : undefined;
   const kid = anatomy.headerProblem === undefined ? anatomy.header?.['kid'] : undefined;
@@ -57,7 +54,6 @@ export async function observe(
     repaired,
     anatomy,
     rules,
-    tokenRules,
     trusted,
     issuer,
     candidates: candidates ?? [],
@@ -106,8 +102,8 @@ async function readUpTo(stream: Readable, maxBytes: number): Promise<Buffer> {
 }
 
 /** Allowed clock difference for this token, in seconds. */
-export function toleranceOf({ anatomy, tokenRules }: ObservedRequest): number {
+export function toleranceOf({ anatomy, rules }: ObservedRequest): number {
   const { typ } = anatomy.header ?? {};
   const claimed = typeof typ === 'string' ? typ : undefined;
-  return tokenRules.toleranceFor(claimed, anatomy.claims?.['webhook']);
+  return rules.tokens.toleranceFor(claimed, anatomy.claims?.['webhook']);
 }

@@ -1,5 +1,5 @@
 import type { WebhookEventCatalog } from '../events/event-catalog.js';
-import type { OpenedRequest } from '../request/open-request.js';
+import type { VerifiedRequest } from '../request/webhook-scheme.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 import { toleranceOf, type ObservedRequest } from './observed-request.js';
 import { expectedHash } from './body-hints.js';
@@ -17,7 +17,7 @@ interface TraceFacts {
   /** Absent if the request is accepted. */
   readonly refusal: Refusal | undefined;
   /** Present if the request is accepted, or refused by the definition of its event. */
-  readonly opened: OpenedRequest | undefined;
+  readonly opened: VerifiedRequest | undefined;
   /** Present if the token is valid, even if the body is not. */
   readonly claims: WebhookTokenClaims | undefined;
   /** Absent without defined events. */
@@ -141,13 +141,13 @@ const DESCRIBE: Readonly<Record<ExplanationStepName, (facts: TraceFacts) => Outc
     if (observed.incoming.method === 'HEAD') return skipped('HEAD has no body');
     if (claims !== undefined && expectedHash({ ...claims.webhook }) !== undefined)
       return passed('the body matches the hash in the token');
-    return opened?.payload.bodyVerified === false
+    return opened?.bodyVerified === false
       ? skipped('no hash covers the body, which this receiver accepts (requireHash: false)')
       : passed('no body and no hash');
   },
   payload: ({ opened }) => {
     // Only the definition is checked later, and it needs an opened request.
-    const { body, contentType, data } = opened!.payload;
+    const { body, contentType, data } = opened!;
     if (body.length === 0)
       return passed(data === undefined ? 'no data' : 'the data is in the token');
     return passed(

@@ -88,6 +88,9 @@ export interface ExplanationHint {
   readonly detail: string;
 }
 
+/** Adds a hint to an explanation. */
+export type AddHint = (code: ExplanationHintCode, detail: string) => void;
+
 /**
  * Why a request is accepted or refused: plain JSON for operators. It holds no secret, token or payload, but must not be
  * shown to senders: it tells an attacker how close a forged request came.

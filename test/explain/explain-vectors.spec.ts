@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import { EXPLANATION_STEPS } from '../../lib/explain/webhook-explanation.interface.js';
 import { resolveReceivers } from '../../lib/receiver/receiver-options.resolver.js';
-import type { WebhookRequestLike } from '../../lib/request/incoming-webhook.js';
+import type { WebhookRequestLike } from '../../lib/request/request-like.js';
 import type { WebhookVerifier } from '../../lib/receiver/webhook.verifier.js';
 import { verifierFor } from '../fixtures/verifier-for.js';
 import { TestClock } from '../../lib/testing/test-clock.js';

@@ -7,7 +7,8 @@ import { TestClock } from '../../lib/testing/test-clock.js';
 import {
   createTokenSigner,
   digest,
-  type KeyInput,
+  type KeyMaterial,
+  type WebhookKey,
   type WebhookTokenInput,
 } from '../../lib/token/index.js';
 
@@ -30,7 +31,7 @@ export function verifierOf(options: Partial<WebhookReceiverOptions> = {}): Webho
 
 interface Signing {
   readonly issuer?: string;
-  readonly key?: KeyInput;
+  readonly key?: WebhookKey | KeyMaterial;
   /** Milliseconds by which the sender's clock is ahead. */
   readonly ahead?: number;
   readonly lifetime?: number;
