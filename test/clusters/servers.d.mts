@@ -1,0 +1,2 @@
+/** Finds a program of the operating system. */
+export function program(name: string): string | undefined;

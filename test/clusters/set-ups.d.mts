@@ -1,0 +1,1 @@
+export const SET_UPS: Readonly<Record<string, { readonly needs: readonly string[] }>>;

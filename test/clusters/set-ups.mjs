@@ -1,0 +1,63 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { pgBouncer, postgresServer, postgresStandby } from './postgres.mjs';
+import { redisCluster, redisSentinel, redisServer } from './redis.mjs';
+
+const POSTGRES = ['postgres', 'initdb'];
+const REDIS = ['redis-server', 'redis-cli'];
+
+const fail = async ({ servers }) => servers.fail();
+const nothing = async () => {};
+
+/** Kills one instance after the other, and starts it again. */
+async function killInstances({ trial, seconds }) {
+  const pause = (seconds * 600) / trial.size;
+  for (let index = 0; index < trial.size; index++) {
+    await trial.restart(index, 'SIGKILL');
+    await sleep(pause);
+  }
+}
+
+/** Replaces one instance after the other, as a deployment does. */
+async function deploy({ trial }) {
+  for (let index = 0; index < trial.size; index++) await trial.restart(index, 'SIGTERM');
+}
+
+/** What runs, how many instances, and what happens to it. `needs` lists programs of the operating system. */
+export const SET_UPS = {
+  'redis-cluster': { needs: REDIS, open: redisCluster, instances: 2, trouble: fail },
+  'redis-sentinel': { needs: REDIS, open: redisSentinel, instances: 2, trouble: fail },
+  'postgres-standby': {
+    needs: [...POSTGRES, 'pg_basebackup'],
+    open: postgresStandby,
+    instances: 2,
+    trouble: fail,
+  },
+  pgbouncer: {
+    needs: [...POSTGRES, 'pgbouncer'],
+    open: pgBouncer,
+    instances: 2,
+    trouble: fail,
+  },
+  'no-connections': { needs: POSTGRES, open: postgresServer, instances: 2, trouble: fail },
+  'killed-instances-redis': {
+    needs: REDIS,
+    open: redisServer,
+    instances: 8,
+    trouble: killInstances,
+  },
+  'killed-instances-postgres': {
+    needs: POSTGRES,
+    open: postgresServer,
+    instances: 8,
+    trouble: killInstances,
+  },
+  'rolling-restart-redis': { needs: REDIS, open: redisServer, instances: 4, trouble: deploy },
+  'rolling-restart-postgres': {
+    needs: POSTGRES,
+    open: postgresServer,
+    instances: 4,
+    trouble: deploy,
+  },
+  'soak-redis': { needs: REDIS, open: redisServer, instances: 2, trouble: nothing },
+  'soak-postgres': { needs: POSTGRES, open: postgresServer, instances: 2, trouble: nothing },
+};
