@@ -20,13 +20,14 @@ export { WebhookData, WebhookContext } from './receiver/decorators/webhook-data.
 export { WebhookEvent } from './receiver/webhook-event.js';
 export { WebhookGuard } from './receiver/webhook.guard.js';
 export { WebhookVerifier } from './receiver/webhook.verifier.js';
-export type { WebhookRequestLike } from './request/incoming-webhook.js';
+export type { WebhookRequestLike } from './request/request-like.js';
 export { WebhookDispatcher } from './receiver/handlers/webhook.dispatcher.js';
 export { WebhookInbox } from './receiver/inbox/webhook.inbox.js';
 export type {
   WebhookInboxEntry,
   WebhookInboxFilter,
   DeadLetter,
+  DeadLetterPage,
   WebhookInboxPage,
 } from './receiver/inbox/webhook.inbox.js';
 export type { WebhookInboxOptions } from './receiver/inbox/inbox-options.js';
@@ -45,7 +46,7 @@ export { compareReceipts } from './token/webhook-receipt.js';
 export { WebhookPublisher } from './publisher/webhook.publisher.js';
 export { WebhookErrorFilter } from './publisher/webhook-error.filter.js';
 export type { WebhookPublisherOptions } from './publisher/publisher-options.interface.js';
-export type { EndpointLimits, WebhookEndpointOptions } from './endpoints/endpoint-options.js';
+export type { WebhookEndpointOptions } from './endpoints/endpoint-options.js';
 export type { WebhookRetryOptions } from './sending/retry-policy.js';
 export type { UnsuccessfulAttempt } from './sending/attempt-result.js';
 export type {
@@ -56,6 +57,7 @@ export type {
 } from './publisher/publish-options.js';
 export type { SignOptions } from './sending/event-draft.js';
 export { WebhookJwks } from './signing/webhook.jwks.js';
+export type { WebhookKeySet } from './signing/webhook.jwks.js';
 
 // Diagnostics channels
 export type { WebhookChannelMessages } from './webhook-channels.interface.js';
@@ -65,19 +67,17 @@ export { WebhookDeliveries } from './deliveries/webhook.deliveries.js';
 export type {
   WebhookDeliveryView,
   WebhookDeliveryDetails,
+  WebhookAttemptView,
   WebhookDeliveryPayload,
-  WebhookDeliveryFilter,
   WebhookDeliveryPage,
-  WebhookDeliveryScope,
   WebhookDeliveryStats,
-  RedeliverOptions,
-  RedeliverResult,
-} from './deliveries/webhook-deliveries.interface.js';
-export { OnWebhookDelivery } from './deliveries/delivery-reactions.js';
-export { WebhookDeliveryEvents } from './deliveries/webhook-delivery.events.js';
-export type {
-  WebhookDeliveryEvent,
-  WebhookDeliveryEventType,
+} from './deliveries/delivery-view.js';
+export type { WebhookDeliveryFilter } from './deliveries/delivery-query.js';
+export type { RedeliverResult, RedeliveredDelivery } from './deliveries/redelivery.js';
+export {
+  OnWebhookDelivery,
+  WebhookDeliveryEvents,
+  type WebhookDeliveryEvent,
 } from './deliveries/webhook-delivery.events.js';
 
 // Endpoints that are managed while the application runs
@@ -87,6 +87,8 @@ export type {
   NewEndpoint,
   CreatedEndpoint,
   EndpointChanges,
+  EndpointCircuitView,
+  EndpointPage,
   EndpointTestResult,
   RotatedKey,
 } from './endpoints/webhook-endpoint.interface.js';
@@ -113,11 +115,12 @@ export {
   WebhookDestinationBlockedError,
   WebhookPayloadError,
   WebhookReplayError,
+  WebhookSignatureError,
   WebhookSigningError,
   WebhookStoreError,
   WebhookTokenError,
 } from './errors/webhook.error.js';
-export type { ConfigurationProblem, WebhookDeliveryErrorCode } from './errors/webhook.error.js';
+export type { ConfigurationProblem } from './errors/webhook.error.js';
 
 // Durations
 export type { Duration } from './clock/duration.js';

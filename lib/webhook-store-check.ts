@@ -5,7 +5,7 @@ import {
   isWebhookError,
   WebhookConfigurationError,
 } from './errors/webhook.error.js';
-import type { CheckedStore } from './health/configured-stores.js';
+import type { CheckedStore } from './health/webhook-parts.js';
 
 /** A client that was just created may still be connecting: start-up tries for five seconds. */
 const ATTEMPTS = 50;

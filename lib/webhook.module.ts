@@ -1,4 +1,4 @@
-import { Module, type DynamicModule, type Provider } from '@nestjs/common';
+import { Module, type DynamicModule, type InjectionToken, type Provider } from '@nestjs/common';
 import { DiscoveryModule } from '@nestjs/core';
 import { WebhookClock } from './clock/webhook-clock.js';
 import { WebhookConfigurationError } from './errors/webhook.error.js';
@@ -8,7 +8,7 @@ import { WEBHOOK_INBOX } from './receiver/inbox/inbox-options.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from './receiver/receiver.constants.js';
 import { RECEIVER_EXPORTS, RECEIVER_PROVIDERS } from './receiver/receiver.providers.js';
 import type { WebhookModuleOptions } from './webhook-module-options.interface.js';
-import { configuredStores } from './health/configured-stores.js';
+import { configuredStores } from './health/webhook-parts.js';
 import { WebhookStoreCheck } from './webhook-store-check.js';
 import {
   requireOptions,
@@ -27,6 +27,13 @@ export const RESOLVED_OPTIONS = Symbol(
   'options of WebhookModule: import WebhookModule.forRoot(), not WebhookModule',
 );
 
+function from(
+  provide: InjectionToken,
+  useFactory: (options: ResolvedWebhookOptions) => unknown,
+): Provider {
+  return { provide, useFactory, inject: [RESOLVED_OPTIONS] };
+}
+
 /** Options are passed to the folders as providers, so that no folder imports the module. */
 const OPTION_PROVIDERS: Provider[] = [
   {
@@ -39,40 +46,15 @@ const OPTION_PROVIDERS: Provider[] = [
     },
     inject: [MODULE_OPTIONS_TOKEN],
   },
-  {
-    provide: WebhookClock,
-    useFactory: ({ clock }: ResolvedWebhookOptions) => clock,
-    inject: [RESOLVED_OPTIONS],
-  },
-  {
-    provide: WEBHOOK_RECEIVERS,
-    useFactory: ({ receivers }: ResolvedWebhookOptions) => receivers,
-    inject: [RESOLVED_OPTIONS],
-  },
-  {
-    provide: RECEIVER_SHUTDOWN,
-    useFactory: ({ clock, shutdownTimeout }: ResolvedWebhookOptions) => ({
-      clock,
-      timeout: shutdownTimeout,
-    }),
-    inject: [RESOLVED_OPTIONS],
-  },
-  {
-    provide: WEBHOOK_INBOX,
-    useFactory: ({ inbox }: ResolvedWebhookOptions) => inbox,
-    inject: [RESOLVED_OPTIONS],
-  },
-  {
-    provide: PUBLISHER_OPTIONS,
-    useFactory: ({ publisher }: ResolvedWebhookOptions) => publisher,
-    inject: [RESOLVED_OPTIONS],
-  },
-  {
-    provide: WebhookStoreCheck,
-    useFactory: (options: ResolvedWebhookOptions) =>
-      new WebhookStoreCheck(options.checkStores ? configuredStores(options) : []),
-    inject: [RESOLVED_OPTIONS],
-  },
+  from(WebhookClock, ({ clock }) => clock),
+  from(WEBHOOK_RECEIVERS, ({ receivers }) => receivers),
+  from(RECEIVER_SHUTDOWN, ({ clock, shutdownTimeout }) => ({ clock, timeout: shutdownTimeout })),
+  from(WEBHOOK_INBOX, ({ inbox }) => inbox),
+  from(PUBLISHER_OPTIONS, ({ publisher }) => publisher),
+  from(
+    WebhookStoreCheck,
+    (options) => new WebhookStoreCheck(options.checkStores ? configuredStores(options) : []),
+  ),
 ];
 
 /**

@@ -1,6 +1,6 @@
 import { createTokenSigner, createTokenVerifier } from '../../dist/token/index.js';
 import { MemoryEndpointStore } from '../../build/lib/endpoints/memory-endpoint.store.js';
-import { EventRouter } from '../../build/lib/receiver/handlers/webhook-handler.registry.js';
+import { WebhookHandlerRegistry } from '../../build/lib/receiver/handlers/webhook.dispatcher.js';
 import { MemoryReplayStore } from '../../build/lib/replay/memory-replay.store.js';
 import { SECRET } from '../event.mjs';
 import { compare } from '../harness.mjs';
@@ -41,9 +41,11 @@ function issuers() {
 
 function handlers() {
   const of = (count) => {
-    const router = new EventRouter();
-    for (let i = 0; i < count; i++) router.add(i % 2 === 0 ? `order.e${i}` : `*.e${i}`, i);
-    return () => router.find('order.e0');
+    const registry = new WebhookHandlerRegistry();
+    for (let i = 0; i < count; i++) {
+      registry.add(i % 2 === 0 ? `order.e${i}` : `*.e${i}`, undefined, { name: `e${i}` });
+    }
+    return () => registry.find('default', 'order.e0');
   };
   return { '1 pattern': of(1), '10,000 patterns': of(MANY) };
 }

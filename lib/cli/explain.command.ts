@@ -1,7 +1,8 @@
 import { explainRequest } from '../explain/explain-request.js';
-import { fromRequestLike } from '../request/incoming-webhook.js';
+import { fromRequestLike } from '../request/request-like.js';
 import { compareReceipts, type WebhookReceipt } from '../token/webhook-receipt.js';
-import { createTokenVerifier, type TokenVerifier } from '../token/token-verifier.js';
+import { createTokenVerifier } from '../token/verifier-options.js';
+import type { TokenVerifier } from '../token/token-verifier.js';
 import { DEFAULT_MAX_JSON_MEMBERS, type WebhookProfile } from '../token/webhook-token.constants.js';
 import type { CommandIo } from './command.interface.js';
 import {
@@ -71,7 +72,6 @@ async function explain(
   const capture = readCapturedRequest(await readInput(file, io.stdin));
   const explanation = await explainRequest(fromRequestLike(capture), {
     tokens,
-    allowedEvents: new Map(),
     requireHash: true,
     maxBodyBytes: MAX_BODY_BYTES,
     maxJsonMembers: DEFAULT_MAX_JSON_MEMBERS,

@@ -1,7 +1,6 @@
 import http from 'node:http';
 import https from 'node:https';
-import { blockedDestination } from '../egress/blocked-destination.js';
-import { EgressPolicy } from '../egress/egress-policy.js';
+import { blockedDestination, EgressPolicy } from '../egress/egress-policy.js';
 import { createGuardedAgents } from '../egress/guarded-agent.js';
 import { parseDuration } from '../clock/duration.js';
 import { UsageError } from './arguments.js';

@@ -7,10 +7,11 @@ import {
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { isWebhookError } from '../errors/webhook.error.js';
-import { fromRequestLike } from '../request/incoming-webhook.js';
-import { openRequest, type OpenedRequest, type RequestRules } from '../request/open-request.js';
+import { fromRequestLike } from '../request/request-like.js';
+import { openRequest } from '../request/open-request.js';
+import type { RequestRules, VerifiedRequest } from '../request/webhook-scheme.js';
 import { WEBHOOK_ANSWERS } from '../request/webhook-answers.js';
-import { createTokenVerifier } from '../token/token-verifier.js';
+import { createTokenVerifier } from '../token/verifier-options.js';
 import { DEFAULT_MAX_JSON_MEMBERS, type WebhookProfile } from '../token/webhook-token.constants.js';
 import { readApplicationAnswer } from './application-answer.js';
 import {
@@ -103,7 +104,6 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
           audience: values.audience,
           profiles: values.profile as WebhookProfile[] | undefined,
         }),
-        allowedEvents: new Map(),
         requireHash: true,
         maxBodyBytes: MAX_BODY_BYTES,
         maxJsonMembers: DEFAULT_MAX_JSON_MEMBERS,
@@ -219,13 +219,13 @@ class Listener {
   }
 
   /** Counts the requests of an event. */
-  private count({ token: { claims }, payload }: OpenedRequest): ReceivedEvent {
+  private count({ claims, data }: VerifiedRequest): ReceivedEvent {
     const id = claims.txn ?? claims.jti;
     const attempt = (this.attempts.get(id) ?? 0) + 1;
     if (this.attempts.size >= MAX_COUNTED) this.attempts.clear();
     this.attempts.set(id, attempt);
     const { event } = claims.webhook;
-    return { event, id, issuer: claims.iss, attempt, data: printableData(payload.data) };
+    return { event, id, issuer: claims.iss, attempt, data: printableData(data) };
   }
 
   private async answer(

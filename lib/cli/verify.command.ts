@@ -1,5 +1,5 @@
 import { isWebhookError } from '../errors/webhook.error.js';
-import { createTokenVerifier } from '../token/token-verifier.js';
+import { createTokenVerifier } from '../token/verifier-options.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';
 import {
   KEY_HELP,

@@ -1,6 +1,6 @@
+import { MINUTE } from './duration.js';
 import type { WebhookClock } from './webhook-clock.js';
 
-const MINUTE = 60_000;
 /** Keys whose calls are counted before old counts are removed. */
 const MAX_COUNTED = 1_000;
 

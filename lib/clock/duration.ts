@@ -18,7 +18,7 @@ const UNITS: Readonly<Record<string, number>> = {
 /**
  * Reads a duration.
  *
- * @returns milliseconds, or `undefined` when the text or number is not a duration >= 0
+ * @returns milliseconds, or `undefined` if the value is not a duration of at least 0
  */
 export function parseDuration(duration: unknown): number | undefined {
   if (typeof duration === 'number') {
@@ -41,7 +41,7 @@ export function secondsOf(duration: Duration | undefined, fallback: number): num
 /**
  * Reads a duration of an option whose numbers are seconds.
  *
- * @returns seconds, or `undefined` when the string or number is not a duration >= 0
+ * @returns seconds, or `undefined` if the value is not a duration of at least 0
  */
 export function parseSeconds(duration: unknown): number | undefined {
   const parsed = parseDuration(duration);

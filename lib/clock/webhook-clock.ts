@@ -74,16 +74,13 @@ export function repeat(
 /** Cancels a wake-up; calling it twice, or too late, does nothing. */
 export type CancelWake = () => void;
 
-/**
- * The time, and a way to be woken: the only source of both in this package, so that a test can hold
- * them in its hand.
- */
+/** The time and wake-ups. This package has no other source of either, so that tests can control both. */
 export abstract class WebhookClock {
   /** Milliseconds since the epoch. */
   abstract now(): number;
 
   /**
-   * Calls `wake` once, when the time has come; at once (but not within this call) when it has passed.
+   * Calls `wake` once at this time, or soon after this call if the time has passed; never within the call.
    *
    * @param at - milliseconds since the epoch
    */

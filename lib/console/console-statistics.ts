@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { WebhookClock } from '../clock/webhook-clock.js';
-import type { WebhookDeliveryStats } from '../deliveries/webhook-deliveries.interface.js';
+import type { WebhookDeliveryStats } from '../deliveries/delivery-view.js';
 import { WebhookDeliveries } from '../deliveries/webhook.deliveries.js';
 import { optional } from './console-route.js';
 

@@ -1,4 +1,4 @@
-import type { WebhookDeliveryView } from '../deliveries/webhook-deliveries.interface.js';
+import type { WebhookDeliveryView } from '../deliveries/delivery-view.js';
 import type {
   EndpointCircuitView,
   WebhookEndpointView,

@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { WebhookDeliveries } from '../deliveries/webhook.deliveries.js';
-import type { WebhookDeliveryStats } from '../deliveries/webhook-deliveries.interface.js';
+import type { WebhookDeliveryStats } from '../deliveries/delivery-view.js';
 import { WebhookEndpoints } from '../endpoints/webhook.endpoints.js';
 import type { WebhookEndpointView } from '../endpoints/webhook-endpoint.interface.js';
 import { ConsoleActivity } from './console-activity.js';

@@ -5,7 +5,6 @@ export type {
   ShownPayload,
   WebhookConsoleExtras,
   WebhookConsoleOptions,
-  WebhookPortalOptions,
 } from './console-options.js';
 export { WebhookPortal } from './webhook.portal.js';
 export type { PortalLink } from './webhook.portal.js';

@@ -7,7 +7,8 @@ import { readArgument } from '../options/read-options.js';
 import { duration, object, optional, required } from '../options/rules.js';
 import { identifier, isIdentifier } from '../token/identifier.js';
 import { createTokenSigner } from '../token/token-signer.js';
-import { createTokenVerifier, type TokenVerifier } from '../token/token-verifier.js';
+import { createTokenVerifier } from '../token/verifier-options.js';
+import type { TokenVerifier } from '../token/token-verifier.js';
 import type { ConsoleCapability } from './console-api.js';
 import {
   CAPABILITIES,

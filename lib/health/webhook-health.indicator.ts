@@ -8,8 +8,12 @@ import type { KeySetStatus } from '../keys/remote-key-sets.js';
 import { readOptions } from '../options/read-options.js';
 import { duration, object, optional, type Read } from '../options/rules.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
-import { configuredStores } from './configured-stores.js';
-import { readBacklog, type WebhookParts, webhookPartsOf } from './webhook-parts.js';
+import {
+  configuredStores,
+  readBacklog,
+  type WebhookParts,
+  webhookPartsOf,
+} from './webhook-parts.js';
 
 /** Thresholds of the {@link WebhookHealthIndicator}; milliseconds or strings such as `'5m'`. */
 export interface WebhookHealthOptions {

@@ -1,8 +1,7 @@
 import type { InjectionToken } from '@nestjs/common';
 import type { ModulesContainer } from '@nestjs/core';
 import { WebhookDeliveryEvents } from '../deliveries/webhook-delivery.events.js';
-import { statsOf } from '../deliveries/delivery-view.js';
-import type { WebhookDeliveryStats } from '../deliveries/webhook-deliveries.interface.js';
+import { statsOf, type WebhookDeliveryStats } from '../deliveries/delivery-view.js';
 import { EndpointRegistry } from '../endpoints/endpoint.registry.js';
 import {
   PUBLISHER_OPTIONS,
@@ -11,7 +10,33 @@ import {
 import { type ResolvedInbox, WEBHOOK_INBOX } from '../receiver/inbox/inbox-options.js';
 import type { ResolvedReceivers } from '../receiver/receiver-options.interface.js';
 import { WEBHOOK_RECEIVERS } from '../receiver/receiver.constants.js';
-import type { StoreOptions } from './configured-stores.js';
+
+/** A store, and the option it is configured by. */
+export interface CheckedStore {
+  readonly path: string;
+  /** A store that does not extend the abstract class may have no check. */
+  readonly store: { check?(): void | Promise<void> };
+}
+
+/** The resolved options of a webhook module that name stores. */
+export interface StoreOptions {
+  readonly receivers: ResolvedReceivers;
+  readonly inbox: ResolvedInbox | undefined;
+  /** Absent if nothing is published. */
+  readonly publisher: ResolvedPublisherOptions | undefined;
+}
+
+/** The configured stores of both sides. */
+export function configuredStores({ receivers, inbox, publisher }: StoreOptions): CheckedStore[] {
+  const stores: CheckedStore[] = [...receivers.values()].map(({ name, replayStore }) => ({
+    path: `receiver "${name}".replay.store`,
+    store: replayStore,
+  }));
+  if (inbox !== undefined) stores.push({ path: 'inbox.store', store: inbox.store });
+  if (publisher === undefined) return stores;
+  stores.push({ path: 'publisher.endpointStore', store: publisher.endpointStore });
+  return stores;
+}
 
 /** What a webhook module of the application consists of. */
 export interface WebhookParts extends StoreOptions {

@@ -45,7 +45,7 @@ export interface InboxEntry extends InboxContent {
   readonly path: string;
   /** Bytes of the body as announced; absent if the request did not say. */
   readonly size?: number;
-  /** Whether the signature is valid. If not, anyone may have written the members below. */
+  /** Whether the signature is valid. If not, the members below are unauthenticated. */
   readonly authenticated: boolean;
   /** The event's name. */
   readonly event?: string;

@@ -3,6 +3,7 @@ import {
   type Context,
   context,
   diag,
+  type Link,
   type Span,
   SpanKind,
   SpanStatusCode,
@@ -13,7 +14,7 @@ import type { AttemptingOperation, PublishingOperation } from '../deliveries/del
 import type { Operation, OperationTracer, TraceContext } from '../diagnostics/operation.js';
 import type { HandlingOperation, ReceivingOperation } from '../receiver/receiver.channels.js';
 import { extract, follow, inject, spanContextOf, withoutSpans } from './trace-links.js';
-import type { WebhookMetrics } from './webhook-metrics.js';
+import { defined, type WebhookMetrics } from './webhook-metrics.js';
 
 /** How traces are continued. */
 interface TracingOptions {
@@ -49,26 +50,23 @@ export class OperationTracers {
       'messaging.operation.name': 'publish',
       'messaging.operation.type': 'create',
     };
-    const span = this.tracer.startSpan(
-      `publish ${event}`,
-      {
-        kind: SpanKind.PRODUCER,
-        attributes: {
-          ...attributes,
-          'messaging.destination.name': event,
-          'messaging.message.id': eventId,
-          ...given('webhook.tenant', tenant),
-        },
-      },
+    this.start(operation, {
+      name: `publish ${event}`,
+      kind: SpanKind.PRODUCER,
       parent,
-    );
-    const own = trace.setSpan(parent, span);
-    operation.tracer = new SpanTracer(span, own, siblings(own, parent), (outcome) => {
-      const { deliveries, duplicate, error, durationMs } = outcome;
-      span.setAttributes({ 'webhook.deliveries': deliveries, 'webhook.duplicate': duplicate });
-      failed(span, error);
-      root?.end();
-      this.metrics.published(durationMs, event, { ...attributes, ...given('error.type', error) });
+      attributes: {
+        ...attributes,
+        'messaging.destination.name': event,
+        'messaging.message.id': eventId,
+        'webhook.tenant': tenant,
+      },
+      traceOf: (own) => siblings(own, parent),
+      end: (span, { deliveries, duplicate, error, durationMs }) => {
+        span.setAttributes({ 'webhook.deliveries': deliveries, 'webhook.duplicate': duplicate });
+        failed(span, error);
+        root?.end();
+        this.metrics.published(durationMs, event, { ...attributes, 'error.type': error });
+      },
     });
   }
 
@@ -78,114 +76,88 @@ export class OperationTracers {
       operation.facts;
     // A later round was asked for long after the publish, and has a new creation time.
     const age = round === 1 ? ageMs : Infinity;
-    const { parent, links } = follow(cause, age, this.options.joinTraceFor);
     const attributes = {
       ...SYSTEM,
       'messaging.operation.name': 'send',
       'messaging.operation.type': 'send',
     };
-    const span = this.tracer.startSpan(
-      `send ${event}`,
-      {
-        kind: SpanKind.CLIENT,
-        links: [...links],
-        attributes: {
-          ...attributes,
-          'messaging.destination.name': event,
-          'messaging.message.id': eventId,
-          'webhook.delivery.id': deliveryId,
-          'webhook.attempt': attempt,
-          ...(attempt > 1 && { 'http.request.resend_count': attempt - 1 }),
-          ...given('webhook.endpoint.id', endpointId),
-          ...given('webhook.tenant', tenant),
-          ...serverOf(origin),
-        },
-      },
-      parent,
-    );
-    const own = trace.setSpan(parent, span);
-    operation.tracer = new SpanTracer(span, own, inject(own), (outcome) => {
-      const { method, statusCode, reason, durationMs } = outcome;
-      const http = {
-        ...given('http.request.method', method),
-        ...given('http.response.status_code', statusCode),
-      };
-      span.setAttributes({ ...http, 'webhook.outcome': outcome.outcome });
-      failed(span, reason);
-      this.metrics.attempted(durationMs, endpointId, {
+    this.start(operation, {
+      name: `send ${event}`,
+      kind: SpanKind.CLIENT,
+      ...follow(cause, age, this.options.joinTraceFor),
+      attributes: {
         ...attributes,
-        ...http,
-        'webhook.outcome': outcome.outcome,
-        ...given('error.type', reason),
-      });
-      if (outcome.outcome === 'acknowledged') this.metrics.delivered(ageMs + durationMs, event);
+        'messaging.destination.name': event,
+        'messaging.message.id': eventId,
+        'webhook.delivery.id': deliveryId,
+        'webhook.attempt': attempt,
+        'http.request.resend_count': attempt > 1 ? attempt - 1 : undefined,
+        'webhook.endpoint.id': endpointId,
+        'webhook.tenant': tenant,
+        ...serverOf(origin),
+      },
+      end: (span, { outcome, method, statusCode, reason, durationMs }) => {
+        const result = {
+          'http.request.method': method,
+          'http.response.status_code': statusCode,
+          'webhook.outcome': outcome,
+        };
+        span.setAttributes(defined(result));
+        failed(span, reason);
+        const measured = { ...attributes, ...result, 'error.type': reason };
+        this.metrics.attempted(durationMs, endpointId, measured);
+        if (outcome === 'acknowledged') this.metrics.delivered(ageMs + durationMs, event);
+      },
     });
   }
 
   /** `SERVER`, or `INTERNAL` inside the span of an instrumented HTTP server. It begins with the arrival of the request. */
   receiving(operation: ReceivingOperation): void {
-    const {
-      method,
-      receiver,
-      event,
-      eventId,
-      issuer,
-      verificationMs,
-      trace: sent,
-    } = operation.facts;
+    const { method, receiver, event, eventId, issuer, verificationMs } = operation.facts;
+    const sent = operation.facts.trace;
     const around = context.active();
     const isInside = spanContextOf(around) !== undefined;
     const continued = sent === undefined || isInside ? around : extract(sent, around);
     const isLinkedOnly = continued !== around && !this.options.continueTraces;
     const linked = isLinkedOnly ? spanContextOf(continued) : undefined;
-    const parent = isLinkedOnly ? around : continued;
-    const startTime = Date.now() - (performance.now() - operation.startedAt);
-    const span = this.tracer.startSpan(
-      method,
-      {
-        kind: isInside ? SpanKind.INTERNAL : SpanKind.SERVER,
-        startTime,
-        links: linked === undefined ? [] : [{ context: linked }],
-        attributes: {
-          ...SYSTEM,
-          'http.request.method': method,
-          'webhook.verification.duration': verificationMs / 1_000,
-          ...given('webhook.receiver', receiver),
-          ...given('messaging.destination.name', event),
-          ...given('messaging.message.id', eventId),
-          ...given('webhook.issuer', issuer),
-        },
+    this.start(operation, {
+      name: method,
+      kind: isInside ? SpanKind.INTERNAL : SpanKind.SERVER,
+      parent: isLinkedOnly ? around : continued,
+      links: linked === undefined ? [] : [{ context: linked }],
+      startTime: Date.now() - (performance.now() - operation.startedAt),
+      attributes: {
+        ...SYSTEM,
+        'http.request.method': method,
+        'webhook.verification.duration': verificationMs / 1_000,
+        'webhook.receiver': receiver,
+        'messaging.destination.name': event,
+        'messaging.message.id': eventId,
+        'webhook.issuer': issuer,
       },
-      parent,
-    );
-    const own = trace.setSpan(parent, span);
-    const finish: Finish<ReceivingOperation> = (outcome) => {
-      const { situation, code, status, route, unhandled, durationMs } = outcome;
-      span.updateName(`${method} ${route}`);
-      span.setAttributes({
-        'http.route': route,
-        'http.response.status_code': status,
-        'webhook.situation': situation,
-        'webhook.unhandled': unhandled,
-      });
-      if (status >= 500) failed(span, code ?? String(status));
-      this.metrics.received(durationMs, verificationMs, {
-        ...given('webhook.receiver', receiver),
-        'webhook.situation': situation,
-        'http.response.status_code': status,
-        ...(status >= 500 && { 'error.type': code ?? String(status) }),
-      });
-    };
-    operation.tracer = new SpanTracer(span, own, inject(own), finish, startTime);
+      end: (span, { situation, code, status, route, unhandled, durationMs }) => {
+        const error = status >= 500 ? (code ?? String(status)) : undefined;
+        span.updateName(`${method} ${route}`);
+        span.setAttributes({
+          'http.route': route,
+          'http.response.status_code': status,
+          'webhook.situation': situation,
+          'webhook.unhandled': unhandled,
+        });
+        failed(span, error);
+        this.metrics.received(durationMs, verificationMs, {
+          'webhook.receiver': receiver,
+          'webhook.situation': situation,
+          'http.response.status_code': status,
+          'error.type': error,
+        });
+      },
+    });
   }
 
   /** `CONSUMER`: one run of one handler. */
   handling(operation: HandlingOperation): void {
     const { handler, receiver, event, eventId, issuer, run, queued } = operation.facts;
-    const { parent, links } =
-      queued === undefined
-        ? { parent: context.active(), links: [] }
-        : follow(queued.trace, queued.ageMs, this.options.joinTraceFor);
     const attributes = {
       ...SYSTEM,
       'messaging.operation.name': 'process',
@@ -193,61 +165,68 @@ export class OperationTracers {
       'webhook.receiver': receiver,
       'webhook.handler': handler,
     };
-    const span = this.tracer.startSpan(
-      `process ${event}`,
-      {
-        kind: SpanKind.CONSUMER,
-        links: [...links],
-        attributes: {
-          ...attributes,
-          'messaging.destination.name': event,
-          'messaging.message.id': eventId,
-          'webhook.issuer': issuer,
-          'webhook.run': run,
-        },
+    this.start(operation, {
+      name: `process ${event}`,
+      kind: SpanKind.CONSUMER,
+      ...(queued === undefined
+        ? { parent: context.active() }
+        : follow(queued.trace, queued.ageMs, this.options.joinTraceFor)),
+      attributes: {
+        ...attributes,
+        'messaging.destination.name': event,
+        'messaging.message.id': eventId,
+        'webhook.issuer': issuer,
+        'webhook.run': run,
       },
+      end: (span, { error, durationMs }) => {
+        failed(span, error);
+        this.metrics.handled(durationMs, event, { ...attributes, 'error.type': error });
+      },
+    });
+  }
+
+  private start<Outcome extends object>(
+    operation: Operation<object, Outcome>,
+    { name, parent, attributes, traceOf = inject, end, ...options }: OperationSpan<Outcome>,
+  ): void {
+    const span = this.tracer.startSpan(
+      name,
+      { ...options, attributes: defined(attributes) },
       parent,
     );
     const own = trace.setSpan(parent, span);
-    operation.tracer = new SpanTracer(span, own, inject(own), ({ error, durationMs }) => {
-      failed(span, error);
-      this.metrics.handled(durationMs, event, { ...attributes, ...given('error.type', error) });
-    });
+    operation.tracer = {
+      trace: traceOf(own),
+      run: (work) => context.with(own, work),
+      send: (request) => withoutSpans(own, request),
+      end: (outcome) => {
+        // Telemetry that fails must not change the operation.
+        try {
+          end(span, outcome);
+          const { startTime } = options;
+          span.end(startTime === undefined ? undefined : startTime + outcome.durationMs);
+        } catch (error) {
+          diag.error('nestjs-webhook-token: a span could not be ended', error);
+        }
+      },
+    };
   }
 }
 
-type Finish<Observed> =
-  Observed extends Operation<infer _Facts, infer Outcome> ? OperationTracer<Outcome>['end'] : never;
-
-/** The span of an operation. Telemetry that fails must not change the operation. */
-class SpanTracer<Outcome> implements OperationTracer<Outcome> {
-  /** @param startTime - epoch milliseconds, for a span that began before this object was created */
-  constructor(
-    private readonly span: Span,
-    private readonly own: Context,
-    readonly trace: TraceContext | undefined,
-    private readonly finish: OperationTracer<Outcome>['end'],
-    private readonly startTime?: number,
-  ) {}
-
-  run<T>(work: () => T): T {
-    return context.with(this.own, work);
-  }
-
-  send<T>(request: () => T): T {
-    return withoutSpans(this.own, request);
-  }
-
-  end(outcome: Parameters<OperationTracer<Outcome>['end']>[0]): void {
-    const { span, startTime } = this;
-    try {
-      this.finish(outcome);
-      if (startTime === undefined) span.end();
-      else span.end(startTime + outcome.durationMs);
-    } catch (error) {
-      diag.error('nestjs-webhook-token: a span could not be ended', error);
-    }
-  }
+/** The span of an operation. */
+interface OperationSpan<Outcome> {
+  readonly name: string;
+  readonly kind: SpanKind;
+  readonly parent: Context;
+  readonly links?: Link[];
+  /** Those that are `undefined` are left out. */
+  readonly attributes: Attributes;
+  /** Epoch milliseconds; default: now. */
+  readonly startTime?: number;
+  /** The trace to store or to send; default: the span. */
+  readonly traceOf?: (own: Context) => TraceContext | undefined;
+  /** Completes the span, and records its metrics. */
+  readonly end: (span: Span, outcome: Parameters<OperationTracer<Outcome>['end']>[0]) => void;
 }
 
 /** The trace to store with deliveries: attempts become siblings of the publish. */
@@ -262,10 +241,6 @@ function failed(span: Span, type: string | undefined): void {
   if (type === undefined) return;
   span.setAttribute('error.type', type);
   span.setStatus({ code: SpanStatusCode.ERROR });
-}
-
-function given(name: string, value: string | number | undefined): Attributes {
-  return value === undefined ? {} : { [name]: value };
 }
 
 function serverOf(origin: string): Attributes {

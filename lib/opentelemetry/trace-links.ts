@@ -29,7 +29,7 @@ export function inject(from: Context): TraceContext | undefined {
   propagation.inject(from, carrier);
   const { traceparent, tracestate } = carrier;
   if (traceparent === undefined) return undefined;
-  return { traceparent, ...(tracestate !== undefined && { tracestate }) };
+  return tracestate === undefined ? { traceparent } : { traceparent, tracestate };
 }
 
 /** Adds the span of a stored or received trace context to a context; an invalid one changes nothing. */
@@ -43,7 +43,7 @@ export function extract({ traceparent, tracestate }: TraceContext, into: Context
 /** Where a span that follows another one, maybe much later, belongs. */
 interface Continuation {
   readonly parent: Context;
-  readonly links: readonly { readonly context: SpanContext }[];
+  readonly links: { readonly context: SpanContext }[];
 }
 
 /**

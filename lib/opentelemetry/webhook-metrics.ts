@@ -23,6 +23,11 @@ class BoundedValues {
   }
 }
 
+/** Attributes without those that are `undefined`. */
+export function defined(attributes: Attributes): Attributes {
+  return Object.fromEntries(Object.entries(attributes).filter(([, value]) => value !== undefined));
+}
+
 /** The instruments that operations are recorded with. Durations are passed in milliseconds and recorded in seconds. */
 export class WebhookMetrics {
   private readonly receive: Histogram;
@@ -67,31 +72,24 @@ export class WebhookMetrics {
   }
 
   received(durationMs: number, verificationMs: number, attributes: Attributes): void {
-    this.receive.record(durationMs / 1_000, attributes);
-    this.verify.record(verificationMs / 1_000, {
-      'webhook.receiver': attributes['webhook.receiver'],
-    });
+    this.receive.record(durationMs / 1_000, defined(attributes));
+    const { 'webhook.receiver': receiver } = attributes;
+    this.verify.record(verificationMs / 1_000, defined({ 'webhook.receiver': receiver }));
   }
 
   handled(durationMs: number, event: string, attributes: Attributes): void {
-    this.process.record(durationMs / 1_000, {
-      ...attributes,
-      'messaging.destination.name': this.events.of(event),
-    });
+    const name = { 'messaging.destination.name': this.events.of(event) };
+    this.process.record(durationMs / 1_000, defined({ ...attributes, ...name }));
   }
 
   published(durationMs: number, event: string, attributes: Attributes): void {
-    this.client.record(durationMs / 1_000, {
-      ...attributes,
-      'messaging.destination.name': this.events.of(event),
-    });
+    const name = { 'messaging.destination.name': this.events.of(event) };
+    this.client.record(durationMs / 1_000, defined({ ...attributes, ...name }));
   }
 
   attempted(durationMs: number, endpointId: string | undefined, attributes: Attributes): void {
-    this.client.record(durationMs / 1_000, {
-      ...attributes,
-      ...(endpointId !== undefined && { 'webhook.endpoint.id': this.endpoints.of(endpointId) }),
-    });
+    const id = { 'webhook.endpoint.id': endpointId && this.endpoints.of(endpointId) };
+    this.client.record(durationMs / 1_000, defined({ ...attributes, ...id }));
   }
 
   delivered(ageMs: number, event: string): void {

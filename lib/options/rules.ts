@@ -146,6 +146,25 @@ export function list<T>(
   };
 }
 
+/** A list whose items differ in a member. */
+export function distinct<T>(
+  items: Rule<readonly T[]>,
+  member: keyof T & string,
+  message: string,
+): Rule<readonly T[]> {
+  return (value, at, name) => {
+    // After a problem, the list or an item of it may be undefined.
+    const read = items(value, at, name) as readonly (T | undefined)[] | undefined;
+    const seen = new Set<unknown>();
+    read?.forEach((item, index) => {
+      const isRepeated = item?.[member] !== undefined && seen.has(item[member]);
+      at.require(!isRepeated, `${name}[${index}].${member}`, message);
+      seen.add(item?.[member]);
+    });
+    return read as readonly T[];
+  };
+}
+
 /** Reads a value by the first rule if the condition holds, otherwise by the second. */
 export function either<T, Other>(
   condition: (value: unknown) => boolean,

@@ -3,35 +3,33 @@ export { ReplayStore } from '../replay/replay-store.js';
 export type { ReplayClaim, ReplayReservation, ReplayVerdict } from '../replay/replay-store.js';
 
 // Queue
-export { WebhookQueue } from '../queue/webhook-queue.js';
-export type {
-  DeliveryHandler,
-  DeliveryOutcome,
-  DeliveryRun,
-  EnqueuedDelivery,
-  EnqueueOptions,
+export {
+  WebhookQueue,
+  type DeliveryHandler,
+  type EnqueuedDelivery,
+  type EnqueueOptions,
+  type DeliveryCountFilter,
+  type DeliveryCounts,
+  type DeliveryFacts,
+  type DeliveryFilter,
+  type DeliveryPageRequest,
+  type ListedDelivery,
 } from '../queue/webhook-queue.js';
 export type {
+  DeliveryOutcome,
+  DeliveryRun,
   DeliveryAttempt,
-  DeliveryCountFilter,
-  DeliveryCounts,
-  DeliveryFacts,
-  DeliveryFilter,
-  DeliveryPageRequest,
   DeliveryRecord,
   DeliveryState,
   DeliveryStatus,
-  ListedDelivery,
-} from '../queue/delivery-record.js';
-export type {
   WebhookDelivery,
   OutgoingDelivery,
   ReceivedDelivery,
   DeliveryMethod,
   DeliveryPayload,
   ReceivedEvent,
-} from '../queue/webhook-delivery.interface.js';
-export type { FailureReason } from '../queue/failure-reason.js';
+  FailureReason,
+} from '../queue/webhook-delivery.js';
 
 // Endpoint store
 export { EndpointStore } from '../endpoints/endpoint-store.js';

@@ -6,6 +6,7 @@ import { readOptions } from '../options/read-options.js';
 import { CLOCK, duration, object, optional, rule } from '../options/rules.js';
 import type { WebhookStoreError } from '../errors/webhook.error.js';
 import { redisFailure } from './redis-failure.js';
+import { LostReservations } from '../replay/lost-reservations.js';
 import {
   ReplayStore,
   type ReplayClaim,
@@ -68,6 +69,7 @@ export class RedisReplayStore extends ReplayStore {
   private readonly prefix: string;
   private readonly timeout: number;
   private readonly clock: WebhookClock;
+  private readonly lost: LostReservations;
   private hasWarned = false;
   /** Whether the connection was replaced, and no command has succeeded since. */
   private isReplaced = false;
@@ -87,6 +89,7 @@ export class RedisReplayStore extends ReplayStore {
     this.prefix = prefix;
     this.timeout = timeout;
     this.clock = clock ?? new SystemClock();
+    this.lost = new LostReservations(async (reservation) => this.release(reservation), this.clock);
   }
 
   /** Warns about a client without a socket timeout, then checks as every store. */
@@ -111,7 +114,10 @@ export class RedisReplayStore extends ReplayStore {
       RESERVE,
       [event, token, this.key(claim, 'event', claim.tokenKey)],
       [claim.fingerprint, owner, wholeMs(claim.lease), wholeMs(keep)],
-    )) as [ReplayVerdict['status'], number?];
+    ).catch((error: unknown) => {
+      this.lost.add({ claim, owner });
+      throw error;
+    })) as [ReplayVerdict['status'], number?];
     switch (status) {
       case 'reserved':
         return { status, reservation: { claim, owner } };

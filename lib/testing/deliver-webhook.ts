@@ -8,9 +8,20 @@ import { mountPaths } from '../receiver/mount/mount-path.js';
 import type { WebhookEvent } from '../receiver/webhook-event.js';
 import { WebhookVerifier } from '../receiver/webhook.verifier.js';
 import { type AnsweredRequest, ReceiverReporter } from '../receiver/receiver.reporter.js';
-import { nodeRequest } from '../receiver/node-request.js';
+import { nodeRequest } from '../receiver/node-http.js';
+import type { WebhookClock } from '../clock/webhook-clock.js';
 import { readOptions } from '../options/read-options.js';
-import { func, object, optional, text } from '../options/rules.js';
+import {
+  func,
+  instance,
+  object,
+  optional,
+  type Read,
+  required,
+  text,
+  unchecked,
+} from '../options/rules.js';
+import type { WebhookSender } from '../senders/sender.js';
 import type { WebhookEventData, WebhookEventName } from '../token/webhook-event-map.js';
 import {
   SIGN_WEBHOOK,
@@ -20,7 +31,14 @@ import {
 } from './sign-webhook.js';
 
 /** The sender's key, and where and how the request is sent. */
-export interface DeliverWebhookOptions extends SignWebhookOptions {
+export interface DeliverWebhookOptions extends Omit<SignWebhookOptions, 'issuer'> {
+  /** The issuer that signs a token; required without `sender`. */
+  readonly issuer?: string | undefined;
+  /**
+   * Signs the request as this sender, such as `stripe({ secret })`, instead of with a token. Of the options that describe the
+   * signature, only `id`, `clock` and `now` apply.
+   */
+  readonly sender?: WebhookSender | undefined;
   /** Name of the receiver; default: the only one, or `'default'`. */
   readonly receiver?: string | undefined;
   /** The path, for a route with `@WebhookRoute()`; default: where the receiver is mounted, prefix and version included. */
@@ -34,12 +52,18 @@ type Tamper = NonNullable<DeliverWebhookOptions['tamper']>;
 /** The rules of {@link DeliverWebhookOptions}, for the options that extend them. */
 export const DELIVER_WEBHOOK = {
   ...SIGN_WEBHOOK,
+  issuer: unchecked<string | undefined>(),
+  sender: optional(instance<WebhookSender>("a sender of 'nestjs-webhook-token/senders'", 'sign')),
   receiver: optional(text()),
   path: optional(text()),
   tamper: optional(func<Tamper>('(request) => request')),
 };
 
-const OPTIONS = object<DeliverWebhookOptions>()(DELIVER_WEBHOOK);
+const OPTIONS = object<DeliverWebhookOptions>()(DELIVER_WEBHOOK, {
+  across({ issuer, sender }, at) {
+    if (sender === undefined) required(unchecked<string>())(issuer, at, 'issuer');
+  },
+});
 
 /** How an application answered a webhook, and what its handlers did. */
 export interface DeliveredWebhook {
@@ -88,12 +112,19 @@ export async function deliverWebhook<Event extends WebhookEventName>(
   await initialise(app);
   const receiver = app.get(WebhookVerifier, { strict: false }).receiver(read.receiver);
   const path = read.path ?? mountedPath(app, receiver.path);
-  const signed = await signRequest(event, data, {
-    ...read,
-    clock: read.clock ?? receiver.clock,
-  });
+  const signed = await sign(event, data, { ...read, clock: read.clock ?? receiver.clock });
   const request = read.tamper?.(signed) ?? signed;
   return exchange(app, path.startsWith('/') ? path : `/${path}`, request);
+}
+
+async function sign(
+  event: string,
+  data: unknown,
+  options: Read<typeof OPTIONS> & { readonly clock: WebhookClock },
+): Promise<SignedTestWebhook> {
+  const { issuer = '', sender, id, clock, now = () => clock.now() } = options;
+  if (sender === undefined) return signRequest(event, data, { ...options, issuer });
+  return { method: 'POST', token: '', ...sender.sign({ event, data, id, now: Number(now()) }) };
 }
 
 /** Fastify builds its router when it gets ready, which happens with `listen` otherwise. */

@@ -1,6 +1,6 @@
 import type { INestApplicationContext } from '@nestjs/common';
 import { WebhookDeliverer } from '../deliveries/webhook.deliverer.js';
-import type { FailureReason } from '../queue/failure-reason.js';
+import type { FailureReason } from '../queue/webhook-delivery.js';
 import { readOptions } from '../options/read-options.js';
 import { flag, object, optional } from '../options/rules.js';
 import { type ObservedRun, runObservers } from '../queue/run-observers.js';

@@ -1,11 +1,10 @@
 import { defer, type Observable } from 'rxjs';
 import { explainRequest } from '../explain/explain-request.js';
-import { fromRequestLike } from '../request/incoming-webhook.js';
+import { fromRequestLike } from '../request/request-like.js';
 import { matchesEvent } from '../token/event-name.js';
-import { decodeBase64url } from '../token/json/base64url.js';
-import { parseJson } from '../token/json/strict-json.js';
+import { decodeBase64url, parseJson } from '../token/decoding.js';
 import { isWebhookKey, type KeyInput } from '../token/keys/key-material.js';
-import { createTokenVerifier } from '../token/token-verifier.js';
+import { createTokenVerifier } from '../token/verifier-options.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 import { DEFAULT_MAX_JSON_MEMBERS, WEBHOOK_PROFILES } from '../token/webhook-token.constants.js';
 
@@ -213,7 +212,6 @@ async function isAccepted(
   });
   const { verdict } = await explainRequest(fromRequestLike(request), {
     tokens,
-    allowedEvents: new Map(),
     requireHash: true,
     maxBodyBytes: Infinity,
     maxJsonMembers: DEFAULT_MAX_JSON_MEMBERS,

@@ -6,29 +6,23 @@ export type { SignedTestWebhook, SignWebhookOptions } from './sign-webhook.js';
 export { expectCompatible, recordEvents } from './expect-compatible.js';
 export type { RecordedEvent } from './expect-compatible.js';
 export { expectIdempotent } from './expect-idempotent.js';
-export type { ExpectIdempotentOptions, NeighbourEvent } from './expect-idempotent.js';
+export type { ExpectIdempotentOptions } from './expect-idempotent.js';
 export { flushDeliveries } from './flush-deliveries.js';
-export type { AttemptedDelivery, FlushDeliveriesOptions } from './flush-deliveries.js';
+export type { AttemptedDelivery } from './flush-deliveries.js';
 export { IdempotencyError } from './idempotency.error.js';
-export type { IdempotencyFailure, IdempotencyScenario } from './idempotency.error.js';
+export type { IdempotencyFailure } from './idempotency.error.js';
 export { overrideWebhooks } from './override-webhooks.js';
-export type { OverrideWebhooksOptions } from './override-webhooks.js';
 export { InMemoryWebhookTransport } from './in-memory-webhook.transport.js';
 export type {
   NetworkFailure,
   SentWebhook,
-  SentWebhookFilter,
   TransportAnswer,
   TransportReply,
-  TransportResponder,
 } from './in-memory-webhook.transport.js';
 export { TestClock } from './test-clock.js';
 export type { ContractCase } from './contract-case.interface.js';
 export { webhookQueueContract } from './webhook-queue.contract.js';
-export type { WebhookQueueContractOptions } from './webhook-queue.contract.js';
 export { endpointStoreContract } from './endpoint-store.contract.js';
-export type { EndpointStoreContractOptions } from './endpoint-store.contract.js';
 export { inboxStoreContract } from './inbox-store.contract.js';
-export type { InboxStoreContractOptions } from './inbox-store.contract.js';
 export { replayStoreContract } from './replay-store.contract.js';
-export type { ContractTransaction, ReplayStoreContractOptions } from './replay-store.contract.js';
+export type { ContractTransaction } from './replay-store.contract.js';

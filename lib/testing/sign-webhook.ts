@@ -11,14 +11,14 @@ import {
   seconds,
   unchecked,
 } from '../options/rules.js';
-import { ENDPOINT_SETTINGS } from '../sending/endpoint.js';
-import { inlinePayload } from '../sending/request.composer.js';
+import { ENDPOINT_SETTINGS } from '../sending/endpoint-settings.js';
+import { inlinePayload } from '../sending/request-parts.js';
 import { encodePayload } from '../sending/payload-encoder.js';
 import type { WebhookEventData, WebhookEventName } from '../token/webhook-event-map.js';
 import type { TokenClock } from '../token/validate-claims.js';
 import { digest } from '../token/payload-hash.js';
 import { createTokenSigner, type TokenSignerOptions } from '../token/token-signer.js';
-import { rulesOf } from '../token/profiles/profile-choice.js';
+import { rulesOf } from '../token/profiles/profile.js';
 import { DEFAULT_PROFILE, type HashAlgorithm } from '../token/webhook-token.constants.js';
 
 /** The sender's key, and the form of the request. */
@@ -75,6 +75,7 @@ export interface SignedTestWebhook {
   readonly headers: Record<string, string>;
   /** The exact bytes to send; `undefined` for HEAD, and for an event without data. */
   readonly body: Buffer<ArrayBuffer> | undefined;
+  /** Empty if a sender other than an issuer of tokens signed it. */
   readonly token: string;
 }
 

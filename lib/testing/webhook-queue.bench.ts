@@ -2,18 +2,16 @@ import assert from 'node:assert/strict';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type {
   DeliveryAttempt,
-  DeliveryFilter,
   DeliveryRecord,
-  ListedDelivery,
-} from '../queue/delivery-record.js';
-import type {
   OutgoingDelivery,
   ReceivedDelivery,
   WebhookDelivery,
-} from '../queue/webhook-delivery.interface.js';
-import type {
   DeliveryOutcome,
   DeliveryRun,
+} from '../queue/webhook-delivery.js';
+import type {
+  DeliveryFilter,
+  ListedDelivery,
   EnqueuedDelivery,
   WebhookQueue,
 } from '../queue/webhook-queue.js';

@@ -3,8 +3,8 @@ import type {
   DeliveryCountFilter,
   DeliveryCounts,
   DeliveryFilter,
-} from '../queue/delivery-record.js';
-import type { DeliveryPayload } from '../queue/webhook-delivery.interface.js';
+} from '../queue/webhook-queue.js';
+import type { DeliveryPayload } from '../queue/webhook-delivery.js';
 import {
   AHEAD,
   type Bench,

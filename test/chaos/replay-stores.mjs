@@ -1,7 +1,7 @@
 import { PostgresReplayStore } from '../../dist/postgres/index.js';
 import { RedisReplayStore } from '../../dist/redis/index.js';
 import { ReplayStore } from '../../dist/ports/index.js';
-import { replayClaim } from '../../build/lib/receiver/replay/replay-identity.js';
+import { replayClaim } from '../../build/lib/receiver/replay-claim.js';
 
 /** Longer than a statement takes on a busy machine. */
 const TIMEOUT = '30s';
@@ -26,7 +26,12 @@ class JoinedReplayStore extends PostgresReplayStore {
   }
 
   reservationOf(event) {
-    const { key } = replayClaim(event, { clockTolerance: 0, window: 0, lease: 0, now: 0 });
+    const { key } = replayClaim(event, undefined, {
+      clockTolerance: 0,
+      replayWindow: 0,
+      replayLease: 0,
+      clock: { now: () => 0 },
+    });
     const reservation = this.reservations.get(key);
     this.reservations.delete(key);
     return reservation;

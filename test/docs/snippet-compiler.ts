@@ -15,12 +15,20 @@ export interface Snippet extends CodeBlock {
  */
 const PREAMBLE = `
 declare const env: Readonly<Record<string, string>> & {
-  readonly [Name in 'BANK_OLD_SECRET' | 'BANK_SECRET' | 'BILLING_SECRET' | 'CRM_SECRET' | 'DATABASE_URL' | 'PORTAL_SECRET' | 'REDIS_URL' | 'SHOP_KEY' | 'SHOP_NEXT_KEY' | 'SHOP_OLD_SECRET' | 'SHOP_SECRET']: string;
+  readonly [Name in 'ACME_SECRET' | 'BANK_OLD_SECRET' | 'BANK_SECRET' | 'BILLING_SECRET' | 'CLERK_SECRET' | 'CRM_SECRET' | 'DATABASE_URL' | 'GITHUB_SECRET' | 'PORTAL_SECRET' | 'REDIS_URL' | 'SHOP_KEY' | 'SHOP_NEXT_KEY' | 'SHOP_OLD_SECRET' | 'SHOP_SECRET' | 'SLACK_SECRET' | 'STRIPE_SECRET']: string;
 };
 declare class AdminGuard implements import('@nestjs/common').CanActivate { canActivate(): boolean }
 declare const Public: () => ClassDecorator;
 declare const app: import('@nestjs/common').INestApplication;
 declare const publisher: import('nestjs-webhook-token').WebhookPublisher;
+declare const endpoints: import('nestjs-webhook-token').WebhookEndpoints;
+declare const deliveries: import('nestjs-webhook-token').WebhookDeliveries;
+declare const inbox: import('nestjs-webhook-token').WebhookInbox;
+declare const verifier: import('nestjs-webhook-token').WebhookVerifier;
+declare const event: import('nestjs-webhook-token').WebhookEvent;
+declare const order: { id: string; total: number };
+declare const dataSource: import('typeorm').DataSource;
+declare const pool: import('pg').Pool;
 declare const { describe, it, expect, beforeAll, afterAll }: Pick<typeof import('@jest/globals'), 'describe' | 'it' | 'expect' | 'beforeAll' | 'afterAll'>;
 `;
 

@@ -14,12 +14,13 @@ import type { AbstractHttpAdapter } from '@nestjs/core';
 import { IsInt } from 'class-validator';
 import { WebhookStoreError } from '../../lib/errors/webhook.error.js';
 import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
-import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
 import {
+  OnWebhookEvent,
   WebhookContext,
   WebhookData,
-} from '../../lib/receiver/decorators/webhook-data.decorator.js';
-import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
+  WebhookRoute,
+  type WebhookEvent,
+} from '../../lib/index.js';
 import {
   WEBHOOK_RECEIVED_CHANNEL,
   type WebhookReceivedMessage,
@@ -29,7 +30,7 @@ import {
   type WebhookAnswerRow,
   type WebhookSituation,
 } from '../../lib/request/webhook-answers.js';
-import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
+import { slack } from '../../lib/senders/index.js';
 import { digest } from '../../lib/token/index.js';
 import { adapters } from '../fixtures/adapters.js';
 import { forged } from '../fixtures/forged-token.js';
@@ -173,6 +174,37 @@ interface Scene extends Target {
   readonly createAdapter: () => AbstractHttpAdapter;
 }
 
+/** Rows that only receivers with another sender have. */
+const ofSender = { only: '/webhooks', methods: ['POST'] } as const;
+
+/** Sends an event, or another body, to a receiver of Slack. */
+async function sendAsSlack(
+  { path, createAdapter }: Scene,
+  {
+    body,
+    now = Date.now(),
+    headers,
+  }: { now?: number } & Pick<Sending, 'headers'> & {
+      body?: string;
+    },
+): Promise<Answer> {
+  const sender = slack({ secret: SECRET });
+  const { app, origin } = await startApp(createAdapter(), {
+    options: receiverOptions({ issuers: [], sender }),
+    providers: [Work, Handlers],
+  });
+  const data = JSON.parse(body ?? '{}') as { readonly type?: string };
+  const { type: event = 'app_mention' } = data;
+  const signed = sender.sign({ event, data, now });
+  const answer = await send(origin, {
+    path,
+    body: signed.body,
+    headers: { ...signed.headers, ...headers },
+  });
+  await app.close();
+  return answer;
+}
+
 const iat = Math.floor(Date.now() / 1_000);
 const token = (claims: Record<string, unknown>): Sending => ({ token: forged({ claims }) });
 const withBody = (sending: { token: string; body: Buffer }): Sending => sending;
@@ -198,6 +230,19 @@ const scenarios: Record<WebhookSituation, Scenario> = {
       return send(origin, copy);
     },
   },
+  challenge: {
+    ...ofSender,
+    produce: async (scene) => {
+      const body = '{"type":"url_verification","challenge":"3eZbrw1aB"}';
+      const answer = await sendAsSlack(scene, { body });
+      expect(answer).toMatchObject({ status: 200, json: { challenge: '3eZbrw1aB' } });
+      expect(answer.headers).toMatchObject({
+        'cache-control': 'no-store',
+        'content-type': 'application/json',
+      });
+      return undefined;
+    },
+  },
   missing_token: { request: () => ({ headers: { authorization: 'Basic dXNlcjpwYXNz' } }) },
   malformed_authorization: {
     request: () => ({ headers: { authorization: `Bearer ${signed()}, Bearer ${signed()}` } }),
@@ -220,6 +265,22 @@ const scenarios: Record<WebhookSituation, Scenario> = {
     },
   },
   event_forbidden: { request: () => ({ token: signed({ event: 'payout.made' }) }) },
+  missing_signature: {
+    ...ofSender,
+    produce: (scene) => sendAsSlack(scene, { headers: { 'x-slack-signature': [] } }),
+  },
+  malformed_signature: {
+    ...ofSender,
+    produce: (scene) => sendAsSlack(scene, { headers: { 'x-slack-signature': 'v1=00' } }),
+  },
+  invalid_signature: {
+    ...ofSender,
+    produce: (scene) => sendAsSlack(scene, { headers: { 'x-slack-signature': 'v0=00' } }),
+  },
+  timestamp_out_of_tolerance: {
+    ...ofSender,
+    produce: (scene) => sendAsSlack(scene, { now: Date.now() - 301_000 }),
+  },
   hash_required: {
     methods: ['POST'],
     request: () => withBody({ token: signed(), body: Buffer.from('{}') }),

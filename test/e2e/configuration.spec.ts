@@ -222,7 +222,7 @@ describe('a configuration with durations', () => {
 
     expect(resolved.receivers.get('default')).toMatchObject({
       clockTolerance: 90,
-      tokens: { clockTolerance: 90, maxTokenLifetime: 3_600 },
+      tokens: { settings: { clockTolerance: 90, maxTokenLifetime: 3_600 } },
     });
     expect(resolved.publisher).toMatchObject({ tokenLifetime: 300 });
   });

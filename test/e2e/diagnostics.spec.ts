@@ -1,8 +1,7 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
 import { Controller, Injectable, Post, UseGuards } from '@nestjs/common';
-import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
-import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
+import { OnWebhookEvent, WebhookRoute, WebhookGuard } from '../../lib/index.js';
 import {
   WEBHOOK_ATTEMPTED_CHANNEL,
   WEBHOOK_DELIVERY_CHANNEL,
@@ -15,7 +14,6 @@ import {
   WEBHOOK_HANDLED_CHANNEL,
   WEBHOOK_RECEIVED_CHANNEL,
 } from '../../lib/receiver/receiver.channels.js';
-import { WebhookGuard } from '../../lib/receiver/webhook.guard.js';
 import { adapters } from '../fixtures/adapters.js';
 import { head, post, send } from '../fixtures/http-client.js';
 import {

@@ -1,8 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { Injectable } from '@nestjs/common';
-import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
-import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
-import { WebhookVerifier } from '../../lib/receiver/webhook.verifier.js';
+import { OnWebhookEvent, type WebhookEvent, WebhookVerifier } from '../../lib/index.js';
 import { signWebhook } from '../../lib/testing/sign-webhook.js';
 import { digest, type WebhookProfile } from '../../lib/token/index.js';
 import { createFastify } from '../fixtures/adapters.js';

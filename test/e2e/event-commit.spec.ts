@@ -1,12 +1,14 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { Controller, HttpCode, Injectable, Post, UseGuards, type Type } from '@nestjs/common';
-import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
-import { WebhookContext } from '../../lib/receiver/decorators/webhook-data.decorator.js';
-import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
-import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
-import { WebhookGuard } from '../../lib/receiver/webhook.guard.js';
-import { WebhookVerifier } from '../../lib/receiver/webhook.verifier.js';
-import { MemoryReplayStore } from '../../lib/replay/memory-replay.store.js';
+import {
+  OnWebhookEvent,
+  WebhookContext,
+  WebhookRoute,
+  type WebhookEvent,
+  WebhookGuard,
+  WebhookVerifier,
+  MemoryReplayStore,
+} from '../../lib/index.js';
 import type { ReplayReservation } from '../../lib/replay/replay-store.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { createFastify } from '../fixtures/adapters.js';

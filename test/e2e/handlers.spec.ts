@@ -19,12 +19,7 @@ import {
 import { APP_FILTER, APP_GUARD, APP_INTERCEPTOR, APP_PIPE, REQUEST } from '@nestjs/core';
 import { map, type Observable } from 'rxjs';
 import { z } from 'zod';
-import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
-import {
-  WebhookContext,
-  WebhookData,
-} from '../../lib/receiver/decorators/webhook-data.decorator.js';
-import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
+import { OnWebhookEvent, WebhookContext, WebhookData, type WebhookEvent } from '../../lib/index.js';
 import { createFastify } from '../fixtures/adapters.js';
 import { head, post } from '../fixtures/http-client.js';
 import { signed, signedBody, startApp, type StartedApp } from '../fixtures/receiver-app.js';

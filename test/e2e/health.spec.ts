@@ -5,7 +5,7 @@ import { WebhookStoreError } from '../../lib/errors/webhook.error.js';
 import { WebhookHealthIndicator, type WebhookHealthOptions } from '../../lib/health/index.js';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
 import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
-import { MemoryReplayStore } from '../../lib/replay/memory-replay.store.js';
+import { MemoryReplayStore } from '../../lib/index.js';
 import { TestClock } from '../../lib/testing/index.js';
 import type { WebhookModuleOptions } from '../../lib/webhook-module-options.interface.js';
 import { adapters } from '../fixtures/adapters.js';

@@ -1,12 +1,14 @@
 import { afterEach, describe, expect, it } from '@jest/globals';
 import { Controller, Injectable, Post, type Type, UseGuards } from '@nestjs/common';
 import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
-import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
-import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
-import { WebhookInbox } from '../../lib/receiver/inbox/webhook.inbox.js';
-import type { WebhookInboxOptions } from '../../lib/receiver/inbox/inbox-options.js';
-import type { WebhookReceiverOptions } from '../../lib/receiver/receiver-options.interface.js';
-import { WebhookGuard } from '../../lib/receiver/webhook.guard.js';
+import {
+  OnWebhookEvent,
+  WebhookRoute,
+  WebhookInbox,
+  type WebhookInboxOptions,
+  type WebhookReceiverOptions,
+  WebhookGuard,
+} from '../../lib/index.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { adapters } from '../fixtures/adapters.js';
 import { forged } from '../fixtures/forged-token.js';

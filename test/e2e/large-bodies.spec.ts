@@ -8,14 +8,16 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { Body, Controller, Injectable, Post, UseGuards } from '@nestjs/common';
-import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
-import { WebhookContext } from '../../lib/receiver/decorators/webhook-data.decorator.js';
-import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
+import {
+  OnWebhookEvent,
+  WebhookContext,
+  WebhookRoute,
+  type WebhookEvent,
+  WebhookGuard,
+  WebhookVerifier,
+  MemoryReplayStore,
+} from '../../lib/index.js';
 import type { WebhookSpoolOptions } from '../../lib/request/body-spool.js';
-import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
-import { WebhookGuard } from '../../lib/receiver/webhook.guard.js';
-import { WebhookVerifier } from '../../lib/receiver/webhook.verifier.js';
-import { MemoryReplayStore } from '../../lib/replay/memory-replay.store.js';
 import { adapters } from '../fixtures/adapters.js';
 import { Gate } from '../fixtures/gate.js';
 import { post, send } from '../fixtures/http-client.js';

@@ -21,11 +21,13 @@ import {
 import { BaseExceptionFilter } from '@nestjs/core';
 import { IsString } from 'class-validator';
 import { catchError, concat, EMPTY, from, map, merge, of, throwError, type Observable } from 'rxjs';
-import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
-import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
-import { WebhookDispatcher } from '../../lib/receiver/handlers/webhook.dispatcher.js';
-import { WebhookGuard } from '../../lib/receiver/webhook.guard.js';
-import { WebhookVerifier } from '../../lib/receiver/webhook.verifier.js';
+import {
+  OnWebhookEvent,
+  WebhookRoute,
+  WebhookDispatcher,
+  WebhookGuard,
+  WebhookVerifier,
+} from '../../lib/index.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { adapters } from '../fixtures/adapters.js';
 import { Gate } from '../fixtures/gate.js';

@@ -16,7 +16,7 @@ import {
 } from '../../lib/index.js';
 import type { ReplayClaim, ReplayVerdict } from '../../lib/ports/index.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
-import { matchesEvent } from '../../lib/token/event-name.js';
+import { matchesEvent } from '../../lib/token/index.js';
 import { createExpress } from '../fixtures/adapters.js';
 import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
 

@@ -11,10 +11,12 @@ import {
 import { NestFactory } from '@nestjs/core';
 import { Test } from '@nestjs/testing';
 import type { AddressInfo } from 'node:net';
-import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
-import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
-import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
-import { WebhookVerifier } from '../../lib/receiver/webhook.verifier.js';
+import {
+  OnWebhookEvent,
+  WebhookRoute,
+  type WebhookEvent,
+  WebhookVerifier,
+} from '../../lib/index.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { createTokenSigner } from '../../lib/token/index.js';
 import type {

@@ -1,12 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { Controller, Injectable, Post, Body, Get } from '@nestjs/common';
 import { IsInt, IsString } from 'class-validator';
-import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
-import {
-  WebhookContext,
-  WebhookData,
-} from '../../lib/receiver/decorators/webhook-data.decorator.js';
-import { WebhookEvent } from '../../lib/receiver/webhook-event.js';
+import { OnWebhookEvent, WebhookContext, WebhookData, WebhookEvent } from '../../lib/index.js';
 import { adapters } from '../fixtures/adapters.js';
 import { head, post, send } from '../fixtures/http-client.js';
 import { signed, signedBody, startApp, type StartedApp } from '../fixtures/receiver-app.js';

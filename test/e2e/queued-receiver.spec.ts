@@ -2,14 +2,16 @@ import { afterAll, afterEach, beforeEach, describe, expect, it } from '@jest/glo
 import { Controller, Injectable, type Type } from '@nestjs/common';
 import { IsInt } from 'class-validator';
 import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
-import type { DeliveryRecord } from '../../lib/queue/delivery-record.js';
+import type { DeliveryRecord } from '../../lib/queue/webhook-delivery.js';
 import type { EnqueuedDelivery } from '../../lib/queue/webhook-queue.js';
-import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
-import { WebhookContext } from '../../lib/receiver/decorators/webhook-data.decorator.js';
-import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
-import { WebhookInbox } from '../../lib/receiver/inbox/webhook.inbox.js';
-import type { WebhookReceiverOptions } from '../../lib/receiver/receiver-options.interface.js';
-import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
+import {
+  OnWebhookEvent,
+  WebhookContext,
+  WebhookRoute,
+  WebhookInbox,
+  type WebhookReceiverOptions,
+  type WebhookEvent,
+} from '../../lib/index.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { createTokenSigner, digest } from '../../lib/token/index.js';
 import { createFastify } from '../fixtures/adapters.js';

@@ -12,9 +12,7 @@ import {
 } from '@nestjs/common';
 import { NestFactory, type AbstractHttpAdapter } from '@nestjs/core';
 import { FastifyAdapter } from '@nestjs/platform-fastify';
-import { WebhookContext } from '../../lib/receiver/decorators/webhook-data.decorator.js';
-import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
-import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
+import { WebhookContext, WebhookRoute, type WebhookEvent } from '../../lib/index.js';
 import { adapters } from '../fixtures/adapters.js';
 import { send, type Answer } from '../fixtures/http-client.js';
 import { outcome, requestHead } from '../fixtures/hostile-target.js';

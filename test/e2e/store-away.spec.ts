@@ -4,7 +4,7 @@ import { Redis } from 'ioredis';
 import { Pool } from 'pg';
 import { isWebhookError } from '../../lib/errors/webhook.error.js';
 import { PostgresReplayStore } from '../../lib/postgres/postgres-replay.store.js';
-import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
+import { OnWebhookEvent } from '../../lib/index.js';
 import { RedisReplayStore } from '../../lib/redis/redis-replay.store.js';
 import type { ReplayStore } from '../../lib/replay/replay-store.js';
 import { adapters } from '../fixtures/adapters.js';

@@ -5,7 +5,7 @@ import { Redis } from 'ioredis';
 import { WebhookConfigurationError, WebhookStoreError } from '../../lib/errors/webhook.error.js';
 import { PostgresEndpointStore, PostgresReplayStore } from '../../lib/postgres/index.js';
 import { RedisReplayStore } from '../../lib/redis/index.js';
-import { MemoryReplayStore } from '../../lib/replay/memory-replay.store.js';
+import { MemoryReplayStore } from '../../lib/index.js';
 import { WebhookStoreCheck } from '../../lib/webhook-store-check.js';
 import type { WebhookModuleOptions } from '../../lib/webhook-module-options.interface.js';
 import { freePort } from '../fixtures/free-port.js';

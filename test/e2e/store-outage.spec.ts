@@ -1,10 +1,7 @@
 import { afterEach, describe, expect, it } from '@jest/globals';
 import { Controller, Injectable, Post, UseGuards } from '@nestjs/common';
 import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
-import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
-import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
-import { WebhookGuard } from '../../lib/receiver/webhook.guard.js';
-import { MemoryReplayStore } from '../../lib/replay/memory-replay.store.js';
+import { OnWebhookEvent, WebhookRoute, WebhookGuard, MemoryReplayStore } from '../../lib/index.js';
 import type { ReplayReservation } from '../../lib/replay/replay-store.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import { createTokenSigner } from '../../lib/token/index.js';

@@ -23,13 +23,13 @@ import {
 import { APP_FILTER, APP_GUARD, HttpAdapterHost } from '@nestjs/core';
 import { IsInt } from 'class-validator';
 import { tap } from 'rxjs';
-import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
 import {
+  WebhookRoute,
   WebhookContext,
   WebhookData,
-} from '../../lib/receiver/decorators/webhook-data.decorator.js';
-import type { WebhookEvent } from '../../lib/receiver/webhook-event.js';
-import { WebhookGuard } from '../../lib/receiver/webhook.guard.js';
+  type WebhookEvent,
+  WebhookGuard,
+} from '../../lib/index.js';
 import { createTokenSigner } from '../../lib/token/index.js';
 import { adapters } from '../fixtures/adapters.js';
 import { head, post, send } from '../fixtures/http-client.js';

@@ -19,6 +19,7 @@ import {
   WebhookModule,
   WebhookRoute,
   WebhookVerifier,
+  type WebhookReceiverOptions,
 } from '../../lib/index.js';
 import {
   ReplayStore,
@@ -32,7 +33,6 @@ import {
   type ExpectIdempotentOptions,
   IdempotencyError,
 } from '../../lib/testing/index.js';
-import type { WebhookReceiverOptions } from '../../lib/receiver/receiver-options.interface.js';
 import { ISSUER, SECRET } from '../fixtures/receiver-app.js';
 
 interface Order {

@@ -1,10 +1,12 @@
 import { afterEach, describe, expect, it } from '@jest/globals';
 import { signWebhook } from '../../lib/testing/sign-webhook.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
-import { verifyWebhookPayload } from '../../lib/token/payload-rule.js';
-import { createTokenVerifier } from '../../lib/token/token-verifier.js';
-import type { VerifiedWebhookToken } from '../../lib/token/webhook-claims.interface.js';
-import type { WebhookProfile } from '../../lib/token/webhook-token.constants.js';
+import {
+  verifyWebhookPayload,
+  createTokenVerifier,
+  type VerifiedWebhookToken,
+  type WebhookProfile,
+} from '../../lib/token/index.js';
 import { createExpress } from '../fixtures/adapters.js';
 import {
   ISSUER,

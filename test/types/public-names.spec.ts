@@ -2,9 +2,15 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it } from '@jest/globals';
 import ts from 'typescript';
 
-/** Names that an entry point exports, including types. */
-function namesOf(entry: string): string[] {
-  const file = new URL(`../../lib/${entry}`, import.meta.url).pathname;
+const LIB = new URL('../../lib/', import.meta.url).pathname;
+
+interface EntryPoint {
+  readonly checker: ts.TypeChecker;
+  readonly exported: readonly ts.Symbol[];
+}
+
+function open(entry: string): EntryPoint {
+  const file = `${LIB}${entry}`;
   const program = ts.createProgram([file], {
     module: ts.ModuleKind.NodeNext,
     moduleResolution: ts.ModuleResolutionKind.NodeNext,
@@ -15,7 +21,38 @@ function namesOf(entry: string): string[] {
   });
   const checker = program.getTypeChecker();
   const symbol = checker.getSymbolAtLocation(program.getSourceFile(file)!)!;
-  return checker.getExportsOfModule(symbol).map(({ name }) => name);
+  return { checker, exported: checker.getExportsOfModule(symbol) };
+}
+
+/** Names that an entry point exports, including types. */
+function namesOf(entry: string): string[] {
+  return open(entry).exported.map(({ name }) => name);
+}
+
+/** The interfaces of lib that methods of exported classes return, or resolve to. */
+function namesOfResults(entry: string): string[] {
+  const { checker, exported } = open(entry);
+  const results = exported
+    .map((one) => (one.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(one) : one))
+    .filter(({ flags }) => flags & ts.SymbolFlags.Class)
+    .flatMap((one) => checker.getPropertiesOfType(checker.getDeclaredTypeOfSymbol(one)))
+    .filter(({ valueDeclaration: node }) => node !== undefined && isPublic(node))
+    .flatMap((member) => checker.getTypeOfSymbol(member).getCallSignatures())
+    .map((signature) => checker.getReturnTypeOfSignature(signature))
+    .map((type) => checker.getNonNullableType(checker.getAwaitedType(type) ?? type));
+  return results
+    .filter((type) => type.symbol?.declarations?.some(isInterfaceOfLib))
+    .map((type) => type.symbol.name);
+}
+
+function isPublic(node: ts.Declaration): boolean {
+  const hidden = ts.ModifierFlags.Private | ts.ModifierFlags.Protected;
+  const isInternal = ts.getJSDocTags(node).some(({ tagName }) => tagName.text === 'internal');
+  return !isInternal && (ts.getCombinedModifierFlags(node) & hidden) === 0;
+}
+
+function isInterfaceOfLib(node: ts.Declaration): boolean {
+  return ts.isInterfaceDeclaration(node) && node.getSourceFile().fileName.startsWith(LIB);
 }
 
 const APPLICATION = `
@@ -51,6 +88,12 @@ describe('the public API', () => {
     const shared = ['KeyProvider', 'WebhookSigner'];
 
     expect(PORTS.filter((name) => root.includes(name))).toEqual(shared);
+  });
+
+  it('exports what methods resolve to, so that declarations of their callers can name it', () => {
+    const names = [...namesOf('index.ts'), ...namesOf('ports/index.ts')];
+
+    expect(namesOfResults('index.ts').filter((name) => !names.includes(name))).toEqual([]);
   });
 
   it('has an entry point for the ports in package.json', () => {
