@@ -12,15 +12,17 @@ import {
 } from '@nestjs/common';
 import type { AbstractHttpAdapter } from '@nestjs/core';
 import { IsInt } from 'class-validator';
-import { WebhookStoreError } from '../../lib/errors/webhook.error.js';
-import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
+import { digest } from 'nestjs-webhook-token/token';
+import { slack } from 'nestjs-webhook-token/senders';
 import {
+  WebhookStoreError,
+  InProcessQueue,
   OnWebhookEvent,
   WebhookContext,
   WebhookData,
   WebhookRoute,
   type WebhookEvent,
-} from '../../lib/index.js';
+} from 'nestjs-webhook-token';
 import {
   WEBHOOK_RECEIVED_CHANNEL,
   type WebhookReceivedMessage,
@@ -30,8 +32,6 @@ import {
   type WebhookAnswerRow,
   type WebhookSituation,
 } from '../../lib/request/webhook-answers.js';
-import { slack } from '../../lib/senders/index.js';
-import { digest } from '../../lib/token/index.js';
 import { adapters } from '../fixtures/adapters.js';
 import { forged } from '../fixtures/forged-token.js';
 import { Gate } from '../fixtures/gate.js';

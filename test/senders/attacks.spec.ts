@@ -2,12 +2,13 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/glo
 import { generateKeyPairSync } from 'node:crypto';
 import { inspect } from 'node:util';
 import { Injectable } from '@nestjs/common';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import {
   OnWebhookEvent,
   WebhookContext,
   WebhookConfigurationError,
   type WebhookEvent,
-} from '../../lib/index.js';
+} from 'nestjs-webhook-token';
 import {
   github,
   hmacSender,
@@ -21,7 +22,6 @@ import {
   type SignedTestMessage,
   type WebhookSender,
 } from '../../lib/senders/index.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
 import { adapters } from '../fixtures/adapters.js';
 import { send, type Answer } from '../fixtures/http-client.js';
 import { RawConnection } from '../fixtures/raw-client.js';
