@@ -4,6 +4,8 @@ export type { StandardWebhooksOptions } from './standard-webhooks.js';
 export { github, lemonSqueezy, paddle, shopify, slack, stripe, zoom } from './presets.js';
 export { hmacSender } from './hmac-sender.js';
 export type { HmacSenderOptions, HmacSignature, SecretOptions } from './hmac-sender.js';
+export { auth0, gitlab, okta, staticToken } from './static-token.js';
+export type { StaticTokenOptions, StaticValueOptions } from './static-token.js';
 export type {
   SenderMessage,
   SenderOptions,
