@@ -79,6 +79,7 @@ const UNCONFIGURED_DELIVERIES = unconfigured<WebhookDeliveries>({
   payload: true,
   redeliver: true,
   stats: true,
+  countsByStep: true,
   prune: true,
 });
 

@@ -180,7 +180,7 @@ class Running {
     });
     expect((await ask('GET', 'endpoints/crm')).json).toMatchObject({
       url: 'https://192.0.2.1/hooks',
-      health: { counts: { dead: 1 } },
+      health: { state: 'failing', reason: 'http_500', successRate24h: 0, counts: { dead: 1 } },
     });
     expect((await ask('GET', 'overview')).json).toMatchObject({ inbox: { accepted: 1 } });
     expect((await ask('GET', 'inbox?outcome=dead')).json).toMatchObject({

@@ -275,6 +275,15 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
       expect(idsIn(await ask('GET', '/endpoints'))).toEqual(['acme']);
       expect((await ask('GET', '/overview')).json).toEqual({
         deliveries: { pending: 0, delivered: 0, dead: 1, lag: 0 },
+        attention: [expect.objectContaining({ id: 'acme', tenant: 'acme' })],
+      });
+      expect((await ask('GET', '/stats')).json).toMatchObject({
+        total: { delivered: 0, failed: 1, pending: 0 },
+        endpoints: [{ endpoint: 'acme', tenant: 'acme' }],
+      });
+      expect((await ask('GET', '/stats?endpoint=globex')).json).toMatchObject({
+        total: { delivered: 0, failed: 0, pending: 0 },
+        endpoints: [],
       });
     });
 

@@ -226,7 +226,11 @@ describe('a receiver that acknowledges before it handles', () => {
     ]);
     const attempts = await queue.attempts(deadLetters[0]!.id);
     expect(attempts.map(({ attempt }) => attempt)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
-    expect(attempts[0]).toMatchObject({ reason: 'handler_failed', durationMs: 0 });
+    expect(attempts[0]).toMatchObject({
+      reason: 'handler_failed',
+      durationMs: 0,
+      answer: 'Error: never',
+    });
     expect(receiver.logger.at('warn').join('\n')).toMatch(
       /failed in all 10 run.*dead letter.*WebhookInbox/,
     );
