@@ -16,7 +16,7 @@ import {
 import type { WebhookQueue } from '../../lib/ports/index.js';
 import { PostgresQueue, PgliteQueue } from '../../lib/postgres/index.js';
 import { flushDeliveries, InMemoryWebhookTransport, TestClock } from '../../lib/testing/index.js';
-import { WEBHOOK_HTTP } from '../../lib/sending/webhook-http.js';
+import { WEBHOOK_HTTP } from '../../lib/publisher/webhook-http.js';
 import { ISSUER, SECRET } from '../fixtures/receiver-app.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 

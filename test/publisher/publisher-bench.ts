@@ -8,7 +8,7 @@ import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.r
 import { PUBLISHER_PROVIDERS } from '../../lib/publisher/publisher.providers.js';
 import { WebhookDeliverer, type OutgoingRun } from '../../lib/deliveries/webhook.deliverer.js';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
-import { webhookHttpModule } from '../../lib/sending/webhook-http.js';
+import { webhookHttpModule } from '../../lib/publisher/webhook-http.js';
 import { type ListedDelivery, WebhookQueue } from '../../lib/queue/webhook-queue.js';
 import { TestClock } from '../../lib/testing/test-clock.js';
 import type { WebhookModuleExtras } from '../../lib/webhook-module-options.interface.js';

@@ -11,7 +11,7 @@ import {
 import { IsEmail, IsInt } from 'class-validator';
 import { z } from 'zod';
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
-import { WebhookData } from '../../lib/receiver/decorators/webhook-data.decorator.js';
+import { WebhookData } from '../../lib/receiver/handlers/handler-arguments.js';
 import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
 import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
 import { WebhookGuard } from '../../lib/receiver/webhook.guard.js';

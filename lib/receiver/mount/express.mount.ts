@@ -23,7 +23,7 @@ export class ExpressMount implements AdapterMount {
       strict: instance.get('strict routing') === true,
     });
     adapter.use((request: IncomingMessage, response: ServerResponse, next: () => void) => {
-      if (!this.paths.answer(request, response)) this.shield.hide(request, () => next());
+      if (!this.paths.take(request, response)) this.shield.hide(request, () => next());
     });
   }
 

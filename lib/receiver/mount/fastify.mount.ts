@@ -59,7 +59,7 @@ export class FastifyMount implements AdapterMount {
   constructor(adapter: HttpServer) {
     this.instance = adapter.getInstance() as FastifyInstance;
     this.instance.addHook('onRequest', ({ raw }, reply, done) => {
-      if (this.paths.passes(raw, reply.raw)) done();
+      if (this.paths.screen(raw, reply.raw)) done();
       else reply.hijack();
     });
     // Nest copies the metadata of a method to its handler; with parameters in the path, only the token tells (below).

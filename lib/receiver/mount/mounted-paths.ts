@@ -71,14 +71,18 @@ export class MountedPaths {
     const listeners = server.listeners('request');
     server.removeAllListeners('request');
     server.on('request', (request: IncomingMessage, response: ServerResponse) => {
-      if (this.answer(request, response)) return;
+      if (this.take(request, response)) return;
       for (const listener of listeners) listener.call(server, request, response);
     });
   }
 
-  /** @returns whether the request needs no further handling: it was for a mounted path, or it must not be answered */
-  answer(request: IncomingMessage, response: ServerResponse): boolean {
-    if (!this.passes(request, response)) return true;
+  /**
+   * Takes a request for a mounted path, and one that must not be answered.
+   *
+   * @returns whether it was taken, so that nothing else handles it
+   */
+  take(request: IncomingMessage, response: ServerResponse): boolean {
+    if (!this.screen(request, response)) return true;
     if (request.method !== 'POST' && request.method !== 'HEAD') return false;
     const path = pathOfTarget(request.url ?? '/');
     const found = this.mounted.find(({ pattern }) => pattern.test(path));
@@ -88,10 +92,11 @@ export class MountedPaths {
   }
 
   /**
-   * Whether a request may be processed at all. A HEAD that declares a body ends its connection, whatever its path: what follows it
-   * may have been chosen by an attacker.
+   * Ends the connection after a HEAD that declares a body, whatever its path: what follows it may have been chosen by an attacker.
+   *
+   * @returns `false` for a request that follows such a HEAD, and must not be processed
    */
-  passes(request: IncomingMessage, response: ServerResponse): boolean {
+  screen(request: IncomingMessage, response: ServerResponse): boolean {
     if (isAfterConnectionEnd(request)) return false;
     if (hasAmbiguousLength(request)) endConnectionAfter(request, response);
     return true;
