@@ -159,7 +159,10 @@ export const ORDER_RULES: QueueRules = {
     const sequences = bench.received
       .filter(({ id }) => id.startsWith('a-'))
       .map((delivery) => delivery.received === undefined && delivery.sequence);
-    assert.deepEqual(sequences, sequences.toSorted((a, b) => Number(a) - Number(b)));
+    assert.deepEqual(
+      sequences,
+      sequences.toSorted((a, b) => Number(a) - Number(b)),
+    );
     assert.equal(new Set(sequences).size, 4);
   },
 
