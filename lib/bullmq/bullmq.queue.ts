@@ -29,6 +29,8 @@ import { type DeliveryJob, inState } from './delivery-job.js';
 import { DeliveryRunner } from './delivery-runner.js';
 import { DeliveryWorker, reconnect } from './delivery-worker.js';
 import { FairTurns } from './fair-turns.js';
+import { KeyOrder, turnOf } from './key-order.js';
+import { KeyTurns } from './key-turns.js';
 import { LaneGate } from './lane-gate.js';
 import { warnAboutServer } from './redis-server.js';
 import { REMOVED, StoredDeliveries } from './stored-deliveries.js';
@@ -58,6 +60,7 @@ export class BullMqQueue extends WebhookQueue {
   private readonly lanes: LaneGate;
   private readonly turns: FairTurns;
   private readonly history: DeliveryHistory;
+  private readonly keys: KeyTurns;
   private readonly deliveries: StoredDeliveries;
   private worker: DeliveryWorker | undefined;
   private runner: DeliveryRunner | undefined;
@@ -85,7 +88,10 @@ export class BullMqQueue extends WebhookQueue {
     this.turns = new FairTurns(queue);
     this.history = new DeliveryHistory(queue);
     const { clock, history, turns } = this;
-    this.deliveries = new StoredDeliveries({ queue, history, turns, clock });
+    const order = new KeyOrder(queue, clock);
+    const keys = new KeyTurns(queue, order, clock);
+    this.keys = keys;
+    this.deliveries = new StoredDeliveries({ queue, history, turns, order, keys, clock });
     // Reported to callers; without a listener BullMQ prints it.
     (queue as Partial<Queue>).on?.('error', (error) => (this.lastError = error));
   }
@@ -104,15 +110,16 @@ export class BullMqQueue extends WebhookQueue {
   }
 
   override async consume(handler: DeliveryHandler): Promise<void> {
-    const { clock, history, lanes, turns } = this;
+    const { clock, history, keys, lanes, turns } = this;
     const { concurrency, lease, timeout } = this.options;
-    const runner = new DeliveryRunner({ handler, lanes, turns, history, lease, clock });
+    const runner = new DeliveryRunner({ handler, lanes, turns, keys, history, lease, clock });
     this.runner ??= runner;
     // Created once: a worker that waits for Redis starts by itself when it is back.
     this.worker ??= new DeliveryWorker(this.queue, {
       process: async (job, token) => runner.process(job, token),
       onError: (error) => this.onError(error),
       onWorking: () => this.onWorking(),
+      onEnded: (job) => keys.ended(job),
       onDrained: () => void turns.restart().catch(() => {}),
       concurrency,
       lease,
@@ -149,6 +156,11 @@ export class BullMqQueue extends WebhookQueue {
     return this.request(async () => this.deliveries.redeliver(ids));
   }
 
+  override async skip(ids: readonly string[]): Promise<readonly string[]> {
+    this.refuseWhenStopping();
+    return this.request(async () => this.deliveries.skip(ids));
+  }
+
   override async prune(
     before: number,
     { tenant }: { readonly tenant?: string | undefined } = {},
@@ -160,6 +172,10 @@ export class BullMqQueue extends WebhookQueue {
         const page = await this.list({ tenant, status, until: before }, { after, limit: REMOVED });
         const ids = page.map(({ delivery }) => delivery.id);
         pruned += await this.request(async () => this.deliveries.remove(ids));
+        for (const { delivery, keyState } of page) {
+          const isBlocking = keyState === 'blocking' && delivery.received === undefined;
+          if (isBlocking) await this.request(async () => this.keys.end(turnOf(delivery)!));
+        }
         after = page.length < REMOVED ? undefined : page.at(-1)!.delivery;
       } while (after !== undefined);
     }
@@ -172,12 +188,15 @@ export class BullMqQueue extends WebhookQueue {
     let isBusy: boolean;
     do {
       isBusy = await this.request(async () => {
+        const hasWoken = await this.keys.settled();
         // In this order: a job that ends its run meanwhile is among the delayed ones.
         const counts = await this.queue.getJobCounts('waiting', 'prioritized', 'active');
         const delayed = (await this.queue.getDelayed()) as DeliveryJob[];
-        const due = delayed.filter(({ data }) => data.dueAt <= this.clock.now());
+        const due = await this.deliveries.withoutWaiting(
+          delayed.filter(({ data }) => data.dueAt <= this.clock.now()),
+        );
         for (const job of due) await inState(job, 'delayed', async () => job.promote());
-        return due.length > 0 || Object.values(counts).some((count) => count > 0);
+        return hasWoken || due.length > 0 || Object.values(counts).some((count) => count > 0);
       });
     } while (isBusy);
   }
@@ -200,6 +219,7 @@ export class BullMqQueue extends WebhookQueue {
     const { keepDelivered, maxDelivered } = this.options;
     await this.request(async () => this.deliveries.removeOld(keepDelivered, maxDelivered));
     await this.request(async () => this.deliveries.checkHistory());
+    await this.request(async () => this.keys.checkOpen());
   }
 
   private onWorking(): void {

@@ -25,6 +25,8 @@ export interface DeliveryJobData {
   readonly dueAt: number;
   /** How often in a row the handler threw. */
   readonly throws: number;
+  /** Whether later deliveries of its ordering key wait for it, unless it is delivered. */
+  readonly holdsKey?: boolean | undefined;
   readonly reason?: FailureReason | undefined;
   readonly updatedAt: number;
   /** The last attempts of all rounds. */
@@ -49,9 +51,14 @@ export function deliveryIdOf(jobId: string): string {
 
 export type DeliveryJob = Job<DeliveryJobData, DeliveredResult>;
 
-export function newJobData({ delivery, notBefore }: EnqueuedDelivery): DeliveryJobData {
+/** @param sequence - of a delivery with an ordering key that takes its turn */
+export function newJobData(
+  { delivery, notBefore }: EnqueuedDelivery,
+  sequence?: number,
+): DeliveryJobData {
   return {
-    delivery: storedDelivery(delivery),
+    delivery: { ...storedDelivery(delivery), ...(sequence !== undefined && { sequence }) },
+    holdsKey: sequence === undefined ? undefined : true,
     status: 'pending',
     attempts: 0,
     dueAt: notBefore,
@@ -86,7 +93,13 @@ export function dataAfter(
     case 'defer':
       return { ...changed, dueAt: outcome.at, reason: outcome.reason ?? data.reason };
     case 'dead':
-      return { ...changed, status: 'dead', attempts: outcome.attempts, reason: outcome.reason };
+      return {
+        ...changed,
+        status: 'dead',
+        attempts: outcome.attempts,
+        reason: outcome.reason,
+        holdsKey: data.holdsKey === true && outcome.blocksKey === true,
+      };
     default:
       return { ...data, dueAt: now + waitAfterThrow(data.throws), throws: data.throws + 1 };
   }
@@ -94,10 +107,11 @@ export function dataAfter(
 
 /** The data of a dead delivery that starts a new round. */
 export function newRound(data: DeliveryJobData, now: number): DeliveryJobData {
-  const { delivery, history } = data;
+  const { delivery, history, holdsKey } = data;
   return {
     delivery,
     history,
+    holdsKey,
     status: 'pending',
     attempts: 0,
     throws: 0,
@@ -121,8 +135,10 @@ export function recordOf(job: DeliveryJob, latest = Infinity): DeliveryRecord {
   }
   const { attempts, reason, updatedAt } = data;
   // Until BullMQ has moved it, its worker owns it, and it cannot be redelivered yet.
-  if (job.finishedOn !== undefined)
-    return { delivery, status: 'dead', attempts, reason, updatedAt };
+  if (job.finishedOn !== undefined) {
+    const keyState = data.holdsKey === true ? 'blocking' : undefined;
+    return { delivery, status: 'dead', attempts, reason, updatedAt, keyState };
+  }
   const nextAttemptAt = Math.min(data.dueAt, latest);
   return { delivery, status: 'pending', attempts, nextAttemptAt, reason, updatedAt };
 }

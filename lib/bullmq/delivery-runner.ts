@@ -11,6 +11,7 @@ import {
   failureText,
   recordOf,
 } from './delivery-job.js';
+import type { KeyTurns } from './key-turns.js';
 import type { FairTurns } from './fair-turns.js';
 import type { LaneGate } from './lane-gate.js';
 
@@ -18,6 +19,7 @@ export interface DeliveryRunnerParts {
   readonly handler: DeliveryHandler;
   readonly lanes: LaneGate;
   readonly turns: FairTurns;
+  readonly keys: KeyTurns;
   readonly history: DeliveryHistory;
   /** Milliseconds. */
   readonly lease: number;
@@ -38,8 +40,12 @@ export class DeliveryRunner {
   constructor(private readonly parts: DeliveryRunnerParts) {}
 
   async process(job: DeliveryJob, token: string): Promise<DeliveredResult> {
-    const { lanes, turns } = this.parts;
+    const { lanes, turns, keys } = this.parts;
     if (job.data.status === 'dead') throw new UnrecoverableError(failureText(job.data));
+    if (!(await keys.start(job))) {
+      await keys.putOff(job, token);
+      throw new DelayedError();
+    }
     const lane = laneOfStored(job.data.delivery);
     const slot = await lanes.enter(lane, job.priority);
     if (slot === undefined) return this.putOff(job, token, lane, lanes.retryAt(lane));
@@ -76,6 +82,7 @@ export class DeliveryRunner {
     this.index(job, data.status, data.dueAt);
     await job.updateData(data);
     if (data.status === 'dead') throw new UnrecoverableError(failureText(data));
+    this.parts.keys.pause(job).catch(() => {});
     return this.putOff(job, token, lane, data.dueAt);
   }
 

@@ -17,6 +17,8 @@ export interface DeliveryWorkerParts {
   readonly onError: (error: unknown) => void;
   /** Called when a job is fetched or a connection is ready, after an error too. */
   readonly onWorking: () => void;
+  /** Called once a job is completed or failed. */
+  readonly onEnded: (job: DeliveryJob) => void;
   /** Called when no job is due. */
   readonly onDrained: () => void;
   readonly concurrency: number;
@@ -64,6 +66,8 @@ export class DeliveryWorker {
       .on('error', (error) => this.pauseAfter(error))
       .on('ready', parts.onWorking)
       .on('active', parts.onWorking)
+      .on('completed', parts.onEnded)
+      .on('failed', (job) => job !== undefined && parts.onEnded(job))
       .on('drained', parts.onDrained);
     this.probing = setInterval(() => void this.probe(), timeout / 2).unref();
   }

@@ -1,7 +1,11 @@
 import type { Queue } from 'bullmq';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { FIRST_WAIT_AFTER_THROW } from '../queue/retry-schedule.js';
-import type { DeliveryAttempt, DeliveryRecord } from '../queue/webhook-delivery.js';
+import type {
+  DeliveryAttempt,
+  DeliveryRecord,
+  WebhookDelivery,
+} from '../queue/webhook-delivery.js';
 import type {
   DeliveryFilter,
   DeliveryPageRequest,
@@ -23,6 +27,8 @@ import {
   recordOf,
 } from './delivery-job.js';
 import type { FairTurns } from './fair-turns.js';
+import { type KeyOrder, type Turn, turnOf } from './key-order.js';
+import { type KeyTurns, turnOfJob } from './key-turns.js';
 
 /** Deliveries that one check of the history reads. */
 const CHECKED = 200;
@@ -40,6 +46,8 @@ interface StoredDeliveriesParts {
   readonly queue: Queue;
   readonly history: DeliveryHistory;
   readonly turns: FairTurns;
+  readonly order: KeyOrder;
+  readonly keys: KeyTurns;
   readonly clock: WebhookClock;
 }
 
@@ -78,14 +86,23 @@ export class StoredDeliveries {
   /** Adds the jobs that do not exist yet, all or none. @returns the records of the others, by id */
   private async add(items: readonly EnqueuedDelivery[]): Promise<Map<string, DeliveryRecord>> {
     const ids = items.map(({ delivery }) => delivery.id);
+    const places = await this.enterOrder(items, false);
     const [turns, indexed] = await Promise.all([
       this.parts.turns.take(items.map(({ delivery }) => deliveryLane(delivery))),
       this.parts.history.add(items.map(newRecord), this.parts.clock.now()),
     ]);
     // An entry is added before its job and deleted after it, so a new entry has no job yet.
     const records = indexed === ids.length ? [] : await this.read(ids);
+    const fresh = items.filter((_, index) => records[index] === undefined);
+    const unplaced = fresh.filter(
+      ({ delivery }) => ownTurnOf(delivery) !== undefined && !places.has(delivery.id),
+    );
+    // Their entries are left from a call that failed.
+    for (const [id, place] of await this.enterOrder(unplaced, true)) places.set(id, place);
     const jobs = items.flatMap((item, index) =>
-      records[index] === undefined ? [this.newJob(item, turns[index]!)] : [],
+      records[index] === undefined
+        ? [this.newJob(item, turns[index]!, places.get(item.delivery.id))]
+        : [],
     );
     try {
       const [first] = jobs;
@@ -97,8 +114,37 @@ export class StoredDeliveries {
       void this.parts.history.delete(added).catch(() => {});
       throw error;
     }
+    await this.leaveOrder(fresh, places);
     if (indexed !== jobs.length) await this.repair(ids);
     return new Map(records.flatMap((record) => (record ? [[record.delivery.id, record]] : [])));
+  }
+
+  /** Numbers the deliveries that take turns. */
+  private async enterOrder(
+    items: readonly EnqueuedDelivery[],
+    areNew: boolean,
+  ): Promise<Map<string, Place>> {
+    const turns = items.flatMap(({ delivery }) => ownTurnOf(delivery) ?? []);
+    const places = await this.parts.order.enter(turns, areNew);
+    return new Map(
+      turns.flatMap(({ id }, index) => (places[index] ? [[id, places[index]] as const] : [])),
+    );
+  }
+
+  /** Looks again at the turns of recorded deliveries: the one that they wait for may have ended before. */
+  private async leaveOrder(
+    items: readonly EnqueuedDelivery[],
+    places: ReadonlyMap<string, Place>,
+  ): Promise<void> {
+    const turns = items.flatMap(({ delivery }) => ownTurnOf(delivery) ?? []);
+    // An error must not fail the call: its deliveries are recorded, and open turns are checked.
+    const waiting = await this.parts.order.close(turns).catch(() => []);
+    for (const [index, isWaiting] of waiting.entries()) {
+      const { id } = turns[index]!;
+      if (places.get(id)?.waits === true && !isWaiting) {
+        await this.parts.keys.wake(id).catch(() => {});
+      }
+    }
   }
 
   async list(
@@ -140,17 +186,42 @@ export class StoredDeliveries {
     return changed;
   }
 
+  /** Releases the keys that dead deliveries block. @returns the ids of those deliveries */
+  async skip(ids: readonly string[]): Promise<readonly string[]> {
+    const skipped: string[] = [];
+    for (const id of new Set(ids)) {
+      const job = await this.job(id);
+      const turn = job && turnOfJob(job);
+      if (turn === undefined || job!.finishedOn === undefined || isDelivered(job!)) continue;
+      if (await this.parts.keys.end(turn)) skipped.push(id);
+      await job!.updateData({ ...job!.data, holdsKey: false });
+    }
+    return skipped;
+  }
+
+  /** Leaves out the jobs that wait for their turn. */
+  async withoutWaiting(jobs: readonly DeliveryJob[]): Promise<readonly DeliveryJob[]> {
+    const turns = jobs.flatMap((job) => turnOfJob(job) ?? []);
+    const flags = await this.parts.order.areWaiting(turns);
+    const waiting = new Set(turns.filter((_, index) => flags[index]).map(({ id }) => id));
+    return jobs.filter(({ data }) => !waiting.has(data.delivery.id));
+  }
+
   private async job(id: string): Promise<DeliveryJob | undefined> {
     return (await this.parts.queue.getJob(jobIdOf(id))) as DeliveryJob | undefined;
   }
 
   async read(ids: readonly string[]): Promise<(DeliveryRecord | undefined)[]> {
-    return Promise.all(
-      ids.map(async (id) => {
-        const job = await this.job(id);
-        return job && recordOf(job, await this.latestStart(job));
-      }),
+    const jobs = await Promise.all(ids.map(async (id) => this.job(id)));
+    const records = await Promise.all(
+      jobs.map(async (job) => job && recordOf(job, await this.latestStart(job))),
     );
+    const known = jobs.filter((job) => job !== undefined);
+    const free = new Set(await this.withoutWaiting(known));
+    return records.map((record, index) => {
+      const isWaiting = record?.status === 'pending' && !free.has(jobs[index]!);
+      return isWaiting ? { ...record, keyState: 'waiting' } : record;
+    });
   }
 
   /** Now, for a job that was brought forward. */
@@ -201,17 +272,20 @@ export class StoredDeliveries {
   private newJob(
     item: EnqueuedDelivery,
     priority: number,
+    place: Place | undefined,
   ): Parameters<Queue['addBulk']>[0][number] {
+    const { clock, keys } = this.parts;
+    const dueAt = place?.waits === true ? keys.waitsUntil : item.notBefore;
     return {
       name: 'delivery',
-      data: newJobData(item),
+      data: newJobData(item, place?.sequence),
       opts: {
         jobId: jobIdOf(item.delivery.id),
         priority,
         // An error inside BullMQ, for example on a full server, must not end a delivery.
         attempts: UNLIMITED,
         backoff: { type: 'fixed', delay: FIRST_WAIT_AFTER_THROW },
-        delay: Math.max(0, item.notBefore - this.parts.clock.now()),
+        delay: Math.max(0, dueAt - clock.now()),
         removeOnComplete: false,
         removeOnFail: false,
       },
@@ -238,6 +312,14 @@ export class StoredDeliveries {
     await this.parts.history.set({ ...recordOf(job), nextAttemptAt: now }, now);
     return true;
   }
+}
+
+type Place = Exclude<Awaited<ReturnType<KeyOrder['enter']>>[number], undefined>;
+
+/** The turn of a delivery that is recorded; `undefined` if it has none, or had it before. */
+function ownTurnOf(delivery: WebhookDelivery): Turn | undefined {
+  if (delivery.received !== undefined || delivery.sequence !== undefined) return undefined;
+  return turnOf(delivery);
 }
 
 function newRecord({ delivery, notBefore: nextAttemptAt }: EnqueuedDelivery): DeliveryRecord {

@@ -266,6 +266,11 @@ export interface DeliveryRow {
   readonly tenant?: string;
   readonly status: DeliveryStatus;
   readonly attemptsMade: number;
+  /** The key in whose order it is sent, and its number among the deliveries of its endpoint and key. */
+  readonly orderingKey?: string;
+  readonly sequence?: number;
+  /** `waiting`: for an earlier one of its key; `blocking`: dead, and later ones of its key wait until it is sent again or skipped. */
+  readonly keyState?: 'waiting' | 'blocking';
   /** 1; higher for a delivered delivery that was sent again. */
   readonly round: number;
   readonly createdAt: string;

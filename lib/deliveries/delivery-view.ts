@@ -1,4 +1,9 @@
-import type { DeliveryAttempt, DeliveryStatus, FailureReason } from '../queue/webhook-delivery.js';
+import type {
+  DeliveryAttempt,
+  DeliveryKeyState,
+  DeliveryStatus,
+  FailureReason,
+} from '../queue/webhook-delivery.js';
 import type { DeliveryCounts } from '../queue/webhook-queue.js';
 import type { ListedOutgoing } from './redelivery.js';
 
@@ -17,6 +22,14 @@ export interface WebhookDeliveryView {
   readonly status: DeliveryStatus;
   /** Attempts made so far in this round. */
   readonly attemptsMade: number;
+  /** With an ordering key, its number among the deliveries of its endpoint and key is `sequence`. */
+  readonly orderingKey?: string;
+  readonly sequence?: number;
+  /**
+   * `waiting`: it waits for an earlier one of its key. `blocking`: it is dead, and the later ones of its key wait until it is
+   * redelivered or skipped.
+   */
+  readonly keyState?: DeliveryKeyState;
   /** 1; higher for a delivered delivery that was sent again. */
   readonly round: number;
   readonly createdAt: Date;
@@ -87,8 +100,9 @@ export interface WebhookDeliveryStats extends DeliveryStanding {
 
 /** A delivery without its payload, and of its URL only the origin. */
 export function viewOf(listed: ListedOutgoing): WebhookDeliveryView {
-  const { delivery, status, attempts, nextAttemptAt, reason, updatedAt } = listed;
+  const { delivery, status, attempts, nextAttemptAt, reason, updatedAt, keyState } = listed;
   const { id, eventId, event, endpointId, tenant, round = 1, createdAt } = delivery;
+  const { orderingKey, sequence } = delivery;
   return {
     id,
     eventId,
@@ -98,6 +112,9 @@ export function viewOf(listed: ListedOutgoing): WebhookDeliveryView {
     tenant,
     status,
     attemptsMade: attempts,
+    orderingKey,
+    sequence,
+    keyState,
     round,
     createdAt: new Date(createdAt),
     updatedAt: new Date(updatedAt),

@@ -99,11 +99,13 @@ export class WebhookDeliverer {
       return this.report({ delivery, outcome }, `endpoint "${delivery.endpointId}"`);
     }
     const early = this.outcomeWithoutAttempt(endpoint, number);
-    if (early !== undefined) return this.report({ delivery, outcome: early }, endpoint.label);
+    if (early !== undefined) {
+      return this.report({ delivery, outcome: inOrder(delivery, endpoint, early) }, endpoint.label);
+    }
 
     const attempt = await this.attempt(delivery, endpoint, number);
     const { result, receipt } = attempt;
-    const outcome = this.decide(endpoint, result);
+    const outcome = inOrder(delivery, endpoint, this.decide(endpoint, result));
     const recorded = recordedAttempt(attempt, outcome);
     const run = this.report({ delivery, outcome, attempt: recorded, receipt }, endpoint.label);
     await this.judgeEndpoint(endpoint, delivery, result);
@@ -233,6 +235,16 @@ export class WebhookDeliverer {
     this.reporter.queueShared(delivery);
     return { outcome: { type: 'defer', at: this.options.clock.now() + OVERLOAD_WAIT } };
   }
+}
+
+/** A dead delivery blocks its ordering key if the endpoint says so. */
+function inOrder(
+  { orderingKey }: OutgoingDelivery,
+  { onDead }: RegisteredEndpoint,
+  outcome: DeliveryOutcome,
+): DeliveryOutcome {
+  const blocksKey = outcome.type === 'dead' && orderingKey !== undefined && onDead === 'block';
+  return blocksKey ? { ...outcome, blocksKey } : outcome;
 }
 
 /** The attempt as the queue records it. One that the shutdown aborted is repeated under its number. */

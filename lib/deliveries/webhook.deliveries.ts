@@ -152,6 +152,19 @@ export class WebhookDeliveries {
   }
 
   /**
+   * Lets the later deliveries of an ordering key continue that wait for a dead one. It stays dead; redelivered later, it is sent out
+   * of order, with its old `sequence`.
+   *
+   * @returns whether the delivery blocked its key
+   * @throws {@link WebhookDeliveryError} `unknown_delivery`, `invalid_option`
+   */
+  async skip(id: string, scope?: WebhookDeliveryScope): Promise<boolean> {
+    const record = await this.find(id, readScope(scope));
+    if (record === undefined) throw unknownDelivery();
+    return (await this.queue.skip([id])).length > 0;
+  }
+
+  /**
    * Counts deliveries by state, and returns by how much they are overdue.
    *
    * @throws {@link WebhookDeliveryError} `invalid_option`

@@ -109,7 +109,8 @@ export const NEW_ENDPOINT = object<NewEndpoint>()(
   },
 );
 
-const { audience, subject, headers, method, timeout, hash, profile, jti } = ENDPOINT_SETTINGS;
+const { audience, subject, headers, method, timeout, hash, profile, jti, onDead } =
+  ENDPOINT_SETTINGS;
 
 /** Members that an update cannot change, with what to do instead. */
 type Fixed = 'id' | 'tenant' | 'secret' | 'signing' | 'disabled';
@@ -128,6 +129,7 @@ export const ENDPOINT_CHANGES = object<EndpointChanges & Partial<Record<Fixed, u
     hash: orNull(hash),
     profile: orNull(profile),
     jti: orNull(jti),
+    onDead: orNull(onDead),
     id: forbidden('cannot be changed: create another endpoint'),
     tenant: forbidden('cannot be changed: create an endpoint for the other tenant'),
     secret: forbidden(

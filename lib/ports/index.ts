@@ -19,6 +19,7 @@ export type {
   DeliveryOutcome,
   DeliveryRun,
   DeliveryAttempt,
+  DeliveryKeyState,
   DeliveryRecord,
   DeliveryState,
   DeliveryStatus,

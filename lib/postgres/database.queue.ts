@@ -133,6 +133,20 @@ export abstract class DatabaseQueue extends WebhookQueue {
     return [...new Set(ids)].filter((id) => changed.has(id));
   }
 
+  override async skip(ids: readonly string[]): Promise<readonly string[]> {
+    this.requireRunning();
+    const rows = await this.connection.reporting(async () => {
+      const skipped = await this.connection.query(this.statements.skip, [
+        this.options.name,
+        idList(ids),
+      ]);
+      await this.releaseNext(skipped.map(({ seq }) => seq as string));
+      return skipped;
+    });
+    const changed = new Set(rows.map(({ id }) => id));
+    return [...new Set(ids)].filter((id) => changed.has(id));
+  }
+
   override async prune(
     before: number,
     { tenant }: { readonly tenant?: string | undefined } = {},
@@ -180,7 +194,8 @@ export abstract class DatabaseQueue extends WebhookQueue {
     return this.connection.reporting(async () =>
       this.connection.inTime(1, async () => {
         await requireSameDatabase(tx as object, run, identity, OWN_DATABASE);
-        return this.record(run, deliveries, { notifies: this.options.notify, waits: true });
+        const how = { notifies: this.options.notify, waits: true };
+        return (await this.record(run, deliveries, how)).records;
       }),
     );
   }
@@ -190,10 +205,26 @@ export abstract class DatabaseQueue extends WebhookQueue {
     deliveries: readonly EnqueuedDelivery[],
     { waits }: { readonly waits: boolean },
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
-    const run: RunStatement = async (statement, values) => this.connection.query(statement, values);
-    const records = await this.record(run, deliveries, { notifies: this.needsOthers, waits });
+    const how = { notifies: this.needsOthers, waits };
+    const { records, held } = await (deliveries.some(takesTurn)
+      ? this.connection.transaction(async (run) => this.record(run, deliveries, how))
+      : this.record(
+          async (statement, values) => this.connection.query(statement, values),
+          deliveries,
+          how,
+        ));
+    // The delivery that they wait for may have ended before their commit.
+    if (held.length > 0) await this.releaseNext(held).catch(() => {});
     this.consumer?.wake();
     return records;
+  }
+
+  /** Releases the next deliveries of the keys of these. If it fails, the consumer makes up for it. */
+  private async releaseNext(seqs: readonly string[]): Promise<void> {
+    if (seqs.length === 0) return;
+    const { name } = this.options;
+    await this.connection.query(this.statements.releaseNext, [name, JSON.stringify(seqs)]);
+    this.consumer?.wake();
   }
 
   /** Whether a new delivery may have to wait here while another process could attempt it. */
@@ -201,21 +232,30 @@ export abstract class DatabaseQueue extends WebhookQueue {
     return this.options.notify && this.shared && this.consumer?.hasFreeSlot !== true;
   }
 
-  /** @param how - `waits`: for transactions that record the same ids, instead of failing with SQLSTATE 55P03 */
+  /**
+   * @param how - `waits`: for transactions that record the same ids or keys, instead of failing with SQLSTATE 55P03
+   * @returns the known ones, and `seq` of those that wait for their key
+   */
   private async record(
     run: RunStatement,
     deliveries: readonly EnqueuedDelivery[],
     how: { readonly notifies: boolean; readonly waits: boolean },
-  ): Promise<readonly (DeliveryRecord | undefined)[]> {
-    if (deliveries.length === 0) return [];
+  ): Promise<{
+    readonly records: readonly (DeliveryRecord | undefined)[];
+    readonly held: readonly string[];
+  }> {
+    if (deliveries.length === 0) return { records: [], held: [] };
     const { clock, name } = this.options;
     const first = new Map<string, EnqueuedDelivery>();
     for (const item of deliveries) {
       if (!first.has(item.delivery.id)) first.set(item.delivery.id, item);
     }
-    const rows = await run(this.statements.record, [
+    const isKeyed = deliveries.some(takesTurn);
+    const given = JSON.stringify([...first.values()].map(deliveryRow));
+    if (isKeyed) await run(this.statements.lockKeys, [name, given, !how.waits]);
+    const rows = await run(isKeyed ? this.statements.recordKeyed : this.statements.record, [
       name,
-      JSON.stringify([...first.values()].map(deliveryRow)),
+      given,
       this.connection.now,
       clock.now(),
       !how.waits,
@@ -230,12 +270,14 @@ export abstract class DatabaseQueue extends WebhookQueue {
     if (unseen.length > 0) {
       for (const [id, record] of await this.knownDeliveries(run, unseen)) known.set(id, record);
     }
-    return deliveries.map(({ delivery: { id } }) => {
+    const records = deliveries.map(({ delivery: { id } }) => {
       // The first of several with the same id was recorded.
       if (fresh.delete(id)) return undefined;
       // A caller's transaction with an old snapshot does not see the delivery that its insert conflicted with.
       return known.get(id) ?? pendingRecord(first.get(id)!);
     });
+    const held = rows.filter((row) => row['recorded_held'] === true);
+    return { records, held: held.map((row) => row['recorded_seq'] as string) };
   }
 
   private async knownDeliveries(
@@ -254,6 +296,12 @@ export abstract class DatabaseQueue extends WebhookQueue {
 /** No string in PostgreSQL contains NUL, so no delivery has such an id. */
 function idList(ids: readonly string[]): string {
   return JSON.stringify(ids.filter((id) => !id.includes('\0')));
+}
+
+/** Whether a delivery is numbered and waits for the earlier ones of its key. */
+function takesTurn({ delivery }: EnqueuedDelivery): boolean {
+  if (delivery.received !== undefined) return false;
+  return delivery.orderingKey !== undefined && delivery.sequence === undefined;
 }
 
 function pendingRecord({ delivery, notBefore }: EnqueuedDelivery): DeliveryRecord {

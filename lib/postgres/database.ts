@@ -112,17 +112,35 @@ export class Database {
     statement: string,
     values: readonly unknown[],
   ): Promise<readonly Row[]> {
+    return this.transaction(ms, async (run) => run(statement, values), IN_INDEX_ORDER);
+  }
+
+  /**
+   * Runs statements in a transaction, and all of them again after a deadlock or a serialization failure.
+   *
+   * @param ms - milliseconds that the connection and the statements may take each; `undefined` for no deadline
+   * @param setting - a statement to run first
+   */
+  async transaction<T>(
+    ms: number | undefined,
+    work: (run: RunStatement) => Promise<T>,
+    setting = '',
+  ): Promise<T> {
+    const runOn =
+      (client: PostgresClient): RunStatement =>
+      async (statement, values) =>
+        rowsOf(await client.query(statement, [...values]));
     return this.withClient(ms, async (client) => {
       if (isEmbedded(client)) {
         return client.transaction(async (tx) => {
-          await tx.exec(IN_INDEX_ORDER);
-          return rowsOf(await tx.query(statement, [...values]));
+          if (setting !== '') await tx.exec(setting);
+          return work(runOn(tx));
         });
       }
-      await client.query(`BEGIN; ${IN_INDEX_ORDER}`);
-      const rows = rowsOf(await client.query(statement, [...values]));
+      await client.query(`BEGIN; ${setting}`);
+      const result = await work(runOn(client));
       await client.query('COMMIT');
-      return rows;
+      return result;
     });
   }
 

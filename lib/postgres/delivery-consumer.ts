@@ -4,7 +4,13 @@ import type { DeliveryRun } from '../queue/webhook-delivery.js';
 import { ClaimLoop, type ClaimResult } from './claim-loop.js';
 import type { Row } from './database.js';
 import { databaseFailure } from './database-failure.js';
-import { type ClaimedDelivery, claimedDelivery, outcomeRow, releasedRow } from './delivery-row.js';
+import {
+  type ClaimedDelivery,
+  claimedDelivery,
+  type OutcomeRow,
+  outcomeRow,
+  releasedRow,
+} from './delivery-row.js';
 import {
   type ClaimRequest,
   DELETED_AT_ONCE,
@@ -17,6 +23,11 @@ import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
 
 /** Milliseconds between two deletions of deliveries past their retention. */
 const RETENTION_INTERVAL = 5_000;
+
+/** Milliseconds between two searches for deliveries that wait for their ordering key although no other one holds it. */
+const RELEASE_INTERVAL = 5_000;
+/** Such a search takes at most 1 part in this many of the time. */
+const RELEASE_SHARE = 50;
 
 interface DeliveryConsumerParts {
   readonly database: QueueDatabase;
@@ -42,6 +53,7 @@ export class DeliveryConsumer {
       async (rows) => {
         const values = [JSON.stringify(rows), parts.database.now, clock.now()];
         await parts.database.query(parts.statements.settle, values);
+        await this.releaseNext(rows);
       },
       clock,
       lease,
@@ -57,6 +69,7 @@ export class DeliveryConsumer {
     this.timers = [
       repeat(clock, lease / 3, async () => void this.renewLeases().catch(() => {})),
       repeat(clock, RETENTION_INTERVAL, async () => this.deleteDelivered()),
+      repeat(clock, RELEASE_INTERVAL, async () => this.releaseAll()),
     ];
     this.loop.wake();
     if (notify) this.notifications = this.subscribe();
@@ -79,6 +92,7 @@ export class DeliveryConsumer {
 
   /** Attempts deliveries until none is due or running. */
   async drain(): Promise<void> {
+    await this.releaseAll();
     await this.loop.drain();
   }
 
@@ -139,6 +153,29 @@ export class DeliveryConsumer {
     // It is due again already.
     if (row.due !== undefined && row.due <= options.clock.now()) this.loop.wake();
     return run?.attempt !== undefined;
+  }
+
+  /** Lets the next delivery of each key start whose turn has ended. */
+  private async releaseNext(rows: readonly OutcomeRow[]): Promise<void> {
+    const seqs = rows.filter(({ releases }) => releases).map(({ seq }) => seq);
+    if (seqs.length === 0) return;
+    const { database, statements, options } = this.parts;
+    const values = [options.name, JSON.stringify(seqs)];
+    const released = await database.query(statements.releaseNext, values);
+    if (released.length > 0) this.loop.wake();
+  }
+
+  /**
+   * Makes up for a process that died before {@link releaseNext}, and for transactions that were open meanwhile.
+   *
+   * @returns milliseconds until the next search
+   */
+  private async releaseAll(): Promise<number> {
+    const { database, statements, options } = this.parts;
+    const start = options.clock.now();
+    const released = await database.query(statements.releaseAll, [options.name]);
+    if (released.length > 0) this.loop.wake();
+    return Math.max(RELEASE_INTERVAL, RELEASE_SHARE * (options.clock.now() - start));
   }
 
   /** If it fails, the next of the three renewals per lease makes up for it. */

@@ -19,14 +19,16 @@ const TEXT_COLUMNS = {
   event: 'event',
   endpoint_id: 'endpointId',
   tenant: 'tenant',
+  ordering_key: 'orderingKey',
 } as const;
 
 /** A delivery as a row for `record`. @param place - among those that are recorded together */
 export function deliveryRow({ delivery, notBefore }: EnqueuedDelivery, place: number): object {
   const { id, payload, createdAt, ...rest } = delivery;
   const { bytes, ...kind } = payload;
-  const details: Record<string, unknown> = { ...rest, payload: kind };
-  const row: Record<string, unknown> = { place, id, created: createdAt, due: notBefore };
+  const { sequence, ...members } = { sequence: undefined, ...rest };
+  const details: Record<string, unknown> = { ...members, payload: kind };
+  const row: Record<string, unknown> = { place, id, created: createdAt, due: notBefore, sequence };
   for (const [column, member] of Object.entries(TEXT_COLUMNS)) {
     const value = details[member];
     if (typeof value !== 'string') continue;
@@ -48,6 +50,8 @@ export interface ClaimedDelivery {
   /** The fencing token: how often the delivery was claimed. */
   readonly claim: number;
   readonly lane: string;
+  /** Whether later deliveries of its key wait for it. */
+  readonly holdsKey: boolean;
   /** Failed attempts of this round. */
   readonly attempts: number;
   /** How often in a row the handler threw. */
@@ -61,6 +65,7 @@ export function claimedDelivery(row: Row): ClaimedDelivery {
     seq: String(row['seq']),
     claim: Number(row['claim']),
     lane: row['lane'] as string,
+    holdsKey: row['holds_key'] === true,
     attempts: Number(row['attempts']),
     throws: Number(row['throws']),
     read: () => recordOf(row).delivery,
@@ -73,6 +78,9 @@ export interface OutcomeRow extends Pick<ClaimedDelivery, 'seq' | 'claim' | 'att
   /** Epoch milliseconds; absent if it stays as it is. */
   readonly due?: number;
   readonly reason?: FailureReason | undefined;
+  readonly blocks_key?: boolean | undefined;
+  /** Whether the next delivery of its key may start. */
+  readonly releases: boolean;
 }
 
 /**
@@ -95,9 +103,16 @@ export function outcomeRow(
   const row = { ...releasedRow(claimed), throws: 0, ...attemptColumns(attempt) };
   switch (outcome.type) {
     case 'delivered':
-      return { ...row, status: 'delivered', attempts: attempts + 1 };
+      return { ...row, status: 'delivered', attempts: attempts + 1, releases: claimed.holdsKey };
     case 'dead':
-      return { ...row, status: 'dead', attempts: outcome.attempts, reason: outcome.reason };
+      return {
+        ...row,
+        status: 'dead',
+        attempts: outcome.attempts,
+        reason: outcome.reason,
+        blocks_key: outcome.blocksKey,
+        releases: claimed.holdsKey && outcome.blocksKey !== true,
+      };
     case 'retry':
       return { ...row, attempts: attempts + 1, due: outcome.at, reason: outcome.reason };
     case 'defer':
@@ -107,7 +122,7 @@ export function outcomeRow(
 
 /** The row that returns a claimed delivery to the queue without a change. */
 export function releasedRow({ seq, claim, attempts, throws }: ClaimedDelivery): OutcomeRow {
-  return { seq, claim, status: 'pending', attempts, throws };
+  return { seq, claim, status: 'pending', attempts, throws, releases: false };
 }
 
 function attemptColumns(attempt: DeliveryAttempt | undefined): object {
@@ -139,7 +154,11 @@ export function listedDelivery(row: Row): ListedDelivery {
   const columns = Object.entries(TEXT_COLUMNS)
     .filter(([column]) => row[column] !== null)
     .map(([column, member]) => [member, row[column]]);
-  const identity = { id: row['id'], createdAt: Number(row['created']) };
+  const identity = {
+    id: row['id'],
+    createdAt: Number(row['created']),
+    ...(row['sequence'] !== null && { sequence: Number(row['sequence']) }),
+  };
   const delivery = { ...Object.fromEntries(columns), ...details, ...identity };
   return { ...stateOf(row), delivery: delivery as ListedDelivery['delivery'] };
 }
@@ -152,7 +171,14 @@ function stateOf(row: Row): DeliveryState {
     nextAttemptAt: status === 'pending' ? Number(row['due']) : undefined,
     reason: optional(row['reason']) as DeliveryState['reason'],
     updatedAt: Number(row['updated']),
+    keyState: keyStateOf(row),
   };
+}
+
+function keyStateOf(row: Row): DeliveryState['keyState'] {
+  if (row['holds_key'] !== true || row['status'] === 'delivered') return undefined;
+  if (row['status'] === 'dead') return 'blocking';
+  return row['held'] === true ? 'waiting' : undefined;
 }
 
 /** A row of `attempts`. */

@@ -15,13 +15,8 @@ export const DELETED_AT_ONCE = 1_000;
 /** Milliseconds by which a clock may differ from the server's without being corrected. */
 const AGREEMENT = 1_000;
 
-/**
- * Whether a delivery can be claimed. An expired lease needs no statement of its own. What may start is decided by this
- * condition and its two indexes alone.
- */
-function isClaimable(time: string): string {
-  return `status = 'pending' AND due_at <= ${time} AND leased_until <= ${time}`;
-}
+/** Whether a delivery is waiting for its due time or due, and not for its key: the condition of the two indexes of claims. */
+const IS_WAITING = `status = 'pending' AND NOT held`;
 
 /** Constants, since a partial index is only used for a condition that the planner can compare with its own. */
 const STATUS_CONDITIONS: Readonly<Record<DeliveryStatus, string>> = {
@@ -32,7 +27,8 @@ const STATUS_CONDITIONS: Readonly<Record<DeliveryStatus, string>> = {
 
 /** The columns of a delivery without its payload. */
 const COLUMNS = `seq::text AS seq, id, event_id, event, endpoint_id, tenant, receiver, details::text AS details, status, attempts,
-  reason, ${millisecondsOf('due_at')} AS due, ${millisecondsOf('created_at')} AS created, ${millisecondsOf('updated_at')} AS updated`;
+  reason, sequence::float8 AS sequence, ordering_key, holds_key, held, ${millisecondsOf('due_at')} AS due,
+  ${millisecondsOf('created_at')} AS created, ${millisecondsOf('updated_at')} AS updated`;
 
 /**
  * The statements of a queue on the tables `delivery` and `attempt`.
@@ -42,6 +38,16 @@ const COLUMNS = `seq::text AS seq, id, event_id, event, endpoint_id, tenant, rec
  * (`LATERAL`) and changed by a list of keys: without statistics, the planner may read the whole table for a join.
  */
 export class DeliveryStatements {
+  /**
+   * `$1` queue, `$2` JSON list of rows of `deliveryRow`, `$3` whether to fail with SQLSTATE 55P03 instead of waiting. Locks the keys
+   * of the rows until the commit. {@link recordKeyed} follows in the same transaction: a statement of its own sees everything that
+   * was recorded while this one waited.
+   */
+  readonly lockKeys: string;
+
+  /** As {@link record}, for rows of which some have an ordering key. */
+  readonly recordKeyed: string;
+
   /**
    * `$1` queue, `$2` JSON list of rows of `deliveryRow`, `$3` now, `$4` time of this process, `$5` whether to fail with
    * SQLSTATE 55P03 instead of waiting for a transaction that records the same id, `$6` channel to notify or `null`.
@@ -54,6 +60,21 @@ export class DeliveryStatements {
    * deliveries that this process no longer leases stay as they are.
    */
   readonly settle: string;
+
+  /**
+   * `$1` queue, `$2` JSON list of `seq` that have given up their keys. Releases the next one of each key, and returns a row for each
+   * released one. It runs after the commit of its cause, so that it sees what was recorded until then.
+   */
+  readonly releaseNext: string;
+
+  /**
+   * `$1` queue. Releases the next one of every key, and returns a row for each: for those whose key was given up by a process that
+   * died, or while the transaction that recorded them was open.
+   */
+  readonly releaseAll: string;
+
+  /** `$1` queue, `$2` JSON list of ids. Returns `id` and `seq` of those that blocked their key. */
+  readonly skip: string;
 
   /** `$1` JSON list of `{ seq, claim }`, `$2` now, `$3` lease in milliseconds. */
   readonly extend: string;
@@ -72,40 +93,63 @@ export class DeliveryStatements {
 
   private readonly delivery: string;
   private readonly attempt: string;
+  private readonly key: string;
   /** Selects those of the rows of `given` that are still leased by their claim; a lock and a bracket follow. */
   private readonly leased: string;
 
   constructor(schema: string) {
     this.delivery = `${schema}.delivery`;
     this.attempt = `${schema}.attempt`;
+    this.key = `${schema}.delivery_key`;
     this.leased = `SELECT delivery.seq FROM (SELECT seq, claim FROM given ORDER BY seq) AS held, LATERAL (
     SELECT seq FROM ${this.delivery}
     WHERE seq = held.seq AND claim = held.claim AND status = 'pending' AND leased_until > '-infinity'`;
-    this.record = `WITH moment AS MATERIALIZED (
-  SELECT ${skew('$3', '$4')} AS skew, CASE WHEN $5::boolean THEN set_config('lock_timeout', '1s', true) END AS lock_timeout
+    this.lockKeys = `WITH patience AS MATERIALIZED (
+  SELECT CASE WHEN $3::boolean THEN set_config('lock_timeout', '1s', true) END
 ), given AS MATERIALIZED (
-  SELECT * FROM json_to_recordset($2::text::json) AS given(place int, id text, event_id text, event text, endpoint_id text,
-    tenant text, receiver text, lane text, details text, payload text, due float8, created float8)
-), recorded AS (
-  INSERT INTO ${this.delivery} (queue, id, event_id, event, endpoint_id, tenant, receiver, lane, details, payload, due_at,
-    created_at, updated_at)
-  SELECT $1::text, id, event_id, event, endpoint_id, tenant, receiver, lane, details::json, decode(payload, 'base64'),
-    ${timeOf('(due + skew)')}, ${timeOf('created')}, ${timeOf('created')}
-  FROM given, moment ORDER BY place
-  ON CONFLICT (queue, id) DO NOTHING RETURNING id
-), notified AS MATERIALIZED (
-  SELECT pg_notify($6::text, $1::text) FROM recorded WHERE $6::text IS NOT NULL LIMIT 1
+  SELECT DISTINCT lane, ordering_key FROM json_to_recordset($2::text::json)
+    AS given(lane text, ordering_key text, sequence bigint)
+  WHERE ordering_key IS NOT NULL AND sequence IS NULL
 )
-SELECT given.id AS given_id, recorded.id IS NOT NULL AS fresh, known.*
-FROM given LEFT JOIN recorded USING (id) LEFT JOIN LATERAL (
-  SELECT ${COLUMNS}, payload FROM ${this.delivery} AS delivery
-  WHERE queue = $1::text AND delivery.id = given.id AND recorded.id IS NULL OFFSET 0
-) AS known ON true
-WHERE (SELECT count(*) FROM notified) >= 0`;
+INSERT INTO ${this.key} AS key (queue, lane, ordering_key, sequence)
+SELECT $1::text, lane, ordering_key, ${millisecondsOf('clock_timestamp()')} FROM given, patience ORDER BY lane, ordering_key
+ON CONFLICT (queue, lane, ordering_key) DO UPDATE SET sequence = key.sequence`;
+    this.record = this.recording(PLAIN);
+    this.recordKeyed = this.recording({
+      numbered: `, keys AS MATERIALIZED (
+  SELECT lane, ordering_key, sequence FROM ${this.key}
+  WHERE queue = $1::text AND (lane, ordering_key) IN (SELECT lane, ordering_key FROM given)
+), fresh AS MATERIALIZED (
+  SELECT * FROM given WHERE NOT EXISTS (
+    SELECT FROM ${this.delivery} AS delivery WHERE queue = $1::text AND delivery.id = given.id OFFSET 0)
+), numbered AS MATERIALIZED (
+  SELECT fresh.place, keys.sequence + row_number() OVER (PARTITION BY lane, ordering_key ORDER BY place) AS number,
+    EXISTS (SELECT FROM ${this.delivery} AS earlier WHERE queue = $1::text AND earlier.lane = fresh.lane
+      AND earlier.ordering_key = fresh.ordering_key AND holds_key OFFSET 0)
+      OR row_number() OVER (PARTITION BY lane, ordering_key ORDER BY place) > 1 AS held
+  FROM fresh JOIN keys USING (lane, ordering_key) WHERE fresh.sequence IS NULL
+), counted AS (
+  UPDATE ${this.key} AS key SET sequence = counts.last FROM (
+    SELECT lane, ordering_key, max(number) AS last FROM numbered JOIN given USING (place) GROUP BY lane, ordering_key
+  ) AS counts WHERE queue = $1::text AND key.lane = counts.lane AND key.ordering_key = counts.ordering_key
+)`,
+      source: 'given LEFT JOIN numbered USING (place)',
+      number: 'coalesce(number, sequence)',
+      holdsKey: 'number IS NOT NULL',
+      held: 'coalesce(held, false)',
+    });
+    this.releaseNext = this.releasing(`SELECT DISTINCT lane, ordering_key FROM ${this.delivery}
+    WHERE queue = $1::text AND ordering_key IS NOT NULL
+      AND seq = ANY (ARRAY(SELECT json_array_elements_text($2::text::json)::bigint))`);
+    this.releaseAll = this.releasing(`SELECT DISTINCT lane, ordering_key FROM ${this.delivery}
+    WHERE queue = $1::text AND holds_key`);
+    this.skip = `UPDATE ${this.delivery} SET holds_key = false
+WHERE queue = $1::text AND id = ANY (ARRAY(SELECT json_array_elements_text($2::text::json))) AND status = 'dead' AND holds_key
+RETURNING id, seq::text AS seq`;
     this.settle = `WITH moment AS MATERIALIZED (SELECT ${skew('$2', '$3')} AS skew), given AS MATERIALIZED (
   SELECT * FROM json_to_recordset($1::text::json) AS given(seq bigint, claim int, status text, due float8, attempts int,
     throws int, reason text, attempt int, started float8, duration float8, method text, status_code int, failure text,
-    answer text)
+    answer text, blocks_key boolean)
 ), own AS MATERIALIZED (
   ${this.leased} FOR NO KEY UPDATE
   ) AS delivery
@@ -116,7 +160,8 @@ WHERE (SELECT count(*) FROM notified) >= 0`;
 )
 UPDATE ${this.delivery} AS delivery SET status = given.status, attempts = given.attempts, throws = given.throws,
   reason = CASE WHEN given.status <> 'delivered' THEN coalesce(given.reason, delivery.reason) END,
-  due_at = coalesce(${timeOf('(given.due + skew)')}, due_at), leased_until = '-infinity', updated_at = ${now('$2')}
+  due_at = coalesce(${timeOf('(given.due + skew)')}, due_at), leased_until = '-infinity', updated_at = ${now('$2')},
+  holds_key = holds_key AND (given.status = 'pending' OR (given.status = 'dead' AND coalesce(given.blocks_key, false)))
 FROM given, moment WHERE delivery.seq = ANY (ARRAY(SELECT seq FROM own)) AND delivery.seq = given.seq`;
     this.extend = `WITH given AS MATERIALIZED (
   SELECT * FROM json_to_recordset($1::text::json) AS given(seq bigint, claim int)
@@ -149,7 +194,7 @@ ORDER BY started_at, claim`;
 SELECT id FROM changed WHERE (SELECT count(*) FROM notified) >= 0`;
     this.findDueLanes = `SELECT given.lane FROM json_array_elements_text($2::text::json) AS given(lane), LATERAL (
   SELECT FROM ${this.delivery} AS delivery
-  WHERE queue = $1::text AND delivery.lane = given.lane AND ${isClaimable(now('$3'))}
+  WHERE queue = $1::text AND delivery.lane = given.lane AND ${this.isClaimable(now('$3'))}
   ORDER BY due_at, seq LIMIT 1
 ) AS due`;
   }
@@ -177,7 +222,7 @@ SELECT id FROM changed WHERE (SELECT count(*) FROM notified) >= 0`;
     ];
     const slots = `coalesce(($5::text::jsonb ->> lane)::int, $6::int)`;
     const conditions = [
-      isClaimable(now('$2')),
+      this.isClaimable(now('$2')),
       `${slots} > 0`,
       ...(lane === undefined ? [] : [`lane = $${values.push(lane)}::text`]),
       ...(maxAge === undefined
@@ -187,7 +232,7 @@ SELECT id FROM changed WHERE (SELECT count(*) FROM notified) >= 0`;
     return [
       `WITH due AS MATERIALIZED (
   SELECT seq, lane, row_number() OVER () AS place FROM (
-    SELECT seq, lane FROM ${this.delivery} WHERE queue = $1::text AND ${conditions.join(' AND ')}
+    SELECT seq, lane FROM ${this.delivery} AS delivery WHERE queue = $1::text AND ${conditions.join(' AND ')}
     ORDER BY due_at, seq LIMIT $4::int FOR UPDATE SKIP LOCKED
   ) AS candidates
 ), ranked AS (
@@ -199,12 +244,59 @@ SELECT id FROM changed WHERE (SELECT count(*) FROM notified) >= 0`;
 )
 SELECT claimed.*, CASE WHEN claimed.key IS NULL THEN (
   SELECT extract(epoch FROM min(due_at) - ${now('$2')})::float8 * 1000 FROM ${this.delivery}
-  WHERE queue = $1::text AND status = 'pending'
+  WHERE queue = $1::text AND ${IS_WAITING}
     AND due_at > ${now('$2')} AND due_at <= ${now('$2')} + $7::float8 * interval '1 ms'
 ) END AS due_in
 FROM (SELECT) AS one LEFT JOIN (claimed JOIN due ON due.seq = claimed.key) ON true ORDER BY place`,
       values,
     ];
+  }
+
+  /** @param keyed - the parts of the statement that number deliveries by key */
+  private recording({ numbered, source, number, holdsKey, held }: KeyedParts): string {
+    return `WITH moment AS MATERIALIZED (
+  SELECT ${skew('$3', '$4')} AS skew, CASE WHEN $5::boolean THEN set_config('lock_timeout', '1s', true) END AS lock_timeout
+), given AS MATERIALIZED (
+  SELECT * FROM json_to_recordset($2::text::json) AS given(place int, id text, event_id text, event text, endpoint_id text,
+    tenant text, receiver text, lane text, details text, payload text, due float8, created float8, ordering_key text,
+    sequence bigint)
+)${numbered}, recorded AS (
+  INSERT INTO ${this.delivery} (queue, id, event_id, event, endpoint_id, tenant, receiver, lane, details, payload, due_at,
+    created_at, updated_at, ordering_key, sequence, holds_key, held)
+  SELECT $1::text, id, event_id, event, endpoint_id, tenant, receiver, lane, details::json, decode(payload, 'base64'),
+    ${timeOf('(due + skew)')}, ${timeOf('created')}, ${timeOf('created')}, ordering_key, ${number}, ${holdsKey}, ${held}
+  FROM ${source}, moment ORDER BY place
+  ON CONFLICT (queue, id) DO NOTHING RETURNING id, seq, held
+), notified AS MATERIALIZED (
+  SELECT pg_notify($6::text, $1::text) FROM recorded WHERE $6::text IS NOT NULL LIMIT 1
+)
+SELECT given.id AS given_id, recorded.id IS NOT NULL AS fresh, recorded.seq::text AS recorded_seq, recorded.held AS recorded_held,
+  known.*
+FROM given LEFT JOIN recorded USING (id) LEFT JOIN LATERAL (
+  SELECT ${COLUMNS}, payload FROM ${this.delivery} AS delivery
+  WHERE queue = $1::text AND delivery.id = given.id AND recorded.id IS NULL OFFSET 0
+) AS known ON true
+WHERE (SELECT count(*) FROM notified) >= 0`;
+  }
+
+  /** Releases the first delivery of each key, if it is held. @param keys - selects lanes and keys; `$1` is the queue */
+  private releasing(keys: string): string {
+    return `UPDATE ${this.delivery} SET held = false WHERE held AND seq = ANY (ARRAY(
+  SELECT first.seq FROM (${keys}) AS key, LATERAL (
+    SELECT seq, held FROM ${this.delivery} AS delivery WHERE queue = $1::text AND delivery.lane = key.lane
+      AND delivery.ordering_key = key.ordering_key AND holds_key ORDER BY sequence LIMIT 1
+  ) AS first WHERE first.held
+)) RETURNING seq`;
+  }
+
+  /**
+   * Whether the row `delivery` can be claimed. An expired lease needs no statement of its own. What may start is decided by this
+   * condition and its indexes alone.
+   */
+  private isClaimable(time: string): string {
+    return `${IS_WAITING} AND due_at <= ${time} AND leased_until <= ${time} AND (NOT holds_key OR NOT EXISTS (
+      SELECT FROM ${this.delivery} AS earlier WHERE earlier.queue = delivery.queue AND earlier.lane = delivery.lane
+        AND earlier.ordering_key = delivery.ordering_key AND earlier.holds_key AND earlier.sequence < delivery.sequence))`;
   }
 
   list(queue: string, filter: DeliveryFilter, { after, limit }: DeliveryPageRequest): Query {
@@ -278,6 +370,26 @@ FROM ${this.delivery} WHERE ${conditions.join(' AND ')} GROUP BY ${groups.join('
 SELECT count(*)::int AS gone FROM gone`;
   }
 }
+
+/** The parts of {@link DeliveryStatements.record} that depend on ordering keys. */
+interface KeyedParts {
+  /** Common table expressions that number the rows of `given`. */
+  readonly numbered: string;
+  /** The rows to insert. */
+  readonly source: string;
+  readonly number: string;
+  readonly holdsKey: string;
+  readonly held: string;
+}
+
+/** For rows without an ordering key, or that had their turn before. */
+const PLAIN: KeyedParts = {
+  numbered: '',
+  source: 'given',
+  number: 'sequence',
+  holdsKey: 'false',
+  held: 'false',
+};
 
 /** What to claim. */
 export interface ClaimRequest {

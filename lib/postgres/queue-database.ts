@@ -100,6 +100,10 @@ export class QueueDatabase {
     return (await this.open()).database.queryInIndexOrder(this.timeout, statement, values);
   }
 
+  async transaction<T>(work: (run: RunStatement) => Promise<T>): Promise<T> {
+    return (await this.open()).database.transaction(this.timeout, work);
+  }
+
   /** Runs a statement that searches for its values: no string in PostgreSQL contains NUL, so it finds nothing. */
   async search([statement, values]: Query): Promise<readonly Row[]> {
     if (values.some((value) => typeof value === 'string' && value.includes('\0'))) return [];

@@ -23,6 +23,11 @@ import type { FailureReason } from '../queue/webhook-delivery.js';
 export interface PublishOptions extends SignOptions {
   /** Delays the first attempt, by at most ten years. */
   readonly delay?: Duration | undefined;
+  /**
+   * Sends the events of this key to each endpoint one at a time, in the order in which they were published; with `tx`, in the order
+   * of the commits. A failed one holds its key until it is delivered or dead. 1 to 255 characters; not for `send`.
+   */
+  readonly orderingKey?: string | undefined;
   /** If aborted before the event is recorded, nothing is recorded; later, it only ends the wait of `send`. */
   readonly signal?: AbortSignal | undefined;
   /**
@@ -116,6 +121,7 @@ export const SIGN_OPTIONS = object<SignOptions>()(SIGN_RULES);
 export const PUBLISH_OPTIONS = object<PublishOptions>()({
   ...SIGN_RULES,
   delay: optional(duration({ min: 0, max: '3650d' }), 0),
+  orderingKey: optional(identifier('orderingKey')),
   signal: optional(instance<AbortSignal>('an AbortSignal', 'addEventListener')),
   tx: notUndefined(
     unchecked<unknown>(),

@@ -244,6 +244,7 @@ function resolveDefaults(
     timeout: DEFAULT_ATTEMPT_TIMEOUT,
     headers: {},
     jti: 'attempt',
+    onDead: 'skip',
   };
   const settled = applySettings(fallback, {
     hash: options.hash,

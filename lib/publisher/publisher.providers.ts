@@ -78,6 +78,7 @@ const UNCONFIGURED_DELIVERIES = unconfigured<WebhookDeliveries>({
   get: true,
   payload: true,
   redeliver: true,
+  skip: true,
   stats: true,
   countsByStep: true,
   prune: true,

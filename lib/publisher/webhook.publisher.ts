@@ -168,7 +168,11 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     try {
       // In the transaction: with a second connection, concurrent transactions could exhaust the pool and wait for each other.
       const endpoints = await this.endpoints.subscribed(event, options.tenant, tx);
-      const deliveries = endpoints.map((endpoint) => deliveryTo(endpoint, draft));
+      const { orderingKey } = options;
+      const deliveries = endpoints.map((endpoint) => ({
+        ...deliveryTo(endpoint, draft),
+        ...(orderingKey !== undefined && { orderingKey }),
+      }));
       if (deliveries.length === 0) this.logger.debug(`No endpoint subscribes to "${event}".`);
       const known = await this.record(draft, deliveries, endpoints, options, tx);
       return {
@@ -193,6 +197,12 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
       throw new WebhookDeliveryError(
         'unsupported_option',
         'send cannot join a transaction, because it waits for an attempt, which must follow the commit; use publish.',
+      );
+    }
+    if (options.orderingKey !== undefined) {
+      throw new WebhookDeliveryError(
+        'unsupported_option',
+        'send cannot wait for the earlier events of an orderingKey; use publish.',
       );
     }
     const { draft, endpoint, delivery } = await this.address(endpointOrUrl, event, data, options);

@@ -1,5 +1,6 @@
 import { WebhookStoreError } from '../errors/webhook.error.js';
 import { matches } from './delivery-list.js';
+import { keyOf, KeyOrder } from './key-order.js';
 import { RememberedDelivery } from './remembered-delivery.js';
 import type { WebhookDelivery } from './webhook-delivery.js';
 
@@ -45,15 +46,20 @@ export class DeliveryMemory {
     delivered: new StatusGroup(),
     dead: new StatusGroup(),
   };
+  private readonly order: KeyOrder;
   private recorded = 0;
 
+  /** @param onTurn - called with a delivery that has waited for its ordering key, and holds it now */
   constructor(
     private readonly limits: {
       readonly maxPending: number;
       readonly maxFinished: number;
       readonly maxBytes: number;
     },
-  ) {}
+    onTurn: (entry: RememberedDelivery) => void,
+  ) {
+    this.order = new KeyOrder(onTurn);
+  }
 
   get pendingCount(): number {
     return this.groups.pending.entries.size;
@@ -91,8 +97,11 @@ export class DeliveryMemory {
     }
   }
 
-  add(delivery: WebhookDelivery, due: number): RememberedDelivery {
-    const entry = new RememberedDelivery(delivery, due, this.recorded++);
+  add(delivery: WebhookDelivery, due: number, now: number): RememberedDelivery {
+    const numbered = this.order.numbered(delivery, now);
+    const entry = new RememberedDelivery(numbered, due, this.recorded++);
+    const key = keyOf(delivery);
+    if (key !== undefined) this.order.enter(entry, key);
     this.byId.set(delivery.id, entry);
     this.update(entry);
     return entry;
@@ -103,7 +112,15 @@ export class DeliveryMemory {
     const group = this.groups[entry.status];
     for (const other of Object.values(this.groups)) if (other !== group) other.delete(entry);
     group.put(entry);
+    if (!entry.holdsKey) this.order.leave(entry);
     this.shrink();
+  }
+
+  /** Lets the later deliveries of its key continue. @returns whether a dead delivery blocked them */
+  skip(entry: RememberedDelivery): boolean {
+    if (entry.status !== 'dead' || entry.turn === undefined) return false;
+    this.order.leave(entry);
+    return true;
   }
 
   /** Makes a dead delivery pending. */
@@ -131,6 +148,7 @@ export class DeliveryMemory {
 
   private forget(entry: RememberedDelivery): void {
     this.byId.delete(entry.delivery.id);
+    this.order.leave(entry);
     this.groups[entry.status].delete(entry);
   }
 

@@ -59,7 +59,7 @@ export class InProcessQueue extends WebhookQueue {
     this.concurrency = read.concurrency;
     this.clock = read.clock;
     this.pending = new PendingDeliveries(read);
-    this.memory = new DeliveryMemory(read);
+    this.memory = new DeliveryMemory(read, (entry) => this.pending.add(entry));
   }
 
   /** Pending deliveries, running ones included. */
@@ -78,7 +78,10 @@ export class InProcessQueue extends WebhookQueue {
     this.memory.requireRoomFor([...fresh.values()]);
     const known = deliveries.map(({ delivery, notBefore }) => {
       const record = this.memory.find(delivery.id)?.record();
-      if (record === undefined) this.pending.add(this.memory.add(delivery, notBefore));
+      if (record === undefined) {
+        const entry = this.memory.add(delivery, notBefore, this.clock.now());
+        if (entry.turn?.isWaiting !== true) this.pending.add(entry);
+      }
       return record;
     });
     this.schedulePump();
@@ -136,11 +139,22 @@ export class InProcessQueue extends WebhookQueue {
     return [...dead, ...waiting].map(({ delivery }) => delivery.id);
   }
 
+  override async skip(ids: readonly string[]): Promise<readonly string[]> {
+    const skipped = [...new Set(ids)].filter((id) => {
+      const entry = this.memory.find(id);
+      return entry !== undefined && this.memory.skip(entry);
+    });
+    this.schedulePump();
+    return skipped;
+  }
+
   override async prune(
     before: number,
     { tenant }: { readonly tenant?: string | undefined } = {},
   ): Promise<number> {
-    return this.memory.prune(before, tenant);
+    const pruned = this.memory.prune(before, tenant);
+    this.schedulePump();
+    return pruned;
   }
 
   override async stop(deadline: number): Promise<number> {

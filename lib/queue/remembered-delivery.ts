@@ -2,6 +2,7 @@ import { deliveryLane } from './delivery-identity.js';
 import type { PendingDelivery } from './pending-deliveries.js';
 import type {
   DeliveryAttempt,
+  DeliveryKeyState,
   DeliveryRecord,
   DeliveryRun,
   DeliveryStatus,
@@ -19,6 +20,9 @@ export class RememberedDelivery implements PendingDelivery {
   /** How often in a row the handler threw. */
   throws = 0;
   attempts: readonly DeliveryAttempt[] = [];
+  /** Its part in the order of its key; absent without one, and once it has had its turn. */
+  turn: { readonly key: string; readonly isWaiting: boolean } | undefined;
+  private blocksKey = false;
   private attemptCount = 0;
   private reason: FailureReason | undefined;
   private updatedAt: number;
@@ -42,6 +46,11 @@ export class RememberedDelivery implements PendingDelivery {
     return this.payloadDropped === undefined;
   }
 
+  /** Whether later deliveries of its key wait for it. */
+  get holdsKey(): boolean {
+    return this.status === 'pending' || (this.status === 'dead' && this.blocksKey);
+  }
+
   /** Of its payload and its answers. */
   get bytes(): number {
     const payload = this.delivery.payload.bytes?.byteLength ?? 0;
@@ -61,7 +70,14 @@ export class RememberedDelivery implements PendingDelivery {
       reason,
       updatedAt,
       payloadDropped,
+      keyState: this.keyState,
     };
+  }
+
+  private get keyState(): DeliveryKeyState | undefined {
+    if (this.turn === undefined || this.status === 'delivered') return undefined;
+    if (this.status === 'dead') return 'blocking';
+    return this.turn.isWaiting ? 'waiting' : undefined;
   }
 
   /** Applies the outcome and the attempt of a run. */
@@ -79,6 +95,7 @@ export class RememberedDelivery implements PendingDelivery {
         this.status = 'dead';
         this.attemptCount = outcome.attempts;
         this.reason = outcome.reason;
+        this.blocksKey = outcome.blocksKey === true;
         break;
       case 'retry':
         this.attemptCount++;

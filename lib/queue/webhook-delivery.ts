@@ -65,6 +65,13 @@ export interface OutgoingDelivery extends RecordedEvent {
   readonly profile?: WebhookProfile;
   /** 2 or more for a redelivery that is a delivery of its own; absent for the first. */
   readonly round?: number;
+  /** Deliveries of one endpoint with the same key are sent one at a time, in the order in which they were recorded. */
+  readonly orderingKey?: string;
+  /**
+   * The number of the delivery among those of its endpoint and key, which its queue sets when it records the delivery. One
+   * that is recorded with a number has had its turn before: it waits for none, and none waits for it.
+   */
+  readonly sequence?: number;
 }
 
 /** A received event that was acknowledged, for the handlers of its receiver. It contains no token. */
@@ -97,7 +104,15 @@ export interface DeliveryState {
    * is `undefined`.
    */
   readonly payloadDropped?: true | undefined;
+  /** Its part in the order of its key; absent if it waits for none, and none has to be released from it. */
+  readonly keyState?: DeliveryKeyState | undefined;
 }
+
+/**
+ * `waiting`: a pending delivery that waits for an earlier one of its key. `blocking`: a dead one for which the later ones of
+ * its key wait, until it is redelivered or skipped.
+ */
+export type DeliveryKeyState = 'waiting' | 'blocking';
 
 /** A delivery as a queue stores it. */
 export interface DeliveryRecord<
@@ -176,8 +191,16 @@ export type DeliveryOutcome =
   | { readonly type: 'retry'; readonly at: number; readonly reason: FailureReason }
   /** No attempt was made; the same attempt is due at `at` (epoch milliseconds). */
   | { readonly type: 'defer'; readonly at: number; readonly reason?: FailureReason | undefined }
-  /** The delivery is given up after `attempts`, which may be 0; only `redeliver` revives it. */
-  | { readonly type: 'dead'; readonly reason: FailureReason; readonly attempts: number };
+  /**
+   * The delivery is given up after `attempts`, which may be 0; only `redeliver` revives it. With `blocksKey`, the later ones
+   * of its ordering key wait until it is redelivered or skipped.
+   */
+  | {
+      readonly type: 'dead';
+      readonly reason: FailureReason;
+      readonly attempts: number;
+      readonly blocksKey?: boolean | undefined;
+    };
 
 /** One run of a delivery, which the queue records in one step. */
 export interface DeliveryRun {

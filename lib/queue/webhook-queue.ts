@@ -100,6 +100,10 @@ export interface DeliveryCountFilter extends Pick<
  * - **Ordered per endpoint.** Of the deliveries that are due to one endpoint, the one due first starts first;
  *   deliveries due at the same time start in the order they were recorded. A later one does not wait for the success
  *   of an earlier one.
+ * - **Ordered by key.** Of the deliveries with the same lane (see `deliveryLane`) and ordering key, one runs at a time, in
+ *   the order in which they were recorded, whatever their due times are. It holds its key until it is delivered or dead, or, if
+ *   its outcome `blocksKey`, until it is redelivered or skipped. Other keys do not wait for it. The queue sets the
+ *   `sequence` of each: the first number of a key is arbitrary, each next one is larger by one.
  * - **Fair between endpoints.** An endpoint that is slow or has a backlog does not hold up the others.
  * - **Payloads are exact.** The same bytes are returned; no data (`undefined`) differs from 0 bytes.
  *
@@ -162,6 +166,14 @@ export abstract class WebhookQueue {
    * @returns the ids of the deliveries that were changed
    */
   abstract redeliver(ids: readonly string[]): Promise<readonly string[]>;
+
+  /**
+   * Releases the keys of dead deliveries that block them. They stay dead, and have lost their turn: `redeliver` then sends
+   * them at once.
+   *
+   * @returns the ids of the deliveries that were changed
+   */
+  abstract skip(ids: readonly string[]): Promise<readonly string[]>;
 
   /**
    * Deletes deliveries that are not pending and were recorded before a time, with their attempts.

@@ -2,6 +2,7 @@ import type { Readable } from 'node:stream';
 import { WebhookReplayError } from '../errors/webhook.error.js';
 import type { RequestBody } from '../request/body.js';
 import type { VerifiedRequest } from '../request/webhook-scheme.js';
+import { isIdentifier } from '../token/identifier.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 import type { WebhookEventData, WebhookEventsMatching } from '../token/webhook-event-map.js';
 import type { ReceivedProfile } from '../token/webhook-token.constants.js';
@@ -77,6 +78,13 @@ export class WebhookEvent<Pattern extends string = string> {
   readonly bodyVerified: boolean;
   /** The sender's attempt number, from 1, if the token has one (`swt-draft-02`). */
   readonly attempt: number | undefined;
+  /** The ordering key that the sender published it with; its events arrive one at a time, in the order of {@link sequence}. */
+  readonly orderingKey: string | undefined;
+  /**
+   * Its number among the events of its {@link orderingKey}: larger by one than that of the event before. A smaller number is a
+   * repetition, a gap an event that the sender has given up.
+   */
+  readonly sequence: number | undefined;
   /**
    * Number of this run of the handlers: 1 if the event is handled on arrival, from 1 up with `acknowledge: 'queued'`. A run that a
    * crash interrupted and the run that repeats it have the same number.
@@ -113,6 +121,11 @@ export class WebhookEvent<Pattern extends string = string> {
     this.contentType = parts.contentType;
     this.bodyVerified = parts.bodyVerified;
     this.attempt = parts.attempt;
+    const { key, seq } = claims.webhook;
+    // Another sender may use these members in another way.
+    const isOrdered = isIdentifier(key) && Number.isSafeInteger(seq);
+    this.orderingKey = isOrdered ? key : undefined;
+    this.sequence = isOrdered ? (seq as number) : undefined;
     this.run = parts.run ?? 1;
     this.claims = claims;
     this.signal = parts.signal;

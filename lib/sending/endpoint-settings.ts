@@ -47,6 +47,11 @@ export interface EndpointSettings {
    * event. `'delivery'` keeps it, for receivers that detect duplicates by it.
    */
   readonly jti?: TokenIdScope | undefined;
+  /**
+   * What a dead delivery does to the later ones of its ordering key: `'skip'` (default) lets them continue, `'block'` lets them
+   * wait until it is redelivered or skipped.
+   */
+  readonly onDead?: 'skip' | 'block' | undefined;
 }
 
 /** Settings of an endpoint, checked and filled; durations in milliseconds. */
@@ -61,6 +66,7 @@ export interface ResolvedEndpointSettings {
   readonly audience?: string | readonly string[] | undefined;
   readonly subject?: string | undefined;
   readonly jti: TokenIdScope;
+  readonly onDead: 'skip' | 'block';
 }
 
 /** Headers that are never printed, because their values may be credentials. */
@@ -89,6 +95,7 @@ export const ENDPOINT_SETTINGS = {
   hash: optional(oneOf(...HASH_ALGORITHMS)),
   profile: optional(oneOf(...WEBHOOK_PROFILES)),
   jti: optional(oneOf('attempt', 'delivery')),
+  onDead: optional(oneOf('skip', 'block')),
 };
 
 type ReadSettings = {
@@ -109,6 +116,7 @@ export function applySettings(
     timeout: own.timeout ?? fallback.timeout,
     headers: own.headers ?? fallback.headers,
     jti: own.jti ?? fallback.jti,
+    onDead: own.onDead ?? fallback.onDead,
     hash: own.hash ?? fallback.hash,
     audience: own.audience,
     subject: own.subject,

@@ -162,8 +162,14 @@ async function sign(
     audience: delivery.audience ?? endpoint.audience,
     subject: delivery.subject ?? endpoint.subject,
     id: endpoint.jti === 'delivery' ? delivery.id : undefined,
+    order: orderOf(delivery),
   });
   return typeof token === 'string' || signal === undefined ? token : untilAborted(token, signal);
+}
+
+function orderOf({ orderingKey, sequence }: OutgoingDelivery): WebhookTokenInput['order'] {
+  if (orderingKey === undefined || sequence === undefined) return undefined;
+  return { key: orderingKey, sequence };
 }
 
 /** A request without its body. */

@@ -5,6 +5,7 @@ import type { ContractCase } from './contract-case.interface.js';
 import { TestClock } from './test-clock.js';
 import { Bench, gate, LONG_STEP, type QueueRules, STEP } from './webhook-queue.bench.js';
 import { HISTORY_RULES } from './webhook-queue.history-rules.js';
+import { ORDER_RULES } from './webhook-queue.order-rules.js';
 import { RUN_RULES } from './webhook-queue.run-rules.js';
 
 /** The queue under test. */
@@ -35,7 +36,12 @@ export interface WebhookQueueContractOptions {
  */
 export function webhookQueueContract(options: WebhookQueueContractOptions): ContractCase[] {
   const { expireLease } = options;
-  const rules = { ...RUN_RULES, ...HISTORY_RULES, ...(expireLease && fencingRules(expireLease)) };
+  const rules = {
+    ...RUN_RULES,
+    ...HISTORY_RULES,
+    ...ORDER_RULES,
+    ...(expireLease && fencingRules(expireLease)),
+  };
   return Object.entries(rules).map(([name, rule]) => ({
     name,
     run: async () => {

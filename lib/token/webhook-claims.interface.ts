@@ -21,6 +21,10 @@ export interface WebhookClaim {
   readonly hash?: string;
   /** Whether the body is an envelope, `{ type, timestamp, data }` of Standard Webhooks, whose member `data` is the event's data. */
   readonly envelope?: boolean;
+  /** The ordering key: events of one issuer and key are sent one at a time. An extension of `webhook-token`. */
+  readonly key?: unknown;
+  /** The number of the event among those of its key, one more than the one before. An extension of `webhook-token`. */
+  readonly seq?: unknown;
   /** In `swt-draft-02`: attempts made before this one. */
   readonly retry_count?: number;
 }

@@ -66,6 +66,7 @@ describe("the worker's connection has an offline queue", () => {
       onError: () => {},
       onWorking: () => {},
       onDrained: () => {},
+      onEnded: () => {},
       concurrency: 1,
       lease: 5_000,
       timeout: 10_000,

@@ -39,6 +39,7 @@ class RealQueue extends WebhookQueue {
   override counts = unreachable;
   override prune = unreachable;
   override redeliver = unreachable;
+  override skip = unreachable;
   override stop = unreachable;
 }
 class RealStore extends MemoryReplayStore {

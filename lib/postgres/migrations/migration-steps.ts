@@ -2,7 +2,7 @@
 export interface MigrationStep {
   /** 1 for the first. */
   readonly version: number;
-  /** Name of the table it creates. */
+  /** Name of the table it creates, or of what it adds. */
   readonly name: string;
   /** SQL statements, in order; they run in one transaction. */
   readonly statements: readonly string[];
@@ -152,6 +152,37 @@ function inboxTable(schema: string): readonly string[] {
   ];
 }
 
+/**
+ * The order of deliveries with an ordering key.
+ *
+ * - `delivery_key` numbers the deliveries of a key. Whoever records one locks its row until the commit, so that the numbers are in
+ *   the order of commits.
+ * - `holds_key`: later deliveries of the key wait for this one. It is the rule; the index `delivery_turn` answers it.
+ * - `held`: an earlier delivery of the key held it when this one was recorded. It keeps a backlog of one key out of the indexes that
+ *   claims read, and is cleared when the turn of the delivery comes.
+ */
+function deliveryOrder(schema: string): readonly string[] {
+  const delivery = `${schema}.delivery`;
+  return [
+    `CREATE TABLE ${schema}.delivery_key (
+  queue text COLLATE "C" NOT NULL,
+  lane text COLLATE "C" NOT NULL,
+  ordering_key text COLLATE "C" NOT NULL,
+  sequence bigint NOT NULL,
+  PRIMARY KEY (queue, lane, ordering_key)
+) WITH (fillfactor = 50);`,
+    `ALTER TABLE ${delivery}
+  ADD COLUMN ordering_key text COLLATE "C",
+  ADD COLUMN sequence bigint,
+  ADD COLUMN holds_key boolean NOT NULL DEFAULT false,
+  ADD COLUMN held boolean NOT NULL DEFAULT false;`,
+    `DROP INDEX ${schema}.delivery_due, ${schema}.delivery_lane;`,
+    `CREATE INDEX delivery_due ON ${delivery} (queue, due_at, seq) WHERE status = 'pending' AND NOT held;`,
+    `CREATE INDEX delivery_lane ON ${delivery} (queue, lane, due_at, seq) WHERE status = 'pending' AND NOT held;`,
+    `CREATE INDEX delivery_turn ON ${delivery} (queue, lane, ordering_key, sequence) WHERE holds_key;`,
+  ];
+}
+
 /** All steps of the schema, in order. Append new ones. */
 export function migrationSteps(schema: string): readonly MigrationStep[] {
   return [
@@ -159,5 +190,7 @@ export function migrationSteps(schema: string): readonly MigrationStep[] {
     { version: 2, name: 'endpoint', statements: endpointTable(schema) },
     { version: 3, name: 'delivery', statements: deliveryTables(schema) },
     { version: 4, name: 'inbox', statements: inboxTable(schema) },
+    // An older version would send the deliveries of a key out of order.
+    { version: 5, name: 'order', statements: deliveryOrder(schema), breaking: true },
   ];
 }

@@ -27,6 +27,7 @@ interface CarriedPayload {
   readonly size: number | undefined;
   /** Attempts made before this one. */
   readonly retryCount: number | undefined;
+  readonly order: { readonly key: string; readonly sequence: number } | undefined;
 }
 
 /** The complete rules of one wire format. A token is checked by the rules of one profile only. */
@@ -113,10 +114,12 @@ const WEBHOOK_TOKEN: ProfileRules = {
 
   attempt: () => undefined,
 
-  writeClaim(event, { data, hash }) {
+  writeClaim(event, { data, hash, order }) {
+    const orderMembers =
+      order === undefined ? '' : `,"key":${JSON.stringify(order.key)},"seq":${order.sequence}`;
     const hashMember = hash === undefined ? '' : `,"hash":"${hash.algorithm}:${hash.hex}"`;
     const dataMember = data === undefined ? '' : `,"data":${data}`;
-    return `{"event":"${event}"${hashMember}${dataMember}}`;
+    return `{"event":"${event}"${orderMembers}${hashMember}${dataMember}}`;
   },
 };
 

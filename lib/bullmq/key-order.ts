@@ -1,0 +1,178 @@
+import type { Queue } from 'bullmq';
+import type { WebhookClock } from '../clock/webhook-clock.js';
+import { endpointLane } from '../queue/delivery-identity.js';
+import type { OutgoingDelivery } from '../queue/webhook-delivery.js';
+import { ownKey, QueueScript } from './queue-script.js';
+
+/** Milliseconds after which an unused key starts a new series of numbers. */
+const SERIES_KEPT = 30 * 24 * 3_600_000;
+/** Turns that one check reads. */
+const CHECKED = 500;
+
+/*
+ * Keys:
+ *
+ *   :turns:<key>   sorted set  id → number, of the deliveries that hold the key or wait for it
+ *   :number:<key>  string      the last number
+ *   :open          sorted set  id and key → time: turns that started, and have not been ended or put off
+ */
+
+/**
+ * ARGV: now, whether the deliveries have no jobs, then id and key of each. Returns the number of each, negative if it waits; 0 if it
+ * is known, and had its turn before.
+ */
+const ENTER = new QueueScript(
+  'webhooksEnterOrder',
+  `local base, now, numbers = KEYS[1], ARGV[1], {}
+for i = 3, #ARGV, 2 do
+  local id, key = ARGV[i], ARGV[i + 1]
+  local number = redis.call('ZSCORE', base .. ':turns:' .. key, id)
+  if not number and (ARGV[2] == '1' or redis.call('HEXISTS', base .. ':entries', id) == 0) then
+    -- A series starts with the time, so that numbers never fall.
+    number = (redis.call('GET', base .. ':number:' .. key) or now) + 1
+    redis.call('SET', base .. ':number:' .. key, string.format('%.0f', number), 'PX', ${SERIES_KEPT})
+    redis.call('ZADD', base .. ':turns:' .. key, number, id)
+    redis.call('ZADD', base .. ':open', now, id .. '\\n' .. key)
+  end
+  local isFirst = number and redis.call('ZRANK', base .. ':turns:' .. key, id) == 0
+  numbers[#numbers + 1] = (tonumber(number) or 0) * (isFirst and 1 or -1)
+end
+return numbers`,
+);
+
+/** ARGV: now, id, key, number. Returns whether the turn of the delivery has come. */
+const START = new QueueScript(
+  'webhooksStartTurn',
+  `local turns = KEYS[1] .. ':turns:' .. ARGV[3]
+redis.call('ZADD', turns, 'NX', ARGV[4], ARGV[2])
+if redis.call('ZRANK', turns, ARGV[2]) > 0 then return 0 end
+redis.call('ZADD', KEYS[1] .. ':open', ARGV[1], ARGV[2] .. '\\n' .. ARGV[3])
+return 1`,
+);
+
+/** ARGV: id, key. Returns the id whose turn comes next; the turn stays open until that one was woken. */
+const FINISH = new QueueScript(
+  'webhooksFinishTurn',
+  `local turns = KEYS[1] .. ':turns:' .. ARGV[2]
+local removed = redis.call('ZREM', turns, ARGV[1])
+local next = redis.call('ZRANGE', turns, 0, 0)[1]
+if not next then redis.call('ZREM', KEYS[1] .. ':open', ARGV[1] .. '\\n' .. ARGV[2]) end
+return { removed, next or '' }`,
+);
+
+/** ARGV: id and key of each. Closes their turns, and returns for each whether it waits for another one. */
+const CLOSE = new QueueScript(
+  'webhooksCloseTurns',
+  `local waiting = {}
+for i = 1, #ARGV, 2 do
+  redis.call('ZREM', KEYS[1] .. ':open', ARGV[i] .. '\\n' .. ARGV[i + 1])
+  local rank = redis.call('ZRANK', KEYS[1] .. ':turns:' .. ARGV[i + 1], ARGV[i])
+  waiting[#waiting + 1] = rank and rank > 0 and 1 or 0
+end
+return waiting`,
+);
+
+/** ARGV: id and key of each. Returns for each whether it waits for another one. */
+const WAITING = new QueueScript(
+  'webhooksWaitingTurns',
+  `local waiting = {}
+for i = 1, #ARGV, 2 do
+  local rank = redis.call('ZRANK', KEYS[1] .. ':turns:' .. ARGV[i + 1], ARGV[i])
+  waiting[#waiting + 1] = rank and rank > 0 and 1 or 0
+end
+return waiting`,
+);
+
+/** A delivery in the order of its key. */
+export interface Turn {
+  readonly id: string;
+  readonly key: string;
+}
+
+/** The turn of a delivery; `undefined` without an ordering key. */
+export function turnOf(
+  delivery: Pick<OutgoingDelivery, 'id' | 'endpointId' | 'url' | 'tenant' | 'orderingKey'>,
+): Turn | undefined {
+  const { id, orderingKey } = delivery;
+  if (orderingKey === undefined) return undefined;
+  return { id, key: JSON.stringify([endpointLane(delivery), orderingKey]) };
+}
+
+/**
+ * The order of the deliveries with an ordering key. A job that is not the first of its key is put off; whoever ends the turn of the
+ * first one wakes the next.
+ *
+ * A process may die between the end of a job and that of its turn. Such turns stay open, and {@link longOpen} returns them.
+ */
+export class KeyOrder {
+  constructor(
+    private readonly queue: Queue,
+    private readonly clock: WebhookClock,
+  ) {}
+
+  /**
+   * Numbers deliveries, and adds them to the order of their keys. Their turns are open until they are closed.
+   *
+   * @param areNew - whether none of them has a job; otherwise those in the history are known
+   * @returns for each its number, and whether it waits; `undefined` for one that is known, and had its turn
+   */
+  async enter(
+    turns: readonly Turn[],
+    areNew: boolean,
+  ): Promise<readonly ({ readonly sequence: number; readonly waits: boolean } | undefined)[]> {
+    if (turns.length === 0) return [];
+    const numbers = await ENTER.run(this.queue, [
+      this.clock.now(),
+      areNew ? 1 : 0,
+      ...values(turns),
+    ]);
+    return (numbers as number[]).map((number) =>
+      number === 0 ? undefined : { sequence: Math.abs(number), waits: number < 0 },
+    );
+  }
+
+  /** Opens the turn of a delivery, if it is the first of its key. */
+  async start({ id, key }: Turn, sequence: number): Promise<boolean> {
+    return (await START.run(this.queue, [this.clock.now(), id, key, sequence])) === 1;
+  }
+
+  /** Ends a turn. @returns whether it had one, and the id of the next delivery, which has to be woken before `close` */
+  async finish({
+    id,
+    key,
+  }: Turn): Promise<{ readonly hadTurn: boolean; readonly next: string | undefined }> {
+    const [removed, next] = (await FINISH.run(this.queue, [id, key])) as [number, string];
+    return { hadTurn: removed === 1, next: next === '' ? undefined : next };
+  }
+
+  /** Closes turns without ending them. @returns whether each waits for another one */
+  async close(turns: readonly Turn[]): Promise<readonly boolean[]> {
+    if (turns.length === 0) return [];
+    return ((await CLOSE.run(this.queue, values(turns))) as number[]).map((flag) => flag === 1);
+  }
+
+  /** @returns whether each waits for another one */
+  async areWaiting(turns: readonly Turn[]): Promise<readonly boolean[]> {
+    if (turns.length === 0) return [];
+    return ((await WAITING.run(this.queue, values(turns))) as number[]).map((flag) => flag === 1);
+  }
+
+  /** Turns that have been open for some milliseconds, the oldest first, each with the time when it was opened. */
+  async longOpen(ms: number): Promise<readonly (Turn & { readonly at: number })[]> {
+    const client = await this.queue.getBackend().client;
+    const members = await client.zrange(`${ownKey(this.queue)}:open`, 0, CHECKED - 1, {
+      WITHSCORES: true,
+    });
+    const turns: (Turn & { readonly at: number })[] = [];
+    for (let index = 0; index < members.length; index += 2) {
+      const [member, at] = [members[index]!, Number(members[index + 1])];
+      const end = member.indexOf('\n');
+      turns.push({ id: member.slice(0, end), key: member.slice(end + 1), at });
+    }
+    return turns.filter(({ at }) => at <= this.clock.now() - ms);
+  }
+}
+
+function values(turns: readonly Turn[]): string[] {
+  return turns.flatMap(({ id, key }) => [id, key]);
+}

@@ -1,0 +1,110 @@
+import type { Queue } from 'bullmq';
+import type { WebhookClock } from '../clock/webhook-clock.js';
+import { type DeliveryJob, inState, isDelivered, jobIdOf } from './delivery-job.js';
+import { type KeyOrder, type Turn, turnOf } from './key-order.js';
+
+/** Milliseconds for which a job waits for its turn, unless it is woken. */
+const LONGEST_WAIT = 24 * 3_600_000;
+/** Milliseconds after which an open turn is checked. */
+const CHECK_AFTER = 5_000;
+/** Milliseconds after which an open turn without a job ends: it was never recorded, or removed. */
+const RECORDED_WITHIN = 60_000;
+
+/** The turn of a job; `undefined` if it takes none, or had it before. */
+export function turnOfJob({ data }: DeliveryJob): (Turn & { sequence: number }) | undefined {
+  const { delivery, holdsKey } = data;
+  if (holdsKey !== true || delivery.received !== undefined) return undefined;
+  return { ...turnOf(delivery)!, sequence: delivery.sequence! };
+}
+
+/** Puts jobs off until their turn has come, and wakes them then. */
+export class KeyTurns {
+  /** Ends of turns that are not done. */
+  private readonly ending = new Set<Promise<void>>();
+
+  constructor(
+    private readonly queue: Queue,
+    private readonly order: KeyOrder,
+    private readonly clock: WebhookClock,
+  ) {}
+
+  /** When a job that waits for its turn is due, in epoch milliseconds. */
+  get waitsUntil(): number {
+    return this.clock.now() + LONGEST_WAIT;
+  }
+
+  /** Whether the job may run now. One that takes no turn always may. */
+  async start(job: DeliveryJob): Promise<boolean> {
+    const turn = turnOfJob(job);
+    if (turn === undefined) return true;
+    return this.order.start(turn, turn.sequence);
+  }
+
+  /** Puts a job off that may not run yet. */
+  async putOff(job: DeliveryJob, token: string): Promise<void> {
+    await job.moveToDelayed(this.waitsUntil, token);
+    // The first of its key may have ended before.
+    const [isWaiting] = await this.order.areWaiting([turnOfJob(job)!]);
+    if (isWaiting === false) await this.wakeJob(job);
+  }
+
+  /** Records that the first delivery of a key waits for its next attempt. */
+  async pause(job: DeliveryJob): Promise<void> {
+    const turn = turnOfJob(job);
+    if (turn !== undefined) await this.order.close([turn]);
+  }
+
+  /** Called once a job is completed or failed. An error is made up for by {@link checkOpen}. */
+  ended(job: DeliveryJob): void {
+    const ending = this.settle(job)
+      .catch(() => {})
+      .finally(() => this.ending.delete(ending));
+    this.ending.add(ending);
+  }
+
+  /** Resolves when no turn is being ended. @returns whether one was */
+  async settled(): Promise<boolean> {
+    const { size } = this.ending;
+    await Promise.all(this.ending);
+    return size > 0;
+  }
+
+  /** Ends a turn, and wakes the next job. @returns whether there was one to end */
+  async end(turn: Turn): Promise<boolean> {
+    const { hadTurn, next } = await this.order.finish(turn);
+    if (next === undefined) return hadTurn;
+    await this.wake(next);
+    await this.order.close([turn]);
+    return hadTurn;
+  }
+
+  /** Makes a job due that waits for its turn. */
+  async wake(id: string): Promise<void> {
+    const job = (await this.queue.getJob(jobIdOf(id))) as DeliveryJob | undefined;
+    // Whoever records it looks again.
+    if (job !== undefined) await this.wakeJob(job);
+  }
+
+  /** Ends the turns that were left open by processes that died. */
+  async checkOpen(): Promise<void> {
+    for (const { at, ...turn } of await this.order.longOpen(CHECK_AFTER)) {
+      const job = (await this.queue.getJob(jobIdOf(turn.id))) as DeliveryJob | undefined;
+      if (job !== undefined) await this.settle(job);
+      else if (at < this.clock.now() - RECORDED_WITHIN) await this.end(turn);
+    }
+  }
+
+  private async settle(job: DeliveryJob): Promise<void> {
+    const { delivery } = job.data;
+    const turn = delivery.received === undefined ? turnOf(delivery) : undefined;
+    if (turn === undefined) return;
+    const isBlocking = job.finishedOn !== undefined && !isDelivered(job) && job.data.holdsKey;
+    if (isBlocking === true) await this.order.close([turn]);
+    else if (job.finishedOn !== undefined) await this.end(turn);
+  }
+
+  private async wakeJob(job: DeliveryJob): Promise<void> {
+    const wait = job.data.dueAt - this.clock.now();
+    await inState(job, 'delayed', async () => (wait > 0 ? job.changeDelay(wait) : job.promote()));
+  }
+}

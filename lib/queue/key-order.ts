@@ -1,0 +1,73 @@
+import type { RememberedDelivery } from './remembered-delivery.js';
+import type { WebhookDelivery } from './webhook-delivery.js';
+import { deliveryLane } from './delivery-identity.js';
+
+/** Keys without unfinished deliveries whose last number is remembered. */
+const MAX_IDLE_KEYS = 10_000;
+
+interface KeyTurns {
+  /** The deliveries that hold the key or wait for it, in their order. */
+  readonly entries: Set<RememberedDelivery>;
+  lastNumber: number;
+}
+
+/** The order of the deliveries with an ordering key: who holds its key, and who waits for it. */
+export class KeyOrder {
+  private readonly keys = new Map<string, KeyTurns>();
+
+  /** @param onTurn - called with a delivery whose turn comes after it has waited */
+  constructor(private readonly onTurn: (entry: RememberedDelivery) => void) {}
+
+  /** Numbers a delivery with an ordering key, unless it has had its turn before. */
+  numbered(delivery: WebhookDelivery, now: number): WebhookDelivery {
+    const key = keyOf(delivery);
+    if (key === undefined || delivery.received !== undefined) return delivery;
+    // A series starts with the time, so that numbers never fall, even if the last one was forgotten.
+    const { entries, lastNumber } = this.keys.get(key) ?? { entries: new Set(), lastNumber: now };
+    const sequence = lastNumber + 1;
+    this.keys.set(key, { entries, lastNumber: sequence });
+    return { ...delivery, sequence };
+  }
+
+  /** Adds a numbered delivery at the end of its key's order. */
+  enter(entry: RememberedDelivery, key: string): void {
+    const { entries } = this.keys.get(key)!;
+    entry.turn = { key, isWaiting: entries.size > 0 };
+    entries.add(entry);
+  }
+
+  /** Ends the turn of a delivery, and starts the next one. */
+  leave(entry: RememberedDelivery): void {
+    if (entry.turn === undefined) return;
+    const { key } = entry.turn;
+    const turns = this.keys.get(key)!;
+    entry.turn = undefined;
+    turns.entries.delete(entry);
+    const [next] = turns.entries;
+    if (next === undefined) this.rest(key, turns);
+    else if (next.turn!.isWaiting) {
+      next.turn = { key, isWaiting: false };
+      this.onTurn(next);
+    }
+  }
+
+  /** Moves an idle key to the end of the map, and forgets those that have been idle the longest. */
+  private rest(key: string, turns: KeyTurns): void {
+    this.keys.delete(key);
+    this.keys.set(key, turns);
+    if (this.keys.size <= MAX_IDLE_KEYS) return;
+    for (const [name, { entries }] of this.keys) {
+      if (entries.size > 0) continue;
+      this.keys.delete(name);
+      if (this.keys.size <= MAX_IDLE_KEYS) return;
+    }
+  }
+}
+
+/** Names the order that a delivery belongs to; `undefined` for one without, or that has had its turn before. */
+export function keyOf(delivery: WebhookDelivery): string | undefined {
+  if (delivery.received !== undefined) return undefined;
+  const { orderingKey, sequence } = delivery;
+  if (orderingKey === undefined || sequence !== undefined) return undefined;
+  return JSON.stringify([deliveryLane(delivery), orderingKey]);
+}

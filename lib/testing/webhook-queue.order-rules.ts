@@ -1,0 +1,219 @@
+import assert from 'node:assert/strict';
+import type { DeliveryOutcome } from '../queue/webhook-delivery.js';
+import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
+import { type Bench, gate, HOUR, LONG_STEP, type QueueRules, STEP } from './webhook-queue.bench.js';
+
+const DEAD = { type: 'dead', reason: 'http_500', attempts: 1 } as const;
+const BLOCKED: DeliveryOutcome = { ...DEAD, blocksKey: true };
+
+/** The rules of the contract on deliveries with an ordering key. */
+export const ORDER_RULES: QueueRules = {
+  'runs one delivery of a key at a time, in the order they were recorded': async (bench) => {
+    let running = 0;
+    let most = 0;
+    await bench.consume(async () => {
+      most = Math.max(most, ++running);
+      await bench.advance(1);
+      running--;
+      return { type: 'delivered' };
+    });
+    await enqueueKeyed(bench, 'sku-1', 'a-1', 'a-2', 'a-3');
+    await enqueueKeyed(bench, 'sku-1', 'a-4', 'a-5');
+
+    await bench.untilRuns(5);
+    await bench.untilState('a-5', 'delivered 1');
+    assert.deepEqual(ran(bench), ['a-1', 'a-2', 'a-3', 'a-4', 'a-5']);
+    assert.equal(most, 1);
+  },
+
+  'does not hold up other keys, endpoints and deliveries without a key': async (bench) => {
+    const { opened, open } = gate();
+    await bench.consume(async ({ id }) => {
+      if (id === 'slow') await opened;
+      return { type: 'delivered' };
+    });
+    const orderingKey = 'sku-1';
+    await bench.queue.enqueue([
+      due(bench, 'slow', { orderingKey }),
+      due(bench, 'next', { orderingKey }),
+      due(bench, 'other-key', { orderingKey: 'sku-2' }),
+      due(bench, 'other-endpoint', { orderingKey, endpointId: 'erp' }),
+      due(bench, 'other-tenant', { orderingKey, tenant: 'acme' }),
+      due(bench, 'without-key'),
+    ]);
+
+    await bench.until(() => bench.runs.length === 5, LONG_STEP / 10);
+    assert.ok(!ran(bench).includes('next'));
+    assert.equal((await bench.find('next'))!.keyState, 'waiting');
+    assert.equal((await bench.find('slow'))!.keyState, undefined);
+    open();
+    await bench.untilState('next', 'delivered 1');
+  },
+
+  'holds a key while a delivery waits for its retry': async (bench) => {
+    let at = Infinity;
+    await bench.consume(({ id }, attempt) =>
+      id === 'first' && attempt === 1
+        ? { type: 'retry', at: (at = bench.now() + 1_000), reason: 'http_503' }
+        : { type: 'delivered' },
+    );
+    await enqueueKeyed(bench, 'sku-1', 'first', 'second');
+    await bench.untilState('first', 'pending 1');
+    assert.equal((await bench.find('second'))!.keyState, 'waiting');
+
+    await bench.advance(at - bench.now());
+    await bench.untilState('second', 'delivered 1');
+    assert.deepEqual(ran(bench), ['first', 'first', 'second']);
+  },
+
+  'keeps the order of deliveries that are due at other times': async (bench) => {
+    await bench.consume();
+    const orderingKey = 'sku-1';
+    await bench.queue.enqueue([
+      { ...due(bench, 'later', { orderingKey }), notBefore: bench.now() + 1_000 },
+    ]);
+    await enqueueKeyed(bench, orderingKey, 'now');
+    await bench.advance(STEP * 5);
+    assert.deepEqual(ran(bench), []);
+
+    await bench.advance(1_000);
+    await bench.untilState('now', 'delivered 1');
+    assert.deepEqual(ran(bench), ['later', 'now']);
+  },
+
+  'continues a key after a dead delivery': async (bench) => {
+    await bench.consume(({ id }) => (id === 'lost' ? DEAD : { type: 'delivered' }));
+    await enqueueKeyed(bench, 'sku-1', 'lost', 'next');
+
+    await bench.untilState('next', 'delivered 1');
+    assert.equal((await bench.find('lost'))!.keyState, undefined);
+  },
+
+  'blocks a key with a dead delivery until it is redelivered': async (bench) => {
+    let isBroken = true;
+    await bench.consume(({ id }) => (id === 'lost' && isBroken ? BLOCKED : { type: 'delivered' }));
+    await enqueueKeyed(bench, 'sku-1', 'lost', 'next');
+    await bench.untilState('lost', 'dead 1');
+    await bench.advance(STEP * 5);
+    assert.deepEqual(ran(bench), ['lost']);
+    const states = (await bench.list()).map(({ delivery, keyState }) => [delivery.id, keyState]);
+    assert.deepEqual(states, [
+      ['next', 'waiting'],
+      ['lost', 'blocking'],
+    ]);
+
+    isBroken = false;
+    assert.deepEqual(await bench.queue.redeliver(['lost']), ['lost']);
+    await bench.untilState('next', 'delivered 1');
+    assert.deepEqual(ran(bench), ['lost', 'lost', 'next']);
+    assert.equal((await bench.find('lost'))!.status, 'delivered');
+  },
+
+  'continues a blocked key once the dead delivery is skipped': async (bench) => {
+    await bench.consume(({ id }) => (id === 'lost' ? BLOCKED : { type: 'delivered' }));
+    await enqueueKeyed(bench, 'sku-1', 'lost', 'next');
+    await bench.untilState('lost', 'dead 1');
+
+    assert.deepEqual(await bench.queue.skip(['unknown', 'next', 'lost', 'lost']), ['lost']);
+    assert.deepEqual(await bench.queue.skip(['lost']), []);
+    await bench.untilState('next', 'delivered 1');
+    const lost = (await bench.find('lost'))!;
+    assert.deepEqual([lost.status, lost.keyState], ['dead', undefined]);
+  },
+
+  'sends a skipped delivery again at once, with its old number': async (bench) => {
+    const { opened, open } = gate();
+    let isBroken = true;
+    await bench.consume(async ({ id }) => {
+      if (id === 'lost' && isBroken) return DEAD;
+      if (id === 'next') await opened;
+      return { type: 'delivered' };
+    });
+    await enqueueKeyed(bench, 'sku-1', 'lost', 'next');
+    await bench.untilRuns(2);
+    isBroken = false;
+
+    assert.deepEqual(await bench.queue.redeliver(['lost']), ['lost']);
+    await bench.untilState('lost', 'delivered 1');
+    open();
+    await bench.untilState('next', 'delivered 1');
+    assert.deepEqual(await numbers(bench, 'lost', 'next'), [0, 1]);
+  },
+
+  'numbers the deliveries of each key without gaps': async (bench) => {
+    await enqueueKeyed(bench, 'sku-1', 'a-1', 'a-2');
+    const [known] = await enqueueKeyed(bench, 'sku-1', 'a-2');
+    assert.equal(known?.delivery.id, 'a-2');
+    await enqueueKeyed(bench, 'sku-2', 'b-1');
+    await enqueueKeyed(bench, 'sku-1', 'a-2', 'a-3', 'a-1', 'a-4');
+    await bench.enqueue('without');
+
+    assert.deepEqual(await numbers(bench, 'a-1', 'a-2', 'a-3', 'a-4'), [0, 1, 2, 3]);
+    const [first] = await bench.queue.find(['a-1']);
+    assert.equal(first!.delivery.received ?? first!.delivery.orderingKey, 'sku-1');
+    const [without] = await bench.queue.find(['without']);
+    assert.ok(without!.delivery.received === undefined);
+    assert.equal(without!.delivery.sequence, undefined);
+    await bench.consume();
+    await bench.untilState('a-4', 'delivered 1');
+    const sequences = bench.received
+      .filter(({ id }) => id.startsWith('a-'))
+      .map((delivery) => delivery.received === undefined && delivery.sequence);
+    assert.deepEqual(
+      sequences,
+      sequences.toSorted((a, b) => Number(a) - Number(b)),
+    );
+    assert.equal(new Set(sequences).size, 4);
+  },
+
+  'numbers concurrent calls in the order in which they run': async (bench) => {
+    const ids = Array.from({ length: 20 }, (_, index) => `c-${index}`);
+    await Promise.all(ids.map(async (id) => enqueueKeyed(bench, 'sku-1', id)));
+    await bench.consume();
+
+    await bench.until(async () => (await bench.ids({ status: 'delivered' })).length === 20);
+    assert.deepEqual(await numbers(bench, ...ran(bench)), [...ids.keys()]);
+  },
+
+  'does not order a delivery that is recorded with its number': async (bench) => {
+    await bench.consume();
+    const orderingKey = 'sku-1';
+    await bench.queue.enqueue([
+      { ...due(bench, 'later', { orderingKey }), notBefore: bench.now() + HOUR },
+      due(bench, 'again', { orderingKey, sequence: 7 }),
+    ]);
+
+    await bench.untilState('again', 'delivered 1');
+    const [again] = await bench.queue.find(['again']);
+    assert.equal(again!.delivery.received ?? again!.delivery.sequence, 7);
+  },
+};
+
+function due(
+  bench: Bench,
+  id: string,
+  change: Parameters<Bench['delivery']>[1] = {},
+): EnqueuedDelivery {
+  return { delivery: bench.delivery(id, change), notBefore: bench.now() };
+}
+
+function enqueueKeyed(
+  bench: Bench,
+  orderingKey: string,
+  ...ids: string[]
+): ReturnType<Bench['queue']['enqueue']> {
+  return bench.queue.enqueue(ids.map((id) => due(bench, id, { orderingKey })));
+}
+
+function ran(bench: Bench): string[] {
+  return bench.runs.map(({ id }) => id);
+}
+
+/** The numbers of deliveries, counted from that of the first one. */
+async function numbers(bench: Bench, ...ids: string[]): Promise<number[]> {
+  const found = await bench.queue.find(ids);
+  const sequences = found.map((record) =>
+    record!.delivery.received === undefined ? record!.delivery.sequence! : NaN,
+  );
+  return sequences.map((sequence) => sequence - sequences[0]!);
+}
