@@ -370,13 +370,16 @@ const connectionString = urlOf('PostgreSQL');
     expect(delivered).toEqual(['back', 'again']);
   });
 
-  it('warns of a pool without a query_timeout, and of a clock that differs from the server', async () => {
+  it('warns of a pool without timeouts, and of a clock that differs from the server', async () => {
     const warn = jest.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
     const now = jest.spyOn(Date, 'now').mockImplementation(() => 1_000);
     try {
       await withQueue({}, async (queue) => void (await queue.find(['x'])));
       expect(warn.mock.calls).toEqual([
-        [expect.stringMatching(/no query_timeout/), { code: 'WEBHOOK_POOL_WITHOUT_TIMEOUT' }],
+        [
+          expect.stringMatching(/no query_timeout and no connectionTimeoutMillis/),
+          { code: 'WEBHOOK_POOL_WITHOUT_TIMEOUT' },
+        ],
         [
           expect.stringMatching(/clock of this process is \d+ ms behind .*synchronise/s),
           { code: 'WEBHOOK_CLOCK_SKEW' },
