@@ -1,5 +1,5 @@
 import { ConfigurableModuleBuilder, type DynamicModule } from '@nestjs/common';
-import { noWebhookHttpModule, webhookHttpModule } from './sending/webhook-http.js';
+import { noWebhookHttpModule, webhookHttpModule } from './publisher/webhook-http.js';
 import type {
   WebhookModuleExtras,
   WebhookModuleOptions,

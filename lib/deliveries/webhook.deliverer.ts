@@ -14,7 +14,7 @@ import type {
   DeliveryOutcome,
   DeliveryRun,
 } from '../queue/webhook-delivery.js';
-import { runObservers } from '../queue/run-observers.js';
+import { runObservers } from '../queue/webhook-queue.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import { type Attempt, type AttemptResult, isEndpointVerdict } from '../sending/attempt-result.js';
 import type { EndpointDisabled } from '../sending/endpoint.js';
@@ -95,7 +95,7 @@ export class WebhookDeliverer {
   private async deliver(delivery: OutgoingDelivery, number: number): Promise<DeliveryRun> {
     const endpoint = await this.endpointOf(delivery);
     if (endpoint === undefined) {
-      const outcome = giveUp('unknown_endpoint', number);
+      const outcome = deadWithoutAttempt('unknown_endpoint', number);
       return this.report({ delivery, outcome }, `endpoint "${delivery.endpointId}"`);
     }
     const early = this.outcomeWithoutAttempt(endpoint, number);
@@ -131,7 +131,7 @@ export class WebhookDeliverer {
     endpoint: RegisteredEndpoint,
     number: number,
   ): DeliveryOutcome | undefined {
-    if (isDisabled(endpoint)) return giveUp('endpoint_disabled', number);
+    if (isDisabled(endpoint)) return deadWithoutAttempt('endpoint_disabled', number);
     const now = this.options.clock.now();
     const pausedAt = pausedSince(endpoint);
     if (pausedAt !== undefined) {
@@ -143,7 +143,9 @@ export class WebhookDeliverer {
     if (blockedUntil === undefined) return undefined;
     // A URL cannot be disabled, so its deliveries would wait forever: they are given up until a trial succeeds.
     const isAbandoned = endpoint.endpointId === undefined && this.hasFailedTooLong(endpoint, now);
-    return isAbandoned ? giveUp('endpoint_disabled', number) : { type: 'defer', at: blockedUntil };
+    return isAbandoned
+      ? deadWithoutAttempt('endpoint_disabled', number)
+      : { type: 'defer', at: blockedUntil };
   }
 
   private async attempt(
@@ -242,6 +244,6 @@ function recordedAttempt(
   return { attempt, at, durationMs, method, statusCode, reason, answer };
 }
 
-function giveUp(reason: FailureReason, attempt: number): DeliveryOutcome {
+function deadWithoutAttempt(reason: FailureReason, attempt: number): DeliveryOutcome {
   return { type: 'dead', reason, attempts: attempt - 1 };
 }

@@ -23,7 +23,7 @@ import {
 import { WebhookDeliverer } from '../deliveries/webhook.deliverer.js';
 import { WebhookPublisher } from './webhook.publisher.js';
 import { WebhookConfigurationError } from '../errors/webhook.error.js';
-import { requireHttp, WEBHOOK_HTTP } from '../sending/webhook-http.js';
+import { requireHttp, WEBHOOK_HTTP } from './webhook-http.js';
 import { WebhookSender } from '../sending/webhook.sender.js';
 
 /** Injection token of what is there once the keys are. */

@@ -148,6 +148,7 @@ async function readPayload(
       return inlinePayload(source === 'data' ? webhook.data : undefined, bodyVerified);
     }
     if (contentTypes !== undefined && !isDeclared) checkContentType(incoming, contentTypes);
+    // Small JSON is compared by its members, because a repeated event may be serialised differently.
     const digest = isJson && body.length <= MAX_TOKEN_BYTES ? undefined : computed[0];
     if (!isJson) {
       const isSpooled = !(body instanceof MemoryBody);

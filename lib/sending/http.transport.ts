@@ -1,13 +1,5 @@
 import type { HttpService } from '@nestjs/axios';
-import type {
-  AxiosAdapter,
-  AxiosRequestConfig,
-  AxiosResponse,
-  CancelToken,
-  InternalAxiosRequestConfig,
-} from 'axios';
-import http, { type IncomingMessage } from 'node:http';
-import https from 'node:https';
+import type { AxiosAdapter, AxiosRequestConfig, CancelToken } from 'axios';
 import type { EgressPolicy } from '../egress/egress-policy.js';
 import {
   createGuardedAgents,
@@ -24,10 +16,9 @@ import {
   DELIVERY_SETTINGS,
   type DeliverySettings,
   isUnchanged,
+  sendByNode,
   UNREADABLE,
-} from './webhook-http.js';
-
-type Axios = typeof import('axios');
+} from './axios-client.js';
 
 /** Options of the {@link HttpTransport}. */
 export interface TransportOptions {
@@ -185,62 +176,4 @@ export class HttpTransport {
     this.log.once('warn', 'unreadable', () => UNREADABLE);
     return { reason: 'malformed_response', isUnreadable: true };
   }
-}
-
-/** An axios adapter: one request by node:http, through the guarded agents, with a small answer in memory. */
-async function sendByNode(
-  { AxiosError, CanceledError }: Axios,
-  config: InternalAxiosRequestConfig,
-  { httpAgent, httpsAgent }: GuardedAgents,
-): Promise<AxiosResponse> {
-  const { url, headers, maxContentLength = -1 } = config;
-  const method = config.method!.toUpperCase();
-  const isSecure = url!.startsWith('https:');
-  const signal = config.signal as AbortSignal | undefined;
-  return new Promise((resolve, reject) => {
-    const request = (isSecure ? https : http).request(url!, {
-      method,
-      headers: headers.toJSON(),
-      agent: isSecure ? httpsAgent : httpAgent,
-      signal,
-    });
-    const fail = (error: NodeJS.ErrnoException): void =>
-      reject(
-        signal?.aborted === true
-          ? new CanceledError(undefined, config)
-          : AxiosError.from(error, error.code, config, request),
-      );
-    request.on('error', fail);
-    request.on('response', (answer) => {
-      const chunks: Buffer[] = [];
-      let length = 0;
-      const succeed = (): void => {
-        const { statusCode: status = 0, statusMessage: statusText = '' } = answer;
-        const data = Buffer.concat(chunks, length);
-        resolve({ status, statusText, headers: answer.headers as never, data, config, request });
-      };
-      if (method === 'HEAD' && !hasNoBody(answer)) {
-        // If a body follows, it would be read as the answer to the next request on this connection.
-        succeed();
-        request.destroy();
-        return;
-      }
-      answer.on('data', (chunk: Buffer) => {
-        length += chunk.length;
-        chunks.push(chunk);
-        if (maxContentLength < 0 || length <= maxContentLength) return;
-        const message = `maxContentLength size of ${maxContentLength} exceeded`;
-        reject(new AxiosError(message, AxiosError.ERR_BAD_RESPONSE, config, request));
-        request.destroy();
-      });
-      answer.on('end', succeed);
-      answer.on('error', fail);
-    });
-    request.end(config.data as Buffer | undefined);
-  });
-}
-
-/** Whether the server itself says that nothing follows the head of its answer. */
-function hasNoBody({ statusCode, headers }: IncomingMessage): boolean {
-  return statusCode === 204 || headers['content-length'] === '0';
 }

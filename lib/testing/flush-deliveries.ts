@@ -3,7 +3,7 @@ import { WebhookDeliverer } from '../deliveries/webhook.deliverer.js';
 import type { FailureReason } from '../queue/webhook-delivery.js';
 import { readOptions } from '../options/read-options.js';
 import { flag, object, optional } from '../options/rules.js';
-import { type ObservedRun, runObservers } from '../queue/run-observers.js';
+import { type ObservedRun, runObservers } from '../queue/webhook-queue.js';
 import { WebhookQueue } from '../queue/webhook-queue.js';
 import { WEBHOOK_RECEIVERS } from '../receiver/receiver.constants.js';
 import type { ResolvedReceivers } from '../receiver/receiver-options.interface.js';

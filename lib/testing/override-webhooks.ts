@@ -6,7 +6,7 @@ import { InProcessQueue } from '../queue/in-process.queue.js';
 import type { WebhookReceiverOptions } from '../receiver/receiver-options.interface.js';
 import { MemoryReplayStore } from '../replay/memory-replay.store.js';
 import type { ReplayReservation, ReplayStore } from '../replay/replay-store.js';
-import { WEBHOOK_HTTP } from '../sending/webhook-http.js';
+import { WEBHOOK_HTTP } from '../publisher/webhook-http.js';
 import { RESOLVED_OPTIONS } from '../webhook.module.js';
 import { MODULE_OPTIONS_TOKEN } from '../webhook.module-definition.js';
 import type { WebhookModuleOptions } from '../webhook-module-options.interface.js';

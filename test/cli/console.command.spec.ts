@@ -10,19 +10,19 @@ import { afterAll, afterEach, beforeAll, expect, it } from '@jest/globals';
 import { HttpService } from '@nestjs/axios';
 import { Injectable } from '@nestjs/common';
 import { ExpressAdapter } from '@nestjs/platform-express';
-import { runCommandLine } from '../../lib/cli/command-line.js';
+import { InMemoryWebhookTransport } from 'nestjs-webhook-token/testing';
+import {
+  PostgresQueue,
+  PostgresEndpointStore,
+  PostgresInboxStore,
+} from 'nestjs-webhook-token/postgres';
 import {
   OnWebhookEvent,
   WebhookDeliveries,
   WebhookEndpoints,
   WebhookPublisher,
-} from '../../lib/index.js';
-import {
-  PostgresQueue,
-  PostgresEndpointStore,
-  PostgresInboxStore,
-} from '../../lib/postgres/index.js';
-import { InMemoryWebhookTransport } from '../../lib/testing/in-memory-webhook.transport.js';
+} from 'nestjs-webhook-token';
+import { runCommandLine } from '../../lib/cli/command-line.js';
 import { call } from '../fixtures/console-app.js';
 import { head, send, type Answer } from '../fixtures/http-client.js';
 import { ISSUER, SECRET, signed, startApp, type StartedApp } from '../fixtures/receiver-app.js';

@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { Controller, HttpCode, Injectable, Post, UseGuards, type Type } from '@nestjs/common';
+import { TestClock } from 'nestjs-webhook-token/testing';
+import type { ReplayReservation } from 'nestjs-webhook-token/ports';
 import {
   OnWebhookEvent,
   WebhookContext,
@@ -8,9 +10,7 @@ import {
   WebhookGuard,
   WebhookVerifier,
   MemoryReplayStore,
-} from '../../lib/index.js';
-import type { ReplayReservation } from '../../lib/replay/replay-store.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
+} from 'nestjs-webhook-token';
 import { createFastify } from '../fixtures/adapters.js';
 import { Gate } from '../fixtures/gate.js';
 import { send } from '../fixtures/http-client.js';

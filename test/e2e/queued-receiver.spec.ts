@@ -1,19 +1,18 @@
 import { afterAll, afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { Controller, Injectable, type Type } from '@nestjs/common';
 import { IsInt } from 'class-validator';
-import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
-import type { DeliveryRecord } from '../../lib/queue/webhook-delivery.js';
-import type { EnqueuedDelivery } from '../../lib/queue/webhook-queue.js';
+import { createTokenSigner, digest } from 'nestjs-webhook-token/token';
+import { TestClock } from 'nestjs-webhook-token/testing';
+import type { DeliveryRecord, EnqueuedDelivery } from 'nestjs-webhook-token/ports';
 import {
+  InProcessQueue,
   OnWebhookEvent,
   WebhookContext,
   WebhookRoute,
   WebhookInbox,
   type WebhookReceiverOptions,
   type WebhookEvent,
-} from '../../lib/index.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
-import { createTokenSigner, digest } from '../../lib/token/index.js';
+} from 'nestjs-webhook-token';
 import { createFastify } from '../fixtures/adapters.js';
 import { Gate } from '../fixtures/gate.js';
 import { head, post, send } from '../fixtures/http-client.js';

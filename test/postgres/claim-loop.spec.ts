@@ -1,8 +1,8 @@
 import { afterEach, describe, expect, it } from '@jest/globals';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import { ClaimLoop } from '../../lib/postgres/claim-loop.js';
 import type { ClaimedDelivery } from '../../lib/postgres/delivery-row.js';
 import type { ClaimRequest } from '../../lib/postgres/delivery-statements.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
 import { due } from './deliveries.js';
 
 const SLOW = JSON.stringify(['slow', null]);

@@ -1,7 +1,7 @@
 import { afterAll, expect, it } from '@jest/globals';
 import { Pool } from 'pg';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import { PostgresQueue } from '../../lib/postgres/index.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
 import { LosingNetwork } from '../fixtures/losing-network.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { TestDatabase, until } from './database.js';

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { afterAll, describe, expect, it, jest } from '@jest/globals';
 import type { Pool } from 'pg';
+import { TestClock, webhookQueueContract } from 'nestjs-webhook-token/testing';
 import {
   type PostgresPool,
   PostgresQueue,
@@ -10,8 +11,6 @@ import {
 import { DELETED_AT_ONCE } from '../../lib/postgres/delivery-statements.js';
 import { migrationSteps } from '../../lib/postgres/migrations/migration-steps.js';
 import { stepBlock } from '../../lib/postgres/migrations/schema.migrator.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
-import { webhookQueueContract } from '../../lib/testing/webhook-queue.contract.js';
 import { outgoing } from '../fixtures/outgoing.js';
 import { describeContract } from '../fixtures/contract.js';
 import { freePort } from '../fixtures/free-port.js';

@@ -9,8 +9,8 @@ import type {
   WebhookEventsMatching,
 } from '../../token/webhook-event-map.js';
 import type { WebhookEvent } from '../webhook-event.js';
-import { addSubscription, hasParameters } from '../handlers/handler-metadata.js';
-import { WebhookContext, WebhookData } from './webhook-data.decorator.js';
+import { takeByPosition } from '../handlers/handler-arguments.js';
+import { addSubscription } from '../handlers/handler-metadata.js';
 
 type AnyMethod = (...args: never[]) => unknown;
 
@@ -189,12 +189,4 @@ export function OnWebhookEvent<const Pattern extends WebhookEventPattern | (stri
     takeByPosition(target, key);
     addSubscription(descriptor.value as object, { patterns, receiver });
   };
-}
-
-/** Parameter decorators run before method decorators: if there are none by now, data and event are passed by position. */
-function takeByPosition(target: object, key: string | symbol): void {
-  if (hasParameters(target, key)) return;
-  const parameters = Reflect.getMetadata('design:paramtypes', target, key) as unknown[] | undefined;
-  if (parameters === undefined || parameters.length > 0) WebhookData()(target, key, 0);
-  if (parameters === undefined || parameters.length > 1) WebhookContext()(target, key, 1);
 }

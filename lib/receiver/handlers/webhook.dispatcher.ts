@@ -22,7 +22,7 @@ import { markGuardRefusal } from '../answers.js';
 import { observeHandler } from '../receiver.channels.js';
 import { WEBHOOK_CONTEXT_TYPE } from '../receiver.constants.js';
 import { internalsOf, type WebhookEvent } from '../webhook-event.js';
-import { HANDLER_PARAMETERS, type HandlerParameter } from './handler-metadata.js';
+import { HANDLER_PARAMETERS, type HandlerParameter } from './handler-arguments.js';
 
 /** A handler method with its pipes, guards, interceptors and filters. */
 export interface WebhookHandler {

@@ -9,7 +9,8 @@ import {
 } from './webhook.dispatcher.js';
 import type { ResolvedReceiver } from '../receiver-options.interface.js';
 import type { WebhookEvent } from '../webhook-event.js';
-import { dataParameters, parameterType, readSubscriptions } from './handler-metadata.js';
+import { dataParameters, parameterType } from './handler-arguments.js';
+import { readSubscriptions } from './handler-metadata.js';
 import {
   type ClassValidatorInstallation,
   findClassValidator,

@@ -23,13 +23,18 @@ export class ExpressMount implements AdapterMount {
       strict: instance.get('strict routing') === true,
     });
     adapter.use((request: IncomingMessage, response: ServerResponse, next: () => void) => {
-      if (!this.paths.answer(request, response)) this.shield.hide(request, () => next());
+      if (!this.paths.take(request, response)) this.shield.hide(request, () => next());
     });
   }
 
   /** Always succeeds: the middleware answers ahead of a route that the application may have there. */
-  mount(path: string, receiver: string, handler: NodeHandler): undefined {
-    this.paths.add(path, receiver, handler);
+  mount(
+    path: string,
+    receiver: string,
+    handler: NodeHandler,
+    others?: readonly string[],
+  ): undefined {
+    this.paths.add(path, receiver, handler, others);
   }
 
   refuseOtherMethods(path: string, handler: NodeHandler): void {

@@ -11,7 +11,7 @@ import type {
   ReceivedDelivery,
   WebhookDelivery,
 } from '../../queue/webhook-delivery.js';
-import { runObservers } from '../../queue/run-observers.js';
+import { runObservers } from '../../queue/webhook-queue.js';
 import { spreadWait } from '../../queue/retry-schedule.js';
 import { errorName } from '../../errors/webhook.error.js';
 import { InboxRecorder } from '../inbox/inbox.recorder.js';

@@ -1,14 +1,14 @@
-import { createParamDecorator, type ExecutionContext } from '@nestjs/common';
-import type { StandardSchema } from '../../events/data-checks.js';
 import {
-  addParameter,
-  type HandlerParameter,
-  type HandlerPipe,
-  parameterType,
-} from '../handlers/handler-metadata.js';
-import { validateWithSchema } from '../handlers/payload-validator.js';
+  assignMetadata,
+  createParamDecorator,
+  type ExecutionContext,
+  type PipeTransform,
+  type Type,
+} from '@nestjs/common';
+import type { StandardSchema } from '../../events/data-checks.js';
 import { receptionOf, type AdapterRequest } from '../node-http.js';
 import { internalsOf, type WebhookEvent } from '../webhook-event.js';
+import { validateWithSchema } from './payload-validator.js';
 
 /** What `@WebhookData` takes. */
 export interface WebhookDataOptions {
@@ -94,4 +94,73 @@ function eventOf(context: ExecutionContext): WebhookEvent {
   throw new Error(
     'No webhook was verified on this request: put @WebhookRoute() or @UseGuards(WebhookGuard) on the route.',
   );
+}
+
+/** Parameter decorators run before method decorators: if there are none by now, data and event are passed by position. */
+export function takeByPosition(target: object, key: string | symbol): void {
+  if (hasParameters(target, key)) return;
+  const parameters = Reflect.getMetadata('design:paramtypes', target, key) as unknown[] | undefined;
+  if (parameters === undefined || parameters.length > 0) WebhookData()(target, key, 0);
+  if (parameters === undefined || parameters.length > 1) WebhookContext()(target, key, 1);
+}
+
+/** A pipe of a parameter. */
+type HandlerPipe = Type<PipeTransform> | PipeTransform;
+
+/** Metadata of a class, by method: the parameters that handlers take, in the form that Nest's ExternalContextCreator reads. */
+export const HANDLER_PARAMETERS = 'nestjs-webhook-token:parameters';
+
+/** A number that Nest has for none of its own parameter decorators. */
+const PARAMETER_TYPE = 100;
+
+/** What a parameter takes from an event. */
+export interface HandlerParameter {
+  readonly takes: 'data' | 'event';
+  /** Whether a Standard Schema validates it. */
+  readonly hasSchema?: boolean;
+  valueFrom(event: WebhookEvent): unknown;
+}
+
+type Parameters = Record<
+  string,
+  { readonly index: number; readonly data?: unknown; readonly pipes: unknown }
+>;
+
+/** Records what a parameter of a method takes. */
+function addParameter(
+  target: object,
+  key: string | symbol,
+  index: number,
+  parameter: HandlerParameter,
+  pipes: readonly HandlerPipe[],
+): void {
+  const all = assignMetadata(parametersOf(target, key), PARAMETER_TYPE, index, parameter, ...pipes);
+  Reflect.defineMetadata(HANDLER_PARAMETERS, all, target.constructor, key);
+}
+
+/** Whether a parameter of a method is decorated for an event. */
+function hasParameters(target: object, key: string | symbol): boolean {
+  return Object.keys(parametersOf(target, key)).length > 0;
+}
+
+/** The parameters of a method that take event data. */
+export function dataParameters(
+  target: object,
+  key: string | symbol,
+): readonly { readonly index: number; readonly hasSchema: boolean }[] {
+  return Object.values(parametersOf(target, key)).flatMap(({ index, data }) => {
+    const { takes, hasSchema = false } = data as HandlerParameter;
+    return takes === 'data' ? [{ index, hasSchema }] : [];
+  });
+}
+
+function parametersOf(target: object, key: string | symbol): Parameters {
+  const known: unknown = Reflect.getMetadata(HANDLER_PARAMETERS, target.constructor, key);
+  return (known as Parameters | undefined) ?? {};
+}
+
+/** The type of a parameter, as the compiler recorded it. */
+export function parameterType(target: object, key: string | symbol, index: number): unknown {
+  const types: unknown = Reflect.getMetadata('design:paramtypes', target, key);
+  return (types as readonly unknown[] | undefined)?.[index];
 }

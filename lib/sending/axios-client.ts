@@ -1,100 +1,14 @@
-import type { DynamicModule, Type } from '@nestjs/common';
 import type { HttpService } from '@nestjs/axios';
-import type { AxiosRequestConfig } from 'axios';
-import { existsSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { isAbsolute, join } from 'node:path';
-import { WebhookConfigurationError } from '../errors/webhook.error.js';
-
-/**
- * Injection token of the HttpService that deliveries are sent with: `undefined` if one is created for the first attempt, or the
- * reason why there can be none.
- */
-export const WEBHOOK_HTTP = Symbol('nestjs-webhook-token/http');
-
-/** Holds the provider of {@link WEBHOOK_HTTP}. */
-class WebhookHttpModule {}
-
-/**
- * Provides {@link WEBHOOK_HTTP}.
- *
- * axios and @nestjs/axios take longer to load than the rest of the module, so they are loaded for the first attempt.
- *
- * @param httpModule - provides the HttpService; by default it is the module's own
- */
-export async function webhookHttpModule(
-  httpModule: Type | DynamicModule | undefined,
-): Promise<DynamicModule> {
-  const module = { module: WebhookHttpModule, exports: [WEBHOOK_HTTP] };
-  // Tests override HttpService by its class, so there it is a provider from the start.
-  if (httpModule === undefined && process.env['NODE_ENV'] !== 'test') {
-    return { ...module, providers: [{ provide: WEBHOOK_HTTP, useFactory: missingPackage }] };
-  }
-  try {
-    const { HttpService } = await import('@nestjs/axios');
-    const http = { provide: WEBHOOK_HTTP, useExisting: HttpService };
-    if (httpModule !== undefined) return { ...module, imports: [httpModule], providers: [http] };
-    const own = { provide: HttpService, useFactory: createHttpService };
-    return { ...module, providers: [own, http] };
-  } catch (cause) {
-    return { ...module, providers: [{ provide: WEBHOOK_HTTP, useValue: missingAxios(cause) }] };
-  }
-}
-
-/** Provides nothing, to an application that only receives. */
-export function noWebhookHttpModule(): DynamicModule {
-  return {
-    module: WebhookHttpModule,
-    providers: [{ provide: WEBHOOK_HTTP, useValue: undefined }],
-    exports: [WEBHOOK_HTTP],
-  };
-}
+import type { AxiosRequestConfig, AxiosResponse, InternalAxiosRequestConfig } from 'axios';
+import http, { type IncomingMessage } from 'node:http';
+import https from 'node:https';
+import type { GuardedAgents } from '../egress/guarded-agent.js';
 
 /** Creates the module's own HttpService. */
 export async function createHttpService(): Promise<HttpService> {
   const [axios, { HttpService }] = await Promise.all([import('axios'), import('@nestjs/axios')]);
   // @nestjs/axios 4 names the declarations of axios for CommonJS, version 12 those for ES modules.
   return new HttpService(deliveryAxios(axios) as never);
-}
-
-/** @throws {@link WebhookConfigurationError} if axios or @nestjs/axios is not installed */
-export function requireHttp(
-  http: HttpService | WebhookConfigurationError | undefined,
-): HttpService | undefined {
-  if (http instanceof WebhookConfigurationError) throw http;
-  return http;
-}
-
-/** Looks for the packages without loading them. One that is not found, as in a bundle, is loaded to be sure. */
-async function missingPackage(): Promise<WebhookConfigurationError | undefined> {
-  if (isInstalled('axios') && isInstalled('@nestjs/axios')) return undefined;
-  try {
-    await createHttpService();
-    return undefined;
-  } catch (cause) {
-    return missingAxios(cause);
-  }
-}
-
-/** Looks where Node does, from the application's main file and from its working directory. */
-function isInstalled(name: string): boolean {
-  return [process.argv[1] ?? '', join(process.cwd(), 'package.json')]
-    .filter(isAbsolute)
-    .flatMap((file) => createRequire(file).resolve.paths(name) ?? [])
-    .some((folder) => existsSync(join(folder, name)));
-}
-
-function missingAxios(cause: unknown): WebhookConfigurationError {
-  return new WebhookConfigurationError(
-    [
-      {
-        path: 'publisher',
-        message:
-          'sends with axios and @nestjs/axios, which cannot be loaded: run "npm install axios @nestjs/axios", or leave the publisher out',
-      },
-    ],
-    { cause },
-  );
 }
 
 /** Creates the axios instance below the module's own HttpService. */
@@ -119,6 +33,64 @@ function deliveryAxios({
     }
   }
   return new DeliveryAxios();
+}
+
+/** An axios adapter: one request by node:http, through the guarded agents, with a small answer in memory. */
+export async function sendByNode(
+  { AxiosError, CanceledError }: typeof import('axios'),
+  config: InternalAxiosRequestConfig,
+  { httpAgent, httpsAgent }: GuardedAgents,
+): Promise<AxiosResponse> {
+  const { url, headers, maxContentLength = -1 } = config;
+  const method = config.method!.toUpperCase();
+  const isSecure = url!.startsWith('https:');
+  const signal = config.signal as AbortSignal | undefined;
+  return new Promise((resolve, reject) => {
+    const request = (isSecure ? https : http).request(url!, {
+      method,
+      headers: headers.toJSON(),
+      agent: isSecure ? httpsAgent : httpAgent,
+      signal,
+    });
+    const fail = (error: NodeJS.ErrnoException): void =>
+      reject(
+        signal?.aborted === true
+          ? new CanceledError(undefined, config)
+          : AxiosError.from(error, error.code, config, request),
+      );
+    request.on('error', fail);
+    request.on('response', (answer) => {
+      const chunks: Buffer[] = [];
+      let length = 0;
+      const succeed = (): void => {
+        const { statusCode: status = 0, statusMessage: statusText = '' } = answer;
+        const data = Buffer.concat(chunks, length);
+        resolve({ status, statusText, headers: answer.headers as never, data, config, request });
+      };
+      if (method === 'HEAD' && !hasNoBody(answer)) {
+        // If a body follows, it would be read as the answer to the next request on this connection.
+        succeed();
+        request.destroy();
+        return;
+      }
+      answer.on('data', (chunk: Buffer) => {
+        length += chunk.length;
+        chunks.push(chunk);
+        if (maxContentLength < 0 || length <= maxContentLength) return;
+        const message = `maxContentLength size of ${maxContentLength} exceeded`;
+        reject(new AxiosError(message, AxiosError.ERR_BAD_RESPONSE, config, request));
+        request.destroy();
+      });
+      answer.on('end', succeed);
+      answer.on('error', fail);
+    });
+    request.end(config.data as Buffer | undefined);
+  });
+}
+
+/** Whether the server itself says that nothing follows the head of its answer. */
+function hasNoBody({ statusCode, headers }: IncomingMessage): boolean {
+  return statusCode === 204 || headers['content-length'] === '0';
 }
 
 /** Bytes of an answer that are read; beyond its status it says little. */
