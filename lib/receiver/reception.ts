@@ -195,17 +195,17 @@ export class WebhookReception {
       );
     }
     if (this.state !== 'open') throw leaseLost();
-    // From here on the entry is locked until the transaction ends, and an extension would wait for that.
-    leases.drop(reservation);
     let recorded: boolean;
     try {
       this.isCommitted = true;
+      // The lease is still extended: the answer may take longer than the lease lasts.
       recorded = await replayStore.commitWith(tx, reservation);
     } catch (error) {
       this.isCommitted = false;
-      if (this.state === 'open') leases.hold(reservation);
       throw error;
     }
+    // The entry is locked until the transaction ends, and an extension would wait for that.
+    leases.drop(reservation);
     if (recorded) return;
     this.isCommitted = false;
     this.lost = leaseLost();
