@@ -70,7 +70,8 @@ export function answerChallenge(challenge: SenderChallenge): WebhookAnswer {
 export function inFormOf({ answer: form }: WebhookScheme, answer: WebhookAnswer): WebhookAnswer {
   const { situation, status, headers, problem } = answer;
   const own = form?.({ status, code: problem?.code, detail: problem?.detail });
-  return own === undefined ? answer : { situation, status: own.status, headers, json: own.body };
+  if (own === undefined) return answer;
+  return { situation, status: own.status, headers: { ...headers, ...own.headers }, json: own.body };
 }
 
 /**

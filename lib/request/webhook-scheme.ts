@@ -97,6 +97,7 @@ export interface SenderChallenge {
 /** An answer to a sender, as far as its form may be the sender's own. */
 export interface SenderAnswer {
   readonly status: number;
+  readonly headers?: Readonly<Record<string, string>> | undefined;
   /** JSON. */
   readonly body?: Readonly<Record<string, string>> | undefined;
 }

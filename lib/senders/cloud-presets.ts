@@ -12,8 +12,8 @@ import {
   EXPECTED_CLAIMS,
   type ExpectedClaims,
   JWT_SENDER,
-  NAMES,
 } from './jwt-sender.js';
+import { NAMES } from './option-rules.js';
 import type { SenderMessage, SenderOptions, WebhookSender } from './sender.js';
 import { members, stringAt } from './signature-header.js';
 

@@ -128,7 +128,7 @@ function signerOf(
   return first === undefined ? undefined : parseKey(first, 'sign').key;
 }
 
-/** Whoever can sign as the sender can also verify it. */
+/** The public key, so that what it signs is verified too. */
 function verifyingHalf(signer: SigningKey | undefined): WebhookKey[] {
   const publicKey: KeyObject | undefined = signer?.publicKey?.();
   return publicKey === undefined ? [] : [{ kid: signer!.kid, alg: signer!.alg, key: publicKey }];

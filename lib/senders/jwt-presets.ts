@@ -6,7 +6,8 @@ import { isObject } from '../token/decoding.js';
 import type { WebhookKey } from '../token/keys/key-material.js';
 import type { Duration } from '../clock/duration.js';
 import { type JwtKeyOptions, keysOfSender, resolveJwtKeys } from './jwt-keys.js';
-import { claimRules, createJwtSender, JWT_SENDER, NAMES } from './jwt-sender.js';
+import { claimRules, createJwtSender, JWT_SENDER } from './jwt-sender.js';
+import { NAMES } from './option-rules.js';
 import type { SenderMessage, SenderOptions, WebhookSender } from './sender.js';
 import { isSame, members, stringAt } from './signature-header.js';
 
@@ -169,7 +170,7 @@ const PLAID = object<PlaidOptions>()({
  *
  * ```ts
  * plaid({
- *   key: async (key_id) => (await client.webhookVerificationKeyGet({ key_id })).data.key,
+ *   key: async (key_id) => (await plaidClient.webhookVerificationKeyGet({ key_id })).data.key,
  * });
  * ```
  *

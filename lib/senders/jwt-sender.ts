@@ -34,7 +34,7 @@ import {
   type KeyLookup,
   resolveJwtKeys,
 } from './jwt-keys.js';
-import { HEADER_NAME, NAME, SECRETS } from './option-rules.js';
+import { HEADER_NAME, NAME, NAMES } from './option-rules.js';
 import {
   createSender,
   type Proof,
@@ -101,9 +101,6 @@ export interface JwtForm extends Pick<
     readonly data: unknown;
   };
 }
-
-/** One string or several. */
-export const NAMES = SECRETS;
 
 /** The options that every JWT sender has. */
 export const JWT_SENDER = {

@@ -14,6 +14,9 @@ export const SECRETS: Rule<readonly string[]> = either(
     [text('must be a non-empty string or a list of them')(value, at, name)],
 );
 
+/** One name or a list of them. */
+export const NAMES = SECRETS;
+
 /** The name of a sender. */
 export const NAME: Rule<string> = rule(
   (value) =>

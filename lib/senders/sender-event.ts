@@ -92,7 +92,7 @@ function contentOf(
 ): string | undefined {
   const { id, ownId, digest, body, contentType } = request;
   if (id === undefined) return digest;
-  // Whoever has captured a token that does not cover the body must not send another body with it.
+  // A captured token that does not cover the body must not let another body in.
   if (parts.bodyVerified === false && ownId === undefined) return digest;
   if (parts.envelope !== true) return id;
   // As for a token with the same body.

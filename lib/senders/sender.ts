@@ -119,6 +119,8 @@ export interface SenderParts {
   readonly envelope?: boolean | undefined;
   /** Default `true`. */
   readonly bodyVerified?: boolean | undefined;
+  /** The largest body that the sender sends, if that is known. */
+  readonly maxBodyBytes?: number | undefined;
   /** Headers that are kept in `claims.headers` although no signature covers them. */
   readonly keptHeaders?: readonly string[] | undefined;
   /** The answer to a challenge; `undefined` if the request is an event. */
@@ -169,8 +171,9 @@ export function createSender(parts: SenderParts): WebhookSender {
       hasCredentials: (headers) =>
         parts.present.some((header) => headers.get(header) !== undefined),
 
-      async verify(incoming, { tokens, maxBodyBytes, maxJsonMembers }) {
+      async verify(incoming, { tokens, maxJsonMembers, ...rules }) {
         const { headers, method } = incoming;
+        const maxBodyBytes = Math.min(rules.maxBodyBytes, parts.maxBodyBytes ?? Infinity);
         const preflightAnswer =
           method === preflight?.method ? preflight.answer(headers) : undefined;
         if (preflightAnswer !== undefined) return preflightAnswer;

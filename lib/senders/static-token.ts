@@ -61,7 +61,7 @@ const OPTIONS = object<StaticTokenOptions>()({
 /**
  * A sender that sends a configured value in a header, and no signature.
  *
- * Whoever reads one request can forge any other: `event.bodyVerified` is `false`. Prefer a sender that signs.
+ * Anyone who sees one request can forge others: `event.bodyVerified` is `false`. Prefer a sender that signs.
  *
  * ```ts
  * staticToken({
