@@ -119,7 +119,7 @@ export class Database {
           return rowsOf(await tx.query(statement, [...values]));
         });
       }
-      await client.query(`BEGIN; ${IN_INDEX_ORDER}`);
+      await client.query(`BEGIN; ${IN_INDEX_ORDER}; ${endsIfIdle(ms)}`);
       const rows = rowsOf(await client.query(statement, [...values]));
       await client.query('COMMIT');
       return rows;
@@ -239,6 +239,14 @@ export function isPool(client: unknown): client is PostgresPool {
     !isEmbedded(client) &&
     !hasMethods(client, 'escapeLiteral')
   );
+}
+
+/**
+ * Makes the server end a transaction whose client has vanished. It would wait hours for that client otherwise, and keep the
+ * rows locked that the transaction has claimed.
+ */
+function endsIfIdle(ms: number | undefined): string {
+  return `SET LOCAL idle_in_transaction_session_timeout = ${Math.ceil(ms ?? 0)}`;
 }
 
 /**
