@@ -3,7 +3,6 @@ import { KEY_HELP, readInput, runWithArguments, UsageError } from './arguments.j
 import { readRules, RECEIVER_OPTIONS } from './receiver-rules.js';
 import type { CommandIo } from './command.interface.js';
 
-/** The output of `verify --help`. */
 export const help = `Usage: nestjs-webhook-token verify [file] --issuer <iss> [options]
 
 Verifies a token and prints its claims. The token is read from a file or standard input, since other
@@ -27,11 +26,7 @@ const OPTIONS = {
 
 const NOT_VALID = 1;
 
-/**
- * Verifies a token.
- *
- * @returns 0 valid, 1 not valid, 2 wrong usage
- */
+/** Verifies a token. */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'verify', help, options: OPTIONS };
   return runWithArguments(command, args, io, async ({ values, positionals }) => {

@@ -5,7 +5,7 @@ import {
   parseJson,
   scanJson,
   structureProblem,
-  type StructureProblem,
+  TOO_DEEP,
 } from '../token/decoding.js';
 import { MAX_DATA_DEPTH } from '../token/webhook-token.constants.js';
 
@@ -33,18 +33,13 @@ export function parseJsonPayload(bytes: Buffer, contentType: string, maxMembers:
       `the body has more than ${maxMembers} members; maxJsonMembers of the receiver sets the limit`,
     );
   }
-  if (exceeded === 'levels') throw invalid(MESSAGES['too deep']);
+  if (exceeded === 'levels') throw invalid(`the body ${TOO_DEEP}`);
   const value = parseJson(text);
   if (value === undefined) throw invalid('the body is not JSON');
   const problem = structureProblem(value, MAX_DATA_DEPTH);
-  if (problem !== undefined) throw invalid(MESSAGES[problem]);
+  if (problem !== undefined) throw invalid(`the body ${problem}`);
   return value;
 }
-
-const MESSAGES: Readonly<Record<StructureProblem, string>> = {
-  'too deep': `the body nests more than ${MAX_DATA_DEPTH} levels`,
-  'prototype member': 'the body has a member that would replace a prototype',
-};
 
 function decode(bytes: Buffer, label: string): string {
   const text = UTF8.test(label) ? decodeUtf8(bytes) : decodeAs(label, bytes);
@@ -139,9 +134,8 @@ function parseForm(bytes: Buffer, maxFields: number): unknown {
     throw invalid('the form has two fields of one name');
   }
   const form: unknown = Object.fromEntries(fields);
-  if (structureProblem(form, MAX_DATA_DEPTH) !== undefined) {
-    throw invalid('the form has a field that would replace a prototype');
-  }
+  const problem = structureProblem(form, MAX_DATA_DEPTH);
+  if (problem !== undefined) throw invalid(`the form ${problem}`);
   return form;
 }
 

@@ -10,7 +10,7 @@ import {
 } from '../errors/webhook.error.js';
 import { eventNameRule, isEventName } from './event-name.js';
 import { identifierRule, isIdentifier } from './identifier.js';
-import { isObject, parseJson, structureProblem, type StructureProblem } from './decoding.js';
+import { isObject, parseJson, structureProblem } from './decoding.js';
 import type { KeyPolicy, KeyWindow } from './keys/key-material.js';
 import { parseSigningKey, type SigningKeyInput } from './keys/signing-key.js';
 import type { SigningKey } from './keys/token-keys.js';
@@ -255,12 +255,6 @@ function requireCount(claim: string, name: string, value: number | undefined): v
   }
 }
 
-const MESSAGES: Readonly<Record<StructureProblem, string>> = {
-  'too deep': `inline data nests at most ${MAX_DATA_DEPTH} levels`,
-  'prototype member':
-    'the data has a member that would replace a prototype: __proto__, or prototype in constructor',
-};
-
 /** Inline data that is serialised already, and accepted by every receiver: it is signed as it is. */
 export class InlineJson {
   /** The parsed JSON is not kept: a history may hold thousands of them. */
@@ -291,7 +285,7 @@ function inlineText(data: object): string {
     );
   }
   const problem = structureProblem(parseJson(text), MAX_DATA_DEPTH);
-  if (problem !== undefined) throw invalidClaim('webhook.data', MESSAGES[problem]);
+  if (problem !== undefined) throw invalidClaim('webhook.data', `inline data ${problem}`);
   return text;
 }
 
