@@ -2,6 +2,7 @@ import { isWebhookError } from '../errors/webhook.error.js';
 import { createTokenVerifier } from '../token/verifier-options.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';
 import {
+  type Arguments,
   KEY_HELP,
   KEY_OPTIONS,
   readInput,
@@ -10,24 +11,29 @@ import {
   UsageError,
 } from './arguments.js';
 import type { CommandIo } from './command.interface.js';
+import { readSender, SENDER_NAMES, verifyCaptured } from './sender-options.js';
 
 /** The output of `verify --help`. */
 export const help = `Usage: nestjs-webhook-token verify [file] --issuer <iss> [options]
 
 Verifies a token and prints its claims. The token is read from a file or standard input, since other
-users can read the command line. To check a whole request, use explain.
+users can read the command line. To check a whole request, use explain. With --sender, verifies a
+captured request of another sender, as raw HTTP or JSON { method, headers, body }.
 
 ${KEY_HELP}
+  --sender <name>        ${SENDER_NAMES}
   --audience <aud>       audience of the receiver; repeatable
   --profile <name>       accepted wire format; repeatable
   --now <ISO time>       time of the receiver's clock; default now
-  --json                 print JSON: { verified, header, claims } or { verified, code, detail }
+  --json                 print JSON: { verified, header, claims } or { verified, code, detail };
+                         of a sender, { verified, event, id }
 
 Exit code: 0 valid, 1 not valid, 2 wrong usage.
 `;
 
 const OPTIONS = {
   ...KEY_OPTIONS,
+  sender: { type: 'string' },
   audience: { type: 'string', multiple: true },
   profile: { type: 'string', multiple: true },
   now: { type: 'string' },
@@ -45,25 +51,22 @@ const NOT_VALID = 1;
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'verify', help, options: OPTIONS };
   return runWithArguments(command, args, io, async ({ values, positionals }) => {
-    const { issuer, key } = await readIssuerKey(values, io.env, 'verify');
     const now = values.now === undefined ? undefined : Date.parse(values.now);
     if (Number.isNaN(now)) {
       throw new UsageError('--now must be an ISO 8601 time, such as 2026-01-31T12:00:00Z.');
     }
-    const verifier = createTokenVerifier({
-      issuers: [{ issuer, keys: [key] }],
-      audience: values.audience,
-      profiles: values.profile as WebhookProfile[] | undefined,
-      now: now === undefined ? undefined : () => now,
-    });
-    const token = await readToken(positionals, io);
+    const clock = (): number => now ?? Date.now();
+    const verify =
+      values.sender === undefined
+        ? await tokenCheck({ values, positionals }, clock, io)
+        : await senderCheck(values.sender, { values, positionals }, clock, io);
     const write = (text: string, json: unknown): void =>
       void io.stdout.write(
         values.json === true ? `${JSON.stringify(json, undefined, 2)}\n` : `${text}\n`,
       );
     try {
-      const { header, claims } = await verifier.verify(token);
-      write(`valid\n${tokenText(header, claims)}`, { verified: true, header, claims });
+      const { text, json } = await verify();
+      write(`valid\n${text}`, { verified: true, ...json });
       return 0;
     } catch (error) {
       if (!isWebhookError(error)) throw error;
@@ -72,6 +75,48 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
       return NOT_VALID;
     }
   });
+}
+
+type Given = Arguments<typeof OPTIONS>;
+
+/** What was verified, as text and as JSON. */
+type Check = () => Promise<{ readonly text: string; readonly json: object }>;
+
+async function tokenCheck(
+  { values, positionals }: Given,
+  now: () => number,
+  io: CommandIo,
+): Promise<Check> {
+  const { issuer, key } = await readIssuerKey(values, io.env, 'verify');
+  const verifier = createTokenVerifier({
+    issuers: [{ issuer, keys: [key] }],
+    audience: values.audience,
+    profiles: values.profile as WebhookProfile[] | undefined,
+    now,
+  });
+  const token = await readToken(positionals, io);
+  return async () => {
+    const { header, claims } = await verifier.verify(token);
+    return { text: tokenText(header, claims), json: { header, claims } };
+  };
+}
+
+async function senderCheck(
+  name: string,
+  { values, positionals }: Given,
+  now: () => number,
+  io: CommandIo,
+): Promise<Check> {
+  const sender = await readSender(name, values, io.env);
+  const [file = '-', ...more] = positionals;
+  if (more.length > 0) throw new UsageError('Pass one file; run the command once per file.');
+  const bytes = await readInput(file, io.stdin);
+  return async () => {
+    const { event, id } = await verifyCaptured(sender, bytes, now);
+    const text =
+      event === undefined ? 'a check of the receiver, without an event' : `${event} ${id}`;
+    return { text, json: { event, id } };
+  };
 }
 
 /** Reads one token, with or without `Bearer`. */
