@@ -166,7 +166,7 @@ function print(url: URL, request: CallRequest, answer: CallAnswer, verdict: Verd
     : `refused${code === undefined ? '' : `: ${code}`}`;
   const lines = [
     `${request.method} ${url.href}`,
-    'Authorization: Bearer <token>',
+    ...('authorization' in request.headers ? ['Authorization: Bearer <token>'] : []),
     ...(request.body === undefined ? [] : [`${request.body.length} bytes`]),
     '',
     `${answer.status} ${outcome} (${answer.durationMs} ms)`,
