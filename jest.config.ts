@@ -10,7 +10,7 @@ type Project = Exclude<NonNullable<Config['projects']>[number], string>;
 /** Folders and files below `test/` by project. What is in none of them is a unit test. */
 const E2E = ['e2e', 'cli', 'schematics'];
 const ENGINES = ['bullmq', 'postgres', 'redis'];
-const PROOFS = ['chaos', 'kill-rounds', 'clusters', 'fuzz', 'samples'];
+const PROOFS = ['chaos', 'kill-rounds', 'clusters', 'fuzz', 'samples', 'simulator'];
 /** A proof beside the tests of its folder: `*.proof.spec.ts`. */
 const PROOF_FILES = '/test/.+\\.proof\\.spec\\.ts$';
 

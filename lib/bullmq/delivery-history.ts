@@ -200,7 +200,8 @@ export class DeliveryHistory {
     return { ids, next: id === '' ? undefined : { createdAt: Number(createdAt), id: id! } };
   }
 
-  async counts(filter: DeliveryCountFilter): Promise<readonly DeliveryCounts[]> {
+  async counts({ step, ...filter }: DeliveryCountFilter): Promise<readonly DeliveryCounts[]> {
+    if (step !== undefined) return this.countsByStep(filter, step);
     const client = await this.queue.getBackend().client;
     const all = await client.smembers(`${ownKey(this.queue)}:groups`);
     const groups = all.filter((group) => isIn(group, filter));
@@ -224,6 +225,16 @@ export class DeliveryHistory {
       }
     }
     return counts;
+  }
+
+  private async countsByStep(filter: DeliveryCountFilter, step: number): Promise<DeliveryCounts[]> {
+    const { since = 0, until = since } = filter;
+    const found: DeliveryCounts[] = [];
+    for (let at = since; at < until; at += step) {
+      const part = { ...filter, since: at, until: Math.min(at + step, until) };
+      for (const counts of await this.counts(part)) found.push({ ...counts, at });
+    }
+    return found;
   }
 
   private async write(changes: readonly Change[]): Promise<number> {

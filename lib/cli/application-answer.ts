@@ -3,8 +3,8 @@ import type { CallAnswer } from './http-call.js';
 /** What an application says about a request that it did not acknowledge. */
 export interface ApplicationAnswer {
   /** Of the answer table, or of the application's own error. */
-  readonly code?: string;
-  readonly detail?: string;
+  readonly code: string | undefined;
+  readonly detail: string | undefined;
 }
 
 /** Members with a message: of a problem detail (RFC 9457), and of an exception of Nest. */
@@ -26,8 +26,8 @@ export function readApplicationAnswer({ headers, body }: CallAnswer): Applicatio
   const known = [message, errors].filter(isPresent).join(': ');
   const detail = [known, description, text].find(isPresent);
   return {
-    ...(typeof code === 'string' && { code: printable(code) }),
-    ...(detail !== undefined && { detail: printable(detail) }),
+    code: typeof code === 'string' ? printable(code) : undefined,
+    detail: detail && printable(detail),
   };
 }
 

@@ -94,7 +94,7 @@ export function parseArguments<Known extends Options>(
 }
 
 /** The values of {@link KEY_OPTIONS}. */
-type KeyValues = { readonly [Name in keyof typeof KEY_OPTIONS]?: string | undefined };
+export type KeyValues = { readonly [Name in keyof typeof KEY_OPTIONS]?: string | undefined };
 
 /** An issuer with one key, for signing or for verifying. */
 export interface IssuerKey {
@@ -160,6 +160,14 @@ async function readKey(
   throw new UsageError(
     `A key is required: set ${SECRET_VARIABLE}, or pass --secret-file, or --key with --alg.`,
   );
+}
+
+/** Resolves when a command that runs until it is interrupted must end. */
+export async function interruption({ signal }: CommandIo): Promise<void> {
+  if (signal?.aborted === true) return;
+  await new Promise<void>((resolve) => {
+    signal?.addEventListener('abort', () => resolve(), { once: true });
+  });
 }
 
 /** @throws {@link UsageError} unless it is a port number */

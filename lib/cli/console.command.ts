@@ -5,7 +5,14 @@ import type { ConsoleCapability } from '../console/console-api.js';
 import type { StandaloneConsole } from '../console/standalone-console.js';
 import type { RunStatement } from '../postgres/database.js';
 import { SchemaMigrator } from '../postgres/migrations/schema.migrator.js';
-import { type Arguments, readContent, readPort, readVariables, UsageError } from './arguments.js';
+import {
+  type Arguments,
+  interruption,
+  readContent,
+  readPort,
+  readVariables,
+  UsageError,
+} from './arguments.js';
 import type { CommandIo } from './command.interface.js';
 import {
   DATABASE_HELP,
@@ -124,21 +131,17 @@ interface Address {
 async function serve(
   console: StandaloneConsole,
   { port, host, show }: Address,
-  { stderr, signal }: CommandIo,
+  io: CommandIo,
 ): Promise<number> {
   try {
     show(await console.listen(port, host));
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    stderr.write(`Port ${port} of ${host} cannot be used (${code}).\n`);
+    io.stderr.write(`Port ${port} of ${host} cannot be used (${code}).\n`);
     await console.close();
     return UNUSABLE_PORT;
   }
-  if (signal?.aborted !== true) {
-    await new Promise<void>((resolve) => {
-      signal?.addEventListener('abort', () => resolve(), { once: true });
-    });
-  }
+  await interruption(io);
   await console.close();
   return 0;
 }

@@ -1,21 +1,17 @@
 import { explainRequest } from '../explain/explain-request.js';
 import { fromRequestLike } from '../request/request-like.js';
 import { compareReceipts, type WebhookReceipt } from '../token/webhook-receipt.js';
-import { createTokenVerifier } from '../token/verifier-options.js';
-import type { TokenVerifier } from '../token/token-verifier.js';
-import { DEFAULT_MAX_JSON_MEMBERS, type WebhookProfile } from '../token/webhook-token.constants.js';
 import type { CommandIo } from './command.interface.js';
 import {
   type Arguments,
   jsonOf,
   KEY_HELP,
-  KEY_OPTIONS,
   readContent,
   readInput,
-  readIssuerKey,
   runWithArguments,
   UsageError,
 } from './arguments.js';
+import { readRules, RECEIVER_OPTIONS } from './receiver-rules.js';
 import { readCapturedRequest } from './captured-request.js';
 import { printExplanation } from './explanation.printer.js';
 
@@ -37,19 +33,12 @@ Exit code: 0 accepted, 1 refused, 2 wrong usage.
 `;
 
 const OPTIONS = {
-  ...KEY_OPTIONS,
-  audience: { type: 'string', multiple: true },
-  profile: { type: 'string', multiple: true },
+  ...RECEIVER_OPTIONS,
   now: { type: 'string' },
   receipt: { type: 'string' },
   json: { type: 'boolean' },
   help: { type: 'boolean', short: 'h' },
 } as const;
-
-type Options = Arguments<typeof OPTIONS>['values'];
-
-/** The default of a receiver. */
-const MAX_BODY_BYTES = 32 * 1024 * 1024;
 
 /**
  * Explains a captured request.
@@ -66,16 +55,11 @@ async function explain(
   io: CommandIo,
 ): Promise<number> {
   if (positionals.length > 1) throw new UsageError('Pass one file; run the command once per file.');
-  const tokens = await verifierFrom(values, io.env);
+  const rules = await readRules(values, io.env);
   const sent = values.receipt === undefined ? undefined : await receiptFrom(values.receipt);
   const [file = '-'] = positionals;
   const capture = readCapturedRequest(await readInput(file, io.stdin));
-  const explanation = await explainRequest(fromRequestLike(capture), {
-    tokens,
-    requireHash: true,
-    maxBodyBytes: MAX_BODY_BYTES,
-    maxJsonMembers: DEFAULT_MAX_JSON_MEMBERS,
-  });
+  const explanation = await explainRequest(fromRequestLike(capture), rules);
   const differences = sent && compareReceipts(sent, explanation.receipt ?? {});
   io.stdout.write(
     values.json === true
@@ -83,21 +67,6 @@ async function explain(
       : printExplanation(explanation, differences),
   );
   return explanation.verdict === 'accepted' ? 0 : 1;
-}
-
-async function verifierFrom(values: Options, env: CommandIo['env']): Promise<TokenVerifier> {
-  const { audience, profile, now } = values;
-  const { issuer, key } = await readIssuerKey(values, env, 'verify');
-  const time = now === undefined ? undefined : Date.parse(now);
-  if (Number.isNaN(time)) {
-    throw new UsageError('--now must be an ISO 8601 time, such as 2026-01-31T12:00:00Z');
-  }
-  return createTokenVerifier({
-    issuers: [{ issuer, keys: [key] }],
-    audience,
-    profiles: profile as readonly WebhookProfile[] | undefined,
-    now: time === undefined ? undefined : () => time,
-  });
 }
 
 async function receiptFrom(file: string): Promise<Partial<WebhookReceipt>> {

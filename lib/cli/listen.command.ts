@@ -11,17 +11,9 @@ import { fromRequestLike } from '../request/request-like.js';
 import { openRequest } from '../request/open-request.js';
 import type { RequestRules, VerifiedRequest } from '../request/webhook-scheme.js';
 import { WEBHOOK_ANSWERS } from '../request/webhook-answers.js';
-import { createTokenVerifier } from '../token/verifier-options.js';
-import { DEFAULT_MAX_JSON_MEMBERS, type WebhookProfile } from '../token/webhook-token.constants.js';
 import { readApplicationAnswer } from './application-answer.js';
-import {
-  KEY_HELP,
-  KEY_OPTIONS,
-  readIssuerKey,
-  readPort,
-  runWithArguments,
-  UsageError,
-} from './arguments.js';
+import { interruption, KEY_HELP, readPort, runWithArguments, UsageError } from './arguments.js';
+import { MAX_BODY_BYTES, readRules, RECEIVER_OPTIONS } from './receiver-rules.js';
 import type { CommandIo } from './command.interface.js';
 import {
   call,
@@ -54,10 +46,8 @@ Exit code: 0 interrupted, 2 wrong usage, 3 the port cannot be used.
 `;
 
 const OPTIONS = {
-  ...KEY_OPTIONS,
+  ...RECEIVER_OPTIONS,
   ...TARGET_OPTIONS,
-  audience: { type: 'string', multiple: true },
-  profile: { type: 'string', multiple: true },
   port: { type: 'string', default: '4000' },
   'forward-to': { type: 'string' },
   fail: { type: 'string' },
@@ -66,8 +56,6 @@ const OPTIONS = {
 } as const;
 
 const UNUSABLE_PORT = 3;
-/** The default of a receiver. */
-const MAX_BODY_BYTES = 32 * 1024 * 1024;
 /** Events whose attempts are counted. */
 const MAX_COUNTED = 10_000;
 
@@ -95,25 +83,16 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
     if (positionals.length > 0)
       throw new UsageError('Pass options only; the path does not matter.');
     const port = readPort(values.port);
-    const { issuer, key } = await readIssuerKey(values, io.env, 'verify');
+    const rules = await readRules(values, io.env);
     const forwardTo = values['forward-to'];
     const listener = new Listener({
-      rules: {
-        tokens: createTokenVerifier({
-          issuers: [{ issuer, keys: [key] }],
-          audience: values.audience,
-          profiles: values.profile as WebhookProfile[] | undefined,
-        }),
-        requireHash: true,
-        maxBodyBytes: MAX_BODY_BYTES,
-        maxJsonMembers: DEFAULT_MAX_JSON_MEMBERS,
-      },
+      rules,
       failures: readFailures(values.fail),
       target: forwardTo === undefined ? undefined : readTarget(forwardTo, values),
       write: (entry) =>
         void io.stdout.write(values.json === true ? `${JSON.stringify(entry)}\n` : print(entry)),
     });
-    return listen(listener, port, issuer, io);
+    return listen(listener, port, rules.issuer, io);
   });
 }
 
@@ -132,22 +111,18 @@ async function listen(
   listener: Listener,
   port: number,
   issuer: string,
-  { stderr, signal }: CommandIo,
+  io: CommandIo,
 ): Promise<number> {
   const server = createServer((request, response) => void listener.handle(request, response));
   try {
     await once(server.listen(port, '127.0.0.1'), 'listening');
   } catch (error) {
-    stderr.write(`Port ${port} cannot be used (${(error as NodeJS.ErrnoException).code}).\n`);
+    io.stderr.write(`Port ${port} cannot be used (${(error as NodeJS.ErrnoException).code}).\n`);
     return UNUSABLE_PORT;
   }
   const { port: bound } = server.address() as AddressInfo;
-  stderr.write(`Listening on http://127.0.0.1:${bound} for events of ${issuer}\n`);
-  if (signal?.aborted !== true) {
-    await new Promise<void>((resolve) => {
-      signal?.addEventListener('abort', () => resolve(), { once: true });
-    });
-  }
+  io.stderr.write(`Listening on http://127.0.0.1:${bound} for events of ${issuer}\n`);
+  await interruption(io);
   server.closeAllConnections();
   await new Promise((resolve) => server.close(resolve));
   return 0;
@@ -157,9 +132,9 @@ async function listen(
 interface Outcome {
   readonly status: number;
   /** Why the request was refused: from the answer table, or of the application that it was forwarded to. */
-  readonly code?: string;
+  readonly code?: string | undefined;
   /** In words, or why the forwarded request got no answer. */
-  readonly error?: string;
+  readonly error?: string | undefined;
 }
 
 interface ReceivedEvent {

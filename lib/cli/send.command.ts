@@ -108,10 +108,10 @@ async function record(file: string, url: URL, request: CallRequest): Promise<voi
   await writeOwnFile(file, `${JSON.stringify(content, undefined, 2)}\n`, 'w');
 }
 
-interface Verdict extends ApplicationAnswer {
+interface Verdict extends Partial<ApplicationAnswer> {
   readonly acknowledged: boolean;
   /** What to do. */
-  readonly advice?: string;
+  readonly advice?: string | undefined;
 }
 
 /** What to check, by code of the answer table. */
@@ -142,12 +142,7 @@ function judge(method: string, answer: CallAnswer): Verdict {
   const advice =
     (code === undefined ? undefined : ADVICE[code as WebhookAnswerCode]) ??
     adviceOnStatus(method, status);
-  return {
-    acknowledged,
-    ...(code !== undefined && { code }),
-    ...(detail !== undefined && { detail }),
-    ...(advice !== undefined && { advice }),
-  };
+  return { acknowledged, code, detail, advice };
 }
 
 function adviceOnStatus(method: string, status: number): string | undefined {

@@ -26,7 +26,7 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
   const command = { name: 'sql', help, options: SCRIPT_OPTIONS };
   return runDatabaseCommand(command, args, io, async (values) => {
     const schema = readSchema(values.schema);
-    const from = readVersion('--from', values.from);
+    const from = readVersion(values.from);
     if (from !== undefined && from > migrationSteps(schema).length) {
       throw new UsageError('--from is newer than the latest migration of this package.');
     }
@@ -40,8 +40,8 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
   });
 }
 
-function readVersion(option: string, value: string | undefined): number | undefined {
+function readVersion(value: string | undefined): number | undefined {
   if (value === undefined) return undefined;
   if (/^\d{1,6}$/.test(value)) return Number(value);
-  throw new UsageError(`${option} must be a version number, as status shows it.`);
+  throw new UsageError('--from must be a version number, as status shows it.');
 }

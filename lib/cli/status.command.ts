@@ -40,17 +40,6 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
   });
 }
 
-async function readReport(call: DatabaseCall): Promise<SchemaReport> {
-  return withDatabase(call, async (run) => {
-    const migrator = new SchemaMigrator(run, call.schema);
-    return schemaReport({
-      schema: call.schema,
-      latest: migrator.latest,
-      steps: await migrator.states(),
-    });
-  });
-}
-
 /** The state of tables, compared with this version of the package. */
 type SchemaState = 'current' | 'behind' | 'ahead';
 
@@ -68,24 +57,18 @@ export interface SchemaReport {
   }[];
 }
 
-/** What the database contains. */
-interface SchemaFindings {
-  readonly schema: string;
-  readonly latest: number;
-  readonly steps: readonly MigrationState[];
-}
-
-export function schemaReport({ schema, latest, steps }: SchemaFindings): SchemaReport {
-  return {
-    schema,
-    state: stateOf(steps, latest),
-    latest,
-    steps: steps.map(({ version, name, appliedAt }) => ({
+async function readReport(call: DatabaseCall): Promise<SchemaReport> {
+  const { schema } = call;
+  return withDatabase(call, async (run) => {
+    const migrator = new SchemaMigrator(run, schema);
+    const states = await migrator.states();
+    const steps = states.map(({ version, name, appliedAt }) => ({
       version,
       name,
       appliedAt: appliedAt?.toISOString() ?? null,
-    })),
-  };
+    }));
+    return { schema, state: stateOf(states, migrator.latest), latest: migrator.latest, steps };
+  });
 }
 
 function stateOf(steps: readonly MigrationState[], latest: number): SchemaState {
@@ -101,7 +84,7 @@ const ADVICE: Readonly<Record<SchemaState, string>> = {
     'This version of the package does not work with the schema, which a newer version has changed. Install that version here too.',
 };
 
-export function schemaText({ schema, state, steps }: SchemaReport): string {
+function schemaText({ schema, state, steps }: SchemaReport): string {
   const width = Math.max(...steps.map(({ name }) => name.length));
   const rows = steps.map(
     ({ version, name, appliedAt }) =>

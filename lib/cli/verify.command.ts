@@ -1,14 +1,6 @@
 import { isWebhookError } from '../errors/webhook.error.js';
-import { createTokenVerifier } from '../token/verifier-options.js';
-import type { WebhookProfile } from '../token/webhook-token.constants.js';
-import {
-  KEY_HELP,
-  KEY_OPTIONS,
-  readInput,
-  readIssuerKey,
-  runWithArguments,
-  UsageError,
-} from './arguments.js';
+import { KEY_HELP, readInput, runWithArguments, UsageError } from './arguments.js';
+import { readRules, RECEIVER_OPTIONS } from './receiver-rules.js';
 import type { CommandIo } from './command.interface.js';
 
 /** The output of `verify --help`. */
@@ -27,9 +19,7 @@ Exit code: 0 valid, 1 not valid, 2 wrong usage.
 `;
 
 const OPTIONS = {
-  ...KEY_OPTIONS,
-  audience: { type: 'string', multiple: true },
-  profile: { type: 'string', multiple: true },
+  ...RECEIVER_OPTIONS,
   now: { type: 'string' },
   json: { type: 'boolean' },
   help: { type: 'boolean', short: 'h' },
@@ -45,24 +35,14 @@ const NOT_VALID = 1;
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'verify', help, options: OPTIONS };
   return runWithArguments(command, args, io, async ({ values, positionals }) => {
-    const { issuer, key } = await readIssuerKey(values, io.env, 'verify');
-    const now = values.now === undefined ? undefined : Date.parse(values.now);
-    if (Number.isNaN(now)) {
-      throw new UsageError('--now must be an ISO 8601 time, such as 2026-01-31T12:00:00Z.');
-    }
-    const verifier = createTokenVerifier({
-      issuers: [{ issuer, keys: [key] }],
-      audience: values.audience,
-      profiles: values.profile as WebhookProfile[] | undefined,
-      now: now === undefined ? undefined : () => now,
-    });
+    const { tokens } = await readRules(values, io.env);
     const token = await readToken(positionals, io);
     const write = (text: string, json: unknown): void =>
       void io.stdout.write(
         values.json === true ? `${JSON.stringify(json, undefined, 2)}\n` : `${text}\n`,
       );
     try {
-      const { header, claims } = await verifier.verify(token);
+      const { header, claims } = await tokens.verify(token);
       write(`valid\n${tokenText(header, claims)}`, { verified: true, header, claims });
       return 0;
     } catch (error) {

@@ -25,6 +25,7 @@
  * | `POST api/session` {@link SessionExchange} | portal only | {@link ConsoleSession} |
  * | `DELETE api/session` | portal only | 204 |
  * | `GET api/overview` {@link OverviewQuery} | `view` | {@link ConsoleOverview} |
+ * | `GET api/stats` {@link StatsQuery} | `view` | {@link ConsoleStats} |
  * | `GET api/deliveries` {@link DeliveryQuery} | `view` | {@link DeliveryList} |
  * | `GET api/deliveries/:id` | `view` | {@link DeliveryDetails} |
  * | `GET api/deliveries/:id/payload` | `view-payload` | {@link ConsolePayload} |
@@ -45,6 +46,7 @@
  * | `GET api/inbox/:id/payload` | `view-payload`, console only | {@link ConsolePayload} |
  * | `POST api/inbox/:id/retry` | `redeliver`, console only | {@link InboxDetails} |
  * | `GET api/dead-letters` {@link DeadLetterQuery} | `view`, console only | {@link DeadLetterList} |
+ * | `GET api/dead-letters/:id/runs` | `view`, console only | {@link RunList}; `:id` may be an inbox entry's too |
  * | `POST api/dead-letters/retry` {@link RetryRequest} | `redeliver`, console only | {@link RetryAnswer} |
  * | `GET api/audit` | `view`, console only | {@link AuditList} |
  * | `GET api/events` | `view` | Server-sent events: {@link ConsoleChange} |
@@ -172,6 +174,55 @@ export interface ConsoleOverview {
   readonly inbox?: InboxCounts;
   /** Number of dead letters; absent without a queued receiver, and in the portal. */
   readonly deadLetters?: number;
+  /** Endpoints with missed or waiting deliveries that are not healthy, worst first, at most 20. Absent without a publisher. */
+  readonly attention?: readonly EndpointRow[];
+}
+
+/** Query of `GET api/stats`. */
+export interface StatsQuery {
+  /** Default: 24 hours before `to`. */
+  readonly from?: string;
+  /** Exclusive; default: now. */
+  readonly to?: string;
+  /** Milliseconds, at least 1000; the range has at most 200 steps. Default: a 48th of the range. */
+  readonly step?: string;
+  /** Id of an endpoint. */
+  readonly endpoint?: string;
+  readonly tenant?: string;
+}
+
+/** Deliveries by their state now. */
+export interface StatsCounts {
+  readonly delivered: number;
+  /** Given up. */
+  readonly failed: number;
+  readonly pending: number;
+  /** Median of the time from the publish to the delivery, over at most 100 delivered deliveries of each step; absent without one. */
+  readonly p50Ms?: number;
+  /** 95th percentile of the same. */
+  readonly p95Ms?: number;
+}
+
+/** The deliveries that were recorded from `at` to the next step. */
+export interface StatsBucket extends StatsCounts {
+  readonly at: string;
+}
+
+/** Answer of `GET api/stats`. */
+export interface ConsoleStats {
+  /** One for each step, oldest first. */
+  readonly buckets: readonly StatsBucket[];
+  /** Of the whole range. */
+  readonly total: StatsCounts;
+  /** By endpoint, those with most failures first, at most 100. Each list has a number for each bucket. */
+  readonly endpoints: readonly {
+    /** Absent for deliveries to URLs. */
+    readonly endpoint?: string;
+    readonly tenant?: string;
+    readonly delivered: readonly number[];
+    readonly failed: readonly number[];
+    readonly pending: readonly number[];
+  }[];
 }
 
 /** Counts of the stored entries, and of entries that were not stored because too many arrived. */
@@ -335,8 +386,17 @@ export interface EndpointRow {
 
 /** How an endpoint is doing. */
 export interface EndpointHealth {
-  /** Worst first: disabled, paused, open circuit, failures in a row, fine, no attempt yet. */
-  readonly state: 'disabled' | 'paused' | 'open' | 'failing' | 'healthy' | 'unknown';
+  /**
+   * From stored deliveries, so that it is the same in every process. `failing`: the last attempt failed, or most of the last
+   * 20 deliveries. `idle`: none was attempted.
+   */
+  readonly state: 'healthy' | 'failing' | 'paused' | 'disabled' | 'idle';
+  /** Since when it is failing, paused or disabled. */
+  readonly since?: string;
+  /** Why: the last failure, such as `http_503`, or why it is disabled. */
+  readonly reason?: string;
+  /** Share of the deliveries of the last 24 hours that were delivered, of those that were delivered or given up: 0 to 1. */
+  readonly successRate24h?: number;
   /** As the process that answers has learnt it since it started. */
   readonly circuit: {
     readonly state: 'closed' | 'open' | 'trial';
@@ -517,6 +577,19 @@ export interface DeadLetterRow {
   readonly failureReason: string;
   readonly receivedAt: string;
   readonly diedAt: string;
+}
+
+/** Answer of `GET api/dead-letters/:id/runs`, oldest first. */
+export interface RunList {
+  readonly items: readonly {
+    readonly run: number;
+    readonly at: string;
+    readonly durationMs: number;
+    /** Absent if the run succeeded. */
+    readonly failureReason?: string;
+    /** What the handlers threw: names and messages. May quote the payload, so it needs `view-payload` too. */
+    readonly error?: string;
+  }[];
 }
 
 /** Answer of `GET api/dead-letters`, newest first. */

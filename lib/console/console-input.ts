@@ -24,6 +24,7 @@ import type {
 } from './console-api.js';
 import { ConsoleError } from './console-problem.js';
 import type { ConsoleAccess } from './console-session.js';
+import type { StatsRange } from './console-statistics.js';
 
 /** The JSON of a filter of deliveries, for `WebhookDeliveries`. */
 interface DeliveryFilterInput {
@@ -132,13 +133,48 @@ export function readTimes(times: {
   for (const name of ['since', 'until'] as const) {
     const value = times[name];
     if (value === undefined) continue;
-    const date = new Date(value);
-    if (!isStorableTime(date.getTime())) {
-      throw invalid(name, 'must be a time in ISO 8601, such as 2026-01-31T12:00:00Z');
-    }
+    const date = new Date(readTime(name, value)!);
     read[name] = date;
   }
   return read;
+}
+
+const MAX_STEPS = 200;
+const MIN_STEP = 1_000;
+const DEFAULT_STEPS = 48;
+
+/**
+ * Reads the range of statistics; by default the last 24 hours.
+ *
+ * @throws {@link ConsoleError} `invalid_option`
+ */
+export function readRange(
+  {
+    from: since,
+    to: until,
+    step: length,
+  }: { readonly from?: string; readonly to?: string; readonly step?: string },
+  now: number,
+): StatsRange {
+  const to = readTime('to', until) ?? now;
+  const from = readTime('from', since) ?? to - 24 * 3_600_000;
+  if (from >= to) throw invalid('from', 'must be before "to"');
+  const step = length === undefined ? Math.ceil((to - from) / DEFAULT_STEPS) : Number(length);
+  const steps = Math.ceil((to - from) / step);
+  if (!Number.isInteger(step) || step < MIN_STEP || steps > MAX_STEPS) {
+    throw invalid(
+      'step',
+      `must be a number of milliseconds, at least ${MIN_STEP}, so that the range has at most ${MAX_STEPS} steps`,
+    );
+  }
+  return { from, to, step };
+}
+
+function readTime(name: string, value: string | undefined): number | undefined {
+  if (value === undefined) return undefined;
+  const time = new Date(value).getTime();
+  if (isStorableTime(time)) return time;
+  throw invalid(name, 'must be a time in ISO 8601, such as 2026-01-31T12:00:00Z');
 }
 
 const filled = optional(text());

@@ -1,23 +1,48 @@
 import { Injectable } from '@nestjs/common';
 import { WebhookClock } from '../clock/webhook-clock.js';
-import type { WebhookDeliveryStats } from '../deliveries/delivery-view.js';
+import type { WebhookDeliveryStats, WebhookDeliveryView } from '../deliveries/delivery-view.js';
 import { WebhookDeliveries } from '../deliveries/webhook.deliveries.js';
+import type { DeliveryCounts } from '../queue/webhook-queue.js';
+import type { ConsoleStats, StatsBucket, StatsCounts } from './console-api.js';
 import { optional } from './console-route.js';
 
-/** Milliseconds for which counts are reused. The page waits longer than this after a change before it loads them. */
-const MAX_AGE = 1_000;
+/** Milliseconds for which an answer is reused. The page waits longer than this after a change before it loads again. */
+const MIN_AGE = 1_000;
+/** An answer is reused for so many times as long as it took, so that reads take at most a tenth of a connection. */
+const COST_FACTOR = 10;
+const MAX_AGE = 60_000;
+/** Delivered deliveries of each step whose times are read. */
+const SAMPLE = 100;
+/** Samples that are read at the same time. */
+const AT_ONCE = 4;
+/** Endpoints of one answer. */
+const MAX_ENDPOINTS = 100;
 
-type Scope = Parameters<WebhookDeliveries['stats']>[1];
+type Scope = NonNullable<Parameters<WebhookDeliveries['stats']>[1]>;
 
-interface CachedStats {
-  readonly at: number;
-  readonly stats: Promise<WebhookDeliveryStats | undefined>;
+interface CachedAnswer {
+  /** When it is read again, in epoch milliseconds. */
+  until: number;
+  readonly value: Promise<unknown>;
 }
 
-/** Counts of deliveries. A store may have to count every delivery, so all readers of about the same time share one count. */
+/** A range of time in steps; times in epoch milliseconds. */
+export interface StatsRange {
+  readonly from: number;
+  readonly to: number;
+  readonly step: number;
+}
+
+/** A time to delivery, and the number of deliveries that it stands for. */
+interface Sample {
+  readonly ms: number;
+  readonly weight: number;
+}
+
+/** Counts of deliveries. A store may have to count every delivery, so all readers of about the same time share one answer. */
 @Injectable()
 export class ConsoleStatistics {
-  private readonly cached = new Map<string, CachedStats>();
+  private readonly cached = new Map<string, CachedAnswer>();
 
   constructor(
     private readonly deliveries: WebhookDeliveries,
@@ -29,21 +54,133 @@ export class ConsoleStatistics {
     filter: { readonly endpointId?: string },
     scope: Scope,
   ): Promise<WebhookDeliveryStats | undefined> {
-    const now = this.clock.now();
-    for (const [key, { at }] of this.cached) {
-      if (Math.abs(now - at) >= MAX_AGE) this.cached.delete(key);
+    return this.shared(['stats', filter, scope], () =>
+      optional(() => this.deliveries.stats(filter, scope)),
+    );
+  }
+
+  /** As {@link stats}, of the deliveries that were recorded within the last 24 hours. */
+  async lastDay(scope: Scope): Promise<WebhookDeliveryStats | undefined> {
+    const since = new Date(this.clock.now() - 24 * 3_600_000);
+    return this.shared(['lastDay', scope], () =>
+      optional(() => this.deliveries.stats({ since }, scope)),
+    );
+  }
+
+  /** Counts and times to delivery, step by step. */
+  async series(
+    range: StatsRange,
+    filter: { readonly endpointId?: string },
+    scope: Scope,
+  ): Promise<ConsoleStats> {
+    return this.shared(['series', range, filter, scope], () =>
+      this.readSeries(range, filter, scope),
+    );
+  }
+
+  /** Reuses the answer of a read until it is too old for what it cost. */
+  async shared<T>(identity: unknown, read: () => Promise<T>): Promise<T> {
+    const start = this.clock.now();
+    for (const [key, { until }] of this.cached) {
+      if (start >= until || until - start > MAX_AGE) this.cached.delete(key);
     }
-    const key = JSON.stringify([filter, scope]);
-    const cached = this.cached.get(key) ?? {
-      at: now,
-      stats: optional(() => this.deliveries.stats(filter, scope)),
-    };
-    this.cached.set(key, cached);
+    const key = JSON.stringify(identity);
+    const found = this.cached.get(key);
+    if (found !== undefined) return found.value as Promise<T>;
+    const value = read();
+    const answer: CachedAnswer = { until: start + MAX_AGE, value };
+    this.cached.set(key, answer);
     try {
-      return await cached.stats;
+      await value;
+      const now = this.clock.now();
+      const age = Math.min(Math.max(MIN_AGE, (now - start) * COST_FACTOR), MAX_AGE);
+      answer.until = now + age - (now - start);
+      return await value;
     } catch (error) {
       this.cached.delete(key);
       throw error;
     }
   }
+
+  private async readSeries(
+    { from, to, step }: StatsRange,
+    filter: { readonly endpointId?: string },
+    scope: Scope,
+  ): Promise<ConsoleStats> {
+    const wanted = { ...filter, since: new Date(from), until: new Date(to) };
+    const counts = await this.deliveries.countsByStep(wanted, step, scope);
+    const starts = Array.from({ length: Math.ceil((to - from) / step) }, (_, i) => from + i * step);
+    const byStep = starts.map((at) => sumOf(counts.filter((one) => one.at === at)));
+    const samples: Sample[][] = starts.map(() => []);
+    const queue = byStep.flatMap(({ delivered }, index) => (delivered > 0 ? [index] : []));
+    const readNext = async (): Promise<void> => {
+      for (let index = queue.shift(); index !== undefined; index = queue.shift()) {
+        const until = new Date(Math.min(starts[index]! + step, to));
+        const part = { ...filter, status: 'delivered' as const, since: new Date(starts[index]!) };
+        const options = { ...scope, limit: SAMPLE };
+        const { deliveries } = await this.deliveries.list({ ...part, until }, options);
+        const weight = byStep[index]!.delivered / deliveries.length;
+        samples[index] = deliveries.map((one) => ({ ms: timeToDelivery(one), weight }));
+      }
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, readNext));
+    const buckets = byStep.map((sum, index): StatsBucket => {
+      const at = new Date(starts[index]!).toISOString();
+      return { at, ...sum, ...percentiles(samples[index]!) };
+    });
+    const total = { ...sumOf(counts), ...percentiles(samples.flat()) };
+    return { buckets, total, endpoints: byEndpoint(counts, starts) };
+  }
+}
+
+/** From the publish to the delivery. */
+export function timeToDelivery({ createdAt, updatedAt }: WebhookDeliveryView): number {
+  return Math.max(0, updatedAt.getTime() - createdAt.getTime());
+}
+
+function sumOf(counts: readonly DeliveryCounts[]): StatsCounts {
+  return counts.reduce(
+    (sum, { delivered, dead, pending }) => ({
+      delivered: sum.delivered + delivered,
+      failed: sum.failed + dead,
+      pending: sum.pending + pending,
+    }),
+    { delivered: 0, failed: 0, pending: 0 },
+  );
+}
+
+function percentiles(samples: readonly Sample[]): Pick<StatsCounts, 'p50Ms' | 'p95Ms'> {
+  if (samples.length === 0) return {};
+  const sorted = samples.toSorted((a, b) => a.ms - b.ms);
+  const all = sorted.reduce((sum, { weight }) => sum + weight, 0);
+  const at = (share: number): number => {
+    let passed = 0;
+    // Weights are fractions, whose sum may miss the share by a rounding error.
+    const reached = sorted.find(({ weight }) => (passed += weight) >= share * all - 1e-6);
+    return (reached ?? sorted.at(-1)!).ms;
+  };
+  return { p50Ms: at(0.5), p95Ms: at(0.95) };
+}
+
+function byEndpoint(
+  counts: readonly DeliveryCounts[],
+  starts: readonly number[],
+): ConsoleStats['endpoints'] {
+  const groups = new Map<string, DeliveryCounts[]>();
+  for (const one of counts) {
+    const key = JSON.stringify([one.endpointId, one.tenant]);
+    groups.set(key, [...(groups.get(key) ?? []), one]);
+  }
+  const failures = (group: readonly DeliveryCounts[]): number => sumOf(group).failed;
+  return [...groups.values()]
+    .toSorted((a, b) => failures(b) - failures(a))
+    .slice(0, MAX_ENDPOINTS)
+    .map((group) => {
+      const { endpointId: endpoint, tenant } = group[0]!;
+      const places = new Map(group.map((one) => [one.at, one]));
+      const row = (state: 'delivered' | 'dead' | 'pending'): number[] =>
+        starts.map((at) => places.get(at)?.[state] ?? 0);
+      const numbers = { delivered: row('delivered'), failed: row('dead'), pending: row('pending') };
+      return { endpoint, tenant, ...numbers };
+    });
 }

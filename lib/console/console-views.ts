@@ -1,8 +1,5 @@
 import type { WebhookDeliveryView } from '../deliveries/delivery-view.js';
-import type {
-  EndpointCircuitView,
-  WebhookEndpointView,
-} from '../endpoints/webhook-endpoint.interface.js';
+import type { WebhookEndpointView } from '../endpoints/webhook-endpoint.interface.js';
 import type { WebhookInboxEntry } from '../receiver/inbox/webhook.inbox.js';
 import type {
   ConsoleCounts,
@@ -14,6 +11,7 @@ import type {
   InboxDetails,
   InboxRow,
 } from './console-api.js';
+import { timeToDelivery } from './console-statistics.js';
 import type { ResolvedConsole, ShownPayload } from './console-options.js';
 
 /** Bytes of a payload that are shown. */
@@ -30,12 +28,12 @@ export function deliveryRow(view: WebhookDeliveryView): DeliveryRow {
 }
 
 /** Percentiles over the delivered deliveries of a page, from their recording to their delivery. */
-export function timeToDelivery(
+export function timesToDelivery(
   views: readonly WebhookDeliveryView[],
 ): Pick<DeliveryList, 'timeToDelivery'> {
   const times = views
     .filter(({ status }) => status === 'delivered')
-    .map(({ createdAt, updatedAt }) => Math.max(0, updatedAt.getTime() - createdAt.getTime()))
+    .map(timeToDelivery)
     .sort((a, b) => a - b);
   const { length: count } = times;
   if (count === 0) return {};
@@ -66,34 +64,6 @@ export function endpointRow(
     ...(createdAt !== undefined && { createdAt: createdAt.toISOString() }),
     ...(updatedAt !== undefined && { updatedAt: updatedAt.toISOString() }),
     health,
-  };
-}
-
-export function endpointHealth(
-  { disabled, pausedAt }: WebhookEndpointView,
-  circuit: EndpointCircuitView,
-  counts: ConsoleCounts | undefined,
-  lastSuccessAt: Date | undefined,
-): EndpointHealth {
-  const { state, failuresInRow, failingSince, pausedUntil } = circuit;
-  const wasAttempted = lastSuccessAt !== undefined || (counts?.dead ?? 0) > 0;
-  const worst = (): EndpointHealth['state'] => {
-    if (disabled !== undefined) return 'disabled';
-    if (pausedAt !== undefined) return 'paused';
-    if (state !== 'closed') return 'open';
-    if (failuresInRow > 0) return 'failing';
-    return wasAttempted ? 'healthy' : 'unknown';
-  };
-  return {
-    state: worst(),
-    circuit: {
-      state,
-      failuresInRow,
-      ...(failingSince !== undefined && { failingSince: failingSince.toISOString() }),
-      ...(pausedUntil !== undefined && { pausedUntil: pausedUntil.toISOString() }),
-    },
-    ...(counts !== undefined && { counts }),
-    ...(lastSuccessAt !== undefined && { lastSuccessAt: lastSuccessAt.toISOString() }),
   };
 }
 

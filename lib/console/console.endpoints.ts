@@ -1,12 +1,11 @@
 import { Injectable } from '@nestjs/common';
-import { WebhookDeliveries } from '../deliveries/webhook.deliveries.js';
-import type { WebhookDeliveryStats } from '../deliveries/delivery-view.js';
 import { WebhookEndpoints } from '../endpoints/webhook.endpoints.js';
 import type { WebhookEndpointView } from '../endpoints/webhook-endpoint.interface.js';
 import { ConsoleActivity } from './console-activity.js';
 import { ConsoleStatistics } from './console-statistics.js';
 import type {
   CreatedEndpointAnswer,
+  EndpointHealth,
   EndpointList,
   EndpointRow,
   RotatedKeyAnswer,
@@ -26,13 +25,21 @@ import {
   act,
   type ConsoleCall,
   type ConsoleRoute,
-  optional,
   PAGE_QUERY,
   read,
   scopeOf,
 } from './console-route.js';
 import type { ConsoleAccess } from './console-session.js';
-import { countsOf, endpointHealth, endpointRow } from './console-views.js';
+import { ConsoleHealth } from './console-health.js';
+import { endpointRow } from './console-views.js';
+
+/** Endpoints with missed or waiting deliveries whose health is read for the overview. */
+const MAX_CHECKED = 40;
+/** Endpoints of the overview. */
+const MAX_ATTENTION = 20;
+/** Endpoints whose deliveries are read at the same time. */
+const AT_ONCE = 4;
+const WORST: readonly EndpointHealth['state'][] = ['failing', 'disabled', 'paused'];
 
 /** The calls about endpoints. */
 @Injectable()
@@ -82,7 +89,7 @@ export class ConsoleEndpoints {
 
   constructor(
     private readonly endpoints: WebhookEndpoints,
-    private readonly deliveries: WebhookDeliveries,
+    private readonly health: ConsoleHealth,
     private readonly activity: ConsoleActivity,
     private readonly statistics: ConsoleStatistics,
   ) {}
@@ -92,35 +99,60 @@ export class ConsoleEndpoints {
     const scope = readTenant(access, tenant);
     const page = readPage({ after, limit });
     const { endpoints, next } = await this.endpoints.list({ ...scope, ...page });
-    const stats = await this.statistics.stats({}, scope);
-    const items = await Promise.all(endpoints.map(async (one) => this.row(one, access, stats)));
+    const items = await this.rows(endpoints, access, scope);
     return { items, ...(next !== undefined && { next }) };
+  }
+
+  /** The endpoints that need attention, worst first. */
+  async attention(access: ConsoleAccess, scope: { tenant?: string }): Promise<EndpointRow[]> {
+    const stats = await this.statistics.stats({}, scope);
+    const troubled = (stats?.endpoints ?? [])
+      .filter(({ endpointId, pending, dead }) => endpointId !== undefined && pending + dead > 0)
+      .toSorted((a, b) => b.dead - a.dead || b.pending - a.pending)
+      .slice(0, MAX_CHECKED);
+    const views = await Promise.all(
+      troubled.map(async ({ endpointId, tenant }) =>
+        this.endpoints
+          .get(endpointId!, tenant === undefined ? undefined : { tenant })
+          // It was deleted, or is no longer configured.
+          .catch(() => undefined),
+      ),
+    );
+    const found = new Map(views.flatMap((view) => (view === undefined ? [] : [[view.id, view]])));
+    const rows = await this.rows([...found.values()], access, scope);
+    return rows
+      .filter(({ health }) => health.state !== 'healthy' && health.state !== 'idle')
+      .toSorted((a, b) => WORST.indexOf(a.health.state) - WORST.indexOf(b.health.state))
+      .slice(0, MAX_ATTENTION);
   }
 
   private async endpoint(id: string, access: ConsoleAccess): Promise<EndpointRow> {
     const view = await this.endpoints.get(id, scopeOf(access));
-    const scope = readTenant(access, undefined);
-    const stats = await this.statistics.stats({ endpointId: id }, scope);
-    return this.row(view, access, stats);
+    const [row] = await this.rows([view], access, readTenant(access, undefined), id);
+    return row!;
   }
 
-  private async row(
-    view: WebhookEndpointView,
+  /** @param endpointId - if all are this one, so that only its deliveries are counted */
+  private async rows(
+    views: readonly WebhookEndpointView[],
     access: ConsoleAccess,
-    stats: WebhookDeliveryStats | undefined,
-  ): Promise<EndpointRow> {
-    const { id, tenant } = view;
-    const own = tenant === undefined ? {} : { tenant };
-    const [circuit, last] = await Promise.all([
-      this.endpoints.circuit(id, scopeOf(access)),
-      optional(() =>
-        this.deliveries.list({ endpointId: id, status: 'delivered' }, { ...own, limit: 1 }),
-      ),
+    scope: { readonly tenant?: string },
+    endpointId?: string,
+  ): Promise<EndpointRow[]> {
+    const [stats, lastDay] = await Promise.all([
+      this.statistics.stats(endpointId === undefined ? {} : { endpointId }, scope),
+      this.statistics.lastDay(scope),
     ]);
-    const found = stats?.endpoints.find((one) => one.endpointId === id && one.tenant === tenant);
-    const counts = stats && countsOf(found ?? { pending: 0, delivered: 0, dead: 0, lag: 0 });
-    const health = endpointHealth(view, circuit, counts, last?.deliveries[0]?.updatedAt);
-    return endpointRow(view, health, access.capabilities.includes('manage-endpoints'));
+    const showQuery = access.capabilities.includes('manage-endpoints');
+    const rows: EndpointRow[] = [];
+    for (let start = 0; start < views.length; start += AT_ONCE) {
+      const part = views.slice(start, start + AT_ONCE).map(async (view) => {
+        const circuit = await this.endpoints.circuit(view.id, scopeOf(access));
+        return endpointRow(view, await this.health.of(view, circuit, stats, lastDay), showQuery);
+      });
+      rows.push(...(await Promise.all(part)));
+    }
+    return rows;
   }
 
   private async createEndpoint({ body, access }: ConsoleCall): Promise<CreatedEndpointAnswer> {

@@ -6,6 +6,7 @@ import type {
   InboxDetails,
   InboxList,
   RetryAnswer,
+  RunList,
 } from './console-api.js';
 import { readBody, readPage, readQuery, readTimes, RETRY } from './console-input.js';
 import { CONSOLE_OPTIONS, type ResolvedConsole } from './console-options.js';
@@ -38,6 +39,7 @@ export class ConsoleInbox {
       action: ({ id }) => ({ action: 'inbox.retry', target: id }),
     }),
     ownOnly(read('dead-letters', (call) => this.deadLetters(call))),
+    ownOnly(read('dead-letters/:id/runs', (call) => this.runs(call))),
     ownOnly({
       ...act('POST', 'dead-letters/retry', ['redeliver'], (call) => this.retryDeadLetters(call)),
       action: (_call, answer) => ({
@@ -102,6 +104,24 @@ export class ConsoleInbox {
         diedAt: diedAt.toISOString(),
       })),
       next,
+    };
+  }
+
+  private async runs({ id, access }: ConsoleCall): Promise<RunList> {
+    const mayRead = access.capabilities.includes('view-payload');
+    const facts = { event: '', source: 'inbox' as const, contentType: 'text/plain' };
+    const runs = await this.inbox.runs(id);
+    return {
+      items: runs.map(({ attempt: run, at, durationMs, reason: failureReason, answer }) => ({
+        run,
+        at: new Date(at).toISOString(),
+        durationMs,
+        failureReason,
+        error:
+          mayRead && answer !== undefined
+            ? shownPayload({ ...facts, bytes: Buffer.from(answer) }, this.options.redact).text
+            : undefined,
+      })),
     };
   }
 

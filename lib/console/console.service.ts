@@ -9,6 +9,7 @@ import type {
   ConsoleOverview,
   ConsolePayload,
   ConsoleSession,
+  ConsoleStats,
   DeliveryDetails,
   DeliveryList,
   DeliveryQuery,
@@ -23,6 +24,7 @@ import {
   readDeliveryFilter,
   readPage,
   readQuery,
+  readRange,
   readTenant,
   REDELIVER,
 } from './console-input.js';
@@ -43,7 +45,7 @@ import {
   deliveryRow,
   shownAnswer,
   shownPayload,
-  timeToDelivery,
+  timesToDelivery,
 } from './console-views.js';
 import { ConsoleEndpoints } from './console.endpoints.js';
 import { ConsoleInbox } from './console.inbox.js';
@@ -71,11 +73,12 @@ export class ConsoleService {
     private readonly activity: ConsoleActivity,
     private readonly statistics: ConsoleStatistics,
     private readonly clock: WebhookClock,
-    endpointCalls: ConsoleEndpoints,
+    private readonly endpointCalls: ConsoleEndpoints,
     inboxCalls: ConsoleInbox,
   ) {
     this.routes = [
       read('overview', (call) => this.overview(call)),
+      read('stats', (call) => this.stats(call)),
       read('deliveries', (call) => this.deliveryList(call)),
       read('deliveries/:id', (call) => this.delivery(call)),
       {
@@ -124,10 +127,26 @@ export class ConsoleService {
     const { inbox, deadLetters } = this.inbox.features;
     const isConsole = access.kind === 'console';
     return {
-      ...(stats !== undefined && { deliveries: countsOf(stats) }),
+      ...(stats !== undefined && {
+        deliveries: countsOf(stats),
+        attention: await this.endpointCalls.attention(access, scope),
+      }),
       ...(isConsole && inbox && { inbox: await this.inbox.counts() }),
       ...(isConsole && deadLetters && { deadLetters: await this.inbox.deadLetterCount() }),
     };
+  }
+
+  private async stats({ query, access }: ConsoleCall): Promise<ConsoleStats> {
+    const { endpoint, tenant, ...range } = readQuery(query, [
+      'from',
+      'to',
+      'step',
+      'endpoint',
+      'tenant',
+    ]);
+    const filter = endpoint === undefined ? {} : { endpointId: endpoint };
+    const scope = readTenant(access, tenant);
+    return this.statistics.series(readRange(range, this.clock.now()), filter, scope);
   }
 
   private async deliveryList({ query, access }: ConsoleCall): Promise<DeliveryList> {
@@ -145,7 +164,7 @@ export class ConsoleService {
     return {
       items: deliveries.map(deliveryRow),
       ...(next !== undefined && { next }),
-      ...timeToDelivery(deliveries),
+      ...timesToDelivery(deliveries),
     };
   }
 

@@ -20,6 +20,7 @@ import {
 import { ConsoleLimits } from './console-limits.js';
 import { ConsoleStatistics } from './console-statistics.js';
 import { ConsoleControllers } from './console.controllers.js';
+import { ConsoleHealth } from './console-health.js';
 import { ConsoleHandler } from './console.handler.js';
 import { ConsoleEndpoints } from './console.endpoints.js';
 import { ConsoleInbox } from './console.inbox.js';
@@ -109,6 +110,7 @@ function register(extras: WebhookConsoleExtras, options: Provider): DynamicModul
       },
       ConsoleActivity,
       ConsoleEndpoints,
+      ConsoleHealth,
       ConsoleInbox,
       ConsoleLimits,
       ConsoleService,

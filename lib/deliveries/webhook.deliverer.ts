@@ -141,13 +141,15 @@ export class WebhookDeliverer {
       return { type: 'defer', at: now + wait, reason: 'endpoint_paused' };
     }
     const { pausedUntil, circuit } = endpoint.state;
-    const blockedUntil = pausedUntil > now ? pausedUntil : circuit.admit(now);
+    const isOverloaded = pausedUntil > now;
+    const blockedUntil = isOverloaded ? pausedUntil : circuit.admit(now);
     if (blockedUntil === undefined) return undefined;
     // A URL cannot be disabled, so its deliveries would wait forever: they are given up until a trial succeeds.
     const isAbandoned = endpoint.endpointId === undefined && this.hasFailedTooLong(endpoint, now);
-    return isAbandoned
-      ? deadWithoutAttempt('endpoint_disabled', number)
-      : { type: 'defer', at: blockedUntil };
+    if (isAbandoned) return deadWithoutAttempt('endpoint_disabled', number);
+    // The failure of its own last attempt says more.
+    const reason = isOverloaded ? 'endpoint_overloaded' : 'circuit_open';
+    return { type: 'defer', at: blockedUntil, reason: number === 1 ? reason : undefined };
   }
 
   private async attempt(

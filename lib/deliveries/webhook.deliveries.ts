@@ -3,7 +3,12 @@ import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { isIdentifier } from '../token/identifier.js';
 import { readArgument } from '../options/read-options.js';
 import { cursorOf } from '../queue/page-cursor.js';
-import type { WebhookQueue, DeliveryFilter, DeliveryPageRequest } from '../queue/webhook-queue.js';
+import type {
+  DeliveryCounts,
+  DeliveryFilter,
+  DeliveryPageRequest,
+  WebhookQueue,
+} from '../queue/webhook-queue.js';
 import type { DeliveryRecord, OutgoingDelivery } from '../queue/webhook-delivery.js';
 import {
   PAGE,
@@ -170,6 +175,24 @@ export class WebhookDeliveries {
   ): Promise<WebhookDeliveryStats> {
     const wanted = readStatsFilter(filter, readScope(scope));
     return statsOf(await this.queue.counts(wanted), this.clock.now());
+  }
+
+  /**
+   * Counts deliveries by state in steps of the time at which they were recorded, by endpoint and tenant.
+   *
+   * @param filter - with `since` and `until`
+   * @param step - milliseconds
+   * @throws {@link WebhookDeliveryError} `invalid_option`
+   * @hidden
+   */
+  async countsByStep(
+    filter: WebhookDeliveryStatsFilter & { readonly since: Date; readonly until: Date },
+    step: number,
+    scope?: WebhookDeliveryScope,
+  ): Promise<readonly DeliveryCounts[]> {
+    const wanted = readStatsFilter(filter, readScope(scope));
+    const counts = await this.queue.counts({ ...wanted, step });
+    return counts.filter(({ receiver }) => receiver === undefined);
   }
 
   /**

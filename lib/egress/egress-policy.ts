@@ -54,9 +54,6 @@ const BLOCKED_PORTS: ReadonlySet<number> = new Set([
 
 const RESOLVER = 'correct what the resolver returns';
 
-/** URLs that passed the checks and are cached. */
-const MAX_PASSED = 1_000;
-
 /** Names that always mean this machine, RFC 6761, section 6.3. */
 const LOCALHOST = /(?:^|\.)localhost\.*$/;
 
@@ -71,8 +68,6 @@ export class EgressPolicy {
   private readonly allowPrivateNetworks: boolean;
   private readonly allowed: readonly IpNetwork[];
   private readonly allowedPorts: ReadonlySet<number>;
-  /** URLs that passed. They may hold a credential, so they are never printed. */
-  readonly #passed = new Set<string>();
 
   /** @param options - checked ones */
   constructor(options: EgressOptions) {
@@ -118,19 +113,6 @@ export class EgressPolicy {
     if (isIP(host) !== 0) this.checkAddress(host);
     else if (LOCALHOST.test(host)) this.checkLocalhost(host);
     return parsed;
-  }
-
-  /**
-   * Checks a URL as {@link checkUrl} does, and caches the ones that pass, for callers that use the same URL
-   * often.
-   *
-   * @throws {@link WebhookDestinationBlockedError}
-   */
-  recheckUrl(url: string): void {
-    if (this.#passed.has(url)) return;
-    this.checkUrl(url);
-    if (this.#passed.size >= MAX_PASSED) this.#passed.clear();
-    this.#passed.add(url);
   }
 
   /**

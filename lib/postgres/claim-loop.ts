@@ -143,7 +143,14 @@ export class ClaimLoop {
     while (this.mayBeMore && this.freeSlots > 0 && !this.stopped) await this.claimOutsideBacklog();
     if (this.freeSlots <= 0) return clock.now() + pollInterval;
     const isContended = this.contention !== undefined && !this.backlog.isEmpty;
-    return isContended ? Math.min(this.nextScan, this.nextLaneCheck) : this.nextScan;
+    return Math.min(this.nextScan, isContended ? this.nextLaneCheck : Infinity, this.nextProof());
+  }
+
+  /** When a waiting lane turns out to be slow, which can give it more slots although none of its attempts has ended. */
+  private nextProof(): number {
+    const now = this.parts.clock.now();
+    const times = this.backlog.lanes.map((lane) => this.lanes.provenSlowAt(lane, now) ?? Infinity);
+    return Math.min(...times);
   }
 
   private async claimOutsideBacklog(): Promise<void> {

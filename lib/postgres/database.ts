@@ -259,4 +259,26 @@ export function isPool(client: unknown): client is PostgresPool {
   );
 }
 
+/**
+ * Warns about a pool that waits forever for a server that has vanished.
+ *
+ * The library destroys connections that do not answer, but cannot give up those that a pool is still opening.
+ *
+ * @param owner - what the pool was passed to
+ */
+export function warnOfMissingTimeouts(owner: string, client: object): void {
+  const options = (client as { options?: Record<string, unknown> }).options;
+  if (!isPool(client) || typeof options !== 'object') return;
+  const missing = ['query_timeout', 'connectionTimeoutMillis'].filter(
+    (name) => !(Number(options[name]) > 0),
+  );
+  if (missing.length === 0) return;
+  process.emitWarning(
+    `The pool of ${owner} has no ${missing.join(' and no ')}: if its server vanishes, statements of the application ` +
+      'wait until the operating system closes the connection, and connections that are being opened can fill the pool. ' +
+      'Set query_timeout, connectionTimeoutMillis and keepAlive.',
+    { code: 'WEBHOOK_POOL_WITHOUT_TIMEOUT' },
+  );
+}
+
 function ignore(): void {}

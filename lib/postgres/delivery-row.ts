@@ -200,6 +200,7 @@ export function countsOf(row: Row): DeliveryCounts {
     endpointId: optional(row['endpoint_id']) as string | undefined,
     tenant: optional(row['tenant']) as string | undefined,
     receiver: optional(row['receiver']) as string | undefined,
+    at: row['at'] === null ? undefined : Number(row['at']),
     pending: Number(row['pending']),
     delivered: Number(row['delivered']),
     dead: Number(row['dead']),

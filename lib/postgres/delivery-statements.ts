@@ -313,17 +313,25 @@ ORDER BY created_at DESC, id DESC LIMIT $2::int`,
     ];
   }
 
-  counts(queue: string, { unfinished, ...filter }: DeliveryCountFilter): Query {
+  counts(queue: string, { unfinished, step, ...filter }: DeliveryCountFilter): Query {
     const values: unknown[] = [queue];
     const conditions = conditionsOf(filter, values);
+    const groups = ['endpoint_id', 'tenant', 'receiver'];
+    if (step !== undefined) {
+      const [since, length] = [filter.since ?? 0, step].map(
+        (one) => `$${values.push(one)}::float8`,
+      );
+      const steps = `floor((${millisecondsOf('created_at')} - ${since}) / ${length})`;
+      groups.push(`(${since} + ${steps} * ${length})`);
+    }
     // The condition of a partial index.
     if (unfinished === true) conditions.push(`status <> 'delivered'`);
     const count = (status: DeliveryStatus): string =>
       `(count(*) FILTER (WHERE ${STATUS_CONDITIONS[status]}))::float8 AS ${status}`;
     return [
-      `SELECT endpoint_id, tenant, receiver, ${count('pending')}, ${count('delivered')}, ${count('dead')},
+      `SELECT endpoint_id, tenant, receiver, ${groups[3] ?? 'NULL'} AS at, ${count('pending')}, ${count('delivered')}, ${count('dead')},
   ${millisecondsOf(`min(due_at) FILTER (WHERE status = 'pending')`)} AS due
-FROM ${this.delivery} WHERE ${conditions.join(' AND ')} GROUP BY endpoint_id, tenant, receiver`,
+FROM ${this.delivery} WHERE ${conditions.join(' AND ')} GROUP BY ${groups.join(', ')}`,
       values,
     ];
   }

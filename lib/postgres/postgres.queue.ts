@@ -2,7 +2,13 @@ import type { Pool } from 'pg';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { readOptions } from '../options/read-options.js';
 import * as option from '../options/rules.js';
-import { Database, isPool, type PostgresPool, type RunStatement } from './database.js';
+import {
+  Database,
+  isPool,
+  type PostgresPool,
+  type RunStatement,
+  warnOfMissingTimeouts,
+} from './database.js';
 import { describeServer } from './database-failure.js';
 import { DatabaseQueue } from './database.queue.js';
 import type { QueueHost } from './queue-database.js';
@@ -81,7 +87,7 @@ class ServerHost implements QueueHost {
 
   async open(): Promise<Database> {
     const { pool } = this.options;
-    if (pool !== undefined) warnOfMissingTimeout(pool);
+    if (pool !== undefined) warnOfMissingTimeouts('PostgresQueue', pool);
     return new Database(pool ?? (await this.openPool()), this.clock);
   }
 
@@ -104,16 +110,6 @@ class ServerHost implements QueueHost {
     this.owned.on('error', () => {});
     return this.owned;
   }
-}
-
-function warnOfMissingTimeout(pool: object): void {
-  const { options } = pool as Partial<Pick<Pool, 'options'>>;
-  if (options === undefined || (options.query_timeout ?? 0) > 0) return;
-  process.emitWarning(
-    'The pool of a PostgresQueue has no query_timeout: if its server vanishes, statements of the application and `publish` ' +
-      'with `tx` wait until the operating system closes the connection. Set query_timeout, connectionTimeoutMillis and keepAlive.',
-    { code: 'WEBHOOK_POOL_WITHOUT_TIMEOUT' },
-  );
 }
 
 /**

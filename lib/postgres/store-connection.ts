@@ -10,6 +10,7 @@ import {
   type PostgresClientSource,
   type Row,
   type RunStatement,
+  warnOfMissingTimeouts,
 } from './database.js';
 import { databaseFailure } from './database-failure.js';
 import { type DatabaseIdentity, readIdentity, requireSameDatabase } from './database-identity.js';
@@ -85,6 +86,7 @@ export class StoreConnection {
       'must be a Pool of pg, another object with query(text, values), or a function that returns one',
     );
     const options = readOptions(rule, given, problems);
+    warnOfMissingTimeouts(description.name, source);
     return { connection: new StoreConnection(description, source, options), options };
   }
 

@@ -80,6 +80,7 @@ const UNCONFIGURED_DELIVERIES = unconfigured<WebhookDeliveries>({
   redeliver: true,
   skip: true,
   stats: true,
+  countsByStep: true,
   prune: true,
 });
 

@@ -21,19 +21,24 @@ export function listDeliveries(
     .map((known) => listed(known.record()));
 }
 
-/** Counts the deliveries that match, by endpoint and tenant, or by receiver. */
+/** Counts the deliveries that match, by endpoint and tenant, or by receiver, and by step. */
 export function countDeliveries(
   all: Iterable<RememberedDelivery>,
-  { unfinished, ...filter }: DeliveryCountFilter,
+  { unfinished, step, ...filter }: DeliveryCountFilter,
 ): DeliveryCounts[] {
+  const { since = 0 } = filter;
   const groups = new Map<string, Tally>();
   for (const known of all) {
     if (!matches(known, filter) || (unfinished === true && known.status === 'delivered')) continue;
     const { endpointId, tenant, receiver } = factsOf(known.delivery);
-    const key = JSON.stringify([endpointId, tenant, receiver]);
+    const at =
+      step === undefined
+        ? undefined
+        : since + Math.floor((known.delivery.createdAt - since) / step) * step;
+    const key = JSON.stringify([endpointId, tenant, receiver, at]);
     let tally = groups.get(key);
     if (tally === undefined) {
-      tally = { endpointId, tenant, receiver, pending: 0, delivered: 0, dead: 0 };
+      tally = { endpointId, tenant, receiver, at, pending: 0, delivered: 0, dead: 0 };
       groups.set(key, tally);
     }
     tally[known.status]++;

@@ -134,7 +134,10 @@ export interface DeliveryAttempt {
   readonly statusCode?: number | undefined;
   /** Absent if the attempt succeeded. */
   readonly reason?: FailureReason | undefined;
-  /** The first 1024 bytes of the answer's body, with anything that looks like a token removed. */
+  /**
+   * The first 1024 bytes of the answer's body, with anything that looks like a token removed; for a received event, what
+   * its handlers threw.
+   */
   readonly answer?: string | undefined;
 }
 
@@ -162,6 +165,10 @@ export type FailureReason =
   | 'endpoint_disabled'
   /** No attempt was made: the endpoint is paused, and the delivery waits until it is resumed. */
   | 'endpoint_paused'
+  /** No attempt was made yet: the last ones to the endpoint failed, and its circuit breaker is open. */
+  | 'circuit_open'
+  /** No attempt was made yet: the receiver has asked to wait, by `Retry-After`. */
+  | 'endpoint_overloaded'
   /** The signer failed, returned no valid signature, or exceeded the attempt's timeout. */
   | 'signing_failed'
   /** No signing key is valid now, or the key provider failed. */

@@ -61,6 +61,8 @@ export interface DeliveryCounts {
   readonly endpointId?: string | undefined;
   readonly tenant?: string | undefined;
   readonly receiver?: string | undefined;
+  /** With `step`: when the time begins in which they were recorded, in epoch milliseconds. */
+  readonly at?: number | undefined;
   readonly pending: number;
   readonly delivered: number;
   readonly dead: number;
@@ -75,6 +77,8 @@ export interface DeliveryCountFilter extends Pick<
 > {
   /** Counts only what is not delivered, which stays fast in a large queue; `delivered` is 0 then. */
   readonly unfinished?: true | undefined;
+  /** Also groups by the time of recording, in steps of so many milliseconds from `since` to `until`; both are required then. */
+  readonly step?: number | undefined;
 }
 
 /**

@@ -6,6 +6,7 @@ import {
   type WebhookAnswerRow,
   type WebhookSituation,
 } from '../request/webhook-answers.js';
+import type { SenderChallenge, WebhookScheme } from '../request/webhook-scheme.js';
 
 /** Wraps what a handler threw, so that an error of this package thrown by a handler is not answered as a refused token. */
 export class HandlerFailure {
@@ -43,8 +44,8 @@ export interface WebhookAnswer {
   readonly headers: Readonly<Record<string, string>>;
   /** Absent on success. The code is in the headers too, since an answer to HEAD has no body. */
   readonly problem?: WebhookProblem;
-  /** The JSON that answers a sender's challenge. */
-  readonly challenge?: Readonly<Record<string, string>>;
+  /** JSON that is no problem: the answer to a sender's challenge, or an answer in a sender's own form. */
+  readonly json?: Readonly<Record<string, string>> | undefined;
 }
 
 const REALM = 'Bearer realm="webhooks"';
@@ -59,9 +60,29 @@ export function acknowledge(situation: 'processed' | 'queued' | 'duplicate'): We
 }
 
 /** The answer to a sender's challenge. */
-export function answerChallenge(challenge: NonNullable<WebhookAnswer['challenge']>): WebhookAnswer {
+export function answerChallenge(challenge: SenderChallenge): WebhookAnswer {
+  const { challengeAnswer: json, challengeHeaders } = challenge;
   const { status } = WEBHOOK_ANSWERS.challenge;
-  return { situation: 'challenge', status, headers: NO_STORE, challenge };
+  return { situation: 'challenge', status, headers: { ...NO_STORE, ...challengeHeaders }, json };
+}
+
+/** Puts an answer into the form that the sender's standard names, if it names one. */
+export function inFormOf({ answer: form }: WebhookScheme, answer: WebhookAnswer): WebhookAnswer {
+  const { situation, status, headers, problem } = answer;
+  const own = form?.({ status, code: problem?.code, detail: problem?.detail });
+  if (own === undefined) return answer;
+  return { situation, status: own.status, headers: { ...headers, ...own.headers }, json: own.body };
+}
+
+/**
+ * The answer to a request with several events: the one with the highest status, so that a sender repeats the request if one event
+ * failed. Of events that were handled before, only if all were.
+ */
+export function worstOf(answers: readonly WebhookAnswer[]): WebhookAnswer {
+  const rank = ({ situation, status }: WebhookAnswer): number =>
+    situation === 'duplicate' ? 0 : status;
+  const [first = acknowledge('processed'), ...others] = answers;
+  return others.reduce((worst, one) => (rank(one) > rank(worst) ? one : worst), first);
 }
 
 /**
@@ -212,7 +233,7 @@ export class WebhookException extends HttpException {
     /** @hidden */
     readonly answer: WebhookAnswer,
   ) {
-    super({ ...answer.problem, ...answer.challenge }, answer.status);
+    super({ ...answer.problem, ...answer.json }, answer.status);
     this.code = answer.problem?.code;
     this.message = answer.problem?.detail ?? WEBHOOK_ANSWERS[answer.situation].title;
   }

@@ -117,7 +117,7 @@ export function sendAnswer(
   if (response.headersSent || response.destroyed) return;
   if (closesConnection(request, options.close)) response.setHeader('Connection', 'close');
   // All at once: headers that are set one by one go through a table of the response (benchmark `receive`).
-  const content = answer.problem ?? answer.challenge;
+  const content = answer.problem ?? answer.json;
   if (content === undefined || request.method === 'HEAD') {
     response.writeHead(answer.status, answer.headers).end();
     return;

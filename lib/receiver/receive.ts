@@ -8,7 +8,9 @@ import {
   acknowledge,
   answerChallenge,
   answerTo,
+  inFormOf,
   refuse,
+  worstOf,
   type WebhookAnswer,
   WebhookException,
 } from './answers.js';
@@ -25,6 +27,14 @@ import { EventInternals, WebhookEvent } from './webhook-event.js';
 
 /** How a request was received; the caller adds the request. */
 type Received = Omit<AnsweredRequest, 'request'>;
+
+/** A request at a receiver. */
+interface Arrival {
+  readonly incoming: IncomingWebhook;
+  readonly receiver: ResolvedReceiver;
+  /** Of `receiving.now()`. */
+  readonly arrivedAt: number | undefined;
+}
 
 /**
  * The path of a received event: verify → reserve → handle → settle → answer.
@@ -55,8 +65,9 @@ export class ReceivePipeline {
         request.readableDidRead ? { kind: 'consumed' } : { kind: 'stream', stream: request },
       );
       const received = await this.receive(incoming, receiver, arrivedAt);
-      this.reporter.answered({ ...received, request, receiver, arrivedAt });
-      sendAnswer(request, response, received.answer, { close: this.drain.closing });
+      for (const one of received) this.reporter.answered({ ...one, request, receiver, arrivedAt });
+      const answer = inFormOf(receiver.scheme, worstOf(received.map((one) => one.answer)));
+      sendAnswer(request, response, answer, { close: this.drain.closing });
     } catch (error) {
       // A bug: the sender is still answered, and the process does not crash.
       this.reporter.unanswerable(error);
@@ -70,12 +81,32 @@ export class ReceivePipeline {
     incoming: IncomingWebhook,
     receiver: ResolvedReceiver,
     arrivedAt: number | undefined,
+  ): Promise<readonly Received[]> {
+    const received: Received[] = [];
+    try {
+      this.requireOpen();
+      const events = await this.verify(incoming, receiver);
+      // One after the other, so that a copy in the same request finds the record of the first.
+      for (const verified of events) {
+        const admit = async (): Promise<WebhookReception> =>
+          this.reserve(verified, { incoming, receiver, arrivedAt });
+        received.push(await this.receiveEvent(admit, receiver));
+      }
+      return events.length === 0 ? [{ answer: acknowledge('processed') }] : received;
+    } catch (error) {
+      return [{ answer: answerTo(error, receiver.takesTokens), error }];
+    }
+  }
+
+  /** Handles an event, unless it was handled before. Never rejects. */
+  private async receiveEvent(
+    admit: () => Promise<WebhookReception>,
+    receiver: ResolvedReceiver,
   ): Promise<Received> {
     let event: WebhookEvent | undefined;
     let unhandled = false;
     try {
-      this.requireOpen();
-      const reception = await this.admit(incoming, receiver, arrivedAt);
+      const reception = await admit();
       ({ event } = reception);
       if (reception.duplicate) return { answer: acknowledge('duplicate'), event };
       const handlers = this.dispatcher.handlersOf(event);
@@ -108,12 +139,29 @@ export class ReceivePipeline {
     receiver: ResolvedReceiver,
     arrivedAt?: number,
   ): Promise<WebhookReception> {
+    const [verified, ...others] = await this.verify(incoming, receiver);
+    if (verified === undefined) throw new WebhookException(acknowledge('processed'));
+    if (others.length > 0) throw new WebhookException(refuse('batch_unsupported'));
+    return this.reserve(verified, { incoming, receiver, arrivedAt });
+  }
+
+  /** The events of a request: one, unless its sender puts several into it. */
+  private async verify(
+    incoming: IncomingWebhook,
+    receiver: ResolvedReceiver,
+  ): Promise<readonly VerifiedRequest[]> {
     const verified = await receiver.scheme.verify(incoming, receiver);
-    if ('challengeAnswer' in verified) {
-      throw new WebhookException(answerChallenge(verified.challengeAnswer));
-    }
+    if ('claims' in verified) return [verified];
+    if ('batch' in verified) return verified.batch;
+    throw new WebhookException(answerChallenge(verified));
+  }
+
+  private async reserve(
+    verified: VerifiedRequest,
+    { incoming, receiver, arrivedAt }: Arrival,
+  ): Promise<WebhookReception> {
     try {
-      const reception = await this.reserve(verified, receiver);
+      const reception = await this.reserveEvent(verified, receiver);
       if (arrivedAt !== undefined) observeReceiving(reception.event, incoming, arrivedAt);
       return reception;
     } catch (error) {
@@ -122,7 +170,7 @@ export class ReceivePipeline {
     }
   }
 
-  private async reserve(
+  private async reserveEvent(
     verified: VerifiedRequest,
     receiver: ResolvedReceiver,
   ): Promise<WebhookReception> {

@@ -63,7 +63,7 @@ export const WEBHOOK_HANDLED_CHANNEL = 'nestjs-webhook-token:handled';
 
 /** A request that is being received. */
 export type ReceivingOperation = Operation<
-  ReceivingFacts & { readonly trace?: TraceContext },
+  ReceivingFacts & { readonly trace?: TraceContext | undefined },
   ReceivingOutcome
 >;
 
@@ -109,7 +109,7 @@ export function observeReceiving(
       eventId: event.id,
       issuer: event.issuer,
       verificationMs: performance.now() - arrivedAt,
-      ...(trace !== undefined && { trace }),
+      trace,
     }),
     arrivedAt,
   );

@@ -4,7 +4,7 @@ import { WebhookHandlerRegistry } from './handlers/webhook.dispatcher.js';
 import type { AdapterRequest } from './node-http.js';
 import { endReceiving, receiving } from './receiver.channels.js';
 import type { ResolvedReceiver } from './receiver-options.interface.js';
-import type { ReceptionLog, RecordedAs } from './reception.js';
+import type { RecordedAs } from './reception.js';
 import { RejectionLog, stackOf } from './rejection-log.js';
 import type { WebhookEvent } from './webhook-event.js';
 
@@ -37,7 +37,7 @@ const MAX_UNHANDLED_WARNINGS = 100;
 
 /** Reports how requests were answered: to the log, to the diagnostics channel and to observers. */
 @Injectable()
-export class ReceiverReporter implements ReceptionLog {
+export class ReceiverReporter {
   private readonly logger = new Logger('WebhookReceiver');
   private readonly unhandledEvents = new Set<string>();
   private readonly rejections = new RejectionLog(this.logger);

@@ -2,6 +2,7 @@ import { WebhookReplayError, WebhookStoreError } from '../errors/webhook.error.j
 import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
 import type { ReplayReservation, ReplayStore } from '../replay/replay-store.js';
 import type { RequestBody } from '../request/body.js';
+import type { ReceiverReporter } from './receiver.reporter.js';
 import { internalsOf, type WebhookEvent } from './webhook-event.js';
 
 /** Milliseconds for which recording a handled event is retried. Senders usually wait 15 s or longer for an answer. */
@@ -22,14 +23,6 @@ interface ReceptionStore {
  * from the queue.
  */
 export type RecordedAs = 'handled' | 'queued' | 'acknowledged' | 'run';
-
-/** Logs what an operator should know of a reception; `ReceiverReporter` does. */
-export interface ReceptionLog {
-  /** Another process took the event over while a handler was running. */
-  takenOver(event: WebhookEvent): void;
-  /** The replay store did not record the event. */
-  unrecorded(event: WebhookEvent, as: RecordedAs): void;
-}
 
 /**
  * A verified event that is being handled, and its reservation in the replay store.
@@ -54,7 +47,7 @@ export class WebhookReception {
     private readonly reservation: ReplayReservation | undefined,
     private readonly store: ReceptionStore,
     private readonly body: RequestBody,
-    private readonly log: ReceptionLog,
+    private readonly reporter: ReceiverReporter,
   ) {
     this.state = reservation === undefined ? 'settled' : 'open';
     if (reservation === undefined) {
@@ -146,11 +139,11 @@ export class WebhookReception {
     if (this.isCommitted) return this.settle();
     this.state = 'recording';
     try {
-      if (!(await this.record(reservation))) this.log.takenOver(this.event);
+      if (!(await this.record(reservation))) this.reporter.takenOver(this.event);
       this.settle();
     } catch (error) {
       this.state = 'open';
-      this.log.unrecorded(this.event, as);
+      this.reporter.unrecorded(this.event, as);
       await this.fail();
       throw error;
     }
@@ -195,17 +188,17 @@ export class WebhookReception {
       );
     }
     if (this.state !== 'open') throw leaseLost();
-    // From here on the entry is locked until the transaction ends, and an extension would wait for that.
-    leases.drop(reservation);
     let recorded: boolean;
     try {
       this.isCommitted = true;
+      // The lease is still extended: the answer may take longer than the lease lasts.
       recorded = await replayStore.commitWith(tx, reservation);
     } catch (error) {
       this.isCommitted = false;
-      if (this.state === 'open') leases.hold(reservation);
       throw error;
     }
+    // The entry is locked until the transaction ends, and an extension would wait for that.
+    leases.drop(reservation);
     if (recorded) return;
     this.isCommitted = false;
     this.lost = leaseLost();

@@ -27,9 +27,7 @@ export function isJsonType(contentType: string | undefined): boolean {
  */
 export function parseJsonPayload(bytes: Buffer, contentType: string, maxMembers: number): unknown {
   const text = decode(bytes, charset(contentType));
-  const exceeded = isShort(text, maxMembers)
-    ? undefined
-    : scanJson(text, { members: maxMembers, levels: MAX_DATA_DEPTH });
+  const exceeded = scanJson(text, { members: maxMembers, levels: MAX_DATA_DEPTH });
   if (exceeded === 'members') {
     throw invalid(
       `the body has more than ${maxMembers} members; maxJsonMembers of the receiver sets the limit`,
@@ -47,12 +45,6 @@ const MESSAGES: Readonly<Record<StructureProblem, string>> = {
   'too deep': `the body nests more than ${MAX_DATA_DEPTH} levels`,
   'prototype member': 'the body has a member that would replace a prototype',
 };
-
-/** Whether a body is too short to have so many members, or to nest so deep that parsing it blocks the event loop. */
-function isShort(text: string, maxMembers: number): boolean {
-  // A member takes at least two characters, as in `1,`.
-  return text.length <= Math.min(2 * maxMembers, 65_536);
-}
 
 function decode(bytes: Buffer, label: string): string {
   const text = UTF8.test(label) ? decodeUtf8(bytes) : decodeAs(label, bytes);

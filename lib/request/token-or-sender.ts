@@ -12,6 +12,7 @@ export function tokenOrSender(sender: WebhookScheme): WebhookScheme {
     webhookToken.hasCredentials(headers) ? webhookToken : sender;
   return {
     name: sender.name,
+    challengeMethods: sender.challengeMethods,
     hasCredentials: (headers) =>
       webhookToken.hasCredentials(headers) || sender.hasCredentials(headers),
     async verify(incoming, rules) {

@@ -219,6 +219,11 @@ export const WEBHOOK_ANSWERS = {
     status: 403,
     title: 'The application refused the request',
   },
+  batch_unsupported: {
+    status: 500,
+    code: 'batch_unsupported',
+    title: 'The request has several events, and only a mounted path can handle them',
+  },
   payload_consumed: {
     status: 500,
     code: 'payload_consumed',

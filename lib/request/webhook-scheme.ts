@@ -81,10 +81,25 @@ export interface ClaimedEvent {
   readonly expiresAt?: string | undefined;
 }
 
-/** A request by which a sender checks that the receiver has its secret. It is verified, and holds no event. */
+/** The events of one request. Each is reserved, handled and recorded by itself. */
+export interface VerifiedBatch {
+  readonly batch: readonly VerifiedRequest[];
+}
+
+/** A request by which a sender checks the receiver. It holds no event. */
 export interface SenderChallenge {
   /** The JSON that the sender expects, with status 200. */
-  readonly challengeAnswer: Readonly<Record<string, string>>;
+  readonly challengeAnswer?: Readonly<Record<string, string>> | undefined;
+  /** The headers that the sender expects. */
+  readonly challengeHeaders?: Readonly<Record<string, string>> | undefined;
+}
+
+/** An answer to a sender, as far as its form may be the sender's own. */
+export interface SenderAnswer {
+  readonly status: number;
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+  /** JSON. */
+  readonly body?: Readonly<Record<string, string>> | undefined;
 }
 
 /** Who signs requests, and how: the part of receiving that differs from sender to sender. */
@@ -104,7 +119,22 @@ export interface WebhookScheme {
   verify(
     incoming: IncomingWebhook,
     rules: RequestRules,
-  ): Promise<VerifiedRequest | SenderChallenge>;
+  ): Promise<VerifiedRequest | VerifiedBatch | SenderChallenge>;
+
+  /** Methods besides HEAD and POST by which the sender checks the receiver; default none. */
+  readonly challengeMethods?: readonly string[] | undefined;
+
+  /**
+   * The form of an answer that the sender's standard names.
+   *
+   * @param code - of the answer table; `undefined` on success
+   * @returns `undefined` for the receiver's own form
+   */
+  answer?(given: {
+    readonly status: number;
+    readonly code: string | undefined;
+    readonly detail: string | undefined;
+  }): SenderAnswer | undefined;
 
   /**
    * Whether a refused request was signed by a trusted sender.

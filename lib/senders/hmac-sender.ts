@@ -14,22 +14,25 @@ import {
   text,
 } from '../options/rules.js';
 import type { RequestHeaders } from '../request/webhook-scheme.js';
-import { WEBHOOK_PROFILES } from '../token/webhook-token.constants.js';
+import { HEADER_NAME, NAME, SECRETS } from './option-rules.js';
 import {
   createSender,
-  isSame,
-  malformed,
-  readTimestamp,
-  requireSignatures,
+  type Credentials,
   SENDER,
   type SenderMessage,
   type SenderOptions,
   type SenderParts,
-  signatureHeader,
   type SignedTestMessage,
   type TestMessage,
   type WebhookSender,
 } from './sender.js';
+import {
+  isSame,
+  malformed,
+  readTimestamp,
+  requireSignatures,
+  signatureHeader,
+} from './signature-header.js';
 
 /** The secret of a sender. */
 export interface SecretOptions extends SenderOptions {
@@ -82,34 +85,15 @@ export interface HmacPreset
   };
 }
 
-/** One secret or a list of them. */
-export const SECRETS: Rule<readonly string[]> = either(
-  Array.isArray,
-  list(
-    required(text('must be a non-empty string; is the environment variable set?')),
-    'must have at least one secret',
-    { min: 1 },
-  ),
-  (value, at, name) =>
-    // As a list, so that the result has one form.
-    [text('must be a non-empty string or a list of them')(value, at, name)],
-);
-
 /** The options of a preset. */
 export const PRESET = { ...SENDER, secret: required(SECRETS) };
 const PRESET_OPTIONS = object<SecretOptions>()(PRESET);
-
-/** Visible ASCII in lower case, as `headers.get()` needs it. */
-const headerName: Rule<string> = rule(
-  (value) => typeof value === 'string' && /^[a-z0-9_-]+$/.test(value),
-  "must be the name of a header in lower case, such as 'x-signature'",
-);
 
 const TIMESTAMP: Rule<NonNullable<HmacSenderOptions['timestamp']>> = either(
   (value) => isOptions(value) && 'prefix' in value,
   object<{ prefix: string }>()({ prefix: text() }),
   object<{ header: string }>()(
-    { header: headerName },
+    { header: HEADER_NAME },
     { form: 'an object: { header } or { prefix }' },
   ),
 );
@@ -117,16 +101,10 @@ const TIMESTAMP: Rule<NonNullable<HmacSenderOptions['timestamp']>> = either(
 const OPTIONS = object<HmacSenderOptions>()(
   {
     ...PRESET,
-    name: rule<string>(
-      (value) =>
-        typeof value === 'string' &&
-        /^[\w.-]{1,64}$/.test(value) &&
-        !(WEBHOOK_PROFILES as readonly string[]).includes(value),
-      "must be a name of its own, of letters, digits, '.', '_' and '-'",
-    ),
+    name: required(NAME),
     signature: required(
       object<HmacSignature>()({
-        header: required(headerName),
+        header: required(HEADER_NAME),
         prefix: optional(text()),
         separator: optional(text()),
         encoding: optional(oneOf('hex', 'base64')),
@@ -142,7 +120,7 @@ const OPTIONS = object<HmacSenderOptions>()(
     ),
     event: required(func<HmacSenderOptions['event']>('({ headers, data }) => string')),
     id: optional(func<NonNullable<HmacSenderOptions['id']>>('({ headers, data }) => string')),
-    keptHeaders: optional(list(headerName, "must be a list of names: ['x-shop']")),
+    keptHeaders: optional(list(HEADER_NAME, "must be a list of names: ['x-shop']")),
   },
   {
     across({ timestamp, signed = '{body}', signature }, at) {
@@ -216,7 +194,7 @@ function createHmacSender(
       .digest(encoding);
   };
 
-  const read = (headers: RequestHeaders): { signatures: string[]; time: string } => {
+  const readHeader = (headers: RequestHeaders): { signatures: string[]; time: string } => {
     const value = signatureHeader(headers, signature.header);
     const parts = separator === undefined ? [value] : value.split(separator);
     const those = (start: string): string[] =>
@@ -234,25 +212,28 @@ function createHmacSender(
     return { signatures, time };
   };
 
+  const read = (headers: RequestHeaders): Credentials => {
+    const { signatures, time } = readHeader(headers);
+    let holding: string | undefined;
+    return {
+      timestamp: timestamp === undefined ? undefined : readTimestamp(time),
+      holdFor(body) {
+        for (const key of secret) {
+          const expected = mac(key, time, body);
+          for (const one of signatures) if (isSame(one, expected)) holding = key;
+        }
+        return holding !== undefined;
+      },
+      hmac: (text) => createHmac(algorithm, holding!).update(text).digest('hex'),
+    };
+  };
+
   return createSender({
     ...preset,
     present: [signature.header],
     tolerance,
-    read(headers) {
-      const { signatures, time } = read(headers);
-      let holding: string | undefined;
-      return {
-        timestamp: timestamp === undefined ? undefined : readTimestamp(time),
-        holdFor(body) {
-          for (const key of secret) {
-            const expected = mac(key, time, body);
-            for (const one of signatures) if (isSame(one, expected)) holding = key;
-          }
-          return holding !== undefined;
-        },
-        hmac: (text) => createHmac(algorithm, holding!).update(text).digest('hex'),
-      };
-    },
+    read,
+    claim: read,
     sign(message) {
       const { headers = {}, data } = compose?.(message) ?? { data: message.data };
       const body = Buffer.from(

@@ -4,6 +4,17 @@ export type { StandardWebhooksOptions } from './standard-webhooks.js';
 export { github, lemonSqueezy, paddle, shopify, slack, stripe, zoom } from './presets.js';
 export { hmacSender } from './hmac-sender.js';
 export type { HmacSenderOptions, HmacSignature, SecretOptions } from './hmac-sender.js';
+export { jwtSender } from './jwt-sender.js';
+export type { ExpectedClaims, JwtDigest, JwtSenderOptions } from './jwt-sender.js';
+export type { JwtKeyOptions, KeyLookup } from './jwt-keys.js';
+export { a2a, plaid, qstash } from './jwt-presets.js';
+export type { A2aOptions, PlaidKey, PlaidOptions, QstashOptions } from './jwt-presets.js';
+export { eventGrid, googlePush } from './cloud-presets.js';
+export type { EventGridOptions, GooglePushOptions } from './cloud-presets.js';
+export { securityEvents } from './security-events.js';
+export type { SecurityEventsOptions } from './security-events.js';
+export { auth0, gitlab, okta, staticToken } from './static-token.js';
+export type { StaticTokenOptions, StaticValueOptions } from './static-token.js';
 export type {
   SenderMessage,
   SenderOptions,

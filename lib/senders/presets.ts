@@ -1,6 +1,7 @@
 import { isObject } from '../token/decoding.js';
 import { hmacPreset, type SecretOptions } from './hmac-sender.js';
-import { type SenderMessage, stringAt, type WebhookSender } from './sender.js';
+import type { SenderMessage, WebhookSender } from './sender.js';
+import { members, stringAt } from './signature-header.js';
 
 /**
  * Stripe. The event's name is its `type`, its id its `id`; `event.data` is the whole event of Stripe. Unlike Stripe's SDK, it also
@@ -85,7 +86,7 @@ export function slack(options: SecretOptions): WebhookSender {
       signed: 'v0:{timestamp}:{body}',
       event: slackName,
       id: ({ data }) => stringAt(data, 'event_id'),
-      challenge(data) {
+      challenge({ data }) {
         const challenge = stringAt(data, 'challenge');
         if (stringAt(data, 'type') !== 'url_verification' || challenge === undefined) {
           return undefined;
@@ -156,7 +157,7 @@ export function zoom(options: SecretOptions): WebhookSender {
       timestamp: { header: 'x-zm-request-timestamp' },
       signed: 'v0:{timestamp}:{body}',
       event: ({ data }) => stringAt(data, 'event'),
-      challenge(data, { hmac }) {
+      challenge({ data }, { hmac }) {
         const plainToken = stringAt(data, 'payload', 'plainToken')?.slice(0, MAX_CHALLENGE);
         if (stringAt(data, 'event') !== 'endpoint.url_validation' || plainToken === undefined) {
           return undefined;
@@ -219,9 +220,4 @@ export function lemonSqueezy(options: SecretOptions): WebhookSender {
     options,
     'lemonSqueezy',
   );
-}
-
-/** The members of an object; of anything else, none. */
-function members(data: unknown): Readonly<Record<string, unknown>> {
-  return isObject(data) ? data : {};
 }

@@ -1,29 +1,28 @@
-import { hash, timingSafeEqual } from 'node:crypto';
 import {
   WebhookConfigurationError,
   WebhookPayloadError,
   WebhookSignatureError,
-  errorName,
   isWebhookError,
 } from '../errors/webhook.error.js';
 import type { Duration } from '../clock/duration.js';
 import { func, optional, seconds, type Rule } from '../options/rules.js';
 import { unprinted } from '../options/unprinted.js';
-import { checkDeclaredBody, MemoryBody, readBody } from '../request/body.js';
-import { isEnvelope, isJsonType, parseSenderPayload } from '../request/json-payload.js';
+import { checkDeclaredBody, readBody } from '../request/body.js';
+import { parseSenderPayload } from '../request/json-payload.js';
+import { isAuthenticatedRefusal } from '../request/open-request.js';
 import type { RequestHeaders, SenderChallenge, WebhookScheme } from '../request/webhook-scheme.js';
-import { isObject } from '../token/decoding.js';
-import { isEventName } from '../token/event-name.js';
 import { isIdentifier } from '../token/identifier.js';
 import { readSeconds } from '../token/validate-claims.js';
-import { MAX_EVENT_NAME_LENGTH, MAX_TOKEN_BYTES } from '../token/webhook-token.constants.js';
+import { eventsOf, nameOf } from './sender-event.js';
 
 /** A verified request, as far as its sender's event is named by it. */
 export interface SenderMessage {
   /** Names are in lower case. Only those that the sender signs are verified. */
   readonly headers: Pick<RequestHeaders, 'get'>;
-  /** The parsed JSON or form; a Buffer for another content type. */
+  /** The parsed JSON or form; a Buffer for another content type. Of a request with several events, one of them. */
   readonly data: unknown;
+  /** The verified claims of a sender that sends a JSON Web Token; otherwise empty. */
+  readonly claims: Readonly<Record<string, unknown>>;
 }
 
 /** Options of every sender. */
@@ -56,18 +55,37 @@ export interface SignedTestMessage {
 
 /** Who signs requests, and how: for the option `sender` of a receiver. It holds the secret, and does not print it. */
 export interface WebhookSender extends WebhookScheme {
-  /** Signs an event as the sender would, for tests: `deliverWebhook(app, event, data, { sender })`. */
-  sign(message: TestMessage): SignedTestMessage;
+  /**
+   * Signs an event as the sender would, for tests: `deliverWebhook(app, event, data, { sender })`.
+   *
+   * @throws {@link WebhookConfigurationError} if the data names another event, or the sender has no key that signs
+   */
+  sign(message: TestMessage): Promise<SignedTestMessage>;
+}
+
+/** What verified credentials say of their request. */
+export interface Proof {
+  /** Seconds since the epoch: a signed time, which must be near the receiver's clock. */
+  readonly timestamp?: number | undefined;
+  /** The signed id. */
+  readonly id?: string | undefined;
+  /** Seconds since the epoch: when the credentials were made, and when they end. */
+  readonly issuedAt?: number | undefined;
+  readonly expires?: number | undefined;
+  /** The claims of the sender's own token. */
+  readonly token?: Readonly<Record<string, unknown>> | undefined;
+  /** The event's data, if it is not the body. */
+  readonly content?: unknown;
 }
 
 /** What the headers of a request claim, in the form that the sender gives them. */
-export interface Credentials {
-  /** Seconds since the epoch, if the sender signs a time. */
-  readonly timestamp?: number | undefined;
-  /** The id, if a header has it and it is signed. */
-  readonly id?: string | undefined;
-  /** Whether one of the signatures holds for the body. */
-  holdFor(body: Buffer): boolean;
+export interface Credentials extends Proof {
+  /**
+   * Whether one of the signatures holds for the body, or what a signature that is in the body says.
+   *
+   * @param digest - of the body, `sha256:<hex>`
+   */
+  holdFor(body: Buffer, digest: string): boolean | Proof | Promise<boolean | Proof>;
   /** Signs a short text with the secret that holds for the body, in hex; for challenges. */
   hmac?(text: string): string;
 }
@@ -80,26 +98,49 @@ export interface SenderParts {
   /** Seconds. */
   readonly tolerance: number;
   /**
-   * Reads the credentials.
+   * Reads the credentials, and verifies what does not depend on the body.
    *
-   * @throws {@link WebhookSignatureError}
+   * @param now - seconds since the epoch
+   * @throws {@link WebhookSignatureError}, {@link WebhookTokenError}
    */
-  read(headers: RequestHeaders): Credentials;
+  read(headers: RequestHeaders, now: number): Credentials | Promise<Credentials>;
+  /** Reads what the headers claim, for logs: it is not verified. */
+  claim(headers: RequestHeaders): Proof;
   event(message: SenderMessage): string | undefined;
-  /** The id, if the signature covers it; without it, the digest of the body identifies the event. */
+  /** The event's id. If the request has no signed id and this is none, the digest of the body identifies the event. */
   id?(message: SenderMessage): string | undefined;
+  /** The event's data; default: what the message has. */
+  data?(message: SenderMessage): unknown;
+  /** The events of a request that may have several; `undefined` if the request is one event. */
+  split?(message: SenderMessage): readonly unknown[] | undefined;
   /** Whether the event's name distinguishes events of one body. */
   readonly sharesBodies?: boolean | undefined;
   /** Whether `data` of a body with `type` and `data` is the event's data. */
   readonly envelope?: boolean | undefined;
   /** Default `true`. */
   readonly bodyVerified?: boolean | undefined;
+  /** The largest body that the sender sends, if that is known. */
+  readonly maxBodyBytes?: number | undefined;
   /** Headers that are kept in `claims.headers` although no signature covers them. */
   readonly keptHeaders?: readonly string[] | undefined;
   /** The answer to a challenge; `undefined` if the request is an event. */
-  challenge?(data: unknown, credentials: Credentials): Readonly<Record<string, string>> | undefined;
-  sign(message: TestMessage & { readonly id: string }): SignedTestMessage;
+  challenge?(
+    message: SenderMessage,
+    credentials: Credentials,
+  ): Readonly<Record<string, string>> | undefined;
+  /** A challenge by another method, which has no signature: its answer must reflect nothing but what the sender's manual names. */
+  readonly preflight?:
+    | {
+        readonly method: 'GET' | 'OPTIONS';
+        answer(headers: RequestHeaders): SenderChallenge | undefined;
+      }
+    | undefined;
+  readonly answer?: WebhookScheme['answer'];
+  sign(message: TestMessage & { readonly id: string }): ComposedTest | Promise<ComposedTest>;
 }
+
+/** A signed test, and the claims of its token. */
+type ComposedTest = SignedTestMessage & Pick<Partial<SenderMessage>, 'claims'>;
 
 /** Refusals before the signature is verified, or that do not depend on it. */
 const UNAUTHENTICATED: ReadonlySet<string> = new Set([
@@ -112,89 +153,77 @@ const UNAUTHENTICATED: ReadonlySet<string> = new Set([
   'payload_incomplete',
   'payload_consumed',
   'unsupported_encoding',
+  'unsupported_content_type',
 ]);
 
-/** No token covers the body, so all of it is read before it is verified; its SHA-256 is computed meanwhile. */
+/** No token covers the body in a way that can be checked while it arrives; its SHA-256 is computed meanwhile. */
 const READ_ALL = { kind: 'unverified' } as const;
 
-/** A scheme that reads the body, in memory, to verify it: method, headers, time, body, signature, event. */
+/** A scheme that reads the body into memory: method, credentials, time, body, signature, events. */
 export function createSender(parts: SenderParts): WebhookSender {
-  const { name, tolerance } = parts;
+  const { name, tolerance, preflight } = parts;
   return unprinted<WebhookSender>(
     {
       name,
+      ...(preflight !== undefined && { challengeMethods: [preflight.method] }),
+      ...(parts.answer !== undefined && { answer: parts.answer }),
 
       hasCredentials: (headers) =>
         parts.present.some((header) => headers.get(header) !== undefined),
 
-      async verify(incoming, { tokens, maxBodyBytes, maxJsonMembers }) {
-        if (incoming.method !== 'POST') {
+      async verify(incoming, { tokens, maxJsonMembers, ...rules }) {
+        const { headers, method } = incoming;
+        const maxBodyBytes = Math.min(rules.maxBodyBytes, parts.maxBodyBytes ?? Infinity);
+        const preflightAnswer =
+          method === preflight?.method ? preflight.answer(headers) : undefined;
+        if (preflightAnswer !== undefined) return preflightAnswer;
+        if (method !== 'POST') {
           const methods = ['POST'];
           throw new WebhookPayloadError('method_not_allowed', `${name} sends by POST`, { methods });
         }
-        const { headers } = incoming;
-        const credentials = parts.read(headers);
         const now = readSeconds(tokens.settings.now);
+        const credentials = await parts.read(headers, now);
         requireTime(credentials.timestamp, Math.floor(now), tolerance);
         checkDeclaredBody(incoming, READ_ALL, maxBodyBytes);
         const read = await readBody(incoming.body, { rule: READ_ALL, maxBodyBytes });
         const body = read.body.readNow();
-        if (!credentials.holdFor(body)) {
+        const digest = read.computed[0]!;
+        const proof = await credentials.holdFor(body, digest);
+        if (proof === false) {
           throw new WebhookSignatureError(
             'invalid_signature',
             'no signature of the request matches its body and a secret of the sender',
           );
         }
+        const proven: Proof = { ...credentials, ...(proof === true ? undefined : proof) };
         const contentType = headers.get('content-type');
-        const content = parseSenderPayload(body, { contentType }, maxJsonMembers);
-        const challengeAnswer = parts.challenge?.(content, credentials);
-        if (challengeAnswer !== undefined) return { challengeAnswer } satisfies SenderChallenge;
-        const message = { headers, data: content };
-        const event = nameOf(parts, message);
-        const digest = read.computed[0]!;
-        const signedId = requireId(credentials.id ?? parts.id?.(message));
-        const envelope = parts.envelope === true && isEnvelope(content);
-        const iat = credentials.timestamp ?? now;
-        const kept = keptHeaders(headers, parts.keptHeaders);
-        return {
-          method: 'POST',
-          claims: {
-            iss: name,
-            jti: signedId ?? (parts.sharesBodies === true ? digestOf(event, digest) : digest),
-            iat,
-            exp: credentials.timestamp === undefined ? iat : iat + tolerance,
-            webhook: { event, ...(envelope && { envelope }) },
-            ...(kept !== undefined && { headers: kept }),
-          },
-          profile: name,
-          attempt: undefined,
-          data: envelope ? content.data : content,
-          body: new MemoryBody(body),
-          isSpooled: false,
-          digest: contentOf(parts, { signedId, digest, body, contentType }),
-          bodyVerified: parts.bodyVerified ?? true,
-          contentType: contentType ?? 'application/json',
-        };
+        const content = proven.content ?? parseSenderPayload(body, { contentType }, maxJsonMembers);
+        const message = { headers, data: content, claims: proven.token ?? {} };
+        const challengeAnswer = parts.challenge?.(message, credentials);
+        if (challengeAnswer !== undefined) return { challengeAnswer };
+        return eventsOf(parts, { message, proven, body, digest, contentType, now });
       },
 
-      isAuthenticated: (error) => isWebhookError(error) && !UNAUTHENTICATED.has(error.code),
+      isAuthenticated: (error) =>
+        isWebhookError(error) && !UNAUTHENTICATED.has(error.code) && isAuthenticatedRefusal(error),
 
       claims({ headers }) {
         try {
-          const { id, timestamp } = parts.read(headers);
+          const { id, timestamp, issuedAt = timestamp } = parts.claim(headers);
           return {
             issuer: name,
             ...(isIdentifier(id) && { id }),
-            ...(timestamp !== undefined && { issuedAt: new Date(timestamp * 1_000).toISOString() }),
+            ...(issuedAt !== undefined && { issuedAt: new Date(issuedAt * 1_000).toISOString() }),
           };
         } catch {
           return { issuer: name };
         }
       },
 
-      sign: (message) => {
-        const signed = parts.sign({ ...message, id: message.id ?? `msg_${crypto.randomUUID()}` });
-        requireSameEvent(parts, signed, message.event);
+      async sign(message) {
+        const id = message.id ?? `msg_${crypto.randomUUID()}`;
+        const { claims, ...signed } = await parts.sign({ ...message, id });
+        requireSameEvent(parts, signed, message.event, claims);
         return signed;
       },
     },
@@ -210,72 +239,21 @@ function requireTime(timestamp: number | undefined, now: number, tolerance: numb
   );
 }
 
-/** The content that a sender may not change under one id. Most senders repeat an event with another state of its counters. */
-function contentOf(
-  parts: SenderParts,
-  request: {
-    readonly signedId: string | undefined;
-    readonly digest: string;
-    readonly body: Buffer;
-    readonly contentType: string | undefined;
-  },
-): string | undefined {
-  const { signedId, digest, body, contentType } = request;
-  if (signedId === undefined) return digest;
-  if (parts.envelope !== true) return signedId;
-  // As for a token with the same body.
-  const isJson = contentType === undefined || isJsonType(contentType);
-  return isJson && body.length <= MAX_TOKEN_BYTES ? undefined : digest;
-}
-
-function nameOf(parts: SenderParts, message: SenderMessage): string {
-  let event: unknown;
-  try {
-    event = parts.event(message);
-  } catch (error) {
-    throw invalid(`the function "event" of the sender failed: ${errorName(error)}`);
-  }
-  if (isEventName(event, 'swt-draft-00')) return event;
-  throw invalid(
-    `the request names no event, or not with segments of letters, digits, "_" and "-" of at most ${MAX_EVENT_NAME_LENGTH} characters: set "event" of the sender`,
-  );
-}
-
-function requireId(id: string | undefined): string | undefined {
-  if (id === undefined || isIdentifier(id)) return id;
-  throw invalid('the id of the event is too long or has control characters');
-}
-
-function invalid(message: string): WebhookPayloadError {
-  return new WebhookPayloadError('invalid_payload', message);
-}
-
-function digestOf(event: string, digest: string): string {
-  return `sha256:${hash('sha256', `${event}\n${digest}`)}`;
-}
-
-function keptHeaders(
-  headers: RequestHeaders,
-  names: readonly string[] = [],
-): Readonly<Record<string, string>> | undefined {
-  const kept = names.flatMap((name) => {
-    const value = headers.get(name);
-    return isIdentifier(value) ? [[name, value] as const] : [];
-  });
-  return kept.length === 0 ? undefined : Object.fromEntries(kept);
-}
-
 /** A test whose data names another event, or none, would not reach the handler that it is written for. */
 function requireSameEvent(
   parts: SenderParts,
   { headers, body }: SignedTestMessage,
   event: string,
+  claims: SenderMessage['claims'] = {},
 ): void {
   const get = (name: string): string | undefined => headers[name];
-  const contentType = get('content-type');
-  const data = parseSenderPayload(body, { contentType }, Infinity);
+  const data = parseSenderPayload(body, { contentType: get('content-type') }, Infinity);
+  // The event is in a token, from which it was composed.
+  if (Buffer.isBuffer(data)) return;
+  const whole = { headers: { get }, data, claims };
   try {
-    if (nameOf(parts, { headers: { get }, data }) === event) return;
+    const [first = whole] = parts.split?.(whole)?.map((one) => ({ ...whole, data: one })) ?? [];
+    if (nameOf(parts, first) === event) return;
   } catch {
     // It names none.
   }
@@ -287,70 +265,11 @@ function requireSameEvent(
   ]);
 }
 
-/**
- * A member of parsed JSON, however deep.
- *
- * @returns `undefined` if it is not a string
- */
-export function stringAt(data: unknown, ...path: readonly string[]): string | undefined {
-  let value = data;
-  for (const name of path) {
-    if (!isObject(value) || !Object.hasOwn(value, name)) return undefined;
-    value = value[name];
-  }
-  return typeof value === 'string' ? value : undefined;
-}
-
-/**
- * The only value of a header that belongs to a signature: visible ASCII.
- *
- * @throws {@link WebhookSignatureError}
- */
-export function signatureHeader(headers: RequestHeaders, name: string): string {
-  const values = headers.all(name);
-  const [value] = values;
-  if (value === undefined || value === '') {
-    throw new WebhookSignatureError('missing_signature', `the request has no ${name} header`);
-  }
-  if (values.length > 1) throw malformed(`the ${name} header is repeated`);
-  if (!/^[\x20-\x7E]+$/.test(value)) throw malformed(`the ${name} header is not ASCII`);
-  return value;
-}
-
-/**
- * Reads a signed time: whole seconds since the epoch.
- *
- * @throws {@link WebhookSignatureError}
- */
-export function readTimestamp(text: string): number {
-  if (/^\d{1,11}$/.test(text)) return Number(text);
-  throw malformed('the signed time is not whole seconds since 1970');
-}
-
-/** Each signature is compared with each key, so a request must not bring many. */
-const MAX_SIGNATURES = 16;
-
-/** @throws {@link WebhookSignatureError} */
-export function requireSignatures(signatures: readonly string[]): void {
-  if (signatures.length === 0) throw malformed('no signature has the form that the sender uses');
-  if (signatures.length > MAX_SIGNATURES) {
-    throw malformed(`the request has more than ${MAX_SIGNATURES} signatures`);
-  }
-}
-
-export function malformed(message: string): WebhookSignatureError {
-  return new WebhookSignatureError('malformed_signature', message);
-}
-
-/** Compares two strings of ASCII in constant time; their lengths are no secret. */
-export function isSame(one: string, other: string): boolean {
-  return one.length === other.length && timingSafeEqual(Buffer.from(one), Buffer.from(other));
-}
-
 /** The most seconds between the signed time and the receiver's clock: a wider tolerance keeps captured requests alive. */
 const MAX_TOLERANCE = 3_600;
 
-const tolerance: Rule<number> = (value, at, name) => {
+/** Seconds within the bounds of a tolerance. */
+export const toleranceSeconds: Rule<number> = (value, at, name) => {
   const read = seconds(value, at, name);
   if (read === undefined || (read >= 1 && read <= MAX_TOLERANCE)) return read;
   return at.add(name, `must be 1 to ${MAX_TOLERANCE} seconds, such as '300s'`) as never;
@@ -359,5 +278,5 @@ const tolerance: Rule<number> = (value, at, name) => {
 /** The rules of {@link SenderOptions}. */
 export const SENDER = {
   event: optional(func<NonNullable<SenderOptions['event']>>('({ headers, data }) => string')),
-  tolerance: optional(tolerance, 300),
+  tolerance: optional(toleranceSeconds, 300),
 };

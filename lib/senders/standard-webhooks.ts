@@ -11,16 +11,19 @@ import { flag, object, optional, required, type Rule } from '../options/rules.js
 import type { RequestHeaders } from '../request/webhook-scheme.js';
 import {
   createSender,
+  type Credentials,
+  SENDER,
+  type SenderOptions,
+  type WebhookSender,
+} from './sender.js';
+import {
   isSame,
   malformed,
   readTimestamp,
   requireSignatures,
-  SENDER,
-  type SenderOptions,
   signatureHeader,
   stringAt,
-  type WebhookSender,
-} from './sender.js';
+} from './signature-header.js';
 
 /** Secrets of a sender of Standard Webhooks. */
 export interface StandardWebhooksOptions extends SenderOptions {
@@ -100,33 +103,36 @@ const FAMILIES = ['webhook', 'svix'] as const;
  */
 export function standardWebhooks(options: StandardWebhooksOptions): WebhookSender {
   const { secret, envelope, tolerance, event } = readOptions(OPTIONS, options, 'standardWebhooks');
+  const read = (headers: RequestHeaders): Credentials => {
+    const { id, time, signature } = readHeaders(headers);
+    const timestamp = readTimestamp(time);
+    const parts = signature.split(' ');
+    const byVersion = (version: string): string[] =>
+      parts.flatMap((part) =>
+        part.startsWith(`${version},`) ? part.slice(version.length + 1) : [],
+      );
+    const signatures = { v1: byVersion('v1'), v1a: byVersion('v1a') };
+    requireSignatures([...signatures.v1, ...signatures.v1a]);
+    return {
+      id,
+      timestamp,
+      holdFor(body) {
+        const signed = Buffer.concat([Buffer.from(`${id}.${time}.`), body]);
+        return secret
+          .map((one) => one.holdsFor(signed, signatures[one.version]))
+          .some((holds) => holds);
+      },
+    };
+  };
+
   return createSender({
     name: 'standard-webhooks',
     present: FAMILIES.map((family) => `${family}-signature`),
     tolerance,
     envelope,
     event: event ?? (({ data }) => stringAt(data, 'type')),
-    read(headers) {
-      const { id, time, signature } = readHeaders(headers);
-      const timestamp = readTimestamp(time);
-      const parts = signature.split(' ');
-      const byVersion = (version: string): string[] =>
-        parts.flatMap((part) =>
-          part.startsWith(`${version},`) ? part.slice(version.length + 1) : [],
-        );
-      const signatures = { v1: byVersion('v1'), v1a: byVersion('v1a') };
-      requireSignatures([...signatures.v1, ...signatures.v1a]);
-      return {
-        id,
-        timestamp,
-        holdFor(body) {
-          const signed = Buffer.concat([Buffer.from(`${id}.${time}.`), body]);
-          return secret
-            .map((one) => one.holdsFor(signed, signatures[one.version]))
-            .some((holds) => holds);
-        },
-      };
-    },
+    read,
+    claim: read,
     sign({ event: type, data, id, now }) {
       const timestamp = new Date(now).toISOString();
       const body = Buffer.from(

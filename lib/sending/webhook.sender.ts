@@ -106,7 +106,7 @@ export class WebhookSender {
   ): Promise<Exchange> {
     const requests: ComposedRequest[] = [];
     try {
-      this.options.egress.recheckUrl(endpoint.url);
+      this.options.egress.checkUrl(endpoint.url);
       const request = await this.composer.compose(delivery, endpoint, context);
       this.log.recovered('signing');
       requests.push(request);

@@ -124,7 +124,11 @@ async function sign(
 ): Promise<SignedTestWebhook> {
   const { issuer = '', sender, id, clock, now = () => clock.now() } = options;
   if (sender === undefined) return signRequest(event, data, { ...options, issuer });
-  return { method: 'POST', token: '', ...sender.sign({ event, data, id, now: Number(now()) }) };
+  return {
+    method: 'POST',
+    token: '',
+    ...(await sender.sign({ event, data, id, now: Number(now()) })),
+  };
 }
 
 /** Fastify builds its router when it gets ready, which happens with `listen` otherwise. */

@@ -1,7 +1,6 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { readOptions } from '../options/read-options.js';
 import { CLOCK, instance, object, optional } from '../options/rules.js';
-import type { WebhookPublisherOptions } from '../publisher/publisher-options.interface.js';
 import { InProcessQueue } from '../queue/in-process.queue.js';
 import type { WebhookReceiverOptions } from '../receiver/receiver-options.interface.js';
 import { MemoryReplayStore } from '../replay/memory-replay.store.js';
@@ -83,26 +82,9 @@ function inMemory(
     ...options,
     clock,
     inbox: inbox && { ...inbox, store: undefined },
-    receiver: isList(receiver) ? receiver.map(receive) : receiver && receive(receiver),
-    publisher: publisher && publishInMemory(publisher, clock),
+    receiver: receiver && [receiver].flat().map(receive),
+    publisher: publisher && { ...publisher, queue: testQueue(clock), endpointStore: undefined },
   };
-}
-
-function publishInMemory(
-  publisher: WebhookPublisherOptions,
-  clock: WebhookClock | undefined,
-): WebhookPublisherOptions {
-  return {
-    ...publisher,
-    queue: testQueue(clock),
-    endpointStore: undefined,
-  };
-}
-
-function isList(
-  receiver: WebhookModuleOptions['receiver'],
-): receiver is readonly WebhookReceiverOptions[] {
-  return Array.isArray(receiver);
 }
 
 /** Accepts a transaction, as the durable queue it replaces may. */

@@ -333,6 +333,27 @@ export const HISTORY_RULES: QueueRules = {
     assert.deepEqual(await countsOf(bench, { until: bench.createdAt }), []);
   },
 
+  'counts by steps of the time of recording': async (bench) => {
+    await bench.run(
+      { delivery: createdAfter(bench, 'first', 0), run: DELIVERED },
+      { delivery: createdAfter(bench, 'last-of-first', 9), run: DEAD },
+      { delivery: createdAfter(bench, 'third', 20), run: DELIVERED },
+      { delivery: createdAfter(bench, 'too-late', 25), run: DELIVERED },
+    );
+    const since = bench.createdAt;
+    const steps = await countsOf(bench, { since, until: since + 25, step: 10 });
+
+    assert.deepEqual(
+      steps
+        .map(({ at, delivered, dead }) => [at! - since, delivered, dead])
+        .toSorted(([one], [other]) => one! - other!),
+      [
+        [0, 1, 1],
+        [20, 1, 0],
+      ],
+    );
+  },
+
   'counts deliveries to URLs together, and received events by receiver': async (bench) => {
     const { endpointId: _, ...rest } = bench.delivery('url-1');
     const notBefore = bench.now() + HOUR;

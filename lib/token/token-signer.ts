@@ -119,8 +119,8 @@ export async function signWebhookToken(
 /** Signs with one key: synchronously with a secret, by a promise with any other key. */
 class KeyTokenSigner implements TokenSigner {
   readonly alg: SignatureAlgorithm;
-  readonly kid?: string;
-  readonly inlineLimit?: number;
+  readonly kid: string | undefined;
+  readonly inlineLimit: number | undefined;
 
   private readonly key: SigningKey;
   private readonly window: KeyWindow | undefined;
@@ -141,8 +141,8 @@ class KeyTokenSigner implements TokenSigner {
     this.key = key;
     this.window = window;
     this.alg = key.alg;
-    if (key.kid !== undefined) this.kid = key.kid;
-    if (key.inlineLimit !== undefined) this.inlineLimit = key.inlineLimit;
+    this.kid = key.kid;
+    this.inlineLimit = key.inlineLimit;
     this.issuer = options.issuer;
     this.now = options.now ?? Date.now;
     this.rules = rulesOf(profile);

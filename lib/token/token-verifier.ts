@@ -150,8 +150,8 @@ function readCheckedHeader(compact: CompactToken, profiles: ProfileChoice): Webh
 }
 
 /** A key has one algorithm; a token that names another was not signed with this key. */
-function candidatesFor(
-  { alg }: WebhookTokenHeader,
+export function candidatesFor(
+  { alg }: Pick<WebhookTokenHeader, 'alg'>,
   keys: readonly VerificationKey[],
 ): readonly VerificationKey[] {
   if (keys.length === 0) throw invalidToken('unknown_key');
@@ -161,7 +161,7 @@ function candidatesFor(
 }
 
 /** Tries one key after another; without promises if they are secrets. */
-function keyThatSigned(
+export function keyThatSigned(
   token: CompactToken,
   [key, ...others]: readonly VerificationKey[],
 ): MaybePromise<VerificationKey | undefined> {

@@ -90,7 +90,8 @@ function validateTimes(claims: Members, expected: ClaimsExpectation): void {
   }
 }
 
-function validateAudience(aud: unknown, configured: readonly string[]): void {
+/** @throws {@link WebhookTokenError} `wrong_audience`, `invalid_claim` */
+export function validateAudience(aud: unknown, configured: readonly string[]): void {
   if (aud === undefined) {
     if (configured.length === 0) return;
     throw refuse(
@@ -131,7 +132,7 @@ function optionalIdentifier(name: string, value: unknown): void {
 }
 
 /** A NumericDate of RFC 7519, section 2, which may have a fraction. */
-function numericDate(name: string, value: unknown): number {
+export function numericDate(name: string, value: unknown): number {
   if (typeof value !== 'number' || !Number.isFinite(value) || value < 0) {
     throw invalidClaim(name, `${name} must be a number of seconds since the epoch`);
   }
@@ -146,7 +147,8 @@ export function invalidClaim(claim: string, message: string): WebhookTokenError 
   return new WebhookTokenError('invalid_claim', message, { claim });
 }
 
-function refuse(code: WebhookTokenErrorCode, claim: string, message: string): WebhookTokenError {
+/** A claim of an authenticated token is missing, or is not for this receiver or this time. */
+export function refuse(code: WebhookTokenErrorCode, claim: string, message: string): WebhookTokenError {
   return new WebhookTokenError(code, message, { claim });
 }
 

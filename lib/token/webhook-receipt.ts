@@ -48,8 +48,8 @@ export function compareReceipts(
 ): ReceiptDifference[] {
   return FIELDS.filter((field) => differ(field, sent[field], received[field])).map((field) => ({
     field,
-    ...(sent[field] !== undefined && { sent: sent[field] }),
-    ...(received[field] !== undefined && { received: received[field] }),
+    sent: sent[field],
+    received: received[field],
   }));
 }
 
@@ -160,11 +160,11 @@ export function readReceipt(
 export interface TokenAnatomy {
   /** Absent unless the token has three parts. */
   readonly compact?: CompactToken;
-  readonly header?: Readonly<Record<string, unknown>>;
+  readonly header?: Readonly<Record<string, unknown>> | undefined;
   /** What is wrong with the header in every profile. */
   readonly headerProblem?: string | undefined;
   /** Absent unless they are one JSON object in UTF-8. */
-  readonly claims?: Readonly<Record<string, unknown>>;
+  readonly claims?: Readonly<Record<string, unknown>> | undefined;
 }
 
 /** Reads as much of a token as possible, to explain a refusal; never throws. */
@@ -179,9 +179,9 @@ export function readTokenAnatomy(token: string): TokenAnatomy {
   const claims = readClaims(compact.payload, Infinity)?.value;
   return {
     compact,
-    ...(header !== undefined && { header }),
+    header,
     headerProblem: problem,
-    ...(isObject(claims) && { claims }),
+    claims: isObject(claims) ? claims : undefined,
   };
 }
 

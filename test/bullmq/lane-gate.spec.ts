@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import { LaneGate } from '../../lib/bullmq/lane-gate.js';
 import type { LaneSlot } from '../../lib/queue/lane-slots.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
 
 describe('the wait of a delivery whose lane is full', () => {
   function gateWithClock() {

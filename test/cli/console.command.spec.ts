@@ -10,19 +10,19 @@ import { afterAll, afterEach, beforeAll, expect, it } from '@jest/globals';
 import { HttpService } from '@nestjs/axios';
 import { Injectable } from '@nestjs/common';
 import { ExpressAdapter } from '@nestjs/platform-express';
-import { runCommandLine } from '../../lib/cli/command-line.js';
+import { InMemoryWebhookTransport } from 'nestjs-webhook-token/testing';
+import {
+  PostgresQueue,
+  PostgresEndpointStore,
+  PostgresInboxStore,
+} from 'nestjs-webhook-token/postgres';
 import {
   OnWebhookEvent,
   WebhookDeliveries,
   WebhookEndpoints,
   WebhookPublisher,
-} from '../../lib/index.js';
-import {
-  PostgresQueue,
-  PostgresEndpointStore,
-  PostgresInboxStore,
-} from '../../lib/postgres/index.js';
-import { InMemoryWebhookTransport } from '../../lib/testing/in-memory-webhook.transport.js';
+} from 'nestjs-webhook-token';
+import { runCommandLine } from '../../lib/cli/command-line.js';
 import { call } from '../fixtures/console-app.js';
 import { head, send, type Answer } from '../fixtures/http-client.js';
 import { ISSUER, SECRET, signed, startApp, type StartedApp } from '../fixtures/receiver-app.js';
@@ -180,7 +180,7 @@ class Running {
     });
     expect((await ask('GET', 'endpoints/crm')).json).toMatchObject({
       url: 'https://192.0.2.1/hooks',
-      health: { counts: { dead: 1 } },
+      health: { state: 'failing', reason: 'http_500', successRate24h: 0, counts: { dead: 1 } },
     });
     expect((await ask('GET', 'overview')).json).toMatchObject({ inbox: { accepted: 1 } });
     expect((await ask('GET', 'inbox?outcome=dead')).json).toMatchObject({

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { Readable, Writable } from 'node:stream';
 import { generateKeyPairSync } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { createTokenSigner } from 'nestjs-webhook-token/token';
 import { run } from '../../lib/cli/explain.command.js';
-import { createTokenSigner } from '../../lib/token/index.js';
 import { hashOf, ISSUER, MARKER, NOW, SECRET, tokenOf } from '../explain/receiver-bench.js';
 
 class Sink extends Writable {

@@ -10,9 +10,9 @@ import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/globals';
 import { type INestApplication, Injectable } from '@nestjs/common';
 import { ExpressAdapter } from '@nestjs/platform-express';
+import { signWebhook } from 'nestjs-webhook-token/testing';
+import { OnWebhookEvent } from 'nestjs-webhook-token';
 import { runCommandLine } from '../../lib/cli/command-line.js';
-import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
-import { signWebhook } from '../../lib/testing/index.js';
 import { ISSUER, PATH, SECRET, startApp } from '../fixtures/receiver-app.js';
 import { Sink } from './conformance-run.js';
 

@@ -60,6 +60,22 @@ export async function postgresServer(workshop) {
   };
 }
 
+/** A single server, which `fail()` makes unreachable for 10 s without closing a connection. */
+export async function vanishingPostgres(workshop) {
+  const [port] = await freePorts(1);
+  await primary(workshop, port, { max_connections: 120 });
+  const address = await Address.open([port]);
+  return {
+    place: { engine: 'postgres', url: urlOf(address.port) },
+    async fail() {
+      address.vanish();
+      await sleep(10_000);
+      address.recover();
+    },
+    close: () => address.close(),
+  };
+}
+
 /** A primary with a synchronous standby, behind one address. `fail()` kills the primary and promotes the standby. */
 export async function postgresStandby(workshop) {
   const [first, second] = await freePorts(2);

@@ -1,5 +1,6 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
-import { freePorts, kill, until } from './servers.mjs';
+import { Address, freePorts, kill, until } from './servers.mjs';
 
 /** Milliseconds after which a node counts as failed. */
 const NODE_TIMEOUT = 2_000;
@@ -33,6 +34,22 @@ export async function redisServer(workshop) {
   const [port] = await freePorts(1);
   await startRedis(workshop, port);
   return { place: { engine: 'redis', port } };
+}
+
+/** A single server, which `fail()` makes unreachable for 10 s without closing a connection. */
+export async function vanishingRedis(workshop) {
+  const [port] = await freePorts(1);
+  await startRedis(workshop, port);
+  const address = await Address.open([port]);
+  return {
+    place: { engine: 'redis', port: address.port },
+    async fail() {
+      address.vanish();
+      await sleep(10_000);
+      address.recover();
+    },
+    close: () => address.close(),
+  };
 }
 
 /** Three masters with a replica each. `fail()` kills the master of the queue. */

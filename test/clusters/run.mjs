@@ -14,12 +14,14 @@ import { migrate } from './stores.mjs';
 const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: {
-    /** Of load; the failure comes after a third of it. */
+    /** Of load: a third comes before the failure, and a third after its end. */
     seconds: { type: 'string', default: '15' },
     json: { type: 'boolean', default: false },
   },
 });
 const seconds = Number(values.seconds);
+/** Milliseconds that a trial waits for deliveries to come back. */
+const LONGEST_ABSENCE = 120_000;
 const names = positionals.length > 0 ? positionals : Object.keys(SET_UPS);
 const unknown = names.filter((name) => SET_UPS[name] === undefined);
 if (unknown.length > 0 || !(seconds > 0)) {
@@ -52,7 +54,10 @@ async function runOn({ open, instances, trouble }) {
     trial.publish();
     await sleep((seconds * 1_000) / 3);
     const memory = await trial.memory();
-    await Promise.all([trouble({ servers, trial, seconds }), sleep((seconds * 2_000) / 3)]);
+    await trouble({ servers, trial, seconds });
+    const over = Date.now();
+    await untilBack(trial, over);
+    await sleep((seconds * 1_000) / 3);
     const memoryAfter = await trial.memory();
     await trial.drain();
     return {
@@ -60,6 +65,7 @@ async function runOn({ open, instances, trouble }) {
       refused: trial.refused,
       lost: trial.lost().length,
       twice: trial.duplicates,
+      back: trial.backAfter(over),
       longest: trial.longest(),
       memory: [memory, memoryAfter],
     };
@@ -70,13 +76,22 @@ async function runOn({ open, instances, trouble }) {
   }
 }
 
-function toMarkdown({ name, acknowledged, refused, lost, twice, longest, memory }) {
-  const cells = [name, acknowledged, refused, lost, twice, `${(longest / 1_000).toFixed(1)} s`];
+/** Waits until an event was handled that was published after a time. */
+async function untilBack(trial, time) {
+  const deadline = Date.now() + LONGEST_ABSENCE;
+  while (trial.backAfter(time) === Infinity && Date.now() < deadline) await sleep(100);
+}
+
+const inSeconds = (milliseconds) => `${(milliseconds / 1_000).toFixed(1)} s`;
+
+function toMarkdown({ name, acknowledged, refused, lost, twice, back, longest, memory }) {
+  const times = [back, longest].map(inSeconds);
+  const cells = [name, acknowledged, refused, lost, twice, ...times];
   return `| ${[...cells, memory.map((size) => `${size} MB`).join(' → ')].join(' | ')} |`;
 }
 const header = [
-  '| Set-up | Acknowledged | Rejected calls | Lost | Handled twice | Longest delay | Memory |',
-  '| --- | --- | --- | --- | --- | --- | --- |',
+  '| Set-up | Acknowledged | Rejected calls | Lost | Handled twice | Back after | Longest delay | Memory |',
+  '| --- | --- | --- | --- | --- | --- | --- | --- |',
 ];
 console.log(values.json ? JSON.stringify(rows) : [...header, ...rows.map(toMarkdown)].join('\n'));
 process.exit(rows.every(({ lost }) => lost === 0) ? 0 : 1);

@@ -125,6 +125,8 @@ export async function until(check, what) {
 export class Address {
   #server;
   #sockets = new Set();
+  #swallowing = new WeakSet();
+  #isAway = false;
   #turn = 0;
   port;
   /** Ports of the servers that take connections, in turn. */
@@ -145,6 +147,22 @@ export class Address {
     for (const socket of this.#sockets) socket.destroy();
   }
 
+  /** Swallows all bytes, also of new connections, and closes none, as a host that vanishes does. */
+  vanish() {
+    this.#isAway = true;
+    for (const socket of this.#sockets) this.#swallow(socket);
+  }
+
+  /** Lets new connections work; those from before stay silent. */
+  recover() {
+    this.#isAway = false;
+  }
+
+  #swallow(socket) {
+    this.#swallowing.add(socket);
+    socket.unpipe().resume();
+  }
+
   #forward(near) {
     const { targets } = this;
     const target = targets[this.#turn++ % targets.length];
@@ -158,9 +176,10 @@ export class Address {
       from.on('error', () => {});
       from.on('close', () => {
         this.#sockets.delete(from);
-        to.destroy();
+        if (!this.#swallowing.has(from)) to.destroy();
       });
       from.pipe(to);
+      if (this.#isAway) this.#swallow(from);
     }
   }
 }

@@ -1,12 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { pgBouncer, postgresServer, postgresStandby } from './postgres.mjs';
-import { redisCluster, redisSentinel, redisServer } from './redis.mjs';
+import { pgBouncer, postgresServer, postgresStandby, vanishingPostgres } from './postgres.mjs';
+import { redisCluster, redisSentinel, redisServer, vanishingRedis } from './redis.mjs';
 
 const POSTGRES = ['postgres', 'initdb'];
 const REDIS = ['redis-server', 'redis-cli'];
 
 const fail = async ({ servers }) => servers.fail();
-const nothing = async () => {};
+/** A third of the load. */
+const nothing = async ({ seconds }) => sleep((seconds * 1_000) / 3);
 
 /** Kills one instance after the other, and starts it again. */
 async function killInstances({ trial, seconds }) {
@@ -38,6 +39,8 @@ export const SET_UPS = {
     instances: 2,
     trouble: fail,
   },
+  'vanished-postgres': { needs: POSTGRES, open: vanishingPostgres, instances: 2, trouble: fail },
+  'vanished-redis': { needs: REDIS, open: vanishingRedis, instances: 2, trouble: fail },
   'no-connections': { needs: POSTGRES, open: postgresServer, instances: 2, trouble: fail },
   'killed-instances-redis': {
     needs: REDIS,

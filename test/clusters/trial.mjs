@@ -76,6 +76,12 @@ export class Trial {
     return Math.max(0, ...times);
   }
 
+  /** @returns milliseconds from a time to the first event that was published after it and handled */
+  backAfter(time) {
+    const later = [...this.acknowledged].filter(([, at]) => at >= time).map(([id]) => id);
+    return Math.min(...later.map((id) => (this.handled.get(id) ?? Infinity) - time));
+  }
+
   async stop() {
     await Promise.all(this.#instances.map(({ child }) => child.kill()));
     this.#address.close();

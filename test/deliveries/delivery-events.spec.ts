@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { HttpModule } from '@nestjs/axios';
 import { Injectable, Scope } from '@nestjs/common';
 import { ExpressAdapter } from '@nestjs/platform-express';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import {
   OnWebhookDelivery,
   WebhookDeliveryEvents,
@@ -10,9 +11,8 @@ import {
   WebhookSigner,
   type WebhookDeliveryEvent,
   type WebhookEndpointOptions,
-} from '../../lib/index.js';
+} from 'nestjs-webhook-token';
 import type { WebhookModuleExtras } from '../../lib/webhook-module-options.interface.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
 import { receiverOptions, SECRET, startApp, type StartedApp } from '../fixtures/receiver-app.js';
 import { WireReceiver } from '../publisher/wire-receiver.js';
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import { WebhookEndpoints } from 'nestjs-webhook-token';
 import { WebhookDeliveries } from '../../lib/deliveries/webhook.deliveries.js';
-import { WebhookEndpoints } from '../../lib/endpoints/webhook.endpoints.js';
 import { PublisherBench } from '../publisher/publisher-bench.js';
 
 // A crafted or mistaken scope must never be read as "all tenants". One bench serves all cases: none of them may change it.

@@ -1,7 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import type { WebhookPublisherOptions } from '../../lib/publisher/publisher-options.interface.js';
+import { type WebhookPublisherOptions, InProcessQueue } from 'nestjs-webhook-token';
 import { WebhookDeliveries } from '../../lib/deliveries/webhook.deliveries.js';
-import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
 import { PublisherBench } from '../publisher/publisher-bench.js';
 import { WireReceiver } from '../publisher/wire-receiver.js';
 

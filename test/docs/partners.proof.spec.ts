@@ -8,7 +8,7 @@ import { Readable } from 'node:stream';
 import { Injectable } from '@nestjs/common';
 import type { INestApplication } from '@nestjs/common';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { OnWebhookEvent, WebhookEvent } from '../../lib/index.js';
+import { OnWebhookEvent, WebhookEvent } from 'nestjs-webhook-token';
 import { run as explain } from '../../lib/cli/explain.command.js';
 import { ids, report, Sink } from '../cli/conformance-run.js';
 import { adapters } from '../fixtures/adapters.js';

@@ -15,7 +15,7 @@ export interface Snippet extends CodeBlock {
  */
 const PREAMBLE = `
 declare const env: Readonly<Record<string, string>> & {
-  readonly [Name in 'ACME_SECRET' | 'BANK_OLD_SECRET' | 'BANK_SECRET' | 'BILLING_SECRET' | 'CLERK_SECRET' | 'CRM_SECRET' | 'DATABASE_URL' | 'GITHUB_SECRET' | 'PORTAL_SECRET' | 'REDIS_URL' | 'SHOP_KEY' | 'SHOP_NEXT_KEY' | 'SHOP_OLD_SECRET' | 'SHOP_SECRET' | 'SLACK_SECRET' | 'STRIPE_SECRET']: string;
+  readonly [Name in 'A2A_TOKEN' | 'ACME_SECRET' | 'ACME_TOKEN' | 'BANK_OLD_SECRET' | 'BANK_SECRET' | 'BILLING_SECRET' | 'CLERK_SECRET' | 'CRM_SECRET' | 'DATABASE_URL' | 'ENTRA_TENANT' | 'EVENT_GRID_APP' | 'GITHUB_SECRET' | 'GITLAB_TOKEN' | 'OKTA_HOOK_SECRET' | 'OKTA_HOOK_SECRET_OLD' | 'PORTAL_SECRET' | 'QSTASH_CURRENT_SIGNING_KEY' | 'QSTASH_NEXT_SIGNING_KEY' | 'REDIS_URL' | 'SHOP_KEY' | 'SHOP_NEXT_KEY' | 'SHOP_OLD_SECRET' | 'SHOP_SECRET' | 'SLACK_SECRET' | 'STREAM_AUTHORIZATION' | 'STRIPE_SECRET']: string;
 };
 declare class AdminGuard implements import('@nestjs/common').CanActivate { canActivate(): boolean }
 declare const Public: () => ClassDecorator;
@@ -29,6 +29,7 @@ declare const event: import('nestjs-webhook-token').WebhookEvent;
 declare const order: { id: string; total: number };
 declare const dataSource: import('typeorm').DataSource;
 declare const pool: import('pg').Pool;
+declare const plaidClient: { webhookVerificationKeyGet(request: { key_id: string }): Promise<{ data: { key: import('nestjs-webhook-token/senders').PlaidKey } }> };
 declare const { describe, it, expect, beforeAll, afterAll }: Pick<typeof import('@jest/globals'), 'describe' | 'it' | 'expect' | 'beforeAll' | 'afterAll'>;
 `;
 

@@ -12,15 +12,17 @@ import {
 } from '@nestjs/common';
 import type { AbstractHttpAdapter } from '@nestjs/core';
 import { IsInt } from 'class-validator';
-import { WebhookStoreError } from '../../lib/errors/webhook.error.js';
-import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
+import { digest } from 'nestjs-webhook-token/token';
+import { okta, slack } from 'nestjs-webhook-token/senders';
 import {
+  WebhookStoreError,
+  InProcessQueue,
   OnWebhookEvent,
   WebhookContext,
   WebhookData,
   WebhookRoute,
   type WebhookEvent,
-} from '../../lib/index.js';
+} from 'nestjs-webhook-token';
 import {
   WEBHOOK_RECEIVED_CHANNEL,
   type WebhookReceivedMessage,
@@ -30,8 +32,6 @@ import {
   type WebhookAnswerRow,
   type WebhookSituation,
 } from '../../lib/request/webhook-answers.js';
-import { slack } from '../../lib/senders/index.js';
-import { digest } from '../../lib/token/index.js';
 import { adapters } from '../fixtures/adapters.js';
 import { forged } from '../fixtures/forged-token.js';
 import { Gate } from '../fixtures/gate.js';
@@ -195,7 +195,7 @@ async function sendAsSlack(
   });
   const data = JSON.parse(body ?? '{}') as { readonly type?: string };
   const { type: event = 'app_mention' } = data;
-  const signed = sender.sign({ event, data, now });
+  const signed = await sender.sign({ event, data, now });
   const answer = await send(origin, {
     path,
     body: signed.body,
@@ -366,6 +366,25 @@ const scenarios: Record<WebhookSituation, Scenario> = {
     produce: ({ origin, method, path }) => {
       const target = path === '/endpoint' ? '/endpoint/guarded' : path;
       return send(origin, { method, path: target, token: signed({ event: 'order.guarded' }) });
+    },
+  },
+  batch_unsupported: {
+    only: '/endpoint',
+    methods: ['POST'],
+    produce: async ({ path, createAdapter }) => {
+      const adapter = createAdapter();
+      adapter.registerParserMiddleware('', true);
+      const { app, origin } = await startApp(adapter, {
+        options: receiverOptions({ issuers: [], sender: okta({ value: SECRET }) }),
+        providers: [Work],
+        controllers: [Endpoint],
+      });
+      const event = { uuid: 'u1', eventType: 'user.created' };
+      const body = JSON.stringify({ data: { events: [event, { ...event, uuid: 'u2' }] } });
+      const headers = { authorization: SECRET, 'content-type': 'application/json' };
+      const answer = await send(origin, { path, headers, body });
+      await app.close();
+      return answer;
     },
   },
   payload_consumed: {

@@ -1,8 +1,8 @@
 import { afterEach, describe, expect, it, jest } from '@jest/globals';
 import { Logger } from '@nestjs/common';
-import { WebhookConfigurationError } from '../../lib/errors/webhook.error.js';
+import type { WebhookModuleOptions } from 'nestjs-webhook-token';
+import { WebhookConfigurationError } from 'nestjs-webhook-token/token';
 import { resolveWebhookOptions } from '../../lib/webhook-options.resolver.js';
-import type { WebhookModuleOptions } from '../../lib/webhook-module-options.interface.js';
 import { ISSUER, SECRET, receiverOptions } from '../fixtures/receiver-app.js';
 
 /** Start-up errors as `path: message`. */

@@ -16,10 +16,10 @@ import { APP_GUARD, APP_INTERCEPTOR } from '@nestjs/core';
 import { ExpressAdapter } from '@nestjs/platform-express';
 import { DocumentBuilder, SwaggerModule } from '@nestjs/swagger';
 import { map } from 'rxjs';
+import { TestClock } from 'nestjs-webhook-token/testing';
+import { WebhookDeliveries, WebhookEndpoints } from 'nestjs-webhook-token';
+import { WebhookConsoleModule, type ConsoleCapability } from 'nestjs-webhook-token/console';
 import { ConsoleActivity } from '../../lib/console/console-activity.js';
-import { WebhookConsoleModule, type ConsoleCapability } from '../../lib/console/index.js';
-import { WebhookDeliveries, WebhookEndpoints } from '../../lib/index.js';
-import { TestClock } from '../../lib/testing/index.js';
 import { adapters } from '../fixtures/adapters.js';
 import { ALL_CAPABILITIES, call, type ConsoleApp, startConsole } from '../fixtures/console-app.js';
 import { forged } from '../fixtures/forged-token.js';
@@ -64,6 +64,7 @@ class Wrapping implements NestInterceptor {
 /** Every call that needs a capability. */
 const CALLS: readonly [method: string, path: string, needs: ConsoleCapability[]][] = [
   ['GET', '/overview', ['view']],
+  ['GET', '/stats', ['view']],
   ['GET', '/deliveries', ['view']],
   ['GET', '/deliveries/x', ['view']],
   ['GET', '/deliveries/x/payload', ['view', 'view-payload']],
@@ -84,6 +85,7 @@ const CALLS: readonly [method: string, path: string, needs: ConsoleCapability[]]
   ['GET', '/inbox/x/payload', ['view', 'view-payload']],
   ['POST', '/inbox/x/retry', ['redeliver']],
   ['GET', '/dead-letters', ['view']],
+  ['GET', '/dead-letters/x/runs', ['view']],
   ['POST', '/dead-letters/retry', ['redeliver']],
   ['GET', '/audit', ['view']],
   ['GET', '/changes', ['view']],
@@ -239,6 +241,9 @@ describe.each(adapters)('the console on %s', (_, create) => {
     ['POST', '/dead-letters/retry', {}],
     ['GET', `/deliveries?tenant=${'x'.repeat(256)}`, undefined],
     ['GET', '/changes?after=last', undefined],
+    ['GET', '/stats?from=yesterday', undefined],
+    ['GET', '/stats?step=1', undefined],
+    ['GET', '/stats?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z', undefined],
   ])('refuses a malformed call: %s %s %o', async (method, path, body) => {
     started = await startConsole(create(), { capabilities: ALL_CAPABILITIES });
     const answer = await call(started.origin, method, `${API}${path}`, body);
@@ -425,11 +430,86 @@ describe.each(adapters)('the console on %s', (_, create) => {
     started = await startConsole(create(), {}, { clock });
     const stats = jest.spyOn(started.app.get(WebhookDeliveries), 'stats');
     await Promise.all([json('/overview'), json('/overview'), json('/endpoints')]);
-    expect(stats).toHaveBeenCalledTimes(1);
+    // Of all deliveries, and of those of the last day.
+    expect(stats).toHaveBeenCalledTimes(2);
 
     await clock.advance(1_000);
     await json('/overview');
-    expect(stats).toHaveBeenCalledTimes(2);
+    expect(stats).toHaveBeenCalledTimes(4);
+  });
+
+  it('knows the health of an endpoint from its stored deliveries', async () => {
+    const clock = new TestClock();
+    let status = 200;
+    started = await startConsole(
+      create(),
+      { capabilities: ALL_CAPABILITIES },
+      { clock, status: () => status },
+    );
+    const healthOf = async (id: string): Promise<unknown> => {
+      await clock.advance(1_000);
+      return (await json<{ health: unknown }>(`/endpoints/${id}`)).health;
+    };
+    expect(await healthOf('crm')).toMatchObject({ state: 'idle' });
+    await started.publish('order.created', {});
+    expect(await healthOf('crm')).toMatchObject({ state: 'healthy', successRate24h: 1 });
+
+    status = 503;
+    await clock.advance(60_000);
+    const since = new Date(clock.now()).toISOString();
+    await started.publish('order.created', {});
+    await started.publish('order.created', {});
+    await call(started.origin, 'POST', `${API}/endpoints/crm/test`, {});
+    // What only this process knows is forgotten, as after a restart.
+    await call(started.origin, 'POST', `${API}/endpoints/crm/disable`, {});
+    await call(started.origin, 'POST', `${API}/endpoints/crm/enable`, {});
+    const failing = { state: 'failing', since, reason: 'http_503', successRate24h: 1 / 3 };
+    expect(await healthOf('crm')).toMatchObject(failing);
+    expect(await json('/overview')).toMatchObject({ attention: [{ id: 'crm', health: failing }] });
+
+    status = 200;
+    for (let n = 0; n < 3; n++) await started.publish('order.created', {});
+    expect(await healthOf('crm')).toMatchObject({ state: 'healthy' });
+  });
+
+  it('counts deliveries step by step, with times to delivery', async () => {
+    const clock = new TestClock();
+    let status = 200;
+    started = await startConsole(create(), {}, { clock, status: () => status });
+    const from = clock.now();
+    await started.publish('order.created', {});
+    await started.publish('order.created', {});
+    await clock.advance(10_000);
+    status = 500;
+    await started.publish('order.created', {}, 'acme');
+    await clock.advance(10_000);
+    const range = `from=${new Date(from).toISOString()}&to=${new Date(from + 30_000).toISOString()}`;
+    const none = { failed: 0, pending: 0 };
+
+    expect(await json(`/stats?${range}&step=10000`)).toEqual({
+      buckets: [
+        { at: new Date(from).toISOString(), delivered: 2, ...none, p50Ms: 0, p95Ms: 0 },
+        { at: new Date(from + 10_000).toISOString(), delivered: 0, failed: 1, pending: 0 },
+        { at: new Date(from + 20_000).toISOString(), delivered: 0, ...none },
+      ],
+      total: { delivered: 2, failed: 1, pending: 0, p50Ms: 0, p95Ms: 0 },
+      endpoints: [
+        {
+          endpoint: 'acme',
+          tenant: 'acme',
+          delivered: [0, 0, 0],
+          failed: [0, 1, 0],
+          pending: [0, 0, 0],
+        },
+        { endpoint: 'crm', delivered: [2, 0, 0], failed: [0, 0, 0], pending: [0, 0, 0] },
+      ],
+    });
+    expect(await json(`/stats?${range}&step=10000&endpoint=crm`)).toMatchObject({
+      total: { delivered: 2, failed: 0 },
+    });
+    expect(await json(`/stats?${range}&step=10000&tenant=acme`)).toMatchObject({
+      total: { delivered: 0, failed: 1 },
+    });
   });
 
   it('records no action on what does not exist', async () => {
@@ -486,7 +566,7 @@ describe.each(adapters)('the console on %s', (_, create) => {
     const { secret, endpoint } = created.json as { secret: string; endpoint: { id: string } };
     expect(created.status).toBe(201);
     expect(created.headers['cache-control']).toBe('no-store');
-    expect(endpoint).toMatchObject({ id: 'a/b c', tenant: 'acme', health: { state: 'unknown' } });
+    expect(endpoint).toMatchObject({ id: 'a/b c', tenant: 'acme', health: { state: 'idle' } });
 
     const path = `${API}/endpoints/${encodeURIComponent('a/b c')}`;
     const rotated = await call(origin, 'POST', `${path}/rotate-key`, { overlap: '1h' }, as);

@@ -1,8 +1,8 @@
 import { Readable } from 'node:stream';
 import { FastifyAdapter } from '@nestjs/platform-fastify';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { WebhookVerifier } from 'nestjs-webhook-token';
 import { errorType } from '../../lib/errors/webhook.error.js';
-import { WebhookVerifier } from '../../lib/index.js';
 import { createExpress } from '../fixtures/adapters.js';
 import { head, post } from '../fixtures/http-client.js';
 import { sendOver2 } from '../fixtures/http2-client.js';

@@ -4,6 +4,7 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { Type } from 'class-transformer';
 import { IsArray, IsInt, IsString, Min, ValidateNested } from 'class-validator';
 import { z } from 'zod';
+import { InMemoryWebhookTransport } from 'nestjs-webhook-token/testing';
 import {
   defineEvents,
   InProcessQueue,
@@ -15,8 +16,7 @@ import {
   WebhookPublisher,
   WebhookRoute,
   WebhookVerifier,
-} from '../../lib/index.js';
-import { InMemoryWebhookTransport } from '../../lib/testing/in-memory-webhook.transport.js';
+} from 'nestjs-webhook-token';
 import { adapters, createExpress } from '../fixtures/adapters.js';
 import { type Answer, send } from '../fixtures/http-client.js';
 import {

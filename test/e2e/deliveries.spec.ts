@@ -5,15 +5,15 @@ import { HttpModule } from '@nestjs/axios';
 import type { AbstractHttpAdapter } from '@nestjs/core';
 import { Queue } from 'bullmq';
 import { firstValueFrom } from 'rxjs';
-import { BullMqQueue } from '../../lib/bullmq/index.js';
+import { PostgresQueue } from 'nestjs-webhook-token/postgres';
+import { WebhookQueue } from 'nestjs-webhook-token/ports';
 import {
   WebhookDeliveries,
   WebhookDeliveryEvents,
   WebhookPublisher,
   type WebhookDeliveryDetails,
-} from '../../lib/index.js';
-import { WebhookQueue } from '../../lib/ports/index.js';
-import { PostgresQueue } from '../../lib/postgres/index.js';
+} from 'nestjs-webhook-token';
+import { BullMqQueue } from 'nestjs-webhook-token/bullmq';
 import { createExpress, createFastify } from '../fixtures/adapters.js';
 import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
 import { describeWith, urlOf } from '../fixtures/services.js';

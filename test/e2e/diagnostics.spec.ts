@@ -1,15 +1,19 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
 import { Controller, Injectable, Post, UseGuards } from '@nestjs/common';
-import { OnWebhookEvent, WebhookRoute, WebhookGuard } from '../../lib/index.js';
+import { WebhookQueue } from 'nestjs-webhook-token/ports';
+import {
+  OnWebhookEvent,
+  WebhookRoute,
+  WebhookGuard,
+  WebhookStoreError,
+  WebhookPublisher,
+} from 'nestjs-webhook-token';
 import {
   WEBHOOK_ATTEMPTED_CHANNEL,
   WEBHOOK_DELIVERY_CHANNEL,
   WEBHOOK_PUBLISHED_CHANNEL,
 } from '../../lib/deliveries/delivery.channels.js';
-import { WebhookStoreError } from '../../lib/errors/webhook.error.js';
-import { WebhookQueue } from '../../lib/queue/webhook-queue.js';
-import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
 import {
   WEBHOOK_HANDLED_CHANNEL,
   WEBHOOK_RECEIVED_CHANNEL,

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { Injectable } from '@nestjs/common';
-import { OnWebhookEvent, type WebhookEvent, WebhookVerifier } from '../../lib/index.js';
-import { signWebhook } from '../../lib/testing/sign-webhook.js';
-import { digest, type WebhookProfile } from '../../lib/token/index.js';
+import { digest, type WebhookProfile } from 'nestjs-webhook-token/token';
+import { signWebhook } from 'nestjs-webhook-token/testing';
+import { OnWebhookEvent, type WebhookEvent, WebhookVerifier } from 'nestjs-webhook-token';
 import { createFastify } from '../fixtures/adapters.js';
 import { forged } from '../fixtures/forged-token.js';
 import { GoSender, type GoRequest } from '../fixtures/go-reference.js';

@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { Controller, HttpCode, Injectable, Post, UseGuards, type Type } from '@nestjs/common';
+import { TestClock } from 'nestjs-webhook-token/testing';
+import type { ReplayReservation } from 'nestjs-webhook-token/ports';
 import {
   OnWebhookEvent,
   WebhookContext,
@@ -8,9 +10,7 @@ import {
   WebhookGuard,
   WebhookVerifier,
   MemoryReplayStore,
-} from '../../lib/index.js';
-import type { ReplayReservation } from '../../lib/replay/replay-store.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
+} from 'nestjs-webhook-token';
 import { createFastify } from '../fixtures/adapters.js';
 import { Gate } from '../fixtures/gate.js';
 import { send } from '../fixtures/http-client.js';
@@ -39,6 +39,7 @@ class WatchedStore extends ScriptedReplayStore {
   override async commitWith(tx: unknown, reservation: ReplayReservation): Promise<boolean> {
     this.asked.push('commitWith');
     if (tx instanceof Error) throw tx;
+    if (tx instanceof Gate) await tx.pass();
     // Not this.commit, whose calls by the receiver are recorded.
     return super.commitWith(tx, reservation);
   }
@@ -175,7 +176,19 @@ describe('event.commit', () => {
     expect(store.asked).toEqual(['extend', 'commitWith']);
   });
 
-  it('resumes lease extensions if the transaction failed', async () => {
+  it('extends the lease until the store has answered', async () => {
+    const transaction = new Gate();
+    work.do = (event) => event.commit(transaction);
+    const answer = send(receiver.origin, { token: signed() });
+    await transaction.reached;
+    for (let ms = 0; ms < 60_000; ms += 5_000) await clock.advance(5_000);
+    transaction.open();
+
+    expect((await answer).status).toBe(204);
+    expect(store.asked).toEqual(['commitWith', ...Array(8).fill('extend')]);
+  });
+
+  it('extends the lease after a transaction that failed', async () => {
     const gate = new Gate();
     work.do = async (event) => {
       await event.commit(new Error('the connection was lost')).catch(() => {});

@@ -2,7 +2,7 @@ import { describe, expect, it } from '@jest/globals';
 import { Injectable, Scope, ValidationPipe, type ValidationPipeOptions } from '@nestjs/common';
 import { APP_PIPE } from '@nestjs/core';
 import { IsInt } from 'class-validator';
-import { OnWebhookEvent } from '../../lib/index.js';
+import { OnWebhookEvent } from 'nestjs-webhook-token';
 import { adapters } from '../fixtures/adapters.js';
 import { send } from '../fixtures/http-client.js';
 import { receiverOptions, signed, startApp, type StartOptions } from '../fixtures/receiver-app.js';

@@ -19,7 +19,12 @@ import {
 import { APP_FILTER, APP_GUARD, APP_INTERCEPTOR, APP_PIPE, REQUEST } from '@nestjs/core';
 import { map, type Observable } from 'rxjs';
 import { z } from 'zod';
-import { OnWebhookEvent, WebhookContext, WebhookData, type WebhookEvent } from '../../lib/index.js';
+import {
+  OnWebhookEvent,
+  WebhookContext,
+  WebhookData,
+  type WebhookEvent,
+} from 'nestjs-webhook-token';
 import { createFastify } from '../fixtures/adapters.js';
 import { head, post } from '../fixtures/http-client.js';
 import { signed, signedBody, startApp, type StartedApp } from '../fixtures/receiver-app.js';

@@ -1,13 +1,15 @@
 import { afterEach, describe, expect, it } from '@jest/globals';
 import { Controller, Get } from '@nestjs/common';
 import { HealthCheck, HealthCheckService, TerminusModule } from '@nestjs/terminus';
-import { WebhookStoreError } from '../../lib/errors/webhook.error.js';
-import { WebhookHealthIndicator, type WebhookHealthOptions } from '../../lib/health/index.js';
-import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
-import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
-import { MemoryReplayStore } from '../../lib/index.js';
-import { TestClock } from '../../lib/testing/index.js';
-import type { WebhookModuleOptions } from '../../lib/webhook-module-options.interface.js';
+import { TestClock } from 'nestjs-webhook-token/testing';
+import { WebhookHealthIndicator, type WebhookHealthOptions } from 'nestjs-webhook-token/health';
+import {
+  WebhookStoreError,
+  WebhookPublisher,
+  InProcessQueue,
+  MemoryReplayStore,
+  type WebhookModuleOptions,
+} from 'nestjs-webhook-token';
 import { adapters } from '../fixtures/adapters.js';
 import { head, send } from '../fixtures/http-client.js';
 import { JWKS_CA, JwksServer } from '../fixtures/jwks-server.js';

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import type { Socket } from 'node:net';
 import { gzipSync } from 'node:zlib';
-import { digest } from '../../lib/token/index.js';
+import { digest } from 'nestjs-webhook-token/token';
 import { adapters } from '../fixtures/adapters.js';
 import { forged, goodClaims } from '../fixtures/forged-token.js';
 import {

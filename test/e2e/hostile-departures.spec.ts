@@ -3,7 +3,7 @@ import { once, type EventEmitter } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { Controller, UseGuards, type CanActivate } from '@nestjs/common';
-import { WebhookContext, WebhookRoute, type WebhookEvent } from '../../lib/index.js';
+import { WebhookContext, WebhookRoute, type WebhookEvent } from 'nestjs-webhook-token';
 import { adapters } from '../fixtures/adapters.js';
 import { Gate } from '../fixtures/gate.js';
 import { HostileTarget, requestHead, WEBHOOK_PATHS } from '../fixtures/hostile-target.js';

@@ -1,15 +1,15 @@
 import { afterEach, describe, expect, it } from '@jest/globals';
 import { Controller, Injectable, Post, type Type, UseGuards } from '@nestjs/common';
-import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import {
+  InProcessQueue,
   OnWebhookEvent,
   WebhookRoute,
   WebhookInbox,
   type WebhookInboxOptions,
   type WebhookReceiverOptions,
   WebhookGuard,
-} from '../../lib/index.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
+} from 'nestjs-webhook-token';
 import { adapters } from '../fixtures/adapters.js';
 import { forged } from '../fixtures/forged-token.js';
 import { head, post, send } from '../fixtures/http-client.js';

@@ -3,6 +3,7 @@ import { afterEach, describe, expect, it } from '@jest/globals';
 import { Controller, Get, Injectable, Post, type CanActivate, type Type } from '@nestjs/common';
 import { APP_GUARD, NestFactory } from '@nestjs/core';
 import { compactVerify, createLocalJWKSet, type JSONWebKeySet } from 'jose';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import {
   KeyProvider,
   WebhookJwks,
@@ -10,8 +11,7 @@ import {
   WebhookPublisher,
   type SigningKeyInput,
   type WebhookPublisherOptions,
-} from '../../lib/index.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
+} from 'nestjs-webhook-token';
 import { adapters } from '../fixtures/adapters.js';
 import { send, type Answer } from '../fixtures/http-client.js';
 import { startApp, type StartedApp, type StartOptions } from '../fixtures/receiver-app.js';

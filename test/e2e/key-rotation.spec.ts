@@ -1,6 +1,7 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { Injectable } from '@nestjs/common';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import {
   KeyProvider,
   OnWebhookEvent,
@@ -9,9 +10,8 @@ import {
   WebhookPublisher,
   type SigningKeyInput,
   type WebhookKey,
-} from '../../lib/index.js';
+} from 'nestjs-webhook-token';
 import type { PublisherKeys } from '../../lib/signing/endpoint-signer.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
 import { createExpress } from '../fixtures/adapters.js';
 import { ISSUER, receiverOptions, startApp, type StartedApp } from '../fixtures/receiver-app.js';
 import { RemoteSigner } from '../fixtures/remote-signer.js';

@@ -6,10 +6,14 @@ import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import { Injectable } from '@nestjs/common';
 import { Redis } from 'ioredis';
 import { Pool } from 'pg';
-import { PostgresReplayStore } from '../../lib/postgres/postgres-replay.store.js';
-import { OnWebhookEvent, type WebhookReceiverOptions, type WebhookEvent } from '../../lib/index.js';
-import { RedisReplayStore } from '../../lib/redis/redis-replay.store.js';
-import type { ReplayStore } from '../../lib/replay/replay-store.js';
+import type { ReplayStore } from 'nestjs-webhook-token/ports';
+import { RedisReplayStore } from 'nestjs-webhook-token/redis';
+import {
+  OnWebhookEvent,
+  type WebhookReceiverOptions,
+  type WebhookEvent,
+} from 'nestjs-webhook-token';
+import { PostgresReplayStore } from 'nestjs-webhook-token/postgres';
 import { adapters } from '../fixtures/adapters.js';
 import { send } from '../fixtures/http-client.js';
 import { ISSUER, receiverOptions, SECRET, signed, startApp } from '../fixtures/receiver-app.js';

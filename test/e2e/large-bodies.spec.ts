@@ -16,7 +16,7 @@ import {
   WebhookGuard,
   WebhookVerifier,
   MemoryReplayStore,
-} from '../../lib/index.js';
+} from 'nestjs-webhook-token';
 import type { WebhookSpoolOptions } from '../../lib/request/body-spool.js';
 import { adapters } from '../fixtures/adapters.js';
 import { Gate } from '../fixtures/gate.js';

@@ -21,14 +21,14 @@ import {
 import { BaseExceptionFilter } from '@nestjs/core';
 import { IsString } from 'class-validator';
 import { catchError, concat, EMPTY, from, map, merge, of, throwError, type Observable } from 'rxjs';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import {
   OnWebhookEvent,
   WebhookRoute,
   WebhookDispatcher,
   WebhookGuard,
   WebhookVerifier,
-} from '../../lib/index.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
+} from 'nestjs-webhook-token';
 import { adapters } from '../fixtures/adapters.js';
 import { Gate } from '../fixtures/gate.js';
 import { head, post } from '../fixtures/http-client.js';

@@ -3,6 +3,9 @@ import { HttpModule } from '@nestjs/axios';
 import { Injectable } from '@nestjs/common';
 import { afterEach, describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
+import { matchesEvent } from 'nestjs-webhook-token/token';
+import { TestClock } from 'nestjs-webhook-token/testing';
+import type { ReplayClaim, ReplayVerdict } from 'nestjs-webhook-token/ports';
 import {
   InProcessQueue,
   MemoryEndpointStore,
@@ -13,10 +16,7 @@ import {
   WebhookPublisher,
   type WebhookEvent,
   type WebhookModuleOptions,
-} from '../../lib/index.js';
-import type { ReplayClaim, ReplayVerdict } from '../../lib/ports/index.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
-import { matchesEvent } from '../../lib/token/index.js';
+} from 'nestjs-webhook-token';
 import { createExpress } from '../fixtures/adapters.js';
 import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
 

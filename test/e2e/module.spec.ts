@@ -11,19 +11,17 @@ import {
 import { NestFactory } from '@nestjs/core';
 import { Test } from '@nestjs/testing';
 import type { AddressInfo } from 'node:net';
+import { createTokenSigner } from 'nestjs-webhook-token/token';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import {
   OnWebhookEvent,
   WebhookRoute,
   type WebhookEvent,
   WebhookVerifier,
-} from '../../lib/index.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
-import { createTokenSigner } from '../../lib/token/index.js';
-import type {
-  WebhookModuleOptions,
-  WebhookOptionsFactory,
-} from '../../lib/webhook-module-options.interface.js';
-import { WebhookModule } from '../../lib/webhook.module.js';
+  type WebhookModuleOptions,
+  type WebhookOptionsFactory,
+  WebhookModule,
+} from 'nestjs-webhook-token';
 import { adapters } from '../fixtures/adapters.js';
 import { head, post, send } from '../fixtures/http-client.js';
 import { RecordingLogger } from '../fixtures/recording-logger.js';

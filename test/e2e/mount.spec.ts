@@ -19,10 +19,13 @@ import { NestFactory } from '@nestjs/core';
 import { ExpressAdapter } from '@nestjs/platform-express';
 import { FastifyAdapter } from '@nestjs/platform-fastify';
 import express from 'express';
-import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
-import { WebhookRoute, WebhookGuard } from '../../lib/index.js';
-import type { WebhookModuleOptions } from '../../lib/webhook-module-options.interface.js';
-import { WebhookModule } from '../../lib/webhook.module.js';
+import {
+  WebhookPublisher,
+  WebhookRoute,
+  WebhookGuard,
+  type WebhookModuleOptions,
+  WebhookModule,
+} from 'nestjs-webhook-token';
 import { adapters } from '../fixtures/adapters.js';
 import { head, post, send } from '../fixtures/http-client.js';
 import { sendOver2 } from '../fixtures/http2-client.js';

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { Controller, Injectable, Post, Body, Get } from '@nestjs/common';
 import { IsInt, IsString } from 'class-validator';
-import { OnWebhookEvent, WebhookContext, WebhookData, WebhookEvent } from '../../lib/index.js';
+import { OnWebhookEvent, WebhookContext, WebhookData, WebhookEvent } from 'nestjs-webhook-token';
 import { adapters } from '../fixtures/adapters.js';
 import { head, post, send } from '../fixtures/http-client.js';
 import { signed, signedBody, startApp, type StartedApp } from '../fixtures/receiver-app.js';

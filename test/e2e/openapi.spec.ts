@@ -10,9 +10,9 @@ import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { IsString } from 'class-validator';
 import { z } from 'zod';
-import { WebhookConsoleModule } from '../../lib/console/index.js';
-import { defineEvents, InProcessQueue, WebhookData, WebhookRoute } from '../../lib/index.js';
-import { addWebhooks, generateEventDocs } from '../../lib/openapi/index.js';
+import { addWebhooks, generateEventDocs } from 'nestjs-webhook-token/openapi';
+import { defineEvents, InProcessQueue, WebhookData, WebhookRoute } from 'nestjs-webhook-token';
+import { WebhookConsoleModule } from 'nestjs-webhook-token/console';
 import { adapters } from '../fixtures/adapters.js';
 import { ISSUER, SECRET, startApp, type StartedApp } from '../fixtures/receiver-app.js';
 

@@ -1,9 +1,9 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it, jest } from '@jest/globals';
 import { get } from 'node:http';
-import { WebhookPortal, type PortalLink } from '../../lib/console/index.js';
-import { WebhookDeliveries, WebhookEndpoints } from '../../lib/index.js';
-import { createTokenSigner } from '../../lib/token/index.js';
-import { TestClock } from '../../lib/testing/index.js';
+import { TestClock } from 'nestjs-webhook-token/testing';
+import { createTokenSigner } from 'nestjs-webhook-token/token';
+import { WebhookDeliveries, WebhookEndpoints } from 'nestjs-webhook-token';
+import { WebhookPortal, type PortalLink } from 'nestjs-webhook-token/console';
 import { adapters } from '../fixtures/adapters.js';
 import { ALL_CAPABILITIES, call, type ConsoleApp, startConsole } from '../fixtures/console-app.js';
 import type { Answer } from '../fixtures/http-client.js';
@@ -275,6 +275,15 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
       expect(idsIn(await ask('GET', '/endpoints'))).toEqual(['acme']);
       expect((await ask('GET', '/overview')).json).toEqual({
         deliveries: { pending: 0, delivered: 0, dead: 1, lag: 0 },
+        attention: [expect.objectContaining({ id: 'acme', tenant: 'acme' })],
+      });
+      expect((await ask('GET', '/stats')).json).toMatchObject({
+        total: { delivered: 0, failed: 1, pending: 0 },
+        endpoints: [{ endpoint: 'acme', tenant: 'acme' }],
+      });
+      expect((await ask('GET', '/stats?endpoint=globex')).json).toMatchObject({
+        total: { delivered: 0, failed: 0, pending: 0 },
+        endpoints: [],
       });
     });
 

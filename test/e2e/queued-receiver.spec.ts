@@ -1,19 +1,18 @@
 import { afterAll, afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { Controller, Injectable, type Type } from '@nestjs/common';
 import { IsInt } from 'class-validator';
-import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
-import type { DeliveryRecord } from '../../lib/queue/webhook-delivery.js';
-import type { EnqueuedDelivery } from '../../lib/queue/webhook-queue.js';
+import { createTokenSigner, digest } from 'nestjs-webhook-token/token';
+import { TestClock } from 'nestjs-webhook-token/testing';
+import type { DeliveryRecord, EnqueuedDelivery } from 'nestjs-webhook-token/ports';
 import {
+  InProcessQueue,
   OnWebhookEvent,
   WebhookContext,
   WebhookRoute,
   WebhookInbox,
   type WebhookReceiverOptions,
   type WebhookEvent,
-} from '../../lib/index.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
-import { createTokenSigner, digest } from '../../lib/token/index.js';
+} from 'nestjs-webhook-token';
 import { createFastify } from '../fixtures/adapters.js';
 import { Gate } from '../fixtures/gate.js';
 import { head, post, send } from '../fixtures/http-client.js';
@@ -227,7 +226,11 @@ describe('a receiver that acknowledges before it handles', () => {
     ]);
     const attempts = await queue.attempts(deadLetters[0]!.id);
     expect(attempts.map(({ attempt }) => attempt)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
-    expect(attempts[0]).toMatchObject({ reason: 'handler_failed', durationMs: 0 });
+    expect(attempts[0]).toMatchObject({
+      reason: 'handler_failed',
+      durationMs: 0,
+      answer: 'Error: never',
+    });
     expect(receiver.logger.at('warn').join('\n')).toMatch(
       /failed in all 10 run.*dead letter.*WebhookInbox/,
     );

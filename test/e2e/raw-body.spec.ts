@@ -12,7 +12,7 @@ import {
 } from '@nestjs/common';
 import { NestFactory, type AbstractHttpAdapter } from '@nestjs/core';
 import { FastifyAdapter } from '@nestjs/platform-fastify';
-import { WebhookContext, WebhookRoute, type WebhookEvent } from '../../lib/index.js';
+import { WebhookContext, WebhookRoute, type WebhookEvent } from 'nestjs-webhook-token';
 import { adapters } from '../fixtures/adapters.js';
 import { send, type Answer } from '../fixtures/http-client.js';
 import { outcome, requestHead } from '../fixtures/hostile-target.js';

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { Injectable } from '@nestjs/common';
 import { FastifyAdapter } from '@nestjs/platform-fastify';
-import { OnWebhookEvent, type WebhookEvent } from '../../lib/index.js';
+import { OnWebhookEvent, type WebhookEvent } from 'nestjs-webhook-token';
 import { createExpress } from '../fixtures/adapters.js';
 import { head, post } from '../fixtures/http-client.js';
 import {

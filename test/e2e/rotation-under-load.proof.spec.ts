@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { HttpModule, HttpService } from '@nestjs/axios';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { Injectable } from '@nestjs/common';
+import { TestClock, signWebhook } from 'nestjs-webhook-token/testing';
 import {
   InProcessQueue,
   KeyProvider,
@@ -9,9 +10,7 @@ import {
   WebhookPublisher,
   type WebhookIssuer,
   type WebhookKey,
-} from '../../lib/index.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
-import { signWebhook } from '../../lib/testing/sign-webhook.js';
+} from 'nestjs-webhook-token';
 import { createFastify } from '../fixtures/adapters.js';
 import { send } from '../fixtures/http-client.js';
 import { ISSUER, startApp, type StartedApp } from '../fixtures/receiver-app.js';

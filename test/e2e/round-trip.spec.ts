@@ -2,12 +2,15 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { HttpModule, HttpService } from '@nestjs/axios';
 import { Injectable } from '@nestjs/common';
 import { Test } from '@nestjs/testing';
-import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
-import type { WebhookPublisherOptions } from '../../lib/publisher/publisher-options.interface.js';
-import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
-import { OnWebhookEvent, type WebhookEvent } from '../../lib/index.js';
-import { InMemoryWebhookTransport, signWebhook } from '../../lib/testing/index.js';
-import { WebhookModule } from '../../lib/webhook.module.js';
+import { InMemoryWebhookTransport, signWebhook } from 'nestjs-webhook-token/testing';
+import {
+  InProcessQueue,
+  type WebhookPublisherOptions,
+  WebhookPublisher,
+  OnWebhookEvent,
+  type WebhookEvent,
+  WebhookModule,
+} from 'nestjs-webhook-token';
 import { adapters } from '../fixtures/adapters.js';
 import {
   ISSUER,

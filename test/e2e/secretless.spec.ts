@@ -1,15 +1,15 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { afterEach, describe, expect, it } from '@jest/globals';
 import { Injectable } from '@nestjs/common';
+import { TestClock } from 'nestjs-webhook-token/testing';
+import type { SignatureAlgorithm } from 'nestjs-webhook-token/token';
 import {
   KeyProvider,
   OnWebhookEvent,
   WebhookPublisher,
   type SigningKeyInput,
   type WebhookEvent,
-} from '../../lib/index.js';
-import type { SignatureAlgorithm } from '../../lib/token/index.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
+} from 'nestjs-webhook-token';
 import { createFastify } from '../fixtures/adapters.js';
 import { ISSUER, receiverOptions, startApp, type StartedApp } from '../fixtures/receiver-app.js';
 

@@ -2,12 +2,15 @@ import { afterAll, describe, expect, it } from '@jest/globals';
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { ExpressAdapter } from '@nestjs/platform-express';
 import { Redis } from 'ioredis';
-import { WebhookConfigurationError, WebhookStoreError } from '../../lib/errors/webhook.error.js';
-import { PostgresEndpointStore, PostgresReplayStore } from '../../lib/postgres/index.js';
-import { RedisReplayStore } from '../../lib/redis/index.js';
-import { MemoryReplayStore } from '../../lib/index.js';
+import { RedisReplayStore } from 'nestjs-webhook-token/redis';
+import { PostgresEndpointStore, PostgresReplayStore } from 'nestjs-webhook-token/postgres';
+import {
+  WebhookStoreError,
+  MemoryReplayStore,
+  type WebhookModuleOptions,
+} from 'nestjs-webhook-token';
+import { WebhookConfigurationError } from 'nestjs-webhook-token/token';
 import { WebhookStoreCheck } from '../../lib/webhook-store-check.js';
-import type { WebhookModuleOptions } from '../../lib/webhook-module-options.interface.js';
 import { freePort } from '../fixtures/free-port.js';
 import { receiverOptions, startApp, type StartOptions } from '../fixtures/receiver-app.js';
 import { describeWith } from '../fixtures/services.js';

@@ -1,10 +1,15 @@
 import { afterEach, describe, expect, it } from '@jest/globals';
 import { Controller, Injectable, Post, UseGuards } from '@nestjs/common';
-import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
-import { OnWebhookEvent, WebhookRoute, WebhookGuard, MemoryReplayStore } from '../../lib/index.js';
-import type { ReplayReservation } from '../../lib/replay/replay-store.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
-import { createTokenSigner } from '../../lib/token/index.js';
+import { createTokenSigner } from 'nestjs-webhook-token/token';
+import { TestClock } from 'nestjs-webhook-token/testing';
+import type { ReplayReservation } from 'nestjs-webhook-token/ports';
+import {
+  InProcessQueue,
+  OnWebhookEvent,
+  WebhookRoute,
+  WebhookGuard,
+  MemoryReplayStore,
+} from 'nestjs-webhook-token';
 import { createExpress } from '../fixtures/adapters.js';
 import { send, type Answer } from '../fixtures/http-client.js';
 import {

@@ -1,15 +1,18 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { Controller, Injectable } from '@nestjs/common';
 import { context, propagation, ROOT_CONTEXT } from '@opentelemetry/api';
-import { WebhookDeliveries } from '../../lib/deliveries/webhook.deliveries.js';
-import { WebhookTelemetryModule } from '../../lib/opentelemetry/index.js';
-import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
-import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
-import { OnWebhookEvent, WebhookRoute } from '../../lib/index.js';
-import { TestClock } from '../../lib/testing/index.js';
+import { createTokenSigner } from 'nestjs-webhook-token/token';
+import { TestClock } from 'nestjs-webhook-token/testing';
+import { WebhookTelemetryModule } from 'nestjs-webhook-token/opentelemetry';
+import {
+  WebhookDeliveries,
+  WebhookPublisher,
+  InProcessQueue,
+  OnWebhookEvent,
+  WebhookRoute,
+} from 'nestjs-webhook-token';
 import { adapters } from '../fixtures/adapters.js';
 import { head } from '../fixtures/http-client.js';
-import { createTokenSigner } from '../../lib/token/index.js';
 import { ISSUER, SECRET, startApp, type StartedApp } from '../fixtures/receiver-app.js';
 import { describeSpan, TelemetryRecorder } from '../fixtures/telemetry-recorder.js';
 

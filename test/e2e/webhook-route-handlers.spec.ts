@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from '@jest/globals';
 import { Controller } from '@nestjs/common';
-import { OnWebhookEvent, WebhookData, WebhookRoute } from '../../lib/index.js';
+import { OnWebhookEvent, WebhookData, WebhookRoute } from 'nestjs-webhook-token';
 import { adapters } from '../fixtures/adapters.js';
 import { head } from '../fixtures/http-client.js';
 import { receiverOptions, signed, startApp, type StartedApp } from '../fixtures/receiver-app.js';

@@ -23,14 +23,14 @@ import {
 import { APP_FILTER, APP_GUARD, HttpAdapterHost } from '@nestjs/core';
 import { IsInt } from 'class-validator';
 import { tap } from 'rxjs';
+import { createTokenSigner } from 'nestjs-webhook-token/token';
 import {
   WebhookRoute,
   WebhookContext,
   WebhookData,
   type WebhookEvent,
   WebhookGuard,
-} from '../../lib/index.js';
-import { createTokenSigner } from '../../lib/token/index.js';
+} from 'nestjs-webhook-token';
 import { adapters } from '../fixtures/adapters.js';
 import { head, post, send } from '../fixtures/http-client.js';
 import {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
+import { WebhookDestinationBlockedError } from 'nestjs-webhook-token';
 import { blockedDestination } from '../../lib/egress/egress-policy.js';
-import { WebhookDestinationBlockedError } from '../../lib/errors/webhook.error.js';
 
 const blocked = new WebhookDestinationBlockedError('refused');
 

@@ -1,8 +1,8 @@
 import type dns from 'node:dns';
 import { describe, expect, it } from '@jest/globals';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import { type EgressOptions, EgressPolicy } from '../../lib/egress/egress-policy.js';
 import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
 import { GOOD_URLS, HOSTILE_URLS } from './hostile-urls.js';
 import { lookupOf } from './scripted-lookup.js';
 

@@ -1,6 +1,6 @@
 import { describe, it } from '@jest/globals';
+import { endpointStoreContract } from 'nestjs-webhook-token/testing';
 import { MemoryEndpointStore } from '../../lib/endpoints/memory-endpoint.store.js';
-import { endpointStoreContract } from '../../lib/testing/endpoint-store.contract.js';
 
 describe('MemoryEndpointStore', () => {
   for (const { name, run } of endpointStoreContract({ create: () => new MemoryEndpointStore() })) {

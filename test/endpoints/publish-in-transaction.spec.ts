@@ -1,11 +1,11 @@
 import { ExpressAdapter } from '@nestjs/platform-express';
 import { afterAll, afterEach, describe, expect, it } from '@jest/globals';
 import { Pool } from 'pg';
+import type { WebhookQueue } from 'nestjs-webhook-token/ports';
+import { WebhookPublisher } from 'nestjs-webhook-token';
+import { PostgresQueue, PgliteQueue, PostgresEndpointStore } from 'nestjs-webhook-token/postgres';
 import type { EndpointStore } from '../../lib/endpoints/endpoint-store.js';
 import { WebhookEndpoints } from '../../lib/endpoints/webhook.endpoints.js';
-import { PostgresQueue, PgliteQueue, PostgresEndpointStore } from '../../lib/postgres/index.js';
-import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
-import type { WebhookQueue } from '../../lib/queue/webhook-queue.js';
 import { newDatabaseDirectory, removeDirectories } from '../fixtures/embedded-database.js';
 import { SECRET, startApp, type StartedApp } from '../fixtures/receiver-app.js';
 import { describeWith, urlOf } from '../fixtures/services.js';

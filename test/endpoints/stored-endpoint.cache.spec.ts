@@ -1,8 +1,8 @@
 import { describe, expect, it } from '@jest/globals';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import { StoredEndpointCache } from '../../lib/endpoints/stored-endpoint.cache.js';
 import type { StoredEndpoint } from '../../lib/endpoints/endpoint-store.js';
 import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
 import { secret } from '../publisher/publisher-bench.js';
 
 const BEFORE: StoredEndpoint = {

@@ -1,10 +1,10 @@
 import { inspect } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
 import dns from 'node:dns';
+import { verifyWebhookToken } from 'nestjs-webhook-token/token';
+import type { WebhookPublisherOptions } from 'nestjs-webhook-token';
 import { PUBLISHER_OPTIONS } from '../../lib/publisher/publisher-options.resolver.js';
-import type { WebhookPublisherOptions } from '../../lib/publisher/publisher-options.interface.js';
 import { WebhookEndpoints } from '../../lib/endpoints/webhook.endpoints.js';
-import { verifyWebhookToken } from '../../lib/token/index.js';
 import { ScriptedEndpointStore } from '../fixtures/scripted-endpoint.store.js';
 import { PublisherBench } from '../publisher/publisher-bench.js';
 import { WireReceiver } from '../publisher/wire-receiver.js';

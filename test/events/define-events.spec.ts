@@ -7,7 +7,7 @@ import {
   WebhookConfigurationError,
   WebhookModule,
   type WebhookModuleOptions,
-} from '../../lib/index.js';
+} from 'nestjs-webhook-token';
 
 class Refund {
   @IsString() id!: string;

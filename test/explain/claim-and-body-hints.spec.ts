@@ -1,8 +1,8 @@
 import { gzipSync } from 'node:zlib';
 import { Readable } from 'node:stream';
 import { describe, expect, it } from '@jest/globals';
-import { digest, type WebhookTokenInput } from '../../lib/token/index.js';
-import type { WebhookReceiverOptions } from '../../lib/receiver/receiver-options.interface.js';
+import type { WebhookReceiverOptions } from 'nestjs-webhook-token';
+import { digest, type WebhookTokenInput } from 'nestjs-webhook-token/token';
 import { forged } from '../fixtures/forged-token.js';
 import {
   hashOf,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { isWebhookError } from '../../lib/token/index.js';
+import { isWebhookError } from 'nestjs-webhook-token/token';
 import { Mulberry32 } from '../token/mulberry32.js';
 import { forge, SIGNED, signHs256, UNSIGNED } from '../token/token-mutations.js';
 import { hashOf, ISSUER, MARKER, NOW, SECRET, verifierOf } from './receiver-bench.js';

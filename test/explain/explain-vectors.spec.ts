@@ -1,10 +1,9 @@
 import { describe, expect, it } from '@jest/globals';
+import { TestClock } from 'nestjs-webhook-token/testing';
+import type { WebhookRequestLike, WebhookVerifier } from 'nestjs-webhook-token';
 import { EXPLANATION_STEPS } from '../../lib/explain/webhook-explanation.interface.js';
 import { resolveReceivers } from '../../lib/receiver/receiver-options.resolver.js';
-import type { WebhookRequestLike } from '../../lib/request/request-like.js';
-import type { WebhookVerifier } from '../../lib/receiver/webhook.verifier.js';
 import { verifierFor } from '../fixtures/verifier-for.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
 import { GROUPS, readVectors, verifierOptions, type Vector } from '../token/vector-file.js';
 
 function receiverOf(vector: Vector): WebhookVerifier {

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { createHash } from 'node:crypto';
-import { compareReceipts, WebhookVerifier, type WebhookReceipt } from '../../lib/index.js';
+import { compareReceipts, WebhookVerifier, type WebhookReceipt } from 'nestjs-webhook-token';
 import { adapters } from '../fixtures/adapters.js';
 import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
 import { PublisherBench, secret } from '../publisher/publisher-bench.js';

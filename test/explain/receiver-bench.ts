@@ -1,16 +1,15 @@
-import type { WebhookExplanation } from '../../lib/explain/webhook-explanation.interface.js';
-import type { WebhookReceiverOptions } from '../../lib/receiver/receiver-options.interface.js';
-import { resolveReceivers } from '../../lib/receiver/receiver-options.resolver.js';
-import type { WebhookVerifier } from '../../lib/receiver/webhook.verifier.js';
-import { verifierFor } from '../fixtures/verifier-for.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
 import {
   createTokenSigner,
   digest,
   type KeyMaterial,
   type WebhookKey,
   type WebhookTokenInput,
-} from '../../lib/token/index.js';
+} from 'nestjs-webhook-token/token';
+import { TestClock } from 'nestjs-webhook-token/testing';
+import type { WebhookReceiverOptions, WebhookVerifier } from 'nestjs-webhook-token';
+import type { WebhookExplanation } from '../../lib/explain/webhook-explanation.interface.js';
+import { resolveReceivers } from '../../lib/receiver/receiver-options.resolver.js';
+import { verifierFor } from '../fixtures/verifier-for.js';
 
 export const ISSUER = 'https://shop.example';
 export const SECRET = 'explained-secret-of-thirty-two-bytes';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import type { WebhookReceiverOptions } from '../../lib/receiver/receiver-options.interface.js';
+import type { WebhookReceiverOptions } from 'nestjs-webhook-token';
 import { forged } from '../fixtures/forged-token.js';
 import { hintsOf, ISSUER, MARKER, SECRET, tokenOf, verifierOf } from './receiver-bench.js';
 

@@ -1,4 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import {
   type InboxEntry,
   type InboxFilter,
@@ -7,7 +8,6 @@ import {
 } from '../../lib/inbox/inbox-store.js';
 import { InboxWriter } from '../../lib/inbox/inbox.writer.js';
 import { MemoryInboxStore } from '../../lib/inbox/memory-inbox.store.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
 import { Gate } from '../fixtures/gate.js';
 
 /** Counts the calls of a store, and fails or waits on demand. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
+import { inboxStoreContract } from 'nestjs-webhook-token/testing';
 import { MemoryInboxStore } from '../../lib/inbox/memory-inbox.store.js';
-import { inboxStoreContract } from '../../lib/testing/inbox-store.contract.js';
 
 describe('MemoryInboxStore', () => {
   for (const { name, run } of inboxStoreContract({

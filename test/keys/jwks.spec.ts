@@ -3,14 +3,14 @@ import { generateKeyPairSync, type JsonWebKey, type KeyObject } from 'node:crypt
 import { setImmediate } from 'node:timers/promises';
 import { Injectable } from '@nestjs/common';
 import type { AbstractHttpAdapter } from '@nestjs/core';
+import { signWebhook, TestClock } from 'nestjs-webhook-token/testing';
+import type { SignatureAlgorithm } from 'nestjs-webhook-token/token';
 import {
   OnWebhookEvent,
   type WebhookIssuer,
   type WebhookReceiverOptions,
-} from '../../lib/index.js';
+} from 'nestjs-webhook-token';
 import type { JwksFetchOptions } from '../../lib/keys/jwks-options.js';
-import type { SignatureAlgorithm } from '../../lib/token/index.js';
-import { signWebhook, TestClock } from '../../lib/testing/index.js';
 import { createExpress } from '../fixtures/adapters.js';
 import { Gate } from '../fixtures/gate.js';
 import { head, type Answer } from '../fixtures/http-client.js';

@@ -2,14 +2,14 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { PassThrough } from 'node:stream';
 import { setImmediate } from 'node:timers/promises';
 import { Injectable } from '@nestjs/common';
+import { signWebhook, TestClock } from 'nestjs-webhook-token/testing';
 import {
   KeyProvider,
   OnWebhookEvent,
   WebhookVerifier,
   type Duration,
   type WebhookIssuer,
-} from '../../lib/index.js';
-import { signWebhook, TestClock } from '../../lib/testing/index.js';
+} from 'nestjs-webhook-token';
 import { createFastify } from '../fixtures/adapters.js';
 import { Gate } from '../fixtures/gate.js';
 import { head } from '../fixtures/http-client.js';

@@ -1,6 +1,6 @@
 import { describe, expect, it, jest } from '@jest/globals';
-import { buildKeyRing, type TrustedIssuer } from '../../lib/token/keys/trusted-issuers.js';
-import { createTokenSigner } from '../../lib/token/index.js';
+import { type TrustedIssuer, createTokenSigner } from 'nestjs-webhook-token/token';
+import { buildKeyRing } from '../../lib/token/keys/trusted-issuers.js';
 import { resolveVerifier } from '../../lib/token/verifier-options.js';
 
 const secretOf = (n: number): string => `the-secret-of-issuer-number-${n}-alone`;

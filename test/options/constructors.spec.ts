@@ -1,24 +1,31 @@
 import { describe, expect, it } from '@jest/globals';
+import { createTokenSigner, createTokenVerifier } from 'nestjs-webhook-token/token';
+import {
+  deliverWebhook,
+  expectIdempotent,
+  flushDeliveries,
+  overrideWebhooks,
+  signWebhook,
+} from 'nestjs-webhook-token/testing';
+import { RedisReplayStore } from 'nestjs-webhook-token/redis';
+import {
+  PgliteQueue,
+  PostgresEndpointStore,
+  PostgresInboxStore,
+  PostgresReplayStore,
+  PostgresQueue,
+} from 'nestjs-webhook-token/postgres';
+import { BullMqQueue } from 'nestjs-webhook-token/bullmq';
+import { WebhookTelemetryModule } from 'nestjs-webhook-token/opentelemetry';
+import {
+  defineEvents,
+  MemoryInboxStore,
+  InProcessQueue,
+  WebhookRoute,
+  MemoryReplayStore,
+  WebhookModule,
+} from 'nestjs-webhook-token';
 import { resolveConsole } from '../../lib/console/console-options.js';
-import { defineEvents } from '../../lib/events/event-catalog.js';
-import { MemoryInboxStore } from '../../lib/inbox/memory-inbox.store.js';
-import { WebhookTelemetryModule } from '../../lib/opentelemetry/webhook-telemetry.module.js';
-import { BullMqQueue } from '../../lib/bullmq/bullmq.queue.js';
-import { PgliteQueue } from '../../lib/postgres/pglite.queue.js';
-import { PostgresEndpointStore } from '../../lib/postgres/postgres-endpoint.store.js';
-import { PostgresInboxStore } from '../../lib/postgres/postgres-inbox.store.js';
-import { PostgresReplayStore } from '../../lib/postgres/postgres-replay.store.js';
-import { PostgresQueue } from '../../lib/postgres/postgres.queue.js';
-import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
-import { WebhookRoute, MemoryReplayStore } from '../../lib/index.js';
-import { RedisReplayStore } from '../../lib/redis/redis-replay.store.js';
-import { deliverWebhook } from '../../lib/testing/deliver-webhook.js';
-import { expectIdempotent } from '../../lib/testing/expect-idempotent.js';
-import { flushDeliveries } from '../../lib/testing/flush-deliveries.js';
-import { overrideWebhooks } from '../../lib/testing/override-webhooks.js';
-import { signWebhook } from '../../lib/testing/sign-webhook.js';
-import { createTokenSigner, createTokenVerifier } from '../../lib/token/index.js';
-import { WebhookModule } from '../../lib/webhook.module.js';
 
 const client = { eval: () => undefined, evalsha: () => undefined };
 const database = { query: () => undefined } as never;

@@ -1,8 +1,8 @@
 import { afterEach, describe, expect, it } from '@jest/globals';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import { ClaimLoop } from '../../lib/postgres/claim-loop.js';
 import type { ClaimedDelivery } from '../../lib/postgres/delivery-row.js';
 import type { ClaimRequest } from '../../lib/postgres/delivery-statements.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
 import { due } from './deliveries.js';
 
 const SLOW = JSON.stringify(['slow', null]);
@@ -22,7 +22,7 @@ describe('a claim loop with more due deliveries of one lane than the lane has sl
   let finish: (() => void)[];
   let loop: ClaimLoop;
 
-  function start(): void {
+  function start(slots: Partial<ConstructorParameters<typeof ClaimLoop>[0]> = {}): void {
     backlog = Array.from({ length: 10 }, (_, index) => claimedBy(`slow-${index}`, 'slow'));
     requests = [];
     finish = [];
@@ -44,6 +44,7 @@ describe('a claim loop with more due deliveries of one lane than the lane has sl
       concurrency: 4,
       concurrencyPerDestination: 2,
       pollInterval: 1_000,
+      ...slots,
     });
     loop.wake();
   }
@@ -75,6 +76,16 @@ describe('a claim loop with more due deliveries of one lane than the lane has sl
     await clock.advance(5_000);
 
     expect(requests).toContainEqual(expect.objectContaining({ maxAge: undefined }));
+  });
+
+  it('claims more once the lane turns out to be slow, however rarely it polls', async () => {
+    start({ concurrency: 20, concurrencyPerDestination: 8, pollInterval: 3_600_000 });
+    await clock.advance(0);
+    expect(loop.running).toHaveLength(2);
+    await clock.advance(1_001);
+
+    // A fifth of all slots.
+    expect(loop.running).toHaveLength(4);
   });
 });
 

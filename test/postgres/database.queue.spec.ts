@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, it } from '@jest/globals';
+import { SystemClock } from 'nestjs-webhook-token/ports';
 import { readOptions } from '../../lib/options/read-options.js';
 import { object } from '../../lib/options/rules.js';
-import { SystemClock } from '../../lib/clock/webhook-clock.js';
 import { Database, type RunStatement } from '../../lib/postgres/database.js';
 import { DatabaseQueue } from '../../lib/postgres/database.queue.js';
 import type { QueueHost } from '../../lib/postgres/queue-database.js';

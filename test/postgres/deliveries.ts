@@ -1,5 +1,4 @@
-import type { OutgoingDelivery } from '../../lib/queue/webhook-delivery.js';
-import type { EnqueuedDelivery } from '../../lib/queue/webhook-queue.js';
+import type { OutgoingDelivery, EnqueuedDelivery } from 'nestjs-webhook-token/ports';
 
 /** A delivery that is due. */
 export function due(id: string, endpointId = 'crm'): EnqueuedDelivery<OutgoingDelivery> {

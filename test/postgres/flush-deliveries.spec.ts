@@ -5,17 +5,17 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from '@jest/globals';
 import { Test } from '@nestjs/testing';
 import { Queue } from 'bullmq';
-import { BullMqQueue } from '../../lib/bullmq/index.js';
+import { flushDeliveries, InMemoryWebhookTransport, TestClock } from 'nestjs-webhook-token/testing';
+import type { WebhookQueue } from 'nestjs-webhook-token/ports';
 import {
   InProcessQueue,
   WebhookDeliveries,
   WebhookEndpoints,
   WebhookModule,
   WebhookPublisher,
-} from '../../lib/index.js';
-import type { WebhookQueue } from '../../lib/ports/index.js';
+} from 'nestjs-webhook-token';
+import { BullMqQueue } from 'nestjs-webhook-token/bullmq';
 import { PostgresQueue, PgliteQueue } from '../../lib/postgres/index.js';
-import { flushDeliveries, InMemoryWebhookTransport, TestClock } from '../../lib/testing/index.js';
 import { WEBHOOK_HTTP } from '../../lib/publisher/webhook-http.js';
 import { ISSUER, SECRET } from '../fixtures/receiver-app.js';
 import { describeWith, urlOf } from '../fixtures/services.js';

@@ -1,12 +1,11 @@
 import { beforeEach, describe, expect, it } from '@jest/globals';
+import { TestClock } from 'nestjs-webhook-token/testing';
+import type { DeliveryRecord, EnqueuedDelivery } from 'nestjs-webhook-token/ports';
 import {
   GroupCommit,
   MAX_GROUP_BYTES,
   MAX_GROUP_DELIVERIES,
 } from '../../lib/postgres/group-commit.js';
-import type { DeliveryRecord } from '../../lib/queue/webhook-delivery.js';
-import type { EnqueuedDelivery } from '../../lib/queue/webhook-queue.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
 import { due, large } from './deliveries.js';
 
 const idsOf = (deliveries: readonly EnqueuedDelivery[]): string[] =>

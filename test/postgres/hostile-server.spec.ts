@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { Pool } from 'pg';
-import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
+import type { WebhookQueue } from 'nestjs-webhook-token/ports';
+import { InProcessQueue } from 'nestjs-webhook-token';
 import { PostgresQueue } from '../../lib/postgres/index.js';
-import type { WebhookQueue } from '../../lib/queue/webhook-queue.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { TestDatabase, until } from './database.js';
 import { due, large } from './deliveries.js';

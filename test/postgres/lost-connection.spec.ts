@@ -1,8 +1,14 @@
-import { afterAll, expect, it } from '@jest/globals';
+import { afterAll, expect, it, jest } from '@jest/globals';
 import { Pool } from 'pg';
-import { PostgresQueue } from '../../lib/postgres/index.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
+import {
+  PostgresEndpointStore,
+  PostgresInboxStore,
+  PostgresQueue,
+  PostgresReplayStore,
+} from '../../lib/postgres/index.js';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import { LosingNetwork } from '../fixtures/losing-network.js';
+import { newClaim } from '../fixtures/racing-replicas.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { TestDatabase, until } from './database.js';
 import { due } from './deliveries.js';
@@ -77,12 +83,7 @@ import { due } from './deliveries.js';
           },
         });
       }
-      await until(async () =>
-        queue.enqueue(ids.map((id) => due(id))).then(
-          () => true,
-          () => false,
-        ),
-      );
+      await until(async () => isAnswered(queue.enqueue(ids.map((id) => due(id)))));
       await until(() => ids.every((id) => delivered.has(id)));
 
       expect(network.swallowed).toBeGreaterThan(0);
@@ -93,3 +94,82 @@ import { due } from './deliveries.js';
     }
   });
 });
+
+(await describeWith('PostgreSQL'))('a store whose server vanishes', () => {
+  const database = new TestDatabase();
+  afterAll(async () => database.close());
+
+  it.each([
+    [
+      'PostgresReplayStore',
+      PostgresReplayStore,
+      async (store: PostgresReplayStore) => store.reserve(newClaim()),
+    ],
+    [
+      'PostgresEndpointStore',
+      PostgresEndpointStore,
+      async (store: PostgresEndpointStore) => store.find('crm'),
+    ],
+    ['PostgresInboxStore', PostgresInboxStore, async (store: PostgresInboxStore) => store.counts()],
+  ] as const)('%s rejects calls in time, and answers once it is back', async (_, Store, ask) => {
+    const network = await LosingNetwork.start(urlOf('PostgreSQL'));
+    const schema = database.newSchema();
+    // Without the timeout, connections that are never opened would fill the pool.
+    const connectionTimeoutMillis = 300;
+    const pool = new Pool({ connectionString: network.url, max: 3, connectionTimeoutMillis });
+    pool.on('error', () => {});
+    const store = new Store(pool, { schema, timeout: '300ms' });
+    const call = async (): Promise<unknown> => ask(store as never);
+    try {
+      await new Store(database.pool, { schema }).migrate();
+      await until(async () => isAnswered(call()));
+      network.vanish();
+      // More than the pool has connections, those included that are opened meanwhile.
+      for (let calls = 0; calls < 5; calls++) {
+        await expect(call()).rejects.toMatchObject({ code: 'store_unavailable' });
+      }
+      expect(network.swallowed).toBeGreaterThan(0);
+
+      network.recover();
+      await until(async () => isAnswered(call()));
+    } finally {
+      await network.stop();
+      await pool.end();
+    }
+  });
+});
+
+const STORES = [PostgresReplayStore, PostgresEndpointStore, PostgresInboxStore];
+
+it.each(STORES.map((Store) => [Store.name, Store] as const))(
+  '%s warns of a pool that would wait forever for a server that has vanished',
+  async (name, Store) => {
+    const warn = jest.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
+    const pools = [
+      {},
+      { query_timeout: 1 },
+      { connectionTimeoutMillis: 1 },
+      { query_timeout: 1, connectionTimeoutMillis: 1 },
+    ].map((options) => new Pool(options));
+    const stores = pools.map((pool) => new Store(pool));
+    const warnings = warn.mock.calls.map(([message]) => String(message));
+    warn.mockRestore();
+    await Promise.all(pools.map(async (pool) => pool.end()));
+
+    expect(stores).toHaveLength(4);
+    expect(warnings).toEqual(
+      [
+        'query_timeout and no connectionTimeoutMillis',
+        'connectionTimeoutMillis',
+        'query_timeout',
+      ].map((missing) => expect.stringContaining(`The pool of ${name} has no ${missing}: `)),
+    );
+  },
+);
+
+async function isAnswered(call: Promise<unknown>): Promise<boolean> {
+  return call.then(
+    () => true,
+    () => false,
+  );
+}

@@ -1,5 +1,6 @@
 import { afterAll, describe, expect, it } from '@jest/globals';
 import { Pool } from 'pg';
+import type { StoredEndpoint } from 'nestjs-webhook-token/ports';
 import {
   PgliteQueue,
   PostgresInboxStore,
@@ -9,7 +10,6 @@ import {
 } from '../../lib/postgres/index.js';
 import { scriptSteps, stepBlock } from '../../lib/postgres/migrations/schema.migrator.js';
 import { migrationSteps } from '../../lib/postgres/migrations/migration-steps.js';
-import type { StoredEndpoint } from '../../lib/endpoints/endpoint-store.js';
 import { newDatabaseDirectory, removeDirectories } from '../fixtures/embedded-database.js';
 import { newClaim } from '../fixtures/racing-replicas.js';
 import { describeWith, urlOf } from '../fixtures/services.js';

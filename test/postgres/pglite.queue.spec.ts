@@ -4,9 +4,9 @@ import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { webhookQueueContract } from 'nestjs-webhook-token/testing';
 import { DirectoryLock } from '../../lib/postgres/directory-lock.js';
 import { PgliteQueue } from '../../lib/postgres/index.js';
-import { webhookQueueContract } from '../../lib/testing/webhook-queue.contract.js';
 import {
   newDatabaseDirectory,
   newDirectory,

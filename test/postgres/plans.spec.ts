@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import type { DeliveryFilter } from 'nestjs-webhook-token/ports';
 import { DeliveryStatements, type Query } from '../../lib/postgres/delivery-statements.js';
 import { PostgresEndpointStore } from '../../lib/postgres/index.js';
-import type { DeliveryFilter } from '../../lib/queue/webhook-queue.js';
 import { describeWith } from '../fixtures/services.js';
 import { TestDatabase } from './database.js';
 

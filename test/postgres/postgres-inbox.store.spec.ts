@@ -1,8 +1,8 @@
 import { PGlite } from '@electric-sql/pglite';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import type { InboxBounds } from '../../lib/inbox/inbox-store.js';
+import { inboxStoreContract } from 'nestjs-webhook-token/testing';
+import type { InboxBounds } from 'nestjs-webhook-token/ports';
 import { PostgresInboxStore } from '../../lib/postgres/index.js';
-import { inboxStoreContract } from '../../lib/testing/inbox-store.contract.js';
 import { describeWith } from '../fixtures/services.js';
 import { storeIn, TestDatabase } from './database.js';
 

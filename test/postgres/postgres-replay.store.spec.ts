@@ -2,13 +2,13 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { PGlite } from '@electric-sql/pglite';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { PostgresReplayStore } from '../../lib/postgres/index.js';
-import type { ReplayClaim, ReplayReservation } from '../../lib/replay/replay-store.js';
 import {
   replayStoreContract,
   type ContractTransaction,
-} from '../../lib/testing/replay-store.contract.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
+  TestClock,
+} from 'nestjs-webhook-token/testing';
+import type { ReplayClaim, ReplayReservation } from 'nestjs-webhook-token/ports';
+import { PostgresReplayStore } from '../../lib/postgres/index.js';
 import { describeContract } from '../fixtures/contract.js';
 import { newPglite } from '../fixtures/embedded-database.js';
 import { newClaim, race } from '../fixtures/racing-replicas.js';

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { afterAll, describe, expect, it, jest } from '@jest/globals';
 import type { Pool } from 'pg';
+import { TestClock, webhookQueueContract } from 'nestjs-webhook-token/testing';
 import {
   type PostgresPool,
   PostgresQueue,
@@ -10,8 +11,6 @@ import {
 import { DELETED_AT_ONCE } from '../../lib/postgres/delivery-statements.js';
 import { migrationSteps } from '../../lib/postgres/migrations/migration-steps.js';
 import { stepBlock } from '../../lib/postgres/migrations/schema.migrator.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
-import { webhookQueueContract } from '../../lib/testing/webhook-queue.contract.js';
 import { outgoing } from '../fixtures/outgoing.js';
 import { describeContract } from '../fixtures/contract.js';
 import { freePort } from '../fixtures/free-port.js';
@@ -371,13 +370,16 @@ const connectionString = urlOf('PostgreSQL');
     expect(delivered).toEqual(['back', 'again']);
   });
 
-  it('warns of a pool without a query_timeout, and of a clock that differs from the server', async () => {
+  it('warns of a pool without timeouts, and of a clock that differs from the server', async () => {
     const warn = jest.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
     const now = jest.spyOn(Date, 'now').mockImplementation(() => 1_000);
     try {
       await withQueue({}, async (queue) => void (await queue.find(['x'])));
       expect(warn.mock.calls).toEqual([
-        [expect.stringMatching(/no query_timeout/), { code: 'WEBHOOK_POOL_WITHOUT_TIMEOUT' }],
+        [
+          expect.stringMatching(/no query_timeout and no connectionTimeoutMillis/),
+          { code: 'WEBHOOK_POOL_WITHOUT_TIMEOUT' },
+        ],
         [
           expect.stringMatching(/clock of this process is \d+ ms behind .*synchronise/s),
           { code: 'WEBHOOK_CLOCK_SKEW' },

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import { ExpressAdapter } from '@nestjs/platform-express';
+import { WebhookPublisher } from 'nestjs-webhook-token';
 import { PostgresQueue } from '../../lib/postgres/index.js';
-import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
 import { SECRET, startApp, type StartedApp } from '../fixtures/receiver-app.js';
 import { describeWith } from '../fixtures/services.js';
 import { WireReceiver } from '../publisher/wire-receiver.js';

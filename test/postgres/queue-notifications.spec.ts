@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, it } from '@jest/globals';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import { PostgresQueue, type PostgresQueueOptions } from '../../lib/postgres/index.js';
 import { QueueNotifications } from '../../lib/postgres/queue-notifications.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { TestDatabase, until } from './database.js';
 import { due } from './deliveries.js';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
-import { SystemClock } from '../../lib/clock/webhook-clock.js';
+import { SystemClock } from 'nestjs-webhook-token/ports';
 import { Database } from '../../lib/postgres/database.js';
 import {
   type ClaimRequest,

@@ -1,7 +1,7 @@
 import { afterAll, expect, it } from '@jest/globals';
 import { Pool, type PoolClient } from 'pg';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import { PostgresQueue, PostgresReplayStore } from '../../lib/postgres/index.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { TestDatabase } from './database.js';
 import { due } from './deliveries.js';

@@ -1,6 +1,6 @@
 import { afterAll, expect, it } from '@jest/globals';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import { PostgresQueue } from '../../lib/postgres/index.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
 import { outgoing } from '../fixtures/outgoing.js';
 import { describeWith } from '../fixtures/services.js';
 import { TestDatabase, until } from './database.js';

@@ -2,11 +2,13 @@ import { EventEmitter, once } from 'node:events';
 import { inspect } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it, jest } from '@jest/globals';
 import { Pool } from 'pg';
+import type {
+  EnqueuedDelivery,
+  OutgoingDelivery,
+  ReplayReservation,
+} from 'nestjs-webhook-token/ports';
 import { PostgresQueue, PostgresReplayStore } from '../../lib/postgres/index.js';
 import { joinTransaction } from '../../lib/postgres/transactions/join-transaction.js';
-import type { EnqueuedDelivery } from '../../lib/queue/webhook-queue.js';
-import type { OutgoingDelivery } from '../../lib/queue/webhook-delivery.js';
-import type { ReplayReservation } from '../../lib/replay/replay-store.js';
 import { outgoing } from '../fixtures/outgoing.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { storeIn, TestDatabase } from './database.js';

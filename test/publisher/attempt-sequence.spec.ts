@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
-import type { WebhookQueue } from '../../lib/queue/webhook-queue.js';
-import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
+import { TestClock } from 'nestjs-webhook-token/testing';
+import { InProcessQueue } from 'nestjs-webhook-token';
+import type { WebhookQueue } from 'nestjs-webhook-token/ports';
 import { WebhookDeliverer } from '../../lib/deliveries/webhook.deliverer.js';
 import { PublisherBench } from './publisher-bench.js';
 import { WireReceiver, type Script } from './wire-receiver.js';

@@ -2,6 +2,8 @@ import { HttpModule, HttpService } from '@nestjs/axios';
 import type { LoggerService } from '@nestjs/common';
 import { DiscoveryModule } from '@nestjs/core';
 import { Test, type TestingModule } from '@nestjs/testing';
+import { TestClock } from 'nestjs-webhook-token/testing';
+import { type ListedDelivery, WebhookQueue } from 'nestjs-webhook-token/ports';
 import { PUBLISHER_OPTIONS } from '../../lib/publisher/publisher-options.resolver.js';
 import type { WebhookPublisherOptions } from '../../lib/publisher/publisher-options.interface.js';
 import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
@@ -9,8 +11,6 @@ import { PUBLISHER_PROVIDERS } from '../../lib/publisher/publisher.providers.js'
 import { WebhookDeliverer, type OutgoingRun } from '../../lib/deliveries/webhook.deliverer.js';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
 import { webhookHttpModule } from '../../lib/publisher/webhook-http.js';
-import { type ListedDelivery, WebhookQueue } from '../../lib/queue/webhook-queue.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
 import type { WebhookModuleExtras } from '../../lib/webhook-module-options.interface.js';
 
 export const secret = 'a secret of the test that nobody may ever print';

@@ -1,9 +1,9 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { describe, expect, it } from '@jest/globals';
-import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
+import { TestClock } from 'nestjs-webhook-token/testing';
+import { InProcessQueue } from 'nestjs-webhook-token';
 import type { WebhookPublisherOptions } from '../../lib/publisher/publisher-options.interface.js';
 import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
 
 const secret = 'a secret of the test that is long enough';
 const weak = 'too-short-to-be-safe';

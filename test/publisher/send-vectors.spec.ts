@@ -1,14 +1,12 @@
 import { Test, type TestingModule } from '@nestjs/testing';
 import { describe, expect, it } from '@jest/globals';
 import { compactVerify, decodeProtectedHeader, importJWK, type JWK } from 'jose';
-import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
+import type { WebhookProfile } from 'nestjs-webhook-token/token';
+import { signWebhook, TestClock } from 'nestjs-webhook-token/testing';
+import { InProcessQueue, WebhookModule } from 'nestjs-webhook-token';
 import type { SignedWebhookRequest } from '../../lib/publisher/publish-options.js';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
-import { signWebhook } from '../../lib/testing/sign-webhook.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
 import { WEBHOOK_PROFILES } from '../../lib/token/webhook-token.constants.js';
-import type { WebhookProfile } from '../../lib/token/index.js';
-import { WebhookModule } from '../../lib/webhook.module.js';
 import { readSendVectors, SEND_GROUPS, type SendVector } from '../token/vector-file.js';
 
 /** A format that is not implemented has no cases here; test/token/vectors.spec.ts fails if that is news. */

@@ -1,15 +1,15 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import type { WebhookPublisherOptions } from '../../lib/publisher/publisher-options.interface.js';
-import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
 import {
   createTokenVerifier,
   digest,
   verifyWebhookPayload,
   type VerifiedWebhookToken,
   type WebhookProfile,
-} from '../../lib/token/index.js';
+} from 'nestjs-webhook-token/token';
+import { TestClock } from 'nestjs-webhook-token/testing';
+import type { WebhookPublisherOptions } from '../../lib/publisher/publisher-options.interface.js';
+import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
 import { GoReceiver } from '../fixtures/go-reference.js';
 import { PublisherBench, secret } from './publisher-bench.js';
 import { WireReceiver, type WireRequest } from './wire-receiver.js';

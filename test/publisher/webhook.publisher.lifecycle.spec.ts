@@ -1,10 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { Observable, of } from 'rxjs';
-import { WebhookStoreError } from '../../lib/errors/webhook.error.js';
-import type { FailureReason, OutgoingDelivery } from '../../lib/queue/webhook-delivery.js';
-import type { DeliveryHandler } from '../../lib/queue/webhook-queue.js';
-import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
+import { TestClock } from 'nestjs-webhook-token/testing';
+import type { FailureReason, OutgoingDelivery, DeliveryHandler } from 'nestjs-webhook-token/ports';
+import { WebhookStoreError, InProcessQueue } from 'nestjs-webhook-token';
 import { PublisherBench } from './publisher-bench.js';
 import { WireReceiver } from './wire-receiver.js';
 

@@ -247,7 +247,11 @@ describe('the other deliveries of an endpoint', () => {
     await bench.reported(2);
 
     expect(receiver.requests).toHaveLength(1);
-    expect(bench.reports[1]!.outcome).toEqual({ type: 'defer', at: bench.clock.now() + MINUTE });
+    expect(bench.reports[1]!.outcome).toEqual({
+      type: 'defer',
+      at: bench.clock.now() + MINUTE,
+      reason: 'endpoint_overloaded',
+    });
     await bench.clock.advance(MINUTE);
     await bench.reported(4);
 
@@ -281,6 +285,7 @@ describe('the other deliveries of an endpoint', () => {
       id: expect.any(String),
       status: 'scheduled',
       attempts: 0,
+      failureReason: 'endpoint_overloaded',
       durationMs: 0,
       nextAttemptAt: new Date(bench.clock.now() + 20_000),
     });

@@ -1,8 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { AxiosError } from 'axios';
 import { of, throwError } from 'rxjs';
-import { WebhookEndpoints } from '../../lib/endpoints/webhook.endpoints.js';
-import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
+import { WebhookEndpoints, InProcessQueue } from 'nestjs-webhook-token';
 import { PublisherBench } from './publisher-bench.js';
 import { WireReceiver } from './wire-receiver.js';
 

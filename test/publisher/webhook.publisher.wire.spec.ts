@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer as createHttp2Server } from 'node:http2';
 import type { AddressInfo } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
-import { createTokenVerifier, digest } from '../../lib/token/index.js';
+import { createTokenVerifier, digest } from 'nestjs-webhook-token/token';
 import { PublisherBench, secret } from './publisher-bench.js';
 import { WireReceiver, type WireAnswer, type WireRequest } from './wire-receiver.js';
 

@@ -1,12 +1,11 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
-import { WebhookConfigurationError } from '../../lib/errors/webhook.error.js';
+import { webhookQueueContract, TestClock } from 'nestjs-webhook-token/testing';
+import { WebhookConfigurationError } from 'nestjs-webhook-token/token';
 import { DueHeap } from '../../lib/queue/due-heap.js';
 import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
 import type { InProcessQueueOptions } from '../../lib/queue/queue-options.js';
 import type { WebhookDelivery, DeliveryRun } from '../../lib/queue/webhook-delivery.js';
-import { webhookQueueContract } from '../../lib/testing/webhook-queue.contract.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
 import { outgoing } from '../fixtures/outgoing.js';
 
 describe('InProcessQueue fulfils the contract', () => {

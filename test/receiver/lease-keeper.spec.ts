@@ -1,8 +1,8 @@
 import { describe, expect, it } from '@jest/globals';
+import { TestClock } from 'nestjs-webhook-token/testing';
+import type { ReplayReservation } from 'nestjs-webhook-token/ports';
+import { MemoryReplayStore } from 'nestjs-webhook-token';
 import { LeaseKeeper } from '../../lib/receiver/reception.js';
-import { MemoryReplayStore } from '../../lib/replay/memory-replay.store.js';
-import type { ReplayReservation } from '../../lib/replay/replay-store.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
 
 const LEASE = 30_000;
 const WAKE = LEASE / 4;

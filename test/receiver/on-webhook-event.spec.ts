@@ -1,9 +1,8 @@
 import { describe, expect, it } from '@jest/globals';
 import { Injectable, Module, type Type } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
+import { type WebhookModuleOptions, WebhookModule } from 'nestjs-webhook-token';
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
-import type { WebhookModuleOptions } from '../../lib/webhook-module-options.interface.js';
-import { WebhookModule } from '../../lib/webhook.module.js';
 import { ISSUER, receiverOptions, SECRET } from '../fixtures/receiver-app.js';
 import { RecordingLogger } from '../fixtures/recording-logger.js';
 

@@ -10,12 +10,12 @@ import {
 } from '@nestjs/common';
 import { IsEmail, IsInt } from 'class-validator';
 import { z } from 'zod';
+import { createTokenSigner } from 'nestjs-webhook-token/token';
+import { InProcessQueue } from 'nestjs-webhook-token';
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
 import { WebhookData } from '../../lib/receiver/handlers/handler-arguments.js';
 import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
-import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
 import { WebhookGuard } from '../../lib/receiver/webhook.guard.js';
-import { createTokenSigner } from '../../lib/token/index.js';
 import { createExpress } from '../fixtures/adapters.js';
 import { head, post, send } from '../fixtures/http-client.js';
 import {

@@ -1,10 +1,11 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
+import { matchesEvent } from 'nestjs-webhook-token/token';
 import {
   type WebhookHandler,
   WebhookHandlerRegistry,
 } from '../../lib/receiver/handlers/webhook.dispatcher.js';
-import { eventPatternProblem, matchesEvent } from '../../lib/token/event-name.js';
+import { eventPatternProblem } from '../../lib/token/event-name.js';
 
 const segment = fc.constantFrom('a', 'b', 'c', 'order', 'a-b', 'A');
 const eventName = fc.array(segment, { minLength: 2, maxLength: 6 }).map((parts) => parts.join('.'));
@@ -64,15 +65,6 @@ describe('WebhookHandlerRegistry', () => {
 
     expect(find(registry, 'order.created', 'shop')).toEqual(['shop', 'all']);
     expect(find(registry, 'order.created', 'billing')).toEqual(['all']);
-  });
-
-  it('finds the same handlers after its cache was full', () => {
-    const registry = registryOf(['order.*', 'order.**']);
-    const before = find(registry, 'order.created');
-
-    for (let i = 0; i < 5_000; i++) find(registry, `order.n${i}`);
-
-    expect(find(registry, 'order.created')).toEqual(before);
   });
 
   it.each(['toString.constructor', '__proto__.x'])('finds nothing for %s', (event) => {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import { LostReservations } from '../../lib/replay/lost-reservations.js';
 import type { ReplayReservation } from '../../lib/replay/replay-store.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
 import { newClaim } from '../fixtures/racing-replicas.js';
 
 describe('a reservation whose answer was lost', () => {

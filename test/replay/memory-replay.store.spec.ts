@@ -1,12 +1,11 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
+import { replayStoreContract, TestClock } from 'nestjs-webhook-token/testing';
 import {
   MemoryReplayStore,
   type MemoryReplayStoreOptions,
 } from '../../lib/replay/memory-replay.store.js';
 import type { ReplayClaim, ReplayReservation } from '../../lib/replay/replay-store.js';
-import { replayStoreContract } from '../../lib/testing/replay-store.contract.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
 import { NaiveReplayModel } from './naive-replay.model.js';
 
 const SECOND = 1_000;

@@ -3,7 +3,7 @@ import {
   digest,
   type TokenSigner,
   type WebhookTokenInput,
-} from '../../lib/token/index.js';
+} from 'nestjs-webhook-token/token';
 
 /** A sender for a sample: signs requests, and provides the settings that make the sample trust them. */
 export class Sender {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
+import { createTokenSigner } from 'nestjs-webhook-token/token';
 import { excerptOf } from '../../lib/sending/answer-excerpt.js';
-import { createTokenSigner } from '../../lib/token/index.js';
 
 const token = createTokenSigner({
   issuer: 'https://billing.example',

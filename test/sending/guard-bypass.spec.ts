@@ -9,7 +9,7 @@ import { HttpModule } from '@nestjs/axios';
 import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
 import { ExpressAdapter } from '@nestjs/platform-express';
 import { getAdapter, type AxiosRequestConfig, type InternalAxiosRequestConfig } from 'axios';
-import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
+import { WebhookPublisher } from 'nestjs-webhook-token';
 import { SECRET, startApp } from '../fixtures/receiver-app.js';
 import { PublisherBench } from '../publisher/publisher-bench.js';
 import { WireReceiver } from '../publisher/wire-receiver.js';

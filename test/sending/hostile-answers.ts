@@ -1,4 +1,4 @@
-import type { FailureReason } from '../../lib/queue/webhook-delivery.js';
+import type { FailureReason } from 'nestjs-webhook-token/ports';
 import type { Behaviour } from './hostile-receiver.js';
 
 export const OK = 'HTTP/1.1 200 OK\r\n';

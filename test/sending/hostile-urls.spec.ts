@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { SystemClock } from 'nestjs-webhook-token/ports';
 import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
-import { SystemClock } from '../../lib/clock/webhook-clock.js';
 import { HOSTILE_URLS } from '../egress/hostile-urls.js';
 import { NoWayOut } from '../egress/no-way-out.js';
 import { PublisherBench, secret } from '../publisher/publisher-bench.js';

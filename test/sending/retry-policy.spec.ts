@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
+import type { FailureReason } from 'nestjs-webhook-token/ports';
 import type { AttemptResult } from '../../lib/sending/attempt-result.js';
-import type { FailureReason } from '../../lib/queue/webhook-delivery.js';
 import { readOptions } from '../../lib/options/read-options.js';
 import {
   decideRetry,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import { AxiosError } from 'axios';
-import { WebhookDestinationBlockedError } from '../../lib/errors/webhook.error.js';
+import { WebhookDestinationBlockedError } from 'nestjs-webhook-token';
 import { transportFailure } from '../../lib/sending/read-answer.js';
 
 describe('transportFailure', () => {

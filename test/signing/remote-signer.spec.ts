@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { inspect } from 'node:util';
-import { createTokenVerifier } from '../../lib/token/index.js';
+import { createTokenVerifier } from 'nestjs-webhook-token/token';
 import { RemoteSigner } from '../fixtures/remote-signer.js';
 import { PublisherBench } from '../publisher/publisher-bench.js';
 import { WireReceiver } from '../publisher/wire-receiver.js';

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import { KeyProvider } from '../../lib/keys/key-provider.js';
-import { type SigningKeyInput, createTokenVerifier } from '../../lib/token/index.js';
+import { type SigningKeyInput, createTokenVerifier } from 'nestjs-webhook-token/token';
+import { KeyProvider } from 'nestjs-webhook-token';
 import { PublisherBench } from '../publisher/publisher-bench.js';
 import { WireReceiver } from '../publisher/wire-receiver.js';
 

@@ -1,9 +1,9 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { describe, expect, it } from '@jest/globals';
 import { calculateJwkThumbprint } from 'jose';
-import { KeyProvider } from '../../lib/keys/key-provider.js';
+import { TestClock } from 'nestjs-webhook-token/testing';
+import { KeyProvider } from 'nestjs-webhook-token';
 import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
 
 const clock = new TestClock();
 const secret = 'a secret of the test that is long enough';

@@ -9,7 +9,7 @@ import {
   VersioningType,
 } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
-import { OnWebhookEvent, WebhookData, WebhookModule, WebhookRoute } from '../../lib/index.js';
+import { OnWebhookEvent, WebhookData, WebhookModule, WebhookRoute } from 'nestjs-webhook-token';
 import { deliverWebhook, TestClock } from '../../lib/testing/index.js';
 import { adapters } from '../fixtures/adapters.js';
 import { ISSUER, SECRET } from '../fixtures/receiver-app.js';

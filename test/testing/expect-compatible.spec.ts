@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { IsString } from 'class-validator';
 import { z } from 'zod';
-import { defineEvents } from '../../lib/index.js';
+import { defineEvents } from 'nestjs-webhook-token';
 import { expectCompatible, recordEvents } from '../../lib/testing/expect-compatible.js';
 import { signed } from '../fixtures/receiver-app.js';
 

@@ -11,6 +11,13 @@ import {
   UseGuards,
 } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
+import { PostgresReplayStore } from 'nestjs-webhook-token/postgres';
+import {
+  ReplayStore,
+  type ReplayClaim,
+  type ReplayReservation,
+  type ReplayVerdict,
+} from 'nestjs-webhook-token/ports';
 import {
   InProcessQueue,
   OnWebhookEvent,
@@ -20,14 +27,7 @@ import {
   WebhookRoute,
   WebhookVerifier,
   type WebhookReceiverOptions,
-} from '../../lib/index.js';
-import {
-  ReplayStore,
-  type ReplayClaim,
-  type ReplayReservation,
-  type ReplayVerdict,
-} from '../../lib/ports/index.js';
-import { PostgresReplayStore } from '../../lib/postgres/index.js';
+} from 'nestjs-webhook-token';
 import {
   expectIdempotent,
   type ExpectIdempotentOptions,

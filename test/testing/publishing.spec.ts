@@ -2,14 +2,14 @@ import { generateKeyPairSync } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { Injectable, type INestApplication, Module } from '@nestjs/common';
 import { Test } from '@nestjs/testing';
+import { WebhookQueue } from 'nestjs-webhook-token/ports';
 import {
   MemoryReplayStore,
   OnWebhookEvent,
   type WebhookEvent,
   WebhookModule,
   WebhookPublisher,
-} from '../../lib/index.js';
-import { WebhookQueue } from '../../lib/ports/index.js';
+} from 'nestjs-webhook-token';
 import {
   deliverWebhook,
   flushDeliveries,

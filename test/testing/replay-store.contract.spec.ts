@@ -1,13 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from '@jest/globals';
-import type { WebhookClock } from '../../lib/clock/webhook-clock.js';
-import { MemoryReplayStore } from '../../lib/replay/memory-replay.store.js';
+import { MemoryReplayStore } from 'nestjs-webhook-token';
 import {
+  type WebhookClock,
   ReplayStore,
   type ReplayClaim,
   type ReplayReservation,
   type ReplayVerdict,
-} from '../../lib/replay/replay-store.js';
+} from 'nestjs-webhook-token/ports';
 import { replayStoreContract } from '../../lib/testing/replay-store.contract.js';
 
 /** A common mistake: check, wait for the answer, then write. */

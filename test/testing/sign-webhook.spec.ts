@@ -1,12 +1,12 @@
 import { afterEach, describe, expect, it } from '@jest/globals';
-import { signWebhook } from '../../lib/testing/sign-webhook.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
 import {
   verifyWebhookPayload,
   createTokenVerifier,
   type VerifiedWebhookToken,
   type WebhookProfile,
-} from '../../lib/token/index.js';
+} from 'nestjs-webhook-token/token';
+import { signWebhook } from '../../lib/testing/sign-webhook.js';
+import { TestClock } from '../../lib/testing/test-clock.js';
 import { createExpress } from '../fixtures/adapters.js';
 import {
   ISSUER,

@@ -14,6 +14,7 @@ const ORACLES: Record<HashAlgorithm, (bytes: Uint8Array) => Uint8Array> = {
   'sha3-512': sha3_512,
 };
 const ALGORITHMS = Object.keys(ORACLES) as HashAlgorithm[];
+const SHA3 = ALGORITHMS.filter((name) => name.startsWith('sha3-'));
 const GRAMMAR =
   /^(?:(?:sha256|sha3-256):[0-9A-Fa-f]{64}|(?:sha384|sha3-384):[0-9A-Fa-f]{96}|(?:sha512|sha3-512):[0-9A-Fa-f]{128})$/;
 
@@ -49,7 +50,7 @@ describe('digest', () => {
     );
   });
 
-  it.each(ALGORITHMS)('computes %s without support by the runtime', (name) => {
+  it.each(SHA3)('computes %s without support by the runtime', (name) => {
     fc.assert(
       fc.property(fc.array(bytes, { maxLength: 4 }), (chunks) => {
         const engine = startDigest(name, new Set());

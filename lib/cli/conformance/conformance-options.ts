@@ -7,6 +7,7 @@ import type { SignatureAlgorithm } from '../../token/webhook-token.constants.js'
 import {
   type Arguments,
   ISSUER_VARIABLE,
+  KEY_OPTIONS,
   parseArguments,
   SECRET_VARIABLE,
   UsageError,
@@ -25,12 +26,7 @@ const DEFAULT_TIMEOUT = '5s';
 const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
 
 const OPTIONS = {
-  issuer: { type: 'string' },
-  'secret-file': { type: 'string' },
-  key: { type: 'string' },
-  alg: { type: 'string' },
-  kid: { type: 'string' },
-  'env-file': { type: 'string' },
+  ...KEY_OPTIONS,
   audience: { type: 'string' },
   event: { type: 'string', default: 'order.created' },
   profile: { type: 'string', default: 'webhook-token' },

@@ -3,7 +3,7 @@ import type { InboxEntry, InboxOutcome, InboxStore } from '../../inbox/inbox-sto
 import { readArgument } from '../../options/read-options.js';
 import * as option from '../../options/rules.js';
 import type { ListedDelivery, WebhookQueue } from '../../queue/webhook-queue.js';
-import type { FailureReason } from '../../queue/webhook-delivery.js';
+import type { DeliveryAttempt, FailureReason } from '../../queue/webhook-delivery.js';
 import { cursor, CURSOR_RULE, cursorOf } from '../../queue/page-cursor.js';
 import { identifier, isIdentifier } from '../../token/identifier.js';
 import { findReceiver } from '../receiver-options.resolver.js';
@@ -229,6 +229,20 @@ export class WebhookInbox {
       this.queues().map(async (queue) => queue.counts({ unfinished: true })),
     );
     return counts.flat().reduce((sum, { dead }) => sum + dead, 0);
+  }
+
+  /**
+   * Lists the runs of a queued event's handlers, oldest first.
+   *
+   * @param id - the `id` of an entry or of a dead letter
+   * @throws {@link WebhookStoreError} `store_unavailable`
+   * @hidden
+   */
+  async runs(id: string): Promise<readonly DeliveryAttempt[]> {
+    const deliveryId = await this.deliveryIdOf(id);
+    if (!isIdentifier(deliveryId)) return [];
+    const runs = await Promise.all(this.queues().map(async (queue) => queue.attempts(deliveryId)));
+    return runs.flat();
   }
 
   /**

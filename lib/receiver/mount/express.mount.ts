@@ -28,8 +28,13 @@ export class ExpressMount implements AdapterMount {
   }
 
   /** Always succeeds: the middleware answers ahead of a route that the application may have there. */
-  mount(path: string, receiver: string, handler: NodeHandler): undefined {
-    this.paths.add(path, receiver, handler);
+  mount(
+    path: string,
+    receiver: string,
+    handler: NodeHandler,
+    others?: readonly string[],
+  ): undefined {
+    this.paths.add(path, receiver, handler, others);
   }
 
   refuseOtherMethods(path: string, handler: NodeHandler): void {

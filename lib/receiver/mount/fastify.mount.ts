@@ -5,6 +5,7 @@ import { BodyShield, shieldBody, unshieldBody } from './body-shield.js';
 import {
   MountedPaths,
   OTHER_METHODS,
+  RECEIVED_METHODS,
   type AdapterMount,
   type NodeHandler,
 } from './mounted-paths.js';
@@ -77,16 +78,20 @@ export class FastifyMount implements AdapterMount {
     });
   }
 
-  mount(path: string, receiver: string, handler: NodeHandler): string | undefined {
-    const taken = (['HEAD', 'POST'] as const).filter((method) =>
-      this.instance.hasRoute({ method, url: path }),
-    );
+  mount(
+    path: string,
+    receiver: string,
+    handler: NodeHandler,
+    others: readonly string[] = [],
+  ): string | undefined {
+    const methods = [...RECEIVED_METHODS, ...others];
+    const taken = methods.filter((method) => this.instance.hasRoute({ method, url: path }));
     if (taken.length > 0) {
       const getAnswersHead = taken.includes('HEAD') ? ' (a GET route answers HEAD too)' : '';
       return `${taken.join(' and ')}${getAnswersHead}`;
     }
-    this.paths.add(path, receiver, handler);
-    this.takeOver(['HEAD', 'POST'], path, handler);
+    this.paths.add(path, receiver, handler, others);
+    this.takeOver(methods, path, handler);
     return undefined;
   }
 

@@ -14,11 +14,16 @@ export interface AdapterMount {
   readonly shield: BodyShield;
 
   /**
-   * Mounts HEAD and POST.
+   * Mounts HEAD and POST, and other methods that the sender uses.
    *
    * @returns the methods for which the application already has a route there; then nothing is mounted
    */
-  mount(path: string, receiver: string, handler: NodeHandler): string | undefined;
+  mount(
+    path: string,
+    receiver: string,
+    handler: NodeHandler,
+    others?: readonly string[],
+  ): string | undefined;
 
   /** Answers every other method of a path, unless the application has a route for it. */
   refuseOtherMethods(path: string, handler: NodeHandler): void;
@@ -40,11 +45,17 @@ interface MountedPath {
   /** Name of the receiver. */
   readonly receiver: string;
   readonly handler: NodeHandler;
+  readonly methods: readonly string[];
 }
+
+/** Methods that every mounted path receives. */
+export const RECEIVED_METHODS = ['HEAD', 'POST'] as const;
 
 /** The mounted paths of an adapter, shared by all webhook modules of an application. */
 export class MountedPaths {
   private readonly mounted: MountedPath[] = [];
+  /** Of any path. */
+  private readonly methods = new Set<string>();
   private isAttached = false;
 
   constructor(private readonly settings: RouterSettings) {}
@@ -56,8 +67,10 @@ export class MountedPaths {
     return this.mounted.find((one) => compared(one.path) === compared(path))?.receiver;
   }
 
-  add(path: string, receiver: string, handler: NodeHandler): void {
-    this.mounted.push({ path, pattern: this.patternOf(path), receiver, handler });
+  add(path: string, receiver: string, handler: NodeHandler, others: readonly string[] = []): void {
+    const methods = [...RECEIVED_METHODS, ...others];
+    for (const method of methods) this.methods.add(method);
+    this.mounted.push({ path, pattern: this.patternOf(path), receiver, handler, methods });
   }
 
   /**
@@ -83,10 +96,11 @@ export class MountedPaths {
    */
   take(request: IncomingMessage, response: ServerResponse): boolean {
     if (!this.screen(request, response)) return true;
-    if (request.method !== 'POST' && request.method !== 'HEAD') return false;
+    const { method = '' } = request;
+    if (!this.methods.has(method)) return false;
     const path = pathOfTarget(request.url ?? '/');
     const found = this.mounted.find(({ pattern }) => pattern.test(path));
-    if (found === undefined) return false;
+    if (found === undefined || !found.methods.includes(method)) return false;
     found.handler(request, response);
     return true;
   }

@@ -84,9 +84,11 @@ export class WebhookMount {
     ];
     const other = mount.paths.receiverAt(path);
     if (other !== undefined) return problem(`receiver "${other}"`);
-    const routes = mount.mount(path, receiver.name, (request, response) => {
+    const answer: NodeHandler = (request, response) => {
       void this.pipeline.answer(request, response, receiver);
-    });
+    };
+    const { challengeMethods } = receiver.scheme;
+    const routes = mount.mount(path, receiver.name, answer, challengeMethods);
     if (routes !== undefined) return problem(`a route of the application for ${routes}`);
     mount.refuseOtherMethods(path, this.refuseMethod);
     this.logger.log(`Mapped {${path}, HEAD and POST} to receiver "${receiver.name}"`);

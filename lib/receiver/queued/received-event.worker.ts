@@ -40,6 +40,8 @@ const SETTLED = { delivered: 'handled', retry: 'queued', dead: 'dead' } as const
 
 /** Milliseconds until a run is tried again, if the replay store is unavailable or another process holds the event. */
 const SOON = 5_000;
+/** Characters of an error that are stored with its run, as of the answers of endpoints. */
+const MAX_DESCRIBED = 1_024;
 /** Milliseconds until an event of an unknown receiver is looked at again. */
 const MUCH_LATER = 60_000;
 
@@ -70,8 +72,8 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     for (const receiver of this.receivers) {
       await receiver.queued.queue.consume(async (delivery, run) => {
         const at = receiver.clock.now();
-        const outcome = await this.run(receiver, delivery, run);
-        const attempt = attemptOf(outcome, run, at, receiver.clock.now());
+        const { outcome, error } = await this.run(receiver, delivery, run);
+        const attempt = attemptOf(outcome, error, { run, at, now: receiver.clock.now() });
         if (outcome.type !== 'defer') this.inbox.settled(delivery.id, SETTLED[outcome.type], run);
         for (const observe of runObservers) observe({ consumer: this, delivery, outcome, attempt });
         return { outcome, attempt };
@@ -98,9 +100,9 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     receiver: QueuedReceiver,
     delivery: WebhookDelivery,
     run: number,
-  ): Promise<DeliveryOutcome> {
+  ): Promise<{ readonly outcome: DeliveryOutcome; readonly error?: unknown }> {
     if (delivery.received === undefined || delivery.received.receiver !== receiver.name) {
-      return this.deferForeign(receiver, delivery);
+      return { outcome: this.deferForeign(receiver, delivery) };
     }
     const event = eventOfDelivery(delivery, {
       run,
@@ -108,7 +110,7 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
       internals: internalsFor(delivery, receiver),
     });
     const reservation = await this.reserve(receiver, delivery, event);
-    if ('type' in reservation) return reservation;
+    if ('type' in reservation) return { outcome: reservation };
     const reception = new WebhookReception(event, reservation, receiver, NO_BODY, this.reporter);
     try {
       await reception.run(async () => {
@@ -118,9 +120,11 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
       }, 'run');
     } catch (error) {
       // If only the record failed, the event is done: it runs again only if the queue crashes before it has dropped it.
-      if (reception.handlerFailed) return this.failed(receiver, reception, error);
+      if (reception.handlerFailed) {
+        return { outcome: this.failed(receiver, reception, error), error };
+      }
     }
-    return { type: 'delivered' };
+    return { outcome: { type: 'delivered' } };
   }
 
   /** @returns the reservation, or the outcome of a delivery that must not run now */
@@ -218,13 +222,23 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
 /** A run of the handlers as the queue records it; a deferred one does not count. */
 function attemptOf(
   outcome: DeliveryOutcome,
-  attempt: number,
-  at: number,
-  now: number,
+  error: unknown,
+  { run, at, now }: { readonly run: number; readonly at: number; readonly now: number },
 ): DeliveryAttempt | undefined {
   if (outcome.type === 'defer') return undefined;
   const reason = outcome.type === 'delivered' ? undefined : outcome.reason;
-  return { attempt, at, durationMs: Math.max(0, now - at), reason };
+  const answer = reason === 'handler_failed' ? describedError(error) : undefined;
+  return { attempt: run, at, durationMs: Math.max(0, now - at), reason, answer };
+}
+
+/** Name and message of what the handlers threw, without anything that looks like a token. */
+function describedError(error: unknown): string {
+  const thrown = error instanceof AggregateError ? (error.errors as unknown[]) : [error];
+  return thrown
+    .map((one) => (one instanceof Error ? `${errorName(one)}: ${one.message}` : errorName(one)))
+    .join('\n')
+    .replace(/[\w-]{16,}\.[\w-]{16,}\.[\w-]*/g, '[token]')
+    .slice(0, MAX_DESCRIBED);
 }
 
 function internalsFor(

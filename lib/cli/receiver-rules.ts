@@ -1,0 +1,55 @@
+import type { RequestRules } from '../request/webhook-scheme.js';
+import { createTokenVerifier } from '../token/verifier-options.js';
+import { DEFAULT_MAX_JSON_MEMBERS, type WebhookProfile } from '../token/webhook-token.constants.js';
+import {
+  KEY_OPTIONS,
+  type KeyValues,
+  type Options,
+  readIssuerKey,
+  UsageError,
+} from './arguments.js';
+import type { CommandIo } from './command.interface.js';
+
+/** The options of a receiver with one issuer. */
+export const RECEIVER_OPTIONS = {
+  ...KEY_OPTIONS,
+  audience: { type: 'string', multiple: true },
+  profile: { type: 'string', multiple: true },
+} as const satisfies Options;
+
+/** The default of a receiver. */
+export const MAX_BODY_BYTES = 32 * 1024 * 1024;
+
+/**
+ * Reads the rules of a receiver with one issuer.
+ *
+ * @throws {@link UsageError}
+ */
+export async function readRules(
+  values: KeyValues & {
+    readonly audience?: readonly string[] | undefined;
+    readonly profile?: readonly string[] | undefined;
+    /** The time of its clock, in ISO 8601. */
+    readonly now?: string | undefined;
+  },
+  env: CommandIo['env'],
+): Promise<RequestRules & { readonly issuer: string }> {
+  const { issuer, key } = await readIssuerKey(values, env, 'verify');
+  const now = values.now === undefined ? undefined : Date.parse(values.now);
+  if (Number.isNaN(now)) {
+    throw new UsageError('--now must be an ISO 8601 time, such as 2026-01-31T12:00:00Z.');
+  }
+  const tokens = createTokenVerifier({
+    issuers: [{ issuer, keys: [key] }],
+    audience: values.audience,
+    profiles: values.profile as readonly WebhookProfile[] | undefined,
+    now: now === undefined ? undefined : () => now,
+  });
+  return {
+    issuer,
+    tokens,
+    requireHash: true,
+    maxBodyBytes: MAX_BODY_BYTES,
+    maxJsonMembers: DEFAULT_MAX_JSON_MEMBERS,
+  };
+}

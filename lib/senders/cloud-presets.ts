@@ -1,0 +1,188 @@
+import { hash } from 'node:crypto';
+import { readOptions } from '../options/read-options.js';
+import { object, required, text } from '../options/rules.js';
+import type { RequestHeaders, SenderChallenge } from '../request/webhook-scheme.js';
+import { isObject, parseJson } from '../token/decoding.js';
+import { isEventName } from '../token/event-name.js';
+import type { ClaimRule } from './jwt.js';
+import { type JwtKeyOptions, keysOfSender, resolveJwtKeys } from './jwt-keys.js';
+import {
+  claimRules,
+  createJwtSender,
+  EXPECTED_CLAIMS,
+  type ExpectedClaims,
+  JWT_SENDER,
+} from './jwt-sender.js';
+import { NAMES } from './option-rules.js';
+import type { SenderMessage, SenderOptions, WebhookSender } from './sender.js';
+import { members, stringAt } from './signature-header.js';
+
+/** Options of {@link googlePush}. */
+export interface GooglePushOptions extends JwtKeyOptions, SenderOptions {
+  /** The configured audience; without one, Google uses the whole push URL. */
+  readonly audience: string | readonly string[];
+  /** The e-mail address of the service account that the subscription, queue or job uses, or several. */
+  readonly serviceAccount: string | readonly string[];
+}
+
+const GOOGLE = object<GooglePushOptions>()({
+  ...JWT_SENDER,
+  audience: required(NAMES),
+  serviceAccount: required(NAMES),
+});
+
+const GOOGLE_KEYS = 'https://www.googleapis.com/oauth2/v3/certs';
+
+/**
+ * Google Pub/Sub push subscriptions and Cloud Tasks, with an OIDC token. `event.data` is the body; `message.data` of Pub/Sub is
+ * decoded, and parsed if it is JSON. The event's name is the attribute `eventType`, else `message`; of a task it is `task`. Its id is
+ * `messageId`, or the name of the task.
+ *
+ * The token does not cover the body, and many requests have the same one: `event.bodyVerified` is `false`.
+ *
+ * @throws {@link WebhookConfigurationError}
+ * @see https://cloud.google.com/pubsub/docs/authenticate-push-subscriptions
+ */
+export function googlePush(options: GooglePushOptions): WebhookSender {
+  const read = readOptions(GOOGLE, options, 'googlePush');
+  const { event = googleName, audience, serviceAccount, tolerance } = read;
+  const accounts = serviceAccount.map((one) => one.toLowerCase());
+  const email: ClaimRule = {
+    accepts: (value) => typeof value === 'string' && accounts.includes(value.toLowerCase()),
+    example: accounts[0],
+  };
+  return createJwtSender(
+    {
+      name: 'google-push',
+      rules: {
+        issuers: ['https://accounts.google.com', 'accounts.google.com'],
+        audience,
+        tolerance,
+        claims: { email, ...claimRules({ email_verified: true }) },
+      },
+      event,
+      id: ({ headers, data }) => stringAt(data, 'message', 'messageId') ?? headers.get(TASK_NAME),
+      data: ({ data }) => decodedMessage(data),
+      compose({ event: name, data, id }) {
+        if (name === 'task') return { headers: { [TASK_NAME]: id }, data };
+        const message = isObject(data) ? members(data['message']) : {};
+        const encoded = Buffer.from(JSON.stringify(message['data'] ?? null)).toString('base64');
+        const attributes = { ...(name !== 'message' && { eventType: name }) };
+        return {
+          data: {
+            ...members(data),
+            message: { messageId: id, attributes, ...message, data: encoded },
+          },
+        };
+      },
+    },
+    resolveJwtKeys(keysOfSender(read, GOOGLE_KEYS), 'googlePush'),
+  );
+}
+
+const TASK_NAME = 'x-cloudtasks-taskname';
+
+function googleName({ headers, data }: SenderMessage): string | undefined {
+  if (!isObject(data) || !isObject(data['message'])) {
+    return headers.get(TASK_NAME) === undefined ? undefined : 'task';
+  }
+  const type = stringAt(data, 'message', 'attributes', 'eventType');
+  return isEventName(type, 'swt-draft-00') ? type : 'message';
+}
+
+/** A body of Pub/Sub with decoded data. */
+function decodedMessage(body: unknown): unknown {
+  const encoded = stringAt(body, 'message', 'data');
+  if (encoded === undefined) return undefined;
+  const text = Buffer.from(encoded, 'base64').toString();
+  const { message } = body as { message: Readonly<Record<string, unknown>> };
+  return { ...members(body), message: { ...message, data: parseJson(text) ?? encoded } };
+}
+
+/** Options of {@link eventGrid}. */
+export interface EventGridOptions extends JwtKeyOptions, SenderOptions {
+  /** The id of the Entra tenant. */
+  readonly tenant: string;
+  /** The id or the URI of the Entra application that the subscription names. */
+  readonly audience: string | readonly string[];
+  /** Further claims that the token must have, such as the `appid` of Event Grid: any application of the tenant may get a token. */
+  readonly claims?: ExpectedClaims | undefined;
+}
+
+const EVENT_GRID = object<EventGridOptions>()({
+  ...JWT_SENDER,
+  tenant: required(text()),
+  audience: required(NAMES),
+  claims: EXPECTED_CLAIMS,
+});
+
+/**
+ * Microsoft Event Grid, with a token of Entra, in its own schema or that of CloudEvents. The event's name is `eventType` or `type`;
+ * its id is `id`, together with the topic or source. Each event of a request is an event. Both validations of the URL are answered.
+ *
+ * The token does not cover the body: `event.bodyVerified` is `false`.
+ *
+ * @throws {@link WebhookConfigurationError}
+ * @see https://learn.microsoft.com/azure/event-grid/secure-webhook-delivery
+ */
+export function eventGrid(options: EventGridOptions): WebhookSender {
+  const read = readOptions(EVENT_GRID, options, 'eventGrid');
+  const { tenant, audience, tolerance, claims } = read;
+  const own = ({ data }: SenderMessage): string | undefined =>
+    stringAt(data, 'eventType') ?? stringAt(data, 'type');
+  return createJwtSender(
+    {
+      name: 'event-grid',
+      rules: {
+        issuers: [
+          `https://login.microsoftonline.com/${tenant}/v2.0`,
+          `https://sts.windows.net/${tenant}/`,
+        ],
+        audience,
+        tolerance,
+        claims: claimRules(claims),
+      },
+      event: read.event ?? own,
+      split: ({ data }) => (Array.isArray(data) ? data : undefined),
+      id: ({ data }) => idOfSource(stringAt(data, 'topic') ?? stringAt(data, 'source'), data),
+      challenge({ headers, data }) {
+        if (headers.get('aeg-event-type') !== 'SubscriptionValidation') return undefined;
+        const code = stringAt(Array.isArray(data) ? data[0] : data, 'data', 'validationCode');
+        return code === undefined ? undefined : { validationResponse: code.slice(0, 1_024) };
+      },
+      preflight: {
+        method: 'OPTIONS',
+        answer: (headers) => allowOrigin(headers),
+      },
+      compose: ({ event: eventType, data, id, now }) => ({
+        headers: { 'aeg-event-type': 'Notification' },
+        data: [{ id, eventType, eventTime: new Date(now).toISOString(), ...members(data) }],
+      }),
+    },
+    resolveJwtKeys(
+      keysOfSender(read, `https://login.microsoftonline.com/${tenant}/discovery/v2.0/keys`),
+      'eventGrid',
+    ),
+  );
+}
+
+/** Two sources may use one id: CloudEvents 1.0, "id". */
+function idOfSource(source: string | undefined, data: unknown): string | undefined {
+  const id = stringAt(data, 'id');
+  if (id === undefined || source === undefined) return id;
+  return `${id} ${hash('sha256', source).slice(0, 16)}`;
+}
+
+/** Abuse protection of CloudEvents webhooks, section 4: the origin is that of the request. */
+function allowOrigin(headers: RequestHeaders): SenderChallenge | undefined {
+  const origin = headers.get('webhook-request-origin');
+  // The name of a host, so that nothing else is reflected.
+  if (origin === undefined || !/^[\w.-]{1,253}$/.test(origin)) return undefined;
+  return {
+    challengeHeaders: {
+      Allow: 'POST',
+      'WebHook-Allowed-Origin': origin,
+      'WebHook-Allowed-Rate': '*',
+    },
+  };
+}

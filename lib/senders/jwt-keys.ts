@@ -1,0 +1,199 @@
+import type { KeyObject } from 'node:crypto';
+import { CallRate } from '../clock/call-rate.js';
+import { SystemClock } from '../clock/webhook-clock.js';
+import { WebhookStoreError } from '../errors/webhook.error.js';
+import { IssuerList } from '../keys/issuer-list.js';
+import { JWKS_FETCH, type JwksFetchOptions, resolveJwksFetch } from '../keys/jwks-options.js';
+import { type KeyLog, reasonOf } from '../keys/key-log.js';
+import { RemoteKeySets } from '../keys/remote-key-sets.js';
+import { Problems } from '../options/problems.js';
+import { readOptions } from '../options/read-options.js';
+import { filled, func, optional, type Read, rule, unchecked } from '../options/rules.js';
+import { parseKey, type WebhookKey, type WindowedKey } from '../token/keys/key-material.js';
+import type { IssuerKeys } from '../token/keys/key-ring.js';
+import type { SigningKey, VerificationKey } from '../token/keys/token-keys.js';
+
+/** The keys of a sender that sends a JSON Web Token: at least one of these. */
+export interface JwtKeyOptions {
+  /** Shared HS256 secret, or several while it is rotated. */
+  readonly secret?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
+  /** Public keys, or secrets with another algorithm. */
+  readonly keys?: readonly WebhookKey[] | undefined;
+  /** The `https:` URL of the sender's JSON Web Key Set. */
+  readonly jwksUri?: string | undefined;
+  /** How the key set is fetched. */
+  readonly jwksFetch?: JwksFetchOptions | undefined;
+  /** Private key for tests: `deliverWebhook(app, event, data, { sender })` signs with it. */
+  readonly signingKey?: WebhookKey | undefined;
+}
+
+/** Asks the sender for the key with this id; `undefined` if there is none. A key is kept for 10 minutes. */
+export type KeyLookup = (kid: string) => WebhookKey | undefined | Promise<WebhookKey | undefined>;
+
+/** The keys that may have signed a token of a sender, and the one that signs tests. */
+export interface JwtKeys extends Pick<IssuerKeys, 'candidates'> {
+  readonly signer: SigningKey | undefined;
+}
+
+/** The rules of {@link JwtKeyOptions}. */
+export const JWT_KEYS = {
+  secret: unchecked<JwtKeyOptions['secret']>(),
+  keys: optional(
+    rule<readonly WebhookKey[]>(
+      Array.isArray,
+      'must be a list: [{ kid, alg, key }], with one key too',
+    ),
+  ),
+  jwksUri: unchecked<string | undefined>(),
+  jwksFetch: filled(JWKS_FETCH),
+  signingKey: unchecked<WebhookKey | undefined>(),
+};
+
+export const KEY_LOOKUP = optional(func<KeyLookup>('async (kid) => key'));
+
+interface ReadKeyOptions extends Omit<JwtKeyOptions, 'jwksFetch'> {
+  readonly jwksFetch: Read<typeof JWKS_FETCH>;
+  readonly key?: KeyLookup | undefined;
+}
+
+/**
+ * Parses the keys of a sender.
+ *
+ * @param path - the function's name, for messages
+ * @throws {@link WebhookConfigurationError}
+ */
+export function resolveJwtKeys(options: ReadKeyOptions, path: string): JwtKeys {
+  const { secret, jwksUri, key, signingKey } = options;
+  const problems = new Problems(path);
+  const signer = signerOf(options, problems);
+  const own = signingKey === undefined ? [] : verifyingHalf(signer);
+  const keys = [...(options.keys ?? []), ...own];
+  const isListed = secret !== undefined || jwksUri !== undefined || keys.length > 0;
+  problems.require(
+    isListed || key !== undefined || problems.has('signingKey'),
+    'secret',
+    'is undefined, and there is no other key; is the environment variable set? Otherwise set "keys" or "jwksUri"',
+  );
+  const listed = isListed ? listedKeys({ ...options, keys }, problems) : undefined;
+  problems.throwIfAny();
+  const looked = key && new LookedUpKeys(key);
+  return {
+    signer,
+    async candidates(kid, now) {
+      const known = (await listed?.candidates(kid, now)) ?? [];
+      return known.length > 0 || looked === undefined ? known : looked.candidates(kid, now);
+    },
+  };
+}
+
+/** The keys of a sender whose key set is known, unless there are others. */
+export function keysOfSender(options: Partial<ReadKeyOptions>, jwksUri?: string): ReadKeyOptions {
+  const { jwksFetch = readOptions(JWT_KEYS.jwksFetch, {}, ''), ...keys } = options;
+  const { secret, keys: listed, jwksUri: given, signingKey } = keys;
+  const isGiven = [secret, listed, given, signingKey].some((one) => one !== undefined);
+  return { ...keys, jwksFetch, jwksUri: isGiven ? given : jwksUri };
+}
+
+function listedKeys(
+  { secret, keys, jwksUri, jwksFetch }: ReadKeyOptions,
+  problems: Problems,
+): IssuerKeys | undefined {
+  // A sender is created before the application and its logger.
+  const log: KeyLog = (level, line) => {
+    if (level !== 'log') process.emitWarning(line, { code: 'WEBHOOK_KEYS' });
+  };
+  const remote = new RemoteKeySets(resolveJwksFetch(jwksFetch), new SystemClock(), log);
+  const issuer = 'sender';
+  const { list, problems: found } = IssuerList.read(
+    [{ issuer, secret, keys: keys?.length === 0 ? undefined : keys, jwksUri }],
+    {},
+    remote,
+  );
+  for (const { path, message } of found) {
+    problems.add(path.replace(/^issuers\[0\]\.?/, ''), message);
+  }
+  return list.ring.of(issuer);
+}
+
+function signerOf(
+  { secret, signingKey }: ReadKeyOptions,
+  problems: Problems,
+): SigningKey | undefined {
+  if (signingKey !== undefined) {
+    const parsed = parseKey(signingKey, 'sign');
+    return parsed.problem === undefined ? parsed.key : problems.add('signingKey', parsed.problem);
+  }
+  const [first] = [secret].flat() as readonly (string | Uint8Array | undefined)[];
+  // A problem of the secret is reported where it verifies.
+  return first === undefined ? undefined : parseKey(first, 'sign').key;
+}
+
+/** The public key, so that what it signs is verified too. */
+function verifyingHalf(signer: SigningKey | undefined): WebhookKey[] {
+  const publicKey: KeyObject | undefined = signer?.publicKey?.();
+  return publicKey === undefined ? [] : [{ kid: signer!.kid, alg: signer!.alg, key: publicKey }];
+}
+
+/** Milliseconds for which a key is kept. */
+const KEPT = 600_000;
+const MAX_KEPT = 100;
+/** Anyone can name a key that does not exist, and each new name is a call. */
+const LOOKUPS_PER_MINUTE = 30;
+
+/** A key that was asked for; `undefined` if there is none. */
+interface Lookup {
+  readonly since: number;
+  readonly found: Promise<WindowedKey<VerificationKey> | undefined>;
+}
+
+/** Keys that are asked for one by one. */
+class LookedUpKeys {
+  private readonly clock = new SystemClock();
+  private readonly rate = new CallRate(this.clock);
+  private readonly kept = new Map<string, Lookup>();
+
+  constructor(private readonly lookup: KeyLookup) {}
+
+  /** @throws {@link WebhookStoreError} `keys_unavailable` */
+  async candidates(kid: string | undefined, now: number): Promise<readonly VerificationKey[]> {
+    if (kid === undefined) return [];
+    const found = await this.find(kid);
+    if (found === undefined) return [];
+    const { key, window } = found;
+    return window === undefined || (window.opens <= now && now < window.closes) ? [key] : [];
+  }
+
+  private async find(kid: string): Lookup['found'] {
+    const known = this.kept.get(kid);
+    if (known !== undefined && Math.abs(this.clock.now() - known.since) < KEPT) return known.found;
+    if (this.rate.waitAfter('lookup', LOOKUPS_PER_MINUTE) !== undefined) {
+      throw unavailable('too many unknown keys were named in this minute');
+    }
+    const lookup: Lookup = { since: this.clock.now(), found: this.ask(kid) };
+    if (this.kept.size >= MAX_KEPT) this.kept.delete(this.kept.keys().next().value!);
+    this.kept.set(kid, lookup);
+    try {
+      return await lookup.found;
+    } catch (error) {
+      if (this.kept.get(kid) === lookup) this.kept.delete(kid);
+      throw error;
+    }
+  }
+
+  private async ask(kid: string): Lookup['found'] {
+    let given: WebhookKey | undefined;
+    try {
+      given = await this.lookup(kid);
+    } catch (error) {
+      throw unavailable(`the function "key" failed, ${reasonOf(error)}`);
+    }
+    if (given === undefined) return undefined;
+    const parsed = parseKey({ ...given, kid }, 'verify');
+    if (parsed.problem === undefined) return parsed;
+    throw unavailable(`the function "key" returned an invalid key: ${parsed.problem}`);
+  }
+}
+
+function unavailable(reason: string): WebhookStoreError {
+  return new WebhookStoreError('keys_unavailable', reason);
+}

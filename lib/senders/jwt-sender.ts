@@ -1,0 +1,281 @@
+import { hash } from 'node:crypto';
+import { WebhookPayloadError, WebhookTokenError } from '../errors/webhook.error.js';
+import type { Duration } from '../clock/duration.js';
+import { readOptions } from '../options/read-options.js';
+import {
+  func,
+  isOptions,
+  object,
+  oneOf,
+  optional,
+  required,
+  rule,
+  seconds,
+  text,
+} from '../options/rules.js';
+import { readBearerToken } from '../request/open-request.js';
+import type { RequestHeaders } from '../request/webhook-scheme.js';
+import { parseCompactToken, readClaims } from '../token/compact-token.js';
+import { isObject } from '../token/decoding.js';
+import { hashMismatch } from '../token/payload-hash.js';
+import {
+  type ClaimRule,
+  type JwtClaims,
+  type JwtRules,
+  signTest,
+  testClaims,
+  verifyJwt,
+} from './jwt.js';
+import {
+  JWT_KEYS,
+  type JwtKeyOptions,
+  type JwtKeys,
+  KEY_LOOKUP,
+  type KeyLookup,
+  resolveJwtKeys,
+} from './jwt-keys.js';
+import { HEADER_NAME, NAME, NAMES } from './option-rules.js';
+import {
+  createSender,
+  type Proof,
+  SENDER,
+  type SenderMessage,
+  type SenderOptions,
+  type SenderParts,
+  type TestMessage,
+  toleranceSeconds,
+  type WebhookSender,
+} from './sender.js';
+import { isSame } from './signature-header.js';
+
+/** Values that claims must have: the value itself, or one of a list. */
+export type ExpectedClaims = Readonly<Record<string, string | boolean | readonly string[]>>;
+
+/** The claim with the SHA-256 of the body. */
+export interface JwtDigest {
+  readonly claim: string;
+  /** Default `hex`. Padding of base64 is ignored. */
+  readonly encoding?: 'hex' | 'base64' | 'base64url' | undefined;
+}
+
+/** How a sender sends a JSON Web Token with each request. */
+export interface JwtSenderOptions extends JwtKeyOptions, SenderOptions {
+  /** The sender's name: `event.issuer` and `event.profile`. */
+  readonly name: string;
+  /** The header that has the token, in lower case. Default: `Authorization: Bearer <token>`. */
+  readonly header?: string | undefined;
+  /** The keys, if the sender has an API that returns one by its id. */
+  readonly key?: KeyLookup | undefined;
+  /** Accepted `iss`. Default: any. */
+  readonly issuer?: string | readonly string[] | undefined;
+  /** Names of this receiver, one of which `aud` must contain. Default: a token with `aud` is rejected. */
+  readonly audience?: string | readonly string[] | undefined;
+  /** Further claims that the token must have, with their values. */
+  readonly claims?: ExpectedClaims | undefined;
+  /** The claim with the SHA-256 of the body. Without one, nothing proves that the body is the sender's. */
+  readonly digest?: JwtDigest | undefined;
+  /** How long after `iat` a token without `exp` is accepted: seconds, or a string such as `'5m'`. Default: `exp` is required. */
+  readonly maxAge?: Duration | undefined;
+  /** Seconds by which the sender's clock may differ, or a string such as `'60s'`; default 60. */
+  readonly tolerance?: Duration | undefined;
+  readonly event: NonNullable<SenderOptions['event']>;
+  /** The event's id; default: `jti`, or the digest of a token that has none and covers the body, or the digest of the body. */
+  readonly id?: ((message: SenderMessage) => string | undefined) | undefined;
+  /** The events of a request, if the sender puts several into one. Each is handled and recorded by itself. */
+  readonly events?: ((message: SenderMessage) => readonly unknown[]) | undefined;
+}
+
+/** The form of a sender, apart from its keys. */
+export interface JwtForm extends Pick<
+  SenderParts,
+  'name' | 'event' | 'id' | 'data' | 'split' | 'challenge' | 'preflight' | 'keptHeaders'
+> {
+  readonly header?: string | undefined;
+  readonly rules: Omit<JwtRules, 'keys'>;
+  readonly digest?: JwtDigest | undefined;
+  /** Checks headers besides the token, before the body is read. */
+  checkHeaders?(headers: RequestHeaders): void;
+  /** Writes a test event as the sender does. */
+  compose?(message: TestMessage & { readonly id: string }): {
+    readonly headers?: Readonly<Record<string, string>>;
+    readonly data: unknown;
+  };
+}
+
+/** The options that every JWT sender has. */
+export const JWT_SENDER = {
+  ...JWT_KEYS,
+  event: SENDER.event,
+  tolerance: optional(toleranceSeconds, 60),
+};
+
+export const EXPECTED_CLAIMS = optional(
+  rule<ExpectedClaims>(
+    (value) =>
+      isOptions(value) &&
+      Object.values(value).every(
+        (one) =>
+          typeof one === 'boolean' ||
+          (Array.isArray(one) ? one : [one]).every(
+            (name) => typeof name === 'string' && name !== '',
+          ),
+      ),
+    "must be an object of claims and their values: { appid: '…' }",
+  ),
+  {},
+);
+
+const OPTIONS = object<JwtSenderOptions>()({
+  ...JWT_SENDER,
+  name: required(NAME),
+  header: optional(HEADER_NAME),
+  key: KEY_LOOKUP,
+  issuer: optional(NAMES),
+  audience: optional(NAMES, []),
+  claims: EXPECTED_CLAIMS,
+  digest: optional(
+    object<JwtDigest>()({
+      claim: required(text()),
+      encoding: optional(oneOf('hex', 'base64', 'base64url')),
+    }),
+  ),
+  maxAge: optional(seconds),
+  event: required(func<JwtSenderOptions['event']>('({ headers, data, claims }) => string')),
+  id: optional(func<NonNullable<JwtSenderOptions['id']>>('({ data, claims }) => string')),
+  events: optional(func<NonNullable<JwtSenderOptions['events']>>('({ data }) => list')),
+});
+
+/**
+ * A sender that proves itself by a JSON Web Token in a header. The token is verified before the body is read.
+ *
+ * ```ts
+ * jwtSender({
+ *   name: 'acme',
+ *   jwksUri: 'https://acme.example/.well-known/jwks.json',
+ *   issuer: 'https://acme.example',
+ *   audience: 'https://shop.example/webhooks',
+ *   digest: { claim: 'request_body_sha256' },
+ *   event: ({ data }) => (data as { type: string }).type,
+ * });
+ * ```
+ *
+ * @throws {@link WebhookConfigurationError}
+ */
+export function jwtSender(options: JwtSenderOptions): WebhookSender {
+  const read = readOptions(OPTIONS, options, 'jwtSender');
+  const { name, header, digest, event, id, issuer, audience, tolerance, maxAge } = read;
+  return createJwtSender(
+    {
+      name,
+      header,
+      digest,
+      event,
+      id,
+      split: read.events,
+      rules: { issuers: issuer, audience, tolerance, maxAge, claims: claimRules(read.claims) },
+    },
+    resolveJwtKeys(read, 'jwtSender'),
+  );
+}
+
+/** The rules of claims with fixed values. */
+export function claimRules(expected: ExpectedClaims): Readonly<Record<string, ClaimRule>> {
+  return Object.fromEntries(
+    Object.entries(expected).map(([name, values]) => {
+      const accepted: readonly unknown[] = [values].flat();
+      return [name, { accepts: (value) => accepted.includes(value), example: accepted[0] }];
+    }),
+  );
+}
+
+/** A sender with a fixed form. */
+export function createJwtSender(form: JwtForm, keys: JwtKeys): WebhookSender {
+  const { name, header = 'authorization', digest, id, compose } = form;
+  const rules: JwtRules = { ...form.rules, keys };
+  return createSender({
+    ...form,
+    present: [header],
+    tolerance: rules.tolerance,
+    bodyVerified: digest !== undefined,
+    claim: (headers) => claimed(tokenIn(headers, header)),
+    async read(headers, now) {
+      const token = await verifyJwt(tokenIn(headers, header), rules, now);
+      form.checkHeaders?.(headers);
+      const { claims, issuedAt, expires } = token;
+      const bound = digest && boundDigest(claims, digest);
+      // A token that does not cover the body may come with several events, which have ids of their own.
+      const isOfOneEvent = bound !== undefined || id === undefined;
+      const { jti = bound && token.digest } = claims;
+      return {
+        token: claims,
+        issuedAt,
+        expires: expires + rules.tolerance,
+        ...(isOfOneEvent && typeof jti === 'string' && { id: jti }),
+        holdFor(_body, actual) {
+          if (bound !== undefined && !isSame(bound, inEncoding(actual, digest))) {
+            throw hashMismatch();
+          }
+          return true;
+        },
+      };
+    },
+    async sign(message) {
+      const { headers, data } = compose?.(message) ?? { data: message.data };
+      const body = Buffer.from(JSON.stringify(data ?? null));
+      const claims = {
+        ...testClaims(rules, message),
+        ...(digest && { [digest.claim]: inEncoding(sha256(body), digest) }),
+      };
+      const token = await signTest(rules, claims, name);
+      const credentials = header === 'authorization' ? `Bearer ${token}` : token;
+      return {
+        headers: { 'content-type': 'application/json', ...headers, [header]: credentials },
+        body,
+        claims,
+      };
+    },
+  });
+}
+
+/** @throws {@link WebhookTokenError} `missing_token` or `malformed_authorization` */
+function tokenIn(headers: RequestHeaders, header: string): string {
+  if (header === 'authorization') return readBearerToken(headers);
+  const [token, ...more] = headers.all(header);
+  if (token === undefined || token === '') {
+    throw new WebhookTokenError('missing_token', `the request has no ${header} header`);
+  }
+  if (more.length === 0) return token;
+  throw new WebhookTokenError('malformed_authorization', `the ${header} header is repeated`);
+}
+
+function claimed(token: string): Proof {
+  const claims = readClaims(parseCompactToken(token).payload, 2_000)?.value;
+  if (!isObject(claims)) return {};
+  const { jti, iat } = claims;
+  return {
+    ...(typeof jti === 'string' && { id: jti }),
+    ...(typeof iat === 'number' && { issuedAt: iat }),
+  };
+}
+
+/** The digest of the body that a token has, without padding. */
+function boundDigest(claims: JwtClaims, { claim, encoding }: JwtDigest): string {
+  const value = Object.hasOwn(claims, claim) ? claims[claim] : undefined;
+  if (value === undefined) {
+    throw new WebhookPayloadError('hash_required', `the token has no claim ${claim}`);
+  }
+  if (typeof value !== 'string') throw hashMismatch();
+  return encoding === undefined || encoding === 'hex'
+    ? value.toLowerCase()
+    : value.replace(/=+$/, '');
+}
+
+/** @param digest - `sha256:<hex>` */
+function inEncoding(digest: string, { encoding = 'hex' }: JwtDigest = { claim: '' }): string {
+  const hex = digest.slice('sha256:'.length);
+  return Buffer.from(hex, 'hex').toString(encoding).replace(/=+$/, '');
+}
+
+function sha256(body: Buffer): string {
+  return `sha256:${hash('sha256', body)}`;
+}

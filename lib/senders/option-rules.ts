@@ -1,0 +1,33 @@
+import { either, list, required, rule, type Rule, text } from '../options/rules.js';
+import { WEBHOOK_PROFILES } from '../token/webhook-token.constants.js';
+
+/** One secret or a list of them. */
+export const SECRETS: Rule<readonly string[]> = either(
+  Array.isArray,
+  list(
+    required(text('must be a non-empty string; is the environment variable set?')),
+    'must have at least one secret',
+    { min: 1 },
+  ),
+  (value, at, name) =>
+    // As a list, so that the result has one form.
+    [text('must be a non-empty string or a list of them')(value, at, name)],
+);
+
+/** One name or a list of them. */
+export const NAMES = SECRETS;
+
+/** The name of a sender. */
+export const NAME: Rule<string> = rule(
+  (value) =>
+    typeof value === 'string' &&
+    /^[\w.-]{1,64}$/.test(value) &&
+    !(WEBHOOK_PROFILES as readonly string[]).includes(value),
+  "must be a name of its own, of letters, digits, '.', '_' and '-'",
+);
+
+/** Visible ASCII in lower case, as `headers.get()` needs it. */
+export const HEADER_NAME: Rule<string> = rule(
+  (value) => typeof value === 'string' && /^[a-z0-9_-]+$/.test(value),
+  "must be the name of a header in lower case, such as 'x-signature'",
+);

@@ -1,0 +1,229 @@
+import {
+  WebhookConfigurationError,
+  WebhookPayloadError,
+  WebhookSignatureError,
+} from '../errors/webhook.error.js';
+import type { Duration } from '../clock/duration.js';
+import { readOptions } from '../options/read-options.js';
+import { object, optional, required, seconds, text } from '../options/rules.js';
+import { mediaType } from '../request/json-payload.js';
+import type { RequestHeaders, WebhookScheme } from '../request/webhook-scheme.js';
+import { isObject } from '../token/decoding.js';
+import { invalidClaim } from '../token/validate-claims.js';
+import { MAX_TOKEN_BYTES } from '../token/webhook-token.constants.js';
+import { type JwtClaims, type JwtRules, signTest, testClaims, verifyJwt } from './jwt.js';
+import { JWT_KEYS, type JwtKeyOptions, resolveJwtKeys } from './jwt-keys.js';
+import { NAMES } from './option-rules.js';
+import { createSender, type Proof, SENDER, toleranceSeconds } from './sender.js';
+import type { SenderOptions, TestMessage, WebhookSender } from './sender.js';
+import { isSame, members, signatureHeader } from './signature-header.js';
+
+/** Options of {@link securityEvents}. */
+export interface SecurityEventsOptions extends JwtKeyOptions, SenderOptions {
+  /** The `iss` of the stream's tokens. */
+  readonly issuer: string;
+  /** The `aud` of the stream, or several. */
+  readonly audience: string | readonly string[];
+  /** The `authorization_header` of the stream, whole, or several while it is changed. Default: none is required. */
+  readonly authorization?: string | readonly string[] | undefined;
+  /** How long after `iat` a token is accepted: seconds, or a string such as `'7d'`, the default. */
+  readonly maxAge?: Duration | undefined;
+  /** Seconds by which the transmitter's clock may be ahead, or a string such as `'60s'`; default 60. */
+  readonly tolerance?: Duration | undefined;
+}
+
+const OPTIONS = object<SecurityEventsOptions>()({
+  ...JWT_KEYS,
+  event: SENDER.event,
+  tolerance: optional(toleranceSeconds, 60),
+  issuer: required(text()),
+  audience: required(NAMES),
+  authorization: optional(NAMES),
+  maxAge: optional(seconds, 7 * 86_400),
+});
+
+const SET_TYPE = 'application/secevent+jwt';
+
+/**
+ * Security event tokens (RFC 8417) by push (RFC 8935), as the Shared Signals Framework sends them: CAEP and RISC.
+ *
+ * The event's name is short for events of CAEP, RISC and SSF (`session-revoked`, `account-disabled`, `verification`), and otherwise
+ * its URI without the scheme, with full stops for slashes. `event.data` has the members of the event, and `sub_id`. On a mounted
+ * path, the answers are those of RFC 8935: `202`, or `400` with `{ err, description }`.
+ *
+ * ```ts
+ * securityEvents({
+ *   issuer: 'https://idp.example',
+ *   jwksUri: 'https://idp.example/jwks.json',
+ *   audience: 'https://shop.example',
+ * });
+ * ```
+ *
+ * @throws {@link WebhookConfigurationError}
+ * @see https://www.rfc-editor.org/rfc/rfc8935
+ */
+export function securityEvents(options: SecurityEventsOptions): WebhookSender {
+  const read = readOptions(OPTIONS, options, 'securityEvents');
+  const { issuer, audience, tolerance, maxAge, authorization } = read;
+  const keys = resolveJwtKeys(read, 'securityEvents');
+  const rules: JwtRules = {
+    keys,
+    typ: 'secevent+jwt',
+    issuers: [issuer],
+    audience,
+    tolerance,
+    maxAge,
+    claims: {},
+  };
+  return createSender({
+    name: 'security-events',
+    present: [],
+    tolerance,
+    maxBodyBytes: MAX_TOKEN_BYTES,
+    claim: () => ({}),
+    event: read.event ?? (({ claims }) => shortName(eventIn(claims).uri)),
+    answer: answerOfStandard,
+    read(headers, now) {
+      requireAuthorization(headers, authorization);
+      if (mediaType(headers.get('content-type') ?? '') !== SET_TYPE) {
+        throw new WebhookPayloadError('unsupported_content_type', `the body is not ${SET_TYPE}`);
+      }
+      return {
+        async holdFor(body): Promise<Proof> {
+          const { claims, issuedAt, expires } = await verifyJwt(
+            body.toString('latin1'),
+            rules,
+            now,
+          );
+          const { jti, exp, sub_id } = claims;
+          // Other recipients may take a token that expires for one that grants access: RFC 8417, section 2.2.
+          if (exp !== undefined) throw invalidClaim('exp', 'a security event token has no exp');
+          if (typeof jti !== 'string') throw invalidClaim('jti', 'jti must be a string');
+          const content = { ...eventIn(claims).payload, ...(sub_id !== undefined && { sub_id }) };
+          return { id: jti, issuedAt, expires: expires + tolerance, token: claims, content };
+        },
+      };
+    },
+    async sign(message) {
+      const claims = { ...testClaims(rules, message), ...eventClaims(message) };
+      const token = await signTest(rules, claims, 'securityEvents');
+      return {
+        headers: {
+          'content-type': SET_TYPE,
+          accept: 'application/json',
+          ...(authorization && { authorization: authorization[0]! }),
+        },
+        body: Buffer.from(token),
+        claims,
+      };
+    },
+  });
+}
+
+function requireAuthorization(
+  headers: RequestHeaders,
+  values: readonly string[] | undefined,
+): void {
+  if (values === undefined) return;
+  const given = signatureHeader(headers, 'authorization');
+  if (values.map((one) => isSame(one, given)).includes(true)) return;
+  throw new WebhookSignatureError(
+    'invalid_signature',
+    'the authorization header has not the value of the stream',
+  );
+}
+
+/** The one event of a token. */
+function eventIn(claims: JwtClaims): {
+  readonly uri: string;
+  readonly payload: Readonly<Record<string, unknown>>;
+} {
+  const { events } = claims;
+  const [first, ...others] = isObject(events) ? Object.entries(events) : [];
+  if (first !== undefined && others.length === 0 && isObject(first[1])) {
+    return { uri: first[0], payload: first[1] };
+  }
+  throw invalidClaim('events', 'events must have one event, and its value must be an object');
+}
+
+const PREFIX = 'https://schemas.openid.net/secevent/';
+const SHORT = new RegExp(
+  `^${PREFIX.replaceAll('.', '\\.')}(?:caep|risc|ssf|oauth)/event-type/([\\w-]+)$`,
+);
+
+function shortName(uri: string): string {
+  const short = SHORT.exec(uri)?.[1];
+  if (short !== undefined) return short;
+  return uri
+    .replace(/^[a-z]+:(?:\/\/)?/, '')
+    .split(/[^\w-]+/)
+    .filter((segment) => segment !== '')
+    .join('.');
+}
+
+/** The events of CAEP; what is not of CAEP or SSF is of RISC. */
+const CAEP: ReadonlySet<string> = new Set([
+  'session-revoked',
+  'token-claims-change',
+  'credential-change',
+  'assurance-level-change',
+  'device-compliance-change',
+  'session-established',
+  'session-presented',
+  'risk-level-change',
+]);
+const SSF: ReadonlySet<string> = new Set(['verification', 'stream-updated']);
+
+/** The claims of a test. */
+function eventClaims({ event, data }: TestMessage): JwtClaims {
+  if (event.includes('.')) {
+    throw new WebhookConfigurationError([
+      {
+        path: 'securityEvents',
+        message: `the URI of "${event}" is not known; a test can sign events of CAEP, RISC and SSF`,
+      },
+    ]);
+  }
+  const family = CAEP.has(event) ? 'caep' : SSF.has(event) ? 'ssf' : 'risc';
+  const { sub_id, ...payload } = members(data);
+  return {
+    exp: undefined,
+    ...(sub_id !== undefined && { sub_id }),
+    events: { [`${PREFIX}${family}/event-type/${event}`]: payload },
+  };
+}
+
+/** Codes of the registry "Security Event Token Error Codes" of IANA. */
+const ERRORS: Readonly<Record<string, string>> = {
+  unknown_key: 'invalid_key',
+  bad_signature: 'invalid_key',
+  wrong_issuer: 'invalid_issuer',
+  wrong_audience: 'invalid_audience',
+  missing_signature: 'authentication_failed',
+  malformed_signature: 'authentication_failed',
+  invalid_signature: 'authentication_failed',
+  invalid_token: 'invalid_request',
+  token_too_large: 'invalid_request',
+  token_expired: 'invalid_request',
+  token_not_yet_valid: 'invalid_request',
+  token_too_old: 'invalid_request',
+  missing_claim: 'invalid_request',
+  invalid_claim: 'invalid_request',
+  invalid_payload: 'invalid_request',
+  payload_too_large: 'invalid_request',
+  payload_incomplete: 'invalid_request',
+  unsupported_content_type: 'invalid_request',
+  unsupported_encoding: 'invalid_request',
+  replayed: 'invalid_request',
+  event_unhandled: 'access_denied',
+};
+
+/** RFC 8935, sections 2.2 and 2.3. Anything else is repeated by the transmitter, and keeps its status. */
+const answerOfStandard: NonNullable<WebhookScheme['answer']> = ({ status, code, detail }) => {
+  if (status < 300) return { status: 202 };
+  const isRefusedByApplication = code === undefined && status < 500;
+  const err = isRefusedByApplication ? 'access_denied' : ERRORS[code ?? ''];
+  if (err === undefined) return undefined;
+  const description = detail ?? err;
+  return { status: 400, headers: { 'Content-Language': 'en' }, body: { err, description } };
+};

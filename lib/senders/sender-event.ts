@@ -1,0 +1,139 @@
+import { hash } from 'node:crypto';
+import { WebhookPayloadError, errorName } from '../errors/webhook.error.js';
+import { MemoryBody } from '../request/body.js';
+import { isEnvelope, isJsonType } from '../request/json-payload.js';
+import type { VerifiedBatch, VerifiedRequest } from '../request/webhook-scheme.js';
+import { isEventName } from '../token/event-name.js';
+import { isIdentifier } from '../token/identifier.js';
+import { MAX_EVENT_NAME_LENGTH, MAX_TOKEN_BYTES } from '../token/webhook-token.constants.js';
+import type { Proof, SenderMessage, SenderParts } from './sender.js';
+
+/** A request whose signature holds. */
+interface OpenedRequest {
+  readonly message: SenderMessage;
+  readonly proven: Proof;
+  readonly body: Buffer;
+  /** Of the body, `sha256:<hex>`. */
+  readonly digest: string;
+  readonly contentType: string | undefined;
+  /** Seconds since the epoch. */
+  readonly now: number;
+}
+
+/** The event of a request, or its events if the sender puts several into one. */
+export function eventsOf(
+  parts: SenderParts,
+  opened: OpenedRequest,
+): VerifiedRequest | VerifiedBatch {
+  const items = parts.split?.(opened.message);
+  if (items === undefined) return eventOf(parts, opened);
+  return {
+    batch: items.map((item) => {
+      const own = ownRequest(opened, item);
+      return eventOf(parts, { ...own, digest: `sha256:${hash('sha256', own.body)}` });
+    }),
+  };
+}
+
+/** An event as if it had a request of its own, with its JSON as the body: a queue stores it in this form. */
+function ownRequest(opened: OpenedRequest, data: unknown): OpenedRequest {
+  const body = Buffer.from(JSON.stringify(data ?? null));
+  const message = { ...opened.message, data };
+  return { ...opened, message, body, contentType: 'application/json' };
+}
+
+function eventOf(parts: SenderParts, given: OpenedRequest): VerifiedRequest {
+  const event = nameOf(parts, given.message);
+  const ownId = requireId(parts.id?.(given.message));
+  const data = parts.data?.(given.message) ?? given.proven.content;
+  const opened = data === undefined ? given : ownRequest(given, data);
+  const { message, proven, body, digest, contentType, now } = opened;
+  const content = message.data;
+  const signedId = requireId(proven.id);
+  const envelope = parts.envelope === true && isEnvelope(content);
+  const iat = proven.timestamp ?? proven.issuedAt ?? now;
+  const kept = keptHeaders(message, parts.keptHeaders);
+  return {
+    method: 'POST',
+    claims: {
+      iss: parts.name,
+      jti: signedId ?? ownId ?? (parts.sharesBodies === true ? digestOf(event, digest) : digest),
+      // An id that no signature covers does not free a captured token for another one.
+      ...(signedId !== undefined && ownId !== undefined && { txn: ownId }),
+      iat,
+      exp:
+        proven.expires ??
+        (proven.timestamp === undefined ? iat : proven.timestamp + parts.tolerance),
+      webhook: { event, ...(envelope && { envelope }) },
+      ...(kept !== undefined && { headers: kept }),
+      ...(proven.token !== undefined && { token: proven.token }),
+    },
+    profile: parts.name,
+    attempt: undefined,
+    data: envelope ? content.data : content,
+    body: new MemoryBody(body),
+    isSpooled: false,
+    digest: contentOf(parts, { id: ownId ?? signedId, ownId, digest, body, contentType }),
+    bodyVerified: parts.bodyVerified ?? true,
+    contentType: contentType ?? 'application/json',
+  };
+}
+
+/** The content that a sender may not change under one id. Most senders repeat an event with another state of its counters. */
+function contentOf(
+  parts: SenderParts,
+  request: {
+    readonly id: string | undefined;
+    readonly ownId: string | undefined;
+    readonly digest: string;
+    readonly body: Buffer;
+    readonly contentType: string | undefined;
+  },
+): string | undefined {
+  const { id, ownId, digest, body, contentType } = request;
+  if (id === undefined) return digest;
+  // A captured token that does not cover the body must not let another body in.
+  if (parts.bodyVerified === false && ownId === undefined) return digest;
+  if (parts.envelope !== true) return id;
+  // As for a token with the same body.
+  const isJson = contentType === undefined || isJsonType(contentType);
+  return isJson && body.length <= MAX_TOKEN_BYTES ? undefined : digest;
+}
+
+/** @throws {@link WebhookPayloadError} */
+export function nameOf(parts: SenderParts, message: SenderMessage): string {
+  let event: unknown;
+  try {
+    event = parts.event(message);
+  } catch (error) {
+    throw invalid(`the function "event" of the sender failed: ${errorName(error)}`);
+  }
+  if (isEventName(event, 'swt-draft-00')) return event;
+  throw invalid(
+    `the request names no event, or not with segments of letters, digits, "_" and "-" of at most ${MAX_EVENT_NAME_LENGTH} characters: set "event" of the sender`,
+  );
+}
+
+function requireId(id: string | undefined): string | undefined {
+  if (id === undefined || isIdentifier(id)) return id;
+  throw invalid('the id of the event is too long or has control characters');
+}
+
+function invalid(message: string): WebhookPayloadError {
+  return new WebhookPayloadError('invalid_payload', message);
+}
+
+function digestOf(event: string, digest: string): string {
+  return `sha256:${hash('sha256', `${event}\n${digest}`)}`;
+}
+
+function keptHeaders(
+  { headers }: SenderMessage,
+  names: readonly string[] = [],
+): Readonly<Record<string, string>> | undefined {
+  const kept = names.flatMap((name) => {
+    const value = headers.get(name);
+    return isIdentifier(value) ? [[name, value] as const] : [];
+  });
+  return kept.length === 0 ? undefined : Object.fromEntries(kept);
+}

@@ -1,0 +1,69 @@
+import { timingSafeEqual } from 'node:crypto';
+import { WebhookSignatureError } from '../errors/webhook.error.js';
+import type { RequestHeaders } from '../request/webhook-scheme.js';
+import { isObject } from '../token/decoding.js';
+
+/**
+ * A member of parsed JSON, however deep.
+ *
+ * @returns `undefined` if it is not a string
+ */
+export function stringAt(data: unknown, ...path: readonly string[]): string | undefined {
+  let value = data;
+  for (const name of path) {
+    if (!isObject(value) || !Object.hasOwn(value, name)) return undefined;
+    value = value[name];
+  }
+  return typeof value === 'string' ? value : undefined;
+}
+
+/**
+ * The only value of a header that belongs to a signature: visible ASCII.
+ *
+ * @throws {@link WebhookSignatureError}
+ */
+export function signatureHeader(headers: RequestHeaders, name: string): string {
+  const values = headers.all(name);
+  const [value] = values;
+  if (value === undefined || value === '') {
+    throw new WebhookSignatureError('missing_signature', `the request has no ${name} header`);
+  }
+  if (values.length > 1) throw malformed(`the ${name} header is repeated`);
+  if (!/^[\x20-\x7E]+$/.test(value)) throw malformed(`the ${name} header is not ASCII`);
+  return value;
+}
+
+/**
+ * Reads a signed time: whole seconds since the epoch.
+ *
+ * @throws {@link WebhookSignatureError}
+ */
+export function readTimestamp(text: string): number {
+  if (/^\d{1,11}$/.test(text)) return Number(text);
+  throw malformed('the signed time is not whole seconds since 1970');
+}
+
+/** Each signature is compared with each key, so a request must not bring many. */
+const MAX_SIGNATURES = 16;
+
+/** @throws {@link WebhookSignatureError} */
+export function requireSignatures(signatures: readonly string[]): void {
+  if (signatures.length === 0) throw malformed('no signature has the form that the sender uses');
+  if (signatures.length > MAX_SIGNATURES) {
+    throw malformed(`the request has more than ${MAX_SIGNATURES} signatures`);
+  }
+}
+
+export function malformed(message: string): WebhookSignatureError {
+  return new WebhookSignatureError('malformed_signature', message);
+}
+
+/** Compares two strings of ASCII in constant time; their lengths are no secret. */
+export function isSame(one: string, other: string): boolean {
+  return one.length === other.length && timingSafeEqual(Buffer.from(one), Buffer.from(other));
+}
+
+/** The members of an object; of anything else, none. */
+export function members(data: unknown): Readonly<Record<string, unknown>> {
+  return isObject(data) ? data : {};
+}

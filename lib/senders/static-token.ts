@@ -1,0 +1,214 @@
+import { hash, timingSafeEqual } from 'node:crypto';
+import { WebhookSignatureError } from '../errors/webhook.error.js';
+import { readOptions } from '../options/read-options.js';
+import { func, object, optional, required } from '../options/rules.js';
+import { isObject } from '../token/decoding.js';
+import { HEADER_NAME, NAME, SECRETS } from './option-rules.js';
+import {
+  createSender,
+  SENDER,
+  type SenderMessage,
+  type SenderOptions,
+  type SenderParts,
+  type TestMessage,
+  type WebhookSender,
+} from './sender.js';
+import { members, signatureHeader, stringAt } from './signature-header.js';
+
+/** The configured value of a sender that signs nothing. */
+export interface StaticValueOptions extends Pick<SenderOptions, 'event'> {
+  /** The value of the header, whole and byte for byte, or several while it is changed. */
+  readonly value: string | readonly string[];
+}
+
+/** A sender that signs nothing, and sends a configured value in a header. */
+export interface StaticTokenOptions extends StaticValueOptions {
+  /** The header, in lower case. */
+  readonly header: string;
+  /** The sender's name: `event.issuer` and `event.profile`; default `static-token`. */
+  readonly name?: string | undefined;
+  readonly event: NonNullable<SenderOptions['event']>;
+  /** The event's id; default: the digest of the body. */
+  readonly id?: ((message: SenderMessage) => string | undefined) | undefined;
+  /** The events of a request, if the sender puts several into one. Each is handled and recorded by itself. */
+  readonly events?: ((message: SenderMessage) => readonly unknown[]) | undefined;
+}
+
+/** What differs from sender to sender. */
+interface StaticForm extends Pick<
+  SenderParts,
+  'name' | 'event' | 'id' | 'split' | 'preflight' | 'keptHeaders'
+> {
+  readonly header: string;
+  compose?(message: TestMessage & { readonly id: string }): {
+    readonly headers?: Readonly<Record<string, string>>;
+    readonly data: unknown;
+  };
+}
+
+const VALUE = { event: SENDER.event, value: required(SECRETS) };
+const VALUE_OPTIONS = object<StaticValueOptions>()(VALUE);
+
+const OPTIONS = object<StaticTokenOptions>()({
+  ...VALUE,
+  header: required(HEADER_NAME),
+  name: optional(NAME, 'static-token'),
+  event: required(func<StaticTokenOptions['event']>('({ headers, data }) => string')),
+  id: optional(func<NonNullable<StaticTokenOptions['id']>>('({ data }) => string')),
+  events: optional(func<NonNullable<StaticTokenOptions['events']>>('({ data }) => list')),
+});
+
+/**
+ * A sender that sends a configured value in a header, and no signature.
+ *
+ * Anyone who sees one request can forge others: `event.bodyVerified` is `false`. Prefer a sender that signs.
+ *
+ * ```ts
+ * staticToken({
+ *   header: 'authorization',
+ *   value: env.ACME_TOKEN,
+ *   event: ({ data }) => (data as { type: string }).type,
+ * });
+ * ```
+ *
+ * @throws {@link WebhookConfigurationError}
+ */
+export function staticToken(options: StaticTokenOptions): WebhookSender {
+  const { value, events, ...form } = readOptions(OPTIONS, options, 'staticToken');
+  return createStaticSender({ ...form, split: events }, value);
+}
+
+/**
+ * Okta event hooks. The value is that of their authentication field. Each event of a request is an event: its name is `eventType`
+ * (`user.lifecycle.create`), its id `uuid`. The verification by `GET` is answered.
+ *
+ * @throws {@link WebhookConfigurationError}
+ * @see https://developer.okta.com/docs/concepts/event-hooks/
+ */
+export function okta(options: StaticValueOptions): WebhookSender {
+  return preset('okta', options, {
+    name: 'okta',
+    header: 'authorization',
+    split: ({ data }) => listAt(isObject(data) ? data['data'] : undefined, 'events') ?? [data],
+    event: ({ data }) => stringAt(data, 'eventType'),
+    id: ({ data }) => stringAt(data, 'uuid'),
+    preflight: {
+      method: 'GET',
+      answer(headers) {
+        const verification = headers.get('x-okta-verification-challenge');
+        if (verification === undefined) return undefined;
+        return { challengeAnswer: { verification: verification.slice(0, MAX_CHALLENGE) } };
+      },
+    },
+    compose: ({ event: eventType, data, id: uuid }) => ({
+      data: {
+        eventType: 'com.okta.event_hook',
+        data: { events: [{ uuid, eventType, ...members(data) }] },
+      },
+    }),
+  });
+}
+
+/** Characters of a challenge that are sent back. */
+const MAX_CHALLENGE = 1_024;
+
+/**
+ * Auth0 log streams, in the format JSON array or JSON object. The value is that of the stream's field "Authorization token". The name
+ * of an event is its `data.type` (`s`, `fp`), its id `log_id`.
+ *
+ * @throws {@link WebhookConfigurationError}
+ * @see https://auth0.com/docs/customize/log-streams/custom-log-streams
+ */
+export function auth0(options: StaticValueOptions): WebhookSender {
+  return preset('auth0', options, {
+    name: 'auth0',
+    header: 'authorization',
+    split: ({ data }) => (Array.isArray(data) ? data : undefined),
+    event: ({ data }) => stringAt(data, 'data', 'type'),
+    id: ({ data }) => stringAt(data, 'log_id'),
+    compose: ({ event: type, data, id: log_id }) => ({
+      data: [
+        {
+          log_id,
+          ...members(data),
+          data: { type, ...members(isObject(data) ? data['data'] : undefined) },
+        },
+      ],
+    }),
+  });
+}
+
+/**
+ * GitLab. The value is the webhook's "Secret token". The event's name is the body's `object_kind`, or `event_name` if there is none,
+ * followed by the action if there is one: `push`, `merge_request.open`. No id is signed, so the digest of the body identifies the event.
+ *
+ * @throws {@link WebhookConfigurationError}
+ * @see https://docs.gitlab.com/user/project/integrations/webhooks/
+ */
+export function gitlab(options: StaticValueOptions): WebhookSender {
+  return preset('gitlab', options, {
+    name: 'gitlab',
+    header: 'x-gitlab-token',
+    keptHeaders: ['x-gitlab-event-uuid', 'x-gitlab-instance'],
+    event: ({ data }) => {
+      const kind = stringAt(data, 'object_kind') ?? stringAt(data, 'event_name');
+      const action = stringAt(data, 'object_attributes', 'action');
+      return kind === undefined || action === undefined ? kind : `${kind}.${action}`;
+    },
+    compose({ event, data }) {
+      const [object_kind, action] = event.split('.');
+      const attributes = isObject(data) ? data['object_attributes'] : undefined;
+      return {
+        data: {
+          object_kind,
+          ...members(data),
+          ...(action !== undefined && { object_attributes: { action, ...members(attributes) } }),
+        },
+      };
+    },
+  });
+}
+
+function preset(path: string, options: StaticValueOptions, form: StaticForm): WebhookSender {
+  const { value, event = form.event } = readOptions(VALUE_OPTIONS, options, path);
+  return createStaticSender({ ...form, event }, value);
+}
+
+function createStaticSender(form: StaticForm, values: readonly string[]): WebhookSender {
+  const { header, compose } = form;
+  const digests = values.map(digestOf);
+  return createSender({
+    ...form,
+    present: [header],
+    tolerance: 0,
+    bodyVerified: false,
+    claim: () => ({}),
+    read(headers) {
+      const given = digestOf(signatureHeader(headers, header));
+      const isKnown = digests.map((one) => timingSafeEqual(one, given)).some((same) => same);
+      if (!isKnown) {
+        throw new WebhookSignatureError(
+          'invalid_signature',
+          `the ${header} header has not the configured value`,
+        );
+      }
+      return { holdFor: () => true };
+    },
+    sign(message) {
+      const { headers, data } = compose?.(message) ?? { data: message.data };
+      const body = Buffer.from(JSON.stringify(data ?? null));
+      const all = { 'content-type': 'application/json', ...headers, [header]: values[0]! };
+      return { headers: all, body };
+    },
+  });
+}
+
+/** Of one length, so that not even that of the value can be measured. */
+function digestOf(value: string): Buffer {
+  return hash('sha256', value, 'buffer');
+}
+
+function listAt(data: unknown, name: string): readonly unknown[] | undefined {
+  const list: unknown = isObject(data) ? data[name] : undefined;
+  return Array.isArray(list) ? list : undefined;
+}

@@ -1,0 +1,733 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
+import { createHash, generateKeyPairSync, type KeyObject } from 'node:crypto';
+import { inspect } from 'node:util';
+import { Injectable } from '@nestjs/common';
+import {
+  OnWebhookEvent,
+  WebhookConfigurationError,
+  WebhookContext,
+  type WebhookEvent,
+} from '../../lib/index.js';
+import {
+  a2a,
+  eventGrid,
+  googlePush,
+  jwtSender,
+  plaid,
+  qstash,
+  type PlaidKey,
+  type WebhookSender,
+} from '../../lib/senders/index.js';
+import { TestClock } from '../../lib/testing/test-clock.js';
+import { adapters } from '../fixtures/adapters.js';
+import { forgedJwt } from '../fixtures/forged-jwt.js';
+import { send, type Answer } from '../fixtures/http-client.js';
+import { JWKS_CA, JwksServer } from '../fixtures/jwks-server.js';
+import { RawConnection } from '../fixtures/raw-client.js';
+import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
+
+const rsa = generateKeyPairSync('rsa', { modulusLength: 2_048 });
+const ec = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+const stranger = generateKeyPairSync('rsa', { modulusLength: 2_048 });
+const strangerEc = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+const SECRET = 'sig_a-signing-key-of-32-characters';
+const NEXT = 'sig_the-next-key-of-32-characters!';
+
+const keys = [{ kid: 'k1', alg: 'RS256', key: rsa.publicKey }] as const;
+const signingKey = { kid: 'k1', alg: 'RS256', key: rsa.privateKey } as const;
+const plaidKey = { use: 'sig', ...ec.publicKey.export({ format: 'jwk' }) } as unknown as PlaidKey;
+const jwk = { ...rsa.publicKey.export({ format: 'jwk' }), kid: 'k1', alg: 'RS256' };
+
+interface Scheme {
+  /** Of the receiver. */
+  readonly receive: () => WebhookSender;
+  /** Of the tests: it also has the private key. */
+  readonly sender: WebhookSender;
+  readonly event: string;
+  readonly data: Record<string, unknown>;
+  /** Claims that the receiver accepts. */
+  readonly claims: Record<string, unknown>;
+  readonly header: string;
+  readonly alg: 'RS256' | 'ES256' | 'HS256';
+  /** The claim with the digest of the body. */
+  readonly digest?: { readonly claim: string; readonly encoding: 'hex' | 'base64url' | 'base64' };
+  /** Whether the token has `iat` only. */
+  readonly ages?: true;
+  /** Whether a replayed token with another event is a conflict. */
+  readonly singleUse: boolean;
+}
+
+const forwarded = (data: { type: string }) => data.type;
+const acme = (encoding: 'hex' | 'base64url' | 'base64', more: object): WebhookSender =>
+  jwtSender({
+    name: `acme-${encoding}`,
+    issuer: 'https://acme.example',
+    audience: ['https://shop.example', 'shop'],
+    digest: { claim: 'sum', encoding },
+    event: ({ data }) => forwarded(data as { type: string }),
+    ...more,
+  });
+const acmeScheme = (encoding: 'hex' | 'base64url' | 'base64'): Scheme => ({
+  receive: () => acme(encoding, { keys }),
+  sender: acme(encoding, { signingKey }),
+  event: 'thing.made',
+  data: { type: 'thing.made' },
+  claims: { iss: 'https://acme.example', aud: 'shop' },
+  header: 'authorization',
+  alg: 'RS256',
+  digest: { claim: 'sum', encoding },
+  singleUse: true,
+});
+
+let jwks: JwksServer;
+const google = (more: object): WebhookSender =>
+  googlePush({
+    audience: 'https://shop.example/push',
+    serviceAccount: 'Push@shop.iam.gserviceaccount.com',
+    ...more,
+  });
+const grid = (more: object): WebhookSender =>
+  eventGrid({
+    tenant: 't-1',
+    audience: 'api://shop',
+    claims: { appid: ['grid', 'other'] },
+    ...more,
+  });
+
+const SCHEMES: Record<string, Scheme> = {
+  'jwtSender, hex': acmeScheme('hex'),
+  'jwtSender, base64': acmeScheme('base64'),
+  'jwtSender, base64url': acmeScheme('base64url'),
+  a2a: {
+    receive: () => a2a({ issuer: 'https://agent.example', audience: 'client', keys }),
+    sender: a2a({ issuer: 'https://agent.example', audience: 'client', signingKey }),
+    event: 'task.input-required',
+    data: { statusUpdate: { taskId: 't1', status: { state: 'TASK_STATE_INPUT_REQUIRED' } } },
+    claims: { iss: 'https://agent.example', aud: 'client' },
+    header: 'authorization',
+    alg: 'RS256',
+    singleUse: true,
+  },
+  googlePush: {
+    receive: () =>
+      google({ jwksUri: jwks.uri, jwksFetch: { ca: JWKS_CA, allowPrivateNetworks: true } }),
+    sender: google({ signingKey }),
+    event: 'OBJECT_FINALIZE',
+    data: { message: { data: { bucket: 'b1' } } },
+    claims: {
+      iss: 'accounts.google.com',
+      aud: 'https://shop.example/push',
+      email: 'push@shop.iam.gserviceaccount.com',
+      email_verified: true,
+    },
+    header: 'authorization',
+    alg: 'RS256',
+    singleUse: false,
+  },
+  eventGrid: {
+    receive: () => grid({ keys }),
+    sender: grid({ signingKey }),
+    event: 'Microsoft.Storage.BlobCreated',
+    data: { topic: '/subscriptions/1', data: { api: 'PutBlob' } },
+    claims: { iss: 'https://sts.windows.net/t-1/', aud: 'api://shop', appid: 'other' },
+    header: 'authorization',
+    alg: 'RS256',
+    singleUse: false,
+  },
+  qstash: {
+    receive: () => qstash({ secret: [NEXT, SECRET], url: 'https://shop.example/q' }),
+    sender: qstash({ secret: SECRET, url: 'https://shop.example/q' }),
+    event: 'message',
+    data: { order: 1 },
+    claims: { iss: 'Upstash', sub: 'https://shop.example/q' },
+    header: 'upstash-signature',
+    alg: 'HS256',
+    digest: { claim: 'body', encoding: 'base64url' },
+    singleUse: true,
+  },
+  plaid: {
+    receive: () =>
+      plaid({
+        key: async (kid) => (kid === 'k1' ? { ...plaidKey, expired_at: null } : undefined),
+      }),
+    sender: plaid({
+      key: () => undefined,
+      signingKey: { kid: 'k1', alg: 'ES256', key: ec.privateKey },
+    }),
+    event: 'TRANSACTIONS.SYNC_UPDATES_AVAILABLE',
+    data: { item_id: 'i1' },
+    claims: {},
+    header: 'plaid-verification',
+    alg: 'ES256',
+    digest: { claim: 'request_body_sha256', encoding: 'hex' },
+    ages: true,
+    singleUse: true,
+  },
+};
+
+@Injectable()
+class Handlers {
+  readonly seen: WebhookEvent[] = [];
+
+  @OnWebhookEvent('**')
+  on(@WebhookContext() event: WebhookEvent): void {
+    this.seen.push(event);
+  }
+}
+
+const clock = new TestClock(Date.parse('2026-11-24T10:00:00.400Z'));
+const seconds = (): number => Math.floor(clock.now() / 1_000);
+
+type Sent = { headers: Record<string, string | string[]>; body: Buffer | string };
+
+describe.each(adapters)('a receiver of a sender with a JWT on %s', (_, createAdapter) => {
+  let receiver: StartedApp;
+  let handlers: Handlers;
+  beforeAll(async () => {
+    jwks = await JwksServer.start([jwk]);
+    receiver = await startApp(createAdapter(), {
+      options: {
+        receiver: Object.entries(SCHEMES).map(([name, { receive }]) => ({
+          name,
+          path: pathOf(name),
+          sender: receive(),
+          maxBodyBytes: 10_000,
+        })),
+        clock,
+      },
+      providers: [Handlers],
+    });
+    handlers = receiver.app.get(Handlers);
+  });
+  beforeEach(() => void handlers.seen.splice(0));
+  afterAll(async () => {
+    await receiver.app.close();
+    await jwks.close();
+  });
+
+  describe.each(Object.entries(SCHEMES))('%s', (name, scheme) => {
+    const { sender, event, data, header, digest, alg } = scheme;
+    const privateKey: KeyObject | string =
+      alg === 'HS256' ? SECRET : alg === 'ES256' ? ec.privateKey : rsa.privateKey;
+    const publicPem = (alg === 'ES256' ? ec : rsa).publicKey.export({
+      type: 'spki',
+      format: 'pem',
+    });
+
+    const sign = async (): Promise<Sent> =>
+      sender.sign({ event, data: { ...data, n: nextNumber() }, now: clock.now() });
+    const deliver = ({ headers, body }: Sent): Promise<Answer> =>
+      send(receiver.origin, { path: `/${pathOf(name)}`, headers, body });
+    /** A request whose token has these claims. */
+    const forge = async (
+      claims: Record<string, unknown> = {},
+      {
+        key = privateKey,
+        ...joseHeader
+      }: Record<string, unknown> & { key?: KeyObject | string } = {},
+    ): Promise<Sent> => {
+      const { headers, body } = await sign();
+      const token = forgedJwt(
+        { alg, ...(alg !== 'HS256' && { kid: 'k1' }), ...joseHeader },
+        {
+          iat: seconds(),
+          ...(scheme.ages === undefined && { exp: seconds() + 300 }),
+          jti: `j-${nextNumber()}`,
+          ...scheme.claims,
+          ...(digest && {
+            [digest.claim]: createHash('sha256').update(body).digest(digest.encoding),
+          }),
+          ...claims,
+        },
+        key,
+      );
+      return { headers: { ...headers, ...withToken(token) }, body };
+    };
+    const withToken = (token: string): Record<string, string> => ({
+      [header]: header === 'authorization' ? `Bearer ${token}` : token,
+    });
+    const tokenOf = ({ headers }: Sent): string =>
+      (headers[header] as string).replace(/^Bearer /, '');
+
+    async function expectRefused(sent: Sent, code: string, status = 401): Promise<void> {
+      const answer = await deliver(sent);
+      expect([answer.status, answer.headers['webhook-error']]).toEqual([status, code]);
+      expect(answer.headers['www-authenticate']).toBeUndefined();
+      expect(handlers.seen).toEqual([]);
+    }
+
+    it('accepts a signed request, and hands its event to the handler', async () => {
+      const answer = await deliver(await sign());
+      const [seen] = handlers.seen;
+
+      expect(answer.status).toBe(204);
+      expect(seen).toMatchObject({ event, issuer: sender.name, profile: sender.name });
+      expect(seen).toMatchObject({ bodyVerified: digest !== undefined, receiver: name });
+      expect(seen!.data).toMatchObject(data);
+      expect(seen!.claims['token']).toMatchObject({ iat: seconds() });
+    });
+
+    it('accepts a token that another library has made', async () => {
+      expect((await deliver(await forge())).status).toBe(204);
+    });
+
+    it('refuses a token of another key', async () => {
+      const key = alg === 'HS256' ? 'x'.repeat(32) : alg === 'ES256' ? strangerEc : stranger;
+
+      await expectRefused(
+        await forge({}, { key: typeof key === 'string' ? key : key.privateKey }),
+        'bad_signature',
+      );
+    });
+
+    it('refuses a token of an unknown key', async () => {
+      if (alg === 'HS256') return;
+      await expectRefused(await forge({}, { kid: 'k2' }), 'unknown_key');
+    });
+
+    it.each<[string, Record<string, unknown>]>([
+      ['another algorithm', { alg: 'PS256' }],
+      ['HS256 with the public key as its secret', { alg: 'HS256', key: publicPem }],
+      ['no algorithm', { alg: 'none', key: '' }],
+      ['a token for another purpose', { typ: 'secevent+jwt' }],
+      ['a webhook token', { typ: 'webhook+jwt' }],
+      ['a critical extension', { crit: ['b64'], b64: false }],
+    ])('refuses %s', async (_case, joseHeader) => {
+      const isOther = alg === 'HS256' && joseHeader['alg'] === 'HS256';
+      await expectRefused(await forge({}, joseHeader), isOther ? 'bad_signature' : 'invalid_token');
+    });
+
+    it('refuses a changed token', async () => {
+      const sent = await sign();
+      const [head, claims, signature] = tokenOf(sent).split('.') as [string, string, string];
+      const other = Buffer.from('{"jti":"x"}').toString('base64url');
+      const flipped = `${signature.startsWith('A') ? 'B' : 'A'}${signature.slice(1)}`;
+
+      for (const [token, code] of [
+        [`${head}.${other}.${signature}`, 'bad_signature'],
+        [`${head}.${claims}.${flipped}`, 'bad_signature'],
+        [`${head}.${claims}.${signature}=`, /invalid_token|bad_signature|malformed/],
+        [`${head}.${claims}`, 'invalid_token'],
+        [`${head}.${claims}.`, 'invalid_token'],
+      ] as const) {
+        const { status, headers } = await deliver({
+          ...sent,
+          headers: { ...sent.headers, ...withToken(token) },
+        });
+        expect(status).toBe(401);
+        expect(headers['webhook-error']).toMatch(code);
+      }
+      expect(handlers.seen).toEqual([]);
+    });
+
+    it('refuses old and future tokens', async () => {
+      const old = scheme.ages
+        ? { iat: seconds() - 361 }
+        : { iat: seconds() - 400, exp: seconds() - 61 };
+
+      await expectRefused(await forge(old), 'token_expired');
+      await expectRefused(await forge({ iat: seconds() + 62 }), 'token_not_yet_valid');
+      await expectRefused(await forge({ nbf: seconds() + 62 }), 'token_not_yet_valid');
+      await expectRefused(await forge({ exp: seconds() + 200_000 }), 'token_too_old');
+      await expectRefused(await forge({ exp: seconds() * 1_000 }), 'invalid_claim');
+    });
+
+    it('refuses a token without a time', async () => {
+      const claim = scheme.ages ? 'iat' : 'exp';
+
+      await expectRefused(await forge({ [claim]: undefined }), 'missing_claim');
+    });
+
+    it('refuses tokens for others', async () => {
+      const { iss, aud, sub, email, appid } = scheme.claims;
+      await expectRefused(await forge({ aud: 'another' }), 'wrong_audience');
+      if (aud !== undefined) await expectRefused(await forge({ aud: undefined }), 'wrong_audience');
+      if (iss !== undefined) {
+        await expectRefused(await forge({ iss: `${iss as string}x` }), 'wrong_issuer');
+        await expectRefused(await forge({ iss: undefined }), 'wrong_issuer');
+      }
+      for (const [claim, value] of Object.entries({ sub, email, appid })) {
+        if (value === undefined) continue;
+        await expectRefused(await forge({ [claim]: 'x@example.com' }), 'invalid_claim');
+        await expectRefused(await forge({ [claim]: undefined }), 'missing_claim');
+      }
+      if (email !== undefined) {
+        await expectRefused(await forge({ email_verified: false }), 'invalid_claim');
+      }
+    });
+
+    it('refuses another body, if the token covers it', async () => {
+      if (digest === undefined) return;
+      const { headers, body } = await sign();
+
+      await expectRefused({ headers, body: `${body.toString()} ` }, 'hash_mismatch', 400);
+      await expectRefused({ headers, body: '' }, 'hash_mismatch', 400);
+      await expectRefused(await forge({ [digest.claim]: undefined }), 'hash_required', 400);
+      await expectRefused(await forge({ [digest.claim]: '' }), 'hash_mismatch', 400);
+      await expectRefused(await forge({ [digest.claim]: 7 }), 'hash_mismatch', 400);
+    });
+
+    it('accepts the padding of a digest', async () => {
+      if (digest === undefined || digest.encoding === 'hex') return;
+      const { body } = await sign();
+      const sum = createHash('sha256').update(body).digest(digest.encoding).replace(/=+$/, '');
+      const padded = await forge({ [digest.claim]: `${sum}=` });
+
+      expect((await deliver({ ...padded, body })).status).toBe(204);
+    });
+
+    it('refuses a repeated or missing token', async () => {
+      const { headers, body } = await sign();
+      const value = headers[header] as string;
+      const { [header]: _token, ...others } = headers;
+
+      await expectRefused({ headers: others, body }, 'missing_token');
+      await expectRefused(
+        { headers: { ...headers, [header]: [value, value] }, body },
+        'malformed_authorization',
+        400,
+      );
+    });
+
+    it('acknowledges a replay without handling it again', async () => {
+      const request = await sign();
+      const answers = [await deliver(request), await deliver(request)];
+
+      expect(answers.map(({ status }) => status)).toEqual([204, 204]);
+      expect(answers[1]!.headers['webhook-duplicate']).toBe('true');
+      expect(handlers.seen).toHaveLength(1);
+    });
+
+    it('does not accept a captured token for another event', async () => {
+      if (!scheme.singleUse) return;
+      const first = await sign();
+      const second = await sign();
+      await deliver(first);
+      const headers = { ...second.headers, [header]: first.headers[header]! };
+      const body = digest === undefined ? second.body : first.body;
+      const { status, headers: got } = await deliver({ headers, body });
+
+      // Of Plaid and jwtSender, the second request is a plain copy.
+      const isCopy = digest !== undefined && name !== 'qstash';
+      expect([status, got['webhook-error']]).toEqual(isCopy ? [204, undefined] : [401, 'replayed']);
+      expect(handlers.seen).toHaveLength(1);
+    });
+
+    it('recognises an event that its sender repeats with a new token', async () => {
+      const id = `e-${nextNumber()}`;
+      const repeated = async (): Promise<Answer> =>
+        deliver(await sender.sign({ event, data: { ...data, id }, now: clock.now(), id }));
+      const answers = [await repeated(), await repeated()];
+
+      expect(answers.map(({ status }) => status)).toEqual([204, 204]);
+      // The two tokens of Plaid have the same claims here, too.
+      expect(handlers.seen).toHaveLength(1);
+    });
+
+    it('refuses a token before it reads the body', async () => {
+      const { headers } = await forge({ aud: 'another' });
+      const lines = Object.entries(headers).map(([key, value]) => `${key}: ${value as string}`);
+      const connection = await RawConnection.open(receiver.port);
+      const answer = connection
+        .write([`POST /${pathOf(name)} HTTP/1.1`, 'Host: receiver.example', 'Connection: close'])
+        .write(['Content-Length: 5000', ...lines, '', '']);
+      // No byte of the body follows.
+      const text = await answer.rest();
+      connection.destroy();
+
+      expect(text).toContain('wrong_audience');
+    });
+
+    it('rejects other methods, and too many bytes', async () => {
+      const { headers } = await sign();
+      const path = `/${pathOf(name)}`;
+      const answers = [
+        await send(receiver.origin, { path, method: 'HEAD', headers }),
+        await deliver({ headers, body: Buffer.alloc(10_001) }),
+      ];
+
+      expect(answers.map(({ status }) => status)).toEqual([405, 413]);
+      expect(handlers.seen).toEqual([]);
+    });
+
+    it('does not log a forged request as a warning', async () => {
+      const warned = (): string[] => ['warn', 'error'].flatMap((one) => receiver.logger.at(one));
+      const before = warned();
+      await deliver({ headers: withToken('a.b.c'), body: '{}' });
+      await deliver(await forge({}, { alg: 'none', key: '' }));
+
+      expect(warned()).toEqual(before);
+    });
+
+    it('does not print its keys', () => {
+      const printed = `${inspect(sender, { depth: 9 })}${JSON.stringify(sender)}`;
+
+      expect(printed).not.toMatch(/sig_|"d"|PRIVATE/);
+    });
+  });
+
+  it('takes either encoding of an ECDSA signature for the same token', async () => {
+    const { sender, event, data } = SCHEMES['plaid']!;
+    const { headers, body } = await sender.sign({
+      event,
+      data: { ...data, n: 1 },
+      now: clock.now(),
+    });
+    const [head, claims, signature] = headers['plaid-verification']!.split('.');
+    const bytes = Buffer.from(signature!, 'base64url');
+    const order = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n;
+    const s = order - BigInt(`0x${bytes.subarray(32).toString('hex')}`);
+    const twin = Buffer.concat([
+      bytes.subarray(0, 32),
+      Buffer.from(s.toString(16).padStart(64, '0'), 'hex'),
+    ]);
+    const changed = {
+      ...headers,
+      'plaid-verification': `${head}.${claims}.${twin.toString('base64url')}`,
+    };
+    const answers = [
+      await send(receiver.origin, { path: '/plaid', headers, body }),
+      await send(receiver.origin, { path: '/plaid', headers: changed, body }),
+    ];
+
+    expect(answers.map(({ status }) => status)).toEqual([204, 204]);
+    expect(handlers.seen).toHaveLength(1);
+  });
+
+  describe('Event Grid', () => {
+    const { sender, event, data } = SCHEMES['eventGrid']!;
+    const post = async (headers: Record<string, string>, body: unknown): Promise<Answer> => {
+      const signed = await sender.sign({ event, data, now: clock.now() });
+      return send(receiver.origin, {
+        path: '/eventGrid',
+        headers: { ...signed.headers, ...headers },
+        body: JSON.stringify(body),
+      });
+    };
+
+    it('gets an answer to its validation, with 200 and the code alone', async () => {
+      const validation = [
+        {
+          id: 'v1',
+          eventType: 'Microsoft.EventGrid.SubscriptionValidationEvent',
+          data: { validationCode: '512d38b6', validationUrl: 'https://grid.example' },
+        },
+      ];
+      const headers = { 'aeg-event-type': 'SubscriptionValidation' };
+      const answer = await post(headers, validation);
+      const unsigned = await post({ ...headers, authorization: 'Bearer a.b.c' }, validation);
+
+      expect(answer).toMatchObject({ status: 200, json: { validationResponse: '512d38b6' } });
+      expect(unsigned.status).toBe(401);
+      expect(handlers.seen).toEqual([]);
+    });
+
+    it('gets an answer to the OPTIONS of CloudEvents', async () => {
+      const options = (origin: string): Promise<Answer> =>
+        send(receiver.origin, {
+          method: 'OPTIONS',
+          path: '/eventGrid',
+          headers: { 'webhook-request-origin': origin },
+        });
+      const answer = await options('eventgrid.azure.net');
+      const odd = await options('<script>');
+
+      expect(answer.status).toBe(200);
+      expect(answer.headers).toMatchObject({
+        'webhook-allowed-origin': 'eventgrid.azure.net',
+        'webhook-allowed-rate': '*',
+        allow: 'POST',
+      });
+      expect(odd.status).toBe(405);
+      expect(odd.headers['webhook-allowed-origin']).toBeUndefined();
+    });
+
+    it('sends several events, and single ones of CloudEvents', async () => {
+      const one = (id: string, topic: string) => ({ id, topic, eventType: 'a.made', data: { id } });
+      const batch = await post({}, [one('1', 'x'), one('2', 'x'), one('1', 'y'), one('1', 'x')]);
+      const cloud = await post(
+        { 'content-type': 'application/cloudevents+json; charset=utf-8' },
+        { specversion: '1.0', id: '3', source: 'x', type: 'b.made', data: {} },
+      );
+
+      expect([batch.status, cloud.status]).toEqual([204, 204]);
+      // Another topic may use the same id.
+      expect(handlers.seen.map(({ event: name }) => name)).toEqual([
+        'a.made',
+        'a.made',
+        'a.made',
+        'b.made',
+      ]);
+    });
+  });
+
+  it.each<[string, unknown, string]>([
+    ['an attribute', { message: { messageId: '1', attributes: { eventType: 'a.b' } } }, 'a.b'],
+    ['none', { message: { messageId: '2', data: 'bm90IEpTT04=' } }, 'message'],
+    ['an attribute that is no name', { message: { attributes: { eventType: 'a b' } } }, 'message'],
+  ])('names a message of Pub/Sub after %s', async (_case, body, event) => {
+    const { sender } = SCHEMES['googlePush']!;
+    const { headers } = await sender.sign({ event: 'message', data: {}, now: clock.now() });
+    await send(receiver.origin, { path: '/googlePush', headers, body: JSON.stringify(body) });
+
+    expect(handlers.seen[0]).toMatchObject({ event, data: { message: {} } });
+  });
+
+  it('names a task of Cloud Tasks', async () => {
+    const { sender } = SCHEMES['googlePush']!;
+    const signed = await sender.sign({
+      event: 'task',
+      data: { n: 1 },
+      now: clock.now(),
+      id: 't-1',
+    });
+    await send(receiver.origin, { path: '/googlePush', ...signed });
+
+    expect(handlers.seen[0]).toMatchObject({ event: 'task', id: 't-1', data: { n: 1 } });
+  });
+
+  it.each<[unknown, string]>([
+    [{ task: { id: 't', status: { state: 'TASK_STATE_COMPLETED' } } }, 'task.completed'],
+    [{ artifactUpdate: { taskId: 't', artifact: {} } }, 'task.artifact'],
+    [{ message: { messageId: 'm', parts: [] } }, 'message'],
+    [{ kind: 'task', id: 't', status: { state: 'input-required' } }, 'task.input-required'],
+    [{ kind: 'status-update', taskId: 't', status: { state: 'working' } }, 'task.working'],
+    [{ kind: 'artifact-update', taskId: 't', artifact: {} }, 'task.artifact'],
+  ])('names %j of an agent', async (body, event) => {
+    const { sender } = SCHEMES['a2a']!;
+    const signed = await sender.sign({ event, data: body, now: clock.now() });
+    await send(receiver.origin, { path: '/a2a', ...signed });
+
+    expect(handlers.seen[0]).toMatchObject({ event, data: body });
+  });
+});
+
+describe('the keys that Plaid is asked for', () => {
+  const signer = SCHEMES['plaid']!.sender;
+  let calls: string[];
+  let answer: () => PlaidKey | undefined;
+  let receiver: StartedApp;
+  beforeEach(async () => {
+    calls = [];
+    answer = () => plaidKey;
+    const key = async (kid: string): Promise<PlaidKey | undefined> => {
+      calls.push(kid);
+      return answer();
+    };
+    receiver = await startApp(adapters[0]![1](), {
+      options: { receiver: { path: 'plaid', sender: plaid({ key }) }, clock },
+      providers: [Handlers],
+    });
+  });
+  afterEach(() => receiver.app.close());
+
+  const deliver = async (kid = 'k1'): Promise<unknown> => {
+    const data = { n: nextNumber() };
+    const { headers, body } = await signer.sign({ event: 'ITEM.ERROR', data, now: clock.now() });
+    const [, claims, signature] = headers['plaid-verification']!.split('.');
+    const head = Buffer.from(JSON.stringify({ alg: 'ES256', typ: 'JWT', kid })).toString(
+      'base64url',
+    );
+    const token = `${head}.${claims}.${signature}`;
+    const sent = { ...headers, ...(kid !== 'k1' && { 'plaid-verification': token }) };
+    const got = await send(receiver.origin, { path: '/plaid', headers: sent, body });
+    return got.headers['webhook-error'] ?? got.status;
+  };
+
+  it('are asked for once', async () => {
+    expect([await deliver(), await deliver()]).toEqual([204, 204]);
+    expect(calls).toEqual(['k1']);
+  });
+
+  it('are not used after they have expired', async () => {
+    answer = () => ({ ...plaidKey, expired_at: seconds() });
+
+    expect(await deliver()).toBe('unknown_key');
+  });
+
+  it.each<[string, () => PlaidKey]>([
+    [
+      'fails',
+      () => {
+        throw new Error('client secret: 123');
+      },
+    ],
+    ['returns no key', () => ({ kty: 'EC', crv: 'P-256', x: 'AA', y: 'AA' })],
+  ])('are asked for again if Plaid %s', async (_case, wrong) => {
+    answer = wrong;
+    const failed = await deliver();
+    answer = () => plaidKey;
+
+    expect([failed, await deliver()]).toEqual(['keys_unavailable', 204]);
+    expect(receiver.logger.at('warn').join()).not.toContain('123');
+  });
+
+  it('are asked for 30 times a minute at most, whatever a stranger names', async () => {
+    answer = () => undefined;
+    const codes: unknown[] = [];
+    for (let n = 0; n < 40; n++) codes.push(await deliver(`x${n}`));
+
+    expect(calls).toHaveLength(30);
+    expect([codes[0], codes[39]]).toEqual(['unknown_key', 'keys_unavailable']);
+  });
+});
+
+it('requires the token of the notification configuration', async () => {
+  const create = (notificationToken: string | string[]): WebhookSender =>
+    a2a({ issuer: 'https://agent.example', signingKey, notificationToken });
+  const receiver = await startApp(adapters[0]![1](), {
+    options: { receiver: { path: 'a2a', sender: create(['old-token', 'new-token']) }, clock },
+    providers: [Handlers],
+  });
+  const codes: unknown[] = [];
+  for (const token of ['old-token', 'new-token', 'other-token', '']) {
+    const event = 'task.working';
+    const { headers, body } = await create('x').sign({ event, data: {}, now: clock.now() });
+    const sent = { ...headers, 'x-a2a-notification-token': token };
+    const answer = await send(receiver.origin, { path: '/a2a', headers: sent, body });
+    codes.push(answer.headers['webhook-error'] ?? answer.status);
+  }
+  await receiver.app.close();
+
+  expect(codes).toEqual([204, 204, 'invalid_claim', 'invalid_claim']);
+});
+
+describe('the options of a sender with a JWT', () => {
+  const named = { name: 'acme', event: () => 'a.b' };
+
+  it.each<[string, () => unknown, RegExp]>([
+    ['no key', () => jwtSender(named), /secret: is undefined/],
+    ['a weak secret', () => jwtSender({ ...named, secret: 'short' }), /jwtSender\.secret/],
+    ['no signing key', () => qstash({ secret: '', url: 'https://a.example' }), /qstash\.secret/],
+    [
+      'http',
+      () => jwtSender({ ...named, jwksUri: 'http://a.example' }),
+      /jwtSender\.jwksUri.*https/,
+    ],
+    ['a private key', () => jwtSender({ ...named, keys: [signingKey] }), /must never have/],
+    ['a misspelt option', () => a2a({ isuer: 'x', keys } as never), /did you mean "issuer"/],
+    ['no account', () => google({ serviceAccount: undefined }), /serviceAccount: is undefined/],
+    ['a name of a wire format', () => jwtSender({ ...named, name: 'webhook-token', keys }), /name/],
+  ])('refuse %s', (_case, create, message) => {
+    expect(create).toThrow(WebhookConfigurationError);
+    expect(create).toThrow(message);
+  });
+
+  it('require the private key for a test', async () => {
+    const sender = a2a({ issuer: 'https://agent.example', keys });
+
+    await expect(sender.sign({ event: 'message', data: { message: {} }, now: 0 })).rejects.toThrow(
+      /signingKey/,
+    );
+  });
+});
+
+function pathOf(name: string): string {
+  return name.replace(/\W+/g, '-');
+}
+
+let number = 1_000_000;
+/** So that every body differs. */
+function nextNumber(): number {
+  return (number += 2);
+}

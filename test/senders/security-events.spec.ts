@@ -1,0 +1,309 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
+import { generateKeyPairSync, type KeyObject } from 'node:crypto';
+import { ForbiddenException, Injectable } from '@nestjs/common';
+import { SignJWT } from 'jose';
+import {
+  InProcessQueue,
+  OnWebhookEvent,
+  WebhookConfigurationError,
+  WebhookContext,
+  type WebhookEvent,
+} from '../../lib/index.js';
+import { securityEvents } from '../../lib/senders/index.js';
+import { deliverWebhook, expectIdempotent, flushDeliveries } from '../../lib/testing/index.js';
+import { TestClock } from '../../lib/testing/test-clock.js';
+import { adapters } from '../fixtures/adapters.js';
+import { forgedJwt } from '../fixtures/forged-jwt.js';
+import { send, type Answer } from '../fixtures/http-client.js';
+import { JWKS_CA, JwksServer } from '../fixtures/jwks-server.js';
+import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
+
+const rsa = generateKeyPairSync('rsa', { modulusLength: 2_048 });
+const stranger = generateKeyPairSync('rsa', { modulusLength: 2_048 });
+const ISSUER = 'https://idp.example';
+const AUDIENCE = 'https://shop.example';
+const stream = { issuer: ISSUER, audience: AUDIENCE };
+const signingKey = { kid: 'k1', alg: 'RS256', key: rsa.privateKey } as const;
+const CAEP = 'https://schemas.openid.net/secevent/caep/event-type/session-revoked';
+
+@Injectable()
+class Handlers {
+  readonly seen: WebhookEvent[] = [];
+  readonly subjects = new Set<unknown>();
+
+  @OnWebhookEvent('**')
+  on(@WebhookContext() event: WebhookEvent): void {
+    this.seen.push(event);
+    const { sub_id } = event.data as { sub_id?: { id?: string } };
+    this.subjects.add(sub_id?.id);
+    if (event.id === 'fails') throw new Error('the database is away');
+    if (event.id === 'refused') throw new ForbiddenException('not ours');
+  }
+}
+
+const clock = new TestClock(Date.parse('2026-11-24T10:00:00.400Z'));
+const seconds = (): number => Math.floor(clock.now() / 1_000);
+
+type Json = Record<string, unknown>;
+type Forged = Json & { readonly key?: KeyObject | string };
+
+describe.each(adapters)('a receiver of security events on %s', (_, createAdapter) => {
+  let receiver: StartedApp;
+  let handlers: Handlers;
+  let jwks: JwksServer;
+  beforeAll(async () => {
+    jwks = await JwksServer.start([{ ...rsa.publicKey.export({ format: 'jwk' }), kid: 'k1' }]);
+    const fetched = {
+      ...stream,
+      jwksUri: jwks.uri,
+      jwksFetch: { ca: JWKS_CA, allowPrivateNetworks: true },
+    };
+    receiver = await startApp(createAdapter(), {
+      options: {
+        receiver: [
+          { name: 'open', path: 'events', sender: securityEvents(fetched) },
+          {
+            name: 'closed',
+            path: 'closed',
+            sender: securityEvents({ ...fetched, authorization: ['Bearer old', 'Bearer new'] }),
+          },
+          {
+            name: 'queued',
+            path: 'queued',
+            sender: securityEvents(fetched),
+            acknowledge: 'queued',
+            queue: new InProcessQueue(),
+          },
+        ],
+        clock,
+      },
+      providers: [Handlers],
+    });
+    handlers = receiver.app.get(Handlers);
+  });
+  beforeEach(() => void handlers.seen.splice(0));
+  afterAll(async () => {
+    await receiver.app.close();
+    await jwks.close();
+  });
+
+  const push = (
+    body: string,
+    headers: Record<string, string> = {},
+    path = '/events',
+  ): Promise<Answer> =>
+    send(receiver.origin, {
+      path,
+      headers: {
+        'content-type': 'application/secevent+jwt',
+        accept: 'application/json',
+        ...headers,
+      },
+      body,
+    });
+  const claimsOf = (claims: Json = {}): Json => ({
+    iss: ISSUER,
+    aud: AUDIENCE,
+    iat: seconds(),
+    jti: `set-${nextNumber()}`,
+    sub_id: { format: 'opaque', id: 'user-1' },
+    events: { [CAEP]: { event_timestamp: 1_700_000_000, reason_admin: { en: 'policy' } } },
+    ...claims,
+  });
+  const set = (claims: Json = {}, { key = rsa.privateKey, ...header }: Forged = {}): string =>
+    forgedJwt({ alg: 'RS256', kid: 'k1', typ: 'secevent+jwt', ...header }, claimsOf(claims), key);
+
+  it('accepts a token that jose has signed, with 202 and no body', async () => {
+    const token = await new SignJWT(claimsOf({ jti: 'from-jose', txn: 'logout-1' }))
+      .setProtectedHeader({ alg: 'RS256', kid: 'k1', typ: 'secevent+jwt' })
+      .sign(rsa.privateKey);
+    const answer = await push(token);
+    const [seen] = handlers.seen;
+
+    expect([answer.status, answer.text]).toEqual([202, '']);
+    expect(seen).toMatchObject({
+      event: 'session-revoked',
+      // Several events may have one `txn`.
+      id: 'from-jose',
+      issuer: 'security-events',
+      bodyVerified: true,
+      data: {
+        sub_id: { format: 'opaque', id: 'user-1' },
+        event_timestamp: 1_700_000_000,
+        reason_admin: { en: 'policy' },
+      },
+    });
+    expect(seen!.claims['token']).toMatchObject({ iss: ISSUER, txn: 'logout-1' });
+  });
+
+  it.each([
+    [CAEP, 'session-revoked'],
+    ['https://schemas.openid.net/secevent/risc/event-type/account-disabled', 'account-disabled'],
+    ['https://schemas.openid.net/secevent/ssf/event-type/verification', 'verification'],
+    ['https://schemas.openid.net/secevent/oauth/event-type/token-revoked', 'token-revoked'],
+    ['https://idp.example/events/mfa.reset', 'idp.example.events.mfa.reset'],
+    ['https://other.example/secevent/caep/event-type/session-revoked', /^other\.example\./],
+    [
+      'https://schemas.openid.net/secevent/caep/event-type/session-revoked/x',
+      /^schemas\.openid\.net\./,
+    ],
+    ['urn:example:logout', 'example.logout'],
+  ])('names %s', async (uri, name) => {
+    await push(set({ events: { [uri]: {} } }));
+
+    expect(handlers.seen[0]!.event).toMatch(name);
+  });
+
+  it.each<[string, () => string, string]>([
+    ['another key', () => set({}, { key: stranger.privateKey }), 'invalid_key'],
+    ['an unknown key', () => set({}, { kid: 'k2' }), 'invalid_key'],
+    ['another issuer', () => set({ iss: 'https://other.example' }), 'invalid_issuer'],
+    ['no issuer', () => set({ iss: undefined }), 'invalid_issuer'],
+    ['another audience', () => set({ aud: 'https://other.example' }), 'invalid_audience'],
+    ['no audience', () => set({ aud: undefined }), 'invalid_audience'],
+    ['a plain JWT', () => set({}, { typ: 'JWT' }), 'invalid_request'],
+    ['no type', () => set({}, { typ: undefined }), 'invalid_request'],
+    ['no algorithm', () => set({}, { alg: 'none', key: '' }), 'invalid_request'],
+    [
+      'HS256 with the public key as its secret',
+      () => {
+        const key = rsa.publicKey.export({ type: 'spki', format: 'pem' }) as string;
+        return set({}, { alg: 'HS256', key });
+      },
+      'invalid_request',
+    ],
+    ['an expiry', () => set({ exp: seconds() + 300 }), 'invalid_request'],
+    ['no id', () => set({ jti: undefined }), 'invalid_request'],
+    ['no time', () => set({ iat: undefined }), 'invalid_request'],
+    ['a time in the future', () => set({ iat: seconds() + 62 }), 'invalid_request'],
+    ['a time of last week', () => set({ iat: seconds() - 7 * 86_400 - 61 }), 'invalid_request'],
+    ['no event', () => set({ events: {} }), 'invalid_request'],
+    ['two events', () => set({ events: { [CAEP]: {}, 'urn:other': {} } }), 'invalid_request'],
+    ['an event that is no object', () => set({ events: { [CAEP]: 'x' } }), 'invalid_request'],
+    ['a list of events', () => set({ events: [CAEP] }), 'invalid_request'],
+    ['JSON', () => JSON.stringify(claimsOf()), 'invalid_request'],
+    ['a truncated token', () => set().slice(0, -9), 'invalid_key'],
+    ['two tokens', () => `${set()}\n${set()}`, 'invalid_request'],
+    ['nothing', () => '', 'invalid_request'],
+    ['too many bytes', () => set({ x: 'x'.repeat(20_000) }), 'invalid_request'],
+  ])('rejects a token with %s', async (_case, token, err) => {
+    const answer = await push(token());
+
+    expect([answer.status, (answer.json as Json)['err']]).toEqual([400, err]);
+    expect(Object.keys(answer.json as Json)).toEqual(['err', 'description']);
+    expect(answer.headers).toMatchObject({
+      'content-type': 'application/json',
+      'content-language': 'en',
+      'cache-control': 'no-store',
+    });
+    expect(handlers.seen).toEqual([]);
+  });
+
+  it('rejects another content type before it reads the body', async () => {
+    const answer = await push(set(), { 'content-type': 'application/json' });
+
+    expect(answer).toMatchObject({ status: 400, json: { err: 'invalid_request' } });
+  });
+
+  it('requires the authorization of the stream', async () => {
+    const codes: unknown[] = [];
+    for (const authorization of ['Bearer old', 'Bearer new', 'Bearer other', '']) {
+      const { status, json } = await push(set(), { authorization }, '/closed');
+      codes.push(status === 202 ? status : (json as Json)['err']);
+    }
+    const without = await push(set(), {}, '/closed');
+
+    expect(codes).toEqual([202, 202, 'authentication_failed', 'authentication_failed']);
+    expect(without.json).toMatchObject({ err: 'authentication_failed' });
+  });
+
+  it('acknowledges a replay without handling it again', async () => {
+    const token = set();
+    const answers = [await push(token), await push(token)];
+
+    expect(answers.map(({ status }) => status)).toEqual([202, 202]);
+    expect(handlers.seen).toHaveLength(1);
+  });
+
+  it('rejects another event under a known id', async () => {
+    await push(set({ jti: 'taken' }));
+    const answer = await push(set({ jti: 'taken', events: { 'https://idp.example/other': {} } }));
+
+    expect(answer).toMatchObject({ status: 400, json: { err: 'invalid_request' } });
+    expect(handlers.seen).toHaveLength(1);
+  });
+
+  it('keeps the status of a failed handler, so that the transmitter repeats the event', async () => {
+    const failed = await push(set({ jti: 'fails' }));
+    const refused = await push(set({ jti: 'refused' }));
+
+    expect(failed.status).toBe(500);
+    expect(failed.headers['content-type']).toBe('application/problem+json');
+    expect(refused.status).toBe(403);
+  });
+
+  it('rejects other methods', async () => {
+    const get = await send(receiver.origin, { method: 'GET', path: '/events' });
+
+    expect(get.status).toBe(405);
+  });
+
+  it('queues an event with its data', async () => {
+    const answer = await push(set({ jti: 'queued' }), {}, '/queued');
+    await flushDeliveries(receiver.app);
+
+    expect(answer.status).toBe(202);
+    expect(handlers.seen[0]).toMatchObject({
+      event: 'session-revoked',
+      id: 'queued',
+      data: { sub_id: { id: 'user-1' } },
+    });
+  });
+
+  const sender = securityEvents({ ...stream, signingKey });
+
+  it.each(['session-revoked', 'account-purged', 'verification'])(
+    'delivers the test event %s',
+    async (event) => {
+      const data = { sub_id: { format: 'opaque', id: 's1' }, state: 'x' };
+      const options = { receiver: 'open', sender };
+      const answer = await deliverWebhook(receiver.app, event, data as never, options);
+
+      expect(answer).toMatchObject({ status: 202, outcome: 'handled' });
+      expect(handlers.seen[0]).toMatchObject({ event, data });
+    },
+  );
+
+  it('can be checked for idempotent handlers', async () => {
+    const data = { sub_id: { format: 'opaque', id: 's2' } };
+    await expectIdempotent(receiver.app, 'session-revoked', data as never, {
+      receiver: 'open',
+      sender,
+      observe: () => [...handlers.subjects],
+    });
+  });
+});
+
+it.each<[string, () => unknown, RegExp]>([
+  ['no audience', () => securityEvents({ issuer: ISSUER, signingKey } as never), /audience/],
+  ['no keys', () => securityEvents(stream), /jwksUri/],
+  [
+    'several issuers',
+    () => securityEvents({ ...stream, issuer: [] as never, signingKey }),
+    /issuer/,
+  ],
+])('refuses %s', (_, create, message) => {
+  expect(create).toThrow(WebhookConfigurationError);
+  expect(create).toThrow(message);
+});
+
+it('signs no test of an event whose URI it does not know', async () => {
+  const sender = securityEvents({ ...stream, signingKey });
+
+  await expect(sender.sign({ event: 'idp.example.x', data: {}, now: 0 })).rejects.toThrow(/URI/);
+});
+
+let number = 0;
+function nextNumber(): number {
+  return ++number;
+}

@@ -1,0 +1,270 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
+import { inspect } from 'node:util';
+import { Injectable } from '@nestjs/common';
+import { OnWebhookEvent, WebhookContext, type WebhookEvent } from '../../lib/index.js';
+import { InProcessQueue, WebhookConfigurationError } from '../../lib/index.js';
+import { auth0, gitlab, okta, staticToken } from '../../lib/senders/index.js';
+import { deliverWebhook, flushDeliveries } from '../../lib/testing/index.js';
+import { adapters } from '../fixtures/adapters.js';
+import { send, type Answer } from '../fixtures/http-client.js';
+import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
+
+const OLD = 'the-old-value-of-the-header';
+const NEW = 'the-new-value-of-the-header';
+
+@Injectable()
+class Handlers {
+  readonly seen: WebhookEvent[] = [];
+  /** Ids whose handler fails. */
+  readonly failing = new Set<string>();
+
+  @OnWebhookEvent('**')
+  on(@WebhookContext() event: WebhookEvent): void {
+    this.seen.push(event);
+    if (this.failing.has(event.id)) throw new Error('the database is away');
+  }
+
+  get ids(): string[] {
+    return this.seen.map(({ id }) => id);
+  }
+}
+
+const acme = (value: string | readonly string[]) =>
+  staticToken({
+    name: 'acme',
+    header: 'x-acme-token',
+    value,
+    event: ({ data }) => (data as { type: string }).type,
+    id: ({ data }) => (data as { id: string }).id,
+  });
+
+describe.each(adapters)('a receiver of a sender with a static value on %s', (_, createAdapter) => {
+  let receiver: StartedApp;
+  let handlers: Handlers;
+  beforeAll(async () => {
+    receiver = await startApp(createAdapter(), {
+      options: {
+        receiver: [
+          { name: 'acme', path: 'acme', sender: acme([OLD, NEW]), maxBodyBytes: 10_000 },
+          { name: 'okta', path: 'okta', sender: okta({ value: OLD }) },
+          { name: 'auth0', path: 'auth0', sender: auth0({ value: OLD }) },
+          { name: 'gitlab', path: 'gitlab', sender: gitlab({ value: OLD }) },
+          {
+            name: 'queued',
+            path: 'queued',
+            sender: okta({ value: OLD }),
+            acknowledge: 'queued',
+            queue: new InProcessQueue(),
+          },
+        ],
+      },
+      providers: [Handlers],
+    });
+    handlers = receiver.app.get(Handlers);
+  });
+  beforeEach(() => {
+    handlers.seen.splice(0);
+    handlers.failing.clear();
+  });
+  afterAll(() => receiver.app.close());
+
+  const post = (
+    path: string,
+    headers: Record<string, string | string[]>,
+    body: unknown,
+  ): Promise<Answer> =>
+    send(receiver.origin, {
+      path,
+      headers: { 'content-type': 'application/json', ...headers },
+      body: JSON.stringify(body),
+    });
+  const toOkta = (path: string, ...uuids: string[]): Promise<Answer> =>
+    post(
+      path,
+      { authorization: OLD },
+      {
+        data: { events: uuids.map((uuid) => ({ uuid, eventType: 'user.lifecycle.create' })) },
+      },
+    );
+
+  it.each([OLD, NEW])(
+    'accepts each of its values, and says that nothing is signed',
+    async (value) => {
+      const id = `a-${value}`;
+      const { status } = await post('/acme', { 'x-acme-token': value }, { type: 'a.made', id });
+
+      expect(status).toBe(204);
+      expect(handlers.seen[0]).toMatchObject({ event: 'a.made', id, issuer: 'acme' });
+      expect(handlers.seen[0]).toMatchObject({ profile: 'acme', bodyVerified: false });
+    },
+  );
+
+  it.each<[string, Record<string, string | string[]>, string]>([
+    ['no value', {}, 'missing_signature'],
+    ['an empty value', { 'x-acme-token': '' }, 'missing_signature'],
+    ['another value', { 'x-acme-token': `${OLD}x` }, 'invalid_signature'],
+    ['a part of the value', { 'x-acme-token': OLD.slice(0, -1) }, 'invalid_signature'],
+    ['another case', { 'x-acme-token': OLD.toUpperCase() }, 'invalid_signature'],
+    ['a prefix', { 'x-acme-token': `Bearer ${OLD}` }, 'invalid_signature'],
+    ['the value twice', { 'x-acme-token': [OLD, OLD] }, 'malformed_signature'],
+    ['a value that is not ASCII', { 'x-acme-token': `${OLD}é` }, 'malformed_signature'],
+  ])('rejects %s before it reads the body', async (_case, headers, code) => {
+    // A body that is too large would be rejected with 413 if it were read.
+    const answer = await post('/acme', headers, 'x'.repeat(20_000));
+
+    expect([answer.status, answer.headers['webhook-error']]).toEqual([401, code]);
+    expect(handlers.seen).toEqual([]);
+  });
+
+  it('acknowledges a replay without handling it again', async () => {
+    const request = ['/acme', { 'x-acme-token': OLD }, { type: 'a.made', id: 'once' }] as const;
+    const answers = [await post(...request), await post(...request)];
+
+    expect(answers.map(({ headers }) => headers['webhook-duplicate'])).toEqual([undefined, 'true']);
+    expect(handlers.ids).toEqual(['once']);
+  });
+
+  describe('several events in one request', () => {
+    it('handles and records each by itself', async () => {
+      const answer = await toOkta('/okta', 'u1', 'u2', 'u3');
+
+      expect(answer.status).toBe(204);
+      expect(handlers.ids).toEqual(['u1', 'u2', 'u3']);
+      expect(handlers.seen[1]).toMatchObject({
+        event: 'user.lifecycle.create',
+        data: { uuid: 'u2' },
+        contentType: 'application/json',
+      });
+      expect(JSON.parse(String(await handlers.seen[1]!.rawBody()))).toMatchObject({ uuid: 'u2' });
+    });
+
+    it('asks for the request again if one fails, and does not handle the others again', async () => {
+      handlers.failing.add('f2');
+      const failed = await toOkta('/okta', 'f1', 'f2', 'f3');
+      handlers.failing.clear();
+      const repeated = await toOkta('/okta', 'f1', 'f2', 'f3');
+
+      expect([failed.status, repeated.status]).toEqual([500, 204]);
+      expect(repeated.headers['webhook-duplicate']).toBeUndefined();
+      expect(handlers.ids).toEqual(['f1', 'f2', 'f3', 'f2']);
+    });
+
+    it('recognises events in another request, and copies in the same one', async () => {
+      await toOkta('/okta', 'd1', 'd1', 'd2');
+      const mixed = await toOkta('/okta', 'd2', 'd3');
+      const copy = await toOkta('/okta', 'd3', 'd1');
+
+      expect([mixed.status, copy.status]).toEqual([204, 204]);
+      expect(mixed.headers['webhook-duplicate']).toBeUndefined();
+      expect(copy.headers['webhook-duplicate']).toBe('true');
+      expect(handlers.ids).toEqual(['d1', 'd2', 'd3']);
+    });
+
+    it('acknowledges an empty list', async () => {
+      expect((await toOkta('/okta')).status).toBe(204);
+      expect(handlers.seen).toEqual([]);
+    });
+
+    it('rejects all of them if one has no name', async () => {
+      const data = { events: [{ uuid: 'n1', eventType: 'user.created' }, { uuid: 'n2' }] };
+      const { status, headers } = await post('/okta', { authorization: OLD }, { data });
+
+      expect([status, headers['webhook-error']]).toEqual([400, 'invalid_payload']);
+      expect(handlers.seen).toEqual([]);
+    });
+
+    it('queues each by itself', async () => {
+      const answer = await toOkta('/queued', 'q1', 'q2');
+      await flushDeliveries(receiver.app);
+
+      expect(answer.status).toBe(202);
+      expect(handlers.seen.map(({ data }) => (data as { uuid: string }).uuid).sort()).toEqual([
+        'q1',
+        'q2',
+      ]);
+    });
+
+    it('takes a list or a single log of Auth0', async () => {
+      const log = (log_id: string) => ({ log_id, data: { type: 'fp', user_id: 'auth0|1' } });
+      const headers = { authorization: OLD };
+      const answers = [
+        await post('/auth0', headers, [log('l1'), log('l2')]),
+        await post('/auth0', headers, log('l3')),
+      ];
+
+      expect(answers.map(({ status }) => status)).toEqual([204, 204]);
+      expect(handlers.ids).toEqual(['l1', 'l2', 'l3']);
+      expect(handlers.seen[0]!.event).toBe('fp');
+    });
+  });
+
+  it.each(['/okta', '/queued'])(
+    'answers the verification of Okta at %s, and no more',
+    async (path) => {
+      const challenge = { 'x-okta-verification-challenge': 'Zh9-a_1' };
+      const answer = await send(receiver.origin, { method: 'GET', path, headers: challenge });
+      const long = await send(receiver.origin, {
+        method: 'GET',
+        path,
+        headers: { 'x-okta-verification-challenge': 'x'.repeat(5_000) },
+      });
+      const without = await send(receiver.origin, { method: 'GET', path });
+
+      expect(answer).toMatchObject({ status: 200, json: { verification: 'Zh9-a_1' } });
+      expect(answer.headers).toMatchObject({
+        'content-type': 'application/json',
+        'cache-control': 'no-store',
+      });
+      expect((long.json as { verification: string }).verification).toHaveLength(1_024);
+      expect([without.status, without.headers['allow']]).toEqual([405, 'POST']);
+      expect(handlers.seen).toEqual([]);
+    },
+  );
+
+  it('answers no GET at the path of a sender that has no such challenge', async () => {
+    const headers = { 'x-okta-verification-challenge': 'x' };
+
+    expect((await send(receiver.origin, { method: 'GET', path: '/auth0', headers })).status).toBe(
+      405,
+    );
+  });
+
+  it.each([
+    ['push', { object_kind: 'push', checkout_sha: 'a' }],
+    ['merge_request.open', { object_kind: 'merge_request', object_attributes: { action: 'open' } }],
+    ['project_create', { event_name: 'project_create' }],
+  ])('names the event of GitLab %s', async (event, body) => {
+    await post('/gitlab', { 'x-gitlab-token': OLD }, body);
+
+    expect(handlers.seen[0]).toMatchObject({ event, data: body });
+  });
+
+  it.each([
+    ['acme', acme(OLD), 'a.made', { type: 'a.made', id: 'test' }],
+    ['okta', okta({ value: OLD }), 'user.session.start', { severity: 'INFO' }],
+    ['auth0', auth0({ value: OLD }), 's', { data: { user_id: '1' } }],
+    ['gitlab', gitlab({ value: OLD }), 'issue.close', { user: { id: 1 } }],
+  ])('delivers test events to %s', async (name, sender, event, data) => {
+    const answer = await deliverWebhook(receiver.app, event, data as never, {
+      receiver: name,
+      sender,
+    });
+
+    expect(answer).toMatchObject({ status: 204, outcome: 'handled' });
+    expect(handlers.seen[0]!.data).toMatchObject(data);
+  });
+});
+
+it.each([
+  ['okta', okta],
+  ['auth0', auth0],
+  ['gitlab', gitlab],
+  ['staticToken', ({ value }: { value: string | readonly string[] }) => acme(value)],
+])('%s refuses an empty value, and prints none', (_, create) => {
+  for (const wrong of ['', [], [OLD, ''], undefined as never]) {
+    expect(() => create({ value: wrong })).toThrow(WebhookConfigurationError);
+  }
+  const sender = create({ value: OLD });
+
+  expect(`${inspect(sender, { depth: 9 })}${JSON.stringify(sender)}`).not.toContain(OLD);
+});

@@ -1,0 +1,79 @@
+// The states of a delivery. The traces of the simulator are checked against it.
+
+/** By state: what may happen to a delivery, and the state that follows. An expired lease is seen when it is claimed again. */
+export const STATES = {
+  waiting: { claim: 'claimed', redeliver: 'waiting' },
+  retrying: { claim: 'claimed', redeliver: 'waiting' },
+  paused: { claim: 'claimed', redeliver: 'waiting' },
+  claimed: {
+    expire: 'claimed',
+    deliver: 'delivered',
+    retry: 'retrying',
+    pause: 'paused',
+    // No attempt was made: the endpoint is overloaded, or the handler threw.
+    defer: 'waiting',
+    die: 'dead',
+  },
+  dead: { redeliver: 'waiting' },
+  delivered: {},
+};
+
+const STATUS = { delivered: 'delivered', dead: 'dead' };
+
+/** What a settlement did to a delivery. */
+export function stepOf({ status, attempt, reason }) {
+  if (status === 'delivered') return 'deliver';
+  if (status === 'dead') return 'die';
+  if (attempt !== undefined) return 'retry';
+  return reason === 'endpoint_paused' ? 'pause' : 'defer';
+}
+
+/** Follows every delivery of a table, and compares its row with what the model expects. */
+export class DeliveryModel {
+  #deliveries = new Map();
+
+  constructor(simulation) {
+    this.simulation = simulation;
+  }
+
+  record(row) {
+    this.simulation.check(
+      ![...this.#deliveries.values()].some(({ id }) => id === row.id),
+      'a delivery is recorded once',
+      () => `${row.event_id} was recorded twice`,
+    );
+    this.#deliveries.set(row.seq, { id: row.id, state: 'waiting', attempts: 0 });
+  }
+
+  stateOf(row) {
+    return this.#deliveries.get(row.seq).state;
+  }
+
+  /** @param step - `claim`, `redeliver`, or a step of {@link stepOf} */
+  step(row, step) {
+    const delivery = this.#deliveries.get(row.seq);
+    const from = delivery.state;
+    const taken = step === 'claim' && from === 'claimed' ? 'expire' : step;
+    const to = STATES[from][taken];
+    const { simulation } = this;
+    simulation.check(
+      to !== undefined,
+      'a delivery takes the steps of the model',
+      () => `${row.event_id} is ${from}: ${taken}`,
+    );
+    if (taken === 'retry' || taken === 'deliver') delivery.attempts++;
+    if (taken === 'die') delivery.attempts = row.attempts;
+    if (taken === 'redeliver' && from === 'dead') delivery.attempts = 0;
+    delivery.state = to;
+    simulation.check(
+      row.attempts === delivery.attempts,
+      'attempts are counted',
+      () => `${row.event_id} has ${row.attempts} attempts after ${taken}, not ${delivery.attempts}`,
+    );
+    simulation.check(
+      row.status === (STATUS[to] ?? 'pending') && (to === 'dead' || row.due < Infinity),
+      'a delivery takes the steps of the model',
+      () => `${row.event_id} is stored as ${row.status} after ${taken}`,
+    );
+  }
+}

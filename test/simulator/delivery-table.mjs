@@ -1,0 +1,236 @@
+// The table of deliveries as the statements of PostgresQueue see it. Only committed state: each statement is one step.
+
+/** Differences of clocks that the statements do not correct, in milliseconds. */
+const AGREEMENT = 1_000;
+
+/** What recognises each statement of the queue, in this order. */
+const STATEMENTS = [
+  ['claim', /^WITH due AS/],
+  ['redeliver', /^WITH chosen AS/],
+  ['deleteOld', /^WITH old AS/],
+  ['record', /INSERT INTO \w+\.delivery /],
+  ['settle', /INSERT INTO \w+\.attempt /],
+  ['extend', /^WITH given AS[^;]+SKIP LOCKED[^;]+SET leased_until/],
+  ['findDueLanes', /^SELECT given\.lane/],
+  ['find', /payload FROM \w+\.delivery\nWHERE queue = \$1::text AND id = ANY/],
+  ['list', /^SELECT seq[^;]+ORDER BY created_at DESC/],
+];
+
+/** The conditions of a list. */
+const EQUALS = /(\w+) = \$(\d+)::text/g;
+const HAS_STATUS = /status = '(\w+)'/;
+
+/** Answers to what a queue asks when it opens. Opening is not part of a run. */
+const OPENING = [
+  [/^SELECT to_regclass/, () => [{ there: true }]],
+  [/FROM \w+\.migration /, () => APPLIED],
+  [/^SELECT current_database/, () => [{ name: 'simulated', oid: '1', system: '1' }]],
+  [/^(BEGIN|COMMIT)/, () => []],
+];
+
+/** More steps than the package knows; later ones that only add are accepted. */
+const APPLIED = Array.from({ length: 64 }, (_, index) => {
+  return { version: index + 1, name: `step ${index + 1}`, breaking: false, at: 0 };
+});
+
+export class DeliveryTable {
+  rows = new Map();
+  /** Number of the last claim of each row, with the process that holds it. */
+  owners = new Map();
+
+  /** @param observer - `recorded`, `claimed`, `settled`, `redelivered`: each is called with the row after the change */
+  constructor(simulation, name, observer) {
+    this.simulation = simulation;
+    this.name = name;
+    this.observer = observer;
+  }
+
+  get now() {
+    return this.simulation.wallClock(undefined);
+  }
+
+  /** A pool of connections of a process, as of node-postgres. */
+  poolOf(process) {
+    const query = async (text, values = []) => ({ rows: await this.#query(process, text, values) });
+    const connection = { query, release() {}, on() {}, off() {} };
+    return { query, connect: async () => connection };
+  }
+
+  async #query(process, text, values) {
+    const opening = OPENING.find(([pattern]) => pattern.test(text));
+    if (opening !== undefined) return opening[1]();
+    const operation = STATEMENTS.find(([, pattern]) => pattern.test(text))?.[0];
+    this.simulation.check(
+      operation !== undefined,
+      'the simulator knows every statement',
+      () => text,
+    );
+    if (operation === 'deleteOld') return [{ gone: 0 }];
+    return process.call(this.name, operation, () => this[operation](values, text, process));
+  }
+
+  record([queue, deliveries, , ownTime]) {
+    return JSON.parse(deliveries).map((given) => {
+      const known = this.#byId(given.id);
+      if (known !== undefined) return { given_id: given.id, fresh: false, ...columnsOf(known) };
+      this.insert({ ...given, queue, due: given.due + this.#skew(ownTime) });
+      return { given_id: given.id, fresh: true, id: null };
+    });
+  }
+
+  insert({ due, created, payload, ...columns }) {
+    const seq = String(this.rows.size + 1);
+    const row = {
+      ...columns,
+      seq,
+      due,
+      created,
+      updated: created,
+      payload: payload === undefined ? null : Buffer.from(payload, 'base64'),
+      status: 'pending',
+      reason: null,
+      attempts: 0,
+      throws: 0,
+      claim: 0,
+      leasedUntil: -Infinity,
+    };
+    this.rows.set(seq, row);
+    this.observer.recorded(row);
+  }
+
+  claim([, , lease, limit, lanesJson, perLane, lookAhead, ...more], text, process) {
+    const lanes = JSON.parse(lanesJson);
+    const slotsOf = (lane) => lanes[lane] ?? perLane;
+    const lane = text.includes('lane = $8') ? more[0] : undefined;
+    const since = text.includes('due_at >= ') ? this.now - more.at(-1) : -Infinity;
+    const due = [...this.rows.values()]
+      .filter((row) => this.isClaimable(row) && slotsOf(row.lane) > 0 && row.due >= since)
+      .filter((row) => lane === undefined || row.lane === lane)
+      .sort(byDue)
+      .slice(0, limit);
+    const taken = {};
+    const chosen = due.filter((row) => {
+      taken[row.lane] = (taken[row.lane] ?? 0) + 1;
+      return taken[row.lane] <= slotsOf(row.lane);
+    });
+    for (const row of chosen) this.#lease(row, lease, process);
+    if (chosen.length > 0) return chosen.map((row) => ({ ...columnsOf(row), due_in: null }));
+    const later = [...this.rows.values()]
+      .filter(({ status, due }) => status === 'pending' && due > this.now)
+      .map((row) => row.due - this.now)
+      .filter((wait) => wait <= lookAhead);
+    return [{ seq: null, due_in: later.length === 0 ? null : Math.min(...later) }];
+  }
+
+  isClaimable({ status, due, leasedUntil }) {
+    return status === 'pending' && due <= this.now && leasedUntil <= this.now;
+  }
+
+  #lease(row, lease, process) {
+    const before = { ...row, owner: this.owners.get(row.seq) };
+    row.claim++;
+    row.leasedUntil = this.now + lease;
+    this.owners.set(row.seq, process);
+    this.observer.claimed(row, before, process);
+  }
+
+  settle([outcomes, , ownTime], _text, process) {
+    const skew = this.#skew(ownTime);
+    for (const { seq, claim, due, ...outcome } of JSON.parse(outcomes)) {
+      const row = this.rows.get(seq);
+      if (!this.isHeld(row, claim)) {
+        this.observer.refused(row, process);
+        continue;
+      }
+      const before = { ...row };
+      row.status = outcome.status;
+      row.attempts = outcome.attempts;
+      row.throws = outcome.throws;
+      row.reason = outcome.status === 'delivered' ? null : (outcome.reason ?? row.reason);
+      row.due = due === undefined ? row.due : due + skew;
+      row.updated = this.now;
+      row.leasedUntil = -Infinity;
+      this.observer.settled(row, before, outcome, { claim, process });
+    }
+    return [];
+  }
+
+  /** Whether a worker still holds its claim. */
+  isHeld(row, claim) {
+    return row.claim === claim && row.status === 'pending' && row.leasedUntil > -Infinity;
+  }
+
+  extend([held, , lease]) {
+    for (const { seq, claim } of JSON.parse(held)) {
+      const row = this.rows.get(seq);
+      if (this.isHeld(row, claim)) row.leasedUntil = this.now + lease;
+    }
+    return [];
+  }
+
+  find([, ids]) {
+    return JSON.parse(ids)
+      .map((id) => this.#byId(id))
+      .filter((row) => row !== undefined)
+      .map(columnsOf);
+  }
+
+  list(values, text) {
+    const equal = [...text.matchAll(EQUALS)].map(([, column, at]) => [column, values[at - 1]]);
+    const status = HAS_STATUS.exec(text)?.[1];
+    return [...this.rows.values()]
+      .filter((row) => equal.every(([column, value]) => row[column] === value))
+      .filter((row) => status === undefined || row.status === status)
+      .map(columnsOf);
+  }
+
+  redeliver([, ids]) {
+    const rows = JSON.parse(ids).map((id) => this.#byId(id));
+    const chosen = rows.filter((row) => row !== undefined && this.#isRedeliverable(row));
+    for (const row of chosen) {
+      const before = { ...row };
+      if (row.status === 'dead') Object.assign(row, { attempts: 0, reason: null });
+      Object.assign(row, { status: 'pending', due: this.now, updated: this.now, throws: 0 });
+      row.claim++;
+      this.observer.redelivered(row, before);
+    }
+    return chosen.map(({ id }) => ({ id }));
+  }
+
+  #isRedeliverable({ status, due, leasedUntil }) {
+    return status === 'dead' || (status === 'pending' && due > this.now && leasedUntil <= this.now);
+  }
+
+  findDueLanes([, lanes]) {
+    return JSON.parse(lanes)
+      .filter((lane) =>
+        [...this.rows.values()].some((row) => row.lane === lane && this.isClaimable(row)),
+      )
+      .map((lane) => ({ lane }));
+  }
+
+  #byId(id) {
+    return [...this.rows.values()].find((row) => row.id === id);
+  }
+
+  /** As the statements correct the time of a process to that of the server. */
+  #skew(ownTime) {
+    const ahead = this.now - ownTime;
+    return Math.abs(ahead) < AGREEMENT ? 0 : ahead;
+  }
+}
+
+function columnsOf(row) {
+  const { event_id, endpoint_id, tenant, receiver, ...rest } = row;
+  return {
+    event_id: event_id ?? null,
+    endpoint_id: endpoint_id ?? null,
+    tenant: tenant ?? null,
+    receiver: receiver ?? null,
+    ...rest,
+  };
+}
+
+function byDue(a, b) {
+  return a.due - b.due || Number(a.seq) - Number(b.seq);
+}

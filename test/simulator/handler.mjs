@@ -1,0 +1,42 @@
+// The handler of the receiving application: one effect in its database.
+import { LEASE } from './applications.mjs';
+import { Transaction } from './replay-server.mjs';
+
+/** Handles an event; half of the events are handled in one transaction with their record. */
+export async function handle(webhook, process, invariants) {
+  const { simulation } = process;
+  const event = invariants.eventOf(webhook.id);
+  const run = invariants.handlerStarts(event, process);
+  try {
+    const isSlow = simulation.happens('handler is slow', run.name);
+    const ms = isSlow
+      ? simulation.between(`slow ${run.name}`, LEASE, 4 * LEASE)
+      : simulation.between(`work ${run.name}`, 1, 400);
+    await new Promise((resolve) => void simulation.after(ms, process, resolve));
+    if (simulation.happens('handler fails', run.name)) throw new Error('simulated failure');
+    if (event.isTransactional) await handleInTransaction(event, webhook, run, invariants);
+    else await process.call('database', 'insert', () => invariants.effect(event));
+  } finally {
+    run.hasEnded = true;
+    simulation.note(process, `${run.name} ends`);
+  }
+}
+
+async function handleInTransaction(event, webhook, { name, process }, invariants) {
+  const { simulation } = process;
+  const tx = new Transaction(process);
+  try {
+    await webhook.commit(tx);
+    if (simulation.happens('handler fails', `${name} in its transaction`)) {
+      throw new Error('simulated failure in the transaction');
+    }
+    await process.call('database', 'commit', () => {
+      if (tx.state !== 'open') throw new Error('the transaction was rolled back');
+      invariants.effect(event);
+      tx.end('committed');
+    });
+  } finally {
+    // The connection is closed, and the server rolls back what is open.
+    simulation.after(1, undefined, () => tx.end('rolled back'));
+  }
+}

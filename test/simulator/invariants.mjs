@@ -1,0 +1,148 @@
+// What must hold at every step, whatever fails.
+import { LEASE } from './applications.mjs';
+
+/** What happened to each event, compared with what the library says of it. */
+export class Invariants {
+  /** After how many attempts a delivery may die. */
+  maxAttempts = Infinity;
+  /** `deliveries`, and `received` if events are acknowledged before they are handled. */
+  tables;
+  #events = new Map();
+
+  constructor(simulation) {
+    this.simulation = simulation;
+  }
+
+  /** @param event - `id`, `tenant`, `isTransactional` */
+  add(event) {
+    const known = { ...event, isAccepted: false, acknowledgements: 0, effects: 0, runs: [] };
+    this.#events.set(event.id, known);
+    return known;
+  }
+
+  eventOf(id) {
+    return this.#events.get(id);
+  }
+
+  /** `publish` has resolved. */
+  accepted(event) {
+    event.isAccepted = true;
+    this.#check(this.#rowOf('deliveries', event), 'an accepted event is stored', () => event.id);
+  }
+
+  /** A request leaves a publisher. */
+  sent({ id, url }) {
+    const event = this.eventOf(id);
+    this.#check(
+      new URL(url).searchParams.get('tenant') === event.tenant,
+      'no tenant sees events of another',
+      () => `${id} of ${event.tenant} is sent to ${url}`,
+    );
+  }
+
+  /** A receiver has answered. */
+  answered({ id }, status) {
+    if (status >= 300) return;
+    const event = this.eventOf(id);
+    event.acknowledgements++;
+    this.#check(
+      this.tables.received === undefined ? event.effects > 0 : this.#rowOf('received', event),
+      'a success means that the event is handled or stored',
+      () => `${id} was answered ${status}`,
+    );
+  }
+
+  handlerStarts(event, process) {
+    const name = `${event.id} run ${event.runs.length + 1}`;
+    const other = event.runs.find((run) => !run.hasEnded && run.process.alive);
+    this.#check(
+      // One that was stalled may have lost the lease before it starts the handler.
+      other === undefined || [other.process, process].some((one) => one.wasTroubled(3 * LEASE)),
+      'a lease has one owner',
+      () => `${name} starts on ${process.label} while ${other.name} runs on ${other.process.label}`,
+    );
+    const run = { name, process, hasEnded: false };
+    event.runs.push(run);
+    this.simulation.note(process, `${name} starts`);
+    return run;
+  }
+
+  /** The effect of a handler was committed. */
+  effect(event) {
+    event.effects++;
+    this.simulation.note(undefined, `database: effect ${event.effects} of ${event.id}`);
+    this.#check(
+      !event.isTransactional || event.effects === 1,
+      'an effect with event.commit(tx) happens once',
+      () => `${event.id} has ${event.effects} effects`,
+    );
+  }
+
+  /** A row was claimed whose last claim has no outcome. */
+  leaseTaken({ event_id: id }, { leasedUntil, owner }) {
+    this.#check(
+      leasedUntil <= this.simulation.wallClock(undefined),
+      'a lease has one owner',
+      () => `${id} was claimed from ${owner.label} within its lease`,
+    );
+    this.#check(
+      !owner.alive || owner.wasTroubled(3 * LEASE),
+      'a live worker keeps its lease',
+      () => `${id} was claimed from ${owner.label}, which runs without trouble`,
+    );
+  }
+
+  /** An outcome was recorded. @param side - whose queue it is */
+  settled(side, row, before, step, { claim, process }) {
+    const event = this.eventOf(row.event_id);
+    this.#check(
+      claim === before.claim,
+      'a lease has one owner that can record',
+      () => `${process.label} recorded ${step} of ${event.id} by claim ${claim} of ${before.claim}`,
+    );
+    if (step === 'deliver') {
+      const isTrue = side === 'publisher' ? event.acknowledgements > 0 : event.effects > 0;
+      this.#check(
+        isTrue,
+        side === 'publisher' ? 'delivered means acknowledged' : 'handled means effect',
+        () => `${event.id} is recorded as delivered`,
+      );
+    }
+    this.#check(
+      step !== 'die' || (side === 'publisher' && row.attempts === this.maxAttempts),
+      'an accepted event is not dead while attempts are left',
+      () => `${event.id} is dead after ${row.attempts} attempts: ${row.reason}`,
+    );
+  }
+
+  areAllDone() {
+    return [...this.#events.values()].every((event) => this.#isDone(event));
+  }
+
+  unfinished() {
+    const open = [...this.#events.values()].filter((event) => !this.#isDone(event));
+    return open.map(({ id, isAccepted }) => `${id} (accepted: ${isAccepted})`).join(', ');
+  }
+
+  atEnd() {
+    for (const { id, effects } of this.#events.values()) {
+      this.#check(effects > 0, 'an accepted event is never lost', () => id);
+    }
+  }
+
+  #isDone(event) {
+    if (!event.isAccepted) return false;
+    const isDelivered = (table) => this.#rowOf(table, event)?.status === 'delivered';
+    return (
+      isDelivered('deliveries') && (this.tables.received === undefined || isDelivered('received'))
+    );
+  }
+
+  #rowOf(table, { id }) {
+    return [...this.tables[table].rows.values()].find(({ event_id }) => event_id === id);
+  }
+
+  #check(holds, invariant, detail) {
+    this.simulation.check(Boolean(holds), invariant, detail);
+  }
+}

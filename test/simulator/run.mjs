@@ -1,0 +1,88 @@
+/**
+ * Runs the library's own publishers, receivers and queues in one process on virtual time, while a simulated world fails:
+ * `npm run simulate -- [--seeds n] [--seed first] [--planted] [--json]`.
+ *
+ * A seed repeats its run exactly; a single one prints its trace. A seed that violates an invariant is shrunk, and its trace is printed. With `--planted`, a
+ * fault is planted in each run of seeds, which must be found. The exit code is 1 if an invariant was violated or a planted
+ * fault was not found.
+ */
+import { parseArgs } from 'node:util';
+import { PLANTED_FAULTS } from './planted-faults.mjs';
+import { simulate } from './scenario.mjs';
+import { shrink } from './shrink.mjs';
+import { mix } from './simulation.mjs';
+
+const { values } = parseArgs({
+  options: {
+    seeds: { type: 'string' },
+    seed: { type: 'string', default: '1' },
+    planted: { type: 'boolean', default: false },
+    json: { type: 'boolean', default: false },
+  },
+});
+const first = Number(values.seed);
+const count = Number(values.seeds ?? (values.planted ? 2_000 : 1_000));
+if (![first, count].every((value) => Number.isSafeInteger(value) && value > 0)) {
+  console.error('Usage: --seeds a number; --seed the first one; --planted; --json');
+  process.exit(2);
+}
+
+const report = values.planted ? await findPlanted() : await runSeeds();
+if (values.json) console.log(JSON.stringify(report));
+process.exitCode = report.violations?.length > 0 || report.missed?.length > 0 ? 1 : 0;
+
+async function runSeeds() {
+  const totals = { seeds: 0, steps: 0, faults: 0, digest: 0, violations: [] };
+  for (let seed = first; seed < first + count; seed++) {
+    const result = await simulate(seed, { traced: count === 1 });
+    totals.seeds++;
+    totals.steps += result.steps;
+    totals.digest = mix(String(result.digest), totals.digest);
+    totals.faults += result.faults.length;
+    if (count === 1) say(result.trace.join('\n'));
+    if (result.violation === undefined) continue;
+    totals.violations.push({ seed, violation: result.violation.message });
+    if (totals.violations.length === 1) await print(result);
+    else say(`Seed ${seed}: ${result.violation.message}`);
+  }
+  const { seeds, steps, faults, violations } = totals;
+  say(`${seeds} seeds, ${steps} steps, ${faults} faults: ${violations.length} violations`);
+  return totals;
+}
+
+async function findPlanted() {
+  const found = {};
+  const missed = [];
+  for (const [name, plant] of Object.entries(PLANTED_FAULTS)) {
+    const failed = await firstViolation(plant);
+    if (failed === undefined) {
+      missed.push(name);
+      say(`NOT FOUND within ${count} seeds: ${name}`);
+      continue;
+    }
+    const short = await shrink(failed, plant);
+    const shrunk = `${failed.faults.length} faults shrunk to ${short.faults.length}`;
+    found[name] = { seed: failed.seed, faults: short.faults.length, trace: short.trace.length };
+    say(`${name}\n  seed ${failed.seed}, ${shrunk}: ${short.violation.message}`);
+  }
+  return { found, missed };
+}
+
+async function firstViolation(plant) {
+  for (let seed = first; seed < first + count; seed++) {
+    const result = await simulate(seed, { plant });
+    if (result.violation !== undefined) return result;
+  }
+  return undefined;
+}
+
+async function print(failed) {
+  const { seed, faults, trace, violation } = await shrink(failed);
+  say(`Seed ${seed}: ${violation.message}`);
+  say(`Its ${failed.faults.length} faults were shrunk to ${faults.length}:\n`);
+  say(`${trace.join('\n')}\n`);
+}
+
+function say(text) {
+  if (!values.json) console.log(text);
+}

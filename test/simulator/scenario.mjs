@@ -1,0 +1,235 @@
+// Two publishers on one queue, two receivers on one replay store, and what the invariants say of them.
+import { MemoryEndpointStore } from 'nestjs-webhook-token';
+import { EndpointStore } from 'nestjs-webhook-token/ports';
+import { startPublisher, startReceiver } from './applications.mjs';
+import { DeliveryModel, stepOf } from './delivery-model.mjs';
+import { DeliveryTable } from './delivery-table.mjs';
+import { handle } from './handler.mjs';
+import { Invariants } from './invariants.mjs';
+import { Network } from './network.mjs';
+import { drawOutage, Slot } from './processes.mjs';
+import { ReplayServer } from './replay-server.mjs';
+import { HORIZON, mix, Simulation } from './simulation.mjs';
+
+const TENANTS = ['red', 'blue'];
+const EVENTS = 4;
+const SERVERS = ['deliveries', 'received', 'replay', 'endpoints', 'database'];
+/** Milliseconds that an operator or an outbox waits for an answer before it asks another process. */
+const PATIENCE = 60_000;
+
+/** The parts of a world that a planted fault replaces. */
+const PARTS = { DeliveryTable, ReplayServer, Network, MemoryEndpointStore };
+
+/**
+ * Runs a seed.
+ *
+ * @param options - of the {@link Simulation}; `plant`: replaces {@link PARTS}; `events`: how many are published
+ */
+export async function simulate(seed, { plant = {}, events = EVENTS, ...options } = {}) {
+  const simulation = new Simulation(seed, options);
+  const world = new World(simulation, { ...PARTS, ...plant }, events);
+  await simulation.run(world);
+  const { violation, faults, trace, digest, steps } = simulation;
+  return { seed, events, violation, faults, trace, digest, steps };
+}
+
+class World {
+  constructor(simulation, parts, count) {
+    this.simulation = simulation;
+    this.invariants = new Invariants(simulation);
+    const queued = simulation.roll('acknowledge queued') < 0.35;
+    // With few attempts deliveries die, and an operator sends them again.
+    this.attempts = simulation.roll('few attempts') < 0.3 ? 3 : undefined;
+    this.invariants.maxAttempts = this.attempts;
+    simulation.outages = new Map(
+      SERVERS.map((name) => [name, drawOutage(simulation, 'store outage', name)]),
+    );
+    this.deliveries = this.#table(parts, 'deliveries', 'publisher');
+    this.received = queued ? this.#table(parts, 'received', 'receiver') : undefined;
+    this.invariants.tables = { deliveries: this.deliveries, received: this.received };
+    this.replay = new parts.ReplayServer(simulation);
+    this.endpoints = new parts.MemoryEndpointStore();
+    for (const tenant of TENANTS) void this.endpoints.insert(endpointOf(tenant));
+    this.receivers = ['rec-a', 'rec-b'].map((name) => this.#receiver(name));
+    this.network = new parts.Network(simulation, this.receivers, this.invariants);
+    this.publishers = ['pub-a', 'pub-b'].map((name) => this.#publisher(name));
+    this.network.partition(this.publishers);
+    for (let n = 0; n < count; n++) this.#publish(this.invariants.add(this.#draw(n)));
+    for (const tenant of TENANTS) this.#pause(tenant);
+    if (this.attempts !== undefined) this.#redeliver(HORIZON);
+  }
+
+  hasEnded() {
+    return this.invariants.areAllDone();
+  }
+
+  unfinished = () => this.invariants.unfinished();
+
+  atEnd() {
+    this.invariants.atEnd();
+  }
+
+  #draw(n) {
+    const { simulation } = this;
+    return {
+      id: `e${n}`,
+      tenant: TENANTS[mix(`tenant ${n}`, simulation.seed) % TENANTS.length],
+      isTransactional: simulation.roll(`transactional ${n}`) < 0.6,
+      publishAt: simulation.between(`publish ${n}`, 0, HORIZON * 0.7),
+    };
+  }
+
+  #table(parts, name, side) {
+    const { simulation, invariants } = this;
+    const model = new DeliveryModel(simulation);
+    const idOf = (row) => row.event_id ?? row.id;
+    const note = (text) => simulation.note(undefined, `${name}: ${text}`);
+    return new parts.DeliveryTable(simulation, name, {
+      recorded(row) {
+        note(`${idOf(row)} is recorded`);
+        model.record(row);
+      },
+      claimed(row, before, process) {
+        note(`${idOf(row)} is claimed by ${process.label} (claim ${row.claim})`);
+        if (model.stateOf(row) === 'claimed') invariants.leaseTaken(row, before);
+        model.step(row, 'claim');
+      },
+      settled(row, before, outcome, by) {
+        const step = stepOf(outcome);
+        note(`${idOf(row)}: ${step} by ${by.process.label} (attempts ${row.attempts})`);
+        invariants.settled(side, row, before, step, by);
+        model.step(row, step);
+      },
+      refused(row, process) {
+        note(`${idOf(row)}: an outcome of ${process.label} is refused, its claim has ended`);
+      },
+      redelivered(row) {
+        note(`${idOf(row)} is redelivered`);
+        model.step(row, 'redeliver');
+      },
+    });
+  }
+
+  #publisher(name) {
+    return new Slot(this.simulation, name, (process) =>
+      startPublisher(process, {
+        deliveries: this.deliveries,
+        endpoints: new EndpointClient(process, this.endpoints),
+        transport: this.network.transportOf(process),
+        attempts: this.attempts,
+      }),
+    );
+  }
+
+  #receiver(name) {
+    return new Slot(this.simulation, name, (process) =>
+      startReceiver(process, {
+        replay: this.replay,
+        received: this.received,
+        handle: (event, by) => handle(event, by, this.invariants),
+      }),
+    );
+  }
+
+  /** The application publishes from an outbox: it repeats an event under its id until it is accepted. */
+  #publish(event, round = 0) {
+    const { simulation, invariants } = this;
+    const balanced = mix(`${event.id} by ${round}`, simulation.seed) % this.publishers.length;
+    const slot = this.publishers[balanced];
+    simulation.after(round === 0 ? event.publishAt : 3_000, undefined, () => {
+      this.#call(slot.process, `publish ${event.id}`, {
+        call: (app) =>
+          app.publisher.publish(
+            'thing.made',
+            { n: event.id },
+            { id: event.id, tenant: event.tenant },
+          ),
+        done: () => invariants.accepted(event),
+        failed: () => this.#publish(event, round + 1),
+      });
+    });
+  }
+
+  /** An operator pauses the endpoint of a tenant for a while. */
+  #pause(tenant) {
+    const { simulation } = this;
+    if (simulation.roll(`pause ${tenant}`) > 0.2) return;
+    const repeat = (action, wait, next) =>
+      simulation.after(wait, undefined, () => {
+        const { process } = this.publishers.find(({ app }) => app) ?? this.publishers[0];
+        this.#call(process, `${action} ${tenant}`, {
+          call: (app) => app.endpoints[action](tenant),
+          done: () => next?.(),
+          failed: () => repeat(action, 3_000, next),
+        });
+      });
+    const from = simulation.between(`pause ${tenant} from`, 0, HORIZON / 2);
+    const length = simulation.between(`pause ${tenant} length`, 5_000, HORIZON / 2);
+    repeat('pause', from, () => repeat('resume', length));
+  }
+
+  /** An operator sends dead deliveries again, until all events are done. */
+  #redeliver(wait) {
+    this.simulation.after(wait, undefined, () => {
+      this.#redeliver(PATIENCE);
+      const { process } = this.publishers.find(({ app }) => app) ?? this.publishers[0];
+      for (const { id, status } of this.deliveries.rows.values()) {
+        if (status !== 'dead') continue;
+        this.#call(process, `redeliver ${id}`, {
+          call: (app) => app.deliveries.redeliver(id),
+          done() {},
+          failed() {},
+        });
+      }
+    });
+  }
+
+  /** Calls an application; one that was killed or hangs counts as failed. */
+  #call(process, what, { call, done, failed }) {
+    const { simulation } = this;
+    if (process.app === undefined) return failed();
+    let isSettled = false;
+    const settle = (result, next) => {
+      if (isSettled) return;
+      isSettled = true;
+      cancel();
+      simulation.note(process, `${what}: ${result}`);
+      next();
+    };
+    const cancel = simulation.after(PATIENCE, undefined, () => settle('no answer', failed));
+    simulation.after(0, process, () => {
+      call(process.app).then(
+        () => settle('done', done),
+        (error) => settle(`fails: ${error.code ?? error.message}`, failed),
+      );
+    });
+  }
+}
+
+/** The endpoint store of one process. */
+class EndpointClient extends EndpointStore {
+  durable = true;
+  transactional = false;
+
+  constructor(process, store) {
+    super();
+    for (const name of ['insert', 'find', 'subscribed', 'count', 'list', 'replace', 'remove']) {
+      this[name] = (...args) =>
+        process.call('endpoints', name, () => store[name](...structuredClone(args)));
+    }
+  }
+}
+
+function endpointOf(tenant) {
+  return {
+    id: tenant,
+    tenant,
+    url: `https://b.example/hooks?tenant=${tenant}`,
+    events: ['**'],
+    settings: {},
+    keys: [],
+    version: 1,
+    createdAt: 0,
+    updatedAt: 0,
+  };
+}
