@@ -13,6 +13,9 @@ interface Row {
   readonly kills: number;
   readonly acknowledged: number;
   readonly lost: readonly string[];
+  /** Attempts of deliveries with an ordering key, and those among them that started out of order. */
+  readonly ordered: number;
+  readonly inversions: number;
 }
 
 async function killRounds(engine: string): Promise<Row> {
@@ -28,11 +31,13 @@ describe.each([
   ['pglite', describe],
 ] as const)('a publisher on %s that is killed', (engine, describeEngine) => {
   describeEngine(`${ROUNDS} times`, () => {
-    it('delivers every acknowledged event', async () => {
-      const { acknowledged, lost } = await killRounds(engine);
+    it('delivers every acknowledged event, and those with a key in order', async () => {
+      const { acknowledged, lost, ordered, inversions } = await killRounds(engine);
 
       expect(acknowledged).toBeGreaterThan(ROUNDS * 20);
       expect(lost).toEqual([]);
+      expect(ordered).toBeGreaterThan(ROUNDS * 10);
+      expect(inversions).toBe(0);
     });
   });
 });
