@@ -97,7 +97,12 @@ export class Simulation {
    * @returns a function that cancels it
    */
   after(ms, process, run) {
-    const event = { time: this.time + Math.max(0, Math.ceil(ms)), order: this.#sequence++, process, run };
+    const event = {
+      time: this.time + Math.max(0, Math.ceil(ms)),
+      order: this.#sequence++,
+      process,
+      run,
+    };
     insert(this.#events, event);
     return () => {
       event.run = undefined;
