@@ -1,4 +1,5 @@
 import { createHmac, hash } from 'node:crypto';
+import { isSame } from '../keys/standard-webhooks-key.js';
 import { readOptions } from '../options/read-options.js';
 import {
   either,
@@ -17,7 +18,6 @@ import type { RequestHeaders } from '../request/webhook-scheme.js';
 import { WEBHOOK_PROFILES } from '../token/webhook-token.constants.js';
 import {
   createSender,
-  isSame,
   malformed,
   readTimestamp,
   requireSignatures,

@@ -1,4 +1,4 @@
-import { hash, timingSafeEqual } from 'node:crypto';
+import { hash } from 'node:crypto';
 import {
   WebhookConfigurationError,
   WebhookPayloadError,
@@ -340,11 +340,6 @@ export function requireSignatures(signatures: readonly string[]): void {
 
 export function malformed(message: string): WebhookSignatureError {
   return new WebhookSignatureError('malformed_signature', message);
-}
-
-/** Compares two strings of ASCII in constant time; their lengths are no secret. */
-export function isSame(one: string, other: string): boolean {
-  return one.length === other.length && timingSafeEqual(Buffer.from(one), Buffer.from(other));
 }
 
 /** The most seconds between the signed time and the receiver's clock: a wider tolerance keeps captured requests alive. */

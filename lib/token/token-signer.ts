@@ -53,6 +53,8 @@ export interface WebhookTokenInput {
   readonly size?: number | undefined;
   /** Attempts made before this one; ignored except in `swt-draft-02`. */
   readonly retryCount?: number | undefined;
+  /** Whether the body is an envelope of Standard Webhooks; ignored except in `webhook-token`. */
+  readonly envelope?: boolean | undefined;
   /** Wire format of this token; default: that of the signer. */
   readonly profile?: WebhookProfile | undefined;
   /** The `aud` of the token; each name 1 to 255 characters. */
@@ -152,8 +154,14 @@ class KeyTokenSigner implements TokenSigner {
     const data = input.data === undefined ? undefined : inlineText(input.data);
     const now = readSeconds(this.now);
     if (!maySign(this.window, now)) throw noSigningKey();
-    const { size, retryCount } = input;
-    const webhook = rules.writeClaim(input.event, { data, hash, size, retryCount });
+    const { size, retryCount, envelope } = input;
+    const webhook = rules.writeClaim(input.event, {
+      data,
+      hash,
+      size,
+      retryCount,
+      envelope,
+    });
     const header = JSON.stringify({ alg: this.alg, typ: rules.typ, kid: this.kid });
     const claims = this.claimsText(input, Math.floor(now), webhook);
     const token = this.key.sign(header, claims);

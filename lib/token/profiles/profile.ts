@@ -27,6 +27,8 @@ interface CarriedPayload {
   readonly size: number | undefined;
   /** Attempts made before this one. */
   readonly retryCount: number | undefined;
+  /** Whether the body is an envelope; only `webhook-token` can say so. */
+  readonly envelope: boolean | undefined;
 }
 
 /** The complete rules of one wire format. A token is checked by the rules of one profile only. */
@@ -97,6 +99,9 @@ const WEBHOOK_TOKEN: ProfileRules = {
     if (webhook['hash'] !== undefined && typeof webhook['hash'] !== 'string') {
       throw invalidClaim('webhook.hash', 'webhook.hash must be a string');
     }
+    if (webhook['envelope'] !== undefined && typeof webhook['envelope'] !== 'boolean') {
+      throw invalidClaim('webhook.envelope', 'webhook.envelope must be a boolean');
+    }
     return webhook as unknown as WebhookClaim;
   },
 
@@ -113,10 +118,11 @@ const WEBHOOK_TOKEN: ProfileRules = {
 
   attempt: () => undefined,
 
-  writeClaim(event, { data, hash }) {
+  writeClaim(event, { data, hash, envelope }) {
     const hashMember = hash === undefined ? '' : `,"hash":"${hash.algorithm}:${hash.hex}"`;
     const dataMember = data === undefined ? '' : `,"data":${data}`;
-    return `{"event":"${event}"${hashMember}${dataMember}}`;
+    const envelopeMember = envelope === undefined ? '' : `,"envelope":${envelope}`;
+    return `{"event":"${event}"${hashMember}${envelopeMember}${dataMember}}`;
   },
 };
 
