@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto';
 import { WebhookPayloadError } from '../errors/webhook.error.js';
 import {
   decodeUtf8,
@@ -110,11 +111,34 @@ export function parseSenderPayload(
   return envelope === true && isObject(body) ? body['data'] : body;
 }
 
+/** The body of an event in an envelope of Standard Webhooks; without data, it has no member `data`. */
+export interface Envelope {
+  readonly type: string;
+  readonly data?: unknown;
+}
+
 /** Whether a parsed body is an envelope of Standard Webhooks. */
-export function isEnvelope(
-  body: unknown,
-): body is { readonly type: string; readonly data: unknown } {
-  return isObject(body) && typeof body['type'] === 'string' && Object.hasOwn(body, 'data');
+export function isEnvelope(body: unknown): body is Envelope {
+  if (!isObject(body) || typeof body['type'] !== 'string') return false;
+  return (
+    Object.hasOwn(body, 'data') ||
+    Object.keys(body).every((name) => name === 'type' || name === 'timestamp')
+  );
+}
+
+const ENVELOPE_HEAD = /^\{"type":"[\w.-]+","timestamp":"[\w:.+-]+","data":/;
+const MAX_ENVELOPE_HEAD = 256;
+
+/**
+ * Identifies the content of an event by the digest of its bytes, whatever the token's algorithm. Of an envelope that this package has
+ * sent, it is that of the data, so that a sender can change the format between two attempts.
+ */
+export function bodyDigest(body: Buffer, isEnveloped: boolean): string {
+  const head = isEnveloped
+    ? ENVELOPE_HEAD.exec(body.toString('latin1', 0, MAX_ENVELOPE_HEAD))
+    : null;
+  const data = head === null ? body : body.subarray(head[0].length, -1);
+  return `sha256:${hash('sha256', data)}`;
 }
 
 function parseForm(bytes: Buffer, maxFields: number): unknown {

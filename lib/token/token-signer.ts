@@ -55,6 +55,8 @@ export interface WebhookTokenInput {
   readonly retryCount?: number | undefined;
   /** The ordering key of the event, with its number among the events of that key; only sent in `webhook-token`. */
   readonly order?: { readonly key: string; readonly sequence: number } | undefined;
+  /** Whether the body is an envelope of Standard Webhooks; ignored except in `webhook-token`. */
+  readonly envelope?: boolean | undefined;
   /** Wire format of this token; default: that of the signer. */
   readonly profile?: WebhookProfile | undefined;
   /** The `aud` of the token; each name 1 to 255 characters. */
@@ -154,8 +156,9 @@ class KeyTokenSigner implements TokenSigner {
     const data = input.data === undefined ? undefined : inlineText(input.data);
     const now = readSeconds(this.now);
     if (!maySign(this.window, now)) throw noSigningKey();
-    const { size, retryCount, order } = input;
-    const webhook = rules.writeClaim(input.event, { data, hash, size, retryCount, order });
+    const { size, retryCount, envelope, order } = input;
+    const carried = { data, hash, size, retryCount, envelope, order };
+    const webhook = rules.writeClaim(input.event, carried);
     const header = JSON.stringify({ alg: this.alg, typ: rules.typ, kid: this.kid });
     const claims = this.claimsText(input, Math.floor(now), webhook);
     const token = this.key.sign(header, claims);
