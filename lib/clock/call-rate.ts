@@ -29,7 +29,7 @@ export class CallRate {
     return allowed;
   }
 
-  /** Seconds until the calls of a key are counted anew. */
+  /** Seconds until the count of a key starts again at zero. */
   waitOf(key: string): number {
     return Math.ceil((this.countOf(key).since + MINUTE - this.clock.now()) / 1_000);
   }

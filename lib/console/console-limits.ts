@@ -7,6 +7,8 @@ import type { ConsoleAccess } from './console-session.js';
 
 /** Reads of one tenant, or of all operators, that run at the same time. */
 const MAX_READS = 4;
+/** The same of all tenants together. A pool has 10 connections by default, and publishing needs some. */
+const MAX_TENANT_READS = 6;
 /** Reads that wait for one of these; more are refused. */
 const MAX_WAITING = 50;
 
@@ -35,27 +37,47 @@ export class ConsoleLimits {
   }
 
   /**
-   * Runs a read of the stores; further ones of the same tenant wait for it.
+   * Runs a read of the stores; further ones of the same tenant wait for it. The tenants take turns.
    *
    * @throws {@link ConsoleError} `too_many_requests` if too many wait
    */
   async read<T>({ tenant }: ConsoleAccess, run: () => T | Promise<T>): Promise<T> {
-    const queue = this.reads.get(tenant) ?? { running: 0, waiting: [] };
-    this.reads.set(tenant, queue);
-    if (queue.running < MAX_READS) queue.running++;
-    else if (queue.waiting.length >= MAX_WAITING) {
+    const own = this.reads.get(tenant) ?? { running: 0, waiting: [] };
+    if (own.waiting.length >= MAX_WAITING) {
       throw tooMany('Too many calls are running at the same time.', 1);
-    } else {
-      // A read that ends hands its place over.
-      await new Promise<void>((resolve) => queue.waiting.push(resolve));
     }
+    this.reads.set(tenant, own);
+    await new Promise<void>((resolve) => {
+      own.waiting.push(resolve);
+      this.startWaiting();
+    });
     try {
       return await run();
     } finally {
-      const next = queue.waiting.shift();
-      if (next !== undefined) next();
-      else if (--queue.running === 0) this.reads.delete(tenant);
+      own.running--;
+      if (own.running === 0 && own.waiting.length === 0) this.reads.delete(tenant);
+      this.startWaiting();
     }
+  }
+
+  private startWaiting(): void {
+    const waiting = [...this.reads].filter(([, own]) => own.waiting.length > 0);
+    for (const [tenant, own] of waiting) {
+      if (!this.hasFreeRead(tenant, own)) continue;
+      own.running++;
+      // To the end: the tenants before it have their turn first.
+      this.reads.delete(tenant);
+      this.reads.set(tenant, own);
+      own.waiting.shift()!();
+    }
+  }
+
+  private hasFreeRead(tenant: string | undefined, { running }: ReadQueue): boolean {
+    if (running >= MAX_READS) return false;
+    if (tenant === undefined) return true;
+    let ofTenants = 0;
+    for (const [one, read] of this.reads) if (one !== undefined) ofTenants += read.running;
+    return ofTenants < MAX_TENANT_READS;
   }
 }
 

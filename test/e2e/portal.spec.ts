@@ -232,6 +232,56 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
     expect(statuses.filter((status) => status === 429)).toHaveLength(6);
   });
 
+  it('runs few reads of all tenants together, in turn, and leaves those of operators alone', async () => {
+    started = await startConsole(create(), OPTIONS);
+    const { origin, app } = started;
+    const tenants = ['acme', 'globex', 'initech'];
+    const cookies = await Promise.all(
+      tenants.map(
+        async (tenant) => (await open(started, { tenant, capabilities: ['view'] })).cookie,
+      ),
+    );
+    const list = jest.spyOn(app.get(WebhookDeliveries), 'list');
+    const running: { readonly tenant: string; readonly end: () => void }[] = [];
+    const turns: string[] = [];
+    let most = 0;
+    list.mockImplementation(async (_filter, { tenant } = {}) => {
+      if (tenant !== undefined) {
+        turns.push(tenant);
+        await new Promise<void>((end) => {
+          running.push({ tenant, end });
+          most = Math.max(most, running.length);
+        });
+      }
+      return { deliveries: [] };
+    });
+    const read = (cookie: string): Promise<Answer> =>
+      call(origin, 'GET', `${API}/deliveries`, undefined, { cookie });
+    const until = async (condition: () => boolean): Promise<void> => {
+      while (!condition()) await new Promise((resolve) => setImmediate(resolve));
+    };
+    const [acme, globex, initech] = cookies as [string, string, string];
+    const reads = Array.from({ length: 4 }, () => read(acme));
+    await until(() => running.length === 4);
+    reads.push(...Array.from({ length: 4 }, () => read(globex)), read(initech));
+    await until(() => running.length === 6);
+    const operator = await call(origin, 'GET', '/webhooks/console/api/deliveries');
+    for (let answered = 0; answered < reads.length; answered++) {
+      await until(() => running.length > 0);
+      running.shift()!.end();
+    }
+    const statuses = (await Promise.all(reads)).map(({ status }) => status);
+
+    expect(operator.status).toBe(200);
+    expect(new Set(statuses)).toEqual(new Set([200]));
+    expect(most).toBe(6);
+    expect(turns.toSorted()).toEqual([
+      ...Array.from({ length: 4 }, () => 'acme'),
+      ...Array.from({ length: 4 }, () => 'globex'),
+      'initech',
+    ]);
+  });
+
   it('grants what the link says, whatever the console may do', async () => {
     started = await startConsole(create(), OPTIONS);
     const { cookie } = await open(started, { tenant: 'acme' });
