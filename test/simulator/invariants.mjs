@@ -1,6 +1,9 @@
 // What must hold at every step, whatever fails.
 import { LEASE } from './applications.mjs';
 
+/** Milliseconds that an extension may take to arrive. */
+const EXTENSION_TRAVEL = 10;
+
 /** What happened to each event, compared with what the library says of it. */
 export class Invariants {
   /** After how many attempts a delivery may die. */
@@ -108,8 +111,10 @@ export class Invariants {
       'a lease has one owner',
       () => `${id} was claimed from ${owner.label} within its lease`,
     );
+    const sinceEnd = this.simulation.wallClock(undefined) - leasedUntil;
     this.#check(
-      !owner.alive || owner.wasTroubled(3 * LEASE),
+      // What has kept it from extending the lease began after the last extension.
+      !owner.alive || owner.wasTroubled(sinceEnd + LEASE + EXTENSION_TRAVEL),
       'a live worker keeps its lease',
       () => `${id} was claimed from ${owner.label}, which runs without trouble`,
     );

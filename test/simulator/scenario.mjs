@@ -12,7 +12,8 @@ import { ReplayServer } from './replay-server.mjs';
 import { HORIZON, mix, Simulation } from './simulation.mjs';
 
 const TENANTS = ['red', 'blue'];
-const EVENTS = 4;
+/** Numbers of the events that are published. */
+const EVENTS = [0, 1, 2, 3];
 const SERVERS = ['deliveries', 'received', 'replay', 'endpoints', 'database'];
 /** Milliseconds that an operator or an outbox waits for an answer before it asks another process. */
 const PATIENCE = 60_000;
@@ -23,7 +24,7 @@ const PARTS = { DeliveryTable, ReplayServer, Network, MemoryEndpointStore };
 /**
  * Runs a seed.
  *
- * @param options - of the {@link Simulation}; `plant`: replaces {@link PARTS}; `events`: how many are published
+ * @param options - of the {@link Simulation}; `plant`: replaces {@link PARTS}; `events`: numbers of those that are published
  */
 export async function simulate(seed, { plant = {}, events = EVENTS, ...options } = {}) {
   const simulation = new Simulation(seed, options);
@@ -34,7 +35,7 @@ export async function simulate(seed, { plant = {}, events = EVENTS, ...options }
 }
 
 class World {
-  constructor(simulation, parts, count) {
+  constructor(simulation, parts, events) {
     this.simulation = simulation;
     this.invariants = new Invariants(simulation);
     this.isBurst = simulation.roll('burst') < 0.5;
@@ -55,7 +56,7 @@ class World {
     this.network = new parts.Network(simulation, this.receivers, this.invariants);
     this.publishers = ['pub-a', 'pub-b'].map((name) => this.#publisher(name));
     this.network.partition(this.publishers);
-    for (let n = 0; n < count; n++) this.#publish(this.invariants.add(this.#draw(n)));
+    for (const n of events) this.#publish(this.invariants.add(this.#draw(n)));
     for (const tenant of TENANTS) this.#pause(tenant);
     if (this.attempts !== undefined) this.#redeliver(HORIZON);
   }

@@ -18,11 +18,9 @@ export async function shrink(failed, plant) {
     return result.violation?.invariant === failed.violation.invariant ? result : undefined;
   };
   let best = (await attempt(failed.faults, failed.events)) ?? failed;
-  for (let events = 1; events < failed.events; events++) {
-    const smaller = await attempt(best.faults, events);
-    if (smaller === undefined) continue;
-    best = smaller;
-    break;
+  for (const event of failed.events) {
+    const others = best.events.filter((one) => one !== event);
+    if (others.length > 0) best = (await attempt(best.faults, others)) ?? best;
   }
   for (let parts = 2; best.faults.length > 0;) {
     const { faults, events } = best;
