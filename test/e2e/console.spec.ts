@@ -18,7 +18,7 @@ import { DocumentBuilder, SwaggerModule } from '@nestjs/swagger';
 import { map } from 'rxjs';
 import { ConsoleActivity } from '../../lib/console/console-activity.js';
 import { WebhookConsoleModule, type ConsoleCapability } from '../../lib/console/index.js';
-import { WebhookDeliveries, WebhookEndpoints } from '../../lib/index.js';
+import { defineEvents, WebhookDeliveries, WebhookEndpoints } from '../../lib/index.js';
 import { TestClock } from '../../lib/testing/index.js';
 import { adapters } from '../fixtures/adapters.js';
 import { ALL_CAPABILITIES, call, type ConsoleApp, startConsole } from '../fixtures/console-app.js';
@@ -71,6 +71,7 @@ const CALLS: readonly [method: string, path: string, needs: ConsoleCapability[]]
   ['POST', '/deliveries/redeliver', ['redeliver']],
   ['GET', '/endpoints', ['view']],
   ['GET', '/endpoints/crm', ['view']],
+  ['GET', '/event-types', ['view']],
   ['POST', '/endpoints', ['manage-endpoints', 'manage-secrets']],
   ['PATCH', '/endpoints/crm', ['manage-endpoints']],
   ['DELETE', '/endpoints/crm', ['manage-endpoints']],
@@ -470,6 +471,37 @@ describe.each(adapters)('the console on %s', (_, create) => {
     status = 200;
     for (let n = 0; n < 3; n++) await started.publish('order.created', {});
     expect(await healthOf('crm')).toMatchObject({ state: 'healthy' });
+  });
+
+  it('lists the events that the application has defined, and sends an example of one', async () => {
+    const events = defineEvents<{ 'order.created': { id: string } }>({
+      'order.created': {
+        description: 'A customer has placed an order.',
+        jsonSchema: { type: 'object' },
+        examples: [{ id: 'o-1' }],
+      },
+    });
+    started = await startConsole(create(), { capabilities: ALL_CAPABILITIES }, { events });
+
+    expect(await json('/session')).toMatchObject({ features: { eventTypes: true } });
+    expect(await json('/event-types')).toEqual({
+      items: [
+        {
+          event: 'order.created',
+          description: 'A customer has placed an order.',
+          schema: { type: 'object' },
+          example: { id: 'o-1' },
+        },
+      ],
+    });
+    const path = `${API}/endpoints/crm/test`;
+    const sent = await call(started.origin, 'POST', path, { event: 'order.created' });
+    const unknown = await call(started.origin, 'POST', path, { event: 'order.lost' });
+    expect([sent.json?.['delivered'], unknown.status]).toEqual([true, 400]);
+    expect(started.transport.sent.at(-1)).toMatchObject({
+      event: 'order.created',
+      data: { id: 'o-1' },
+    });
   });
 
   it('counts deliveries step by step, with times to delivery', async () => {
