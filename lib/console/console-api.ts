@@ -39,8 +39,9 @@
  * | `POST api/endpoints/:id/disable` | `manage-endpoints` | {@link EndpointRow} |
  * | `POST api/endpoints/:id/pause` | `manage-endpoints` | {@link EndpointRow} |
  * | `POST api/endpoints/:id/resume` | `manage-endpoints` | {@link EndpointRow} |
- * | `POST api/endpoints/:id/test` | `manage-endpoints` | {@link TestEventAnswer} |
+ * | `POST api/endpoints/:id/test` {@link TestEventRequest} | `manage-endpoints` | {@link TestEventAnswer} |
  * | `POST api/endpoints/:id/rotate-key` {@link RotateKeyRequest} | `manage-secrets` | {@link RotatedKeyAnswer} |
+ * | `GET api/event-types` | `view` | {@link EventTypeList} |
  * | `GET api/inbox` {@link InboxQuery} | `view`, console only | {@link InboxList} |
  * | `GET api/inbox/:id` | `view`, console only | {@link InboxDetails} |
  * | `GET api/inbox/:id/payload` | `view-payload`, console only | {@link ConsolePayload} |
@@ -75,6 +76,8 @@ export interface ConsoleProblem {
 export type ConsoleErrorCode =
   /** 400: a query parameter or the body is wrong. */
   | 'invalid_option'
+  /** 400: the event is not defined, or has no example to send. */
+  | 'unknown_event'
   /** 401, portal: exchange a link first, or ask for a new one. */
   | 'session_required'
   /** 401, portal: the token of the link is wrong, or has expired. */
@@ -127,6 +130,8 @@ export interface ConsoleSession {
     readonly endpoints: boolean;
     /** The module publishes: deliveries and attempts. */
     readonly deliveries: boolean;
+    /** The application has defined its events. */
+    readonly eventTypes: boolean;
     readonly inbox: boolean;
     /** A receiver acknowledges before it handles. */
     readonly deadLetters: boolean;
@@ -440,6 +445,27 @@ export interface EndpointPatch {
   readonly events?: readonly string[];
   /** `null` removes it. */
   readonly description?: string | null;
+}
+
+/** Body of `POST api/endpoints/:id/test`. */
+export interface TestEventRequest {
+  /** A defined event, whose first example is sent as a real event; default: `webhook.test`. */
+  readonly event?: string;
+}
+
+/** Answer of `GET api/event-types`: the events that the application has defined. */
+export interface EventTypeList {
+  readonly items: readonly {
+    readonly event: string;
+    readonly description?: string;
+    readonly version?: string;
+    /** `true`, or a sentence that says what to use instead. */
+    readonly deprecated?: boolean | string;
+    /** A JSON Schema, draft 2020-12; absent if there is none, or if it cannot be converted. */
+    readonly schema?: object;
+    /** The first example. */
+    readonly example?: unknown;
+  }[];
 }
 
 /** Answer of `POST api/endpoints/:id/test`. */

@@ -21,6 +21,7 @@ import type {
   RedeliverRequest,
   RetryRequest,
   RotateKeyRequest,
+  TestEventRequest,
 } from './console-api.js';
 import { ConsoleError } from './console-problem.js';
 import type { ConsoleAccess } from './console-session.js';
@@ -234,6 +235,12 @@ export const ENDPOINT_PATCH = object<EndpointPatch>()(
 /** Body of `POST api/endpoints/:id/rotate-key`. */
 export const ROTATION = object<RotateKeyRequest>()(
   { overlap: optional(duration({ min: 0, max: '3650d' })) },
+  { form: 'a JSON object' },
+);
+
+/** Body of `POST api/endpoints/:id/test`. */
+export const TEST_EVENT = object<TestEventRequest>()(
+  { event: optional(STRING) },
   { form: 'a JSON object' },
 );
 

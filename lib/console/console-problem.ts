@@ -4,6 +4,7 @@ import type { ConsoleErrorCode, ConsoleProblem } from './console-api.js';
 /** Status and title by code; a code of the library that is missing here is an internal error. */
 const ANSWERS: Readonly<Record<string, readonly [status: number, title: string]>> = {
   invalid_option: [400, 'The request is malformed'],
+  unknown_event: [400, 'No such event'],
   session_required: [401, 'A session is required'],
   link_invalid: [401, 'The link is not valid'],
   missing_capability: [403, 'Not allowed'],

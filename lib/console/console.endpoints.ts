@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { WebhookEndpoints } from '../endpoints/webhook.endpoints.js';
 import type { WebhookEndpointView } from '../endpoints/webhook-endpoint.interface.js';
+import type { JsonSchema, WebhookEventCatalog } from '../events/event-catalog.js';
 import { ConsoleActivity } from './console-activity.js';
 import { ConsoleStatistics } from './console-statistics.js';
 import type {
@@ -8,6 +9,7 @@ import type {
   EndpointHealth,
   EndpointList,
   EndpointRow,
+  EventTypeList,
   RotatedKeyAnswer,
   TestEventAnswer,
 } from './console-api.js';
@@ -20,11 +22,13 @@ import {
   readQuery,
   readTenant,
   ROTATION,
+  TEST_EVENT,
 } from './console-input.js';
 import {
   act,
   type ConsoleCall,
   type ConsoleRoute,
+  optional,
   PAGE_QUERY,
   read,
   scopeOf,
@@ -45,6 +49,7 @@ const WORST: readonly EndpointHealth['state'][] = ['failing', 'disabled', 'pause
 @Injectable()
 export class ConsoleEndpoints {
   readonly routes: readonly ConsoleRoute[] = [
+    read('event-types', ({ query }) => this.eventTypes(query)),
     read('endpoints', (call) => this.endpointList(call)),
     read('endpoints/:id', ({ id, access }) => this.endpoint(id, access)),
     {
@@ -73,8 +78,11 @@ export class ConsoleEndpoints {
         'POST',
         'endpoints/:id/test',
         ['manage-endpoints'],
-        async ({ id, access }): Promise<TestEventAnswer> =>
-          this.endpoints.test(id, scopeOf(access)),
+        async ({ id, access, body }): Promise<TestEventAnswer> => {
+          const { event } = readBody(body, TEST_EVENT);
+          const scope = scopeOf(access);
+          return this.endpoints.test(id, event === undefined ? scope : { ...scope, event });
+        },
       ),
       perMinute: 10,
       action: ({ id }) => ({ action: 'endpoint.test', target: id }),
@@ -101,6 +109,18 @@ export class ConsoleEndpoints {
     const { endpoints, next } = await this.endpoints.list({ ...scope, ...page });
     const items = await this.rows(endpoints, access, scope);
     return { items, ...(next !== undefined && { next }) };
+  }
+
+  private async eventTypes(query: URLSearchParams): Promise<EventTypeList> {
+    readQuery(query, []);
+    const events = await optional(async () => this.endpoints.definedEvents());
+    if (events === undefined) return { items: [] };
+    const items = events.names.map((event) => {
+      const { description, version, deprecated, examples } = events.find(event)!;
+      const facts = { event, description, version, deprecated, example: examples?.[0] };
+      return { ...facts, schema: schemaOf(events, event) };
+    });
+    return { items };
   }
 
   /** The endpoints that need attention, worst first. */
@@ -191,5 +211,14 @@ export class ConsoleEndpoints {
       }),
       action: ({ id }) => ({ action: `endpoint.${step}`, target: id }),
     };
+  }
+}
+
+/** Absent if the library of the schema cannot convert it. */
+function schemaOf(events: WebhookEventCatalog, event: string): JsonSchema | undefined {
+  try {
+    return events.jsonSchema(event);
+  } catch {
+    return undefined;
   }
 }

@@ -35,6 +35,7 @@ import {
   type ConsoleCall,
   type ConsoleRoute,
   isMissingPart,
+  optional,
   ownOnly,
   PAGE_QUERY,
   read,
@@ -113,6 +114,7 @@ export class ConsoleService {
       features: {
         endpoints: await exists(() => this.endpoints.list({ limit: 1 })),
         deliveries: await exists(() => this.deliveries.list({}, { limit: 1 })),
+        eventTypes: (await optional(async () => this.endpoints.definedEvents())) !== undefined,
         inbox: isConsole && this.inbox.features.inbox,
         deadLetters: isConsole && this.inbox.features.deadLetters,
         audit: isConsole,

@@ -1,3 +1,4 @@
+import type { WebhookEventCatalog } from '../events/event-catalog.js';
 import { randomUUID } from 'node:crypto';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { readArgument } from '../options/read-options.js';
@@ -123,6 +124,15 @@ export class WebhookEndpoints {
     }
     this.warnOfMemory();
     return { endpoint: this.directory.view(stored), secret: made?.secret };
+  }
+
+  /**
+   * The events that the application has defined.
+   *
+   * @hidden
+   */
+  async definedEvents(): Promise<WebhookEventCatalog | undefined> {
+    return this.options.events;
   }
 
   /** @throws {@link WebhookDeliveryError} `unknown_endpoint` */

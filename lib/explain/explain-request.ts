@@ -1,3 +1,4 @@
+import type { WebhookError } from '../errors/webhook.error.js';
 import { constraintsOf, type WebhookEventCatalog } from '../events/event-catalog.js';
 import type { IncomingWebhook, RequestRules, VerifiedRequest } from '../request/webhook-scheme.js';
 import { type OpenedRequest, openRequest } from '../request/open-request.js';
@@ -27,14 +28,18 @@ export interface ExplainedRules extends RequestRules {
  * {@link openRequest} decides, and then the definition of the event; steps and hints are derived from the error and from the
  * request. Nothing is reserved, handled or stored.
  *
+ * @param reason - why the request was refused, if its body has been read and is gone: then this decides about the body
  * @throws only errors of the receiver itself, such as a broken key source
  */
 export async function explainRequest(
   request: IncomingWebhook,
   rules: ExplainedRules,
+  reason?: WebhookError,
 ): Promise<WebhookExplanation> {
   const observed = await observe(request, rules);
-  const { opened, refusal: requestRefusal } = await verify(observed);
+  const { opened, refusal: found } = await verify(observed);
+  const isGone = found?.code === 'payload_consumed' && reason !== undefined;
+  const requestRefusal = isGone ? refusalOf(reason, observed) : found;
   const refusal = requestRefusal ?? (await refusalByDefinition(opened, rules));
   const token = opened ?? (await verifiedToken(observed, refusal));
   const hints: ExplanationHint[] = [];

@@ -321,8 +321,9 @@ ORDER BY created_at DESC, id DESC LIMIT $2::int`,
       const [since, length] = [filter.since ?? 0, step].map(
         (one) => `$${values.push(one)}::float8`,
       );
-      const steps = `floor((${millisecondsOf('created_at')} - ${since}) / ${length})`;
-      groups.push(`(${since} + ${steps} * ${length})`);
+      // date_part counts in double precision, which is faster than the numeric of extract.
+      const age = `date_part('epoch', created_at - ${timeOf(since!)}) * 1000`;
+      groups.push(`(${since} + floor(${age} / ${length}) * ${length})`);
     }
     // The condition of a partial index.
     if (unfinished === true) conditions.push(`status <> 'delivered'`);

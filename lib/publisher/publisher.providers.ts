@@ -69,6 +69,7 @@ const UNCONFIGURED_ENDPOINTS = unconfigured<WebhookEndpoints>({
   resume: true,
   rotateKey: true,
   circuit: true,
+  definedEvents: true,
   test: true,
   reseal: true,
 });

@@ -8,6 +8,7 @@ import { NestFactory } from '@nestjs/core';
 import { chromium } from 'playwright-core';
 import { WebhookConsoleModule, WebhookPortal } from '../../dist/console/index.js';
 import {
+  defineEvents,
   InProcessQueue,
   OnWebhookEvent,
   WebhookEndpoints,
@@ -49,6 +50,17 @@ OnWebhookEvent('order.*')(
   Object.getOwnPropertyDescriptor(Orders.prototype, 'receive'),
 );
 
+const defined = defineEvents({
+  'order.created': {
+    description: 'A customer has placed an order.',
+    examples: [{ id: 'o-1', customer: 'Ada', total: 4_200 }],
+    jsonSchema: { type: 'object', required: ['id'], properties: { id: { type: 'string' } } },
+  },
+  'order.paid': { description: 'An order is paid in full.', examples: [{ id: 'o-1' }] },
+  'order.shipped': { description: 'An order has left the warehouse.', version: '2' },
+  'invoice.created': { description: 'An invoice was made.', deprecated: 'Use invoice.sent.' },
+});
+
 const portal = { url: 'http://localhost/webhooks/portal', secret: 'p'.repeat(32) };
 const capabilities = ['view', 'view-payload', 'redeliver', 'manage-endpoints', 'manage-secrets'];
 const retry = { attempts: 2, schedule: ['0s', '5m'], jitter: 0 };
@@ -58,6 +70,7 @@ const app = await NestFactory.create(
     imports: [
       WebhookModule.forRoot({
         clock,
+        events: defined,
         inbox: { headers: true, payload: true },
         httpModule: {
           module: class Http {},
@@ -134,6 +147,7 @@ const PAGES = {
   delivery: `#/deliveries/${await firstId('deliveries?status=dead')}`,
   endpoints: '#/endpoints',
   endpoint: '#/endpoints/acme-warehouse',
+  events: '#/event-types',
   inbox: '#/inbox',
   refused: `#/inbox/${await firstId('inbox?kind=refused')}`,
   'dead-letters': '#/dead-letters',

@@ -17,7 +17,7 @@ import { ExpressAdapter } from '@nestjs/platform-express';
 import { DocumentBuilder, SwaggerModule } from '@nestjs/swagger';
 import { map } from 'rxjs';
 import { TestClock } from 'nestjs-webhook-token/testing';
-import { WebhookDeliveries, WebhookEndpoints } from 'nestjs-webhook-token';
+import { defineEvents, WebhookDeliveries, WebhookEndpoints } from 'nestjs-webhook-token';
 import { WebhookConsoleModule, type ConsoleCapability } from 'nestjs-webhook-token/console';
 import { ConsoleActivity } from '../../lib/console/console-activity.js';
 import { adapters } from '../fixtures/adapters.js';
@@ -71,6 +71,7 @@ const CALLS: readonly [method: string, path: string, needs: ConsoleCapability[]]
   ['POST', '/deliveries/redeliver', ['redeliver']],
   ['GET', '/endpoints', ['view']],
   ['GET', '/endpoints/crm', ['view']],
+  ['GET', '/event-types', ['view']],
   ['POST', '/endpoints', ['manage-endpoints', 'manage-secrets']],
   ['PATCH', '/endpoints/crm', ['manage-endpoints']],
   ['DELETE', '/endpoints/crm', ['manage-endpoints']],
@@ -470,6 +471,37 @@ describe.each(adapters)('the console on %s', (_, create) => {
     status = 200;
     for (let n = 0; n < 3; n++) await started.publish('order.created', {});
     expect(await healthOf('crm')).toMatchObject({ state: 'healthy' });
+  });
+
+  it('lists the events that the application has defined, and sends an example of one', async () => {
+    const events = defineEvents<{ 'order.created': { id: string } }>({
+      'order.created': {
+        description: 'A customer has placed an order.',
+        jsonSchema: { type: 'object' },
+        examples: [{ id: 'o-1' }],
+      },
+    });
+    started = await startConsole(create(), { capabilities: ALL_CAPABILITIES }, { events });
+
+    expect(await json('/session')).toMatchObject({ features: { eventTypes: true } });
+    expect(await json('/event-types')).toEqual({
+      items: [
+        {
+          event: 'order.created',
+          description: 'A customer has placed an order.',
+          schema: { type: 'object' },
+          example: { id: 'o-1' },
+        },
+      ],
+    });
+    const path = `${API}/endpoints/crm/test`;
+    const sent = await call(started.origin, 'POST', path, { event: 'order.created' });
+    const unknown = await call(started.origin, 'POST', path, { event: 'order.lost' });
+    expect([sent.json?.['delivered'], unknown.status]).toEqual([true, 400]);
+    expect(started.transport.sent.at(-1)).toMatchObject({
+      event: 'order.created',
+      data: { id: 'o-1' },
+    });
   });
 
   it('counts deliveries step by step, with times to delivery', async () => {

@@ -15,6 +15,7 @@ import { forged } from '../fixtures/forged-token.js';
 import { head, post, send } from '../fixtures/http-client.js';
 import {
   ISSUER,
+  SECRET,
   receiverOptions,
   signed,
   signedBody,
@@ -136,6 +137,23 @@ describe.each(adapters)('the inbox on %s', (_, create) => {
     ]);
     const entry = await inbox.get(entries[0]!.id);
     expect(entry?.explanation).toMatchObject({ verdict: 'refused', code: 'bad_signature' });
+  });
+
+  it('explains a request whose body does not match its token', async () => {
+    await start();
+    const options = { issuer: ISSUER, secret: SECRET, method: 'POST' } as const;
+    const { headers } = await signWebhook('order.created', { id: 'o1' }, options);
+    await send(receiver.origin, { method: 'POST', headers, body: '{"id":"o2"}' });
+
+    const { entries } = await inbox.list({ code: 'hash_mismatch' });
+    const entry = await inbox.get(entries[0]!.id);
+    expect(entry?.explanation).toMatchObject({
+      code: 'hash_mismatch',
+      steps: expect.arrayContaining([
+        expect.objectContaining({ step: 'signature', outcome: 'passed' }),
+        expect.objectContaining({ step: 'body-digest', outcome: 'failed' }),
+      ]),
+    });
   });
 
   it('does not take a request without a receiver for an authenticated one', async () => {

@@ -6,6 +6,7 @@ import type {
   EndpointRow,
   RotatedKeyAnswer,
   TestEventAnswer,
+  TestEventRequest,
 } from '../console-api.js';
 import { Action, Field } from './action.js';
 import { act, get } from './api.js';
@@ -191,10 +192,15 @@ function Overlap(): JSX.Element {
  *
  * @throws Error with the message about its failure
  */
-async function sendTest(path: string, reload: () => void): Promise<string> {
+export async function sendTest(
+  path: string,
+  reload: () => void,
+  body: TestEventRequest = {},
+): Promise<string> {
   const { delivered, statusCode, failureReason, durationMs } = await act<TestEventAnswer>(
     'POST',
     `${path}/test`,
+    body,
   );
   reload();
   if (delivered) return TEXT.testDelivered(statusCode, duration(durationMs));

@@ -9,6 +9,7 @@ import { Deliveries } from './deliveries.js';
 import { Delivery } from './delivery.js';
 import { Endpoint } from './endpoint.js';
 import { Endpoints } from './endpoints.js';
+import { EventTypes } from './event-types.js';
 import { Icon } from './icons.js';
 import { Inbox, InboxEntry } from './inbox.js';
 import { startLive, useLoaded, type Loaded } from './live.js';
@@ -29,6 +30,7 @@ function sectionsOf({ features, kind }: ConsoleSession): Section[] {
     overview: true,
     deliveries: features.deliveries,
     endpoints: features.endpoints,
+    'event-types': features.eventTypes,
     inbox: features.inbox && kind === 'console',
     'dead-letters': features.deadLetters && kind === 'console',
     audit: features.audit && kind === 'console',
@@ -229,6 +231,8 @@ function View({
       ) : (
         <Endpoint session={session} id={id} />
       );
+    case 'event-types':
+      return <EventTypes session={session} />;
     case 'inbox':
       return id === undefined ? <Inbox route={route} /> : <InboxEntry session={session} id={id} />;
     case 'dead-letters':

@@ -51,7 +51,7 @@ const TOKENS =
   /("(?:[^"\\]|\\.)*")(\s*:)?|\b(?:true|false|null)\b|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
 
 /** JSON with colours; any other text stays readable. */
-function Colored({ text }: { text: string }): JSX.Element {
+export function Colored({ text }: { text: string }): JSX.Element {
   const parts: (string | JSX.Element)[] = [];
   let end = 0;
   for (const match of text.matchAll(TOKENS)) {

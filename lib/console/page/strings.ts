@@ -9,6 +9,7 @@ export const STRINGS = {
     overview: 'Overview',
     deliveries: 'Deliveries',
     endpoints: 'Endpoints',
+    'event-types': 'Events',
     inbox: 'Received',
     'dead-letters': 'Dead letters',
     audit: 'Activity',
@@ -284,6 +285,24 @@ export const STRINGS = {
     missedOf: (count: number) => `${count.toLocaleString()} missed`,
   },
 
+  eventTypes: {
+    title: 'Events',
+    intro: 'The events that are published here. An endpoint receives those that it subscribes to.',
+    deprecated: 'Deprecated',
+    version: (version: string) => `version ${version}`,
+    example: 'Example',
+    schema: 'JSON Schema of its data',
+    noExample: 'This event has no example.',
+    send: 'Send this example …',
+    sendTitle: 'Send an example',
+    sendAsk: (event: string) =>
+      `The example is sent as a real event ${event}: the receiver acts on it.`,
+    sendVerb: 'Send it',
+    to: 'To',
+    noEndpoint: 'There is no endpoint to send it to: add one first.',
+    sent: (event: string, id: string) => `${id} has acknowledged the example of ${event}.`,
+  },
+
   inbox: {
     title: 'Received requests',
     one: (id: string) => `Request ${id}`,
@@ -351,7 +370,7 @@ export const STRINGS = {
   audit: {
     title: 'Activity',
     intro: 'The last actions in this process.',
-    empty: 'Nobody has changed anything since this process started.',
+    empty: 'No action has been taken since this process started.',
     at: 'At',
     action: 'Action',
     actor: 'By',

@@ -149,8 +149,8 @@ export class InboxRecorder implements OnApplicationShutdown {
       const claimed = { ...entry, event, eventId, issuer, kid };
       const known = redacted(claimed, { rawHeaders }, inbox);
       if (receiver === undefined || !isWebhookError(error) || !this.mayExplain()) return known;
-      const explanation = await explainRequest(incoming, receiver);
-      // Without the body, only what is wrong with the token can be explained.
+      const explanation = await explainRequest(incoming, receiver, error);
+      // The keys may have changed since.
       return explanation.code === error.code ? { ...known, explanation } : known;
     };
   }
