@@ -109,7 +109,7 @@ export const NEW_ENDPOINT = object<NewEndpoint>()(
   },
 );
 
-const { audience, subject, headers, method, timeout, hash, profile, jti, onDead } =
+const { audience, subject, headers, method, timeout, hash, profile, jti, onDead, retry } =
   ENDPOINT_SETTINGS;
 
 /** Members that an update cannot change, with what to do instead. */
@@ -130,6 +130,7 @@ export const ENDPOINT_CHANGES = object<EndpointChanges & Partial<Record<Fixed, u
     profile: orNull(profile),
     jti: orNull(jti),
     onDead: orNull(onDead),
+    retry: orNull(retry),
     id: forbidden('cannot be changed: create another endpoint'),
     tenant: forbidden('cannot be changed: create an endpoint for the other tenant'),
     secret: forbidden(

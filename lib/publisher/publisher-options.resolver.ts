@@ -202,7 +202,6 @@ export function resolvePublisherOptions(
       ownKeys: signing.sources,
       jwks: options.jwks,
       maxHeadBytes: options.maxHeadBytes,
-      retry: resolveRetryOptions(options.retry),
       disableAfter: options.disableAfter,
       egress,
       events,
@@ -245,6 +244,7 @@ function resolveDefaults(
     headers: {},
     jti: 'attempt',
     onDead: 'skip',
+    retry: resolveRetryOptions(options.retry),
   };
   const settled = applySettings(fallback, {
     hash: options.hash,
