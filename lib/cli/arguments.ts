@@ -151,15 +151,24 @@ async function readKey(
     const content = (await readContent(key)).toString();
     return content.trimStart().startsWith('{') ? (jsonOf(content, key) as KeyMaterial) : content;
   }
-  const secret =
-    secretFile === undefined
-      ? env[SECRET_VARIABLE]
-      : // Editors add a line feed at the end of a file; it is not part of the secret.
-        (await readContent(secretFile)).toString().replace(/\r?\n$/, '');
-  if (secret !== undefined && secret !== '') return secret;
+  const secret = await readSecret({ 'secret-file': secretFile }, env);
+  if (secret !== undefined) return secret;
   throw new UsageError(
     `A key is required: set ${SECRET_VARIABLE}, or pass --secret-file, or --key with --alg.`,
   );
+}
+
+/** The shared secret of a file or the environment. */
+export async function readSecret(
+  { 'secret-file': file }: KeyValues,
+  env: CommandIo['env'],
+): Promise<string | undefined> {
+  const secret =
+    file === undefined
+      ? env[SECRET_VARIABLE]
+      : // Editors add a line feed at the end of a file; it is not part of the secret.
+        (await readContent(file)).toString().replace(/\r?\n$/, '');
+  return secret === '' ? undefined : secret;
 }
 
 /** Resolves when a command that runs until it is interrupted must end. */

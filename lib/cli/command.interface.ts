@@ -22,7 +22,7 @@ export interface CommandModule {
   /**
    * @param args - the arguments after the command's name
    * @param all - every command, by name
-   * @returns the exit code: 0 for success, 2 for wrong usage
+   * @returns an exit code that the help explains; {@link USAGE} for wrong usage
    */
   run(
     args: readonly string[],

@@ -1,7 +1,6 @@
 import { runWithArguments, UsageError } from './arguments.js';
 import type { Command, CommandIo } from './command.interface.js';
 
-/** The output of `completion --help`. */
 export const help = `Usage: nestjs-webhook-token completion <bash|zsh|fish>
 
 Prints a script that completes commands and options, also of npx nestjs-webhook-token:
@@ -52,12 +51,7 @@ ${SCRIPTS['bash']!(commands)}`,
       .join('\n'),
 };
 
-/**
- * Prints a completion script.
- *
- * @param all - every command, by name
- * @returns 0, or 2 for wrong usage
- */
+/** Prints a completion script. */
 export async function run(
   args: readonly string[],
   io: CommandIo,

@@ -9,7 +9,6 @@ import { CONFORMANCE_PROFILES, PROBE_GROUPS } from './conformance/probe.interfac
 const FAILED = 1;
 const UNREACHABLE = 3;
 
-/** The output of `conformance --help`. */
 export const help = `Usage: nestjs-webhook-token conformance <url> --issuer <iss> [options]
 
 Sends valid and invalid requests to a receiver and reports which rules of the protocol it follows.
@@ -33,11 +32,7 @@ Valid requests are handled as real events: use a test receiver.
 Exit code: 0 every required probe passes, 1 one fails, 2 wrong usage, 3 the receiver is unreachable.
 `;
 
-/**
- * Tests a receiver against the protocol by sending it requests.
- *
- * @returns 0 if every `must` passes, 1 if one fails, 2 for wrong usage, 3 if the receiver is unreachable
- */
+/** Tests a receiver against the protocol by sending it requests. */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const call = readConformanceCall(args, io.env);
   switch (call.kind) {

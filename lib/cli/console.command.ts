@@ -32,7 +32,6 @@ const TOKEN_VARIABLE = 'WEBHOOK_CONSOLE_TOKEN';
 const MIN_TOKEN = 32;
 const DEFAULT_QUEUE = 'webhook-deliveries';
 
-/** The output of `console --help`. */
 export const help = `Usage: nestjs-webhook-token console [options]
 
 Shows the deliveries, endpoints and received requests of the PostgreSQL stores in a browser, without
@@ -75,11 +74,7 @@ const ALLOWED: readonly ConsoleCapability[] = [
 
 type Values = Arguments<typeof OPTIONS>['values'];
 
-/**
- * Serves the console until `io.signal` is aborted.
- *
- * @returns 0 when interrupted, 2 for wrong usage or a database error, 3 if the port cannot be used
- */
+/** Serves the console until `io.signal` is aborted. */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'console', help, options: OPTIONS };
   return runDatabaseCommand(command, args, io, async (values) => {

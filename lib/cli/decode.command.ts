@@ -2,7 +2,6 @@ import { runWithArguments, UsageError } from './arguments.js';
 import type { CommandIo } from './command.interface.js';
 import { readToken, tokenText } from './verify.command.js';
 
-/** The output of `decode --help`. */
 export const help = `Usage: nestjs-webhook-token decode [file] [--json]
 
 Prints header and claims of a token without verifying it: anyone can write such a token. It is read
@@ -18,11 +17,7 @@ const OPTIONS = {
   help: { type: 'boolean', short: 'h' },
 } as const;
 
-/**
- * Decodes a token without verifying it.
- *
- * @returns 0, or 2 for wrong usage
- */
+/** Decodes a token without verifying it. */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'decode', help, options: OPTIONS };
   return runWithArguments(command, args, io, async ({ values, positionals }) => {

@@ -15,7 +15,6 @@ import { readRules, RECEIVER_OPTIONS } from './receiver-rules.js';
 import { readCapturedRequest } from './captured-request.js';
 import { printExplanation } from './explanation.printer.js';
 
-/** The output of `explain --help`. */
 export const help = `Usage: nestjs-webhook-token explain [file] --issuer <iss> [options]
 
 Explains step by step why a captured request is accepted or refused. The file, or standard input,
@@ -40,11 +39,7 @@ const OPTIONS = {
   help: { type: 'boolean', short: 'h' },
 } as const;
 
-/**
- * Explains a captured request.
- *
- * @returns the exit code: 0 accepted, 1 refused, 2 wrong usage
- */
+/** Explains a captured request. */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'explain', help, options: OPTIONS };
   return runWithArguments(command, args, io, async (given) => explain(given, io));

@@ -3,7 +3,6 @@ import { rm } from 'node:fs/promises';
 import { runWithArguments, UsageError, writeOwnFile } from './arguments.js';
 import type { CommandIo } from './command.interface.js';
 
-/** The output of `keygen --help`. */
 export const help = `Usage: nestjs-webhook-token keygen [alg] [options]
 
 Creates a shared secret (HS256, the default), or a key pair: ES256, ES384, EdDSA, RS256 or PS256.
@@ -46,11 +45,7 @@ interface CreatedKey {
   readonly files: Readonly<Record<string, string>>;
 }
 
-/**
- * Creates a key.
- *
- * @returns 0, or 2 for wrong usage
- */
+/** Creates a key. */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'keygen', help, options: OPTIONS };
   return runWithArguments(command, args, io, async ({ values, positionals }) => {

@@ -25,7 +25,6 @@ import {
   UnreachableError,
 } from './http-call.js';
 
-/** The output of `listen --help`. */
 export const help = `Usage: nestjs-webhook-token listen --issuer <iss> [options]
 
 Receives webhooks on this machine, on any path, and prints the verified events. A repeated event is
@@ -72,11 +71,7 @@ const HOP_HEADERS: ReadonlySet<string> = new Set([
 /** Headers of the application's answer that are passed back. */
 const ANSWER_HEADERS = ['content-type', 'retry-after', 'webhook-duplicate', 'webhook-error'];
 
-/**
- * Receives webhooks until `io.signal` is aborted.
- *
- * @returns 0 when interrupted, 2 for wrong usage, 3 if the port cannot be used
- */
+/** Receives webhooks until `io.signal` is aborted. */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'listen', help, options: OPTIONS };
   return runWithArguments(command, args, io, async ({ values, positionals }) => {

@@ -4,7 +4,6 @@ import type { CommandIo } from './command.interface.js';
 import { DATABASE_HELP, DATABASE_OPTIONS, readDatabaseCall } from './database/database-call.js';
 import { withDatabase, runDatabaseCommand } from './database/database-session.js';
 
-/** The output of `migrate --help`. */
 export const help = `Usage: nestjs-webhook-token migrate [options]
 
 Creates or updates the PostgreSQL tables of queues and stores. Every migration runs in its own
@@ -17,11 +16,7 @@ ${DATABASE_HELP}
 Exit code: 0 up to date, 2 wrong usage or a database error.
 `;
 
-/**
- * Creates or updates the tables.
- *
- * @returns 0 if they are up to date, 2 for wrong usage or a database error
- */
+/** Creates or updates the tables. */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'migrate', help, options: DATABASE_OPTIONS };
   return runDatabaseCommand(command, args, io, async (values) => {

@@ -35,15 +35,11 @@ export async function readRules(
   env: CommandIo['env'],
 ): Promise<RequestRules & { readonly issuer: string }> {
   const { issuer, key } = await readIssuerKey(values, env, 'verify');
-  const now = values.now === undefined ? undefined : Date.parse(values.now);
-  if (Number.isNaN(now)) {
-    throw new UsageError('--now must be an ISO 8601 time, such as 2026-01-31T12:00:00Z.');
-  }
   const tokens = createTokenVerifier({
     issuers: [{ issuer, keys: [key] }],
     audience: values.audience,
     profiles: values.profile as readonly WebhookProfile[] | undefined,
-    now: now === undefined ? undefined : () => now,
+    now: readClock(values.now),
   });
   return {
     issuer,
@@ -52,4 +48,18 @@ export async function readRules(
     maxBodyBytes: MAX_BODY_BYTES,
     maxJsonMembers: DEFAULT_MAX_JSON_MEMBERS,
   };
+}
+
+/**
+ * A clock that stands still at a time.
+ *
+ * @param time - in ISO 8601
+ * @returns `undefined` without a time
+ * @throws {@link UsageError}
+ */
+export function readClock(time: string | undefined): (() => number) | undefined {
+  if (time === undefined) return undefined;
+  const now = Date.parse(time);
+  if (!Number.isNaN(now)) return () => now;
+  throw new UsageError('--now must be an ISO 8601 time, such as 2026-01-31T12:00:00Z.');
 }

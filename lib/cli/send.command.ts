@@ -21,7 +21,6 @@ import {
 } from './http-call.js';
 import { signArguments, SIGN_HELP, SIGN_OPTIONS } from './sign-options.js';
 
-/** The output of `send --help`. */
 export const help = `Usage: nestjs-webhook-token send <url> <event> [data] --issuer <iss> [options]
        nestjs-webhook-token send [url] --replay <file>
 
@@ -49,11 +48,7 @@ const OPTIONS = {
 const REFUSED = 1;
 const UNREACHABLE = 3;
 
-/**
- * Sends a signed event.
- *
- * @returns 0 acknowledged, 1 refused, 2 wrong usage, 3 no answer
- */
+/** Sends a signed event. */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'send', help, options: OPTIONS };
   return runWithArguments(command, args, io, async ({ values, positionals }) => {
@@ -171,7 +166,7 @@ function print(url: URL, request: CallRequest, answer: CallAnswer, verdict: Verd
     : `refused${code === undefined ? '' : `: ${code}`}`;
   const lines = [
     `${request.method} ${url.href}`,
-    'Authorization: Bearer <token>',
+    ...('authorization' in request.headers ? ['Authorization: Bearer <token>'] : []),
     ...(request.body === undefined ? [] : [`${request.body.length} bytes`]),
     '',
     `${answer.status} ${outcome} (${answer.durationMs} ms)`,

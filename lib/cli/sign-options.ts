@@ -1,12 +1,14 @@
 import { signWebhook, type SignedTestWebhook } from '../testing/sign-webhook.js';
 import { isEventName } from '../token/event-name.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';
-import { KEY_OPTIONS, readIssuerKey, readInput, UsageError } from './arguments.js';
+import { KEY_OPTIONS, type KeyValues, readIssuerKey, readInput, UsageError } from './arguments.js';
 import type { CommandIo } from './command.interface.js';
+import { readSender, SENDER_NAMES } from './sender-options.js';
 
 /** The options that shape a signed event. */
 export const SIGN_OPTIONS = {
   ...KEY_OPTIONS,
+  sender: { type: 'string' },
   id: { type: 'string' },
   method: { type: 'string' },
   'content-type': { type: 'string' },
@@ -17,7 +19,8 @@ export const SIGN_OPTIONS = {
 } as const;
 
 /** The help on {@link SIGN_OPTIONS}, without those of the key. */
-export const SIGN_HELP = `  --id <id>              id of the event (txn); by default, every token is a new event
+export const SIGN_HELP = `  --sender <name>        sign as another sender instead of with a token: ${SENDER_NAMES}
+  --id <id>              id of the event (txn); by default, every token is a new event
   --method <method>      HEAD, POST or auto (default): HEAD for an object of up to 6000 bytes
   --content-type <type>  of the data; default application/json
   --profile <name>       wire format; default webhook-token
@@ -47,6 +50,8 @@ export async function signArguments(
     lifetime,
     audience,
   } = values as Record<string, string> & Pick<SignValues, 'audience'>;
+  const { sender } = values as { readonly sender?: string };
+  if (sender !== undefined) return signAs(sender, { event, data, values }, io);
   if (!isEventName(event, profile as WebhookProfile)) {
     throw new UsageError('Pass the name of the event, such as order.created.');
   }
@@ -71,6 +76,29 @@ export async function signArguments(
     audience: audience?.length === 1 ? audience[0] : audience,
     lifetime: lifetime === undefined ? undefined : Number(lifetime),
   });
+}
+
+/** Signs as another sender; of the other options, only those of the secret and `--id` apply. */
+async function signAs(
+  name: string,
+  {
+    event,
+    data,
+    values,
+  }: { event: string | undefined; data: string | undefined; values: SignValues },
+  io: CommandIo,
+): Promise<SignedTestWebhook> {
+  const sender = await readSender(name, values as KeyValues, io.env);
+  if (!isEventName(event, 'swt-draft-00')) {
+    throw new UsageError('Pass the name of the event, such as invoice.paid.');
+  }
+  const signed = await sender.sign({
+    event,
+    data: parseData(data === undefined ? undefined : await readData(data, io)),
+    id: values.id as string | undefined,
+    now: Date.now(),
+  });
+  return { method: 'POST', token: '', ...signed };
 }
 
 async function readData(data: string, { stdin }: CommandIo): Promise<Buffer> {

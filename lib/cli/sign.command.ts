@@ -3,7 +3,6 @@ import type { CommandIo } from './command.interface.js';
 import { signArguments, SIGN_HELP, SIGN_OPTIONS } from './sign-options.js';
 import { capturedJson, capturedHttp } from './captured-request.js';
 
-/** The output of `sign --help`. */
 export const help = `Usage: nestjs-webhook-token sign <event> [data] --issuer <iss> [options]
 
 Signs an event, and prints the request as raw HTTP. It contains the token: anyone who has it can send
@@ -22,11 +21,7 @@ const OPTIONS = {
   help: { type: 'boolean', short: 'h' },
 } as const;
 
-/**
- * Prints a signed request.
- *
- * @returns 0, or 2 for wrong usage
- */
+/** Prints a signed request. */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'sign', help, options: OPTIONS };
   return runWithArguments(command, args, io, async ({ values, positionals }) => {

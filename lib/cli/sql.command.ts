@@ -5,7 +5,6 @@ import type { CommandIo } from './command.interface.js';
 import { readSchema, SCRIPT_OPTIONS } from './database/database-call.js';
 import { runDatabaseCommand } from './database/database-session.js';
 
-/** The output of `sql --help`. */
 export const help = `Usage: nestjs-webhook-token sql [options]
 
 Prints the migrations as SQL for your own migration tool. Does not connect to a database.
@@ -17,11 +16,7 @@ Prints the migrations as SQL for your own migration tool. Does not connect to a 
 Exit code: 0 printed, 2 wrong usage.
 `;
 
-/**
- * Prints the migration script.
- *
- * @returns 0, or 2 for wrong usage
- */
+/** Prints the migration script. */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'sql', help, options: SCRIPT_OPTIONS };
   return runDatabaseCommand(command, args, io, async (values) => {

@@ -9,7 +9,6 @@ import {
 } from './database/database-call.js';
 import { runDatabaseCommand, withDatabase } from './database/database-session.js';
 
-/** The output of `status --help`. */
 export const help = `Usage: nestjs-webhook-token status [options]
 
 Lists the applied and the pending migrations of the PostgreSQL tables.
@@ -23,11 +22,7 @@ database error.
 
 const NOT_CURRENT = 1;
 
-/**
- * Reports the state of the tables.
- *
- * @returns 0 if this version works with them, 1 if not, 2 for wrong usage or a database error
- */
+/** Reports the state of the tables. */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'status', help, options: DATABASE_OPTIONS };
   return runDatabaseCommand(command, args, io, async (values) => {

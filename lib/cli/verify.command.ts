@@ -1,25 +1,29 @@
 import { isWebhookError } from '../errors/webhook.error.js';
-import { KEY_HELP, readInput, runWithArguments, UsageError } from './arguments.js';
-import { readRules, RECEIVER_OPTIONS } from './receiver-rules.js';
+import { type Arguments, KEY_HELP, readInput, runWithArguments, UsageError } from './arguments.js';
 import type { CommandIo } from './command.interface.js';
+import { readClock, readRules, RECEIVER_OPTIONS } from './receiver-rules.js';
+import { readSender, SENDER_NAMES, verifyCaptured } from './sender-options.js';
 
-/** The output of `verify --help`. */
 export const help = `Usage: nestjs-webhook-token verify [file] --issuer <iss> [options]
 
 Verifies a token and prints its claims. The token is read from a file or standard input, since other
-users can read the command line. To check a whole request, use explain.
+users can read the command line. To check a whole request, use explain. With --sender, verifies a
+captured request of another sender, as raw HTTP or JSON { method, headers, body }.
 
 ${KEY_HELP}
+  --sender <name>        ${SENDER_NAMES}
   --audience <aud>       audience of the receiver; repeatable
   --profile <name>       accepted wire format; repeatable
   --now <ISO time>       time of the receiver's clock; default now
-  --json                 print JSON: { verified, header, claims } or { verified, code, detail }
+  --json                 print JSON: { verified, header, claims } or { verified, code, detail };
+                         of a sender, { verified, event, id }
 
 Exit code: 0 valid, 1 not valid, 2 wrong usage.
 `;
 
 const OPTIONS = {
   ...RECEIVER_OPTIONS,
+  sender: { type: 'string' },
   now: { type: 'string' },
   json: { type: 'boolean' },
   help: { type: 'boolean', short: 'h' },
@@ -35,15 +39,17 @@ const NOT_VALID = 1;
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'verify', help, options: OPTIONS };
   return runWithArguments(command, args, io, async ({ values, positionals }) => {
-    const { tokens } = await readRules(values, io.env);
-    const token = await readToken(positionals, io);
+    const verify =
+      values.sender === undefined
+        ? await tokenCheck({ values, positionals }, io)
+        : await senderCheck(values.sender, { values, positionals }, io);
     const write = (text: string, json: unknown): void =>
       void io.stdout.write(
         values.json === true ? `${JSON.stringify(json, undefined, 2)}\n` : `${text}\n`,
       );
     try {
-      const { header, claims } = await tokens.verify(token);
-      write(`valid\n${tokenText(header, claims)}`, { verified: true, header, claims });
+      const { text, json } = await verify();
+      write(`valid\n${text}`, { verified: true, ...json });
       return 0;
     } catch (error) {
       if (!isWebhookError(error)) throw error;
@@ -52,6 +58,38 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
       return NOT_VALID;
     }
   });
+}
+
+type Given = Arguments<typeof OPTIONS>;
+
+/** What was verified, as text and as JSON. */
+type Check = () => Promise<{ readonly text: string; readonly json: object }>;
+
+async function tokenCheck({ values, positionals }: Given, io: CommandIo): Promise<Check> {
+  const { tokens } = await readRules(values, io.env);
+  const token = await readToken(positionals, io);
+  return async () => {
+    const { header, claims } = await tokens.verify(token);
+    return { text: tokenText(header, claims), json: { header, claims } };
+  };
+}
+
+async function senderCheck(
+  name: string,
+  { values, positionals }: Given,
+  io: CommandIo,
+): Promise<Check> {
+  const sender = await readSender(name, values, io.env);
+  const now = readClock(values.now) ?? Date.now;
+  const [file = '-', ...more] = positionals;
+  if (more.length > 0) throw new UsageError('Pass one file; run the command once per file.');
+  const bytes = await readInput(file, io.stdin);
+  return async () => {
+    const { event, id } = await verifyCaptured(sender, bytes, now);
+    const text =
+      event === undefined ? 'a check of the receiver, without an event' : `${event} ${id}`;
+    return { text, json: { event, id } };
+  };
 }
 
 /** Reads one token, with or without `Bearer`. */

@@ -18,6 +18,23 @@ export class CallRate {
 
   /** Counts a call. Returns the seconds until the next one is allowed if there were too many in this minute. */
   waitAfter(key: string, perMinute: number): number | undefined {
+    return this.take(key, 1, perMinute) === 1 ? undefined : this.waitOf(key);
+  }
+
+  /** Counts as many of these calls as are allowed in this minute, and returns how many those are. */
+  take(key: string, calls: number, perMinute: number): number {
+    const count = this.countOf(key);
+    const allowed = Math.min(calls, perMinute - count.calls);
+    count.calls += allowed;
+    return allowed;
+  }
+
+  /** Seconds until the calls of a key are counted anew. */
+  waitOf(key: string): number {
+    return Math.ceil((this.countOf(key).since + MINUTE - this.clock.now()) / 1_000);
+  }
+
+  private countOf(key: string): CallCount {
     const now = this.clock.now();
     const isOver = ({ since }: CallCount): boolean => Math.abs(now - since) >= MINUTE;
     if (this.counts.size >= MAX_COUNTED) {
@@ -26,7 +43,6 @@ export class CallRate {
     const found = this.counts.get(key);
     const count = found === undefined || isOver(found) ? { since: now, calls: 0 } : found;
     this.counts.set(key, count);
-    if (++count.calls <= perMinute) return undefined;
-    return Math.ceil((count.since + MINUTE - now) / 1_000);
+    return count;
   }
 }

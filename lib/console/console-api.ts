@@ -17,7 +17,7 @@
  *   absent on the last page. An unknown query parameter is refused (400 `invalid_option`).
  * - **Strings** of partners, events, headers, payloads and answers are hostile: insert them as text, never as HTML.
  * - **Tenants.** In the portal, every call is limited to the tenant of the session. The query parameter `tenant` may repeat it; any
- *   other value is refused (403 `wrong_tenant`), and an id of another tenant is answered with 404.
+ *   other value is refused (403 `wrong_tenant`), and an id of another tenant is rejected with 404.
  *
  * | Call | Capability | Answer |
  * |---|---|---|
@@ -52,7 +52,7 @@
  * | `GET api/events` | `view` | Server-sent events: {@link ConsoleChange} |
  * | `GET api/changes` {@link ChangesQuery} | `view` | {@link ChangesAnswer} |
  *
- * `:id` is percent-encoded by the page. A missing capability is answered with 403 `missing_capability`.
+ * `:id` is percent-encoded by the page. A missing capability is rejected with 403 `missing_capability`.
  */
 
 /** What a session may do. */

@@ -99,6 +99,7 @@ export class Redelivery {
       ...nextRound(last.delivery),
       payload: record.delivery.payload,
       createdAt,
+      occurredAt: last.delivery.occurredAt ?? last.delivery.createdAt,
     };
     const [known] = await this.queue.enqueue([{ delivery, notBefore: createdAt }]);
     // A concurrent call has recorded the same round.

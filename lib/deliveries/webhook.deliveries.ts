@@ -1,4 +1,6 @@
+import { CallRate } from '../clock/call-rate.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
+import { limitReached } from '../endpoints/endpoint-limits.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { isIdentifier } from '../token/identifier.js';
 import { readArgument } from '../options/read-options.js';
@@ -53,12 +55,19 @@ const MAX_PAGE = 500;
  */
 export class WebhookDeliveries {
   private readonly redelivery: Redelivery;
+  private readonly rate: CallRate;
 
-  /** @internal Created by the module. */
+  /**
+   * @internal Created by the module.
+   *
+   * @param perMinute - deliveries that a tenant may send again
+   */
   constructor(
     private readonly queue: WebhookQueue,
     private readonly clock: WebhookClock,
+    private readonly perMinute = Infinity,
   ) {
+    this.rate = new CallRate(clock);
     this.redelivery = new Redelivery(queue, clock);
   }
 
@@ -119,7 +128,8 @@ export class WebhookDeliveries {
    * @param idOrFilter - a delivery's id, or a filter. A filter matches dead deliveries, unless its `status` is `'delivered'`
    * @returns once the queue has recorded them; they are delivered later
    * @throws {@link WebhookDeliveryError} `unknown_delivery`; `invalid_option`, also for an empty filter: pass
-   *   `{ since: new Date(0) }` for everything
+   *   `{ since: new Date(0) }` for everything; `limit_reached` if the tenant of the options has sent as many again in this minute
+   *   as `endpointLimits.redeliveriesPerMinute` allows
    *
    * @example
    * ```ts
@@ -134,15 +144,17 @@ export class WebhookDeliveries {
     if (typeof idOrFilter === 'string') {
       const record = await this.find(idOrFilter, tenant);
       if (record === undefined) throw unknownDelivery();
+      if (!dryRun) this.allowed(1, tenant);
       const redelivered = await this.redeliverAll([record], { dryRun, isNamed: true });
       return { deliveries: redelivered, more: false };
     }
     const filter = readRedeliveryFilter(idOrFilter, tenant);
     for (let after: DeliveryPageRequest['after']; ;) {
       const found = await this.collect(filter, limit + 1, after);
-      const page = found.slice(0, limit);
+      const wanted = Math.min(found.length, limit);
+      const page = found.slice(0, dryRun ? wanted : this.allowed(wanted, tenant));
       const deliveries = await this.redeliverAll(page, { dryRun, isNamed: false });
-      const more = found.length > limit;
+      const more = found.length > page.length;
       // Skip these, or a redeliver-until-empty loop never ends: what was sent again as another delivery stays delivered.
       if (!more || deliveries.some(({ reason }) => reason === undefined)) {
         return { deliveries, more };
@@ -216,6 +228,20 @@ export class WebhookDeliveries {
     if (record === undefined || record.delivery.received !== undefined) return undefined;
     const { delivery } = record;
     return tenant === undefined || delivery.tenant === tenant ? { ...record, delivery } : undefined;
+  }
+
+  /**
+   * How many of these deliveries a tenant may send again now.
+   *
+   * @throws {@link WebhookDeliveryError} `limit_reached` if that is none
+   */
+  private allowed(count: number, tenant: string | undefined): number {
+    if (tenant === undefined || count === 0) return count;
+    const allowed = this.rate.take(tenant, count, this.perMinute);
+    if (allowed > 0) return allowed;
+    throw limitReached(
+      `The tenant has sent ${this.perMinute} deliveries again in a minute, which is the limit: try again in ${this.rate.waitOf(tenant)} s, or raise endpointLimits.redeliveriesPerMinute.`,
+    );
   }
 
   private async collect(

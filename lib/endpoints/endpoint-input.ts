@@ -15,15 +15,15 @@ import {
   rule,
   type Rule,
   text,
-  unless,
   whole,
 } from '../options/rules.js';
 import {
   applySettings,
-  checkProfile,
   ENDPOINT_SETTINGS,
   type EndpointSettings,
 } from '../sending/endpoint-settings.js';
+import { checkProfile, isStandardWebhooks, tokenProfile } from '../sending/sent-profile.js';
+import { parseStandardWebhooksSigningKey } from '../keys/standard-webhooks-key.js';
 import { identifier, identifierRule, isIdentifier } from '../token/identifier.js';
 import { parseSigningKey } from '../token/keys/signing-key.js';
 import { checkSubscriptions, PATTERNS, type ResolvedEndpointOptions } from './endpoint-options.js';
@@ -34,6 +34,7 @@ import {
   type StoredEndpointSettings,
 } from './endpoint-store.js';
 import { frozenCopy } from './endpoint-table.js';
+import type { SentProfile } from '../token/webhook-token.constants.js';
 import type {
   EndpointChanges,
   EndpointListRequest,
@@ -72,10 +73,19 @@ const EVENTS: Rule<readonly string[]> = (value, at, name) =>
     ? (at.add(name, `must be at most ${MAX_PATTERNS} names or patterns`) as never)
     : PATTERNS(value, at, name);
 
-/** A secret is checked without quoting it. */
-const SECRET = unless<string>((secret) =>
-  typeof secret === 'string' ? parseSigningKey(secret).problem : 'must be a string',
-);
+/** Which strings are secrets depends on the wire format of the endpoint. */
+const SECRET = rule<string>((value) => typeof value === 'string', 'must be a string');
+
+/** What is wrong with a secret for a wire format, without quoting it. */
+function secretProblem(secret: string, profile: SentProfile): string | undefined {
+  const standard = isStandardWebhooks(profile)
+    ? parseStandardWebhooksSigningKey(secret).problem
+    : undefined;
+  if (standard !== undefined || tokenProfile(profile) === undefined) return standard;
+  return /^wh[sp]k_/.test(secret)
+    ? 'is an Ed25519 key, with which only Standard Webhooks are signed: use a secret "whsec_…", or the profile \'standard-webhooks\''
+    : parseSigningKey(secret).problem;
+}
 
 const TEXTS = {
   description: rule<string>(isText, `must be ${TEXT_RULE}`),
@@ -109,7 +119,7 @@ export const NEW_ENDPOINT = object<NewEndpoint>()(
   },
 );
 
-const { audience, subject, headers, method, timeout, hash, profile, jti, onDead, retry } =
+const { audience, subject, headers, method, timeout, hash, profile, envelope, jti, onDead, retry } =
   ENDPOINT_SETTINGS;
 
 /** Members that an update cannot change, with what to do instead. */
@@ -128,6 +138,7 @@ export const ENDPOINT_CHANGES = object<EndpointChanges & Partial<Record<Fixed, u
     timeout: orNull(timeout),
     hash: orNull(hash),
     profile: orNull(profile),
+    envelope: orNull(envelope),
     jti: orNull(jti),
     onDead: orNull(onDead),
     retry: orNull(retry),
@@ -214,14 +225,45 @@ export class EndpointInput {
     private readonly options: Pick<ResolvedEndpointOptions, 'defaults' | 'egress' | 'events'>,
   ) {}
 
+  /** The wire format that an endpoint with these settings has. */
+  profileOf({ profile }: StoredEndpointSettings): SentProfile {
+    return profile ?? this.options.defaults.profile;
+  }
+
   /**
-   * Checks the combination of all settings.
+   * Checks the combination of all settings, and the endpoint's secrets if the wire format changes.
+   *
+   * @param secretsOf - decrypts them; none if the publisher signs
+   * @throws {@link WebhookDeliveryError} `invalid_option`
+   */
+  requireUsable(
+    settings: StoredEndpointSettings,
+    before: StoredEndpointSettings,
+    secretsOf: () => readonly string[],
+  ): void {
+    const problems = new Problems();
+    const profile = this.profileOf(settings);
+    const isOther = JSON.stringify(profile) !== JSON.stringify(this.profileOf(before));
+    const secrets = isOther ? secretsOf() : [];
+    this.checkUse(settings, problems, !isOther || secrets.length > 0);
+    const [problem] = secrets.flatMap((secret) => secretProblem(secret, profile) ?? []);
+    if (problem !== undefined && !problems.has('profile')) {
+      problems.add(
+        'profile',
+        `cannot be used with the endpoint's secret, which ${problem.replace(/: make one .*$/s, '')}: rotate the key first`,
+      );
+    }
+    throwIfWrong(problems);
+  }
+
+  /**
+   * Checks a secret of an endpoint with these settings.
    *
    * @throws {@link WebhookDeliveryError} `invalid_option`
    */
-  requireUsable(settings: StoredEndpointSettings): void {
+  requireSecret(secret: string | undefined, settings: StoredEndpointSettings): void {
     const problems = new Problems();
-    this.checkUse(settings, problems);
+    this.checkSecret(secret, settings, problems);
     throwIfWrong(problems);
   }
 
@@ -241,7 +283,8 @@ export class EndpointInput {
       );
     const settings: StoredEndpointSettings = pick(true);
     const others: Omit<EndpointDraft, 'settings' | 'removed'> = pick(false);
-    this.checkUse(settings, problems);
+    this.checkUse(settings, problems, others.signing !== 'publisher');
+    if (!problems.has('profile', 'secret')) this.checkSecret(others.secret, settings, problems);
     checkSubscriptions(others.events, this.options.events, problems);
     throwIfWrong(problems, others.url === undefined ? undefined : this.refusalOf(others.url));
     const removed = given.filter(([, value]) => value === null).map(([name]) => name);
@@ -249,10 +292,22 @@ export class EndpointInput {
     return frozenCopy({ ...others, settings, removed });
   }
 
-  private checkUse(own: StoredEndpointSettings, at: Problems): void {
+  private checkSecret(
+    secret: string | undefined,
+    settings: StoredEndpointSettings,
+    at: Problems,
+  ): void {
+    if (secret === undefined) return;
+    const problem = secretProblem(secret, this.profileOf(settings));
+    if (problem !== undefined) at.add('secret', problem);
+  }
+
+  /** @param hasSecret - whether the endpoint has its own */
+  private checkUse(own: StoredEndpointSettings, at: Problems, hasSecret: boolean): void {
     // Inherited settings were checked with the publisher's.
     if (own.profile === undefined && own.method === undefined) return;
-    checkProfile(applySettings(this.options.defaults, own), at);
+    const settled = applySettings(this.options.defaults, own);
+    checkProfile(hasSecret ? { ...settled, standardWebhooks: hasSecret } : settled, at);
   }
 
   private refusalOf(url: string): WebhookDestinationBlockedError | undefined {

@@ -4,7 +4,7 @@ import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { filled, object, optional, type Read, whole } from '../options/rules.js';
 import type { EndpointStore, SealedEndpointKey } from './endpoint-store.js';
 
-/** Limits of managed endpoints, so that the calls of a tenant cannot multiply work. */
+/** Limits of managed endpoints and of redelivery, so that the calls of a tenant cannot multiply work. */
 export interface EndpointLimits {
   /** Endpoints of one tenant, disabled ones included; default 100. Endpoints without a tenant are not limited. */
   readonly perTenant?: number | undefined;
@@ -12,6 +12,11 @@ export interface EndpointLimits {
   readonly keys?: number | undefined;
   /** Test events of one endpoint in a minute, counted by each process; default 20. */
   readonly testsPerMinute?: number | undefined;
+  /**
+   * Deliveries that `redeliver` sends again in a minute with a tenant in its options, for each tenant and counted by each process;
+   * default 1,000. Calls without a tenant are not limited.
+   */
+  readonly redeliveriesPerMinute?: number | undefined;
 }
 
 export const ENDPOINT_LIMITS = filled(
@@ -20,6 +25,7 @@ export const ENDPOINT_LIMITS = filled(
     // A rotation with an overlap needs two.
     keys: optional(whole(2), 4),
     testsPerMinute: optional(whole(1), 20),
+    redeliveriesPerMinute: optional(whole(1), 1_000),
   }),
 );
 
@@ -71,6 +77,7 @@ export class LimitChecks {
   }
 }
 
-function limitReached(message: string): WebhookDeliveryError {
+/** The error of a call that exceeds a limit. */
+export function limitReached(message: string): WebhookDeliveryError {
   return new WebhookDeliveryError('limit_reached', message);
 }

@@ -17,16 +17,23 @@ import {
 } from '../options/rules.js';
 import {
   applySettings,
-  checkProfile,
   ENDPOINT_SETTINGS,
   type EndpointSettings,
   type ResolvedEndpointSettings,
 } from '../sending/endpoint-settings.js';
+import { checkProfile, isStandardWebhooks, tokenProfile } from '../sending/sent-profile.js';
 import type { EndpointSigner, PublisherKeys } from '../signing/endpoint-signer.js';
 import type { SigningOptions, SigningResolver } from '../signing/signing.resolver.js';
+import {
+  readStandardWebhooksSecret,
+  STANDARD_WEBHOOKS_SIGNING,
+  type StandardWebhooksSigner,
+  type StandardWebhooksSigningOptions,
+} from '../signing/standard-webhooks-signer.js';
 import { eventPatternProblem } from '../token/event-name.js';
 import { identifier, isKeyId, KEY_ID_RULE } from '../token/identifier.js';
 import type { SigningKeyInput } from '../token/keys/signing-key.js';
+import type { SentProfile } from '../token/webhook-token.constants.js';
 import type { ResolvedEndpointLimits } from './endpoint-limits.js';
 import type { EndpointStore } from './endpoint-store.js';
 import { MemoryEndpointStore } from './memory-endpoint.store.js';
@@ -40,8 +47,10 @@ export interface WebhookEndpointOptions extends EndpointSettings {
   readonly url: string;
   /** Names or patterns of its events, such as `order.*` and `refund.**`; default `['**']`, every event. */
   readonly events?: readonly string[] | undefined;
-  /** The secret shared with this endpoint; default: the publisher's. */
+  /** The secret shared with this endpoint; default: the publisher's. With a profile of Standard Webhooks, `whsec_…`. */
   readonly secret?: string | undefined;
+  /** The secret of Standard Webhooks, if it is not `secret`. */
+  readonly standardWebhooks?: StandardWebhooksSigningOptions | undefined;
   /** A key with its algorithm, or a signer, instead of `secret`. */
   readonly key?: SigningKeyInput | undefined;
   /** Rotating keys, as {@link WebhookPublisherOptions.keys}, instead of `secret`. */
@@ -92,6 +101,7 @@ const ENDPOINT = object<WebhookEndpointOptions>()(
     url: unchecked<string>(),
     events: optional(PATTERNS, ['**']),
     secret: unchecked<string | undefined>(),
+    standardWebhooks: optional(STANDARD_WEBHOOKS_SIGNING),
     key: unchecked<SigningKeyInput | undefined>(),
     keys: unchecked<PublisherKeys | undefined>(),
     issuer: unchecked<string | undefined>(),
@@ -147,10 +157,30 @@ function resolveEndpoint(
   at: Problems,
 ): ResolvedEndpoint {
   const { id, tenant, disabled, events } = endpoint;
-  const own = resolveOwnSigner(endpoint, context, at);
-  const settled = applySettings({ ...defaults, signer: own ?? defaults.signer }, endpoint);
+  const profile = endpoint.profile ?? defaults.profile;
+  const { secret } = endpoint;
+  // Without a token, the secret is that of Standard Webhooks; in tandem, it may be both.
+  const isShared = isStandardWebhooks(profile) && endpoint.standardWebhooks === undefined;
+  const standardWebhooks = isShared
+    ? ownStandardWebhooks(endpoint, profile, at)
+    : endpoint.standardWebhooks;
+  const hasNoToken = isShared && tokenProfile(profile) === undefined;
+  const own = resolveOwnSigner(
+    hasNoToken ? { ...endpoint, secret: undefined } : endpoint,
+    context,
+    at,
+  );
+  const settled = applySettings(
+    {
+      ...defaults,
+      signer: own ?? defaults.signer,
+      standardWebhooks: standardWebhooks ?? defaults.standardWebhooks,
+    },
+    endpoint,
+  );
+  const hasOwnKey = own !== undefined || secret !== undefined || standardWebhooks !== undefined;
   // Inherited settings are checked once, with the publisher's.
-  if (own !== undefined || endpoint.profile !== undefined || endpoint.method !== undefined) {
+  if (hasOwnKey || endpoint.profile !== undefined || endpoint.method !== undefined) {
     checkProfile(settled, at);
   }
   checkSubscriptions(events, context.events, at);
@@ -162,6 +192,17 @@ function resolveEndpoint(
     disabled,
     tenant,
   };
+}
+
+/** Reads `secret` as that of Standard Webhooks. */
+function ownStandardWebhooks(
+  { secret }: ReadEndpoint,
+  profile: SentProfile,
+  at: Problems,
+): StandardWebhooksSigner | undefined {
+  if (secret === undefined) return undefined;
+  const hasToken = tokenProfile(profile) !== undefined;
+  return readStandardWebhooksSecret(secret, at, hasToken ? 'standardWebhooks' : 'secret');
 }
 
 function resolveOwnSigner(

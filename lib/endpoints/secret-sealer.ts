@@ -8,7 +8,9 @@ import {
   randomUUID,
 } from 'node:crypto';
 import { WebhookStoreError } from '../errors/webhook.error.js';
+import { isStandardWebhooks } from '../sending/sent-profile.js';
 import { parseSigningKey } from '../token/keys/signing-key.js';
+import type { SentProfile } from '../token/webhook-token.constants.js';
 import type { SealedEndpointKey } from './endpoint-store.js';
 
 const SECRET_BYTES = 32;
@@ -20,17 +22,18 @@ interface NewEndpointKey {
 }
 
 /**
- * Seals a new key for an endpoint: the secret passed, or a random one.
+ * Seals a new key for an endpoint: the secret passed, or a random one, which Standard Webhooks prefix.
  *
  * @param notBefore - epoch milliseconds from which it signs
  */
 export function makeEndpointKey(
   sealer: SecretSealer,
   endpointId: string,
-  given: string | undefined,
+  { given, profile }: { readonly given: string | undefined; readonly profile: SentProfile },
   notBefore: number,
 ): NewEndpointKey {
-  const secret = given ?? randomBytes(SECRET_BYTES).toString('base64');
+  const prefix = isStandardWebhooks(profile) ? 'whsec_' : '';
+  const secret = given ?? `${prefix}${randomBytes(SECRET_BYTES).toString('base64')}`;
   const kid = randomUUID();
   const key = { kid, sealed: sealer.seal(endpointId, kid, secret), notBefore };
   return given === undefined ? { key, secret } : { key };

@@ -8,8 +8,11 @@ import {
 } from '../sending/endpoint-settings.js';
 import { EndpointState } from '../sending/endpoint.js';
 import { type EndpointSigner, RotatingTokenSigner } from '../signing/endpoint-signer.js';
+import { standardWebhooksSigner } from '../signing/standard-webhooks-signer.js';
+import type { SigningKeyInput } from '../token/keys/signing-key.js';
 import type { TokenSignerOptions, WebhookTokenInput } from '../token/token-signer.js';
 import type { ResolvedEndpointOptions } from './endpoint-options.js';
+import { withoutRetired } from './endpoint.directory.js';
 import type { StoredEndpoint } from './endpoint-store.js';
 import type { RegisteredEndpoint } from './endpoint.registry.js';
 import type { SecretSealer } from './secret-sealer.js';
@@ -66,10 +69,10 @@ export class StoredEndpointCache {
     const problems = new Problems('settings');
     const own = SETTINGS(knownOf(stored.settings), problems, '');
     const settled = applySettings(this.options.defaults, own);
-    const signer = problems.all.length > 0 ? unusable(stored, problems) : this.signerOf(stored);
+    const signers = problems.all.length > 0 ? unusable(stored, problems) : this.signersOf(stored);
     return {
       ...settled,
-      signer,
+      ...signers,
       endpointId: id,
       url,
       label: `endpoint "${id}"`,
@@ -79,40 +82,70 @@ export class StoredEndpointCache {
     };
   }
 
-  private signerOf(stored: StoredEndpoint): EndpointSigner {
+  private signersOf(stored: StoredEndpoint): Signers {
     const { sealer, issuer, tokenLifetime, clock, defaults } = this.options;
-    if (stored.keys.length === 0) return defaults.signer;
-    const shared = { issuer, lifetime: tokenLifetime, now: () => clock.now() };
-    return new SealedTokenSigner(stored, sealer, shared);
+    const { signer, standardWebhooks } = defaults;
+    if (stored.keys.length === 0) return { signer, standardWebhooks };
+    const keys = new SealedKeys(stored, sealer);
+    const now = (): number => clock.now();
+    return {
+      signer: new SealedTokenSigner(keys, { issuer, lifetime: tokenLifetime, now }),
+      standardWebhooks: {
+        sign: (...content) => standardWebhooksSigner(keys.secretsFrom(now())).sign(...content),
+      },
+    };
   }
 }
 
-/** Signs with the keys of a stored endpoint, which are decrypted on first use and cached. */
+type Signers = Pick<RegisteredEndpoint, 'signer' | 'standardWebhooks'>;
+
+/** The keys of a stored endpoint, which are decrypted on first use and cached. */
+class SealedKeys {
+  #secrets: readonly string[] | undefined;
+
+  constructor(
+    private readonly endpoint: Pick<StoredEndpoint, 'id' | 'keys'>,
+    private readonly sealer: SecretSealer,
+  ) {}
+
+  /** @throws {@link WebhookStoreError} `sealed_secret_unreadable`, on every call until the keys are readable */
+  open(): readonly SigningKeyInput[] {
+    const secrets = this.secrets();
+    return this.endpoint.keys.map(({ kid, notBefore }, index) => ({
+      kid,
+      key: secrets[index]!,
+      // The first key signs at any time: this clock may be behind that of the process that created it.
+      notBefore: index === 0 ? undefined : new Date(notBefore),
+    }));
+  }
+
+  /** The key that signs now, and those that follow it: the receiver has one of them. */
+  secretsFrom(now: number): readonly string[] {
+    const { keys } = this.endpoint;
+    return this.secrets().slice(keys.length - withoutRetired(keys, now).length);
+  }
+
+  private secrets(): readonly string[] {
+    const { id, keys } = this.endpoint;
+    return (this.#secrets ??= keys.map((key) => this.sealer.open(id, key)));
+  }
+}
+
+/** Signs tokens with the keys of a stored endpoint. */
 class SealedTokenSigner implements EndpointSigner {
   readonly algorithms = ['HS256'] as const;
 
   private signer: RotatingTokenSigner | undefined;
 
   constructor(
-    private readonly endpoint: Pick<StoredEndpoint, 'id' | 'keys'>,
-    private readonly sealer: SecretSealer,
+    private readonly keys: SealedKeys,
     private readonly options: Omit<TokenSignerOptions, 'key'>,
   ) {}
 
-  /** @throws {@link WebhookStoreError} `sealed_secret_unreadable`, on every call until the key is readable */
+  /** @throws {@link WebhookStoreError} `sealed_secret_unreadable` */
   sign(input: WebhookTokenInput): string | Promise<string> {
-    this.signer ??= this.open();
+    this.signer ??= new RotatingTokenSigner({ ...this.options, keys: this.keys.open() });
     return this.signer.sign(input);
-  }
-
-  private open(): RotatingTokenSigner {
-    const keys = this.endpoint.keys.map((key, index) => ({
-      kid: key.kid,
-      key: this.sealer.open(this.endpoint.id, key),
-      // The first key signs at any time: this clock may be behind that of the process that created it.
-      notBefore: index === 0 ? undefined : new Date(key.notBefore),
-    }));
-    return new RotatingTokenSigner({ ...this.options, keys });
   }
 }
 
@@ -129,15 +162,13 @@ function isSame(a: StoredEndpoint, b: StoredEndpoint): boolean {
 }
 
 /** For settings stored by hand or by another version of this package: deliveries wait until they are corrected. */
-function unusable({ id }: StoredEndpoint, { all }: Problems): EndpointSigner {
+function unusable({ id }: StoredEndpoint, { all }: Problems): Signers {
   const where = all.map(({ path }) => path).join(', ');
-  return {
-    algorithms: ['HS256'],
-    sign() {
-      throw new WebhookStoreError(
-        'endpoint_unreadable',
-        `The stored settings of endpoint "${id}" are invalid (${where}): update the endpoint with valid ones.`,
-      );
-    },
+  const sign = (): never => {
+    throw new WebhookStoreError(
+      'endpoint_unreadable',
+      `The stored settings of endpoint "${id}" are invalid (${where}): update the endpoint with valid ones.`,
+    );
   };
+  return { signer: { algorithms: ['HS256'], sign }, standardWebhooks: { sign } };
 }

@@ -91,8 +91,9 @@ export class WebhookEndpoints {
     await this.limits.requireSpace(tenant, 1);
     const { endpointStore, sealer, clock } = this.options;
     const now = clock.now();
+    const wanted = { given: draft.secret, profile: this.input.profileOf(draft.settings) };
     const made =
-      draft.signing === 'publisher' ? undefined : makeEndpointKey(sealer, id, draft.secret, now);
+      draft.signing === 'publisher' ? undefined : makeEndpointKey(sealer, id, wanted, now);
     const stored = {
       id,
       tenant,
@@ -158,7 +159,9 @@ export class WebhookEndpoints {
     return this.change(id, scope, {
       make: (current) => {
         const wanted = patched(current, patch);
-        this.input.requireUsable(wanted.settings);
+        this.input.requireUsable(wanted.settings, current.settings, () =>
+          current.keys.map((key) => this.options.sealer.open(id, key)),
+        );
         return wanted;
       },
       commutes: (before, now) => commutes(patch, before, now),
@@ -242,8 +245,8 @@ export class WebhookEndpoints {
   }
 
   /**
-   * Replaces an endpoint's key. The new key signs once the overlap is over, so that the receiver can add it first. Use
-   * `overlap: 0` for a leaked secret: the old key is dropped immediately.
+   * Replaces an endpoint's key. The new key signs once the overlap is over, so that the receiver can add it first. Standard Webhooks are
+   * signed with both keys during the overlap. Use `overlap: 0` for a leaked secret: the old key is dropped immediately.
    *
    * @throws {@link WebhookDeliveryError} `invalid_option`, `unknown_endpoint`, `endpoint_changed`; `limit_reached`
    *   if as many keys as `endpointLimits.keys` allows sign now or later; `unsupported_option` for a configured endpoint, and
@@ -255,10 +258,12 @@ export class WebhookEndpoints {
     scope?: EndpointScope,
   ): Promise<RotatedKey> {
     const { overlap, secret: given } = readArgument(ROTATION, options, 'options');
-    await this.requireStored(id, scope);
+    const { settings } = await this.requireStored(id, scope);
+    this.input.requireSecret(given, settings);
     const { sealer, clock } = this.options;
     const notBefore = clock.now() + overlap;
-    const { key, secret } = makeEndpointKey(sealer, id, given, notBefore);
+    const profile = this.input.profileOf(settings);
+    const { key, secret } = makeEndpointKey(sealer, id, { given, profile }, notBefore);
     await this.change(id, scope, {
       make: (current) => {
         if (current.keys.length === 0) {
@@ -353,9 +358,12 @@ export class WebhookEndpoints {
     return this.directory.view(endpoint);
   }
 
-  private async requireStored(id: string, scope: EndpointScope | undefined): Promise<void> {
-    await this.directory.find(id, readScope(scope));
-    if (!this.registry.isConfigured(id)) return;
+  private async requireStored(
+    id: string,
+    scope: EndpointScope | undefined,
+  ): Promise<StoredEndpoint> {
+    const endpoint = await this.directory.find(id, readScope(scope));
+    if (!this.registry.isConfigured(id)) return endpoint;
     throw new WebhookDeliveryError(
       'unsupported_option',
       "The endpoint is defined in the publisher's options: change it in the configuration.",

@@ -243,7 +243,7 @@ export type WebhookDeliveryErrorCode =
   | 'endpoint_exists'
   /** The endpoint was changed concurrently. */
   | 'endpoint_changed'
-  /** A limit of `endpointLimits` is reached: endpoints of a tenant, keys of an endpoint, or test events. */
+  /** A limit of `endpointLimits` is reached: endpoints of a tenant, keys of an endpoint, test events, or redeliveries. */
   | 'limit_reached';
 
 /** An event was not accepted for delivery, or an endpoint was not changed. Nothing was recorded. */

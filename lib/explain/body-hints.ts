@@ -22,9 +22,8 @@ export function addBodyHints(
   const { hash, data } = webhook;
   const declared = incoming.headers.get('content-length');
   if (incoming.method === 'POST' && body !== undefined && declared !== undefined) {
-    const isComplete = Number(declared) === body.length;
-    if (!isComplete) {
-      const length = Number(declared);
+    const length = Number(declared);
+    if (length !== body.length) {
       add('body_length', `Content-Length declares ${length} bytes, but ${body.length} arrived`);
     }
   }

@@ -53,10 +53,8 @@ export class IssuerList {
     );
     issuers.forEach(({ issuer, events, contentTypes }, index) => {
       if (contentTypes !== undefined) {
-        list.contentTypes.set(
-          issuer,
-          contentTypes.map((type) => type.toLowerCase()),
-        );
+        const lowerCase = contentTypes.map((type) => type.toLowerCase());
+        list.contentTypes.set(issuer, lowerCase);
       }
       if (events === undefined) return;
       events.forEach((pattern, i) => {

@@ -29,15 +29,12 @@ export function inject(from: Context): TraceContext | undefined {
   propagation.inject(from, carrier);
   const { traceparent, tracestate } = carrier;
   if (traceparent === undefined) return undefined;
-  return tracestate === undefined ? { traceparent } : { traceparent, tracestate };
+  return { traceparent, tracestate };
 }
 
 /** Adds the span of a stored or received trace context to a context; an invalid one changes nothing. */
 export function extract({ traceparent, tracestate }: TraceContext, into: Context): Context {
-  return propagation.extract(into, {
-    traceparent,
-    ...(tracestate !== undefined && { tracestate }),
-  });
+  return propagation.extract(into, { traceparent, tracestate });
 }
 
 /** Where a span that follows another one, maybe much later, belongs. */

@@ -137,7 +137,7 @@ export class Database {
           return work(runOn(tx));
         });
       }
-      await client.query(`BEGIN; ${setting}`);
+      await client.query(`BEGIN; ${setting}; ${endsIfIdle(ms)}`);
       const result = await work(runOn(client));
       await client.query('COMMIT');
       return result;
@@ -257,6 +257,14 @@ export function isPool(client: unknown): client is PostgresPool {
     !isEmbedded(client) &&
     !hasMethods(client, 'escapeLiteral')
   );
+}
+
+/**
+ * Makes the server end a transaction whose client has vanished. It would wait hours for that client otherwise, and keep the
+ * rows locked that the transaction has claimed.
+ */
+function endsIfIdle(ms: number | undefined): string {
+  return `SET LOCAL idle_in_transaction_session_timeout = ${Math.ceil(ms ?? 0)}`;
 }
 
 /**

@@ -22,7 +22,7 @@ import {
 export interface PostgresReplayStoreOptions extends PostgresStoreOptions {
   /** The schema of the table `replay`; default `webhooks`. */
   readonly schema?: string | undefined;
-  /** Time that a statement may take before the webhook is answered 503; default `'2s'`. */
+  /** Time that a statement may take before the webhook is rejected with 503; default `'2s'`. */
   readonly timeout?: Duration | undefined;
   /** Default: the system clock. Entries expire by the server's clock. */
   readonly clock?: WebhookClock | undefined;
@@ -46,7 +46,7 @@ const OWN_DATABASE = {
  * Stores replay claims in PostgreSQL, for any number of processes.
  *
  * Every step is one atomic statement. Each reservation removes a few expired entries. While the server is unavailable, webhooks
- * are answered 503, and their senders retry.
+ * are rejected with 503, and their senders retry.
  *
  * ```ts
  * const store = new PostgresReplayStore(new Pool({ connectionString }));

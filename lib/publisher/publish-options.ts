@@ -16,7 +16,7 @@ import type { SignOptions } from '../sending/event-draft.js';
 import { identifier } from '../token/identifier.js';
 import type { WebhookEventData, WebhookEventName } from '../token/webhook-event-map.js';
 import type { WebhookReceipt } from '../token/webhook-receipt.js';
-import type { WebhookProfile } from '../token/webhook-token.constants.js';
+import type { SentProfile } from '../token/webhook-token.constants.js';
 import type { FailureReason } from '../queue/webhook-delivery.js';
 
 /** Options of one published event. */
@@ -99,18 +99,19 @@ export interface SendResult {
   readonly duplicate?: true;
 }
 
-/** A request that the caller sends with its own client. It holds the token, so never log it. */
+/** A request that the caller sends with its own client. Its headers hold the credentials, so never log it. */
 export interface SignedWebhookRequest {
   readonly method: 'HEAD' | 'POST';
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   /** Send exactly these bytes; absent for HEAD, and for an event without data. */
   readonly body?: Buffer;
+  /** Empty if the endpoint's profile is `'standard-webhooks'`, which has none. */
   readonly token: string;
   /** The event's id. */
   readonly id: string;
-  /** Identifies the request, to compare with what the receiver got. The only part that is safe to log. */
-  readonly receipt: WebhookReceipt;
+  /** Identifies the token's request, to compare with what the receiver got. The only part that is safe to log. Absent without a token. */
+  readonly receipt?: WebhookReceipt;
 }
 
 /** Data and options. The data is optional if the event is declared without data, or not declared. */
@@ -129,7 +130,7 @@ const SIGN_RULES = {
   subject,
   method,
   // An unknown one is not supported here, but it may be elsewhere.
-  profile: unchecked<WebhookProfile | undefined>(),
+  profile: unchecked<SentProfile | undefined>(),
   tenant: notUndefined(
     identifier('tenant'),
     'pass a tenant, or leave the option out for endpoints without a tenant',

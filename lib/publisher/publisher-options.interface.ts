@@ -2,7 +2,7 @@ import type { Duration } from '../clock/duration.js';
 import type { EgressOptions } from '../egress/egress-policy.js';
 import type { EgressTlsOptions } from '../egress/guarded-agent.js';
 import type { SigningKeyInput } from '../token/keys/signing-key.js';
-import type { HashAlgorithm, WebhookProfile } from '../token/webhook-token.constants.js';
+import type { HashAlgorithm, SentProfile } from '../token/webhook-token.constants.js';
 import type { EndpointStore } from '../endpoints/endpoint-store.js';
 import type { EndpointLimits } from '../endpoints/endpoint-limits.js';
 import type { WebhookEndpointOptions } from '../endpoints/endpoint-options.js';
@@ -11,6 +11,7 @@ import type { WebhookQueue } from '../queue/webhook-queue.js';
 import type { DeliveryMethod } from '../queue/webhook-delivery.js';
 import type { PublisherKeys } from '../signing/endpoint-signer.js';
 import type { WebhookRetryOptions } from '../sending/retry-policy.js';
+import type { StandardWebhooksSigningOptions } from '../signing/standard-webhooks-signer.js';
 import type { WebhookJwksOptions } from '../signing/jwks.route.js';
 
 /** The publishing half of the module's options. */
@@ -36,8 +37,15 @@ export interface WebhookPublisherOptions extends EgressOptions {
   readonly tokenLifetime?: Duration | undefined;
   /** Digest of a POST's body; default `sha256`, and `sha3-256` for `swt-draft-00`. */
   readonly hash?: HashAlgorithm | undefined;
-  /** The wire format of its events: `'webhook-token'` (default), `'swt-draft-00'` or `'swt-draft-02'`. */
-  readonly profile?: WebhookProfile | undefined;
+  /**
+   * The wire format of its events: `'webhook-token'` (default), `'standard-webhooks'`, both in one request as
+   * `['webhook-token', 'standard-webhooks']`, `'swt-draft-00'` or `'swt-draft-02'`.
+   */
+  readonly profile?: SentProfile | undefined;
+  /** The secret of Standard Webhooks of endpoints that have none of their own; default: `secret`, if `profile` has Standard Webhooks. */
+  readonly standardWebhooks?: StandardWebhooksSigningOptions | undefined;
+  /** With the signature of Standard Webhooks: whether the body is `{ type, timestamp, data }` (default), or the data alone. */
+  readonly envelope?: boolean | undefined;
   /** Default `auto`: HEAD with inline data where it fits, else POST. */
   readonly method?: DeliveryMethod | undefined;
   /** The largest head of a HEAD request, in bytes; larger ones are sent by POST. Default 7168. */

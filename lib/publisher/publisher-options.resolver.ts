@@ -35,12 +35,16 @@ import { InProcessQueue } from '../queue/in-process.queue.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import {
   applySettings,
-  checkProfile,
   ENDPOINT_SETTINGS,
-  profileUseProblem,
   type ResolvedEndpointSettings,
 } from '../sending/endpoint-settings.js';
 import { resolveRetryOptions, RETRY } from '../sending/retry-policy.js';
+import {
+  checkProfile,
+  isStandardWebhooks,
+  profileUseProblem,
+  tokenProfile,
+} from '../sending/sent-profile.js';
 import type { SenderOptions } from '../sending/webhook.sender.js';
 import type { EndpointSigner, PublisherKeys } from '../signing/endpoint-signer.js';
 import { checkJwks, JWKS, type ResolvedJwks } from '../signing/jwks.route.js';
@@ -51,6 +55,10 @@ import type {
 } from '../signing/signing-keys.js';
 import { publicationProblems, keySetProblems } from '../signing/webhook.jwks.js';
 import { SigningResolver } from '../signing/signing.resolver.js';
+import {
+  readStandardWebhooksSecret,
+  STANDARD_WEBHOOKS_SIGNING,
+} from '../signing/standard-webhooks-signer.js';
 import type { SigningKeyInput } from '../token/keys/signing-key.js';
 import { DEFAULT_PROFILE } from '../token/webhook-token.constants.js';
 import type { WebhookPublisherOptions } from './publisher-options.interface.js';
@@ -96,7 +104,7 @@ const TLS_OPTIONS = object<EgressTlsOptions>()({
   passphrase: unchecked<EgressTlsOptions['passphrase']>(),
 });
 
-const { hash, method, profile, timeout } = ENDPOINT_SETTINGS;
+const { envelope, hash, method, profile, timeout } = ENDPOINT_SETTINGS;
 
 const PUBLISHER = object<WebhookPublisherOptions>()(
   {
@@ -109,6 +117,8 @@ const PUBLISHER = object<WebhookPublisherOptions>()(
     tokenLifetime: optional(seconds),
     hash,
     profile,
+    standardWebhooks: optional(STANDARD_WEBHOOKS_SIGNING),
+    envelope,
     method,
     // Below the 8 kB that most servers and proxies read by default, with a margin for headers that a proxy adds.
     maxHeadBytes: optional(
@@ -239,6 +249,8 @@ function resolveDefaults(
     // A missing signer is a problem, and then the publisher does not start.
     signer: signer as EndpointSigner,
     profile: DEFAULT_PROFILE,
+    standardWebhooks: options.standardWebhooks,
+    envelope: true,
     method: 'auto',
     timeout: DEFAULT_ATTEMPT_TIMEOUT,
     headers: {},
@@ -246,7 +258,8 @@ function resolveDefaults(
     onDead: 'skip',
     retry: resolveRetryOptions(options.retry),
   };
-  const settled = applySettings(fallback, {
+  const settled = applySettings(standardWebhooksOf(fallback, options, at), {
+    envelope: options.envelope,
     hash: options.hash,
     method: options.method,
     profile: options.profile,
@@ -254,6 +267,19 @@ function resolveDefaults(
   });
   checkProfile(settled, at);
   return settled;
+}
+
+/** The publisher's `secret` signs Standard Webhooks too, if its own profile has them. */
+function standardWebhooksOf(
+  fallback: ResolvedEndpointSettings,
+  { profile = DEFAULT_PROFILE, secret }: Read<typeof PUBLISHER>,
+  at: Problems,
+): ResolvedEndpointSettings {
+  const isShared = isStandardWebhooks(profile) && fallback.standardWebhooks === undefined;
+  if (!isShared || secret === undefined || at.has('secret')) return fallback;
+  const hasToken = tokenProfile(profile) !== undefined;
+  const name = hasToken ? 'standardWebhooks' : 'secret';
+  return { ...fallback, standardWebhooks: readStandardWebhooksSecret(secret, at, name) };
 }
 
 /**

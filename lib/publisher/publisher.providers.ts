@@ -180,7 +180,9 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
   {
     provide: WebhookDeliveries,
     useFactory: (options: ResolvedPublisherOptions | undefined, queue: WebhookQueue) =>
-      options === undefined ? UNCONFIGURED_DELIVERIES : new WebhookDeliveries(queue, options.clock),
+      options === undefined
+        ? UNCONFIGURED_DELIVERIES
+        : new WebhookDeliveries(queue, options.clock, options.endpointLimits.redeliveriesPerMinute),
     inject: [PUBLISHER_OPTIONS, WebhookQueue],
   },
   {

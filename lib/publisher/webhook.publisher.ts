@@ -286,8 +286,8 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
   ): Promise<SignedWebhookRequest> {
     const { data, options } = readArguments(args, SIGN_OPTIONS);
     const { endpoint, delivery } = await this.address(endpointOrUrl, event, data, options);
-    const request = await this.sender.composer.compose(delivery, endpoint);
-    return { ...request, receipt: request.receipt(), id: delivery.eventId };
+    const { receipt, profile: _profile, ...request } = await this.sender.composer.compose(delivery, endpoint);
+    return { ...request, ...(receipt && { receipt: receipt() }), id: delivery.eventId };
   }
 
   /** Drafts an event for one endpoint or URL. */

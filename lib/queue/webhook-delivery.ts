@@ -1,6 +1,6 @@
 import type { TraceContext } from '../diagnostics/operation.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
-import type { ReceivedProfile, WebhookProfile } from '../token/webhook-token.constants.js';
+import type { ReceivedProfile, SentProfile } from '../token/webhook-token.constants.js';
 
 /** The body of an event, serialised once, when it was published. */
 export interface DeliveryPayload {
@@ -62,7 +62,7 @@ export interface OutgoingDelivery extends RecordedEvent {
   /** Overrides the endpoint's choice of method. */
   readonly method?: DeliveryMethod;
   /** Overrides the endpoint's wire format. */
-  readonly profile?: WebhookProfile;
+  readonly profile?: SentProfile;
   /** 2 or more for a redelivery that is a delivery of its own; absent for the first. */
   readonly round?: number;
   /** It is given up at this time, in epoch milliseconds; absent if only the retry schedule limits it. */
@@ -74,6 +74,8 @@ export interface OutgoingDelivery extends RecordedEvent {
    * that is recorded with a number has had its turn before: it waits for none, and none waits for it.
    */
   readonly sequence?: number;
+  /** When the event was published, in epoch milliseconds; with `round`, whose delivery was created later. */
+  readonly occurredAt?: number;
 }
 
 /** A received event that was acknowledged, for the handlers of its receiver. It contains no token. */

@@ -32,9 +32,9 @@ interface WebhookProblem {
   readonly title: string;
   readonly status: number;
   readonly detail: string;
-  readonly code?: string;
+  readonly code?: string | undefined;
   /** One message per failed constraint. */
-  readonly errors?: readonly string[];
+  readonly errors?: readonly string[] | undefined;
 }
 
 /** The answer to a request, made from the answer table and independent of the adapter. */
@@ -135,8 +135,8 @@ export function refuse(
     title: row.title,
     status,
     detail,
-    ...(row.code === undefined ? {} : { code: row.code }),
-    ...(more.errors === undefined ? {} : { errors: more.errors }),
+    code: row.code,
+    errors: more.errors,
   };
   return { situation, status, headers, problem };
 }
@@ -197,7 +197,7 @@ function readRefusal(cause: unknown): HandlerRefusal | undefined {
     if (errors !== undefined) return { status: 422, detail: '', errors };
     // Typed as a string, but a handler can assign any value.
     const message: unknown = cause.message;
-    return { status: status as number, detail: String(message), errors };
+    return { status: status as number, detail: String(message), errors: undefined };
   } catch {
     return undefined;
   }

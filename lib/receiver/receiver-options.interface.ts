@@ -61,7 +61,7 @@ export interface WebhookReceiverOptions {
   readonly maxBodyBytes?: number | undefined;
   /**
    * Members of a JSON body, or of the data in a token: names in objects plus elements of arrays, at all levels; default 100,000.
-   * A body with more is answered with 400 `invalid_payload` before it is parsed.
+   * A body with more is rejected with 400 `invalid_payload` before it is parsed.
    */
   readonly maxJsonMembers?: number | undefined;
   /** Writes large bodies to temporary files while they are verified and handled, by default above 1 MiB; `false` keeps them in memory. */

@@ -100,7 +100,6 @@ export function observeReceiving(
   { method, headers }: IncomingWebhook,
   arrivedAt: number,
 ): void {
-  const trace = traceOf(headers);
   internalsOf(event).receiving = receiving.begin(
     () => ({
       method,
@@ -109,7 +108,7 @@ export function observeReceiving(
       eventId: event.id,
       issuer: event.issuer,
       verificationMs: performance.now() - arrivedAt,
-      trace,
+      trace: traceOf(headers),
     }),
     arrivedAt,
   );
@@ -165,6 +164,5 @@ export function endReceiving(answered: AnsweredRequest): void {
 function traceOf(headers: RequestHeaders): TraceContext | undefined {
   const [traceparent, ...more] = headers.all('traceparent');
   if (traceparent === undefined || more.length > 0) return undefined;
-  const tracestate = headers.all('tracestate').join(',');
-  return { traceparent, ...(tracestate !== '' && { tracestate }) };
+  return { traceparent, tracestate: headers.all('tracestate').join(',') || undefined };
 }

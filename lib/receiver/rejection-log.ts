@@ -84,7 +84,7 @@ export class RejectionLog {
     const claimed = scheme.claims(fromNodeRequest(request, { kind: 'consumed' }));
     const line = describeRefusal(answered, claimed, isAuthenticated);
     const { issuer, id } = event ?? claimed;
-    // A token can be sent any number of times, and a sender that repeats an event too early is answered so in normal operation.
+    // A token can be sent any number of times, and in normal operation a sender may repeat an event too early.
     const isWarning =
       isAuthenticated &&
       answer.situation !== 'in_progress' &&

@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto';
 import { WebhookPayloadError } from '../errors/webhook.error.js';
 import {
   decodeUtf8,
@@ -5,7 +6,7 @@ import {
   parseJson,
   scanJson,
   structureProblem,
-  type StructureProblem,
+  TOO_DEEP,
 } from '../token/decoding.js';
 import { MAX_DATA_DEPTH } from '../token/webhook-token.constants.js';
 
@@ -33,18 +34,13 @@ export function parseJsonPayload(bytes: Buffer, contentType: string, maxMembers:
       `the body has more than ${maxMembers} members; maxJsonMembers of the receiver sets the limit`,
     );
   }
-  if (exceeded === 'levels') throw invalid(MESSAGES['too deep']);
+  if (exceeded === 'levels') throw invalid(`the body ${TOO_DEEP}`);
   const value = parseJson(text);
   if (value === undefined) throw invalid('the body is not JSON');
   const problem = structureProblem(value, MAX_DATA_DEPTH);
-  if (problem !== undefined) throw invalid(MESSAGES[problem]);
+  if (problem !== undefined) throw invalid(`the body ${problem}`);
   return value;
 }
-
-const MESSAGES: Readonly<Record<StructureProblem, string>> = {
-  'too deep': `the body nests more than ${MAX_DATA_DEPTH} levels`,
-  'prototype member': 'the body has a member that would replace a prototype',
-};
 
 function decode(bytes: Buffer, label: string): string {
   const text = UTF8.test(label) ? decodeUtf8(bytes) : decodeAs(label, bytes);
@@ -115,11 +111,34 @@ export function parseSenderPayload(
   return envelope === true && isObject(body) ? body['data'] : body;
 }
 
+/** The body of an event in an envelope of Standard Webhooks; without data, it has no member `data`. */
+export interface Envelope {
+  readonly type: string;
+  readonly data?: unknown;
+}
+
 /** Whether a parsed body is an envelope of Standard Webhooks. */
-export function isEnvelope(
-  body: unknown,
-): body is { readonly type: string; readonly data: unknown } {
-  return isObject(body) && typeof body['type'] === 'string' && Object.hasOwn(body, 'data');
+export function isEnvelope(body: unknown): body is Envelope {
+  if (!isObject(body) || typeof body['type'] !== 'string') return false;
+  return (
+    Object.hasOwn(body, 'data') ||
+    Object.keys(body).every((name) => name === 'type' || name === 'timestamp')
+  );
+}
+
+const ENVELOPE_HEAD = /^\{"type":"[\w.-]+","timestamp":"[\w:.+-]+","data":/;
+const MAX_ENVELOPE_HEAD = 256;
+
+/**
+ * Identifies the content of an event by the digest of its bytes, whatever the token's algorithm. Of an envelope that this package has
+ * sent, it is that of the data, so that a sender can change the format between two attempts.
+ */
+export function bodyDigest(body: Buffer, isEnveloped: boolean): string {
+  const head = isEnveloped
+    ? ENVELOPE_HEAD.exec(body.toString('latin1', 0, MAX_ENVELOPE_HEAD))
+    : null;
+  const data = head === null ? body : body.subarray(head[0].length, -1);
+  return `sha256:${hash('sha256', data)}`;
 }
 
 function parseForm(bytes: Buffer, maxFields: number): unknown {
@@ -139,9 +158,8 @@ function parseForm(bytes: Buffer, maxFields: number): unknown {
     throw invalid('the form has two fields of one name');
   }
   const form: unknown = Object.fromEntries(fields);
-  if (structureProblem(form, MAX_DATA_DEPTH) !== undefined) {
-    throw invalid('the form has a field that would replace a prototype');
-  }
+  const problem = structureProblem(form, MAX_DATA_DEPTH);
+  if (problem !== undefined) throw invalid(`the form ${problem}`);
   return form;
 }
 

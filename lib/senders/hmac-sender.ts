@@ -1,4 +1,5 @@
 import { createHmac, hash } from 'node:crypto';
+import { isSame } from '../keys/standard-webhooks-key.js';
 import { readOptions } from '../options/read-options.js';
 import {
   either,
@@ -27,7 +28,6 @@ import {
   type WebhookSender,
 } from './sender.js';
 import {
-  isSame,
   malformed,
   readTimestamp,
   requireSignatures,

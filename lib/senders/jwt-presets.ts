@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto';
 import { WebhookTokenError } from '../errors/webhook.error.js';
+import { isSame } from '../keys/standard-webhooks-key.js';
 import { readOptions } from '../options/read-options.js';
 import { func, object, optional, required, seconds } from '../options/rules.js';
 import { isObject } from '../token/decoding.js';
@@ -9,7 +10,7 @@ import { type JwtKeyOptions, keysOfSender, resolveJwtKeys } from './jwt-keys.js'
 import { claimRules, createJwtSender, JWT_SENDER } from './jwt-sender.js';
 import { NAMES } from './option-rules.js';
 import type { SenderMessage, SenderOptions, WebhookSender } from './sender.js';
-import { isSame, members, stringAt } from './signature-header.js';
+import { members, stringAt } from './signature-header.js';
 
 /** Options of {@link a2a}. */
 export interface A2aOptions extends JwtKeyOptions, SenderOptions {

@@ -46,7 +46,7 @@ import {
   toleranceSeconds,
   type WebhookSender,
 } from './sender.js';
-import { isSame } from './signature-header.js';
+import { isSame } from '../keys/standard-webhooks-key.js';
 
 /** Values that claims must have: the value itself, or one of a list. */
 export type ExpectedClaims = Readonly<Record<string, string | boolean | readonly string[]>>;

@@ -4,6 +4,7 @@ import {
   WebhookSignatureError,
 } from '../errors/webhook.error.js';
 import type { Duration } from '../clock/duration.js';
+import { isSame } from '../keys/standard-webhooks-key.js';
 import { readOptions } from '../options/read-options.js';
 import { object, optional, required, seconds, text } from '../options/rules.js';
 import { mediaType } from '../request/json-payload.js';
@@ -16,7 +17,7 @@ import { JWT_KEYS, type JwtKeyOptions, resolveJwtKeys } from './jwt-keys.js';
 import { NAMES } from './option-rules.js';
 import { createSender, type Proof, SENDER, toleranceSeconds } from './sender.js';
 import type { SenderOptions, TestMessage, WebhookSender } from './sender.js';
-import { isSame, members, signatureHeader } from './signature-header.js';
+import { members, signatureHeader } from './signature-header.js';
 
 /** Options of {@link securityEvents}. */
 export interface SecurityEventsOptions extends JwtKeyOptions, SenderOptions {

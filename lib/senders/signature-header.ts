@@ -1,4 +1,3 @@
-import { timingSafeEqual } from 'node:crypto';
 import { WebhookSignatureError } from '../errors/webhook.error.js';
 import type { RequestHeaders } from '../request/webhook-scheme.js';
 import { isObject } from '../token/decoding.js';
@@ -56,11 +55,6 @@ export function requireSignatures(signatures: readonly string[]): void {
 
 export function malformed(message: string): WebhookSignatureError {
   return new WebhookSignatureError('malformed_signature', message);
-}
-
-/** Compares two strings of ASCII in constant time; their lengths are no secret. */
-export function isSame(one: string, other: string): boolean {
-  return one.length === other.length && timingSafeEqual(Buffer.from(one), Buffer.from(other));
 }
 
 /** The members of an object; of anything else, none. */

@@ -68,6 +68,8 @@ function shiftBefore(position: number, at: readonly number[], shift: readonly nu
 interface AnswerSecrets {
   /** Of every request of the attempt. */
   readonly tokens: readonly string[];
+  /** Of Standard Webhooks. */
+  readonly signatures?: readonly string[] | undefined;
   /** Its path and its query may be credentials. */
   readonly url: string;
   /** Headers of the endpoint's own; a value may be a key. */
@@ -101,6 +103,7 @@ function redact(text: string, secrets: AnswerSecrets): string {
     ...findJws(read.text),
     ...findTokens(read.text, secrets.tokens),
     ...findWhole(read.text, keysOf(secrets.headers), '[header]'),
+    ...findWhole(read.text, keysOf(secrets.signatures ?? []), '[header]'),
     ...findWhole(read.text, pathsOf(secrets.url), '[url]'),
   ].sort((a, b) => a.from - b.from || b.to - a.to);
   let redacted = '';
@@ -155,7 +158,7 @@ function findWhole(text: string, wanted: readonly string[], mark: Finding['mark'
   });
 }
 
-function keysOf(headers: Readonly<Record<string, string>>): string[] {
+function keysOf(headers: Readonly<Record<string, string>> | readonly string[]): string[] {
   return Object.values(headers).filter((value) => value.length >= LEAST_KEY);
 }
 

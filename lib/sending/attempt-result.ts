@@ -1,5 +1,6 @@
 import type { FailureReason } from '../queue/webhook-delivery.js';
 import type { WebhookReceipt } from '../token/webhook-receipt.js';
+import type { SentProfile } from '../token/webhook-token.constants.js';
 import type { AnswerBody } from './answer-excerpt.js';
 
 /** One attempt: its result, and details that only stored deliveries and the caller of `send` get. */
@@ -7,8 +8,10 @@ export interface Attempt {
   readonly result: AttemptResult;
   /** When it began, in epoch milliseconds. */
   readonly at: number;
-  /** Creates the receipt of the last request; absent if no request was made. */
+  /** Creates the receipt of the last request; absent if no request was made, or if it had no token. */
   readonly receipt?: (() => WebhookReceipt) | undefined;
+  /** How the last request was signed; absent if no request was made. */
+  readonly profile?: SentProfile | undefined;
   /** The beginning of the answer's body; absent if there is none. */
   readonly answer?: string | undefined;
 }

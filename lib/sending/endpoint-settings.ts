@@ -1,8 +1,8 @@
 import { validateHeaderName, validateHeaderValue } from 'node:http';
 import type { Duration } from '../clock/duration.js';
-import type { Problems } from '../options/problems.js';
 import {
   duration,
+  flag,
   isOptions,
   oneOf,
   optional,
@@ -19,15 +19,15 @@ import {
   type RetryPolicy,
 } from './retry-policy.js';
 import type { EndpointSigner } from '../signing/endpoint-signer.js';
+import type { StandardWebhooksSigner } from '../signing/standard-webhooks-signer.js';
 import { identifier } from '../token/identifier.js';
-import { profileProblem, rulesOf } from '../token/profiles/profile.js';
 import { isAudience } from '../token/validate-claims.js';
 import {
   HASH_ALGORITHMS,
   type HashAlgorithm,
-  WEBHOOK_PROFILES,
-  type WebhookProfile,
+  type SentProfile,
 } from '../token/webhook-token.constants.js';
+import { SENT_PROFILE } from './sent-profile.js';
 
 /** Which `jti` the attempts of one delivery carry. */
 export type TokenIdScope = 'attempt' | 'delivery';
@@ -46,8 +46,16 @@ export interface EndpointSettings {
   readonly timeout?: Duration | undefined;
   /** Digest of a POST's body; default the publisher's. */
   readonly hash?: HashAlgorithm | undefined;
-  /** The wire format of its requests; default the publisher's. */
-  readonly profile?: WebhookProfile | undefined;
+  /**
+   * The wire format of its requests; default the publisher's. `'standard-webhooks'` needs a secret `whsec_…`;
+   * `['webhook-token', 'standard-webhooks']` signs each request both ways.
+   */
+  readonly profile?: SentProfile | undefined;
+  /**
+   * With the signature of Standard Webhooks: whether the body is `{ type, timestamp, data }`; default `true`. With `false` it is the data
+   * alone, and only a token names the event.
+   */
+  readonly envelope?: boolean | undefined;
   /**
    * Default `'attempt'`: a new `jti` for every attempt, because receivers mark it as used before they process the
    * event. `'delivery'` keeps it, for receivers that detect duplicates by it.
@@ -67,7 +75,10 @@ export interface ResolvedEndpointSettings {
   readonly signer: EndpointSigner;
   /** If absent, the default of the wire format. */
   readonly hash?: HashAlgorithm | undefined;
-  readonly profile: WebhookProfile;
+  readonly profile: SentProfile;
+  /** Absent if it has no secret of Standard Webhooks. */
+  readonly standardWebhooks?: StandardWebhooksSigner | undefined;
+  readonly envelope: boolean;
   readonly method: DeliveryMethod;
   readonly timeout: number;
   readonly headers: Readonly<Record<string, string>>;
@@ -102,7 +113,8 @@ export const ENDPOINT_SETTINGS = {
   // A slower receiver occupies a slot of the queue that others need; it should answer first and work later.
   timeout: optional(duration({ max: '15m', isTimeout: true })),
   hash: optional(oneOf(...HASH_ALGORITHMS)),
-  profile: optional(oneOf(...WEBHOOK_PROFILES)),
+  profile: optional(SENT_PROFILE),
+  envelope: optional(flag),
   jti: optional(oneOf('attempt', 'delivery')),
   onDead: optional(oneOf('skip', 'block')),
   retry: optional(ENDPOINT_RETRY),
@@ -122,6 +134,8 @@ export function applySettings(
   return {
     signer: fallback.signer,
     profile: own.profile ?? fallback.profile,
+    standardWebhooks: fallback.standardWebhooks,
+    envelope: own.envelope ?? fallback.envelope,
     method: own.method ?? fallback.method,
     timeout: own.timeout ?? fallback.timeout,
     headers: own.headers ?? fallback.headers,
@@ -153,6 +167,9 @@ const REFUSED = new Set([
   'trailer',
   'transfer-encoding',
   'upgrade',
+  'webhook-id',
+  'webhook-signature',
+  'webhook-timestamp',
 ]);
 
 /** @returns what is wrong with a configured header, and the remedy; `undefined` if nothing is */
@@ -172,30 +189,4 @@ function headerProblem(name: string, value: unknown): string | undefined {
   } catch {
     return 'contains a character that a header cannot carry';
   }
-}
-
-/** The combination of wire format, method and signer that an endpoint uses. */
-interface ProfileUse {
-  readonly profile: WebhookProfile;
-  readonly method: DeliveryMethod;
-  /** Absent if the key itself is invalid. */
-  readonly signer: Pick<EndpointSigner, 'algorithms'> | undefined;
-}
-
-/** @returns why an endpoint cannot use its wire format, and the remedy; `undefined` if it can */
-export function profileUseProblem({ profile, method, signer }: ProfileUse): string | undefined {
-  // Without a key, the name of the profile is still checked.
-  for (const algorithm of signer?.algorithms ?? [undefined]) {
-    const problem = profileProblem(profile, algorithm);
-    if (problem !== undefined) return problem;
-  }
-  return method === 'HEAD' && !rulesOf(profile).methods.has('HEAD')
-    ? `${profile} has no HEAD: leave the method 'auto', or choose another profile`
-    : undefined;
-}
-
-/** Adds the problem of a configured endpoint, unless its profile or method has one already. */
-export function checkProfile(use: ProfileUse, at: Problems): void {
-  const problem = at.has('profile', 'method') ? undefined : profileUseProblem(use);
-  if (problem !== undefined) at.add('profile', problem);
 }

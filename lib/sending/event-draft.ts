@@ -2,11 +2,18 @@ import { hash, randomUUID } from 'node:crypto';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { constraintsOf, type WebhookEventCatalog } from '../events/event-catalog.js';
 import { eventNameRule, isEventName } from '../token/event-name.js';
-import { WEBHOOK_PROFILES, type WebhookProfile } from '../token/webhook-token.constants.js';
+import { DEFAULT_PROFILE, type SentProfile } from '../token/webhook-token.constants.js';
 import { deliveryId } from '../queue/delivery-identity.js';
 import type { Endpoint } from './endpoint.js';
-import { profileUseProblem } from './endpoint-settings.js';
+
 import { encodePayload } from './payload-encoder.js';
+import {
+  isSentProfile,
+  isStandardWebhooks,
+  namingProfile,
+  profileUseProblem,
+  SENT_PROFILE_RULE,
+} from './sent-profile.js';
 import type {
   DeliveryMethod,
   DeliveryPayload,
@@ -29,7 +36,7 @@ export interface SignOptions {
   /** Overrides the endpoint's choice of method; an explicit HEAD never falls back to POST. */
   readonly method?: DeliveryMethod | undefined;
   /** Overrides the endpoint's wire format. */
-  readonly profile?: WebhookProfile | undefined;
+  readonly profile?: SentProfile | undefined;
   /**
    * The tenant whose endpoints receive the event; without it, the endpoints without a tenant. With the id of one endpoint,
    * the endpoint must belong to the tenant. An explicit `undefined` is refused: it is almost always a bug.
@@ -56,13 +63,13 @@ export function draftEvent(
   const { id, audience, subject, method, tenant, profile, contentType } = options;
   // Which rule holds depends on the wire format of each endpoint; that of the drafts includes the other.
   if (!isEventName(event, 'swt-draft-00')) {
-    throw invalid('The event name', `must be ${eventNameRule(profile)}`);
-  }
-  if (profile !== undefined && !WEBHOOK_PROFILES.includes(profile)) {
-    throw new WebhookDeliveryError(
-      'unsupported_option',
-      `profile must be one of ${WEBHOOK_PROFILES.join(', ')}.`,
+    throw invalid(
+      'The event name',
+      `must be ${eventNameRule(namingProfile(profile ?? DEFAULT_PROFILE))}`,
     );
+  }
+  if (profile !== undefined && !isSentProfile(profile)) {
+    throw new WebhookDeliveryError('unsupported_option', `profile ${SENT_PROFILE_RULE}.`);
   }
   const payload = encodePayload(data, contentType);
   const draft: { -readonly [Name in keyof EventDraft]: EventDraft[Name] } = {
@@ -132,8 +139,15 @@ export async function requireDefined(
 export function deliveryTo(endpoint: Endpoint, draft: EventDraft): OutgoingDelivery {
   const { endpointId, url, tenant = draft.tenant } = endpoint;
   const profile = draft.profile ?? endpoint.profile;
-  if (!isEventName(draft.event, profile)) {
-    throw invalid('The event name', `must be ${eventNameRule(profile)} for ${endpoint.label}`);
+  const naming = namingProfile(profile);
+  if (!isEventName(draft.event, naming)) {
+    throw invalid('The event name', `must be ${eventNameRule(naming)} for ${endpoint.label}`);
+  }
+  if (isStandardWebhooks(profile) && !VISIBLE_ASCII.test(draft.eventId)) {
+    throw invalid(
+      'id',
+      `must be visible ASCII without spaces for ${endpoint.label}: the header webhook-id cannot carry other characters`,
+    );
   }
   if (draft.profile !== undefined || draft.method !== undefined) requireProfile(endpoint, draft);
   const { eventId } = draft;
@@ -145,9 +159,11 @@ export function deliveryTo(endpoint: Endpoint, draft: EventDraft): OutgoingDeliv
   return delivery;
 }
 
+const VISIBLE_ASCII = /^[\x21-\x7E]+$/;
+
 function requireProfile(endpoint: Endpoint, draft: EventDraft): void {
   const { profile = endpoint.profile, method = endpoint.method } = draft;
-  const problem = profileUseProblem({ profile, method, signer: endpoint.signer });
+  const problem = profileUseProblem({ ...endpoint, profile, method });
   if (problem !== undefined) {
     throw new WebhookDeliveryError('invalid_option', `profile for ${endpoint.label}: ${problem}.`);
   }

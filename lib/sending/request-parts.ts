@@ -1,5 +1,5 @@
 import type { TraceContext } from '../diagnostics/operation.js';
-import type { DeliveryPayload } from '../queue/webhook-delivery.js';
+import type { DeliveryPayload, OutgoingDelivery } from '../queue/webhook-delivery.js';
 import { looksLikeBodyReference } from '../token/profiles/swt-draft-00.profile.js';
 import { InlineJson } from '../token/token-signer.js';
 import { MAX_INLINE_BYTES } from '../token/webhook-token.constants.js';
@@ -64,6 +64,43 @@ export function asBuffer(bytes: Uint8Array): Buffer {
     : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
+/** The body of a POST, and its media type. */
+interface WireBody {
+  readonly bytes: Uint8Array | undefined;
+  readonly contentType: string;
+  /** Whether the data is the member `data` of the body. */
+  readonly envelope: boolean;
+}
+
+/** The body of a request with a token. */
+export function plainBody({ payload: { bytes, contentType } }: OutgoingDelivery): WireBody {
+  return { bytes, contentType, envelope: false };
+}
+
+/**
+ * The body of a request with the signature of Standard Webhooks: the same bytes in every attempt. Bytes that are not JSON are never in an
+ * envelope.
+ *
+ * @see https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md#payload-structure
+ */
+export function standardBody(
+  { event, payload, occurredAt, createdAt }: OutgoingDelivery,
+  envelope: boolean,
+): WireBody {
+  const { kind, bytes, contentType } = payload;
+  if (kind === 'bytes') return { bytes, contentType, envelope: false };
+  // Libraries that verify it parse the body as JSON, so it is never empty.
+  if (!envelope) return { bytes: bytes ?? Buffer.from('null'), contentType, envelope };
+  const timestamp = new Date(occurredAt ?? createdAt).toISOString();
+  const head = `{"type":"${event}","timestamp":"${timestamp}"`;
+  const parts = bytes === undefined ? [head, '}'] : [`${head},"data":`, bytes, '}'];
+  return {
+    bytes: Buffer.concat(parts.map((part) => Buffer.from(part as string))),
+    contentType: 'application/json',
+    envelope,
+  };
+}
+
 /** Headers that a client would add are explicit, so that the size of the head is known before it is sent. */
 const DEFAULT_HEADERS = {
   Accept: '*/*',
@@ -71,12 +108,19 @@ const DEFAULT_HEADERS = {
   'User-Agent': 'nestjs-webhook-token',
 };
 
+/** What differs between the requests to an endpoint. */
+interface HeaderFacts {
+  readonly contentType: string;
+  readonly bodyBytes: number;
+  /** The headers that authenticate it. */
+  readonly credentials: Readonly<Record<string, string>>;
+  readonly trace: TraceContext | undefined;
+}
+
 /** The headers of a request; those of the endpoint replace defaults. */
 export function headersFor(
   { headers: own }: Endpoint,
-  token: string,
-  { contentType, bodyBytes }: { readonly contentType: string; readonly bodyBytes: number },
-  trace: TraceContext | undefined,
+  { contentType, bodyBytes, credentials, trace }: HeaderFacts,
 ): Record<string, string> {
   const names = new Set(Object.keys(own).map((name) => name.toLowerCase()));
   const headers: Record<string, string> = {};
@@ -91,7 +135,7 @@ export function headersFor(
   return {
     ...headers,
     ...own,
-    Authorization: `Bearer ${token}`,
+    ...credentials,
     'Content-Type': contentType,
     'Content-Length': String(bodyBytes),
   };

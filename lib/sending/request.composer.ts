@@ -1,10 +1,12 @@
 import type { TraceContext } from '../diagnostics/operation.js';
-import { WebhookDeliveryError } from '../errors/webhook.error.js';
+import { WebhookDeliveryError, WebhookSigningError } from '../errors/webhook.error.js';
 import type { OutgoingDelivery } from '../queue/webhook-delivery.js';
+import type { WebhookClock } from '../clock/webhook-clock.js';
 import { digest } from '../token/payload-hash.js';
 import { rulesOf, type ProfileRules } from '../token/profiles/profile.js';
 import type { WebhookTokenInput } from '../token/token-signer.js';
 import { receiptOf, type WebhookReceipt } from '../token/webhook-receipt.js';
+import { DEFAULT_PROFILE, type SentProfile } from '../token/webhook-token.constants.js';
 import type { Endpoint } from './endpoint.js';
 import {
   asBuffer,
@@ -13,19 +15,26 @@ import {
   inlineLimit,
   inlinePayload,
   mayFit,
+  plainBody,
+  standardBody,
 } from './request-parts.js';
+import { isStandardWebhooks, tokenProfile } from './sent-profile.js';
 import { signingFailure, untilAborted } from './signing-failure.js';
 
-/** A signed request, ready to be sent. It holds the token, so never log it. */
+/** A signed request, ready to be sent. It holds the token and the signature, so never log it. */
 export interface ComposedRequest {
   readonly method: 'HEAD' | 'POST';
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: Buffer | undefined;
+  readonly profile: SentProfile;
+  /** Empty if the request has none, because it is a Standard Webhook only. */
   readonly token: string;
-  /** Creates the receipt, on demand because few need it. The only part that is safe to log. */
-  readonly receipt: () => WebhookReceipt;
+  /** Creates the receipt of the token, on demand because few need it. The only part that is safe to log. */
+  readonly receipt?: (() => WebhookReceipt) | undefined;
 }
+
+const MS_PER_SECOND = 1_000;
 
 /** The attempt that a request belongs to. */
 export interface RequestContext {
@@ -47,6 +56,7 @@ export class RequestComposer {
    * @param inheritedHeaders - headers that the HTTP client adds; they count towards the size of the head
    */
   constructor(
+    private readonly clock: WebhookClock,
     private readonly maxHeadBytes: number,
     private readonly inheritedHeaders: () => Readonly<Record<string, string>> | undefined,
   ) {}
@@ -73,16 +83,49 @@ export class RequestComposer {
     endpoint: Endpoint,
     context: RequestContext,
   ): Promise<ComposedRequest> {
-    const { bytes } = delivery.payload;
-    const body = bytes && asBuffer(bytes);
-    const rules = rulesFor(delivery, endpoint);
-    const hashed = body ?? (rules.hashesEmptyBody ? Buffer.alloc(0) : undefined);
-    const token = await sign(delivery, endpoint, context, {
-      hash: hashed && digest(endpoint.hash ?? rules.defaultHash, hashed),
-      size: hashed?.byteLength,
-      retryCount: (context.attempt ?? 1) - 1,
-    });
-    return { ...requestOf('POST', token, delivery, endpoint, context), body };
+    const profile = profileOf(delivery, endpoint);
+    const isStandard = isStandardWebhooks(profile);
+    const body = isStandard ? standardBody(delivery, endpoint.envelope) : plainBody(delivery);
+    const bytes = body.bytes && asBuffer(body.bytes);
+    const format = tokenProfile(profile);
+    let token = '';
+    if (format !== undefined) {
+      const rules = rulesOf(format);
+      const hashed = bytes ?? (rules.hashesEmptyBody ? Buffer.alloc(0) : undefined);
+      token = await sign(delivery, endpoint, context, {
+        hash: hashed && digest(endpoint.hash ?? rules.defaultHash, hashed),
+        size: hashed?.byteLength,
+        retryCount: (context.attempt ?? 1) - 1,
+        envelope: isStandard ? body.envelope : undefined,
+      });
+    }
+    const signature = isStandard ? this.standardHeaders(delivery, endpoint, bytes!) : {};
+    const { contentType } = body;
+    const facts = { method: 'POST', bodyBytes: bytes?.byteLength ?? 0, contentType } as const;
+    return {
+      ...requestOf(facts, { token, signature }, delivery, endpoint, context),
+      body: bytes,
+    };
+  }
+
+  /** Of this attempt: receivers refuse an old time. */
+  private standardHeaders(
+    { eventId }: OutgoingDelivery,
+    { standardWebhooks, label }: Endpoint,
+    body: Buffer,
+  ): Record<string, string> {
+    if (standardWebhooks === undefined) {
+      throw new WebhookSigningError(
+        'no_signing_key',
+        `${label} has no secret of Standard Webhooks: set standardWebhooks: { secret }.`,
+      );
+    }
+    const time = String(Math.floor(this.clock.now() / MS_PER_SECOND));
+    return {
+      'webhook-id': eventId,
+      'webhook-timestamp': time,
+      'webhook-signature': standardWebhooks.sign(eventId, time, body),
+    };
   }
 
   /** @returns `undefined` if HEAD cannot be used */
@@ -95,7 +138,10 @@ export class RequestComposer {
     // Data that cannot fit is not signed, since that may be a remote call.
     if (inline === undefined || !mayFit(delivery.payload, this.maxHeadBytes)) return undefined;
     const token = await sign(delivery, endpoint, context, inline);
-    const request = requestOf('HEAD', token, delivery, endpoint, context);
+    // 0 bytes are explicit for HEAD: one that declares another length desynchronises the connection.
+    const { contentType } = delivery.payload;
+    const facts = { method: 'HEAD', bodyBytes: 0, contentType } as const;
+    const request = requestOf(facts, { token, signature: {} }, delivery, endpoint, context);
     const headers = { ...this.inheritedHeaders(), ...request.headers };
     return headBytes(endpoint.url, headers) > this.maxHeadBytes ? undefined : request;
   }
@@ -132,7 +178,8 @@ export function wantedMethod(
   endpoint: Endpoint,
 ): 'auto' | 'HEAD' | 'POST' {
   const wanted = delivery.method ?? endpoint.method;
-  return wanted === 'auto' && endpoint.state.needsPost ? 'POST' : wanted;
+  const needsPost = endpoint.state.needsPost || isStandardWebhooks(profileOf(delivery, endpoint));
+  return wanted === 'auto' && needsPost ? 'POST' : wanted;
 }
 
 /** The inline data of a HEAD; `undefined` if HEAD cannot be used. */
@@ -140,23 +187,28 @@ function inlineOf(
   delivery: OutgoingDelivery,
   endpoint: Endpoint,
 ): ReturnType<typeof inlinePayload> {
-  if (!rulesFor(delivery, endpoint).methods.has('HEAD')) return undefined;
+  const profile = profileOf(delivery, endpoint);
+  if (isStandardWebhooks(profile) || !tokenRules(profile).methods.has('HEAD')) return undefined;
   return inlinePayload(delivery.payload, inlineLimit(endpoint.signer));
 }
 
-function rulesFor({ profile }: OutgoingDelivery, endpoint: Endpoint): ProfileRules {
-  return rulesOf(profile ?? endpoint.profile);
+function profileOf({ profile }: OutgoingDelivery, endpoint: Endpoint): SentProfile {
+  return profile ?? endpoint.profile;
+}
+
+function tokenRules(profile: SentProfile): ProfileRules {
+  return rulesOf(tokenProfile(profile) ?? DEFAULT_PROFILE);
 }
 
 async function sign(
   delivery: OutgoingDelivery,
   endpoint: Endpoint,
   { signal }: RequestContext,
-  content: Pick<WebhookTokenInput, 'data' | 'hash' | 'size' | 'retryCount'>,
+  content: Pick<WebhookTokenInput, 'data' | 'hash' | 'size' | 'retryCount' | 'envelope'>,
 ): Promise<string> {
   const token = endpoint.signer.sign({
     ...content,
-    profile: delivery.profile ?? endpoint.profile,
+    profile: tokenProfile(profileOf(delivery, endpoint)),
     event: delivery.event,
     txn: delivery.eventId,
     audience: delivery.audience ?? endpoint.audience,
@@ -172,23 +224,37 @@ function orderOf({ orderingKey, sequence }: OutgoingDelivery): WebhookTokenInput
   return { key: orderingKey, sequence };
 }
 
+interface RequestFacts {
+  readonly method: 'HEAD' | 'POST';
+  readonly bodyBytes: number;
+  readonly contentType: string;
+}
+
+interface Credentials {
+  /** Empty if the request has none. */
+  readonly token: string;
+  /** The headers of Standard Webhooks. */
+  readonly signature: Readonly<Record<string, string>>;
+}
+
 /** A request without its body. */
 function requestOf(
-  method: 'HEAD' | 'POST',
-  token: string,
+  facts: RequestFacts,
+  { token, signature }: Credentials,
   delivery: OutgoingDelivery,
   endpoint: Endpoint,
   { trace }: RequestContext,
 ): ComposedRequest {
-  const { bytes, contentType } = delivery.payload;
-  // 0 bytes are explicit for HEAD: one that declares another length desynchronises the connection.
-  const bodyBytes = method === 'POST' ? (bytes?.byteLength ?? 0) : 0;
-  const facts = { method, bodyBytes, contentType, profile: rulesFor(delivery, endpoint).name };
+  const profile = profileOf(delivery, endpoint);
+  const format = tokenProfile(profile);
+  const bearer: Record<string, string> =
+    format === undefined ? {} : { Authorization: `Bearer ${token}` };
   return {
-    method,
+    method: facts.method,
     url: endpoint.url,
-    headers: headersFor(endpoint, token, facts, trace),
+    headers: headersFor(endpoint, { ...facts, credentials: { ...bearer, ...signature }, trace }),
+    profile,
     token,
-    receipt: () => receiptOf(token, facts),
+    receipt: format && (() => receiptOf(token, { ...facts, profile: format })),
   };
 }

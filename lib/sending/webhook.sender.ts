@@ -50,7 +50,7 @@ export class WebhookSender {
     http: HttpService | undefined,
   ) {
     this.transport = new HttpTransport(options, http);
-    this.composer = new RequestComposer(options.maxHeadBytes, () =>
+    this.composer = new RequestComposer(options.clock, options.maxHeadBytes, () =>
       this.transport.inheritedHeaders(),
     );
   }
@@ -85,7 +85,8 @@ export class WebhookSender {
       const receipt = requests.at(-1)?.receipt;
       const facts = { attempt, method, durationMs: Math.max(0, now - startedAt), receipt };
       const result = attemptResult(facts, answer, now);
-      return { result, at: startedAt, receipt, answer: this.excerpt(endpoint, exchange) };
+      const { profile } = requests.at(-1) ?? {};
+      return { result, at: startedAt, receipt, profile, answer: this.excerpt(endpoint, exchange) };
     } finally {
       cancel();
       this.running.delete(controller);
@@ -148,6 +149,9 @@ export class WebhookSender {
   private excerpt({ url, headers }: Endpoint, { requests, answer }: Exchange): string | undefined {
     if (answer.statusCode === undefined) return undefined;
     const tokens = requests.map(({ token }) => token);
-    return answer.body && excerptOf(answer.body, { tokens, url, headers });
+    const signatures = requests.flatMap(({ headers: { 'webhook-signature': value = '' } }) =>
+      value.split(' '),
+    );
+    return answer.body && excerptOf(answer.body, { tokens, signatures, url, headers });
   }
 }

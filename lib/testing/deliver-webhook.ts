@@ -73,7 +73,7 @@ export interface DeliveredWebhook {
   /** The parsed JSON, any other body as a string, and `undefined` without one. */
   readonly body: unknown;
   /** Why the request was refused: a code of the answer table. */
-  readonly code?: string;
+  readonly code?: string | undefined;
   /**
    * - `handled`: every handler succeeded
    * - `queued`: its handlers run later; see `flushDeliveries`
@@ -84,7 +84,7 @@ export interface DeliveredWebhook {
    */
   readonly outcome: 'handled' | 'queued' | 'duplicate' | 'unhandled' | 'failed' | 'refused';
   /** The event, if it was verified and is no duplicate. */
-  readonly event?: WebhookEvent;
+  readonly event?: WebhookEvent | undefined;
   /** What the handler threw, or why the request was refused. */
   readonly error?: unknown;
 }
@@ -179,7 +179,7 @@ function connect(app: INestApplication, connection: Duplex): void {
   server.emit(server instanceof HttpsServer ? 'secureConnection' : 'connection', connection);
 }
 
-type Answer = Pick<DeliveredWebhook, 'status' | 'headers' | 'body'> & { code?: string };
+type Answer = Pick<DeliveredWebhook, 'status' | 'headers' | 'body' | 'code'>;
 
 async function send(
   client: Duplex,
@@ -202,12 +202,11 @@ async function send(
   const received = Object.fromEntries(
     Object.entries(response.headers).map(([name, value]) => [name, [value].flat().join(', ')]),
   );
-  const code = received['webhook-error'];
   return {
     status: response.statusCode!,
     headers: received,
     body: parse(Buffer.concat(chunks).toString(), received['content-type']),
-    ...(code !== undefined && { code }),
+    code: received['webhook-error'],
   };
 }
 
@@ -227,7 +226,7 @@ function outcomeOf(
 ): Pick<DeliveredWebhook, 'outcome' | 'event' | 'error'> {
   const { event, unhandled, answer } = answered ?? {};
   const error = answered?.error instanceof HandlerFailure ? answered.error.cause : answered?.error;
-  const known = { ...(event && { event }), ...(error !== undefined && { error }) };
+  const known = { event, error };
   switch (answer?.situation) {
     case 'processed':
       return { ...known, outcome: unhandled === true ? 'unhandled' : 'handled' };

@@ -5,6 +5,7 @@ import {
   flag,
   func,
   object,
+  oneOf,
   optional,
   type Read,
   required,
@@ -19,7 +20,7 @@ import type { TokenClock } from '../token/validate-claims.js';
 import { digest } from '../token/payload-hash.js';
 import { createTokenSigner, type TokenSignerOptions } from '../token/token-signer.js';
 import { rulesOf } from '../token/profiles/profile.js';
-import { DEFAULT_PROFILE, type HashAlgorithm } from '../token/webhook-token.constants.js';
+import { DEFAULT_PROFILE, type HashAlgorithm, WEBHOOK_PROFILES } from '../token/webhook-token.constants.js';
 
 /** The sender's key, and the form of the request. */
 export interface SignWebhookOptions extends Omit<TokenSignerOptions, 'key'> {
@@ -45,13 +46,13 @@ export interface SignWebhookOptions extends Omit<TokenSignerOptions, 'key'> {
   readonly clock?: WebhookClock | undefined;
 }
 
-const { audience, subject, method, hash, profile } = ENDPOINT_SETTINGS;
+const { audience, subject, method, hash } = ENDPOINT_SETTINGS;
 
 /** The rules of {@link SignWebhookOptions}, for the options that extend them. */
 export const SIGN_WEBHOOK = {
   issuer: required(unchecked<string>()),
   lifetime: optional(seconds),
-  profile,
+  profile: optional(oneOf(...WEBHOOK_PROFILES)),
   now: optional(func<TokenClock>('() => milliseconds')),
   allowWeakSecrets: optional(flag),
   secret: unchecked<string | undefined>(),

@@ -5,10 +5,9 @@ import {
   parseJson,
   scanJson,
   structureProblem,
-  type StructureProblem,
 } from './decoding.js';
 import { WebhookTokenError, type WebhookTokenErrorCode } from '../errors/webhook.error.js';
-import { MAX_DATA_DEPTH, MAX_TOKEN_BYTES, MAX_TOKEN_DEPTH } from './webhook-token.constants.js';
+import { MAX_TOKEN_BYTES, MAX_TOKEN_DEPTH } from './webhook-token.constants.js';
 
 /** A token split at its dots. Nothing in it is authenticated. */
 export interface CompactToken {
@@ -86,11 +85,6 @@ export function readClaims(segment: string, maxMembers: number): ClaimsJson | un
   return { text, value: parseJson(text) };
 }
 
-const MESSAGES: Readonly<Record<StructureProblem, string>> = {
-  'too deep': `the claims nest more than ${MAX_DATA_DEPTH} levels of data`,
-  'prototype member': 'the claims have a member that would replace a prototype',
-};
-
 /**
  * Refuses claims that JSON.parse accepts and that other parsers may read differently.
  *
@@ -101,7 +95,7 @@ export function requireSoundStructure({ text, value }: ClaimsJson): void {
     throw new WebhookTokenError('invalid_claim', 'the claims have a duplicate member');
   }
   const problem = structureProblem(value, MAX_TOKEN_DEPTH);
-  if (problem !== undefined) throw new WebhookTokenError('invalid_claim', MESSAGES[problem]);
+  if (problem !== undefined) throw new WebhookTokenError('invalid_claim', `the token ${problem}`);
 }
 
 /** The only thing a message says about a token whose signature is not verified; the code names the step. */

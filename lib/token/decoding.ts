@@ -1,3 +1,5 @@
+import { MAX_DATA_DEPTH } from './webhook-token.constants.js';
+
 /** Last characters of a canonical string of length 2 mod 4 (low four bits zero) and 3 mod 4 (low two bits zero). */
 const LAST_OF_TWO = 'AQgw';
 const LAST_OF_THREE = 'AEIMQUYcgkosw048';
@@ -183,19 +185,20 @@ function nameAt(text: string, start: number, end: number): string {
   return name.includes('\\') ? String(parseJson(`"${name}"`)) : name;
 }
 
-/** Reasons to refuse data of any kind. */
-export type StructureProblem = 'too deep' | 'prototype member';
+export const TOO_DEEP = `nests more than ${MAX_DATA_DEPTH} levels`;
+export const REPLACES_PROTOTYPE =
+  'has a member that would replace a prototype: __proto__, or prototype in constructor';
 
 /**
  * Checks the nesting of objects and arrays, the value itself included, and looks for members that a careless merge turns
  * into prototype pollution: `__proto__`, and `constructor` with a `prototype`.
  *
  * @param value - a result of JSON.parse; it is visited no deeper than `levels`
- * @returns the first problem found
+ * @returns the first problem found, as the end of a sentence about the data
  */
-export function structureProblem(value: unknown, levels: number): StructureProblem | undefined {
+export function structureProblem(value: unknown, levels: number): string | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
-  if (levels === 0) return 'too deep';
+  if (levels === 0) return TOO_DEEP;
   if (Array.isArray(value)) {
     for (const item of value as unknown[]) {
       const problem = structureProblem(item, levels - 1);
@@ -206,11 +209,11 @@ export function structureProblem(value: unknown, levels: number): StructureProbl
   for (const name in value) {
     const member = (value as Readonly<Record<string, unknown>>)[name];
     if (typeof member !== 'object' || member === null) {
-      if (name === '__proto__') return 'prototype member';
+      if (name === '__proto__') return REPLACES_PROTOTYPE;
       continue;
     }
     if (name === '__proto__' || (name === 'constructor' && Object.hasOwn(member, 'prototype'))) {
-      return 'prototype member';
+      return REPLACES_PROTOTYPE;
     }
     const problem = structureProblem(member, levels - 1);
     if (problem !== undefined) return problem;

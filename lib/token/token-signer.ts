@@ -10,7 +10,7 @@ import {
 } from '../errors/webhook.error.js';
 import { eventNameRule, isEventName } from './event-name.js';
 import { identifierRule, isIdentifier } from './identifier.js';
-import { isObject, parseJson, structureProblem, type StructureProblem } from './decoding.js';
+import { isObject, parseJson, structureProblem } from './decoding.js';
 import type { KeyPolicy, KeyWindow } from './keys/key-material.js';
 import { parseSigningKey, type SigningKeyInput } from './keys/signing-key.js';
 import type { SigningKey } from './keys/token-keys.js';
@@ -55,6 +55,8 @@ export interface WebhookTokenInput {
   readonly retryCount?: number | undefined;
   /** The ordering key of the event, with its number among the events of that key; only sent in `webhook-token`. */
   readonly order?: { readonly key: string; readonly sequence: number } | undefined;
+  /** Whether the body is an envelope of Standard Webhooks; ignored except in `webhook-token`. */
+  readonly envelope?: boolean | undefined;
   /** Wire format of this token; default: that of the signer. */
   readonly profile?: WebhookProfile | undefined;
   /** The `aud` of the token; each name 1 to 255 characters. */
@@ -154,8 +156,9 @@ class KeyTokenSigner implements TokenSigner {
     const data = input.data === undefined ? undefined : inlineText(input.data);
     const now = readSeconds(this.now);
     if (!maySign(this.window, now)) throw noSigningKey();
-    const { size, retryCount, order } = input;
-    const webhook = rules.writeClaim(input.event, { data, hash, size, retryCount, order });
+    const { size, retryCount, envelope, order } = input;
+    const carried = { data, hash, size, retryCount, envelope, order };
+    const webhook = rules.writeClaim(input.event, carried);
     const header = JSON.stringify({ alg: this.alg, typ: rules.typ, kid: this.kid });
     const claims = this.claimsText(input, Math.floor(now), webhook);
     const token = this.key.sign(header, claims);
@@ -255,12 +258,6 @@ function requireCount(claim: string, name: string, value: number | undefined): v
   }
 }
 
-const MESSAGES: Readonly<Record<StructureProblem, string>> = {
-  'too deep': `inline data nests at most ${MAX_DATA_DEPTH} levels`,
-  'prototype member':
-    'the data has a member that would replace a prototype: __proto__, or prototype in constructor',
-};
-
 /** Inline data that is serialised already, and accepted by every receiver: it is signed as it is. */
 export class InlineJson {
   /** The parsed JSON is not kept: a history may hold thousands of them. */
@@ -291,7 +288,7 @@ function inlineText(data: object): string {
     );
   }
   const problem = structureProblem(parseJson(text), MAX_DATA_DEPTH);
-  if (problem !== undefined) throw invalidClaim('webhook.data', MESSAGES[problem]);
+  if (problem !== undefined) throw invalidClaim('webhook.data', `inline data ${problem}`);
   return text;
 }
 

@@ -117,7 +117,7 @@ export class TokenVerifier {
     return {
       header,
       claims: verified,
-      key: describeKey(key, issuer.issuer),
+      key: { issuer: issuer.issuer, alg: key.alg, kid: key.kid },
       profile: rules.name,
     };
   }
@@ -167,10 +167,6 @@ export function keyThatSigned(
 ): MaybePromise<VerificationKey | undefined> {
   if (key === undefined) return undefined;
   return after(key.verify(token), (isValid) => (isValid ? key : keyThatSigned(token, others)));
-}
-
-function describeKey(key: VerificationKey, issuer: string): VerifiedWebhookToken['key'] {
-  return key.kid === undefined ? { issuer, alg: key.alg } : { issuer, alg: key.alg, kid: key.kid };
 }
 
 /** A value, or a promise of it: secrets and keys in memory are synchronous, everything else is not. */

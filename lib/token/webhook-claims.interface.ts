@@ -49,7 +49,7 @@ export interface WebhookTokenClaims {
 export interface VerifiedKey {
   readonly issuer: string;
   readonly alg: SignatureAlgorithm;
-  readonly kid?: string;
+  readonly kid?: string | undefined;
 }
 
 /** A token whose signature and claims are valid. */

@@ -35,6 +35,18 @@ export const WEBHOOK_PROFILES = ['webhook-token', 'swt-draft-00', 'swt-draft-02'
 /** A wire format. */
 export type WebhookProfile = (typeof WEBHOOK_PROFILES)[number];
 
+/** The wire format of Standard Webhooks, which has no token. */
+export const STANDARD_WEBHOOKS = 'standard-webhooks';
+
+/**
+ * How a publisher signs: by a token in a wire format, as Standard Webhooks, or one request in both ways:
+ * `['webhook-token', 'standard-webhooks']`.
+ */
+export type SentProfile =
+  | WebhookProfile
+  | typeof STANDARD_WEBHOOKS
+  | readonly ('webhook-token' | typeof STANDARD_WEBHOOKS)[];
+
 /** How a received request was signed: by a token in a wire format, or as another sender signs, whose name it is. */
 export type ReceivedProfile = WebhookProfile | (string & {});
 

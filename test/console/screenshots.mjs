@@ -1,51 +1,183 @@
-// Takes the screenshots of the documentation from sample 03: npm run screenshots
-import { spawn } from 'node:child_process';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+// Takes the screenshots of the documentation, and with a folder as argument those of every page, on desktop and phone, in both
+// schemes: npm run screenshots [-- FOLDER]
+import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import { HttpService } from '@nestjs/axios';
+import { NestFactory } from '@nestjs/core';
 import { chromium } from 'playwright-core';
+import { WebhookConsoleModule, WebhookPortal } from '../../dist/console/index.js';
+import {
+  InProcessQueue,
+  OnWebhookEvent,
+  WebhookEndpoints,
+  WebhookModule,
+  WebhookPublisher,
+} from '../../dist/index.js';
+import { deliverWebhook, InMemoryWebhookTransport, TestClock } from '../../dist/testing/index.js';
 
-const root = fileURLToPath(new URL('../../', import.meta.url));
-const folder = await mkdtemp(join(tmpdir(), 'webhook-screenshots-'));
-const sample = spawn(process.execPath, ['sample/start.mjs', '03-full-stack'], {
-  cwd: root,
-  env: { ...process.env, STORAGE_DIRECTORY: folder },
-  stdio: ['ignore', 'pipe', 'inherit'],
+const MINUTE = 60_000;
+const SECRET = 'a-shared-secret-of-the-shop-with-32-bytes';
+const STEPS = 48;
+process.env.NODE_ENV = 'test';
+const clock = new TestClock(Date.now() - STEPS * 30 * MINUTE);
+// The same pictures every time.
+let seed = 7;
+const random = () => (seed = (seed * 16_807) % 2_147_483_647) / 2_147_483_647;
+
+/** How the receivers answer, from the step at which they start to fail. */
+const failures = {
+  'warehouse.acme.example': { from: 39, reply: () => 503 },
+  'crm.globex.example': { from: 44, reply: () => 'ETIMEDOUT' },
+  'billing.globex.example': { from: 46, reply: () => 'CERT_HAS_EXPIRED' },
+};
+let step = 0;
+const transport = new InMemoryWebhookTransport(({ url }) => {
+  const failure = failures[new URL(url).hostname];
+  if (failure !== undefined && step >= failure.from) return failure.reply();
+  return random() < 0.02 ? 500 : 204;
 });
+
+class Orders {
+  receive(order) {
+    if (order?.total === 0) throw new RangeError('total must be above 0');
+  }
+}
+OnWebhookEvent('order.*')(
+  Orders.prototype,
+  'receive',
+  Object.getOwnPropertyDescriptor(Orders.prototype, 'receive'),
+);
+
+const portal = { url: 'http://localhost/webhooks/portal', secret: 'p'.repeat(32) };
+const capabilities = ['view', 'view-payload', 'redeliver', 'manage-endpoints', 'manage-secrets'];
+const retry = { attempts: 2, schedule: ['0s', '5m'], jitter: 0 };
+const app = await NestFactory.create(
+  {
+    module: class Shop {},
+    imports: [
+      WebhookModule.forRoot({
+        clock,
+        inbox: { headers: true, payload: true },
+        httpModule: {
+          module: class Http {},
+          providers: [{ provide: HttpService, useValue: transport }],
+          exports: [HttpService],
+        },
+        receiver: {
+          path: 'webhooks',
+          issuers: [{ issuer: 'https://payments.example', secret: SECRET }],
+          acknowledge: 'queued',
+          queue: new InProcessQueue({ clock }),
+          retry: { ...retry, schedule: ['0s', '1m'] },
+        },
+        publisher: {
+          issuer: 'https://shop.example',
+          secret: SECRET,
+          queue: new InProcessQueue({ clock }),
+          retry,
+          allowedAddresses: ['0.0.0.0/0'],
+        },
+      }),
+      WebhookConsoleModule.forRoot({
+        capabilities,
+        actor: () => 'maria@shop.example',
+        brand: { name: 'Shop webhooks' },
+        portal,
+      }),
+    ],
+    providers: [Orders],
+  },
+  { logger: false },
+);
+await app.init();
+const endpoints = app.get(WebhookEndpoints);
+for (const [tenant, id, description] of [
+  ['acme', 'acme-warehouse', 'Warehouse'],
+  ['acme', 'acme-erp', 'ERP'],
+  ['globex', 'globex-crm', 'CRM'],
+  ['globex', 'globex-billing', 'Billing'],
+  ['globex', 'globex-analytics', 'Analytics'],
+]) {
+  const [, name] = id.split('-');
+  const url = `https://${name}.${tenant}.example/webhooks`;
+  await endpoints.create({ id, tenant, url, description, events: ['order.*', 'invoice.*'] });
+}
+const publisher = app.get(WebhookPublisher);
+const events = ['order.created', 'order.paid', 'order.shipped', 'invoice.created'];
+for (; step < STEPS; step++) {
+  if (step === STEPS - 2) await endpoints.pause('globex-analytics');
+  const count = 3 + Math.floor(random() * 5 + 3 * Math.sin(step / 6) ** 2);
+  for (let n = 0; n < count; n++) {
+    const data = { id: `o-${step}-${n}`, customer: 'Ada', total: 4_200, paid: n % 2 === 0 };
+    const tenant = random() < 0.5 ? 'acme' : 'globex';
+    await publisher.publish(events[n % events.length], data, { tenant });
+    await clock.advance((30 * MINUTE) / count);
+  }
+}
+const issuer = 'https://payments.example';
+const signed = { issuer, secret: SECRET, clock };
+await deliverWebhook(app, 'order.paid', { id: 'p-1', total: 4_200 }, signed);
+await deliverWebhook(app, 'order.paid', { id: 'p-2', total: 0 }, signed);
+const other = { ...signed, secret: 'another-secret-that-has-32-bytes-or-more' };
+await deliverWebhook(app, 'order.paid', { id: 'p-3', total: 10 }, other);
+await clock.advance(2 * MINUTE);
+await app.listen(0, '127.0.0.1');
+const origin = `http://127.0.0.1:${app.getHttpServer().address().port}`;
+const api = async (path) => (await fetch(`${origin}/webhooks/console/api/${path}`)).json();
+const firstId = async (path) => encodeURIComponent((await api(path)).items[0].id);
+
+const PAGES = {
+  overview: '',
+  deliveries: '#/deliveries',
+  missed: '#/deliveries?status=dead&endpoint=acme-warehouse&last=24h',
+  delivery: `#/deliveries/${await firstId('deliveries?status=dead')}`,
+  endpoints: '#/endpoints',
+  endpoint: '#/endpoints/acme-warehouse',
+  inbox: '#/inbox',
+  refused: `#/inbox/${await firstId('inbox?kind=refused')}`,
+  'dead-letters': '#/dead-letters',
+  'dead-letter': `#/dead-letters/${await firstId('dead-letters')}`,
+  audit: '#/audit',
+};
+const SIZES = { desktop: { width: 1280, height: 800 }, phone: { width: 390, height: 844 } };
+
+const folder = process.argv[2];
+if (folder !== undefined) await mkdir(folder, { recursive: true });
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
   args: ['--no-sandbox', '--disable-gpu', '--disable-background-networking', '--disable-sync'],
 });
 try {
-  for await (const line of createInterface(sample.stdout)) {
-    if (line.startsWith('The warehouse')) break;
-  }
-  const [shop, warehouse] = ['http://127.0.0.1:3007', 'http://127.0.0.1:3008'];
-  const order = (customer, total) =>
-    fetch(`${shop}/orders`, {
-      method: 'POST',
-      headers: { 'Content-Type': 'application/json' },
-      body: JSON.stringify({ customer, total }),
-    });
-  for (const customer of ['Ada', 'Grace', 'Edsger', 'Barbara']) await order(customer, 4_200);
-  await fetch(`${warehouse}/close`, { method: 'POST' });
-  for (const customer of ['Alan', 'Donald']) await order(customer, 1_999);
   for (const colorScheme of ['light', 'dark']) {
-    const context = await browser.newContext({
-      colorScheme,
-      viewport: { width: 1200, height: 620 },
-      httpCredentials: { username: 'admin', password: process.env.ADMIN_PASSWORD ?? 'sample' },
-    });
-    const page = await context.newPage();
-    await page.goto(`${shop}/webhooks/console/#/deliveries`);
-    await page.getByRole('row').filter({ hasText: 'http_503' }).first().waitFor();
-    await page.screenshot({ path: join(root, `docs/guides/console-${colorScheme}.png`) });
-    await context.close();
+    for (const [size, viewport] of Object.entries(SIZES)) {
+      const page = await browser.newPage({ colorScheme, viewport });
+      const take = async (name, path, fullPage) => {
+        await page.goto(`${origin}/webhooks/${path}`);
+        await page.reload();
+        await page.getByRole('heading', { level: 1 }).waitFor();
+        await page.waitForFunction('!document.querySelector(".skeleton")');
+        const file = join(folder ?? '', `${name}-${size}-${colorScheme}.png`);
+        await page.screenshot({ path: file, fullPage });
+      };
+      if (folder !== undefined) {
+        for (const [name, hash] of Object.entries(PAGES)) await take(name, `console/${hash}`, true);
+        const { hash } = app.get(WebhookPortal).link({ tenant: 'globex', capabilities });
+        await page.goto(`${origin}/webhooks/portal/${hash}`);
+        await page.getByText('Webhooks of globex').waitFor();
+        await take('portal', 'portal/', true);
+      } else if (size === 'desktop') {
+        await page.goto(`${origin}/webhooks/console/`);
+        await page.waitForFunction('document.querySelector(".rows")');
+        const file = fileURLToPath(
+          new URL(`../../docs/guides/console-${colorScheme}.png`, import.meta.url),
+        );
+        await page.screenshot({ path: file });
+      }
+      await page.close();
+    }
   }
 } finally {
   await browser.close();
-  sample.kill();
-  await rm(folder, { recursive: true, force: true });
+  await app.close();
 }

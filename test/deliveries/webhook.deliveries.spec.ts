@@ -514,3 +514,49 @@ describe('an invalid filter or option', () => {
     });
   });
 });
+
+describe('the limit of redeliveries', () => {
+  const reached = {
+    code: 'limit_reached',
+    message: expect.stringMatching(/sent 3 deliveries again in a minute.*try again in 60 s/),
+  };
+
+  beforeEach(async () => {
+    await start({ retry: { attempts: 1 }, endpointLimits: { redeliveriesPerMinute: 3 } });
+  });
+
+  it('bounds those of a tenant in a minute, by id and by filter', async () => {
+    const ids = [];
+    for (let n = 0; n < 4; n++) ids.push(await publishDead('order.created', { tenant: 'a' }));
+    const filter = { event: 'order.created' };
+    const tenant = { tenant: 'a' };
+    await deliveries().redeliver(ids[0]!, tenant);
+    const { deliveries: listed } = await deliveries().redeliver(filter, {
+      ...tenant,
+      dryRun: true,
+    });
+    const { deliveries: redelivered, more } = await deliveries().redeliver(filter, tenant);
+
+    expect([listed.length, redelivered.length, more]).toEqual([3, 2, true]);
+    await expect(deliveries().redeliver(filter, tenant)).rejects.toMatchObject(reached);
+    await expect(deliveries().redeliver(ids[0]!, tenant)).rejects.toMatchObject(reached);
+    // Four first attempts, and those of the three.
+    await bench.reported(7);
+    await bench.clock.advance(60_000);
+    expect(await deliveries().redeliver(filter, tenant)).toMatchObject({
+      deliveries: [{ redelivered: true }],
+      more: false,
+    });
+  });
+
+  it('is not that of another tenant, or of calls without one', async () => {
+    const ids = [];
+    for (let n = 0; n < 4; n++) ids.push(await publishDead('order.created', { tenant: 'a' }));
+    const other = await publishDead('order.created', { tenant: 'b' });
+    for (const id of ids.slice(0, 3)) await deliveries().redeliver(id, { tenant: 'a' });
+
+    expect((await deliveries().redeliver(other, { tenant: 'b' })).deliveries).toHaveLength(1);
+    expect((await deliveries().redeliver(ids[3]!)).deliveries).toHaveLength(1);
+    await expect(deliveries().redeliver(ids[3]!, { tenant: 'a' })).rejects.toMatchObject(reached);
+  });
+});

@@ -234,7 +234,7 @@ describe('handlers', () => {
     expect(trace).toEqual([{ n: 4 }, { n: 8 }]);
   });
 
-  it('get the output of a standard schema; invalid data is answered with 422', async () => {
+  it('get the output of a standard schema; invalid data is rejected with 422', async () => {
     const origin = await start(Enhanced);
 
     expect((await deliver(origin, 'schema.checked', { n: '5' })).status).toBe(204);

@@ -225,7 +225,7 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
     expect(seen.results).toEqual([sha256(large)]);
   });
 
-  it('is answered with 503 while other bodies fill the spool', async () => {
+  it('is rejected with 503 while other bodies fill the spool', async () => {
     const { origin } = await start({ maxBytes: 4 * MIB });
     seen.gate = new Gate();
     const first = post(origin, report(large), csv);
@@ -244,7 +244,7 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
     expect((await post(origin, report(large), csv)).status).toBe(204);
   });
 
-  it('is answered with 503 and logged if the directory is not writable', async () => {
+  it('is rejected with 503 and logged if the directory is not writable', async () => {
     const { origin, logger } = await start({ directory: '/dev/null/below' });
 
     const answer = await post(origin, report(large), csv);

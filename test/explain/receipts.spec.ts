@@ -45,7 +45,7 @@ describe.each(adapters)('receipts of both ends, receiver on %s', (_, createAdapt
 
     expect(explanation.verdict).toBe('accepted');
     expect(explanation.steps.filter(({ outcome }) => outcome === 'failed')).toEqual([]);
-    expect(compareReceipts(request.receipt, explanation.receipt!)).toEqual([]);
+    expect(compareReceipts(request.receipt!, explanation.receipt!)).toEqual([]);
     expect(request.receipt).toEqual({
       id: 'e1',
       jti: expect.any(String),
@@ -87,7 +87,7 @@ describe.each(adapters)('receipts of both ends, receiver on %s', (_, createAdapt
     });
 
     expect(explanation).toMatchObject({ code: 'hash_mismatch', receipt: { authenticated: true } });
-    expect(compareReceipts(request.receipt, explanation.receipt!)).toEqual([
+    expect(compareReceipts(request.receipt!, explanation.receipt!)).toEqual([
       {
         field: 'contentType',
         sent: 'application/json',

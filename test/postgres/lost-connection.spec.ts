@@ -56,6 +56,30 @@ import { due } from './deliveries.js';
     }
   });
 
+  it('claims what a connection had locked that was lost before its commit', async () => {
+    const network = await LosingNetwork.start(urlOf('PostgreSQL'));
+    const pool = new Pool({ connectionString: network.url });
+    pool.on('error', () => {});
+    const options = { timeout: '300ms', pollInterval: '100ms', notify: false } as const;
+    const queue = new PostgresQueue({ pool, schema: database.newSchema(), ...options });
+    const runs: string[] = [];
+    try {
+      await until(async () => isAnswered(queue.enqueue([due('locked')])));
+      network.loseConnectionAt('COMMIT');
+      await queue.consume(async ({ id }) => {
+        runs.push(id);
+        return { outcome: { type: 'delivered' } };
+      });
+      await until(() => runs.length === 1);
+
+      expect(network.swallowed).toBeGreaterThan(0);
+    } finally {
+      await queue.stop(0);
+      await network.stop();
+      await pool.end();
+    }
+  });
+
   it('rejects calls in time, delivers over other connections, and destroys the lost ones', async () => {
     const network = await LosingNetwork.start(urlOf('PostgreSQL'));
     const schema = database.newSchema();

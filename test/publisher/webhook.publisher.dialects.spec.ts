@@ -347,7 +347,7 @@ describe('the profile of an event', () => {
       ).problems.map(({ path, message }) => `${path}: ${message}`);
 
     expect(problemsOf({ profile: 'swt' })).toEqual([
-      "publisher.profile: must be 'webhook-token', 'swt-draft-00' or 'swt-draft-02'",
+      "publisher.profile: must be 'webhook-token', 'swt-draft-00', 'swt-draft-02' or 'standard-webhooks'",
     ]);
     expect(problemsOf({ profile: NEW, method: 'HEAD', endpoints: [{ id: 'a', url }] })).toEqual([
       "publisher.profile: swt-draft-02 has no HEAD: leave the method 'auto', or choose another profile",

@@ -9,6 +9,7 @@ import {
   WebhookPublisher,
 } from 'nestjs-webhook-token';
 import { PostgresQueue } from 'nestjs-webhook-token/postgres';
+import { poolOf } from './database-pool.mjs';
 import { handOver } from './network.mjs';
 import { ProcessClock } from './processes.mjs';
 import { ReplayClient } from './replay-server.mjs';
@@ -102,7 +103,7 @@ function sharedOptions(process) {
 
 function queueOf(process, table, name) {
   return new PostgresQueue({
-    pool: table.poolOf(process),
+    pool: poolOf(process, table),
     clock: new ProcessClock(process),
     name,
     notify: false,

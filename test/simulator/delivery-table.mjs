@@ -3,35 +3,9 @@
 /** Differences of clocks that the statements do not correct, in milliseconds. */
 const AGREEMENT = 1_000;
 
-/** What recognises each statement of the queue, in this order. */
-const STATEMENTS = [
-  ['claim', /^WITH due AS/],
-  ['redeliver', /^WITH chosen AS/],
-  ['deleteOld', /^WITH old AS/],
-  ['record', /INSERT INTO \w+\.delivery /],
-  ['settle', /INSERT INTO \w+\.attempt /],
-  ['extend', /^WITH given AS[^;]+SKIP LOCKED[^;]+SET leased_until/],
-  ['findDueLanes', /^SELECT given\.lane/],
-  ['find', /payload FROM \w+\.delivery\nWHERE queue = \$1::text AND id = ANY/],
-  ['list', /^SELECT seq[^;]+ORDER BY created_at DESC/],
-];
-
 /** The conditions of a list. */
 const EQUALS = /(\w+) = \$(\d+)::text/g;
 const HAS_STATUS = /status = '(\w+)'/;
-
-/** Answers to what a queue asks when it opens. Opening is not part of a run. */
-const OPENING = [
-  [/^SELECT to_regclass/, () => [{ there: true }]],
-  [/FROM \w+\.migration /, () => APPLIED],
-  [/^SELECT current_database/, () => [{ name: 'simulated', oid: '1', system: '1' }]],
-  [/^(BEGIN|COMMIT)/, () => []],
-];
-
-/** More steps than the package knows; later ones that only add are accepted. */
-const APPLIED = Array.from({ length: 64 }, (_, index) => {
-  return { version: index + 1, name: `step ${index + 1}`, breaking: false, at: 0 };
-});
 
 export class DeliveryTable {
   rows = new Map();
@@ -39,6 +13,10 @@ export class DeliveryTable {
   owners = new Map();
 
   /** @param observer - `recorded`, `claimed`, `settled`, `redelivered`: each is called with the row after the change */
+  #lastSeq = 0;
+  /** By key: resolves when the transaction that locks it ends. */
+  #locks = new Map();
+
   constructor(simulation, name, observer) {
     this.simulation = simulation;
     this.name = name;
@@ -49,43 +27,62 @@ export class DeliveryTable {
     return this.simulation.wallClock(undefined);
   }
 
-  /** A pool of connections of a process, as of node-postgres. */
-  poolOf(process) {
-    const query = async (text, values = []) => ({ rows: await this.#query(process, text, values) });
-    const connection = { query, release() {}, on() {}, off() {} };
-    return { query, connect: async () => connection };
-  }
-
-  async #query(process, text, values) {
-    const opening = OPENING.find(([pattern]) => pattern.test(text));
-    if (opening !== undefined) return opening[1]();
-    const operation = STATEMENTS.find(([, pattern]) => pattern.test(text))?.[0];
-    this.simulation.check(
-      operation !== undefined,
-      'the simulator knows every statement',
-      () => text,
-    );
-    if (operation === 'deleteOld') return [{ gone: 0 }];
-    return process.call(this.name, operation, () => this[operation](values, text, process));
-  }
-
   record([queue, deliveries, , ownTime]) {
     return JSON.parse(deliveries).map((given) => {
       const known = this.#byId(given.id);
       if (known !== undefined) return { given_id: given.id, fresh: false, ...columnsOf(known) };
-      this.insert({ ...given, queue, due: given.due + this.#skew(ownTime) });
-      return { given_id: given.id, fresh: true, id: null };
+      const row = this.insert({ ...given, queue, due: given.due + this.#skew(ownTime) });
+      return { given_id: given.id, fresh: true, id: null, recorded_seq: row.seq };
     });
   }
 
-  insert({ due, created, payload, ...columns }) {
-    const seq = String(this.rows.size + 1);
+  /** Locks the keys of deliveries until the transaction ends. */
+  async lockKeys([, deliveries, failsFast], _text, _process, transaction) {
+    const keys = JSON.parse(deliveries).filter(takesTurn).map(keyOf);
+    for (const key of [...new Set(keys)].sort(byText)) {
+      while (this.#locks.has(key)) {
+        if (failsFast) throw Object.assign(new Error('lock timeout'), { code: '55P03' });
+        await this.#locks.get(key);
+      }
+      if (transaction.state !== 'open') throw new Error('the connection was closed');
+      this.#locks.set(key, transaction.ended);
+      transaction.onEnd(() => this.#locks.delete(key));
+    }
+    return [];
+  }
+
+  /** As `record`; the rows are seen once the transaction commits. */
+  recordKeyed([queue, deliveries, , ownTime], _text, _process, transaction) {
+    const fresh = [];
+    const rows = JSON.parse(deliveries).map((given) => {
+      const known = this.#byId(given.id);
+      if (known !== undefined) return { given_id: given.id, fresh: false, ...columnsOf(known) };
+      const row = { ...given, queue, seq: String(++this.#lastSeq) };
+      row.due += this.#skew(ownTime);
+      if (takesTurn(given)) {
+        const sameKey = [...this.rows.values(), ...fresh].filter(
+          (one) => keyOf(one) === keyOf(row),
+        );
+        row.sequence = 1 + Math.max(0, ...sameKey.map(({ sequence }) => sequence));
+        row.holds_key = true;
+        row.held = sameKey.some(({ holds_key }) => holds_key);
+      }
+      fresh.push(row);
+      const { seq: recorded_seq, held: recorded_held } = row;
+      return { given_id: given.id, fresh: true, id: null, recorded_seq, recorded_held };
+    });
+    transaction.onCommit(() => fresh.forEach((row) => this.insert(row)));
+    return rows;
+  }
+
+  insert({ payload, ...columns }) {
     const row = {
+      sequence: null,
+      holds_key: false,
+      held: false,
       ...columns,
-      seq,
-      due,
-      created,
-      updated: created,
+      seq: columns.seq ?? String(++this.#lastSeq),
+      updated: columns.created,
       payload: payload === undefined ? null : Buffer.from(payload, 'base64'),
       status: 'pending',
       reason: null,
@@ -94,8 +91,9 @@ export class DeliveryTable {
       claim: 0,
       leasedUntil: -Infinity,
     };
-    this.rows.set(seq, row);
+    this.rows.set(row.seq, row);
     this.observer.recorded(row);
+    return row;
   }
 
   claim([, , lease, limit, lanesJson, perLane, lookAhead, ...more], text, process) {
@@ -116,14 +114,27 @@ export class DeliveryTable {
     for (const row of chosen) this.#lease(row, lease, process);
     if (chosen.length > 0) return chosen.map((row) => ({ ...columnsOf(row), due_in: null }));
     const later = [...this.rows.values()]
-      .filter(({ status, due }) => status === 'pending' && due > this.now)
+      .filter(({ status, held, due }) => status === 'pending' && !held && due > this.now)
       .map((row) => row.due - this.now)
       .filter((wait) => wait <= lookAhead);
     return [{ seq: null, due_in: later.length === 0 ? null : Math.min(...later) }];
   }
 
-  isClaimable({ status, due, leasedUntil }) {
-    return status === 'pending' && due <= this.now && leasedUntil <= this.now;
+  isClaimable(row) {
+    const { status, held, due, leasedUntil } = row;
+    const isDue = status === 'pending' && !held && due <= this.now && leasedUntil <= this.now;
+    return isDue && this.hasItsTurn(row);
+  }
+
+  /** Whether no earlier delivery holds its key. */
+  hasItsTurn(row) {
+    return !row.holds_key || this.#firstOfKey(keyOf(row)) === row;
+  }
+
+  #firstOfKey(key) {
+    return [...this.rows.values()]
+      .filter((row) => row.holds_key && keyOf(row) === key)
+      .sort((a, b) => a.sequence - b.sequence)[0];
   }
 
   #lease(row, lease, process) {
@@ -144,6 +155,7 @@ export class DeliveryTable {
       }
       const before = { ...row };
       row.status = outcome.status;
+      row.holds_key &&= outcome.status === 'pending' || outcome.blocks_key === true;
       row.attempts = outcome.attempts;
       row.throws = outcome.throws;
       row.reason = outcome.status === 'delivered' ? null : (outcome.reason ?? row.reason);
@@ -201,6 +213,21 @@ export class DeliveryTable {
     return status === 'dead' || (status === 'pending' && due > this.now && leasedUntil <= this.now);
   }
 
+  releaseNext([, seqs]) {
+    return this.#release(JSON.parse(seqs).map((seq) => this.rows.get(seq)));
+  }
+
+  releaseAll() {
+    return this.#release([...this.rows.values()].filter(({ holds_key }) => holds_key));
+  }
+
+  #release(rows) {
+    const next = [...new Set(rows.map(keyOf))].map((key) => this.#firstOfKey(key));
+    const released = next.filter((row) => row?.held);
+    for (const row of released) row.held = false;
+    return released.map(({ seq }) => ({ seq }));
+  }
+
   findDueLanes([, lanes]) {
     return JSON.parse(lanes)
       .filter((lane) =>
@@ -220,17 +247,31 @@ export class DeliveryTable {
   }
 }
 
+/** Whether a delivery waits for the earlier ones of its key. */
+function takesTurn({ ordering_key, sequence }) {
+  return ordering_key !== undefined && sequence === undefined;
+}
+
+function keyOf({ lane, ordering_key }) {
+  return ordering_key && `${lane} ${ordering_key}`;
+}
+
 function columnsOf(row) {
-  const { event_id, endpoint_id, tenant, receiver, ...rest } = row;
+  const { event_id, endpoint_id, tenant, receiver, ordering_key, ...rest } = row;
   return {
     event_id: event_id ?? null,
     endpoint_id: endpoint_id ?? null,
     tenant: tenant ?? null,
     receiver: receiver ?? null,
+    ordering_key: ordering_key ?? null,
     ...rest,
   };
 }
 
 function byDue(a, b) {
   return a.due - b.due || Number(a.seq) - Number(b.seq);
+}
+
+function byText(a, b) {
+  return a < b ? -1 : 1;
 }

@@ -1,6 +1,6 @@
 // The handler of the receiving application: one effect in its database.
 import { LEASE } from './applications.mjs';
-import { Transaction } from './replay-server.mjs';
+import { Transaction } from './transaction.mjs';
 
 /** Handles an event; half of the events are handled in one transaction with their record. */
 export async function handle(webhook, process, invariants) {
@@ -25,18 +25,17 @@ export async function handle(webhook, process, invariants) {
 async function handleInTransaction(event, webhook, { name, process }, invariants) {
   const { simulation } = process;
   const tx = new Transaction(process);
+  tx.onCommit(() => invariants.effect(event));
   try {
     await webhook.commit(tx);
     if (simulation.happens('handler fails', `${name} in its transaction`)) {
       throw new Error('simulated failure in the transaction');
     }
     await process.call('database', 'commit', () => {
-      if (tx.state !== 'open') throw new Error('the transaction was rolled back');
-      invariants.effect(event);
-      tx.end('committed');
+      tx.commit();
     });
   } finally {
     // The connection is closed, and the server rolls back what is open.
-    simulation.after(1, undefined, () => tx.end('rolled back'));
+    simulation.after(1, undefined, () => tx.rollBack());
   }
 }

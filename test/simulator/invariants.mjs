@@ -24,10 +24,23 @@ export class Invariants {
     return this.#events.get(id);
   }
 
+  /** `publish` is called, perhaps again. */
+  publishing(event) {
+    event.follows ??= [...this.#events.values()].filter((earlier) => earlier.isAccepted);
+  }
+
   /** `publish` has resolved. */
   accepted(event) {
     event.isAccepted = true;
-    this.#check(this.#rowOf('deliveries', event), 'an accepted event is stored', () => event.id);
+    const row = this.#rowOf('deliveries', event);
+    this.#check(row, 'an accepted event is stored', () => event.id);
+    for (const earlier of event.follows.filter((one) => isSameKey(one, event))) {
+      this.#check(
+        this.#rowOf('deliveries', earlier).sequence < row?.sequence,
+        'the events of a key are sent in the order in which they were published',
+        () => `${event.id} is numbered before ${earlier.id}, which was published before`,
+      );
+    }
   }
 
   /** A request leaves a publisher. */
@@ -38,6 +51,16 @@ export class Invariants {
       'no tenant sees events of another',
       () => `${id} of ${event.tenant} is sent to ${url}`,
     );
+    const { sequence } = this.#rowOf('deliveries', event);
+    const others = [...this.#events.values()].filter((other) => isSameKey(other, event));
+    for (const other of others) {
+      const row = this.#rowOf('deliveries', other);
+      this.#check(
+        row === undefined || row.sequence >= sequence || other.hasEnded,
+        'the events of a key are sent in the order in which they were published',
+        () => `${id} is sent before ${other.id} has ended`,
+      );
+    }
   }
 
   /** A receiver has answered. */
@@ -100,6 +123,7 @@ export class Invariants {
       'a lease has one owner that can record',
       () => `${process.label} recorded ${step} of ${event.id} by claim ${claim} of ${before.claim}`,
     );
+    if (side === 'publisher' && (step === 'deliver' || step === 'die')) event.hasEnded = true;
     if (step === 'deliver') {
       const isTrue = side === 'publisher' ? event.acknowledgements > 0 : event.effects > 0;
       this.#check(
@@ -145,4 +169,8 @@ export class Invariants {
   #check(holds, invariant, detail) {
     this.simulation.check(Boolean(holds), invariant, detail);
   }
+}
+
+function isSameKey(a, b) {
+  return a.orderingKey !== undefined && a.orderingKey === b.orderingKey && a.tenant === b.tenant;
 }

@@ -46,6 +46,19 @@ export const PLANTED_FAULTS = {
         status === 'pending' && due <= this.now && leasedUntil === -Infinity;
     },
   },
+  'a delivery does not wait for its turn': {
+    DeliveryTable: class extends DeliveryTable {
+      isClaimable(row) {
+        return super.isClaimable({ ...row, held: false, holds_key: false });
+      }
+    },
+  },
+  'a delivery that ended does not release its key': {
+    DeliveryTable: class extends DeliveryTable {
+      releaseNext = () => [];
+      releaseAll = () => [];
+    },
+  },
   'enqueue answers before the commit': {
     DeliveryTable: class extends DeliveryTable {
       record(values) {

@@ -3,37 +3,8 @@ import { MemoryReplayStore } from 'nestjs-webhook-token';
 import { ReplayStore } from 'nestjs-webhook-token/ports';
 import { ServerClock } from './processes.mjs';
 
-/** Milliseconds after which the server notices that the client of a transaction is gone. */
-const CLIENT_CHECK = 500;
 /** Milliseconds, longer than any run: a locked entry does not expire. */
 const WHILE_LOCKED = 1e9;
-
-/** A transaction of a handler in its database. */
-export class Transaction {
-  state = 'open';
-  #listeners = [];
-
-  constructor(process) {
-    this.process = process;
-  }
-
-  onEnd(listener) {
-    this.#listeners.push(listener);
-  }
-
-  end(state) {
-    if (this.state !== 'open') return;
-    this.state = state;
-    for (const listener of this.#listeners) listener();
-  }
-
-  /** Rolls back once its client is gone, as a server does. */
-  watch(simulation) {
-    if (this.state !== 'open') return;
-    if (!this.process.alive) this.end('rolled back');
-    else simulation.after(CLIENT_CHECK, undefined, () => this.watch(simulation));
-  }
-}
 
 /** Committed entries, and the locks of open transactions. */
 export class ReplayServer {
@@ -74,15 +45,13 @@ export class ReplayServer {
     const { claim, owner } = reservation;
     const lock = { claim: { ...claim, lease: WHILE_LOCKED }, owner };
     if (!(await this.#ofLastOwner(reservation, () => this.entries.extend(lock)))) return false;
-    const ended = new Promise((resolve) => {
-      tx.onEnd(async () => {
-        if (tx.state === 'committed') await this.entries.commit(reservation);
-        else await this.entries.extend(reservation);
-        this.#locks.delete(claim.key);
-        resolve();
-      });
+    if (tx.state !== 'open') throw new Error('the transaction has ended');
+    tx.onEnd(async () => {
+      if (tx.state === 'committed') await this.entries.commit(reservation);
+      else await this.entries.extend(reservation);
+      this.#locks.delete(claim.key);
     });
-    this.#locks.set(claim.key, ended);
+    this.#locks.set(claim.key, tx.ended);
     tx.watch(this.simulation);
     return true;
   }

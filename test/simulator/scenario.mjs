@@ -37,6 +37,7 @@ class World {
   constructor(simulation, parts, count) {
     this.simulation = simulation;
     this.invariants = new Invariants(simulation);
+    this.isBurst = simulation.roll('burst') < 0.5;
     const queued = simulation.roll('acknowledge queued') < 0.35;
     // With few attempts deliveries die, and an operator sends them again.
     this.attempts = simulation.roll('few attempts') < 0.3 ? 3 : undefined;
@@ -75,7 +76,9 @@ class World {
       id: `e${n}`,
       tenant: TENANTS[mix(`tenant ${n}`, simulation.seed) % TENANTS.length],
       isTransactional: simulation.roll(`transactional ${n}`) < 0.6,
-      publishAt: simulation.between(`publish ${n}`, 0, HORIZON * 0.7),
+      // Half of the runs publish within a few seconds, so that events wait for each other.
+      publishAt: simulation.between(`publish ${n}`, 0, this.isBurst ? 5_000 : HORIZON * 0.7),
+      orderingKey: simulation.roll(`key ${n}`) < 0.6 ? 'key' : undefined,
     };
   }
 
@@ -138,12 +141,11 @@ class World {
     const slot = this.publishers[balanced];
     simulation.after(round === 0 ? event.publishAt : 3_000, undefined, () => {
       this.#call(slot.process, `publish ${event.id}`, {
-        call: (app) =>
-          app.publisher.publish(
-            'thing.made',
-            { n: event.id },
-            { id: event.id, tenant: event.tenant },
-          ),
+        call: (app) => {
+          invariants.publishing(event);
+          const { id, tenant, orderingKey } = event;
+          return app.publisher.publish('thing.made', { id }, { id, tenant, orderingKey });
+        },
         done: () => invariants.accepted(event),
         failed: () => this.#publish(event, round + 1),
       });

@@ -5,7 +5,7 @@ const EPOCH = Date.UTC(2026, 0, 1);
 /** Virtual milliseconds after which no fault begins, so that everything must end. */
 export const HORIZON = 90_000;
 /** Virtual milliseconds within which everything must end. */
-const LIMIT = 3_600_000;
+const LIMIT = 1_800_000;
 const MAX_STEPS = 200_000;
 /** Turns of the event loop after each step: some code of the library waits for one itself. */
 const TURNS_TO_SETTLE = 2;
@@ -97,7 +97,12 @@ export class Simulation {
    * @returns a function that cancels it
    */
   after(ms, process, run) {
-    const event = { time: this.time + Math.max(0, Math.ceil(ms)), order: this.#sequence++, process, run };
+    const event = {
+      time: this.time + Math.max(0, Math.ceil(ms)),
+      order: this.#sequence++,
+      process,
+      run,
+    };
     insert(this.#events, event);
     return () => {
       event.run = undefined;

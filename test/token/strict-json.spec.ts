@@ -1,6 +1,13 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
-import { decodeUtf8, parseJson, scanJson, structureProblem } from '../../lib/token/decoding.js';
+import {
+  decodeUtf8,
+  parseJson,
+  REPLACES_PROTOTYPE,
+  scanJson,
+  structureProblem,
+  TOO_DEEP,
+} from '../../lib/token/decoding.js';
 
 /** JSON as a tree that, unlike a JavaScript object, can have duplicate members. */
 type Tree =
@@ -158,7 +165,7 @@ describe('structureProblem', () => {
         fc.pre(structureProblem(value, Infinity) === undefined);
 
         expect(structureProblem(value, depth)).toBeUndefined();
-        if (depth > 0) expect(structureProblem(value, depth - 1)).toBe('too deep');
+        if (depth > 0) expect(structureProblem(value, depth - 1)).toBe(TOO_DEEP);
       }),
     );
   });
@@ -166,7 +173,7 @@ describe('structureProblem', () => {
   it('visits no level beyond the limit', () => {
     const deep = parseJson('['.repeat(1e6) + ']'.repeat(1e6));
 
-    expect(structureProblem(deep, 64)).toBe('too deep');
+    expect(structureProblem(deep, 64)).toBe(TOO_DEEP);
   });
 });
 
@@ -205,7 +212,7 @@ describe('structureProblem, for members that would replace a prototype', () => {
     ['{"a":"__proto__"}', false],
     ['null', false],
   ])('%s: %s', (text, verdict) => {
-    expect(structureProblem(JSON.parse(text), 64) === 'prototype member').toBe(verdict);
+    expect(structureProblem(JSON.parse(text), 64) === REPLACES_PROTOTYPE).toBe(verdict);
   });
 });
 

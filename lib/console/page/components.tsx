@@ -1,26 +1,46 @@
 import type { ComponentChildren, JSX } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import type { ApiError } from './api.js';
-import { dateTime } from './format.js';
+import { dateTime, relative } from './format.js';
 import type { Loaded } from './live.js';
 import { linkTo, type Route } from './route.js';
 import { STRINGS } from './strings.js';
 
-/** A date and time; the title has it in UTC. */
+export type Tone = 'good' | 'bad' | 'wait' | 'plain';
+
+let brandName = '';
+
+/** Sets what the title of every page ends with. */
+export function setBrandName(name: string): void {
+  brandName = name;
+}
+
+/** The heading of a page, which is its title too. */
+export function Title({ text, children }: { text: string; children?: ComponentChildren }) {
+  useEffect(() => {
+    document.title = `${text} · ${brandName}`;
+  }, [text]);
+  return (
+    <div class="title">
+      <h1>{text}</h1>
+      {children}
+    </div>
+  );
+}
+
+/** How long ago, or until when; the title has the exact time. */
 export function Time({ at }: { at: string }): JSX.Element {
   return (
-    <time dateTime={at} title={at}>
-      {dateTime(at)}
+    <time dateTime={at} title={`${dateTime(at)} (${at})`}>
+      {relative(at)}
     </time>
   );
 }
 
 /** A state with a colour; the word carries the meaning. */
-export function Badge({ tone, children }: { tone: Tone; children: string }): JSX.Element {
-  return <span class={`badge ${tone}`}>{children}</span>;
+export function Pill({ tone, children }: { tone: Tone; children: string }): JSX.Element {
+  return <span class={`pill ${tone}`}>{children}</span>;
 }
-
-export type Tone = 'good' | 'bad' | 'wait' | 'plain';
 
 /** Shows what was loaded, or why it was not. */
 export function Content<T>({
@@ -37,99 +57,57 @@ export function Content<T>({
           <p>
             {STRINGS.failed} {error.message}
           </p>
-          <button type="button" onClick={reload}>
+          <button type="button" class="quiet" onClick={reload}>
             {STRINGS.retryLoad}
           </button>
         </div>
       )}
-      {data === undefined ? error === undefined && <p>{STRINGS.loading}</p> : children(data)}
+      {data === undefined ? error === undefined && <Skeleton /> : children(data)}
     </>
   );
 }
 
-/** A row of a table: cells, and the key of the row. */
-export interface Row {
-  readonly key: string;
-  readonly cells: readonly ComponentChildren[];
-}
-
-/** A table that scrolls by itself on a narrow screen. With `selection`, its rows can be chosen. */
-export function Table({
-  caption,
-  columns,
-  rows,
-  selection,
-}: {
-  caption: string;
-  columns: readonly string[];
-  rows: readonly Row[];
-  selection?: Selection | undefined;
-}): JSX.Element {
-  if (rows.length === 0) return <p class="empty">{STRINGS.empty}</p>;
+function Skeleton(): JSX.Element {
   return (
-    <div class="scroll" role="region" aria-label={caption} tabIndex={0}>
-      <table>
-        <caption>{caption}</caption>
-        <thead>
-          <tr>
-            {selection !== undefined && (
-              <th scope="col">
-                <span class="hidden">{STRINGS.select(STRINGS.all)}</span>
-              </th>
-            )}
-            {columns.map((column) => (
-              <th scope="col" key={column}>
-                {column}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map(({ key, cells }) => (
-            <tr key={key}>
-              {selection !== undefined && (
-                <td>
-                  <input
-                    type="checkbox"
-                    aria-label={STRINGS.select(key)}
-                    checked={selection.has(key)}
-                    onChange={() => selection.toggle(key)}
-                  />
-                </td>
-              )}
-              {cells.map((cell, index) => (
-                <td key={columns[index]}>{cell}</td>
-              ))}
-            </tr>
-          ))}
-        </tbody>
-      </table>
+    <div class="skeleton" aria-busy="true">
+      <span class="hidden">{STRINGS.loading}</span>
+      <i />
+      <i />
+      <i />
+      <i />
     </div>
   );
 }
 
-/** Chosen rows of a table. */
-export interface Selection {
-  readonly has: (id: string) => boolean;
-  /** The ids of the chosen ones among the rows that are shown; no action may include a row that the user does not see. */
-  readonly among: (rows: readonly { readonly id: string }[]) => readonly string[];
-  readonly toggle: (id: string) => void;
-  readonly clear: () => void;
+/** In place of a list without entries: why, and what to do next. */
+export function Empty({ text, next }: { text: string; next?: ComponentChildren }): JSX.Element {
+  return (
+    <div class="empty">
+      <p>{text}</p>
+      {next !== undefined && <p>{next}</p>}
+    </div>
+  );
 }
 
-export function useSelection(): Selection {
-  const [ids, setIds] = useState<ReadonlySet<string>>(new Set());
-  return {
-    has: (id) => ids.has(id),
-    among: (rows) => rows.map(({ id }) => id).filter((id) => ids.has(id)),
-    toggle: (id) =>
-      setIds((before) => {
-        const next = new Set(before);
-        if (!next.delete(id)) next.add(id);
-        return next;
-      }),
-    clear: () => setIds(new Set()),
-  };
+/** A part of a page with a border. */
+export function Panel({
+  title,
+  aside,
+  children,
+}: {
+  title: string;
+  aside?: ComponentChildren;
+  children: ComponentChildren;
+}): JSX.Element {
+  return (
+    <section class="panel">
+      <div class="panel-head">
+        <h2>{title}</h2>
+        {aside}
+      </div>
+      {children}
+    </section>
+  );
 }
 
 /** Names and values; values that are absent are left out. */
@@ -153,100 +131,47 @@ export function Facts({
   );
 }
 
-/** A labelled control of a form. */
-export function Field({
+/** Links of which one is chosen. */
+export function Choice({
   label,
-  hint,
-  children,
+  options,
+  chosen,
 }: {
   label: string;
-  hint?: string;
-  children: ComponentChildren;
+  options: readonly { readonly name: string; readonly value: string; readonly href: string }[];
+  chosen: string;
 }): JSX.Element {
   return (
-    <label class="field">
-      <span>{label}</span>
-      {children}
-      {hint !== undefined && <small>{hint}</small>}
-    </label>
+    <div class="choice" role="group" aria-label={label}>
+      {options.map(({ name, value, href }) => (
+        <a key={value} href={href} aria-current={value === chosen ? 'true' : undefined}>
+          {name}
+        </a>
+      ))}
+    </div>
   );
 }
 
-/** A control of a filter form. */
-export interface Filter {
-  readonly name: string;
-  readonly label: string;
-  /** Values to choose from; without it, the filter is a text field. */
-  readonly choices?: Readonly<Record<string, string>>;
-  readonly type?: 'text' | 'datetime-local';
-}
-
-/** A form that filters a list; the values are part of the URL. */
-export function FilterForm({
-  page,
-  filters,
-  query: { after: _after, ...values },
+/** Copies a string. */
+export function Copy({
+  text,
+  label = STRINGS.copy,
 }: {
-  page: string;
-  filters: readonly Filter[];
-  query: Route['query'];
+  text: string | (() => Promise<string>);
+  label?: string;
 }): JSX.Element {
-  const apply = (chosen: Readonly<Record<string, string>>): void => {
-    location.hash = linkTo(page, undefined, chosen);
+  const copy = async (): Promise<void> => {
+    try {
+      await navigator.clipboard.writeText(typeof text === 'string' ? text : await text());
+      toast(STRINGS.copied, 'good');
+    } catch (error) {
+      toast(messageOf(error), 'bad');
+    }
   };
   return (
-    <form
-      class="filters"
-      key={JSON.stringify(values)}
-      onSubmit={(event) => {
-        event.preventDefault();
-        const chosen = Object.fromEntries(valuesOf(event.currentTarget));
-        for (const { name, type } of filters) {
-          const time = type === 'datetime-local' ? new Date(chosen[name] ?? '') : undefined;
-          // With its time zone, so that the URL means the same to others.
-          if (time !== undefined && !Number.isNaN(time.getTime()))
-            chosen[name] = time.toISOString();
-        }
-        apply(chosen);
-      }}
-    >
-      {filters.map(({ name, label, choices, type = 'text' }) => (
-        <Field label={label} key={name}>
-          {choices === undefined ? (
-            <input name={name} type={type as 'text'} defaultValue={shownAs(type, values[name])} />
-          ) : (
-            <select name={name}>
-              <option value="">{STRINGS.all}</option>
-              {Object.entries(choices).map(([value, text]) => (
-                <option value={value} key={value} selected={value === values[name]}>
-                  {text}
-                </option>
-              ))}
-            </select>
-          )}
-        </Field>
-      ))}
-      <div class="buttons">
-        <button type="submit">{STRINGS.apply}</button>
-        <button type="button" class="quiet" onClick={() => apply({})}>
-          {STRINGS.reset}
-        </button>
-      </div>
-    </form>
-  );
-}
-
-/** A value of the URL as a field shows it: a time as local time. */
-function shownAs(type: Filter['type'], value = ''): string {
-  const time = new Date(value);
-  if (type !== 'datetime-local' || Number.isNaN(time.getTime())) return value;
-  return new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
-}
-
-/** The filled-in fields of a form. */
-export function valuesOf(form: HTMLFormElement): [string, string][] {
-  return [...new FormData(form)].flatMap(([name, value]) =>
-    typeof value === 'string' && value.trim() !== '' ? [[name, value.trim()]] : [],
+    <button type="button" class="quiet small" onClick={() => void copy()}>
+      {label}
+    </button>
   );
 }
 
@@ -259,7 +184,8 @@ export function Pager({
   page: string;
   query: Route['query'];
   next: string | undefined;
-}): JSX.Element {
+}): JSX.Element | null {
+  if (after === undefined && next === undefined) return null;
   return (
     <p class="paging">
       {after !== undefined && <a href={linkTo(page, undefined, filter)}>{STRINGS.newest}</a>}
@@ -270,114 +196,50 @@ export function Pager({
   );
 }
 
-/** A modal dialog. It is open while it is rendered; Escape closes it, unless `staysOpen`. */
-export function Dialog({
-  title,
-  staysOpen = false,
-  onClose,
-  children,
-}: {
-  title: string;
-  staysOpen?: boolean;
-  onClose: () => void;
-  children: ComponentChildren;
-}): JSX.Element {
-  const dialog = useRef<HTMLDialogElement>(null);
+/** A message about an action. */
+interface Toast {
+  readonly id: number;
+  readonly text: string;
+  readonly tone: Tone;
+}
+
+const TOAST_MS = 6_000;
+let nextToast = 0;
+let addToast: (toast: Toast) => void = () => undefined;
+
+/** Shows a message about an action, which screen readers read out. */
+export function toast(text: string, tone: Tone): void {
+  addToast({ id: nextToast++, text, tone });
+}
+
+/** Where {@link toast} shows its messages. */
+export function Toasts(): JSX.Element {
+  const [toasts, setToasts] = useState<readonly Toast[]>([]);
+  const remove = (id: number): void => setToasts((all) => all.filter((one) => one.id !== id));
   useEffect(() => {
-    dialog.current?.showModal();
+    addToast = (added) => {
+      setToasts((all) => [...all.slice(-3), added]);
+      // A failure stays until it is read.
+      if (added.tone !== 'bad') setTimeout(() => remove(added.id), TOAST_MS);
+    };
   }, []);
   return (
-    <dialog
-      ref={dialog}
-      aria-labelledby="dialog-title"
-      onClose={() => (staysOpen ? dialog.current?.showModal() : onClose())}
-    >
-      <h2 id="dialog-title">{title}</h2>
-      {children}
-    </dialog>
-  );
-}
-
-/** A dialog that asks before something happens. `word`, if set, must be typed first. */
-export function Confirm({
-  title,
-  text,
-  word,
-  onConfirm,
-  onClose,
-  children,
-}: {
-  title: string;
-  text: string;
-  word?: string;
-  onConfirm: (values: Record<string, string>) => void;
-  onClose: () => void;
-  children?: ComponentChildren;
-}): JSX.Element {
-  const [typed, setTyped] = useState('');
-  return (
-    <Dialog title={title} onClose={onClose}>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          onConfirm(Object.fromEntries(valuesOf(event.currentTarget)));
-          onClose();
-        }}
-      >
-        <p>{text}</p>
-        {children}
-        {word !== undefined && (
-          <input
-            aria-label={text}
-            autocomplete="off"
-            value={typed}
-            onInput={({ currentTarget }) => setTyped(currentTarget.value)}
-          />
-        )}
-        <div class="buttons">
-          <button type="submit" disabled={word !== undefined && typed !== word}>
-            {STRINGS.confirm}
-          </button>
-          <button type="button" class="quiet" onClick={onClose}>
-            {STRINGS.cancel}
+    <div class="toasts" role="status">
+      {toasts.map(({ id, text, tone }) => (
+        <div class={`toast ${tone}`} key={id}>
+          <span>{text}</span>
+          <button type="button" class="plain" aria-label={STRINGS.close} onClick={() => remove(id)}>
+            ×
           </button>
         </div>
-      </form>
-    </Dialog>
+      ))}
+    </div>
   );
 }
 
-/** Messages about actions, read out by screen readers. */
-export interface Notices {
-  readonly element: JSX.Element;
-  /** Runs an action, and shows its message or its failure. */
-  readonly run: (action: () => Promise<string | undefined>) => Promise<void>;
-}
-
-export function useNotices(): Notices {
-  const [notice, setNotice] = useState<{ tone: Tone; text: string }>();
-  const isBusy = useRef(false);
-  return {
-    element: (
-      <div role="status" class={notice === undefined ? '' : `notice ${notice.tone}`}>
-        {notice?.text}
-      </div>
-    ),
-    run: async (action) => {
-      // A second click must not repeat an action that is under way.
-      if (isBusy.current) return;
-      isBusy.current = true;
-      setNotice({ tone: 'plain', text: STRINGS.working });
-      try {
-        const text = await action();
-        setNotice(text === undefined ? undefined : { tone: 'good', text });
-      } catch (error) {
-        const { message, errors } = error as ApiError;
-        const details = (errors ?? []).map(({ path, message }) => `${path}: ${message}`);
-        setNotice({ tone: 'bad', text: [message, ...details].join(' ') });
-      } finally {
-        isBusy.current = false;
-      }
-    },
-  };
+/** What an error says, with what is wrong with each field. */
+export function messageOf(error: unknown): string {
+  const { message, errors } = error as Partial<ApiError>;
+  const details = (errors ?? []).map(({ path, message: text }) => `${path}: ${text}`);
+  return [message, ...details].join(' ');
 }

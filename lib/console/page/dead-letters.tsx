@@ -1,64 +1,89 @@
 import type { JSX } from 'preact';
-import type { ConsoleSession, DeadLetterList, DeadLetterRow, RetryAnswer } from '../console-api.js';
+import type { ConsoleSession, DeadLetterList, RetryAnswer } from '../console-api.js';
+import { Action } from './action.js';
 import { act, get } from './api.js';
-import {
-  Content,
-  Pager,
-  Table,
-  Time,
-  useNotices,
-  useSelection,
-  type Selection,
-} from './components.js';
+import { Content, Empty, Pager, Time, Title } from './components.js';
 import { useLoaded } from './live.js';
-import type { Route } from './route.js';
-import { STRINGS } from './strings.js';
+import { linkBack, linkTo, type Route } from './route.js';
+import { Runs } from './runs.js';
+import { Table, useSelection } from './table.js';
+import { reasonText, STRINGS } from './strings.js';
 
 const TEXT = STRINGS.deadLetters;
 
-/** Events whose handlers failed in every run. */
+/** Events whose handlers failed in every run, or one of them. */
 export function DeadLetters({
   session,
-  route: { query },
+  route: { query, id },
 }: {
   session: ConsoleSession;
   route: Route;
 }): JSX.Element {
+  if (id !== undefined) return <DeadLetter session={session} id={id} eventId={query['eventId']} />;
+  return <DeadLetterTable session={session} query={query} />;
+}
+
+async function retry(ids: readonly string[]): Promise<string> {
+  const { retried } = await act<RetryAnswer>('POST', 'dead-letters/retry', { ids });
+  return TEXT.retried(retried.length);
+}
+
+function DeadLetterTable({
+  session,
+  query,
+}: {
+  session: ConsoleSession;
+  query: Route['query'];
+}): JSX.Element {
   const selection = useSelection();
-  const notices = useNotices();
   const loaded = useLoaded(JSON.stringify(query), ['inbox'], (signal) =>
     get<DeadLetterList>('dead-letters', query, signal),
   );
   const mayRetry = session.capabilities.includes('redeliver');
-  const retry = (ids: readonly string[]): void =>
-    void notices.run(async () => {
-      const { retried } = await act<RetryAnswer>('POST', 'dead-letters/retry', { ids });
-      selection.clear();
-      loaded.reload();
-      return TEXT.retried(retried.length);
-    });
   return (
     <>
-      <h1>{TEXT.title}</h1>
-      <p>{TEXT.intro}</p>
-      {notices.element}
+      <Title text={TEXT.title} />
+      <p class="intro">{TEXT.intro}</p>
       <Content loaded={loaded}>
         {({ items, next }) => {
+          if (items.length === 0) return <Empty text={TEXT.empty} />;
           const chosen = selection.among(items);
           return (
             <>
               {mayRetry && (
-                <div class="buttons">
-                  <button
-                    type="button"
+                <div class="bar">
+                  <Action
+                    label={TEXT.retry}
                     disabled={chosen.length === 0}
-                    onClick={() => retry(chosen)}
-                  >
-                    {TEXT.retry}
-                  </button>
+                    run={async () => {
+                      const text = await retry(chosen);
+                      selection.clear();
+                      loaded.reload();
+                      return text;
+                    }}
+                  />
+                  <span>{chosen.length > 0 && STRINGS.selected(chosen.length)}</span>
                 </div>
               )}
-              <DeadLetterTable items={items} selection={mayRetry ? selection : undefined} />
+              <Table
+                caption={TEXT.title}
+                rows={items}
+                keyOf={({ id }) => id}
+                selection={mayRetry ? selection : undefined}
+                columns={[
+                  {
+                    name: TEXT.event,
+                    cell: ({ id, event, eventId }) => (
+                      <a href={linkTo('dead-letters', id, { eventId })}>{event}</a>
+                    ),
+                  },
+                  { name: TEXT.receiver, cell: ({ receiver }) => receiver },
+                  { name: TEXT.reason, cell: ({ failureReason }) => reasonText(failureReason) },
+                  { name: TEXT.runs, isNumber: true, cell: ({ runs }) => runs },
+                  { name: TEXT.received, cell: ({ receivedAt }) => <Time at={receivedAt} /> },
+                  { name: TEXT.died, cell: ({ diedAt }) => <Time at={diedAt} /> },
+                ]}
+              />
               <Pager page="dead-letters" query={query} next={next} />
             </>
           );
@@ -68,29 +93,30 @@ export function DeadLetters({
   );
 }
 
-function DeadLetterTable({
-  items,
-  selection,
+function DeadLetter({
+  session,
+  id,
+  eventId,
 }: {
-  items: readonly DeadLetterRow[];
-  selection: Selection | undefined;
+  session: ConsoleSession;
+  id: string;
+  eventId: string | undefined;
 }): JSX.Element {
   return (
-    <Table
-      caption={TEXT.title}
-      columns={[TEXT.event, TEXT.receiver, TEXT.runs, TEXT.reason, TEXT.received, TEXT.died]}
-      rows={items.map((row) => ({
-        key: row.id,
-        cells: [
-          row.event,
-          row.receiver,
-          row.runs,
-          row.failureReason,
-          <Time at={row.receivedAt} />,
-          <Time at={row.diedAt} />,
-        ],
-      }))}
-      selection={selection}
-    />
+    <>
+      <a class="back" href={linkBack('dead-letters')}>
+        {TEXT.back}
+      </a>
+      <Title text={TEXT.one} />
+      <div class="buttons">
+        {session.capabilities.includes('redeliver') && (
+          <Action kind="main" label={TEXT.retryOne} run={async () => retry([id])} />
+        )}
+        {session.features.inbox && (
+          <a href={linkTo('inbox', undefined, { eventId, outcome: 'dead' })}>{TEXT.request}</a>
+        )}
+      </div>
+      <Runs id={id} />
+    </>
   );
 }

@@ -18,6 +18,38 @@ export function dateTime(iso: string): string {
   return new Date(iso).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
 }
 
+/** Local time of the day, with the date if it is another day. */
+export function clockTime(iso: string): string {
+  const date = new Date(iso);
+  const isToday = date.toDateString() === new Date().toDateString();
+  const time = { hour: '2-digit', minute: '2-digit' } as const;
+  return date.toLocaleString(
+    undefined,
+    isToday ? time : { month: 'short', day: 'numeric', ...time },
+  );
+}
+
+const RELATIVE = new Intl.RelativeTimeFormat(undefined, { numeric: 'auto', style: 'short' });
+const UNITS = [
+  ['second', 1_000, 60_000],
+  ['minute', 60_000, 3_600_000],
+  ['hour', 3_600_000, 86_400_000],
+  ['day', 86_400_000, 7 * 86_400_000],
+] as const;
+
+/** A time from now on, such as `3 min. ago`; the date of one that is further away than a week. */
+export function relative(iso: string): string {
+  const distance = new Date(iso).getTime() - Date.now();
+  const unit = UNITS.find(([, , below]) => Math.abs(distance) < below);
+  if (unit !== undefined) return RELATIVE.format(Math.trunc(distance / unit[1]), unit[0]);
+  return new Date(iso).toLocaleDateString(undefined, { dateStyle: 'medium' });
+}
+
+/** A share of 1 as `97.6 %`. */
+export function percent(share: number): string {
+  return share.toLocaleString(undefined, { style: 'percent', maximumFractionDigits: 1 });
+}
+
 /** Indents JSON; returns other strings as they are. */
 export function indented(text: string, contentType: string): string {
   if (!contentType.includes('json')) return text;

@@ -7,23 +7,16 @@ import type {
   InboxOutcome,
   InboxRow,
 } from '../console-api.js';
+import { Action } from './action.js';
 import { act, get } from './api.js';
-import {
-  Badge,
-  Content,
-  Facts,
-  FilterForm,
-  Pager,
-  Table,
-  Time,
-  useNotices,
-  type Filter,
-  type Tone,
-} from './components.js';
+import { Content, Empty, Facts, Pager, Panel, Pill, Time, Title, type Tone } from './components.js';
 import { bytes } from './format.js';
 import { useLoaded } from './live.js';
 import { Payload } from './payload.js';
 import { linkBack, linkTo, type Route } from './route.js';
+import { Runs } from './runs.js';
+import { requestOf, SearchBar, type Filter } from './search.js';
+import { Table } from './table.js';
 import { STRINGS } from './strings.js';
 
 const TEXT = STRINGS.inbox;
@@ -37,52 +30,59 @@ const TONES: Record<InboxOutcome, Tone> = {
   refused: 'bad',
 };
 
-const FILTERS: readonly Filter[] = [
-  { name: 'kind', label: TEXT.kind, choices: TEXT.kinds },
-  { name: 'outcome', label: TEXT.outcome, choices: TEXT.outcomes },
-  { name: 'code', label: TEXT.code },
-  { name: 'event', label: TEXT.event },
-  { name: 'issuer', label: TEXT.issuer },
-];
+const KIND: Filter = { name: 'kind', label: TEXT.kind, choices: TEXT.kinds };
 
 /** The list of received requests. */
 export function Inbox({ route: { query } }: { route: Route }): JSX.Element {
   const loaded = useLoaded(JSON.stringify(query), ['inbox'], (signal) =>
-    get<InboxList>('inbox', query, signal),
+    get<InboxList>('inbox', { ...requestOf(query), after: query['after'] }, signal),
   );
+  const items = loaded.data?.items ?? [];
+  const isFiltered = Object.keys(query).some((name) => name !== 'after');
   return (
     <>
-      <h1>{TEXT.title}</h1>
-      <FilterForm page="inbox" filters={FILTERS} query={query} />
+      <Title text={TEXT.title} />
+      <SearchBar page="inbox" main={KIND} filters={filtersOf(items)} query={query} />
       <Content loaded={loaded}>
-        {({ items, next }) => (
+        {({ items: rows, next }) => (
           <>
-            <Table
-              caption={TEXT.title}
-              columns={[
-                TEXT.at,
-                TEXT.outcome,
-                TEXT.status,
-                TEXT.code,
-                TEXT.event,
-                TEXT.issuer,
-                TEXT.request,
-              ]}
-              rows={items.map((row) => ({
-                key: row.id,
-                cells: [
-                  <a href={linkTo('inbox', row.id)}>
-                    <Time at={row.at} />
-                  </a>,
-                  <Outcome row={row} />,
-                  row.status,
-                  row.code ?? '',
-                  claimed(row, row.event),
-                  claimed(row, row.issuer),
-                  `${row.method} ${row.path}`,
-                ],
-              }))}
-            />
+            {rows.length === 0 ? (
+              <Empty
+                text={isFiltered ? STRINGS.empty : TEXT.empty}
+                next={
+                  isFiltered ? <a href={linkTo('inbox')}>{STRINGS.search.clear}</a> : TEXT.emptyNext
+                }
+              />
+            ) : (
+              <Table
+                caption={TEXT.title}
+                rows={rows}
+                keyOf={({ id }) => id}
+                columns={[
+                  {
+                    name: TEXT.at,
+                    cell: ({ id, at }) => (
+                      <a href={linkTo('inbox', id)}>
+                        <Time at={at} />
+                      </a>
+                    ),
+                  },
+                  { name: TEXT.outcome, cell: (row) => <Outcome row={row} /> },
+                  { name: TEXT.code, cell: ({ code }) => code && <code>{code}</code> },
+                  { name: TEXT.event, cell: (row) => claimed(row, row.event) },
+                  { name: TEXT.issuer, cell: (row) => claimed(row, row.issuer) },
+                  {
+                    name: TEXT.request,
+                    cell: ({ method, path }) => (
+                      <code>
+                        {method} {path}
+                      </code>
+                    ),
+                  },
+                  { name: TEXT.status, isNumber: true, cell: ({ status }) => status },
+                ]}
+              />
+            )}
             <Pager page="inbox" query={query} next={next} />
           </>
         )}
@@ -91,44 +91,65 @@ export function Inbox({ route: { query } }: { route: Route }): JSX.Element {
   );
 }
 
-/** One received request. */
+function filtersOf(items: readonly InboxRow[]): Filter[] {
+  return [
+    {
+      name: 'code',
+      label: TEXT.code,
+      suggestions: items.map(({ code }) => code),
+      accepts: (word) => /^[a-z]+(_[a-z]+)+$/.test(word),
+    },
+    {
+      name: 'event',
+      label: TEXT.event,
+      suggestions: items.map(({ event }) => event),
+      accepts: (word) => /^[a-z][\w-]*(\.[\w-]+)*$/i.test(word),
+    },
+    { name: 'issuer', label: TEXT.issuer, suggestions: items.map(({ issuer }) => issuer) },
+    { name: 'outcome', label: TEXT.outcome, choices: TEXT.outcomes },
+    { name: 'receiver', label: TEXT.receiver, suggestions: items.map(({ receiver }) => receiver) },
+    { name: 'eventId', label: TEXT.eventId, suggestions: [], accepts: () => true },
+  ];
+}
+
+/** One request: why it was answered as it was, and what it carried. */
 export function InboxEntry({ session, id }: { session: ConsoleSession; id: string }): JSX.Element {
-  const notices = useNotices();
   const path = `inbox/${encodeURIComponent(id)}`;
   const loaded = useLoaded(id, ['inbox'], (signal) => get<InboxDetails>(path, undefined, signal));
   return (
     <>
-      <p>
-        <a href={linkBack('inbox')}>{TEXT.back}</a>
-      </p>
-      <h1>{TEXT.one(id)}</h1>
-      {notices.element}
+      <a class="back" href={linkBack('inbox')}>
+        {TEXT.back}
+      </a>
+      <Title text={loaded.data?.event ?? TEXT.one(id)} />
       <Content loaded={loaded}>
         {(entry) => (
           <>
-            <EntryFacts entry={entry} />
+            <p class="state">
+              <Outcome row={entry} />
+              {entry.code !== undefined && <code>{entry.code}</code>}
+              {entry.detail}
+            </p>
             {entry.retryable && session.capabilities.includes('redeliver') && (
               <div class="buttons">
-                <button
-                  type="button"
-                  onClick={() =>
-                    void notices.run(async () => {
-                      await act('POST', `${path}/retry`);
-                      loaded.reload();
-                      return TEXT.retried;
-                    })
-                  }
-                >
-                  {TEXT.retry}
-                </button>
+                <Action
+                  kind="main"
+                  label={TEXT.retry}
+                  run={async () => {
+                    await act('POST', `${path}/retry`);
+                    loaded.reload();
+                    return TEXT.retried;
+                  }}
+                />
               </div>
             )}
             {entry.explanation !== undefined && <Explanation of={entry.explanation} />}
+            <EntryFacts entry={entry} />
+            {(entry.runs !== undefined || entry.retryable) && <Runs id={id} />}
             {entry.headers !== undefined && (
-              <section>
-                <h2>{TEXT.headers}</h2>
+              <Panel title={TEXT.headers}>
                 <Facts facts={entry.headers} />
-              </section>
+              </Panel>
             )}
             {entry.hasPayload && session.capabilities.includes('view-payload') && (
               <Payload path={`${path}/payload`} />
@@ -144,12 +165,9 @@ function EntryFacts({ entry }: { entry: InboxDetails }): JSX.Element {
   return (
     <Facts
       facts={[
-        [TEXT.outcome, <Outcome row={entry} />],
         [TEXT.at, <Time at={entry.at} />],
-        [TEXT.request, `${entry.method} ${entry.path}`],
+        [TEXT.request, <code>{`${entry.method} ${entry.path}`}</code>],
         [TEXT.status, entry.status],
-        [TEXT.code, entry.code],
-        [TEXT.detail, entry.detail],
         [TEXT.event, claimed(entry, entry.event)],
         [TEXT.eventId, claimed(entry, entry.eventId)],
         [TEXT.issuer, claimed(entry, entry.issuer)],
@@ -169,32 +187,36 @@ function Explanation({ of: { steps, hints } }: { of: ConsoleExplanation }): JSX.
     skipped: 'plain',
   };
   return (
-    <section>
-      <h2>{TEXT.explanation}</h2>
+    <Panel title={TEXT.explanation}>
       <Table
         caption={TEXT.explanation}
-        columns={[TEXT.step, TEXT.result, TEXT.finding]}
-        rows={steps.map(({ step, outcome, detail }) => ({
-          key: step,
-          cells: [step, <Badge tone={tones[outcome]}>{TEXT.results[outcome]}</Badge>, detail],
-        }))}
+        rows={steps}
+        keyOf={({ step }) => step}
+        columns={[
+          { name: TEXT.step, cell: ({ step }) => step },
+          {
+            name: TEXT.result,
+            cell: ({ outcome }) => <Pill tone={tones[outcome]}>{TEXT.results[outcome]}</Pill>,
+          },
+          { name: TEXT.finding, cell: ({ detail }) => detail },
+        ]}
       />
       {hints.length > 0 && (
-        <>
+        <div class="hints">
           <h3>{TEXT.hints}</h3>
           <ul>
             {hints.map(({ code, detail }) => (
               <li key={code}>{detail}</li>
             ))}
           </ul>
-        </>
+        </div>
       )}
-    </section>
+    </Panel>
   );
 }
 
 function Outcome({ row: { outcome } }: { row: InboxRow }): JSX.Element {
-  return <Badge tone={TONES[outcome]}>{TEXT.outcomes[outcome]}</Badge>;
+  return <Pill tone={TONES[outcome]}>{TEXT.outcomes[outcome]}</Pill>;
 }
 
 /** Before the signature is verified, anyone may have written the claims. */

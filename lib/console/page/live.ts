@@ -14,51 +14,93 @@ const SETTLE_MS = 1_500;
 const listeners = new Set<Listener>();
 const notify: Listener = (topic) => listeners.forEach((listener) => listener(topic));
 
+/** The tabs of this page: of one path, since console and portal have sessions of their own. */
+const NAME = `webhook-console ${location.pathname}`;
+const channel = new BroadcastChannel(NAME);
+
 /**
- * Starts to listen for changes: server-sent events, or polling if they are blocked. A hidden tab holds no connection, because
- * browsers allow six to one origin by HTTP/1.1.
+ * Starts to listen for changes. Browsers allow six connections to one origin by HTTP/1.1, so all tabs share one stream: a visible tab
+ * holds it, by a lock, and passes changes on to the others. A hidden tab gives the lock back.
  */
 export function startLive(): void {
-  let source = document.hidden ? undefined : openStream();
+  channel.addEventListener('message', ({ data }: MessageEvent<Topic | undefined>) => notify(data));
+  let release = document.hidden ? undefined : hold();
   document.addEventListener('visibilitychange', () => {
-    source?.close();
-    source = document.hidden ? undefined : openStream();
+    release?.();
+    release = document.hidden ? undefined : hold();
+    // Nothing may have held the stream in the meantime.
+    if (!document.hidden) notify(undefined);
   });
   setInterval(() => {
     if (!document.hidden) notify(undefined);
   }, REFRESH_MS);
 }
 
-let isPolling = false;
+const broadcast = channel.postMessage.bind(channel);
 
-function openStream(): EventSource | undefined {
-  if (isPolling) return undefined;
+/** Reports a change here and in the other tabs. */
+const report: Listener = (topic) => {
+  notify(topic);
+  broadcast(topic);
+};
+
+/** Listens as soon as no other tab does. @returns ends it */
+function hold(): () => void {
+  const ended = new AbortController();
+  const listen = async (): Promise<void> => {
+    const stop = listenAlone();
+    await new Promise((resolve) => ended.signal.addEventListener('abort', resolve));
+    stop();
+  };
+  // Only pages of a secure origin have locks.
+  if ('locks' in navigator) {
+    const options = { signal: ended.signal };
+    // It rejects if the tab was hidden before its turn.
+    navigator.locks
+      .request(NAME, options, () => (ended.signal.aborted ? undefined : listen()))
+      .catch(() => undefined);
+  } else void listen();
+  return () => ended.abort();
+}
+
+/** Opens the stream, and polls if it is refused. @returns ends both */
+function listenAlone(): () => void {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let isPolling = false;
   const source = new EventSource('./api/events');
   source.addEventListener('change', ({ data }: MessageEvent<string>) =>
-    notify((JSON.parse(data) as ConsoleChange).topic),
+    report((JSON.parse(data) as ConsoleChange).topic),
   );
   // Changes before the stream opened, or while it was interrupted, were not sent.
-  source.addEventListener('open', () => notify(undefined));
+  source.addEventListener('open', () => report(undefined));
+  const poll = async (after?: number): Promise<void> => {
+    const next = await pollOnce(after);
+    if (isPolling) timer = setTimeout(() => void poll(next), POLL_MS);
+  };
   source.addEventListener('error', () => {
     if (source.readyState !== EventSource.CLOSED || isPolling) return;
     isPolling = true;
     void poll();
   });
-  return source;
+  return () => {
+    isPolling = false;
+    clearTimeout(timer);
+    source.close();
+  };
 }
 
-async function poll(after?: number): Promise<void> {
-  let next = after;
+/** @returns the sequence of the answer */
+async function pollOnce(after?: number): Promise<number | undefined> {
   try {
     const query = { after: after === undefined ? undefined : String(after) };
     const { sequence, changes, gap } = await get<ChangesAnswer>('changes', query);
-    next = sequence;
-    if (gap || after === undefined) notify(undefined);
-    else new Set(changes.map(({ topic }) => topic)).forEach((topic) => notify(topic));
+    if (gap || after === undefined) report(undefined);
+    else new Set(changes.map(({ topic }) => topic)).forEach((topic) => report(topic));
+    return sequence;
   } catch {
     // The views show what fails; this only tries again.
+    return after;
   }
-  setTimeout(() => void poll(next), POLL_MS);
 }
 
 /** Something that is loaded, and loaded again when it changes. */

@@ -1,13 +1,18 @@
 import { render, type JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { ConsoleSession } from '../console-api.js';
+import type { ConsoleOverview, ConsoleSession } from '../console-api.js';
 import { act, get, type ApiError } from './api.js';
-import { Deliveries, Delivery } from './deliveries.js';
-import { Endpoint, Endpoints } from './endpoints.js';
+import { Audit } from './audit.js';
+import { setBrandName, Title, Toasts } from './components.js';
 import { DeadLetters } from './dead-letters.js';
+import { Deliveries } from './deliveries.js';
+import { Delivery } from './delivery.js';
+import { Endpoint } from './endpoint.js';
+import { Endpoints } from './endpoints.js';
+import { Icon } from './icons.js';
 import { Inbox, InboxEntry } from './inbox.js';
-import { startLive } from './live.js';
-import { Audit, Overview } from './overview.js';
+import { startLive, useLoaded, type Loaded } from './live.js';
+import { Overview } from './overview.js';
 import { linkTo, useRoute, type Route } from './route.js';
 import { STRINGS } from './strings.js';
 
@@ -45,7 +50,7 @@ function App(): JSX.Element {
   }, []);
   if (error !== undefined) {
     return (
-      <main>
+      <main class="alone">
         <div class="notice bad" role="alert">
           <p>{error.message}</p>
           {error.status === 401 && error.code !== undefined && <p>{STRINGS.linkNeeded}</p>}
@@ -53,7 +58,11 @@ function App(): JSX.Element {
       </main>
     );
   }
-  return session === undefined ? <p>{STRINGS.loading}</p> : <Console session={session} />;
+  return session === undefined ? (
+    <p class="alone">{STRINGS.loading}</p>
+  ) : (
+    <Console session={session} />
+  );
 }
 
 /** The token of a link, in the fragment. */
@@ -72,14 +81,21 @@ async function openSession(): Promise<ConsoleSession> {
 
 function Console({ session }: { session: ConsoleSession }): JSX.Element {
   const route = useRoute();
-  const { brand, tenant, actor, kind } = session;
+  const { brand, tenant, kind } = session;
+  const isPortal = kind === 'portal';
+  const name = isPortal ? STRINGS.portalTenant(tenant ?? brand.name) : brand.name;
   useEffect(() => {
     startLive();
-    document.title = brand.name;
+    setBrandName(brand.name);
     if (brand.color !== undefined) {
-      document.documentElement.style.setProperty('--brand', brand.color);
+      const { style } = document.documentElement;
+      style.setProperty('--brand', brand.color);
+      style.setProperty('--on-brand', isLight(brand.color) ? '#10151c' : '#fff');
     }
   }, []);
+  const overview = useLoaded('overview', ['deliveries', 'inbox', 'endpoints'], (signal) =>
+    get<ConsoleOverview>('overview', { tenant }, signal),
+  );
   const wasShown = useRef(false);
   useEffect(() => {
     // On the first page, Tab must reach the link that skips the navigation.
@@ -91,39 +107,91 @@ function Console({ session }: { session: ConsoleSession }): JSX.Element {
       <a class="skip" href="#content" onClick={skipToContent}>
         {STRINGS.skip}
       </a>
-      <header>
-        {brand.logo !== undefined && <img src={brand.logo} alt="" />}
-        <strong>
-          {kind === 'portal' ? STRINGS.portalTenant(tenant ?? brand.name) : brand.name}
-        </strong>
-        <nav aria-label={STRINGS.navLabel}>
-          {sectionsOf(session).map((section) => (
-            <a
-              key={section}
-              href={linkTo(section)}
-              aria-current={section === (route.page || FIRST) ? 'page' : undefined}
-            >
-              {STRINGS.nav[section]}
-            </a>
-          ))}
-        </nav>
-        {actor !== undefined && <span>{STRINGS.signedInAs(actor)}</span>}
-        {kind === 'portal' && (
-          <button
-            type="button"
-            class="quiet"
-            onClick={() => void act('DELETE', 'session').finally(() => location.reload())}
-          >
-            {STRINGS.signOut}
-          </button>
-        )}
-      </header>
+      <div class="side">
+        <header>
+          {brand.logo !== undefined && <img src={brand.logo} alt="" />}
+          <strong>{name}</strong>
+        </header>
+        <Navigation session={session} route={route} overview={overview.data} />
+        <footer>
+          <Account session={session} />
+          <small>nestjs-webhook-token {PACKAGE_VERSION}</small>
+        </footer>
+      </div>
       <main id="content" tabIndex={-1}>
-        <View session={session} route={route} key={`${route.page}/${route.id ?? ''}`} />
+        <View
+          session={session}
+          route={route}
+          overview={overview}
+          key={`${route.page}/${route.id ?? ''}`}
+        />
       </main>
-      <footer>nestjs-webhook-token {PACKAGE_VERSION}</footer>
+      <Toasts />
     </>
   );
+}
+
+function Navigation({
+  session,
+  route,
+  overview,
+}: {
+  session: ConsoleSession;
+  route: Route;
+  overview: ConsoleOverview | undefined;
+}): JSX.Element {
+  const failing = overview?.attention?.filter(({ health }) => health.state === 'failing').length;
+  const counts: Partial<Record<Section, { count: number; name: string }>> = {
+    deliveries: { count: overview?.deliveries?.dead ?? 0, name: STRINGS.status.dead },
+    endpoints: { count: failing ?? 0, name: STRINGS.health.failing },
+    'dead-letters': { count: overview?.deadLetters ?? 0, name: STRINGS.deadLetters.title },
+  };
+  return (
+    <nav aria-label={STRINGS.navLabel}>
+      {sectionsOf(session).map((section) => {
+        const { count = 0, name = '' } = counts[section] ?? {};
+        return (
+          <a
+            key={section}
+            href={linkTo(section)}
+            aria-current={section === (route.page || FIRST) ? 'page' : undefined}
+          >
+            <Icon name={section} />
+            <span>{STRINGS.nav[section]}</span>
+            {count > 0 && (
+              <span class="count" title={`${count.toLocaleString()} ${name}`} aria-hidden="true">
+                {count > 9_999 ? '9,999+' : count.toLocaleString()}
+              </span>
+            )}
+          </a>
+        );
+      })}
+    </nav>
+  );
+}
+
+function Account({ session: { actor, kind } }: { session: ConsoleSession }): JSX.Element {
+  if (kind === 'console') return <>{actor !== undefined && STRINGS.signedInAs(actor)}</>;
+  return (
+    <button
+      type="button"
+      class="quiet small"
+      onClick={() => void act('DELETE', 'session').finally(() => location.reload())}
+    >
+      {STRINGS.signOut}
+    </button>
+  );
+}
+
+/** Whether dark text is easier to read on a colour than white text. */
+function isLight(color: string): boolean {
+  const digits = color.length === 4 ? color.replace(/[\da-f]/gi, '$&$&') : color;
+  const [r, g, b] = [1, 3, 5].map((start) => {
+    const part = parseInt(digits.slice(start, start + 2), 16) / 255;
+    return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+  });
+  // Where the contrast to white and to black is equal.
+  return 0.2126 * r! + 0.7152 * g! + 0.0722 * b! > 0.179;
 }
 
 /** A link to a fragment would change the route. */
@@ -136,11 +204,19 @@ function focusMain(): void {
   document.querySelector('main')?.focus();
 }
 
-function View({ session, route }: { session: ConsoleSession; route: Route }): JSX.Element {
+function View({
+  session,
+  route,
+  overview,
+}: {
+  session: ConsoleSession;
+  route: Route;
+  overview: Loaded<ConsoleOverview>;
+}): JSX.Element {
   const { page, id } = route;
   switch ((page || FIRST) as Section) {
     case 'overview':
-      return <Overview session={session} />;
+      return <Overview session={session} route={route} overview={overview} />;
     case 'deliveries':
       return id === undefined ? (
         <Deliveries session={session} route={route} />
@@ -160,7 +236,7 @@ function View({ session, route }: { session: ConsoleSession; route: Route }): JS
     case 'audit':
       return <Audit />;
     default:
-      return <p>{STRINGS.notFound}</p>;
+      return <Title text={STRINGS.notFound} />;
   }
 }
 

@@ -1,54 +1,72 @@
 import type { ComponentChildren, JSX } from 'preact';
-import type { AuditList, ConsoleOverview, ConsoleSession } from '../console-api.js';
+import type { ConsoleOverview, ConsoleSession, ConsoleStats, EndpointRow } from '../console-api.js';
 import { get } from './api.js';
-import { Badge, Content, Table, Time } from './components.js';
-import { duration } from './format.js';
-import { useLoaded } from './live.js';
-import { linkTo } from './route.js';
+import { Chart, Sparkline, statsQuery, type Range } from './charts.js';
+import { Choice, Content, Empty, Panel, Title } from './components.js';
+import { HealthPill, healthText } from './health.js';
+import { duration, percent } from './format.js';
+import { useLoaded, type Loaded } from './live.js';
+import { linkTo, type Route } from './route.js';
+import { RANGES } from './search.js';
 import { STRINGS } from './strings.js';
 
-/** Counts of everything, with links to what they count. */
-export function Overview({ session: { tenant } }: { session: ConsoleSession }): JSX.Element {
-  const text = STRINGS.overview;
-  const loaded = useLoaded('overview', ['deliveries', 'inbox', 'endpoints'], (signal) =>
-    get<ConsoleOverview>('overview', { tenant }, signal),
+const TEXT = STRINGS.overview;
+
+/** What needs attention, how deliveries go, and what was received. */
+export function Overview({
+  session,
+  route,
+  overview,
+}: {
+  session: ConsoleSession;
+  route: Route;
+  overview: Loaded<ConsoleOverview>;
+}): JSX.Element {
+  const { tenant, features } = session;
+  const range: Range =
+    route.query['range'] === '1h' || route.query['range'] === '7d' ? route.query['range'] : '24h';
+  const stats = useLoaded(range, ['deliveries'], (signal) =>
+    features.deliveries
+      ? get<ConsoleStats>('stats', { ...statsQuery(range), tenant }, signal)
+      : Promise.resolve(undefined),
   );
   return (
     <>
-      <h1>{text.title}</h1>
-      <Content loaded={loaded}>
-        {({ deliveries, inbox, deadLetters }) => (
+      <Title text={TEXT.title}>
+        {features.deliveries && (
+          <Choice
+            label={TEXT.range}
+            chosen={range}
+            options={Object.keys(RANGES).map((value) => ({
+              value,
+              name: STRINGS.search.ranges[value as Range],
+              href: linkTo('overview', undefined, { range: value }),
+            }))}
+          />
+        )}
+      </Title>
+      <Content loaded={overview}>
+        {(data) => (
           <>
-            {deliveries !== undefined && (
-              <Cards title={text.queue}>
-                <Card
-                  name={text.pending}
-                  value={deliveries.pending}
-                  href={deliveriesOf('pending')}
-                />
-                <Card
-                  name={text.delivered}
-                  value={deliveries.delivered}
-                  href={deliveriesOf('delivered')}
-                />
-                <Card name={text.dead} value={deliveries.dead} href={deliveriesOf('dead')} />
-                <Card name={text.lag} value={duration(deliveries.lag)} />
-              </Cards>
-            )}
-            {(inbox !== undefined || deadLetters !== undefined) && (
-              <Cards title={text.inbox}>
-                {inbox !== undefined && (
+            <Alert attention={data.attention ?? []} />
+            <Content loaded={stats}>
+              {(series) =>
+                series !== undefined && (
                   <>
-                    <Card name={text.accepted} value={inbox.accepted} href={inboxOf('accepted')} />
-                    <Card name={text.refused} value={inbox.refused} href={inboxOf('refused')} />
-                    <Card name={text.dropped} value={inbox.dropped} />
+                    <Numbers stats={series} overview={data} range={range} />
+                    <Panel title={TEXT.chart[range]}>
+                      {isQuiet(series) ? (
+                        <Empty text={TEXT.quiet} next={TEXT.quietNext} />
+                      ) : (
+                        <Chart stats={series} range={range} />
+                      )}
+                    </Panel>
+                    <Attention endpoints={data.attention ?? []} stats={series} />
                   </>
-                )}
-                {deadLetters !== undefined && (
-                  <Card name={text.deadLetters} value={deadLetters} href={linkTo('dead-letters')} />
-                )}
-              </Cards>
-            )}
+                )
+              }
+            </Content>
+            <Received overview={data} />
           </>
         )}
       </Content>
@@ -56,14 +74,151 @@ export function Overview({ session: { tenant } }: { session: ConsoleSession }): 
   );
 }
 
-const deliveriesOf = (status: string): string => linkTo('deliveries', undefined, { status });
-const inboxOf = (kind: string): string => linkTo('inbox', undefined, { kind });
+function isQuiet({ total: { delivered, failed, pending } }: ConsoleStats): boolean {
+  return delivered + failed + pending === 0;
+}
 
-function Cards({ title, children }: { title: string; children: ComponentChildren }): JSX.Element {
+function Alert({ attention }: { attention: readonly EndpointRow[] }): JSX.Element | null {
+  const failing = attention.filter(({ health }) => health.state === 'failing');
+  const [first] = failing;
+  if (first === undefined) return null;
+  return (
+    <div class="notice bad alert">
+      <strong>{TEXT.fail(failing.length)}</strong>
+      <span>
+        {first.id}: {healthText(first.health)}
+      </span>
+      <a href={linkTo('endpoints', first.id)}>{TEXT.show}</a>
+    </div>
+  );
+}
+
+function Numbers({
+  stats: { total },
+  overview: { deliveries },
+  range,
+}: {
+  stats: ConsoleStats;
+  overview: ConsoleOverview;
+  range: Range;
+}): JSX.Element {
+  const { delivered, failed, p50Ms, p95Ms } = total;
+  const done = delivered + failed;
+  const of = (status: string): string => linkTo('deliveries', undefined, { status, last: range });
+  return (
+    <div class="cards">
+      <Card
+        name={TEXT.delivered}
+        value={done === 0 ? '–' : percent(delivered / done)}
+        detail={TEXT.of(delivered, done)}
+        href={of('delivered')}
+      />
+      <Card
+        name={TEXT.missed}
+        value={failed}
+        detail={TEXT.missedInAll(deliveries?.dead ?? 0)}
+        href={of('dead')}
+        isBad={failed > 0}
+      />
+      <Card
+        name={TEXT.waiting}
+        value={deliveries?.pending ?? 0}
+        detail={(deliveries?.lag ?? 0) > 1_000 ? TEXT.late(duration(deliveries!.lag)) : TEXT.onTime}
+        href={linkTo('deliveries', undefined, { status: 'pending' })}
+      />
+      <Card
+        name={TEXT.time}
+        value={p95Ms === undefined ? '–' : duration(p95Ms)}
+        detail={p50Ms === undefined ? TEXT.noTime : TEXT.median(duration(p50Ms))}
+      />
+    </div>
+  );
+}
+
+function Attention({
+  endpoints,
+  stats,
+}: {
+  endpoints: readonly EndpointRow[];
+  stats: ConsoleStats;
+}): JSX.Element {
+  return (
+    <Panel title={TEXT.attention} aside={<a href={linkTo('endpoints')}>{TEXT.allEndpoints}</a>}>
+      {endpoints.length === 0 ? (
+        <Empty text={TEXT.allFine} />
+      ) : (
+        <ul class="rows">
+          {endpoints.map((endpoint) => {
+            const { id, tenant, description, health } = endpoint;
+            const series = stats.endpoints.find(
+              (one) => one.endpoint === id && one.tenant === tenant,
+            );
+            return (
+              <li key={id}>
+                <span class="who">
+                  <a href={linkTo('endpoints', id)}>{description ?? id}</a>
+                  <small>{[description && id, tenant].filter(Boolean).join(' · ')}</small>
+                </span>
+                <HealthPill health={health} />
+                <span class="why">{healthText(health)}</span>
+                {series === undefined ? <span class="spark" /> : <Sparkline series={series} />}
+                <Unfinished endpoint={endpoint} />
+              </li>
+            );
+          })}
+        </ul>
+      )}
+    </Panel>
+  );
+}
+
+/** How many deliveries were missed; if none were, how many wait. */
+function Unfinished({ endpoint: { id, health } }: { endpoint: EndpointRow }): JSX.Element {
+  const { dead = 0, pending = 0 } = health.counts ?? {};
+  const status = dead > 0 ? 'dead' : 'pending';
+  return (
+    <a class="number" href={linkTo('deliveries', undefined, { endpoint: id, status })}>
+      {dead > 0 ? TEXT.missedCount(dead) : TEXT.waitingCount(pending)}
+    </a>
+  );
+}
+
+function Received({ overview: { inbox, deadLetters } }: { overview: ConsoleOverview }) {
+  if (inbox === undefined && deadLetters === undefined) return null;
+  const of = (kind: string): string => linkTo('inbox', undefined, { kind });
   return (
     <section>
-      <h2>{title}</h2>
-      <div class="cards">{children}</div>
+      <h2>{TEXT.received}</h2>
+      <div class="cards">
+        {inbox !== undefined && (
+          <>
+            <Card
+              name={TEXT.accepted}
+              value={inbox.accepted}
+              detail={TEXT.kept}
+              href={of('accepted')}
+            />
+            <Card
+              name={TEXT.refused}
+              value={inbox.refused}
+              detail={TEXT.refusedWhy}
+              href={of('refused')}
+            />
+            {inbox.dropped > 0 && (
+              <Card name={TEXT.dropped} value={inbox.dropped} detail={TEXT.droppedWhy} />
+            )}
+          </>
+        )}
+        {deadLetters !== undefined && (
+          <Card
+            name={TEXT.deadLetters}
+            value={deadLetters}
+            detail={TEXT.deadLettersWhy}
+            href={linkTo('dead-letters')}
+            isBad={deadLetters > 0}
+          />
+        )}
+      </div>
     </section>
   );
 }
@@ -71,16 +226,23 @@ function Cards({ title, children }: { title: string; children: ComponentChildren
 function Card({
   name,
   value,
+  detail,
   href,
+  isBad = false,
 }: {
   name: string;
   value: number | string;
+  detail: ComponentChildren;
   href?: string;
+  isBad?: boolean;
 }): JSX.Element {
   const content = (
     <>
-      <strong>{typeof value === 'number' ? value.toLocaleString() : value}</strong>
       <span>{name}</span>
+      <strong class={isBad ? 'bad-text' : ''}>
+        {typeof value === 'number' ? value.toLocaleString() : value}
+      </strong>
+      <small>{detail}</small>
     </>
   );
   return href === undefined ? (
@@ -89,39 +251,5 @@ function Card({
     <a class="card" href={href}>
       {content}
     </a>
-  );
-}
-
-/** The last actions. */
-export function Audit(): JSX.Element {
-  const text = STRINGS.audit;
-  const loaded = useLoaded('audit', ['audit'], (signal) =>
-    get<AuditList>('audit', undefined, signal),
-  );
-  return (
-    <>
-      <h1>{text.title}</h1>
-      <p>{text.intro}</p>
-      <Content loaded={loaded}>
-        {({ items }) => (
-          <Table
-            caption={text.title}
-            columns={[text.at, text.action, text.actor, text.target, text.outcome]}
-            rows={items.map((entry, index) => ({
-              key: String(index),
-              cells: [
-                <Time at={entry.at} />,
-                entry.action,
-                entry.actor ?? '',
-                entry.target ?? (entry.count === undefined ? '' : String(entry.count)),
-                <Badge tone={entry.outcome === 'done' ? 'good' : 'bad'}>
-                  {entry.code ?? text.outcomes[entry.outcome]}
-                </Badge>,
-              ],
-            }))}
-          />
-        )}
-      </Content>
-    </>
   );
 }

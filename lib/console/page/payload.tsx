@@ -1,8 +1,9 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import type { ConsolePayload } from '../console-api.js';
+import { Action } from './action.js';
 import { get } from './api.js';
-import { useNotices } from './components.js';
+import { Copy, Panel } from './components.js';
 import { bytes, indented } from './format.js';
 import { STRINGS } from './strings.js';
 
@@ -10,39 +11,64 @@ const TEXT = STRINGS.payload;
 
 /** A payload, loaded when the user asks for it. */
 export function Payload({ path }: { path: string }): JSX.Element {
-  const notices = useNotices();
   const [payload, setPayload] = useState<ConsolePayload>();
+  const shown = payload && (payload.text ?? payload.base64 ?? '');
   return (
-    <section>
-      <h2>{TEXT.title}</h2>
-      {notices.element}
+    <Panel title={TEXT.title} aside={shown !== undefined && <Copy text={shown} />}>
       {payload === undefined ? (
-        <button
-          type="button"
-          onClick={() =>
-            void notices.run(async () => {
+        <div class="buttons">
+          <Action
+            label={TEXT.show}
+            run={async () => {
               setPayload(await get<ConsolePayload>(path));
               return undefined;
-            })
-          }
-        >
-          {TEXT.show}
-        </button>
+            }}
+          />
+        </div>
       ) : (
         <>
-          <p>
+          <p class="muted">
             {TEXT.facts(payload.contentType, bytes(payload.size))}
             {payload.truncated && ` ${TEXT.truncated}`}
             {payload.redacted && ` ${TEXT.redacted}`}
             {payload.base64 !== undefined && ` ${TEXT.binary}`}
           </p>
           <pre tabIndex={0}>
-            {payload.text === undefined
-              ? payload.base64
-              : indented(payload.text, payload.contentType)}
+            {payload.text === undefined ? (
+              payload.base64
+            ) : (
+              <Colored text={indented(payload.text, payload.contentType)} />
+            )}
           </pre>
         </>
       )}
-    </section>
+    </Panel>
+  );
+}
+
+/** Members, strings, and other values of JSON. */
+const TOKENS =
+  /("(?:[^"\\]|\\.)*")(\s*:)?|\b(?:true|false|null)\b|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
+
+/** JSON with colours; any other text stays readable. */
+function Colored({ text }: { text: string }): JSX.Element {
+  const parts: (string | JSX.Element)[] = [];
+  let end = 0;
+  for (const match of text.matchAll(TOKENS)) {
+    const [token, string, colon] = match;
+    parts.push(text.slice(end, match.index));
+    const kind = colon !== undefined ? 'member' : string !== undefined ? 'string' : 'value';
+    parts.push(
+      <span key={match.index} class={kind}>
+        {token}
+      </span>,
+    );
+    end = match.index + token.length;
+  }
+  return (
+    <>
+      {parts}
+      {text.slice(end)}
+    </>
   );
 }

@@ -11,6 +11,9 @@ export interface Route {
 
 /** The last query of each list, for the way back from one of its entries. */
 const lastQueries = new Map<string, Route['query']>();
+let shown: Route | undefined;
+/** The entry that the user came from, while its list is loaded. */
+let returnedFrom: string | undefined;
 
 /** Reads the fragment of the current URL. */
 function currentRoute(): Route {
@@ -18,7 +21,18 @@ function currentRoute(): Route {
   const [page = '', id] = path.split('/', 2);
   const query = Object.fromEntries(new URLSearchParams(search));
   if (id === undefined) lastQueries.set(page, query);
-  return { page, id: id === undefined ? undefined : decode(id), query };
+  const route = { page, id: id === undefined ? undefined : decode(id), query };
+  const isReturn = route.id === undefined && shown?.page === page;
+  returnedFrom = isReturn ? shown?.id : undefined;
+  shown = route;
+  return route;
+}
+
+/** The entry from which the user has come back to its list; `undefined` the second time. */
+export function takeReturn(): string | undefined {
+  const id = returnedFrom;
+  returnedFrom = undefined;
+  return id;
 }
 
 /** Link to a list as it was last shown: with its filters. */
@@ -49,9 +63,9 @@ export function linkTo(
 export function useRoute(): Route {
   const [route, setRoute] = useState(currentRoute);
   useEffect(() => {
-    const onChange = (): void => setRoute(currentRoute());
-    addEventListener('hashchange', onChange);
-    return () => removeEventListener('hashchange', onChange);
+    const update = (): void => setRoute(currentRoute());
+    addEventListener('hashchange', update);
+    return () => removeEventListener('hashchange', update);
   }, []);
   return route;
 }

@@ -22,7 +22,7 @@ export interface WebhookDataOptions {
  * The event's data, or one member of it.
  *
  * A parameter typed with a class-validator DTO is validated and transformed; with a schema, the schema validates it instead. Invalid
- * data is answered 422, on mounted paths and on routes.
+ * data is rejected with 422, on mounted paths and on routes.
  *
  * ```ts
  * onCreated(@WebhookData() order: OrderCreatedDto, @WebhookData('id') id: string) {}

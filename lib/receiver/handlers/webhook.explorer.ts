@@ -176,7 +176,7 @@ function hasClassData({ prototype, methodName }: ExploredMethod): boolean {
   );
 }
 
-/** Without class-transformer, the first event for a DTO would be answered 500. */
+/** Without class-transformer, the first event for a DTO would be rejected with 500. */
 function validationProblems(
   method: ExploredMethod,
   receivers: readonly ResolvedReceiver[],

@@ -30,9 +30,8 @@ async function deliveryOfEvent(
     method,
     profile,
     bodyVerified,
-    ...(contentType !== undefined && { contentType }),
+    contentType,
   };
-  const trace = internalsOf(event).receiving?.trace;
   const body = await event.rawBody();
   // Inline data is in the claims, and is not a Buffer; an empty body is a Buffer.
   const isBody = body.length > 0 || Buffer.isBuffer(event.data);
@@ -47,7 +46,7 @@ async function deliveryOfEvent(
       contentType: contentType ?? NO_TYPE,
     },
     createdAt: now,
-    ...(trace !== undefined && { trace }),
+    trace: internalsOf(event).receiving?.trace,
   };
 }
 

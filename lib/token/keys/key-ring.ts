@@ -38,9 +38,8 @@ export interface KeySource {
   latest?(): TrustedIssuers | undefined;
 }
 
-/** The keys of all trusted issuers. A lookup takes the same time for one issuer and for ten thousand. */
+/** Issuers and keys that do not change. */
 export class KeyRing implements KeySource, TrustedIssuers {
-  /** The issuer, if there is exactly one. */
   readonly sole: IssuerKeys | undefined;
 
   constructor(private readonly issuers: ReadonlyMap<string, IssuerKeys>) {
@@ -85,10 +84,7 @@ export class StaticIssuerKeys implements IssuerKeys {
     this.keys = [...keys.filter(isNamed), ...keys.filter((one) => !isNamed(one))];
   }
 
-  /**
-   * The keys that may have signed a token: those with its `kid` and those without one; for a token without `kid`, all of
-   * them, unless they are more than {@link MAX_KEYS_TRIED}. Keys outside their windows are left out.
-   */
+  /** For a token without `kid`: all keys, unless they are more than {@link MAX_KEYS_TRIED}. Keys outside their windows are left out. */
   candidates(kid: string | undefined, now: number): readonly VerificationKey[] {
     const found = this.keys
       .filter(({ key }) => kid === undefined || key.kid === undefined || key.kid === kid)

@@ -28,6 +28,8 @@ interface CarriedPayload {
   /** Attempts made before this one. */
   readonly retryCount: number | undefined;
   readonly order: { readonly key: string; readonly sequence: number } | undefined;
+  /** Whether the body is an envelope; only `webhook-token` can say so. */
+  readonly envelope: boolean | undefined;
 }
 
 /** The complete rules of one wire format. A token is checked by the rules of one profile only. */
@@ -98,6 +100,9 @@ const WEBHOOK_TOKEN: ProfileRules = {
     if (webhook['hash'] !== undefined && typeof webhook['hash'] !== 'string') {
       throw invalidClaim('webhook.hash', 'webhook.hash must be a string');
     }
+    if (webhook['envelope'] !== undefined && typeof webhook['envelope'] !== 'boolean') {
+      throw invalidClaim('webhook.envelope', 'webhook.envelope must be a boolean');
+    }
     return webhook as unknown as WebhookClaim;
   },
 
@@ -114,12 +119,13 @@ const WEBHOOK_TOKEN: ProfileRules = {
 
   attempt: () => undefined,
 
-  writeClaim(event, { data, hash, order }) {
+  writeClaim(event, { data, hash, envelope, order }) {
     const orderMembers =
       order === undefined ? '' : `,"key":${JSON.stringify(order.key)},"seq":${order.sequence}`;
     const hashMember = hash === undefined ? '' : `,"hash":"${hash.algorithm}:${hash.hex}"`;
+    const envelopeMember = envelope === undefined ? '' : `,"envelope":${envelope}`;
     const dataMember = data === undefined ? '' : `,"data":${data}`;
-    return `{"event":"${event}"${orderMembers}${hashMember}${dataMember}}`;
+    return `{"event":"${event}"${orderMembers}${hashMember}${envelopeMember}${dataMember}}`;
   },
 };
 

@@ -50,7 +50,7 @@ export const HTTP_PROBES: readonly Probe[] = [
   refused('method-head', 'HEAD', METHODS, (c) => c.raw(), { profiles: ['swt-draft-02'] }),
   refused(
     'status-405',
-    'GET is answered with 405 and Allow',
+    'GET is rejected with 405 and Allow',
     'RFC 9110, section 15.5.6.',
     { method: 'GET' },
     {
@@ -121,7 +121,7 @@ export const HTTP_PROBES: readonly Probe[] = [
   ),
   refused(
     'status-401',
-    'an invalid token is answered with 401',
+    'an invalid token is rejected with 401',
     'Senders must be able to tell an invalid token from a wrong body.',
     {
       claims: { iss: 'https://untrusted.invalid' },
@@ -130,7 +130,7 @@ export const HTTP_PROBES: readonly Probe[] = [
   ),
   refused(
     'status-400',
-    'a wrong body is answered with 400',
+    'a wrong body is rejected with 400',
     'Senders must be able to tell an invalid token from a wrong body.',
     (c) => c.post(BODY, { body: BODY.replace('1', '2') }),
     { ...ADVISED, expect: answeredWith(400) },

@@ -21,7 +21,7 @@ const RECOGNISED: Expectation = ([first, second]) => {
     : `the copy was answered with ${second.status} like the first, so it may have been handled twice`;
 };
 
-/** A copy is answered with a success or a 4xx, so the sender knows what to do. */
+/** The receiver answers a duplicate with a success or a 4xx, so that its sender knows what to do. */
 const ANSWERED: Expectation = ([first, second]) => {
   if (typeof first === 'string') return unanswered(first);
   if (typeof second === 'string') return unanswered(second);

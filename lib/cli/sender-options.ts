@@ -1,0 +1,78 @@
+import { fromRequestLike } from '../request/request-like.js';
+import type { ClaimedEvent } from '../request/webhook-scheme.js';
+import {
+  github,
+  lemonSqueezy,
+  paddle,
+  shopify,
+  slack,
+  standardWebhooks,
+  stripe,
+  type WebhookSender,
+  zoom,
+} from '../senders/index.js';
+import { KeyRing } from '../token/keys/key-ring.js';
+import { resolveVerifier } from '../token/verifier-options.js';
+import { DEFAULT_MAX_JSON_MEMBERS } from '../token/webhook-token.constants.js';
+import { type KeyValues, readSecret, readVariables, UsageError } from './arguments.js';
+import { readCapturedRequest } from './captured-request.js';
+import type { CommandIo } from './command.interface.js';
+import { MAX_BODY_BYTES } from './receiver-rules.js';
+
+/** The senders that need a secret only. */
+const SENDERS: Readonly<Record<string, (options: { secret: string }) => WebhookSender>> = {
+  'standard-webhooks': standardWebhooks,
+  stripe,
+  github,
+  slack,
+  shopify,
+  zoom,
+  paddle,
+  'lemon-squeezy': lemonSqueezy,
+};
+
+/** The senders' names, for the help. */
+export const SENDER_NAMES = `standard-webhooks, stripe, github, slack,
+                         shopify, zoom, paddle or lemon-squeezy`;
+
+/**
+ * The sender of the option `--sender`, with the secret of the command.
+ *
+ * @throws {@link UsageError}, {@link WebhookConfigurationError}
+ */
+export async function readSender(
+  name: string,
+  values: KeyValues,
+  env: CommandIo['env'],
+): Promise<WebhookSender> {
+  const create = Object.hasOwn(SENDERS, name) ? SENDERS[name] : undefined;
+  if (create === undefined) {
+    throw new UsageError(`--sender must be one of ${Object.keys(SENDERS).join(', ')}.`);
+  }
+  const secret = await readSecret(values, await readVariables(values['env-file'], env));
+  if (secret !== undefined) return create({ secret });
+  throw new UsageError('A secret is required: set WEBHOOK_SECRET, or pass --secret-file.');
+}
+
+/**
+ * Verifies a captured request of a sender.
+ *
+ * @param now - epoch milliseconds of the receiver's clock
+ * @throws {@link WebhookSignatureError}, {@link WebhookPayloadError}
+ */
+export async function verifyCaptured(
+  sender: WebhookSender,
+  bytes: Buffer,
+  now: () => number,
+): Promise<Pick<ClaimedEvent, 'event' | 'id'>> {
+  const verified = await sender.verify(fromRequestLike(readCapturedRequest(bytes)), {
+    // No issuer of tokens is trusted.
+    tokens: resolveVerifier({ issuers: new KeyRing(new Map()), now }),
+    requireHash: true,
+    maxBodyBytes: MAX_BODY_BYTES,
+    maxJsonMembers: DEFAULT_MAX_JSON_MEMBERS,
+  });
+  if (!('claims' in verified)) return {};
+  const { webhook, jti } = verified.claims;
+  return { event: webhook.event, id: jti };
+}

@@ -1,0 +1,170 @@
+import type { JSX } from 'preact';
+import type {
+  ConsolePayload,
+  ConsoleSession,
+  DeliveryDetails,
+  EndpointRow,
+} from '../console-api.js';
+import { Action } from './action.js';
+import { get } from './api.js';
+import { Content, Copy, Empty, Facts, Panel, Pill, Time, Title } from './components.js';
+import { Destination, Reason, StatusPill } from './deliveries.js';
+import { duration } from './format.js';
+import { useLoaded } from './live.js';
+import { Payload } from './payload.js';
+import { redeliver } from './recover.js';
+import { linkBack, linkTo } from './route.js';
+import { reasonText, STRINGS } from './strings.js';
+
+const TEXT = STRINGS.deliveries;
+
+/** One delivery with its attempts. */
+export function Delivery({ session, id }: { session: ConsoleSession; id: string }): JSX.Element {
+  const path = `deliveries/${encodeURIComponent(id)}`;
+  const loaded = useLoaded(id, ['deliveries'], (signal) =>
+    get<DeliveryDetails>(path, undefined, signal),
+  );
+  const mayView = session.capabilities.includes('view-payload');
+  const sendAgain = async (): Promise<string> => {
+    const { items } = await redeliver({ ids: [id], dryRun: false });
+    const [first] = items;
+    loaded.reload();
+    if (first?.redelivered !== true) throw new Error(TEXT.notRedelivered(first?.reason ?? ''));
+    if (first.as !== undefined) location.hash = linkTo('deliveries', first.as);
+    return TEXT.redelivered(1);
+  };
+  return (
+    <>
+      <a class="back" href={linkBack('deliveries')}>
+        {TEXT.back}
+      </a>
+      <Title text={loaded.data?.event ?? TEXT.one(id)} />
+      <Content loaded={loaded}>
+        {(delivery) => (
+          <>
+            <p class="state">
+              <StatusPill of={delivery} /> <Reason code={delivery.failureReason} />
+              {delivery.nextAttemptAt !== undefined && (
+                <span>
+                  {TEXT.next} <Time at={delivery.nextAttemptAt} />
+                </span>
+              )}
+            </p>
+            <div class="buttons">
+              {session.capabilities.includes('redeliver') && (
+                <Action
+                  kind="main"
+                  label={delivery.status === 'pending' ? TEXT.retryNow : TEXT.redeliver}
+                  run={sendAgain}
+                  {...(delivery.status === 'delivered' && {
+                    ask: {
+                      title: TEXT.redeliver,
+                      text: TEXT.redeliverAsk(1, false),
+                      verb: TEXT.redeliver,
+                    },
+                  })}
+                />
+              )}
+              <Copy label={TEXT.copyCurl} text={async () => curlOf(delivery, path, mayView)} />
+            </div>
+            <DeliveryFacts delivery={delivery} />
+            <Attempts of={delivery} />
+            {mayView && <Payload path={`${path}/payload`} />}
+          </>
+        )}
+      </Content>
+    </>
+  );
+}
+
+function DeliveryFacts({ delivery }: { delivery: DeliveryDetails }): JSX.Element {
+  return (
+    <Facts
+      facts={[
+        [TEXT.destination, <Destination row={delivery} />],
+        [TEXT.tenant, delivery.tenant],
+        [
+          TEXT.eventId,
+          <a href={linkTo('deliveries', undefined, { eventId: delivery.eventId })}>
+            <code>{delivery.eventId}</code>
+          </a>,
+        ],
+        [TEXT.id, <code>{delivery.id}</code>],
+        [TEXT.created, <Time at={delivery.createdAt} />],
+        [TEXT.updated, <Time at={delivery.updatedAt} />],
+        [TEXT.round, delivery.round > 1 ? delivery.round : undefined],
+        [TEXT.trace, delivery.traceId && <code>{delivery.traceId}</code>],
+      ]}
+    />
+  );
+}
+
+/** The attempts in order, with what was waited between them. */
+function Attempts({ of: { attempts } }: { of: DeliveryDetails }): JSX.Element {
+  return (
+    <Panel title={TEXT.attemptsTitle}>
+      {attempts.length === 0 ? (
+        <Empty text={TEXT.noAttempts} />
+      ) : (
+        <ol class="timeline">
+          {attempts.map((made, index) => {
+            const { attempt, at, method, statusCode, durationMs, failureReason, answer } = made;
+            const before = attempts[index - 1];
+            const waited = before && Date.parse(at) - Date.parse(before.at) - before.durationMs;
+            return (
+              <li key={index} class={failureReason === undefined ? 'good' : 'bad'}>
+                <div class="attempt">
+                  <strong>{TEXT.attempt(attempt)}</strong>
+                  <Pill tone={failureReason === undefined ? 'good' : 'bad'}>
+                    {String(statusCode ?? TEXT.noAnswer)}
+                  </Pill>
+                  <span>
+                    {failureReason === undefined ? TEXT.accepted : reasonText(failureReason)}
+                  </span>
+                  <span class="muted">
+                    {method} · {duration(durationMs)} · <Time at={at} />
+                    {waited !== undefined && waited > 0 && ` · ${TEXT.waited(duration(waited))}`}
+                  </span>
+                </div>
+                {answer !== undefined && <pre tabIndex={0}>{answer}</pre>}
+              </li>
+            );
+          })}
+        </ol>
+      )}
+    </Panel>
+  );
+}
+
+/** The request as a command, with a variable for its token, which is not stored. */
+async function curlOf(
+  { endpointId, origin, attempts }: DeliveryDetails,
+  path: string,
+  mayView: boolean,
+): Promise<string> {
+  const [endpoint, payload] = await Promise.all([
+    endpointId === undefined
+      ? undefined
+      : get<EndpointRow>(`endpoints/${encodeURIComponent(endpointId)}`).catch(() => undefined),
+    mayView ? get<ConsolePayload>(`${path}/payload`) : undefined,
+  ]);
+  const method = attempts.at(-1)?.method ?? 'POST';
+  const url = endpoint?.url ?? origin ?? 'https://endpoint.example';
+  const parts = [
+    method === 'HEAD' ? 'curl --head' : 'curl',
+    quoted(url),
+    '-H "Authorization: Bearer $WEBHOOK_TOKEN"',
+    ...(method === 'POST' && payload?.text !== undefined
+      ? [
+          `-H ${quoted(`Content-Type: ${payload.contentType}`)}`,
+          `--data-raw ${quoted(payload.text)}`,
+        ]
+      : []),
+  ];
+  return parts.join(' \\\n  ');
+}
+
+/** For a shell of POSIX. */
+function quoted(text: string): string {
+  return `'${text.replaceAll("'", `'\\''`)}'`;
+}

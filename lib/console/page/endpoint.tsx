@@ -1,0 +1,233 @@
+import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
+import type {
+  ConsoleSession,
+  ConsoleStats,
+  EndpointRow,
+  RotatedKeyAnswer,
+  TestEventAnswer,
+} from '../console-api.js';
+import { Action, Field } from './action.js';
+import { act, get } from './api.js';
+import { Chart, statsQuery } from './charts.js';
+import { Content, Empty, Facts, Panel, Time, Title } from './components.js';
+import { EndpointForm, Secret } from './endpoint-form.js';
+import { dateTime, duration } from './format.js';
+import { HealthPill, healthText } from './health.js';
+import { useLoaded } from './live.js';
+import { Recover } from './recover.js';
+import { linkBack, linkTo } from './route.js';
+import { reasonText, STRINGS } from './strings.js';
+
+const TEXT = STRINGS.endpoints;
+const RANGE = '24h';
+
+/** One endpoint, and what can be done with it. */
+export function Endpoint({ session, id }: { session: ConsoleSession; id: string }): JSX.Element {
+  const path = `endpoints/${encodeURIComponent(id)}`;
+  const loaded = useLoaded(id, ['endpoints', 'deliveries'], (signal) =>
+    get<EndpointRow>(path, undefined, signal),
+  );
+  const stats = useLoaded(`stats ${id}`, ['deliveries'], (signal) =>
+    get<ConsoleStats>(
+      'stats',
+      { ...statsQuery(RANGE), endpoint: id, tenant: session.tenant },
+      signal,
+    ),
+  );
+  return (
+    <>
+      <a class="back" href={linkBack('endpoints')}>
+        {TEXT.back}
+      </a>
+      <Title text={loaded.data?.description ?? id} />
+      <Content loaded={loaded}>
+        {(endpoint) => (
+          <>
+            <p class="state">
+              <HealthPill health={endpoint.health} /> {healthText(endpoint.health)}
+            </p>
+            <EndpointActions
+              endpoint={endpoint}
+              session={session}
+              path={path}
+              onChange={loaded.reload}
+            />
+            <Panel
+              title={TEXT.chart}
+              aside={
+                <span class="links">
+                  <a href={linkTo('deliveries', undefined, { endpoint: id })}>{TEXT.deliveries}</a>
+                  <a href={linkTo('deliveries', undefined, { endpoint: id, status: 'dead' })}>
+                    {TEXT.missedOf(endpoint.health.counts?.dead ?? 0)}
+                  </a>
+                </span>
+              }
+            >
+              <Content loaded={stats}>
+                {(series) =>
+                  series.endpoints.length === 0 ? (
+                    <Empty text={TEXT.quiet} />
+                  ) : (
+                    <Chart stats={series} range={RANGE} filter={{ endpoint: id }} />
+                  )
+                }
+              </Content>
+            </Panel>
+            <EndpointFacts endpoint={endpoint} />
+          </>
+        )}
+      </Content>
+    </>
+  );
+}
+
+function EndpointActions({
+  endpoint,
+  session: { capabilities },
+  path,
+  onChange,
+}: {
+  endpoint: EndpointRow;
+  session: ConsoleSession;
+  path: string;
+  onChange: () => void;
+}): JSX.Element {
+  const { id, disabled, pausedAt, source, health } = endpoint;
+  const [isEditing, setIsEditing] = useState(false);
+  const [secret, setSecret] = useState<string>();
+  const mayManage = capabilities.includes('manage-endpoints');
+  const isManaged = source === 'store';
+  const take = (step: 'enable' | 'disable' | 'pause' | 'resume') => async (): Promise<string> => {
+    await act('POST', `${path}/${step}`);
+    onChange();
+    return TEXT.done[step];
+  };
+  const step = (name: 'disable' | 'pause' | 'resume'): JSX.Element => (
+    <Action
+      label={TEXT[name]}
+      ask={{ title: TEXT[name], text: TEXT[`${name}Ask`], verb: TEXT[name] }}
+      run={take(name)}
+    />
+  );
+  return (
+    <div class="buttons">
+      {mayManage && (
+        <>
+          <Action kind="main" label={TEXT.test} run={async () => sendTest(path, onChange)} />
+          {pausedAt === undefined ? step('pause') : step('resume')}
+          {disabled === undefined ? (
+            step('disable')
+          ) : (
+            <Action label={TEXT.enable} run={take('enable')} />
+          )}
+          {isManaged && (
+            <button type="button" class="quiet" onClick={() => setIsEditing(true)}>
+              {TEXT.edit}
+            </button>
+          )}
+        </>
+      )}
+      {isManaged && capabilities.includes('manage-secrets') && (
+        <Action
+          label={TEXT.rotate}
+          ask={{ title: TEXT.rotate, text: TEXT.rotateAsk, verb: TEXT.rotate, fields: <Overlap /> }}
+          run={async (body) => {
+            const rotated = await act<RotatedKeyAnswer>('POST', `${path}/rotate-key`, body);
+            setSecret(rotated.secret);
+            onChange();
+            return undefined;
+          }}
+        />
+      )}
+      {capabilities.includes('redeliver') && (health.counts?.dead ?? 0) > 0 && (
+        <Recover endpoint={id} onChange={onChange} />
+      )}
+      {isManaged && mayManage && (
+        <Action
+          kind="danger"
+          label={TEXT.remove}
+          ask={{ title: TEXT.removeTitle, text: TEXT.removeAsk(id), verb: TEXT.remove, word: id }}
+          run={async () => {
+            await act('DELETE', path);
+            location.hash = linkTo('endpoints');
+            return TEXT.removed;
+          }}
+        />
+      )}
+      {isEditing && (
+        <EndpointForm
+          title={TEXT.editTitle}
+          endpoint={endpoint}
+          hasIdentity={false}
+          onClose={() => setIsEditing(false)}
+          onSave={async ({ url, events, description }) => {
+            await act('PATCH', path, { url, events, description: description ?? null });
+            onChange();
+          }}
+        />
+      )}
+      {secret !== undefined && <Secret secret={secret} onClose={() => setSecret(undefined)} />}
+    </div>
+  );
+}
+
+function Overlap(): JSX.Element {
+  return (
+    <Field label={TEXT.overlap}>
+      <select name="overlap">
+        {Object.entries(TEXT.overlaps).map(([value, label]) => (
+          <option value={value} key={value}>
+            {label}
+          </option>
+        ))}
+      </select>
+    </Field>
+  );
+}
+
+/**
+ * Sends the test event, and returns the message about its success.
+ *
+ * @throws Error with the message about its failure
+ */
+async function sendTest(path: string, reload: () => void): Promise<string> {
+  const { delivered, statusCode, failureReason, durationMs } = await act<TestEventAnswer>(
+    'POST',
+    `${path}/test`,
+  );
+  reload();
+  if (delivered) return TEXT.testDelivered(statusCode, duration(durationMs));
+  throw new Error(TEXT.testFailed(reasonText(failureReason), duration(durationMs)));
+}
+
+function EndpointFacts({ endpoint }: { endpoint: EndpointRow }): JSX.Element {
+  const { health, disabled, keys } = endpoint;
+  const { counts, lastSuccessAt } = health;
+  return (
+    <Facts
+      facts={[
+        [TEXT.id, <code>{endpoint.id}</code>],
+        [TEXT.url, <code>{endpoint.url}</code>],
+        [TEXT.events, <code>{endpoint.events.join(', ')}</code>],
+        [TEXT.tenant, endpoint.tenant],
+        [
+          TEXT.disabled,
+          disabled && (
+            <>
+              {STRINGS.disabledReason[disabled.reason]}, <Time at={disabled.at} />
+            </>
+          ),
+        ],
+        [TEXT.counts, counts && TEXT.countsOf(counts)],
+        [TEXT.lastSuccess, lastSuccessAt && <Time at={lastSuccessAt} />],
+        [
+          TEXT.keys,
+          keys.map(({ kid, signsFrom }) => TEXT.keyFrom(kid, dateTime(signsFrom))).join('; '),
+        ],
+        [TEXT.source, TEXT.sources[endpoint.source]],
+        [TEXT.created, endpoint.createdAt && <Time at={endpoint.createdAt} />],
+      ]}
+    />
+  );
+}

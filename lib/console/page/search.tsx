@@ -1,0 +1,161 @@
+import type { JSX } from 'preact';
+import { useEffect, useRef } from 'preact/hooks';
+import { Choice } from './components.js';
+import { clockTime } from './format.js';
+import { linkTo, type Route } from './route.js';
+import { STRINGS } from './strings.js';
+
+const TEXT = STRINGS.search;
+
+/** Presets of the time range, in milliseconds. */
+export const RANGES = { '1h': 3_600_000, '24h': 86_400_000, '7d': 604_800_000 } as const;
+
+/** A filter of a list: its name in the URL and in the search field, and values to suggest. */
+export interface Filter {
+  readonly name: string;
+  readonly label: string;
+  /** Shown names of the values, if there are only these. */
+  readonly choices?: Readonly<Record<string, string>>;
+  readonly suggestions?: readonly (string | undefined)[];
+  /** Whether a word without a name is a value of it. */
+  readonly accepts?: (word: string) => boolean;
+}
+
+/** One search field, a chip for each filter, presets of the time, and the values of the main filter. */
+export function SearchBar({
+  page,
+  filters,
+  main,
+  query: { after: _after, ...values },
+  hasTime = true,
+}: {
+  page: string;
+  filters: readonly Filter[];
+  /** The filter whose values are always shown. */
+  main: Filter;
+  query: Route['query'];
+  hasTime?: boolean;
+}): JSX.Element {
+  const field = useRef<HTMLInputElement>(null);
+  useEffect(() => {
+    const focus = (event: KeyboardEvent): void => {
+      const isTyping = event.target instanceof Element && event.target.closest('input, dialog');
+      if (event.key !== '/' || isTyping) return;
+      event.preventDefault();
+      field.current?.focus();
+    };
+    addEventListener('keydown', focus);
+    return () => removeEventListener('keydown', focus);
+  }, []);
+  const all = [main, ...filters];
+  const link = (changes: Readonly<Record<string, string | undefined>>): string =>
+    linkTo(page, undefined, { ...values, ...changes });
+  const chips = Object.entries(values).filter(([name]) => name !== main.name && name !== 'last');
+  return (
+    <search>
+      <form
+        class="search"
+        onSubmit={(event) => {
+          event.preventDefault();
+          const input = field.current!;
+          location.hash = link(readSearch(input.value, all));
+          input.value = '';
+        }}
+      >
+        <input
+          ref={field}
+          type="search"
+          aria-label={TEXT.label}
+          placeholder={TEXT.hint(filters.map(({ name }) => name))}
+          list="suggestions"
+          autocomplete="off"
+          spellcheck={false}
+        />
+        <datalist id="suggestions">
+          {filters.flatMap(({ name, choices, suggestions = Object.keys(choices ?? {}) }) =>
+            [...new Set(suggestions)].flatMap((value) =>
+              value === undefined ? [] : [<option value={`${name}:${value}`} key={value} />],
+            ),
+          )}
+        </datalist>
+        {hasTime && (
+          <Choice
+            label={TEXT.time}
+            chosen={values['since'] || values['until'] ? 'custom' : (values['last'] ?? '')}
+            options={['1h', '24h', '7d', ''].map((value) => ({
+              value,
+              name: value === '' ? TEXT.anyTime : TEXT.ranges[value as keyof typeof RANGES],
+              href: link({ last: value, since: undefined, until: undefined }),
+            }))}
+          />
+        )}
+      </form>
+      <div class="chips">
+        <Choice
+          label={main.label}
+          chosen={values[main.name] ?? ''}
+          options={['', ...Object.keys(main.choices ?? {})].map((value) => ({
+            value,
+            name: value === '' ? STRINGS.all : main.choices![value]!,
+            href: link({ [main.name]: value }),
+          }))}
+        />
+        {chips.map(([name, value]) => {
+          const filter = all.find((one) => one.name === name);
+          const label = filter?.label ?? TEXT.times[name as 'since' | 'until'] ?? name;
+          const isTime = name === 'since' || name === 'until';
+          return (
+            <a class="chip" key={name} href={link({ [name]: undefined })}>
+              <span>{label}</span>{' '}
+              <strong>{isTime ? clockTime(value) : (filter?.choices?.[value] ?? value)}</strong>
+              <span class="hidden">{TEXT.remove}</span>
+              <span aria-hidden="true">×</span>
+            </a>
+          );
+        })}
+        {chips.length > 1 && (
+          <a class="chip" href={linkTo(page)}>
+            {TEXT.clear}
+          </a>
+        )}
+      </div>
+    </search>
+  );
+}
+
+/** Reads `endpoint:crm order.paid` as filters; a word that fits none is one of the first that accepts it. */
+function readSearch(text: string, filters: readonly Filter[]): Record<string, string> {
+  const found: Record<string, string> = {};
+  for (const word of text.trim().split(/\s+/)) {
+    if (word === '') continue;
+    const [, name, value] = /^(\w+):(.+)$/.exec(word) ?? [];
+    const named = filters.find((one) => one.name.toLowerCase() === name?.toLowerCase());
+    if (named !== undefined) {
+      const choices = Object.entries(named.choices ?? {});
+      found[named.name] = choices.find(([, label]) => label === value)?.[0] ?? value!;
+      continue;
+    }
+    const time = name === 'since' || name === 'until' ? new Date(value!) : undefined;
+    if (time !== undefined && !Number.isNaN(time.getTime())) {
+      // With its time zone, so that the URL means the same to others.
+      found[name!] = time.toISOString();
+      continue;
+    }
+    const accepting = filters.find(({ accepts }) => accepts?.(word));
+    if (accepting !== undefined) found[accepting.name] = word;
+  }
+  return found;
+}
+
+/** The filters of a URL as the API takes them: a preset of the time becomes its start. */
+export function requestOf({
+  last,
+  after: _after,
+  ...filter
+}: Route['query']): Record<string, string> {
+  const length = RANGES[last as keyof typeof RANGES] as number | undefined;
+  if (length === undefined || filter['since'] !== undefined) return filter;
+  // To the minute, so that views of about the same time ask for the same.
+  const start = Math.floor((Date.now() - length) / 60_000) * 60_000;
+  return { ...filter, since: new Date(start).toISOString() };
+}

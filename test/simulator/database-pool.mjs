@@ -1,0 +1,85 @@
+// The database of a queue: a pool of connections as of node-postgres, whose statements a table carries out.
+import { Transaction } from './transaction.mjs';
+
+/** What recognises each statement of the queue, in this order. */
+const STATEMENTS = [
+  ['claim', /^WITH due AS/],
+  ['redeliver', /^WITH chosen AS/],
+  ['deleteOld', /^WITH old AS/],
+  ['lockKeys', /^WITH patience AS/],
+  ['recordKeyed', /numbered AS MATERIALIZED[^;]+INSERT INTO \w+\.delivery /],
+  ['record', /INSERT INTO \w+\.delivery /],
+  ['settle', /INSERT INTO \w+\.attempt /],
+  ['extend', /^WITH given AS[^;]+SKIP LOCKED[^;]+SET leased_until/],
+  ['releaseNext', /SET held = false[^;]+json_array_elements_text/],
+  ['releaseAll', /SET held = false/],
+  ['findDueLanes', /^SELECT given\.lane/],
+  ['find', /payload FROM \w+\.delivery\nWHERE queue = \$1::text AND id = ANY/],
+  ['list', /^SELECT seq[^;]+ORDER BY created_at DESC/],
+];
+
+/** More steps than the package knows; later ones that only add are accepted. */
+const APPLIED = Array.from({ length: 64 }, (_, index) => {
+  return { version: index + 1, name: `step ${index + 1}`, breaking: false, at: 0 };
+});
+
+/** Answers to what a queue asks when it opens. Opening is not part of a run. */
+const OPENING = [
+  [/^SELECT to_regclass/, [{ there: true }]],
+  [/FROM \w+\.migration /, APPLIED],
+  [/^SELECT current_database/, [{ name: 'simulated', oid: '1', system: '1' }]],
+];
+
+/** A pool of connections of a process. */
+export function poolOf(process, table) {
+  const connect = async () => new Connection(table, process);
+  const query = async (text, values) => (await connect()).query(text, values);
+  return { connect, query };
+}
+
+/** A connection of a process, with a transaction or without. */
+class Connection {
+  #transaction;
+
+  constructor(table, process) {
+    this.table = table;
+    this.process = process;
+  }
+
+  async query(text, values = []) {
+    return { rows: await this.#run(text, values) };
+  }
+
+  /** @param isBroken - then the server rolls back what is open */
+  release(isBroken) {
+    if (isBroken) this.#transaction?.rollBack();
+  }
+
+  on() {}
+
+  off() {}
+
+  async #run(text, values) {
+    const { table, process } = this;
+    const { simulation, name } = table;
+    if (text.startsWith('BEGIN')) {
+      this.#transaction = new Transaction(process);
+      this.#transaction.watch(simulation);
+      return [];
+    }
+    const transaction = this.#transaction;
+    if (text === 'COMMIT') {
+      if (!transaction.hasWork) transaction.commit();
+      else await process.call(name, 'commit', () => transaction.commit());
+      return [];
+    }
+    const [, answer] = OPENING.find(([pattern]) => pattern.test(text)) ?? [];
+    if (answer !== undefined) return answer;
+    const operation = STATEMENTS.find(([, pattern]) => pattern.test(text))?.[0];
+    simulation.check(operation !== undefined, 'the simulator knows every statement', () => text);
+    if (operation === 'deleteOld') return [{ gone: 0 }];
+    return process.call(name, operation, () =>
+      table[operation](values, text, process, transaction),
+    );
+  }
+}
