@@ -50,10 +50,12 @@ export type { WebhookEndpointOptions } from './endpoints/endpoint-options.js';
 export type { WebhookRetryOptions } from './sending/retry-policy.js';
 export type { UnsuccessfulAttempt } from './sending/attempt-result.js';
 export type {
+  PublishAllOptions,
   PublishOptions,
   PublishResult,
   SendResult,
   SignedWebhookRequest,
+  WebhookEventToPublish,
 } from './publisher/publish-options.js';
 export type { SignOptions } from './sending/event-draft.js';
 export { WebhookJwks } from './signing/webhook.jwks.js';

@@ -81,7 +81,7 @@ export class KeyTurns {
   /** Makes a job due that waits for its turn. */
   async wake(id: string): Promise<void> {
     const job = (await this.queue.getJob(jobIdOf(id))) as DeliveryJob | undefined;
-    // Whoever records it looks again.
+    // Without a job, it is being recorded: `record` looks at its turn again afterwards.
     if (job !== undefined) await this.wakeJob(job);
   }
 

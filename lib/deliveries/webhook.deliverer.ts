@@ -18,7 +18,7 @@ import { runObservers } from '../queue/webhook-queue.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import { type Attempt, type AttemptResult, isEndpointVerdict } from '../sending/attempt-result.js';
 import type { EndpointDisabled } from '../sending/endpoint.js';
-import { decideRetry, OVERLOAD_WAIT, type RetryPolicy } from '../sending/retry-policy.js';
+import { decideRetry, OVERLOAD_WAIT } from '../sending/retry-policy.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
 import type { WebhookReceipt } from '../token/webhook-receipt.js';
 import { observeAttempt } from './delivery.channels.js';
@@ -45,7 +45,6 @@ type RunListener = (run: OutgoingRun) => void;
 /** Durations in milliseconds. */
 export interface DelivererOptions {
   readonly clock: WebhookClock;
-  readonly retry: RetryPolicy;
   /** An endpoint that fails every attempt for this long is disabled. */
   readonly disableAfter: number;
 }
@@ -98,14 +97,18 @@ export class WebhookDeliverer {
       const outcome = deadWithoutAttempt('unknown_endpoint', number);
       return this.report({ delivery, outcome }, `endpoint "${delivery.endpointId}"`);
     }
-    const early = this.outcomeWithoutAttempt(endpoint, number);
+    const early = isExpired(delivery, this.options.clock.now())
+      ? deadWithoutAttempt('expired', number)
+      : this.outcomeWithoutAttempt(endpoint, number);
     if (early !== undefined) {
-      return this.report({ delivery, outcome: inOrder(delivery, endpoint, early) }, endpoint.label);
+      const outcome = inOrder(delivery, endpoint, untilExpiry(delivery, early));
+      return this.report({ delivery, outcome }, endpoint.label);
     }
 
     const attempt = await this.attempt(delivery, endpoint, number);
     const { result, receipt } = attempt;
-    const outcome = inOrder(delivery, endpoint, this.decide(endpoint, result));
+    const decided = untilExpiry(delivery, this.decide(endpoint, result));
+    const outcome = inOrder(delivery, endpoint, decided);
     const recorded = recordedAttempt(attempt, outcome);
     const run = this.report({ delivery, outcome, attempt: recorded, receipt }, endpoint.label);
     await this.judgeEndpoint(endpoint, delivery, result);
@@ -170,8 +173,8 @@ export class WebhookDeliverer {
     }
   }
 
-  private decide({ state }: RegisteredEndpoint, result: AttemptResult): DeliveryOutcome {
-    const { clock, retry } = this.options;
+  private decide({ state, retry }: RegisteredEndpoint, result: AttemptResult): DeliveryOutcome {
+    const { clock } = this.options;
     const { failuresInRow } = state.circuit;
     const decision = decideRetry(retry, result, clock.now(), Math.random(), failuresInRow);
     state.pausedUntil = Math.max(state.pausedUntil, decision.pauseEndpointUntil ?? 0);
@@ -235,6 +238,16 @@ export class WebhookDeliverer {
     this.reporter.queueShared(delivery);
     return { outcome: { type: 'defer', at: this.options.clock.now() + OVERLOAD_WAIT } };
   }
+}
+
+function isExpired({ expiresAt }: OutgoingDelivery, now: number): boolean {
+  return expiresAt !== undefined && now >= expiresAt;
+}
+
+/** A delivery that waits is due when it expires at the latest, so that it is given up then. */
+function untilExpiry({ expiresAt }: OutgoingDelivery, outcome: DeliveryOutcome): DeliveryOutcome {
+  if (expiresAt === undefined || !('at' in outcome) || outcome.at <= expiresAt) return outcome;
+  return { ...outcome, at: expiresAt };
 }
 
 /** A dead delivery blocks its ordering key if the endpoint says so. */

@@ -119,7 +119,7 @@ export const NEW_ENDPOINT = object<NewEndpoint>()(
   },
 );
 
-const { audience, subject, headers, method, timeout, hash, profile, envelope, jti, onDead } =
+const { audience, subject, headers, method, timeout, hash, profile, envelope, jti, onDead, retry } =
   ENDPOINT_SETTINGS;
 
 /** Members that an update cannot change, with what to do instead. */
@@ -141,6 +141,7 @@ export const ENDPOINT_CHANGES = object<EndpointChanges & Partial<Record<Fixed, u
     envelope: orNull(envelope),
     jti: orNull(jti),
     onDead: orNull(onDead),
+    retry: orNull(retry),
     id: forbidden('cannot be changed: create another endpoint'),
     tenant: forbidden('cannot be changed: create an endpoint for the other tenant'),
     secret: forbidden(

@@ -26,9 +26,15 @@ export interface SealedEndpointKey {
 }
 
 /** Delivery settings of an endpoint that differ from the publisher's. JSON values only. */
-export interface StoredEndpointSettings extends Omit<EndpointSettings, 'timeout'> {
+export interface StoredEndpointSettings extends Omit<EndpointSettings, 'timeout' | 'retry'> {
   /** Milliseconds. */
   readonly timeout?: number;
+  /** The schedule in milliseconds. */
+  readonly retry?: {
+    readonly attempts?: number | undefined;
+    readonly schedule?: readonly number[] | undefined;
+    readonly jitter?: number | undefined;
+  };
 }
 
 /** An endpoint as it is stored. JSON values only; secrets are encrypted. */

@@ -28,6 +28,11 @@ export interface PublishOptions extends SignOptions {
    * of the commits. A failed one holds its key until it is delivered or dead. 1 to 255 characters; not for `send`.
    */
   readonly orderingKey?: string | undefined;
+  /**
+   * Gives a delivery up, with the failure reason `expired`, if it was not delivered so long after the call; at most ten years.
+   * Default: only the retry schedule limits it.
+   */
+  readonly expiresIn?: Duration | undefined;
   /** If aborted before the event is recorded, nothing is recorded; later, it only ends the wait of `send`. */
   readonly signal?: AbortSignal | undefined;
   /**
@@ -40,6 +45,23 @@ export interface PublishOptions extends SignOptions {
    */
   readonly tx?: unknown;
 }
+
+/**
+ * One event of {@link WebhookPublisher.publishAll}: `{ event, data, options }`, with the options of `publish` except `tx` and `signal`.
+ * The data is left out for an event without data.
+ */
+export type WebhookEventToPublish<Event extends WebhookEventName = WebhookEventName> =
+  Event extends WebhookEventName
+    ? {
+        readonly event: Event;
+        readonly options?: Omit<PublishOptions, 'tx' | 'signal'> | undefined;
+      } & (undefined extends WebhookEventData<Event>
+        ? { readonly data?: WebhookEventData<Event> }
+        : { readonly data: WebhookEventData<Event> })
+    : never;
+
+/** Options of {@link WebhookPublisher.publishAll}. */
+export type PublishAllOptions = Pick<PublishOptions, 'tx'>;
 
 /** The recorded event and its deliveries. */
 export interface PublishResult {
@@ -118,16 +140,29 @@ const SIGN_RULES = {
 /** The options of `sign`. */
 export const SIGN_OPTIONS = object<SignOptions>()(SIGN_RULES);
 
-/** The options of `publish` and `send`. */
-export const PUBLISH_OPTIONS = object<PublishOptions>()({
+const EVENT_RULES = {
   ...SIGN_RULES,
   delay: optional(duration({ min: 0, max: '3650d' }), 0),
+  expiresIn: optional(duration({ max: '3650d' })),
   orderingKey: optional(identifier('orderingKey')),
+};
+
+const TX = notUndefined(
+  unchecked<unknown>(),
+  'pass the transaction, leave the option out for the current one, or pass false for none: otherwise the event would be sent although the transaction is rolled back',
+);
+
+/** The options of one event of `publishAll`. */
+export const EVENT_OPTIONS = object<NonNullable<WebhookEventToPublish['options']>>()(EVENT_RULES);
+
+/** The options of `publishAll`. */
+export const PUBLISH_ALL_OPTIONS = object<PublishAllOptions>()({ tx: TX });
+
+/** The options of `publish` and `send`. */
+export const PUBLISH_OPTIONS = object<PublishOptions>()({
+  ...EVENT_RULES,
   signal: optional(instance<AbortSignal>('an AbortSignal', 'addEventListener')),
-  tx: notUndefined(
-    unchecked<unknown>(),
-    'pass the transaction, leave the option out for the current one, or pass false for none: otherwise the event would be sent although the transaction is rolled back',
-  ),
+  tx: TX,
 });
 
 /** The checked options of `publish` and `send`. */
@@ -152,4 +187,27 @@ export function readArguments<Options>(
     );
   }
   return { data, options: readArgument(rule, options) };
+}
+
+/** Events of one call of `publishAll`. */
+const MAX_EVENTS = 1_000;
+
+/**
+ * Reads the events of a call.
+ *
+ * @throws {@link WebhookDeliveryError} `invalid_data`
+ */
+export function readEvents(events: unknown): readonly WebhookEventToPublish[] {
+  const isList = Array.isArray(events) && events.length <= MAX_EVENTS;
+  if (isList && events.every(isEventToPublish)) return events;
+  throw new WebhookDeliveryError(
+    'invalid_data',
+    `The events must be a list of at most ${MAX_EVENTS} objects { event, data, options }, whose data is left out for an event without data.`,
+  );
+}
+
+/** Data that is `undefined` is almost always a bug. */
+function isEventToPublish(one: unknown): one is WebhookEventToPublish {
+  if (typeof one !== 'object' || one === null) return false;
+  return !('data' in one && one.data === undefined);
 }

@@ -212,7 +212,6 @@ export function resolvePublisherOptions(
       ownKeys: signing.sources,
       jwks: options.jwks,
       maxHeadBytes: options.maxHeadBytes,
-      retry: resolveRetryOptions(options.retry),
       disableAfter: options.disableAfter,
       egress,
       events,
@@ -257,6 +256,7 @@ function resolveDefaults(
     headers: {},
     jti: 'attempt',
     onDead: 'skip',
+    retry: resolveRetryOptions(options.retry),
   };
   const settled = applySettings(standardWebhooksOf(fallback, options, at), {
     envelope: options.envelope,

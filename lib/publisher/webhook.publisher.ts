@@ -3,12 +3,12 @@ import {
   type BeforeApplicationShutdown,
   type OnApplicationBootstrap,
 } from '@nestjs/common';
-import { publishing } from '../deliveries/delivery.channels.js';
 import type { WebhookDeliverer } from '../deliveries/webhook.deliverer.js';
 import { looksLikeUrl } from '../endpoints/endpoint-store.js';
 import type { EndpointRegistry } from '../endpoints/endpoint.registry.js';
-import { errorType, isWebhookError, WebhookDeliveryError } from '../errors/webhook.error.js';
-import type { DeliveryRecord, OutgoingDelivery } from '../queue/webhook-delivery.js';
+import { isWebhookError, WebhookDeliveryError } from '../errors/webhook.error.js';
+import type { OutgoingDelivery } from '../queue/webhook-delivery.js';
+import { readArgument } from '../options/read-options.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import type { Endpoint } from '../sending/endpoint.js';
 import {
@@ -16,36 +16,42 @@ import {
   draftEvent,
   type EventDraft,
   requireDefined,
-  requireSameContent,
   type SignOptions,
 } from '../sending/event-draft.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
 import { isEventName } from '../token/event-name.js';
 import type { WebhookEventName } from '../token/webhook-event-map.js';
 import { cannotJoin, type PublishTransaction } from './publish-transaction.js';
-import { aborted, FirstAttempts } from './first-attempts.js';
 import {
+  type AddressedEvent,
+  areDuplicates,
+  EventRecorder,
+  type KnownDeliveries,
+} from './event-recorder.js';
+import { FirstAttempts } from './first-attempts.js';
+import {
+  EVENT_OPTIONS,
   type EventArguments,
+  PUBLISH_ALL_OPTIONS,
+  type PublishAllOptions,
   type PublishOptions,
   type PublishResult,
   type SendResult,
   type SignedWebhookRequest,
   PUBLISH_OPTIONS,
   readArguments,
+  readEvents,
   type ResolvedPublishOptions,
   SIGN_OPTIONS,
+  type WebhookEventToPublish,
 } from './publish-options.js';
 import type { ResolvedPublisherOptions } from './publisher-options.resolver.js';
-
-/** For each delivery what was recorded before, or `undefined` if it is recorded now. */
-type KnownDeliveries = readonly (DeliveryRecord | undefined)[];
-
-type RecordOptions = Pick<ResolvedPublishOptions, 'id' | 'delay' | 'signal'>;
 
 /** Sends events as signed webhooks. */
 export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicationShutdown {
   private readonly logger = new Logger('WebhookPublisher');
   private readonly firstAttempts: FirstAttempts;
+  private readonly recorder: EventRecorder;
   private shuttingDown = false;
 
   /** @internal Its parameters need the types of axios, which an application that only receives does not have. */
@@ -58,6 +64,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     private readonly transaction: PublishTransaction,
   ) {
     this.firstAttempts = new FirstAttempts(queue, options.clock);
+    this.recorder = new EventRecorder(options, queue, deliverer, sender.composer);
     deliverer.onRun((run) => this.firstAttempts.report(run));
   }
 
@@ -84,6 +91,26 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     ...args: EventArguments<Event, PublishOptions>
   ): Promise<PublishResult> {
     return named('publish', event, this.publishEvent(event, args));
+  }
+
+  /**
+   * Publishes many events at once, in one round trip to the queue: all of them are recorded, in their order, or none.
+   *
+   * @param events - at most 1,000
+   * @param options - `tx` as for {@link publish}
+   * @returns the result of each event, in their order
+   * @throws {@link WebhookDeliveryError}, {@link WebhookStoreError} as {@link publish}, with nothing recorded
+   *
+   * @example
+   * ```ts
+   * await publisher.publishAll(orders.map((order) => ({ event: 'order.created', data: order })));
+   * ```
+   */
+  async publishAll(
+    events: readonly WebhookEventToPublish[],
+    options: PublishAllOptions = {},
+  ): Promise<readonly PublishResult[]> {
+    return this.publishEvents(events, options);
   }
 
   /**
@@ -163,27 +190,66 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     const { data, options } = readArguments(args, PUBLISH_OPTIONS);
     // Before the first await: a caller that does not await the result may end its transaction, or change its data.
     const { tx, isCurrent } = this.transaction.choose(options.tx);
-    const draft = draftEvent(event, data, options, this.options.clock.now());
+    const draft = this.draft(event, data, options);
     await requireDefined(draft, this.options.events);
-    try {
-      // In the transaction: with a second connection, concurrent transactions could exhaust the pool and wait for each other.
-      const endpoints = await this.endpoints.subscribed(event, options.tenant, tx);
-      const { orderingKey } = options;
-      const deliveries = endpoints.map((endpoint) => ({
-        ...deliveryTo(endpoint, draft),
-        ...(orderingKey !== undefined && { orderingKey }),
-      }));
-      if (deliveries.length === 0) this.logger.debug(`No endpoint subscribes to "${event}".`);
-      const known = await this.record(draft, deliveries, endpoints, options, tx);
+    return explainingJoin(isCurrent, async () => {
+      const addressed = await this.addressed(draft, options, tx);
+      const [known] = await this.recorder.record([addressed], tx);
+      return resultOf(addressed, known!);
+    });
+  }
+
+  private async publishEvents(
+    events: readonly WebhookEventToPublish[],
+    options: PublishAllOptions,
+  ): Promise<readonly PublishResult[]> {
+    this.refuseWhenShuttingDown();
+    const { tx: chosen } = readArgument(PUBLISH_ALL_OPTIONS, options);
+    // Before the first await, as above.
+    const { tx, isCurrent } = this.transaction.choose(chosen);
+    const read = readEvents(events).map(({ event, data, options: own }) => {
+      const checked = readArgument(EVENT_OPTIONS, own ?? {});
       return {
-        id: draft.eventId,
-        event,
-        deliveries: deliveries.map(({ id, endpointId }) => ({ id, endpointId: endpointId! })),
-        ...(areDuplicates(known) && { duplicate: true }),
+        draft: this.draft(event, data, checked),
+        options: { ...checked, signal: undefined },
       };
-    } catch (error) {
-      throw isCurrent && isWebhookError(error, 'unsupported_option') ? cannotJoin(error) : error;
-    }
+    });
+    for (const { draft } of read) await requireDefined(draft, this.options.events);
+    return explainingJoin(isCurrent, async () => {
+      const addressed: AddressedEvent[] = [];
+      for (const one of read) addressed.push(await this.addressed(one.draft, one.options, tx));
+      if (addressed.length === 0) return [];
+      const known = await this.recorder.record(addressed, tx);
+      return addressed.map((one, index) => resultOf(one, known[index]!));
+    });
+  }
+
+  private draft(
+    event: string,
+    data: unknown,
+    options: SignOptions & Partial<Pick<ResolvedPublishOptions, 'orderingKey' | 'expiresIn'>>,
+  ): EventDraft {
+    const { orderingKey, expiresIn } = options;
+    const draft = draftEvent(event, data, options, this.options.clock.now());
+    return {
+      ...draft,
+      ...(orderingKey !== undefined && { orderingKey }),
+      ...(expiresIn !== undefined && { expiresAt: draft.createdAt + expiresIn }),
+    };
+  }
+
+  /** Addresses an event to the endpoints that subscribe to it. */
+  private async addressed(
+    draft: EventDraft,
+    options: AddressedEvent['options'],
+    tx: unknown,
+  ): Promise<AddressedEvent> {
+    const { event, tenant } = draft;
+    // In the transaction: with a second connection, concurrent transactions could exhaust the pool and wait for each other.
+    const endpoints = await this.endpoints.subscribed(event, tenant, tx);
+    const deliveries = endpoints.map((endpoint) => deliveryTo(endpoint, draft));
+    if (deliveries.length === 0) this.logger.debug(`No endpoint subscribes to "${event}".`);
+    return { draft, deliveries, endpoints, options };
   }
 
   private async sendEvent(
@@ -206,9 +272,11 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
       );
     }
     const { draft, endpoint, delivery } = await this.address(endpointOrUrl, event, data, options);
-    return this.firstAttempts.make(delivery, options, async () =>
-      this.record(draft, [delivery], [endpoint], options),
-    );
+    const addressed = { draft, deliveries: [delivery], endpoints: [endpoint], options };
+    return this.firstAttempts.make(delivery, options, async () => {
+      const [known] = await this.recorder.record([addressed]);
+      return known!;
+    });
   }
 
   private async signEvent(
@@ -218,67 +286,12 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
   ): Promise<SignedWebhookRequest> {
     const { data, options } = readArguments(args, SIGN_OPTIONS);
     const { endpoint, delivery } = await this.address(endpointOrUrl, event, data, options);
-    const { receipt, profile: _profile, ...request } = await this.sender.composer.compose(delivery, endpoint);
+    const {
+      receipt,
+      profile: _profile,
+      ...request
+    } = await this.sender.composer.compose(delivery, endpoint);
     return { ...request, ...(receipt && { receipt: receipt() }), id: delivery.eventId };
-  }
-
-  /**
-   * Records the deliveries of an event, all of them or none, as one observed operation whose trace is stored with them.
-   *
-   * @param endpoints - of each delivery, in their order
-   * @param tx - the transaction to record in; `undefined` for none
-   * @throws {@link WebhookDeliveryError} `invalid_option`, `id_conflict`, `aborted`, and what the queue throws
-   */
-  private async record(
-    { event, eventId, tenant }: EventDraft,
-    deliveries: readonly OutgoingDelivery[],
-    endpoints: readonly Endpoint[],
-    options: RecordOptions,
-    tx?: unknown,
-  ): Promise<KnownDeliveries> {
-    return publishing.observe(
-      () => ({ event, eventId, tenant }),
-      async (operation) => {
-        const trace = operation?.trace;
-        const traced =
-          trace === undefined ? deliveries : deliveries.map((one) => ({ ...one, trace }));
-        return this.enqueue(traced, endpoints, options, tx);
-      },
-      {
-        of: (known) => ({ deliveries: known.length, duplicate: areDuplicates(known) }),
-        failed: (error) => ({ deliveries: 0, duplicate: false, error: errorType(error) }),
-      },
-    );
-  }
-
-  private async enqueue(
-    deliveries: readonly OutgoingDelivery[],
-    endpoints: readonly Endpoint[],
-    { id, delay, signal }: RecordOptions,
-    tx: unknown,
-  ): Promise<KnownDeliveries> {
-    const wait = delay + this.options.retry.waitBefore(1);
-    for (const [index, delivery] of deliveries.entries()) {
-      const endpoint = endpoints[index]!;
-      if ((delivery.method ?? endpoint.method) === 'HEAD') {
-        await this.sender.composer.requireThatHeadCanCarry(delivery, endpoint);
-      }
-    }
-    await this.deliverer.start();
-    if (signal?.aborted === true) throw aborted(signal);
-    if (deliveries.length === 0) return [];
-    // A conflict must leave nothing recorded. In a transaction the rollback does that, and asking could take a second
-    // connection while the transaction holds the first.
-    if (id !== undefined && tx === undefined && deliveries.length > 1) {
-      requireSameContents(deliveries, await this.queue.find(deliveries.map((one) => one.id)));
-    }
-    const notBefore = this.options.clock.now() + wait;
-    const known = await this.queue.enqueue(
-      deliveries.map((delivery) => ({ delivery, notBefore })),
-      tx === undefined ? undefined : { tx },
-    );
-    requireSameContents(deliveries, known);
-    return known;
   }
 
   /** Drafts an event for one endpoint or URL. */
@@ -286,10 +299,10 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     endpointOrUrl: string | URL,
     event: string,
     data: unknown,
-    options: SignOptions,
+    options: SignOptions & Partial<Pick<ResolvedPublishOptions, 'expiresIn'>>,
   ): Promise<{ draft: EventDraft; endpoint: Endpoint; delivery: OutgoingDelivery }> {
     // Before the first await: the caller may change the data later.
-    const draft = draftEvent(event, data, options, this.options.clock.now());
+    const draft = this.draft(event, data, options);
     await requireDefined(draft, this.options.events);
     const endpoint = await this.find(endpointOrUrl, options.tenant);
     return { draft, endpoint, delivery: deliveryTo(endpoint, draft) };
@@ -316,18 +329,21 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
   }
 }
 
-/** Whether every delivery of an event was recorded before. */
-function areDuplicates(known: KnownDeliveries): boolean {
-  return known.length > 0 && !known.includes(undefined);
+function resultOf({ draft, deliveries }: AddressedEvent, known: KnownDeliveries): PublishResult {
+  return {
+    id: draft.eventId,
+    event: draft.event,
+    deliveries: deliveries.map(({ id, endpointId }) => ({ id, endpointId: endpointId! })),
+    ...(areDuplicates(known) && { duplicate: true }),
+  };
 }
 
-/** @throws {@link WebhookDeliveryError} `id_conflict` */
-function requireSameContents(
-  deliveries: readonly OutgoingDelivery[],
-  known: KnownDeliveries,
-): void {
-  for (const [index, record] of known.entries()) {
-    if (record !== undefined) requireSameContent(deliveries[index]!, record.delivery);
+/** Explains why the current transaction, which the caller did not pass, cannot be joined. */
+async function explainingJoin<T>(isCurrent: boolean, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    throw isCurrent && isWebhookError(error, 'unsupported_option') ? cannotJoin(error) : error;
   }
 }
 

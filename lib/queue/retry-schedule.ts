@@ -38,6 +38,17 @@ export interface RetrySchedule {
 const MAX_WAIT = '30d';
 const MAX_WAIT_MS = parseDuration(MAX_WAIT)!;
 
+export const WAITS = list(
+  duration({ min: 0, max: MAX_WAIT }),
+  "must be a list of durations such as ['0s', '5s', '5m'], or a function",
+  { min: 1 },
+);
+
+export const JITTER = rule<number>(
+  (jitter) => typeof jitter === 'number' && jitter >= 0 && jitter <= 1,
+  'must be a number from 0 to 1; 0.2 lets a wait deviate by 20 % from the schedule',
+);
+
 /** The rules of {@link RetryScheduleOptions}, for the options that extend them. */
 export const RETRY_SCHEDULE = {
   attempts: optional(whole(1, 1_000)),
@@ -45,20 +56,10 @@ export const RETRY_SCHEDULE = {
     either(
       (schedule) => typeof schedule === 'function',
       unchecked<(attempt: number) => Duration>(),
-      list(
-        duration({ min: 0, max: MAX_WAIT }),
-        "must be a list of durations such as ['0s', '5s', '5m'], or a function",
-        { min: 1 },
-      ),
+      WAITS,
     ),
   ),
-  jitter: optional(
-    rule<number>(
-      (jitter) => typeof jitter === 'number' && jitter >= 0 && jitter <= 1,
-      'must be a number from 0 to 1; 0.2 lets a wait deviate by 20 % from the schedule',
-    ),
-    0.2,
-  ),
+  jitter: optional(JITTER, 0.2),
 };
 
 /**

@@ -65,6 +65,8 @@ export interface OutgoingDelivery extends RecordedEvent {
   readonly profile?: SentProfile;
   /** 2 or more for a redelivery that is a delivery of its own; absent for the first. */
   readonly round?: number;
+  /** It is given up at this time, in epoch milliseconds; absent if only the retry schedule limits it. */
+  readonly expiresAt?: number;
   /** Deliveries of one endpoint with the same key are sent one at a time, in the order in which they were recorded. */
   readonly orderingKey?: string;
   /**
@@ -175,6 +177,8 @@ export type FailureReason =
   | 'signing_failed'
   /** No signing key is valid now, or the key provider failed. */
   | 'no_signing_key'
+  /** It was not delivered in the time that the publish set by `expiresIn`. */
+  | 'expired'
   /** The application shut down while the attempt ran. */
   | 'aborted'
   /** A handler of a queued received event failed. */

@@ -12,6 +12,12 @@ import {
 } from '../options/rules.js';
 import { unprintedHeaders } from '../options/unprinted.js';
 import type { DeliveryMethod } from '../queue/webhook-delivery.js';
+import {
+  applyRetry,
+  ENDPOINT_RETRY,
+  type EndpointRetryOptions,
+  type RetryPolicy,
+} from './retry-policy.js';
 import type { EndpointSigner } from '../signing/endpoint-signer.js';
 import type { StandardWebhooksSigner } from '../signing/standard-webhooks-signer.js';
 import { identifier } from '../token/identifier.js';
@@ -60,6 +66,8 @@ export interface EndpointSettings {
    * wait until it is redelivered or skipped.
    */
   readonly onDead?: 'skip' | 'block' | undefined;
+  /** Default the publisher's. */
+  readonly retry?: EndpointRetryOptions | undefined;
 }
 
 /** Settings of an endpoint, checked and filled; durations in milliseconds. */
@@ -78,6 +86,7 @@ export interface ResolvedEndpointSettings {
   readonly subject?: string | undefined;
   readonly jti: TokenIdScope;
   readonly onDead: 'skip' | 'block';
+  readonly retry: RetryPolicy;
 }
 
 /** Headers that are never printed, because their values may be credentials. */
@@ -108,13 +117,14 @@ export const ENDPOINT_SETTINGS = {
   envelope: optional(flag),
   jti: optional(oneOf('attempt', 'delivery')),
   onDead: optional(oneOf('skip', 'block')),
+  retry: optional(ENDPOINT_RETRY),
 };
 
 type ReadSettings = {
-  readonly [Name in keyof EndpointSettings]?: Read<
+  readonly [Name in Exclude<keyof EndpointSettings, 'retry'>]?: Read<
     (typeof ENDPOINT_SETTINGS)[Name & keyof typeof ENDPOINT_SETTINGS]
   >;
-};
+} & { readonly retry?: Parameters<typeof applyRetry>[1] };
 
 /** Applies an endpoint's own settings over others. */
 export function applySettings(
@@ -131,6 +141,7 @@ export function applySettings(
     headers: own.headers ?? fallback.headers,
     jti: own.jti ?? fallback.jti,
     onDead: own.onDead ?? fallback.onDead,
+    retry: applyRetry(fallback.retry, own.retry),
     hash: own.hash ?? fallback.hash,
     audience: own.audience,
     subject: own.subject,

@@ -1,8 +1,11 @@
+import type { Duration } from '../clock/duration.js';
 import { type AttemptResult, MAX_RETRY_AFTER, type UnsuccessfulAttempt } from './attempt-result.js';
 import type { DeliveryOutcome } from '../queue/webhook-delivery.js';
 import { func, object, optional, type Read } from '../options/rules.js';
 import {
   callSafely,
+  JITTER,
+  WAITS,
   resolveRetrySchedule,
   RETRY_SCHEDULE,
   spread,
@@ -63,6 +66,12 @@ export interface WebhookRetryOptions extends RetryScheduleOptions {
 export interface RetryPolicy extends RetrySchedule {
   /** `false` gives the delivery up early. */
   readonly retryIf?: ((result: UnsuccessfulAttempt) => boolean) | undefined;
+}
+
+/** The retry settings of one endpoint; what is left out is taken from the publisher. */
+export interface EndpointRetryOptions extends Pick<RetryScheduleOptions, 'attempts' | 'jitter'> {
+  /** The wait before attempt 1, 2, …, each of at most 30 days; the last repeats. */
+  readonly schedule?: readonly Duration[] | undefined;
 }
 
 /** The consequences of one attempt. */
@@ -151,6 +160,24 @@ export const RETRY = object<WebhookRetryOptions>()({
   ...RETRY_SCHEDULE,
   retryIf: optional(func<NonNullable<WebhookRetryOptions['retryIf']>>('(result) => boolean')),
 });
+
+export const ENDPOINT_RETRY = object<EndpointRetryOptions>()({
+  attempts: RETRY_SCHEDULE.attempts,
+  schedule: optional(WAITS),
+  jitter: optional(JITTER),
+});
+
+/** Applies the retry settings of an endpoint over those of the publisher. */
+export function applyRetry(
+  fallback: RetryPolicy,
+  own: Partial<Read<typeof ENDPOINT_RETRY>> | undefined,
+): RetryPolicy {
+  if (own === undefined) return fallback;
+  const { attempts = fallback.attempts, schedule, jitter = fallback.jitter } = own;
+  const { waitBefore, retryIf } = fallback;
+  if (schedule === undefined) return { attempts, jitter, waitBefore, retryIf };
+  return { ...resolveRetrySchedule({ attempts, schedule, jitter }, schedule), retryIf };
+}
 
 /** Fills in the defaults of the retry options. */
 export function resolveRetryOptions(options?: Read<typeof RETRY>): RetryPolicy {

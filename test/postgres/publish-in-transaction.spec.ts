@@ -64,6 +64,31 @@ import { TestDatabase } from './database.js';
     expect(rows).toEqual([{ id: 'placed' }, { id: 'last' }]);
   });
 
+  it('publishes many events of a key in one transaction, or none, without a gap in their numbers', async () => {
+    const { requests } = receiver;
+    const start = requests.length;
+    const publish = async (end: 'COMMIT' | 'ROLLBACK', ...levels: number[]): Promise<void> => {
+      const client = await database.pool.connect();
+      await client.query('BEGIN');
+      const events = levels.map((level) => ({
+        event: 'stock.changed',
+        data: { level },
+        options: { orderingKey: 'sku-1' },
+      }));
+      await started.app.get(WebhookPublisher).publishAll(events, { tx: client });
+      await client.query(end);
+      client.release();
+    };
+    await publish('COMMIT', 1, 2);
+    await publish('ROLLBACK', 3);
+    await publish('COMMIT', 4, 5);
+    await receiver.received(start + 4);
+
+    const claims = requests.slice(start).map((request) => request.claims.webhook);
+    expect(claims.map(({ data }) => data.level)).toEqual([1, 2, 4, 5]);
+    expect(claims.map(({ seq }) => seq - claims[0].seq)).toEqual([0, 1, 2, 3]);
+  });
+
   it('returns the result of the attempt from send', async () => {
     const result = await started.app.get(WebhookPublisher).send('crm', 'order.created', { id: 1 });
 

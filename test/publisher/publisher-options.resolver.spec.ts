@@ -18,12 +18,12 @@ describe('resolvePublisherOptions', () => {
     expect(resolved).toMatchObject({
       maxHeadBytes: 7_168,
       shutdownTimeout: 10_000,
-      retry: { attempts: 10, jitter: 0.2 },
       defaults: {
         profile: 'webhook-token',
         method: 'auto',
         timeout: 15_000,
         jti: 'attempt',
+        retry: { attempts: 10, jitter: 0.2 },
         headers: {},
       },
       endpoints: [

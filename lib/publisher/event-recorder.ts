@@ -1,0 +1,146 @@
+import { publishing } from '../deliveries/delivery.channels.js';
+import type { WebhookDeliverer } from '../deliveries/webhook.deliverer.js';
+import { errorType } from '../errors/webhook.error.js';
+import type { DeliveryRecord, OutgoingDelivery } from '../queue/webhook-delivery.js';
+import type { EnqueuedDelivery, WebhookQueue } from '../queue/webhook-queue.js';
+import type { Endpoint } from '../sending/endpoint.js';
+import { type EventDraft, requireSameContent } from '../sending/event-draft.js';
+import type { RequestComposer } from '../sending/request.composer.js';
+import { aborted } from './first-attempts.js';
+import type { ResolvedPublishOptions } from './publish-options.js';
+import type { ResolvedPublisherOptions } from './publisher-options.resolver.js';
+
+/** For each delivery what was recorded before, or `undefined` if it is recorded now. */
+export type KnownDeliveries = readonly (DeliveryRecord | undefined)[];
+
+/** An event with its deliveries, ready to be recorded. */
+export interface AddressedEvent {
+  readonly draft: EventDraft;
+  readonly deliveries: readonly OutgoingDelivery[];
+  /** Of each delivery, in their order. */
+  readonly endpoints: readonly Endpoint[];
+  readonly options: Pick<ResolvedPublishOptions, 'id' | 'delay' | 'signal'>;
+}
+
+/** Records the deliveries of events in the queue. */
+export class EventRecorder {
+  constructor(
+    private readonly options: Pick<ResolvedPublisherOptions, 'clock'>,
+    private readonly queue: WebhookQueue,
+    private readonly deliverer: WebhookDeliverer,
+    private readonly composer: RequestComposer,
+  ) {}
+
+  /**
+   * Records the deliveries of all events, or none. Each event is an observed operation, whose trace is stored with its deliveries.
+   *
+   * @param tx - the transaction to record in; `undefined` for none
+   * @returns for each event what was known of its deliveries
+   * @throws `WebhookDeliveryError` `invalid_option`, `id_conflict`, `aborted`, and what the queue throws
+   */
+  async record(
+    events: readonly AddressedEvent[],
+    tx?: unknown,
+  ): Promise<readonly KnownDeliveries[]> {
+    const observed: AddressedEvent[] = [];
+    let recordAll!: () => void;
+    const areObserved = new Promise<void>((resolve) => (recordAll = resolve));
+    const recorded = areObserved.then(async () => this.enqueue(observed, tx));
+    return Promise.all(
+      events.map(async (event, index) =>
+        publishing.observe(
+          () => ({
+            event: event.draft.event,
+            eventId: event.draft.eventId,
+            tenant: event.draft.tenant,
+          }),
+          async (operation) => {
+            observed[index] = withTrace(event, operation?.trace);
+            if (Object.keys(observed).length === events.length) recordAll();
+            return (await recorded)[index]!;
+          },
+          {
+            of: (known) => ({ deliveries: known.length, duplicate: areDuplicates(known) }),
+            failed: (error) => ({ deliveries: 0, duplicate: false, error: errorType(error) }),
+          },
+        ),
+      ),
+    );
+  }
+
+  private async enqueue(
+    events: readonly AddressedEvent[],
+    tx: unknown,
+  ): Promise<readonly KnownDeliveries[]> {
+    for (const event of events) await this.requireThatHeadsCanCarry(event);
+    await this.deliverer.start();
+    for (const { options } of events) {
+      if (options.signal?.aborted === true) throw aborted(options.signal);
+    }
+    const now = this.options.clock.now();
+    const items = events.flatMap((event) => itemsOf(event, now));
+    if (items.length === 0) return events.map(() => []);
+    const deliveries = events.flatMap((event) => event.deliveries);
+    requireDistinctContents(deliveries);
+    // A conflict must leave nothing recorded. In a transaction the rollback does that, and asking could take a second
+    // connection while the transaction holds the first.
+    const named = events.filter(({ options }) => options.id !== undefined);
+    if (tx === undefined && named.length > 0 && deliveries.length > 1) {
+      const repeated = named.flatMap((event) => event.deliveries);
+      requireSameContents(repeated, await this.queue.find(repeated.map(({ id }) => id)));
+    }
+    const known = await this.queue.enqueue(items, tx === undefined ? undefined : { tx });
+    requireSameContents(deliveries, known);
+    let end = 0;
+    return events.map((event) => known.slice(end, (end += event.deliveries.length)));
+  }
+
+  private async requireThatHeadsCanCarry({ deliveries, endpoints }: AddressedEvent): Promise<void> {
+    for (const [index, delivery] of deliveries.entries()) {
+      const endpoint = endpoints[index]!;
+      if ((delivery.method ?? endpoint.method) === 'HEAD') {
+        await this.composer.requireThatHeadCanCarry(delivery, endpoint);
+      }
+    }
+  }
+}
+
+/** Whether every delivery of an event was recorded before. */
+export function areDuplicates(known: KnownDeliveries): boolean {
+  return known.length > 0 && !known.includes(undefined);
+}
+
+function withTrace(event: AddressedEvent, trace: OutgoingDelivery['trace']): AddressedEvent {
+  if (trace === undefined) return event;
+  return { ...event, deliveries: event.deliveries.map((delivery) => ({ ...delivery, trace })) };
+}
+
+function itemsOf(
+  { deliveries, endpoints, options }: AddressedEvent,
+  now: number,
+): EnqueuedDelivery<OutgoingDelivery>[] {
+  return deliveries.map((delivery, index) => ({
+    delivery,
+    notBefore: now + options.delay + endpoints[index]!.retry.waitBefore(1),
+  }));
+}
+
+/** @throws `WebhookDeliveryError` `id_conflict` if two events of a call have the same id and differ */
+function requireDistinctContents(deliveries: readonly OutgoingDelivery[]): void {
+  const first = new Map<string, OutgoingDelivery>();
+  for (const delivery of deliveries) {
+    const other = first.get(delivery.id);
+    if (other === undefined) first.set(delivery.id, delivery);
+    else requireSameContent(delivery, other);
+  }
+}
+
+/** @throws `WebhookDeliveryError` `id_conflict` */
+function requireSameContents(
+  deliveries: readonly OutgoingDelivery[],
+  known: KnownDeliveries,
+): void {
+  for (const [index, record] of known.entries()) {
+    if (record !== undefined) requireSameContent(deliveries[index]!, record.delivery);
+  }
+}

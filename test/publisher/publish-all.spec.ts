@@ -1,0 +1,195 @@
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import type { WebhookEventToPublish } from '../../lib/index.js';
+import { PublisherBench } from './publisher-bench.js';
+import { WireReceiver } from './wire-receiver.js';
+
+let receiver: WireReceiver;
+let bench: PublisherBench;
+
+beforeEach(async () => {
+  receiver = await WireReceiver.start();
+  bench = await PublisherBench.start({
+    endpoints: [
+      { id: 'crm', url: receiver.url, events: ['order.*'] },
+      { id: 'erp', url: receiver.url, events: ['order.paid'] },
+      {
+        id: 'hasty',
+        url: receiver.url,
+        events: ['alarm.*'],
+        retry: { attempts: 2, schedule: ['1s', '2s'] },
+      },
+      { id: 'patient', url: receiver.url, events: ['report.*'], retry: { attempts: 12 } },
+    ],
+  });
+});
+afterEach(async () => {
+  await bench.stop();
+  await receiver.stop();
+});
+
+describe('publishAll', () => {
+  it('publishes every event, and returns the results in their order', async () => {
+    const results = await bench.publisher.publishAll([
+      { event: 'order.created', data: { id: 1 } },
+      { event: 'order.paid', data: { id: 1 }, options: { id: 'paid-1' } },
+      { event: 'order.archived' },
+      { event: 'unknown.event' },
+    ]);
+
+    const endpoints = results.map(({ deliveries }) => deliveries.map((one) => one.endpointId));
+    expect(endpoints).toEqual([['crm'], ['crm', 'erp'], ['crm'], []]);
+    expect(results[1]!.id).toBe('paid-1');
+    await receiver.received(4);
+    const sent = receiver.requests.map(({ claims }) => claims.webhook.event);
+    expect(sent.toSorted((a, b) => (a < b ? -1 : 1))).toEqual([
+      'order.archived',
+      'order.created',
+      'order.paid',
+      'order.paid',
+    ]);
+  });
+
+  it('records all deliveries in one call of the queue', async () => {
+    const sizes: number[] = [];
+    const enqueue = bench.queue.enqueue.bind(bench.queue);
+    bench.queue.enqueue = async (deliveries, options) => {
+      sizes.push(deliveries.length);
+      return enqueue(deliveries, options);
+    };
+    await bench.publisher.publishAll(
+      Array.from({ length: 50 }, (_, id) => ({ event: 'order.paid', data: { id } })),
+    );
+
+    expect(sizes).toEqual([100]);
+    expect(await bench.publisher.publishAll([])).toEqual([]);
+  });
+
+  it('keeps the order of a key', async () => {
+    const levels = Array.from({ length: 5 }, (_, level) => ({
+      event: 'order.changed',
+      data: { level },
+      options: { orderingKey: 'order-1' },
+    }));
+    await bench.publisher.publishAll(levels);
+    await receiver.received(5);
+
+    expect(receiver.requests.map(({ claims }) => claims.webhook.data.level)).toEqual([
+      0, 1, 2, 3, 4,
+    ]);
+    const [first, ...others] = receiver.requests.map(({ claims }) => claims.webhook.seq);
+    expect(others).toEqual([first + 1, first + 2, first + 3, first + 4]);
+    expect(receiver.requests[0]!.claims.webhook.key).toBe('order-1');
+  });
+
+  it('reports duplicates of each event', async () => {
+    const once = { event: 'order.paid', data: { id: 1 }, options: { id: 'paid-1' } };
+    await bench.publisher.publishAll([once]);
+    const results = await bench.publisher.publishAll([once, { event: 'order.paid', data: {} }]);
+
+    expect(results.map(({ duplicate }) => duplicate)).toEqual([true, undefined]);
+  });
+
+  it.each<[string, readonly WebhookEventToPublish[], string]>([
+    ['has data that is undefined', [{ event: 'order.paid', data: undefined }], 'invalid_data'],
+    ['has no valid name', [{ event: 'no name' }], 'invalid_option'],
+    [
+      'has a misspelt option',
+      [{ event: 'order.paid', options: { ids: 'x' } as object }],
+      'invalid_option',
+    ],
+    [
+      'has a transaction of its own',
+      [{ event: 'order.paid', options: { tx: {} } as object }],
+      'invalid_option',
+    ],
+    [
+      'has the id of another one',
+      [
+        { event: 'order.paid', data: { id: 1 }, options: { id: 'twin' } },
+        { event: 'order.paid', data: { id: 2 }, options: { id: 'twin' } },
+      ],
+      'id_conflict',
+    ],
+    [
+      'is one of too many',
+      Array.from({ length: 1_001 }, () => ({ event: 'order.paid' })),
+      'invalid_data',
+    ],
+  ])('records nothing if an event %s', async (_, events, code) => {
+    const valid = { event: 'order.created', data: { id: 0 } };
+    await expect(bench.publisher.publishAll([valid, ...events])).rejects.toMatchObject({ code });
+    expect(await bench.queue.list({}, { limit: 10 })).toEqual([]);
+  });
+
+  it('records nothing if the id of one was used for another event', async () => {
+    await bench.publisher.publish('order.created', { id: 1 }, { id: 'used' });
+    const events = [
+      { event: 'order.created', data: { id: 2 } },
+      { event: 'order.created', data: { id: 3 }, options: { id: 'used' } },
+    ];
+    await expect(bench.publisher.publishAll(events)).rejects.toMatchObject({ code: 'id_conflict' });
+    expect(await bench.queue.list({}, { limit: 10 })).toHaveLength(1);
+  });
+});
+
+describe('expiresIn', () => {
+  it('gives a delivery up when it expires, before its next attempt', async () => {
+    receiver.script = () => ({ status: 503 });
+    await bench.publisher.publish('order.created', { id: 1 }, { expiresIn: '3s' });
+    await bench.reported(1);
+    expect(bench.reports[0]!.outcome).toEqual({
+      type: 'retry',
+      at: bench.clock.now() + 3_000,
+      reason: 'http_503',
+    });
+    await bench.clock.advance(3_000);
+    await bench.reported(2);
+
+    expect(await bench.dead()).toMatchObject([{ reason: 'expired', attempts: 1 }]);
+    expect(receiver.requests).toHaveLength(1);
+  });
+
+  it('does not send an event that expires before its first attempt', async () => {
+    await bench.publisher.publish('order.created', { id: 1 }, { expiresIn: '1s', delay: '2s' });
+    await bench.clock.advance(2_000);
+    await bench.reported(1);
+
+    expect(await bench.dead()).toMatchObject([{ reason: 'expired', attempts: 0 }]);
+    expect(receiver.requests).toEqual([]);
+  });
+
+  it('does not keep an event that is delivered in time', async () => {
+    await bench.publisher.send('crm', 'order.created', { id: 1 }, { expiresIn: '1s' });
+    expect(receiver.requests).toHaveLength(1);
+    expect(await bench.dead()).toEqual([]);
+  });
+
+  it.each([0, -1, 'soon'])('refuses %s', async (expiresIn) => {
+    await expect(bench.publisher.publish('order.created', {}, { expiresIn })).rejects.toMatchObject(
+      { code: 'invalid_option' },
+    );
+  });
+});
+
+describe('the retry settings of an endpoint', () => {
+  it('replace the schedule and the attempts of the publisher', async () => {
+    receiver.script = () => ({ status: 500 });
+    await bench.publisher.publish('alarm.raised', { id: 1 });
+    expect(receiver.requests).toEqual([]);
+    await bench.clock.advance(1_000);
+    await bench.reported(1);
+    await bench.clock.advance(2_000);
+    await bench.reported(2);
+
+    expect(await bench.dead()).toMatchObject([{ reason: 'http_500', attempts: 2 }]);
+  });
+
+  it('take what they leave out from the publisher', async () => {
+    receiver.script = () => ({ status: 500 });
+    await bench.publisher.publish('report.made', { id: 1 });
+    await bench.reported(1);
+
+    const at = bench.clock.now() + 5_000;
+    expect(bench.reports[0]!.outcome).toEqual({ type: 'retry', at, reason: 'http_500' });
+  });
+});
