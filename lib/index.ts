@@ -88,6 +88,8 @@ export type {
   CreatedEndpoint,
   EndpointChanges,
   EndpointCircuitView,
+  EndpointFormat,
+  EndpointFormatPage,
   EndpointPage,
   EndpointTestResult,
   RotatedKey,

@@ -102,7 +102,10 @@ export class WebhookDeliverer {
     if (early !== undefined) return this.report({ delivery, outcome: early }, endpoint.label);
 
     const attempt = await this.attempt(delivery, endpoint, number);
-    const { result, receipt } = attempt;
+    const { result, receipt, profile } = attempt;
+    if (result.outcome === 'acknowledged' && profile !== undefined) {
+      endpoint.state.noteAcknowledged(profile, this.options.clock.now());
+    }
     const outcome = this.decide(endpoint, result);
     const recorded = recordedAttempt(attempt, outcome);
     const run = this.report({ delivery, outcome, attempt: recorded, receipt }, endpoint.label);

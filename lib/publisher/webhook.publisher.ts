@@ -208,7 +208,11 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
   ): Promise<SignedWebhookRequest> {
     const { data, options } = readArguments(args, SIGN_OPTIONS);
     const { endpoint, delivery } = await this.address(endpointOrUrl, event, data, options);
-    const { receipt, profile: _profile, ...request } = await this.sender.composer.compose(delivery, endpoint);
+    const {
+      receipt,
+      profile: _profile,
+      ...request
+    } = await this.sender.composer.compose(delivery, endpoint);
     return { ...request, ...(receipt && { receipt: receipt() }), id: delivery.eventId };
   }
 

@@ -10,7 +10,12 @@ import type { Duration } from '../clock/duration.js';
 import { func, optional, seconds, type Rule } from '../options/rules.js';
 import { unprinted } from '../options/unprinted.js';
 import { checkDeclaredBody, MemoryBody, readBody } from '../request/body.js';
-import { isEnvelope, isJsonType, parseSenderPayload } from '../request/json-payload.js';
+import {
+  envelopeDigest,
+  isEnvelope,
+  isJsonType,
+  parseSenderPayload,
+} from '../request/json-payload.js';
 import type { RequestHeaders, SenderChallenge, WebhookScheme } from '../request/webhook-scheme.js';
 import { isObject } from '../token/decoding.js';
 import { isEventName } from '../token/event-name.js';
@@ -123,6 +128,7 @@ export function createSender(parts: SenderParts): WebhookSender {
   return unprinted<WebhookSender>(
     {
       name,
+      sharesIds: parts.envelope !== undefined,
 
       hasCredentials: (headers) =>
         parts.present.some((header) => headers.get(header) !== undefined),
@@ -171,7 +177,7 @@ export function createSender(parts: SenderParts): WebhookSender {
           data: envelope ? content.data : content,
           body: new MemoryBody(body),
           isSpooled: false,
-          digest: contentOf(parts, { signedId, digest, body, contentType }),
+          digest: contentOf(parts, { signedId, digest, body, contentType, envelope }),
           bodyVerified: parts.bodyVerified ?? true,
           contentType: contentType ?? 'application/json',
         };
@@ -218,12 +224,14 @@ function contentOf(
     readonly digest: string;
     readonly body: Buffer;
     readonly contentType: string | undefined;
+    readonly envelope: boolean;
   },
 ): string | undefined {
-  const { signedId, digest, body, contentType } = request;
+  const { signedId, digest, body, contentType, envelope } = request;
   if (signedId === undefined) return digest;
-  if (parts.envelope !== true) return signedId;
+  if (parts.envelope === undefined) return signedId;
   // As for a token with the same body.
+  if (envelope) return envelopeDigest(body);
   const isJson = contentType === undefined || isJsonType(contentType);
   return isJson && body.length <= MAX_TOKEN_BYTES ? undefined : digest;
 }
