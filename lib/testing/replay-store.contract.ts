@@ -259,7 +259,10 @@ const CASES: Readonly<Record<string, (subject: Subject) => Promise<void>>> = {
     for (const hasTokenFirst of [true, false]) {
       const alone = subject.claim();
       const both = [{ ...alone, tokenKey: digest() }, alone];
-      const [first, second] = (hasTokenFirst ? both : both.reverse()) as [ReplayClaim, ReplayClaim];
+      const [first, second] = (hasTokenFirst ? both : both.toReversed()) as [
+        ReplayClaim,
+        ReplayClaim,
+      ];
       const reservation = await subject.reserve(first);
       await subject.expect(second, 'in-progress', 'a copy of another form must wait');
       assert.equal(await subject.store.release(reservation), true);
