@@ -90,6 +90,8 @@ export type {
   CreatedEndpoint,
   EndpointChanges,
   EndpointCircuitView,
+  EndpointFormat,
+  EndpointFormatPage,
   EndpointPage,
   EndpointTestResult,
   RotatedKey,

@@ -106,7 +106,10 @@ export class WebhookDeliverer {
     }
 
     const attempt = await this.attempt(delivery, endpoint, number);
-    const { result, receipt } = attempt;
+    const { result, receipt, profile } = attempt;
+    if (result.outcome === 'acknowledged' && profile !== undefined) {
+      endpoint.state.noteAcknowledged(profile, this.options.clock.now());
+    }
     const decided = untilExpiry(delivery, this.decide(endpoint, result));
     const outcome = inOrder(delivery, endpoint, decided);
     const recorded = recordedAttempt(attempt, outcome);

@@ -73,7 +73,17 @@ export class EndpointDirectory {
     return viewOf(endpoint, this.configured.has(endpoint.id) ? 'options' : 'store');
   }
 
-  async list({ tenant, after, limit }: EndpointPageRequest): Promise<EndpointPage> {
+  async list(request: EndpointPageRequest): Promise<EndpointPage> {
+    const { rows, next } = await this.page(request);
+    return { endpoints: rows.map((endpoint) => this.view(endpoint)), next };
+  }
+
+  /** A page of {@link list}, with the endpoints as they are stored. */
+  async page({
+    tenant,
+    after,
+    limit,
+  }: EndpointPageRequest): Promise<{ rows: readonly StoredEndpoint[]; next?: string }> {
     const page = { tenant, after, limit: limit + 1 };
     const stored = await this.options.endpointStore.list(page);
     const endpoints = [
@@ -84,7 +94,7 @@ export class EndpointDirectory {
     // A full page of the store may be hidden by configured endpoints, and is not the last one.
     const hidden = stored.length > limit ? stored.at(-1)!.id : undefined;
     const next = endpoints.length > limit ? shown.at(-1)!.id : hidden;
-    return { endpoints: shown.map((endpoint) => this.view(endpoint)), next };
+    return { rows: shown, next };
   }
 
   /**

@@ -2,6 +2,7 @@ import type { Duration } from '../clock/duration.js';
 import type { FailureReason } from '../queue/webhook-delivery.js';
 import type { StoredEndpointSettings } from './endpoint-store.js';
 import type { WebhookEventName } from '../token/webhook-event-map.js';
+import type { SentProfile } from '../token/webhook-token.constants.js';
 import type { EndpointSettings } from '../sending/endpoint-settings.js';
 import type { EndpointDisabledReason } from '../sending/endpoint.js';
 
@@ -128,6 +129,33 @@ export interface EndpointCircuitView {
   readonly failingSince?: Date;
   /** Deliveries wait until then, because the circuit is open or the receiver asked for a pause. */
   readonly pausedUntil?: Date;
+}
+
+/** The wire format of an endpoint, now and in what it acknowledged. */
+export interface EndpointFormat {
+  readonly id: string;
+  /** Absent if it receives events without a tenant. */
+  readonly tenant?: string;
+  /** How its requests are signed now. */
+  readonly profile: SentProfile;
+  /**
+   * How the last request was signed that it acknowledged, to any of the deliveries of this process; absent if there was none since its
+   * start. In tandem, only the receiver knows which of the two signatures it verified.
+   */
+  readonly acknowledged?: {
+    readonly profile: SentProfile;
+    /** Since when it has acknowledged no other format. */
+    readonly since: Date;
+    /** When it acknowledged the last one. */
+    readonly at: Date;
+  };
+}
+
+/** A page of {@link WebhookEndpoints.report}, ordered by id. */
+export interface EndpointFormatPage {
+  readonly endpoints: readonly EndpointFormat[];
+  /** Pass it as `after` for the next page; absent on the last one. */
+  readonly next?: string;
 }
 
 /** Which endpoint of {@link WebhookEndpoints.test}, and what it gets. */

@@ -30,6 +30,8 @@ import type {
   CreatedEndpoint,
   EndpointChanges,
   EndpointCircuitView,
+  EndpointFormat,
+  EndpointFormatPage,
   EndpointListRequest,
   EndpointPage,
   EndpointScope,
@@ -147,6 +149,28 @@ export class WebhookEndpoints {
    */
   async list(request: EndpointListRequest = {}): Promise<EndpointPage> {
     return this.directory.list(readArgument(LIST_REQUEST, request, 'request'));
+  }
+
+  /**
+   * Says which wire format each endpoint gets, and which one it acknowledged last, page by page. What was acknowledged is known to each
+   * process from its own deliveries since it started.
+   *
+   * @throws {@link WebhookDeliveryError} `invalid_option`
+   */
+  async report(request: EndpointListRequest = {}): Promise<EndpointFormatPage> {
+    const page = readArgument(LIST_REQUEST, request, 'request');
+    const { rows, next } = await this.directory.page(page);
+    const formats = rows.map((row): EndpointFormat => {
+      const { tenant, profile, state } = this.registry.of(row);
+      const { acknowledged: last } = state;
+      const acknowledged = last && {
+        profile: last.profile,
+        since: new Date(last.since),
+        at: new Date(last.at),
+      };
+      return { id: row.id, tenant, profile, acknowledged };
+    });
+    return { endpoints: formats, next };
   }
 
   /**

@@ -61,6 +61,7 @@ const UNCONFIGURED_ENDPOINTS = unconfigured<WebhookEndpoints>({
   create: true,
   get: true,
   list: true,
+  report: true,
   update: true,
   delete: true,
   disable: true,

@@ -152,7 +152,12 @@ function hasIssuers({ issuers, sender }: Read<typeof RECEIVER>): boolean {
 function schemeOf(options: Read<typeof RECEIVER>): WebhookScheme {
   const { sender } = options;
   if (sender === undefined) return webhookToken;
-  return hasIssuers(options) ? tokenOrSender(sender) : sender;
+  return hasIssuers(options) ? tokenOrSender(sender, soleIssuer(options)) : sender;
+}
+
+/** The only issuer; `undefined` if there are several, or if a provider may add one. */
+function soleIssuer({ issuers }: Read<typeof RECEIVER>): string | undefined {
+  return 'provider' in issuers || issuers.length !== 1 ? undefined : issuers[0]?.issuer;
 }
 
 function resolveIssuers(
@@ -205,10 +210,11 @@ function resolveTokens(
 }
 
 function notices(
-  { name, requireHash }: Read<typeof RECEIVER>,
+  options: Read<typeof RECEIVER>,
   scope: 'process' | 'shared',
   queued: QueuedEvents | undefined,
 ): readonly string[] {
+  const { name, requireHash, sender } = options;
   const lines: string[] = [];
   if (scope === 'process') {
     lines.push(
@@ -218,6 +224,11 @@ function notices(
   if (queued?.queue.durable === false) {
     lines.push(
       `Receiver "${name}" acknowledges events and queues them in memory: a crash loses events that were acknowledged but not handled, and their senders do not repeat them. Use a durable queue.`,
+    );
+  }
+  if (sender?.sharesIds === true && hasIssuers(options) && soleIssuer(options) === undefined) {
+    lines.push(
+      `Receiver "${name}" has a sender and not exactly one issuer, so an event that arrives once with a token and once as ${sender.name} is handled twice: give each partner its own path.`,
     );
   }
   if (!requireHash) {

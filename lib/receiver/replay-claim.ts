@@ -1,7 +1,8 @@
 import { hash } from 'node:crypto';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { ReplayClaim } from '../replay/replay-store.js';
-import { DEFAULT_PROFILE } from '../token/webhook-token.constants.js';
+import type { WebhookScheme } from '../request/webhook-scheme.js';
+import { isTokenProfile } from '../token/webhook-token.constants.js';
 import type { WebhookEvent } from './webhook-event.js';
 
 /** What a receiver's options say of repeated events. */
@@ -14,7 +15,7 @@ interface ReplayRules {
   readonly replayLease: number;
   readonly clock: WebhookClock;
   /** The scheme of the receiver. */
-  readonly scheme: { readonly name: string };
+  readonly scheme: Pick<WebhookScheme, 'partner'>;
 }
 
 /**
@@ -27,19 +28,18 @@ export function replayClaim(
   digest: string | undefined,
   { clockTolerance, replayWindow, replayLease, clock, scheme }: ReplayRules,
 ): ReplayClaim {
-  const { receiver, issuer, id, jti, claims } = event;
+  const { receiver, issuer, id, jti, claims, profile } = event;
+  const { partner } = scheme;
+  // A sender of its own signs in the name of the receiver's only issuer, so its ids are the `txn` of that issuer's tokens.
+  const isPartner = partner !== undefined && !isTokenProfile(profile);
   // A txn and a jti with the same value are different identities.
-  const tokenKey = identity(receiver, issuer, 'jti', jti);
-  // A token with an envelope travels with the signature of Standard Webhooks. If the receiver accepts that too, the event must be the
-  // same one whichever of them was verified.
-  const isTandem = claims.webhook.envelope !== undefined && scheme.name !== DEFAULT_PROFILE;
-  const eventKey = isTandem
-    ? identity(receiver, scheme.name, 'jti', id)
-    : identity(receiver, issuer, 'txn', id);
+  const tokenKey = isPartner
+    ? identity(receiver, partner, 'txn', id)
+    : identity(receiver, issuer, 'jti', jti);
   // Rounded up, since stores take whole milliseconds and `exp` may have a fraction.
   const replayUntil = Math.ceil((claims.exp + clockTolerance) * 1_000);
   return {
-    key: claims.txn === undefined ? tokenKey : eventKey,
+    key: claims.txn === undefined ? tokenKey : identity(receiver, issuer, 'txn', id),
     tokenKey,
     fingerprint:
       digest === undefined

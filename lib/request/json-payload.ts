@@ -8,7 +8,7 @@ import {
   structureProblem,
   TOO_DEEP,
 } from '../token/decoding.js';
-import { MAX_DATA_DEPTH } from '../token/webhook-token.constants.js';
+import { MAX_DATA_DEPTH, MAX_TOKEN_BYTES } from '../token/webhook-token.constants.js';
 
 const UTF8 = /^utf-?8$/i;
 const JSON_TYPE = /^application\/(?:json|[^\s;]+\+json)$/;
@@ -126,20 +126,19 @@ export function isEnvelope(body: unknown): body is Envelope {
   );
 }
 
-const ENVELOPE_HEAD = /^\{"type":"[\w.-]+","timestamp":"[\w:.+-]+","data":/;
-const MAX_ENVELOPE_HEAD = 256;
-
 /**
- * Identifies the content of an event by the digest of its bytes, whatever the token's algorithm. Of an envelope that this package has
- * sent, it is that of the data, so that a sender can change the format between two attempts.
+ * The digest that identifies the content of an envelope with large data; `undefined` for small data, whose value identifies it. Only the
+ * data counts, so that a sender can change the format between two attempts.
  */
-export function bodyDigest(body: Buffer, isEnveloped: boolean): string {
-  const head = isEnveloped
-    ? ENVELOPE_HEAD.exec(body.toString('latin1', 0, MAX_ENVELOPE_HEAD))
-    : null;
-  const data = head === null ? body : body.subarray(head[0].length, -1);
-  return `sha256:${hash('sha256', data)}`;
+export function envelopeDigest(body: Buffer): string | undefined {
+  const [head] = ENVELOPE_HEAD.exec(body.toString('latin1', 0, MAX_HEAD)) ?? [];
+  const data = head === undefined ? body : body.subarray(head.length, -1);
+  return data.length <= MAX_TOKEN_BYTES ? undefined : `sha256:${hash('sha256', data)}`;
 }
+
+/** How this package begins an envelope; one that begins otherwise counts as a whole. */
+const ENVELOPE_HEAD = /^\{"type":"[\w.-]+","timestamp":"[\w:.+-]+","data":/;
+const MAX_HEAD = 256;
 
 function parseForm(bytes: Buffer, maxFields: number): unknown {
   const text = decodeUtf8(bytes);

@@ -24,7 +24,7 @@ import type {
   VerifiedRequest,
   WebhookScheme,
 } from './webhook-scheme.js';
-import { isJsonType, parseJsonPayload } from './json-payload.js';
+import { envelopeDigest, isEnvelope, isJsonType, parseJsonPayload } from './json-payload.js';
 
 /** A webhook token in the Authorization header, in any of the receiver's profiles. */
 export const webhookToken: WebhookScheme = {
@@ -83,7 +83,9 @@ export async function openRequest(
   const opened = { method, claims, profile, attempt: format.attempt(claims.webhook) };
   const rule = format.payloadRule(claims.webhook, method, rules);
   if (rule.kind === 'no-body') return { ...opened, ...inlinePayload(claims.webhook.data, true) };
-  const payload = await readPayload(incoming, rules, rule, claims);
+  // The drafts do not know the claim.
+  const isEnveloped = profile === DEFAULT_PROFILE && claims.webhook.envelope === true;
+  const payload = await readPayload(incoming, rules, { rule, isEnveloped }, claims);
   try {
     // A key may be revoked while the body arrives; a slow sender must not extend its life.
     if (keys.latest?.() !== keysBefore) await rules.tokens.verify(compact);
@@ -126,7 +128,7 @@ function malformed(message: string): WebhookTokenError {
 async function readPayload(
   incoming: IncomingWebhook,
   rules: RequestRules,
-  rule: PayloadRule,
+  { rule, isEnveloped }: { readonly rule: PayloadRule; readonly isEnveloped: boolean },
   { iss, webhook }: WebhookTokenClaims,
 ): Promise<RequestPayload> {
   checkDeclaredBody(incoming, rule, rules.maxBodyBytes);
@@ -148,22 +150,38 @@ async function readPayload(
       return inlinePayload(source === 'data' ? webhook.data : undefined, bodyVerified);
     }
     if (contentTypes !== undefined && !isDeclared) checkContentType(incoming, contentTypes);
-    // Small JSON is compared by its members, because a repeated event may be serialised differently.
-    const digest = isJson && body.length <= MAX_TOKEN_BYTES ? undefined : computed[0];
     if (!isJson) {
+      if (isEnveloped) throw noEnvelope();
+      const digest = computed[0];
       const isSpooled = !(body instanceof MemoryBody);
       const data = isSpooled ? undefined : body.readNow();
       return { data, body, isSpooled, digest, bodyVerified, contentType };
     }
     // Parsed data are in memory anyway, so the body is kept there too and its file is removed.
     const kept = body instanceof MemoryBody ? body : new MemoryBody(await body.read());
-    const data = parseJsonPayload(kept.readNow(), contentType!, rules.maxJsonMembers);
+    const bytes = kept.readNow();
+    const parsed = parseJsonPayload(bytes, contentType!, rules.maxJsonMembers);
     if (kept !== body) body.remove();
-    return { data, body: kept, isSpooled: false, digest, bodyVerified, contentType };
+    if (isEnveloped) {
+      if (!isEnvelope(parsed) || parsed.type !== webhook.event) throw noEnvelope();
+      const { data } = parsed;
+      const digest = envelopeDigest(bytes);
+      return { data, body: kept, isSpooled: false, digest, bodyVerified, contentType };
+    }
+    // Small JSON is compared by its members, because a repeated event may be serialised differently.
+    const digest = bytes.length <= MAX_TOKEN_BYTES ? undefined : computed[0];
+    return { data: parsed, body: kept, isSpooled: false, digest, bodyVerified, contentType };
   } catch (error) {
     body.remove();
     throw error;
   }
+}
+
+function noEnvelope(): WebhookPayloadError {
+  return new WebhookPayloadError(
+    'invalid_payload',
+    'the token says that the body is an envelope, and the body is none of its event: send { type, timestamp, data }, whose type is the event',
+  );
 }
 
 function inlinePayload(data: WebhookClaim['data'], bodyVerified: boolean): RequestPayload {

@@ -6,13 +6,16 @@ import type { RequestHeaders, WebhookScheme } from './webhook-scheme.js';
  *
  * The token is verified first. If its signature does not hold, for example because its key is gone, the sender's signature may
  * still: whoever can make one valid signature could leave the other one out.
+ *
+ * @param issuer - the only issuer of the receiver; `undefined` if it may have several, of which the sender could be any
  */
-export function tokenOrSender(sender: WebhookScheme): WebhookScheme {
+export function tokenOrSender(sender: WebhookScheme, issuer: string | undefined): WebhookScheme {
   const schemeOf = (headers: RequestHeaders): WebhookScheme =>
     webhookToken.hasCredentials(headers) ? webhookToken : sender;
   return {
     name: sender.name,
     challengeMethods: sender.challengeMethods,
+    partner: sender.sharesIds === true ? issuer : undefined,
     hasCredentials: (headers) =>
       webhookToken.hasCredentials(headers) || sender.hasCredentials(headers),
     async verify(incoming, rules) {

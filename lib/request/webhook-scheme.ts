@@ -107,6 +107,12 @@ export interface WebhookScheme {
   /** The name of the sender, or of the wire format. */
   readonly name: string;
 
+  /** Whether its ids are those of tokens: the sender may sign one event both ways. */
+  readonly sharesIds?: boolean | undefined;
+
+  /** The issuer whose tokens are of the same sender, so that its events have one identity, whichever signature was verified. */
+  readonly partner?: string | undefined;
+
   /** Whether a request has credentials of this scheme, valid or not. */
   hasCredentials(headers: RequestHeaders): boolean;
 

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import { WebhookPayloadError, errorName } from '../errors/webhook.error.js';
 import { MemoryBody } from '../request/body.js';
-import { isEnvelope, isJsonType } from '../request/json-payload.js';
+import { envelopeDigest, isEnvelope, isJsonType } from '../request/json-payload.js';
 import type { VerifiedBatch, VerifiedRequest } from '../request/webhook-scheme.js';
 import { isEventName } from '../token/event-name.js';
 import { isIdentifier } from '../token/identifier.js';
@@ -73,7 +73,14 @@ function eventOf(parts: SenderParts, given: OpenedRequest): VerifiedRequest {
     data: envelope ? content.data : content,
     body: new MemoryBody(body),
     isSpooled: false,
-    digest: contentOf(parts, { id: ownId ?? signedId, ownId, digest, body, contentType }),
+    digest: contentOf(parts, {
+      id: ownId ?? signedId,
+      ownId,
+      digest,
+      body,
+      contentType,
+      envelope,
+    }),
     bodyVerified: parts.bodyVerified ?? true,
     contentType: contentType ?? 'application/json',
   };
@@ -88,14 +95,16 @@ function contentOf(
     readonly digest: string;
     readonly body: Buffer;
     readonly contentType: string | undefined;
+    readonly envelope: boolean;
   },
 ): string | undefined {
-  const { id, ownId, digest, body, contentType } = request;
+  const { id, ownId, digest, body, contentType, envelope } = request;
   if (id === undefined) return digest;
   // A captured token that does not cover the body must not let another body in.
   if (parts.bodyVerified === false && ownId === undefined) return digest;
-  if (parts.envelope !== true) return id;
+  if (parts.envelope === undefined) return id;
   // As for a token with the same body.
+  if (envelope) return envelopeDigest(body);
   const isJson = contentType === undefined || isJsonType(contentType);
   return isJson && body.length <= MAX_TOKEN_BYTES ? undefined : digest;
 }

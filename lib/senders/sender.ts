@@ -167,6 +167,7 @@ export function createSender(parts: SenderParts): WebhookSender {
       name,
       ...(preflight !== undefined && { challengeMethods: [preflight.method] }),
       ...(parts.answer !== undefined && { answer: parts.answer }),
+      sharesIds: parts.envelope !== undefined,
 
       hasCredentials: (headers) =>
         parts.present.some((header) => headers.get(header) !== undefined),

@@ -1,3 +1,4 @@
+import type { SentProfile } from '../token/webhook-token.constants.js';
 import { EndpointCircuit } from './endpoint-circuit.js';
 import type { ResolvedEndpointSettings } from './endpoint-settings.js';
 
@@ -14,6 +15,15 @@ export type EndpointDisabledReason =
 export interface EndpointDisabled {
   readonly at: number;
   readonly reason: EndpointDisabledReason;
+}
+
+/** The format of acknowledged requests; times in epoch milliseconds. */
+interface AcknowledgedFormat {
+  readonly profile: SentProfile;
+  /** Of the first request that was acknowledged in this format, with no other format after it. */
+  readonly since: number;
+  /** Of the last one. */
+  readonly at: number;
 }
 
 /**
@@ -33,10 +43,20 @@ export class EndpointState {
   /** A HEAD was inconclusive and the POST after it was acknowledged, so HEAD is not tried again. */
   needsPost = false;
 
+  /** How the last acknowledged request was signed. */
+  acknowledged: AcknowledgedFormat | undefined;
+
   constructor(
     /** Set once this process sends nothing more. */
     public disabled?: EndpointDisabled,
   ) {}
+
+  /** @param at - epoch milliseconds */
+  noteAcknowledged(profile: SentProfile, at: number): void {
+    const before = this.acknowledged;
+    const isSame = JSON.stringify(before?.profile) === JSON.stringify(profile);
+    this.acknowledged = { profile, since: isSame ? before!.since : at, at };
+  }
 
   /** Discards what its answers have taught, when the endpoint is enabled or resumed. */
   forget(): void {

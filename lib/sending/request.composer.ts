@@ -91,9 +91,10 @@ export class RequestComposer {
     let token = '';
     if (format !== undefined) {
       const rules = rulesOf(format);
+      const algorithm = endpoint.hash ?? rules.defaultHash;
       const hashed = bytes ?? (rules.hashesEmptyBody ? Buffer.alloc(0) : undefined);
       token = await sign(delivery, endpoint, context, {
-        hash: hashed && digest(endpoint.hash ?? rules.defaultHash, hashed),
+        hash: hashed && digest(isStandard ? rules.defaultHash : algorithm, hashed),
         size: hashed?.byteLength,
         retryCount: (context.attempt ?? 1) - 1,
         envelope: isStandard ? body.envelope : undefined,

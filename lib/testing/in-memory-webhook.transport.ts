@@ -1,12 +1,18 @@
 import { defer, type Observable } from 'rxjs';
 import { explainRequest } from '../explain/explain-request.js';
+import { parseStandardWebhooksKey, signedContent } from '../keys/standard-webhooks-key.js';
+import { isEnvelope } from '../request/json-payload.js';
 import { fromRequestLike } from '../request/request-like.js';
 import { matchesEvent } from '../token/event-name.js';
 import { decodeBase64url, parseJson } from '../token/decoding.js';
 import { isWebhookKey, type KeyInput } from '../token/keys/key-material.js';
 import { createTokenVerifier } from '../token/verifier-options.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
-import { DEFAULT_MAX_JSON_MEMBERS, WEBHOOK_PROFILES } from '../token/webhook-token.constants.js';
+import {
+  DEFAULT_MAX_JSON_MEMBERS,
+  STANDARD_WEBHOOKS,
+  WEBHOOK_PROFILES,
+} from '../token/webhook-token.constants.js';
 
 /** A captured request. Its token is decoded; {@link isSignedWith} verifies it. */
 export interface SentWebhook {
@@ -25,12 +31,12 @@ export interface SentWebhook {
    * to one attempt.
    */
   readonly attempt: number;
-  /** The inline data, the parsed JSON body, or any other body as a Buffer. */
+  /** The inline data, the parsed JSON body or the data in its envelope, or any other body as a Buffer. */
   readonly data: unknown;
   /**
    * Verifies the request as a receiver with this key would: signature, claims and the digest of the body.
    *
-   * @param key - a shared secret, or a public key with its `alg`
+   * @param key - a shared secret, or a public key with its `alg`; of a Standard Webhook without a token, `whsec_…` or `whpk_…`
    * @throws {@link WebhookConfigurationError} if the key cannot verify
    */
   isSignedWith(key: KeyInput): Promise<boolean>;
@@ -179,9 +185,10 @@ export class InMemoryWebhookTransport {
 
   private capture({ method, url, headers, data }: TransportRequest): SentWebhook {
     const sent = headers as Record<string, string>;
-    const token = sent['Authorization']!.slice('Bearer '.length);
-    const claims = readClaims(token);
+    const token = sent['Authorization']?.slice('Bearer '.length) ?? '';
     const body = data as Buffer | undefined;
+    const content = body && readBody(body, sent['Content-Type']);
+    const claims = token === '' ? standardClaims(sent, content) : readClaims(token);
     const id = claims.txn ?? claims.jti;
     const request = { method: method as 'HEAD' | 'POST', url: url!, headers: sent, body };
     return {
@@ -192,10 +199,36 @@ export class InMemoryWebhookTransport {
       id,
       attempt:
         this.filter((one) => one.id === id && one.url === url && one.method === method).length + 1,
-      data: method === 'HEAD' ? claims.webhook.data : body && readBody(body, sent['Content-Type']),
-      isSignedWith: async (key) => isAccepted(request, claims, key),
+      data: method === 'HEAD' ? claims.webhook.data : dataOf(content, claims),
+      isSignedWith: async (key) =>
+        token === '' ? isStandard(request, key) : isAccepted(request, claims, key),
     };
   }
+}
+
+/** A Standard Webhook in the form of a token's claims. */
+function standardClaims(
+  { 'webhook-id': id, 'webhook-timestamp': time }: Readonly<Record<string, string>>,
+  content: unknown,
+): WebhookTokenClaims {
+  const envelope = isEnvelope(content);
+  const iat = Number(time);
+  const webhook = { event: envelope ? content.type : '', envelope };
+  return { iss: STANDARD_WEBHOOKS, jti: id!, iat, exp: iat, webhook };
+}
+
+function dataOf(content: unknown, { webhook }: WebhookTokenClaims): unknown {
+  return webhook.envelope === true && isEnvelope(content) ? content.data : content;
+}
+
+function isStandard(
+  { headers, body }: Pick<SentWebhook, 'headers' | 'body'>,
+  secret: KeyInput,
+): boolean {
+  const { key } = parseStandardWebhooksKey(secret);
+  const signatures = headers['webhook-signature']!.split(' ').map((one) => one.split(',')[1]!);
+  const signed = signedContent(headers['webhook-id']!, headers['webhook-timestamp']!, body!);
+  return key?.holdsFor(signed, signatures) === true;
 }
 
 /** Verifies at the time of the token, since the clock of the test may have moved on. */

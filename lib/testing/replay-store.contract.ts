@@ -255,6 +255,24 @@ const CASES: Readonly<Record<string, (subject: Subject) => Promise<void>>> = {
     );
   },
 
+  'knows an event by its key alone and by its key with a token as one': async (subject) => {
+    for (const hasTokenFirst of [true, false]) {
+      const alone = subject.claim();
+      const both = [{ ...alone, tokenKey: digest() }, alone];
+      const [first, second] = (hasTokenFirst ? both : both.toReversed()) as [
+        ReplayClaim,
+        ReplayClaim,
+      ];
+      const reservation = await subject.reserve(first);
+      await subject.expect(second, 'in-progress', 'a copy of another form must wait');
+      assert.equal(await subject.store.release(reservation), true);
+      await subject.handle(second);
+      await subject.expect(first, 'done', 'a copy of another form must be done');
+      const changed = { ...first, fingerprint: digest() };
+      await subject.expect(changed, 'conflict', 'other content must be a conflict in any form');
+    }
+  },
+
   'lets only the owner change a reservation': async (subject) => {
     const claim = subject.claim();
     const reservation = await subject.reserve(claim);

@@ -20,7 +20,11 @@ import type { TokenClock } from '../token/validate-claims.js';
 import { digest } from '../token/payload-hash.js';
 import { createTokenSigner, type TokenSignerOptions } from '../token/token-signer.js';
 import { rulesOf } from '../token/profiles/profile.js';
-import { DEFAULT_PROFILE, type HashAlgorithm, WEBHOOK_PROFILES } from '../token/webhook-token.constants.js';
+import {
+  DEFAULT_PROFILE,
+  type HashAlgorithm,
+  WEBHOOK_PROFILES,
+} from '../token/webhook-token.constants.js';
 
 /** The sender's key, and the form of the request. */
 export interface SignWebhookOptions extends Omit<TokenSignerOptions, 'key'> {

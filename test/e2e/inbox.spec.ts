@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from '@jest/globals';
 import { Controller, Injectable, Post, type Type, UseGuards } from '@nestjs/common';
-import { TestClock } from 'nestjs-webhook-token/testing';
+import { signWebhook, TestClock } from 'nestjs-webhook-token/testing';
 import {
   InProcessQueue,
   OnWebhookEvent,

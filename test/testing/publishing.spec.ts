@@ -235,6 +235,28 @@ describe('InMemoryWebhookTransport', () => {
     );
   });
 
+  it.each([
+    ['standard-webhooks' as const, ''],
+    [['webhook-token', 'standard-webhooks'] as const, 'https://'],
+  ])('reads and verifies a request of %s', async (profile, issuer) => {
+    const transport = new InMemoryWebhookTransport();
+    const secret = `whsec_${Buffer.alloc(32, 1).toString('base64')}`;
+    const options = { issuer: ISSUER, secret, profile };
+    const testing = await overrideWebhooks(
+      Test.createTestingModule({ imports: [WebhookModule.forRoot({ publisher: options })] }),
+      { transport },
+    ).compile();
+    await testing.init();
+    await testing.get(WebhookPublisher).send(CRM, 'order.created', { id: 'o1' }, { id: 'evt_1' });
+    const sent = transport.single({ event: 'order.created' });
+
+    expect(sent).toMatchObject({ id: 'evt_1', method: 'POST', attempt: 1, data: { id: 'o1' } });
+    expect(sent.claims.iss.startsWith(issuer)).toBe(true);
+    expect(await sent.isSignedWith(secret)).toBe(true);
+    expect(await sent.isSignedWith(`whsec_${Buffer.alloc(32, 2).toString('base64')}`)).toBe(false);
+    await testing.close();
+  });
+
   it('verifies a request with a key, of both methods', async () => {
     await publisher.publish('order.created', { id: 'o1' });
     await flushDeliveries(app);
