@@ -148,7 +148,11 @@ export function invalidClaim(claim: string, message: string): WebhookTokenError 
 }
 
 /** A claim of an authenticated token is missing, or is not for this receiver or this time. */
-export function refuse(code: WebhookTokenErrorCode, claim: string, message: string): WebhookTokenError {
+export function refuse(
+  code: WebhookTokenErrorCode,
+  claim: string,
+  message: string,
+): WebhookTokenError {
   return new WebhookTokenError(code, message, { claim });
 }
 
