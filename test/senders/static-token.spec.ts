@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/glo
 import { inspect } from 'node:util';
 import { Injectable } from '@nestjs/common';
 import { OnWebhookEvent, WebhookContext, type WebhookEvent } from '../../lib/index.js';
-import { InProcessQueue, WebhookConfigurationError } from '../../lib/index.js';
+import { InProcessQueue, WebhookConfigurationError, WebhookInbox } from '../../lib/index.js';
 import { auth0, gitlab, okta, staticToken } from '../../lib/senders/index.js';
 import { deliverWebhook, flushDeliveries } from '../../lib/testing/index.js';
 import { adapters } from '../fixtures/adapters.js';
@@ -171,6 +171,18 @@ describe.each(adapters)('a receiver of a sender with a static value on %s', (_, 
 
       expect([status, headers['webhook-error']]).toEqual([400, 'invalid_payload']);
       expect(handlers.seen).toEqual([]);
+    });
+
+    it('shows each in the inbox', async () => {
+      handlers.failing.add('i2');
+      await toOkta('/okta', 'i1', 'i2');
+      const { entries } = await receiver.app.get(WebhookInbox).list();
+      const found = entries.filter(({ eventId }) => ['i1', 'i2'].includes(eventId ?? ''));
+
+      expect(found.map(({ eventId, outcome }) => `${eventId} ${outcome}`).sort()).toEqual([
+        'i1 handled',
+        'i2 failed',
+      ]);
     });
 
     it('queues each by itself', async () => {
