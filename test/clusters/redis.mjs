@@ -7,7 +7,15 @@ const NODE_TIMEOUT = 2_000;
 
 async function startRedis(workshop, port, options = {}) {
   const folder = await workshop.folder(`redis-${port}`);
-  const all = { port, bind: '127.0.0.1', dir: folder, save: '', appendonly: 'yes', ...options };
+  const all = {
+    port,
+    bind: '127.0.0.1',
+    dir: folder,
+    save: '',
+    appendonly: 'yes',
+    'repl-diskless-sync-delay': 0,
+    ...options,
+  };
   const parameters = Object.entries(all).flatMap(([name, value]) => [
     `--${name}`,
     ...[value].flat().map(String),
@@ -27,6 +35,13 @@ async function ask(port, command, ...parameters) {
   } finally {
     client.disconnect();
   }
+}
+
+/** A replica that has not yet copied its master cannot replace it. */
+async function untilReplicated(port) {
+  const isReplicated = async () =>
+    (await ask(port, 'INFO', 'replication')).includes('master_link_status:up');
+  await until(isReplicated, 'The replica');
 }
 
 /** A single server. */
@@ -68,10 +83,13 @@ export async function redisCluster(workshop) {
     const isUp = async () => (await ask(port, 'CLUSTER', 'INFO')).includes('cluster_state:ok');
     await until(isUp, 'The cluster');
   }
+  let replicas = [];
   await until(async () => {
-    const replicas = await ask(ports[0], 'CLUSTER', 'NODES');
-    return replicas.split('\n').filter((line) => / slave /.test(line)).length === 3;
+    const all = (await ask(ports[0], 'CLUSTER', 'NODES')).split('\n');
+    replicas = all.filter((line) => / slave /.test(line));
+    return replicas.length === 3;
   }, 'The replicas');
+  for (const line of replicas) await untilReplicated(Number(/:(\d+)@/.exec(line)[1]));
   return {
     place: { engine: 'redis', nodes: ports.map((port) => ({ host: '127.0.0.1', port })) },
     async fail() {
@@ -90,6 +108,7 @@ export async function redisSentinel(workshop) {
   const child = await startRedis(workshop, master);
   for (const port of replicas) {
     await startRedis(workshop, port, { replicaof: ['127.0.0.1', master] });
+    await untilReplicated(port);
   }
   for (const port of sentinels) {
     const folder = await workshop.folder(`sentinel-${port}`);
