@@ -54,8 +54,8 @@ export interface WebhookEndpointFilter {
 
 const MAX_DEPTH = 8;
 const MAX_CONDITIONS = 64;
-/** Comparisons of one evaluation, which takes some milliseconds: lists in lists may be long. */
-const MAX_STEPS = 100_000;
+/** Values that one evaluation compares or visits: lists in the data may be long, and `publish` evaluates many filters. */
+const MAX_STEPS = 20_000;
 
 // PostgreSQL stores neither NUL nor lone surrogates, which identifiers exclude.
 const isText = (value: unknown): value is string => value === '' || isIdentifier(value);
@@ -240,8 +240,15 @@ class Evaluation {
   private ofElement(members: readonly [string, unknown][], value: unknown): Verdict {
     if (++this.steps > MAX_STEPS) return undefined;
     return every(members, ([name, operand]) =>
-      name.startsWith('$') ? compare(name, operand, value) : this.ofMember(name, operand, value),
+      name.startsWith('$')
+        ? this.ofComparison(name, operand, value)
+        : this.ofMember(name, operand, value),
     );
+  }
+
+  private ofComparison(name: string, operand: unknown, value: unknown): Verdict {
+    this.steps += Array.isArray(operand) ? operand.length : 1;
+    return compare(name, operand, value);
   }
 
   private ofMember(name: string, operand: unknown, value: unknown): Verdict {
