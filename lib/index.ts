@@ -96,6 +96,7 @@ export type {
   EndpointTestResult,
   RotatedKey,
 } from './endpoints/webhook-endpoint.interface.js';
+export type { WebhookEndpointFilter } from './endpoints/endpoint-filter.js';
 export type { EndpointScope } from './endpoints/webhook-endpoint.interface.js';
 
 // Keys that an application provides

@@ -17,16 +17,17 @@ import {
   text,
   whole,
 } from '../options/rules.js';
-import {
-  applySettings,
-  ENDPOINT_SETTINGS,
-  type EndpointSettings,
-} from '../sending/endpoint-settings.js';
+import { applySettings } from '../sending/endpoint-settings.js';
 import { checkProfile, isStandardWebhooks, tokenProfile } from '../sending/sent-profile.js';
 import { parseStandardWebhooksSigningKey } from '../keys/standard-webhooks-key.js';
 import { identifier, identifierRule, isIdentifier } from '../token/identifier.js';
 import { parseSigningKey } from '../token/keys/signing-key.js';
-import { checkSubscriptions, PATTERNS, type ResolvedEndpointOptions } from './endpoint-options.js';
+import {
+  checkSubscriptions,
+  PATTERNS,
+  type ResolvedEndpointOptions,
+  STORED_SETTINGS,
+} from './endpoint-options.js';
 import {
   ENDPOINT_ID_RULE,
   isEndpointId,
@@ -97,7 +98,7 @@ const TEXTS = {
 
 export const NEW_ENDPOINT = object<NewEndpoint>()(
   {
-    ...ENDPOINT_SETTINGS,
+    ...STORED_SETTINGS,
     id: optional(rule<string>(isEndpointId, ENDPOINT_ID_RULE)),
     url: required(URL_RULE, 'is missing'),
     events: optional(EVENTS, ['**']),
@@ -119,9 +120,6 @@ export const NEW_ENDPOINT = object<NewEndpoint>()(
   },
 );
 
-const { audience, subject, headers, method, timeout, hash, profile, envelope, jti, onDead, retry } =
-  ENDPOINT_SETTINGS;
-
 /** Members that an update cannot change, with what to do instead. */
 type Fixed = 'id' | 'tenant' | 'secret' | 'signing' | 'disabled';
 
@@ -131,17 +129,18 @@ export const ENDPOINT_CHANGES = object<EndpointChanges & Partial<Record<Fixed, u
     events: optional(EVENTS),
     description: orNull(optional(TEXTS.description)),
     metadata: orNull(optional(TEXTS.metadata)),
-    audience: orNull(audience),
-    subject: orNull(subject),
-    headers: orNull(headers),
-    method: orNull(method),
-    timeout: orNull(timeout),
-    hash: orNull(hash),
-    profile: orNull(profile),
-    envelope: orNull(envelope),
-    jti: orNull(jti),
-    onDead: orNull(onDead),
-    retry: orNull(retry),
+    audience: orNull(STORED_SETTINGS.audience),
+    subject: orNull(STORED_SETTINGS.subject),
+    headers: orNull(STORED_SETTINGS.headers),
+    method: orNull(STORED_SETTINGS.method),
+    timeout: orNull(STORED_SETTINGS.timeout),
+    hash: orNull(STORED_SETTINGS.hash),
+    profile: orNull(STORED_SETTINGS.profile),
+    envelope: orNull(STORED_SETTINGS.envelope),
+    jti: orNull(STORED_SETTINGS.jti),
+    onDead: orNull(STORED_SETTINGS.onDead),
+    retry: orNull(STORED_SETTINGS.retry),
+    filter: orNull(STORED_SETTINGS.filter),
     id: forbidden('cannot be changed: create another endpoint'),
     tenant: forbidden('cannot be changed: create an endpoint for the other tenant'),
     secret: forbidden(
@@ -213,7 +212,7 @@ export const TEST = object<EndpointTestOptions>()(
 );
 
 /** Checked input, except for its URL's address; members that a change leaves out are absent. */
-interface EndpointDraft extends Partial<Omit<NewEndpoint, keyof EndpointSettings>> {
+interface EndpointDraft extends Partial<Omit<NewEndpoint, keyof StoredEndpointSettings>> {
   readonly settings: StoredEndpointSettings;
   /** Names of the members that a change removes. */
   readonly removed: readonly string[];
@@ -279,7 +278,7 @@ export class EndpointInput {
     const kept = given.filter(([, value]) => value !== null);
     const pick = (isSetting: boolean): object =>
       Object.fromEntries(
-        kept.filter(([name]) => Object.hasOwn(ENDPOINT_SETTINGS, name) === isSetting),
+        kept.filter(([name]) => Object.hasOwn(STORED_SETTINGS, name) === isSetting),
       );
     const settings: StoredEndpointSettings = pick(true);
     const others: Omit<EndpointDraft, 'settings' | 'removed'> = pick(false);

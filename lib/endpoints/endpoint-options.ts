@@ -34,6 +34,7 @@ import { eventPatternProblem } from '../token/event-name.js';
 import { identifier, isKeyId, KEY_ID_RULE } from '../token/identifier.js';
 import type { SigningKeyInput } from '../token/keys/signing-key.js';
 import type { SentProfile } from '../token/webhook-token.constants.js';
+import { FILTER, type WebhookEndpointFilter } from './endpoint-filter.js';
 import type { ResolvedEndpointLimits } from './endpoint-limits.js';
 import type { EndpointStore } from './endpoint-store.js';
 import { MemoryEndpointStore } from './memory-endpoint.store.js';
@@ -61,6 +62,8 @@ export interface WebhookEndpointOptions extends EndpointSettings {
   readonly tenant?: string | undefined;
   /** Whether it is disabled; default `false`. */
   readonly disabled?: boolean | undefined;
+  /** Which of these events `publish` sends, by their content; default: all. `send` ignores it. */
+  readonly filter?: WebhookEndpointFilter | undefined;
 }
 
 /** A resolved endpoint. */
@@ -70,6 +73,7 @@ export interface ResolvedEndpoint extends ResolvedEndpointSettings {
   readonly events: readonly string[];
   readonly tenant: string | undefined;
   readonly disabled: boolean;
+  readonly filter?: WebhookEndpointFilter | undefined;
 }
 
 /** The publisher's options that endpoints need. */
@@ -94,9 +98,12 @@ export const PATTERNS = list(
   { min: 1 },
 );
 
+/** The rules of the settings that are stored with an endpoint. */
+export const STORED_SETTINGS = { ...ENDPOINT_SETTINGS, filter: optional(FILTER) };
+
 const ENDPOINT = object<WebhookEndpointOptions>()(
   {
-    ...ENDPOINT_SETTINGS,
+    ...STORED_SETTINGS,
     id: identifier('id'),
     url: unchecked<string>(),
     events: optional(PATTERNS, ['**']),
@@ -156,7 +163,7 @@ function resolveEndpoint(
   defaults: ResolvedEndpointSettings,
   at: Problems,
 ): ResolvedEndpoint {
-  const { id, tenant, disabled, events } = endpoint;
+  const { id, tenant, disabled, events, filter } = endpoint;
   const profile = endpoint.profile ?? defaults.profile;
   const { secret } = endpoint;
   // Without a token, the secret is that of Standard Webhooks; in tandem, it may be both.
@@ -191,6 +198,7 @@ function resolveEndpoint(
     events,
     disabled,
     tenant,
+    filter,
   };
 }
 

@@ -1,6 +1,7 @@
 import { identifierRule, isIdentifier } from '../token/identifier.js';
 import type { EndpointDisabledReason } from '../sending/endpoint.js';
 import type { EndpointSettings } from '../sending/endpoint-settings.js';
+import type { WebhookEndpointFilter } from './endpoint-filter.js';
 
 /** Whether a string is a URL rather than an endpoint's id; `send` accepts both, so stored endpoints have no such id. */
 export function looksLikeUrl(value: string): boolean {
@@ -35,6 +36,8 @@ export interface StoredEndpointSettings extends Omit<EndpointSettings, 'timeout'
     readonly schedule?: readonly number[] | undefined;
     readonly jitter?: number | undefined;
   };
+  /** Which events it gets, by their content. */
+  readonly filter?: WebhookEndpointFilter;
 }
 
 /** An endpoint as it is stored. JSON values only; secrets are encrypted. */

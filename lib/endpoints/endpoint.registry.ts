@@ -2,7 +2,9 @@ import { errorType, isWebhookError } from '../errors/webhook.error.js';
 import type { OutgoingDelivery } from '../queue/webhook-delivery.js';
 import { type Endpoint, EndpointState, type EndpointDisabled } from '../sending/endpoint.js';
 import { ENDPOINT_SETTINGS } from '../sending/endpoint-settings.js';
+import { dataOf, type EventDraft } from '../sending/event-draft.js';
 import { PublisherLog } from '../signing/publisher-log.js';
+import { matchesFilter, type WebhookEndpointFilter } from './endpoint-filter.js';
 import type { ResolvedEndpointOptions } from './endpoint-options.js';
 import { type EndpointPageRequest, looksLikeUrl, type StoredEndpoint } from './endpoint-store.js';
 import { EndpointDirectory } from './endpoint.directory.js';
@@ -12,6 +14,8 @@ import { StoredEndpointCache } from './stored-endpoint.cache.js';
 /** An endpoint that events can be sent to, with the version of the managed endpoint it was made of, if any. */
 export interface RegisteredEndpoint extends Endpoint {
   readonly stored?: StoredEndpoint;
+  /** Which events `publish` sends to it; absent for all that it subscribes to. */
+  readonly filter?: WebhookEndpointFilter | undefined;
 }
 
 /** Whether deliveries to it are given up without an attempt. */
@@ -44,16 +48,13 @@ export class EndpointRegistry {
   }
 
   /**
-   * Finds the enabled endpoints of a tenant that subscribe to an event.
+   * Finds the enabled endpoints of the event's tenant that subscribe to it, and whose filter it matches.
    *
    * @param tx - the caller's open transaction; a second connection might not be available while it holds one
    * @throws what the store throws
    */
-  async subscribed(
-    event: string,
-    tenant: string | undefined,
-    tx?: unknown,
-  ): Promise<readonly RegisteredEndpoint[]> {
+  async subscribed(draft: EventDraft, tx?: unknown): Promise<readonly RegisteredEndpoint[]> {
+    const { event, tenant } = draft;
     const { endpointStore } = this.options;
     const joins = tx !== undefined && endpointStore.transactional;
     const rows = await endpointStore.subscribed(event, tenant, joins ? { tx } : {});
@@ -62,10 +63,15 @@ export class EndpointRegistry {
         // Configured endpoints win. The tenant is checked again in case a store mixes tenants up.
         !this.configured.has(row.id) && row.tenant === tenant && subscribesTo(row, event),
     );
-    return [
+    const enabled = [
       ...this.configured.subscribed(event, tenant),
       ...stored.map((row) => this.stored.of(row)),
     ].filter((endpoint) => !isDisabled(endpoint));
+    if (enabled.every(({ filter }) => filter === undefined)) return enabled;
+    const data = dataOf(draft);
+    return enabled.filter(
+      ({ filter }) => filter === undefined || matchesFilter(filter, event, data),
+    );
   }
 
   /**
@@ -180,7 +186,10 @@ export class ConfiguredEndpoints {
         tenant: endpoint.tenant,
         url: endpoint.url,
         events,
-        settings: Object.fromEntries(own.map((name) => [name, endpoint[name]])),
+        settings: {
+          ...Object.fromEntries(own.map((name) => [name, endpoint[name]])),
+          ...(endpoint.filter && { filter: endpoint.filter }),
+        },
         keys: [],
         version: 1,
         createdAt: now,

@@ -1,19 +1,16 @@
 import { WebhookStoreError } from '../errors/webhook.error.js';
 import { Problems } from '../options/problems.js';
 import { object } from '../options/rules.js';
-import {
-  ENDPOINT_SETTINGS,
-  type EndpointSettings,
-  applySettings,
-} from '../sending/endpoint-settings.js';
+import { applySettings } from '../sending/endpoint-settings.js';
 import { EndpointState } from '../sending/endpoint.js';
 import { type EndpointSigner, RotatingTokenSigner } from '../signing/endpoint-signer.js';
 import { standardWebhooksSigner } from '../signing/standard-webhooks-signer.js';
 import type { SigningKeyInput } from '../token/keys/signing-key.js';
 import type { TokenSignerOptions, WebhookTokenInput } from '../token/token-signer.js';
-import type { ResolvedEndpointOptions } from './endpoint-options.js';
+import type { WebhookEndpointFilter } from './endpoint-filter.js';
+import { type ResolvedEndpointOptions, STORED_SETTINGS } from './endpoint-options.js';
 import { withoutRetired } from './endpoint.directory.js';
-import type { StoredEndpoint } from './endpoint-store.js';
+import type { StoredEndpoint, StoredEndpointSettings } from './endpoint-store.js';
 import type { RegisteredEndpoint } from './endpoint.registry.js';
 import type { SecretSealer } from './secret-sealer.js';
 
@@ -73,6 +70,7 @@ export class StoredEndpointCache {
     return {
       ...settled,
       ...signers,
+      filter: problems.has('filter') ? NOTHING : own.filter,
       endpointId: id,
       url,
       label: `endpoint "${id}"`,
@@ -149,11 +147,14 @@ class SealedTokenSigner implements EndpointSigner {
   }
 }
 
-const SETTINGS = object<EndpointSettings>()(ENDPOINT_SETTINGS);
+const SETTINGS = object<StoredEndpointSettings>()(STORED_SETTINGS);
+
+/** For a filter that cannot be read: the endpoint must not get events that its filter may exclude. */
+const NOTHING: WebhookEndpointFilter = { $or: [] };
 
 /** A newer version of this package may have stored others. */
-function knownOf(settings: EndpointSettings): EndpointSettings {
-  const isKnown = ([name]: [string, unknown]): boolean => Object.hasOwn(ENDPOINT_SETTINGS, name);
+function knownOf(settings: StoredEndpointSettings): StoredEndpointSettings {
+  const isKnown = ([name]: [string, unknown]): boolean => Object.hasOwn(STORED_SETTINGS, name);
   return Object.fromEntries(Object.entries(settings).filter(isKnown));
 }
 

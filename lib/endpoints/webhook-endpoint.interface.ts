@@ -1,5 +1,6 @@
 import type { Duration } from '../clock/duration.js';
 import type { FailureReason } from '../queue/webhook-delivery.js';
+import type { WebhookEndpointFilter } from './endpoint-filter.js';
 import type { StoredEndpointSettings } from './endpoint-store.js';
 import type { WebhookEventName } from '../token/webhook-event-map.js';
 import type { SentProfile } from '../token/webhook-token.constants.js';
@@ -26,10 +27,12 @@ export interface NewEndpoint extends EndpointSettings {
   readonly secret?: string | undefined;
   /** `'secret'` (default): the endpoint has a secret of its own; `'publisher'`: the publisher's key signs. */
   readonly signing?: 'secret' | 'publisher' | undefined;
+  /** Which of these events `publish` sends, by their content; default: all. `send` ignores it. */
+  readonly filter?: WebhookEndpointFilter | undefined;
 }
 
 /** Members that {@link EndpointChanges} may set to `null`. */
-type Removable = EndpointSettings & Pick<NewEndpoint, 'description' | 'metadata'>;
+type Removable = EndpointSettings & Pick<NewEndpoint, 'description' | 'metadata' | 'filter'>;
 
 /** A change of an endpoint. Members that are left out stay; `null` removes a value, so that the default applies. */
 export type EndpointChanges = Pick<Partial<NewEndpoint>, 'url' | 'events'> & {

@@ -2,10 +2,10 @@ import type { WebhookEventCatalog } from '../events/event-catalog.js';
 import { randomUUID } from 'node:crypto';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { readArgument } from '../options/read-options.js';
-import type { EndpointRegistry } from './endpoint.registry.js';
+import type { EndpointRegistry, RegisteredEndpoint } from './endpoint.registry.js';
 import { PublisherLog } from '../signing/publisher-log.js';
-import type { Endpoint, EndpointState } from '../sending/endpoint.js';
-import { deliveryTo, draftEvent } from '../sending/event-draft.js';
+import type { EndpointState } from '../sending/endpoint.js';
+import { dataOf, deliveryTo, draftEvent } from '../sending/event-draft.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
 import {
   type EndpointChange,
@@ -23,9 +23,11 @@ import {
   ROTATION,
   TEST,
 } from './endpoint-input.js';
+import { matchesFilter } from './endpoint-filter.js';
 import { LimitChecks } from './endpoint-limits.js';
 import { makeEndpointKey, rotatedKeys } from './secret-sealer.js';
 import type { StoredEndpoint } from './endpoint-store.js';
+import type { WebhookEventName } from '../token/webhook-event-map.js';
 import type {
   CreatedEndpoint,
   EndpointChanges,
@@ -356,6 +358,24 @@ export class WebhookEndpoints {
   }
 
   /**
+   * Says whether an event matches the endpoint's filter, without sending it; `true` if the endpoint has none. It regards neither the
+   * endpoint's `events` nor whether it is disabled. Bytes match no condition on data.
+   *
+   * @throws {@link WebhookDeliveryError} `unknown_endpoint`; `invalid_option` if the event's name is none; `invalid_data`
+   */
+  async testFilter(
+    id: string,
+    event: WebhookEventName,
+    data?: unknown,
+    scope?: EndpointScope,
+  ): Promise<boolean> {
+    const contentType = data instanceof Uint8Array ? 'application/octet-stream' : undefined;
+    const draft = draftEvent(event, data, { contentType }, this.options.clock.now());
+    const { filter } = await this.endpointOf(id, scope);
+    return filter === undefined || matchesFilter(filter, event, dataOf(draft));
+  }
+
+  /**
    * Seals the secrets of all endpoints with the first sealing key, so that the other keys can be removed. It is safe to repeat,
    * and to run while endpoints are changed.
    *
@@ -366,7 +386,10 @@ export class WebhookEndpoints {
     return this.directory.reseal();
   }
 
-  private async endpointOf(id: string, scope: EndpointScope | undefined): Promise<Endpoint> {
+  private async endpointOf(
+    id: string,
+    scope: EndpointScope | undefined,
+  ): Promise<RegisteredEndpoint> {
     return this.registry.of(await this.directory.find(id, readScope(scope)));
   }
 

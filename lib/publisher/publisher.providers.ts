@@ -72,6 +72,7 @@ const UNCONFIGURED_ENDPOINTS = unconfigured<WebhookEndpoints>({
   circuit: true,
   definedEvents: true,
   test: true,
+  testFilter: true,
   reseal: true,
 });
 

@@ -69,7 +69,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
   }
 
   /**
-   * Publishes an event to every endpoint that subscribes to it.
+   * Publishes an event to every endpoint that subscribes to it, and whose `filter` it matches.
    *
    * Within a transaction of `@nestjs-cls/transactional`, it is recorded in that transaction if the queue is transactional.
    *
@@ -114,7 +114,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
   }
 
   /**
-   * Sends an event to one endpoint or URL, also to an endpoint that has not subscribed to it.
+   * Sends an event to one endpoint or URL, also to an endpoint that has not subscribed to it, or whose `filter` it does not match.
    *
    * The delivery is queued like any other: if its first attempt fails, it is retried.
    *
@@ -238,17 +238,20 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     };
   }
 
-  /** Addresses an event to the endpoints that subscribe to it. */
+  /** Addresses an event to the endpoints that get it. */
   private async addressed(
     draft: EventDraft,
     options: AddressedEvent['options'],
     tx: unknown,
   ): Promise<AddressedEvent> {
-    const { event, tenant } = draft;
     // In the transaction: with a second connection, concurrent transactions could exhaust the pool and wait for each other.
-    const endpoints = await this.endpoints.subscribed(event, tenant, tx);
+    const endpoints = await this.endpoints.subscribed(draft, tx);
     const deliveries = endpoints.map((endpoint) => deliveryTo(endpoint, draft));
-    if (deliveries.length === 0) this.logger.debug(`No endpoint subscribes to "${event}".`);
+    if (deliveries.length === 0) {
+      this.logger.debug(
+        `No enabled endpoint subscribes to "${draft.event}" with a filter that it matches.`,
+      );
+    }
     return { draft, deliveries, endpoints, options };
   }
 

@@ -105,6 +105,12 @@ export function requireSameContent(
   );
 }
 
+/** The data as its receiver gets it: parsed JSON, bytes, or `undefined` without data. */
+export function dataOf({ payload: { kind, bytes } }: EventDraft): unknown {
+  const isJson = kind === 'json' && bytes !== undefined;
+  return isJson ? JSON.parse(new TextDecoder().decode(bytes)) : bytes;
+}
+
 /**
  * Checks a defined event as its receiver would: the JSON, and not the value that the caller passed.
  *
@@ -112,17 +118,16 @@ export function requireSameContent(
  * @throws {@link WebhookDeliveryError} `unknown_event`, `invalid_data`
  */
 export async function requireDefined(
-  { event, payload: { kind, bytes } }: EventDraft,
+  draft: EventDraft,
   events: WebhookEventCatalog | undefined,
 ): Promise<void> {
   if (events === undefined) return;
+  const { event } = draft;
   if (events.find(event) === undefined) {
     throw new WebhookDeliveryError('unknown_event', events.unknown(event));
   }
   if (!events.checks(event)) return;
-  const isJson = kind === 'json' && bytes !== undefined;
-  const data: unknown = isJson ? JSON.parse(new TextDecoder().decode(bytes)) : bytes;
-  const issues = await events.check(event, data);
+  const issues = await events.check(event, dataOf(draft));
   if (issues.length === 0) return;
   throw new WebhookDeliveryError(
     'invalid_data',

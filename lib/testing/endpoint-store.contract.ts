@@ -435,6 +435,7 @@ function fullEndpoint(id: string): StoredEndpoint {
       headers: { 'X-Shop': 'a', 'x-empty': '' },
       audience: ['https://a.example', 'https://b.example'],
       subject: 'orders',
+      filter: { $or: [{ data: { 'a "b"': { $gte: 0.1 } } }, { data: { note: null } }] },
     },
     keys: [
       { kid: 'first', sealed: `v1.${'A'.repeat(500)}.key/1`, notBefore: AT },
