@@ -213,14 +213,15 @@ export class WebhookReception {
   private async record(reservation: ReplayReservation): Promise<boolean> {
     const { clock, replayStore } = this.store;
     const deadline = clock.now() + RECORDING_TIME;
-    try {
-      if (await replayStore.commit(reservation)) return true;
-    } catch {
-      // Tried again below.
-    }
+    let current = reservation;
     for (let pause = SHORTEST_PAUSE; ; pause = Math.min(2 * pause, LONGEST_PAUSE)) {
       try {
-        return await this.recordAgain(reservation);
+        if (await replayStore.commit(current)) return true;
+        // An outage longer than the lease has ended it: unless another process took the event since, it is reserved again.
+        const verdict = await replayStore.reserve(reservation.claim);
+        if (verdict.status !== 'reserved') return verdict.status === 'done';
+        current = verdict.reservation;
+        return await replayStore.commit(current);
       } catch (cause) {
         if (clock.now() + pause > deadline) {
           throw new WebhookStoreError(
@@ -232,15 +233,6 @@ export class WebhookReception {
         await new Promise<void>((resolve) => void clock.wakeAt(clock.now() + pause, resolve));
       }
     }
-  }
-
-  /** An outage longer than the lease ends the reservation: unless another process took the event since, it is reserved again. */
-  private async recordAgain(reservation: ReplayReservation): Promise<boolean> {
-    const { replayStore } = this.store;
-    if (await replayStore.commit(reservation)) return true;
-    const verdict = await replayStore.reserve(reservation.claim);
-    if (verdict.status === 'reserved') return replayStore.commit(verdict.reservation);
-    return verdict.status === 'done';
   }
 
   private settle(): void {

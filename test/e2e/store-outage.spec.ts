@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it } from '@jest/globals';
 import { Controller, Injectable, Post, UseGuards } from '@nestjs/common';
 import { createTokenSigner } from 'nestjs-webhook-token/token';
 import { TestClock } from 'nestjs-webhook-token/testing';
-import type { ReplayReservation } from 'nestjs-webhook-token/ports';
+import type { ReplayClaim, ReplayReservation, ReplayVerdict } from 'nestjs-webhook-token/ports';
 import {
   InProcessQueue,
   OnWebhookEvent,
@@ -25,6 +25,9 @@ class OutageStore extends MemoryReplayStore {
   awayUntil = 0;
   /** Duration of the outage in milliseconds, from the next handler run. */
   outage = 0;
+  /** How often a reservation is made and the next call fails: the connection breaks between the two. */
+  breaksAfterReserve = 0;
+  private isBroken = false;
 
   constructor(readonly time: TestClock) {
     super({ clock: time });
@@ -32,6 +35,15 @@ class OutageStore extends MemoryReplayStore {
 
   begin(): void {
     if (this.outage > 0) this.awayUntil = this.time.now() + this.outage;
+  }
+
+  override async reserve(claim: ReplayClaim): Promise<ReplayVerdict> {
+    const verdict = await super.reserve(claim);
+    if (this.awayUntil > 0 && this.breaksAfterReserve > 0) {
+      this.breaksAfterReserve--;
+      this.isBroken = true;
+    }
+    return verdict;
   }
 
   override async extend(reservation: ReplayReservation): Promise<boolean> {
@@ -50,7 +62,9 @@ class OutageStore extends MemoryReplayStore {
   }
 
   private requireUp(): void {
-    if (this.time.now() < this.awayUntil) throw new Error('the connection was lost');
+    const isAway = this.time.now() < this.awayUntil || this.isBroken;
+    this.isBroken = false;
+    if (isAway) throw new Error('the connection was lost');
   }
 }
 
@@ -136,6 +150,15 @@ describe('a replay store that is unavailable when a handler finishes', () => {
 
   it('records the event even if the outage outlasts its lease', async () => {
     const { deliver } = await startWithOutage(8_000);
+    expect((await deliver('/webhooks')).status).toBe(204);
+
+    expect((await deliver('/webhooks')).headers['webhook-duplicate']).toBe('true');
+    expect(handled).toBe(1);
+  });
+
+  it('records the event if the connection breaks again after the event was reserved anew', async () => {
+    const { deliver } = await startWithOutage(6_000);
+    store.current.breaksAfterReserve = 1;
     expect((await deliver('/webhooks')).status).toBe(204);
 
     expect((await deliver('/webhooks')).headers['webhook-duplicate']).toBe('true');
