@@ -138,7 +138,10 @@ export class EndpointCircuit {
   }
 
   private fail(now: number): CircuitChange {
-    if (now - this.lastFailure > CIRCUIT.memory) this.since = now;
+    if (now - this.lastFailure > CIRCUIT.memory) {
+      this.failures = 0;
+      this.since = now;
+    }
     this.lastFailure = now;
     this.failures++;
     this.since ??= now;

@@ -99,7 +99,16 @@ describe('a circuit', () => {
     const circuit = failing(5, START);
     circuit.record(true, START + 6 * 86_400_000);
 
-    expect(circuit.failingSince).toBe(START + 6 * 86_400_000);
+    expect(circuit.failingSince).toBeUndefined();
+  });
+
+  it('does not count failures that are days apart as failures in a row', () => {
+    const circuit = failing(4);
+    const later = START + CIRCUIT.memory + 1;
+
+    expect(circuit.record(true, later)).toBeUndefined();
+    expect(circuit.failuresInRow).toBe(1);
+    expect(circuit.admit(later)).toBeUndefined();
   });
 
   it('does not pause longer if the clock is set back', () => {
