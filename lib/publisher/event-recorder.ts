@@ -43,8 +43,9 @@ export class EventRecorder {
     tx?: unknown,
   ): Promise<readonly KnownDeliveries[]> {
     const observed: AddressedEvent[] = [];
-    let recordAll!: () => void;
-    const areObserved = new Promise<void>((resolve) => (recordAll = resolve));
+    let unobserved = events.length;
+    let allObserved!: () => void;
+    const areObserved = new Promise<void>((resolve) => (allObserved = resolve));
     const recorded = areObserved.then(async () => this.enqueue(observed, tx));
     return Promise.all(
       events.map(async (event, index) =>
@@ -56,7 +57,7 @@ export class EventRecorder {
           }),
           async (operation) => {
             observed[index] = withTrace(event, operation?.trace);
-            if (Object.keys(observed).length === events.length) recordAll();
+            if (--unobserved === 0) allObserved();
             return (await recorded)[index]!;
           },
           {

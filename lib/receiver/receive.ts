@@ -88,9 +88,9 @@ export class ReceivePipeline {
       const events = await this.verify(incoming, receiver);
       // One after the other, so that a copy in the same request finds the record of the first.
       for (const verified of events) {
-        const admit = async (): Promise<WebhookReception> =>
+        const reserve = async (): Promise<WebhookReception> =>
           this.reserve(verified, { incoming, receiver, arrivedAt });
-        received.push(await this.receiveEvent(admit, receiver));
+        received.push(await this.receiveEvent(reserve, receiver));
       }
       return events.length === 0 ? [{ answer: acknowledge('processed') }] : received;
     } catch (error) {
@@ -100,13 +100,13 @@ export class ReceivePipeline {
 
   /** Handles an event, unless it was handled before. Never rejects. */
   private async receiveEvent(
-    admit: () => Promise<WebhookReception>,
+    reserve: () => Promise<WebhookReception>,
     receiver: ResolvedReceiver,
   ): Promise<Received> {
     let event: WebhookEvent | undefined;
     let unhandled = false;
     try {
-      const reception = await admit();
+      const reception = await reserve();
       ({ event } = reception);
       if (reception.duplicate) return { answer: acknowledge('duplicate'), event };
       const handlers = this.dispatcher.handlersOf(event);

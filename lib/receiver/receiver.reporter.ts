@@ -43,7 +43,7 @@ export class ReceiverReporter {
   private readonly rejections = new RejectionLog(this.logger);
 
   /**
-   * Called with every answered request: the inbox, the console and tests. They must not throw.
+   * Called with every answered request: the inbox, the console and tests.
    *
    * @hidden
    */
@@ -53,7 +53,8 @@ export class ReceiverReporter {
 
   /** Reports how a request was answered. */
   answered(answered: AnsweredRequest): void {
-    for (const observe of this.observers) observe(answered);
+    // The event is settled: an error here must not turn its success into a failure.
+    for (const observe of this.observers) quietly(() => observe(answered));
     if (receiving.isObserved) endReceiving(answered);
     quietly(() => this.rejections.log(answered));
   }
