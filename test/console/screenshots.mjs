@@ -170,7 +170,7 @@ try {
         await page.goto(`${origin}/webhooks/${path}`);
         await page.reload();
         await page.getByRole('heading', { level: 1 }).waitFor();
-        await page.waitForFunction('!document.querySelector(".skeleton")');
+        await page.locator('.skeleton').first().waitFor({ state: 'detached' });
         const file = join(folder ?? '', `${name}-${size}-${colorScheme}.png`);
         await page.screenshot({ path: file, fullPage });
       };
@@ -182,7 +182,7 @@ try {
         await take('portal', 'portal/', true);
       } else if (size === 'desktop') {
         await page.goto(`${origin}/webhooks/console/`);
-        await page.waitForFunction('document.querySelector(".rows")');
+        await page.locator('.rows').first().waitFor();
         const file = fileURLToPath(
           new URL(`../../docs/guides/console-${colorScheme}.png`, import.meta.url),
         );
