@@ -16,7 +16,7 @@ import { BodySpool } from '../request/body-spool.js';
 import { webhookToken } from '../request/open-request.js';
 import { tokenOrSender } from '../request/token-or-sender.js';
 import type { WebhookScheme } from '../request/webhook-scheme.js';
-import type { KeySource } from '../token/keys/key-ring.js';
+import type { KeySource } from '../token/keys/token-keys.js';
 import type { TokenVerifier } from '../token/token-verifier.js';
 import { resolveVerifier } from '../token/verifier-options.js';
 import { PayloadValidator } from './handlers/payload-validator.js';
