@@ -18,11 +18,10 @@ import {
 import type { Observable } from 'rxjs';
 import { nearestWord } from '../../options/option-names.js';
 import { matchesEvent } from '../../token/event-name.js';
-import { markGuardRefusal } from '../answers.js';
+import { markGuardRefusal } from '../error-answers.js';
 import { observeHandler } from '../receiver.channels.js';
 import { WEBHOOK_CONTEXT_TYPE } from '../receiver.constants.js';
 import { internalsOf, type WebhookEvent } from '../webhook-event.js';
-import { HANDLER_PARAMETERS, type HandlerParameter } from './handler-arguments.js';
 
 /** A handler method with its pipes, guards, interceptors and filters. */
 export interface WebhookHandler {
@@ -42,33 +41,20 @@ interface Subscription {
   readonly handler: WebhookHandler;
 }
 
-/** Events whose handlers are remembered; a trusted sender that makes names up must not fill the memory. */
-const REMEMBERED_EVENTS = 4_096;
-
 /** The handlers by event pattern: filled by the explorer at start-up, queried by the dispatcher. */
 @Injectable()
 export class WebhookHandlerRegistry {
   private readonly subscriptions: Subscription[] = [];
-  private readonly found = new Map<string, readonly WebhookHandler[]>();
 
   /** @param receiver - the receiver whose events the handler gets; default: every receiver */
   add(pattern: string, receiver: string | undefined, handler: WebhookHandler): void {
     this.subscriptions.push({ pattern, receiver, handler });
-    this.found.clear();
   }
 
   /** The handlers of an event, each once, in the order of registration. */
   find(receiver: string, event: string): readonly WebhookHandler[] {
-    // An event name has no white space.
-    const key = `${event} ${receiver}`;
-    let handlers = this.found.get(key);
-    if (handlers === undefined) {
-      const matching = this.of(receiver).filter(({ pattern }) => matchesEvent(pattern, event));
-      handlers = [...new Set(matching.map(({ handler }) => handler))];
-      if (this.found.size >= REMEMBERED_EVENTS) this.found.clear();
-      this.found.set(key, handlers);
-    }
-    return handlers;
+    const matching = this.of(receiver).filter(({ pattern }) => matchesEvent(pattern, event));
+    return [...new Set(matching.map(({ handler }) => handler))];
   }
 
   /** The pattern of a handler that is spelt most like an event's name, if one is close enough. */
@@ -154,6 +140,19 @@ interface HandlerCall {
   isAllowed: boolean;
 }
 
+/** Metadata of a class, by method: the parameters that handlers take, in the form that Nest's ExternalContextCreator reads. */
+export const HANDLER_PARAMETERS = 'nestjs-webhook-token:parameters';
+
+/** A parameter of a handler; `@WebhookData()` and `@WebhookContext()` record it. */
+export interface HandlerParameter {
+  readonly takes: 'data' | 'event';
+  /** Whether a Standard Schema validates it. */
+  readonly hasSchema?: boolean;
+  /** The event itself, or its data, validated. */
+  valueFrom(event: WebhookEvent): unknown;
+}
+
+/** Takes the arguments of a handler from its event; Nest then applies the pipes. */
 const parameters = {
   exchangeKeyForValue(_type: number, { valueFrom }: HandlerParameter, [event]: [WebhookEvent]) {
     return valueFrom(event);

@@ -10,7 +10,7 @@ import type { Observable } from 'rxjs';
 import { isJsonType, parseJsonPayload } from '../../token/payload.js';
 import { hasTrustedToken } from '../../request/open-request.js';
 import { DEFAULT_MAX_JSON_MEMBERS } from '../../token/webhook-token.constants.js';
-import { WebhookException } from '../answers.js';
+import { WebhookException } from '../error-answers.js';
 import {
   type AdapterRequest,
   fromNodeRequest,
