@@ -130,10 +130,11 @@ export function encodeBase64urlText(text: string): string {
   return Buffer.from(text).toString('base64url');
 }
 
-const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+/** Strict; a byte order mark is kept, so that JSON.parse refuses it. */
+export const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /**
- * Decodes UTF-8 strictly. A byte order mark is kept, so that JSON.parse refuses it.
+ * Decodes UTF-8 strictly.
  *
  * @returns the string, or `undefined` for invalid UTF-8
  */
@@ -282,7 +283,8 @@ export const REPLACES_PROTOTYPE =
 export function structureProblem(value: unknown, levels: number): string | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
   if (levels === 0) return TOO_DEEP;
-  for (const [name, member] of Object.entries(value) as [string, unknown][]) {
+  for (const name in value) {
+    const member = (value as Readonly<Record<string, unknown>>)[name];
     if (name === '__proto__') return REPLACES_PROTOTYPE;
     if (name === 'constructor' && isObject(member) && Object.hasOwn(member, 'prototype')) {
       return REPLACES_PROTOTYPE;

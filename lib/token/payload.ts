@@ -1,5 +1,5 @@
 import { WebhookPayloadError } from '../errors/webhook.error.js';
-import { parseJson, scanJson, structureProblem, TOO_DEEP } from './decoding.js';
+import { parseJson, scanJson, structureProblem, TOO_DEEP, utf8 } from './decoding.js';
 import {
   createDigest,
   hashMismatch,
@@ -150,9 +150,9 @@ export function parseJsonPayload(bytes: Buffer, contentType: string, maxMembers:
 }
 
 function decode(bytes: Buffer, label: string): string {
-  let decoder: InstanceType<typeof TextDecoder>;
+  let decoder = utf8;
   try {
-    decoder = new TextDecoder(label, { fatal: true, ignoreBOM: true });
+    if (!UTF8.test(label)) decoder = new TextDecoder(label, { fatal: true, ignoreBOM: true });
   } catch {
     throw new WebhookPayloadError(
       'unsupported_encoding',

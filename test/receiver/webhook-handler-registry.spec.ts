@@ -67,6 +67,15 @@ describe('WebhookHandlerRegistry', () => {
     expect(find(registry, 'order.created', 'billing')).toEqual(['all']);
   });
 
+  it('finds the same handlers after its cache was full', () => {
+    const registry = registryOf(['order.*', 'order.**']);
+    const before = find(registry, 'order.created');
+
+    for (let i = 0; i < 5_000; i++) find(registry, `order.n${i}`);
+
+    expect(find(registry, 'order.created')).toEqual(before);
+  });
+
   it.each(['toString.constructor', '__proto__.x'])('finds nothing for %s', (event) => {
     expect(find(registryOf(['order.*']), event)).toEqual([]);
   });

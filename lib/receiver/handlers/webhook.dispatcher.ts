@@ -41,20 +41,33 @@ interface Subscription {
   readonly handler: WebhookHandler;
 }
 
+/** Events whose handlers are remembered; a trusted sender that makes names up must not fill the memory. */
+const REMEMBERED_EVENTS = 4_096;
+
 /** The handlers by event pattern: filled by the explorer at start-up, queried by the dispatcher. */
 @Injectable()
 export class WebhookHandlerRegistry {
   private readonly subscriptions: Subscription[] = [];
+  private readonly found = new Map<string, readonly WebhookHandler[]>();
 
   /** @param receiver - the receiver whose events the handler gets; default: every receiver */
   add(pattern: string, receiver: string | undefined, handler: WebhookHandler): void {
     this.subscriptions.push({ pattern, receiver, handler });
+    this.found.clear();
   }
 
   /** The handlers of an event, each once, in the order of registration. */
   find(receiver: string, event: string): readonly WebhookHandler[] {
-    const matching = this.of(receiver).filter(({ pattern }) => matchesEvent(pattern, event));
-    return [...new Set(matching.map(({ handler }) => handler))];
+    // An event name has no white space.
+    const key = `${event} ${receiver}`;
+    let handlers = this.found.get(key);
+    if (handlers === undefined) {
+      const matching = this.of(receiver).filter(({ pattern }) => matchesEvent(pattern, event));
+      handlers = [...new Set(matching.map(({ handler }) => handler))];
+      if (this.found.size >= REMEMBERED_EVENTS) this.found.clear();
+      this.found.set(key, handlers);
+    }
+    return handlers;
   }
 
   /** The pattern of a handler that is spelt most like an event's name, if one is close enough. */
