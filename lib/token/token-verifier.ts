@@ -118,31 +118,24 @@ export class TokenVerifier {
     key: VerificationKey | undefined,
   ): VerifiedWebhookToken {
     if (key === undefined) throw invalidToken('bad_signature');
+    const { settings } = this;
     const json = claims ?? this.readClaims(compact);
     const value = json?.value;
     if (json === undefined || !isObject(value)) {
       throw new WebhookTokenError(
         'invalid_token',
-        `the claims must be one JSON object in UTF-8 with at most ${this.settings.maxJsonMembers} members`,
+        `the claims must be one JSON object in UTF-8 with at most ${settings.maxJsonMembers} members`,
       );
     }
     requireSoundStructure(json);
-    const rules = this.settings.profiles.choose(header.typ, value['webhook']);
+    const rules = settings.profiles.choose(header.typ, value['webhook']);
     if (!rules.algorithms.has(key.alg)) {
       throw new WebhookTokenError('invalid_token', `${rules.name} does not allow ${key.alg}`);
     }
-    const verified = validateClaims(value, {
-      rules,
-      issuer: issuer.issuer,
-      audience: this.settings.audience,
-      now,
-      clockTolerance: this.settings.clockTolerance,
-      maxTokenLifetime: this.settings.maxTokenLifetime,
-      maxJsonMembers: this.settings.maxJsonMembers,
-    });
+    const expected = { rules, issuer: issuer.issuer, now, settings };
     return {
       header,
-      claims: verified,
+      claims: validateClaims(value, expected),
       key: { issuer: issuer.issuer, alg: key.alg, kid: key.kid },
       profile: rules.name,
     };
