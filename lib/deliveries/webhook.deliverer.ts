@@ -1,5 +1,5 @@
 import { AsyncResource } from 'node:async_hooks';
-import type { WebhookClock } from '../clock/webhook-clock.js';
+import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
 import {
   type EndpointRegistry,
   type RegisteredEndpoint,
@@ -55,7 +55,7 @@ export class WebhookDeliverer {
   /** The async context of start-up, so that reactions to a delivery do not join the transaction of the call that published it. */
   private readonly background = new AsyncResource('WebhookPublisher');
   private started: Promise<void> | undefined;
-  /** Stores that endpoints are disabled. */
+  /** Pending writes to the endpoint store. */
   private readonly disabling = new Set<Promise<void>>();
 
   constructor(
@@ -80,16 +80,14 @@ export class WebhookDeliverer {
     return this.started;
   }
 
-  /** Resolves when the stores know every endpoint that was disabled, or at the deadline, in epoch milliseconds. */
+  /** Resolves once the store has every endpoint that was disabled so far, or at the deadline (epoch milliseconds). */
   async settle(deadline: number): Promise<void> {
-    if (this.disabling.size === 0) return;
-    await new Promise<void>((resolve) => {
-      const cancel = this.options.clock.wakeAt(deadline, resolve);
-      void Promise.all(this.disabling).then(() => {
-        cancel();
-        resolve();
-      });
+    let cancel: CancelWake = () => {};
+    const late = new Promise<void>((resolve) => {
+      cancel = this.options.clock.wakeAt(deadline, resolve);
     });
+    await Promise.race([Promise.all(this.disabling), late]);
+    cancel();
   }
 
   private async consume(): Promise<void> {
