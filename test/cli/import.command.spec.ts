@@ -211,6 +211,15 @@ describe('import, before it connects', () => {
     });
   });
 
+  it('refuses the id of an endpoint of another tenant', async () => {
+    await imported(['svix', '-', '--apply'], [svixEntry()]);
+    const { endpoints } = await reported(['svix', '-'], [svixEntry({}, { app: { uid: 'bob' } })]);
+
+    expect(endpoints).toMatchObject([
+      { result: 'invalid', problems: [expect.stringMatching(/^id: another tenant/)] },
+    ]);
+  });
+
   describe('if one endpoint is invalid', () => {
     const entries = [svixEntry({ channels: ['vip'] }), svixEntry({ id: 'ep_2' })];
 
@@ -385,15 +394,18 @@ describe('import, before it connects', () => {
       await publisher.publish('order.created', payload, { tenant: 'acme', id: 'msg_1' });
       await publisher.publish('order.created', payload, { tenant: 'other' });
       await publisher.publish('order.paid', payload, { tenant: 'acme' });
+      await publisher.publish('ping', { type: 'ping' }, { tenant: 'acme' });
       await flushDeliveries(app);
 
       expect(code).toBe(0);
-      expect(requests).toHaveLength(1);
-      const [{ headers, body }] = requests as [(typeof requests)[0]];
+      expect(requests.map(({ body: sent }) => JSON.parse(sent))).toEqual(
+        expect.arrayContaining([payload, { type: 'ping' }]),
+      );
+      expect(requests).toHaveLength(2);
+      const { headers, body } = requests.find((one) => one.headers['webhook-id'] === 'msg_1')!;
       expect(new Webhook(SVIX_SECRET).verify(body, headers)).toEqual(payload);
       new SvixWebhook(SVIX_SECRET).verify(body, headers);
       expect(() => new SvixWebhook(OTHER_SECRET).verify(body, headers)).toThrow();
-      expect(headers['webhook-id']).toBe('msg_1');
       partner.close();
     });
   });

@@ -39,6 +39,8 @@ export interface ImportTarget {
   readonly egress: Pick<EgressOptions, 'allowHttp' | 'allowPrivateNetworks'>;
 }
 
+const OTHER_TENANT =
+  'id: another tenant has an endpoint with this id; give this one another id in the export';
 /** Milliseconds for a statement. */
 const TIMEOUT = 120_000;
 /** The longest overlap of a rotation. */
@@ -92,7 +94,10 @@ async function importEndpoint(
     return { ...shown, result: 'create', problems: [] };
   } catch (error) {
     if (isWebhookError(error, 'endpoint_exists')) {
-      return { ...shown, result: 'exists', problems: [] };
+      const existing = await endpoints.get(shown.id!);
+      return existing.tenant === shown.tenant
+        ? { ...shown, result: 'exists', problems: [] }
+        : { ...shown, result: 'invalid', problems: [OTHER_TENANT] };
     }
     const isRefused =
       isWebhookError(error, 'invalid_option') || isWebhookError(error, 'destination_blocked');
