@@ -108,6 +108,7 @@ export type { SigningKeyInput } from './token/keys/signing-key.js';
 // Default stores and queue, in memory
 export { MemoryReplayStore } from './replay/memory-replay.store.js';
 export { InProcessQueue } from './queue/in-process.queue.js';
+export { ShardedQueue } from './queue/sharded.queue.js';
 export { MemoryInboxStore } from './inbox/memory-inbox.store.js';
 export { MemoryEndpointStore } from './endpoints/memory-endpoint.store.js';
 
