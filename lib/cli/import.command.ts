@@ -189,7 +189,7 @@ async function readExport(file: string, io: CommandIo): Promise<unknown> {
 const EMPTY: Readonly<Record<Source, string>> = {
   svix: 'The file has no endpoints: it must be a list of { app, endpoint, secret, headers }.',
   outpost: 'The file has no destinations: it must be a list of them, as the API lists them.',
-  convoy: 'The file has no endpoints: it must be an object { endpoints, subscriptions }.',
+  convoy: 'The file has no endpoints: it must be an object { endpoints, subscriptions, filters }.',
   nestjs: 'There are no endpoints to import: the table, or the list of its rows, is empty.',
 };
 

@@ -52,8 +52,12 @@ export function destination(changes: object = {}): Record<string, unknown> {
   };
 }
 
-/** An endpoint of Convoy and its subscription. */
-export function convoyExport(endpoint: object = {}, subscription: object = {}): object {
+/** An endpoint of Convoy, its subscription and a filter of this. */
+export function convoyExport(
+  endpoint: object = {},
+  subscription: object = {},
+  filter: object = {},
+): object {
   return {
     endpoints: [
       {
@@ -95,6 +99,19 @@ export function convoyExport(endpoint: object = {}, subscription: object = {}): 
           filter: { headers: {}, body: {} },
         },
         ...subscription,
+      },
+    ],
+    filters: [
+      {
+        uid: '01HFILTER',
+        subscription_id: '01HSUB',
+        event_type: 'order.created',
+        enabled_at: '2026-02-01T00:00:00Z',
+        headers: {},
+        body: {},
+        query: null,
+        path: {},
+        ...filter,
       },
     ],
   };

@@ -80,6 +80,15 @@ describe('import, before it connects', () => {
     expect(err).toMatch(message);
   });
 
+  it('reports a database that does not answer, without its password', async () => {
+    const url = 'postgresql://user:pa55@127.0.0.1:1/shop';
+    const { code, err } = await commandLine(['svix', '-', '--database-url', url], [svixEntry()]);
+
+    expect(code).toBe(2);
+    expect(err).toMatch(/Check DATABASE_URL or --database-url\.\n$/);
+    expect(err).not.toContain('pa55');
+  });
+
   it('refuses a file that is not JSON', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'webhook-import-'));
     const file = join(folder, 'svix.json');
@@ -366,12 +375,21 @@ describe('import, before it connects', () => {
       const { eventTypes: _, throttleRate: __, ...old } = endpoint as Record<string, unknown>;
       const entries = [
         { ...others, endpoint: { ...old, filterTypes: ['order.paid'], rateLimit: 3 } },
-        { ...others, app: { id: 'app_1', uid: null }, endpoint: { ...old, id: 'ep_2' } },
+        {
+          ...others,
+          app: { id: 'app_1', uid: null },
+          endpoint: { ...old, id: 'ep_2' },
+          headers: undefined,
+        },
       ];
 
       expect((await reported(['svix', '-'], entries)).endpoints).toMatchObject([
         { events: ['order.paid'], notes: [expect.stringContaining('3 a second')] },
-        { events: ['**'], tenant: 'app_1', notes: [] },
+        {
+          events: ['**'],
+          tenant: 'app_1',
+          notes: [expect.stringMatching(/^headers: are missing/)],
+        },
       ]);
     });
 
@@ -587,6 +605,23 @@ describe('import, before it connects', () => {
 
       expect(endpoints).toMatchObject([{ result: 'invalid' }]);
       expect(endpoints[0]!.problems[0]).toMatch(problem);
+    });
+
+    it.each<[name: string, filter: object, problem: RegExp]>([
+      ['selects by data', { body: { total: { $gte: 1 } } }, /^filter: Convoy skips a condition/],
+      ['is not active', { enabled_at: null }, /^filters: one of them is not active/],
+    ])('refuses an endpoint with a filter that %s', async (_, filter, problem) => {
+      const { endpoints } = await reported(['convoy', '-'], convoyExport({}, {}, filter));
+
+      expect(endpoints[0]!.problems[0]).toMatch(problem);
+    });
+
+    it('refuses an export without filters, because they exclude events', async () => {
+      const { filters: _, ...exported } = convoyExport() as { filters: unknown };
+      const { code, err } = await imported(['convoy', '-'], exported);
+
+      expect(code).toBe(2);
+      expect(err).toMatch(/must be an object \{ endpoints, subscriptions, filters \}/);
     });
 
     it('reads every event, a state and a duration as text', async () => {

@@ -17,10 +17,23 @@ const STATES: ReadonlyMap<unknown, ImportedState> = new Map<unknown, ImportedSta
   ['inactive', 'disabled'],
 ]);
 
-/** Reads the endpoints of Convoy and their subscriptions: `{ endpoints, subscriptions }`, as its API lists them. */
+/**
+ * Reads the endpoints of Convoy, their subscriptions and the filters of these: `{ endpoints, subscriptions, filters }`, as its API lists
+ * them.
+ *
+ * @returns none if the export lacks one of the lists
+ */
 export function readConvoy(exported: unknown): SourceEndpoint[] {
-  const { endpoints, subscriptions } = membersOf(exported);
-  const all = elementsOf(subscriptions).map(membersOf);
+  const { endpoints, subscriptions, filters } = membersOf(exported);
+  // Without its filters, an endpoint would get events that its partner has excluded.
+  if (!Array.isArray(subscriptions) || !Array.isArray(filters)) return [];
+  const ofSubscription = elementsOf(filters).map(membersOf);
+  const all = elementsOf(subscriptions)
+    .map(membersOf)
+    .map((one): Members => ({
+      ...one,
+      filters: ofSubscription.filter(({ subscription_id }) => subscription_id === one['uid']),
+    }));
   return elementsOf(endpoints).map((item) => {
     const endpoint = membersOf(item);
     const own = all.filter(
@@ -82,9 +95,13 @@ function eventsOf(subscriptions: readonly Members[], problems: string[]): unknow
   if (subscriptions.length === 0) {
     problems.push('has no subscription, so it gets no event; leave it out with --skip-invalid');
   }
-  const types = subscriptions.flatMap(({ filter_config, function: code }) => {
+  const types = subscriptions.flatMap(({ filter_config, function: code, filters }) => {
     const { event_types, filter } = membersOf(filter_config);
-    if (Object.values(membersOf(filter)).some((part) => unlessEmpty(part) !== undefined)) {
+    const all = [filter, ...elementsOf(filters)].map(membersOf);
+    if (all.some(({ enabled_at }) => enabled_at === null)) {
+      problems.push(`filters: one of them is not active; delete it in Convoy, or ${BY_HAND}`);
+    }
+    if (all.some(hasConditions)) {
       problems.push(
         `filter: Convoy skips a condition whose member is missing, and this library does not; ${BY_HAND}`,
       );
@@ -95,6 +112,10 @@ function eventsOf(subscriptions: readonly Members[], problems: string[]): unknow
     return elementsOf(event_types);
   });
   return types.includes('*') ? undefined : [...new Set(types)];
+}
+
+function hasConditions({ headers, body, query, path }: Members): boolean {
+  return [headers, body, query, path].some((part) => unlessEmpty(part) !== undefined);
 }
 
 /** The newest secret that does not expire. */

@@ -48,9 +48,10 @@ export function defined<T extends object>(members: T): T {
   ) as T;
 }
 
-/** A member of an endpoint or its absence: `undefined` if the object is empty. */
+/** The value, or `undefined` for `null` and an empty object. */
 export function unlessEmpty(value: unknown): unknown {
-  return Object.keys(membersOf(value)).length === 0 && !Array.isArray(value) ? undefined : value;
+  const isEmpty = typeof value === 'object' && value !== null && Object.keys(value).length === 0;
+  return isEmpty ? undefined : (value ?? undefined);
 }
 
 /** The note on headers: they may be credentials, which the partner's old sender kept sealed. */

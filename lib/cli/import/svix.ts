@@ -21,7 +21,10 @@ export function readSvix(item: unknown): SourceEndpoint {
   const types = rest['eventTypes'] ?? rest['filterTypes'];
   const rate = rest['throttleRate'] ?? rest['rateLimit'];
   const tenant = textOf(appUid) ?? textOf(appId);
-  const notes = notesOfHeaders(headers);
+  const notes =
+    headersOut === undefined
+      ? ['headers: are missing in the export, so none is sent']
+      : notesOfHeaders(headers);
   const problems: string[] = [];
   if (tenant === undefined) {
     problems.push('app: is missing, and its uid or id becomes the tenant; add it to the export');
