@@ -31,7 +31,7 @@ export type {
   WebhookInboxPage,
 } from './receiver/inbox/webhook.inbox.js';
 export type { WebhookInboxOptions } from './receiver/inbox/inbox-options.js';
-export { WebhookException } from './receiver/answers.js';
+export { WebhookException } from './receiver/error-answers.js';
 export type { WebhookAnswerCode } from './request/webhook-answers.js';
 export type { WebhookReceiverOptions } from './receiver/receiver-options.interface.js';
 export type { WebhookIssuer } from './keys/issuer-list.js';
