@@ -157,7 +157,7 @@ function readOfficialSchema(
   throw new UsageError(`--from-schema ${SCHEMA_RULE}.`);
 }
 
-/** Without one, secrets are sealed for nothing: a dry run writes none. */
+/** A dry run needs no key: it seals with a random one, and writes nothing. */
 async function readSealingKey(
   values: Values,
   env: CommandIo['env'],

@@ -54,7 +54,7 @@ export function unlessEmpty(value: unknown): unknown {
   return isEmpty ? undefined : (value ?? undefined);
 }
 
-/** The note on headers: they may be credentials, which the partner's old sender kept sealed. */
+/** A note that names the headers, which may be credentials. */
 export function notesOfHeaders(headers: unknown): string[] {
   const names = Object.keys(membersOf(headers));
   return names.length === 0 ? [] : [`headers: ${names.join(', ')}: stored unencrypted`];
