@@ -97,6 +97,7 @@ export type {
   RotatedKey,
 } from './endpoints/webhook-endpoint.interface.js';
 export type { WebhookEndpointFilter } from './endpoints/endpoint-filter.js';
+export type { EndpointCredentials } from './sending/endpoint-credentials.js';
 export type { EndpointScope } from './endpoints/webhook-endpoint.interface.js';
 
 // Keys that an application provides

@@ -1,5 +1,6 @@
 import type { SentProfile } from '../token/webhook-token.constants.js';
 import { EndpointCircuit } from './endpoint-circuit.js';
+import type { EndpointCredentials } from './endpoint-credentials.js';
 import type { ResolvedEndpointSettings } from './endpoint-settings.js';
 
 /** Why an endpoint is disabled. */
@@ -76,4 +77,10 @@ export interface Endpoint extends ResolvedEndpointSettings {
   /** For logs: the endpoint's id or the URL's origin, never its path or query, which may hold credentials. */
   readonly label: string;
   readonly state: EndpointState;
+  /**
+   * Returns the same object on every call; absent if it requires none. A function, so that no log shows them.
+   *
+   * @throws {@link WebhookStoreError} `sealed_secret_unreadable`
+   */
+  readonly credentials?: (() => EndpointCredentials) | undefined;
 }

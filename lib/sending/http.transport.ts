@@ -1,6 +1,8 @@
 import type { HttpService } from '@nestjs/axios';
+import { createHash } from 'node:crypto';
 import type { AxiosAdapter, AxiosRequestConfig, CancelToken } from 'axios';
 import type { EgressPolicy } from '../egress/egress-policy.js';
+import type { EgressProxy } from '../egress/egress-proxy.js';
 import {
   createGuardedAgents,
   type EgressTlsOptions,
@@ -8,6 +10,7 @@ import {
 } from '../egress/guarded-agent.js';
 import { PublisherLog } from '../signing/publisher-log.js';
 import type { NoAnswer, ReceiverAnswer } from './attempt-result.js';
+import type { ClientCertificate } from './endpoint-credentials.js';
 import { answerOfError, readAnswer } from './read-answer.js';
 import type { ComposedRequest } from './request.composer.js';
 import {
@@ -24,13 +27,44 @@ import {
 export interface TransportOptions {
   readonly egress: EgressPolicy;
   readonly tls: EgressTlsOptions | undefined;
+  readonly proxy: EgressProxy | undefined;
 }
 
 /** What requests are sent with. */
 interface HttpClient {
   readonly http: HttpService;
-  readonly adapter: AxiosAdapter | 'http';
+  readonly adapterOf: (connections: Connections) => AxiosAdapter | 'http';
   readonly cancelToken?: CancelToken;
+}
+
+/** Client certificates whose connections are kept; the least recently used one without a request is closed. */
+const MAX_IDENTITIES = 200;
+
+/** The connections of one identity: that of the publisher, or of a client certificate. */
+class Connections {
+  /** Keep connections for further requests. */
+  readonly pool: GuardedAgents;
+  readonly settings: DeliverySettings;
+  /** Requests that are under way. */
+  requests = 0;
+  adapter: AxiosAdapter | undefined;
+  /**
+   * For requests that axios sends. They keep no connections: axios would keep that of a HEAD, and a late body of its answer
+   * would be read as the answer to the next request.
+   */
+  private readonly agents: GuardedAgents;
+
+  constructor({ egress, tls, proxy }: TransportOptions) {
+    this.pool = createGuardedAgents(egress, { tls, proxy });
+    this.agents = createGuardedAgents(egress, { tls, proxy, keepAlive: false });
+    const { httpAgent, httpsAgent } = this.agents;
+    this.settings = { ...DELIVERY_SETTINGS, httpAgent, httpsAgent };
+  }
+
+  close(): void {
+    this.pool.destroy();
+    this.agents.destroy();
+  }
 }
 
 const anyStatus = (): boolean => true;
@@ -42,40 +76,52 @@ const anyStatus = (): boolean => true;
  */
 export class HttpTransport {
   private readonly log = new PublisherLog();
-  /** Keep connections for further requests. */
-  private readonly pool: GuardedAgents;
-  /**
-   * For requests that axios sends. They keep no connections: axios would keep that of a HEAD, and a late body of its answer
-   * would be read as the answer to the next request.
-   */
-  private readonly agents: GuardedAgents;
-  private readonly settings: DeliverySettings;
+  private readonly own: Connections;
+  /** By client certificate, so that no connection is shared by two identities. */
+  private readonly identities = new Map<string, Connections>();
   private client: Promise<HttpClient> | undefined;
 
   /** @param given - the application's HttpService; by default, one is created */
   constructor(
-    { egress, tls }: TransportOptions,
+    private readonly options: TransportOptions,
     private readonly given: HttpService | undefined,
   ) {
-    this.pool = createGuardedAgents(egress, { tls });
-    this.agents = createGuardedAgents(egress, { tls, keepAlive: false });
-    const { httpAgent, httpsAgent } = this.agents;
-    this.settings = { ...DELIVERY_SETTINGS, httpAgent, httpsAgent };
+    this.own = new Connections(options);
   }
 
   /**
    * Sends one request.
    *
    * @param signal - ends it; its reason becomes the failure
+   * @param certificate - of the endpoint; default: that of the publisher, if it has one
    * @returns the answer, or why there is none
    * @throws if axios cannot be loaded
    */
-  async send(request: ComposedRequest, signal: AbortSignal): Promise<ReceiverAnswer | NoAnswer> {
+  async send(
+    request: ComposedRequest,
+    signal: AbortSignal,
+    certificate?: ClientCertificate,
+  ): Promise<ReceiverAnswer | NoAnswer> {
     const client = await (this.client ??= this.load());
     if (signal.aborted) return { reason: signal.reason as 'timeout' | 'aborted' };
+    const connections = certificate === undefined ? this.own : this.connectionsOf(certificate);
+    connections.requests++;
+    try {
+      return await this.sendOver(connections, client, request, signal);
+    } finally {
+      connections.requests--;
+    }
+  }
+
+  private async sendOver(
+    connections: Connections,
+    client: HttpClient,
+    request: ComposedRequest,
+    signal: AbortSignal,
+  ): Promise<ReceiverAnswer | NoAnswer> {
     return new Promise((resolve) => {
       try {
-        const config = this.configOf(request, client, signal);
+        const config = this.configOf(request, client, connections, signal);
         const subscription = client.http.request<unknown>(config).subscribe({
           next: (response) => {
             this.warnOfBypass(config, response);
@@ -118,22 +164,44 @@ export class HttpTransport {
 
   /** Closes the connections. */
   close(): void {
-    this.pool.destroy();
-    this.agents.destroy();
+    for (const connections of [this.own, ...this.identities.values()]) connections.close();
+  }
+
+  private connectionsOf(certificate: ClientCertificate): Connections {
+    const { cert, key, passphrase, ca = this.options.tls?.ca } = certificate;
+    // Nothing else of the publisher's tls: its own certificate is another identity.
+    const tls = { cert, key, passphrase, ca };
+    const identity = createHash('sha256').update(JSON.stringify(tls)).digest('base64');
+    const connections = this.identities.get(identity) ?? new Connections({ ...this.options, tls });
+    this.identities.delete(identity);
+    this.identities.set(identity, connections);
+    if (this.identities.size > MAX_IDENTITIES) this.closeIdle(identity);
+    return connections;
+  }
+
+  private closeIdle(current: string): void {
+    for (const [identity, connections] of this.identities) {
+      if (identity === current || connections.requests > 0) continue;
+      this.identities.delete(identity);
+      return connections.close();
+    }
   }
 
   private async load(): Promise<HttpClient> {
     const { given } = this;
     if (given !== undefined && this.defaults === undefined) {
       // A fake; axios may be missing.
-      return { http: given, adapter: 'http' };
+      return { http: given, adapterOf: () => 'http' };
     }
     const axios = await import('axios');
     const stock = axios.getAdapter('http');
     return {
       http: given ?? (await createHttpService()),
-      adapter: async (config) =>
-        isUnchanged(config, this.settings) ? sendByNode(axios, config, this.pool) : stock(config),
+      adapterOf: (connections) =>
+        (connections.adapter ??= async (config) =>
+          isUnchanged(config, connections.settings)
+            ? sendByNode(axios, config, connections.pool)
+            : stock(config)),
       // Without one, HttpService creates and cancels a token for every request. Attempts are cancelled by their signal.
       cancelToken: new axios.default.CancelToken(() => undefined),
     };
@@ -141,11 +209,12 @@ export class HttpTransport {
 
   private configOf(
     { method, url, headers, body }: ComposedRequest,
-    { adapter, cancelToken }: HttpClient,
+    { adapterOf, cancelToken }: HttpClient,
+    connections: Connections,
     signal: AbortSignal,
   ): AxiosRequestConfig {
     return {
-      ...(this.settings as object),
+      ...(connections.settings as object),
       method,
       url,
       headers,
@@ -158,7 +227,7 @@ export class HttpTransport {
       maxBodyLength: Infinity,
       // Without a body, `data` must be absent: axios would send '' as `""` and null as `null`.
       ...(body !== undefined && { data: body }),
-      ...(!this.usesForeignAdapter && { adapter }),
+      ...(!this.usesForeignAdapter && { adapter: adapterOf(connections) }),
     };
   }
 
